@@ -1,0 +1,63 @@
+// Ready-made exchanges: TCP with an environment rendezvous, and ranks of one machine.
+// The MPI one is in bootstrap/mpi_exchange.hpp, so that the library itself needs no MPI.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tutti/exchange.hpp"
+#include "tutti/export.hpp"
+#include "tutti/timeout.hpp"
+#include "tutti/types.hpp"
+
+namespace tutti {
+
+struct TcpOptions {
+  Rank rank{0};
+  std::uint32_t rank_count = 1;
+  std::string rendezvous;  // host:port on which rank 0 listens; [address]:port for IPv6
+  std::string secret;      // shared by the ranks of one job; never empty
+  Timeout timeout = std::chrono::seconds(30);  // until all ranks have met
+
+  /// From TUTTI_RANK, TUTTI_SIZE, TUTTI_RENDEZVOUS, TUTTI_SECRET and TUTTI_BOOTSTRAP_TIMEOUT
+  /// (seconds).  Throws Error{invalid_argument} naming the variable, its value and what it takes.
+  TUTTI_EXPORT static TcpOptions from_environment();
+};
+
+/// Collective.  Meets the other ranks over TCP: rank 0 listens, the others connect, and a connection
+/// with another secret is refused.  Throws Error{timed_out} naming the ranks that did not come.
+/// The connections stay open as the side channel; a thread of rank 0 relays, asleep until there is
+/// something to relay.
+TUTTI_EXPORT std::unique_ptr<Exchange> tcp_exchange(const TcpOptions& options);
+
+/// How one rank of run_local() ended.
+struct LocalResult {
+  int exit_status = 0;  // what the body returned, or 1 if it threw (the text is on stderr)
+  int signal = 0;       // that killed it, 0 if none
+};
+
+struct LocalOptions {
+  std::uint32_t rank_count = 1;
+  /// Called in the parent once all ranks are running, with their process ids in rank order; for
+  /// tests that kill some.  May be empty.
+  std::function<void(const std::vector<pid_t>&)> on_started = {};
+};
+
+/// Forks `rank_count` ranks of this machine, runs `body` in each, and waits for all of them.
+/// Nothing of the parent's library state may exist yet.  A rank that dies without having left its
+/// exchange is an incident for the others; children die with their parent.  Throws Error{system}.
+TUTTI_EXPORT std::vector<LocalResult> run_local(const LocalOptions& options,
+                                                const std::function<int(Exchange&)>& body);
+
+/// The same with threads of this process instead of processes, for sanitizers.  An exception in a
+/// body is an incident for the others, and becomes exit_status 1.
+TUTTI_EXPORT std::vector<LocalResult> run_local_threads(const LocalOptions& options,
+                                                        const std::function<int(Exchange&)>& body);
+
+}  // namespace tutti

@@ -1,0 +1,77 @@
+// The collectives: raw factories, and thin typed templates over them.
+// Every factory is collective over the communicator, may block, and throws Error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tutti/communicator.hpp"
+#include "tutti/export.hpp"
+#include "tutti/operation.hpp"
+#include "tutti/reduction.hpp"
+
+namespace tutti {
+
+struct BarrierArguments {
+  std::vector<std::uint32_t> per_round = {};  // messages per round; empty = context's, then the rule
+};
+
+/// No rank finishes before every rank has started.  n-way dissemination: ceil(log_{n+1} P) rounds.
+TUTTI_EXPORT Operation barrier(Communicator& communicator, const BarrierArguments& arguments = {});
+
+struct AllreduceArguments {   // raw form
+  const void* source = nullptr;  // element_count elements; may equal target (in place)
+  void* target = nullptr;        // element_count elements; contents undefined until ok
+  std::size_t element_count = 0; // elements, not bytes; the same on every rank; 0 is allowed
+  Reduction reduction = {};      // the same on every rank
+  Agreement agreement = Agreement::identical;  // floating-point sum and product and user operators
+                                               // of unknown type: see allreduce()
+  std::vector<std::uint32_t> per_round = {};  // messages per round, the same on every rank; empty =
+                                              // the context's, then the rule
+};
+
+/// target = source of rank 0 o source of rank 1 o ... , on every rank.
+///
+/// Two-partial n-way dissemination for any number of ranks: ceil(log_{n+1} P) rounds of at most n
+/// messages of element_count elements (twice that where an operator that is not commutative has to
+/// carry both sides of the seam).  An operator that is not commutative is applied in rank order.
+/// Floating-point sums and products are offered as Agreement::relaxed only; `identical` and
+/// `reproducible` throw Error{unsupported} for them.  A user's operator is taken at its word:
+/// associativity up to rounding is the user's affair.
+/// Slots and send buffers come from the arena of the context: Error{limit_exceeded} when it is full.
+TUTTI_EXPORT Operation allreduce(Communicator& communicator, const AllreduceArguments& arguments);
+
+/// Typed form with a built-in operator: allreduce<double>(communicator, source, target,
+/// tutti::sum, Agreement::relaxed).  Source and target have equal sizes.
+template <Element T, BuiltIn which>
+  requires(defined_for(which, element_type_of<T>()))
+Operation allreduce(Communicator& communicator, std::span<const T> source, std::span<T> target,
+                    BuiltInOperator<which>, Agreement agreement = Agreement::identical) {
+  if (source.size() != target.size())
+    throw Error(ErrorCode::invalid_argument, "allreduce: source and target differ in size");
+  return allreduce(communicator,
+                   {.source = source.data(),
+                    .target = target.data(),
+                    .element_count = source.size(),
+                    .reduction = built_in_reduction(which, element_type_of<T>()),
+                    .agreement = agreement});
+}
+
+/// Typed form with a user's operator, made by elementwise<T, function>().
+template <Element T>
+Operation allreduce(Communicator& communicator, std::span<const T> source, std::span<T> target,
+                    const Reduction& reduction, Agreement agreement = Agreement::identical) {
+  if (source.size() != target.size())
+    throw Error(ErrorCode::invalid_argument, "allreduce: source and target differ in size");
+  if (reduction.element_bytes != sizeof(T))
+    throw Error(ErrorCode::invalid_argument, "allreduce: the reduction is for another element size");
+  return allreduce(communicator, {.source = source.data(),
+                                  .target = target.data(),
+                                  .element_count = source.size(),
+                                  .reduction = reduction,
+                                  .agreement = agreement});
+}
+
+}  // namespace tutti

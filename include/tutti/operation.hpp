@@ -1,0 +1,55 @@
+// A persistent collective: made once (plans, connects, may block and throw), run any number of times
+// (never allocates, never throws, takes no lock).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tutti/export.hpp"
+#include "tutti/status.hpp"
+#include "tutti/timeout.hpp"
+
+namespace tutti {
+
+/// Move-only; thread rule of its context.  Progress on one operation is progress on all operations
+/// of the context.  All ranks must start the operations of a communicator equally often, and none
+/// may be more than one start ahead of the others, which the collectives offered today enforce by
+/// themselves.
+class TUTTI_EXPORT Operation {
+ public:
+  Operation(Operation&&) noexcept;
+  Operation& operator=(Operation&&) noexcept;
+  /// In flight: aborts its communicator.  After a status < 0 nothing is in flight.
+  ~Operation();
+
+  /// Never waits.  ok: accepted, the buffers are the engine's until test() or wait() says ok.
+  /// Aborts the program if the operation is in flight.
+  Status start() noexcept;
+  /// The same shape on other buffers.
+  Status start(const void* source, void* target) noexcept;
+
+  /// One step of progress; `in_progress` until finished.  `ok` if nothing is in flight.
+  Status test() noexcept;
+
+  /// Progress until finished or `timed_out`; may be called again.
+  Status wait(Timeout timeout) noexcept;
+
+  bool in_flight() const noexcept;
+
+  /// One line for people: operation, sequence number, round and the ranks still missing.
+  /// Allocates; not for the data path.
+  std::string describe() const;
+
+  std::string algorithm() const;                    // literature name of the schedule
+  std::vector<std::uint32_t> per_round() const;     // messages n of each round, as executed
+
+  struct Implementation;
+  explicit Operation(std::unique_ptr<Implementation>) noexcept;
+
+ private:
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,28 @@
+// The small value types that every layer shares, and the only conversions between them and numbers.
+// An index starts at 0, a count at 1, bytes are a count times the bytes of one element.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti {
+
+/// One process (or thread) of a communicator: 0 .. rank_count - 1.
+enum class Rank : std::uint32_t {};
+
+/// One shared-memory domain: 0 .. node_count - 1.
+enum class Node : std::uint32_t {};
+
+/// Position of a rank on its node; local rank 0 is the leader.
+enum class LocalRank : std::uint32_t {};
+
+/// Says "nobody" where a rank may be absent, in failures for example.
+inline constexpr Rank no_rank{UINT32_MAX};
+
+constexpr std::uint32_t index_of(Rank rank) noexcept { return static_cast<std::uint32_t>(rank); }
+constexpr std::uint32_t index_of(Node node) noexcept { return static_cast<std::uint32_t>(node); }
+constexpr std::uint32_t index_of(LocalRank rank) noexcept {
+  return static_cast<std::uint32_t>(rank);
+}
+
+}  // namespace tutti
