@@ -13,17 +13,18 @@ const Driver& libibverbs_driver() noexcept {
       .open_device = ibv_open_device,
       .close_device = ibv_close_device,
       .query_device = ibv_query_device,
-      .query_port = [](ibv_context* context, uint8_t port, ibv_port_attr* attributes) {
-        return ibv_query_port(context, port, attributes);
-      },
-      .query_gid = [](ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry) {
-        return ibv_query_gid_ex(context, port, index, entry, 0);
-      },
+      .query_port =
+          [](ibv_context* context, uint8_t port, ibv_port_attr* attributes) {
+            return ibv_query_port(context, port, attributes);
+          },
+      .query_gid =
+          [](ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry) {
+            return ibv_query_gid_ex(context, port, index, entry, 0);
+          },
       .alloc_pd = ibv_alloc_pd,
       .dealloc_pd = ibv_dealloc_pd,
-      .reg_mr = [](ibv_pd* domain, void* address, size_t bytes, int access) {
-        return ibv_reg_mr(domain, address, bytes, access);
-      },
+      .reg_mr = [](ibv_pd* domain, void* address, size_t bytes,
+                   int access) { return ibv_reg_mr(domain, address, bytes, access); },
       .dereg_mr = ibv_dereg_mr,
       .create_comp_channel = ibv_create_comp_channel,
       .destroy_comp_channel = ibv_destroy_comp_channel,

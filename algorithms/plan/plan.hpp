@@ -31,10 +31,10 @@ struct Register {
 };
 
 enum class Action : std::uint8_t {
-  put,      // send `segments` payloads, starting at segment 0 of partial `from`, into slot `slot` of
-            // `peer`, with notification `slot`
-  await,    // until notification `slot` has arrived from `peer`
-  copy,     // into = from
+  put,    // send `segments` payloads, starting at segment 0 of partial `from`, into slot `slot` of
+          // `peer`, with notification `slot`
+  await,  // until notification `slot` has arrived from `peer`
+  copy,   // into = from
   combine,  // into = from o into: `from` holds lower ranks and is the left operand
 };
 
@@ -51,9 +51,9 @@ struct Step {
 struct Plan {
   Rank self{0};
   std::uint32_t rank_count = 1;
-  std::string algorithm;                  // literature name
-  std::vector<std::uint32_t> per_round;   // messages of each round, as executed
-  std::uint8_t segments = 1;              // payloads in each partial and slot
+  std::string algorithm;                 // literature name
+  std::vector<std::uint32_t> per_round;  // messages of each round, as executed
+  std::uint8_t segments = 1;             // payloads in each partial and slot
   std::uint16_t partial_count = 0;
   std::uint16_t slot_count = 0;
   std::vector<Step> steps;

@@ -30,10 +30,10 @@ struct TcpOptions {
   TUTTI_EXPORT static TcpOptions from_environment();
 };
 
-/// Collective.  Meets the other ranks over TCP: rank 0 listens, the others connect, and a connection
-/// with another secret is refused.  Throws Error{timed_out} naming the ranks that did not come.
-/// The connections stay open as the side channel; a thread of rank 0 relays, asleep until there is
-/// something to relay.
+/// Collective.  Meets the other ranks over TCP: rank 0 listens, the others connect, and a
+/// connection with another secret is refused.  Throws Error{timed_out} naming the ranks that did
+/// not come. The connections stay open as the side channel; a thread of rank 0 relays, asleep until
+/// there is something to relay.
 TUTTI_EXPORT std::unique_ptr<Exchange> tcp_exchange(const TcpOptions& options);
 
 /// How one rank of run_local() ended.

@@ -15,19 +15,19 @@
 namespace tutti {
 
 struct BarrierArguments {
-  std::vector<std::uint32_t> per_round = {};  // messages per round; empty = context's, then the rule
+  std::vector<std::uint32_t> per_round =
+      {};  // messages per round; empty = context's, then the rule
 };
 
 /// No rank finishes before every rank has started.  n-way dissemination: ceil(log_{n+1} P) rounds.
 TUTTI_EXPORT Operation barrier(Communicator& communicator, const BarrierArguments& arguments = {});
 
-struct AllreduceArguments {   // raw form
-  const void* source = nullptr;  // element_count elements; may equal target (in place)
-  void* target = nullptr;        // element_count elements; contents undefined until ok
-  std::size_t element_count = 0; // elements, not bytes; the same on every rank; 0 is allowed
-  Reduction reduction = {};      // the same on every rank
-  Agreement agreement = Agreement::identical;  // floating-point sum and product and user operators
-                                               // of unknown type: see allreduce()
+struct AllreduceArguments {       // raw form
+  const void* source = nullptr;   // element_count elements; may equal target (in place)
+  void* target = nullptr;         // element_count elements; contents undefined until ok
+  std::size_t element_count = 0;  // elements, not bytes; the same on every rank; 0 is allowed
+  Reduction reduction = {};       // the same on every rank
+  Agreement agreement = Agreement::identical;  // what is offered for which: see allreduce()
   std::vector<std::uint32_t> per_round = {};  // messages per round, the same on every rank; empty =
                                               // the context's, then the rule
 };
@@ -37,26 +37,26 @@ struct AllreduceArguments {   // raw form
 /// Two-partial n-way dissemination for any number of ranks: ceil(log_{n+1} P) rounds of at most n
 /// messages of element_count elements (twice that where an operator that is not commutative has to
 /// carry both sides of the seam).  An operator that is not commutative is applied in rank order.
-/// Floating-point sums and products are offered as Agreement::relaxed only; `identical` and
-/// `reproducible` throw Error{unsupported} for them.  A user's operator is taken at its word:
-/// associativity up to rounding is the user's affair.
-/// Slots and send buffers come from the arena of the context: Error{limit_exceeded} when it is full.
+/// Floating-point sums and products, and users' operators on floating-point elements, are offered
+/// as Agreement::relaxed only: `identical` and `reproducible` throw Error{unsupported} for them.  A
+/// user's operator on other types is taken to be exactly associative, which gives every rank the
+/// same bits. Slots and send buffers come from the arena of the context: Error{limit_exceeded} when
+/// it is full.
 TUTTI_EXPORT Operation allreduce(Communicator& communicator, const AllreduceArguments& arguments);
 
 /// Typed form with a built-in operator: allreduce<double>(communicator, source, target,
 /// tutti::sum, Agreement::relaxed).  Source and target have equal sizes.
 template <Element T, BuiltIn which>
-  requires(defined_for(which, element_type_of<T>()))
-Operation allreduce(Communicator& communicator, std::span<const T> source, std::span<T> target,
-                    BuiltInOperator<which>, Agreement agreement = Agreement::identical) {
+requires(defined_for(which, element_type_of<T>())) Operation
+    allreduce(Communicator& communicator, std::span<const T> source, std::span<T> target,
+              BuiltInOperator<which>, Agreement agreement = Agreement::identical) {
   if (source.size() != target.size())
     throw Error(ErrorCode::invalid_argument, "allreduce: source and target differ in size");
-  return allreduce(communicator,
-                   {.source = source.data(),
-                    .target = target.data(),
-                    .element_count = source.size(),
-                    .reduction = built_in_reduction(which, element_type_of<T>()),
-                    .agreement = agreement});
+  return allreduce(communicator, {.source = source.data(),
+                                  .target = target.data(),
+                                  .element_count = source.size(),
+                                  .reduction = built_in_reduction(which, element_type_of<T>()),
+                                  .agreement = agreement});
 }
 
 /// Typed form with a user's operator, made by elementwise<T, function>().
@@ -66,7 +66,8 @@ Operation allreduce(Communicator& communicator, std::span<const T> source, std::
   if (source.size() != target.size())
     throw Error(ErrorCode::invalid_argument, "allreduce: source and target differ in size");
   if (reduction.element_bytes != sizeof(T))
-    throw Error(ErrorCode::invalid_argument, "allreduce: the reduction is for another element size");
+    throw Error(ErrorCode::invalid_argument,
+                "allreduce: the reduction is for another element size");
   return allreduce(communicator, {.source = source.data(),
                                   .target = target.data(),
                                   .element_count = source.size(),

@@ -23,8 +23,8 @@ enum class CheckLevel : std::uint8_t {
 };
 
 struct ContextOptions {
-  std::string device;                    // name or name:port, "" = the best one (README "Settings")
-  std::size_t arena_bytes = 64u << 20;   // registered memory for slots and send buffers
+  std::string device;                   // name or name:port, "" = the best one (README "Settings")
+  std::size_t arena_bytes = 16u << 20;  // registered memory for slots and send buffers
   CheckLevel check = CheckLevel::collective;
   Timeout setup_timeout = std::chrono::seconds(30);  // of each collective set-up step
   std::vector<std::uint32_t> per_round;  // messages per round for every operation; empty = the rule

@@ -1,5 +1,5 @@
-// A persistent collective: made once (plans, connects, may block and throw), run any number of times
-// (never allocates, never throws, takes no lock).
+// A persistent collective: made once (plans, connects, may block and throw), run any number of
+// times (never allocates, never throws, takes no lock).
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ class TUTTI_EXPORT Operation {
   /// Allocates; not for the data path.
   std::string describe() const;
 
-  std::string algorithm() const;                    // literature name of the schedule
-  std::vector<std::uint32_t> per_round() const;     // messages n of each round, as executed
+  std::string algorithm() const;                 // literature name of the schedule
+  std::vector<std::uint32_t> per_round() const;  // messages n of each round, as executed
 
   struct Implementation;
   explicit Operation(std::unique_ptr<Implementation>) noexcept;

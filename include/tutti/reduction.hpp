@@ -110,10 +110,12 @@ Reduction elementwise(OperatorProperties properties) {
               [](const void* incoming, void* partial, std::size_t element_count, void*) noexcept {
                 const T* left = static_cast<const T*>(incoming);
                 T* right = static_cast<T*>(partial);
-                for (std::size_t i = 0; i < element_count; ++i) right[i] = function(left[i], right[i]);
+                for (std::size_t i = 0; i < element_count; ++i)
+                  right[i] = function(left[i], right[i]);
               },
           .element_bytes = sizeof(T),
-          .properties = properties};
+          .properties = properties,
+          .element_type = element_type_of<T>()};
 }
 
 }  // namespace tutti

@@ -14,24 +14,30 @@ namespace tutti {
 
 /// Outcome of a data-path call.  0: done as asked.  > 0: unfinished, call again.  < 0: failed for
 /// good.
-enum class [[nodiscard]] Status : std::int32_t {
-  ok = 0,
-  in_progress = 1,        // nothing is wrong; the operation is still in flight
-  timed_out = 2,          // the deadline passed; STILL in flight, waiting may resume
-  peer_failed = -1,       // a peer is gone; the communicator accepts only report and destruction
-  transport_failed = -2,  // a work completion carried an error; same consequence
-  aborted = -3,           // abort() was called on this communicator, here or by a peer
+enum class [[nodiscard]] Status : std::int32_t{
+    ok = 0,
+    in_progress = 1,        // nothing is wrong; the operation is still in flight
+    timed_out = 2,          // the deadline passed; STILL in flight, waiting may resume
+    peer_failed = -1,       // a peer is gone; the communicator accepts only report and destruction
+    transport_failed = -2,  // a work completion carried an error; same consequence
+    aborted = -3,           // abort() was called on this communicator, here or by a peer
 };
 
 /// Lower-case name of a status, as in this header.
 constexpr const char* name_of(Status status) noexcept {
   switch (status) {
-    case Status::ok: return "ok";
-    case Status::in_progress: return "in_progress";
-    case Status::timed_out: return "timed_out";
-    case Status::peer_failed: return "peer_failed";
-    case Status::transport_failed: return "transport_failed";
-    case Status::aborted: return "aborted";
+    case Status::ok:
+      return "ok";
+    case Status::in_progress:
+      return "in_progress";
+    case Status::timed_out:
+      return "timed_out";
+    case Status::peer_failed:
+      return "peer_failed";
+    case Status::transport_failed:
+      return "transport_failed";
+    case Status::aborted:
+      return "aborted";
   }
   return "invalid status";
 }
@@ -39,13 +45,13 @@ constexpr const char* name_of(Status status) noexcept {
 /// The first thing that went wrong on a communicator; sticky.
 struct Failure {
   Status status = Status::ok;
-  Rank peer = no_rank;              // the rank that failed, no_rank where that is unknown
-  std::uint32_t operation = 0;      // id of the operation that met it, in order of creation
-  std::uint64_t sequence = 0;       // which start() of that operation, counted from 1
-  std::uint32_t round = 0;          // round of its plan, counted from 0
-  std::uint32_t completion = 0;     // ibv_wc_status of the completion, 0 if there was none
-  std::int32_t system_errno = 0;    // of the refused call, 0 if there was none
-  char text[256] = {};              // one line for people
+  Rank peer = no_rank;            // the rank that failed, no_rank where that is unknown
+  std::uint32_t operation = 0;    // id of the operation that met it, in order of creation
+  std::uint64_t sequence = 0;     // which start() of that operation, counted from 1
+  std::uint32_t round = 0;        // round of its plan, counted from 0
+  std::uint32_t completion = 0;   // ibv_wc_status of the completion, 0 if there was none
+  std::int32_t system_errno = 0;  // of the refused call, 0 if there was none
+  char text[256] = {};            // one line for people
 };
 
 enum class ErrorCode : std::uint8_t {

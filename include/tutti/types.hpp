@@ -19,8 +19,12 @@ enum class LocalRank : std::uint32_t {};
 /// Says "nobody" where a rank may be absent, in failures for example.
 inline constexpr Rank no_rank{UINT32_MAX};
 
-constexpr std::uint32_t index_of(Rank rank) noexcept { return static_cast<std::uint32_t>(rank); }
-constexpr std::uint32_t index_of(Node node) noexcept { return static_cast<std::uint32_t>(node); }
+constexpr std::uint32_t index_of(Rank rank) noexcept {
+  return static_cast<std::uint32_t>(rank);
+}
+constexpr std::uint32_t index_of(Node node) noexcept {
+  return static_cast<std::uint32_t>(node);
+}
 constexpr std::uint32_t index_of(LocalRank rank) noexcept {
   return static_cast<std::uint32_t>(rank);
 }

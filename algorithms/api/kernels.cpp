@@ -1,0 +1,153 @@
+// The built-in reductions.  Each is one loop that the compiler vectorises.
+//
+// Integer sums and products are computed unsigned, so overflow wraps.  Floating-point min and max
+// give the same bits in every order: -0 < +0, a NaN wins and becomes the canonical quiet NaN.
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <tutti/reduction.hpp>
+#include <tutti/status.hpp>
+#include <type_traits>
+
+#include "api/names.hpp"
+
+namespace tutti {
+namespace {
+
+template <class T>
+T wrap_sum(T left, T right) {
+  if constexpr (std::integral<T>) {
+    using Unsigned = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<Unsigned>(left) + static_cast<Unsigned>(right));
+  } else {
+    return left + right;
+  }
+}
+
+template <class T>
+T wrap_product(T left, T right) {
+  if constexpr (std::integral<T>) {
+    using Unsigned = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<Unsigned>(left) * static_cast<Unsigned>(right));
+  } else {
+    return left * right;
+  }
+}
+
+/// left < right with -0 before +0; neither is a NaN.
+template <std::floating_point T>
+bool before(T left, T right) {
+  if (left == right) return std::signbit(left) && !std::signbit(right);
+  return left < right;
+}
+
+template <class T>
+T least(T left, T right) {
+  if constexpr (std::floating_point<T>) {
+    if (left != left || right != right) return std::numeric_limits<T>::quiet_NaN();
+    return before(right, left) ? right : left;
+  } else {
+    return right < left ? right : left;
+  }
+}
+
+template <class T>
+T greatest(T left, T right) {
+  if constexpr (std::floating_point<T>) {
+    if (left != left || right != right) return std::numeric_limits<T>::quiet_NaN();
+    return before(left, right) ? right : left;
+  } else {
+    return left < right ? right : left;
+  }
+}
+
+template <BuiltIn which, class T>
+T apply(T left, T right) {
+  if constexpr (which == BuiltIn::sum) return wrap_sum(left, right);
+  if constexpr (which == BuiltIn::product) return wrap_product(left, right);
+  if constexpr (which == BuiltIn::min) return least(left, right);
+  if constexpr (which == BuiltIn::max) return greatest(left, right);
+  if constexpr (std::integral<T>) {
+    if constexpr (which == BuiltIn::bit_and) return left & right;
+    if constexpr (which == BuiltIn::bit_or) return left | right;
+    if constexpr (which == BuiltIn::bit_xor) return left ^ right;
+    if constexpr (which == BuiltIn::logical_and) return static_cast<T>(left != 0 && right != 0);
+    if constexpr (which == BuiltIn::logical_or) return static_cast<T>(left != 0 || right != 0);
+  }
+}
+
+constexpr bool is_idempotent(BuiltIn which) {
+  // Logical operators too: x && x is 1, not x, but once two ranks were combined only the truth of
+  // each contribution counts.
+  return which == BuiltIn::min || which == BuiltIn::max || which == BuiltIn::bit_and ||
+         which == BuiltIn::bit_or || which == BuiltIn::logical_and || which == BuiltIn::logical_or;
+}
+
+template <BuiltIn which, class T>
+Reduction make() {
+  constexpr ElementType type = element_type_of<T>();
+  if constexpr (!defined_for(which, type)) {
+    throw Error(ErrorCode::invalid_argument, std::string("operator ") + api::name_of(which) +
+                                                 " is not defined for " + api::name_of(type) +
+                                                 "; floating point has sum, prod, min, max");
+  } else {
+    Reduction reduction =
+        elementwise<T, apply<which, T>>({.commutative = true, .idempotent = is_idempotent(which)});
+    reduction.built_in = which;
+    reduction.element_type = type;
+    return reduction;
+  }
+}
+
+template <class T>
+Reduction make_for(BuiltIn which) {
+  switch (which) {
+    case BuiltIn::none:
+      break;
+    case BuiltIn::sum:
+      return make<BuiltIn::sum, T>();
+    case BuiltIn::product:
+      return make<BuiltIn::product, T>();
+    case BuiltIn::min:
+      return make<BuiltIn::min, T>();
+    case BuiltIn::max:
+      return make<BuiltIn::max, T>();
+    case BuiltIn::bit_and:
+      return make<BuiltIn::bit_and, T>();
+    case BuiltIn::bit_or:
+      return make<BuiltIn::bit_or, T>();
+    case BuiltIn::bit_xor:
+      return make<BuiltIn::bit_xor, T>();
+    case BuiltIn::logical_and:
+      return make<BuiltIn::logical_and, T>();
+    case BuiltIn::logical_or:
+      return make<BuiltIn::logical_or, T>();
+  }
+  throw Error(ErrorCode::invalid_argument, "BuiltIn::none is not an operator");
+}
+
+}  // namespace
+
+Reduction built_in_reduction(BuiltIn which, ElementType type) {
+  switch (type) {
+    case ElementType::other:
+      break;
+    case ElementType::int32:
+      return make_for<std::int32_t>(which);
+    case ElementType::uint32:
+      return make_for<std::uint32_t>(which);
+    case ElementType::int64:
+      return make_for<std::int64_t>(which);
+    case ElementType::uint64:
+      return make_for<std::uint64_t>(which);
+    case ElementType::float32:
+      return make_for<float>(which);
+    case ElementType::float64:
+      return make_for<double>(which);
+  }
+  throw Error(ErrorCode::invalid_argument, "ElementType::other has no built-in operators");
+}
+
+}  // namespace tutti

@@ -1,0 +1,335 @@
+// Making an operation: three small exchanges out of band.
+//   1. every rank's card: what it asks for, where its slots are, and whether it failed so far;
+//   2. the endpoints of new connections, if any rank has some;
+//   3. every rank's verdict after connecting, which is also the barrier after which any rank may
+//   send.
+// A rank that fails locally still takes part, so that the others hear the reason instead of
+// waiting.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <string>
+#include <type_traits>
+
+#include "api/implementation.hpp"
+#include "api/names.hpp"
+
+namespace tutti::api {
+namespace {
+
+/// Text and code of an error, in a form that travels; an empty text is success.
+struct Verdict {
+  std::uint8_t code = 0;
+  char text[247] = {};
+
+  static Verdict of(const Error& error) {
+    Verdict verdict{.code = static_cast<std::uint8_t>(error.code()), .text = {}};
+    std::strncpy(verdict.text, error.what(), sizeof verdict.text - 1);
+    return verdict;
+  }
+  bool failed() const { return text[0] != '\0'; }
+};
+
+struct Card {
+  Verdict verdict;
+  // What must be equal on all ranks.
+  char collective[16] = {};
+  char algorithm[32] = {};
+  std::uint64_t element_count = 0;
+  std::uint64_t ordinal = 0;
+  std::uint64_t per_round_hash = 0;
+  std::uint32_t element_bytes = 0;
+  std::uint32_t register_bytes = 0;
+  std::uint32_t slot_count = 0;
+  BuiltIn built_in = BuiltIn::none;
+  ElementType element_type = ElementType::other;
+  Agreement agreement = Agreement::identical;
+  std::uint8_t properties = 0;
+  // What the peers need to know.
+  std::array<std::uint64_t, 2> slots = {};  // address by parity
+  std::uint32_t remote_key = 0;
+  std::uint32_t channel = 0;
+  std::uint32_t new_connections = 0;
+  std::uint32_t reserved = 0;
+};
+static_assert(std::is_trivially_copyable_v<Card>);
+
+struct NewConnection {
+  std::uint32_t peer = UINT32_MAX;
+  verbs::Endpoint endpoint = {};
+};
+
+template <class T>
+std::vector<T> gather(Communicator::Implementation& communicator, std::span<const T> mine) {
+  std::vector<T> all(mine.size() * communicator.exchange.rank_count());
+  communicator.exchange.allgather(std::as_bytes(mine), std::as_writable_bytes(std::span(all)),
+                                  communicator.context.options.setup_timeout);
+  return all;
+}
+
+std::uint64_t hash_of(const std::vector<std::uint32_t>& vector) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const std::uint32_t entry : vector) hash = (hash ^ entry) * 0x100000001b3;
+  return hash;
+}
+
+/// Every rank throws if one has failed: its own error there, the first one of the others elsewhere.
+template <class HasVerdict>
+void agree(const std::optional<Error>& own, std::span<const HasVerdict> all) {
+  if (own) throw *own;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const Verdict& verdict = [&]() -> const Verdict& {
+      if constexpr (std::is_same_v<HasVerdict, Verdict>)
+        return all[rank];
+      else
+        return all[rank].verdict;
+    }();
+    if (verdict.failed())
+      throw Error(static_cast<ErrorCode>(verdict.code),
+                  "rank " + std::to_string(rank) + ": " + verdict.text);
+  }
+}
+
+std::string text_of(const Card& card) {
+  std::string text = std::string(card.collective) + " #" + std::to_string(card.ordinal);
+  if (card.element_bytes == 0) return text;
+  return text + " of " + std::to_string(card.element_count) + " x " +
+         std::to_string(card.element_bytes) + " bytes (" + name_of(card.element_type) + " " +
+         name_of(card.built_in) + ", " + name_of(card.agreement) + ", properties " +
+         std::to_string(card.properties) + ")";
+}
+
+void require_same(std::span<const Card> all, std::size_t self, CheckLevel level) {
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const Card& theirs = all[rank];
+    const Card& ours = all[self];
+    const bool same_shape =
+        theirs.register_bytes == ours.register_bytes && theirs.slot_count == ours.slot_count;
+    const bool same_request =
+        std::strncmp(theirs.collective, ours.collective, sizeof ours.collective) == 0 &&
+        theirs.ordinal == ours.ordinal && theirs.element_count == ours.element_count &&
+        theirs.element_bytes == ours.element_bytes && theirs.built_in == ours.built_in &&
+        theirs.element_type == ours.element_type && theirs.agreement == ours.agreement &&
+        theirs.properties == ours.properties;
+    const bool same_plan =
+        theirs.per_round_hash == ours.per_round_hash &&
+        std::strncmp(theirs.algorithm, ours.algorithm, sizeof ours.algorithm) == 0;
+    if (level == CheckLevel::collective && !same_request)
+      throw Error(ErrorCode::mismatch,
+                  "ranks ask for different operations: rank " + std::to_string(rank) + " for " +
+                      text_of(theirs) + ", rank " + std::to_string(self) + " for " + text_of(ours));
+    // Plans and slots that do not fit together would write into foreign memory: never let through.
+    if (!same_shape || !same_plan)
+      throw Error(
+          ErrorCode::mismatch,
+          "ranks have different plans for " + text_of(ours) + ": rank " + std::to_string(rank) +
+              " (" + theirs.algorithm + ", " + std::to_string(theirs.slot_count) + " slots of " +
+              std::to_string(theirs.register_bytes) + " bytes) and rank " + std::to_string(self) +
+              " (" + ours.algorithm + ", " + std::to_string(ours.slot_count) + " slots of " +
+              std::to_string(ours.register_bytes) +
+              " bytes); give counts and per_round alike on all ranks");
+  }
+}
+
+std::vector<Rank> partners_of(const plan::Plan& plan) {
+  std::vector<Rank> partners;
+  for (const plan::Step& step : plan.steps)
+    if (step.action == plan::Action::put || step.action == plan::Action::await)
+      partners.push_back(step.peer);
+  std::sort(partners.begin(), partners.end());
+  partners.erase(std::unique(partners.begin(), partners.end()), partners.end());
+  return partners;
+}
+
+std::size_t rounded_to_lines(std::size_t bytes) {
+  return (bytes + verbs::Arena::alignment - 1) / verbs::Arena::alignment * verbs::Arena::alignment;
+}
+
+/// Cuts the operation's block out of the arena: [parity][slots | partials].
+void lay_out(Operation::Implementation& operation, const OperationRequest& request) {
+  engine::RegisterMemory& memory = operation.execution.memory;
+  const plan::Plan& plan = operation.plan;
+  verbs::VerbsFabric& fabric = operation.communicator.context.fabric;
+  memory.source = static_cast<const std::byte*>(request.source);
+  memory.target = static_cast<std::byte*>(request.target);
+  memory.payload_bytes = request.element_count * request.reduction.element_bytes;
+  const std::size_t message_bytes_max =
+      std::min<std::size_t>(fabric.port().description.attributes.max_msg_sz, UINT32_MAX / 2);
+  if (memory.payload_bytes > message_bytes_max / std::max<std::size_t>(plan.segments, 1))
+    throw Error(ErrorCode::limit_exceeded,
+                std::to_string(memory.payload_bytes) + " bytes in messages of " +
+                    std::to_string(plan.segments) + " payloads exceed the device's " +
+                    std::to_string(message_bytes_max) + " bytes a message");
+  memory.register_bytes = rounded_to_lines(plan.segments * memory.payload_bytes);
+  const std::size_t registers = std::size_t{plan.slot_count} + plan.partial_count;
+  const std::size_t bytes = 2 * registers * memory.register_bytes;
+  if (bytes == 0) return;
+  operation.block = fabric.arena().allocate(bytes);
+  if (operation.block == nullptr)
+    throw Error(ErrorCode::limit_exceeded,
+                "needs " + std::to_string(bytes) + " bytes of the arena, whose largest gap is " +
+                    std::to_string(fabric.arena().largest_gap()) + " of " +
+                    std::to_string(fabric.arena().size()) +
+                    ": raise TUTTI_ARENA_BYTES, use fewer messages per round, or destroy "
+                    "operations");
+  for (std::size_t parity = 0; parity < 2; ++parity) {
+    memory.slots[parity] = operation.block + parity * (bytes / 2);
+    memory.partials[parity] = memory.slots[parity] + plan.slot_count * memory.register_bytes;
+  }
+}
+
+void reserve_receives(Operation::Implementation& operation) {
+  Communicator::Implementation& communicator = operation.communicator;
+  verbs::VerbsFabric& fabric = communicator.context.fabric;
+  for (const plan::Step& step : operation.plan.steps)
+    if (step.action == plan::Action::await)
+      fabric.reserve_receive(operation.channel,
+                             fabric.connection_to(communicator.process_of[index_of(step.peer)]));
+}
+
+/// Endpoints of the partners that are not connected yet, made here and sent to all.
+std::vector<NewConnection> offer_connections(Operation::Implementation& operation) {
+  Communicator::Implementation& communicator = operation.communicator;
+  verbs::VerbsFabric& fabric = communicator.context.fabric;
+  std::vector<NewConnection> offers;
+  for (const Rank partner : partners_of(operation.plan)) {
+    const std::uint32_t connection =
+        fabric.connection_to(communicator.process_of[index_of(partner)]);
+    if (!fabric.connected(connection))
+      offers.push_back({.peer = index_of(partner), .endpoint = fabric.endpoint(connection)});
+  }
+  return offers;
+}
+
+void connect_partners(Operation::Implementation& operation,
+                      std::span<const NewConnection> offers_of_all, std::size_t offers_each) {
+  Communicator::Implementation& communicator = operation.communicator;
+  verbs::VerbsFabric& fabric = communicator.context.fabric;
+  const std::uint32_t self = index_of(communicator.exchange.self());
+  for (const Rank partner : partners_of(operation.plan)) {
+    const std::uint32_t connection =
+        fabric.connection_to(communicator.process_of[index_of(partner)]);
+    if (fabric.connected(connection)) continue;
+    const auto theirs = offers_of_all.subspan(index_of(partner) * offers_each, offers_each);
+    const auto offer = std::find_if(theirs.begin(), theirs.end(),
+                                    [&](const NewConnection& entry) { return entry.peer == self; });
+    if (offer == theirs.end())
+      throw Error(ErrorCode::mismatch, "rank " + std::to_string(index_of(partner)) +
+                                           " does not expect a connection from this rank");
+    fabric.connect(connection, offer->endpoint, "rank " + std::to_string(index_of(partner)));
+  }
+}
+
+void prepare_puts(Operation::Implementation& operation, std::span<const Card> cards) {
+  Communicator::Implementation& communicator = operation.communicator;
+  verbs::VerbsFabric& fabric = communicator.context.fabric;
+  const engine::RegisterMemory& memory = operation.execution.memory;
+  std::size_t put = 0;
+  for (const plan::Step& step : operation.plan.steps) {
+    if (step.action != plan::Action::put) continue;
+    const Card& theirs = cards[index_of(step.peer)];
+    const std::uint32_t connection =
+        fabric.connection_to(communicator.process_of[index_of(step.peer)]);
+    for (std::uint32_t parity = 0; parity < 2; ++parity)
+      fabric.prepare(
+          operation.channel, parity, put,
+          {.connection = connection,
+           .local = memory.partials[parity] + step.from.index * memory.register_bytes,
+           .bytes = static_cast<std::uint32_t>(step.segments * memory.payload_bytes),
+           .remote_address = theirs.slots[parity] + step.slot * memory.register_bytes,
+           .remote_key = theirs.remote_key,
+           .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot}});
+    ++put;
+  }
+}
+
+/// Runs `step`; an Error is kept instead of thrown, so that this rank goes on taking part.
+template <class Step>
+void attempt(std::optional<Error>& error, Step&& step) {
+  if (error) return;
+  try {
+    step();
+  } catch (const Error& thrown) {
+    error = thrown;
+  }
+}
+
+}  // namespace
+
+std::size_t put_count(const plan::Plan& plan) noexcept {
+  return static_cast<std::size_t>(
+      std::count_if(plan.steps.begin(), plan.steps.end(),
+                    [](const plan::Step& step) { return step.action == plan::Action::put; }));
+}
+
+Operation make_operation(Communicator& handle, const OperationRequest& request,
+                         const std::function<plan::Plan()>& build) {
+  Communicator::Implementation& communicator = handle.implementation();
+  if (communicator.failed())
+    throw Error(ErrorCode::peer_failed,
+                std::string("the communicator has failed: ") + communicator.failure.text);
+
+  std::optional<Error> error;
+  std::unique_ptr<Operation::Implementation> operation;
+  std::vector<NewConnection> offers;
+  Card card;
+  ++communicator.operations_made;
+  attempt(error, [&] {
+    operation =
+        std::make_unique<Operation::Implementation>(communicator, build(), request.collective);
+    lay_out(*operation, request);
+    reserve_receives(*operation);
+    offers = offer_connections(*operation);
+    operation->execution.reduction = request.reduction;
+    operation->execution.element_count = request.element_count;
+    std::strncpy(card.algorithm, operation->plan.algorithm.c_str(), sizeof card.algorithm - 1);
+    card.per_round_hash = hash_of(operation->plan.per_round);
+    card.register_bytes = static_cast<std::uint32_t>(operation->execution.memory.register_bytes);
+    card.slot_count = operation->plan.slot_count;
+    for (std::size_t parity = 0; parity < 2; ++parity)
+      card.slots[parity] =
+          reinterpret_cast<std::uint64_t>(operation->execution.memory.slots[parity]);
+    card.remote_key = communicator.context.fabric.arena().remote_key();
+    card.channel = operation->channel_id;
+    card.new_connections = static_cast<std::uint32_t>(offers.size());
+  });
+  if (error) card.verdict = Verdict::of(*error);
+  std::strncpy(card.collective, request.collective, sizeof card.collective - 1);
+  card.element_count = request.element_count;
+  card.ordinal = communicator.operations_made;
+  card.element_bytes = request.reduction.element_bytes;
+  card.built_in = request.reduction.built_in;
+  card.element_type = request.reduction.element_type;
+  card.agreement = request.agreement;
+  card.properties = static_cast<std::uint8_t>((request.reduction.properties.commutative ? 1 : 0) |
+                                              (request.reduction.properties.idempotent ? 2 : 0));
+
+  const std::vector<Card> cards = gather<Card>(communicator, {&card, 1});
+  agree<Card>(error, cards);
+  require_same(cards, index_of(communicator.exchange.self()), communicator.context.options.check);
+
+  std::size_t offers_each = 0;
+  for (const Card& theirs : cards)
+    offers_each = std::max<std::size_t>(offers_each, theirs.new_connections);
+  Verdict verdict;
+  if (offers_each > 0) {
+    offers.resize(offers_each);
+    const std::vector<NewConnection> all = gather<NewConnection>(communicator, offers);
+    attempt(error, [&] { connect_partners(*operation, all, offers_each); });
+    if (error) verdict = Verdict::of(*error);
+  }
+  attempt(error, [&] { prepare_puts(*operation, cards); });
+  const std::vector<Verdict> verdicts = gather<Verdict>(communicator, {&verdict, 1});
+  try {
+    agree<Verdict>(error, verdicts);
+  } catch (const Error& thrown) {
+    // Some queue pairs are connected on one side only: this communicator cannot be used any more.
+    communicator.fail(Status::transport_failed, no_rank, thrown.what(), operation.get());
+    throw;
+  }
+  return Operation(std::move(operation));
+}
+
+}  // namespace tutti::api

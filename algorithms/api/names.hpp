@@ -1,0 +1,79 @@
+// Names of operators, types, agreement and check levels, as command lines and results spell them.
+#pragma once
+
+#include <tutti/communicator.hpp>
+#include <tutti/reduction.hpp>
+
+namespace tutti::api {
+
+constexpr const char* name_of(BuiltIn which) noexcept {
+  switch (which) {
+    case BuiltIn::none:
+      return "user";
+    case BuiltIn::sum:
+      return "sum";
+    case BuiltIn::product:
+      return "prod";
+    case BuiltIn::min:
+      return "min";
+    case BuiltIn::max:
+      return "max";
+    case BuiltIn::bit_and:
+      return "band";
+    case BuiltIn::bit_or:
+      return "bor";
+    case BuiltIn::bit_xor:
+      return "bxor";
+    case BuiltIn::logical_and:
+      return "land";
+    case BuiltIn::logical_or:
+      return "lor";
+  }
+  return "?";
+}
+
+constexpr const char* name_of(ElementType type) noexcept {
+  switch (type) {
+    case ElementType::other:
+      return "other";
+    case ElementType::int32:
+      return "int32";
+    case ElementType::uint32:
+      return "uint32";
+    case ElementType::int64:
+      return "int64";
+    case ElementType::uint64:
+      return "uint64";
+    case ElementType::float32:
+      return "float";
+    case ElementType::float64:
+      return "double";
+  }
+  return "?";
+}
+
+constexpr const char* name_of(Agreement agreement) noexcept {
+  switch (agreement) {
+    case Agreement::identical:
+      return "identical";
+    case Agreement::reproducible:
+      return "reproducible";
+    case Agreement::relaxed:
+      return "relaxed";
+  }
+  return "?";
+}
+
+constexpr const char* name_of(CheckLevel level) noexcept {
+  switch (level) {
+    case CheckLevel::off:
+      return "off";
+    case CheckLevel::local:
+      return "local";
+    case CheckLevel::collective:
+      return "collective";
+  }
+  return "?";
+}
+
+}  // namespace tutti::api

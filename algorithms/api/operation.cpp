@@ -1,0 +1,176 @@
+#include <sched.h>
+
+#include <cstdio>
+#include <string>
+#include <tutti/detail/check.hpp>
+
+#include "api/implementation.hpp"
+#include "engine/advance.hpp"
+
+namespace tutti {
+namespace {
+
+/// Polls before the first look at the clock: a few microseconds, many times what a collective
+/// between two ready ranks takes.
+constexpr unsigned polls_before_clock = 256;
+
+/// Polls between two looks at the clock, and between two yields when ranks are more than CPUs.
+constexpr unsigned polls_per_turn = 64;
+constexpr unsigned polls_per_turn_oversubscribed = 8;
+
+/// A wait this long yields even when every rank has a CPU: somebody else may need it.
+constexpr Timeout patience = std::chrono::milliseconds(5);
+
+constexpr unsigned tests_per_clock = 8;
+
+}  // namespace
+
+Operation::Implementation::Implementation(Communicator::Implementation& owner, plan::Plan&& made,
+                                          const char* collective)
+    : communicator(owner),
+      plan(std::move(made)),
+      name(collective),
+      ordinal(owner.operations_made),
+      channel(api::put_count(plan), plan.slot_count) {
+  execution.steps = plan.steps;
+  Context::Implementation& context = communicator.context;
+  channel_id = context.fabric.attach(channel);
+  ++context.live_operations;
+  context.in_flight.reserve(context.live_operations);
+}
+
+Operation::Implementation::~Implementation() {
+  Context::Implementation& context = communicator.context;
+  if (execution.in_flight) {
+    communicator.exchange.announce({Incident::Kind::aborted, communicator.exchange.self()});
+    communicator.fail(Status::aborted, communicator.exchange.self(),
+                      "an operation was destroyed in flight", this);
+  }
+  --context.live_operations;
+  context.fabric.detach(channel);
+  // The block may be used again only when no send reads it any more and no peer will write it.
+  // After a failure neither is known: the memory stays out of use until the context goes.
+  if (block == nullptr) return;
+  if (!communicator.failed() && context.fabric.drain(context.clock, std::chrono::seconds(1)))
+    context.fabric.arena().release(block);
+}
+
+Status Operation::Implementation::start() noexcept {
+  if (communicator.failed()) return settled();
+  execution.begin();
+  Context::Implementation& context = communicator.context;
+  const Status status = engine::advance(execution, context.fabric, channel);
+  if (status == Status::ok) return Status::ok;
+  context.in_flight.push_back(this);  // never allocates, see Context::Implementation::in_flight
+  if (status == Status::in_progress) return Status::ok;
+  context.transport_failed_slow();
+  return settled();
+}
+
+Status Operation::Implementation::test() noexcept {
+  if (!execution.in_flight) return settled();
+  (void)communicator.context.progress();
+  if (!execution.in_flight) return settled();
+  if (++tests_since_clock >= tests_per_clock) {
+    tests_since_clock = 0;
+    communicator.check_liveness(communicator.context.clock.now());
+    if (!execution.in_flight) return settled();
+  }
+  return Status::in_progress;
+}
+
+Status Operation::Implementation::wait(Timeout timeout) noexcept {
+  Context::Implementation& context = communicator.context;
+  for (unsigned polls = 0; polls < polls_before_clock; ++polls) {
+    if (!execution.in_flight) return settled();
+    (void)context.progress();
+    if (timeout <= Timeout::zero() || (context.oversubscribed && polls >= polls_per_turn)) break;
+  }
+  return execution.in_flight ? wait_slow(timeout) : settled();
+}
+
+Status Operation::Implementation::wait_slow(Timeout timeout) noexcept {
+  Context::Implementation& context = communicator.context;
+  const Timeout begin = context.clock.now();
+  const Deadline deadline = Deadline::after(timeout, begin);
+  const unsigned polls_max =
+      context.oversubscribed ? polls_per_turn_oversubscribed : polls_per_turn;
+  for (;;) {
+    for (unsigned polls = 0; polls < polls_max; ++polls) {
+      (void)context.progress();
+      if (!execution.in_flight) return settled();
+    }
+    const Timeout now = context.clock.now();
+    communicator.check_liveness(now);
+    if (!execution.in_flight) return settled();
+    if (deadline.passed(now)) return Status::timed_out;
+    if (context.oversubscribed || now - begin > patience) sched_yield();
+  }
+}
+
+std::uint32_t Operation::Implementation::round() const noexcept {
+  if (execution.steps.empty()) return 0;
+  const std::size_t last = execution.steps.size() - 1;
+  return execution.steps[execution.next < last ? execution.next : last].round;
+}
+
+std::string Operation::Implementation::describe() const {
+  std::string text = std::string(name) + " #" + std::to_string(ordinal) + ", call " +
+                     std::to_string(execution.sequence);
+  if (communicator.failed()) return text + ": " + communicator.failure.text;
+  if (!execution.in_flight) return text + ": not in flight";
+  text += ", round " + std::to_string(round()) + " of " + std::to_string(plan.per_round.size());
+  std::string missing;
+  for (std::size_t i = execution.next; i < execution.steps.size(); ++i) {
+    const plan::Step& step = execution.steps[i];
+    if (step.round != round() || step.action != plan::Action::await) continue;
+    if (communicator.context.fabric.arrived(channel, execution.parity(), step.slot)) continue;
+    missing += (missing.empty() ? "" : ", ") + std::to_string(index_of(step.peer));
+  }
+  return text + (missing.empty() ? ": waiting for send credits" : ": waiting for ranks " + missing);
+}
+
+Operation::Operation(std::unique_ptr<Implementation> made) noexcept
+    : implementation_(std::move(made)) {}
+Operation::Operation(Operation&&) noexcept = default;
+Operation& Operation::operator=(Operation&&) noexcept = default;
+Operation::~Operation() = default;
+
+Status Operation::start() noexcept {
+  return implementation_->start();
+}
+
+Status Operation::start(const void* source, void* target) noexcept {
+  engine::Execution& execution = implementation_->execution;
+  detail::check(!execution.in_flight, "buffers change only while not in flight",
+                execution.sequence);
+  execution.memory.source = static_cast<const std::byte*>(source);
+  execution.memory.target = static_cast<std::byte*>(target);
+  return implementation_->start();
+}
+
+Status Operation::test() noexcept {
+  return implementation_->test();
+}
+
+Status Operation::wait(Timeout timeout) noexcept {
+  return implementation_->wait(timeout);
+}
+
+bool Operation::in_flight() const noexcept {
+  return implementation_->execution.in_flight;
+}
+
+std::string Operation::describe() const {
+  return implementation_->describe();
+}
+
+std::string Operation::algorithm() const {
+  return implementation_->plan.algorithm;
+}
+
+std::vector<std::uint32_t> Operation::per_round() const {
+  return implementation_->plan.per_round;
+}
+
+}  // namespace tutti

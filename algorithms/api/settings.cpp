@@ -1,0 +1,161 @@
+#include "api/settings.hpp"
+
+#include <unistd.h>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <tutti/bootstrap.hpp>
+#include <tutti/communicator.hpp>
+#include <tutti/status.hpp>
+
+namespace tutti {
+namespace {
+
+using api::Setting;
+
+constexpr Setting table[] = {
+    {"TUTTI_DEVICE", "name or name:port", "device to use; default: first active port, else soft0"},
+    {"TUTTI_ARENA_BYTES", "bytes, e.g. 16M", "registered memory of a context; default 16M"},
+    {"TUTTI_CHECK", "off|local|collective", "what is verified when an operation is made"},
+    {"TUTTI_PER_ROUND", "e.g. 3,2,1", "messages per round of every operation; default: a rule"},
+    {"TUTTI_SETUP_TIMEOUT", "seconds", "limit of each collective set-up step; default 30"},
+    {"TUTTI_RANK", "0 .. size-1", "this process's rank (tcp bootstrap)"},
+    {"TUTTI_SIZE", "1 ..", "number of ranks (tcp bootstrap)"},
+    {"TUTTI_RENDEZVOUS", "host:port", "where rank 0 listens (tcp bootstrap)"},
+    {"TUTTI_SECRET", "any text", "shared by the ranks of one job (tcp bootstrap)"},
+    {"TUTTI_BOOTSTRAP_TIMEOUT", "seconds", "until all ranks have met (tcp bootstrap); default 30"},
+    {"TUTTI_SOFT_TRANSPORT", "auto|shared|cma", "how the software device moves data"},
+};
+
+[[noreturn]] void refuse(const std::string& origin, std::string_view value,
+                         const std::string& expected) {
+  throw Error(ErrorCode::invalid_argument,
+              origin + "=\"" + std::string(value) + "\": expected " + expected);
+}
+
+std::optional<std::string> value_of(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr) return std::nullopt;
+  return value;
+}
+
+std::string required(const char* name, const char* expected) {
+  if (auto value = value_of(name)) return *value;
+  throw Error(ErrorCode::invalid_argument,
+              std::string(name) + " is not set: the tcp bootstrap needs " + expected);
+}
+
+std::uint32_t parse_number(const char* name, const std::string& text, const char* expected) {
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) refuse(name, text, expected);
+  return number;
+}
+
+Timeout parse_seconds(const char* name, const std::string& text) {
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || !(seconds > 0) || seconds > 1e6)
+    refuse(name, text, "seconds above 0, for example 30 or 0.5");
+  return std::chrono::duration_cast<Timeout>(std::chrono::duration<double>(seconds));
+}
+
+CheckLevel parse_check(const std::string& text) {
+  if (text == "off") return CheckLevel::off;
+  if (text == "local") return CheckLevel::local;
+  if (text == "collective") return CheckLevel::collective;
+  refuse("TUTTI_CHECK", text, "off, local or collective");
+}
+
+}  // namespace
+
+namespace api {
+
+std::span<const Setting> settings() noexcept {
+  return table;
+}
+
+void refuse_unknown_settings() {
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (!text.starts_with("TUTTI_")) continue;
+    const std::string_view name = text.substr(0, text.find('='));
+    std::string valid;
+    bool known = false;
+    for (const Setting& setting : table) {
+      known = known || name == setting.name;
+      valid += (valid.empty() ? "" : ", ") + std::string(setting.name);
+    }
+    if (!known)
+      throw Error(ErrorCode::invalid_argument, "unknown environment variable " + std::string(name) +
+                                                   "; unset it, or use one of " + valid);
+  }
+}
+
+std::vector<std::uint32_t> parse_per_round(std::string_view text, const std::string& origin) {
+  std::vector<std::uint32_t> vector;
+  for (std::string_view rest = text;;) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view word = rest.substr(0, comma);
+    std::uint32_t entry = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), entry);
+    if (error != std::errc() || end != word.data() + word.size() || entry == 0)
+      refuse(origin, text, "messages per round, each 1 or more, for example 3,2,1");
+    vector.push_back(entry);
+    if (comma == std::string_view::npos) return vector;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+std::uint64_t parse_bytes(std::string_view text, const std::string& origin) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  unsigned shift = 0;
+  if (unit == "K" || unit == "k") shift = 10;
+  if (unit == "M" || unit == "m") shift = 20;
+  if (unit == "G" || unit == "g") shift = 30;
+  if (error != std::errc() || (shift == 0 && !unit.empty()) || number > UINT64_MAX >> shift)
+    refuse(origin, text, "bytes, for example 8, 64K or 16M");
+  return number << shift;
+}
+
+}  // namespace api
+
+ContextOptions ContextOptions::from_environment() {
+  api::refuse_unknown_settings();
+  ContextOptions options;
+  if (auto text = value_of("TUTTI_DEVICE")) options.device = *text;
+  if (auto text = value_of("TUTTI_ARENA_BYTES"))
+    options.arena_bytes = api::parse_bytes(*text, "TUTTI_ARENA_BYTES");
+  if (auto text = value_of("TUTTI_CHECK")) options.check = parse_check(*text);
+  if (auto text = value_of("TUTTI_PER_ROUND"))
+    options.per_round = api::parse_per_round(*text, "TUTTI_PER_ROUND");
+  if (auto text = value_of("TUTTI_SETUP_TIMEOUT"))
+    options.setup_timeout = parse_seconds("TUTTI_SETUP_TIMEOUT", *text);
+  return options;
+}
+
+TcpOptions TcpOptions::from_environment() {
+  api::refuse_unknown_settings();
+  TcpOptions options;
+  options.rank = Rank{
+      parse_number("TUTTI_RANK", required("TUTTI_RANK", "this process's rank, 0 .. TUTTI_SIZE - 1"),
+                   "a rank, 0 .. TUTTI_SIZE - 1")};
+  options.rank_count =
+      parse_number("TUTTI_SIZE", required("TUTTI_SIZE", "the number of ranks"), "1 or more");
+  if (options.rank_count == 0) refuse("TUTTI_SIZE", "0", "1 or more");
+  if (index_of(options.rank) >= options.rank_count)
+    refuse("TUTTI_RANK", std::to_string(index_of(options.rank)),
+           "0 .. " + std::to_string(options.rank_count - 1) + " (TUTTI_SIZE - 1)");
+  options.rendezvous =
+      required("TUTTI_RENDEZVOUS", "host:port on which rank 0 listens, for example 10.0.0.1:5555");
+  options.secret = required("TUTTI_SECRET", "a text that only this job's ranks know");
+  if (auto text = value_of("TUTTI_BOOTSTRAP_TIMEOUT"))
+    options.timeout = parse_seconds("TUTTI_BOOTSTRAP_TIMEOUT", *text);
+  return options;
+}
+
+}  // namespace tutti

@@ -1,0 +1,78 @@
+// Spells the steps of a plan, so that the builders read like the schedules they implement.  All
+// schedules built with it are circulant: every rank uses the same offsets, so the peer it tells is
+// `ahead` by what the peer it hears from is `behind`.
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+
+#include "plan/plan.hpp"
+
+namespace tutti::plan {
+
+inline Rank rank_ahead(Rank self, std::uint64_t offset, std::uint32_t rank_count) {
+  assert(offset < rank_count);
+  return Rank{static_cast<std::uint32_t>((index_of(self) + offset) % rank_count)};
+}
+
+inline Rank rank_behind(Rank self, std::uint64_t offset, std::uint32_t rank_count) {
+  assert(offset < rank_count);
+  return Rank{static_cast<std::uint32_t>((index_of(self) + rank_count - offset) % rank_count)};
+}
+
+inline constexpr Register source_register{.place = Place::source};
+inline constexpr Register target_register{.place = Place::target};
+
+inline Register partial_register(std::uint16_t index, std::uint8_t segment = 0) {
+  return {.place = Place::partial, .segment = segment, .index = index};
+}
+
+inline Register slot_register(std::uint16_t index, std::uint8_t segment = 0) {
+  return {.place = Place::slot, .segment = segment, .index = index};
+}
+
+/// Appends steps to a plan; `round` is the one being built.
+class StepWriter {
+ public:
+  explicit StepWriter(Plan& plan) : plan_(plan) {}
+
+  void begin_round(std::uint32_t messages) { plan_.per_round.push_back(messages); }
+
+  void put(Rank peer, std::uint16_t slot, std::uint8_t segments, Register from = {}) {
+    assert(peer != plan_.self);
+    plan_.steps.push_back({.action = Action::put,
+                           .segments = segments,
+                           .slot = slot,
+                           .round = round(),
+                           .peer = peer,
+                           .from = from});
+  }
+
+  void await(Rank peer, std::uint16_t slot, std::uint8_t segments) {
+    assert(peer != plan_.self);
+    plan_.steps.push_back({.action = Action::await,
+                           .segments = segments,
+                           .slot = slot,
+                           .round = round(),
+                           .peer = peer});
+  }
+
+  void copy(Register from, Register into) {
+    plan_.steps.push_back({.action = Action::copy, .round = round(), .from = from, .into = into});
+  }
+
+  /// into = from o into: `from` holds the lower ranks.
+  void combine(Register from, Register into) {
+    plan_.steps.push_back(
+        {.action = Action::combine, .round = round(), .from = from, .into = into});
+  }
+
+ private:
+  std::uint32_t round() const {
+    return plan_.per_round.empty() ? 0 : static_cast<std::uint32_t>(plan_.per_round.size() - 1);
+  }
+
+  Plan& plan_;
+};
+
+}  // namespace tutti::plan

@@ -1,0 +1,237 @@
+// See two_partial.hpp for the schedule.  Here: which register holds what, and when.
+//
+//   partials   0 .. K-1   W of each round, one each: a partial that was put is not written again
+//                         (unused if nobody reads that W)
+//              K ..       V of each round that sends it; a V that is not sent grows in place
+//              last       low part of the result (rank order only), if it has to be accumulated
+//   slots      in the order of rounds and messages, W's and V's alike
+//
+// The source is read once, by the first step, so it may be the target as well.
+#include "plan/two_partial.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <optional>
+
+#include "plan/steps.hpp"
+
+namespace tutti::plan {
+namespace {
+
+/// A cyclic interval of ranks, by its right end.
+struct Interval {
+  Rank last;
+  std::uint32_t length;
+};
+
+/// Where a value is kept or arrives: `high` means something only if the interval wraps.
+struct Value {
+  Interval ranks;
+  Register low;
+  Register high;
+};
+
+class Builder {
+ public:
+  Builder(Rank self, std::uint32_t rank_count, const PerRound& per_round, Order order)
+      : rounds_(two_partial_rounds(rank_count, per_round)), order_(order) {
+    plan_.self = self;
+    plan_.rank_count = rank_count;
+    plan_.algorithm = "two_partial_dissemination";
+    plan_.segments = order == Order::rank_order && rank_count > 1 ? 2 : 1;
+    for (const Round& round : rounds_) {
+      plan_.partial_count = next(plan_.partial_count);
+      if (round.short_messages > 0) plan_.partial_count = next(plan_.partial_count);
+      plan_.slot_count = static_cast<std::uint16_t>(plan_.slot_count + round.messages);
+    }
+    if (plan_.segments == 2) plan_.partial_count = next(plan_.partial_count);
+    next_partial_ = static_cast<std::uint16_t>(rounds_.size());
+  }
+
+  Plan build() && {
+    if (rounds_.empty()) {
+      steps_.copy(source_register, target_register);
+      return std::move(plan_);
+    }
+    for (std::uint32_t round = 0; round < rounds_.size(); ++round) build_round(round);
+    return std::move(plan_);
+  }
+
+ private:
+  static std::uint16_t next(std::uint16_t index) { return static_cast<std::uint16_t>(index + 1); }
+
+  void build_round(std::uint32_t index) {
+    const Round& round = rounds_[index];
+    steps_.begin_round(round.messages);
+    const Value w = value({plan_.self, round.length}, static_cast<std::uint16_t>(index));
+    if (index == 0) steps_.copy(source_register, w.low);
+    put_pieces(round, w);
+    if (index + 1 == rounds_.size())
+      finish(round, w);
+    else if (trims_after(index))
+      grow_both(round, static_cast<std::uint16_t>(index + 1));
+    else
+      grow_whole(round, w, static_cast<std::uint16_t>(index + 1));
+    first_slot_ = static_cast<std::uint16_t>(first_slot_ + round.messages);
+  }
+
+  /// Everything that can be sent is, before anything else is done.
+  void put_pieces(const Round& round, const Value& w) {
+    for (std::uint32_t message = 0; message < round.messages; ++message) {
+      const bool whole = message < round.messages - round.short_messages;
+      const Value& piece = whole ? w : *v_;
+      steps_.put(rank_ahead(plan_.self, offset(round, message), plan_.rank_count), slot(message),
+                 segments(piece.ranks), piece.low);
+    }
+  }
+
+  /// W only: no later round trims, V is dead.
+  void grow_whole(const Round& round, const Value& w, std::uint16_t next_w) {
+    Value grown = value(w.ranks, next_w);
+    copy_value(w, grown);
+    receive(round, grown);
+  }
+
+  /// V is needed later: the messages go into V, and W follows by one more combination, unless the
+  /// next round sends V's only and W would be overtaken unread.
+  void grow_both(const Round& round, std::uint16_t next_w) {
+    Value w = value({plan_.self, 1}, next_w);
+    const Round& next_round = rounds_[next_w];
+    const bool w_is_read = next_round.short_messages < next_round.messages || !trims_after(next_w);
+    if (w_is_read) steps_.copy(partial_register(0), w.low);  // the own contribution
+    if (!v_) {
+      v_ = value({rank_behind(plan_.self, 1, plan_.rank_count), 0}, next_partial_);
+      next_partial_ = next(next_partial_);
+    } else if (round.short_messages > 0) {  // V was put: it must stay as it is
+      const Value grown = value(v_->ranks, next_partial_);
+      next_partial_ = next(next_partial_);
+      copy_value(*v_, grown);
+      v_ = grown;
+    }
+    receive(round, *v_);
+    if (w_is_read) join(w, *v_);
+  }
+
+  /// The last round goes into the target.  In rank order the high part grows there and the low
+  /// part, which ends up to its left, beside it.
+  void finish(const Round& round, const Value& w) {
+    Value whole{.ranks = w.ranks, .low = target_register, .high = target_register};
+    const bool two_parts =
+        order_ == Order::rank_order && index_of(plan_.self) + 1 < plan_.rank_count;
+    if (!two_parts) {
+      steps_.copy(w.low, target_register);
+    } else if (begins_at_seam(w.ranks) || wraps(w.ranks)) {
+      whole.low = w.low;  // complete already: only read from here on
+      if (wraps(w.ranks)) steps_.copy(w.high, target_register);
+    } else {
+      whole.low = partial_register(static_cast<std::uint16_t>(plan_.partial_count - 1));
+      steps_.copy(w.low, whole.low);
+    }
+    receive(round, whole);
+    assert(whole.ranks.length == plan_.rank_count);
+    if (two_parts) steps_.combine(whole.low, target_register);
+  }
+
+  /// Awaits the messages of the round in slot order and joins each to the left of `into`.
+  void receive(const Round& round, Value& into) {
+    for (std::uint32_t message = 0; message < round.messages; ++message) {
+      const Rank peer = rank_behind(plan_.self, offset(round, message), plan_.rank_count);
+      const bool whole = message < round.messages - round.short_messages;
+      const Value piece{
+          .ranks = whole ? Interval{peer, round.length}
+                         : Interval{rank_behind(peer, 1, plan_.rank_count), round.length - 1},
+          .low = slot_register(slot(message), 0),
+          .high = slot_register(slot(message), 1)};
+      steps_.await(peer, slot(message), segments(piece.ranks));
+      join(into, piece);
+    }
+  }
+
+  /// into = left o into.  The high part is everything left of the seam between P-1 and 0.
+  void join(Value& into, const Value& left) {
+    if (into.ranks.length == 0) {
+      copy_value(left, into);
+    } else if (wraps(into.ranks)) {
+      steps_.combine(left.low, into.high);
+    } else if (begins_at_seam(into.ranks)) {
+      steps_.copy(left.low, into.high);
+    } else {
+      steps_.combine(left.low, into.low);
+      if (wraps(left.ranks)) steps_.copy(left.high, into.high);
+    }
+    into.ranks.length += left.ranks.length;
+  }
+
+  void copy_value(const Value& from, const Value& into) {
+    steps_.copy(from.low, into.low);
+    if (wraps(from.ranks)) steps_.copy(from.high, into.high);
+  }
+
+  Value value(Interval ranks, std::uint16_t partial) const {
+    assert(partial < plan_.partial_count);
+    return {
+        .ranks = ranks, .low = partial_register(partial, 0), .high = partial_register(partial, 1)};
+  }
+
+  /// Distance to the peer of a message: whole pieces lie `length` apart; a short one is sent by the
+  /// rank just right of the interval that it brings, which is V's owner.
+  static std::uint64_t offset(const Round& round, std::uint32_t message) {
+    const std::uint64_t length = round.length;
+    const std::uint64_t whole = round.messages - round.short_messages;
+    if (message < whole) return (message + std::uint64_t{1}) * length;
+    return (whole + 1) * length + (message - whole) * (length - 1) - 1;
+  }
+
+  bool trims_after(std::uint32_t index) const {
+    return std::any_of(rounds_.begin() + index + 1, rounds_.end(),
+                       [](const Round& round) { return round.short_messages > 0; });
+  }
+
+  // An operator that commutes knows no seam.
+  bool wraps(Interval ranks) const {
+    return order_ == Order::rank_order && ranks.length > std::uint64_t{index_of(ranks.last)} + 1;
+  }
+  bool begins_at_seam(Interval ranks) const {
+    return order_ == Order::rank_order && ranks.length == std::uint64_t{index_of(ranks.last)} + 1;
+  }
+  std::uint8_t segments(Interval ranks) const { return wraps(ranks) ? 2 : 1; }
+
+  std::uint16_t slot(std::uint32_t message) const {
+    return static_cast<std::uint16_t>(first_slot_ + message);
+  }
+
+  std::vector<Round> rounds_;
+  Order order_;
+  Plan plan_;
+  StepWriter steps_{plan_};
+  std::optional<Value> v_;  // from the first round that has to keep it
+  std::uint16_t next_partial_ = 0;
+  std::uint16_t first_slot_ = 0;  // of the round being built
+};
+
+}  // namespace
+
+std::vector<Round> two_partial_rounds(std::uint32_t rank_count, const PerRound& per_round) {
+  assert(covers(rank_count, per_round));
+  std::vector<Round> rounds;
+  std::uint64_t grown = rank_count;
+  for (auto entry = per_round.rbegin(); entry != per_round.rend(); ++entry) {
+    const std::uint64_t length = (grown + *entry) / (*entry + std::uint64_t{1});
+    if (length == grown) continue;  // nothing is left to do before this round
+    const std::uint64_t pieces = (grown + length - 1) / length;
+    rounds.push_back({.length = static_cast<std::uint32_t>(length),
+                      .messages = static_cast<std::uint32_t>(pieces - 1),
+                      .short_messages = static_cast<std::uint32_t>(pieces * length - grown)});
+    grown = length;
+  }
+  std::reverse(rounds.begin(), rounds.end());
+  return rounds;
+}
+
+Plan two_partial_allreduce(Rank self, std::uint32_t rank_count, const PerRound& per_round,
+                           Order order) {
+  assert(is_executable(rank_count, per_round) && index_of(self) < rank_count);
+  return Builder(self, rank_count, per_round, order).build();
+}
+
+}  // namespace tutti::plan

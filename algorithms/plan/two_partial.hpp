@@ -1,0 +1,61 @@
+// Two-partial dissemination: allreduce for any number of ranks and any messages per round that
+// cover it, with no inverse operator.
+//
+// Idea.  I(p, m) is the cyclic interval of the m ranks that end at p.  Rank p keeps W = I(p, m) and
+// V = W without its own contribution = I(p-1, m-1).  In a round of r messages it receives r pieces
+// that continue W to the left: W's of length m, the last c of them V's of length m-1, so that W
+// grows to m' = (r+1) m - c, and any m' between m and (r+1) m can be met exactly.  The chain of
+// lengths is fixed backwards from P: m = ceil(m' / (n+1)).
+//
+// Cost per rank.  The executed rounds are at most the entries of the vector (for a uniform n
+// exactly ceil(log_{n+1} P)), with at most n messages each; bytes sent = messages x payload.  In
+// rank order, a message whose interval has rank 0 in its inside carries two payloads: fewer than m
+// of the P senders of a W of length m, as both ends know.  No schedule with as many messages per
+// round reaches more ranks.
+//
+// P = 5, n = 2; rank 4, own contribution first, read from right to left:
+//   ranks              0   1   2   3   4
+//   round 0, m=1       .   .   .   W   own     W of 3                     -> W = 3..4, V = 3
+//   round 1, m=2, c=1  V   W   W   own own     W of 2 (1..2), V of 1 (0)  -> W = 0..4
+//
+// In rank order (operators that do not commute) a partial that wraps is kept in two parts: `low`,
+// the ranks 0 .. p that end at the owner, and `high`, the ranks that end at P-1.  The result is
+// low o high, and both grow on their left only.
+//
+// Literature: the n-way dissemination allreduce of End, Yahyapour, Alrutz, Simmendinger 2016
+// ("Adaption of the n-way dissemination algorithm for GASPI split-phase allreduce"), to which it
+// is equal where P = (n+1)^k; Bruck, Ho 1993 ("Efficient global combine operations in multi-port
+// message-passing systems"); for n = 1 Bar-Noy, Kipnis, Schieber 1993.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/per_round.hpp"
+#include "plan/plan.hpp"
+
+namespace tutti::plan {
+
+/// One executed round: partials of `length` grow to (messages + 1) length - short_messages.
+struct Round {
+  std::uint32_t length = 1;          // m: ranks in W when the round begins
+  std::uint32_t messages = 0;        // r
+  std::uint32_t short_messages = 0;  // c: how many of them, the last ones, carry V instead of W
+  friend bool operator==(const Round&, const Round&) = default;
+};
+
+/// The rounds that are executed, fewer than the entries if some are superfluous.  Needs
+/// covers(rank_count, per_round).
+std::vector<Round> two_partial_rounds(std::uint32_t rank_count, const PerRound& per_round);
+
+enum class Order : std::uint8_t {
+  commutative,  // operands are combined in a rotated order, the same in every call
+  rank_order,   // 0 o 1 o ... o P-1 on every rank, however it is associated
+};
+
+/// Allreduce plan of `self`.  Needs is_executable(rank_count, per_round), and the same vector and
+/// order on all ranks.  Time and memory are proportional to the rank's own messages.
+Plan two_partial_allreduce(Rank self, std::uint32_t rank_count, const PerRound& per_round,
+                           Order order);
+
+}  // namespace tutti::plan

@@ -1,0 +1,399 @@
+// See verify.hpp.  First each plan is looked at alone (shape), then all run together (Run): a rank
+// runs until it awaits a message that has not been put; the put wakes it up.  Values are immutable
+// and live in one pool, so that copying a value, which is what a message does, costs nothing.
+#include "plan/verify.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace tutti::plan {
+namespace {
+
+using Violation = std::optional<std::string>;
+
+std::string name_of(Rank rank) {
+  return "rank " + std::to_string(index_of(rank));
+}
+
+std::string name_of(const Register& where) {
+  switch (where.place) {
+    case Place::source:
+      return "source";
+    case Place::target:
+      return "target";
+    case Place::partial:
+      return "partial " + std::to_string(where.index) + "." + std::to_string(where.segment);
+    case Place::slot:
+      return "slot " + std::to_string(where.index) + "." + std::to_string(where.segment);
+  }
+  return "?";
+}
+
+/// Where it happened, then what.
+std::string at(const Plan& plan, std::size_t step, const std::string& what) {
+  return name_of(plan.self) + ", step " + std::to_string(step) + " (round " +
+         std::to_string(plan.steps[step].round) + "): " + what;
+}
+
+// ---- One plan alone ---------------------------------------------------------------------------
+
+/// Looks at one plan after the other; the marks are kept so that each costs only its own steps.
+class ShapeCheck {
+ public:
+  explicit ShapeCheck(std::size_t rank_count) : put_marks_(rank_count), await_marks_(rank_count) {}
+
+  Violation violation(const Plan& plan, const Plan& first, std::uint32_t index) {
+    if (index_of(plan.self) != index)
+      return "plan " + std::to_string(index) + " belongs to " + name_of(plan.self);
+    if (plan.rank_count != put_marks_.size()) return name_of(plan.self) + ": wrong rank count";
+    // Slots and notifications are laid out alike everywhere, or a put would miss its slot.
+    if (plan.segments != first.segments || plan.slot_count != first.slot_count)
+      return name_of(plan.self) + ": slots are not laid out as on rank 0";
+    puts_.assign(plan.per_round.size(), 0);
+    awaits_.assign(plan.per_round.size(), 0);
+    round_ = 0;
+    for (std::size_t step = 0; step < plan.steps.size(); ++step)
+      if (const Violation violation = step_violation(plan, plan.steps[step]))
+        return at(plan, step, *violation);
+    if (puts_ != plan.per_round || awaits_ != plan.per_round)
+      return name_of(plan.self) + ": messages of a round are not as many as per_round says";
+    return {};
+  }
+
+ private:
+  Violation step_violation(const Plan& plan, const Step& step) {
+    if (step.round < round_) return "rounds go backwards";
+    if (step.round > round_ || &step == plan.steps.data()) ++mark_;
+    round_ = step.round;
+    switch (step.action) {
+      case Action::put:
+        if (step.segments > 0 && (step.from.place != Place::partial || step.from.segment != 0))
+          return "a put sends whole partials, not " + name_of(step.from);
+        return message_violation(plan, step, puts_, put_marks_);
+      case Action::await:
+        return message_violation(plan, step, awaits_, await_marks_);
+      case Action::copy:
+      case Action::combine:
+        if (step.into.place == Place::source || step.into.place == Place::slot)
+          return "writes " + name_of(step.into);
+        if (step.from == step.into) return "reads and writes " + name_of(step.into);
+        if (const Violation violation = range_violation(plan, step.into)) return violation;
+        return range_violation(plan, step.from);
+    }
+    return "unknown action";
+  }
+
+  Violation message_violation(const Plan& plan, const Step& step,
+                              std::vector<std::uint32_t>& counts,
+                              std::vector<std::uint64_t>& marks) const {
+    if (step.peer == plan.self) return "the peer is the rank itself";
+    if (index_of(step.peer) >= plan.rank_count) return "the peer does not exist";
+    if (step.slot >= plan.slot_count)
+      return "slot " + std::to_string(step.slot) + " does not exist";
+    if (step.segments > plan.segments) return "more payloads than a slot has";
+    if (step.round >= counts.size()) return "a round that per_round does not know";
+    ++counts[step.round];
+    std::uint64_t& mark = marks[index_of(step.peer)];
+    if (mark == mark_) return name_of(step.peer) + " is a peer twice in one round";
+    mark = mark_;
+    if (step.action == Action::put && step.segments > 0) return range_violation(plan, step.from);
+    return {};
+  }
+
+  static Violation range_violation(const Plan& plan, const Register& where) {
+    std::uint16_t count = 1;
+    std::uint8_t segments = 1;
+    if (where.place == Place::partial || where.place == Place::slot) {
+      count = where.place == Place::partial ? plan.partial_count : plan.slot_count;
+      segments = plan.segments;
+    }
+    if (where.index < count && where.segment < segments) return {};
+    return name_of(where) + " does not exist";
+  }
+
+  std::vector<std::uint64_t> put_marks_;    // by peer: the (rank, round) in which it was last told
+  std::vector<std::uint64_t> await_marks_;  // and last awaited
+  std::uint64_t mark_ = 0;
+  std::uint32_t round_ = 0;
+  std::vector<std::uint32_t> puts_;
+  std::vector<std::uint32_t> awaits_;
+};
+
+// ---- Values -----------------------------------------------------------------------------------
+
+/// Consecutive ranks, both ends included.
+struct Span {
+  std::uint32_t first;
+  std::uint32_t last;
+};
+
+/// Spans of the pool, leftmost operand first; none: undefined.
+struct Value {
+  std::size_t begin = 0;
+  std::uint32_t count = 0;
+  bool defined() const { return count > 0; }
+};
+
+class Pool {
+ public:
+  /// Where order and repetition say nothing, values are kept as sets: they stay short.
+  explicit Pool(bool as_sets) : as_sets_(as_sets) {}
+
+  std::span<const Span> spans(Value value) const {
+    return {spans_.data() + value.begin, value.count};
+  }
+
+  Value contribution(std::uint32_t rank) {
+    spans_.push_back({rank, rank});
+    return {spans_.size() - 1, 1};
+  }
+
+  /// left o right.
+  Value combined(Value left, Value right) {
+    scratch_.assign(spans(left).begin(), spans(left).end());
+    scratch_.insert(scratch_.end(), spans(right).begin(), spans(right).end());
+    if (as_sets_) std::sort(scratch_.begin(), scratch_.end(), by_first);
+    const std::size_t begin = spans_.size();
+    for (const Span span : scratch_) append(begin, span);
+    return {begin, static_cast<std::uint32_t>(spans_.size() - begin)};
+  }
+
+  static bool by_first(Span left, Span right) { return left.first < right.first; }
+
+ private:
+  void append(std::size_t begin, Span span) {
+    const bool joins = spans_.size() > begin && (as_sets_ ? span.first <= spans_.back().last + 1
+                                                          : span.first == spans_.back().last + 1);
+    if (joins)
+      spans_.back().last = std::max(spans_.back().last, span.last);
+    else
+      spans_.push_back(span);
+  }
+
+  bool as_sets_;
+  std::vector<Span> spans_;
+  std::vector<Span> scratch_;
+};
+
+// ---- All plans together -----------------------------------------------------------------------
+
+/// What one slot of one rank has been through.
+struct Arrival {
+  enum class State : std::uint8_t { empty, written, awaited } state = State::empty;
+  std::uint8_t segments = 0;
+  Rank writer = no_rank;
+  Value heard;  // by the writer, when it put
+};
+
+class Run {
+ public:
+  Run(std::span<const Plan> plans, Promise promise)
+      : plans_(plans),
+        promise_(promise),
+        pool_(promise == Promise::barrier || promise == Promise::at_least_once),
+        ranks_(plans.size()) {
+    std::size_t values = 0;
+    for (std::uint32_t i = 0; i < plans.size(); ++i) {
+      const Plan& plan = plans[i];
+      ranks_[i].source = ranks_[i].heard = pool_.contribution(i);
+      ranks_[i].partials = values;
+      values += std::size_t{plan.partial_count} * plan.segments;
+      ranks_[i].slots = values;
+      values += std::size_t{plan.slot_count} * plan.segments;
+      ranks_[i].was_put.resize(plan.partial_count);
+      ranks_[i].arrivals.resize(plan.slot_count);
+    }
+    values_.resize(values);
+  }
+
+  Violation violation() {
+    // The last one is taken first: start at rank 0.
+    for (auto rank = static_cast<std::uint32_t>(plans_.size()); rank > 0;)
+      runnable_.push_back(--rank);
+    while (!runnable_.empty()) {
+      const std::uint32_t rank = runnable_.back();
+      runnable_.pop_back();
+      if (const Violation violation = run(rank)) return violation;
+    }
+    for (std::uint32_t rank = 0; rank < plans_.size(); ++rank)
+      if (const Violation violation = end_violation(rank)) return violation;
+    return {};
+  }
+
+ private:
+  struct State {  // of one rank
+    std::size_t next = 0;
+    Value source;
+    Value target;
+    Value heard;  // ranks that have certainly entered; kept for the barrier only
+    bool target_written = false;
+    std::size_t partials = 0;  // where they begin in values_
+    std::size_t slots = 0;
+    std::vector<bool> was_put;
+    std::vector<Arrival> arrivals;
+  };
+
+  /// Runs `rank` until it has to wait.
+  Violation run(std::uint32_t rank) {
+    const Plan& plan = plans_[rank];
+    State& state = ranks_[rank];
+    for (; state.next < plan.steps.size(); ++state.next) {
+      const Step& step = plan.steps[state.next];
+      if (step.action == Action::await && state.arrivals[step.slot].state == Arrival::State::empty)
+        return {};
+      if (const Violation violation = execute(rank, step)) return at(plan, state.next, *violation);
+    }
+    return {};
+  }
+
+  Violation execute(std::uint32_t rank, const Step& step) {
+    switch (step.action) {
+      case Action::put:
+        return put(rank, step);
+      case Action::await:
+        return await(rank, step);
+      case Action::copy:
+        return write(rank, step, false);
+      case Action::combine:
+        return write(rank, step, true);
+    }
+    return "unknown action";
+  }
+
+  Violation put(std::uint32_t rank, const Step& step) {
+    State& state = ranks_[rank];
+    const std::uint32_t peer = index_of(step.peer);
+    Arrival& arrival = ranks_[peer].arrivals[step.slot];
+    if (arrival.state != Arrival::State::empty)
+      return "writes slot " + std::to_string(step.slot) + " of " + name_of(step.peer) + ", which " +
+             name_of(arrival.writer) + " has written";
+    for (std::uint8_t segment = 0; segment < step.segments; ++segment) {
+      const Register from{step.from.place, segment, step.from.index};
+      const Value value = *place(rank, from);
+      if (!value.defined()) return "puts " + name_of(from) + ", which is undefined";
+      *place(peer, {Place::slot, segment, step.slot}) = value;
+    }
+    if (step.segments > 0) state.was_put[step.from.index] = true;
+    arrival = {Arrival::State::written, step.segments, Rank{rank}, state.heard};
+    const State& other = ranks_[peer];
+    if (other.next < plans_[peer].steps.size() && waits_for(plans_[peer].steps[other.next], step))
+      runnable_.push_back(peer);
+    return {};
+  }
+
+  static bool waits_for(const Step& waiting, const Step& put) {
+    return waiting.action == Action::await && waiting.slot == put.slot;
+  }
+
+  Violation await(std::uint32_t rank, const Step& step) {
+    State& state = ranks_[rank];
+    Arrival& arrival = state.arrivals[step.slot];
+    const std::string slot = "slot " + std::to_string(step.slot);
+    if (arrival.state == Arrival::State::awaited) return slot + " is awaited twice";
+    if (arrival.writer != step.peer)
+      return slot + " is awaited from " + name_of(step.peer) + " but written by " +
+             name_of(arrival.writer);
+    if (arrival.segments != step.segments)
+      return slot + " is awaited with " + std::to_string(step.segments) +
+             " payloads but put with " + std::to_string(arrival.segments);
+    arrival.state = Arrival::State::awaited;
+    if (promise_ == Promise::barrier) state.heard = pool_.combined(arrival.heard, state.heard);
+    return {};
+  }
+
+  Violation write(std::uint32_t rank, const Step& step, bool combines) {
+    State& state = ranks_[rank];
+    if (step.from.place == Place::source && state.target_written)
+      return "reads source after target was written";
+    if (step.from.place == Place::slot &&
+        state.arrivals[step.from.index].state != Arrival::State::awaited)
+      return "reads " + name_of(step.from) + ", which was not awaited";
+    if (step.into.place == Place::partial && state.was_put[step.into.index])
+      return "writes " + name_of(step.into) + ", which was put";
+    const Value from = *place(rank, step.from);
+    Value& into = *place(rank, step.into);
+    if (!from.defined()) return "reads " + name_of(step.from) + ", which is undefined";
+    if (combines && !into.defined())
+      return "combines into " + name_of(step.into) + ", which is undefined";
+    into = combines ? pool_.combined(from, into) : from;
+    if (step.into.place == Place::target) state.target_written = true;
+    return {};
+  }
+
+  Value* place(std::uint32_t rank, const Register& where) {
+    State& state = ranks_[rank];
+    const std::size_t offset = std::size_t{where.index} * plans_[rank].segments + where.segment;
+    switch (where.place) {
+      case Place::source:
+        return &state.source;
+      case Place::target:
+        return &state.target;
+      case Place::partial:
+        return &values_[state.partials + offset];
+      case Place::slot:
+        return &values_[state.slots + offset];
+    }
+    return nullptr;
+  }
+
+  Violation end_violation(std::uint32_t rank) {
+    const Plan& plan = plans_[rank];
+    const State& state = ranks_[rank];
+    if (state.next < plan.steps.size())
+      return at(plan, state.next,
+                "waits for ever for slot " + std::to_string(plan.steps[state.next].slot) +
+                    " from " + name_of(plan.steps[state.next].peer));
+    // No message is left over: puts and awaits are equally many (shape), and no slot is awaited
+    // twice or before it is written.
+    if (const Violation violation = promise_violation(state))
+      return name_of(plan.self) + ": " + *violation;
+    return {};
+  }
+
+  Violation promise_violation(const State& state) {
+    const Value result = promise_ == Promise::barrier ? state.heard : state.target;
+    if (!result.defined()) return "target is undefined";
+    scratch_.assign(pool_.spans(result).begin(), pool_.spans(result).end());
+    std::sort(scratch_.begin(), scratch_.end(), Pool::by_first);
+    std::uint32_t expected = 0;
+    for (const Span span : scratch_) {
+      if (span.first > expected) break;
+      if (span.first < expected)
+        return "contribution " + std::to_string(span.first) + " enters more than once";
+      expected = span.last + 1;
+    }
+    if (expected < plans_.size()) return "contribution " + std::to_string(expected) + " is missing";
+    if (promise_ == Promise::rank_order && result.count > 1)
+      return "operands are out of order: " + std::to_string(pool_.spans(result)[0].first) +
+             " comes first";
+    return {};
+  }
+
+  std::span<const Plan> plans_;
+  Promise promise_;
+  Pool pool_;
+  std::vector<State> ranks_;
+  std::vector<Value> values_;  // partials and slots of all ranks
+  std::vector<std::uint32_t> runnable_;
+  std::vector<Span> scratch_;
+};
+
+}  // namespace
+
+std::optional<std::string> first_violation(std::span<const Plan> plans, Promise promise) {
+  ShapeCheck shape(plans.size());
+  for (std::uint32_t rank = 0; rank < plans.size(); ++rank)
+    if (const Violation violation = shape.violation(plans[rank], plans[0], rank)) return violation;
+  return Run(plans, promise).violation();
+}
+
+std::optional<std::string> first_violation(std::uint32_t rank_count,
+                                           const std::function<Plan(Rank)>& plan_of,
+                                           Promise promise) {
+  std::vector<Plan> plans;
+  plans.reserve(rank_count);
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) plans.push_back(plan_of(Rank{rank}));
+  return first_violation(plans, promise);
+}
+
+}  // namespace tutti::plan

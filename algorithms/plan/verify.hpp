@@ -1,0 +1,45 @@
+// The verifier: runs the plans of all ranks together, on symbols instead of numbers, and says what
+// is wrong with them.  It knows the meaning of the steps (plan.hpp) and what the collective
+// promises, and nothing about how plans are built.  A value is the ordered list of ranks whose
+// contributions it holds, kept as runs of consecutive ranks.
+//
+// It proves, for the plans it is given and every order of arrival:
+//   - puts and awaits match one to one: peer, slot, number of payloads; nobody tells itself, or one
+//     peer twice in a round; messages per round are what the plan says; nobody waits for ever;
+//   - nothing is read before it is defined, a slot only after its await; a slot is written once; a
+//     partial is not written after it was put (the NIC may still be reading it);
+//   - the source is not read once the target was written (they may be the same memory);
+//   - the promise below holds on every rank.
+// One order of execution stands for all: plans do not branch, and a slot has one writer.
+//
+// All plans have to be *synchronising*: completing needs every rank to have entered.  That is what
+// lets the engine use two parities without acknowledgements, and each promise includes it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "plan/plan.hpp"
+
+namespace tutti::plan {
+
+enum class Promise : std::uint8_t {
+  barrier,        // every rank has heard, directly or through others, from every rank
+  each_once,      // the target holds every contribution exactly once, in any order
+  rank_order,     // the target is 0 o 1 o ... o P-1
+  at_least_once,  // the target holds every contribution
+};
+
+/// The first violation found in the plans of all ranks (`plans[i]` is that of rank i), as a
+/// sentence; nullopt: none.
+std::optional<std::string> first_violation(std::span<const Plan> plans, Promise promise);
+
+/// The same for plans made on demand; all of them are kept for the duration of the call.
+std::optional<std::string> first_violation(std::uint32_t rank_count,
+                                           const std::function<Plan(Rank)>& plan_of,
+                                           Promise promise);
+
+}  // namespace tutti::plan

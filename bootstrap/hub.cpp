@@ -1,0 +1,468 @@
+#include "bootstrap/hub.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "bootstrap/frame.hpp"
+#include "bootstrap/socket.hpp"
+#include "bootstrap/thread.hpp"
+#include "bootstrap/wire.hpp"
+#include "tutti/detail/check.hpp"
+#include "tutti/detail/clock.hpp"
+#include "tutti/exchange.hpp"
+#include "tutti/status.hpp"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+using namespace std::chrono_literals;
+using wire::FrameType;
+
+// A client says hello at once; its packets may be lost twice before this is over.
+constexpr Timeout greeting_timeout = 5s;
+// A refused client needs one round trip to read why.
+constexpr Timeout closing_timeout = 1s;
+// How long the hub waits for rank 0's last words, and for the last frames to arrive.
+constexpr Timeout linger = 500ms;
+// While descriptors are short, connections wait in the kernel's queue.
+constexpr Timeout accept_pause = 100ms;
+// Newcomers in excess of the ranks; beyond it the oldest stranger goes, never the newcomer, so
+// that silent connections cannot lock a rank out.
+constexpr std::size_t strangers_max = 64;
+// Per turn of the loop, so that a flood of connections does not starve the ranks.
+constexpr int accepts_per_turn = 64;
+
+Timeout now() noexcept {
+  return detail::MonotonicClock::read();
+}
+Deadline in(Timeout timeout) noexcept {
+  return Deadline::after(timeout, now());
+}
+
+/// Takes as long whatever the bytes are, so that the time of a refusal says nothing about them.
+bool equal_in_constant_time(const char* one, const char* other, std::size_t bytes) noexcept {
+  volatile unsigned char difference = 0;  // or the compiler could stop at the first one
+  for (std::size_t position = 0; position < bytes; ++position) {
+    difference = static_cast<unsigned char>(difference | (one[position] ^ other[position]));
+  }
+  return difference == 0;
+}
+
+using SharedFrame = std::shared_ptr<const std::vector<std::byte>>;
+
+SharedFrame make_frame(FrameType type, std::span<const std::byte> front = {},
+                       std::span<const std::byte> rest = {}) {
+  auto bytes = std::make_shared<std::vector<std::byte>>();
+  append_frame(*bytes, type, front, rest);
+  return bytes;
+}
+
+struct Connection {
+  enum class Phase : std::uint8_t { greeting, member, closing };
+
+  explicit Connection(detail::Descriptor accepted)
+      : socket(std::move(accepted)), reader(sizeof(wire::Hello)), expires(in(greeting_timeout)) {}
+
+  detail::Descriptor socket;
+  FrameReader reader;
+  struct Outgoing {
+    SharedFrame frame;
+    std::size_t sent;
+  };
+  std::deque<Outgoing> outbox;
+  Phase phase = Phase::greeting;
+  std::uint32_t rank = 0;  // of a member
+  Deadline expires;        // of all but members
+  bool lost = false;       // to be forgotten at the end of this turn
+};
+
+struct Member {
+  Connection* connection = nullptr;  // none: not here yet, or no longer
+  bool left = false;
+  bool contributed = false;  // to the current step
+  wire::Step step{};
+  std::vector<std::byte> contribution;
+};
+
+}  // namespace
+
+// Whatever may throw here is an allocation that the limits of wire.hpp keep small; without memory
+// for those there is no job to save, so everything is noexcept by way of serve().
+class Hub::Service {
+ public:
+  Service(detail::Descriptor listener, int stop, const HubOptions& options)
+      : listener_(std::move(listener)),
+        stop_(stop),
+        secret_bytes_(static_cast<std::uint32_t>(options.secret.size())),
+        members_(options.rank_count) {
+    detail::check(options.secret.size() <= wire::secret_bytes_max, "the secret fits a hello",
+                  options.secret.size(), wire::secret_bytes_max);
+    std::copy(options.secret.begin(), options.secret.end(), secret_);
+  }
+
+  void serve() noexcept {
+    while (!finished()) {
+      sleep_until_something();
+      expire_strangers();
+      forget_lost();
+    }
+    say_farewell();
+  }
+
+ private:
+  std::uint32_t rank_count() const noexcept { return static_cast<std::uint32_t>(members_.size()); }
+
+  bool finished() const noexcept {
+    if (!stopping_) return false;
+    return members_[0].connection == nullptr || members_[0].left || stopping_->passed(now());
+  }
+
+  // Sleeping and reading.
+
+  void sleep_until_something() {
+    polled_.clear();
+    polled_.push_back({stopping_ ? -1 : stop_, POLLIN, 0});
+    const bool accepting = !accept_again_ || accept_again_->passed(now());
+    if (accepting) accept_again_.reset();
+    polled_.push_back({accepting ? listener_.get() : -1, POLLIN, 0});
+    Timeout sleep = wait_forever;
+    const auto wake_by = [&](const Deadline& deadline) {
+      sleep = std::min(sleep, deadline.remaining(now()));
+    };
+    if (stopping_) wake_by(*stopping_);
+    if (accept_again_) wake_by(*accept_again_);
+    for (const auto& connection : connections_) {
+      const bool unsent = !connection->outbox.empty();
+      polled_.push_back(
+          {connection->socket.get(), static_cast<short>(unsent ? POLLIN | POLLOUT : POLLIN), 0});
+      if (connection->phase != Connection::Phase::member) wake_by(connection->expires);
+    }
+    if (::poll(polled_.data(), polled_.size(), poll_milliseconds(sleep)) <= 0) return;
+
+    if (polled_[0].revents != 0) stopping_ = in(linger);
+    for (std::size_t position = 2; position < polled_.size(); ++position) {
+      Connection& connection = *connections_[position - 2];
+      const short events = polled_[position].revents;
+      if ((events & POLLOUT) != 0) flush(connection);
+      if ((events & ~POLLOUT) != 0 && !connection.lost) receive(connection);
+    }
+    // Last, because it appends to the connections that polled_ counts.
+    if (polled_[1].revents != 0) accept_newcomers();
+  }
+
+  void accept_newcomers() {
+    for (int accepted = 0; accepted < accepts_per_turn; ++accepted) {
+      detail::Descriptor socket(
+          ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!socket) {
+        if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+          drop_oldest_stranger();
+          accept_again_ = in(accept_pause);
+          return;
+        }
+        continue;  // that one has gone again
+      }
+      set_connection_options(socket.get());
+      connections_.push_back(std::make_unique<Connection>(std::move(socket)));
+      const auto strangers =
+          std::count_if(connections_.begin(), connections_.end(), [](const auto& connection) {
+            return connection->phase != Connection::Phase::member && !connection->lost;
+          });
+      if (static_cast<std::size_t>(strangers) > strangers_max + members_.size()) {
+        drop_oldest_stranger();
+      }
+    }
+  }
+
+  void drop_oldest_stranger() noexcept {
+    for (const auto& connection : connections_) {
+      if (connection->phase == Connection::Phase::member || connection->lost) continue;
+      connection->lost = true;
+      return;
+    }
+  }
+
+  void expire_strangers() noexcept {
+    for (const auto& connection : connections_) {
+      if (connection->phase != Connection::Phase::member && connection->expires.passed(now())) {
+        connection->lost = true;
+      }
+    }
+  }
+
+  void receive(Connection& connection) {
+    std::size_t bytes = 0;
+    const auto space = connection.reader.space();
+    switch (receive_some(connection.socket.get(), space, bytes)) {
+      case Reception::nothing_yet:
+        return;
+      case Reception::end:
+        connection.lost = true;
+        return;
+      case Reception::some:
+        break;
+    }
+    if (connection.phase == Connection::Phase::closing) return;  // nobody listens any more
+    connection.reader.received(bytes);
+    while (!connection.lost && connection.phase != Connection::Phase::closing) {
+      const auto frame = connection.reader.next();
+      if (!frame) break;
+      const bool understood = connection.phase == Connection::Phase::greeting
+                                  ? greet(connection, *frame)
+                                  : handle(connection, *frame);
+      if (!understood) connection.lost = true;
+    }
+    if (connection.reader.malformed()) connection.lost = true;
+  }
+
+  /// Losing one connection makes news for the others, and sending that may lose more of them.
+  void forget_lost() {
+    for (bool again = true; again;) {
+      again = false;
+      for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
+        Member& member = members_[rank];
+        if (member.connection == nullptr || !member.connection->lost) continue;
+        member.connection = nullptr;
+        // While joining, its place is simply free again: it may have been restarted.
+        if (joined_ && !member.left) {
+          announce({static_cast<std::uint32_t>(Incident::Kind::died), rank});
+        }
+        again = true;
+      }
+    }
+    std::erase_if(connections_, [](const auto& connection) { return connection->lost; });
+  }
+
+  // Sending.
+
+  void send(Connection& connection, SharedFrame frame) {
+    if (connection.lost) return;
+    connection.outbox.push_back({std::move(frame), 0});
+    flush(connection);
+  }
+
+  void broadcast(const SharedFrame& frame) {
+    for (const Member& member : members_) {
+      if (member.connection != nullptr && !member.left) send(*member.connection, frame);
+    }
+  }
+
+  void flush(Connection& connection) noexcept {
+    while (!connection.outbox.empty()) {
+      Connection::Outgoing& first = connection.outbox.front();
+      std::size_t sent = 0;
+      if (!send_some(connection.socket.get(), std::span{*first.frame}.subspan(first.sent), sent)) {
+        connection.lost = true;
+        return;
+      }
+      first.sent += sent;
+      if (first.sent < first.frame->size()) return;
+      connection.outbox.pop_front();
+    }
+  }
+
+  SharedFrame missing_frame(FrameType type, std::uint64_t sequence) const {
+    std::vector<std::uint32_t> missing;
+    for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
+      const Member& member = members_[rank];
+      if (joined_ ? sequence == sequence_ && !member.contributed
+                  : rank != 0 && member.connection == nullptr) {
+        missing.push_back(rank);
+      }
+    }
+    const wire::Missing head{sequence, static_cast<std::uint32_t>(missing.size()), 0};
+    return make_frame(type, bytes_of(head), std::as_bytes(std::span{missing}));
+  }
+
+  // Understanding.  False: this is no client of ours.
+
+  bool greet(Connection& connection, const Frame& frame) {
+    const auto hello = front_of<wire::Hello>(frame.payload);
+    if (frame.type != FrameType::hello || !hello || hello->magic != wire::magic) return false;
+    if (hello->version != wire::protocol_version) {
+      refuse(connection, {wire::Reason::version, wire::protocol_version});
+    } else if (const bool same = equal_in_constant_time(hello->secret, secret_, sizeof secret_);
+               !same || hello->secret_bytes != secret_bytes_) {
+      // Before anything else is compared: a stranger learns nothing about the job.
+      refuse(connection, {wire::Reason::secret, 0});
+    } else if (hello->rank_count != rank_count()) {
+      refuse(connection, {wire::Reason::rank_count, rank_count()});
+    } else if (hello->rank >= rank_count()) {
+      refuse(connection, {wire::Reason::rank_range, rank_count()});
+    } else if (const Connection* holder = members_[hello->rank].connection;
+               joined_ || (holder != nullptr && !holder->lost)) {
+      refuse(connection, {wire::Reason::rank_taken, 0});
+    } else {
+      connection.phase = Connection::Phase::member;
+      connection.rank = hello->rank;
+      connection.reader.set_limit(wire::to_hub_bytes_max(rank_count()));
+      members_[hello->rank].connection = &connection;
+      joined_ = std::all_of(members_.begin(), members_.end(), [](const Member& member) {
+        return member.connection != nullptr && !member.connection->lost;
+      });
+      if (joined_) broadcast(make_frame(FrameType::welcome));
+    }
+    return true;
+  }
+
+  void refuse(Connection& connection, const wire::Refusal& refusal) {
+    send(connection, make_frame(FrameType::refusal, bytes_of(refusal)));
+    // The frame fits any socket buffer, so it is on its way; the client closes when it has read it.
+    ::shutdown(connection.socket.get(), SHUT_WR);
+    connection.phase = Connection::Phase::closing;
+    connection.expires = in(closing_timeout);
+  }
+
+  bool handle(Connection& connection, const Frame& frame) {
+    Member& member = members_[connection.rank];
+    switch (frame.type) {
+      case FrameType::contribution:
+        return take_contribution(member, frame.payload);
+      case FrameType::query: {
+        const auto step = front_of<wire::Step>(frame.payload);
+        if (!step) return false;
+        send(connection, missing_frame(FrameType::missing, step->sequence));
+        return true;
+      }
+      case FrameType::incident: {
+        const auto news = front_of<wire::News>(frame.payload);
+        if (!news || news->rank >= rank_count()) return false;
+        if (news->kind != static_cast<std::uint32_t>(Incident::Kind::died) &&
+            news->kind != static_cast<std::uint32_t>(Incident::Kind::aborted)) {
+          return false;
+        }
+        announce(*news);
+        return true;
+      }
+      case FrameType::goodbye:
+        // Of a rank that would wait no longer, while others may: its place is free again.
+        if (!joined_ && connection.rank != 0) return false;
+        member.left = true;
+        if (joined_)
+          broadcast(make_frame(FrameType::left, bytes_of(wire::News{0, connection.rank})));
+        return true;
+      case FrameType::hello:
+      case FrameType::welcome:
+      case FrameType::refusal:
+      case FrameType::gave_up:
+      case FrameType::gathered:
+      case FrameType::disagreement:
+      case FrameType::missing:
+      case FrameType::left:
+        break;
+    }
+    return false;
+  }
+
+  bool take_contribution(Member& member, std::span<const std::byte> payload) {
+    const auto step = front_of<wire::Step>(payload);
+    if (!step || !joined_ || step->sequence != sequence_ || member.contributed) return false;
+    payload = payload.subspan(sizeof *step);
+    member.contributed = true;
+    member.step = *step;
+    member.contribution.assign(payload.begin(), payload.end());
+    ++contributed_;
+    for (const Member& other : members_) {
+      // The step then never completes: whoever comes to it has heard of the disagreement.
+      if (other.contributed && (other.step.total_bytes != step->total_bytes ||
+                                other.contribution.size() != payload.size())) {
+        const wire::Disagreement disagreement{sequence_, step->total_bytes, other.step.total_bytes,
+                                              rank_of(member), rank_of(other)};
+        broadcast(make_frame(FrameType::disagreement, bytes_of(disagreement)));
+        disagreed_ = true;
+        break;
+      }
+    }
+    if (contributed_ == rank_count() && !disagreed_) relay_step(*step);
+    return true;
+  }
+
+  void relay_step(const wire::Step& step) {
+    std::vector<std::byte> all;
+    all.reserve(members_.size() * members_[0].contribution.size());
+    for (Member& member : members_) {
+      all.insert(all.end(), member.contribution.begin(), member.contribution.end());
+      member.contribution = {};
+      member.contributed = false;
+    }
+    contributed_ = 0;
+    ++sequence_;
+    broadcast(make_frame(FrameType::gathered, bytes_of(step), all));
+  }
+
+  std::uint32_t rank_of(const Member& member) const noexcept {
+    return static_cast<std::uint32_t>(&member - members_.data());
+  }
+
+  void announce(const wire::News& incident) {
+    if (incident_) return;
+    incident_ = incident;
+    broadcast(make_frame(FrameType::incident, bytes_of(incident)));
+  }
+
+  void say_farewell() {
+    listener_ = detail::Descriptor();
+    if (!joined_) {
+      broadcast(missing_frame(FrameType::gave_up, 0));
+    } else if (!members_[0].left) {
+      broadcast(make_frame(FrameType::left, bytes_of(wire::News{0, 0})));
+    }
+    const Deadline deadline = in(linger);
+    for (const Member& member : members_) {
+      if (member.connection == nullptr) continue;
+      Connection& connection = *member.connection;
+      while (!connection.lost && !connection.outbox.empty() && !deadline.passed(now())) {
+        pollfd waiting{connection.socket.get(), POLLOUT, 0};
+        (void)::poll(&waiting, 1, poll_milliseconds(deadline.remaining(now())));
+        flush(connection);
+      }
+      ::shutdown(connection.socket.get(), SHUT_WR);
+    }
+    for (const Member& member : members_) {
+      if (member.connection != nullptr) finish_sending(member.connection->socket.get(), deadline);
+    }
+    connections_.clear();
+  }
+
+  detail::Descriptor listener_;
+  int stop_;  // borrowed from Hub; readable once it is to stop
+  char secret_[wire::secret_bytes_max] = {};
+  std::uint32_t secret_bytes_;
+  std::vector<Member> members_;                           // by rank
+  std::vector<std::unique_ptr<Connection>> connections_;  // in order of arrival
+  std::vector<pollfd> polled_;  // stop_, listener_, then as connections_; reused
+  bool joined_ = false;         // all ranks have been here at once
+  std::uint64_t sequence_ = 1;  // of the step that contributions are for
+  std::uint32_t contributed_ = 0;
+  bool disagreed_ = false;
+  std::optional<wire::News> incident_;
+  std::optional<Deadline> stopping_;
+  std::optional<Deadline> accept_again_;
+};
+
+Hub::Hub(detail::Descriptor listener, const HubOptions& options)
+    : stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!stop_)
+    throw Error(ErrorCode::system, std::string("eventfd: ") + std::strerror(errno), errno);
+  service_ = std::make_unique<Service>(std::move(listener), stop_.get(), options);
+  thread_ = thread_without_signals([service = service_.get()] { service->serve(); });
+}
+
+Hub::~Hub() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(stop_.get(), &one, sizeof one);
+  thread_.join();
+}
+
+}  // namespace tutti::bootstrap

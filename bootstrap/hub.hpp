@@ -1,0 +1,38 @@
+// The relay of a TCP exchange: one thread of rank 0, asleep in poll() until there is something to
+// relay.  Every rank is a client, rank 0 too.  Anybody may connect, so a connection is nobody until
+// its hello has shown the secret: until then it may neither send much, nor stay long, nor keep
+// others waiting.  Only the hub decides which incident was the first, so all hear of the same one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "tutti/detail/descriptor.hpp"
+
+namespace tutti::bootstrap {
+
+struct HubOptions {
+  std::uint32_t rank_count = 1;
+  std::string secret;
+};
+
+class Hub {
+ public:
+  /// Serves `listener` from now on.  Throws Error{system}.
+  Hub(detail::Descriptor listener, const HubOptions& options);
+  Hub(const Hub&) = delete;
+  Hub& operator=(const Hub&) = delete;
+  /// Listens to rank 0's client until it has said goodbye, tells the others, and ends; takes at
+  /// most a second.
+  ~Hub();
+
+ private:
+  class Service;  // everything that the thread owns
+  detail::Descriptor stop_;
+  std::unique_ptr<Service> service_;
+  std::thread thread_;
+};
+
+}  // namespace tutti::bootstrap

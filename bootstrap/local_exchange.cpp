@@ -1,0 +1,294 @@
+#include "bootstrap/local_exchange.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <system_error>
+#include <thread>
+
+#include "bootstrap/describe.hpp"
+#include "bootstrap/thread.hpp"
+#include "tutti/bootstrap.hpp"
+#include "tutti/detail/check.hpp"
+#include "tutti/detail/clock.hpp"
+#include "tutti/detail/descriptor.hpp"
+#include "tutti/status.hpp"
+
+// Weak: present in sanitized builds only.  A child ends without the parent's exit handlers, among
+// them the leak check, which it therefore asks for.
+extern "C" void __lsan_do_leak_check() __attribute__((weak));
+
+namespace tutti::bootstrap {
+
+LocalExchange::~LocalExchange() {
+  if (!dead_) board_.leave(self_);
+}
+
+void LocalExchange::die() noexcept {
+  dead_ = true;
+  board_.announce({.kind = Incident::Kind::died, .rank = self_});
+}
+
+void LocalExchange::allgather(std::span<const std::byte> mine, std::span<std::byte> all,
+                              Timeout timeout) {
+  detail::check(all.size() == mine.size() * rank_count(), "allgather has room for every rank",
+                all.size(), mine.size() * rank_count());
+  exchange("allgather", mine, all, timeout);
+}
+
+void LocalExchange::barrier(Timeout timeout) {
+  exchange("barrier", {}, {}, timeout);
+}
+
+void LocalExchange::exchange(const char* name, std::span<const std::byte> mine,
+                             std::span<std::byte> all, Timeout timeout) {
+  const Deadline deadline = Deadline::after(timeout, detail::MonotonicClock::read());
+  std::size_t offset = 0;
+  do {  // at least once: an empty allgather is a barrier
+    if (!broken_.empty()) throw Error(ErrorCode::peer_failed, broken_);
+    const std::size_t chunk_bytes = std::min(mine.size() - offset, Board::chunk_bytes_max);
+    board_.post(self_, ++step_, mine.size(), mine.subspan(offset, chunk_bytes));
+    await_all(name, deadline, timeout);
+    for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
+      if (const std::uint64_t theirs = board_.total_bytes(Rank{rank}, step_);
+          theirs != mine.size()) {
+        fail(ErrorCode::mismatch, std::string(name) + ": this rank contributes " +
+                                      std::to_string(mine.size()) + " bytes, rank " +
+                                      std::to_string(rank) + " " + std::to_string(theirs));
+      }
+    }
+    if (all.empty()) return;
+    for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
+      const auto chunk = board_.chunk(Rank{rank}, step_);
+      std::copy(chunk.begin(), chunk.end(), all.subspan(rank * mine.size() + offset).begin());
+    }
+    offset += chunk_bytes;
+  } while (offset < mine.size());
+}
+
+/// Returns once every rank has posted this step.  Completion goes before bad news: a step that
+/// everybody has reached succeeds on every rank or the others' failure comes after it.
+void LocalExchange::await_all(const char* name, Deadline deadline, Timeout timeout) {
+  for (;;) {
+    const std::uint32_t changes = board_.changes();
+    // Read before `missing`: a rank that posted and then left must not look absent.
+    std::vector<bool> gone(rank_count());
+    for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
+      gone[rank] = board_.has_left(Rank{rank});
+    }
+    const Incident incident = board_.incident();
+    std::vector<Rank> missing = board_.missing(step_);
+    if (missing.empty()) return;
+    if (incident.kind != Incident::Kind::none) {
+      fail(ErrorCode::peer_failed, std::string(name) + ": " + name_incident(incident));
+    }
+    const Timeout now = detail::MonotonicClock::read();
+    if (deadline.passed(now)) {
+      fail(ErrorCode::timed_out, std::string(name) + ": " + name_ranks(missing) +
+                                     " did not come within " + name_timeout(timeout));
+    }
+    std::erase_if(missing, [&](Rank rank) { return !gone[index_of(rank)]; });
+    if (!missing.empty()) {
+      fail(ErrorCode::peer_failed,
+           std::string(name) + ": " + name_ranks(missing) + " left without taking part");
+    }
+    board_.sleep_while(changes, deadline.remaining(now));
+  }
+}
+
+void LocalExchange::fail(ErrorCode code, const std::string& text) {
+  broken_ = "this exchange is out of step since " + text;
+  throw Error(code, text);
+}
+
+namespace {
+
+[[noreturn]] void throw_system(const std::string& call) {
+  const int error = errno;
+  throw Error(ErrorCode::system, call + ": " + std::strerror(error), error);
+}
+
+/// Runs the body of one rank; the exchange lives exactly as long.
+int run_rank(Board& board, Rank self, const std::function<int(Exchange&)>& body) {
+  LocalExchange exchange(board, self);
+  try {
+    return body(exchange);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tutti: rank %u: %s\n", index_of(self), error.what());
+  } catch (...) {
+    std::fprintf(stderr, "tutti: rank %u: an exception that is no std::exception\n",
+                 index_of(self));
+  }
+  exchange.die();
+  return 1;
+}
+
+[[noreturn]] void run_child(Board& board, Rank self, pid_t parent,
+                            const std::function<int(Exchange&)>& body) noexcept {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The parent may have died before the line above took effect.
+  if (::getppid() != parent) ::_exit(1);
+  const int exit_status = run_rank(board, self, body);
+  // Not exit(): the parent's handlers and static objects (a test framework, MPI) are its own.
+  std::fflush(stdout);
+  std::fflush(stderr);
+  if (__lsan_do_leak_check) __lsan_do_leak_check();
+  ::_exit(exit_status);
+}
+
+/// The forked ranks.  Destroying it kills and reaps those that are left, for nothing may survive a
+/// failed start.
+class Children {
+ public:
+  Children() = default;
+  Children(const Children&) = delete;
+  Children& operator=(const Children&) = delete;
+  ~Children() {
+    for (const pid_t pid : pids_) ::kill(pid, SIGKILL);
+    while (!pids_.empty()) (void)reap_last();
+  }
+
+  void add(pid_t pid) { pids_.push_back(pid); }
+  const std::vector<pid_t>& pids() const noexcept { return pids_; }
+
+  /// Waits for the child that was added last and forgets it.
+  LocalResult reap_last() noexcept {
+    int status = 0;
+    while (::waitpid(pids_.back(), &status, 0) < 0 && errno == EINTR) {
+    }
+    pids_.pop_back();
+    if (WIFSIGNALED(status)) return {.signal = WTERMSIG(status)};
+    return {.exit_status = WEXITSTATUS(status)};
+  }
+
+ private:
+  std::vector<pid_t> pids_;
+};
+
+/// Announces every child that ends without having left its exchange; returns when all have ended.
+/// Does not reap: until run_local does, the process ids that on_started got stay theirs.
+void watch(Board& board, const std::vector<detail::Descriptor>& processes) noexcept {
+  std::vector<pollfd> waiting;
+  for (const auto& process : processes) waiting.push_back({process.get(), POLLIN, 0});
+  std::size_t running = waiting.size();
+  while (running > 0) {
+    if (::poll(waiting.data(), waiting.size(), -1) < 0) continue;  // EINTR
+    for (std::uint32_t rank = 0; rank < waiting.size(); ++rank) {
+      if (waiting[rank].revents == 0) continue;
+      waiting[rank].fd = -1;  // poll ignores it from now on
+      --running;
+      if (!board.has_left(Rank{rank})) {
+        board.announce({.kind = Incident::Kind::died, .rank = Rank{rank}});
+      }
+    }
+  }
+}
+
+void check_options(const LocalOptions& options, const std::function<int(Exchange&)>& body) {
+  if (options.rank_count == 0) {
+    throw Error(ErrorCode::invalid_argument, "rank_count = 0: a run needs at least one rank");
+  }
+  if (!body) throw Error(ErrorCode::invalid_argument, "the ranks have no body to run");
+}
+
+}  // namespace
+
+}  // namespace tutti::bootstrap
+
+namespace tutti {
+
+using namespace bootstrap;
+
+std::vector<LocalResult> run_local(const LocalOptions& options,
+                                   const std::function<int(Exchange&)>& body) {
+  check_options(options, body);
+  struct sigaction action {};
+  ::sigaction(SIGCHLD, nullptr, &action);
+  if (action.sa_handler == SIG_IGN || (action.sa_flags & SA_NOCLDWAIT) != 0) {
+    throw Error(ErrorCode::system,
+                "SIGCHLD is ignored, so the ends of local ranks would be lost; set it to SIG_DFL");
+  }
+
+  Board board(options.rank_count);
+  Children children;
+  const pid_t parent = ::getpid();
+  std::fflush(nullptr);  // or every child would print what the parent has buffered
+  for (std::uint32_t rank = 0; rank < options.rank_count; ++rank) {
+    const pid_t pid = ::fork();
+    if (pid < 0) throw_system("fork of rank " + std::to_string(rank));
+    if (pid == 0) run_child(board, Rank{rank}, parent, body);
+    children.add(pid);
+  }
+  // After the last fork, so that no child holds another's.
+  std::vector<detail::Descriptor> processes;
+  for (const pid_t pid : children.pids()) {
+    processes.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!processes.back()) throw_system("pidfd_open (needs Linux 5.3 or later)");
+  }
+
+  {
+    // In a thread, so that the ranks hear of deaths while on_started is still at work.
+    std::thread watcher = thread_without_signals([&] { watch(board, processes); });
+    struct End {
+      std::thread& watcher;
+      const std::vector<pid_t>& pids;
+      bool kill = true;  // if on_started throws, or the watcher would wait for ranks forever
+      ~End() {
+        if (kill) {
+          for (const pid_t pid : pids) ::kill(pid, SIGKILL);
+        }
+        watcher.join();
+      }
+    } end{watcher, children.pids()};
+    if (options.on_started) options.on_started(children.pids());
+    end.kill = false;
+  }
+
+  std::vector<LocalResult> results(options.rank_count);
+  for (std::uint32_t rank = options.rank_count; rank-- > 0;) {
+    results[rank] = children.reap_last();
+  }
+  return results;
+}
+
+std::vector<LocalResult> run_local_threads(const LocalOptions& options,
+                                           const std::function<int(Exchange&)>& body) {
+  check_options(options, body);
+  Board board(options.rank_count);
+  std::vector<LocalResult> results(options.rank_count);
+  std::vector<std::thread> threads;
+  struct JoinAll {
+    std::vector<std::thread>& threads;
+    ~JoinAll() {
+      for (auto& thread : threads) thread.join();
+    }
+  } join_all{threads};
+  threads.reserve(options.rank_count);
+  for (std::uint32_t rank = 0; rank < options.rank_count; ++rank) {
+    try {
+      threads.emplace_back([&board, &body, &result = results[rank], rank] {
+        result.exit_status = run_rank(board, Rank{rank}, body);
+      });
+    } catch (const std::system_error& error) {
+      board.announce({.kind = Incident::Kind::died, .rank = Rank{rank}});
+      throw Error(ErrorCode::system,
+                  "cannot start the thread of rank " + std::to_string(rank) + ": " + error.what(),
+                  error.code().value());
+    }
+  }
+  if (options.on_started) options.on_started({});
+  for (auto& thread : threads) thread.join();
+  threads.clear();
+  return results;
+}
+
+}  // namespace tutti

@@ -1,0 +1,47 @@
+// The exchange of ranks that share a Board: processes forked by run_local, or threads.  Deaths are
+// seen by the parent, which waits for its children anyway, and go through the board as well.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "bootstrap/board.hpp"
+#include "tutti/exchange.hpp"
+#include "tutti/status.hpp"
+
+namespace tutti::bootstrap {
+
+class LocalExchange final : public Exchange {
+ public:
+  /// The board is borrowed, and must outlive this.
+  LocalExchange(Board& board, Rank self) noexcept : board_(board), self_(self) {}
+  /// Leaves, unless die() was called.
+  ~LocalExchange() override;
+
+  Rank self() const noexcept override { return self_; }
+  std::uint32_t rank_count() const noexcept override { return board_.rank_count(); }
+  void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
+                 Timeout timeout) override;
+  void barrier(Timeout timeout) override;
+  Incident incident() noexcept override { return board_.incident(); }
+  bool has_left(Rank rank) noexcept override { return board_.has_left(rank); }
+  void announce(Incident incident) noexcept override { board_.announce(incident); }
+
+  /// This rank's body has failed: the others hear that it died.
+  void die() noexcept;
+
+ private:
+  void exchange(const char* name, std::span<const std::byte> mine, std::span<std::byte> all,
+                Timeout timeout);
+  void await_all(const char* name, Deadline deadline, Timeout timeout);
+  [[noreturn]] void fail(ErrorCode code, const std::string& text);
+
+  Board& board_;
+  Rank self_;
+  std::uint64_t step_ = 0;  // that this rank has posted last
+  std::string broken_;      // why exchanges no longer line up with those of the others
+  bool dead_ = false;
+};
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,256 @@
+#include "bootstrap/mpi_exchange.hpp"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bootstrap/describe.hpp"
+#include "bootstrap/node_map.hpp"
+#include "tutti/detail/check.hpp"
+#include "tutti/detail/clock.hpp"
+#include "tutti/detail/descriptor.hpp"
+#include "tutti/status.hpp"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// MPI_Test makes progress only when called.  First without sleeping, because most exchanges are
+// over within microseconds, then gently, because ranks may outnumber processors.
+constexpr int eager_tests = 64;
+constexpr Timeout test_pause = 50us;
+// What an ended process has sent may still be under way.
+constexpr Timeout ended_grace = 1s;
+constexpr Timeout ended_check_interval = 100ms;
+// As for the other exchanges: counts stay far below MPI's int, and memory is bounded.
+constexpr std::size_t chunk_bytes_max = std::size_t{1} << 20;
+
+Timeout now() noexcept {
+  return detail::MonotonicClock::read();
+}
+
+void check_mpi(int result, const char* call) {
+  if (result == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int bytes = 0;
+  MPI_Error_string(result, text, &bytes);
+  throw Error(ErrorCode::system, std::string(call) + ": " + text);
+}
+
+/// Where a rank's process is.
+struct ProcessIdentity {
+  HostIdentity host;
+  std::int64_t pid = 0;
+};
+static_assert(sizeof(ProcessIdentity) == 48);
+
+class MpiExchange final : public Exchange {
+ public:
+  explicit MpiExchange(MPI_Comm communicator) {
+    check_mpi(MPI_Comm_dup(communicator, &communicator_), "MPI_Comm_dup");
+    try {
+      MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
+      int rank = 0;
+      int rank_count = 0;
+      MPI_Comm_rank(communicator_, &rank);
+      MPI_Comm_size(communicator_, &rank_count);
+      self_ = Rank{static_cast<std::uint32_t>(rank)};
+      rank_count_ = static_cast<std::uint32_t>(rank_count);
+      open_processes();
+    } catch (...) {
+      release();
+      throw;
+    }
+  }
+  ~MpiExchange() override { release(); }
+
+  Rank self() const noexcept override { return self_; }
+  std::uint32_t rank_count() const noexcept override { return rank_count_; }
+
+  void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
+                 Timeout timeout) override {
+    detail::check(all.size() == mine.size() * rank_count_, "allgather has room for every rank",
+                  all.size(), mine.size() * rank_count_);
+    const Call call{"allgather", timeout, Deadline::after(timeout, now())};
+    check_usable();
+    // MPI leaves different sizes undefined, so they are compared first.
+    const std::uint64_t mine_bytes = mine.size();
+    std::vector<std::uint64_t> sizes(rank_count_);
+    gather_chunk(call, std::as_bytes(std::span{&mine_bytes, 1}));
+    std::memcpy(sizes.data(), buffers_.all.data(), buffers_.all.size());
+    for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
+      // Nothing is out of step: every rank sees the same sizes and stops here.
+      if (sizes[rank] != sizes[0]) {
+        throw Error(ErrorCode::mismatch,
+                    "allgather: rank 0 contributes " + std::to_string(sizes[0]) + " bytes, rank " +
+                        std::to_string(rank) + " " + std::to_string(sizes[rank]));
+      }
+    }
+    for (std::size_t offset = 0; offset < mine.size(); offset += chunk_bytes_max) {
+      const auto chunk = mine.subspan(offset, std::min(mine.size() - offset, chunk_bytes_max));
+      gather_chunk(call, chunk);
+      for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
+        std::memcpy(all.data() + rank * mine.size() + offset,
+                    buffers_.all.data() + rank * chunk.size(), chunk.size());
+      }
+    }
+  }
+
+  void barrier(Timeout timeout) override {
+    const Call call{"barrier", timeout, Deadline::after(timeout, now())};
+    check_usable();
+    check_mpi(MPI_Ibarrier(communicator_, &request_), "MPI_Ibarrier");
+    complete(call);
+  }
+
+  bool has_left(Rank rank) noexcept override {
+    detail::check(index_of(rank) < rank_count_, "the rank is one of the exchange's", index_of(rank),
+                  rank_count_);
+    pollfd process{processes_[index_of(rank)].get(), POLLIN, 0};
+    return process.fd >= 0 && ::poll(&process, 1, 0) == 1 && (process.revents & POLLIN) != 0;
+  }
+
+ private:
+  struct Call {
+    const char* name;
+    Timeout timeout;
+    Deadline deadline;
+  };
+  struct Buffers {
+    std::vector<std::byte> mine;
+    std::vector<std::byte> all;
+  };
+
+  void open_processes() {
+    const ProcessIdentity own{host_identity(), ::getpid()};
+    std::vector<ProcessIdentity> identities(rank_count_);
+    allgather(std::as_bytes(std::span{&own, 1}), std::as_writable_bytes(std::span{identities}),
+              wait_forever);
+    processes_.resize(rank_count_);
+    for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
+      const ProcessIdentity& peer = identities[rank];
+      if (Rank{rank} == self_ || !share_process_ids(own.host, peer.host)) continue;
+      // Without one (an old kernel, no descriptors left) this peer's end goes unseen, as on
+      // another host.
+      processes_[rank] = detail::Descriptor(
+          static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(peer.pid), 0)));
+    }
+    // Until here no process can have ended, so no id can mean another process by now.
+    barrier(wait_forever);
+  }
+
+  /// The result is in buffers_.all.  Only our own memory is lent to MPI: after a timeout it may
+  /// still write there, when the caller's is long gone.
+  void gather_chunk(const Call& call, std::span<const std::byte> chunk) {
+    buffers_.mine.assign(chunk.begin(), chunk.end());
+    buffers_.all.resize(chunk.size() * rank_count_);
+    const int bytes = static_cast<int>(chunk.size());
+    check_mpi(MPI_Iallgather(buffers_.mine.data(), bytes, MPI_BYTE, buffers_.all.data(), bytes,
+                             MPI_BYTE, communicator_, &request_),
+              "MPI_Iallgather");
+    complete(call);
+  }
+
+  void complete(const Call& call) {
+    Deadline look_for_ended = Deadline::after(ended_check_interval, now());
+    std::vector<Rank> ended;
+    Deadline give_up = Deadline::after(wait_forever, now());
+    for (int tests = 1;; ++tests) {
+      int done = 0;
+      check_mpi(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "MPI_Test");
+      if (done != 0) return;
+      const Timeout time = now();
+      if (look_for_ended.passed(time)) {
+        look_for_ended = Deadline::after(ended_check_interval, time);
+        if (ended.empty()) {
+          ended = ended_ranks();
+          if (!ended.empty()) give_up = Deadline::after(ended_grace, time);
+        }
+      }
+      if (give_up.passed(time)) {
+        fail(call, ErrorCode::peer_failed, "the process of " + name_ranks(ended) + " has ended");
+      }
+      if (call.deadline.passed(time)) {
+        ended = ended_ranks();
+        fail(call, ErrorCode::timed_out,
+             "not every rank came within " + name_timeout(call.timeout) + "; " +
+                 (ended.empty() ? "MPI does not say which are missing"
+                                : "the process of " + name_ranks(ended) + " has ended"));
+      }
+      if (tests <= eager_tests) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(std::min(test_pause, call.deadline.remaining(time)));
+      }
+    }
+  }
+
+  std::vector<Rank> ended_ranks() noexcept {
+    std::vector<Rank> ended;
+    for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
+      if (has_left(Rank{rank})) ended.push_back(Rank{rank});
+    }
+    return ended;
+  }
+
+  void check_usable() const {
+    if (!broken_.empty()) throw Error(ErrorCode::peer_failed, broken_);
+  }
+
+  [[noreturn]] void fail(const Call& call, ErrorCode code, const std::string& text) {
+    const std::string whole = std::string(call.name) + ": " + text;
+    broken_ = "this exchange is out of step since " + whole;
+    throw Error(code, whole);
+  }
+
+  void release() noexcept {
+    if (request_ != MPI_REQUEST_NULL) {
+      // A nonblocking collective can be neither cancelled nor freed: MPI keeps the memory it was
+      // lent, and the communicator, whose collective release would wait for the missing ranks.
+      (void)new Buffers(std::move(buffers_));
+      return;
+    }
+    if (broken_.empty()) MPI_Comm_free(&communicator_);
+  }
+
+  MPI_Comm communicator_ = MPI_COMM_NULL;
+  Rank self_ = no_rank;
+  std::uint32_t rank_count_ = 0;
+  std::vector<detail::Descriptor> processes_;  // pidfd by rank; empty: this rank, or not here
+  MPI_Request request_ = MPI_REQUEST_NULL;
+  Buffers buffers_;
+  std::string broken_;  // why exchanges no longer line up with those of the others
+};
+
+}  // namespace
+
+}  // namespace tutti::bootstrap
+
+namespace tutti {
+
+std::unique_ptr<Exchange> mpi_exchange(MPI_Comm communicator) {
+  int initialized = 0;
+  int finalized = 0;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  if (initialized == 0 || finalized != 0) {
+    throw Error(ErrorCode::invalid_argument,
+                "mpi_exchange needs MPI between MPI_Init and MPI_Finalize");
+  }
+  if (communicator == MPI_COMM_NULL) {
+    throw Error(ErrorCode::invalid_argument,
+                "mpi_exchange(MPI_COMM_NULL): expected a communicator");
+  }
+  return std::make_unique<bootstrap::MpiExchange>(communicator);
+}
+
+}  // namespace tutti

@@ -1,0 +1,65 @@
+// Which ranks form a node.  Pure apart from host_identity(): the identity of every rank goes in,
+// Node and LocalRank of every rank come out.  Nodes are numbered by their lowest rank, and local
+// ranks by rank, so every rank computes the same map from the same allgather.
+//
+//   hosts      a b a b c     node        0 1 0 1 2
+//   rank       0 1 2 3 4     local rank  0 0 1 1 0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "tutti/types.hpp"
+
+namespace tutti::bootstrap {
+
+/// Where a process runs; a plain value that allgather can carry.  Numbers of namespaces mean
+/// something only under the same boot.  All zero: unknown, equal to nobody's.
+struct HostIdentity {
+  std::array<std::byte, 16> boot{};  // /proc/sys/kernel/random/boot_id
+  std::uint64_t ipc_namespace = 0;
+  std::uint64_t uts_namespace = 0;
+  std::uint64_t pid_namespace = 0;
+};
+static_assert(sizeof(HostIdentity) == 40 && std::is_trivially_copyable_v<HostIdentity>);
+
+/// Of the calling process.  What cannot be read stays zero.
+HostIdentity host_identity() noexcept;
+
+/// Whether two ranks may try to share memory: same boot, same IPC and UTS namespace.  Never true
+/// of an unknown identity, so a rank without /proc becomes a node of its own.
+bool may_share_memory(const HostIdentity& one, const HostIdentity& other) noexcept;
+
+/// Whether process ids mean the same to both: same boot, same PID namespace.
+bool share_process_ids(const HostIdentity& one, const HostIdentity& other) noexcept;
+
+struct NodeMap {
+  std::vector<Node> node;             // of each rank
+  std::vector<LocalRank> local_rank;  // of each rank, in order of rank
+  std::uint32_t node_count = 0;
+};
+
+/// `hosts` holds the identity of each rank, in rank order.
+NodeMap node_map(std::span<const HostIdentity> hosts);
+
+enum class Placement : std::uint8_t {
+  block,   // 0 0 1 1 2
+  cyclic,  // 0 1 2 0 1
+  random,  // any, drawn from the seed; the same on every machine and compiler
+};
+
+/// A node shape that is imposed instead of found, so that one machine can play several nodes.
+struct ImposedNodes {
+  std::uint32_t rank_count = 1;
+  std::uint32_t ranks_per_node = 1;  // the last node may hold fewer; at least 1
+  Placement placement = Placement::block;
+  std::uint64_t seed = 0;  // of Placement::random only
+};
+
+NodeMap imposed_node_map(const ImposedNodes& shape);
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,225 @@
+#include "bootstrap/socket.hpp"
+
+#include <linux/sockios.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+#include "tutti/detail/clock.hpp"
+#include "tutti/status.hpp"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+// Addresses of one name are tried in turn, so one that swallows packets must not eat the deadline.
+constexpr Timeout connect_timeout = std::chrono::seconds(3);
+
+constexpr int open_flags = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+
+// The pending connections of a job that starts all at once; the kernel has its own limit.
+constexpr int backlog = 4096;
+
+void set_option(int socket, int level, int name, int value) noexcept {
+  // A kernel without one of these still works, only slower or with later news.
+  (void)::setsockopt(socket, level, name, &value, sizeof value);
+}
+
+const sockaddr* raw(const Address& address) noexcept {
+  return reinterpret_cast<const sockaddr*>(&address.storage);
+}
+
+/// A connection to a free port of this host can meet itself: TCP opens simultaneously, and the port
+/// chosen for us is the one we asked for.
+bool connected_to_itself(int socket) noexcept {
+  Address local;
+  Address remote;
+  local.bytes = remote.bytes = sizeof local.storage;
+  return ::getsockname(socket, reinterpret_cast<sockaddr*>(&local.storage), &local.bytes) == 0 &&
+         ::getpeername(socket, reinterpret_cast<sockaddr*>(&remote.storage), &remote.bytes) == 0 &&
+         local.bytes == remote.bytes &&
+         std::memcmp(&local.storage, &remote.storage, local.bytes) == 0;
+}
+
+/// 0 or an errno value.
+int finish_connecting(int socket, Timeout at_most) noexcept {
+  pollfd waiting{socket, POLLOUT, 0};
+  if (::poll(&waiting, 1, poll_milliseconds(at_most)) <= 0) return ETIMEDOUT;
+  int error = 0;
+  socklen_t bytes = sizeof error;
+  if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) return errno;
+  if (error == 0 && connected_to_itself(socket)) {
+    // Closed without lingering, or the port would stay taken for the rank that wants to listen.
+    const linger at_once{1, 0};
+    (void)::setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    return ECONNREFUSED;
+  }
+  return error;
+}
+
+}  // namespace
+
+Endpoint parse_endpoint(const std::string& rendezvous) {
+  const auto refuse = [&]() {
+    throw Error(
+        ErrorCode::invalid_argument,
+        "TUTTI_RENDEZVOUS=\"" + rendezvous +
+            "\": expected host:port, for example 10.0.0.1:5555, or [address]:port for IPv6");
+  };
+  const std::size_t colon = rendezvous.rfind(':');
+  if (colon == std::string::npos || colon == 0) refuse();
+  Endpoint endpoint{rendezvous.substr(0, colon), rendezvous.substr(colon + 1)};
+  if (endpoint.host.front() == '[' && endpoint.host.back() == ']') {
+    endpoint.host = endpoint.host.substr(1, endpoint.host.size() - 2);
+  } else if (endpoint.host.find(':') != std::string::npos) {
+    refuse();  // which colon would be the port's?
+  }
+  unsigned port = 0;
+  const char* last = endpoint.port.data() + endpoint.port.size();
+  const auto [end, error] = std::from_chars(endpoint.port.data(), last, port);
+  // Port 0 would listen somewhere that nobody else knows.
+  if (error != std::errc() || end != last || port == 0 || port > 65535) refuse();
+  if (endpoint.host.empty()) refuse();
+  return endpoint;
+}
+
+std::vector<Address> resolve(const Endpoint& endpoint, const std::string& rendezvous) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const int error = ::getaddrinfo(endpoint.host.c_str(), endpoint.port.c_str(), &hints, &list);
+  if (error == EAI_AGAIN) return {};
+  if (error != 0) {
+    throw Error(ErrorCode::invalid_argument, "TUTTI_RENDEZVOUS=\"" + rendezvous +
+                                                 "\": the host \"" + endpoint.host +
+                                                 "\" is unknown here (" + ::gai_strerror(error) +
+                                                 "); name the host of rank 0 or give its address");
+  }
+  struct Free {
+    void operator()(addrinfo* owned) const noexcept { ::freeaddrinfo(owned); }
+  };
+  const std::unique_ptr<addrinfo, Free> owner(list);
+  std::vector<Address> addresses;
+  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+    Address address;
+    address.bytes = entry->ai_addrlen;
+    std::memcpy(&address.storage, entry->ai_addr, entry->ai_addrlen);
+    addresses.push_back(address);
+  }
+  return addresses;
+}
+
+detail::Descriptor listen_at(std::span<const Address> addresses, const std::string& rendezvous) {
+  int error = EADDRNOTAVAIL;
+  for (const Address& address : addresses) {
+    detail::Descriptor socket(::socket(address.storage.ss_family, open_flags, 0));
+    // Connections of an earlier job may still be winding down on this port.
+    set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+    if (socket && ::bind(socket.get(), raw(address), address.bytes) == 0 &&
+        ::listen(socket.get(), backlog) == 0) {
+      return socket;
+    }
+    error = errno;
+  }
+  std::string text =
+      "rank 0 cannot listen on TUTTI_RENDEZVOUS=\"" + rendezvous + "\": " + std::strerror(error);
+  if (error == EADDRINUSE) text += "; another job or program has this port, choose another";
+  if (error == EADDRNOTAVAIL) {
+    text += "; it must name an address of the host on which rank 0 runs";
+  }
+  if (error == EACCES) text += "; choose a port above 1023";
+  throw Error(ErrorCode::system, text, error);
+}
+
+detail::Descriptor connect_to(std::span<const Address> addresses, Deadline deadline) noexcept {
+  int error = EHOSTUNREACH;
+  for (const Address& address : addresses) {
+    detail::Descriptor socket(::socket(address.storage.ss_family, open_flags, 0));
+    // Should this connection get the rendezvous' own port, rank 0 can still listen there.
+    set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+    error = ::connect(socket.get(), raw(address), address.bytes) == 0 ? 0 : errno;
+    if (error == 0 || error == EINPROGRESS) {
+      const Timeout left = deadline.remaining(detail::MonotonicClock::read());
+      error = finish_connecting(socket.get(), std::min(left, connect_timeout));
+    }
+    if (error == 0) {
+      set_connection_options(socket.get());
+      return socket;
+    }
+  }
+  errno = error;
+  return {};
+}
+
+void set_connection_options(int socket) noexcept {
+  constexpr int idle_seconds = 4;
+  constexpr int probe_seconds = 2;
+  constexpr int probes = 3;
+  static_assert(idle_seconds + probe_seconds * probes == vanished_after.count());
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, idle_seconds);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, probe_seconds);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, probes);
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT,
+             static_cast<int>(std::chrono::milliseconds(vanished_after).count()));
+}
+
+int poll_milliseconds(Timeout remaining) noexcept {
+  const auto hour = std::chrono::milliseconds(std::chrono::hours(1));
+  if (remaining >= hour) return static_cast<int>(hour.count());
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(remaining).count());
+}
+
+Reception receive_some(int socket, std::span<std::byte> space, std::size_t& bytes) noexcept {
+  bytes = 0;
+  const ssize_t received = ::recv(socket, space.data(), space.size(), MSG_DONTWAIT);
+  if (received > 0) {
+    bytes = static_cast<std::size_t>(received);
+    return Reception::some;
+  }
+  if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
+    return Reception::nothing_yet;
+  }
+  return Reception::end;
+}
+
+bool send_some(int socket, std::span<const std::byte> bytes, std::size_t& sent) noexcept {
+  sent = 0;
+  while (sent < bytes.size()) {
+    const ssize_t taken =
+        ::send(socket, bytes.data() + sent, bytes.size() - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (taken < 0 && errno == EINTR) continue;
+    if (taken < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
+    sent += static_cast<std::size_t>(taken);
+  }
+  return true;
+}
+
+void finish_sending(int socket, Deadline deadline) noexcept {
+  ::shutdown(socket, SHUT_WR);
+  for (;;) {
+    std::byte ignored[4096];
+    std::size_t bytes = 0;
+    const Reception reception = receive_some(socket, ignored, bytes);
+    if (reception == Reception::end || deadline.passed(detail::MonotonicClock::read())) return;
+    if (reception == Reception::some) continue;
+    int unacknowledged = 0;
+    if (::ioctl(socket, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0) return;
+    // Nothing announces an acknowledgement; one millisecond is below any network's round trip that
+    // would notice.  POLLIN ends the wait when the peer closes first.
+    pollfd waiting{socket, POLLIN, 0};
+    (void)::poll(&waiting, 1, 1);
+  }
+}
+
+}  // namespace tutti::bootstrap

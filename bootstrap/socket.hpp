@@ -1,0 +1,66 @@
+// TCP sockets as this layer uses them: non-blocking, closed on exec, without delay, and told to
+// notice a peer whose host has vanished.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/detail/descriptor.hpp"
+#include "tutti/timeout.hpp"
+
+namespace tutti::bootstrap {
+
+/// A host that vanishes without a word is noticed after this long: silence of 4 s, then a probe
+/// every 2 s, or as long without an acknowledgement of something sent.
+inline constexpr std::chrono::seconds vanished_after{10};
+
+struct Endpoint {
+  std::string host;
+  std::string port;
+};
+
+/// "host:port" or "[address]:port".  Throws Error{invalid_argument} with an example.
+Endpoint parse_endpoint(const std::string& rendezvous);
+
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t bytes = 0;
+};
+
+/// What the name means now, in the resolver's order.  Empty: the resolver asks to try again later.
+/// Blocks as long as the system's resolver does.  Throws Error{invalid_argument}.
+std::vector<Address> resolve(const Endpoint& endpoint, const std::string& rendezvous);
+
+/// A socket that listens on the first of the addresses that this host has.  Throws Error{system}.
+detail::Descriptor listen_at(std::span<const Address> addresses, const std::string& rendezvous);
+
+/// A connection to one of the addresses, or an empty owner and errno.
+detail::Descriptor connect_to(std::span<const Address> addresses, Deadline deadline) noexcept;
+
+/// To be called on every connection, accepted or made.
+void set_connection_options(int socket) noexcept;
+
+/// Time left as poll() takes it: rounded up, and never longer than an hour.
+int poll_milliseconds(Timeout remaining) noexcept;
+
+enum class Reception : std::uint8_t { some, nothing_yet, end };
+
+/// One recv that does not wait.  `end`: the peer has closed, or the connection has failed.
+Reception receive_some(int socket, std::span<std::byte> space, std::size_t& bytes) noexcept;
+
+/// Sends what the kernel takes without waiting.  False: the connection has failed.
+bool send_some(int socket, std::span<const std::byte> bytes, std::size_t& sent) noexcept;
+
+/// Ends the sending side and waits until the peer's host has acknowledged everything, or the
+/// deadline: closing a socket with unread input would reset the connection, and the peer might lose
+/// what we said last.
+void finish_sending(int socket, Deadline deadline) noexcept;
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,465 @@
+#include "bootstrap/tcp_exchange.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "bootstrap/describe.hpp"
+#include "bootstrap/socket.hpp"
+#include "tutti/detail/check.hpp"
+#include "tutti/detail/clock.hpp"
+#include "tutti/status.hpp"
+
+namespace tutti::bootstrap {
+
+namespace {
+
+using namespace std::chrono_literals;
+using wire::FrameType;
+
+// After a deadline the hub is asked who is missing.  It answers within a round trip, or is itself
+// what is missing.
+constexpr Timeout answer_timeout = 500ms;
+// For the goodbye to leave this host.
+constexpr Timeout goodbye_timeout = 200ms;
+// Between attempts to connect: short enough that nobody waits for it, then gentler to the network.
+constexpr Timeout retry_first = 5ms;
+constexpr Timeout retry_last = 200ms;
+
+Timeout now() noexcept {
+  return detail::MonotonicClock::read();
+}
+
+/// What the hub may send before it has said welcome: a list of ranks at most.
+std::size_t joining_bytes_max(std::uint32_t rank_count) noexcept {
+  return sizeof(wire::Missing) + rank_count * sizeof(std::uint32_t);
+}
+
+void check_options(const TcpOptions& options) {
+  const auto refuse = [](const std::string& text) {
+    throw Error(ErrorCode::invalid_argument, text);
+  };
+  // A frame's length and the lists of ranks have 32 bits.
+  constexpr std::uint32_t rank_count_max = std::uint32_t{1} << 20;
+  const std::string rank_count = "TUTTI_SIZE=" + std::to_string(options.rank_count);
+  if (options.rank_count == 0 || options.rank_count > rank_count_max) {
+    refuse(rank_count + ": expected the number of ranks, 1 to " + std::to_string(rank_count_max));
+  }
+  if (index_of(options.rank) >= options.rank_count) {
+    refuse("TUTTI_RANK=" + std::to_string(index_of(options.rank)) + ": expected 0 to " +
+           std::to_string(options.rank_count - 1) + ", because " + rank_count);
+  }
+  // Secrets are never printed, not even wrong ones.
+  if (options.secret.empty() || options.secret.size() > wire::secret_bytes_max) {
+    refuse("TUTTI_SECRET has " + std::to_string(options.secret.size()) + " bytes: expected 1 to " +
+           std::to_string(wire::secret_bytes_max) +
+           ", the same on every rank and known to nobody else");
+  }
+  if (options.timeout <= Timeout::zero()) {
+    refuse("TUTTI_BOOTSTRAP_TIMEOUT is " + name_timeout(options.timeout) +
+           ": expected more than 0 s");
+  }
+}
+
+/// A name may not resolve yet when a job's first host has just come up.
+std::vector<Address> resolve_until(Deadline deadline, const std::string& rendezvous) {
+  const Endpoint endpoint = parse_endpoint(rendezvous);
+  for (;;) {
+    std::vector<Address> addresses = resolve(endpoint, rendezvous);
+    if (!addresses.empty()) return addresses;
+    if (deadline.passed(now())) {
+      throw Error(ErrorCode::timed_out, "TUTTI_RENDEZVOUS=\"" + rendezvous +
+                                            "\": no name server answers for this host; give its "
+                                            "address instead");
+    }
+    std::this_thread::sleep_for(std::min(retry_last, deadline.remaining(now())));
+  }
+}
+
+[[noreturn]] void throw_missing(const TcpOptions& options, std::span<const Rank> missing,
+                                const std::string& remark) {
+  throw Error(ErrorCode::timed_out, name_ranks(missing) + " did not come to " + options.rendezvous +
+                                        " within " + name_timeout(options.timeout) + "; " + remark);
+}
+
+constexpr Rank hub_rank{0};
+
+}  // namespace
+
+struct TcpExchange::Call {
+  const char* name;
+  Timeout timeout;
+  Deadline deadline;
+};
+
+TcpExchange::TcpExchange(const TcpOptions& options)
+    : self_(options.rank),
+      rank_count_(options.rank_count),
+      reader_(0),
+      left_(options.rank_count, false) {
+  join(options);
+}
+
+TcpExchange::~TcpExchange() {
+  if (!socket_) return;
+  const Deadline deadline = Deadline::after(goodbye_timeout, now());
+  append_frame(outbox_, FrameType::goodbye, {});
+  for (flush(); socket_ && !outbox_.empty() && !deadline.passed(now()); flush()) {
+    pollfd waiting{socket_.get(), POLLOUT, 0};
+    (void)::poll(&waiting, 1, poll_milliseconds(deadline.remaining(now())));
+  }
+  if (socket_) finish_sending(socket_.get(), deadline);
+}
+
+// Joining.
+
+void TcpExchange::join(const TcpOptions& options) {
+  const Deadline deadline = Deadline::after(options.timeout, now());
+  const std::vector<Address> addresses = resolve_until(deadline, options.rendezvous);
+  if (self_ == hub_rank) {
+    hub_ = std::make_unique<Hub>(listen_at(addresses, options.rendezvous),
+                                 HubOptions{rank_count_, options.secret});
+  }
+  wire::Hello hello{wire::magic,
+                    wire::protocol_version,
+                    index_of(self_),
+                    rank_count_,
+                    static_cast<std::uint32_t>(options.secret.size()),
+                    {}};
+  std::copy(options.secret.begin(), options.secret.end(), hello.secret);
+
+  std::string last_words;
+  for (Timeout pause = retry_first;; pause = std::min(2 * pause, retry_last)) {
+    socket_ = connect_to(addresses, deadline);
+    if (socket_) {
+      // What an earlier connection was in the middle of is void.
+      reader_ = FrameReader(joining_bytes_max(rank_count_));
+      outbox_.clear();
+      outbox_sent_ = 0;
+      append_frame(outbox_, FrameType::hello, bytes_of(hello));
+      if (await_welcome(options, deadline)) return;
+      last_words = "the connection was closed again";
+    } else {
+      last_words = std::strerror(errno);
+    }
+    if (deadline.passed(now())) break;
+    std::this_thread::sleep_for(std::min(pause, deadline.remaining(now())));
+  }
+  throw_missing(options, std::span{&hub_rank, 1},
+                "last attempt: " + last_words +
+                    "; is it running, with the same TUTTI_RENDEZVOUS, on that host?");
+}
+
+/// False: the connection has ended without a word; another attempt may do better.
+bool TcpExchange::await_welcome(const TcpOptions& options, Deadline deadline) {
+  answer_.reset();
+  std::optional<Deadline> answer_by;  // once the deadline has passed
+  for (;;) {
+    if (welcome_) return true;
+    if (refusal_) throw_refusal(options);
+    if (gave_up_) throw_missing(options, *gave_up_, "rank 0 has given up");
+    if (answer_ && !answer_->empty()) {
+      throw_missing(options, *answer_,
+                    "is every rank running, with the same TUTTI_RENDEZVOUS and TUTTI_SIZE?");
+    }
+    if (foreign_) {
+      throw Error(ErrorCode::peer_failed, "what listens at " + options.rendezvous +
+                                              " is no rank 0 of tutti; choose another port in "
+                                              "TUTTI_RENDEZVOUS");
+    }
+    if (!socket_) return false;
+    if (!answer_by && deadline.passed(now())) {
+      answer_by = Deadline::after(answer_timeout, now());
+      ask(0);
+    }
+    if (answer_by && answer_by->passed(now())) {
+      throw_missing(options, std::span{&hub_rank, 1},
+                    "something accepts connections there, but does not answer");
+    }
+    await_news(answer_by ? *answer_by : deadline);
+  }
+}
+
+void TcpExchange::throw_refusal(const TcpOptions& options) const {
+  const std::string text =
+      "rank 0 at " + options.rendezvous + " refused rank " + std::to_string(index_of(self_)) + ": ";
+  const std::string expected = std::to_string(refusal_->expected);
+  switch (refusal_->reason) {
+    case wire::Reason::version:
+      throw Error(ErrorCode::mismatch, text + "this is protocol version " +
+                                           std::to_string(wire::protocol_version) + ", there it is " +
+                                           expected + "; use one version of tutti everywhere");
+    case wire::Reason::secret:
+      throw Error(ErrorCode::peer_failed,
+                  text +
+                      "wrong secret; set the same TUTTI_SECRET on every rank of a job, and use "
+                      "another port for another job");
+    case wire::Reason::rank_count:
+      throw Error(ErrorCode::mismatch, text + "TUTTI_SIZE is " + std::to_string(rank_count_) +
+                                           " here and " + expected + " there");
+    case wire::Reason::rank_range:
+      throw Error(ErrorCode::mismatch, text + "TUTTI_RANK must be below " + expected);
+    case wire::Reason::rank_taken:
+      throw Error(ErrorCode::peer_failed,
+                  text + "this rank is taken; give every rank its own TUTTI_RANK");
+  }
+  throw Error(ErrorCode::peer_failed, text + "for a reason that this version does not know");
+}
+
+// Exchanging.
+
+void TcpExchange::allgather(std::span<const std::byte> mine, std::span<std::byte> all,
+                            Timeout timeout) {
+  detail::check(all.size() == mine.size() * rank_count_, "allgather has room for every rank",
+                all.size(), mine.size() * rank_count_);
+  exchange("allgather", mine, all, timeout);
+}
+
+void TcpExchange::barrier(Timeout timeout) {
+  exchange("barrier", {}, {}, timeout);
+}
+
+void TcpExchange::exchange(const char* name, std::span<const std::byte> mine,
+                           std::span<std::byte> all, Timeout timeout) {
+  if (!broken_.empty()) throw Error(ErrorCode::peer_failed, broken_);
+  const Call call{name, timeout, Deadline::after(timeout, now())};
+  const std::size_t chunk_bytes_max = wire::chunk_bytes_max(rank_count_);
+  all_ = all;
+  mine_bytes_ = mine.size();
+  offset_ = 0;
+  do {  // at least once: an empty allgather is a barrier
+    const auto chunk = mine.subspan(offset_, std::min(mine.size() - offset_, chunk_bytes_max));
+    receive();
+    fail_if_gone(call);
+    const wire::Step step{++sequence_, mine.size()};
+    append_frame(outbox_, FrameType::contribution, bytes_of(step), chunk);
+    awaiting_ = true;
+    await_gathered(call);
+    offset_ += chunk.size();
+  } while (offset_ < mine.size());
+  all_ = {};
+}
+
+/// Returns once the result of this step has been stored.
+void TcpExchange::await_gathered(const Call& call) {
+  std::optional<Deadline> answer_by;  // once the deadline has passed
+  bool asking = false;
+  std::uint32_t left_seen = 0;
+  for (;;) {
+    if (!awaiting_) return;
+    if (disagreement_ && disagreement_->sequence == sequence_) {
+      fail(call, ErrorCode::mismatch,
+           "rank " + std::to_string(disagreement_->one_rank) + " contributes " +
+               std::to_string(disagreement_->one_bytes) + " bytes, rank " +
+               std::to_string(disagreement_->other_rank) + " " +
+               std::to_string(disagreement_->other_bytes));
+    }
+    fail_if_gone(call);
+    const bool late = call.deadline.passed(now());
+    if (asking && answer_) {
+      if (late) {
+        fail(call, ErrorCode::timed_out,
+             name_ranks(*answer_) + " did not come within " + name_timeout(call.timeout));
+      }
+      if (const auto gone = left_among(*answer_); !gone.empty()) {
+        fail(call, ErrorCode::peer_failed, name_ranks(gone) + " left without taking part");
+      }
+      asking = false;
+    }
+    if (late && !answer_by) answer_by = Deadline::after(answer_timeout, now());
+    // A rank that has left may have contributed before; only the hub knows.
+    if (!asking && (late || left_count_ > left_seen)) {
+      left_seen = left_count_;
+      asking = true;
+      ask(sequence_);
+    }
+    if (answer_by && answer_by->passed(now())) {
+      fail(call, ErrorCode::timed_out,
+           "rank 0, which relays, did not answer within " + name_timeout(call.timeout));
+    }
+    await_news(answer_by ? *answer_by : call.deadline);
+  }
+}
+
+void TcpExchange::fail_if_gone(const Call& call) {
+  if (incident_.kind != Incident::Kind::none) {
+    fail(call, ErrorCode::peer_failed, name_incident(incident_));
+  }
+  if (!socket_ || left_[index_of(hub_rank)]) {
+    fail(call, ErrorCode::peer_failed, "rank 0, which relays, has left");
+  }
+}
+
+void TcpExchange::fail(const Call& call, ErrorCode code, const std::string& text) {
+  // The caller's buffer is its own again, and a late result will find no taker.
+  awaiting_ = false;
+  all_ = {};
+  const std::string whole = std::string(call.name) + ": " + text;
+  broken_ = "this exchange is out of step since " + whole;
+  throw Error(code, whole);
+}
+
+std::vector<Rank> TcpExchange::left_among(std::span<const Rank> ranks) const {
+  std::vector<Rank> found;
+  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(found),
+               [this](Rank rank) { return left_[index_of(rank)]; });
+  return found;
+}
+
+// The side channel.
+
+Incident TcpExchange::incident() noexcept {
+  flush();
+  receive();
+  return incident_;
+}
+
+bool TcpExchange::has_left(Rank rank) noexcept {
+  detail::check(index_of(rank) < rank_count_, "the rank is one of the exchange's", index_of(rank),
+                rank_count_);
+  receive();
+  return left_[index_of(rank)];
+}
+
+void TcpExchange::announce(Incident incident) noexcept {
+  if (incident.kind == Incident::Kind::none) return;
+  detail::check(index_of(incident.rank) < rank_count_, "the incident names a rank",
+                index_of(incident.rank), rank_count_);
+  if (!socket_) {
+    // Nobody else can hear it any more.
+    if (incident_.kind == Incident::Kind::none) incident_ = incident;
+    return;
+  }
+  // Not believed here until the hub repeats it: another one may have been first.
+  const wire::News news{static_cast<std::uint32_t>(incident.kind), index_of(incident.rank)};
+  append_frame(outbox_, FrameType::incident, bytes_of(news));
+  flush();
+}
+
+// The connection.
+
+void TcpExchange::ask(std::uint64_t sequence) {
+  answer_.reset();
+  append_frame(outbox_, FrameType::query, bytes_of(wire::Step{sequence, 0}));
+}
+
+void TcpExchange::flush() noexcept {
+  if (!socket_ || outbox_.empty()) return;
+  std::size_t sent = 0;
+  // A failed connection is noticed by receive(), after the last words in it have been read.
+  (void)send_some(socket_.get(), std::span<const std::byte>{outbox_}.subspan(outbox_sent_), sent);
+  outbox_sent_ += sent;
+  if (outbox_sent_ < outbox_.size()) return;
+  outbox_.clear();
+  outbox_sent_ = 0;
+}
+
+void TcpExchange::receive() {
+  if (!socket_) return;
+  std::size_t bytes = 0;
+  const auto space = reader_.space();
+  switch (receive_some(socket_.get(), space, bytes)) {
+    case Reception::nothing_yet:
+      return;
+    case Reception::end:
+      lose_hub();
+      return;
+    case Reception::some:
+      break;
+  }
+  reader_.received(bytes);
+  while (const auto frame = reader_.next()) handle(*frame);
+  if (reader_.malformed()) foreign_ = true;
+  if (foreign_) lose_hub();
+}
+
+void TcpExchange::handle(const Frame& frame) {
+  const auto rank_list = [&] {
+    std::vector<Rank> ranks;
+    for (const std::uint32_t rank : ranks_in(frame.payload, rank_count_)) {
+      ranks.push_back(Rank{rank});
+    }
+    return ranks;
+  };
+  switch (frame.type) {
+    case FrameType::welcome:
+      welcome_ = true;
+      reader_.set_limit(wire::to_client_bytes_max(rank_count_));
+      return;
+    case FrameType::refusal:
+      refusal_ = front_of<wire::Refusal>(frame.payload);
+      return;
+    case FrameType::gave_up:
+      gave_up_ = rank_list();
+      return;
+    case FrameType::missing:
+      answer_ = rank_list();
+      return;
+    case FrameType::disagreement:
+      disagreement_ = front_of<wire::Disagreement>(frame.payload);
+      return;
+    case FrameType::gathered: {
+      const auto step = front_of<wire::Step>(frame.payload);
+      if (!step || !awaiting_ || step->sequence != sequence_) return;
+      const auto chunks = frame.payload.subspan(sizeof *step);
+      const std::size_t chunk_bytes = chunks.size() / rank_count_;
+      detail::check(offset_ + chunk_bytes <= mine_bytes_, "the hub returns what it was given",
+                    chunk_bytes, mine_bytes_ - offset_);
+      for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
+        const auto chunk = chunks.subspan(rank * chunk_bytes, chunk_bytes);
+        std::copy(chunk.begin(), chunk.end(), all_.subspan(rank * mine_bytes_ + offset_).begin());
+      }
+      awaiting_ = false;
+      return;
+    }
+    case FrameType::incident: {
+      const auto news = front_of<wire::News>(frame.payload);
+      if (!news || incident_.kind != Incident::Kind::none) return;
+      incident_ = {.kind = Incident::Kind{news->kind}, .rank = Rank{news->rank}};
+      return;
+    }
+    case FrameType::left: {
+      const auto news = front_of<wire::News>(frame.payload);
+      if (!news || news->rank >= rank_count_ || left_[news->rank]) return;
+      left_[news->rank] = true;
+      ++left_count_;
+      return;
+    }
+    case FrameType::hello:
+    case FrameType::contribution:
+    case FrameType::query:
+    case FrameType::goodbye:
+      break;
+  }
+  foreign_ = true;
+}
+
+/// Sleeps until the hub says something or the deadline passes; may return early.
+void TcpExchange::await_news(Deadline deadline) {
+  flush();
+  if (!socket_) return;
+  pollfd waiting{socket_.get(), static_cast<short>(outbox_.empty() ? POLLIN : POLLIN | POLLOUT), 0};
+  const int ready = ::poll(&waiting, 1, poll_milliseconds(deadline.remaining(now())));
+  if (ready > 0) receive();
+}
+
+void TcpExchange::lose_hub() noexcept {
+  socket_ = detail::Descriptor();
+  if (!welcome_ || left_[index_of(hub_rank)] || incident_.kind != Incident::Kind::none) return;
+  incident_ = {.kind = Incident::Kind::died, .rank = hub_rank};
+}
+
+}  // namespace tutti::bootstrap
+
+namespace tutti {
+
+std::unique_ptr<Exchange> tcp_exchange(const TcpOptions& options) {
+  bootstrap::check_options(options);
+  return std::make_unique<bootstrap::TcpExchange>(options);
+}
+
+}  // namespace tutti

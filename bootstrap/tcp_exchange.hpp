@@ -1,0 +1,87 @@
+// A rank's end of the TCP exchange: one connection to rank 0's hub, over which contributions go out
+// and results and news come in.  The caller's thread does all of it; nothing happens between calls.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bootstrap/frame.hpp"
+#include "bootstrap/hub.hpp"
+#include "bootstrap/wire.hpp"
+#include "tutti/bootstrap.hpp"
+#include "tutti/detail/descriptor.hpp"
+#include "tutti/exchange.hpp"
+#include "tutti/status.hpp"
+
+namespace tutti::bootstrap {
+
+class TcpExchange final : public Exchange {
+ public:
+  /// Collective.  Returns when all ranks have met; throws Error as tcp_exchange() does.
+  explicit TcpExchange(const TcpOptions& options);
+  /// Says goodbye; rank 0 also ends the hub, and with it the side channel of all.
+  ~TcpExchange() override;
+
+  Rank self() const noexcept override { return self_; }
+  std::uint32_t rank_count() const noexcept override { return rank_count_; }
+  void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
+                 Timeout timeout) override;
+  void barrier(Timeout timeout) override;
+  Incident incident() noexcept override;
+  bool has_left(Rank rank) noexcept override;
+  void announce(Incident incident) noexcept override;
+
+ private:
+  struct Call;  // one allgather or barrier
+  void join(const TcpOptions& options);
+  bool await_welcome(const TcpOptions& options, Deadline deadline);
+  [[noreturn]] void throw_refusal(const TcpOptions& options) const;
+  void exchange(const char* name, std::span<const std::byte> mine, std::span<std::byte> all,
+                Timeout timeout);
+  void await_gathered(const Call& call);
+  void fail_if_gone(const Call& call);
+  [[noreturn]] void fail(const Call& call, ErrorCode code, const std::string& text);
+  std::vector<Rank> left_among(std::span<const Rank> ranks) const;
+
+  void ask(std::uint64_t sequence);
+  void flush() noexcept;
+  void receive();
+  void handle(const Frame& frame);
+  void await_news(Deadline deadline);
+  void lose_hub() noexcept;
+
+  std::unique_ptr<Hub> hub_;  // on rank 0; first, because it outlives the connection to it
+  Rank self_;
+  std::uint32_t rank_count_;
+
+  detail::Descriptor socket_;  // empty: the hub is gone
+  FrameReader reader_;
+  std::vector<std::byte> outbox_;  // frames not sent yet, so that none is ever cut short
+  std::size_t outbox_sent_ = 0;
+
+  // What the hub has said.
+  bool foreign_ = false;  // something that no hub says
+  bool welcome_ = false;
+  std::optional<wire::Refusal> refusal_;
+  std::optional<std::vector<Rank>> gave_up_;
+  std::optional<std::vector<Rank>> answer_;  // to the one query under way
+  std::optional<wire::Disagreement> disagreement_;
+  Incident incident_;
+  std::vector<bool> left_;        // by rank
+  std::uint32_t left_count_ = 0;  // ranks in left_
+
+  // The step under way.
+  std::uint64_t sequence_ = 0;
+  bool awaiting_ = false;
+  std::span<std::byte> all_;  // the caller's
+  std::size_t mine_bytes_ = 0;
+  std::size_t offset_ = 0;
+  std::string broken_;  // why steps no longer line up with those of the others
+};
+
+}  // namespace tutti::bootstrap

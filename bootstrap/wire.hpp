@@ -1,0 +1,112 @@
+// Every struct that crosses the bootstrap's TCP connections.  A frame is a header and as many bytes
+// as it announces; all numbers are little-endian, as are all hosts that this builds for.
+//
+//   joining    client -> hub  hello                  hub -> client  welcome | refusal | gave_up
+//   exchanging client -> hub  contribution, query    hub -> client  gathered, disagreement, missing
+//   news       client -> hub  incident, goodbye      hub -> client  incident, left
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace tutti::bootstrap::wire {
+
+static_assert(std::endian::native == std::endian::little);
+
+enum class FrameType : std::uint32_t {
+  hello = 1,         // Hello
+  welcome = 2,       // nothing: all ranks have come
+  refusal = 3,       // Refusal
+  gave_up = 4,       // Missing: rank 0 has stopped waiting for these
+  contribution = 5,  // Step, then the rank's bytes
+  gathered = 6,      // Step, then the bytes of every rank in rank order
+  disagreement = 7,  // Disagreement
+  query = 8,         // Step: who has not contributed to it?
+  missing = 9,       // Missing: the answer
+  incident = 10,     // News
+  goodbye = 11,      // nothing: the connection's end is not a death
+  left = 12,         // News: this rank has said goodbye
+};
+
+struct FrameHeader {
+  std::uint32_t type = 0;
+  std::uint32_t payload_bytes = 0;
+};
+static_assert(sizeof(FrameHeader) == 8);
+
+inline constexpr std::uint64_t magic = 0x30626f6974747574;  // "tuttiob0"
+// Raised with every change of any struct here, except Hello, whose layout is frozen so that two
+// versions can tell each other that they differ.
+inline constexpr std::uint32_t protocol_version = 1;
+
+inline constexpr std::size_t secret_bytes_max = 256;
+
+struct Hello {
+  std::uint64_t magic = 0;
+  std::uint32_t version = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t rank_count = 0;
+  std::uint32_t secret_bytes = 0;
+  char secret[secret_bytes_max] = {};  // padded with zeros
+};
+static_assert(sizeof(Hello) == 280);
+
+enum class Reason : std::uint32_t { version, secret, rank_count, rank_range, rank_taken };
+
+struct Refusal {
+  Reason reason = Reason::version;
+  std::uint32_t expected = 0;  // the version or rank count of the hub, where that is the reason
+};
+static_assert(sizeof(Refusal) == 8);
+
+/// Names one exchange: they are counted from 1, and 0 is the joining.
+struct Step {
+  std::uint64_t sequence = 0;
+  std::uint64_t total_bytes = 0;  // of one rank in the whole allgather, of which this is a chunk
+};
+static_assert(sizeof(Step) == 16);
+
+struct Disagreement {
+  std::uint64_t sequence = 0;
+  std::uint64_t one_bytes = 0;
+  std::uint64_t other_bytes = 0;
+  std::uint32_t one_rank = 0;
+  std::uint32_t other_rank = 0;
+};
+static_assert(sizeof(Disagreement) == 32);
+
+/// Followed by `count` ranks of 32 bits.
+struct Missing {
+  std::uint64_t sequence = 0;
+  std::uint32_t count = 0;
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(Missing) == 16);
+
+struct News {
+  std::uint32_t kind = 0;  // Incident::Kind
+  std::uint32_t rank = 0;
+};
+static_assert(sizeof(News) == 8);
+
+/// The largest chunk of one rank.  A longer allgather is several exchanges, so that a hub's memory
+/// is bounded: 256 KiB are enough to hide a round trip, and 16 MiB bound what all ranks send.
+constexpr std::size_t chunk_bytes_max(std::uint32_t rank_count) noexcept {
+  constexpr std::size_t together = std::size_t{16} << 20;
+  return std::clamp<std::size_t>(together / rank_count, std::size_t{1} << 10,
+                                 std::size_t{256} << 10);
+}
+
+/// The longest payload that a client may send, and that it may be sent.
+constexpr std::size_t to_hub_bytes_max(std::uint32_t rank_count) noexcept {
+  return sizeof(Step) + chunk_bytes_max(rank_count);
+}
+constexpr std::size_t to_client_bytes_max(std::uint32_t rank_count) noexcept {
+  // gathered; a missing list takes 4 bytes per rank and always fits.
+  return sizeof(Step) + rank_count * chunk_bytes_max(rank_count);
+}
+
+}  // namespace tutti::bootstrap::wire

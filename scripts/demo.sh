@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Builds tutti and shows its latency beside MPI's, in one run, every result checked.
+set -euo pipefail
+if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
+  cat <<'TEXT'
+usage: scripts/demo.sh
+
+On Debian 12: installs what is missing (with sudo unless root), builds the preset "release" in
+build/release, and prints a table: barrier and allreduce of 8 B .. 16 KiB for 2 ranks, and for 4
+ranks, each rank a node of its own over the software verbs device (or a real one if there is an
+active port; TUTTI_DEVICE chooses), beside MPI in the same run.  Takes a minute or two.
+TEXT
+  exit 0
+fi
+[ $# -eq 0 ] || { echo "demo.sh: unknown argument \"$1\"; it takes none but --help" >&2; exit 2; }
+. "$(dirname "$0")/common.sh"
+
+install "${packages_to_build[@]}"
+say "building (log: build/release.build.log)"
+cmake -S . --preset release -D TUTTI_TESTS=OFF >build/release.configure.log 2>&1 ||
+  { cat build/release.configure.log >&2; exit 1; }
+cmake --build --preset release -j "$(nproc)" >build/release.build.log 2>&1 ||
+  { cat build/release.build.log >&2; exit 1; }
+
+mpirun=(mpirun.openmpi --oversubscribe)
+[ "$(id -u)" -eq 0 ] && mpirun+=(--allow-run-as-root)
+sizes=8,64,512,2K,16K
+
+say "2 ranks, and what bounds them"
+timeout 300 "${mpirun[@]}" -n 2 build/release/bin/tutti-bench floor,wimm,barrier,allreduce \
+  --bytes "$sizes" --against mpi --check
+say "4 ranks"
+timeout 300 "${mpirun[@]}" -n 4 build/release/bin/tutti-bench barrier,allreduce \
+  --bytes "$sizes" --against mpi --check

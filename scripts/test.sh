@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Builds and tests tutti.
+set -euo pipefail
+all=0
+case "${1:-}" in
+  "") ;;
+  --all) all=1 ;;
+  --help | -h)
+    cat <<'TEXT'
+usage: scripts/test.sh [--all]
+
+On Debian 12: installs what is missing (with sudo unless root), builds the presets "release" and
+"asan" and runs the tests; about 15 minutes on 2 cores.
+  --all   also: "tsan", "clang" and "release-mpich", clang-format, clang-tidy, the README's example,
+          and the long runs (200,000 calls, 100 kills); under 60 minutes.
+Exit status 0 if everything passed.
+TEXT
+    exit 0
+    ;;
+  *)
+    echo "test.sh: unknown argument \"$1\"; expected nothing, --all or --help" >&2
+    exit 2
+    ;;
+esac
+. "$(dirname "$0")/common.sh"
+
+packages=("${packages_to_build[@]}" "${packages_to_test[@]}")
+[ $all -eq 1 ] && packages+=("${packages_to_test_all[@]}")
+install "${packages[@]}"
+
+# run PRESET [CTEST ARGUMENT...]: builds and tests; remembers a failure and goes on.
+failed=()
+run() {
+  local preset=$1
+  shift
+  say "$preset: building"
+  build "$preset" >"build/$preset.build.log" 2>&1 ||
+    { tail -50 "build/$preset.build.log" >&2; failed+=("$preset (build)"); return 0; }
+  say "$preset: testing"
+  ctest --preset "$preset" "$@" || failed+=("$preset")
+}
+
+if [ $all -eq 1 ]; then
+  say "format"
+  git ls-files '*.cpp' '*.hpp' '*.h' '*.c' | xargs clang-format --dry-run -Werror ||
+    failed+=("clang-format")
+  run clang -LE long
+  run release-mpich -L mpi
+  run tsan -LE 'long|mpi|tidy|compile_fail'
+fi
+run asan -LE 'long|mpi|tidy|compile_fail'
+if [ $all -eq 1 ]; then
+  say "clang-tidy"
+  git ls-files 'algorithms/*.cpp' 'verbs/*.cpp' 'bootstrap/*.cpp' |
+    xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/clang >build/clang-tidy.log 2>&1 ||
+    { grep -E 'error:|warning:' build/clang-tidy.log >&2; failed+=("clang-tidy"); }
+  run release
+else
+  run release -LE long
+fi
+
+if [ ${#failed[@]} -gt 0 ]; then
+  printf 'FAILED: %s\n' "${failed[*]}" >&2
+  exit 1
+fi
+say "everything passed"

@@ -1,0 +1,133 @@
+// The exchange over MPI, run by mpirun with any number of ranks.
+#include "bootstrap/mpi_exchange.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "tutti/status.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using tutti::index_of;
+using tutti::Rank;
+
+// Protects: contributions arrive whole and in rank order, whatever their size.
+TEST(MpiExchange, AllgatherReturnsContributionsInRankOrder) {
+  const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, (std::size_t{1} << 20) + 1}) {
+    const std::vector<std::byte> mine(bytes, std::byte(index_of(exchange->self()) + 1));
+    std::vector<std::byte> all(bytes * exchange->rank_count());
+    exchange->allgather(mine, all, 30s);
+    for (std::uint32_t rank = 0; rank < exchange->rank_count(); ++rank) {
+      const std::vector<std::byte> expected(bytes, std::byte(rank + 1));
+      EXPECT_EQ(bytes == 0 ? 0 : std::memcmp(all.data() + rank * bytes, expected.data(), bytes), 0);
+    }
+  }
+}
+
+// Protects: the ranks are those of the caller's communicator, and exchanges on two communicators do
+// not mix.
+TEST(MpiExchange, RanksAreThoseOfTheCommunicator) {
+  int rank = 0;
+  int rank_count = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &rank_count);
+  MPI_Comm reversed = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &reversed);
+  {
+    const auto world = tutti::mpi_exchange(MPI_COMM_WORLD);
+    const auto exchange = tutti::mpi_exchange(reversed);
+    EXPECT_EQ(index_of(world->self()), static_cast<std::uint32_t>(rank));
+    EXPECT_EQ(index_of(exchange->self()), static_cast<std::uint32_t>(rank_count - 1 - rank));
+    EXPECT_EQ(exchange->rank_count(), static_cast<std::uint32_t>(rank_count));
+    exchange->barrier(30s);
+    world->barrier(30s);
+  }
+  MPI_Comm_free(&reversed);
+}
+
+// Protects: no rank leaves a barrier before all have entered, and a late rank is waited for.
+TEST(MpiExchange, BarrierWaitsForTheLastRank) {
+  const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
+  exchange->barrier(30s);
+  const auto start = std::chrono::steady_clock::now();
+  if (exchange->self() == Rank{0}) std::this_thread::sleep_for(300ms);
+  exchange->barrier(30s);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 200ms);
+}
+
+// Protects: every wait has a deadline, and says honestly what it does not know.  The late rank then
+// completes the pending barrier, so that MPI can be finalised.
+TEST(MpiExchange, BarrierTimesOutWhenARankIsMissing) {
+  const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
+  if (exchange->rank_count() == 1) GTEST_SKIP() << "needs a rank to miss";
+  if (exchange->self() == Rank{0}) {
+    std::this_thread::sleep_for(600ms);
+    exchange->barrier(30s);
+    return;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    exchange->barrier(100ms);
+    ADD_FAILURE() << "the barrier completed without rank 0";
+  } catch (const tutti::Error& error) {
+    EXPECT_EQ(error.code(), tutti::ErrorCode::timed_out);
+    EXPECT_NE(std::string(error.what()).find("not every rank came within 100 ms"),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 500ms);
+  EXPECT_THROW(exchange->barrier(1s), tutti::Error);  // out of step from now on
+}
+
+// Protects: sizes that differ are an error on every rank, not undefined behaviour of MPI.
+TEST(MpiExchange, DifferentSizesAreAMismatchOnEveryRank) {
+  const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
+  if (exchange->rank_count() == 1) GTEST_SKIP() << "needs a rank to disagree with";
+  const std::vector<std::byte> mine(exchange->self() == Rank{0} ? 8 : 16);
+  std::vector<std::byte> all(mine.size() * exchange->rank_count());
+  try {
+    exchange->allgather(mine, all, 30s);
+    ADD_FAILURE() << "different sizes were accepted";
+  } catch (const tutti::Error& error) {
+    EXPECT_EQ(error.code(), tutti::ErrorCode::mismatch);
+  }
+  exchange->barrier(30s);  // still in step
+}
+
+// Protects: living processes have not left, and nothing has happened.
+TEST(MpiExchange, NobodyHasLeftWhileAllRun) {
+  const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
+  for (std::uint32_t rank = 0; rank < exchange->rank_count(); ++rank) {
+    EXPECT_FALSE(exchange->has_left(Rank{rank}));
+  }
+  EXPECT_EQ(exchange->incident().kind, tutti::Incident::Kind::none);
+  exchange->barrier(30s);
+}
+
+// Protects: a misuse has a clear error.
+TEST(MpiExchange, NoCommunicatorIsAnInvalidArgument) {
+  try {
+    (void)tutti::mpi_exchange(MPI_COMM_NULL);
+    ADD_FAILURE() << "MPI_COMM_NULL was accepted";
+  } catch (const tutti::Error& error) {
+    EXPECT_EQ(error.code(), tutti::ErrorCode::invalid_argument);
+  }
+}
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+  MPI_Init(&argument_count, &arguments);
+  ::testing::InitGoogleTest(&argument_count, arguments);
+  int failed = RUN_ALL_TESTS();
+  // Every rank fails if one does; or a late rank would wait in MPI_Finalize for the others.
+  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Finalize();
+  return failed;
+}

@@ -1,0 +1,145 @@
+// Promise: the arithmetic on vectors of messages per round is exact and never overflows.
+#include "plan/per_round.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <tuple>
+
+#include "plan/two_partial.hpp"
+#include "vectors.hpp"
+
+namespace tutti::plan {
+namespace {
+
+TEST(Covers, IsTheProductReachingTheRankCount) {
+  EXPECT_TRUE(covers(1, {}));
+  EXPECT_FALSE(covers(2, {}));
+  EXPECT_TRUE(covers(96, {3, 3, 5}));
+  EXPECT_FALSE(covers(97, {3, 3, 5}));
+  EXPECT_TRUE(covers(97, {3, 3, 5, 1}));
+}
+
+TEST(Covers, RefusesRoundsWithoutMessages) {
+  EXPECT_FALSE(covers(1, {0}));
+  EXPECT_FALSE(covers(4, {3, 0}));
+}
+
+TEST(Covers, DoesNotOverflow) {
+  EXPECT_TRUE(covers(UINT32_MAX, {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX}));
+  EXPECT_TRUE(covers(UINT32_MAX, PerRound(64, UINT32_MAX)));
+  EXPECT_TRUE(covers(UINT32_MAX, PerRound(1000, 1)));
+  EXPECT_FALSE(covers(UINT32_MAX, PerRound(31, 1)));
+  EXPECT_TRUE(covers(UINT32_MAX, PerRound(32, 1)));
+}
+
+TEST(IsExecutable, RefusesMoreMessagesThanSlotNumbers) {
+  EXPECT_TRUE(is_executable(65536, {65535}));
+  EXPECT_FALSE(is_executable(65537, {65536}));
+  EXPECT_FALSE(is_executable(0, {}));
+  EXPECT_TRUE(is_executable(5, {UINT32_MAX}));  // 4 messages are executed
+}
+
+TEST(Uniform, HasTheExactNumberOfRoundsWhereFloatingLogarithmsAreWrong) {
+  EXPECT_EQ(uniform(125, 4), PerRound(3, 4));
+  EXPECT_EQ(uniform(216, 5), PerRound(3, 5));
+  EXPECT_EQ(uniform(15625, 4), PerRound(6, 4));
+  EXPECT_EQ(uniform(16807, 6), PerRound(5, 6));
+  EXPECT_EQ(uniform(46656, 5), PerRound(6, 5));
+  EXPECT_EQ(uniform(2097152, 7), PerRound(7, 7));
+}
+
+TEST(Uniform, HasTheFewestRoundsThatCover) {
+  for (std::uint32_t ranks = 1; ranks <= 5000; ++ranks) {
+    for (std::uint32_t n = 1; n <= 16; ++n) {
+      const PerRound vector = uniform(ranks, n);
+      ASSERT_EQ(vector, PerRound(test::exact_rounds(ranks, n), n)) << ranks << ' ' << n;
+      ASSERT_TRUE(covers(ranks, vector));
+    }
+  }
+  EXPECT_EQ(uniform(UINT32_MAX, 1), PerRound(32, 1));
+  EXPECT_EQ(uniform(UINT32_MAX, UINT32_MAX), PerRound(1, UINT32_MAX));
+}
+
+/// Fewest rounds, fewest messages, nearest product, then the larger entries: by trying all vectors.
+PerRound nearest_by_brute_force(std::uint32_t ranks, std::uint32_t largest) {
+  const std::uint32_t rounds = test::exact_rounds(ranks, largest);
+  std::tuple<std::uint64_t, std::uint64_t, PerRound> best{UINT64_MAX, 0, {}};
+  PerRound vector(rounds);
+  const std::function<void(std::size_t)> choose = [&](std::size_t position) {
+    if (position < rounds) {
+      for (std::uint32_t entry = 1; entry <= largest; ++entry) {
+        vector[position] = entry;
+        choose(position + 1);
+      }
+      return;
+    }
+    std::uint64_t product = 1;
+    for (const std::uint32_t entry : vector) product *= entry + 1;
+    if (product < ranks) return;
+    const auto messages = std::accumulate(vector.begin(), vector.end(), std::uint64_t{0});
+    const auto& [best_messages, best_product, best_vector] = best;
+    if (std::tuple{messages, product} < std::tuple{best_messages, best_product} ||
+        (std::tuple{messages, product} == std::tuple{best_messages, best_product} &&
+         vector > best_vector))
+      best = {messages, product, vector};
+  };
+  choose(0);
+  return std::get<PerRound>(best);
+}
+
+TEST(NearestCovering, IsWhatTryingAllVectorsFinds) {
+  for (std::uint32_t ranks = 1; ranks <= 200; ++ranks)
+    for (std::uint32_t largest = 1; largest <= 8; ++largest)
+      ASSERT_EQ(nearest_covering(ranks, largest), nearest_by_brute_force(ranks, largest))
+          << ranks << ' ' << largest;
+}
+
+TEST(NearestCovering, PrefersTheProductThatNeedsNoTrimming) {
+  EXPECT_EQ(nearest_covering(1, 7), PerRound());
+  EXPECT_EQ(nearest_covering(96, 7), (PerRound{5, 3, 3}));
+  EXPECT_EQ(nearest_covering(64, 7), (PerRound{7, 7}));
+}
+
+TEST(NearestCovering, IsQuickForManyRanks) {
+  for (const std::uint32_t ranks : {1'000'000U, UINT32_MAX}) {
+    for (const std::uint32_t largest : {1U, 2U, 7U, 20U, 300U, 2000U, 65535U, UINT32_MAX}) {
+      const PerRound vector = nearest_covering(ranks, largest);
+      EXPECT_TRUE(covers(ranks, vector));
+      EXPECT_EQ(vector.size(), uniform(ranks, largest).size());
+      EXPECT_LE(*std::max_element(vector.begin(), vector.end()), largest);
+    }
+  }
+}
+
+TEST(DefaultPerRound, IsAUniformVectorOfLeastCost) {
+  const auto cost = [](std::uint32_t ranks, const PerRound& vector, std::uint64_t ratio) {
+    std::uint64_t sum = 0;
+    for (const Round& round : two_partial_rounds(ranks, vector)) sum += ratio + round.messages;
+    return sum;
+  };
+  for (std::uint32_t ranks = 1; ranks <= 300; ++ranks) {
+    for (const auto& [bytes, ratio] : {std::pair{0, 4}, {256, 4}, {257, 2}, {4096, 2}, {4097, 1}}) {
+      const auto weight = static_cast<std::uint64_t>(ratio);
+      const PerRound chosen = default_per_round(ranks, static_cast<std::uint64_t>(bytes));
+      ASSERT_TRUE(covers(ranks, chosen));
+      ASSERT_TRUE(std::equal(chosen.begin() + (chosen.empty() ? 0 : 1), chosen.end(),
+                             chosen.begin()));  // uniform
+      for (std::uint32_t n = 1; n <= 7; ++n)
+        ASSERT_LE(cost(ranks, chosen, weight), cost(ranks, uniform(ranks, n), weight))
+            << ranks << ' ' << bytes << ' ' << n;
+    }
+  }
+}
+
+TEST(DefaultPerRound, IsEmptyForOneRankAndOneMessageForTwo) {
+  EXPECT_EQ(default_per_round(1, 8), PerRound());
+  EXPECT_EQ(default_per_round(2, 8), PerRound{1});
+  EXPECT_EQ(default_per_round(8, 8), PerRound{7});
+}
+
+}  // namespace
+}  // namespace tutti::plan

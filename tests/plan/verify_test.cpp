@@ -1,0 +1,305 @@
+// Promise: the verifier finds every kind of error that a plan can have.  Each test plants one into
+// plans that were right, and looks for the sentence that names it.
+#include "plan/verify.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/dissemination.hpp"
+#include "plan/two_partial.hpp"
+
+namespace tutti::plan {
+namespace {
+
+constexpr std::uint32_t ranks = 11;
+
+/// Rounds (length, messages, short ones): (1, 1, 0), (2, 1, 0), (4, 2, 1).
+std::vector<Plan> allreduce_plans(Order order = Order::commutative) {
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    plans.push_back(two_partial_allreduce(Rank{rank}, ranks, {1, 1, 2}, order));
+  return plans;
+}
+
+/// Rounds (length, messages): (1, 1), (2, 2), (6, 1).
+std::vector<Plan> barrier_plans() {
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    plans.push_back(dissemination_barrier(Rank{rank}, ranks, {2, 2, 1}));
+  return plans;
+}
+
+/// The `nth` step of that kind, counted from 0.
+std::size_t find(const Plan& plan, Action action, std::size_t nth = 0) {
+  for (std::size_t i = 0; i < plan.steps.size(); ++i)
+    if (plan.steps[i].action == action && nth-- == 0) return i;
+  ADD_FAILURE() << "the plan has no such step";
+  return 0;
+}
+
+Step& step_of(Plan& plan, Action action, std::size_t nth = 0) {
+  return plan.steps[find(plan, action, nth)];
+}
+
+void erase(Plan& plan, std::size_t step) {
+  plan.steps.erase(plan.steps.begin() + static_cast<std::ptrdiff_t>(step));
+}
+
+void insert(Plan& plan, std::size_t before, const Step& step) {
+  plan.steps.insert(plan.steps.begin() + static_cast<std::ptrdiff_t>(before), step);
+}
+
+void expect_violation(const std::vector<Plan>& plans, Promise promise, const std::string& part) {
+  const std::optional<std::string> violation = first_violation(plans, promise);
+  ASSERT_TRUE(violation) << "not found: " << part;
+  EXPECT_NE(violation->find(part), std::string::npos) << *violation;
+}
+
+void expect_violation(const std::vector<Plan>& plans, const std::string& part) {
+  expect_violation(plans, Promise::each_once, part);
+}
+
+TEST(Verify, FindsNothingInPlansThatAreRight) {
+  EXPECT_EQ(first_violation(allreduce_plans(), Promise::each_once), std::nullopt);
+  EXPECT_EQ(first_violation(allreduce_plans(), Promise::at_least_once), std::nullopt);
+  EXPECT_EQ(first_violation(allreduce_plans(Order::rank_order), Promise::rank_order), std::nullopt);
+  EXPECT_EQ(first_violation(barrier_plans(), Promise::barrier), std::nullopt);
+}
+
+// Puts and awaits match.
+
+TEST(Verify, FindsASwappedPeerOfAPut) {
+  auto plans = allreduce_plans();
+  std::swap(step_of(plans[4], Action::put, 0).peer, step_of(plans[5], Action::put, 0).peer);
+  expect_violation(plans, "is awaited from rank 5 but written by rank 4");
+}
+
+TEST(Verify, FindsASwappedPeerOfAnAwait) {
+  auto plans = allreduce_plans();
+  step_of(plans[4], Action::await, 0).peer = Rank{9};
+  expect_violation(plans, "is awaited from rank 9 but written by rank 3");
+}
+
+TEST(Verify, FindsADroppedAwait) {
+  auto plans = allreduce_plans();
+  erase(plans[4], find(plans[4], Action::await, 2));
+  expect_violation(plans, "messages of a round");
+  --plans[4].per_round[2];  // even if the plan's own count agrees
+  expect_violation(plans, "messages of a round");
+}
+
+TEST(Verify, FindsADroppedPut) {
+  auto plans = allreduce_plans();
+  erase(plans[4], find(plans[4], Action::put, 2));
+  expect_violation(plans, "messages of a round");
+}
+
+TEST(Verify, FindsADuplicatedPut) {
+  auto plans = allreduce_plans();
+  const std::size_t put = find(plans[4], Action::put, 1);
+  insert(plans[4], put, plans[4].steps[put]);
+  expect_violation(plans, "is a peer twice in one round");
+}
+
+TEST(Verify, FindsASlotWrittenTwice) {
+  auto plans = allreduce_plans();
+  const Step& put = step_of(plans[4], Action::put, 2);
+  Step& other = step_of(plans[0], Action::put, 2);
+  other.slot = put.slot;
+  other.peer = put.peer;
+  expect_violation(plans, "has written");
+}
+
+TEST(Verify, FindsASlotAwaitedTwice) {
+  auto plans = barrier_plans();
+  step_of(plans[4], Action::await, 2).slot = 0;
+  expect_violation(plans, Promise::barrier, "is awaited twice");
+}
+
+TEST(Verify, FindsAMessageThatIsNeverAwaited) {
+  auto plans = barrier_plans();
+  for (Plan& plan : plans) ++plan.slot_count;  // a slot nobody awaits takes the message
+  step_of(plans[4], Action::put, 3).slot = static_cast<std::uint16_t>(plans[4].slot_count - 1);
+  expect_violation(plans, Promise::barrier, "waits for ever for slot 3 from rank 4");
+}
+
+TEST(Verify, FindsWrongSegments) {
+  auto plans = allreduce_plans(Order::rank_order);
+  Step& await = step_of(plans[4], Action::await, 2);
+  await.segments = await.segments == 1 ? 2 : 1;
+  expect_violation(plans, Promise::rank_order, "payloads but put with");
+  plans = allreduce_plans(Order::rank_order);
+  Step& put = step_of(plans[0], Action::put, 1);  // wraps, two payloads
+  ASSERT_EQ(put.segments, 2);
+  put.segments = 1;
+  expect_violation(plans, Promise::rank_order, "payloads but put with 1");
+  plans = allreduce_plans();
+  step_of(plans[4], Action::put, 0).segments = 2;
+  expect_violation(plans, "more payloads than a slot has");
+}
+
+TEST(Verify, FindsAPutOfASegmentThatIsUndefined) {
+  auto plans = allreduce_plans(Order::rank_order);
+  Step& put = step_of(plans[8], Action::put, 1);
+  ASSERT_EQ(put.segments, 1);  // does not wrap: no second payload
+  put.segments = 2;
+  expect_violation(plans, Promise::rank_order, "which is undefined");
+}
+
+TEST(Verify, FindsAMessageToOneself) {
+  auto plans = allreduce_plans();
+  step_of(plans[4], Action::put, 0).peer = Rank{4};
+  expect_violation(plans, "the peer is the rank itself");
+}
+
+TEST(Verify, FindsPeersSlotsAndRegistersThatDoNotExist) {
+  auto plans = allreduce_plans();
+  step_of(plans[4], Action::put).peer = no_rank;
+  expect_violation(plans, "the peer does not exist");
+  plans = allreduce_plans();
+  step_of(plans[4], Action::await).slot = plans[4].slot_count;
+  expect_violation(plans, "does not exist");
+  plans = allreduce_plans();
+  step_of(plans[4], Action::combine).into.index = plans[4].partial_count;
+  expect_violation(plans, "does not exist");
+  plans = allreduce_plans();
+  step_of(plans[4], Action::put).from = {.place = Place::source};
+  expect_violation(plans, "a put sends whole partials");
+}
+
+TEST(Verify, FindsADeadlock) {
+  auto plans = barrier_plans();
+  for (Plan& plan : plans)  // everybody listens before anybody speaks
+    std::stable_sort(plan.steps.begin(), plan.steps.end(), [](const Step& left, const Step& right) {
+      return left.round < right.round ||
+             (left.round == right.round && left.action == Action::await &&
+              right.action == Action::put);
+    });
+  expect_violation(plans, Promise::barrier, "waits for ever");
+}
+
+TEST(Verify, FindsAWrongNumberOfMessages) {
+  auto plans = allreduce_plans();
+  for (Plan& plan : plans) ++plan.per_round[1];
+  expect_violation(plans, "messages of a round");
+}
+
+TEST(Verify, FindsPlansOfDifferentShape) {
+  auto plans = allreduce_plans();
+  ++plans[4].slot_count;
+  expect_violation(plans, "not laid out as on rank 0");
+  plans = allreduce_plans();
+  plans[4].segments = 2;
+  expect_violation(plans, "not laid out as on rank 0");
+  plans = allreduce_plans();
+  std::swap(plans[4], plans[5]);
+  expect_violation(plans, "belongs to");
+}
+
+TEST(Verify, FindsRoundsThatGoBackwards) {
+  auto plans = allreduce_plans();
+  step_of(plans[4], Action::await, 2).round = 0;
+  expect_violation(plans, "rounds go backwards");
+}
+
+// Registers.
+
+TEST(Verify, FindsAWriteToAPostedPartial) {
+  auto plans = allreduce_plans();
+  const Step put = step_of(plans[4], Action::put);
+  step_of(plans[4], Action::combine).into = put.from;
+  expect_violation(plans, "which was put");
+}
+
+TEST(Verify, FindsASourceReadAfterTheTargetWasWritten) {
+  auto plans = allreduce_plans();
+  Plan& plan = plans[4];
+  plan.steps.push_back({.action = Action::copy,
+                        .round = plan.steps.back().round,
+                        .from = {.place = Place::source},
+                        .into = {.place = Place::target}});
+  expect_violation(plans, "reads source after target was written");
+}
+
+TEST(Verify, FindsASlotReadBeforeItsAwait) {
+  auto plans = allreduce_plans();
+  Plan& plan = plans[4];
+  const std::size_t await = find(plan, Action::await, 3);
+  std::swap(plan.steps[await], plan.steps[await + 1]);
+  expect_violation(plans, "which was not awaited");
+}
+
+TEST(Verify, FindsAReadOfWhatIsUndefined) {
+  auto plans = allreduce_plans();
+  erase(plans[4], find(plans[4], Action::copy, 0));
+  expect_violation(plans, "which is undefined");
+}
+
+TEST(Verify, FindsAnUndefinedTarget) {
+  auto plans = allreduce_plans();
+  std::vector<Step>& steps = plans[4].steps;
+  std::erase_if(steps, [](const Step& step) {
+    return step.into.place == Place::target && step.action != Action::put &&
+           step.action != Action::await;
+  });
+  expect_violation(plans, "target is undefined");
+}
+
+TEST(Verify, FindsWritesToWhatIsNotTheRanks) {
+  auto plans = allreduce_plans();
+  step_of(plans[4], Action::combine).into = {.place = Place::slot};
+  expect_violation(plans, "writes slot");
+  plans = allreduce_plans();
+  step_of(plans[4], Action::combine).into = {.place = Place::source};
+  expect_violation(plans, "writes source");
+}
+
+// Contributions.
+
+TEST(Verify, FindsAMissingContribution) {
+  auto plans = allreduce_plans();
+  erase(plans[4], plans[4].steps.size() - 1);
+  expect_violation(plans, "is missing");
+  expect_violation(plans, Promise::at_least_once, "is missing");
+}
+
+TEST(Verify, FindsAContributionThatEntersTwice) {
+  auto plans = allreduce_plans();
+  plans[4].steps.push_back(plans[4].steps.back());
+  expect_violation(plans, "enters more than once");
+  EXPECT_EQ(first_violation(plans, Promise::at_least_once), std::nullopt);
+}
+
+TEST(Verify, FindsReorderedOperands) {
+  auto plans = allreduce_plans(Order::rank_order);
+  // Rank P-1 never wraps: exchange the last two messages it joins, each with its await.
+  std::vector<Step>& steps = plans[ranks - 1].steps;
+  const std::size_t end = steps.size();
+  ASSERT_EQ(steps[end - 4].action, Action::await);
+  ASSERT_EQ(steps[end - 2].action, Action::await);
+  std::swap(steps[end - 4], steps[end - 2]);
+  std::swap(steps[end - 3], steps[end - 1]);
+  expect_violation(plans, Promise::rank_order, "operands are out of order");
+  EXPECT_EQ(first_violation(plans, Promise::each_once), std::nullopt);
+}
+
+TEST(Verify, FindsThatARotatedOrderIsNotRankOrder) {
+  expect_violation(allreduce_plans(), Promise::rank_order, "operands are out of order");
+}
+
+TEST(Verify, FindsABarrierThatHasNotHeardFromAll) {
+  auto plans = barrier_plans();
+  for (Plan& plan : plans) {  // all leave the last round out, consistently
+    const std::uint32_t last = plan.steps.back().round;
+    std::erase_if(plan.steps, [&](const Step& step) { return step.round == last; });
+    plan.per_round.pop_back();
+  }
+  expect_violation(plans, Promise::barrier, "is missing");
+}
+
+}  // namespace
+}  // namespace tutti::plan

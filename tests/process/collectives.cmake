@@ -1,0 +1,32 @@
+# Collectives between forked ranks over the software device.
+foreach(name collectives failures misuse)
+  tutti_test(process_${name} LABEL process TIMEOUT 300 SERIAL
+    SOURCES ${name}_test.cpp LINK tutti)
+  target_include_directories(process_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+endforeach()
+
+# Many calls: no mismatch, no growth.  The long form is for `scripts/test.sh --all`.
+add_executable(soak soak.cpp)
+target_link_libraries(soak PRIVATE tutti)
+target_include_directories(soak PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+set_target_properties(soak PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+foreach(ranks 2 3 4 8)
+  add_test(NAME process_soak_${ranks} COMMAND soak ${ranks} 10000)
+  set_tests_properties(process_soak_${ranks} PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON)
+  add_test(NAME long_soak_${ranks} COMMAND soak ${ranks} 200000)
+  set_tests_properties(long_soak_${ranks} PROPERTIES LABELS long TIMEOUT 900 RUN_SERIAL ON)
+endforeach()
+foreach(bootstrap local tcp)
+  add_test(NAME long_kill_${bootstrap} COMMAND process_failures --kills=100
+    --gtest_filter=Kill.*/${bootstrap})
+  set_tests_properties(long_kill_${bootstrap} PROPERTIES LABELS long TIMEOUT 900 RUN_SERIAL ON)
+endforeach()
+
+# System calls of the steady state, counted by strace.
+add_executable(steady_state steady_state.cpp)
+target_link_libraries(steady_state PRIVATE tutti)
+set_target_properties(steady_state PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+add_test(NAME process_system_calls
+  COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system_calls.sh $<TARGET_FILE:steady_state>)
+set_tests_properties(process_system_calls PROPERTIES LABELS process TIMEOUT 120 RUN_SERIAL ON
+  SKIP_RETURN_CODE 77)

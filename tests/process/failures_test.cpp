@@ -1,0 +1,296 @@
+// Promise: when a rank dies, every other rank, adjacent to it or not, returns peer_failed within
+// two seconds, names the rank, and exits cleanly; nothing is left behind.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <filesystem>
+#include <random>
+#include <thread>
+#include <tutti/tutti.hpp>
+
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+
+unsigned kills = 5;  // --kills=N
+
+constexpr std::uint32_t rank_count = 8;
+constexpr auto bound = 2s;
+
+std::int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch().count();
+}
+
+std::size_t entries_of_dev_shm() {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+    ++count;
+  return count;
+}
+
+/// A port nobody listens on at this moment.
+std::uint16_t free_port() {
+  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(bind(descriptor, reinterpret_cast<const sockaddr*>(&address), length), 0);
+  EXPECT_EQ(getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  close(descriptor);
+  return ntohs(address.sin_port);
+}
+
+/// What a survivor found: shared with the test through a pipe, one record per rank.
+struct Finding {
+  std::uint32_t rank;
+  std::int32_t status;
+  std::uint32_t peer;
+  std::int64_t at_ns;
+};
+
+/// Allreduces with n = 1 until something goes wrong.
+Finding reduce_until_failure(Exchange& exchange) {
+  ContextOptions options;
+  options.device = "soft0";
+  options.arena_bytes = 1u << 20;
+  Context context(options);
+  Communicator communicator(context, exchange);
+  std::uint64_t source = 1, target = 0;
+  Operation operation =
+      allreduce(communicator, {.source = &source,
+                               .target = &target,
+                               .element_count = 1,
+                               .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64),
+                               .per_round = {1, 1, 1}});
+  Status status = Status::ok;
+  while (status == Status::ok) {
+    status = operation.start();
+    if (status == Status::ok) status = operation.wait(20s);
+  }
+  const Failure& failure = communicator.failure();
+  return {.rank = index_of(exchange.self()),
+          .status = static_cast<std::int32_t>(status),
+          .peer = index_of(failure.peer),
+          .at_ns = now_ns()};
+}
+
+struct Scene {
+  std::vector<LocalResult> results;
+  std::vector<Finding> findings;
+  std::uint32_t victim = 0;
+  std::int64_t killed_at_ns = 0;
+};
+
+/// Runs the job, kills one rank after a random time, and collects what the others found.
+Scene play(bool over_tcp, int signal_number, unsigned seed) {
+  std::mt19937 random(seed);
+  Scene scene;
+  scene.victim = static_cast<std::uint32_t>(random() % rank_count);
+  const auto delay = std::chrono::microseconds(random() % 250'000);
+  const std::uint16_t port = over_tcp ? free_port() : std::uint16_t{0};
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  scene.results = run_local(
+      {.rank_count = rank_count,
+       .on_started =
+           [&](const std::vector<pid_t>& processes) {
+             std::this_thread::sleep_for(delay);
+             scene.killed_at_ns = now_ns();
+             kill(processes[scene.victim], signal_number);
+           }},
+      [&](Exchange& local) {
+        std::unique_ptr<Exchange> tcp;
+        if (over_tcp)
+          tcp = tcp_exchange({.rank = local.self(),
+                              .rank_count = rank_count,
+                              .rendezvous = "127.0.0.1:" + std::to_string(port),
+                              .secret = "of this test",
+                              .timeout = 20s});
+        try {
+          const Finding finding = reduce_until_failure(over_tcp ? *tcp : local);
+          if (write(ends[1], &finding, sizeof finding) != sizeof finding) return 2;
+        } catch (const Error& error) {
+          // Killed while the others were still being set up: the error must say who.
+          const std::string text = error.what();
+          const Finding finding{
+              .rank = index_of(local.self()),
+              .status = error.code() == ErrorCode::peer_failed ? -1 : -99,
+              .peer = text.find("rank " + std::to_string(scene.victim)) == std::string::npos
+                          ? UINT32_MAX
+                          : scene.victim,
+              .at_ns = now_ns()};
+          if (finding.status != -1 || finding.peer == UINT32_MAX)
+            std::fprintf(stderr, "set-up error: %s\n", error.what());
+          if (write(ends[1], &finding, sizeof finding) != sizeof finding) return 2;
+        }
+        return 0;
+      });
+  close(ends[1]);
+  Finding finding{};
+  while (read(ends[0], &finding, sizeof finding) == sizeof finding)
+    scene.findings.push_back(finding);
+  close(ends[0]);
+  return scene;
+}
+
+class Kill : public testing::TestWithParam<bool> {};
+
+TEST_P(Kill, EverySurvivorNamesTheDeadRankInTime) {
+  const std::size_t shm_before = entries_of_dev_shm();
+  std::int64_t slowest_ns = 0;
+  for (unsigned seed = 1; seed <= kills; ++seed) {
+    const Scene scene = play(GetParam(), SIGKILL, seed);
+    EXPECT_EQ(scene.results[scene.victim].signal, SIGKILL);
+    ASSERT_EQ(scene.findings.size(), rank_count - 1) << "seed " << seed;
+    for (const Finding& finding : scene.findings) {
+      EXPECT_EQ(finding.status, static_cast<std::int32_t>(Status::peer_failed))
+          << "rank " << finding.rank << ", seed " << seed;
+      EXPECT_EQ(finding.peer, scene.victim) << "rank " << finding.rank << ", seed " << seed;
+      const std::int64_t took_ns = finding.at_ns - scene.killed_at_ns;
+      EXPECT_LT(took_ns, std::chrono::nanoseconds(bound).count()) << "seed " << seed;
+      slowest_ns = std::max(slowest_ns, took_ns);
+    }
+    for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
+      if (rank == scene.victim) continue;
+      EXPECT_EQ(scene.results[rank].signal, 0);
+      EXPECT_EQ(scene.results[rank].exit_status, 0);
+    }
+  }
+  EXPECT_EQ(entries_of_dev_shm(), shm_before);
+  std::printf("slowest of %u kills: %.0f ms until the last survivor knew\n", kills,
+              static_cast<double>(slowest_ns) * 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(Bootstrap, Kill, testing::Values(false, true),
+                         [](const auto& info) { return info.param ? "tcp" : "local"; });
+
+std::vector<int> codes_of(const std::vector<LocalResult>& results) {
+  std::vector<int> codes;
+  for (const LocalResult& result : results)
+    codes.push_back(result.signal != 0 ? 1000 + result.signal : result.exit_status);
+  return codes;
+}
+
+/// Runs `body` on three ranks with a barrier made.
+std::vector<int> with_barrier(
+    const std::function<int(Communicator&, Operation&, std::uint32_t self)>& body) {
+  return codes_of(run_local({.rank_count = 3}, [&](Exchange& exchange) {
+    ContextOptions options;
+    options.device = "soft0";
+    Context context(options);
+    Communicator communicator(context, exchange);
+    Operation operation = barrier(communicator);
+    return body(communicator, operation, index_of(exchange.self()));
+  }));
+}
+
+const std::vector<int> all_fine = {0, 0, 0};
+
+TEST(Abort, IsSeenByEveryRankAndSticks) {
+  EXPECT_EQ(
+      with_barrier([](Communicator& communicator, Operation& operation, std::uint32_t self) {
+        if (self == 2) {
+          communicator.abort();
+          return operation.start() == Status::aborted ? 0 : 1;
+        }
+        if (operation.start() != Status::ok) return 1;
+        if (operation.wait(10s) != Status::aborted) return 2;
+        if (communicator.failure().peer != Rank{2}) return 3;
+        if (operation.in_flight()) return 4;
+        return operation.start() == Status::aborted && operation.test() == Status::aborted ? 0 : 5;
+      }),
+      all_fine);
+}
+
+TEST(Abort, DestroyingAnOperationInFlightAborts) {
+  EXPECT_EQ(with_barrier([](Communicator& communicator, Operation& operation, std::uint32_t self) {
+              if (operation.start() != Status::ok) return 1;
+              if (self == 0) {
+                { const Operation gone = std::move(operation); }
+                return communicator.failure().status == Status::aborted ? 0 : 1;
+              }
+              // Rank 0's messages of the first call had left, so that one may still complete.
+              Status status = operation.wait(10s);
+              if (status == Status::ok) status = operation.start();
+              if (status == Status::ok) status = operation.wait(10s);
+              return status == Status::aborted ? 0 : 2;
+            }),
+            all_fine);
+}
+
+TEST(Leaving, ARankThatIsAwaitedAndHasLeftIsAFailureNotAHang) {
+  EXPECT_EQ(with_barrier([](Communicator& communicator, Operation& operation, std::uint32_t self) {
+              if (self == 1) return 0;
+              if (operation.start() != Status::ok) return 1;
+              const Status status = operation.wait(10s);
+              if (status != Status::peer_failed) return 2;
+              return communicator.failure().text[0] != '\0' ? 0 : 3;
+            }),
+            all_fine);
+}
+
+TEST(Leaving, RanksThatFinishedMayLeaveWhileOthersFinish) {
+  EXPECT_EQ(with_barrier([](Communicator&, Operation& operation, std::uint32_t self) {
+              for (int call = 0; call < 100; ++call) {
+                if (self == 2 && call == 99) std::this_thread::sleep_for(300ms);
+                if (operation.start() != Status::ok) return 1;
+                if (operation.wait(10s) != Status::ok) return 2;
+              }
+              return 0;
+            }),
+            all_fine);
+}
+
+TEST(Stopping, AStoppedRankIsNotDead) {
+  const std::vector<LocalResult> results = run_local(
+      {.rank_count = 3,
+       .on_started =
+           [](const std::vector<pid_t>& processes) {
+             for (int i = 0; i < 3; ++i) {
+               std::this_thread::sleep_for(100ms);
+               kill(processes[1], SIGSTOP);
+               std::this_thread::sleep_for(700ms);
+               kill(processes[1], SIGCONT);
+             }
+           }},
+      [](Exchange& exchange) {
+        ContextOptions options;
+        options.device = "soft0";
+        Context context(options);
+        Communicator communicator(context, exchange);
+        Operation operation = barrier(communicator);
+        const auto until = std::chrono::steady_clock::now() + 3s;
+        std::uint64_t source = 0, more = 1;
+        Operation vote = allreduce<std::uint64_t>(
+            communicator, std::span<const std::uint64_t>(&source, 1), std::span(&more, 1), max);
+        while (more != 0) {  // all ranks stop after the same call
+          source = std::chrono::steady_clock::now() < until ? 1 : 0;
+          for (Operation* one : {&operation, &vote}) {
+            if (one->start() != Status::ok) return 1;
+            if (one->wait(10s) != Status::ok) return 2;
+          }
+        }
+        return 0;
+      });
+  EXPECT_EQ(codes_of(results), all_fine);
+}
+
+}  // namespace
+}  // namespace tutti
+
+int main(int count, char** values) {
+  testing::InitGoogleTest(&count, values);
+  for (int i = 1; i < count; ++i) {
+    const std::string_view word = values[i];
+    if (word.starts_with("--kills="))
+      std::from_chars(word.data() + 8, word.data() + word.size(), tutti::kills);
+  }
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,217 @@
+// Promise: bad input is refused on every rank with a reason that names the value, never by a hang.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <tutti/tutti.hpp>
+
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+
+ContextOptions options_for_test() {
+  ContextOptions options;
+  options.device = "soft0";
+  options.arena_bytes = 1u << 20;
+  return options;
+}
+
+/// Runs `make` on `rank_count` ranks and expects every one to throw an Error with this code whose
+/// text contains all of `words`.
+void expect_refused(std::uint32_t rank_count, ErrorCode code, const std::vector<std::string>& words,
+                    const std::function<void(Communicator&)>& make,
+                    const ContextOptions& options = options_for_test()) {
+  const auto results = run_local({.rank_count = rank_count}, [&](Exchange& exchange) {
+    Context context(options);
+    Communicator communicator(context, exchange);
+    try {
+      make(communicator);
+    } catch (const Error& error) {
+      int wrong = error.code() == code ? 0 : 1;
+      for (const std::string& word : words)
+        if (std::strstr(error.what(), word.c_str()) == nullptr) wrong = 1;
+      if (wrong != 0)
+        std::fprintf(stderr, "rank %u: code %d: %s\n", index_of(exchange.self()),
+                     static_cast<int>(error.code()), error.what());
+      // The communicator is still usable.
+      Operation after = barrier(communicator);
+      if (after.start() != Status::ok || after.wait(10s) != Status::ok) return 2;
+      return wrong;
+    }
+    return 3;
+  });
+  for (const LocalResult& result : results) {
+    EXPECT_EQ(result.signal, 0);
+    EXPECT_EQ(result.exit_status, 0) << (words.empty() ? "" : words[0]);
+  }
+}
+
+std::vector<std::uint64_t> buffer(std::size_t count) {
+  return std::vector<std::uint64_t>(count);
+}
+
+AllreduceArguments sum_of(std::vector<std::uint64_t>& memory) {
+  return {.source = memory.data(),
+          .target = memory.data(),
+          .element_count = memory.size(),
+          .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64)};
+}
+
+TEST(Misuse, VectorThatDoesNotCoverNamesTheNearestOne) {
+  expect_refused(13, ErrorCode::invalid_argument, {"1,1,1", "13 ranks", "use 1,1,1,1"},
+                 [](Communicator& c) {
+                   (void)barrier(c, {.per_round = {1, 1, 1}});
+                 });
+  expect_refused(13, ErrorCode::invalid_argument, {"per_round 3,2", "use 3,3"},
+                 [](Communicator& c) {
+                   (void)barrier(c, {.per_round = {3, 2}});
+                 });
+}
+
+TEST(Misuse, ZeroMessagesARoundAreRefused) {
+  expect_refused(2, ErrorCode::invalid_argument, {"per_round 3,0", "1 or more"},
+                 [](Communicator& c) {
+                   (void)barrier(c, {.per_round = {3, 0}});
+                 });
+}
+
+TEST(Misuse, DifferentCountsAreNamedOnEveryRank) {
+  expect_refused(3, ErrorCode::mismatch, {"rank 2", "allreduce"}, [](Communicator& c) {
+    auto memory = buffer(c.rank() == Rank{2} ? 5 : 4);
+    (void)allreduce(c, sum_of(memory));
+  });
+}
+
+TEST(Misuse, DifferentOperatorsAreNamedOnEveryRank) {
+  expect_refused(3, ErrorCode::mismatch, {"sum", "prod"}, [](Communicator& c) {
+    auto memory = buffer(4);
+    AllreduceArguments arguments = sum_of(memory);
+    if (c.rank() == Rank{1})
+      arguments.reduction = built_in_reduction(BuiltIn::product, ElementType::uint64);
+    (void)allreduce(c, arguments);
+  });
+}
+
+TEST(Misuse, DifferentCollectivesAreNamedOnEveryRank) {
+  expect_refused(2, ErrorCode::mismatch, {"allreduce", "barrier"}, [](Communicator& c) {
+    auto memory = buffer(1);
+    if (c.rank() == Rank{0})
+      (void)barrier(c);
+    else
+      (void)allreduce(c, sum_of(memory));
+  });
+}
+
+TEST(Misuse, DifferentVectorsAreRefusedAtEveryCheckLevel) {
+  ContextOptions unchecked = options_for_test();
+  unchecked.check = CheckLevel::off;
+  expect_refused(
+      4, ErrorCode::mismatch, {"different plans"},
+      [](Communicator& c) {
+        (void)barrier(c, {.per_round = c.rank() == Rank{3} ? std::vector<std::uint32_t>{3}
+                                                           : std::vector<std::uint32_t>{1, 1}});
+      },
+      unchecked);
+}
+
+TEST(Misuse, CountsThatWouldOverrunASlotAreRefusedEvenUnchecked) {
+  ContextOptions unchecked = options_for_test();
+  unchecked.check = CheckLevel::off;
+  expect_refused(
+      2, ErrorCode::mismatch, {"slots of"},
+      [](Communicator& c) {
+        auto memory = buffer(c.rank() == Rank{0} ? 1 : 100);
+        (void)allreduce(c, sum_of(memory));
+      },
+      unchecked);
+}
+
+TEST(Misuse, OneRanksErrorIsHeardByAll) {
+  expect_refused(3, ErrorCode::invalid_argument, {"null"}, [](Communicator& c) {
+    auto memory = buffer(1);
+    AllreduceArguments arguments = sum_of(memory);
+    if (c.rank() == Rank{1}) arguments.source = nullptr;
+    (void)allreduce(c, arguments);
+  });
+}
+
+TEST(Misuse, SizeThatDoesNotFitTheArenaNamesTheSetting) {
+  expect_refused(2, ErrorCode::limit_exceeded, {"TUTTI_ARENA_BYTES", "1048576"},
+                 [](Communicator& c) {
+                   auto memory = buffer(1 << 20);
+                   (void)allreduce(c, sum_of(memory));
+                 });
+}
+
+TEST(Misuse, AgreementThatIsNotOfferedIsRefusedByName) {
+  for (const Agreement agreement : {Agreement::identical, Agreement::reproducible})
+    for (const BuiltIn which : {BuiltIn::sum, BuiltIn::product})
+      expect_refused(2, ErrorCode::unsupported,
+                     {agreement == Agreement::identical ? "identical" : "reproducible", "double",
+                      "Agreement::relaxed"},
+                     [&](Communicator& c) {
+                       double memory = 0;
+                       (void)allreduce(
+                           c, {.source = &memory,
+                               .target = &memory,
+                               .element_count = 1,
+                               .reduction = built_in_reduction(which, ElementType::float64),
+                               .agreement = agreement});
+                     });
+}
+
+TEST(Misuse, OverlappingBuffersAreRefused) {
+  expect_refused(2, ErrorCode::invalid_argument, {"overlap"}, [](Communicator& c) {
+    auto memory = buffer(5);
+    AllreduceArguments arguments = sum_of(memory);
+    arguments.element_count = 4;
+    arguments.target = memory.data() + 1;
+    (void)allreduce(c, arguments);
+  });
+}
+
+TEST(Misuse, EmptyReductionIsRefused) {
+  expect_refused(2, ErrorCode::invalid_argument, {"combine"}, [](Communicator& c) {
+    std::uint64_t memory = 0;
+    (void)allreduce(c, {.source = &memory, .target = &memory, .element_count = 1});
+  });
+}
+
+TEST(Misuse, UnknownDeviceIsNamedWithWhatThereIs) {
+  ContextOptions options = options_for_test();
+  options.device = "mlx9_9";
+  try {
+    const Context context(options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::no_device);
+    EXPECT_NE(std::string(error.what()).find("mlx9_9"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("soft0"), std::string::npos);
+  }
+}
+
+TEST(Misuse, DifferentCheckLevelsAreRefused) {
+  const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
+    ContextOptions options = options_for_test();
+    if (exchange.self() == Rank{1}) options.check = CheckLevel::off;
+    Context context(options);
+    try {
+      const Communicator communicator(context, exchange);
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::mismatch ? 0 : 1;
+    }
+    return 2;
+  });
+  for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
+}
+
+TEST(Misuse, TooManyLiveOperationsAreRefusedWithTheNumbers) {
+  expect_refused(2, ErrorCode::limit_exceeded, {"too many live operations", "256 receives"},
+                 [](Communicator& c) {
+                   std::vector<Operation> live;
+                   for (int i = 0; i < 200; ++i) live.push_back(barrier(c));
+                 });
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,204 @@
+// The real engine over a simulated fabric: ranks run at random speeds, messages are late, send
+// queues are full now and then.  A failure prints the seed that replays it.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <random>
+
+#include "engine/advance.hpp"
+#include "plan/dissemination.hpp"
+#include "plan/two_partial.hpp"
+#include "simulated_fabric.hpp"
+
+namespace tutti {
+namespace {
+
+using simulation::SimulatedFabric;
+using simulation::SimulatedRank;
+
+/// x -> a x + b modulo 2^32, packed; composition is associative and does not commute.
+std::uint64_t compose(std::uint64_t left, std::uint64_t right) {
+  const auto a = static_cast<std::uint32_t>(left >> 32), b = static_cast<std::uint32_t>(left);
+  const auto c = static_cast<std::uint32_t>(right >> 32), d = static_cast<std::uint32_t>(right);
+  return std::uint64_t{a * c} << 32 | std::uint32_t{a * d + b};
+}
+std::uint64_t add(std::uint64_t left, std::uint64_t right) {
+  return left + right;
+}
+std::uint64_t greater(std::uint64_t left, std::uint64_t right) {
+  return left > right ? left : right;
+}
+
+std::uint64_t input(std::uint32_t rank, std::uint64_t call, std::size_t element) {
+  std::uint64_t x = rank * 0x9e3779b97f4a7c15u + call * 0xbf58476d1ce4e5b9u + element;
+  x ^= x >> 31;
+  return (x * 0x94d049bb133111ebu) | 0x100000001u;  // both factors odd: nothing is lost
+}
+
+struct Job {
+  std::function<plan::Plan(Rank, std::uint32_t)> plan;
+  Reduction reduction = {};
+  std::uint64_t (*reference)(std::uint64_t, std::uint64_t) = nullptr;
+  std::uint32_t copies = 2;
+  bool in_place = false;
+};
+
+constexpr std::size_t element_count = 3;
+
+/// Runs `calls` consecutive calls on P ranks; true if every result was right and no notification
+/// was lost in another.
+bool run(const Job& job, std::uint32_t rank_count, std::uint64_t calls, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<plan::Plan> plans;
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank)
+    plans.push_back(job.plan(Rank{rank}, rank_count));
+  std::vector<SimulatedRank> ranks(rank_count);
+  std::vector<std::array<std::uint64_t, element_count>> sources(rank_count), targets(rank_count);
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
+    SimulatedRank& r = ranks[rank];
+    const plan::Plan& plan = plans[rank];
+    const std::size_t payload = element_count * sizeof(std::uint64_t);
+    const std::size_t stride = plan.segments * payload;
+    const std::size_t half = (std::size_t{plan.slot_count} + plan.partial_count) * stride;
+    r.memory.resize(2 * half + 1);
+    r.arrived.resize(2 * std::size_t{plan.slot_count});
+    auto& memory = r.execution.memory;
+    for (std::size_t parity = 0; parity < 2; ++parity) {
+      memory.slots[parity] = r.memory.data() + (parity % job.copies) * half;
+      memory.partials[parity] = memory.slots[parity] + plan.slot_count * stride;
+    }
+    memory.register_bytes = stride;
+    memory.payload_bytes = payload;
+    memory.target = reinterpret_cast<std::byte*>(targets[rank].data());
+    memory.source =
+        job.in_place ? memory.target : reinterpret_cast<std::byte*>(sources[rank].data());
+    r.execution.steps = plans[rank].steps;
+    r.execution.reduction = job.reduction;
+    r.execution.element_count = element_count;
+    for (const plan::Step& step : plan.steps)
+      if (step.action == plan::Action::put) r.puts.push_back(&step);
+  }
+  SimulatedFabric fabric(ranks, job.copies, seed);
+  std::uint32_t unfinished = rank_count;
+  while (unfinished > 0) {
+    if (!fabric.idle() && random() % 2 == 0) {
+      fabric.deliver_one();
+      continue;
+    }
+    auto rank = static_cast<std::uint32_t>(random() % rank_count);
+    engine::Execution& execution = ranks[rank].execution;
+    if (!execution.in_flight) {
+      if (execution.sequence == calls) continue;
+      auto& own = job.in_place ? targets[rank] : sources[rank];
+      for (std::size_t i = 0; i < element_count; ++i)
+        own[i] = input(rank, execution.sequence + 1, i);
+      execution.begin();
+    }
+    if (engine::advance(execution, fabric, rank) != Status::ok) continue;
+    for (std::size_t i = 0; job.reference != nullptr && i < element_count; ++i) {
+      std::uint64_t expected = input(0, execution.sequence, i);
+      for (std::uint32_t other = 1; other < rank_count; ++other)
+        expected = job.reference(expected, input(other, execution.sequence, i));
+      if (targets[rank][i] != expected) return false;
+    }
+    // A barrier has no result: nobody leaves call c before all have entered it.
+    for (const SimulatedRank& other : ranks)
+      if (other.execution.sequence < execution.sequence) return false;
+    if (execution.sequence == calls) --unfinished;
+  }
+  return !fabric.doubled();
+}
+
+Job sum_job(plan::PerRound vector) {
+  return {.plan =
+              [vector](Rank self, std::uint32_t count) {
+                return plan::two_partial_allreduce(self, count, vector, plan::Order::commutative);
+              },
+          .reduction = elementwise<std::uint64_t, add>({.commutative = true}),
+          .reference = add};
+}
+
+Job ordered_job(plan::PerRound vector) {
+  return {.plan =
+              [vector](Rank self, std::uint32_t count) {
+                return plan::two_partial_allreduce(self, count, vector, plan::Order::rank_order);
+              },
+          .reduction = elementwise<std::uint64_t, compose>({}),
+          .reference = compose};
+}
+
+Job max_job(plan::PerRound vector) {
+  return {
+      .plan =
+          [vector](Rank self, std::uint32_t count) {
+            return plan::dissemination_allreduce(self, count, vector);
+          },
+      .reduction = elementwise<std::uint64_t, greater>({.commutative = true, .idempotent = true}),
+      .reference = greater};
+}
+
+Job barrier_job(plan::PerRound vector) {
+  return {.plan = [vector](Rank self, std::uint32_t count) {
+    return plan::dissemination_barrier(self, count, vector);
+  }};
+}
+
+/// Every covering uniform vector n = 1 .. 4, a mixed one, and every P up to 13.
+void for_each_shape(const std::function<void(std::uint32_t, const plan::PerRound&)>& visit) {
+  for (std::uint32_t rank_count = 1; rank_count <= 13; ++rank_count) {
+    for (std::uint32_t n = 1; n <= 4; ++n) visit(rank_count, plan::uniform(rank_count, n));
+    if (plan::covers(rank_count, {3, 2, 1})) visit(rank_count, {3, 2, 1});
+  }
+}
+
+void expect_right_for_all_shapes(const std::function<Job(plan::PerRound)>& make) {
+  for_each_shape([&](std::uint32_t rank_count, const plan::PerRound& vector) {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed)
+      for (const bool in_place : {false, true}) {
+        Job job = make(vector);
+        job.in_place = in_place;
+        EXPECT_TRUE(run(job, rank_count, 6, seed))
+            << "P " << rank_count << " n_1 " << (vector.empty() ? 0 : vector[0]) << " seed "
+            << seed;
+      }
+  });
+}
+
+TEST(Engine, SumsAreRightUnderAnyInterleaving) {
+  expect_right_for_all_shapes(sum_job);
+}
+
+TEST(Engine, OperandsKeepTheOrderOfRanksUnderAnyInterleaving) {
+  expect_right_for_all_shapes(ordered_job);
+}
+
+TEST(Engine, IdempotentOperatorsMayMeetAContributionTwice) {
+  expect_right_for_all_shapes(max_job);
+}
+
+TEST(Engine, NobodyLeavesABarrierBeforeAllHaveEntered) {
+  expect_right_for_all_shapes(barrier_job);
+}
+
+/// The promise "two parities suffice" is only worth something if one does not.
+TEST(Engine, OneCopyOfTheRegistersWouldNotSuffice) {
+  int wrong = 0;
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    Job job = sum_job({1, 1, 1});
+    job.copies = 1;
+    wrong += run(job, 7, 20, seed) ? 0 : 1;
+  }
+  EXPECT_GT(wrong, 0);
+}
+
+TEST(EngineDeathTest, StartingTwiceIsAProgrammersError) {
+  engine::Execution execution;
+  execution.begin();
+  EXPECT_DEATH(execution.begin(), "not in flight");
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,93 @@
+// A fabric without a device: messages wait in flight and are delivered when the test says so, in
+// any order across pairs but in order within a pair, and the source memory is read only then, as a
+// slow network card might.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <random>
+#include <tutti/status.hpp>
+#include <tutti/types.hpp>
+#include <utility>
+#include <vector>
+
+#include "engine/execution.hpp"
+
+namespace tutti::simulation {
+
+/// One rank: registers, arrival flags, position.
+struct SimulatedRank {
+  std::vector<std::byte> memory;
+  std::vector<std::uint8_t> arrived;  // [parity][slot]
+  engine::Execution execution;
+  std::vector<const plan::Step*> puts;
+};
+
+struct Message {
+  const std::byte* from = nullptr;
+  std::byte* into = nullptr;
+  std::size_t bytes = 0;
+  std::uint8_t* flag = nullptr;
+};
+
+class SimulatedFabric {
+ public:
+  SimulatedFabric(std::vector<SimulatedRank>& ranks, std::uint32_t copies, std::uint64_t seed)
+      : ranks_(ranks), copies_(copies), random_(seed) {}
+
+  Status put(std::uint32_t self, std::uint32_t parity, std::size_t put) noexcept {
+    if (refuse_next_) {  // no room for a moment, as a full send queue
+      refuse_next_ = false;
+      return Status::in_progress;
+    }
+    refuse_next_ = random_() % 8 == 0;
+    const plan::Step& step = *ranks_[self].puts[put];
+    SimulatedRank& target = ranks_[index_of(step.peer)];
+    const auto& here = ranks_[self].execution.memory;
+    const auto& there = target.execution.memory;
+    const std::size_t flag = (parity % copies_) * (target.arrived.size() / 2) + step.slot;
+    flying_[{self, index_of(step.peer)}].push_back(
+        {.from = here.partials[parity] + step.from.index * here.register_bytes,
+         .into = there.slots[parity] + step.slot * there.register_bytes,
+         .bytes = step.segments * here.payload_bytes,
+         .flag = &target.arrived[flag]});
+    return Status::ok;
+  }
+
+  bool take(std::uint32_t self, std::uint32_t parity, std::uint32_t slot) noexcept {
+    SimulatedRank& rank = ranks_[self];
+    std::uint8_t& flag = rank.arrived[(parity % copies_) * (rank.arrived.size() / 2) + slot];
+    if (flag == 0) return false;
+    --flag;
+    return true;
+  }
+
+  bool idle() const { return flying_.empty(); }
+
+  /// Delivers the oldest message of a random pair.
+  void deliver_one() {
+    auto pair = flying_.begin();
+    std::advance(pair, static_cast<std::ptrdiff_t>(random_() % flying_.size()));
+    const Message message = pair->second.front();
+    if (message.bytes > 0) std::memcpy(message.into, message.from, message.bytes);
+    if (++*message.flag > 1) doubled_ = true;
+    pair->second.pop_front();
+    if (pair->second.empty()) flying_.erase(pair);
+  }
+
+  /// Whether a notification arrived while the previous one for its slot had not been taken.
+  bool doubled() const { return doubled_; }
+
+ private:
+  std::vector<SimulatedRank>& ranks_;
+  std::uint32_t copies_;  // of slots, partials and flags: 2, or 1 to show what that breaks
+  std::mt19937_64 random_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::deque<Message>> flying_;
+  bool refuse_next_ = false;
+  bool doubled_ = false;
+};
+
+}  // namespace tutti::simulation

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Checks the include graph, banned constructs and the shape of folder READMEs.
+
+check_sources.py ROOT       prints violations, exit status 1 if there are any
+check_sources.py --self-test   shows that each rule can fail
+"""
+import pathlib
+import re
+import sys
+import tempfile
+
+# What each folder may include, besides itself, <tutti/...> and the outside world.
+LAYERS = {
+    "include": set(),
+    "algorithms/plan": {"plan"},
+    "algorithms/engine": {"plan", "engine"},
+    "algorithms/api": {"plan", "engine", "verbs", "bootstrap", "api"},
+    "verbs": {"verbs"},
+    "bootstrap": {"bootstrap"},
+    "shm": {"shm"},
+}
+LAYER_NAMES = {"plan", "engine", "api", "verbs", "bootstrap", "shm"}
+PLAN_MAY_SEE = re.compile(r"<tutti/types\.hpp>|<[a-z_]+>|\"plan/[a-z_]+\.hpp\"")
+MPI_FOLDERS = ("bootstrap/mpi", "bindings/mpi", "microbench/mpi", "tests/mpi")
+
+BANNED = [
+    (re.compile(r"\bTODO\b|\bFIXME\b|\bXXX\b|\bTBD\b"), "unfinished work"),
+    (re.compile(r"#define private"), "a redefined keyword"),
+    (re.compile(r"\bvolatile\b"), "volatile for synchronisation"),
+    (re.compile(r"\bstd::shared_ptr<ibv_"), "shared ownership of a verbs object"),
+    (re.compile(r"\blog2?\s*\(|\bstd::log"), "a floating-point logarithm"),
+]
+BANNED_FOLDERS = ("include", "algorithms", "verbs", "bootstrap", "shm")
+
+
+def layer_of(path):
+    text = path.as_posix()
+    for folder in sorted(LAYERS, key=len, reverse=True):
+        if text.startswith(folder + "/"):
+            return folder
+    return None
+
+
+def without_comments(text):
+    text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group().count("\n"), text, flags=re.S)
+    return re.sub(r"//[^\n]*", "", text)
+
+
+def check_file(root, path):
+    relative = path.relative_to(root)
+    text = path.read_text()
+    code = without_comments(text)
+    folder = layer_of(relative)
+    for number, line in enumerate(code.splitlines(), 1):
+        where = f"{relative}:{number}"
+        include = re.match(r"\s*#\s*include\s+([<\"][^>\"]+[>\"])", line)
+        if include:
+            name = include.group(1)
+            first = name[1:].split("/")[0]
+            if folder and first in LAYER_NAMES and first not in LAYERS[folder]:
+                yield f"{where}: {folder} may not include {name}"
+            if folder == "algorithms/plan" and not PLAN_MAY_SEE.fullmatch(name):
+                yield f"{where}: a plan may include the standard library and types.hpp only"
+            if first.strip('">') == "mpi.h" and not relative.as_posix().startswith(MPI_FOLDERS):
+                yield f"{where}: MPI is seen by {', '.join(MPI_FOLDERS)} only"
+        if relative.as_posix().startswith(BANNED_FOLDERS):
+            for pattern, what in BANNED:
+                if pattern.search(line):
+                    yield f"{where}: {what}: {line.strip()}"
+            if len(text.splitlines()[number - 1]) > 100:
+                yield f"{where}: longer than 100 columns"
+    if path.suffix == ".hpp" and "#pragma once" not in text:
+        yield f"{relative}: no #pragma once"
+
+
+def check(root):
+    root = pathlib.Path(root)
+    for folder in ("include", "algorithms", "verbs", "bootstrap", "shm", "microbench", "tests",
+                   "examples", "bindings"):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in (".hpp", ".cpp", ".h", ".c"):
+                yield from check_file(root, path)
+    for path in sorted(root.rglob("README.md")):
+        relative = path.relative_to(root).as_posix()
+        if relative.startswith(tuple(LAYERS)) and len(path.read_text().splitlines()) > 40:
+            yield f"{relative}: a folder README has at most 40 lines"
+
+
+def self_test():
+    planted = {
+        "verbs/a.hpp": ('#pragma once\n#include "plan/plan.hpp"\n', "may not include"),
+        "algorithms/plan/b.cpp": ("#include <tutti/status.hpp>\n", "standard library"),
+        "algorithms/engine/c.cpp": ('#include "verbs/device.hpp"\n', "may not include"),
+        "bootstrap/d.cpp": ("#include <mpi.h>\n", "MPI is seen by"),
+        "verbs/e.hpp": ("int x;\n", "pragma once"),
+        "verbs/f.cpp": ("int n = log2(8.0);\n", "logarithm"),
+        "shm/g.cpp": ("volatile int flag;\n", "volatile"),
+    }
+    for name, (text, expected) in planted.items():
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / name
+            path.parent.mkdir(parents=True)
+            path.write_text(text)
+            found = list(check(folder))
+            if not any(expected in line for line in found):
+                print(f"{name}: expected a violation with '{expected}', found {found}")
+                return 1
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--self-test"]:
+        sys.exit(self_test())
+    violations = list(check(sys.argv[1]))
+    print("\n".join(violations))
+    sys.exit(1 if violations else 0)

@@ -1,0 +1,96 @@
+// Promise: no TUTTI_* variable is ever ignored, and a bad one is explained.
+#include "api/settings.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <tutti/tutti.hpp>
+
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Settings : public testing::Test {
+ protected:
+  void set(const char* name, const char* value) {
+    setenv(name, value, 1);
+    set_.push_back(name);
+  }
+  ~Settings() override {
+    for (const char* name : set_) unsetenv(name);
+  }
+
+  template <class Read>
+  std::string error_of(Read&& read) {
+    try {
+      (void)read();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      return error.what();
+    }
+    return "no error";
+  }
+
+  void expect_refused(const char* name, const char* value, const char* hint) {
+    set(name, value);
+    const std::string text = error_of(ContextOptions::from_environment);
+    EXPECT_NE(text.find(name), std::string::npos) << text;
+    EXPECT_NE(text.find(hint), std::string::npos) << text;
+    unsetenv(name);
+  }
+
+ private:
+  std::vector<const char*> set_;
+};
+
+TEST_F(Settings, ValuesAreRead) {
+  set("TUTTI_DEVICE", "soft0");
+  set("TUTTI_ARENA_BYTES", "3M");
+  set("TUTTI_CHECK", "local");
+  set("TUTTI_PER_ROUND", "3,2,1");
+  set("TUTTI_SETUP_TIMEOUT", "0.5");
+  const ContextOptions options = ContextOptions::from_environment();
+  EXPECT_EQ(options.device, "soft0");
+  EXPECT_EQ(options.arena_bytes, 3u << 20);
+  EXPECT_EQ(options.check, CheckLevel::local);
+  EXPECT_EQ(options.per_round, (std::vector<std::uint32_t>{3, 2, 1}));
+  EXPECT_EQ(options.setup_timeout, 500ms);
+}
+
+TEST_F(Settings, UnknownNamesAreRefusedWithTheValidOnes) {
+  set("TUTTI_DEVCIE", "soft0");
+  const std::string text = error_of(ContextOptions::from_environment);
+  EXPECT_NE(text.find("TUTTI_DEVCIE"), std::string::npos) << text;
+  EXPECT_NE(text.find("TUTTI_DEVICE"), std::string::npos) << text;
+}
+
+TEST_F(Settings, BadValuesAreRefusedWithWhatIsExpected) {
+  expect_refused("TUTTI_ARENA_BYTES", "lots", "16M");
+  expect_refused("TUTTI_ARENA_BYTES", "99999999999G", "16M");
+  expect_refused("TUTTI_CHECK", "maybe", "collective");
+  expect_refused("TUTTI_PER_ROUND", "3,0", "3,2,1");
+  expect_refused("TUTTI_PER_ROUND", "3,", "3,2,1");
+  expect_refused("TUTTI_SETUP_TIMEOUT", "-1", "seconds");
+  expect_refused("TUTTI_SETUP_TIMEOUT", "nan", "seconds");
+}
+
+TEST_F(Settings, TcpRankMustFitItsSize) {
+  set("TUTTI_RANK", "4");
+  set("TUTTI_SIZE", "4");
+  set("TUTTI_RENDEZVOUS", "127.0.0.1:1");
+  set("TUTTI_SECRET", "s");
+  const std::string text = error_of(TcpOptions::from_environment);
+  EXPECT_NE(text.find("TUTTI_RANK=\"4\""), std::string::npos) << text;
+}
+
+TEST_F(Settings, MissingTcpSettingIsNamed) {
+  set("TUTTI_RANK", "0");
+  set("TUTTI_SIZE", "4");
+  set("TUTTI_RENDEZVOUS", "127.0.0.1:1");
+  const std::string text = error_of(TcpOptions::from_environment);
+  EXPECT_NE(text.find("TUTTI_SECRET"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace tutti

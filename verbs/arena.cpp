@@ -1,0 +1,112 @@
+#include "verbs/arena.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <string>
+#include <tutti/detail/check.hpp>
+#include <tutti/status.hpp>
+
+namespace tutti::verbs {
+namespace {
+
+std::size_t rounded(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+[[noreturn]] void refuse(const std::string& what, int error) {
+  throw Error(error == ENOMEM || error == ENOSPC ? ErrorCode::limit_exceeded : ErrorCode::system,
+              what + ": " + std::strerror(error), error);
+}
+
+}  // namespace
+
+void check_lockable(const Port& port, std::size_t bytes) {
+  if (&port.driver() == &soft_driver()) return;  // it locks nothing
+  rlimit limit{};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+      limit.rlim_cur >= bytes || geteuid() == 0)
+    return;
+  throw Error(ErrorCode::limit_exceeded,
+              "RLIMIT_MEMLOCK is " + std::to_string(limit.rlim_cur) + " bytes, the arena needs " +
+                  std::to_string(bytes) +
+                  ": raise it (ulimit -l unlimited, or memlock in limits.conf) or lower "
+                  "TUTTI_ARENA_BYTES",
+              ENOMEM);
+}
+
+Arena::Arena(const Port& port, ibv_pd* domain, std::size_t bytes) {
+  bytes = rounded(std::max<std::size_t>(bytes, 1), 4096);
+  check_lockable(port, bytes);
+  memory_ = detail::Descriptor(memfd_create("tutti-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory_) refuse("memfd_create", errno);
+  if (ftruncate(memory_.get(), static_cast<off_t>(bytes)) != 0)
+    refuse("ftruncate to " + std::to_string(bytes) + " bytes (TUTTI_ARENA_BYTES)", errno);
+  // All pages exist and can never be cut off: no SIGBUS later, on neither side.
+  if (const int error = posix_fallocate(memory_.get(), 0, static_cast<off_t>(bytes)); error != 0)
+    refuse("no memory for an arena of " + std::to_string(bytes) + " bytes (TUTTI_ARENA_BYTES)",
+           error);
+  if (fcntl(memory_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    refuse("sealing the arena", errno);
+  mapping_ = detail::Mapping(
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory_.get(), 0),
+      bytes);
+  if (!mapping_) refuse("mapping the arena", errno);
+  // Strict ordering (no IBV_ACCESS_RELAXED_ORDERING): a notification must not overtake its payload.
+  region_ = RegionHandle(port.driver().reg_mr(domain, mapping_.data(), bytes,
+                                              IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE),
+                         {&port.driver()});
+  if (!region_)
+    refuse("registering an arena of " + std::to_string(bytes) + " bytes on " + port.name() +
+               " (check ulimit -l, TUTTI_ARENA_BYTES)",
+           errno);
+  gaps_.emplace(0, bytes);
+}
+
+std::byte* Arena::allocate(std::size_t bytes) {
+  bytes = rounded(std::max<std::size_t>(bytes, 1), alignment);
+  const auto gap = std::find_if(gaps_.begin(), gaps_.end(),
+                                [&](const auto& entry) { return entry.second >= bytes; });
+  if (gap == gaps_.end()) return nullptr;
+  const auto [offset, available] = *gap;
+  gaps_.erase(gap);
+  if (available > bytes) gaps_.emplace(offset + bytes, available - bytes);
+  blocks_.emplace(offset, bytes);
+  std::byte* block = mapping_.data() + offset;
+  std::memset(block, 0, bytes);
+  return block;
+}
+
+void Arena::release(std::byte* block) {
+  const auto found = blocks_.find(static_cast<std::size_t>(block - mapping_.data()));
+  detail::check(found != blocks_.end(), "a released block was allocated");
+  auto [offset, bytes] = *found;
+  blocks_.erase(found);
+  const auto next = gaps_.lower_bound(offset);
+  if (next != gaps_.end() && next->first == offset + bytes) {
+    bytes += next->second;
+    gaps_.erase(next);
+  }
+  const auto after = gaps_.lower_bound(offset);
+  if (after != gaps_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == offset) {
+      before->second += bytes;
+      return;
+    }
+  }
+  gaps_.emplace(offset, bytes);
+}
+
+std::size_t Arena::largest_gap() const noexcept {
+  std::size_t largest = 0;
+  for (const auto& [offset, bytes] : gaps_) largest = std::max(largest, bytes);
+  return largest;
+}
+
+}  // namespace tutti::verbs

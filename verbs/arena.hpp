@@ -1,0 +1,45 @@
+// The registered memory of a context: one sealed memfd, mapped, touched and registered before use,
+// cut into blocks by a first-fit allocator.  Peers address it by (key, address).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <tutti/detail/descriptor.hpp>
+
+#include "verbs/device.hpp"
+#include "verbs/handle.hpp"
+
+namespace tutti::verbs {
+
+class Arena {
+ public:
+  /// Every block starts on a cache line, so that two messages never share one.
+  static constexpr std::size_t alignment = 64;
+
+  /// Throws Error: memory or RLIMIT_MEMLOCK too small (saying what to set), registration refused.
+  Arena(const Port& port, ibv_pd* domain, std::size_t bytes);
+
+  /// `bytes` of zeroed memory; nullptr if no gap is large enough.
+  std::byte* allocate(std::size_t bytes);
+  /// Takes back what allocate() returned.  Nobody may read or write it any more: no send from it is
+  /// unfinished, no peer will write to it.
+  void release(std::byte* block);
+
+  std::size_t size() const noexcept { return mapping_.size(); }
+  std::size_t largest_gap() const noexcept;
+  std::uint32_t local_key() const noexcept { return region_->lkey; }
+  std::uint32_t remote_key() const noexcept { return region_->rkey; }
+
+ private:
+  detail::Descriptor memory_;
+  detail::Mapping mapping_;
+  RegionHandle region_;
+  std::map<std::size_t, std::size_t> gaps_;    // offset -> bytes
+  std::map<std::size_t, std::size_t> blocks_;  // offset -> bytes
+};
+
+/// Throws Error{limit_exceeded} if this process may not lock `bytes` for a device that needs it.
+void check_lockable(const Port& port, std::size_t bytes);
+
+}  // namespace tutti::verbs

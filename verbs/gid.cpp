@@ -1,0 +1,83 @@
+#include "verbs/gid.hpp"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace tutti::verbs {
+namespace {
+
+bool is_link_local(const ibv_gid& gid) {
+  return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
+}
+
+bool is_ipv4_mapped(const ibv_gid& gid) {
+  return std::all_of(gid.raw, gid.raw + 10, [](uint8_t byte) { return byte == 0; }) &&
+         gid.raw[10] == 0xff && gid.raw[11] == 0xff;
+}
+
+bool is_empty(const ibv_gid& gid) {
+  return std::all_of(gid.raw, gid.raw + 16, [](uint8_t byte) { return byte == 0; });
+}
+
+/// Smaller is better, from the most important property to the least.
+auto rank_of(const GidCandidate& candidate) {
+  return std::tuple(is_link_local(candidate.gid), candidate.type != GidType::roce_v2,
+                    !is_ipv4_mapped(candidate.gid), candidate.index);
+}
+
+std::string reason_against(const GidCandidate& loser, const GidCandidate& winner) {
+  if (is_empty(loser.gid)) return "empty entry";
+  if (is_link_local(loser.gid) && !is_link_local(winner.gid))
+    return "link-local address, and a routable one is there";
+  if (loser.type != winner.type && loser.type != GidType::roce_v2)
+    return std::string(name_of(loser.type)) + ", and " + name_of(winner.type) + " is there";
+  if (is_ipv4_mapped(winner.gid) && !is_ipv4_mapped(loser.gid))
+    return "IPv6, and an IPv4 address is there";
+  return "as good, but a higher index";
+}
+
+}  // namespace
+
+const char* name_of(GidType type) noexcept {
+  switch (type) {
+    case GidType::infiniband:
+      return "IB";
+    case GidType::roce_v1:
+      return "RoCE v1";
+    case GidType::roce_v2:
+      return "RoCE v2";
+  }
+  return "?";
+}
+
+std::string text_of(const ibv_gid& gid) {
+  char text[INET6_ADDRSTRLEN] = {};
+  inet_ntop(AF_INET6, gid.raw, text, sizeof text);
+  return text;
+}
+
+GidChoice choose_gid(LinkLayer link, std::span<const GidCandidate> table) {
+  GidChoice choice;
+  for (const GidCandidate& candidate : table) {
+    if (is_empty(candidate.gid)) continue;
+    const bool better = !choice.chosen || (link == LinkLayer::infiniband
+                                               ? candidate.index < choice.chosen->index
+                                               : rank_of(candidate) < rank_of(*choice.chosen));
+    if (better) choice.chosen = candidate;
+  }
+  for (const GidCandidate& candidate : table) {
+    if (choice.chosen && candidate.index == choice.chosen->index)
+      choice.verdicts.push_back({candidate, "taken"});
+    else if (is_empty(candidate.gid) || !choice.chosen)
+      choice.verdicts.push_back({candidate, "empty entry"});
+    else if (link == LinkLayer::infiniband)
+      choice.verdicts.push_back({candidate, "a lower index is there"});
+    else
+      choice.verdicts.push_back({candidate, reason_against(candidate, *choice.chosen)});
+  }
+  return choice;
+}
+
+}  // namespace tutti::verbs

@@ -1,0 +1,33 @@
+// Owner of exactly one verbs object.  The deleter goes through the driver that made the object; a
+// refused destruction means that a member of an owner is declared in the wrong order.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <type_traits>
+
+#include "verbs/driver.hpp"
+
+namespace tutti::verbs {
+
+template <class T, int (*Driver::*destroy)(T*)>
+struct Destroy {
+  const Driver* driver = nullptr;
+
+  void operator()(T* object) const noexcept {
+    if (const int error = (driver->*destroy)(object); error != 0)
+      std::fprintf(stderr, "tutti: a %s object could not be destroyed (error %d)\n", driver->name,
+                   error);
+  }
+};
+
+template <class T, int (*Driver::*destroy)(T*)>
+using Handle = std::unique_ptr<T, Destroy<T, destroy>>;
+
+using DeviceHandle = Handle<ibv_context, &Driver::close_device>;
+using DomainHandle = Handle<ibv_pd, &Driver::dealloc_pd>;
+using RegionHandle = Handle<ibv_mr, &Driver::dereg_mr>;
+using CompletionQueueHandle = Handle<ibv_cq, &Driver::destroy_cq>;
+using QueuePairHandle = Handle<ibv_qp, &Driver::destroy_qp>;
+
+}  // namespace tutti::verbs

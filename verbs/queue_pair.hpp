@@ -1,0 +1,62 @@
+// One reliable connection: from RESET to ready-to-send, with limits and path properties as named
+// structs and errors that print both ends.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "verbs/device.hpp"
+#include "verbs/handle.hpp"
+#include "verbs/wire.hpp"
+
+namespace tutti::verbs {
+
+struct QueuePairLimits {
+  std::uint32_t sends_max = 64;
+  std::uint32_t receives_max = 256;
+  std::uint32_t inline_bytes_max = 220;  // the largest that mlx5 takes with one BlueFlame write
+};
+
+/// What InfiniBand leaves to the user.  The time until a dead peer is noticed by the transport is
+/// about 4.096 us * 2^timeout * (retries + 1), half a second here, some devices multiply it by 4;
+/// nothing relies on it, see "Guarantees" in the README.
+struct PathDefaults {
+  std::uint8_t timeout = 14;
+  std::uint8_t retries = 7;
+  std::uint8_t receiver_not_ready_retries = 7;  // without end: receives are pre-posted by count
+  std::uint8_t receiver_not_ready_timer = 12;   // 0.64 ms
+  std::uint8_t hop_limit = 64;
+  std::uint8_t traffic_class = 0;
+  std::uint8_t service_level = 0;
+};
+
+class QueuePair {
+ public:
+  /// Creates the pair and takes it to INIT, so that receives may be posted.  Throws Error.
+  QueuePair(const Port& port, ibv_pd* domain, ibv_cq* completions, const QueuePairLimits& wanted);
+
+  Endpoint endpoint() const noexcept { return endpoint_; }
+  std::uint32_t inline_bytes() const noexcept { return inline_bytes_; }  // what the device granted
+  std::uint32_t sends_max() const noexcept { return sends_max_; }
+  std::uint32_t receives_max() const noexcept { return receives_max_; }
+  ibv_qp* get() const noexcept { return pair_.get(); }
+
+  /// To ready-to-receive and ready-to-send.  `remote` is named in errors by `peer_name`.
+  /// Throws Error with both ends and the refused attributes.
+  void connect(const Endpoint& remote, const std::string& peer_name, const PathDefaults& path = {});
+
+ private:
+  const Port& port_;
+  QueuePairHandle pair_;
+  Endpoint endpoint_ = {};
+  std::uint32_t inline_bytes_ = 0;
+  std::uint32_t sends_max_ = 0;
+  std::uint32_t receives_max_ = 0;
+};
+
+/// Why two ends cannot talk, found before any queue pair is modified; empty if they can.
+std::string incompatibility(const Endpoint& local, const Endpoint& remote);
+
+std::string text_of(const Endpoint& endpoint);
+
+}  // namespace tutti::verbs

@@ -1,0 +1,147 @@
+// See backing.hpp.  The kernel tells in /proc/self/maps which file a range maps; a descriptor for
+// it is found among our own ones, or by the name if the file still has one.
+#include "verbs/soft/backing.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+namespace tutti::verbs::soft {
+namespace {
+
+struct FileRange {
+  bool mapped = false;
+  bool writable = false;
+  bool shared = false;  // one file, shared, at contiguous offsets
+  dev_t device = 0;
+  ino_t inode = 0;
+  std::size_t offset = 0;
+  std::string name;
+};
+
+struct Close {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+  void operator()(DIR* folder) const { ::closedir(folder); }
+};
+
+FileRange look_up(std::size_t first, std::size_t last) {
+  const std::unique_ptr<std::FILE, Close> maps(std::fopen("/proc/self/maps", "re"));
+  if (!maps) return {.mapped = true, .writable = true, .name = {}};  // no /proc: believe the caller
+
+  FileRange range;
+  std::size_t covered = first;
+  char* line = nullptr;
+  std::size_t line_room = 0;
+  while (covered < last && ::getline(&line, &line_room, maps.get()) > 0) {
+    unsigned long start = 0, end = 0, offset = 0, inode = 0;
+    unsigned major = 0, minor = 0;
+    char rights[5] = {};
+    int name_at = 0;
+    if (std::sscanf(line, "%lx-%lx %4s %lx %x:%x %lu %n", &start, &end, rights, &offset, &major,
+                    &minor, &inode, &name_at) < 7 ||
+        end <= covered)
+      continue;
+    if (start > covered) break;  // a hole
+    const dev_t device = makedev(major, minor);
+    const bool shared = rights[3] == 's' && inode != 0;
+    if (covered == first) {
+      range = {.mapped = false,
+               .writable = rights[1] == 'w',
+               .shared = shared,
+               .device = device,
+               .inode = inode,
+               .offset = offset + (first - start),
+               .name = line + name_at};
+    } else {
+      range.writable = range.writable && rights[1] == 'w';
+      range.shared = range.shared && shared && device == range.device && inode == range.inode &&
+                     offset == range.offset + (start - first);
+    }
+    covered = end;
+  }
+  std::free(line);
+  range.mapped = covered >= last;
+  if (!range.name.empty() && range.name.back() == '\n') range.name.pop_back();
+  return range;
+}
+
+/// Only memory-backed files: others may be truncated or lose pages under a peer's feet.
+bool is_memory_file(int descriptor) {
+  struct statfs system;
+  return ::fstatfs(descriptor, &system) == 0 &&
+         (system.f_type == TMPFS_MAGIC || system.f_type == HUGETLBFS_MAGIC);
+}
+
+bool is_file_of(int descriptor, const FileRange& range, struct stat& status) {
+  return ::fstat(descriptor, &status) == 0 && status.st_dev == range.device &&
+         status.st_ino == range.inode;
+}
+
+detail::Descriptor find_descriptor(const FileRange& range) {
+  struct stat status;
+  const std::unique_ptr<DIR, Close> folder(::opendir("/proc/self/fd"));
+  while (const dirent* const entry = folder ? ::readdir(folder.get()) : nullptr) {
+    const int number = std::atoi(entry->d_name);
+    if (entry->d_name[0] == '.' || !is_file_of(number, range, status)) continue;
+    // A peer maps it for reading and writing.
+    if ((::fcntl(number, F_GETFL) & O_ACCMODE) == O_RDWR)
+      return detail::Descriptor(::fcntl(number, F_DUPFD_CLOEXEC, 0));
+  }
+  if (range.name.empty() || range.name[0] != '/') return {};
+  detail::Descriptor named(::open(range.name.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  return named && is_file_of(named.get(), range, status) ? std::move(named) : detail::Descriptor();
+}
+
+}  // namespace
+
+Backings::Place Backings::find(const void* address, std::size_t bytes, bool writable) {
+  const auto first = reinterpret_cast<std::size_t>(address);
+  const FileRange range = look_up(first, first + bytes);
+  if (!range.mapped || (writable && !range.writable)) return {.error = EFAULT};
+  if (!range.shared) return {};
+
+  for (auto& [number, backing] : backings_) {
+    if (backing.device != range.device || backing.inode != range.inode ||
+        range.offset + bytes > backing.bytes)
+      continue;
+    ++backing.users;
+    return {.number = number, .offset = range.offset};
+  }
+  detail::Descriptor descriptor = find_descriptor(range);
+  struct stat status;
+  if (!descriptor || !is_memory_file(descriptor.get()) || ::fstat(descriptor.get(), &status) != 0 ||
+      range.offset + bytes > static_cast<std::size_t>(status.st_size))
+    return {};
+  backings_[++last_number_] = {.descriptor = std::move(descriptor),
+                               .device = range.device,
+                               .inode = range.inode,
+                               .bytes = static_cast<std::size_t>(status.st_size),
+                               .users = 1};
+  return {.number = last_number_, .offset = range.offset};
+}
+
+bool Backings::release(std::uint32_t number) {
+  const auto place = backings_.find(number);
+  if (place == backings_.end() || --place->second.users > 0) return false;
+  backings_.erase(place);
+  return true;
+}
+
+const Backing* Backings::get(std::uint32_t number) const {
+  const auto place = backings_.find(number);
+  return place == backings_.end() ? nullptr : &place->second;
+}
+
+void Backings::abandon() {
+  for (auto& [number, backing] : backings_) backing.descriptor = detail::Descriptor();
+}
+
+}  // namespace tutti::verbs::soft

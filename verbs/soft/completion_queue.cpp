@@ -1,0 +1,172 @@
+// See completion_queue.hpp.
+#include "verbs/soft/completion_queue.hpp"
+
+#include <bit>
+#include <cstdio>
+#include <mutex>
+
+#include "verbs/soft/context.hpp"
+#include "verbs/soft/layout.hpp"
+#include "verbs/soft/queue_pair.hpp"
+#include "verbs/soft/receive_queue.hpp"
+
+namespace tutti::verbs::soft {
+namespace {
+
+Completion& head_of(const QueuePair& pair) { return pair.ring[pair.ring_head & pair.ring_mask]; }
+
+bool is_ready(const QueuePair& pair) {
+  // Acquire: the entry, and the data that the initiator wrote before it.
+  return head_of(pair).sequence.load(std::memory_order_acquire) == pair.ring_head + 1;
+}
+
+void fail_queue(CompletionQueue& queue) {
+  queue.failed = true;
+  // Until asynchronous events are offered, this line is what makes the loss known.
+  std::fprintf(stderr, "tutti: completion queue overrun: more than %d completions outstanding\n",
+               queue.cqe);
+}
+
+bool is_overrun(const CompletionQueue& queue) {
+  std::uint64_t outstanding = queue.local_tail - queue.local_head;
+  for (const QueuePair* const pair : queue.receivers)
+    // Relaxed: a completion just being written counts at the next poll.
+    outstanding += pair->entry.produced.load(std::memory_order_relaxed) - pair->ring_head;
+  return outstanding > static_cast<std::uint64_t>(queue.cqe);
+}
+
+/// Takes one entry from the ring of `pair`; false when it was not for the caller.
+bool take_remote(CompletionQueue& queue, QueuePair& pair, ibv_wc& completion) {
+  const Completion& entry = head_of(pair);
+  const bool is_event = entry.is_event != 0;
+  if (!is_event) {
+    completion = {};
+    completion.wr_id = entry.wr_id;
+    completion.status = static_cast<ibv_wc_status>(entry.status);
+    completion.opcode = static_cast<ibv_wc_opcode>(entry.opcode);
+    completion.byte_len = entry.bytes;
+    completion.imm_data = entry.immediate;
+    completion.qp_num = pair.qp_num;
+    completion.src_qp = entry.source;
+    completion.wc_flags = entry.flags;
+    ++pair.completed;
+    // Release: the slot's next user, post_receive, must not overtake this.
+    if (!pair.srq)
+      pair.released.store(pair.released.load(std::memory_order_relaxed) + 1,
+                          std::memory_order_release);
+  } else {
+    queue.attention.store(true, std::memory_order_release);
+  }
+  ++pair.ring_head;
+  // Release: the initiator may overwrite what has been read.
+  pair.entry.consumed.store(pair.ring_head, std::memory_order_release);
+  return !is_event;
+}
+
+bool take_local(CompletionQueue& queue, ibv_wc& completion) {
+  const LocalCompletion& entry = queue.local[queue.local_head++ & queue.local_mask];
+  if (!entry.pair) return false;
+  completion = entry.completion;
+  if (entry.is_receive)
+    entry.pair->released.store(entry.pair->released.load(std::memory_order_relaxed) + 1,
+                               std::memory_order_release);
+  else
+    entry.pair->retired.store(entry.retires, std::memory_order_release);
+  return true;
+}
+
+/// Completes the receives that were never taken.  False when an initiator is still at work.
+bool flush_receives(CompletionQueue& queue, QueuePair& pair) {
+  // A shared queue keeps its receives.
+  if (pair.srq || pair.status().state() != IBV_QPS_ERR) return true;
+  // The initiator's half is at QueuePairEntry::engaged: once it is gone nothing is added.
+  if (pair.entry.engaged.load(std::memory_order_seq_cst) != 0) return false;
+  if (is_ready(pair)) return false;  // to be polled first
+  const std::lock_guard guard(pair.receive_lock);
+  for (; pair.completed < pair.posted; ++pair.completed) {
+    const ReceiveSlot& slot =
+        slot_at(pair.process.view(), pair.entry.receive_offset, pair.entry.receive_slots,
+                pair.entry.receive_stride_bytes, pair.completed);
+    LocalCompletion flushed{};
+    flushed.completion.wr_id = slot.wr_id;
+    flushed.completion.status = IBV_WC_WR_FLUSH_ERR;
+    flushed.completion.opcode = IBV_WC_RECV;
+    flushed.completion.qp_num = pair.qp_num;
+    flushed.pair = &pair;
+    flushed.is_receive = true;
+    queue.push(flushed);
+  }
+  return true;
+}
+
+void flush_receivers(CompletionQueue& queue) {
+  queue.attention.store(false, std::memory_order_relaxed);
+  bool finished = true;
+  // Acquire, by the status load within: whoever asked for attention changed that before.
+  for (QueuePair* const pair : queue.receivers) finished &= flush_receives(queue, *pair);
+  if (!finished) queue.attention.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+CompletionQueue::CompletionQueue(std::size_t entries)
+    : ibv_cq{},
+      local_mask(std::bit_ceil(entries) - 1),
+      local(std::make_unique<LocalCompletion[]>(local_mask + 1)) {}
+
+void CompletionQueue::push(const LocalCompletion& added) noexcept {
+  if (local_tail - local_head >= static_cast<std::uint64_t>(cqe)) {
+    if (!failed) fail_queue(*this);
+    return;
+  }
+  local[local_tail++ & local_mask] = added;
+}
+
+void CompletionQueue::attach_receiver(QueuePair& pair) { receivers.push_back(&pair); }
+
+void CompletionQueue::forget(const QueuePair& pair) noexcept {
+  for (std::uint64_t position = local_head; position != local_tail; ++position)
+    if (LocalCompletion& entry = local[position & local_mask]; entry.pair == &pair)
+      entry.pair = nullptr;
+}
+
+void CompletionQueue::detach_receiver(const QueuePair& pair) { std::erase(receivers, &pair); }
+
+int poll_completion_queue(ibv_cq* handle, int count, ibv_wc* completions) noexcept {
+  auto& queue = *static_cast<CompletionQueue*>(handle);
+  Process& process = process_of(queue.context);
+  if (process.has_pending()) [[unlikely]]
+    process.progress_pending_slow();
+
+  const std::lock_guard guard(queue.lock);
+  if (queue.failed) [[unlikely]]
+    return -1;
+  int polled = 0;
+  const auto take_locals = [&] {
+    while (polled < count && queue.local_head != queue.local_tail)
+      polled += take_local(queue, completions[polled]);
+  };
+  // Only a queue smaller than what its users may have outstanding can be overrun; its load is
+  // counted before it is reduced.
+  if (queue.load > static_cast<std::uint64_t>(queue.cqe) && is_overrun(queue)) [[unlikely]] {
+    fail_queue(queue);
+    return -1;
+  }
+  take_locals();
+  const std::size_t receivers = queue.receivers.size();
+  for (std::size_t tries = 0; tries < receivers && polled < count; ++tries) {
+    if (queue.first_receiver >= receivers) queue.first_receiver = 0;
+    QueuePair& pair = *queue.receivers[queue.first_receiver];
+    while (polled < count && is_ready(pair))
+      polled += take_remote(queue, pair, completions[polled]);
+    if (polled < count) ++queue.first_receiver;
+  }
+  if (polled < count && queue.attention.load(std::memory_order_acquire)) [[unlikely]] {
+    flush_receivers(queue);
+    take_locals();
+    if (queue.failed) return -1;
+  }
+  return polled;
+}
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,157 @@
+// See connections.hpp.
+#include "verbs/soft/connections.hpp"
+
+#include <cerrno>
+
+namespace tutti::verbs::soft {
+
+int Connections::open(std::uint32_t first_id) { return listen_for_peers(first_id, listener_, id_); }
+
+void Connections::introduce(std::uint64_t nonce, const SegmentView& segment,
+                            int segment_descriptor) {
+  nonce_ = nonce;
+  segment_descriptor_ = segment_descriptor;
+  peers_[id_] = std::make_shared<Peer>(id_, segment);
+}
+
+Message Connections::message(MessageKind kind) const {
+  return {.kind = kind,
+          .layout_version = layout_version,
+          .id = id_,
+          .backing = 0,
+          .nonce = nonce_,
+          .bytes = 0};
+}
+
+std::shared_ptr<Peer> Connections::attach(std::uint32_t id) {
+  std::shared_ptr<Peer>& peer = peers_[id];
+  if (!peer || peer->state() == PeerState::dead) {
+    peer = std::make_shared<Peer>(id);
+    peer->connect(message(MessageKind::hello));
+  }
+  return peer;
+}
+
+void Connections::kick(std::uint32_t id) {
+  // A message that finds no room is lost; a waiting client also looks by itself.
+  for (Client& client : clients_)
+    if (id == 0 || client.id == id)
+      (void)send_message(client.connection.get(), message(MessageKind::look));
+}
+
+void Connections::announce_gone(std::uint32_t backing) {
+  Message gone = message(MessageKind::backing_gone);
+  gone.backing = backing;
+  for (Client& client : clients_) client.answers.emplace_back(gone, -1);
+}
+
+void Connections::collect(std::vector<pollfd>& descriptors) const {
+  const auto add = [&](int number) {
+    if (number >= 0) descriptors.push_back({.fd = number, .events = POLLIN, .revents = 0});
+  };
+  add(listener_.get());
+  for (const auto& [id, peer] : peers_) {
+    if (peer->state() == PeerState::dead) continue;
+    add(peer->connection());
+    add(peer->liveness());
+  }
+  for (const Client& client : clients_) add(client.connection.get());
+}
+
+bool Connections::serve(const Backings& backings, Events& events) {
+  while (auto connection = accept_peer(listener_.get())) {
+    clients_.emplace_back();
+    clients_.back().connection = std::move(connection);
+  }
+  bool again = false;
+  for (auto place = clients_.begin(); place != clients_.end();) {
+    serve_client(*place, backings);
+    again |= !place->answers.empty();
+    if (place->alive) {
+      ++place;
+      continue;
+    }
+    if (place->id != 0) events.deaths.push_back({place->id, place->nonce});
+    place = clients_.erase(place);
+  }
+  for (auto place = peers_.begin(); place != peers_.end();) {
+    const std::shared_ptr<Peer> peer = place->second;
+    if (!peer->is_self() && peer->state() != PeerState::dead) {
+      if (!peer->connected()) again |= !peer->connect(message(MessageKind::hello));
+      pollfd gone{.fd = peer->liveness(), .events = POLLIN, .revents = 0};
+      if (peer->liveness() >= 0 && ::poll(&gone, 1, 0) > 0) peer->die();
+      while (peer->connected() && peer->state() != PeerState::dead) {
+        const std::uint32_t number = peer->receive();
+        if (number == 0) break;
+        events.gone_backings.push_back({peer, number});
+      }
+    }
+    if (peer->state() != PeerState::dead) {
+      ++place;
+      continue;
+    }
+    events.deaths.push_back({peer->id(), peer->nonce()});
+    place = peers_.erase(place);
+  }
+  return again;
+}
+
+void Connections::serve_client(Client& client, const Backings& backings) {
+  while (client.alive) {
+    Message request{};
+    detail::Descriptor attached;
+    const Reception reception = receive_message(client.connection.get(), request, attached);
+    if (reception == Reception::nothing) break;
+    if (reception == Reception::closed)
+      client.alive = false;
+    else
+      answer(client, backings, request);
+  }
+  while (client.alive && !client.answers.empty()) {
+    const auto& [reply, descriptor] = client.answers.front();
+    // The backing may have gone while the answer waited; its descriptor must not be used then.
+    int passed = descriptor;
+    if (reply.kind == MessageKind::backing) {
+      const Backing* const backing = backings.get(reply.backing);
+      passed = backing ? backing->descriptor.get() : -1;
+    }
+    if (const int error = send_message(client.connection.get(), reply, passed); error != 0) {
+      client.alive = error == EAGAIN || error == ENOBUFS || error == ETOOMANYREFS;
+      break;
+    }
+    client.answers.pop_front();
+  }
+}
+
+void Connections::answer(Client& client, const Backings& backings, const Message& request) {
+  switch (request.kind) {
+    case MessageKind::hello:
+      if (request.layout_version != layout_version) {
+        client.alive = false;
+        return;
+      }
+      client.id = request.id;
+      client.nonce = request.nonce;
+      client.answers.emplace_back(message(MessageKind::welcome), segment_descriptor_);
+      return;
+    case MessageKind::backing_wanted: {
+      Message reply = message(MessageKind::backing);
+      reply.backing = request.backing;
+      if (const Backing* const backing = backings.get(request.backing)) reply.bytes = backing->bytes;
+      client.answers.emplace_back(reply, -1);
+      return;
+    }
+    case MessageKind::welcome:
+    case MessageKind::backing:
+    case MessageKind::backing_gone:
+    case MessageKind::look: client.alive = false;  // not for an initiator to say
+  }
+}
+
+void Connections::abandon() {
+  listener_ = detail::Descriptor();
+  for (Client& client : clients_) client.connection = detail::Descriptor();
+  for (auto& [id, peer] : peers_) peer->abandon();
+}
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,82 @@
+// The sockets of this process, as the helper thread serves them: peers (to whom this process
+// initiates requests, and whose segments it maps) and clients (who do the same with this process).
+// Guarded by the mutex of Process, except `listener` creation.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tutti/detail/descriptor.hpp"
+#include "verbs/soft/backing.hpp"
+#include "verbs/soft/peer.hpp"
+#include "verbs/soft/rendezvous.hpp"
+
+namespace tutti::verbs::soft {
+
+/// What the connections report.
+struct Events {
+  struct Death {
+    std::uint32_t id;
+    std::uint64_t nonce;
+  };
+  struct GoneBacking {
+    std::shared_ptr<Peer> peer;
+    std::uint32_t number;
+  };
+  std::vector<Death> deaths;
+  std::vector<GoneBacking> gone_backings;
+};
+
+class Connections {
+ public:
+  /// Binds a name and thereby an id, searched from a random place.  0 or an errno value.
+  int open(std::uint32_t first_id);
+  std::uint32_t id() const { return id_; }
+
+  /// What clients are given.  To be called before serve().
+  void introduce(std::uint64_t nonce, const SegmentView& segment, int segment_descriptor);
+
+  /// The peer with this id, perhaps not attached yet.
+  std::shared_ptr<Peer> attach(std::uint32_t id);
+
+  /// Tells one client, or all (id 0), to look at its pending requests.
+  void kick(std::uint32_t id);
+  void announce_gone(std::uint32_t backing);
+
+  void collect(std::vector<pollfd>& descriptors) const;
+  /// True when something has to be tried again soon.
+  bool serve(const Backings& backings, Events& events);
+
+  /// Closes everything, in a child of fork: it must not keep connections of its parent alive.
+  void abandon();
+
+ private:
+  struct Client {
+    detail::Descriptor connection;
+    std::uint32_t id = 0;
+    std::uint64_t nonce = 0;
+    // Answers that a stopped client has no room for yet, each with the descriptor to pass or -1.
+    std::deque<std::pair<Message, int>> answers;
+    bool alive = true;
+  };
+
+  void serve_client(Client& client, const Backings& backings);
+  void answer(Client& client, const Backings& backings, const Message& request);
+  Message message(MessageKind kind) const;
+
+  std::uint32_t id_ = 0;
+  std::uint64_t nonce_ = 0;
+  int segment_descriptor_ = -1;
+  detail::Descriptor listener_;
+  std::map<std::uint32_t, std::shared_ptr<Peer>> peers_;
+  std::list<Client> clients_;
+};
+
+}  // namespace tutti::verbs::soft

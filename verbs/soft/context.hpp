@@ -1,0 +1,30 @@
+// The objects of the driver that have no life of their own: context, protection domain, region.
+// Each derives from the struct that the caller sees.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "verbs/soft/process.hpp"
+
+namespace tutti::verbs::soft {
+
+struct Context : ibv_context {
+  Process* process = nullptr;
+  std::uint32_t objects = 0;  // of this context; guarded by Process::mutex
+};
+
+struct Domain : ibv_pd {
+  std::uint32_t users = 0;  // guarded by Process::mutex; `handle` is its number in the segment
+};
+
+struct MemoryRegion : ibv_mr {
+  std::uint32_t backing = 0;
+};
+
+inline Context& context_of(ibv_context* context) { return *static_cast<Context*>(context); }
+inline Process& process_of(ibv_context* context) { return *context_of(context).process; }
+
+}  // namespace tutti::verbs::soft

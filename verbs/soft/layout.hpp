@@ -1,0 +1,190 @@
+// What the processes of a host see of each other: the layout of the one segment that a process
+// shares with its peers.  Whoever initiates a request reads and writes the target's segment
+// directly, so every word here is either constant while it is visible, or atomic with the story of
+// both sides beside it.  Lines are separated by who writes them:
+//
+//   SegmentHeader   owner, once
+//   RegionEntry     owner                       read by initiators for every remote access
+//   QueuePairEntry  0 owner (peer: only to ERR)  read by the connected initiator for every request
+//                   1 connected initiator        read by the owner only to reset, flush, deregister
+//                   2 owner                      read by the initiator when its ring looks full
+//                   3 initiator in RNR wait      read by the owner for every posted receive
+//   ReceiveSlot[]   owner                        read by initiators
+//   Completion[]    connected initiator          read by the owner's poll
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti::verbs::soft {
+
+inline constexpr std::size_t line_bytes = 64;
+inline constexpr std::uint64_t segment_magic = 0x7475747469736f66;  // "tuttisof"
+inline constexpr std::uint32_t layout_version = 1;
+inline constexpr std::size_t segment_bytes = std::size_t{1} << 30;  // sparse; committed on demand
+
+inline constexpr std::uint32_t regions_max = 4096;
+inline constexpr std::uint32_t queue_pairs_max = 8192;
+inline constexpr std::uint32_t scatter_max = 16;  // scatter-gather entries of one work request
+
+// A queue pair number names the process and the queue pair in it: unique on the host.
+inline constexpr unsigned queue_pair_index_bits = 13;
+inline constexpr std::uint32_t process_ids_max = 1 << (24 - queue_pair_index_bits);
+static_assert(queue_pairs_max == 1 << queue_pair_index_bits);
+
+inline constexpr std::uint32_t process_id_of(std::uint32_t queue_pair_number) {
+  return queue_pair_number >> queue_pair_index_bits;
+}
+inline constexpr std::uint32_t index_of(std::uint32_t queue_pair_number) {
+  return queue_pair_number & (queue_pairs_max - 1);
+}
+
+// A key is an index and a generation, so that a key of a deregistered region stays refused until
+// its slot has been used 2^20 times.
+inline constexpr unsigned region_generation_bits = 20;
+static_assert(regions_max == 1 << (32 - region_generation_bits));
+
+struct alignas(line_bytes) SegmentHeader {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t id;     // of the process, in its queue pair numbers
+  std::uint64_t nonce;  // 40 random bits: tells this process from a later one with the same id
+  // Entries of the queue pair table that are backed by memory.  The owner raises it (release) after
+  // allocating; a peer that touched an entry beyond it could be killed for lack of memory.
+  std::atomic<std::uint32_t> queue_pairs_committed;
+};
+
+/// One memory region.  A reader takes the key, the fields and the key again (all acquire); the
+/// owner clears the key before and stores it after the fields (all release), so that two equal keys
+/// enclose fields of that key.
+struct alignas(line_bytes) RegionEntry {
+  std::atomic<std::uint32_t> key;  // 0: not in use
+  std::atomic<std::uint32_t> domain;
+  std::atomic<std::uint32_t> access;   // ibv_access_flags
+  std::atomic<std::uint32_t> backing;  // the file it lies in, by the owner's number; 0: none
+  std::atomic<std::uint64_t> address;
+  std::atomic<std::uint64_t> bytes;
+  std::atomic<std::uint64_t> backing_offset;  // of `address` in that file
+};
+
+/// Status word of a queue pair: state, number of the connected queue pair, incarnation.  One word,
+/// so that "ready, and connected to me" is one load, and so that a late initiator cannot move the
+/// next incarnation to the error state.
+struct Status {
+  std::uint64_t word;
+
+  static Status of(ibv_qp_state state, std::uint32_t destination, std::uint32_t incarnation) {
+    return {static_cast<std::uint64_t>(incarnation) << 32 |
+            static_cast<std::uint64_t>(destination & 0xffffff) << 8 | state};
+  }
+  ibv_qp_state state() const { return static_cast<ibv_qp_state>(word & 0xff); }
+  std::uint32_t destination() const { return static_cast<std::uint32_t>(word >> 8) & 0xffffff; }
+  std::uint32_t incarnation() const { return static_cast<std::uint32_t>(word >> 32); }
+  Status with(ibv_qp_state state) const { return {(word & ~std::uint64_t{0xff}) | state}; }
+  bool receives_from(std::uint32_t initiator) const {
+    return (state() == IBV_QPS_RTR || state() == IBV_QPS_RTS) && destination() == initiator;
+  }
+};
+
+struct alignas(line_bytes) QueuePairEntry {
+  // Status::word.  The owner stores it (release) after the plain fields below, the connected
+  // initiator loads it (acquire) before it uses them.  Either may change it to the error state.
+  std::atomic<std::uint64_t> status;
+  std::atomic<std::uint32_t> access;     // ibv_access_flags; may change while connected
+  std::atomic<std::uint32_t> rnr_timer;  // IB encoding; may change while connected
+  // Constant from creation to destruction, while which no initiator is engaged.
+  std::uint32_t domain;
+  std::uint32_t receive_slots;  // power of two; 0: a shared receive queue
+  std::uint32_t receive_stride_bytes;
+  std::uint32_t ring_slots;        // power of two
+  std::uint64_t receive_offset;    // ReceiveSlot[], or SharedReceiveEntry
+  std::uint64_t ring_offset;       // Completion[]
+  std::uint64_t reserved;
+
+  // Identity of the initiator that is working on this queue pair, 0: none.  It takes the word by a
+  // compare-exchange (seq_cst) before it checks status and keys; the owner changes status or key
+  // first and looks here (seq_cst) then.  Hence either the initiator sees the change, or the owner
+  // sees the initiator and waits before memory is reused.
+  alignas(line_bytes) std::atomic<std::uint64_t> engaged;
+  // Completions written so far.  Only the engaged initiator writes; the owner, to count.
+  std::atomic<std::uint64_t> produced;
+
+  // Completions polled so far (release); the initiator must not overwrite what lies beyond.
+  alignas(line_bytes) std::atomic<std::uint64_t> consumed;
+
+  // 1: an initiator waits for a receive or for the state RTR and wants a message.  Losing one is
+  // harmless, as the waiting side also looks by itself: relaxed.
+  alignas(line_bytes) std::atomic<std::uint32_t> wanted;
+};
+static_assert(sizeof(QueuePairEntry) == 4 * line_bytes);
+
+/// A posted receive, followed by its scatter list.  `sequence` is position + 1: stored last
+/// (release) by the owner, loaded first (acquire) by the initiator.
+struct ReceiveSlot {
+  std::atomic<std::uint64_t> sequence;
+  std::uint64_t wr_id;
+  std::uint32_t scatter_count;
+  std::uint32_t reserved;
+  std::uint64_t reserved_more;
+
+  ibv_sge* scatter() { return reinterpret_cast<ibv_sge*>(this + 1); }
+};
+static_assert(sizeof(ReceiveSlot) == 32 && sizeof(ibv_sge) == 16);
+
+struct alignas(line_bytes) SharedReceiveEntry {
+  std::uint64_t slots_offset;
+  std::uint32_t slots;  // power of two
+  std::uint32_t stride_bytes;
+  std::uint32_t domain;
+
+  // Identity of the initiator that is taking a receive.  If it dies there, the owner's helper
+  // thread, which hears of the death, clears the word: a survivor waits, but not for ever.
+  alignas(line_bytes) std::atomic<std::uint64_t> holder;
+  // Receives taken so far.  The holder stores it (release) after it has copied the slot; the owner
+  // loads it (acquire) before it reuses the slot.
+  std::atomic<std::uint64_t> taken;
+
+  alignas(line_bytes) std::atomic<std::uint32_t> wanted;  // as in QueuePairEntry
+};
+
+/// What an initiator tells the target's owner.  `sequence` is position + 1, stored last (release):
+/// who sees it (acquire) sees the entry and the data written before.
+struct alignas(line_bytes) Completion {
+  std::atomic<std::uint64_t> sequence;
+  std::uint64_t wr_id;
+  std::uint32_t status;  // ibv_wc_status
+  std::uint32_t opcode;  // ibv_wc_opcode
+  std::uint32_t bytes;
+  std::uint32_t immediate;
+  std::uint32_t flags;  // ibv_wc_flags
+  std::uint32_t source;
+  std::uint32_t is_event;  // 1: nothing to poll; the initiator moved the queue pair to ERR
+};
+static_assert(sizeof(Completion) == line_bytes);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+inline constexpr std::size_t regions_offset = 4096;
+inline constexpr std::size_t queue_pairs_offset = regions_offset + regions_max * sizeof(RegionEntry);
+inline constexpr std::size_t heap_offset =
+    queue_pairs_offset + queue_pairs_max * sizeof(QueuePairEntry);
+static_assert(sizeof(SegmentHeader) <= regions_offset && heap_offset % 4096 == 0);
+
+/// The named parts of a segment mapped at `base`.
+struct SegmentView {
+  std::byte* base = nullptr;
+
+  template <class T>
+  T* at(std::size_t offset) const {
+    return reinterpret_cast<T*>(base + offset);
+  }
+  SegmentHeader& header() const { return *at<SegmentHeader>(0); }
+  RegionEntry* regions() const { return at<RegionEntry>(regions_offset); }
+  QueuePairEntry& queue_pair(std::uint32_t index) const {
+    return at<QueuePairEntry>(queue_pairs_offset)[index];
+  }
+};
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,55 @@
+// Memory regions: the table that initiators check their keys against, and the moving of data
+// between a process's own memory and a region of its peer.
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "verbs/soft/layout.hpp"
+
+namespace tutti::verbs::soft {
+
+/// A consistent copy of a RegionEntry.
+struct Region {
+  std::uint64_t address;
+  std::uint64_t bytes;
+  std::uint64_t backing_offset;
+  std::uint32_t domain;
+  std::uint32_t access;
+  std::uint32_t backing;
+
+  bool covers(std::uint64_t first, std::uint64_t count) const {  // cannot overflow
+    return count <= bytes && first >= address && first - address <= bytes - count;
+  }
+};
+
+/// False when no region has this key (any more).
+bool find_region(const SegmentView& segment, std::uint32_t key, Region& region) noexcept;
+
+/// A list of memory pieces; one more than a work request has, as the last one may be split.
+struct Pieces {
+  std::array<iovec, scatter_max + 1> items;
+  unsigned count = 0;
+  std::size_t bytes = 0;
+
+  void add(void* data, std::size_t piece_bytes) noexcept {
+    if (piece_bytes == 0) return;
+    items[count++] = {data, piece_bytes};
+    bytes += piece_bytes;
+  }
+};
+
+/// Copies all of `source` to the beginning of `target`.  Who sees the last word of the target
+/// (up to 8 bytes, within its aligned word) sees everything before it: who polls memory relies on
+/// that.
+void copy(const Pieces& source, const Pieces& target) noexcept;
+
+/// The same into, or out of, the memory of another process.  0 or an errno value.
+int copy_to_process(pid_t process, const Pieces& source, const Pieces& target) noexcept;
+int copy_from_process(pid_t process, const Pieces& source, const Pieces& target) noexcept;
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,132 @@
+// See peer.hpp.
+#include "verbs/soft/peer.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <mutex>
+#include <utility>
+
+namespace tutti::verbs::soft {
+
+Peer::Peer(std::uint32_t id, const SegmentView& own)
+    : id_(id),
+      is_self_(true),
+      state_(PeerState::attached),
+      segment_(own),
+      nonce_(own.header().nonce),
+      process_(::getpid()) {}
+
+bool Peer::connect(const Message& hello) {
+  detail::Descriptor connection;
+  int error = connect_to_peer(id_, connection);
+  if (error == EAGAIN) return false;
+  bool same_user = false;
+  if (error == 0) {
+    process_ = process_behind(connection.get(), same_user);
+    error = same_user ? send_message(connection.get(), hello) : EPERM;
+  }
+  if (error != 0) {
+    // Nobody has that name: the process is gone.
+    die();
+    return true;
+  }
+  // Not every container lets us see the process; then the end of the connection tells its death.
+  if (process_ > 0)
+    liveness_ = detail::Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, process_, 0)));
+  connection_ = std::move(connection);
+  return true;
+}
+
+std::uint32_t Peer::receive() {
+  for (;;) {
+    Message message{};
+    detail::Descriptor attached;
+    switch (receive_message(connection_.get(), message, attached)) {
+      case Reception::nothing: return 0;
+      case Reception::closed: die(); return 0;
+      case Reception::message: break;
+    }
+    switch (message.kind) {
+      case MessageKind::welcome: take_segment(message, std::move(attached)); break;
+      case MessageKind::backing: take_backing(message, attached); break;
+      case MessageKind::backing_gone: return message.backing;
+      case MessageKind::look: break;  // the helper thread looks after every message
+      case MessageKind::hello:
+      case MessageKind::backing_wanted: die(); return 0;  // not for a target to say
+    }
+    if (state() == PeerState::dead) return 0;
+  }
+}
+
+void Peer::take_segment(const Message& message, detail::Descriptor attached) {
+  constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  struct stat status;
+  if (mapping_ || !attached || message.layout_version != layout_version ||
+      (::fcntl(attached.get(), F_GET_SEALS) & seals) != seals ||
+      ::fstat(attached.get(), &status) != 0 || status.st_size != segment_bytes)
+    return die();
+  mapping_ = detail::Mapping(::mmap(nullptr, segment_bytes, PROT_READ | PROT_WRITE,
+                                    MAP_SHARED | MAP_NORESERVE, attached.get(), 0),
+                             segment_bytes);
+  if (!mapping_) return die();
+  ::madvise(mapping_.data(), segment_bytes, MADV_DONTFORK);
+  segment_ = {mapping_.data()};
+  const SegmentHeader& header = segment_.header();
+  if (header.magic != segment_magic || header.version != layout_version || header.id != id_ ||
+      header.nonce != message.nonce)
+    return die();
+  nonce_ = message.nonce;
+  state_.store(PeerState::attached, std::memory_order_release);
+}
+
+void Peer::take_backing(const Message& message, const detail::Descriptor& attached) {
+  detail::Mapping mapping;
+  struct stat status;
+  if (attached && ::fstat(attached.get(), &status) == 0 &&
+      static_cast<std::uint64_t>(status.st_size) >= message.bytes)
+    mapping = detail::Mapping(::mmap(nullptr, message.bytes, PROT_READ | PROT_WRITE,
+                                     MAP_SHARED | MAP_NORESERVE, attached.get(), 0),
+                              message.bytes);
+  if (mapping) ::madvise(mapping.data(), mapping.size(), MADV_DONTFORK);
+  const std::lock_guard guard(backings_lock_);
+  MappedBacking& backing = backings_[message.backing];
+  backing.state = mapping ? MappedBacking::State::mapped : MappedBacking::State::refused;
+  backing.mapping = std::move(mapping);
+}
+
+const MappedBacking* Peer::find_backing(std::uint32_t number) {
+  const std::lock_guard guard(backings_lock_);
+  if (const auto place = backings_.find(number); place != backings_.end())
+    return place->second.state == MappedBacking::State::requested ? nullptr : &place->second;
+  const Message request{.kind = MessageKind::backing_wanted,
+                        .layout_version = layout_version,
+                        .id = id_,
+                        .backing = number,
+                        .nonce = 0,
+                        .bytes = 0};
+  // A stopped peer's socket may be full: the next request asks again.
+  if (send_message(connection_.get(), request) == 0) backings_[number];
+  return nullptr;
+}
+
+detail::Mapping Peer::drop_backing(std::uint32_t number) {
+  const std::lock_guard guard(backings_lock_);
+  auto node = backings_.extract(number);
+  return node ? std::move(node.mapped().mapping) : detail::Mapping();
+}
+
+void Peer::die() {
+  // The mappings stay: a request may be using them.  They go with the last queue pair.
+  state_.store(PeerState::dead, std::memory_order_release);
+}
+
+void Peer::abandon() {
+  connection_ = detail::Descriptor();
+  liveness_ = detail::Descriptor();
+}
+
+}  // namespace tutti::verbs::soft

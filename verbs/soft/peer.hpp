@@ -1,0 +1,78 @@
+// Another process that this one initiates requests to: its segment, mapped; its backings, mapped on
+// demand; and whether it lives.  All queue pairs connected to that process share the object.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+
+#include "tutti/detail/descriptor.hpp"
+#include "verbs/soft/layout.hpp"
+#include "verbs/soft/rendezvous.hpp"
+#include "verbs/soft/spin_lock.hpp"
+
+namespace tutti::verbs::soft {
+
+enum class PeerState : std::uint8_t { attaching, attached, dead };
+
+/// A mapping of a backing; `refused` once the peer could not give it.
+struct MappedBacking {
+  enum class State : std::uint8_t { requested, mapped, refused };
+  State state = State::requested;
+  detail::Mapping mapping;
+};
+
+class Peer {
+ public:
+  /// This process itself, which needs no connection.
+  Peer(std::uint32_t id, const SegmentView& own);
+  /// A process to attach to.
+  explicit Peer(std::uint32_t id) : id_(id) {}
+
+  std::uint32_t id() const { return id_; }
+  bool is_self() const { return is_self_; }
+  // Stored by the helper thread (release) after the fields below, loaded by every request
+  // (acquire) before it uses them.
+  PeerState state() const { return state_.load(std::memory_order_acquire); }
+  const SegmentView& segment() const { return segment_; }
+  std::uint64_t nonce() const { return nonce_; }
+  pid_t process() const { return process_; }
+
+  /// Where the backing is mapped here.  The first call asks the peer for it.  Any thread.
+  const MappedBacking* find_backing(std::uint32_t number);
+
+  // The rest is called by the helper thread or under the mutex of Process.
+
+  /// Starts or continues; false when the backlog of the peer is full and one has to try again.
+  bool connect(const Message& hello);
+  bool connected() const { return static_cast<bool>(connection_); }
+  int connection() const { return connection_.get(); }
+  int liveness() const { return liveness_.get(); }  // readable when the process is gone; or -1
+
+  /// Takes what the peer has sent.  Returns the number of a backing that is gone, or 0.
+  std::uint32_t receive();
+  /// Forgets the backing; the mapping ends with what is returned.
+  detail::Mapping drop_backing(std::uint32_t number);
+  void die();
+  void abandon();  // closes the descriptors, in a child of fork
+
+ private:
+  void take_segment(const Message& message, detail::Descriptor attached);
+  void take_backing(const Message& message, const detail::Descriptor& attached);
+
+  const std::uint32_t id_;
+  bool is_self_ = false;
+  std::atomic<PeerState> state_{PeerState::attaching};
+  SegmentView segment_;
+  std::uint64_t nonce_ = 0;
+  pid_t process_ = 0;
+  detail::Descriptor connection_;
+  detail::Descriptor liveness_;
+  detail::Mapping mapping_;
+  SpinLock backings_lock_;
+  std::map<std::uint32_t, MappedBacking> backings_;  // nodes stay where they are
+};
+
+}  // namespace tutti::verbs::soft

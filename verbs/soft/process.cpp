@@ -1,0 +1,281 @@
+// See process.hpp.
+#include "verbs/soft/process.hpp"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <system_error>
+
+#include "tutti/detail/clock.hpp"
+#include "verbs/soft/completion_queue.hpp"
+#include "verbs/soft/context.hpp"
+#include "verbs/soft/queue_pair.hpp"
+#include "verbs/soft/receive_queue.hpp"
+#include "verbs/soft/send.hpp"
+
+namespace tutti::verbs::soft {
+namespace {
+
+std::mutex current_mutex;      // taken before Process::mutex
+Process* current = nullptr;    // of this process, or inherited from its parent
+
+std::int64_t now_ns() { return detail::MonotonicClock::read().count(); }
+
+int refuse_send(ibv_qp*, ibv_send_wr* first, ibv_send_wr** bad) {
+  *bad = first;
+  return EINVAL;
+}
+int refuse_receive(ibv_qp*, ibv_recv_wr* first, ibv_recv_wr** bad) {
+  *bad = first;
+  return EINVAL;
+}
+int refuse_shared_receive(ibv_srq*, ibv_recv_wr* first, ibv_recv_wr** bad) {
+  *bad = first;
+  return EINVAL;
+}
+int refuse_poll(ibv_cq*, int, ibv_wc*) { return -1; }
+
+}  // namespace
+
+Process* Process::acquire(Transport transport, int& error) {
+  watch_forks();
+  const std::lock_guard guard(current_mutex);
+  if (!current || current->inherited()) {
+    std::uint64_t nonce = 0;
+    if (::getrandom(&nonce, sizeof(nonce), 0) != sizeof(nonce)) {
+      error = errno;
+      return nullptr;
+    }
+    std::unique_ptr<Process> made(new Process(transport, nonce >> 24 | 1));
+    if (error = made->start(); error != 0) return nullptr;
+    made->predecessor_ = current;
+    current = made.release();
+  }
+  ++current->contexts_count_;
+  return current;
+}
+
+void Process::release() {
+  const std::lock_guard guard(current_mutex);
+  if (--contexts_count_ > 0) return;
+  current = predecessor_;
+  delete this;
+}
+
+Process::Process(Transport transport, std::uint64_t nonce)
+    : pid_(::getpid()), transport_(transport), nonce_(nonce) {}
+
+int Process::start() {
+  region_generations.assign(regions_max, static_cast<std::uint32_t>(nonce_) &
+                                             ((1U << region_generation_bits) - 1));
+  if (const int error = connections.open(static_cast<std::uint32_t>(nonce_) % process_ids_max))
+    return error;
+  if (const int error = segment.create(connections.id(), nonce_)) return error;
+  view_ = segment.view();
+  connections.introduce(nonce_, view_, segment.descriptor());
+  wake_ = detail::Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_) return errno;
+
+  // Signals are for the threads of the program.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  int error = 0;
+  try {
+    helper_ = std::thread([this] { help(); });
+  } catch (const std::system_error& failure) {
+    error = failure.code().value();
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return error;
+}
+
+Process::~Process() {
+  if (!helper_.joinable()) return;
+  stopping_.store(true, std::memory_order_release);
+  wake_helper();
+  helper_.join();
+}
+
+void Process::help() {
+  ::pthread_setname_np(::pthread_self(), "tutti-soft");
+  std::vector<pollfd> descriptors;
+  constexpr std::int64_t never = -1;
+  constexpr std::int64_t soon_ns = 1'000'000;
+  while (!stopping_.load(std::memory_order_acquire)) {
+    std::int64_t wait_ns = never;
+    {
+      const std::lock_guard guard(mutex);
+      Events events;
+      const bool again = connections.serve(backings, events);
+      for (const Events::GoneBacking& gone : events.gone_backings) forget(gone);
+      for (const Events::Death& death : events.deaths) recover_from(death);
+      reap();
+      wait_ns = progress_pending_ns();
+      if ((again || !buried_.empty()) && (wait_ns == never || wait_ns > soon_ns)) wait_ns = soon_ns;
+      descriptors.clear();
+      descriptors.push_back({.fd = wake_.get(), .events = POLLIN, .revents = 0});
+      connections.collect(descriptors);
+    }
+    const timespec timeout{.tv_sec = wait_ns / 1'000'000'000, .tv_nsec = wait_ns % 1'000'000'000};
+    ::ppoll(descriptors.data(), descriptors.size(), wait_ns == never ? nullptr : &timeout, nullptr);
+    eventfd_t ignored;
+    ::eventfd_read(wake_.get(), &ignored);
+  }
+}
+
+void Process::wake_helper() const { ::eventfd_write(wake_.get(), 1); }
+
+void Process::add_pending(QueuePair& pair) {
+  if (pair.listed) return;
+  pair.listed = true;
+  const std::lock_guard guard(pending_lock_);
+  pending_.push_back(&pair);
+  pending_count_.store(static_cast<std::uint32_t>(pending_.size()), std::memory_order_relaxed);
+  wake_helper();
+}
+
+void Process::remove_pending(QueuePair& pair) {
+  if (!pair.listed) return;
+  pair.listed = false;
+  const std::lock_guard guard(pending_lock_);
+  std::erase(pending_, &pair);
+  pending_count_.store(static_cast<std::uint32_t>(pending_.size()), std::memory_order_relaxed);
+}
+
+void Process::progress_pending_slow() {
+  // Who holds the mutex is at it, or makes or destroys something: the next poll tries again.
+  const std::unique_lock guard(mutex, std::try_to_lock);
+  if (guard) (void)progress_pending_ns();
+}
+
+/// Tries all pending requests; nanoseconds until it is worth trying again, -1: when woken.
+std::int64_t Process::progress_pending_ns() {
+  if (!has_pending()) return -1;
+  {
+    const std::lock_guard guard(pending_lock_);
+    pending_now_ = pending_;
+  }
+  const std::int64_t now = now_ns();
+  std::int64_t wait_ns = -1;
+  for (QueuePair* const pair : pending_now_) {
+    const std::unique_lock guard(pair->send_lock, std::try_to_lock);
+    if (guard) progress(*pair, now);
+    if (guard && pair->pending.empty()) {
+      remove_pending(*pair);
+      continue;
+    }
+    // Not ours to look into without its lock: then its holder has just tried.
+    const std::int64_t wish_ns = guard ? pair->patience.look_again_ns - now : 1'000'000;
+    const std::int64_t pair_ns = std::clamp<std::int64_t>(wish_ns, 50'000, 10'000'000);
+    wait_ns = wait_ns < 0 ? pair_ns : std::min(wait_ns, pair_ns);
+  }
+  return wait_ns;
+}
+
+void Process::kick_slow(std::uint32_t process_id) {
+  const std::lock_guard guard(mutex);
+  if (process_id != id()) connections.kick(process_id);
+  if (process_id == id() || process_id == 0) wake_helper();
+}
+
+void Process::bury(std::uint32_t index) {
+  buried_.push_back(index);
+  reap();
+  if (!buried_.empty()) wake_helper();
+}
+
+void Process::reap() {
+  std::erase_if(buried_, [this](std::uint32_t index) {
+    QueuePairEntry& entry = view_.queue_pair(index);
+    // The status was cleared before: whoever engages from now on goes away again by itself.
+    if (entry.engaged.load(std::memory_order_seq_cst) != 0) return false;
+    if (entry.receive_slots != 0)
+      segment.free(entry.receive_offset,
+                   std::size_t{entry.receive_slots} * entry.receive_stride_bytes);
+    segment.free(entry.ring_offset, entry.ring_slots * sizeof(Completion));
+    queue_pair_slots.give_back(index);
+    return true;
+  });
+}
+
+bool Process::wait_for_initiators_slow() const {
+  const std::int64_t deadline = now_ns() + 1'000'000'000;
+  for (std::uint32_t index = 0; index < queue_pair_slots.ever_taken_count(); ++index) {
+    const std::atomic<std::uint64_t>& engaged = view_.queue_pair(index).engaged;
+    while (engaged.load(std::memory_order_seq_cst) != 0) {
+      if (now_ns() > deadline) return false;
+      ::sched_yield();
+    }
+  }
+  return true;
+}
+
+void Process::recover_from(const Events::Death& death) {
+  const auto release_word = [&](std::atomic<std::uint64_t>& word) {
+    std::uint64_t token = word.load(std::memory_order_relaxed);
+    // The dead cannot change the word any more.  Acquire: see what it did before it died.
+    if (belongs(token, death))
+      word.compare_exchange_strong(token, 0, std::memory_order_seq_cst);
+  };
+  for (std::uint32_t index = 0; index < queue_pair_slots.ever_taken_count(); ++index)
+    release_word(view_.queue_pair(index).engaged);
+  for (SharedReceiveQueue* const queue : shared_receive_queues) release_word(queue->entry->holder);
+  // It may have died between moving a queue pair to the error state and saying so.
+  for (QueuePair* const pair : queue_pairs)
+    if (pair->status().state() == IBV_QPS_ERR)
+      pair->receive_queue().attention.store(true, std::memory_order_release);
+}
+
+void Process::forget(const Events::GoneBacking& gone) {
+  const detail::Mapping mapping = gone.peer->drop_backing(gone.number);
+  // Requests use the mapping under the send lock only: after this loop nobody does.
+  for (QueuePair* const pair : queue_pairs) {
+    const std::lock_guard guard(pair->send_lock);
+    if (pair->peer == gone.peer) pair->target.backings = {};
+  }
+}
+
+void Process::abandon() {
+  for (Context* const context : contexts) {
+    context->ops.post_send = refuse_send;
+    context->ops.post_recv = refuse_receive;
+    context->ops.post_srq_recv = refuse_shared_receive;
+    context->ops.poll_cq = refuse_poll;
+  }
+  connections.abandon();
+  backings.abandon();
+  wake_ = detail::Descriptor();
+  segment.abandon();
+}
+
+void Process::watch_forks() {
+  // The locks are held across a fork, so that the child finds the tables whole.
+  static const int registered = ::pthread_atfork(
+      [] {
+        current_mutex.lock();
+        if (current) current->mutex.lock();
+      },
+      [] {
+        if (current) current->mutex.unlock();
+        current_mutex.unlock();
+      },
+      [] {
+        if (current) {
+          current->abandon();
+          current->mutex.unlock();
+        }
+        current_mutex.unlock();
+      });
+  (void)registered;
+}
+
+}  // namespace tutti::verbs::soft

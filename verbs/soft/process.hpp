@@ -1,0 +1,152 @@
+// What this process has of the device, once for all its contexts: the segment, the connections, the
+// tables of its objects, the list of queue pairs with pending requests, and the helper thread.
+// It lives from the first open_device to the last close_device, and belongs to the process that
+// made it: a child of fork finds it inherited() and makes one of its own.
+//
+// Order of locks: Process::mutex, QueuePair::send_lock, CompletionQueue::lock,
+// QueuePair::receive_lock / SharedReceiveQueue::lock; the lock of the pending list is innermost.
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tutti/detail/descriptor.hpp"
+#include "verbs/soft/backing.hpp"
+#include "verbs/soft/connections.hpp"
+#include "verbs/soft/segment.hpp"
+#include "verbs/soft/spin_lock.hpp"
+
+namespace tutti::verbs::soft {
+
+struct Context;
+struct QueuePair;
+struct SharedReceiveQueue;
+
+enum class Transport : std::uint8_t { automatic, shared, cma };
+
+/// Indices of a table.  The one unused for longest comes first, so that stale names stay stale.
+class Slots {
+ public:
+  explicit Slots(std::uint32_t count) : count_(count) {}
+  bool take(std::uint32_t& index) {
+    if (next_ < count_) {
+      index = next_++;
+      return true;
+    }
+    if (free_.empty()) return false;
+    index = free_.front();
+    free_.pop_front();
+    return true;
+  }
+  void give_back(std::uint32_t index) { free_.push_back(index); }
+  std::uint32_t ever_taken_count() const { return next_; }
+
+ private:
+  std::uint32_t count_;
+  std::uint32_t next_ = 0;
+  std::deque<std::uint32_t> free_;
+};
+
+class Process {
+ public:
+  /// One more context; NULL and an errno value on failure.
+  static Process* acquire(Transport transport, int& error);
+  /// One context less; the last one ends it.
+  void release();
+
+  /// True in a child of the process that made it.  Nothing may be done with it then.
+  bool inherited() const { return pid_ != ::getpid(); }
+
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  ~Process();
+
+  // The identity under which a queue pair of this process engages a target.
+  std::uint64_t token(std::uint32_t queue_pair_number) const {
+    return nonce_ << 24 | queue_pair_number;
+  }
+  std::uint32_t id() const { return connections.id(); }
+  Transport transport() const { return transport_; }
+  SegmentView view() const { return view_; }
+
+  std::mutex mutex;  // guards the members up to the blank line, and all control operations
+  Segment segment;
+  Backings backings;
+  Connections connections;
+  std::vector<Context*> contexts;
+  std::vector<QueuePair*> queue_pairs;
+  std::vector<SharedReceiveQueue*> shared_receive_queues;
+  Slots queue_pair_slots{queue_pairs_max};
+  Slots region_slots{regions_max};
+  std::vector<std::uint32_t> region_generations;
+  std::uint32_t domains_count = 0;
+  std::uint32_t last_domain = 0;
+  std::uint32_t completion_queues_count = 0;
+
+  /// Puts the queue pair on the list that the helper thread and every poll progress.  Called under
+  /// its send lock.
+  void add_pending(QueuePair& pair);
+  void remove_pending(QueuePair& pair);
+  bool has_pending() const { return pending_count_.load(std::memory_order_relaxed) != 0; }
+
+  /// Tries the pending requests of all queue pairs once, unless another thread is at it.
+  void progress_pending_slow();
+
+  /// A receive was posted, or a queue pair became ready, that this initiator (0: all) waits for.
+  void kick_slow(std::uint32_t process_id);
+
+  void wake_helper() const;
+
+  /// Frees the index and the memory of a destroyed queue pair as soon as no initiator is engaged on
+  /// it, which a stopped one may be for long.  The mutex is held.
+  void bury(std::uint32_t index);
+
+  /// Waits until every request that an initiator was executing here has ended; false when one has
+  /// not within a second, its process being stopped.  The mutex is held.
+  bool wait_for_initiators_slow() const;
+
+  /// The initiator has this identity and is gone.
+  static bool belongs(std::uint64_t token, const Events::Death& death) {
+    return token != 0 && token >> 24 == death.nonce && process_id_of(token & 0xffffff) == death.id;
+  }
+
+ private:
+  Process(Transport transport, std::uint64_t nonce);
+  int start();
+  void help();
+  std::int64_t progress_pending_ns();
+  void recover_from(const Events::Death& death);
+  void forget(const Events::GoneBacking& gone);
+  void reap();
+  void abandon();
+  static void watch_forks();
+
+  const pid_t pid_;
+  const Transport transport_;
+  const std::uint64_t nonce_;
+  SegmentView view_;
+  Process* predecessor_ = nullptr;  // what a parent made, in a child of fork: kept, never used
+  unsigned contexts_count_ = 0;
+
+  SpinLock pending_lock_;
+  std::vector<QueuePair*> pending_;
+  // Number of entries of the list.  Relaxed: a poll that misses a new one finds it next time, and
+  // the helper thread is woken anyway.
+  std::atomic<std::uint32_t> pending_count_{0};
+  std::vector<QueuePair*> pending_now_;  // scratch of progress_pending_ns
+  std::vector<std::uint32_t> buried_;
+
+  detail::Descriptor wake_;
+  // Set by release() before it wakes the helper thread, which then ends.
+  std::atomic<bool> stopping_{false};
+  std::thread helper_;
+};
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,119 @@
+// A reliable-connected queue pair of this process: its entry in the segment, which the connected
+// initiator works on, and the private side: send queue, counters, attributes.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "verbs/soft/layout.hpp"
+#include "verbs/soft/limits.hpp"
+#include "verbs/soft/peer.hpp"
+#include "verbs/soft/receive_queue.hpp"
+#include "verbs/soft/spin_lock.hpp"
+
+namespace tutti::verbs::soft {
+
+class Process;
+struct CompletionQueue;
+
+/// A request as it is executed.  The lists belong to the caller or to a PendingRequest.
+struct Request {
+  std::uint64_t wr_id;
+  std::uint64_t position;  // in the send queue
+  const ibv_sge* gather;
+  std::uint32_t gather_count;
+  ibv_wr_opcode opcode;
+  std::uint32_t immediate;
+  std::uint32_t remote_key;
+  std::uint64_t remote_address;
+  bool signaled;
+  bool is_inline;  // the gather list holds addresses only, no keys to check
+};
+
+/// A request that could not be executed at once, with copies of what the caller may reuse.
+struct PendingRequest {
+  Request request;
+  std::array<ibv_sge, scatter_max> gather;
+  std::array<std::byte, inline_max_bytes> inline_data;
+};
+
+/// What an initiator knows of its target.  Valid for one status word of the target.
+struct Target {
+  struct CachedBacking {
+    std::uint32_t number = 0;
+    std::byte* base = nullptr;
+    std::size_t bytes = 0;
+  };
+
+  QueuePairEntry* entry = nullptr;
+  std::uint64_t status_word = 0;
+  SegmentView segment;
+  Completion* ring = nullptr;
+  std::uint64_t ring_mask = 0;
+  std::uint64_t consumed = 0;                     // of the ring, as last seen
+  SharedReceiveEntry* shared_receives = nullptr;  // NULL: private receive queue
+  std::array<CachedBacking, 4> backings;
+  std::unique_ptr<TakenReceive> held;  // taken from a shared queue by a request that had to wait
+};
+
+/// Why the oldest pending request waits, and until when.
+struct Patience {
+  std::int64_t dropped_until_ns = 0;  // 0: the target answers
+  std::int64_t rnr_until_ns = 0;      // 0: it did not say "receiver not ready"
+  unsigned rnr_count = 0;
+  std::int64_t look_again_ns = 0;
+};
+
+struct QueuePair : ibv_qp {
+  QueuePair(Process& owner, std::uint32_t entry_index);
+
+  Status status() const { return {entry.status.load(std::memory_order_acquire)}; }
+  CompletionQueue& send_queue() const;
+  CompletionQueue& receive_queue() const;
+  /// Moves this incarnation to the error state; false when it is there already.
+  bool fail() noexcept;
+
+  Process& process;
+  const std::uint32_t index;
+  QueuePairEntry& entry;
+  std::uint64_t token = 0;
+  ibv_qp_init_attr initial{};   // as granted
+  ibv_qp_attr attributes{};     // as modified
+  bool reachable = false;       // the address handle names this host
+
+  SpinLock send_lock;  // guards the send side
+  std::shared_ptr<Peer> peer;
+  Target target;
+  std::uint64_t sent = 0;  // position of the next request
+  std::deque<PendingRequest> pending;
+  Patience patience;
+  bool listed = false;  // on the process's list of pending queue pairs
+  // Requests whose slots are free again.  Stored by a poll (release), loaded by post_send.
+  std::atomic<std::uint64_t> retired{0};
+
+  SpinLock receive_lock;  // guards `posted`, and the slots against flushing
+  std::uint64_t posted = 0;
+  // Receives whose completions were polled (release); their slots may be used again (acquire).
+  std::atomic<std::uint64_t> released{0};
+
+  // Guarded by the lock of the completion queue that receives complete to.
+  Completion* ring = nullptr;
+  std::uint64_t ring_mask = 0;
+  std::uint64_t ring_head = 0;
+  std::uint64_t completed = 0;  // receives: from the ring, or flushed
+};
+
+inline QueuePair& pair_of(ibv_qp* pair) { return *static_cast<QueuePair*>(pair); }
+
+ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr* attributes);
+int modify_queue_pair(ibv_qp* pair, ibv_qp_attr* attributes, int mask);
+int query_queue_pair(ibv_qp* pair, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* initial);
+int destroy_queue_pair(ibv_qp* pair);
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,55 @@
+// Receives: posted by the owner, taken by initiators, both without a system call.  A private queue
+// has one consumer, the connected initiator, and no lock; the consumers of a shared one take turns.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <cstdint>
+
+#include "verbs/soft/layout.hpp"
+#include "verbs/soft/spin_lock.hpp"
+
+namespace tutti::verbs::soft {
+
+struct SharedReceiveQueue : ibv_srq {
+  SharedReceiveEntry* entry = nullptr;
+  std::size_t offset = 0;  // of the entry
+  std::size_t slots_bytes = 0;
+  ibv_srq_attr attributes{};  // as granted
+  std::uint32_t users = 0;    // queue pairs, guarded by Process::mutex
+  SpinLock lock;              // of the posting threads; the initiators have their own
+  std::uint64_t posted = 0;
+};
+
+/// A receive that an initiator has taken.
+struct TakenReceive {
+  std::uint64_t wr_id;
+  std::uint32_t scatter_count;
+  std::array<ibv_sge, scatter_max> scatter;
+};
+
+inline constexpr std::uint32_t stride_of(std::uint32_t scatter_entries) {
+  const std::size_t bytes = sizeof(ReceiveSlot) + scatter_entries * sizeof(ibv_sge);
+  return static_cast<std::uint32_t>((bytes + line_bytes - 1) / line_bytes * line_bytes);
+}
+
+inline ReceiveSlot& slot_at(const SegmentView& segment, std::size_t offset, std::uint32_t slots,
+                            std::uint32_t stride_bytes, std::uint64_t position) {
+  return *segment.at<ReceiveSlot>(offset + (position & (slots - 1)) * stride_bytes);
+}
+
+int post_receive(ibv_qp* pair, ibv_recv_wr* first, ibv_recv_wr** bad) noexcept;
+int post_shared_receive(ibv_srq* queue, ibv_recv_wr* first, ibv_recv_wr** bad) noexcept;
+
+enum class Take { taken, empty, busy };
+
+/// Initiator: takes the receive at `position` of a private queue.  `with_scatter` false: the list
+/// is not needed.
+Take take_receive(const SegmentView& segment, const QueuePairEntry& entry, std::uint64_t position,
+                  bool with_scatter, TakenReceive& taken) noexcept;
+/// Initiator: takes the oldest receive of a shared queue.  `busy` when others hold the queue.
+Take take_shared_receive(const SegmentView& segment, SharedReceiveEntry& entry,
+                         std::uint64_t token, TakenReceive& taken) noexcept;
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,340 @@
+// See remote.hpp.  Order within a request: access check, receive taken, data written, completion
+// stored (release).  A process that is killed between any two of these leaves words that its
+// survivors can judge: the engaged word names it, and counts move only after what they count.
+#include "verbs/soft/remote.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "verbs/soft/context.hpp"
+#include "verbs/soft/limits.hpp"
+#include "verbs/soft/memory.hpp"
+#include "verbs/soft/receive_queue.hpp"
+
+namespace tutti::verbs::soft {
+namespace {
+
+using Kind = Outcome::Kind;
+
+Outcome failure(ibv_wc_status status, int vendor_error = 0) {
+  return {.kind = Kind::failed,
+          .status = status,
+          .vendor_error = static_cast<std::uint32_t>(vendor_error)};
+}
+
+bool takes_receive(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM ||
+         opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+bool is_send(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
+}
+bool has_immediate(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+/// Keeps the target's queue pair for one request; see QueuePairEntry::engaged.
+class Engagement {
+ public:
+  Engagement(QueuePairEntry& entry, std::uint64_t token) noexcept : entry_(entry) {
+    std::uint64_t nobody = 0;
+    engaged_ = entry.engaged.compare_exchange_strong(nobody, token, std::memory_order_seq_cst,
+                                                     std::memory_order_relaxed);
+  }
+  Engagement(const Engagement&) = delete;
+  Engagement& operator=(const Engagement&) = delete;
+  ~Engagement() {
+    // Release: the owner that sees nobody here sees all that was done.
+    if (engaged_) entry_.engaged.store(0, std::memory_order_release);
+  }
+  explicit operator bool() const { return engaged_; }
+
+ private:
+  QueuePairEntry& entry_;
+  bool engaged_;
+};
+
+ibv_wc_status collect_local(const QueuePair& pair, const Request& request, Pieces& local) {
+  const std::uint32_t needed = request.opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_LOCAL_WRITE : 0;
+  for (std::uint32_t index = 0; index < request.gather_count; ++index) {
+    const ibv_sge& piece = request.gather[index];
+    local.add(reinterpret_cast<void*>(piece.addr), piece.length);
+    Region region;
+    if (request.is_inline || piece.length == 0) continue;
+    if (!find_region(pair.process.view(), piece.lkey, region) ||
+        region.domain != pair.entry.domain || (region.access & needed) != needed ||
+        !region.covers(piece.addr, piece.length))
+      return IBV_WC_LOC_PROT_ERR;
+  }
+  return local.bytes > message_max_bytes ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
+}
+
+bool find_target(QueuePair& pair) {
+  const SegmentView& segment = pair.peer->segment();
+  const std::uint32_t index = index_of(pair.attributes.dest_qp_num);
+  // Acquire: the entries counted are backed by memory.
+  if (index >= segment.header().queue_pairs_committed.load(std::memory_order_acquire)) return false;
+  pair.target.segment = segment;
+  pair.target.entry = &segment.queue_pair(index);
+  return true;
+}
+
+/// Reads what is constant while the target's status word stays the same.
+void learn(Target& target, std::uint64_t status_word) {
+  const QueuePairEntry& entry = *target.entry;
+  target.status_word = status_word;
+  target.ring = target.segment.at<Completion>(entry.ring_offset);
+  target.ring_mask = entry.ring_slots - 1;
+  target.consumed = entry.consumed.load(std::memory_order_acquire);
+  target.shared_receives = entry.receive_slots == 0
+                               ? target.segment.at<SharedReceiveEntry>(entry.receive_offset)
+                               : nullptr;
+}
+
+/// Room for one completion, and for the event that may follow it.
+bool has_room(Target& target, std::uint64_t produced) {
+  // A private receive queue never has more receives out than the ring has entries.
+  if (!target.shared_receives || produced - target.consumed < target.ring_mask) return true;
+  // Acquire: the owner has read what may be overwritten now.
+  target.consumed = target.entry->consumed.load(std::memory_order_acquire);
+  return produced - target.consumed < target.ring_mask;
+}
+
+void store_completion(const Target& target, Completion& slot, std::uint64_t position) {
+  // Release: the poll that sees the sequence sees the entry and the data before it.
+  slot.sequence.store(position + 1, std::memory_order_release);
+  // Relaxed: the owner only counts with it; the next initiator comes after a disengagement.
+  target.entry->produced.store(position + 1, std::memory_order_relaxed);
+}
+
+void complete_receive(const QueuePair& pair, const Request& request, const TakenReceive& taken,
+                      std::size_t bytes, ibv_wc_status status) {
+  const Target& target = pair.target;
+  const std::uint64_t position = target.entry->produced.load(std::memory_order_relaxed);
+  Completion& slot = target.ring[position & target.ring_mask];
+  slot.wr_id = taken.wr_id;
+  slot.status = status;
+  slot.opcode = is_send(request.opcode) ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
+  slot.bytes = static_cast<std::uint32_t>(bytes);
+  slot.immediate = request.immediate;
+  slot.flags = has_immediate(request.opcode) ? IBV_WC_WITH_IMM : 0;
+  slot.source = pair.qp_num;
+  slot.is_event = 0;
+  store_completion(target, slot, position);
+}
+
+/// A responder's error moves its queue pair to the error state too.
+void fail_target(const Target& target) {
+  std::uint64_t word = target.status_word;
+  // Only this incarnation; the owner may have changed the state meanwhile.
+  while (Status{word}.incarnation() == Status{target.status_word}.incarnation() &&
+         Status{word}.state() != IBV_QPS_ERR && Status{word}.state() != IBV_QPS_RESET) {
+    if (!target.entry->status.compare_exchange_weak(word, Status{word}.with(IBV_QPS_ERR).word,
+                                                    std::memory_order_seq_cst))
+      continue;
+    const std::uint64_t position = target.entry->produced.load(std::memory_order_relaxed);
+    Completion& slot = target.ring[position & target.ring_mask];
+    slot.is_event = 1;
+    store_completion(target, slot, position);
+    return;
+  }
+}
+
+/// The pieces of the target's memory that a request touches, each as the target knows it and,
+/// where possible, as it is mapped here.
+struct RemotePieces {
+  Pieces mapped;
+  Pieces direct;
+  bool all_mapped = true;
+};
+
+/// Where the peer's memory is in this process; NULL if it is not mapped.
+std::byte* find_mapping(QueuePair& pair, const Region& region, std::uint64_t address,
+                        std::size_t bytes, bool& refused) {
+  refused = region.backing == 0;
+  if (refused) return nullptr;
+  Target::CachedBacking& cached = pair.target.backings[region.backing % pair.target.backings.size()];
+  if (cached.number != region.backing) [[unlikely]] {
+    const MappedBacking* const backing = pair.peer->find_backing(region.backing);
+    if (!backing) return nullptr;
+    refused = backing->state == MappedBacking::State::refused;
+    if (refused) return nullptr;
+    cached = {region.backing, backing->mapping.data(), backing->mapping.size()};
+  }
+  const std::uint64_t offset = region.backing_offset + (address - region.address);
+  refused = offset > cached.bytes || bytes > cached.bytes - offset;
+  return refused ? nullptr : cached.base + offset;
+}
+
+Outcome add_remote(QueuePair& pair, const Region& region, std::uint64_t address, std::size_t bytes,
+                   RemotePieces& remote) {
+  remote.direct.add(reinterpret_cast<void*>(address), bytes);
+  if (pair.peer->is_self()) {
+    remote.mapped.add(reinterpret_cast<void*>(address), bytes);
+    return {.kind = Kind::done};
+  }
+  bool refused = false;
+  std::byte* mapped = nullptr;
+  const Transport transport = pair.process.transport();
+  if (transport != Transport::cma) mapped = find_mapping(pair, region, address, bytes, refused);
+  if (mapped)
+    remote.mapped.add(mapped, bytes);
+  else
+    remote.all_mapped = false;
+  if (mapped || transport != Transport::shared) return {.kind = Kind::done};
+  return refused ? failure(IBV_WC_REM_OP_ERR, ENOTSUP) : Outcome{.kind = Kind::wait};
+}
+
+/// Checks the request's right to the target's memory and finds that memory.
+Outcome find_rdma_memory(QueuePair& pair, const Request& request, std::size_t bytes,
+                         RemotePieces& remote) {
+  const std::uint32_t needed =
+      request.opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+  const QueuePairEntry& entry = *pair.target.entry;
+  if ((entry.access.load(std::memory_order_relaxed) & needed) == 0)
+    return failure(IBV_WC_REM_INV_REQ_ERR);
+  if (bytes == 0) return {.kind = Kind::done};  // nothing is accessed, no key is looked at
+  Region region;
+  if (!find_region(pair.target.segment, request.remote_key, region) ||
+      region.domain != entry.domain || (region.access & needed) == 0 ||
+      !region.covers(request.remote_address, bytes))
+    return failure(IBV_WC_REM_ACCESS_ERR);
+  return add_remote(pair, region, request.remote_address, bytes, remote);
+}
+
+/// Finds the memory of a receive.  `status`: what the receive completes with.
+Outcome find_receive_memory(QueuePair& pair, const TakenReceive& taken, std::size_t bytes,
+                            RemotePieces& remote, ibv_wc_status& status) {
+  const Target& target = pair.target;
+  const std::uint32_t domain =
+      target.shared_receives ? target.shared_receives->domain : target.entry->domain;
+  for (std::uint32_t index = 0; index < taken.scatter_count && remote.direct.bytes < bytes;
+       ++index) {
+    const ibv_sge& piece = taken.scatter[index];
+    Region region;
+    if (piece.length == 0) continue;
+    if (!find_region(target.segment, piece.lkey, region) || region.domain != domain ||
+        (region.access & IBV_ACCESS_LOCAL_WRITE) == 0 || !region.covers(piece.addr, piece.length)) {
+      status = IBV_WC_LOC_PROT_ERR;
+      return failure(IBV_WC_REM_OP_ERR);
+    }
+    const Outcome added =
+        add_remote(pair, region, piece.addr,
+                   std::min<std::size_t>(piece.length, bytes - remote.direct.bytes), remote);
+    if (added.kind != Kind::done) {
+      status = IBV_WC_LOC_PROT_ERR;
+      return added;
+    }
+  }
+  if (remote.direct.bytes == bytes) return {.kind = Kind::done};
+  status = IBV_WC_LOC_LEN_ERR;
+  return failure(IBV_WC_REM_INV_REQ_ERR);
+}
+
+Outcome move_data(const QueuePair& pair, const Request& request, const Pieces& local,
+                  const RemotePieces& remote) {
+  const bool reads = request.opcode == IBV_WR_RDMA_READ;
+  int error = 0;
+  if (remote.all_mapped) {
+    if (reads)
+      copy(remote.mapped, local);
+    else
+      copy(local, remote.mapped);
+  } else if (const pid_t process = pair.peer->process(); process <= 0) {
+    error = EPERM;  // in a process-id namespace that we do not see
+  } else {
+    error = reads ? copy_from_process(process, remote.direct, local)
+                  : copy_to_process(process, local, remote.direct);
+  }
+  if (error == 0) return {.kind = Kind::done};
+  return failure(error == ESRCH ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR, error);
+}
+
+Take take(QueuePair& pair, const Request& request, std::uint64_t produced, TakenReceive& taken) {
+  Target& target = pair.target;
+  if (!target.shared_receives)
+    return take_receive(target.segment, *target.entry, produced, is_send(request.opcode), taken);
+  if (target.held) {  // taken by an earlier try, which then had to wait
+    taken = *target.held;
+    return Take::taken;
+  }
+  return take_shared_receive(target.segment, *target.shared_receives, pair.token, taken);
+}
+
+/// The part that is done while engaged on the target.
+Outcome execute_engaged(QueuePair& pair, const Request& request, const Pieces& local) {
+  Target& target = pair.target;
+  RemotePieces remote;
+  if (!is_send(request.opcode)) {
+    const Outcome found = find_rdma_memory(pair, request, local.bytes, remote);
+    if (found.kind != Kind::done) return found;
+  }
+
+  const bool takes = takes_receive(request.opcode);
+  TakenReceive taken;
+  if (takes) {
+    const std::uint64_t produced = target.entry->produced.load(std::memory_order_relaxed);
+    if (!has_room(target, produced)) return {.kind = Kind::wait};
+    switch (take(pair, request, produced, taken)) {
+      case Take::empty: return {.kind = Kind::not_ready};
+      case Take::busy: return {.kind = Kind::wait};
+      case Take::taken: break;
+    }
+  }
+  Outcome outcome{.kind = Kind::done};
+  ibv_wc_status receive_status = IBV_WC_SUCCESS;
+  if (is_send(request.opcode))
+    outcome = find_receive_memory(pair, taken, local.bytes, remote, receive_status);
+  if (outcome.kind == Kind::wait) {
+    // A private queue still has the receive; a shared one has given it away.
+    if (target.shared_receives) target.held = std::make_unique<TakenReceive>(taken);
+    return outcome;
+  }
+  target.held.reset();
+  if (outcome.kind == Kind::done) {
+    outcome = move_data(pair, request, local, remote);
+    if (outcome.kind != Kind::done) receive_status = IBV_WC_LOC_PROT_ERR;
+  }
+  if (takes) complete_receive(pair, request, taken, local.bytes, receive_status);
+  outcome.bytes = static_cast<std::uint32_t>(local.bytes);
+  return outcome;
+}
+
+}  // namespace
+
+Outcome execute(QueuePair& pair, const Request& request) noexcept {
+  Pieces local;
+  if (const ibv_wc_status status = collect_local(pair, request, local); status != IBV_WC_SUCCESS)
+    return failure(status);
+  if (!pair.reachable) return {.kind = Kind::dropped};
+  switch (pair.peer->state()) {
+    case PeerState::dead: return failure(IBV_WC_RETRY_EXC_ERR);
+    case PeerState::attaching: return {.kind = Kind::wait};
+    case PeerState::attached: break;
+  }
+  Target& target = pair.target;
+  if (!target.entry && !find_target(pair)) return {.kind = Kind::dropped};
+  QueuePairEntry& entry = *target.entry;
+  // Looked at before engaging as well, so as not to be in the way of the rightful initiator.
+  if (!Status{entry.status.load(std::memory_order_acquire)}.receives_from(pair.qp_num))
+    return {.kind = Kind::dropped};
+  const Engagement engagement(entry, pair.token);
+  if (!engagement) return {.kind = Kind::wait};
+  const Status status{entry.status.load(std::memory_order_seq_cst)};
+  if (!status.receives_from(pair.qp_num)) return {.kind = Kind::dropped};
+  if (status.word != target.status_word) learn(target, status.word);
+
+  const Outcome outcome = execute_engaged(pair, request, local);
+  if (outcome.kind == Kind::failed) fail_target(target);
+  return outcome;
+}
+
+void ask_for_kick(const QueuePair& pair) noexcept {
+  const Target& target = pair.target;
+  if (!target.entry) return;
+  std::atomic<std::uint32_t>& wanted =
+      target.shared_receives ? target.shared_receives->wanted : target.entry->wanted;
+  wanted.store(1, std::memory_order_relaxed);
+}
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,51 @@
+// How processes find each other: abstract unix sockets, whose names vanish with their process.
+// Binding the name allocates the process's id.  A connection carries small messages and
+// descriptors; its end is the death of the other side.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+
+#include "tutti/detail/descriptor.hpp"
+
+namespace tutti::verbs::soft {
+
+enum class MessageKind : std::uint32_t {
+  hello = 1,       // initiator -> target: id and nonce of the sender
+  welcome,         // target -> initiator: nonce, and the segment's descriptor
+  backing_wanted,  // initiator -> target: number of a file that a region lies in
+  backing,         // target -> initiator: number, bytes, and the descriptor if it still exists
+  backing_gone,    // target -> initiator: the last region in it is gone; unmap it
+  look,            // target -> initiator: a receive was posted that you waited for
+};
+
+struct Message {
+  MessageKind kind;
+  std::uint32_t layout_version;
+  std::uint32_t id;
+  std::uint32_t backing;
+  std::uint64_t nonce;
+  std::uint64_t bytes;
+};
+
+/// Binds the first free name from `first_id` on, cyclically, and listens.  0 or an errno value.
+int listen_for_peers(std::uint32_t first_id, detail::Descriptor& listener, std::uint32_t& id);
+
+/// Never waits, even for a stopped process.  0, EAGAIN (its backlog is full) or an errno value.
+int connect_to_peer(std::uint32_t id, detail::Descriptor& connection);
+
+/// Accepts one waiting connection of a process of the same user; empty if there is none.
+detail::Descriptor accept_peer(int listener);
+
+/// Process id of the other side; 0 when it belongs to another user or lives in a process-id
+/// namespace that we do not see.
+pid_t process_behind(int connection, bool& same_user);
+
+/// 0, EAGAIN, or an errno value when the connection is gone.
+int send_message(int connection, const Message& message, int attached = -1);
+
+enum class Reception { message, nothing, closed };
+Reception receive_message(int connection, Message& message, detail::Descriptor& attached);
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,43 @@
+// The segment of this process: one sealed memfd, mapped once, and a simple allocator over its heap.
+// Memory is committed before it is used: lack of it is an error of the call that asks, never a
+// SIGBUS of whoever touches it.  Not thread-safe: guarded by the mutex of Process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "tutti/detail/descriptor.hpp"
+#include "verbs/soft/layout.hpp"
+
+namespace tutti::verbs::soft {
+
+class Segment {
+ public:
+  /// 0 or an errno value.
+  int create(std::uint32_t id, std::uint64_t nonce);
+
+  SegmentView view() const { return {mapping_.data()}; }
+  int descriptor() const { return descriptor_.get(); }
+
+  /// Backs the table entries up to and including `index` with memory; 0 or ENOMEM.
+  int commit_queue_pair(std::uint32_t index);
+
+  /// Offset of zeroed memory, aligned to a line; 0 when there is none.
+  std::size_t allocate(std::size_t bytes);
+  void free(std::size_t offset, std::size_t bytes);
+
+  /// Closes the descriptor, in a child of fork; the mapping is not inherited.
+  void abandon() { descriptor_ = detail::Descriptor(); }
+
+ private:
+  int commit(std::size_t offset, std::size_t bytes);
+
+  detail::Descriptor descriptor_;
+  detail::Mapping mapping_;
+  std::vector<bool> committed_;                 // by granule
+  std::map<std::size_t, std::size_t> free_;     // offset -> bytes, no two adjacent
+};
+
+}  // namespace tutti::verbs::soft

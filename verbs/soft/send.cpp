@@ -1,0 +1,242 @@
+// See send.hpp.
+#include "verbs/soft/send.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <new>
+
+#include "tutti/detail/clock.hpp"
+#include "verbs/soft/completion_queue.hpp"
+#include "verbs/soft/process.hpp"
+#include "verbs/soft/remote.hpp"
+
+namespace tutti::verbs::soft {
+namespace {
+
+constexpr std::int64_t look_again_ns = 1'000'000;  // where nobody tells us: 1 ms
+
+/// The IB encoding of the receiver-not-ready timer, in units of 10 us.
+std::int64_t rnr_timer_ns(std::uint32_t code) {
+  static constexpr std::int32_t timers[32] = {
+      65536, 1,   2,   3,   4,   6,    8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
+      256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+  return std::int64_t{timers[code & 31]} * 10'000;
+}
+
+/// How long lost packets are repeated; timeout 0: for ever.
+std::int64_t transport_patience_ns(const ibv_qp_attr& attributes) {
+  if (attributes.timeout == 0) return std::numeric_limits<std::int64_t>::max() / 2;
+  return (std::int64_t{4096} << attributes.timeout) * (attributes.retry_cnt + 1);
+}
+
+ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
+  if (opcode == IBV_WR_RDMA_READ) return IBV_WC_RDMA_READ;
+  if (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM) return IBV_WC_SEND;
+  return IBV_WC_RDMA_WRITE;
+}
+
+void complete(QueuePair& pair, const Request& request, const Outcome& outcome) {
+  LocalCompletion added{};
+  added.completion.wr_id = request.wr_id;
+  added.completion.status = outcome.status;
+  added.completion.opcode = completion_opcode(request.opcode);
+  added.completion.vendor_err = outcome.vendor_error;
+  added.completion.byte_len = outcome.bytes;
+  added.completion.qp_num = pair.qp_num;
+  added.pair = &pair;
+  added.retires = request.position + 1;
+  CompletionQueue& queue = pair.send_queue();
+  const std::lock_guard guard(queue.lock);
+  queue.push(added);
+}
+
+void flush(QueuePair& pair, const Request& request) {
+  complete(pair, request, {.kind = Outcome::Kind::failed, .status = IBV_WC_WR_FLUSH_ERR});
+}
+
+/// The request has failed, and with it the queue pair and all requests behind.
+void fail(QueuePair& pair, const Request& request, const Outcome& outcome) {
+  complete(pair, request, outcome);
+  pair.fail();
+}
+
+void store_pending(QueuePair& pair, const Request& request) {
+  PendingRequest& added = pair.pending.emplace_back();
+  added.request = request;
+  if (request.is_inline) {
+    std::size_t bytes = 0;
+    for (std::uint32_t index = 0; index < request.gather_count; ++index) {
+      const ibv_sge& piece = request.gather[index];
+      if (piece.length != 0)
+        std::memcpy(added.inline_data.data() + bytes, reinterpret_cast<const void*>(piece.addr),
+                    piece.length);
+      bytes += piece.length;
+    }
+    added.gather[0] = {.addr = reinterpret_cast<std::uint64_t>(added.inline_data.data()),
+                       .length = static_cast<std::uint32_t>(bytes),
+                       .lkey = 0};
+    added.request.gather_count = 1;
+  } else {
+    std::copy_n(request.gather, request.gather_count, added.gather.begin());
+  }
+  added.request.gather = added.gather.data();  // a deque's elements stay where they are
+}
+
+/// Bookkeeping for a request that could not be executed.  True when its patience has run out;
+/// `outcome` then says how it ends.
+bool has_run_out(QueuePair& pair, std::int64_t now_ns, Outcome& outcome) {
+  Patience& patience = pair.patience;
+  patience.look_again_ns = now_ns + look_again_ns;
+  switch (outcome.kind) {
+    case Outcome::Kind::done:
+    case Outcome::Kind::failed: return false;
+    case Outcome::Kind::wait: patience.dropped_until_ns = 0; return false;
+    case Outcome::Kind::dropped:
+      ask_for_kick(pair);
+      if (patience.dropped_until_ns == 0)
+        patience.dropped_until_ns = now_ns + transport_patience_ns(pair.attributes);
+      if (now_ns < patience.dropped_until_ns) return false;
+      outcome.status = IBV_WC_RETRY_EXC_ERR;
+      return true;
+    case Outcome::Kind::not_ready: {
+      patience.dropped_until_ns = 0;  // the target has answered
+      ask_for_kick(pair);
+      if (now_ns < patience.rnr_until_ns) return false;
+      constexpr unsigned for_ever = 7;
+      if (pair.attributes.rnr_retry != for_ever &&
+          patience.rnr_count++ == pair.attributes.rnr_retry) {
+        outcome.status = IBV_WC_RNR_RETRY_EXC_ERR;
+        return true;
+      }
+      patience.rnr_until_ns =
+          now_ns + rnr_timer_ns(pair.target.entry->rnr_timer.load(std::memory_order_relaxed));
+      patience.look_again_ns = std::min(patience.look_again_ns, patience.rnr_until_ns);
+      return false;
+    }
+  }
+  return false;
+}
+
+/// What a work request must fulfil to be queued at all.
+int check_request(const QueuePair& pair, const ibv_send_wr& posted) {
+  constexpr unsigned flags =
+      IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
+  if (posted.num_sge < 0 ||
+      static_cast<std::uint32_t>(posted.num_sge) > pair.initial.cap.max_send_sge ||
+      (posted.send_flags & ~flags) != 0)
+    return EINVAL;
+  switch (posted.opcode) {
+    case IBV_WR_RDMA_READ:
+      if ((posted.send_flags & IBV_SEND_INLINE) != 0) return EINVAL;
+      break;
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM: break;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+    case IBV_WR_LOCAL_INV:
+    case IBV_WR_BIND_MW:
+    case IBV_WR_SEND_WITH_INV:
+    case IBV_WR_TSO:
+    case IBV_WR_DRIVER1:
+    case IBV_WR_ATOMIC_WRITE:
+    default: return EOPNOTSUPP;  // the caller's number may be no enumerator at all
+  }
+  if ((posted.send_flags & IBV_SEND_INLINE) == 0) return 0;
+  std::uint64_t bytes = 0;
+  for (int index = 0; index < posted.num_sge; ++index) bytes += posted.sg_list[index].length;
+  return bytes > pair.initial.cap.max_inline_data ? EINVAL : 0;
+}
+
+void execute_or_store(QueuePair& pair, const Request& request) {
+  if (pair.pending.empty()) [[likely]] {
+    const Outcome outcome = execute(pair, request);
+    if (outcome.kind == Outcome::Kind::done) [[likely]] {
+      if (request.signaled) complete(pair, request, outcome);
+      return;
+    }
+    if (outcome.kind == Outcome::Kind::failed) return fail(pair, request, outcome);
+    pair.patience = {};
+    store_pending(pair, request);
+    // Starts the clocks of the request; with no retries allowed it may end right here.
+    progress(pair, detail::MonotonicClock::read().count());
+    if (pair.pending.empty()) return;
+  } else {
+    store_pending(pair, request);
+  }
+  pair.process.add_pending(pair);
+}
+
+int post_one(QueuePair& pair, const ibv_send_wr& posted) {
+  const ibv_qp_state state = pair.status().state();
+  if (state != IBV_QPS_RTS && state != IBV_QPS_ERR) return EINVAL;
+  if (const int error = check_request(pair, posted); error != 0) return error;
+  // Acquire: nothing but the count; pairs with the release of the poll.
+  if (pair.sent - pair.retired.load(std::memory_order_acquire) >= pair.initial.cap.max_send_wr)
+    return ENOMEM;
+  const Request request{
+      .wr_id = posted.wr_id,
+      .position = pair.sent,
+      .gather = posted.sg_list,
+      .gather_count = static_cast<std::uint32_t>(posted.num_sge),
+      .opcode = posted.opcode,
+      .immediate = posted.imm_data,
+      .remote_key = posted.wr.rdma.rkey,
+      .remote_address = posted.wr.rdma.remote_addr,
+      .signaled = pair.initial.sq_sig_all != 0 || (posted.send_flags & IBV_SEND_SIGNALED) != 0,
+      .is_inline = (posted.send_flags & IBV_SEND_INLINE) != 0};
+  if (state == IBV_QPS_ERR) [[unlikely]] {
+    flush_sends(pair);  // in order
+    flush(pair, request);
+  } else {
+    try {
+      execute_or_store(pair, request);
+    } catch (const std::bad_alloc&) {  // of the pending list: the request was not taken
+      return ENOMEM;
+    }
+  }
+  ++pair.sent;
+  return 0;
+}
+
+}  // namespace
+
+int post_send(ibv_qp* handle, ibv_send_wr* first, ibv_send_wr** bad) noexcept {
+  QueuePair& pair = pair_of(handle);
+  const std::lock_guard guard(pair.send_lock);
+  for (; first; first = first->next) {
+    if (const int error = post_one(pair, *first); error != 0) {
+      *bad = first;
+      return error;
+    }
+  }
+  return 0;
+}
+
+void progress(QueuePair& pair, std::int64_t now_ns) noexcept {
+  while (!pair.pending.empty()) {
+    if (pair.status().state() == IBV_QPS_ERR) return flush_sends(pair);
+    const Request request = pair.pending.front().request;
+    Outcome outcome = execute(pair, request);
+    if (outcome.kind == Outcome::Kind::failed || has_run_out(pair, now_ns, outcome)) {
+      fail(pair, request, outcome);
+    } else if (outcome.kind == Outcome::Kind::done) {
+      if (request.signaled) complete(pair, request, outcome);
+      pair.patience = {};
+    } else {
+      return;
+    }
+    pair.pending.pop_front();
+  }
+}
+
+void flush_sends(QueuePair& pair) noexcept {
+  for (; !pair.pending.empty(); pair.pending.pop_front())
+    flush(pair, pair.pending.front().request);
+}
+
+}  // namespace tutti::verbs::soft

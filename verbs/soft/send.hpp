@@ -1,0 +1,23 @@
+// The send queue.  The initiator does everything itself, inside post_send if it can: it checks its
+// right to the target's memory, takes the target's receive, moves the data and writes the target's
+// completion.  What cannot be done at once becomes pending, in order, and is tried again by every
+// poll and by the helper thread.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+
+#include "verbs/soft/queue_pair.hpp"
+
+namespace tutti::verbs::soft {
+
+int post_send(ibv_qp* pair, ibv_send_wr* first, ibv_send_wr** bad) noexcept;
+
+/// Tries the pending requests in order.  The send lock is held.
+void progress(QueuePair& pair, std::int64_t now_ns) noexcept;
+
+/// Completes the pending requests with a flush error.  The send lock is held.
+void flush_sends(QueuePair& pair) noexcept;
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,35 @@
+// A lock for sections of a few dozen instructions inside one process.  It never lies in memory
+// that another process maps: a process killed inside such a section takes the lock with it.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+
+namespace tutti::verbs::soft {
+
+class SpinLock {
+ public:
+  void lock() noexcept {
+    for (unsigned tries = 1; !try_lock(); ++tries) {
+      // The holder may have been preempted, on a busy machine for a whole time slice.
+      if (tries % 128 == 0)
+        ::sched_yield();
+      else
+        __builtin_ia32_pause();
+    }
+  }
+
+  // Acquire pairs with the release of unlock(): the next holder sees all that the last one wrote.
+  bool try_lock() noexcept {
+    return !held_.load(std::memory_order_relaxed) &&
+           !held_.exchange(true, std::memory_order_acquire);
+  }
+
+  void unlock() noexcept { held_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> held_{false};
+};
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,236 @@
+#include "verbs/verbs_fabric.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace tutti::verbs {
+namespace {
+
+/// Enough for 120 connections of 256 receives; taken from the device if that is less.
+constexpr std::uint32_t completions_wanted = 32768;
+
+DomainHandle make_domain(const Port& port) {
+  DomainHandle domain(port.driver().alloc_pd(port.device.get()), {&port.driver()});
+  if (!domain)
+    throw Error(ErrorCode::system, "alloc_pd on " + port.name() + ": " + std::strerror(errno),
+                errno);
+  return domain;
+}
+
+CompletionQueueHandle make_completions(const Port& port, std::uint32_t entries) {
+  CompletionQueueHandle queue(
+      port.driver().create_cq(port.device.get(), static_cast<int>(entries), nullptr, nullptr, 0),
+      {&port.driver()});
+  if (!queue)
+    throw Error(ErrorCode::limit_exceeded,
+                "create_cq of " + std::to_string(entries) + " entries on " + port.name() + ": " +
+                    std::strerror(errno) + " (device limit " + std::to_string(port.limits.max_cqe) +
+                    " entries; check ulimit -l)",
+                errno);
+  return queue;
+}
+
+}  // namespace
+
+VerbsFabric::VerbsFabric(const VerbsFabricOptions& options)
+    : options_(options),
+      port_(open_port(options.device)),
+      domain_(make_domain(port_)),
+      arena_(port_, domain_.get(), options.arena_bytes),
+      completions_max_(
+          std::min(completions_wanted, static_cast<std::uint32_t>(port_.limits.max_cqe))),
+      completions_(make_completions(port_, completions_max_)) {}
+
+VerbsFabric::~VerbsFabric() = default;
+
+std::uint32_t VerbsFabric::connection_to(std::uint64_t process) {
+  if (const auto found = by_process_.find(process); found != by_process_.end())
+    return found->second;
+  if (connections_.size() >= static_cast<std::size_t>(port_.limits.max_qp))
+    throw Error(ErrorCode::limit_exceeded, port_.name() + " has at most " +
+                                               std::to_string(port_.limits.max_qp) +
+                                               " queue pairs; use fewer messages per round");
+  QueuePair pair(port_, domain_.get(), completions_.get(), options_.queue_pair);
+  // Every posted receive and every signaled send can have an unpolled completion.
+  const std::uint32_t promised = pair.receives_max() + SendQueue::completions_max;
+  if (completions_promised_ + promised > completions_max_)
+    throw Error(
+        ErrorCode::limit_exceeded,
+        "the completion queue of " + port_.name() + " has " + std::to_string(completions_max_) +
+            " entries, " + std::to_string(connections_.size() + 1) + " connections need " +
+            std::to_string(completions_promised_ + promised) + "; use fewer messages per round");
+  const auto index = static_cast<std::uint32_t>(connections_.size());
+  const std::uint32_t sends_max = pair.sends_max();
+  connections_.emplace_back(process, std::move(pair), sends_max);
+  if (const int error = post_receives(index, connections_[index].pair.receives_max()); error != 0) {
+    connections_.pop_back();
+    throw Error(ErrorCode::system, "post_recv on " + port_.name() + ": " + std::strerror(error),
+                error);
+  }
+  completions_promised_ += promised;
+  by_process_.emplace(process, index);
+  return index;
+}
+
+Endpoint VerbsFabric::endpoint(std::uint32_t connection) const {
+  return connections_[connection].pair.endpoint();
+}
+
+void VerbsFabric::connect(std::uint32_t connection, const Endpoint& remote,
+                          const std::string& peer_name) {
+  connections_[connection].pair.connect(remote, peer_name);
+  connections_[connection].connected = true;
+}
+
+std::uint32_t VerbsFabric::attach(Channel& channel) {
+  auto free = std::find(channels_.begin(), channels_.end(), nullptr);
+  if (free == channels_.end()) {
+    if (channels_.size() == Immediate::operations_max)
+      throw Error(ErrorCode::limit_exceeded,
+                  "65536 live operations are the most a context can have");
+    free = channels_.insert(channels_.end(), nullptr);
+  }
+  if (channel.slot_count_ > Immediate::slots_max)
+    throw Error(ErrorCode::limit_exceeded,
+                "a plan of " + std::to_string(channel.slot_count_) + " slots; the most is " +
+                    std::to_string(Immediate::slots_max) + "; use fewer messages per round");
+  *free = &channel;
+  channel.id_ = static_cast<std::uint32_t>(free - channels_.begin());
+  return channel.id_;
+}
+
+void VerbsFabric::detach(Channel& channel) noexcept {
+  channels_[channel.id_] = nullptr;
+  for (const std::uint32_t connection : channel.reserved_)
+    connections_[connection].receives_reserved -= 2;
+  channel.reserved_.clear();
+}
+
+void VerbsFabric::reserve_receive(Channel& channel, std::uint32_t index) {
+  Connection& connection = connections_[index];
+  // A message of each parity can be on its way while up to a batch of used receives is not yet
+  // posted again.
+  const std::uint32_t available = connection.pair.receives_max() - receive_batch(connection) + 1;
+  if (connection.receives_reserved + 2 > available)
+    throw Error(ErrorCode::limit_exceeded,
+                "too many live operations: a queue pair holds " +
+                    std::to_string(connection.pair.receives_max()) + " receives, of which " +
+                    std::to_string(available) + " can be promised and " +
+                    std::to_string(connection.receives_reserved) + " are; destroy some operations");
+  connection.receives_reserved += 2;
+  channel.reserved_.push_back(index);
+}
+
+void VerbsFabric::prepare(Channel& channel, std::uint32_t parity, std::size_t put,
+                          const PutDescription& description) {
+  const Connection& connection = connections_[description.connection];
+  PreparedPut& prepared = channel.puts_[parity][put];
+  prepared.connection = description.connection;
+  prepared.piece = {.addr = reinterpret_cast<std::uint64_t>(description.local),
+                    .length = description.bytes,
+                    .lkey = arena_.local_key()};
+  prepared.request = {};
+  prepared.request.wr_id =
+      CompletionTag{description.connection, connection.sends.signal_every()}.encoded();
+  prepared.request.sg_list = &prepared.piece;
+  prepared.request.num_sge = description.bytes > 0 ? 1 : 0;
+  prepared.request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  prepared.request.imm_data = htobe32(description.notification.encoded());
+  if (description.bytes <= connection.pair.inline_bytes())
+    prepared.request.send_flags = IBV_SEND_INLINE;
+  prepared.request.wr.rdma = {.remote_addr = description.remote_address,
+                              .rkey = description.remote_key};
+}
+
+int VerbsFabric::post_receives(std::uint32_t index, std::uint32_t count) noexcept {
+  // Receives without memory: only the immediate matters.
+  constexpr std::size_t chain_max = 64;
+  std::array<ibv_recv_wr, chain_max> chain{};
+  while (count > 0) {
+    const std::size_t length = std::min<std::size_t>(count, chain_max);
+    for (std::size_t i = 0; i < length; ++i)
+      chain[i] = {.wr_id = CompletionTag{index, 0}.encoded(),
+                  .next = i + 1 < length ? &chain[i + 1] : nullptr,
+                  .sg_list = nullptr,
+                  .num_sge = 0};
+    ibv_recv_wr* refused = nullptr;
+    if (const int error = ibv_post_recv(connections_[index].pair.get(), chain.data(), &refused);
+        error != 0)
+      return error;
+    count -= static_cast<std::uint32_t>(length);
+  }
+  return 0;
+}
+
+Status VerbsFabric::poll() noexcept {
+  if (failure_) [[unlikely]]
+    return Status::transport_failed;
+  std::array<ibv_wc, poll_batch> completions;
+  const int count = ibv_poll_cq(completions_.get(), poll_batch, completions.data());
+  if (count == 0) return Status::ok;
+  if (count < 0) return fail({.what = "the completion queue is in error (overrun?)"});
+  for (int i = 0; i < count; ++i) {
+    const ibv_wc& completion = completions[static_cast<std::size_t>(i)];
+    if (completion.status != IBV_WC_SUCCESS) return completion_failed_slow(completion);
+    const CompletionTag tag = CompletionTag::decoded(completion.wr_id);
+    Connection& connection = connections_[tag.connection];
+    if ((completion.opcode & IBV_WC_RECV) == 0) {
+      connection.sends.completed(tag.finished);
+      continue;
+    }
+    const Immediate notification = Immediate::decoded(be32toh(completion.imm_data));
+    Channel* channel =
+        notification.operation < channels_.size() ? channels_[notification.operation] : nullptr;
+    if (channel == nullptr || notification.slot >= channel->slot_count_)
+      return fail({.process = connection.process, .what = "a notification for no operation"});
+    std::uint8_t& flag =
+        channel->arrived_[notification.parity * channel->slot_count_ + notification.slot];
+    if (flag != 0)
+      return fail({.process = connection.process,
+                   .what = "a second notification for one slot: a rank started too often"});
+    flag = 1;
+    if (++connection.receives_used == receive_batch(connection)) {
+      connection.receives_used = 0;
+      if (const int error = post_receives(tag.connection, receive_batch(connection)); error != 0)
+        return fail({.process = connection.process, .system_errno = error, .what = "post_recv"});
+    }
+  }
+  return Status::ok;
+}
+
+bool VerbsFabric::drain(detail::Clock& clock, Timeout timeout) noexcept {
+  const Deadline deadline = Deadline::after(timeout, clock.now());
+  for (;;) {
+    bool idle = true;
+    for (std::size_t i = 0; i < connections_.size(); ++i) {
+      Connection& connection = connections_[i];
+      if (connection.sends.in_flight() == 0) continue;
+      idle = false;
+      if (!connection.sends.has_credit()) continue;
+      if (connection.sends.flush(connection.pair.get(), static_cast<std::uint32_t>(i)) != 0)
+        return false;
+    }
+    if (idle) return true;
+    if (poll() != Status::ok || deadline.passed(clock.now())) return false;
+  }
+}
+
+Status VerbsFabric::post_failed_slow(const Connection& connection, int error) noexcept {
+  return fail({.process = connection.process, .system_errno = error, .what = "ibv_post_send"});
+}
+
+Status VerbsFabric::completion_failed_slow(const ibv_wc& completion) noexcept {
+  // wr_id is valid in error completions too; the opcode is not.
+  const CompletionTag tag = CompletionTag::decoded(completion.wr_id);
+  return fail({.process = connections_[tag.connection].process,
+               .completion = completion.status,
+               .what = ibv_wc_status_str(completion.status)});
+}
+
+Status VerbsFabric::fail(const TransportFailure& failure) noexcept {
+  if (!failure_) failure_ = failure;
+  return Status::transport_failed;
+}
+
+}  // namespace tutti::verbs

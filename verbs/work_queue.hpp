@@ -1,0 +1,108 @@
+// Sending on one connection: work requests built once, posted one at a time, credits counted.
+//
+// Never chained: a chain of requests loses the one-write doorbell of common NICs.  Every k-th
+// request is signaled; a polled completion returns the k credits it stands for, because a reliable
+// connection completes in order.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <tutti/detail/check.hpp>
+#include <tutti/status.hpp>
+
+#include "verbs/queue_pair.hpp"
+#include "verbs/wire.hpp"
+
+namespace tutti::verbs {
+
+/// A write-with-immediate that is posted again and again.  Not movable once built: the request
+/// points at its own piece.
+struct PreparedPut {
+  ibv_send_wr request = {};
+  ibv_sge piece = {};
+  std::uint32_t connection = 0;
+
+  PreparedPut() = default;
+  PreparedPut(const PreparedPut&) = delete;
+  PreparedPut& operator=(const PreparedPut&) = delete;
+};
+
+struct PutDescription {
+  std::uint32_t connection;
+  const std::byte* local;  // of the arena
+  std::uint32_t bytes;     // 0 sends the notification alone
+  std::uint64_t remote_address;
+  std::uint32_t remote_key;
+  Immediate notification;
+};
+
+/// What a completion's wr_id says: whose it is, and how many sends it proves to be finished.
+struct CompletionTag {
+  std::uint32_t connection;
+  std::uint32_t finished;
+
+  constexpr std::uint64_t encoded() const noexcept {
+    return std::uint64_t{finished} << 32 | connection;
+  }
+  static constexpr CompletionTag decoded(std::uint64_t id) noexcept {
+    return {.connection = static_cast<std::uint32_t>(id),
+            .finished = static_cast<std::uint32_t>(id >> 32)};
+  }
+};
+
+/// Send credits of one queue pair.
+class SendQueue {
+ public:
+  explicit SendQueue(std::uint32_t sends_max)
+      : sends_max_(sends_max), signal_every_(sends_max / 2 > 0 ? sends_max / 2 : 1) {}
+
+  /// How many of this queue's completions can be unpolled at once: the regular ones and a flush.
+  static constexpr std::uint32_t completions_max = 4;
+
+  bool has_credit() const noexcept { return in_flight_ < sends_max_; }
+  std::uint32_t in_flight() const noexcept { return in_flight_; }
+  std::uint32_t signal_every() const noexcept { return signal_every_; }
+
+  /// 0, or the errno of ibv_post_send.  Needs a credit.  put.request.wr_id says signal_every().
+  int post(ibv_qp* pair, PreparedPut& put) noexcept {
+    detail::check(has_credit(), "a send needs a credit", in_flight_, sends_max_);
+    const bool signal = unsignaled_ + 1 == signal_every_;
+    put.request.send_flags = (put.request.send_flags & ~unsigned{IBV_SEND_SIGNALED}) |
+                             (signal ? unsigned{IBV_SEND_SIGNALED} : 0u);
+    ibv_send_wr* refused = nullptr;
+    if (const int error = ibv_post_send(pair, &put.request, &refused); error != 0) return error;
+    unsignaled_ = signal ? 0 : unsignaled_ + 1;
+    ++in_flight_;
+    return 0;
+  }
+
+  /// A signaled completion was polled: everything up to it has left.
+  void completed(std::uint32_t finished) noexcept {
+    detail::check(finished <= in_flight_, "completions match sends", finished, in_flight_);
+    in_flight_ -= finished;
+  }
+
+  /// Posts a signaled zero-byte write, whose completion says that all earlier sends are done.
+  /// 0 or errno; nothing is posted if the last send was signaled.  Needs a credit.
+  int flush(ibv_qp* pair, std::uint32_t connection) noexcept {
+    if (unsignaled_ == 0) return 0;
+    ibv_send_wr request{};
+    request.wr_id = CompletionTag{connection, unsignaled_ + 1}.encoded();
+    request.opcode = IBV_WR_RDMA_WRITE;
+    request.send_flags = IBV_SEND_SIGNALED;
+    ibv_send_wr* refused = nullptr;
+    if (const int error = ibv_post_send(pair, &request, &refused); error != 0) return error;
+    unsignaled_ = 0;
+    ++in_flight_;
+    return 0;
+  }
+
+ private:
+  std::uint32_t sends_max_;
+  std::uint32_t signal_every_;
+  std::uint32_t in_flight_ = 0;
+  std::uint32_t unsignaled_ = 0;  // since the last signaled request
+};
+
+}  // namespace tutti::verbs
