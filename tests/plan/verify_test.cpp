@@ -70,12 +70,33 @@ TEST(Verify, FindsNothingInPlansThatAreRight) {
   EXPECT_EQ(first_violation(barrier_plans(), Promise::barrier), std::nullopt);
 }
 
+// Also says that the builders emit nothing that is not needed.
+TEST(Verify, FindsThatAnySingleStepIsMissing) {
+  for (std::uint32_t count = 2; count <= 24; ++count) {
+    for (const Order order : {Order::commutative, Order::rank_order}) {
+      std::vector<Plan> plans;
+      for (std::uint32_t rank = 0; rank < count; ++rank)
+        plans.push_back(two_partial_allreduce(Rank{rank}, count, uniform(count, 2), order));
+      const Promise promise = order == Order::rank_order ? Promise::rank_order : Promise::each_once;
+      for (Plan& plan : plans) {
+        const Plan right = plan;
+        for (std::size_t step = 0; step < right.steps.size(); ++step) {
+          erase(plan, step);
+          EXPECT_TRUE(first_violation(plans, promise))
+              << "P = " << count << ", rank " << index_of(plan.self) << ", step " << step;
+          plan = right;
+        }
+      }
+    }
+  }
+}
+
 // Puts and awaits match.
 
 TEST(Verify, FindsASwappedPeerOfAPut) {
   auto plans = allreduce_plans();
-  std::swap(step_of(plans[4], Action::put, 0).peer, step_of(plans[5], Action::put, 0).peer);
-  expect_violation(plans, "is awaited from rank 5 but written by rank 4");
+  std::swap(step_of(plans[4], Action::put).peer, step_of(plans[7], Action::put).peer);
+  expect_violation(plans, "is awaited from rank 4 but written by rank 7");
 }
 
 TEST(Verify, FindsASwappedPeerOfAnAwait) {

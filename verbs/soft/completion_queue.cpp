@@ -122,15 +122,11 @@ void CompletionQueue::push(const LocalCompletion& added) noexcept {
   local[local_tail++ & local_mask] = added;
 }
 
-void CompletionQueue::attach_receiver(QueuePair& pair) { receivers.push_back(&pair); }
-
 void CompletionQueue::forget(const QueuePair& pair) noexcept {
   for (std::uint64_t position = local_head; position != local_tail; ++position)
     if (LocalCompletion& entry = local[position & local_mask]; entry.pair == &pair)
       entry.pair = nullptr;
 }
-
-void CompletionQueue::detach_receiver(const QueuePair& pair) { std::erase(receivers, &pair); }
 
 int poll_completion_queue(ibv_cq* handle, int count, ibv_wc* completions) noexcept {
   auto& queue = *static_cast<CompletionQueue*>(handle);

@@ -31,10 +31,8 @@ struct CompletionQueue : ibv_cq {
 
   /// Adds a local completion.  The lock is held.
   void push(const LocalCompletion& added) noexcept;
-  void attach_receiver(QueuePair& pair);
   /// Forgets the queued completions of a queue pair that is reset or destroyed.
   void forget(const QueuePair& pair) noexcept;
-  void detach_receiver(const QueuePair& pair);
 
   SpinLock lock;  // guards all below, and the consumer's side of the receivers' rings
   std::vector<QueuePair*> receivers;

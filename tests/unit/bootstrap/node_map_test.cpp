@@ -82,8 +82,8 @@ TEST(ImposedNodeMap, BlockKeepsNeighboursTogether) {
 
 // Protects: cyclic placement deals ranks to nodes in turn.
 TEST(ImposedNodeMap, CyclicDealsInTurn) {
-  const NodeMap map = imposed_node_map(
-      {.rank_count = 5, .ranks_per_node = 2, .placement = Placement::cyclic});
+  const NodeMap map =
+      imposed_node_map({.rank_count = 5, .ranks_per_node = 2, .placement = Placement::cyclic});
   EXPECT_EQ(map.node, nodes({0, 1, 2, 0, 1}));
   EXPECT_EQ(map.local_rank, local_ranks({0, 0, 0, 1, 1}));
 }

@@ -1,0 +1,246 @@
+#include "microbench/options.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+#include <tutti/status.hpp>
+
+#include "api/names.hpp"
+#include "api/settings.hpp"
+
+namespace tutti::bench {
+namespace {
+
+constexpr Collective every_collective[] = {Collective::floor, Collective::oneway, Collective::wimm,
+                                           Collective::barrier, Collective::allreduce};
+constexpr BuiltIn every_operator[] = {
+    BuiltIn::sum,     BuiltIn::product, BuiltIn::min,         BuiltIn::max,        BuiltIn::bit_and,
+    BuiltIn::bit_or,  BuiltIn::bit_xor, BuiltIn::logical_and, BuiltIn::logical_or, BuiltIn::none};
+constexpr ElementType every_type[] = {ElementType::int32,  ElementType::uint32,
+                                      ElementType::int64,  ElementType::uint64,
+                                      ElementType::float32, ElementType::float64};
+constexpr Agreement every_agreement[] = {Agreement::identical, Agreement::reproducible,
+                                         Agreement::relaxed};
+constexpr CheckLevel every_check_level[] = {CheckLevel::off, CheckLevel::local,
+                                            CheckLevel::collective};
+constexpr Format every_format[] = {Format::table, Format::json, Format::csv};
+
+const char* name_of(Format format) noexcept {
+  switch (format) {
+    case Format::table: return "table";
+    case Format::json: return "json";
+    case Format::csv: return "csv";
+  }
+  return "?";
+}
+
+[[noreturn]] void refuse(std::string_view option, std::string_view value,
+                         std::string_view expected) {
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}=\"{}\": expected {}", option, value, expected));
+}
+
+/// The enumerator with that name; `all` are the valid ones.
+template <class E, std::size_t count>
+E parse_name(const E (&all)[count], std::string_view option, std::string_view value) {
+  using api::name_of;
+  std::string names;
+  for (const E candidate : all) {
+    if (value == name_of(candidate)) return candidate;
+    names += (names.empty() ? "" : ", ") + std::string(name_of(candidate));
+  }
+  refuse(option, value, "one of " + names);
+}
+
+template <class Number>
+Number parse_number(std::string_view option, std::string_view value, Number least, Number most) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size() || number < least || number > most)
+    refuse(option, value, fmt::format("a number from {} to {}", least, most));
+  return number;
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0;;) {
+    const std::size_t comma = text.find(',', begin);
+    words.push_back(text.substr(begin, comma - begin));
+    if (comma == std::string::npos) return words;
+    begin = comma + 1;
+  }
+}
+
+void parse_collectives(const std::string& text, Options& options) {
+  if (text == "all") {
+    options.all = true;
+    options.collectives.assign(std::begin(every_collective), std::end(every_collective));
+    return;
+  }
+  for (const std::string& word : split(text)) {
+    const auto found = std::find_if(std::begin(every_collective), std::end(every_collective),
+                                    [&](Collective one) { return word == name_of(one); });
+    if (found == std::end(every_collective))
+      refuse("COLLECTIVE", word, "all, or some of barrier, allreduce, floor, oneway, wimm");
+    if (std::find(options.collectives.begin(), options.collectives.end(), *found) !=
+        options.collectives.end())
+      refuse("COLLECTIVE", text, fmt::format("each name once; {} is there twice", word));
+    options.collectives.push_back(*found);
+  }
+}
+
+void parse_bytes(const std::string& text, Options& options) {
+  options.bytes.clear();
+  for (const std::string& word : split(text)) {
+    const std::uint64_t bytes = api::parse_bytes(word, "--bytes");
+    if (bytes % element_bytes(options.dtype) != 0)
+      refuse("--bytes", word,
+             fmt::format("a multiple of {}, the size of one {}; give another size or --dtype",
+                         element_bytes(options.dtype), api::name_of(options.dtype)));
+    if (std::find(options.bytes.begin(), options.bytes.end(), bytes) != options.bytes.end())
+      refuse("--bytes", text, fmt::format("each size once; {} is there twice", word));
+    options.bytes.push_back(bytes);
+  }
+}
+
+/// What the options say as text, before anything is understood.
+struct Words {
+  std::string collectives, bytes, dtype, op = "sum", ranks_per_node = "1", per_round, agreement;
+  std::string iterations, warmup, against, check_level, delay_us, seed, bind = "auto";
+  std::string format = "table", local;
+};
+
+void declare(CLI::App& app, Words& words, Options& options) {
+  app.add_option("COLLECTIVE", words.collectives,
+                 "all, or some of barrier,allreduce and the probes floor,oneway,wimm")
+      ->required();
+  app.add_option("--bytes", words.bytes, "contribution of each rank, e.g. 8,1K,1M");
+  app.add_option("--dtype", words.dtype, "int32, uint32, int64, uint64, float or double");
+  app.add_option("--op", words.op,
+                 "sum, prod, min, max, band, bor, bxor, land, lor, or user: an operator of this "
+                 "program that is not commutative (uint64)");
+  app.add_option("--ranks-per-node", words.ranks_per_node, "1: every rank is a node of its own");
+  app.add_option("--per-round", words.per_round, "messages per round, e.g. 3,2,1");
+  app.add_option("--agreement", words.agreement,
+                 "identical, reproducible or relaxed; default: the strongest that is offered");
+  app.add_option("--iterations", words.iterations, "timed calls of each row, and checked ones");
+  app.add_option("--warmup", words.warmup, "untimed calls before, default 200");
+  app.add_option("--against", words.against, "mpi: alternate with MPI in the same run");
+  app.add_flag("--check", options.check, "compare every result of a further pass with a reference");
+  app.add_option("--check-level", words.check_level, "off, local or collective");
+  app.add_option("--delay-us", words.delay_us, "random delay before each checked call, at most");
+  app.add_option("--seed", words.seed, "of inputs and delays, default 1");
+  app.add_option("--bind", words.bind, "auto or none: bind ranks to distinct cores");
+  app.add_option("--format", words.format, "table, json or csv");
+  app.add_option("--out", options.out, "write there instead of standard output");
+  app.add_option("--local", words.local, "fork that many ranks on this machine");
+}
+
+void parse_reduction(const Words& words, Options& options) {
+  options.op = parse_name(every_operator, "--op", words.op);
+  const bool user = options.op == BuiltIn::none;
+  if (!words.dtype.empty()) options.dtype = parse_name(every_type, "--dtype", words.dtype);
+  else if (user) options.dtype = ElementType::uint64;
+  if (user && options.dtype != ElementType::uint64)
+    refuse("--dtype", words.dtype, "uint64 for --op user, whose elements are two packed numbers");
+  if (!user && !defined_for(options.op, options.dtype))
+    refuse("--op", words.op,
+           fmt::format("sum, prod, min or max for --dtype {}; bitwise and logical ones need an "
+                       "integer type, for example --dtype uint64",
+                       api::name_of(options.dtype)));
+  const bool order_shows = is_floating(options.dtype) &&
+                           (options.op == BuiltIn::sum || options.op == BuiltIn::product);
+  options.agreement = order_shows ? Agreement::relaxed : Agreement::identical;
+  if (!words.agreement.empty())
+    options.agreement = parse_name(every_agreement, "--agreement", words.agreement);
+}
+
+void understand(const Words& words, Options& options) {
+  parse_collectives(words.collectives, options);
+  parse_reduction(words, options);
+  if (!words.bytes.empty()) parse_bytes(words.bytes, options);
+  if (words.ranks_per_node != "1")
+    refuse("--ranks-per-node", words.ranks_per_node,
+           "1: shared memory inside a node is not used yet, every rank is a node of its own");
+  if (!words.per_round.empty())
+    options.per_round = api::parse_per_round(words.per_round, "--per-round");
+  constexpr std::size_t calls_max = 1'000'000'000;
+  if (!words.iterations.empty())
+    options.iterations = parse_number<std::size_t>("--iterations", words.iterations, 1, calls_max);
+  if (!words.warmup.empty())
+    options.warmup = parse_number<std::size_t>("--warmup", words.warmup, 0, calls_max);
+  if (!words.against.empty() && words.against != "mpi") refuse("--against", words.against, "mpi");
+  options.against_mpi = !words.against.empty();
+  if (!words.check_level.empty())
+    options.check_level = parse_name(every_check_level, "--check-level", words.check_level);
+  if (!words.delay_us.empty())
+    options.delay_us = parse_number<std::uint32_t>("--delay-us", words.delay_us, 0, 1'000'000);
+  if (!words.seed.empty())
+    options.seed = parse_number<std::uint64_t>("--seed", words.seed, 0, UINT64_MAX);
+  if (words.bind != "auto" && words.bind != "none") refuse("--bind", words.bind, "auto or none");
+  options.bind = words.bind == "auto";
+  options.format = parse_name(every_format, "--format", words.format);
+  if (!words.local.empty())
+    options.local = parse_number<std::uint32_t>("--local", words.local, 1, 1024);
+  if (options.local && options.against_mpi)
+    refuse("--against", "mpi",
+           "a run under MPI, and --local starts without it; use mpirun -n N tutti-bench ... "
+           "instead of --local");
+}
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+const char* name_of(Collective collective) noexcept {
+  switch (collective) {
+    case Collective::floor: return "floor";
+    case Collective::oneway: return "oneway";
+    case Collective::wimm: return "wimm";
+    case Collective::barrier: return "barrier";
+    case Collective::allreduce: return "allreduce";
+  }
+  return "?";
+}
+
+std::size_t element_bytes(ElementType type) noexcept {
+  switch (type) {
+    case ElementType::int32:
+    case ElementType::uint32:
+    case ElementType::float32: return 4;
+    case ElementType::int64:
+    case ElementType::uint64:
+    case ElementType::float64: return 8;
+    case ElementType::other: break;
+  }
+  return 1;
+}
+
+Options parse_options(std::span<const char* const> arguments) {
+  Options options;
+  Words words;
+  CLI::App app(
+      "Latency of tutti's collectives, beside MPI and beside what bounds them.\n"
+      "Run as: mpirun -n N tutti-bench ..., or tutti-bench --local N ..., or as N processes with "
+      "TUTTI_RANK.",
+      "tutti-bench");
+  declare(app, words, options);
+  try {
+    app.parse(static_cast<int>(arguments.size()), arguments.data());
+  } catch (const CLI::CallForHelp&) {
+    options.help = app.help();
+    return options;
+  } catch (const CLI::ParseError& error) {
+    throw Error(ErrorCode::invalid_argument, one_line(error.what()) + "; see tutti-bench --help");
+  }
+  understand(words, options);
+  return options;
+}
+
+}  // namespace tutti::bench

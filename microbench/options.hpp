@@ -1,0 +1,54 @@
+// The command line of tutti-bench as a value.  Options whose feature does not exist are unknown.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <tutti/communicator.hpp>
+#include <tutti/reduction.hpp>
+#include <vector>
+
+namespace tutti::bench {
+
+enum class Collective : std::uint8_t { floor, oneway, wimm, barrier, allreduce };
+
+const char* name_of(Collective collective) noexcept;
+
+constexpr bool is_probe(Collective collective) noexcept {
+  return collective == Collective::floor || collective == Collective::oneway ||
+         collective == Collective::wimm;
+}
+
+enum class Format : std::uint8_t { table, json, csv };
+
+struct Options {
+  std::vector<Collective> collectives;  // in the order given, each once
+  bool all = false;                     // probes only where they are possible
+  std::vector<std::size_t> bytes = {8, 64, 512, 1024, 4096, 16384};
+  ElementType dtype = ElementType::float64;
+  BuiltIn op = BuiltIn::sum;  // none: the user's operator of this program
+  Agreement agreement = Agreement::identical;
+  std::vector<std::uint32_t> per_round;  // empty: the library's rule
+  std::optional<std::size_t> iterations;
+  std::size_t warmup = 200;
+  bool against_mpi = false;
+  bool check = false;
+  std::optional<CheckLevel> check_level;
+  std::uint32_t delay_us = 0;
+  std::uint64_t seed = 1;
+  bool bind = true;
+  Format format = Format::table;
+  std::string out;  // empty: standard output
+  std::optional<std::uint32_t> local;
+
+  std::string help;  // not empty: print this and end
+};
+
+std::size_t element_bytes(ElementType type) noexcept;
+
+/// `arguments` as main() gets them.  Throws Error{invalid_argument} in one line that names the
+/// value, what was expected and what to do.
+Options parse_options(std::span<const char* const> arguments);
+
+}  // namespace tutti::bench

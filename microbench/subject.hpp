@@ -1,0 +1,39 @@
+// Something that is timed: a probe, a collective of tutti, or the same one of MPI.  Whatever it is,
+// it is sampled by the same loop, so that no side gets another treatment.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <stdexcept>
+#include <tutti/timeout.hpp>
+
+namespace tutti::bench {
+
+/// No single call may take longer; a run that is stuck ends with a reason instead of hanging.
+inline constexpr Timeout call_timeout = std::chrono::seconds(60);
+
+/// A call failed while running: a dead peer, a transport error, a timeout.  Differs from rank to
+/// rank, so every rank reports its own.
+struct RunFailed : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class Subject {
+ public:
+  Subject() = default;
+  Subject(const Subject&) = delete;
+  Subject& operator=(const Subject&) = delete;
+  virtual ~Subject() = default;
+
+  /// Collective.  Makes `calls` calls; the loop is inside, so that a batch costs one virtual call.
+  /// Throws RunFailed.
+  virtual void run(std::size_t calls) = 0;
+
+  /// Collective.  All ranks have entered when one returns, by the means of what is being timed.
+  virtual void synchronise() = 0;
+
+  /// A call that goes there and back counts as two, and its time is halved.
+  virtual double hand_overs_per_call() const noexcept { return 1; }
+};
+
+}  // namespace tutti::bench

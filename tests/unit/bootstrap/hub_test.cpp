@@ -1,0 +1,285 @@
+// Strangers at the rendezvous: whoever is refused hears why, and the ranks of the job never notice.
+#include "bootstrap/hub.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "bootstrap/frame.hpp"
+#include "bootstrap/socket.hpp"
+#include "tcp_ranks.hpp"
+
+namespace tutti::bootstrap {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A connection that may say anything.
+class Stranger {
+ public:
+  explicit Stranger(std::uint16_t port)
+      : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const sockaddr_in address = loopback(port);
+    connected_ = within(5s, [&] {
+      return ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address),
+                       sizeof address) == 0;
+    });
+  }
+
+  bool connected() const noexcept { return connected_; }
+
+  void say(std::span<const std::byte> bytes) noexcept {
+    (void)::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  void say(const std::string& text) noexcept { say(std::as_bytes(std::span{text})); }
+  void say(wire::FrameType type, std::span<const std::byte> payload) {
+    std::vector<std::byte> stream;
+    append_frame(stream, type, payload);
+    say(stream);
+  }
+
+  /// The next frame's type and, for a refusal, its reason; nothing if the hub closes instead.
+  std::optional<std::pair<wire::FrameType, wire::Refusal>> hear() {
+    for (;;) {
+      if (const auto frame = reader_.next()) {
+        return std::pair{frame->type,
+                         front_of<wire::Refusal>(frame->payload).value_or(wire::Refusal{})};
+      }
+      pollfd waiting{socket_.get(), POLLIN, 0};
+      if (::poll(&waiting, 1, 10'000) != 1) return std::nullopt;
+      std::size_t bytes = 0;
+      if (receive_some(socket_.get(), reader_.space(), bytes) == Reception::end) {
+        return std::nullopt;
+      }
+      reader_.received(bytes);
+    }
+  }
+
+ private:
+  detail::Descriptor socket_;
+  FrameReader reader_{1 << 20};
+  bool connected_ = false;
+};
+
+std::uint16_t port_of(const TcpOptions& options) {
+  return static_cast<std::uint16_t>(
+      std::stoul(options.rendezvous.substr(options.rendezvous.rfind(':') + 1)));
+}
+
+wire::Hello hello_of(const TcpOptions& options) {
+  wire::Hello hello{wire::magic,
+                    wire::protocol_version,
+                    index_of(options.rank),
+                    options.rank_count,
+                    static_cast<std::uint32_t>(options.secret.size()),
+                    {}};
+  std::copy(options.secret.begin(), options.secret.end(), hello.secret);
+  return hello;
+}
+
+/// Runs a job whose last rank comes only once `strangers` is done, so that they meet a hub that is
+/// still waiting; all ranks then complete within 2 s.
+void run_job_with(const std::vector<TcpOptions>& job, const std::function<void()>& strangers) {
+  std::vector<TcpOptions> early(job.begin(), job.end() - 1);
+  std::vector<Ending> endings;
+  const auto body = [](Exchange& exchange) {
+    for (int round = 0; round < 10; ++round) exchange.barrier(5s);
+    EXPECT_EQ(exchange.incident().kind, Incident::Kind::none);
+  };
+  std::thread ranks([&] { endings = run_ranks(early, body); });
+  strangers();
+  const auto last = run_ranks({job.back()}, body);
+  ranks.join();
+  endings.push_back(last[0]);
+  for (const Ending& ending : endings) EXPECT_FALSE(ending.failed) << ending.text;
+  EXPECT_LT(last[0].took, 2s);
+}
+
+Ending refused_client(const TcpOptions& options) {
+  return run_ranks({options}, [](Exchange&) { ADD_FAILURE() << "was let in"; })[0];
+}
+
+// Protects: another job's rank is refused with the reason, without the secret, while four complete.
+TEST(Hub, RefusesAWrongSecret) {
+  const auto job = tcp_job(4);
+  run_job_with(job, [&] {
+    TcpOptions options = job[3];
+    for (const char* secret : {"wrong donkey", "correct hors", "correct horse!", "c"}) {
+      options.secret = secret;
+      const Ending ending = refused_client(options);
+      EXPECT_EQ(ending.code, ErrorCode::peer_failed);
+      EXPECT_TRUE(ending.says("wrong secret")) << ending.text;
+      EXPECT_FALSE(ending.says(secret + std::string("\""))) << ending.text;
+      EXPECT_FALSE(ending.says("correct horse")) << ending.text;
+    }
+  });
+}
+
+// Protects: a rank that is here keeps its place, and the second one hears that it is taken.
+TEST(Hub, RefusesARankThatIsTaken) {
+  const auto job = tcp_job(3);
+  run_job_with(job, [&] {
+    // Rank 1 of the job may not have come yet, and must not lose its place to the duplicate.
+    Stranger first(port_of(job[0]));
+    ASSERT_TRUE(first.connected());
+    EXPECT_TRUE(within(5s, [&] {
+      Stranger again(port_of(job[0]));
+      wire::Hello hello = hello_of(job[1]);
+      hello.rank = 0;  // certainly here, because the hub is
+      again.say(wire::FrameType::hello, bytes_of(hello));
+      const auto answer = again.hear();
+      return answer && answer->first == wire::FrameType::refusal &&
+             answer->second.reason == wire::Reason::rank_taken;
+    }));
+    const Ending ending = refused_client([&] {
+      TcpOptions options = job[0];
+      options.rank = Rank{0};
+      return options;
+    }());
+    EXPECT_EQ(ending.code, ErrorCode::system);  // it would have to listen, which rank 0 does
+  });
+}
+
+// Protects: two ranks with one number: one of them hears that the rank is taken.
+TEST(Hub, ADuplicateRankIsToldSo) {
+  const auto job = tcp_job(3);
+  std::vector<Ending> endings;
+  std::atomic<int> refused{0};
+  std::thread pair([&] {
+    endings = run_ranks({job[1], job[1]}, [](Exchange& exchange) { exchange.barrier(5s); });
+    for (const Ending& ending : endings) {
+      if (!ending.failed) continue;
+      ++refused;
+      EXPECT_EQ(ending.code, ErrorCode::peer_failed);
+      EXPECT_TRUE(ending.says("rank 1: this rank is taken")) << ending.text;
+    }
+  });
+  const auto others = run_ranks({job[0], job[2]}, [](Exchange& exchange) { exchange.barrier(5s); });
+  pair.join();
+  for (const Ending& ending : others) EXPECT_FALSE(ending.failed) << ending.text;
+  EXPECT_EQ(refused, 1);
+}
+
+// Protects: a rank of a job of another size hears both sizes.
+TEST(Hub, RefusesAnotherSize) {
+  const auto job = tcp_job(3);
+  run_job_with(job, [&] {
+    TcpOptions options = job[2];
+    options.rank_count = 5;
+    const Ending ending = refused_client(options);
+    EXPECT_EQ(ending.code, ErrorCode::mismatch);
+    EXPECT_TRUE(ending.says("TUTTI_SIZE is 5 here and 3 there")) << ending.text;
+  });
+}
+
+// Protects: ranks out of range and other versions are refused for what they are, and only to
+// those who know the secret.
+TEST(Hub, RefusesImpossibleHellos) {
+  const auto job = tcp_job(2);
+  run_job_with(job, [&] {
+    const auto answer = [&](const std::function<void(wire::Hello&)>& spoil) {
+      Stranger stranger(port_of(job[0]));
+      wire::Hello hello = hello_of(job[1]);
+      spoil(hello);
+      stranger.say(wire::FrameType::hello, bytes_of(hello));
+      const auto heard = stranger.hear();
+      EXPECT_TRUE(heard && heard->first == wire::FrameType::refusal);
+      return heard ? heard->second.reason : wire::Reason{99};
+    };
+    EXPECT_EQ(answer([](wire::Hello& hello) { hello.rank = 2; }), wire::Reason::rank_range);
+    EXPECT_EQ(answer([](wire::Hello& hello) { hello.version = 9; }), wire::Reason::version);
+    EXPECT_EQ(answer([](wire::Hello& hello) {
+                hello.rank = 2;
+                hello.secret[0] = '?';
+              }),
+              wire::Reason::secret);
+    EXPECT_EQ(answer([](wire::Hello& hello) { hello.secret_bytes = UINT32_MAX; }),
+              wire::Reason::secret);
+  });
+}
+
+// Protects: garbage, other protocols and lengths that lie are cut off without an answer.
+TEST(Hub, CutsOffGarbage) {
+  const auto job = tcp_job(4);
+  run_job_with(job, [&] {
+    for (const std::string& text : {std::string("GET / HTTP/1.1\r\nHost: here\r\n\r\n"),
+                                    std::string("\x16\x03\x01\x02\x00\x01"
+                                                "\x00\x01\xfc\x03",
+                                                10),
+                                    std::string(100'000, '\xff'), std::string(100'000, '\0')}) {
+      Stranger stranger(port_of(job[0]));
+      ASSERT_TRUE(stranger.connected());
+      stranger.say(text);
+      EXPECT_FALSE(stranger.hear());
+    }
+    Stranger liar(port_of(job[0]));
+    liar.say(bytes_of(
+        wire::FrameHeader{static_cast<std::uint32_t>(wire::FrameType::hello), UINT32_MAX}));
+    EXPECT_FALSE(liar.hear());
+    Stranger wrong_magic(port_of(job[0]));
+    wrong_magic.say(wire::FrameType::hello, bytes_of(wire::Hello{}));
+    EXPECT_FALSE(wrong_magic.hear());
+    Stranger impatient(port_of(job[0]));
+    impatient.say(wire::FrameType::goodbye, {});
+    EXPECT_FALSE(impatient.hear());
+  });
+}
+
+// Protects: connections that say nothing, or say it very slowly, keep nobody waiting, even if
+// there are more of them than the hub keeps.
+TEST(Hub, SilentAndSlowConnectionsDelayNobody) {
+  const auto job = tcp_job(4);
+  std::vector<std::unique_ptr<Stranger>> crowd;
+  std::atomic<bool> over{false};
+  std::thread dribbler;
+  run_job_with(job, [&] {
+    for (int number = 0; number < 200; ++number) {
+      crowd.push_back(std::make_unique<Stranger>(port_of(job[0])));
+      ASSERT_TRUE(crowd.back()->connected());
+    }
+    dribbler = std::thread([&] {
+      std::vector<std::byte> stream;
+      append_frame(stream, wire::FrameType::hello, bytes_of(hello_of(job[1])));
+      for (const std::byte& byte : stream) {
+        if (over) return;
+        crowd.back()->say(std::span{&byte, 1});
+        std::this_thread::sleep_for(5ms);
+      }
+    });
+    // All of it comes while the crowd is there, except the last rank.
+  });
+  over = true;
+  dribbler.join();
+}
+
+// Protects: a rank that knows the secret but breaks the protocol is taken for dead, not believed.
+TEST(Hub, ABrokenRankCountsAsDead) {
+  for (const auto type : {wire::FrameType::gathered, wire::FrameType::contribution,
+                          wire::FrameType::incident, wire::FrameType{77}}) {
+    const auto job = tcp_job(3);
+    std::thread impostor([&] {
+      Stranger stranger(port_of(job[0]));
+      stranger.say(wire::FrameType::hello, bytes_of(hello_of(job[2])));
+      const auto heard = stranger.hear();
+      EXPECT_TRUE(heard && heard->first == wire::FrameType::welcome);
+      stranger.say(type, bytes_of(wire::Step{UINT64_MAX, UINT64_MAX}));
+      (void)stranger.hear();
+    });
+    for (const Ending& ending : run_ranks({job[0], job[1]}, [](Exchange& exchange) {
+           EXPECT_TRUE(
+               within(2s, [&] { return exchange.incident().kind != Incident::Kind::none; }));
+           EXPECT_EQ(exchange.incident().kind, Incident::Kind::died);
+           EXPECT_EQ(exchange.incident().rank, Rank{2});
+           // Both have heard before either leaves.
+           std::this_thread::sleep_for(100ms);
+         })) {
+      EXPECT_FALSE(ending.failed) << ending.text;
+    }
+    impostor.join();
+  }
+}
+
+}  // namespace
+}  // namespace tutti::bootstrap

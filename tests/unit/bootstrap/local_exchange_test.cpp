@@ -1,0 +1,147 @@
+// The exchange over a board, with threads as ranks.
+#include "bootstrap/local_exchange.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+#include "tcp_ranks.hpp"
+#include "tutti/bootstrap.hpp"
+
+namespace tutti::bootstrap {
+namespace {
+
+using namespace std::chrono_literals;
+
+template <class Action>
+Ending ending_of(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return {true, error.code(), error.what(), {}};
+  }
+  return {};
+}
+
+void run_well(std::uint32_t rank_count, const std::function<void(Exchange&)>& body) {
+  const auto results = run_local_threads({.rank_count = rank_count}, [&](Exchange& exchange) {
+    body(exchange);
+    return 0;
+  });
+  for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
+}
+
+// Protects: contributions arrive whole and in rank order: none, one byte, and many chunks.
+TEST(LocalExchange, AllgatherReturnsContributionsInRankOrder) {
+  run_well(4, [](Exchange& exchange) {
+    for (const std::size_t bytes :
+         {std::size_t{0}, std::size_t{1}, Board::chunk_bytes_max, (std::size_t{1} << 20) + 3}) {
+      std::vector<std::byte> mine(bytes);
+      for (std::size_t position = 0; position < bytes; ++position) {
+        mine[position] = std::byte(position * 7 + index_of(exchange.self()));
+      }
+      std::vector<std::byte> all(bytes * 4);
+      exchange.allgather(mine, all, 20s);
+      for (std::uint32_t rank = 0; rank < 4; ++rank) {
+        std::size_t wrong = 0;
+        for (std::size_t position = 0; position < bytes; ++position) {
+          wrong += all[rank * bytes + position] != std::byte(position * 7 + rank);
+        }
+        EXPECT_EQ(wrong, 0u) << "of rank " << rank;
+      }
+    }
+  });
+}
+
+// Protects: no rank leaves a barrier before all have entered, over many in a row.
+TEST(LocalExchange, BarrierWaitsForTheLastRank) {
+  std::atomic<int> entered{0};
+  run_well(5, [&](Exchange& exchange) {
+    for (int round = 1; round <= 200; ++round) {
+      ++entered;
+      exchange.barrier(20s);
+      EXPECT_GE(entered.load(), 5 * round);
+    }
+  });
+}
+
+// Protects: a timeout names exactly the ranks that did not enter.
+TEST(LocalExchange, BarrierTimeoutNamesTheMissingRanks) {
+  std::atomic<int> timed_out{0};
+  run_well(4, [&](Exchange& exchange) {
+    if (index_of(exchange.self()) < 2) {
+      const Ending ending = ending_of([&] { exchange.barrier(100ms); });
+      EXPECT_EQ(ending.code, ErrorCode::timed_out);
+      EXPECT_EQ(ending.text, "barrier: ranks 2 and 3 did not come within 100 ms");
+      EXPECT_TRUE(ending_of([&] { exchange.barrier(100ms); }).says("out of step"));
+      ++timed_out;
+    }
+    EXPECT_TRUE(within(5s, [&] { return timed_out == 2; }));
+  });
+}
+
+// Protects: a clean end is not a death, and waiting for one who has left ends at once.
+TEST(LocalExchange, LeavingIsNotAnIncident) {
+  run_well(3, [](Exchange& exchange) {
+    exchange.barrier(5s);
+    if (exchange.self() == Rank{1}) return;
+    EXPECT_TRUE(within(1s, [&] { return exchange.has_left(Rank{1}); }));
+    EXPECT_EQ(exchange.incident().kind, Incident::Kind::none);
+    const Ending ending = ending_of([&] { exchange.barrier(10s); });
+    EXPECT_EQ(ending.code, ErrorCode::peer_failed);
+    EXPECT_TRUE(ending.says("left without taking part")) << ending.text;
+  });
+}
+
+// Protects: an exception ends the rank with status 1 and is an incident, also for those who wait.
+TEST(LocalExchange, AnExceptionIsADeath) {
+  const auto results = run_local_threads({.rank_count = 3}, [](Exchange& exchange) -> int {
+    if (exchange.self() == Rank{2}) throw std::runtime_error("expected by this test");
+    const Ending ending = ending_of([&] { exchange.barrier(10s); });
+    EXPECT_EQ(ending.code, ErrorCode::peer_failed);
+    EXPECT_TRUE(ending.says("rank 2 has died")) << ending.text;
+    EXPECT_EQ(exchange.incident().rank, Rank{2});
+    EXPECT_FALSE(exchange.has_left(Rank{2}));
+    return 5;
+  });
+  EXPECT_EQ(results[0].exit_status, 5);
+  EXPECT_EQ(results[2].exit_status, 1);
+}
+
+// Protects: everybody hears of the same first incident, also if all announce at once.
+TEST(LocalExchange, AllHearOfTheSameIncident) {
+  std::atomic<std::uint32_t> heard[4] = {};
+  run_well(4, [&](Exchange& exchange) {
+    exchange.barrier(5s);
+    exchange.announce({.kind = Incident::Kind::aborted, .rank = exchange.self()});
+    EXPECT_EQ(exchange.incident().kind, Incident::Kind::aborted);
+    heard[index_of(exchange.self())] = index_of(exchange.incident().rank);
+  });
+  for (const auto& rank : heard) EXPECT_EQ(rank.load(), heard[0].load());
+}
+
+// Protects: ranks that disagree about the size all learn it.
+TEST(LocalExchange, DifferentSizesAreAMismatchOnEveryRank) {
+  run_well(3, [](Exchange& exchange) {
+    const std::vector<std::byte> mine(exchange.self() == Rank{1} ? 9 : 8);
+    std::vector<std::byte> all(mine.size() * 3);
+    const Ending ending = ending_of([&] { exchange.allgather(mine, all, 5s); });
+    EXPECT_TRUE(ending.failed);
+    EXPECT_EQ(ending.code, ErrorCode::mismatch) << ending.text;
+  });
+}
+
+// Protects: misuse has a clear error.
+TEST(LocalExchange, AnEmptyRunIsAnInvalidArgument) {
+  const auto body = [](Exchange&) { return 0; };
+  EXPECT_EQ(ending_of([&] { (void)run_local_threads({.rank_count = 0}, body); }).code,
+            ErrorCode::invalid_argument);
+  EXPECT_EQ(ending_of([&] { (void)run_local({.rank_count = 1}, nullptr); }).code,
+            ErrorCode::invalid_argument);
+}
+
+}  // namespace
+}  // namespace tutti::bootstrap

@@ -1,0 +1,307 @@
+// The TCP exchange with threads as ranks: meeting, exchanging, leaving, and what errors say.
+#include "bootstrap/tcp_exchange.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "bootstrap/socket.hpp"
+#include "tcp_ranks.hpp"
+
+namespace tutti::bootstrap {
+namespace {
+
+using namespace std::chrono_literals;
+
+void expect_all_well(const std::vector<Ending>& endings) {
+  for (const Ending& ending : endings) EXPECT_FALSE(ending.failed) << ending.text;
+}
+
+template <class Action>
+Ending ending_of(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return {true, error.code(), error.what(), {}};
+  }
+  return {};
+}
+
+// Protects: contributions arrive whole and in rank order: none, one byte, and more than one chunk.
+TEST(TcpExchange, AllgatherReturnsContributionsInRankOrder) {
+  expect_all_well(run_ranks(tcp_job(4), [](Exchange& exchange) {
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, (std::size_t{1} << 20) + 3}) {
+      std::vector<std::byte> mine(bytes);
+      for (std::size_t position = 0; position < bytes; ++position) {
+        mine[position] = std::byte(position * 7 + index_of(exchange.self()));
+      }
+      std::vector<std::byte> all(bytes * 4);
+      exchange.allgather(mine, all, 20s);
+      for (std::uint32_t rank = 0; rank < 4; ++rank) {
+        std::size_t wrong = 0;
+        for (std::size_t position = 0; position < bytes; ++position) {
+          wrong += all[rank * bytes + position] != std::byte(position * 7 + rank);
+        }
+        EXPECT_EQ(wrong, 0u) << "of rank " << rank;
+      }
+    }
+  }));
+}
+
+// Protects: no rank leaves a barrier before all have entered.
+TEST(TcpExchange, BarrierWaitsForTheLastRank) {
+  std::atomic<int> entered{0};
+  expect_all_well(run_ranks(tcp_job(4), [&](Exchange& exchange) {
+    for (int round = 1; round <= 20; ++round) {
+      if (index_of(exchange.self()) == static_cast<std::uint32_t>(round % 4)) {
+        std::this_thread::sleep_for(2ms);
+      }
+      ++entered;
+      exchange.barrier(20s);
+      EXPECT_GE(entered.load(), 4 * round);
+    }
+  }));
+}
+
+// Protects: a job of one rank needs nobody else.
+TEST(TcpExchange, OneRankIsAJob) {
+  expect_all_well(run_ranks(tcp_job(1), [](Exchange& exchange) {
+    const std::byte mine{7};
+    std::byte all{};
+    exchange.allgather(std::span{&mine, 1}, std::span{&all, 1}, 5s);
+    EXPECT_EQ(all, mine);
+  }));
+}
+
+// Protects: IPv6 rendezvous in brackets.
+TEST(TcpExchange, RanksMeetOverIpv6) {
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_addr = in6addr_loopback;
+  const detail::Descriptor probe(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (::bind(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    GTEST_SKIP() << "no IPv6 loopback here";
+  }
+  auto job = tcp_job(2);
+  const std::string rendezvous = "[::1]" + job[0].rendezvous.substr(job[0].rendezvous.rfind(':'));
+  for (auto& options : job) options.rendezvous = rendezvous;
+  expect_all_well(run_ranks(job, [](Exchange& exchange) { exchange.barrier(5s); }));
+}
+
+// Protects: ranks may start in any order, also before rank 0 listens.
+TEST(TcpExchange, RankZeroMayComeLate) {
+  auto job = tcp_job(3);
+  std::vector<Ending> late;
+  std::thread rank_0([&] {
+    std::this_thread::sleep_for(300ms);
+    late = run_ranks({job[0]}, [](Exchange& exchange) { exchange.barrier(5s); });
+  });
+  expect_all_well(run_ranks({job[1], job[2]}, [](Exchange& exchange) { exchange.barrier(5s); }));
+  rank_0.join();
+  expect_all_well(late);
+}
+
+// Protects: if a rank does not come, every other one says which, in time.
+TEST(TcpExchange, AMissingRankIsNamedByEveryOther) {
+  auto job = tcp_job(4);
+  for (auto& options : job) options.timeout = 1s;
+  for (const Ending& ending : run_ranks({job[0], job[1], job[3]}, [](Exchange&) {})) {
+    EXPECT_TRUE(ending.failed);
+    EXPECT_EQ(ending.code, ErrorCode::timed_out);
+    EXPECT_TRUE(ending.says("rank 2 did not come to " + job[0].rendezvous + " within 1 s"))
+        << ending.text;
+    EXPECT_LT(ending.took, 2s);
+  }
+}
+
+// Protects: the same if rank 0 is the one that does not come.
+TEST(TcpExchange, MissingRankZeroIsNamed) {
+  auto job = tcp_job(3);
+  for (auto& options : job) options.timeout = 1s;
+  for (const Ending& ending : run_ranks({job[1], job[2]}, [](Exchange&) {})) {
+    EXPECT_EQ(ending.code, ErrorCode::timed_out);
+    EXPECT_TRUE(ending.says("rank 0 did not come to " + job[0].rendezvous + " within 1 s"))
+        << ending.text;
+    EXPECT_TRUE(ending.says("Connection refused")) << ending.text;
+    EXPECT_LT(ending.took, 2s);
+  }
+}
+
+// Protects: when rank 0 gives up, the others need not wait for their own, later deadline.
+TEST(TcpExchange, GivingUpIsPassedOn) {
+  auto job = tcp_job(3);
+  job[0].timeout = 300ms;
+  const auto endings = run_ranks({job[0], job[1]}, [](Exchange&) {});
+  EXPECT_TRUE(endings[1].says("rank 2 did not come")) << endings[1].text;
+  EXPECT_LT(endings[1].took, 2s);
+}
+
+// Protects: what connects but never answers as rank 0 is reported as such, in time.
+TEST(TcpExchange, ASilentServerIsNoRankZero) {
+  auto job = tcp_job(2);
+  job[1].timeout = 300ms;
+  const std::vector addresses = resolve(parse_endpoint(job[1].rendezvous), job[1].rendezvous);
+  const auto listener = listen_at(addresses, job[1].rendezvous);
+  const auto endings = run_ranks({job[1]}, [](Exchange&) {});
+  EXPECT_EQ(endings[0].code, ErrorCode::timed_out);
+  EXPECT_TRUE(endings[0].says("does not answer")) << endings[0].text;
+  EXPECT_LT(endings[0].took, 1300ms);
+}
+
+// Protects: a timeout of a barrier names exactly the ranks that did not enter.
+TEST(TcpExchange, BarrierTimeoutNamesTheMissingRanks) {
+  std::atomic<int> timed_out{0};
+  expect_all_well(run_ranks(tcp_job(4), [&](Exchange& exchange) {
+    if (index_of(exchange.self()) < 2) {
+      const Ending ending = ending_of([&] { exchange.barrier(200ms); });
+      EXPECT_EQ(ending.code, ErrorCode::timed_out);
+      EXPECT_EQ(ending.text, "barrier: ranks 2 and 3 did not come within 200 ms");
+      // Steps no longer line up, so it stays broken rather than go wrong.
+      EXPECT_TRUE(ending_of([&] { exchange.barrier(200ms); }).says("out of step"));
+      ++timed_out;
+    }
+    EXPECT_TRUE(within(5s, [&] { return timed_out == 2; }));
+  }));
+}
+
+// Protects: ranks that disagree about the size all learn it, with the numbers.
+TEST(TcpExchange, DifferentSizesAreAMismatchOnEveryRank) {
+  std::atomic<int> disagreed{0};
+  expect_all_well(run_ranks(tcp_job(3), [&](Exchange& exchange) {
+    const std::vector<std::byte> mine(exchange.self() == Rank{1} ? 9 : 8);
+    std::vector<std::byte> all(mine.size() * 3);
+    const Ending ending = ending_of([&] { exchange.allgather(mine, all, 5s); });
+    EXPECT_EQ(ending.code, ErrorCode::mismatch) << ending.text;
+    EXPECT_TRUE(ending.says("9")) << ending.text;
+    ++disagreed;
+    EXPECT_TRUE(within(5s, [&] { return disagreed == 3; }));
+  }));
+}
+
+// Protects: a clean end is not a death, and waiting for one who has left ends at once.
+TEST(TcpExchange, LeavingIsNotAnIncident) {
+  expect_all_well(run_ranks(tcp_job(3), [](Exchange& exchange) {
+    exchange.barrier(5s);
+    if (exchange.self() == Rank{1}) return;
+    EXPECT_TRUE(within(1s, [&] { return exchange.has_left(Rank{1}); }));
+    EXPECT_EQ(exchange.incident().kind, Incident::Kind::none);
+    EXPECT_FALSE(exchange.has_left(Rank{0}));
+    const Ending ending = ending_of([&] { exchange.barrier(10s); });
+    EXPECT_EQ(ending.code, ErrorCode::peer_failed);
+    // Whoever fails first leaves, and with rank 0 the relay.
+    EXPECT_TRUE(ending.says("rank 1 left") || ending.says("rank 0, which relays, has left"))
+        << ending.text;
+  }));
+}
+
+// Protects: rank 0 may leave first; its hub's end is not its death.
+TEST(TcpExchange, RankZeroMayLeaveFirst) {
+  expect_all_well(run_ranks(tcp_job(3), [](Exchange& exchange) {
+    exchange.barrier(5s);
+    if (exchange.self() == Rank{0}) return;
+    EXPECT_TRUE(within(1s, [&] { return exchange.has_left(Rank{0}); }));
+    std::this_thread::sleep_for(50ms);  // the connection ends meanwhile
+    EXPECT_EQ(exchange.incident().kind, Incident::Kind::none);
+    const Ending ending = ending_of([&] { exchange.barrier(10s); });
+    EXPECT_EQ(ending.code, ErrorCode::peer_failed);
+    EXPECT_TRUE(ending.says("rank 0")) << ending.text;
+  }));
+}
+
+// Protects: everybody hears of the same first incident, also if two announce at once.
+TEST(TcpExchange, AllHearOfTheSameIncident) {
+  std::atomic<std::uint32_t> heard[4] = {};
+  std::atomic<int> done{0};
+  expect_all_well(run_ranks(tcp_job(4), [&](Exchange& exchange) {
+    exchange.barrier(5s);
+    const std::uint32_t self = index_of(exchange.self());
+    if (self >= 2) exchange.announce({.kind = Incident::Kind::aborted, .rank = exchange.self()});
+    EXPECT_TRUE(within(1s, [&] { return exchange.incident().kind == Incident::Kind::aborted; }));
+    heard[self] = index_of(exchange.incident().rank);
+    ++done;
+    EXPECT_TRUE(within(5s, [&] { return done == 4; }));
+  }));
+  for (const auto& rank : heard) EXPECT_EQ(rank.load(), heard[0].load());
+  EXPECT_GE(heard[0].load(), 2u);
+}
+
+// Protects: the last words of a rank that leaves at once are not lost.
+TEST(TcpExchange, AnAnnouncementSurvivesItsRank) {
+  expect_all_well(run_ranks(tcp_job(3), [](Exchange& exchange) {
+    exchange.barrier(5s);
+    if (exchange.self() == Rank{0}) {
+      exchange.announce({.kind = Incident::Kind::aborted, .rank = Rank{0}});
+      return;
+    }
+    EXPECT_TRUE(within(1s, [&] { return exchange.incident().kind == Incident::Kind::aborted; }));
+    EXPECT_EQ(exchange.incident().rank, Rank{0});
+  }));
+}
+
+// Protects: a rank that waits in a barrier gives up when it hears of an incident.
+TEST(TcpExchange, AnIncidentEndsWaiting) {
+  expect_all_well(run_ranks(tcp_job(3), [](Exchange& exchange) {
+    if (exchange.self() == Rank{2}) {
+      std::this_thread::sleep_for(100ms);
+      exchange.announce({.kind = Incident::Kind::aborted, .rank = Rank{2}});
+      EXPECT_TRUE(within(1s, [&] { return exchange.incident().kind != Incident::Kind::none; }));
+      return;
+    }
+    const Ending ending = ending_of([&] { exchange.barrier(10s); });
+    EXPECT_EQ(ending.code, ErrorCode::peer_failed);
+    EXPECT_TRUE(ending.says("rank 2 has aborted")) << ending.text;
+  }));
+}
+
+// Protects: every wrong setting names its variable, and no text contains the secret.
+TEST(TcpExchange, WrongOptionsNameTheirVariable) {
+  const auto refused = [](const std::function<void(TcpOptions&)>& spoil) {
+    TcpOptions options = tcp_options(free_port(), 0, 2);
+    options.timeout = 100ms;
+    spoil(options);
+    const Ending ending = ending_of([&] { (void)tcp_exchange(options); });
+    EXPECT_EQ(ending.code, ErrorCode::invalid_argument) << ending.text;
+    EXPECT_FALSE(ending.says("correct horse")) << ending.text;
+    return ending.text;
+  };
+  const auto starts = [](const std::string& text, const std::string& front) {
+    return text.rfind(front, 0) == 0 ? ::testing::AssertionSuccess()
+                                     : ::testing::AssertionFailure() << text;
+  };
+  EXPECT_TRUE(starts(refused([](TcpOptions& options) { options.rank_count = 0; }), "TUTTI_SIZE=0"));
+  EXPECT_TRUE(starts(refused([](TcpOptions& options) { options.rank = Rank{2}; }), "TUTTI_RANK=2"));
+  EXPECT_TRUE(starts(refused([](TcpOptions& options) { options.secret.clear(); }), "TUTTI_SECRET"));
+  EXPECT_TRUE(starts(refused([](TcpOptions& options) { options.secret.assign(257, 'x'); }),
+                     "TUTTI_SECRET"));
+  EXPECT_TRUE(starts(refused([](TcpOptions& options) { options.timeout = Timeout::zero(); }),
+                     "TUTTI_BOOTSTRAP_TIMEOUT"));
+  for (const char* rendezvous :
+       {"", "foo", ":5555", "foo:", "foo:0", "foo:65536", "foo:12x", "::1:5555", "[]:5555"}) {
+    EXPECT_EQ(refused([&](TcpOptions& options) { options.rendezvous = rendezvous; }),
+              "TUTTI_RENDEZVOUS=\"" + std::string(rendezvous) +
+                  "\": expected host:port, for example 10.0.0.1:5555, or [address]:port for IPv6");
+  }
+  // A label of more than 63 characters cannot be asked for, so no name server is.
+  EXPECT_NE(refused([](TcpOptions& options) {
+              options.rendezvous = std::string(100, 'x') + ":5555";
+            }).find("is unknown here"),
+            std::string::npos);
+}
+
+// Protects: a port that is in use, and an address of another host, say so and what to do.
+TEST(TcpExchange, RankZeroSaysWhyItCannotListen) {
+  TcpOptions options = tcp_options(free_port(), 0, 2);
+  const std::vector addresses = resolve(parse_endpoint(options.rendezvous), options.rendezvous);
+  const auto other_job = listen_at(addresses, options.rendezvous);
+  Ending ending = ending_of([&] { (void)tcp_exchange(options); });
+  EXPECT_EQ(ending.code, ErrorCode::system);
+  EXPECT_TRUE(ending.says("\"" + options.rendezvous + "\"")) << ending.text;
+  EXPECT_TRUE(ending.says("choose another")) << ending.text;
+
+  options.rendezvous = "192.0.2.1:5555";  // reserved for documentation, so nobody's
+  ending = ending_of([&] { (void)tcp_exchange(options); });
+  EXPECT_TRUE(ending.says("must name an address of the host on which rank 0 runs")) << ending.text;
+}
+
+}  // namespace
+}  // namespace tutti::bootstrap

@@ -1,0 +1,126 @@
+// See device.hpp.
+#include "verbs/soft/device.hpp"
+
+#include <endian.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "verbs/soft/limits.hpp"
+
+namespace tutti::verbs::soft {
+namespace {
+
+std::uint64_t read_host_number() {
+  char text[17] = {};
+  if (std::FILE* const file = std::fopen("/proc/sys/kernel/random/boot_id", "re")) {
+    // 8-4-4 hexadecimal digits: the first 64 bits.
+    (void)std::fscanf(file, "%8[0-9a-f]-%4[0-9a-f]-%4[0-9a-f]", text, text + 8, text + 12);
+    std::fclose(file);
+  }
+  const std::uint64_t number = std::strtoull(text, nullptr, 16);
+  return number != 0 ? number : static_cast<std::uint64_t>(::gethostid()) | 1;
+}
+
+}  // namespace
+
+ibv_device& device() {
+  static ibv_device soft0 = [] {
+    ibv_device made{};
+    made.node_type = IBV_NODE_CA;
+    made.transport_type = IBV_TRANSPORT_IB;
+    std::strcpy(made.name, "soft0");
+    std::strcpy(made.dev_name, "soft0");
+    return made;
+  }();
+  return soft0;
+}
+
+const ibv_gid& host_gid() {
+  static const ibv_gid gid = [] {
+    ibv_gid made{};
+    made.global.subnet_prefix = htobe64(0xfe80000000000000);
+    made.global.interface_id = htobe64(read_host_number());
+    return made;
+  }();
+  return gid;
+}
+
+bool is_this_host(const ibv_ah_attr& attributes) {
+  if (attributes.is_global == 0) return attributes.dlid == port_lid;
+  return std::memcmp(&attributes.grh.dgid, &host_gid(), sizeof(ibv_gid)) == 0;
+}
+
+void describe_device(ibv_device_attr& attributes) {
+  attributes = {};
+  std::strcpy(attributes.fw_ver, "tutti");
+  attributes.node_guid = host_gid().global.interface_id;
+  attributes.sys_image_guid = attributes.node_guid;
+  attributes.max_mr_size = ~std::uint64_t{0};
+  attributes.page_size_cap = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  attributes.max_qp = queue_pairs_max;
+  attributes.max_qp_wr = work_requests_max;
+  attributes.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID;
+  attributes.max_sge = scatter_max;
+  attributes.max_sge_rd = scatter_max;
+  attributes.max_cq = completion_queues_max;
+  attributes.max_cqe = completions_max;
+  attributes.max_mr = regions_max;
+  attributes.max_pd = domains_max;
+  attributes.max_qp_rd_atom = reads_in_flight_max;
+  attributes.max_qp_init_rd_atom = reads_in_flight_max;
+  attributes.max_res_rd_atom = queue_pairs_max * reads_in_flight_max;
+  attributes.atomic_cap = IBV_ATOMIC_NONE;
+  attributes.max_srq = shared_receive_queues_max;
+  attributes.max_srq_wr = work_requests_max;
+  attributes.max_srq_sge = scatter_max;
+  attributes.max_pkeys = 1;
+  attributes.phys_port_cnt = 1;
+}
+
+void describe_port(ibv_port_attr& attributes) {
+  attributes = {};
+  attributes.state = IBV_PORT_ACTIVE;
+  attributes.max_mtu = IBV_MTU_4096;
+  attributes.active_mtu = IBV_MTU_4096;
+  attributes.gid_tbl_len = 1;
+  attributes.max_msg_sz = message_max_bytes;
+  attributes.pkey_tbl_len = 1;
+  attributes.lid = port_lid;
+  attributes.sm_lid = port_lid;
+  attributes.max_vl_num = 1;
+  attributes.active_width = 2;   // 4X
+  attributes.active_speed = 32;  // EDR
+  attributes.phys_state = 5;     // link up
+  attributes.link_layer = IBV_LINK_LAYER_INFINIBAND;
+}
+
+int read_settings(Transport& transport) {
+  constexpr std::string_view prefix = "TUTTI_SOFT_";
+  constexpr std::string_view name = "TUTTI_SOFT_TRANSPORT=";
+  transport = Transport::automatic;
+  for (char** variable = environ; *variable; ++variable) {
+    const std::string_view text = *variable;
+    if (!text.starts_with(prefix)) continue;
+    const bool known = text.starts_with(name);
+    const std::string_view value = known ? text.substr(name.size()) : std::string_view();
+    if (value == "auto") {
+      transport = Transport::automatic;
+    } else if (value == "shared") {
+      transport = Transport::shared;
+    } else if (value == "cma") {
+      transport = Transport::cma;
+    } else {
+      std::fprintf(stderr, "tutti: %s: %s; valid: TUTTI_SOFT_TRANSPORT=auto|shared|cma\n",
+                   *variable, known ? "unknown value" : "unknown setting");
+      return EINVAL;
+    }
+  }
+  return 0;
+}
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,386 @@
+// See queue_pair.hpp.  The state machine follows the table of the InfiniBand specification, volume
+// 1, 10.3.1, as the kernel's ib_modify_qp_is_ok has it, without the drained states.
+#include "verbs/soft/queue_pair.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <mutex>
+
+#include "tutti/detail/clock.hpp"
+#include "verbs/soft/completion_queue.hpp"
+#include "verbs/soft/context.hpp"
+#include "verbs/soft/device.hpp"
+#include "verbs/soft/limits.hpp"
+#include "verbs/soft/send.hpp"
+
+namespace tutti::verbs::soft {
+namespace {
+
+struct Transition {
+  ibv_qp_state from;
+  ibv_qp_state to;
+  int required;
+  int optional;
+};
+
+constexpr Transition transitions[] = {
+    {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
+    {IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
+    {IBV_QPS_INIT, IBV_QPS_RTR,
+     IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+         IBV_QP_MIN_RNR_TIMER,
+     IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
+    {IBV_QPS_RTR, IBV_QPS_RTS,
+     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
+     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
+    {IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
+};
+
+/// 0, EINVAL for what the table forbids, EOPNOTSUPP for what this device lacks.
+int check_transition(ibv_qp_state from, ibv_qp_state to, int mask) {
+  if ((mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_CAP | IBV_QP_RATE_LIMIT)) != 0 ||
+      to == IBV_QPS_SQD || to == IBV_QPS_SQE)
+    return EOPNOTSUPP;
+  mask &= ~IBV_QP_STATE;
+  if (to == IBV_QPS_RESET) return mask == 0 ? 0 : EINVAL;
+  if (to == IBV_QPS_ERR) return mask == 0 && from != IBV_QPS_RESET ? 0 : EINVAL;
+  for (const Transition& row : transitions)
+    if (row.from == from && row.to == to)
+      return (mask & row.required) == row.required && (mask & ~(row.required | row.optional)) == 0
+                 ? 0
+                 : EINVAL;
+  return EINVAL;
+}
+
+int check_values(const ibv_qp_attr& values, int mask, ibv_qp_state current) {
+  constexpr unsigned rights =
+      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  const auto given = [mask](int bit) { return (mask & bit) != 0; };
+  if (given(IBV_QP_ACCESS_FLAGS) && (values.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) != 0)
+    return EOPNOTSUPP;
+  const bool wrong =
+      (given(IBV_QP_CUR_STATE) && values.cur_qp_state != current) ||
+      (given(IBV_QP_PKEY_INDEX) && values.pkey_index != 0) ||
+      (given(IBV_QP_PORT) && values.port_num != port_number) ||
+      (given(IBV_QP_ACCESS_FLAGS) && (values.qp_access_flags & ~rights) != 0) ||
+      (given(IBV_QP_AV) && values.ah_attr.port_num != port_number) ||
+      (given(IBV_QP_AV) && values.ah_attr.is_global && values.ah_attr.grh.sgid_index != 0) ||
+      (given(IBV_QP_PATH_MTU) &&
+       (values.path_mtu < IBV_MTU_256 || values.path_mtu > IBV_MTU_4096)) ||
+      (given(IBV_QP_DEST_QPN) && values.dest_qp_num > 0xffffff) ||
+      (given(IBV_QP_MAX_DEST_RD_ATOMIC) && values.max_dest_rd_atomic > reads_in_flight_max) ||
+      (given(IBV_QP_MAX_QP_RD_ATOMIC) && values.max_rd_atomic > reads_in_flight_max) ||
+      (given(IBV_QP_MIN_RNR_TIMER) && values.min_rnr_timer > 31) ||
+      (given(IBV_QP_TIMEOUT) && values.timeout > 31) ||
+      (given(IBV_QP_RETRY_CNT) && values.retry_cnt > 7) ||
+      (given(IBV_QP_RNR_RETRY) && values.rnr_retry > 7);
+  return wrong ? EINVAL : 0;
+}
+
+void store_values(QueuePair& pair, const ibv_qp_attr& values, int mask) {
+  ibv_qp_attr& kept = pair.attributes;
+  const auto keep = [&](int bit, auto ibv_qp_attr::*member) {
+    if ((mask & bit) != 0) kept.*member = values.*member;
+  };
+  keep(IBV_QP_PKEY_INDEX, &ibv_qp_attr::pkey_index);
+  keep(IBV_QP_PORT, &ibv_qp_attr::port_num);
+  keep(IBV_QP_ACCESS_FLAGS, &ibv_qp_attr::qp_access_flags);
+  keep(IBV_QP_AV, &ibv_qp_attr::ah_attr);
+  keep(IBV_QP_PATH_MTU, &ibv_qp_attr::path_mtu);
+  keep(IBV_QP_DEST_QPN, &ibv_qp_attr::dest_qp_num);
+  keep(IBV_QP_RQ_PSN, &ibv_qp_attr::rq_psn);
+  keep(IBV_QP_MAX_DEST_RD_ATOMIC, &ibv_qp_attr::max_dest_rd_atomic);
+  keep(IBV_QP_MIN_RNR_TIMER, &ibv_qp_attr::min_rnr_timer);
+  keep(IBV_QP_TIMEOUT, &ibv_qp_attr::timeout);
+  keep(IBV_QP_RETRY_CNT, &ibv_qp_attr::retry_cnt);
+  keep(IBV_QP_RNR_RETRY, &ibv_qp_attr::rnr_retry);
+  keep(IBV_QP_SQ_PSN, &ibv_qp_attr::sq_psn);
+  keep(IBV_QP_MAX_QP_RD_ATOMIC, &ibv_qp_attr::max_rd_atomic);
+  // Relaxed: a request in flight may meet the old or the new value, as on a wire.
+  pair.entry.access.store(kept.qp_access_flags, std::memory_order_relaxed);
+  pair.entry.rnr_timer.store(kept.min_rnr_timer, std::memory_order_relaxed);
+}
+
+/// No initiator may work on the entry any more: the status says so since before the call.
+bool wait_for_initiator_slow(const QueuePairEntry& entry) {
+  const auto deadline = detail::MonotonicClock::read() + std::chrono::seconds(1);
+  while (entry.engaged.load(std::memory_order_seq_cst) != 0) {
+    if (detail::MonotonicClock::read() > deadline) return false;  // it is stopped
+    ::sched_yield();
+  }
+  return true;
+}
+
+/// Drops all that is queued.  The send lock is held.
+void forget_requests(QueuePair& pair) {
+  pair.process.remove_pending(pair);
+  pair.pending.clear();
+  pair.patience = {};
+  pair.sent = 0;
+  pair.target = {};
+  pair.peer.reset();
+  pair.reachable = false;
+  for (CompletionQueue* const queue : {&pair.send_queue(), &pair.receive_queue()}) {
+    const std::lock_guard guard(queue->lock);
+    queue->forget(pair);
+    pair.retired.store(0, std::memory_order_relaxed);
+  }
+}
+
+void clear_receives(QueuePair& pair) {
+  const std::lock_guard queue_guard(pair.receive_queue().lock);
+  const std::lock_guard guard(pair.receive_lock);
+  const SegmentView view = pair.process.view();
+  QueuePairEntry& entry = pair.entry;
+  // Relaxed throughout: nobody else looks before the next status that is stored with release.
+  for (std::uint32_t slot = 0; slot < entry.receive_slots; ++slot)
+    slot_at(view, entry.receive_offset, entry.receive_slots, entry.receive_stride_bytes, slot)
+        .sequence.store(0, std::memory_order_relaxed);
+  for (std::uint64_t slot = 0; slot <= pair.ring_mask; ++slot)
+    pair.ring[slot].sequence.store(0, std::memory_order_relaxed);
+  entry.produced.store(0, std::memory_order_relaxed);
+  entry.consumed.store(0, std::memory_order_relaxed);
+  pair.ring_head = 0;
+  pair.completed = 0;
+  pair.posted = 0;
+  pair.released.store(0, std::memory_order_relaxed);
+}
+
+int reset(QueuePair& pair) {
+  const std::lock_guard guard(pair.send_lock);
+  const Status before = pair.status();
+  pair.entry.status.store(Status::of(IBV_QPS_RESET, 0, before.incarnation() + 1).word,
+                          std::memory_order_seq_cst);
+  if (!wait_for_initiator_slow(pair.entry)) return EBUSY;
+  forget_requests(pair);
+  clear_receives(pair);
+  return 0;
+}
+
+void fail_by_owner(QueuePair& pair) {
+  const std::lock_guard guard(pair.send_lock);
+  pair.fail();
+  flush_sends(pair);
+  pair.process.remove_pending(pair);
+}
+
+void connect(QueuePair& pair) {
+  const std::lock_guard guard(pair.send_lock);
+  const ibv_qp_attr& attributes = pair.attributes;
+  pair.reachable = is_this_host(attributes.ah_attr);
+  const std::uint32_t id = process_id_of(attributes.dest_qp_num);
+  pair.peer = pair.process.connections.attach(id);
+  if (!pair.peer->is_self()) pair.process.wake_helper();
+  const std::uint32_t incarnation = pair.status().incarnation();
+  // Release: the initiator that sees it sees the entry's fields and empty rings.
+  pair.entry.status.store(Status::of(IBV_QPS_RTR, attributes.dest_qp_num, incarnation).word,
+                          std::memory_order_release);
+}
+
+int check_initial(const ibv_pd& domain, const ibv_qp_init_attr& wanted) {
+  if (wanted.qp_type != IBV_QPT_RC) return EOPNOTSUPP;
+  const ibv_qp_cap& cap = wanted.cap;
+  const bool wrong = !wanted.send_cq || !wanted.recv_cq ||
+                     wanted.send_cq->context != domain.context ||
+                     wanted.recv_cq->context != domain.context ||
+                     (wanted.srq && wanted.srq->context != domain.context) ||
+                     cap.max_send_wr > work_requests_max || cap.max_recv_wr > work_requests_max ||
+                     cap.max_send_sge > scatter_max || cap.max_recv_sge > scatter_max ||
+                     cap.max_inline_data > inline_max_bytes;
+  return wrong ? EINVAL : 0;
+}
+
+/// Takes an entry of the table and the rings it needs; the index, or -1 with errno.
+std::int64_t make_entry(Process& process, const ibv_pd& domain, const ibv_qp_init_attr& wanted) {
+  std::uint32_t index = 0;
+  errno = ENOMEM;
+  if (!process.queue_pair_slots.take(index)) return -1;
+  const auto* const shared = static_cast<const SharedReceiveQueue*>(wanted.srq);
+  const std::uint32_t slots = shared ? 0 : std::bit_ceil(std::max(wanted.cap.max_recv_wr, 1U));
+  const std::uint32_t stride = stride_of(wanted.cap.max_recv_sge);
+  // Private: one completion per receive and the event.  Shared: all receives may come to this
+  // queue pair, twice before it is polled.
+  const std::uint32_t ring_slots =
+      std::bit_ceil(shared ? 2 * shared->entry->slots + 2 : slots + 2);
+  std::size_t receive_offset = shared ? shared->offset : 0;
+  std::size_t ring_offset = 0;
+  if (process.segment.commit_queue_pair(index) == 0 &&
+      (shared || (receive_offset = process.segment.allocate(std::size_t{slots} * stride)) != 0))
+    ring_offset = process.segment.allocate(ring_slots * sizeof(Completion));
+  if (ring_offset == 0) {
+    if (!shared) process.segment.free(receive_offset, std::size_t{slots} * stride);
+    process.queue_pair_slots.give_back(index);
+    return -1;
+  }
+  // Relaxed and plain: no initiator looks before the status says RTR.
+  QueuePairEntry& entry = process.view().queue_pair(index);
+  const std::uint32_t incarnation =
+      Status{entry.status.load(std::memory_order_relaxed)}.incarnation() + 1;
+  entry.status.store(Status::of(IBV_QPS_RESET, 0, incarnation).word, std::memory_order_relaxed);
+  entry.domain = domain.handle;
+  entry.receive_slots = slots;
+  entry.receive_stride_bytes = stride;
+  entry.receive_offset = receive_offset;
+  entry.ring_slots = ring_slots;
+  entry.ring_offset = ring_offset;
+  entry.produced.store(0, std::memory_order_relaxed);
+  entry.consumed.store(0, std::memory_order_relaxed);
+  entry.wanted.store(0, std::memory_order_relaxed);
+  return index;
+}
+
+/// How many completions the queue pair may have outstanding in its queues.
+void change_load(const QueuePair& pair, bool add) {
+  const auto change = [&](CompletionQueue& queue, std::uint64_t count) {
+    const std::lock_guard guard(queue.lock);
+    queue.load = add ? queue.load + count : queue.load - count;
+  };
+  change(pair.send_queue(), pair.initial.cap.max_send_wr);
+  change(pair.receive_queue(), pair.srq ? pair.entry.ring_slots : pair.initial.cap.max_recv_wr);
+}
+
+}  // namespace
+
+QueuePair::QueuePair(Process& owner, std::uint32_t entry_index)
+    : ibv_qp{}, process(owner), index(entry_index), entry(owner.view().queue_pair(entry_index)) {}
+
+CompletionQueue& QueuePair::send_queue() const { return *static_cast<CompletionQueue*>(send_cq); }
+CompletionQueue& QueuePair::receive_queue() const {
+  return *static_cast<CompletionQueue*>(recv_cq);
+}
+
+bool QueuePair::fail() noexcept {
+  std::uint64_t word = entry.status.load(std::memory_order_acquire);
+  do {
+    if (Status{word}.state() == IBV_QPS_ERR || Status{word}.state() == IBV_QPS_RESET) return false;
+  } while (!entry.status.compare_exchange_weak(word, Status{word}.with(IBV_QPS_ERR).word,
+                                               std::memory_order_seq_cst));
+  receive_queue().attention.store(true, std::memory_order_release);
+  return true;
+}
+
+ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr* attributes) {
+  Process& process = process_of(domain->context);
+  if (const int error = process.inherited() ? EINVAL : check_initial(*domain, *attributes)) {
+    errno = error;
+    return nullptr;
+  }
+  const std::lock_guard guard(process.mutex);
+  const std::int64_t index = make_entry(process, *domain, *attributes);
+  if (index < 0) return nullptr;
+  attributes->cap.max_inline_data = inline_max_bytes;
+  auto* const pair = new QueuePair(process, static_cast<std::uint32_t>(index));
+  pair->context = domain->context;
+  pair->qp_context = attributes->qp_context;
+  pair->pd = domain;
+  pair->send_cq = attributes->send_cq;
+  pair->recv_cq = attributes->recv_cq;
+  pair->srq = attributes->srq;
+  pair->handle = pair->index;
+  pair->qp_num = process.id() << queue_pair_index_bits | pair->index;
+  pair->state = IBV_QPS_RESET;
+  pair->qp_type = attributes->qp_type;
+  pair->initial = *attributes;
+  pair->token = process.token(pair->qp_num);
+  pair->ring = process.view().at<Completion>(pair->entry.ring_offset);
+  pair->ring_mask = pair->entry.ring_slots - 1;
+
+  process.queue_pairs.push_back(pair);
+  ++context_of(domain->context).objects;
+  ++static_cast<Domain*>(domain)->users;
+  ++pair->send_queue().users;
+  ++pair->receive_queue().users;
+  if (pair->srq) ++static_cast<SharedReceiveQueue*>(pair->srq)->users;
+  change_load(*pair, true);
+  const std::lock_guard queue_guard(pair->receive_queue().lock);
+  pair->receive_queue().receivers.push_back(pair);
+  return pair;
+}
+
+int modify_queue_pair(ibv_qp* handle, ibv_qp_attr* values, int mask) {
+  QueuePair& pair = pair_of(handle);
+  Process& process = pair.process;
+  if (process.inherited()) return EINVAL;
+  bool became_ready = false;
+  {
+    const std::lock_guard guard(process.mutex);
+    const Status before = pair.status();
+    const ibv_qp_state wanted = (mask & IBV_QP_STATE) != 0 ? values->qp_state : before.state();
+    if (const int error = check_transition(before.state(), wanted, mask)) return error;
+    if (const int error = check_values(*values, mask, before.state())) return error;
+    switch (wanted) {
+      case IBV_QPS_RESET:
+        if (const int error = reset(pair)) return error;
+        break;
+      case IBV_QPS_INIT:
+        store_values(pair, *values, mask);
+        pair.entry.status.store(before.with(IBV_QPS_INIT).word, std::memory_order_release);
+        break;
+      case IBV_QPS_RTR:
+        store_values(pair, *values, mask);
+        connect(pair);
+        became_ready = pair.entry.wanted.exchange(0, std::memory_order_relaxed) != 0;
+        break;
+      case IBV_QPS_RTS: {
+        // Under the send lock: the attributes belong to the requests.
+        const std::lock_guard send_guard(pair.send_lock);
+        store_values(pair, *values, mask);
+        std::uint64_t word = before.word;
+        // The connected initiator may have moved it to the error state meanwhile.
+        if (!pair.entry.status.compare_exchange_strong(word, before.with(IBV_QPS_RTS).word,
+                                                       std::memory_order_seq_cst))
+          return EINVAL;
+        break;
+      }
+      case IBV_QPS_ERR: fail_by_owner(pair); break;
+      case IBV_QPS_SQD:
+      case IBV_QPS_SQE:
+      case IBV_QPS_UNKNOWN: return EINVAL;  // not in the table of transitions
+    }
+    pair.state = wanted;
+  }
+  if (became_ready) process.kick_slow(process_id_of(pair.attributes.dest_qp_num));
+  return 0;
+}
+
+int query_queue_pair(ibv_qp* handle, ibv_qp_attr* attributes, int, ibv_qp_init_attr* initial) {
+  QueuePair& pair = pair_of(handle);
+  if (pair.process.inherited()) return EINVAL;
+  const std::lock_guard guard(pair.process.mutex);
+  pair.state = pair.status().state();
+  *attributes = pair.attributes;
+  attributes->qp_state = pair.state;
+  attributes->cur_qp_state = pair.state;
+  attributes->path_mig_state = IBV_MIG_MIGRATED;
+  attributes->cap = pair.initial.cap;
+  *initial = pair.initial;
+  return 0;
+}
+
+int destroy_queue_pair(ibv_qp* handle) {
+  QueuePair& pair = pair_of(handle);
+  Process& process = pair.process;
+  if (process.inherited()) return EINVAL;
+  const std::lock_guard guard(process.mutex);
+  {
+    const std::lock_guard send_guard(pair.send_lock);
+    pair.entry.status.store(Status::of(IBV_QPS_RESET, 0, pair.status().incarnation() + 1).word,
+                            std::memory_order_seq_cst);
+    forget_requests(pair);
+    change_load(pair, false);
+    const std::lock_guard queue_guard(pair.receive_queue().lock);
+    std::erase(pair.receive_queue().receivers, &pair);
+  }
+  --context_of(pair.context).objects;
+  --static_cast<Domain*>(pair.pd)->users;
+  --pair.send_queue().users;
+  --pair.receive_queue().users;
+  if (pair.srq) --static_cast<SharedReceiveQueue*>(pair.srq)->users;
+  std::erase(process.queue_pairs, &pair);
+  process.bury(pair.index);
+  delete &pair;
+  return 0;
+}
+
+}  // namespace tutti::verbs::soft
