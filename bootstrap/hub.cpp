@@ -89,6 +89,7 @@ struct Connection {
 struct Member {
   Connection* connection = nullptr;  // none: not here yet, or no longer
   bool left = false;
+  bool gave_up = false;      // came, and would not wait for the others any longer
   bool contributed = false;  // to the current step
   wire::Step step{};
   std::vector<std::byte> contribution;
@@ -272,15 +273,25 @@ class Hub::Service {
     }
   }
 
-  SharedFrame missing_frame(FrameType type, std::uint64_t sequence) const {
+  /// Who has not contributed to the step or, before all have met, who is not here.  Ranks whose
+  /// deadline is a moment earlier than the asker's are gone by then, but to blame only if nobody
+  /// else is.
+  std::vector<std::uint32_t> missing_ranks(std::uint64_t sequence, bool impatient_too) const {
     std::vector<std::uint32_t> missing;
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
       const Member& member = members_[rank];
+      const bool absent = rank != 0 && member.connection == nullptr;
       if (joined_ ? sequence == sequence_ && !member.contributed
-                  : rank != 0 && member.connection == nullptr) {
+                  : absent && (impatient_too || !member.gave_up)) {
         missing.push_back(rank);
       }
     }
+    return missing;
+  }
+
+  SharedFrame missing_frame(FrameType type, std::uint64_t sequence) const {
+    std::vector<std::uint32_t> missing = missing_ranks(sequence, false);
+    if (missing.empty()) missing = missing_ranks(sequence, true);
     const wire::Missing head{sequence, static_cast<std::uint32_t>(missing.size()), 0};
     return make_frame(type, bytes_of(head), std::as_bytes(std::span{missing}));
   }
@@ -308,6 +319,7 @@ class Hub::Service {
       connection.rank = hello->rank;
       connection.reader.set_limit(wire::to_hub_bytes_max(rank_count()));
       members_[hello->rank].connection = &connection;
+      members_[hello->rank].gave_up = false;
       joined_ = std::all_of(members_.begin(), members_.end(), [](const Member& member) {
         return member.connection != nullptr && !member.connection->lost;
       });
@@ -346,8 +358,11 @@ class Hub::Service {
         return true;
       }
       case FrameType::goodbye:
-        // Of a rank that would wait no longer, while others may: its place is free again.
-        if (!joined_ && connection.rank != 0) return false;
+        if (!joined_ && connection.rank != 0) {
+          member.gave_up = true;
+          connection.lost = true;  // its place is free again
+          return true;
+        }
         member.left = true;
         if (joined_)
           broadcast(make_frame(FrameType::left, bytes_of(wire::News{0, connection.rank})));

@@ -101,18 +101,30 @@ TcpExchange::TcpExchange(const TcpOptions& options)
       rank_count_(options.rank_count),
       reader_(0),
       left_(options.rank_count, false) {
-  join(options);
+  try {
+    join(options);
+  } catch (...) {
+    // The others then know that this rank has come, and do not name it among the missing.
+    say_goodbye();
+    throw;
+  }
 }
 
 TcpExchange::~TcpExchange() {
+  say_goodbye();
+}
+
+void TcpExchange::say_goodbye() noexcept {
   if (!socket_) return;
   const Deadline deadline = Deadline::after(goodbye_timeout, now());
   append_frame(outbox_, FrameType::goodbye, {});
-  for (flush(); socket_ && !outbox_.empty() && !deadline.passed(now()); flush()) {
+  for (flush(); !outbox_.empty() && !deadline.passed(now()); flush()) {
     pollfd waiting{socket_.get(), POLLOUT, 0};
     (void)::poll(&waiting, 1, poll_milliseconds(deadline.remaining(now())));
+    if ((waiting.revents & (POLLERR | POLLHUP)) != 0) break;
   }
-  if (socket_) finish_sending(socket_.get(), deadline);
+  finish_sending(socket_.get(), deadline);
+  socket_ = detail::Descriptor();
 }
 
 // Joining.
@@ -190,9 +202,9 @@ void TcpExchange::throw_refusal(const TcpOptions& options) const {
   const std::string expected = std::to_string(refusal_->expected);
   switch (refusal_->reason) {
     case wire::Reason::version:
-      throw Error(ErrorCode::mismatch, text + "this is protocol version " +
-                                           std::to_string(wire::protocol_version) + ", there it is " +
-                                           expected + "; use one version of tutti everywhere");
+      throw Error(ErrorCode::mismatch,
+                  text + "this is protocol version " + std::to_string(wire::protocol_version) +
+                      ", there it is " + expected + "; use one version of tutti everywhere");
     case wire::Reason::secret:
       throw Error(ErrorCode::peer_failed,
                   text +

@@ -54,6 +54,7 @@ class TcpExchange final : public Exchange {
   void handle(const Frame& frame);
   void await_news(Deadline deadline);
   void lose_hub() noexcept;
+  void say_goodbye() noexcept;
 
   std::unique_ptr<Hub> hub_;  // on rank 0; first, because it outlives the connection to it
   Rank self_;

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <iterator>
 #include <string>
 #include <tutti/detail/check.hpp>
@@ -22,6 +24,15 @@ std::size_t rounded(std::size_t bytes, std::size_t unit) {
 [[noreturn]] void refuse(const std::string& what, int error) {
   throw Error(error == ENOMEM || error == ENOSPC ? ErrorCode::limit_exceeded : ErrorCode::system,
               what + ": " + std::strerror(error), error);
+}
+
+/// Bytes that can be had without pushing anybody out; SIZE_MAX where the kernel does not say.
+std::size_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string word; file >> word;)
+    if (std::size_t kibibytes = 0; word == "MemAvailable:" && file >> kibibytes)
+      return kibibytes * 1024;
+  return SIZE_MAX;
 }
 
 }  // namespace
@@ -43,6 +54,12 @@ void check_lockable(const Port& port, std::size_t bytes) {
 Arena::Arena(const Port& port, ibv_pd* domain, std::size_t bytes) {
   bytes = rounded(std::max<std::size_t>(bytes, 1), 4096);
   check_lockable(port, bytes);
+  // Allocating more than there is does not fail: it wakes the out-of-memory killer.
+  if (const std::size_t available = available_memory(); bytes > available)
+    throw Error(ErrorCode::limit_exceeded,
+                "TUTTI_ARENA_BYTES=" + std::to_string(bytes) + ": only " +
+                    std::to_string(available) + " bytes of memory are available; lower it",
+                ENOMEM);
   memory_ = detail::Descriptor(memfd_create("tutti-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory_) refuse("memfd_create", errno);
   if (ftruncate(memory_.get(), static_cast<off_t>(bytes)) != 0)

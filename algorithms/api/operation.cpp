@@ -19,7 +19,7 @@ constexpr unsigned polls_per_turn = 64;
 constexpr unsigned polls_per_turn_oversubscribed = 8;
 
 /// A wait this long yields even when every rank has a CPU: somebody else may need it.
-constexpr Timeout patience = std::chrono::milliseconds(5);
+constexpr Timeout patience = std::chrono::milliseconds(1);
 
 constexpr unsigned tests_per_clock = 8;
 
@@ -46,13 +46,15 @@ Operation::Implementation::~Implementation() {
     communicator.fail(Status::aborted, communicator.exchange.self(),
                       "an operation was destroyed in flight", this);
   }
+  // The last messages must leave before the queue pairs or the memory under them may go: a peer
+  // still waits for them.  The block may be used again only when no send reads it any more and no
+  // peer will write it; after a failure neither is known, and the memory stays out of use until the
+  // context goes.
+  const bool drained =
+      !communicator.failed() && context.fabric.drain(context.clock, std::chrono::seconds(1));
+  if (drained && block != nullptr) context.fabric.arena().release(block);
   --context.live_operations;
   context.fabric.detach(channel);
-  // The block may be used again only when no send reads it any more and no peer will write it.
-  // After a failure neither is known: the memory stays out of use until the context goes.
-  if (block == nullptr) return;
-  if (!communicator.failed() && context.fabric.drain(context.clock, std::chrono::seconds(1)))
-    context.fabric.arena().release(block);
 }
 
 Status Operation::Implementation::start() noexcept {

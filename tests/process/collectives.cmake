@@ -5,6 +5,8 @@ foreach(name collectives failures misuse)
   target_include_directories(process_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 endforeach()
 
+target_sources(process_collectives PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/allocations.cpp)
+
 # Many calls: no mismatch, no growth.  The long form is for `scripts/test.sh --all`.
 add_executable(soak soak.cpp)
 target_link_libraries(soak PRIVATE tutti)

@@ -3,13 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <malloc.h>
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <random>
 #include <thread>
 #include <tutti/tutti.hpp>
 
+#include "support/allocations.hpp"
 #include "support/operators.hpp"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -17,22 +15,6 @@ constexpr bool sanitized = true;
 #else
 constexpr bool sanitized = false;
 #endif
-
-namespace {
-std::atomic<std::uint64_t> allocations{0};
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
 
 namespace tutti {
 namespace {
@@ -275,29 +257,29 @@ TEST_P(Collectives, SteadyStateAllocatesNothing) {
     for (std::uint64_t call = 0; call < 1000; ++call)
       if (!complete(operation, call)) return 1;
     if (communicator.synchronize(); GetParam() == RanksAre::threads) return 0;  // one shared count
-    const std::uint64_t before = allocations.load();
+    const std::uint64_t before = test::allocation_count();
     const auto bytes_before = mallinfo2().uordblks;
     for (std::uint64_t call = 0; call < 20000; ++call)
       if (!complete(operation, call)) return 1;
-    if (allocations.load() != before || mallinfo2().uordblks != bytes_before) {
+    if (test::allocation_count() != before || mallinfo2().uordblks != bytes_before) {
       std::fprintf(stderr, "%llu allocations\n",
-                   static_cast<unsigned long long>(allocations.load() - before));
+                   static_cast<unsigned long long>(test::allocation_count() - before));
       return 1;
     }
     return 0;
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(RanksAre, Collectives,
+// ThreadSanitizer sees nothing across processes.
 #ifdef __SANITIZE_THREAD__
-                         // ThreadSanitizer sees nothing across processes.
-                         testing::Values(RanksAre::threads),
+const auto kinds_of_ranks = testing::Values(RanksAre::threads);
 #else
-                         testing::Values(RanksAre::processes, RanksAre::threads),
+const auto kinds_of_ranks = testing::Values(RanksAre::processes, RanksAre::threads);
 #endif
-                         [](const auto& info) {
-                           return info.param == RanksAre::processes ? "processes" : "threads";
-                         });
+
+INSTANTIATE_TEST_SUITE_P(RanksAre, Collectives, kinds_of_ranks, [](const auto& parameter) {
+  return parameter.param == RanksAre::processes ? "processes" : "threads";
+});
 
 }  // namespace
 }  // namespace tutti

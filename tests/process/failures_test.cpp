@@ -169,7 +169,7 @@ TEST_P(Kill, EverySurvivorNamesTheDeadRankInTime) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Bootstrap, Kill, testing::Values(false, true),
-                         [](const auto& info) { return info.param ? "tcp" : "local"; });
+                         [](const auto& parameter) { return parameter.param ? "tcp" : "local"; });
 
 std::vector<int> codes_of(const std::vector<LocalResult>& results) {
   std::vector<int> codes;

@@ -15,7 +15,7 @@ constexpr std::uint64_t compose(std::uint64_t left, std::uint64_t right) {
   const auto c = static_cast<std::uint32_t>(right >> 32), d = static_cast<std::uint32_t>(right);
   return std::uint64_t{a * c} << 32 | std::uint32_t{a * d + b};
 }
-static_assert(compose(0x300000001, 0x500000002) != compose(0x500000002, 0x300000001));
+static_assert(compose(0x300000001, 0x500000004) != compose(0x500000004, 0x300000001));
 
 constexpr std::uint64_t add(std::uint64_t left, std::uint64_t right) {
   return left + right;

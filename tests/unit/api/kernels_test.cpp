@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <tutti/reduction.hpp>
 #include <tutti/status.hpp>
@@ -69,7 +70,9 @@ TYPED_TEST(Floats, MinAndMaxGiveTheSameBitsInBothOrders) {
       for (const T b : values) {
         const T one = combined<T>(which, a, b), other = combined<T>(which, b, a);
         EXPECT_EQ(std::memcmp(&one, &other, sizeof(T)), 0) << a << " " << b;
-        if (std::isnan(a) || std::isnan(b)) EXPECT_EQ(std::memcmp(&one, &nan, sizeof(T)), 0);
+        if (std::isnan(a) || std::isnan(b)) {
+          EXPECT_EQ(std::memcmp(&one, &nan, sizeof(T)), 0);
+        }
       }
   EXPECT_TRUE(std::signbit(combined<T>(BuiltIn::min, T(0.0), T(-0.0))));
   EXPECT_FALSE(std::signbit(combined<T>(BuiltIn::max, T(0.0), T(-0.0))));
@@ -93,9 +96,12 @@ TEST(Operators, BitwiseOnFloatingPointIsRefusedByName) {
     }
 }
 
+int minus(int left, int right) {
+  return left - right;
+}
+
 TEST(Operators, IncomingIsTheLeftOperand) {
-  constexpr auto minus = [](int left, int right) { return left - right; };
-  const Reduction reduction = elementwise<int, +minus>({});
+  const Reduction reduction = elementwise<int, minus>({});
   int incoming = 10, partial = 3;
   reduction.combine(&incoming, &partial, 1, nullptr);
   EXPECT_EQ(partial, 7);

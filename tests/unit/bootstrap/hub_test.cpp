@@ -121,9 +121,6 @@ TEST(Hub, RefusesAWrongSecret) {
 TEST(Hub, RefusesARankThatIsTaken) {
   const auto job = tcp_job(3);
   run_job_with(job, [&] {
-    // Rank 1 of the job may not have come yet, and must not lose its place to the duplicate.
-    Stranger first(port_of(job[0]));
-    ASSERT_TRUE(first.connected());
     EXPECT_TRUE(within(5s, [&] {
       Stranger again(port_of(job[0]));
       wire::Hello hello = hello_of(job[1]);
@@ -142,23 +139,30 @@ TEST(Hub, RefusesARankThatIsTaken) {
   });
 }
 
-// Protects: two ranks with one number: one of them hears that the rank is taken.
+// Protects: of two ranks with one number, the second hears that the rank is taken, and the first
+// completes with the others.
 TEST(Hub, ADuplicateRankIsToldSo) {
   const auto job = tcp_job(3);
-  std::vector<Ending> endings;
   std::atomic<int> refused{0};
-  std::thread pair([&] {
-    endings = run_ranks({job[1], job[1]}, [](Exchange& exchange) { exchange.barrier(5s); });
-    for (const Ending& ending : endings) {
-      if (!ending.failed) continue;
-      ++refused;
-      EXPECT_EQ(ending.code, ErrorCode::peer_failed);
-      EXPECT_TRUE(ending.says("rank 1: this rank is taken")) << ending.text;
-    }
-  });
-  const auto others = run_ranks({job[0], job[2]}, [](Exchange& exchange) { exchange.barrier(5s); });
-  pair.join();
-  for (const Ending& ending : others) EXPECT_FALSE(ending.failed) << ending.text;
+  // Nobody leaves before the duplicate has come.
+  const auto body = [&](Exchange& exchange) {
+    exchange.barrier(5s);
+    EXPECT_TRUE(within(10s, [&] { return refused == 1; }));
+  };
+  const auto run_twin = [&] {
+    const Ending ending = run_ranks({job[1]}, body)[0];
+    if (!ending.failed) return;
+    ++refused;
+    EXPECT_EQ(ending.code, ErrorCode::peer_failed);
+    EXPECT_TRUE(ending.says("rank 1: this rank is taken")) << ending.text;
+  };
+  std::thread one(run_twin);
+  std::thread other(run_twin);
+  for (const Ending& ending : run_ranks({job[0], job[2]}, body)) {
+    EXPECT_FALSE(ending.failed) << ending.text;
+  }
+  one.join();
+  other.join();
   EXPECT_EQ(refused, 1);
 }
 
@@ -259,6 +263,7 @@ TEST(Hub, ABrokenRankCountsAsDead) {
   for (const auto type : {wire::FrameType::gathered, wire::FrameType::contribution,
                           wire::FrameType::incident, wire::FrameType{77}}) {
     const auto job = tcp_job(3);
+    std::atomic<int> heard_count{0};
     std::thread impostor([&] {
       Stranger stranger(port_of(job[0]));
       stranger.say(wire::FrameType::hello, bytes_of(hello_of(job[2])));
@@ -272,8 +277,9 @@ TEST(Hub, ABrokenRankCountsAsDead) {
                within(2s, [&] { return exchange.incident().kind != Incident::Kind::none; }));
            EXPECT_EQ(exchange.incident().kind, Incident::Kind::died);
            EXPECT_EQ(exchange.incident().rank, Rank{2});
-           // Both have heard before either leaves.
-           std::this_thread::sleep_for(100ms);
+           // Both hear before either leaves.
+           ++heard_count;
+           EXPECT_TRUE(within(5s, [&] { return heard_count == 2; }));
          })) {
       EXPECT_FALSE(ending.failed) << ending.text;
     }

@@ -180,17 +180,21 @@ TEST(TcpExchange, DifferentSizesAreAMismatchOnEveryRank) {
 
 // Protects: a clean end is not a death, and waiting for one who has left ends at once.
 TEST(TcpExchange, LeavingIsNotAnIncident) {
-  expect_all_well(run_ranks(tcp_job(3), [](Exchange& exchange) {
+  std::atomic<int> looked{0};
+  std::atomic<int> waited{0};
+  expect_all_well(run_ranks(tcp_job(3), [&](Exchange& exchange) {
     exchange.barrier(5s);
     if (exchange.self() == Rank{1}) return;
     EXPECT_TRUE(within(1s, [&] { return exchange.has_left(Rank{1}); }));
     EXPECT_EQ(exchange.incident().kind, Incident::Kind::none);
     EXPECT_FALSE(exchange.has_left(Rank{0}));
+    ++looked;
+    EXPECT_TRUE(within(5s, [&] { return looked == 2; }));
     const Ending ending = ending_of([&] { exchange.barrier(10s); });
     EXPECT_EQ(ending.code, ErrorCode::peer_failed);
-    // Whoever fails first leaves, and with rank 0 the relay.
-    EXPECT_TRUE(ending.says("rank 1 left") || ending.says("rank 0, which relays, has left"))
-        << ending.text;
+    EXPECT_EQ(ending.text, "barrier: rank 1 left without taking part");
+    ++waited;
+    EXPECT_TRUE(within(5s, [&] { return waited == 2; }));
   }));
 }
 

@@ -1,0 +1,148 @@
+#include "microbench/check.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <tutti/detail/clock.hpp>
+
+#include "microbench/reference.hpp"
+#include "microbench/together.hpp"
+
+namespace tutti::bench {
+namespace {
+
+/// Random waits before calls, different on every rank, the same for the same seed.
+class Delays {
+ public:
+  Delays(const CheckPlan& plan, Rank self)
+      : most_us_(plan.delay_us), random_(plan.seed * 1000003 + index_of(self)) {}
+
+  void wait() {
+    if (most_us_ == 0) return;
+    const Timeout end = detail::MonotonicClock::read() +
+                        std::chrono::microseconds(random_() % (std::uint64_t{most_us_} + 1));
+    // Yields, so that ranks which share a CPU wait at the same time and not after each other.
+    while (detail::MonotonicClock::read() < end) sched_yield();
+  }
+
+ private:
+  std::uint32_t most_us_;
+  std::mt19937_64 random_;
+};
+
+/// What a rank tells the others about its first mismatch.
+struct Finding {
+  std::uint64_t call = UINT64_MAX;  // none
+  char text[248] = {};
+};
+
+/// Every rank takes the earliest call's finding, of the lowest rank that has one.
+CheckOutcome earliest(Exchange& exchange, const Finding& mine) {
+  const std::vector<Finding> all = gather(exchange, mine);
+  const auto first =
+      std::min_element(all.begin(), all.end(), [](const Finding& one, const Finding& other) {
+        return one.call < other.call;
+      });
+  if (first->call == UINT64_MAX) return {.correct = true, .what = {}};
+  return {.correct = false, .what = first->text};
+}
+
+Finding finding(std::uint64_t call, const std::string& text) {
+  Finding found{.call = call};
+  std::strncpy(found.text, text.c_str(), sizeof found.text - 1);
+  return found;
+}
+
+struct Visit {
+  std::int64_t entered_ns = 0;
+  std::int64_t left_ns = 0;
+};
+
+/// The first call of `visits`, [rank][call], that some rank left before another had entered.
+std::optional<Finding> first_early_leave(std::span<const Visit> visits, std::size_t rank_count,
+                                         std::uint64_t first_call) {
+  const std::size_t calls = visits.size() / rank_count;
+  for (std::size_t call = 0; call < calls; ++call) {
+    std::size_t last_in = 0;
+    std::size_t first_out = 0;
+    for (std::size_t rank = 1; rank < rank_count; ++rank) {
+      const Visit& visit = visits[rank * calls + call];
+      if (visit.entered_ns > visits[last_in * calls + call].entered_ns) last_in = rank;
+      if (visit.left_ns < visits[first_out * calls + call].left_ns) first_out = rank;
+    }
+    const std::int64_t early_ns =
+        visits[last_in * calls + call].entered_ns - visits[first_out * calls + call].left_ns;
+    if (early_ns > 0)
+      return finding(first_call + call,
+                     fmt::format("barrier: call {}: rank {} left {} ns before rank {} entered; "
+                                 "expected: after",
+                                 first_call + call, first_out, early_ns, last_in));
+  }
+  return {};
+}
+
+}  // namespace
+
+CheckOutcome check_allreduce(TuttiSubject& subject, Buffers& buffers, const Options& options,
+                             Exchange& exchange, const CheckPlan& plan) {
+  const std::uint32_t self = index_of(exchange.self());
+  const Reference reference({.type = options.dtype,
+                             .op = options.op,
+                             .rank_count = exchange.rank_count(),
+                             .seed = plan.seed});
+  Delays delays(plan, exchange.self());
+  const auto source = buffers.source_bytes();
+  const auto target = buffers.target_bytes();
+  std::vector<std::byte> expected(source.size());
+  Finding found;
+  for (std::uint64_t call = 0; call < plan.calls; ++call) {
+    const bool in_place = call % 4 == 3;
+    reference.contribution(self, call, in_place ? target : source);
+    if (!in_place) std::fill(target.begin(), target.end(), std::byte{0xa5});
+    delays.wait();
+    subject.run_on(in_place ? buffers.target.data() : buffers.source.data(),
+                   buffers.target.data());
+    reference.expected(call, expected);
+    const auto element = reference.first_difference(target, expected);
+    if (element && found.call == UINT64_MAX)
+      found = finding(
+          call, fmt::format("allreduce of {} bytes{}: rank {}, call {}, element {}: got {}, "
+                            "expected {}",
+                            source.size(), in_place ? " in place" : "", self, call, *element,
+                            reference.text_of(target, *element),
+                            reference.text_of(expected, *element)));
+  }
+  reference.contribution(self, 0, source);
+  return earliest(exchange, found);
+}
+
+CheckOutcome check_barrier(TuttiSubject& subject, Exchange& exchange, const Placement& placement,
+                           const CheckPlan& plan) {
+  if (!placement.one_machine)
+    return {.correct = {}, .what = "ranks on several machines share no clock to check barriers by"};
+  constexpr std::size_t chunk_calls = 500;
+  const std::size_t rank_count = exchange.rank_count();
+  Delays delays(plan, exchange.self());
+  std::vector<Visit> all;
+  Finding found;
+  for (std::size_t first = 0; first < plan.calls; first += chunk_calls) {
+    std::vector<Visit> mine(std::min(chunk_calls, plan.calls - first));
+    for (Visit& visit : mine) {
+      delays.wait();
+      visit.entered_ns = detail::MonotonicClock::read().count();
+      subject.run(1);
+      visit.left_ns = detail::MonotonicClock::read().count();
+    }
+    all.resize(mine.size() * rank_count);
+    exchange.allgather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)),
+                       setup_timeout);
+    const auto early = first_early_leave(all, rank_count, first);
+    if (early && found.call == UINT64_MAX) found = *early;
+  }
+  return earliest(exchange, found);
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,125 @@
+#include "microbench/measure.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "microbench/statistics.hpp"
+
+namespace tutti::bench {
+namespace {
+
+constexpr unsigned block_seconds_max = 300;
+
+extern "C" void end_stuck_rank(int /*signal*/) {
+  constexpr char text[] = "tutti-bench: a block of calls took longer than 300 s; ending\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text, sizeof text - 1);
+  ::_exit(1);
+}
+
+/// Ends a rank that is stuck in a block: the calls of MPI take no timeout.  Set per block, outside
+/// what is timed, and for all contestants alike.
+class Alarm {
+ public:
+  Alarm() {
+    ::signal(SIGALRM, end_stuck_rank);
+    ::alarm(block_seconds_max);
+  }
+  Alarm(const Alarm&) = delete;
+  Alarm& operator=(const Alarm&) = delete;
+  ~Alarm() { ::alarm(0); }
+};
+
+std::size_t rounded_up(std::size_t calls, std::size_t batch) {
+  return (calls + batch - 1) / batch * batch;
+}
+
+/// Long enough that the timer costs about 1 % of a sample, short enough for many samples.
+std::size_t batch_for(std::size_t bytes) {
+  if (bytes <= 1024) return 20;
+  if (bytes <= 65536) return 10;
+  return 2;
+}
+
+std::size_t default_iterations(std::size_t bytes, bool oversubscribed) {
+  if (oversubscribed) return blocks_min * block_calls_min;
+  if (bytes <= 1024) return 20000;
+  if (bytes <= 65536) return 10000;
+  return 4000;
+}
+
+class Run {
+ public:
+  explicit Run(const Timer& timer) : timer_(timer) {}
+
+  /// Appends one sample for each `calls` of `total`.
+  void sample(Subject& subject, std::size_t total, std::size_t calls, std::vector<double>& into) {
+    const double parts = static_cast<double>(calls) * subject.hand_overs_per_call();
+    subject.synchronise();
+    subject.run(calls);  // untimed: code and data of this contestant come back into the caches
+    for (std::size_t done = 0; done < total; done += calls) {
+      const std::uint64_t begin = timer_.ticks();
+      subject.run(calls);
+      const std::uint64_t end = timer_.ticks();
+      into.push_back(timer_.nanoseconds(end - begin) / parts);
+    }
+  }
+
+ private:
+  const Timer& timer_;
+};
+
+}  // namespace
+
+Schedule schedule_for(std::optional<std::size_t> iterations, std::size_t warmup,
+                      bool oversubscribed) {
+  constexpr std::size_t blocks_default = 2 * blocks_min;
+  std::size_t blocks = oversubscribed ? blocks_min : blocks_default;
+  if (iterations) blocks = std::clamp<std::size_t>(*iterations / block_calls_min, 1, blocks);
+  return {.blocks = blocks, .warmup = warmup};
+}
+
+Effort effort_for(std::size_t bytes, std::optional<std::size_t> iterations, bool oversubscribed,
+                  const Schedule& schedule) {
+  const std::size_t calls = iterations.value_or(default_iterations(bytes, oversubscribed));
+  const std::size_t per_block = std::max<std::size_t>(calls / schedule.blocks, 1);
+  const std::size_t batch = std::min(batch_for(bytes), per_block);
+  const std::size_t block_calls = rounded_up(per_block, batch);
+  return {.batch = batch,
+          .block_calls = block_calls,
+          .single_calls = std::max<std::size_t>(block_calls / 4, 1)};
+}
+
+void measure(std::span<Contestant> contestants, const Schedule& schedule, const Timer& timer) {
+  Run run(timer);
+  for (Contestant& contestant : contestants) {
+    // Memory for all samples now, so that none is asked for between two calls.
+    Samples& samples = contestant.samples;
+    const Effort& effort = contestant.effort;
+    samples.batches.reserve(schedule.blocks * effort.block_calls / effort.batch);
+    samples.singles.reserve(schedule.blocks * effort.single_calls);
+    const Alarm alarm;
+    contestant.subject->synchronise();
+    contestant.subject->run(schedule.warmup);
+  }
+  for (std::size_t block = 0; block < schedule.blocks; ++block) {
+    for (Contestant& contestant : contestants) {
+      const Alarm alarm;
+      Samples& samples = contestant.samples;
+      const std::size_t before = samples.batches.size();
+      run.sample(*contestant.subject, contestant.effort.block_calls, contestant.effort.batch,
+                 samples.batches);
+      samples.block_medians.push_back(median(std::span(samples.batches).subspan(before)));
+    }
+  }
+  for (std::size_t block = 0; block < schedule.blocks; ++block) {
+    for (Contestant& contestant : contestants) {
+      const Alarm alarm;
+      run.sample(*contestant.subject, contestant.effort.single_calls, 1,
+                 contestant.samples.singles);
+    }
+  }
+}
+
+}  // namespace tutti::bench

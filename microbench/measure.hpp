@@ -1,0 +1,60 @@
+// How samples are taken.  One sample is a batch of calls, timed as a whole and divided by their
+// number; batches come in blocks, and the blocks of all contestants of a run alternate:
+//
+//   block 0:  wimm | barrier, MPI_Barrier | allreduce 8, MPI_Allreduce 8 | ...
+//   block 1:  wimm | barrier, MPI_Barrier | ...
+//
+// so that whatever changes slowly on the machine meets all of them alike.  A second pass of the same
+// shape times single calls, for p99 and maximum: a batch would hide them.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "microbench/subject.hpp"
+#include "microbench/timer.hpp"
+
+namespace tutti::bench {
+
+/// How often each subject of one size is called; the same for tutti, MPI and probes.
+struct Effort {
+  std::size_t batch = 1;         // calls of one sample
+  std::size_t block_calls = 0;   // a multiple of `batch`
+  std::size_t single_calls = 0;  // of each block of the second pass
+};
+
+/// What all subjects of a run have in common.
+struct Schedule {
+  std::size_t blocks = 1;
+  std::size_t warmup = 0;  // untimed calls of every subject before its first block
+};
+
+inline constexpr std::size_t block_calls_min = 200;
+inline constexpr std::size_t blocks_min = 10;  // unless --iterations asks for fewer calls
+
+/// `iterations` as given on the command line.  Default: enough for medians to settle, 20,000 calls of
+/// up to 1 KiB, 10,000 up to 64 KiB, 4,000 above, and 2,000 where ranks share CPUs.
+Schedule schedule_for(std::optional<std::size_t> iterations, std::size_t warmup,
+                      bool oversubscribed);
+Effort effort_for(std::size_t bytes, std::optional<std::size_t> iterations, bool oversubscribed,
+                  const Schedule& schedule);
+
+/// Nanoseconds per call.
+struct Samples {
+  std::vector<double> batches;        // means of batches
+  std::vector<double> block_medians;  // of the batches of each block
+  std::vector<double> singles;
+};
+
+struct Contestant {
+  Subject* subject;
+  Effort effort;
+  Samples samples = {};
+};
+
+/// Collective.  Samples all contestants, in the order given within each block.  Throws RunFailed.
+void measure(std::span<Contestant> contestants, const Schedule& schedule, const Timer& timer);
+
+}  // namespace tutti::bench

@@ -1,0 +1,34 @@
+// Where the ranks of this run are: which share a machine, which CPUs they have, whether each can
+// have one of its own.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <tutti/exchange.hpp>
+#include <vector>
+
+#include "bootstrap/node_map.hpp"
+#include "microbench/machine.hpp"
+
+namespace tutti::bench {
+
+/// What ranks tell each other about themselves.
+struct Whereabouts {
+  bootstrap::HostIdentity host;
+  CpuSet cpus;
+  pid_t pid = 0;
+};
+
+struct Placement {
+  std::vector<Whereabouts> ranks;  // in rank order, before binding
+  bool oversubscribed = false;     // some machine has more ranks than CPUs allowed
+  bool one_machine = true;         // all ranks run under one boot of one kernel
+  std::string binding;             // one line: who is bound to what, and why
+};
+
+/// Collective.  Binds the calling rank to a core of its own if `bind` is asked for, all ranks of the
+/// machine have the same CPUs (so nothing has bound them yet), and there are enough.
+Placement place_ranks(Exchange& exchange, bool bind);
+
+}  // namespace tutti::bench

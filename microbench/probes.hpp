@@ -1,0 +1,44 @@
+// The probes floor and oneway: what two processes of one machine can do at all, without a library.
+// Kept so short that reading them is checking them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <tutti/detail/descriptor.hpp>
+#include <tutti/exchange.hpp>
+
+#include "microbench/placement.hpp"
+#include "microbench/subject.hpp"
+
+namespace tutti::bench {
+
+/// Two lines in memory that both processes map: line r is written by rank r and read by the other.
+/// 128 bytes apart, for processors fetch neighbouring lines in pairs.
+struct SharedLines {
+  struct alignas(128) Line {
+    std::uint64_t word = 0;
+  };
+  Line of[2];
+};
+
+/// Each probe counts its own calls, so each has its own lines.
+struct ProbeMemory {
+  SharedLines floor;
+  SharedLines oneway;
+};
+
+/// Memory for ranks that are forked later.  Throws Error{system}.
+detail::Mapping probe_memory_for_children();
+
+/// Collective.  Memory of rank 0 that rank 1 maps too, through /proc.  Throws Error{system}.
+detail::Mapping probe_memory_between(Exchange& exchange, const Placement& placement);
+
+/// Both write their line and wait for the other's: the time of one exchange, which bounds a barrier
+/// or allreduce of two ranks.
+std::unique_ptr<Subject> floor_probe(SharedLines& lines, Rank self);
+
+/// Rank 0 writes, rank 1 sees it and answers: half of that is one hand-over.
+std::unique_ptr<Subject> oneway_probe(SharedLines& lines, Rank self);
+
+}  // namespace tutti::bench

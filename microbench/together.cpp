@@ -1,0 +1,42 @@
+#include "microbench/together.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+namespace tutti::bench {
+namespace {
+
+struct Verdict {
+  bool failed = false;
+  ErrorCode code = ErrorCode::system;
+  char text[510] = {};
+};
+
+}  // namespace
+
+void together(Exchange& exchange, const std::function<void()>& step) {
+  Verdict mine;
+  try {
+    step();
+  } catch (const Error& error) {
+    mine.failed = true;
+    mine.code = error.code();
+    std::strncpy(mine.text, error.what(), sizeof mine.text - 1);
+  }
+  const std::vector<Verdict> all = gather(exchange, mine);
+  const auto first =
+      std::find_if(all.begin(), all.end(), [](const Verdict& one) { return one.failed; });
+  if (first == all.end()) return;
+  // What all ranks met alike needs no name.
+  const bool alike = std::all_of(all.begin(), all.end(), [&](const Verdict& one) {
+    return std::strcmp(one.text, first->text) == 0;
+  });
+  throw Error(first->code,
+              alike ? std::string(first->text)
+                    : fmt::format("rank {}: {}", first - all.begin(), first->text));
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,30 @@
+// Set-up steps that may fail on one rank only: all ranks learn of it and throw the same error, so
+// that one of them can report it and none waits for a rank that has given up.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <tutti/exchange.hpp>
+#include <tutti/status.hpp>
+#include <type_traits>
+#include <vector>
+
+namespace tutti::bench {
+
+inline constexpr Timeout setup_timeout = std::chrono::seconds(60);
+
+/// The contribution of every rank, in rank order.  Collective.
+template <class T>
+  requires std::is_trivially_copyable_v<T>
+std::vector<T> gather(Exchange& exchange, const T& mine) {
+  std::vector<T> all(exchange.rank_count());
+  exchange.allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
+                     setup_timeout);
+  return all;
+}
+
+/// Collective.  Runs `step`, which may throw Error, on every rank; throws the Error of the lowest
+/// rank on which it did.  `step` itself may be collective if it fails on all ranks or on none.
+void together(Exchange& exchange, const std::function<void()>& step);
+
+}  // namespace tutti::bench

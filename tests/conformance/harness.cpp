@@ -1,0 +1,363 @@
+// See harness.hpp.  Also main(): `--device NAME` chooses the device, in either driver; a test
+// program whose device is absent ends with 77, which CTest reports as skipped.
+#include "harness.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+
+namespace tutti::conformance {
+namespace {
+
+std::string device_name = "soft0";
+const verbs::Driver* chosen_driver = nullptr;
+
+ibv_device* find_device(const verbs::Driver& candidate, ibv_device** list) {
+  for (ibv_device** device = list; device && *device; ++device)
+    if (device_name == candidate.get_device_name(*device)) return *device;
+  return nullptr;
+}
+
+bool choose_driver() {
+  for (const verbs::Driver* const candidate :
+       {&verbs::soft_driver(), &verbs::libibverbs_driver()}) {
+    ibv_device** const list = candidate->get_device_list(nullptr);
+    const bool found = find_device(*candidate, list) != nullptr;
+    if (list) candidate->free_device_list(list);
+    if (!found) continue;
+    chosen_driver = candidate;
+    return true;
+  }
+  return false;
+}
+
+std::byte pattern(unsigned seed, std::size_t index) {
+  return static_cast<std::byte>((seed * 131 + index * 7 + (index >> 8)) & 0xff);
+}
+
+}  // namespace
+
+const verbs::Driver& driver() { return *chosen_driver; }
+bool device_is_soft() { return chosen_driver == &verbs::soft_driver(); }
+
+Buffer::Buffer(std::size_t bytes, Storage storage) {
+  if (storage == Storage::shared_file) {
+    descriptor_ = detail::Descriptor(::memfd_create("conformance", MFD_CLOEXEC));
+    EXPECT_EQ(::ftruncate(descriptor_.get(), static_cast<off_t>(bytes)), 0);
+  }
+  const int flags = storage == Storage::shared_file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  mapping_ = detail::Mapping(
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, descriptor_.get(), 0), bytes);
+  EXPECT_TRUE(mapping_);
+}
+
+void Buffer::fill(unsigned seed) const {
+  for (std::size_t index = 0; index < size(); ++index) data()[index] = pattern(seed, index);
+}
+
+bool Buffer::holds(unsigned seed, std::size_t bytes, std::size_t offset) const {
+  for (std::size_t index = 0; index < bytes; ++index)
+    if (data()[offset + index] != pattern(seed, index)) return false;
+  return true;
+}
+
+Device::Device() {
+  ibv_device** const list = driver().get_device_list(nullptr);
+  context = driver().open_device(find_device(driver(), list));
+  driver().free_device_list(list);
+  EXPECT_NE(context, nullptr) << std::strerror(errno);
+  if (context) domain = driver().alloc_pd(context);
+}
+
+Device::~Device() {
+  if (!context) return;
+  EXPECT_EQ(driver().dealloc_pd(domain), 0);
+  EXPECT_EQ(driver().close_device(context), 0);
+}
+
+Region::Region(const Device& device, const Buffer& buffer, int access)
+    : Region(device.domain, buffer.data(), buffer.size(), access) {}
+
+Region::Region(ibv_pd* domain, void* address, std::size_t bytes, int access)
+    : handle(driver().reg_mr(domain, address, bytes, access)) {
+  EXPECT_NE(handle, nullptr) << std::strerror(errno);
+}
+
+Region::~Region() { deregister(); }
+
+void Region::deregister() {
+  if (handle) {
+    EXPECT_EQ(driver().dereg_mr(handle), 0);
+  }
+  handle = nullptr;
+}
+
+ibv_sge Region::piece(std::size_t offset, std::size_t bytes) const {
+  return {.addr = address() + offset,
+          .length = static_cast<std::uint32_t>(bytes),
+          .lkey = handle->lkey};
+}
+
+Endpoint::Endpoint(const Device& owner, const EndpointOptions& options)
+    : device(owner), queue(options.queue) {
+  owns_queue_ = queue == nullptr;
+  if (owns_queue_)
+    queue = driver().create_cq(owner.context, options.completions, nullptr, nullptr, 0);
+  EXPECT_NE(queue, nullptr);
+  ibv_qp_init_attr attributes{};
+  attributes.send_cq = queue;
+  attributes.recv_cq = queue;
+  attributes.srq = options.shared_receives;
+  attributes.cap.max_send_wr = options.sends;
+  attributes.cap.max_recv_wr = options.receives;
+  attributes.cap.max_send_sge = options.pieces;
+  attributes.cap.max_recv_sge = options.pieces;
+  attributes.cap.max_inline_data = options.inline_bytes;
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.sq_sig_all = options.signal_all;
+  pair = driver().create_qp(options.domain ? options.domain : owner.domain, &attributes);
+  EXPECT_NE(pair, nullptr) << std::strerror(errno);
+}
+
+Endpoint::~Endpoint() {
+  destroy_queue_pair();
+  if (owns_queue_) {
+    EXPECT_EQ(driver().destroy_cq(queue), 0);
+  }
+}
+
+void Endpoint::destroy_queue_pair() {
+  if (pair) {
+    EXPECT_EQ(driver().destroy_qp(pair), 0);
+  }
+  pair = nullptr;
+}
+
+Address Endpoint::address() const {
+  ibv_port_attr port{};
+  ibv_gid_entry entry{};
+  EXPECT_EQ(driver().query_port(device.context, 1, &port), 0);
+  EXPECT_EQ(driver().query_gid(device.context, 1, 0, &entry), 0);
+  return {pair->qp_num, port.lid, entry.gid};
+}
+
+int Endpoint::move_to(ibv_qp_state state) const {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = state;
+  return driver().modify_qp(pair, &attributes, IBV_QP_STATE);
+}
+
+int Endpoint::initialise(unsigned access) const {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.port_num = 1;
+  attributes.qp_access_flags = access;
+  return driver().modify_qp(
+      pair, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+int Endpoint::make_ready_to_receive(const Address& peer, const ConnectionOptions& options) const {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTR;
+  attributes.path_mtu = IBV_MTU_1024;
+  attributes.dest_qp_num = peer.queue_pair;
+  attributes.max_dest_rd_atomic = 1;
+  attributes.min_rnr_timer = options.rnr_timer;
+  attributes.ah_attr.port_num = 1;
+  attributes.ah_attr.dlid = peer.lid;
+  if (peer.lid == 0) {  // Ethernet
+    attributes.ah_attr.is_global = 1;
+    attributes.ah_attr.grh.dgid = peer.gid;
+    attributes.ah_attr.grh.hop_limit = 1;
+  }
+  return driver().modify_qp(pair, &attributes,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+int Endpoint::make_ready_to_send(const ConnectionOptions& options) const {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTS;
+  attributes.timeout = options.timeout;
+  attributes.retry_cnt = options.retries;
+  attributes.rnr_retry = options.rnr_retries;
+  attributes.max_rd_atomic = 1;
+  return driver().modify_qp(pair, &attributes,
+                            IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+void Endpoint::connect(const Address& peer, const ConnectionOptions& options) const {
+  EXPECT_EQ(initialise(options.access), 0);
+  EXPECT_EQ(make_ready_to_receive(peer, options), 0);
+  EXPECT_EQ(make_ready_to_send(options), 0);
+}
+
+ibv_qp_state Endpoint::state() const {
+  ibv_qp_attr attributes{};
+  ibv_qp_init_attr initial{};
+  EXPECT_EQ(driver().query_qp(pair, &attributes, IBV_QP_STATE, &initial), 0);
+  return attributes.qp_state;
+}
+
+int Endpoint::send(ibv_wr_opcode opcode, const std::vector<ibv_sge>& pieces, std::uint64_t remote,
+                   std::uint32_t key, unsigned flags, std::uint64_t id,
+                   std::uint32_t immediate) const {
+  std::vector<ibv_sge> list = pieces;
+  ibv_send_wr request{};
+  request.wr_id = id;
+  request.sg_list = list.data();
+  request.num_sge = static_cast<int>(list.size());
+  request.opcode = opcode;
+  request.send_flags = flags;
+  request.imm_data = immediate;
+  request.wr.rdma.remote_addr = remote;
+  request.wr.rdma.rkey = key;
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(pair, &request, &bad);
+  EXPECT_EQ(bad, error == 0 ? nullptr : &request);
+  return error;
+}
+
+int Endpoint::receive(const std::vector<ibv_sge>& pieces, std::uint64_t id) const {
+  std::vector<ibv_sge> list = pieces;
+  ibv_recv_wr request{};
+  request.wr_id = id;
+  request.sg_list = list.data();
+  request.num_sge = static_cast<int>(list.size());
+  ibv_recv_wr* bad = nullptr;
+  const int error = ibv_post_recv(pair, &request, &bad);
+  EXPECT_EQ(bad, error == 0 ? nullptr : &request);
+  return error;
+}
+
+ibv_wc Endpoint::wait(std::chrono::milliseconds patience) const {
+  ibv_wc completion{};
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    const int count = ibv_poll_cq(queue, 1, &completion);
+    if (count == 1) return completion;
+    if (count < 0 || std::chrono::steady_clock::now() > deadline) {
+      ADD_FAILURE() << (count < 0 ? "poll_cq failed" : "no completion");
+      completion.status = IBV_WC_GENERAL_ERR;
+      return completion;
+    }
+  }
+}
+
+bool Endpoint::is_quiet(std::chrono::milliseconds time) const {
+  ibv_wc completion{};
+  const auto deadline = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < deadline)
+    if (ibv_poll_cq(queue, 1, &completion) != 0) return false;
+  return true;
+}
+
+SharedReceives::SharedReceives(const Device& device, std::uint32_t receives) {
+  ibv_srq_init_attr attributes{};
+  attributes.attr.max_wr = receives;
+  attributes.attr.max_sge = 4;
+  handle = driver().create_srq(device.domain, &attributes);
+  EXPECT_NE(handle, nullptr) << std::strerror(errno);
+}
+
+SharedReceives::~SharedReceives() { EXPECT_EQ(driver().destroy_srq(handle), 0); }
+
+int SharedReceives::receive(const std::vector<ibv_sge>& pieces, std::uint64_t id) const {
+  std::vector<ibv_sge> list = pieces;
+  ibv_recv_wr request{};
+  request.wr_id = id;
+  request.sg_list = list.data();
+  request.num_sge = static_cast<int>(list.size());
+  ibv_recv_wr* bad = nullptr;
+  return ibv_post_srq_recv(handle, &request, &bad);
+}
+
+Loopback::Loopback(const EndpointOptions& options, const ConnectionOptions& connection)
+    : left(device, options), right(device, options) {
+  left.connect(right.address(), connection);
+  right.connect(left.address(), connection);
+}
+
+void Line::put_bytes(const void* bytes, std::size_t count) const {
+  EXPECT_EQ(::send(socket_.get(), bytes, count, MSG_NOSIGNAL), static_cast<ssize_t>(count));
+}
+
+void Line::get_bytes(void* bytes, std::size_t count) const {
+  if (::recv(socket_.get(), bytes, count, MSG_WAITALL) == static_cast<ssize_t>(count)) return;
+  ADD_FAILURE() << "the other process has ended";
+  std::memset(bytes, 0, count);
+}
+
+OtherProcess::OtherProcess(const std::function<void(Line&)>& body) {
+  int ends[2];
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  std::cout.flush();
+  std::fflush(nullptr);
+  id_ = ::fork();
+  if (id_ != 0) {
+    ::close(ends[1]);
+    line_ = std::make_unique<Line>(ends[0]);
+    return;
+  }
+  ::close(ends[0]);
+  Line line(ends[1]);
+  body(line);
+  std::cout.flush();
+  std::fflush(nullptr);
+  ::_exit(testing::Test::HasFailure() ? 1 : 0);
+}
+
+OtherProcess::~OtherProcess() {
+  if (id_ > 0) kill();
+}
+
+void OtherProcess::signal(int number) const { EXPECT_EQ(::kill(id_, number), 0); }
+
+void OtherProcess::kill() {
+  signal(SIGKILL);
+  int status = 0;
+  EXPECT_EQ(::waitpid(id_, &status, 0), id_);
+  id_ = -1;
+}
+
+void OtherProcess::expect_success() {
+  int status = 0;
+  EXPECT_EQ(::waitpid(id_, &status, 0), id_);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "the other process failed";
+  id_ = -1;
+}
+
+void connect_over(Line& line, const Endpoint& endpoint, const ConnectionOptions& options) {
+  const Address peer = line.swap(endpoint.address());
+  endpoint.connect(peer, options);
+  line.meet();
+}
+
+std::size_t open_descriptors_count() {
+  const std::filesystem::directory_iterator folder("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(folder), end(folder))) - 1;
+}
+
+}  // namespace tutti::conformance
+
+int main(int count, char** arguments) {
+  using namespace tutti::conformance;
+  testing::InitGoogleTest(&count, arguments);
+  for (int index = 1; index + 1 < count; ++index)
+    if (std::string(arguments[index]) == "--device") device_name = arguments[index + 1];
+  if (!choose_driver()) {
+    std::cerr << "no verbs device named " << device_name << "\n";
+    return 77;
+  }
+  return RUN_ALL_TESTS();
+}
