@@ -60,8 +60,8 @@ int soak(tutti::Exchange& exchange, std::uint64_t calls) {
   const std::size_t pages_at_end = resident_pages();
   const std::size_t bytes_at_end = mallinfo2().uordblks;
   if (bytes_at_end > bytes + 4096 || pages_at_end > pages + 64) {
-    std::fprintf(stderr, "rank %u: memory grew by %zu pages, the heap from %zu to %zu bytes\n",
-                 self, grown, bytes, static_cast<std::size_t>(mallinfo2().uordblks));
+    std::fprintf(stderr, "rank %u: memory grew from %zu to %zu pages, the heap from %zu to %zu\n",
+                 self, pages, pages_at_end, bytes, bytes_at_end);
     return 1;
   }
   return 0;

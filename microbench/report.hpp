@@ -1,0 +1,72 @@
+// Results as values, and the three ways to print them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tutti::bench {
+
+struct AgainstMpi {
+  std::string name;
+  double median_ns = 0;
+  double p99_ns = 0;
+};
+
+/// One measured size of one collective.  Absent means: does not apply, or is not known.
+struct Row {
+  std::string collective;
+  std::size_t bytes = 0;  // contribution of each rank
+  std::optional<std::string> dtype;
+  std::optional<std::string> op;
+  std::uint32_t ranks = 1;
+  std::uint32_t nodes = 1;
+  std::optional<std::string> device;
+  std::optional<std::string> algorithm;
+  std::vector<std::uint32_t> per_round;  // messages, as executed
+  std::optional<std::string> notify;
+  std::optional<std::string> agreement;
+  std::uint64_t seed = 1;
+  std::size_t iterations = 0;  // timed calls in batches
+  double min_ns = 0;
+  double median_ns = 0;
+  double p99_ns = 0;
+  double max_ns = 0;
+  std::optional<bool> correct;  // absent: not checked
+  std::optional<double> bound_ns;
+  std::optional<AgainstMpi> mpi;
+  bool oversubscribed = false;
+  std::string bootstrap;
+  std::optional<std::string> transport;
+
+  // For people only: not in the contract of the machine-readable forms.
+  double deviation_ns = 0;       // median absolute deviation of the batches
+  double slowest_median_ns = 0;  // largest median of all ranks, each by its own clock
+};
+
+/// Of two medians, taken in every block.
+struct Ratio {
+  std::string what;
+  double median = 0;
+  std::size_t blocks = 0;
+};
+
+struct Report {
+  std::vector<std::pair<std::string, std::string>> header;  // label, text
+  std::vector<Row> rows;
+  std::vector<Ratio> ratios;
+  std::vector<std::string> notes;
+};
+
+std::string as_table(const Report& report);
+
+/// One object per line, with the keys of the contract in their order.
+std::string as_json(std::span<const Row> rows);
+
+/// The same, flattened; the first line names the columns.
+std::string as_csv(std::span<const Row> rows);
+
+}  // namespace tutti::bench

@@ -1,0 +1,102 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "microbench/report.hpp"
+
+namespace tutti::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Tenths of a nanosecond are more than any clock here resolves.
+Json tenths(double ns) { return std::round(ns * 10) / 10; }
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json json_of(const Row& row) {
+  Json json;
+  json["collective"] = row.collective;
+  json["bytes"] = row.bytes;
+  json["dtype"] = or_null(row.dtype);
+  json["op"] = or_null(row.op);
+  json["ranks"] = row.ranks;
+  json["nodes"] = row.nodes;
+  json["device"] = or_null(row.device);
+  json["algorithm"] = or_null(row.algorithm);
+  json["per_round"] = row.per_round;
+  json["notify"] = or_null(row.notify);
+  json["agreement"] = or_null(row.agreement);
+  json["virtual"] = false;
+  json["fabric"] = nullptr;
+  json["seed"] = row.seed;
+  json["iterations"] = row.iterations;
+  json["min_ns"] = tenths(row.min_ns);
+  json["median_ns"] = tenths(row.median_ns);
+  json["p99_ns"] = tenths(row.p99_ns);
+  json["max_ns"] = tenths(row.max_ns);
+  json["correct"] = or_null(row.correct);
+  json["bound_ns"] = row.bound_ns ? tenths(*row.bound_ns) : Json(nullptr);
+  json["against"] = nullptr;
+  if (row.mpi)
+    json["against"] = {{"mpi",
+                        {{"name", row.mpi->name},
+                         {"median_ns", tenths(row.mpi->median_ns)},
+                         {"p99_ns", tenths(row.mpi->p99_ns)}}}};
+  json["oversubscribed"] = row.oversubscribed;
+  json["bootstrap"] = row.bootstrap;
+  json["transport"] = or_null(row.transport);
+  return json;
+}
+
+std::string csv_text(const Json& value) {
+  if (value.is_null()) return "";
+  if (value.is_array()) {
+    std::string text;
+    for (const Json& entry : value) text += (text.empty() ? "" : " ") + entry.dump();
+    return text;
+  }
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+/// Names contain neither commas nor quotes, so no field needs quoting.
+void append(std::string& line, const std::string& field) {
+  if (!line.empty()) line += ',';
+  line += field;
+}
+
+}  // namespace
+
+std::string as_json(std::span<const Row> rows) {
+  std::string text;
+  for (const Row& row : rows) text += json_of(row).dump() + '\n';
+  return text;
+}
+
+std::string as_csv(std::span<const Row> rows) {
+  static constexpr const char* mpi_keys[] = {"name", "median_ns", "p99_ns"};
+  std::string names;
+  std::string lines;
+  for (const Row& row : rows) {
+    const Json json = json_of(row);
+    names.clear();
+    std::string line;
+    for (const auto& [key, value] : json.items()) {
+      if (key != "against") {
+        append(names, key);
+        append(line, csv_text(value));
+        continue;
+      }
+      for (const char* mpi_key : mpi_keys) {
+        append(names, std::string("against_mpi_") + mpi_key);
+        append(line, value.is_null() ? "" : csv_text(value["mpi"][mpi_key]));
+      }
+    }
+    lines += line + '\n';
+  }
+  return names + '\n' + lines;
+}
+
+}  // namespace tutti::bench
