@@ -1,5 +1,7 @@
 #include "verbs/verbs_fabric.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -172,9 +174,12 @@ Status VerbsFabric::poll() noexcept {
   if (count < 0) return fail({.what = "the completion queue is in error (overrun?)"});
   for (int i = 0; i < count; ++i) {
     const ibv_wc& completion = completions[static_cast<std::size_t>(i)];
-    if (completion.status != IBV_WC_SUCCESS) return completion_failed_slow(completion);
     const CompletionTag tag = CompletionTag::decoded(completion.wr_id);
     Connection& connection = connections_[tag.connection];
+    if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
+      if (connection.given_up) continue;
+      return completion_failed_slow(completion);
+    }
     if ((completion.opcode & IBV_WC_RECV) == 0) {
       connection.sends.completed(tag.finished);
       continue;
@@ -199,20 +204,26 @@ Status VerbsFabric::poll() noexcept {
   return Status::ok;
 }
 
-bool VerbsFabric::drain(detail::Clock& clock, Timeout timeout) noexcept {
+bool VerbsFabric::drain(detail::Clock& clock, Timeout timeout,
+                        const std::function<bool(std::uint64_t process)>& has_gone) noexcept {
   const Deadline deadline = Deadline::after(timeout, clock.now());
-  for (;;) {
+  for (unsigned turn = 0;; ++turn) {
     bool idle = true;
     for (std::size_t i = 0; i < connections_.size(); ++i) {
       Connection& connection = connections_[i];
-      if (connection.sends.in_flight() == 0) continue;
+      if (connection.sends.in_flight() == 0 || connection.given_up) continue;
+      if (turn % 64 == 63 && has_gone(connection.process)) {
+        connection.given_up = true;
+        continue;
+      }
       idle = false;
-      if (!connection.sends.has_credit()) continue;
-      if (connection.sends.flush(connection.pair.get(), static_cast<std::uint32_t>(i)) != 0)
+      if (connection.sends.has_credit() &&
+          connection.sends.flush(connection.pair.get(), static_cast<std::uint32_t>(i)) != 0)
         return false;
     }
     if (idle) return true;
     if (poll() != Status::ok || deadline.passed(clock.now())) return false;
+    if (turn > 64) sched_yield();
   }
 }
 

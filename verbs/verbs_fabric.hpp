@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -89,8 +90,11 @@ class VerbsFabric {
                const PutDescription& description);
 
   /// Polls until all sends of all connections have left, so that their source memory may be reused.
-  /// False if that did not happen by the deadline or a failure came.
-  bool drain(detail::Clock& clock, Timeout timeout) noexcept;
+  /// False if that did not happen by the deadline or a failure came.  A peer of which
+  /// `has_gone(process)` is true has closed its end, and so had received everything it waited for:
+  /// its connection is given up, without that being a failure.
+  bool drain(detail::Clock& clock, Timeout timeout,
+             const std::function<bool(std::uint64_t process)>& has_gone) noexcept;
 
   // ---- data path: the Fabric concept of the engine ----
 
@@ -132,6 +136,7 @@ class VerbsFabric {
     QueuePair pair;
     SendQueue sends;
     bool connected = false;
+    bool given_up = false;  // the peer has closed its end: what is still in flight may fail
     std::uint32_t receives_used = 0;      // polled and not yet posted again
     std::uint32_t receives_reserved = 0;  // by live channels, both parities
   };

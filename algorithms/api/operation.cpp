@@ -50,8 +50,12 @@ Operation::Implementation::~Implementation() {
   // still waits for them.  The block may be used again only when no send reads it any more and no
   // peer will write it; after a failure neither is known, and the memory stays out of use until the
   // context goes.
-  const bool drained =
-      !communicator.failed() && context.fabric.drain(context.clock, std::chrono::seconds(1));
+  const auto has_gone = [&](std::uint64_t process) {
+    const Rank peer = communicator.rank_of(process);
+    return peer != no_rank && communicator.exchange.has_left(peer);
+  };
+  const bool drained = !communicator.failed() &&
+                       context.fabric.drain(context.clock, std::chrono::seconds(1), has_gone);
   if (drained && block != nullptr) context.fabric.arena().release(block);
   --context.live_operations;
   context.fabric.detach(channel);

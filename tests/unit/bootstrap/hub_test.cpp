@@ -267,7 +267,7 @@ TEST(Hub, ABrokenRankCountsAsDead) {
       stranger.say(type, bytes_of(wire::Step{UINT64_MAX, UINT64_MAX}));
       (void)stranger.hear();
     });
-    for (const Ending& ending : run_ranks({job[0], job[1]}, [](Exchange& exchange) {
+    for (const Ending& ending : run_ranks({job[0], job[1]}, [&](Exchange& exchange) {
            EXPECT_TRUE(
                within(2s, [&] { return exchange.incident().kind != Incident::Kind::none; }));
            EXPECT_EQ(exchange.incident().kind, Incident::Kind::died);

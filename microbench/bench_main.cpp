@@ -1,0 +1,105 @@
+// tutti-bench: how long collectives take, beside MPI and beside what bounds them.
+// This file: from the command line to an exchange (forked ranks, tcp, MPI), and exit statuses.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+#include <tutti/bootstrap.hpp>
+
+#include "microbench/launch.hpp"
+#include "microbench/options.hpp"
+#include "microbench/session.hpp"
+
+namespace tutti::bench {
+namespace {
+
+constexpr const char* program = "tutti-bench";
+
+/// Runs one rank and turns what it throws into its exit status.  All ranks throw the same where the
+/// user's values are at fault, and rank 0 reports it; in other trouble each knows its own part.
+int run_rank(const Options& options, const Launch& launch) {
+  const std::uint32_t self = index_of(launch.exchange.self());
+  // Ranks that were started separately have separate terminals.
+  const bool separate = std::string_view(launch.bootstrap) == "tcp";
+  try {
+    return run_session(options, launch);
+  } catch (const Error& error) {
+    const int status = exit_status_of(error.code());
+    if (status == exit_usage && (self == 0 || separate)) print_reason(program, error.what());
+    if (status != exit_usage)
+      print_reason(program, fmt::format("rank {}: {}", self, error.what()));
+    return status;
+  } catch (const RunFailed& failure) {
+    print_reason(program, fmt::format("rank {}: {}", self, failure.what()));
+    return exit_failure;
+  }
+}
+
+int run_forked(const Options& options) {
+  const detail::Mapping memory = probe_memory_for_children();
+  const std::vector<LocalResult> results =
+      run_local({.rank_count = *options.local}, [&](Exchange& exchange) {
+        return run_rank(options,
+                        {.bootstrap = "local",
+                         .exchange = exchange,
+                         .probe_memory = reinterpret_cast<ProbeMemory*>(memory.data())});
+      });
+  int status = 0;
+  for (std::size_t rank = 0; rank < results.size(); ++rank) {
+    status = std::max(status, results[rank].exit_status);
+    if (results[rank].signal == 0) continue;
+    print_reason(program, fmt::format("rank {} was ended by signal {}", rank, results[rank].signal));
+    status = exit_failure;
+  }
+  return status;
+}
+
+int run_over_tcp(const Options& options) {
+  if (options.against_mpi)
+    throw Error(ErrorCode::invalid_argument,
+                "--against=\"mpi\": expected a run under MPI, and TUTTI_RANK asks for the tcp "
+                "bootstrap; unset TUTTI_RANK and use mpirun -n N tutti-bench ...");
+  const auto exchange = tcp_exchange(TcpOptions::from_environment());
+  return run_rank(options, {.bootstrap = "tcp", .exchange = *exchange});
+}
+
+int run_under_mpi(const Options& options) {
+  const std::unique_ptr<MpiSide> mpi = start_mpi();
+  const int status = run_rank(
+      options, {.bootstrap = "mpi", .exchange = mpi->exchange(), .mpi = mpi.get()});
+  // After a failure the others may be stuck where MPI_Finalize would wait for them for ever.  A wrong
+  // result or value, though, is known to all, and all come to the end.
+  if (status == exit_failure) mpi->abort(status);
+  return status;
+}
+
+int run_program(std::span<const char* const> arguments) {
+  const Options options = parse_options(arguments);
+  if (!options.help.empty()) {
+    std::fputs(options.help.c_str(), stdout);
+    return 0;
+  }
+  // A bad TUTTI_* variable is found once here instead of on every rank.
+  static_cast<void>(ContextOptions::from_environment());
+  if (options.local) return run_forked(options);
+  if (std::getenv("TUTTI_RANK") != nullptr) return run_over_tcp(options);
+  return run_under_mpi(options);
+}
+
+}  // namespace
+}  // namespace tutti::bench
+
+int main(int argument_count, char** arguments) {
+  using namespace tutti::bench;
+  try {
+    return run_program({arguments, static_cast<std::size_t>(argument_count)});
+  } catch (const tutti::Error& error) {
+    if (!is_later_rank_of_job()) print_reason(program, error.what());
+    return exit_status_of(error.code());
+  } catch (const std::exception& error) {
+    print_reason(program, error.what());
+    return exit_failure;
+  }
+}

@@ -1,0 +1,383 @@
+// Promise: processes that share nothing but the host reach each other with every payload, whatever
+// memory it lies in; and the death, the stop or the fork of one never blocks or corrupts another.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <thread>
+#include <tuple>
+
+#include "harness.hpp"
+
+namespace tutti::conformance {
+namespace {
+
+class Storages : public testing::TestWithParam<std::tuple<Storage, Storage>> {};
+INSTANTIATE_TEST_SUITE_P(
+    Processes, Storages,
+    testing::Combine(testing::Values(Storage::private_pages, Storage::shared_file),
+                     testing::Values(Storage::private_pages, Storage::shared_file)));
+
+constexpr std::size_t largest = std::size_t{1} << 20;
+const std::vector<std::size_t> sizes{0, 1, 2, 3, 7, 8, 9, 63, 64, 65, 4095, 4096, 65537, largest};
+
+/// The target of the tests below: takes messages until told the end.
+void receive_all(Line& line, Storage storage) {
+  const Device device;
+  const Buffer buffer(largest + 64, storage);
+  const Region region(device, buffer);
+  const Endpoint endpoint(device);
+  connect_over(line, endpoint);
+  line.put(remote_of(region));
+  unsigned seed = 0;
+  for (const std::size_t bytes : sizes) {
+    // A write with immediate at an odd place, then a send into two pieces.
+    ASSERT_EQ(endpoint.receive({}), 0);
+    line.meet();
+    ibv_wc completion = endpoint.wait();
+    EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
+    EXPECT_EQ(completion.byte_len, bytes);
+    EXPECT_TRUE(buffer.holds(++seed, bytes, 5)) << bytes;
+    line.meet();
+    std::fill_n(buffer.data(), buffer.size(), std::byte{0});
+    const std::size_t half = bytes / 2;
+    ASSERT_EQ(endpoint.receive({region.piece(0, half), region.piece(half, bytes - half + 1)}), 0);
+    line.meet();
+    completion = endpoint.wait();
+    EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
+    EXPECT_EQ(completion.byte_len, bytes);
+    EXPECT_TRUE(buffer.holds(seed, bytes)) << bytes;
+    line.meet();
+  }
+  line.meet();
+}
+
+TEST_P(Storages, every_size_arrives_whole) {
+  OtherProcess other([](Line& line) { receive_all(line, std::get<1>(GetParam())); });
+  Line& line = other.line();
+  {
+    const Device device;
+    const Buffer buffer(largest, std::get<0>(GetParam())), back(largest);
+    const Region region(device, buffer), back_region(device, back);
+    const Endpoint endpoint(device);
+    connect_over(line, endpoint);
+    const auto peer = line.get<RemoteRegion>();
+    unsigned seed = 0;
+    for (const std::size_t bytes : sizes) {
+      buffer.fill(++seed);
+      line.meet();
+      ASSERT_EQ(endpoint.send(IBV_WR_RDMA_WRITE_WITH_IMM, {region.piece(0, bytes)},
+                              peer.address + 5, peer.key),
+                0);
+      EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+      if (bytes > 0) {
+        ASSERT_EQ(endpoint.send(IBV_WR_RDMA_READ, {back_region.piece(0, bytes)}, peer.address + 5,
+                                peer.key),
+                  0);
+        EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+        EXPECT_TRUE(back.holds(seed, bytes));
+      }
+      line.meet();
+      line.meet();
+      const std::size_t third = bytes / 3;
+      ASSERT_EQ(endpoint.send(IBV_WR_SEND,
+                              {region.piece(0, third), region.piece(third, bytes - third)}),
+                0);
+      EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+      line.meet();
+    }
+    line.meet();
+  }
+  other.expect_success();
+}
+
+/// A write without notification, then a write with immediate: who sees the second sees the first.
+TEST_P(Storages, a_notification_follows_its_data) {
+  constexpr std::uint64_t rounds = 2000;
+  constexpr std::size_t bytes = 8192;
+  OtherProcess other([](Line& line) {
+    const Device device;
+    const Buffer buffer(bytes, std::get<1>(GetParam()));
+    const Region region(device, buffer);
+    const Endpoint endpoint(device, {.receives = 64});
+    connect_over(line, endpoint);
+    line.put(remote_of(region));
+    for (int count = 0; count < 32; ++count) ASSERT_EQ(endpoint.receive({}), 0);
+    line.meet();
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      const ibv_wc completion = endpoint.wait();
+      ASSERT_EQ(completion.imm_data, round);
+      std::uint64_t first = 0, last = 0;
+      std::memcpy(&first, buffer.data(), 8);
+      std::memcpy(&last, buffer.data() + bytes - 8, 8);
+      ASSERT_GE(first, round);
+      ASSERT_GE(last, round);
+      ASSERT_EQ(endpoint.receive({}), 0);
+    }
+    line.meet();
+  });
+  Line& line = other.line();
+  {
+    const Device device;
+    const Buffer buffer(bytes, std::get<0>(GetParam()));
+    const Region region(device, buffer);
+    const Endpoint endpoint(device);
+    connect_over(line, endpoint);
+    const auto peer = line.get<RemoteRegion>();
+    line.meet();
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      std::memcpy(buffer.data(), &round, 8);
+      std::memcpy(buffer.data() + bytes - 8, &round, 8);
+      ASSERT_EQ(endpoint.send(IBV_WR_RDMA_WRITE, {region.piece(0, bytes)}, peer.address, peer.key,
+                              0),
+                0);
+      ASSERT_EQ(endpoint.send(IBV_WR_RDMA_WRITE_WITH_IMM, {}, 0, 0, IBV_SEND_SIGNALED, 1,
+                              static_cast<std::uint32_t>(round)),
+                0);
+      ASSERT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+    }
+    line.meet();
+  }
+  other.expect_success();
+}
+
+/// Runs `act` against a connected peer that does nothing but hold its objects.
+template <class Act>
+void with_passive_peer(const ConnectionOptions& options, int receives, const Act& act) {
+  OtherProcess other([&](Line& line) {
+    const Device device;
+    const Buffer buffer(4096, Storage::shared_file);
+    const Region region(device, buffer);
+    const Endpoint endpoint(device, {.receives = 64});
+    connect_over(line, endpoint, options);
+    for (int count = 0; count < receives; ++count) ASSERT_EQ(endpoint.receive({}), 0);
+    line.put(remote_of(region));
+    (void)line.get<char>();  // ends by signal, or when told
+    while (line.get<char>() == 'r') {
+      ASSERT_EQ(endpoint.receive({}), 0);
+      line.put('d');
+    }
+  });
+  const Device device;
+  const Buffer buffer(4096);
+  const Region region(device, buffer);
+  const Endpoint endpoint(device);
+  connect_over(other.line(), endpoint, options);
+  act(other, endpoint, region, other.line().template get<RemoteRegion>());
+}
+
+TEST(Death, of_the_target_ends_the_next_request) {
+  with_passive_peer({.timeout = 14, .retries = 7}, 0,
+                    [](OtherProcess& other, const Endpoint& endpoint, const Region& region,
+                       const RemoteRegion& peer) {
+                      const auto write = [&] {
+                        return endpoint.send(IBV_WR_RDMA_WRITE, {region.piece(0, 8)}, peer.address,
+                                             peer.key);
+                      };
+                      ASSERT_EQ(write(), 0);
+                      EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+                      other.kill();
+                      const auto start = std::chrono::steady_clock::now();
+                      for (;;) {  // a request may still meet the memory of the dead
+                        ASSERT_EQ(write(), 0);
+                        const ibv_wc completion = endpoint.wait();
+                        if (completion.status == IBV_WC_RETRY_EXC_ERR) break;
+                        ASSERT_EQ(completion.status, IBV_WC_SUCCESS);
+                        std::this_thread::sleep_for(1ms);
+                      }
+                      EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+                      EXPECT_EQ(endpoint.state(), IBV_QPS_ERR);
+                    });
+}
+
+TEST(Death, beats_waiting_for_a_receive) {
+  with_passive_peer(
+      {.timeout = 14, .retries = 7, .rnr_retries = 7}, 0,
+      [](OtherProcess& other, const Endpoint& endpoint, const Region&, const RemoteRegion&) {
+        ASSERT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
+        EXPECT_TRUE(endpoint.is_quiet(20ms));
+        other.kill();
+        EXPECT_EQ(endpoint.wait(5s).status, IBV_WC_RETRY_EXC_ERR);
+      });
+}
+
+TEST(Death, before_the_first_request) {
+  with_passive_peer(
+      {.timeout = 14, .retries = 7}, 0,
+      [](OtherProcess& other, const Endpoint& endpoint, const Region&, const RemoteRegion&) {
+        other.kill();
+        ASSERT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
+        EXPECT_EQ(endpoint.wait(5s).status, IBV_WC_RETRY_EXC_ERR);
+      });
+}
+
+TEST(Death, at_random_moments_leaves_the_survivor_whole) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 100; ++round) {
+    OtherProcess other([](Line& line) {
+      const Device device;
+      const Buffer buffer(65536, Storage::shared_file);
+      const Region region(device, buffer);
+      const Endpoint endpoint(device, {.sends = 64, .receives = 64, .completions = 256});
+      connect_over(line, endpoint);
+      const RemoteRegion peer = line.swap(remote_of(region));
+      ibv_wc completion;
+      for (int count = 0; count < 64; ++count) (void)endpoint.receive({region.piece(0, 4096)});
+      for (;;) {  // until killed: both directions, sends and writes
+        while (endpoint.send(IBV_WR_SEND, {region.piece(0, 4096)}) == ENOMEM ||
+               ibv_poll_cq(endpoint.queue, 1, &completion) == 1)
+          if (ibv_poll_cq(endpoint.queue, 1, &completion) == 1 && completion.opcode == IBV_WC_RECV)
+            (void)endpoint.receive({region.piece(0, 4096)});
+        (void)endpoint.send(IBV_WR_RDMA_WRITE, {region.piece(0, 65536)}, peer.address, peer.key);
+      }
+    });
+    const Device device;
+    const SharedReceives shared(device, 64);
+    const Buffer buffer(65536, round % 2 == 0 ? Storage::shared_file : Storage::private_pages);
+    const Region region(device, buffer);
+    const Endpoint endpoint(
+        device, {.sends = 64,
+                 .receives = 64,
+                 .completions = 1024,
+                 .shared_receives = round % 4 < 2 ? shared.handle : nullptr});
+    connect_over(other.line(), endpoint);
+    const RemoteRegion peer = other.line().swap(remote_of(region));
+    const auto receive = [&] {
+      const std::vector<ibv_sge> pieces{region.piece(0, 4096)};
+      return endpoint.pair->srq ? shared.receive(pieces, 0) : endpoint.receive(pieces);
+    };
+    for (int count = 0; count < 64; ++count) (void)receive();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(random() % 20000);
+    ibv_wc completion;
+    const auto step = [&] {
+      (void)endpoint.send(IBV_WR_RDMA_WRITE, {region.piece(0, 65536)}, peer.address, peer.key);
+      (void)endpoint.send(IBV_WR_SEND, {region.piece(0, 4096)});
+      int count = 0;
+      while ((count = ibv_poll_cq(endpoint.queue, 1, &completion)) == 1) {
+        if (completion.status == IBV_WC_RETRY_EXC_ERR) return false;
+        if (completion.opcode == IBV_WC_RECV) (void)receive();
+      }
+      return count == 0;
+    };
+    bool alive = true;
+    while (alive && std::chrono::steady_clock::now() < end) alive = step();
+    ASSERT_TRUE(alive);
+    other.kill();
+    const auto deadline = std::chrono::steady_clock::now() + 5s;
+    while (alive && std::chrono::steady_clock::now() < deadline) alive = step();
+    ASSERT_FALSE(alive) << "the death was not noticed in round " << round;
+    ASSERT_EQ(completion.status, IBV_WC_RETRY_EXC_ERR);
+  }
+}
+
+TEST(Stop, of_the_target_neither_blocks_nor_fails_the_initiator) {
+  with_passive_peer({.timeout = 8, .retries = 1}, 4,  // 1 ms, twice
+                    [](OtherProcess& other, const Endpoint& endpoint, const Region& region,
+                       const RemoteRegion& peer) {
+                      other.signal(SIGSTOP);
+                      for (int count = 0; count < 4; ++count)
+                        ASSERT_EQ(endpoint.send(IBV_WR_RDMA_WRITE_WITH_IMM, {region.piece(0, 8)},
+                                                peer.address, peer.key),
+                                  0);
+                      for (int count = 0; count < 4; ++count)
+                        EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+                      // The fifth finds no receive: it waits, well beyond the retries.
+                      ASSERT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
+                      EXPECT_TRUE(endpoint.is_quiet(100ms));
+                      other.signal(SIGCONT);
+                      EXPECT_TRUE(endpoint.is_quiet(10ms));
+                      other.line().put('s');
+                      other.line().put('r');
+                      EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+                      EXPECT_EQ(other.line().get<char>(), 'd');
+                    });
+}
+
+TEST(Stop, before_the_attachment_does_not_fail_the_initiator) {
+  OtherProcess other([](Line& line) {
+    const Device device;
+    const Endpoint endpoint(device);
+    const Address peer = line.swap(endpoint.address());
+    endpoint.connect(peer);
+    EXPECT_EQ(endpoint.receive({}), 0);
+    line.meet();
+    EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+    line.meet();
+  });
+  const Device device;
+  const Endpoint endpoint(device);
+  const Address peer = other.line().swap(endpoint.address());
+  other.line().meet();
+  other.signal(SIGSTOP);
+  endpoint.connect(peer, {.timeout = 8, .retries = 1});
+  ASSERT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
+  EXPECT_TRUE(endpoint.is_quiet(100ms));
+  other.signal(SIGCONT);
+  EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+  other.line().meet();
+  other.expect_success();
+}
+
+TEST(Receive, posted_by_another_process_fetches_the_message_long_before_the_timer) {
+  with_passive_peer(
+      {.rnr_retries = 7, .rnr_timer = 0}, 0,  // 655 ms
+      [](OtherProcess& other, const Endpoint& endpoint, const Region&, const RemoteRegion&) {
+        ASSERT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
+        std::this_thread::sleep_for(20ms);
+        other.line().put('s');
+        const auto start = std::chrono::steady_clock::now();
+        other.line().put('r');
+        EXPECT_EQ(other.line().get<char>(), 'd');
+        EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+        EXPECT_LT(std::chrono::steady_clock::now() - start, 300ms);
+      });
+}
+
+TEST(Fork, a_child_cannot_use_what_it_inherits_but_can_open_the_device_itself) {
+  if (!device_is_soft()) GTEST_SKIP() << "undefined on real devices";
+  const Device device;
+  const Endpoint endpoint(device);
+  endpoint.connect(endpoint.address());
+  OtherProcess other([&](Line&) {
+    ibv_wc completion;
+    EXPECT_EQ(endpoint.send(IBV_WR_SEND, {}), EINVAL);
+    EXPECT_EQ(endpoint.receive({}), EINVAL);
+    EXPECT_EQ(ibv_poll_cq(endpoint.queue, 1, &completion), -1);
+    EXPECT_EQ(driver().alloc_pd(device.context), nullptr);
+    EXPECT_EQ(driver().close_device(device.context), EINVAL);
+    Loopback own;
+    EXPECT_EQ(own.right.receive({}), 0);
+    EXPECT_EQ(own.left.send(IBV_WR_SEND, {}), 0);
+    EXPECT_EQ(own.left.wait().status, IBV_WC_SUCCESS);
+  });
+  other.expect_success();
+  ASSERT_EQ(endpoint.receive({}), 0);
+  ASSERT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
+  EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+}
+
+std::size_t shared_memory_files_count() {
+  const std::filesystem::directory_iterator folder("/dev/shm");
+  return static_cast<std::size_t>(std::distance(begin(folder), end(folder)));
+}
+
+TEST(Traces, nothing_is_left_after_a_killed_process_or_a_closed_device) {
+  const std::size_t files = shared_memory_files_count();
+  const std::size_t descriptors = open_descriptors_count();
+  with_passive_peer(
+      {}, 0,
+      [](OtherProcess& other, const Endpoint& endpoint, const Region&, const RemoteRegion&) {
+        EXPECT_EQ(endpoint.receive({}), 0);
+        other.kill();
+      });
+  EXPECT_EQ(shared_memory_files_count(), files);
+  // The first device ever opened may leave the process something for its life.
+  EXPECT_EQ(open_descriptors_count(), descriptors);
+}
+
+}  // namespace
+}  // namespace tutti::conformance

@@ -1,0 +1,137 @@
+// Promise: a message without a receive waits and is repeated as the attributes say, is delivered as
+// soon as a receive is posted, and shared receive queues serve several queue pairs.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <set>
+#include <thread>
+
+#include "harness.hpp"
+
+namespace tutti::conformance {
+namespace {
+
+TEST(Receive, no_retries_fail_at_the_first_refusal) {
+  Loopback ends({}, {.rnr_retries = 0});
+  ASSERT_EQ(ends.left.send(IBV_WR_SEND, {}), 0);
+  EXPECT_EQ(ends.left.wait().status, IBV_WC_RNR_RETRY_EXC_ERR);
+  EXPECT_EQ(ends.left.state(), IBV_QPS_ERR);
+}
+
+TEST(Receive, retries_last_as_long_as_the_targets_timer_says) {
+  Loopback ends({}, {.rnr_retries = 3, .rnr_timer = 20});  // 10.24 ms
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_EQ(ends.left.send(IBV_WR_SEND, {}), 0);
+  EXPECT_EQ(ends.left.wait().status, IBV_WC_RNR_RETRY_EXC_ERR);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 30ms);
+}
+
+TEST(Receive, seven_retries_wait_until_a_receive_is_posted) {
+  Loopback ends({}, {.rnr_retries = 7, .rnr_timer = 1});
+  ASSERT_EQ(ends.left.send(IBV_WR_SEND, {}), 0);
+  EXPECT_TRUE(ends.left.is_quiet(60ms));
+  ASSERT_EQ(ends.right.receive({}, 3), 0);
+  EXPECT_EQ(ends.left.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(ends.right.wait().wr_id, 3u);
+}
+
+/// Nobody polls the initiator: the posted receive itself must bring the message.
+TEST(Receive, a_posted_receive_fetches_the_message_long_before_the_timer) {
+  Loopback ends({}, {.rnr_retries = 7, .rnr_timer = 0});  // 655 ms
+  ASSERT_EQ(ends.left.send(IBV_WR_SEND, {}), 0);
+  std::this_thread::sleep_for(20ms);
+  const auto start = std::chrono::steady_clock::now();
+  ASSERT_EQ(ends.right.receive({}), 0);
+  ibv_wc completion;
+  while (ibv_poll_cq(ends.right.queue, 1, &completion) == 0) std::this_thread::yield();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 300ms);
+}
+
+TEST(Receive, messages_behind_a_waiting_one_keep_their_order) {
+  Loopback ends;
+  const Buffer buffer(64);
+  const Region region(ends.left.device, buffer);
+  ASSERT_EQ(ends.left.send(IBV_WR_SEND_WITH_IMM, {}, 0, 0, 0, 1, 1), 0);
+  ASSERT_EQ(ends.left.send(IBV_WR_RDMA_WRITE, {region.piece(0, 8)}, region.address() + 8,
+                           region.handle->rkey, IBV_SEND_SIGNALED),
+            0);
+  EXPECT_TRUE(ends.left.is_quiet());  // a write needs no receive, but must not overtake
+  ASSERT_EQ(ends.left.send(IBV_WR_SEND_WITH_IMM, {}, 0, 0, 0, 1, 2), 0);
+  ASSERT_EQ(ends.right.receive({}), 0);
+  ASSERT_EQ(ends.right.receive({}), 0);
+  EXPECT_EQ(ends.left.wait().opcode, IBV_WC_RDMA_WRITE);
+  EXPECT_EQ(ends.right.wait().imm_data, 1u);
+  EXPECT_EQ(ends.right.wait().imm_data, 2u);
+}
+
+TEST(Receive, a_full_queue_refuses_until_completions_are_polled) {
+  Loopback ends({.receives = 4});
+  int posted = 0;
+  while (posted < 100 && ends.right.receive({}) == 0) ++posted;
+  EXPECT_GE(posted, 4);
+  EXPECT_EQ(ends.right.receive({}), ENOMEM);
+  ASSERT_EQ(ends.left.send(IBV_WR_SEND, {}), 0);
+  EXPECT_EQ(ends.right.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(ends.right.receive({}), 0);
+}
+
+TEST(SharedReceives, several_queue_pairs_take_from_one_queue) {
+  const Device device;
+  const SharedReceives shared(device, 32);
+  const Buffer buffer(4096);
+  const Region region(device, buffer);
+  {
+    const Endpoint left_1(device), left_2(device);
+    const Endpoint right_1(device, {.shared_receives = shared.handle});
+    const Endpoint right_2(device, {.shared_receives = shared.handle});
+    left_1.connect(right_1.address());
+    right_1.connect(left_1.address());
+    left_2.connect(right_2.address());
+    right_2.connect(left_2.address());
+    EXPECT_NE(right_1.receive({}), 0);
+    EXPECT_EQ(driver().destroy_srq(shared.handle), EBUSY);
+
+    ASSERT_EQ(left_2.send(IBV_WR_SEND, {region.piece(0, 8)}), 0);  // none is posted yet
+    EXPECT_TRUE(left_2.is_quiet());
+    std::set<std::uint64_t> seen;
+    for (std::uint64_t round = 0; round < 100; ++round) {
+      ASSERT_EQ(shared.receive({region.piece(64, 8)}, round), 0);
+      if (round == 0) {
+        EXPECT_EQ(left_2.wait().status, IBV_WC_SUCCESS);
+        seen.insert(right_2.wait().wr_id);
+        continue;
+      }
+      const bool first = round % 2 == 0;
+      ASSERT_EQ((first ? left_1 : left_2).send(IBV_WR_SEND, {region.piece(0, 8)}), 0);
+      const ibv_wc completion = (first ? right_1 : right_2).wait();
+      EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
+      EXPECT_EQ(completion.qp_num, (first ? right_1 : right_2).pair->qp_num);
+      seen.insert(completion.wr_id);
+      EXPECT_EQ((first ? left_1 : left_2).wait().status, IBV_WC_SUCCESS);
+    }
+    EXPECT_EQ(seen.size(), 100u);
+  }
+}
+
+TEST(SharedReceives, error_state_leaves_the_queue_to_the_others) {
+  const Device device;
+  const SharedReceives shared(device);
+  const Endpoint left(device), right(device, {.shared_receives = shared.handle});
+  left.connect(right.address());
+  right.connect(left.address());
+  ASSERT_EQ(shared.receive({}, 1), 0);
+  ASSERT_EQ(right.fail(), 0);
+  EXPECT_TRUE(right.is_quiet());
+}
+
+TEST(SharedReceives, capacity_is_kept) {
+  const Device device;
+  const SharedReceives shared(device, 4);
+  int posted = 0;
+  while (posted < 100 && shared.receive({}, 0) == 0) ++posted;
+  EXPECT_GE(posted, 4);
+  EXPECT_LT(posted, 100);
+}
+
+}  // namespace
+}  // namespace tutti::conformance
