@@ -28,8 +28,7 @@ int run_rank(const Options& options, const Launch& launch) {
   } catch (const Error& error) {
     const int status = exit_status_of(error.code());
     if (status == exit_usage && (self == 0 || separate)) print_reason(program, error.what());
-    if (status != exit_usage)
-      print_reason(program, fmt::format("rank {}: {}", self, error.what()));
+    if (status != exit_usage) print_reason(program, fmt::format("rank {}: {}", self, error.what()));
     return status;
   } catch (const RunFailed& failure) {
     print_reason(program, fmt::format("rank {}: {}", self, failure.what()));
@@ -41,16 +40,16 @@ int run_forked(const Options& options) {
   const detail::Mapping memory = probe_memory_for_children();
   const std::vector<LocalResult> results =
       run_local({.rank_count = *options.local}, [&](Exchange& exchange) {
-        return run_rank(options,
-                        {.bootstrap = "local",
-                         .exchange = exchange,
-                         .probe_memory = reinterpret_cast<ProbeMemory*>(memory.data())});
+        return run_rank(options, {.bootstrap = "local",
+                                  .exchange = exchange,
+                                  .probe_memory = reinterpret_cast<ProbeMemory*>(memory.data())});
       });
   int status = 0;
   for (std::size_t rank = 0; rank < results.size(); ++rank) {
     status = std::max(status, results[rank].exit_status);
     if (results[rank].signal == 0) continue;
-    print_reason(program, fmt::format("rank {} was ended by signal {}", rank, results[rank].signal));
+    print_reason(program,
+                 fmt::format("rank {} was ended by signal {}", rank, results[rank].signal));
     status = exit_failure;
   }
   return status;
@@ -67,10 +66,10 @@ int run_over_tcp(const Options& options) {
 
 int run_under_mpi(const Options& options) {
   const std::unique_ptr<MpiSide> mpi = start_mpi();
-  const int status = run_rank(
-      options, {.bootstrap = "mpi", .exchange = mpi->exchange(), .mpi = mpi.get()});
-  // After a failure the others may be stuck where MPI_Finalize would wait for them for ever.  A wrong
-  // result or value, though, is known to all, and all come to the end.
+  const int status =
+      run_rank(options, {.bootstrap = "mpi", .exchange = mpi->exchange(), .mpi = mpi.get()});
+  // After a failure the others may be stuck where MPI_Finalize would wait for them for ever.  A
+  // wrong result or value, though, is known to all, and all come to the end.
   if (status == exit_failure) mpi->abort(status);
   return status;
 }

@@ -42,10 +42,9 @@ struct Finding {
 /// Every rank takes the earliest call's finding, of the lowest rank that has one.
 CheckOutcome earliest(Exchange& exchange, const Finding& mine) {
   const std::vector<Finding> all = gather(exchange, mine);
-  const auto first =
-      std::min_element(all.begin(), all.end(), [](const Finding& one, const Finding& other) {
-        return one.call < other.call;
-      });
+  const auto first = std::min_element(
+      all.begin(), all.end(),
+      [](const Finding& one, const Finding& other) { return one.call < other.call; });
   if (first->call == UINT64_MAX) return {.correct = true, .what = {}};
   return {.correct = false, .what = first->text};
 }
@@ -103,17 +102,16 @@ CheckOutcome check_allreduce(TuttiSubject& subject, Buffers& buffers, const Opti
     reference.contribution(self, call, in_place ? target : source);
     if (!in_place) std::fill(target.begin(), target.end(), std::byte{0xa5});
     delays.wait();
-    subject.run_on(in_place ? buffers.target.data() : buffers.source.data(),
-                   buffers.target.data());
+    subject.run_on(in_place ? buffers.target.data() : buffers.source.data(), buffers.target.data());
     reference.expected(call, expected);
     const auto element = reference.first_difference(target, expected);
     if (element && found.call == UINT64_MAX)
       found = finding(
-          call, fmt::format("allreduce of {} bytes{}: rank {}, call {}, element {}: got {}, "
-                            "expected {}",
-                            source.size(), in_place ? " in place" : "", self, call, *element,
-                            reference.text_of(target, *element),
-                            reference.text_of(expected, *element)));
+          call,
+          fmt::format("allreduce of {} bytes{}: rank {}, call {}, element {}: got {}, "
+                      "expected {}",
+                      source.size(), in_place ? " in place" : "", self, call, *element,
+                      reference.text_of(target, *element), reference.text_of(expected, *element)));
   }
   reference.contribution(self, 0, source);
   return earliest(exchange, found);

@@ -15,10 +15,12 @@ int exit_status_of(ErrorCode code) noexcept {
     case ErrorCode::mismatch:
     case ErrorCode::unsupported:
     case ErrorCode::limit_exceeded:
-    case ErrorCode::no_device: return exit_usage;
+    case ErrorCode::no_device:
+      return exit_usage;
     case ErrorCode::timed_out:
     case ErrorCode::peer_failed:
-    case ErrorCode::system: break;
+    case ErrorCode::system:
+      break;
   }
   return exit_failure;
 }

@@ -96,8 +96,7 @@ bool bind_to(unsigned cpu) {
 std::vector<NumaNode> numa_nodes() {
   std::vector<NumaNode> nodes;
   std::error_code error;
-  for (const auto& entry :
-       std::filesystem::directory_iterator("/sys/devices/system/node", error)) {
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/devices/system/node", error)) {
     const std::string name = entry.path().filename().string();
     unsigned number = 0;
     if (!name.starts_with("node")) continue;

@@ -4,8 +4,8 @@
 //   block 0:  wimm | barrier, MPI_Barrier | allreduce 8, MPI_Allreduce 8 | ...
 //   block 1:  wimm | barrier, MPI_Barrier | ...
 //
-// so that whatever changes slowly on the machine meets all of them alike.  A second pass of the same
-// shape times single calls, for p99 and maximum: a batch would hide them.
+// so that whatever changes slowly on the machine meets all of them alike.  A second pass of the
+// same shape times single calls, for p99 and maximum: a batch would hide them.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ struct Schedule {
 inline constexpr std::size_t block_calls_min = 200;
 inline constexpr std::size_t blocks_min = 10;  // unless --iterations asks for fewer calls
 
-/// `iterations` as given on the command line.  Default: enough for medians to settle, 20,000 calls of
-/// up to 1 KiB, 10,000 up to 64 KiB, 4,000 above, and 2,000 where ranks share CPUs.
+/// `iterations` as given on the command line.  Default: enough for medians to settle, 20,000 calls
+/// of up to 1 KiB, 10,000 up to 64 KiB, 4,000 above, and 2,000 where ranks share CPUs.
 Schedule schedule_for(std::optional<std::size_t> iterations, std::size_t warmup,
                       bool oversubscribed);
 Effort effort_for(std::size_t bytes, std::optional<std::size_t> iterations, bool oversubscribed,

@@ -16,8 +16,8 @@ std::string shortened_library_version(const std::string& version) {
     }
     if (word.empty()) continue;
     if (word == "Version:") word.clear();
-    const bool has_v = word.size() > 1 && word[0] == 'v' &&
-                       std::isdigit(static_cast<unsigned char>(word[1])) != 0;
+    const bool has_v =
+        word.size() > 1 && word[0] == 'v' && std::isdigit(static_cast<unsigned char>(word[1])) != 0;
     if (has_v) word.erase(0, 1);
     if (!word.empty()) name += (name.empty() ? "" : " ") + word;
     if (!word.empty() && std::isdigit(static_cast<unsigned char>(word[0])) != 0) break;

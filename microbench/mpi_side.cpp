@@ -47,29 +47,46 @@ extern "C" void compose_for_mpi(void* incoming, void* partial, int* count, MPI_D
 
 MPI_Datatype mpi_type(ElementType type) {
   switch (type) {
-    case ElementType::int32: return MPI_INT32_T;
-    case ElementType::uint32: return MPI_UINT32_T;
-    case ElementType::int64: return MPI_INT64_T;
-    case ElementType::uint64: return MPI_UINT64_T;
-    case ElementType::float32: return MPI_FLOAT;
-    case ElementType::float64: return MPI_DOUBLE;
-    case ElementType::other: break;
+    case ElementType::int32:
+      return MPI_INT32_T;
+    case ElementType::uint32:
+      return MPI_UINT32_T;
+    case ElementType::int64:
+      return MPI_INT64_T;
+    case ElementType::uint64:
+      return MPI_UINT64_T;
+    case ElementType::float32:
+      return MPI_FLOAT;
+    case ElementType::float64:
+      return MPI_DOUBLE;
+    case ElementType::other:
+      break;
   }
   return MPI_BYTE;
 }
 
 MPI_Op mpi_op(BuiltIn op) {
   switch (op) {
-    case BuiltIn::sum: return MPI_SUM;
-    case BuiltIn::product: return MPI_PROD;
-    case BuiltIn::min: return MPI_MIN;
-    case BuiltIn::max: return MPI_MAX;
-    case BuiltIn::bit_and: return MPI_BAND;
-    case BuiltIn::bit_or: return MPI_BOR;
-    case BuiltIn::bit_xor: return MPI_BXOR;
-    case BuiltIn::logical_and: return MPI_LAND;
-    case BuiltIn::logical_or: return MPI_LOR;
-    case BuiltIn::none: break;
+    case BuiltIn::sum:
+      return MPI_SUM;
+    case BuiltIn::product:
+      return MPI_PROD;
+    case BuiltIn::min:
+      return MPI_MIN;
+    case BuiltIn::max:
+      return MPI_MAX;
+    case BuiltIn::bit_and:
+      return MPI_BAND;
+    case BuiltIn::bit_or:
+      return MPI_BOR;
+    case BuiltIn::bit_xor:
+      return MPI_BXOR;
+    case BuiltIn::logical_and:
+      return MPI_LAND;
+    case BuiltIn::logical_or:
+      return MPI_LOR;
+    case BuiltIn::none:
+      break;
   }
   return MPI_OP_NULL;
 }
@@ -119,6 +136,8 @@ class RealMpi final : public MpiSide {
 
 }  // namespace
 
-std::unique_ptr<MpiSide> start_mpi() { return std::make_unique<RealMpi>(); }
+std::unique_ptr<MpiSide> start_mpi() {
+  return std::make_unique<RealMpi>();
+}
 
 }  // namespace tutti::bench

@@ -35,7 +35,8 @@ class MpiSide {
 /// Throws Error{unsupported} in a build without MPI.
 std::unique_ptr<MpiSide> start_mpi();
 
-/// "Open MPI v4.1.4, package: ..." -> "Open MPI 4.1.4"; "MPICH Version:\t4.0.2\n..." -> "MPICH 4.0.2".
+/// "Open MPI v4.1.4, package: ..." -> "Open MPI 4.1.4"; "MPICH Version:\t4.0.2\n..." ->
+/// "MPICH 4.0.2".
 std::string shortened_library_version(const std::string& version);
 
 }  // namespace tutti::bench

@@ -17,10 +17,10 @@ namespace {
 constexpr Collective every_collective[] = {Collective::floor, Collective::oneway, Collective::wimm,
                                            Collective::barrier, Collective::allreduce};
 constexpr BuiltIn every_operator[] = {
-    BuiltIn::sum,     BuiltIn::product, BuiltIn::min,         BuiltIn::max,        BuiltIn::bit_and,
-    BuiltIn::bit_or,  BuiltIn::bit_xor, BuiltIn::logical_and, BuiltIn::logical_or, BuiltIn::none};
-constexpr ElementType every_type[] = {ElementType::int32,  ElementType::uint32,
-                                      ElementType::int64,  ElementType::uint64,
+    BuiltIn::sum,    BuiltIn::product, BuiltIn::min,         BuiltIn::max,        BuiltIn::bit_and,
+    BuiltIn::bit_or, BuiltIn::bit_xor, BuiltIn::logical_and, BuiltIn::logical_or, BuiltIn::none};
+constexpr ElementType every_type[] = {ElementType::int32,   ElementType::uint32,
+                                      ElementType::int64,   ElementType::uint64,
                                       ElementType::float32, ElementType::float64};
 constexpr Agreement every_agreement[] = {Agreement::identical, Agreement::reproducible,
                                          Agreement::relaxed};
@@ -30,9 +30,12 @@ constexpr Format every_format[] = {Format::table, Format::json, Format::csv};
 
 const char* name_of(Format format) noexcept {
   switch (format) {
-    case Format::table: return "table";
-    case Format::json: return "json";
-    case Format::csv: return "csv";
+    case Format::table:
+      return "table";
+    case Format::json:
+      return "json";
+    case Format::csv:
+      return "csv";
   }
   return "?";
 }
@@ -142,8 +145,10 @@ void declare(CLI::App& app, Words& words, Options& options) {
 void parse_reduction(const Words& words, Options& options) {
   options.op = parse_name(every_operator, "--op", words.op);
   const bool user = options.op == BuiltIn::none;
-  if (!words.dtype.empty()) options.dtype = parse_name(every_type, "--dtype", words.dtype);
-  else if (user) options.dtype = ElementType::uint64;
+  if (!words.dtype.empty())
+    options.dtype = parse_name(every_type, "--dtype", words.dtype);
+  else if (user)
+    options.dtype = ElementType::uint64;
   if (user && options.dtype != ElementType::uint64)
     refuse("--dtype", words.dtype, "uint64 for --op user, whose elements are two packed numbers");
   if (!user && !defined_for(options.op, options.dtype))
@@ -151,8 +156,8 @@ void parse_reduction(const Words& words, Options& options) {
            fmt::format("sum, prod, min or max for --dtype {}; bitwise and logical ones need an "
                        "integer type, for example --dtype uint64",
                        api::name_of(options.dtype)));
-  const bool order_shows = is_floating(options.dtype) &&
-                           (options.op == BuiltIn::sum || options.op == BuiltIn::product);
+  const bool order_shows =
+      is_floating(options.dtype) && (options.op == BuiltIn::sum || options.op == BuiltIn::product);
   options.agreement = order_shows ? Agreement::relaxed : Agreement::identical;
   if (!words.agreement.empty())
     options.agreement = parse_name(every_agreement, "--agreement", words.agreement);
@@ -200,11 +205,16 @@ std::string one_line(std::string text) {
 
 const char* name_of(Collective collective) noexcept {
   switch (collective) {
-    case Collective::floor: return "floor";
-    case Collective::oneway: return "oneway";
-    case Collective::wimm: return "wimm";
-    case Collective::barrier: return "barrier";
-    case Collective::allreduce: return "allreduce";
+    case Collective::floor:
+      return "floor";
+    case Collective::oneway:
+      return "oneway";
+    case Collective::wimm:
+      return "wimm";
+    case Collective::barrier:
+      return "barrier";
+    case Collective::allreduce:
+      return "allreduce";
   }
   return "?";
 }
@@ -213,11 +223,14 @@ std::size_t element_bytes(ElementType type) noexcept {
   switch (type) {
     case ElementType::int32:
     case ElementType::uint32:
-    case ElementType::float32: return 4;
+    case ElementType::float32:
+      return 4;
     case ElementType::int64:
     case ElementType::uint64:
-    case ElementType::float64: return 8;
-    case ElementType::other: break;
+    case ElementType::float64:
+      return 8;
+    case ElementType::other:
+      break;
   }
   return 1;
 }

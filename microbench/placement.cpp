@@ -28,9 +28,9 @@ bool is_oversubscribed(const std::vector<Whereabouts>& ranks, std::size_t self) 
 
 std::string bind_self(const std::vector<Whereabouts>& ranks, std::size_t self) {
   const std::vector<std::size_t> neighbours = neighbours_of(ranks, self);
-  const bool alike =
-      std::all_of(neighbours.begin(), neighbours.end(),
-                  [&](std::size_t rank) { return ranks[rank].cpus == ranks[self].cpus; });
+  const bool alike = std::all_of(neighbours.begin(), neighbours.end(), [&](std::size_t rank) {
+    return ranks[rank].cpus == ranks[self].cpus;
+  });
   if (!alike) {
     std::string found;
     for (const std::size_t rank : neighbours)
@@ -52,15 +52,13 @@ std::string bind_self(const std::vector<Whereabouts>& ranks, std::size_t self) {
 
 Placement place_ranks(Exchange& exchange, bool bind) {
   const std::size_t self = index_of(exchange.self());
-  Placement placement{
-      .ranks = gather(exchange, Whereabouts{.host = bootstrap::host_identity(),
-                                            .cpus = allowed_cpus(),
-                                            .pid = ::getpid()})};
+  Placement placement{.ranks = gather(exchange, Whereabouts{.host = bootstrap::host_identity(),
+                                                            .cpus = allowed_cpus(),
+                                                            .pid = ::getpid()})};
   for (std::size_t rank = 0; rank < placement.ranks.size(); ++rank) {
-    placement.oversubscribed =
-        placement.oversubscribed || is_oversubscribed(placement.ranks, rank);
-    placement.one_machine = placement.one_machine && placement.ranks[rank].host.boot ==
-                                                         placement.ranks[self].host.boot;
+    placement.oversubscribed = placement.oversubscribed || is_oversubscribed(placement.ranks, rank);
+    placement.one_machine =
+        placement.one_machine && placement.ranks[rank].host.boot == placement.ranks[self].host.boot;
   }
   placement.binding = bind ? bind_self(placement.ranks, self) : "none: --bind none";
   return placement;

@@ -27,8 +27,8 @@ struct Placement {
   std::string binding;             // one line: who is bound to what, and why
 };
 
-/// Collective.  Binds the calling rank to a core of its own if `bind` is asked for, all ranks of the
-/// machine have the same CPUs (so nothing has bound them yet), and there are enough.
+/// Collective.  Binds the calling rank to a core of its own if `bind` is asked for, all ranks of
+/// the machine have the same CPUs (so nothing has bound them yet), and there are enough.
 Placement place_ranks(Exchange& exchange, bool bind);
 
 }  // namespace tutti::bench

@@ -79,7 +79,9 @@ detail::Mapping map_memory(int descriptor, int more_flags) {
 
 }  // namespace
 
-detail::Mapping probe_memory_for_children() { return map_memory(-1, MAP_ANONYMOUS); }
+detail::Mapping probe_memory_for_children() {
+  return map_memory(-1, MAP_ANONYMOUS);
+}
 
 detail::Mapping probe_memory_between(Exchange& exchange, const Placement& placement) {
   detail::Descriptor memory;

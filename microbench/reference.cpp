@@ -31,16 +31,23 @@ template <class T>
 T integer_value(BuiltIn op, std::uint64_t random, std::uint32_t rank_count) noexcept {
   const bool rare = random >> 32 < (std::uint64_t{1} << 31) / rank_count;
   switch (op) {
-    case BuiltIn::product: return static_cast<T>(random | 1);  // an even factor would end in zeros
-    case BuiltIn::bit_and: return static_cast<T>(~one_bit<T>(random));
-    case BuiltIn::bit_or: return one_bit<T>(random);
-    case BuiltIn::logical_and: return rare ? T{0} : static_cast<T>(random | 2);
-    case BuiltIn::logical_or: return rare ? static_cast<T>(random | 2) : T{0};
-    case BuiltIn::none: return static_cast<T>(random | std::uint64_t{1} << 32);  // a odd: no loss
+    case BuiltIn::product:
+      return static_cast<T>(random | 1);  // an even factor would end in zeros
+    case BuiltIn::bit_and:
+      return static_cast<T>(~one_bit<T>(random));
+    case BuiltIn::bit_or:
+      return one_bit<T>(random);
+    case BuiltIn::logical_and:
+      return rare ? T{0} : static_cast<T>(random | 2);
+    case BuiltIn::logical_or:
+      return rare ? static_cast<T>(random | 2) : T{0};
+    case BuiltIn::none:
+      return static_cast<T>(random | std::uint64_t{1} << 32);  // a odd: no loss
     case BuiltIn::sum:
     case BuiltIn::min:
     case BuiltIn::max:
-    case BuiltIn::bit_xor: break;
+    case BuiltIn::bit_xor:
+      break;
   }
   return static_cast<T>(random);
 }
@@ -60,8 +67,10 @@ T floating_value(BuiltIn op, std::uint64_t random) noexcept {
 
 template <class T>
 T value_for(BuiltIn op, std::uint64_t random, std::uint32_t rank_count) noexcept {
-  if constexpr (std::is_floating_point_v<T>) return floating_value<T>(op, random);
-  else return integer_value<T>(op, random, rank_count);
+  if constexpr (std::is_floating_point_v<T>)
+    return floating_value<T>(op, random);
+  else
+    return integer_value<T>(op, random, rank_count);
 }
 
 template <class T>
@@ -77,16 +86,25 @@ T fold_integer(BuiltIn op, T left, T right) noexcept {
   const auto one = static_cast<Unsigned>(left);
   const auto other = static_cast<Unsigned>(right);
   switch (op) {
-    case BuiltIn::none: return static_cast<T>(compose_affine(one, other));
-    case BuiltIn::sum: return static_cast<T>(one + other);
-    case BuiltIn::product: return static_cast<T>(one * other);
-    case BuiltIn::bit_and: return static_cast<T>(one & other);
-    case BuiltIn::bit_or: return static_cast<T>(one | other);
-    case BuiltIn::bit_xor: return static_cast<T>(one ^ other);
-    case BuiltIn::logical_and: return left != 0 && right != 0 ? T{1} : T{0};
-    case BuiltIn::logical_or: return left != 0 || right != 0 ? T{1} : T{0};
+    case BuiltIn::none:
+      return static_cast<T>(compose_affine(one, other));
+    case BuiltIn::sum:
+      return static_cast<T>(one + other);
+    case BuiltIn::product:
+      return static_cast<T>(one * other);
+    case BuiltIn::bit_and:
+      return static_cast<T>(one & other);
+    case BuiltIn::bit_or:
+      return static_cast<T>(one | other);
+    case BuiltIn::bit_xor:
+      return static_cast<T>(one ^ other);
+    case BuiltIn::logical_and:
+      return left != 0 && right != 0 ? T{1} : T{0};
+    case BuiltIn::logical_or:
+      return left != 0 || right != 0 ? T{1} : T{0};
     case BuiltIn::min:
-    case BuiltIn::max: break;
+    case BuiltIn::max:
+      break;
   }
   return T{0};
 }
@@ -145,13 +163,20 @@ void fill_expected(const Reference::Inputs& inputs, std::uint64_t call,
 template <class Function>
 auto with_type(ElementType type, Function function) {
   switch (type) {
-    case ElementType::int32: return function(std::int32_t{});
-    case ElementType::uint32: return function(std::uint32_t{});
-    case ElementType::int64: return function(std::int64_t{});
-    case ElementType::uint64: return function(std::uint64_t{});
-    case ElementType::float32: return function(float{});
-    case ElementType::float64: return function(double{});
-    case ElementType::other: break;
+    case ElementType::int32:
+      return function(std::int32_t{});
+    case ElementType::uint32:
+      return function(std::uint32_t{});
+    case ElementType::int64:
+      return function(std::int64_t{});
+    case ElementType::uint64:
+      return function(std::uint64_t{});
+    case ElementType::float32:
+      return function(float{});
+    case ElementType::float64:
+      return function(double{});
+    case ElementType::other:
+      break;
   }
   throw Error(ErrorCode::invalid_argument, "an element type that has no reference");
 }
@@ -195,9 +220,10 @@ std::optional<std::size_t> Reference::first_difference(std::span<const std::byte
 std::string Reference::text_of(std::span<const std::byte> buffer, std::size_t element) const {
   return with_type(inputs_.type, [&]<class T>(T) {
     const T value = load<T>(buffer, element);
-    if constexpr (std::is_floating_point_v<T>) return fmt::format("{:g}", value);
-    else return inputs_.op == BuiltIn::sum ? fmt::format("{}", value)
-                                           : fmt::format("{:#x}", value);
+    if constexpr (std::is_floating_point_v<T>)
+      return fmt::format("{:g}", value);
+    else
+      return inputs_.op == BuiltIn::sum ? fmt::format("{}", value) : fmt::format("{:#x}", value);
   });
 }
 

@@ -9,7 +9,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// Tenths of a nanosecond are more than any clock here resolves.
-Json tenths(double ns) { return std::round(ns * 10) / 10; }
+Json tenths(double ns) {
+  return std::round(ns * 10) / 10;
+}
 
 template <class T>
 Json or_null(const std::optional<T>& value) {

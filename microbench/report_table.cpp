@@ -9,7 +9,9 @@ namespace {
 
 using Cells = std::vector<std::string>;
 
-std::string microseconds(double ns) { return fmt::format("{:.3f}", ns / 1000); }
+std::string microseconds(double ns) {
+  return fmt::format("{:.3f}", ns / 1000);
+}
 
 std::string size_text(std::size_t bytes) {
   if (bytes >= 1u << 20 && bytes % (1u << 20) == 0) return fmt::format("{}M", bytes >> 20);
@@ -27,8 +29,7 @@ std::string check_text(const std::optional<bool>& correct) {
 }
 
 Cells title(bool with_mpi) {
-  Cells cells = {"collective", "bytes", "n",   "median", "MAD",
-                 "min",        "p99",   "max", "slowest"};
+  Cells cells = {"collective", "bytes", "n", "median", "MAD", "min", "p99", "max", "slowest"};
   if (with_mpi) cells.insert(cells.end(), {"MPI", "MPI p99", "/MPI"});
   cells.insert(cells.end(), {"/bound", "check"});
   return cells;
@@ -77,7 +78,8 @@ std::string aligned(const std::vector<Cells>& lines) {
 std::string as_table(const Report& report) {
   std::string text;
   std::size_t label_width = 0;
-  for (const auto& [label, value] : report.header) label_width = std::max(label_width, label.size());
+  for (const auto& [label, value] : report.header)
+    label_width = std::max(label_width, label.size());
   for (const auto& [label, value] : report.header)
     text += fmt::format("{:<{}}  {}\n", label, label_width, value);
   const bool with_mpi = std::any_of(report.rows.begin(), report.rows.end(),

@@ -1,6 +1,6 @@
 // The clock of all figures: the time-stamp counter where it runs at one rate in all states
-// (constant_tsc and nonstop_tsc), CLOCK_MONOTONIC elsewhere.  What one reading costs is printed with
-// the results and not subtracted from them.
+// (constant_tsc and nonstop_tsc), CLOCK_MONOTONIC elsewhere.  What one reading costs is printed
+// with the results and not subtracted from them.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,12 @@ class Timer {
     return static_cast<double>(ticks) * nanoseconds_per_tick_;
   }
 
-  double cost_ns() const noexcept { return cost_ns_; }
-  const std::string& name() const noexcept { return name_; }
+  double cost_ns() const noexcept {
+    return cost_ns_;
+  }
+  const std::string& name() const noexcept {
+    return name_;
+  }
 
  private:
   bool counter_ = false;

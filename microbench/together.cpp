@@ -34,9 +34,8 @@ void together(Exchange& exchange, const std::function<void()>& step) {
   const bool alike = std::all_of(all.begin(), all.end(), [&](const Verdict& one) {
     return std::strcmp(one.text, first->text) == 0;
   });
-  throw Error(first->code,
-              alike ? std::string(first->text)
-                    : fmt::format("rank {}: {}", first - all.begin(), first->text));
+  throw Error(first->code, alike ? std::string(first->text)
+                                 : fmt::format("rank {}: {}", first - all.begin(), first->text));
 }
 
 }  // namespace tutti::bench

@@ -15,8 +15,7 @@ inline constexpr Timeout setup_timeout = std::chrono::seconds(60);
 
 /// The contribution of every rank, in rank order.  Collective.
 template <class T>
-  requires std::is_trivially_copyable_v<T>
-std::vector<T> gather(Exchange& exchange, const T& mine) {
+requires std::is_trivially_copyable_v<T> std::vector<T> gather(Exchange& exchange, const T& mine) {
   std::vector<T> all(exchange.rank_count());
   exchange.allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
                      setup_timeout);

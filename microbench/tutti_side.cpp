@@ -8,9 +8,10 @@ namespace tutti::bench {
 
 void TuttiSubject::throw_failure(const Operation& operation, Status status) const {
   if (status == Status::timed_out)
-    throw RunFailed(fmt::format("no end after {} s: {}",
-                                std::chrono::duration_cast<std::chrono::seconds>(call_timeout).count(),
-                                operation.describe()));
+    throw RunFailed(
+        fmt::format("no end after {} s: {}",
+                    std::chrono::duration_cast<std::chrono::seconds>(call_timeout).count(),
+                    operation.describe()));
   const char* text = communicator_.failure().text;
   throw RunFailed(text[0] != '\0' ? text : tutti::name_of(status));
 }

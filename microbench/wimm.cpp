@@ -115,9 +115,9 @@ class Wimm final : public Subject {
     const int count = ibv_poll_cq(completions_.get(), 1, &completion);
     if (count == 0) return false;
     if (count < 0 || completion.status != IBV_WC_SUCCESS)
-      throw RunFailed(fmt::format("wimm: completion with error: {}",
-                                  count < 0 ? "the queue is in error"
-                                            : ibv_wc_status_str(completion.status)));
+      throw RunFailed(
+          fmt::format("wimm: completion with error: {}",
+                      count < 0 ? "the queue is in error" : ibv_wc_status_str(completion.status)));
     if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) ++arrived_;
     return arrived_ > 0;
   }
@@ -148,8 +148,7 @@ class Wimm final : public Subject {
 
 std::unique_ptr<Subject> wimm_probe(Exchange& exchange, const std::string& device) {
   std::unique_ptr<Wimm> probe;
-  together(exchange,
-           [&] { probe = std::make_unique<Wimm>(device, exchange.self() == Rank{0}); });
+  together(exchange, [&] { probe = std::make_unique<Wimm>(device, exchange.self() == Rank{0}); });
   const auto addresses = gather(exchange, probe->address());
   together(exchange, [&] { probe->connect(addresses[1 - index_of(exchange.self())]); });
   return probe;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <random>
@@ -15,6 +16,12 @@
 
 namespace tutti::conformance {
 namespace {
+
+/// With this setting private memory cannot be reached, and requests to it fail.
+bool reaches_shared_files_only() {
+  const char* const transport = std::getenv("TUTTI_SOFT_TRANSPORT");
+  return device_is_soft() && transport && std::strcmp(transport, "shared") == 0;
+}
 
 class Storages : public testing::TestWithParam<std::tuple<Storage, Storage>> {};
 INSTANTIATE_TEST_SUITE_P(
@@ -57,6 +64,7 @@ void receive_all(Line& line, Storage storage) {
 }
 
 TEST_P(Storages, every_size_arrives_whole) {
+  if (reaches_shared_files_only() && std::get<1>(GetParam()) == Storage::private_pages) GTEST_SKIP();
   OtherProcess other([](Line& line) { receive_all(line, std::get<1>(GetParam())); });
   Line& line = other.line();
   {
@@ -97,6 +105,7 @@ TEST_P(Storages, every_size_arrives_whole) {
 
 /// A write without notification, then a write with immediate: who sees the second sees the first.
 TEST_P(Storages, a_notification_follows_its_data) {
+  if (reaches_shared_files_only() && std::get<1>(GetParam()) == Storage::private_pages) GTEST_SKIP();
   constexpr std::uint64_t rounds = 2000;
   constexpr std::size_t bytes = 8192;
   OtherProcess other([](Line& line) {
@@ -142,6 +151,30 @@ TEST_P(Storages, a_notification_follows_its_data) {
     }
     line.meet();
   }
+  other.expect_success();
+}
+
+TEST(Transport, private_memory_is_refused_where_only_shared_files_are_allowed) {
+  if (!reaches_shared_files_only()) GTEST_SKIP();
+  OtherProcess other([](Line& line) {
+    const Device device;
+    const Buffer buffer(64);
+    const Region region(device, buffer);
+    const Endpoint endpoint(device);
+    connect_over(line, endpoint);
+    line.put(remote_of(region));
+    line.meet();
+    EXPECT_EQ(endpoint.state(), IBV_QPS_ERR);
+  });
+  const Device device;
+  const Buffer buffer(64);
+  const Region region(device, buffer);
+  const Endpoint endpoint(device);
+  connect_over(other.line(), endpoint);
+  const auto peer = other.line().get<RemoteRegion>();
+  ASSERT_EQ(endpoint.send(IBV_WR_RDMA_WRITE, {region.piece(0, 8)}, peer.address, peer.key), 0);
+  EXPECT_EQ(endpoint.wait().status, IBV_WC_REM_OP_ERR);
+  other.line().meet();
   other.expect_success();
 }
 
@@ -237,7 +270,8 @@ TEST(Death, at_random_moments_leaves_the_survivor_whole) {
     });
     const Device device;
     const SharedReceives shared(device, 64);
-    const Buffer buffer(65536, round % 2 == 0 ? Storage::shared_file : Storage::private_pages);
+    const bool shares = reaches_shared_files_only() || round % 2 == 0;
+    const Buffer buffer(65536, shares ? Storage::shared_file : Storage::private_pages);
     const Region region(device, buffer);
     const Endpoint endpoint(
         device, {.sends = 64,

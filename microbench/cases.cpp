@@ -1,0 +1,101 @@
+#include "microbench/cases.hpp"
+
+#include <fmt/format.h>
+
+#include "microbench/reference.hpp"
+#include "microbench/together.hpp"
+#include "microbench/wimm.hpp"
+
+namespace tutti::bench {
+namespace {
+
+ContextOptions context_options(const Options& options) {
+  ContextOptions context = ContextOptions::from_environment();
+  if (options.check_level) context.check = *options.check_level;
+  return context;
+}
+
+}  // namespace
+
+Cases::Cases(const Options& options, const Launch& launch, const Placement& placement)
+    : options_(options), launch_(launch), placement_(placement) {
+  std::vector<Collective> collectives;
+  for (const Collective collective : options_.collectives)
+    if (is_possible(collective)) collectives.push_back(collective);
+  together(launch_.exchange,
+           [&] { context_ = std::make_unique<Context>(context_options(options_)); });
+  communicator_ = std::make_unique<Communicator>(*context_, launch_.exchange);
+  meeting_ = std::make_unique<Operation>(barrier(*communicator_));
+  for (const Collective collective : collectives) add(collective);
+}
+
+/// Throws where a probe was asked for by name; "all" leaves out what is not possible.
+bool Cases::is_possible(Collective collective) const {
+  if (!is_probe(collective)) return true;
+  const std::uint32_t ranks = launch_.exchange.rank_count();
+  const bool needs_memory = collective == Collective::floor || collective == Collective::oneway;
+  if (ranks == 2 && (!needs_memory || placement_.one_machine)) return true;
+  if (options_.all) return false;
+  if (ranks != 2)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} needs exactly 2 ranks, this run has {}: start 2, or leave it out",
+                            name_of(collective), ranks));
+  throw Error(ErrorCode::unsupported,
+              fmt::format("{} needs both ranks on one machine: start them there, or leave it out",
+                          name_of(collective)));
+}
+
+void Cases::add(Collective collective) {
+  const Rank self = launch_.exchange.self();
+  switch (collective) {
+    case Collective::floor:
+      add_probe(collective, floor_probe(probe_memory().floor, self));
+      break;
+    case Collective::oneway:
+      add_probe(collective, oneway_probe(probe_memory().oneway, self));
+      break;
+    case Collective::wimm:
+      add_probe(collective, wimm_probe(launch_.exchange, context_->options().device));
+      break;
+    case Collective::barrier:
+      add_tutti({.collective = collective}, make_barrier(*communicator_, options_));
+      if (options_.against_mpi) cases_.back().mpi = launch_.mpi->barrier();
+      break;
+    case Collective::allreduce:
+      for (const std::size_t bytes : options_.bytes) add_allreduce(bytes);
+      break;
+  }
+}
+
+void Cases::add_probe(Collective collective, std::unique_ptr<Subject> probe) {
+  cases_.push_back({.collective = collective, .bytes = 8, .subject = std::move(probe)});
+}
+
+void Cases::add_tutti(Case&& made, Operation&& operation) {
+  auto subject = std::make_unique<TuttiSubject>(*communicator_, std::move(operation), *meeting_);
+  made.tutti = subject.get();
+  made.subject = std::move(subject);
+  cases_.push_back(std::move(made));
+}
+
+void Cases::add_allreduce(std::size_t bytes) {
+  auto buffers = std::make_unique<Buffers>(bytes);
+  const Reference reference({.type = options_.dtype,
+                             .op = options_.op,
+                             .rank_count = launch_.exchange.rank_count(),
+                             .seed = options_.seed});
+  reference.contribution(index_of(launch_.exchange.self()), 0, buffers->source_bytes());
+  Operation operation = make_allreduce(*communicator_, options_, *buffers);
+  add_tutti({.collective = Collective::allreduce, .bytes = bytes, .buffers = std::move(buffers)},
+            std::move(operation));
+  if (options_.against_mpi)
+    cases_.back().mpi = launch_.mpi->allreduce(*cases_.back().buffers, options_.op, options_.dtype);
+}
+
+ProbeMemory& Cases::probe_memory() {
+  if (launch_.probe_memory != nullptr) return *launch_.probe_memory;
+  if (!probe_mapping_) probe_mapping_ = probe_memory_between(launch_.exchange, placement_);
+  return *reinterpret_cast<ProbeMemory*>(probe_mapping_.data());
+}
+
+}  // namespace tutti::bench

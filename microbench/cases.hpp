@@ -1,0 +1,64 @@
+// The rows of a run, set up: which collectives and sizes, their buffers, operations and probes, and
+// MPI's counterparts.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <tutti/communicator.hpp>
+#include <tutti/detail/descriptor.hpp>
+
+#include "microbench/check.hpp"
+#include "microbench/mpi_side.hpp"
+#include "microbench/options.hpp"
+#include "microbench/placement.hpp"
+#include "microbench/probes.hpp"
+#include "microbench/tutti_side.hpp"
+
+namespace tutti::bench {
+
+/// How this rank came to be.
+struct Launch {
+  const char* bootstrap = "";  // "local", "tcp" or "mpi"
+  Exchange& exchange;
+  MpiSide* mpi = nullptr;               // under MPI only
+  ProbeMemory* probe_memory = nullptr;  // made before forking; else the ranks make it together
+};
+
+/// One row: a probe, or one size of a collective with MPI's beside it.
+struct Case {
+  Collective collective;
+  std::size_t bytes = 0;
+  std::unique_ptr<Buffers> buffers = {};
+  std::unique_ptr<Subject> subject = {};
+  TuttiSubject* tutti = nullptr;  // the subject, unless it is a probe
+  std::unique_ptr<Subject> mpi = {};
+};
+
+class Cases {
+ public:
+  /// Collective.  Throws Error, the same on all ranks.  Everything given is borrowed.
+  Cases(const Options& options, const Launch& launch, const Placement& placement);
+
+  std::deque<Case>& all() noexcept { return cases_; }
+  const std::deque<Case>& all() const noexcept { return cases_; }
+  const Context& context() const noexcept { return *context_; }
+
+ private:
+  bool is_possible(Collective collective) const;
+  void add(Collective collective);
+  void add_probe(Collective collective, std::unique_ptr<Subject> probe);
+  void add_tutti(Case&& made, Operation&& operation);
+  void add_allreduce(std::size_t bytes);
+  ProbeMemory& probe_memory();
+
+  const Options& options_;
+  const Launch& launch_;
+  const Placement& placement_;
+  detail::Mapping probe_mapping_;
+  std::unique_ptr<Context> context_;
+  std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<Operation> meeting_;  // synchronises the ranks before blocks of tutti
+  std::deque<Case> cases_;
+};
+
+}  // namespace tutti::bench

@@ -1,0 +1,162 @@
+#include "microbench/results.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "api/names.hpp"
+#include "microbench/machine.hpp"
+#include "microbench/statistics.hpp"
+
+namespace tutti::bench {
+namespace {
+
+const Result* find(const Findings& findings, Collective collective, std::size_t bytes) {
+  for (const Result& result : findings.results)
+    if (result.which->collective == collective && result.which->bytes == bytes) return &result;
+  return nullptr;
+}
+
+/// What a row is measured against: the exchange of two lines for wimm, rounds of wimm for a
+/// collective of two ranks.  Payloads of more than wimm's 8 bytes have no bound here.
+std::optional<double> bound_of(const Findings& findings, const Case& one) {
+  const Result* below = nullptr;
+  std::size_t rounds = 1;
+  if (one.collective == Collective::wimm) below = find(findings, Collective::floor, 8);
+  if (one.tutti != nullptr && findings.launch.exchange.rank_count() == 2 && one.bytes <= 8) {
+    below = find(findings, Collective::wimm, 8);
+    rounds = one.tutti->operation().per_round().size();
+  }
+  if (below == nullptr) return {};
+  return median(below->samples.batches) * static_cast<double>(rounds);
+}
+
+/// The device does not tell; only what was demanded of it is known.
+std::optional<std::string> transport(const Findings& findings) {
+  const char* demanded = std::getenv("TUTTI_SOFT_TRANSPORT");
+  const bool soft = findings.context.device_name().starts_with("soft");
+  if (!soft || demanded == nullptr || std::strcmp(demanded, "auto") == 0) return {};
+  return demanded;
+}
+
+Row row_of(const Findings& findings, const Result& result) {
+  const Case& one = *result.which;
+  const Samples& samples = result.samples;
+  const Options& options = findings.options;
+  Row row;
+  row.collective = name_of(one.collective);
+  row.bytes = one.bytes;
+  row.ranks = findings.launch.exchange.rank_count();
+  row.nodes = row.ranks;  // every rank is one, until shared memory inside a node is used
+  row.seed = options.seed;
+  row.iterations = findings.schedule.blocks * result.effort.block_calls;
+  row.min_ns = smallest(samples.batches);
+  row.median_ns = median(samples.batches);
+  row.p99_ns = percentile(samples.singles, 99);
+  row.max_ns = largest(samples.singles);
+  row.correct = result.outcome.correct;
+  row.bound_ns = bound_of(findings, one);
+  row.oversubscribed = findings.placement.oversubscribed;
+  row.bootstrap = findings.launch.bootstrap;
+  row.deviation_ns = median_absolute_deviation(samples.batches);
+  row.slowest_median_ns = result.slowest_median_ns;
+  if (one.collective == Collective::allreduce) {
+    row.dtype = api::name_of(options.dtype);
+    row.op = api::name_of(options.op);
+    row.agreement = api::name_of(options.agreement);
+  }
+  if (one.collective == Collective::wimm || one.tutti != nullptr) {
+    row.device = findings.context.device_name();
+    row.notify = "immediate";
+    row.transport = transport(findings);
+  }
+  if (one.tutti != nullptr) {
+    row.algorithm = one.tutti->operation().algorithm();
+    row.per_round = one.tutti->operation().per_round();
+  }
+  if (result.mpi)
+    row.mpi = {.name = findings.launch.mpi->library_name(),
+               .median_ns = median(result.mpi->batches),
+               .p99_ns = percentile(result.mpi->singles, 99)};
+  return row;
+}
+
+std::string cpus_text(const Placement& placement) {
+  CpuSet cpus;
+  for (const Whereabouts& rank : placement.ranks)
+    for (const unsigned cpu : rank.cpus.list()) cpus.add(cpu);
+  return text_of(cpus);
+}
+
+void fill_header(Report& report, const Findings& findings) {
+  const Options& options = findings.options;
+  const auto add = [&](const char* label, std::string text) {
+    report.header.emplace_back(label, std::move(text));
+  };
+  add("machine", fmt::format("{}, CPUs allowed {}", cpu_model(), cpus_text(findings.placement)));
+  add("build", build_text());
+  add("device", findings.context.device_choice());
+  if (const auto known = transport(findings)) add("transport", *known);
+  add("ranks", fmt::format("{}, each a node of its own, started by {}",
+                           findings.launch.exchange.rank_count(), findings.launch.bootstrap));
+  add("binding", findings.placement.binding);
+  add("timer", fmt::format("{}, {:.1f} ns a reading, not subtracted", findings.timer.name(),
+                           findings.timer.cost_ns()));
+  const Effort& first = findings.results.front().effort;
+  add("samples",
+      fmt::format("{} alternating blocks; {} calls in batches of {} in each block of the "
+                  "first row",
+                  findings.schedule.blocks, first.block_calls, first.batch));
+  const bool reduces = std::any_of(
+      findings.results.begin(), findings.results.end(),
+      [](const Result& result) { return result.which->collective == Collective::allreduce; });
+  if (reduces)
+    add("allreduce", fmt::format("{} of {}, agreement {}", api::name_of(options.op),
+                                 api::name_of(options.dtype), api::name_of(options.agreement)));
+  if (findings.launch.mpi != nullptr) add("MPI", findings.launch.mpi->library_name());
+  if (options.check)
+    add("check", fmt::format("{} further calls of each row, delays up to {} us, seed {}",
+                             options.iterations.value_or(check_calls_default), options.delay_us,
+                             options.seed));
+}
+
+void fill_ratios(Report& report, const Findings& findings) {
+  const auto add = [&](std::string what, const Samples* above, const Samples* below) {
+    if (above == nullptr || below == nullptr) return;
+    report.ratios.push_back({.what = std::move(what),
+                             .median = median_ratio(above->block_medians, below->block_medians),
+                             .blocks = findings.schedule.blocks});
+  };
+  const auto samples = [&](Collective collective, std::size_t bytes) -> const Samples* {
+    const Result* result = find(findings, collective, bytes);
+    return result != nullptr ? &result->samples : nullptr;
+  };
+  const Samples* wimm = samples(Collective::wimm, 8);
+  add("wimm / floor", wimm, samples(Collective::floor, 8));
+  add("barrier / wimm", samples(Collective::barrier, 0), wimm);
+  add("allreduce 8 B / wimm", samples(Collective::allreduce, 8), wimm);
+  for (const Result& result : findings.results) {
+    if (!result.mpi) continue;
+    std::string what = name_of(result.which->collective);
+    if (result.which->buffers) what += fmt::format(" {} B", result.which->bytes);
+    add(what + " / MPI", &result.samples, &*result.mpi);
+  }
+}
+
+}  // namespace
+
+Report report_of(const Findings& findings) {
+  Report report;
+  for (const Result& result : findings.results) {
+    report.rows.push_back(row_of(findings, result));
+    if (findings.options.check && result.which->tutti != nullptr && !result.outcome.correct)
+      report.notes.push_back(result.outcome.what);
+  }
+  fill_header(report, findings);
+  fill_ratios(report, findings);
+  return report;
+}
+
+}  // namespace tutti::bench
