@@ -419,8 +419,8 @@ void TcpExchange::handle(const Frame& frame) {
       if (!step || !awaiting_ || step->sequence != sequence_) return;
       const auto chunks = frame.payload.subspan(sizeof *step);
       const std::size_t chunk_bytes = chunks.size() / rank_count_;
-      detail::check(offset_ + chunk_bytes <= mine_bytes_, "the hub returns what it was given",
-                    chunk_bytes, mine_bytes_ - offset_);
+      // It returns what it was given, or it is no hub of ours.
+      if (chunk_bytes > mine_bytes_ - offset_) break;
       for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
         const auto chunk = chunks.subspan(rank * chunk_bytes, chunk_bytes);
         std::copy(chunk.begin(), chunk.end(), all_.subspan(rank * mine_bytes_ + offset_).begin());
@@ -430,7 +430,7 @@ void TcpExchange::handle(const Frame& frame) {
     }
     case FrameType::incident: {
       const auto news = front_of<wire::News>(frame.payload);
-      if (!news || incident_.kind != Incident::Kind::none) return;
+      if (!news || news->rank >= rank_count_ || incident_.kind != Incident::Kind::none) return;
       incident_ = {.kind = Incident::Kind{news->kind}, .rank = Rank{news->rank}};
       return;
     }

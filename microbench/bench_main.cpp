@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <span>
+#include <thread>
 #include <tutti/bootstrap.hpp>
 
 #include "microbench/launch.hpp"
@@ -96,6 +97,9 @@ int main(int argument_count, char** arguments) {
     return run_program({arguments, static_cast<std::size_t>(argument_count)});
   } catch (const tutti::Error& error) {
     if (!is_later_rank_of_job()) print_reason(program, error.what());
+    // The launcher ends the job with the first rank that ends; let that be the one that has spoken.
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
     return exit_status_of(error.code());
   } catch (const std::exception& error) {
     print_reason(program, error.what());

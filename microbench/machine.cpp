@@ -24,8 +24,8 @@ std::string text_of(const CpuSet& set) {
     if (!set.contains(cpu)) continue;
     unsigned last = cpu;
     while (last + 1 < CpuSet::cpus_max && set.contains(last + 1)) ++last;
-    text += (text.empty() ? "" : ",") +
-            (last == cpu ? fmt::format("{}", cpu) : fmt::format("{}-{}", cpu, last));
+    if (!text.empty()) text += ',';
+    text += last == cpu ? fmt::format("{}", cpu) : fmt::format("{}-{}", cpu, last);
     cpu = last;
   }
   return text;

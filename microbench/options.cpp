@@ -28,18 +28,6 @@ constexpr CheckLevel every_check_level[] = {CheckLevel::off, CheckLevel::local,
                                             CheckLevel::collective};
 constexpr Format every_format[] = {Format::table, Format::json, Format::csv};
 
-const char* name_of(Format format) noexcept {
-  switch (format) {
-    case Format::table:
-      return "table";
-    case Format::json:
-      return "json";
-    case Format::csv:
-      return "csv";
-  }
-  return "?";
-}
-
 [[noreturn]] void refuse(std::string_view option, std::string_view value,
                          std::string_view expected) {
   throw Error(ErrorCode::invalid_argument,
@@ -53,7 +41,8 @@ E parse_name(const E (&all)[count], std::string_view option, std::string_view va
   std::string names;
   for (const E candidate : all) {
     if (value == name_of(candidate)) return candidate;
-    names += (names.empty() ? "" : ", ") + std::string(name_of(candidate));
+    if (!names.empty()) names += ", ";
+    names += name_of(candidate);
   }
   refuse(option, value, "one of " + names);
 }
@@ -202,6 +191,18 @@ std::string one_line(std::string text) {
 }
 
 }  // namespace
+
+const char* name_of(Format format) noexcept {
+  switch (format) {
+    case Format::table:
+      return "table";
+    case Format::json:
+      return "json";
+    case Format::csv:
+      return "csv";
+  }
+  return "?";
+}
 
 const char* name_of(Collective collective) noexcept {
   switch (collective) {

@@ -22,6 +22,8 @@ constexpr bool is_probe(Collective collective) noexcept {
 
 enum class Format : std::uint8_t { table, json, csv };
 
+const char* name_of(Format format) noexcept;
+
 struct Options {
   std::vector<Collective> collectives;  // in the order given, each once
   bool all = false;                     // probes only where they are possible

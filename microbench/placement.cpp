@@ -52,9 +52,10 @@ std::string bind_self(const std::vector<Whereabouts>& ranks, std::size_t self) {
 
 Placement place_ranks(Exchange& exchange, bool bind) {
   const std::size_t self = index_of(exchange.self());
-  Placement placement{.ranks = gather(exchange, Whereabouts{.host = bootstrap::host_identity(),
-                                                            .cpus = allowed_cpus(),
-                                                            .pid = ::getpid()})};
+  const Whereabouts own{
+      .host = bootstrap::host_identity(), .cpus = allowed_cpus(), .pid = ::getpid()};
+  Placement placement;
+  placement.ranks = gather(exchange, own);
   for (std::size_t rank = 0; rank < placement.ranks.size(); ++rank) {
     placement.oversubscribed = placement.oversubscribed || is_oversubscribed(placement.ranks, rank);
     placement.one_machine =

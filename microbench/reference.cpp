@@ -221,7 +221,7 @@ std::string Reference::text_of(std::span<const std::byte> buffer, std::size_t el
   return with_type(inputs_.type, [&]<class T>(T) {
     const T value = load<T>(buffer, element);
     if constexpr (std::is_floating_point_v<T>)
-      return fmt::format("{:g}", value);
+      return fmt::format("{}", value);
     else
       return inputs_.op == BuiltIn::sum ? fmt::format("{}", value) : fmt::format("{:#x}", value);
   });

@@ -57,7 +57,10 @@ std::string csv_text(const Json& value) {
   if (value.is_null()) return "";
   if (value.is_array()) {
     std::string text;
-    for (const Json& entry : value) text += (text.empty() ? "" : " ") + entry.dump();
+    for (const Json& entry : value) {
+      if (!text.empty()) text += ' ';
+      text += entry.dump();
+    }
     return text;
   }
   return value.is_string() ? value.get<std::string>() : value.dump();

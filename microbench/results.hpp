@@ -18,7 +18,7 @@ struct Result {
   const Case* which = nullptr;
   Effort effort;
   Samples samples;
-  std::optional<Samples> mpi;
+  std::optional<Samples> mpi = {};
   CheckOutcome outcome = {};
   double slowest_median_ns = 0;  // of all ranks
 };

@@ -46,8 +46,12 @@ std::byte pattern(unsigned seed, std::size_t index) {
 
 }  // namespace
 
-const verbs::Driver& driver() { return *chosen_driver; }
-bool device_is_soft() { return chosen_driver == &verbs::soft_driver(); }
+const verbs::Driver& driver() {
+  return *chosen_driver;
+}
+bool device_is_soft() {
+  return chosen_driver == &verbs::soft_driver();
+}
 
 Buffer::Buffer(std::size_t bytes, Storage storage) {
   if (storage == Storage::shared_file) {
@@ -92,7 +96,9 @@ Region::Region(ibv_pd* domain, void* address, std::size_t bytes, int access)
   EXPECT_NE(handle, nullptr) << std::strerror(errno);
 }
 
-Region::~Region() { deregister(); }
+Region::~Region() {
+  deregister();
+}
 
 void Region::deregister() {
   if (handle) {
@@ -161,8 +167,8 @@ int Endpoint::initialise(unsigned access) const {
   attributes.qp_state = IBV_QPS_INIT;
   attributes.port_num = 1;
   attributes.qp_access_flags = access;
-  return driver().modify_qp(
-      pair, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  return driver().modify_qp(pair, &attributes,
+                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
 int Endpoint::make_ready_to_receive(const Address& peer, const ConnectionOptions& options) const {
@@ -270,7 +276,9 @@ SharedReceives::SharedReceives(const Device& device, std::uint32_t receives) {
   EXPECT_NE(handle, nullptr) << std::strerror(errno);
 }
 
-SharedReceives::~SharedReceives() { EXPECT_EQ(driver().destroy_srq(handle), 0); }
+SharedReceives::~SharedReceives() {
+  EXPECT_EQ(driver().destroy_srq(handle), 0);
+}
 
 int SharedReceives::receive(const std::vector<ibv_sge>& pieces, std::uint64_t id) const {
   std::vector<ibv_sge> list = pieces;
@@ -321,7 +329,20 @@ OtherProcess::~OtherProcess() {
   if (id_ > 0) kill();
 }
 
-void OtherProcess::signal(int number) const { EXPECT_EQ(::kill(id_, number), 0); }
+void OtherProcess::signal(int number) const {
+  EXPECT_EQ(::kill(id_, number), 0);
+}
+
+void OtherProcess::stop() const {
+  signal(SIGSTOP);
+  int status = 0;
+  EXPECT_EQ(::waitpid(id_, &status, WUNTRACED), id_);
+  EXPECT_TRUE(WIFSTOPPED(status));
+}
+
+void OtherProcess::resume() const {
+  signal(SIGCONT);
+}
 
 void OtherProcess::kill() {
   signal(SIGKILL);

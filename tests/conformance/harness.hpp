@@ -191,11 +191,14 @@ class OtherProcess {
 
   Line& line() { return *line_; }
   pid_t id() const { return id_; }
-  void signal(int number) const;
-  void kill();                 // and reap
-  void expect_success();       // wait for its end
+  void stop() const;  // and wait until it is
+  void resume() const;
+  void kill();            // and reap
+  void expect_success();  // wait for its end
 
  private:
+  void signal(int number) const;
+
   pid_t id_ = -1;
   std::unique_ptr<Line> line_;
 };

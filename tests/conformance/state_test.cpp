@@ -57,7 +57,8 @@ TEST(State, each_transition_needs_each_of_its_attributes_and_no_foreign_one) {
           << bit;
       EXPECT_EQ(endpoint.state(), before);
     }
-    EXPECT_EQ(modify(endpoint, step.attributes, IBV_QP_STATE | step.required | IBV_QP_QKEY), EINVAL);
+    EXPECT_EQ(modify(endpoint, step.attributes, IBV_QP_STATE | step.required | IBV_QP_QKEY),
+              EINVAL);
     EXPECT_EQ(modify(endpoint, step.attributes, IBV_QP_STATE | step.required), 0);
     EXPECT_EQ(endpoint.state(), step.attributes.qp_state);
   }
@@ -142,7 +143,8 @@ TEST(State, error_state_flushes_what_is_queued_and_what_comes_later) {
 
 TEST(State, error_state_flushes_waiting_sends_in_order) {
   Loopback ends;
-  for (std::uint64_t id = 0; id < 3; ++id) ASSERT_EQ(ends.left.send(IBV_WR_SEND, {}, 0, 0, 0, id), 0);
+  for (std::uint64_t id = 0; id < 3; ++id)
+    ASSERT_EQ(ends.left.send(IBV_WR_SEND, {}, 0, 0, 0, id), 0);
   EXPECT_TRUE(ends.left.is_quiet());  // no receive is posted
   ASSERT_EQ(ends.left.fail(), 0);
   for (std::uint64_t id = 0; id < 3; ++id) {

@@ -32,3 +32,7 @@ add_test(NAME process_system_calls
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system_calls.sh $<TARGET_FILE:steady_state>)
 set_tests_properties(process_system_calls PROPERTIES LABELS process TIMEOUT 120 RUN_SERIAL ON
   SKIP_RETURN_CODE 77)
+
+add_test(NAME process_example COMMAND dot_product)
+set_tests_properties(process_example PROPERTIES LABELS process TIMEOUT 60
+  PASS_REGULAR_EXPRESSION "rank [01]: .x.\\^2 = 500\n")

@@ -84,6 +84,18 @@ def check(root):
         relative = path.relative_to(root).as_posix()
         if relative.startswith(tuple(LAYERS)) and len(path.read_text().splitlines()) > 40:
             yield f"{relative}: a folder README has at most 40 lines"
+    yield from check_readme(root)
+
+
+def check_readme(root):
+    """The README's example is a program that is built and run."""
+    readme = root / "README.md"
+    if not readme.exists():
+        return
+    block = re.search(r"```cpp\n(.*?)```", readme.read_text(), flags=re.S)
+    example = (root / "examples/dot_product.cpp").read_text()
+    if not block or block.group(1) != example:
+        yield "README.md: the example differs from examples/dot_product.cpp"
 
 
 def self_test():
@@ -94,13 +106,16 @@ def self_test():
         "bootstrap/d.cpp": ("#include <mpi.h>\n", "MPI is seen by"),
         "verbs/e.hpp": ("int x;\n", "pragma once"),
         "verbs/f.cpp": ("int n = log2(8.0);\n", "logarithm"),
+        "README.md": ("```cpp\nint main() { return 1; }\n```\n", "the example differs"),
         "shm/g.cpp": ("volatile int flag;\n", "volatile"),
     }
     for name, (text, expected) in planted.items():
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / name
-            path.parent.mkdir(parents=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
+            (pathlib.Path(folder) / "examples").mkdir(exist_ok=True)
+            (pathlib.Path(folder) / "examples/dot_product.cpp").write_text("int main() {}\n")
             found = list(check(folder))
             if not any(expected in line for line in found):
                 print(f"{name}: expected a violation with '{expected}', found {found}")

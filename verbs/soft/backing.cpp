@@ -40,7 +40,7 @@ FileRange look_up(std::size_t first, std::size_t last) {
   std::size_t covered = first;
   char* line = nullptr;
   std::size_t line_room = 0;
-  while (covered < last && ::getline(&line, &line_room, maps.get()) > 0) {
+  while (covered<last&& ::getline(&line, &line_room, maps.get())> 0) {
     unsigned long start = 0, end = 0, offset = 0, inode = 0;
     unsigned major = 0, minor = 0;
     char rights[5] = {};
@@ -49,7 +49,7 @@ FileRange look_up(std::size_t first, std::size_t last) {
                     &minor, &inode, &name_at) < 7 ||
         end <= covered)
       continue;
-    if (start > covered) break;  // a hole
+    if (start > covered || rights[0] != 'r') break;  // a hole, or as good as one
     const dev_t device = makedev(major, minor);
     const bool shared = rights[3] == 's' && inode != 0;
     if (covered == first) {

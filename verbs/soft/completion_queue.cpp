@@ -13,7 +13,9 @@
 namespace tutti::verbs::soft {
 namespace {
 
-Completion& head_of(const QueuePair& pair) { return pair.ring[pair.ring_head & pair.ring_mask]; }
+Completion& head_of(const QueuePair& pair) {
+  return pair.ring[pair.ring_head & pair.ring_mask];
+}
 
 bool is_ready(const QueuePair& pair) {
   // Acquire: the entry, and the data that the initiator wrote before it.
@@ -29,9 +31,12 @@ void fail_queue(CompletionQueue& queue) {
 
 bool is_overrun(const CompletionQueue& queue) {
   std::uint64_t outstanding = queue.local_tail - queue.local_head;
-  for (const QueuePair* const pair : queue.receivers)
-    // Relaxed: a completion just being written counts at the next poll.
-    outstanding += pair->entry.produced.load(std::memory_order_relaxed) - pair->ring_head;
+  for (const QueuePair* const pair : queue.receivers) {
+    // Relaxed: a completion just being written counts at the next poll.  It may even have been
+    // polled already, as it is counted after it is stored.
+    const std::uint64_t produced = pair->entry.produced.load(std::memory_order_relaxed);
+    if (produced > pair->ring_head) outstanding += produced - pair->ring_head;
+  }
   return outstanding > static_cast<std::uint64_t>(queue.cqe);
 }
 

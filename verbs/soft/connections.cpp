@@ -5,7 +5,9 @@
 
 namespace tutti::verbs::soft {
 
-int Connections::open(std::uint32_t first_id) { return listen_for_peers(first_id, listener_, id_); }
+int Connections::open(std::uint32_t first_id) {
+  return listen_for_peers(first_id, listener_, id_);
+}
 
 void Connections::introduce(std::uint64_t nonce, const SegmentView& segment,
                             int segment_descriptor) {
@@ -137,14 +139,16 @@ void Connections::answer(Client& client, const Backings& backings, const Message
     case MessageKind::backing_wanted: {
       Message reply = message(MessageKind::backing);
       reply.backing = request.backing;
-      if (const Backing* const backing = backings.get(request.backing)) reply.bytes = backing->bytes;
+      if (const Backing* const backing = backings.get(request.backing))
+        reply.bytes = backing->bytes;
       client.answers.emplace_back(reply, -1);
       return;
     }
     case MessageKind::welcome:
     case MessageKind::backing:
     case MessageKind::backing_gone:
-    case MessageKind::look: client.alive = false;  // not for an initiator to say
+    case MessageKind::look:
+      client.alive = false;  // not for an initiator to say
   }
 }
 

@@ -24,7 +24,11 @@ struct MemoryRegion : ibv_mr {
   std::uint32_t backing = 0;
 };
 
-inline Context& context_of(ibv_context* context) { return *static_cast<Context*>(context); }
-inline Process& process_of(ibv_context* context) { return *context_of(context).process; }
+inline Context& context_of(ibv_context* context) {
+  return *static_cast<Context*>(context);
+}
+inline Process& process_of(ibv_context* context) {
+  return *context_of(context).process;
+}
 
 }  // namespace tutti::verbs::soft

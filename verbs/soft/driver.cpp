@@ -38,9 +38,13 @@ ibv_device** get_device_list(int* count) {
   return list;
 }
 
-void free_device_list(ibv_device** list) { delete[] list; }
+void free_device_list(ibv_device** list) {
+  delete[] list;
+}
 
-const char* get_device_name(ibv_device* device) { return device->name; }
+const char* get_device_name(ibv_device* device) {
+  return device->name;
+}
 
 ibv_context* open_device(ibv_device* device) {
   Transport transport;
@@ -185,11 +189,11 @@ ibv_mr* reg_mr(ibv_pd* domain, void* address, size_t bytes, int access_flags) {
 int dereg_mr(ibv_mr* handle) {
   Process& process = process_of(handle->context);
   if (process.inherited()) return EINVAL;
-  const std::lock_guard guard(process.mutex);
+  std::unique_lock guard(process.mutex);
   auto* const region = static_cast<MemoryRegion*>(handle);
   // First the key, then a look at who may have read it before: QueuePairEntry::engaged.
   process.view().regions()[region->handle].key.store(0, std::memory_order_seq_cst);
-  if (!process.wait_for_initiators_slow()) return EBUSY;
+  if (!process.wait_for_initiators_slow(guard)) return EBUSY;
   process.region_slots.give_back(region->handle);
   if (region->backing != 0 && process.backings.release(region->backing)) {
     process.connections.announce_gone(region->backing);
@@ -203,8 +207,12 @@ int dereg_mr(ibv_mr* handle) {
 
 // --- Completion queues --------------------------------------------------------------------------
 
-ibv_comp_channel* create_comp_channel(ibv_context*) { return refuse<ibv_comp_channel>(EOPNOTSUPP); }
-int destroy_comp_channel(ibv_comp_channel*) { return EOPNOTSUPP; }
+ibv_comp_channel* create_comp_channel(ibv_context*) {
+  return refuse<ibv_comp_channel>(EOPNOTSUPP);
+}
+int destroy_comp_channel(ibv_comp_channel*) {
+  return EOPNOTSUPP;
+}
 int get_cq_event(ibv_comp_channel*, ibv_cq**, void**) {
   errno = EOPNOTSUPP;
   return -1;
@@ -282,7 +290,9 @@ ibv_srq* create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
 }
 
 // Neither resizing nor the limit event is offered.
-int modify_srq(ibv_srq*, ibv_srq_attr*, int) { return EOPNOTSUPP; }
+int modify_srq(ibv_srq*, ibv_srq_attr*, int) {
+  return EOPNOTSUPP;
+}
 
 int query_srq(ibv_srq* handle, ibv_srq_attr* attributes) {
   *attributes = static_cast<SharedReceiveQueue*>(handle)->attributes;
@@ -292,10 +302,10 @@ int query_srq(ibv_srq* handle, ibv_srq_attr* attributes) {
 int destroy_srq(ibv_srq* handle) {
   Process& process = process_of(handle->context);
   if (process.inherited()) return EINVAL;
-  const std::lock_guard guard(process.mutex);
+  std::unique_lock guard(process.mutex);
   auto* const queue = static_cast<SharedReceiveQueue*>(handle);
   // The queue pairs that used it are gone; an initiator may still be at work on one of them.
-  if (queue->users != 0 || !process.wait_for_initiators_slow()) return EBUSY;
+  if (queue->users != 0 || !process.wait_for_initiators_slow(guard)) return EBUSY;
   process.segment.free(queue->entry->slots_offset, queue->slots_bytes);
   process.segment.free(queue->offset, sizeof(SharedReceiveEntry));
   std::erase(process.shared_receive_queues, queue);

@@ -99,9 +99,9 @@ struct alignas(line_bytes) QueuePairEntry {
   std::uint32_t domain;
   std::uint32_t receive_slots;  // power of two; 0: a shared receive queue
   std::uint32_t receive_stride_bytes;
-  std::uint32_t ring_slots;        // power of two
-  std::uint64_t receive_offset;    // ReceiveSlot[], or SharedReceiveEntry
-  std::uint64_t ring_offset;       // Completion[]
+  std::uint32_t ring_slots;      // power of two
+  std::uint64_t receive_offset;  // ReceiveSlot[], or SharedReceiveEntry
+  std::uint64_t ring_offset;     // Completion[]
   std::uint64_t reserved;
 
   // Identity of the initiator that is working on this queue pair, 0: none.  It takes the word by a
@@ -167,7 +167,8 @@ static_assert(sizeof(Completion) == line_bytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 inline constexpr std::size_t regions_offset = 4096;
-inline constexpr std::size_t queue_pairs_offset = regions_offset + regions_max * sizeof(RegionEntry);
+inline constexpr std::size_t queue_pairs_offset =
+    regions_offset + regions_max * sizeof(RegionEntry);
 inline constexpr std::size_t heap_offset =
     queue_pairs_offset + queue_pairs_max * sizeof(QueuePairEntry);
 static_assert(sizeof(SegmentHeader) <= regions_offset && heap_offset % 4096 == 0);

@@ -17,7 +17,9 @@ std::size_t last_word_bytes(const iovec& piece) {
   return std::min(in_word, piece.iov_len);
 }
 
-std::byte* data_of(const iovec& piece) { return static_cast<std::byte*>(piece.iov_base); }
+std::byte* data_of(const iovec& piece) {
+  return static_cast<std::byte*>(piece.iov_base);
+}
 
 template <class Word>
 void store_word(std::byte* target, const std::byte* source) {

@@ -46,17 +46,29 @@ std::uint32_t Peer::receive() {
     Message message{};
     detail::Descriptor attached;
     switch (receive_message(connection_.get(), message, attached)) {
-      case Reception::nothing: return 0;
-      case Reception::closed: die(); return 0;
-      case Reception::message: break;
+      case Reception::nothing:
+        return 0;
+      case Reception::closed:
+        die();
+        return 0;
+      case Reception::message:
+        break;
     }
     switch (message.kind) {
-      case MessageKind::welcome: take_segment(message, std::move(attached)); break;
-      case MessageKind::backing: take_backing(message, attached); break;
-      case MessageKind::backing_gone: return message.backing;
-      case MessageKind::look: break;  // the helper thread looks after every message
+      case MessageKind::welcome:
+        take_segment(message, std::move(attached));
+        break;
+      case MessageKind::backing:
+        take_backing(message, attached);
+        break;
+      case MessageKind::backing_gone:
+        return message.backing;
+      case MessageKind::look:
+        break;  // the helper thread looks after every message
       case MessageKind::hello:
-      case MessageKind::backing_wanted: die(); return 0;  // not for a target to say
+      case MessageKind::backing_wanted:
+        die();
+        return 0;  // not for a target to say
     }
     if (state() == PeerState::dead) return 0;
   }

@@ -24,10 +24,12 @@
 namespace tutti::verbs::soft {
 namespace {
 
-std::mutex current_mutex;      // taken before Process::mutex
-Process* current = nullptr;    // of this process, or inherited from its parent
+std::mutex current_mutex;    // taken before Process::mutex
+Process* current = nullptr;  // of this process, or inherited from its parent
 
-std::int64_t now_ns() { return detail::MonotonicClock::read().count(); }
+std::int64_t now_ns() {
+  return detail::MonotonicClock::read().count();
+}
 
 int refuse_send(ibv_qp*, ibv_send_wr* first, ibv_send_wr** bad) {
   *bad = first;
@@ -41,7 +43,9 @@ int refuse_shared_receive(ibv_srq*, ibv_recv_wr* first, ibv_recv_wr** bad) {
   *bad = first;
   return EINVAL;
 }
-int refuse_poll(ibv_cq*, int, ibv_wc*) { return -1; }
+int refuse_poll(ibv_cq*, int, ibv_wc*) {
+  return -1;
+}
 
 }  // namespace
 
@@ -74,8 +78,8 @@ Process::Process(Transport transport, std::uint64_t nonce)
     : pid_(::getpid()), transport_(transport), nonce_(nonce) {}
 
 int Process::start() {
-  region_generations.assign(regions_max, static_cast<std::uint32_t>(nonce_) &
-                                             ((1U << region_generation_bits) - 1));
+  region_generations.assign(
+      regions_max, static_cast<std::uint32_t>(nonce_) & ((1U << region_generation_bits) - 1));
   if (const int error = connections.open(static_cast<std::uint32_t>(nonce_) % process_ids_max))
     return error;
   if (const int error = segment.create(connections.id(), nonce_)) return error;
@@ -132,7 +136,9 @@ void Process::help() {
   }
 }
 
-void Process::wake_helper() const { ::eventfd_write(wake_.get(), 1); }
+void Process::wake_helper() const {
+  ::eventfd_write(wake_.get(), 1);
+}
 
 void Process::add_pending(QueuePair& pair) {
   if (pair.listed) return;
@@ -207,13 +213,16 @@ void Process::reap() {
   });
 }
 
-bool Process::wait_for_initiators_slow() const {
+bool Process::wait_for_initiators_slow(std::unique_lock<std::mutex>& held, std::uint32_t first,
+                                       std::uint32_t last) const {
   const std::int64_t deadline = now_ns() + 1'000'000'000;
-  for (std::uint32_t index = 0; index < queue_pair_slots.ever_taken_count(); ++index) {
+  for (std::uint32_t index = first; index < last; ++index) {
     const std::atomic<std::uint64_t>& engaged = view_.queue_pair(index).engaged;
     while (engaged.load(std::memory_order_seq_cst) != 0) {
       if (now_ns() > deadline) return false;
+      held.unlock();
       ::sched_yield();
+      held.lock();
     }
   }
   return true;
@@ -223,8 +232,7 @@ void Process::recover_from(const Events::Death& death) {
   const auto release_word = [&](std::atomic<std::uint64_t>& word) {
     std::uint64_t token = word.load(std::memory_order_relaxed);
     // The dead cannot change the word any more.  Acquire: see what it did before it died.
-    if (belongs(token, death))
-      word.compare_exchange_strong(token, 0, std::memory_order_seq_cst);
+    if (belongs(token, death)) word.compare_exchange_strong(token, 0, std::memory_order_seq_cst);
   };
   for (std::uint32_t index = 0; index < queue_pair_slots.ever_taken_count(); ++index)
     release_word(view_.queue_pair(index).engaged);

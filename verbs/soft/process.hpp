@@ -108,9 +108,14 @@ class Process {
   /// it, which a stopped one may be for long.  The mutex is held.
   void bury(std::uint32_t index);
 
-  /// Waits until every request that an initiator was executing here has ended; false when one has
-  /// not within a second, its process being stopped.  The mutex is held.
-  bool wait_for_initiators_slow() const;
+  /// Waits until no initiator is engaged on the queue pairs from `first` to before `last`; false
+  /// when one still is after a second, its process being stopped.  The mutex is held, but not while
+  /// waiting: the helper thread needs it to clear up behind an initiator that was killed.
+  bool wait_for_initiators_slow(std::unique_lock<std::mutex>& held, std::uint32_t first,
+                                std::uint32_t last) const;
+  bool wait_for_initiators_slow(std::unique_lock<std::mutex>& held) const {
+    return wait_for_initiators_slow(held, 0, queue_pair_slots.ever_taken_count());
+  }
 
   /// The initiator has this identity and is gone.
   static bool belongs(std::uint64_t token, const Events::Death& death) {

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <mutex>
 
-#include "tutti/detail/clock.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/device.hpp"
@@ -102,16 +101,6 @@ void store_values(QueuePair& pair, const ibv_qp_attr& values, int mask) {
   pair.entry.rnr_timer.store(kept.min_rnr_timer, std::memory_order_relaxed);
 }
 
-/// No initiator may work on the entry any more: the status says so since before the call.
-bool wait_for_initiator_slow(const QueuePairEntry& entry) {
-  const auto deadline = detail::MonotonicClock::read() + std::chrono::seconds(1);
-  while (entry.engaged.load(std::memory_order_seq_cst) != 0) {
-    if (detail::MonotonicClock::read() > deadline) return false;  // it is stopped
-    ::sched_yield();
-  }
-  return true;
-}
-
 /// Drops all that is queued.  The send lock is held.
 void forget_requests(QueuePair& pair) {
   pair.process.remove_pending(pair);
@@ -147,12 +136,13 @@ void clear_receives(QueuePair& pair) {
   pair.released.store(0, std::memory_order_relaxed);
 }
 
-int reset(QueuePair& pair) {
-  const std::lock_guard guard(pair.send_lock);
-  const Status before = pair.status();
-  pair.entry.status.store(Status::of(IBV_QPS_RESET, 0, before.incarnation() + 1).word,
+int reset(QueuePair& pair, std::unique_lock<std::mutex>& held) {
+  const std::uint32_t incarnation = pair.status().incarnation() + 1;
+  // First the status, then a look at who may have read it before: QueuePairEntry::engaged.
+  pair.entry.status.store(Status::of(IBV_QPS_RESET, 0, incarnation).word,
                           std::memory_order_seq_cst);
-  if (!wait_for_initiator_slow(pair.entry)) return EBUSY;
+  if (!pair.process.wait_for_initiators_slow(held, pair.index, pair.index + 1)) return EBUSY;
+  const std::lock_guard guard(pair.send_lock);
   forget_requests(pair);
   clear_receives(pair);
   return 0;
@@ -201,8 +191,7 @@ std::int64_t make_entry(Process& process, const ibv_pd& domain, const ibv_qp_ini
   const std::uint32_t stride = stride_of(wanted.cap.max_recv_sge);
   // Private: one completion per receive and the event.  Shared: all receives may come to this
   // queue pair, twice before it is polled.
-  const std::uint32_t ring_slots =
-      std::bit_ceil(shared ? 2 * shared->entry->slots + 2 : slots + 2);
+  const std::uint32_t ring_slots = std::bit_ceil(shared ? 2 * shared->entry->slots + 2 : slots + 2);
   std::size_t receive_offset = shared ? shared->offset : 0;
   std::size_t ring_offset = 0;
   if (process.segment.commit_queue_pair(index) == 0 &&
@@ -245,7 +234,9 @@ void change_load(const QueuePair& pair, bool add) {
 QueuePair::QueuePair(Process& owner, std::uint32_t entry_index)
     : ibv_qp{}, process(owner), index(entry_index), entry(owner.view().queue_pair(entry_index)) {}
 
-CompletionQueue& QueuePair::send_queue() const { return *static_cast<CompletionQueue*>(send_cq); }
+CompletionQueue& QueuePair::send_queue() const {
+  return *static_cast<CompletionQueue*>(send_cq);
+}
 CompletionQueue& QueuePair::receive_queue() const {
   return *static_cast<CompletionQueue*>(recv_cq);
 }
@@ -304,14 +295,14 @@ int modify_queue_pair(ibv_qp* handle, ibv_qp_attr* values, int mask) {
   if (process.inherited()) return EINVAL;
   bool became_ready = false;
   {
-    const std::lock_guard guard(process.mutex);
+    std::unique_lock guard(process.mutex);
     const Status before = pair.status();
     const ibv_qp_state wanted = (mask & IBV_QP_STATE) != 0 ? values->qp_state : before.state();
     if (const int error = check_transition(before.state(), wanted, mask)) return error;
     if (const int error = check_values(*values, mask, before.state())) return error;
     switch (wanted) {
       case IBV_QPS_RESET:
-        if (const int error = reset(pair)) return error;
+        if (const int error = reset(pair, guard)) return error;
         break;
       case IBV_QPS_INIT:
         store_values(pair, *values, mask);
@@ -333,10 +324,13 @@ int modify_queue_pair(ibv_qp* handle, ibv_qp_attr* values, int mask) {
           return EINVAL;
         break;
       }
-      case IBV_QPS_ERR: fail_by_owner(pair); break;
+      case IBV_QPS_ERR:
+        fail_by_owner(pair);
+        break;
       case IBV_QPS_SQD:
       case IBV_QPS_SQE:
-      case IBV_QPS_UNKNOWN: return EINVAL;  // not in the table of transitions
+      case IBV_QPS_UNKNOWN:
+        return EINVAL;  // not in the table of transitions
     }
     pair.state = wanted;
   }

@@ -83,9 +83,9 @@ struct QueuePair : ibv_qp {
   const std::uint32_t index;
   QueuePairEntry& entry;
   std::uint64_t token = 0;
-  ibv_qp_init_attr initial{};   // as granted
-  ibv_qp_attr attributes{};     // as modified
-  bool reachable = false;       // the address handle names this host
+  ibv_qp_init_attr initial{};  // as granted
+  ibv_qp_attr attributes{};    // as modified
+  bool reachable = false;      // the address handle names this host
 
   SpinLock send_lock;  // guards the send side
   std::shared_ptr<Peer> peer;
@@ -109,7 +109,9 @@ struct QueuePair : ibv_qp {
   std::uint64_t completed = 0;  // receives: from the ring, or flushed
 };
 
-inline QueuePair& pair_of(ibv_qp* pair) { return *static_cast<QueuePair*>(pair); }
+inline QueuePair& pair_of(ibv_qp* pair) {
+  return *static_cast<QueuePair*>(pair);
+}
 
 ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr* attributes);
 int modify_queue_pair(ibv_qp* pair, ibv_qp_attr* attributes, int mask);

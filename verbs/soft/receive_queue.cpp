@@ -111,8 +111,8 @@ Take take_receive(const SegmentView& segment, const QueuePairEntry& entry, std::
   return Take::taken;
 }
 
-Take take_shared_receive(const SegmentView& segment, SharedReceiveEntry& entry,
-                         std::uint64_t token, TakenReceive& taken) noexcept {
+Take take_shared_receive(const SegmentView& segment, SharedReceiveEntry& entry, std::uint64_t token,
+                         TakenReceive& taken) noexcept {
   // Not for ever: the holder may be stopped, and then this request waits instead of its thread.
   constexpr int tries_max = 2000;
   std::uint64_t nobody = 0;

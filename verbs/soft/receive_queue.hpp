@@ -49,7 +49,7 @@ enum class Take { taken, empty, busy };
 Take take_receive(const SegmentView& segment, const QueuePairEntry& entry, std::uint64_t position,
                   bool with_scatter, TakenReceive& taken) noexcept;
 /// Initiator: takes the oldest receive of a shared queue.  `busy` when others hold the queue.
-Take take_shared_receive(const SegmentView& segment, SharedReceiveEntry& entry,
-                         std::uint64_t token, TakenReceive& taken) noexcept;
+Take take_shared_receive(const SegmentView& segment, SharedReceiveEntry& entry, std::uint64_t token,
+                         TakenReceive& taken) noexcept;
 
 }  // namespace tutti::verbs::soft

@@ -153,7 +153,8 @@ std::byte* find_mapping(QueuePair& pair, const Region& region, std::uint64_t add
                         std::size_t bytes, bool& refused) {
   refused = region.backing == 0;
   if (refused) return nullptr;
-  Target::CachedBacking& cached = pair.target.backings[region.backing % pair.target.backings.size()];
+  Target::CachedBacking& cached =
+      pair.target.backings[region.backing % pair.target.backings.size()];
   if (cached.number != region.backing) [[unlikely]] {
     const MappedBacking* const backing = pair.peer->find_backing(region.backing);
     if (!backing) return nullptr;
@@ -276,9 +277,12 @@ Outcome execute_engaged(QueuePair& pair, const Request& request, const Pieces& l
     const std::uint64_t produced = target.entry->produced.load(std::memory_order_relaxed);
     if (!has_room(target, produced)) return {.kind = Kind::wait};
     switch (take(pair, request, produced, taken)) {
-      case Take::empty: return {.kind = Kind::not_ready};
-      case Take::busy: return {.kind = Kind::wait};
-      case Take::taken: break;
+      case Take::empty:
+        return {.kind = Kind::not_ready};
+      case Take::busy:
+        return {.kind = Kind::wait};
+      case Take::taken:
+        break;
     }
   }
   Outcome outcome{.kind = Kind::done};
@@ -308,9 +312,12 @@ Outcome execute(QueuePair& pair, const Request& request) noexcept {
     return failure(status);
   if (!pair.reachable) return {.kind = Kind::dropped};
   switch (pair.peer->state()) {
-    case PeerState::dead: return failure(IBV_WC_RETRY_EXC_ERR);
-    case PeerState::attaching: return {.kind = Kind::wait};
-    case PeerState::attached: break;
+    case PeerState::dead:
+      return failure(IBV_WC_RETRY_EXC_ERR);
+    case PeerState::attaching:
+      return {.kind = Kind::wait};
+    case PeerState::attached:
+      break;
   }
   Target& target = pair.target;
   if (!target.entry && !find_target(pair)) return {.kind = Kind::dropped};

@@ -21,8 +21,8 @@ socklen_t name_of(std::uint32_t id, sockaddr_un& name) {
   name = {};
   name.sun_family = AF_UNIX;
   // The leading zero byte makes the name abstract: no file, nothing to clean up.
-  const int length = std::snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1,
-                                   "tutti-soft/%u/%u", static_cast<unsigned>(::geteuid()), id);
+  const int length = std::snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "tutti-soft/%u/%u",
+                                   static_cast<unsigned>(::geteuid()), id);
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
                                 static_cast<std::size_t>(length));
 }
@@ -70,9 +70,8 @@ detail::Descriptor accept_peer(int listener) {
 pid_t process_behind(int connection, bool& same_user) {
   ucred credentials{};
   socklen_t bytes = sizeof(credentials);
-  same_user =
-      ::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) == 0 &&
-      credentials.uid == ::geteuid();
+  same_user = ::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) == 0 &&
+              credentials.uid == ::geteuid();
   return same_user ? credentials.pid : 0;
 }
 

@@ -36,8 +36,8 @@ class Segment {
 
   detail::Descriptor descriptor_;
   detail::Mapping mapping_;
-  std::vector<bool> committed_;                 // by granule
-  std::map<std::size_t, std::size_t> free_;     // offset -> bytes, no two adjacent
+  std::vector<bool> committed_;              // by granule
+  std::map<std::size_t, std::size_t> free_;  // offset -> bytes, no two adjacent
 };
 
 }  // namespace tutti::verbs::soft

@@ -20,9 +20,10 @@ constexpr std::int64_t look_again_ns = 1'000'000;  // where nobody tells us: 1 m
 
 /// The IB encoding of the receiver-not-ready timer, in units of 10 us.
 std::int64_t rnr_timer_ns(std::uint32_t code) {
-  static constexpr std::int32_t timers[32] = {
-      65536, 1,   2,   3,   4,   6,    8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
-      256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+  static constexpr std::int32_t timers[32] = {65536, 1,    2,    3,     4,     6,     8,     12,
+                                              16,    24,   32,   48,    64,    96,    128,   192,
+                                              256,   384,  512,  768,   1024,  1536,  2048,  3072,
+                                              4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152};
   return std::int64_t{timers[code & 31]} * 10'000;
 }
 
@@ -92,8 +93,11 @@ bool has_run_out(QueuePair& pair, std::int64_t now_ns, Outcome& outcome) {
   patience.look_again_ns = now_ns + look_again_ns;
   switch (outcome.kind) {
     case Outcome::Kind::done:
-    case Outcome::Kind::failed: return false;
-    case Outcome::Kind::wait: patience.dropped_until_ns = 0; return false;
+    case Outcome::Kind::failed:
+      return false;
+    case Outcome::Kind::wait:
+      patience.dropped_until_ns = 0;
+      return false;
     case Outcome::Kind::dropped:
       ask_for_kick(pair);
       if (patience.dropped_until_ns == 0)
@@ -135,7 +139,8 @@ int check_request(const QueuePair& pair, const ibv_send_wr& posted) {
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM:
     case IBV_WR_SEND:
-    case IBV_WR_SEND_WITH_IMM: break;
+    case IBV_WR_SEND_WITH_IMM:
+      break;
     case IBV_WR_ATOMIC_CMP_AND_SWP:
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
     case IBV_WR_LOCAL_INV:
@@ -144,7 +149,8 @@ int check_request(const QueuePair& pair, const ibv_send_wr& posted) {
     case IBV_WR_TSO:
     case IBV_WR_DRIVER1:
     case IBV_WR_ATOMIC_WRITE:
-    default: return EOPNOTSUPP;  // the caller's number may be no enumerator at all
+    default:
+      return EOPNOTSUPP;  // the caller's number may be no enumerator at all
   }
   if ((posted.send_flags & IBV_SEND_INLINE) == 0) return 0;
   std::uint64_t bytes = 0;
@@ -235,8 +241,7 @@ void progress(QueuePair& pair, std::int64_t now_ns) noexcept {
 }
 
 void flush_sends(QueuePair& pair) noexcept {
-  for (; !pair.pending.empty(); pair.pending.pop_front())
-    flush(pair, pair.pending.front().request);
+  for (; !pair.pending.empty(); pair.pending.pop_front()) flush(pair, pair.pending.front().request);
 }
 
 }  // namespace tutti::verbs::soft

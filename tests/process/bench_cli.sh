@@ -1,0 +1,123 @@
+#!/bin/bash
+# Promise: tutti-bench computes right results under every bootstrap of one machine, and answers bad
+# input with one line that names the value and the remedy, and with exit status 2; never a hang.
+# Usage: bench_cli.sh TUTTI_BENCH TUTTI_INFO GROUP
+set -u
+bench=$1
+info=$2
+group=$3
+failures=0
+unset "${!TUTTI_@}"
+
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# expect STATUS 'regular expression of the output' COMMAND...
+expect() {
+  local status=$1 pattern=$2 output got
+  shift 2
+  output=$(timeout 60 "$@" 2>&1)
+  got=$?
+  [ "$got" = "$status" ] || fail "exit status $got, expected $status: $*: $output"
+  grep -Eq -- "$pattern" <<<"$output" || fail "no \"$pattern\" in the output of: $*: $output"
+}
+
+# Refused in exactly one line, on standard error, with nothing on standard output.
+refuse() {
+  local pattern=$1 lines
+  shift
+  expect 2 "$pattern" "$@"
+  lines=$(timeout 60 "$@" 2>&1 >/dev/null | wc -l)
+  [ "$lines" = 1 ] || fail "$lines lines on standard error, expected 1: $*"
+  [ -z "$(timeout 60 "$@" 2>/dev/null)" ] || fail "standard output of a refused run: $*"
+}
+
+results() {
+  local short=(--check --iterations 40 --warmup 5 --format json)
+  for ranks in 1 2 3 4; do
+    expect 0 '"collective":"barrier".*"correct":true' \
+      "$bench" barrier --local $ranks "${short[@]}" --delay-us 200
+    for type in int32 uint32 int64 uint64 float double; do
+      expect 0 '"correct":true' "$bench" allreduce --local $ranks --dtype $type --bytes 0,8,1K \
+        "${short[@]}"
+    done
+  done
+  for op in prod min max band bor bxor land lor; do
+    expect 0 '"correct":true' "$bench" allreduce --local 3 --dtype int64 --op $op --bytes 8,512 \
+      "${short[@]}"
+  done
+  for op in prod min max; do
+    expect 0 '"correct":true' "$bench" allreduce --local 4 --dtype float --op $op --bytes 64 \
+      "${short[@]}"
+  done
+  for vector in 4 2,1 1,1,1; do
+    expect 0 '"op":"user".*"correct":true' "$bench" allreduce --local 5 --op user --bytes 8,256 \
+      --per-round $vector "${short[@]}" --delay-us 100
+  done
+  # The reason for a check pass: no row may have been skipped.
+  if timeout 60 "$bench" all --local 3 "${short[@]}" | grep -q '"correct":\(null\|false\)'; then
+    fail "an unchecked row of a checked run"
+  fi
+  expect 0 'wimm / floor .*alternating blocks' \
+    "$bench" all --local 2 --bytes 8 --iterations 400
+  expect 0 'oversubscribed' "$bench" barrier --local 16 --iterations 20
+  expect 0 'none: --bind none' "$bench" barrier --local 2 --bind none --iterations 20
+  expect 0 '^collective,bytes,' "$bench" barrier --local 2 --iterations 20 --format csv
+}
+
+refusals() {
+  refuse '--placement.*--help' "$bench" allreduce --local 2 --placement block
+  refuse 'COLLECTIVE="gossip".*allreduce' "$bench" gossip --local 2
+  refuse '--dtype="half".*int32' "$bench" allreduce --local 2 --dtype half
+  refuse '--op="bor".*double.*uint64' "$bench" allreduce --local 2 --op bor --dtype double
+  refuse '--local="0".*1' "$bench" allreduce --local 0
+  refuse '--ranks-per-node="2".*shared memory' "$bench" allreduce --local 2 --ranks-per-node 2
+  refuse '1,1 does not cover 13 ranks.*1,1,1,1' "$bench" allreduce --local 13 --per-round 1,1
+  refuse '--per-round="0".*1 or more' "$bench" allreduce --local 2 --per-round 0
+  refuse '--against="mpi".*--local.*mpirun' "$bench" allreduce --local 2 --against mpi
+  refuse '--bytes="12".*multiple of 8' "$bench" allreduce --local 2 --bytes 12
+  refuse 'TUTTI_ARENA_BYTES' "$bench" allreduce --local 2 --bytes 64M
+  refuse 'floor needs exactly 2 ranks, this run has 3' "$bench" floor --local 3
+  refuse 'identical is not offered.*relaxed' "$bench" allreduce --local 2 --agreement identical
+  refuse '--out="/nowhere/x"' "$bench" barrier --local 2 --out /nowhere/x
+  refuse 'nonsense.*expected' env TUTTI_DEVICE=nonsense "$bench" barrier --local 2
+  refuse 'TUTTI_NONSENSE.*TUTTI_DEVICE' env TUTTI_NONSENSE=1 "$bench" barrier --local 2
+  refuse 'TUTTI_RANK.*mpirun' env TUTTI_RANK=0 "$bench" barrier --against mpi
+  refuse 'TUTTI_SIZE' env TUTTI_RANK=0 "$bench" barrier
+  refuse 'TUTTI_SIZE.*1 or more' env TUTTI_RANK=0 TUTTI_SIZE=0 "$bench" barrier
+  expect 0 'COLLECTIVE' "$bench" --help
+
+  expect 0 'own node until shared memory' "$info"
+  expect 0 '"Limits"' "$info" --format json
+  refuse '--format="xml"' "$info" --format xml
+  refuse 'nonsense.*expected' env TUTTI_DEVICE=nonsense "$info"
+  refuse 'TUTTI_NONSENSE.*TUTTI_DEVICE' env TUTTI_NONSENSE=1 "$info"
+  expect 0 'TUTTI_SECRET +\(set\)' env TUTTI_SECRET=rumpelstiltskin "$info"
+  if TUTTI_SECRET=rumpelstiltskin "$info" | grep -q rumpelstiltskin; then
+    fail "tutti-info prints the secret"
+  fi
+}
+
+tcp() {
+  local port=$((20000 + RANDOM % 20000)) rank folder
+  folder=$(mktemp -d)
+  trap 'rm -r "$folder"' EXIT
+  export TUTTI_SIZE=4 TUTTI_RENDEZVOUS=127.0.0.1:$port TUTTI_SECRET=s TUTTI_BOOTSTRAP_TIMEOUT=20
+  for rank in 0 1 2 3; do
+    TUTTI_RANK=$rank timeout 60 "$bench" barrier,allreduce --check --iterations 50 --bytes 8,1K \
+      --format json >"$folder/$rank" 2>&1 &
+    pids[rank]=$!
+  done
+  for rank in 0 1 2 3; do
+    wait "${pids[rank]}" || fail "rank $rank of the tcp bootstrap: status $?: $(cat "$folder/$rank")"
+  done
+  [ "$(grep -c '"bootstrap":"tcp"' "$folder/0")" = 3 ] || fail "rank 0: $(cat "$folder/0")"
+  [ "$(grep -c '"correct":true' "$folder/0")" = 3 ] || fail "rank 0: $(cat "$folder/0")"
+  [ -s "$folder/3" ] && fail "rank 3 prints: $(cat "$folder/3")"
+}
+
+$group
+[ $failures = 0 ] || exit 1
+echo "all as promised"

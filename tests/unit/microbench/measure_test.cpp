@@ -1,0 +1,66 @@
+// Promise: all contestants are called equally often, alternating block by block, at least 10 blocks
+// of 200 calls by default.
+#include "microbench/measure.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace tutti::bench {
+namespace {
+
+/// Writes its letter into a common trace whenever the ranks would synchronise.
+class Recorder final : public Subject {
+ public:
+  Recorder(std::string& trace, char letter) : trace_(trace), letter_(letter) {}
+  void run(std::size_t calls) override { calls_ += calls; }
+  void synchronise() override { trace_ += letter_; }
+  std::size_t calls() const { return calls_; }
+
+ private:
+  std::string& trace_;
+  char letter_;
+  std::size_t calls_ = 0;
+};
+
+TEST(Measure, BlocksOfAllContestantsAlternate) {
+  std::string trace;
+  Recorder ours(trace, 't');
+  Recorder theirs(trace, 'm');
+  const Schedule schedule{.blocks = 3, .warmup = 7};
+  const Effort effort{.batch = 20, .block_calls = 200, .single_calls = 5};
+  std::vector<Contestant> contestants = {{.subject = &ours, .effort = effort},
+                                         {.subject = &theirs, .effort = effort}};
+  measure(contestants, schedule, Timer());
+  EXPECT_EQ(trace,
+            "tm"
+            "tmtmtm"
+            "tmtmtm");  // warm-up, batches, single calls
+  EXPECT_EQ(ours.calls(), theirs.calls());
+  EXPECT_EQ(contestants[0].samples.batches.size(), 3u * 200 / 20);
+  EXPECT_EQ(contestants[0].samples.block_medians.size(), 3u);
+  EXPECT_EQ(contestants[0].samples.singles.size(), 3u * 5);
+}
+
+TEST(Measure, DefaultsAreAtLeastTenBlocksOfTwoHundredCalls) {
+  for (const bool oversubscribed : {false, true}) {
+    const Schedule schedule = schedule_for({}, 0, oversubscribed);
+    EXPECT_GE(schedule.blocks, blocks_min);
+    for (const std::size_t bytes :
+         {std::size_t{0}, std::size_t{8}, std::size_t{16} << 10, std::size_t{8} << 20}) {
+      const Effort effort = effort_for(bytes, {}, oversubscribed, schedule);
+      EXPECT_GE(effort.block_calls, block_calls_min);
+      EXPECT_EQ(effort.block_calls % effort.batch, 0u);
+    }
+  }
+}
+
+TEST(Measure, FewIterationsMakeFewBlocksAndNotShortOnes) {
+  EXPECT_EQ(schedule_for(1000, 0, false).blocks, 5u);
+  const Schedule one = schedule_for(3, 0, false);
+  EXPECT_EQ(one.blocks, 1u);
+  EXPECT_EQ(effort_for(8, 3, false, one).block_calls, 3u);
+}
+
+}  // namespace
+}  // namespace tutti::bench

@@ -1,0 +1,108 @@
+// Promise: a command line means what it says, and a bad one is refused in one line that names the
+// value and what was expected.
+#include "microbench/options.hpp"
+
+#include <gtest/gtest.h>
+
+#include <tutti/status.hpp>
+
+namespace tutti::bench {
+namespace {
+
+Options parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "tutti-bench");
+  return parse_options(arguments);
+}
+
+std::string refusal(const std::vector<const char*>& arguments) {
+  try {
+    parse(arguments);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    return error.what();
+  }
+  return "accepted";
+}
+
+/// Refused, in one line that contains all of `parts`.
+void expect_refused(const std::vector<const char*>& arguments,
+                    const std::vector<const char*>& parts) {
+  const std::string text = refusal(arguments);
+  EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+  for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+TEST(Options, DefaultsAreADoubleSumOfTheStrongestAgreementOffered) {
+  const Options options = parse({"barrier,allreduce"});
+  EXPECT_EQ(options.collectives,
+            (std::vector<Collective>{Collective::barrier, Collective::allreduce}));
+  EXPECT_EQ(options.dtype, ElementType::float64);
+  EXPECT_EQ(options.op, BuiltIn::sum);
+  EXPECT_EQ(options.agreement, Agreement::relaxed);
+  EXPECT_EQ(options.bytes.front(), 8u);
+  EXPECT_EQ(options.bytes.back(), 16384u);
+}
+
+TEST(Options, AgreementIsIdenticalWhereOrderDoesNotShow) {
+  EXPECT_EQ(parse({"allreduce", "--op", "max"}).agreement, Agreement::identical);
+  EXPECT_EQ(parse({"allreduce", "--dtype", "int32"}).agreement, Agreement::identical);
+  EXPECT_EQ(parse({"allreduce", "--agreement", "identical"}).agreement, Agreement::identical);
+}
+
+TEST(Options, TheUsersOperatorTakesItsOwnType) {
+  EXPECT_EQ(parse({"allreduce", "--op", "user"}).dtype, ElementType::uint64);
+  expect_refused({"allreduce", "--op", "user", "--dtype", "int32"}, {"--dtype", "int32", "uint64"});
+}
+
+TEST(Options, ListsAndUnitsAreUnderstood) {
+  const Options options = parse({"allreduce", "--bytes", "0,8,1K,1M", "--per-round", "3,2,1",
+                                 "--local", "13", "--iterations", "50", "--seed", "7"});
+  EXPECT_EQ(options.bytes, (std::vector<std::size_t>{0, 8, 1024, 1048576}));
+  EXPECT_EQ(options.per_round, (std::vector<std::uint32_t>{3, 2, 1}));
+  EXPECT_EQ(options.local, 13u);
+  EXPECT_EQ(options.iterations, 50u);
+  EXPECT_EQ(options.seed, 7u);
+}
+
+TEST(Options, AllLeavesProbesToTheRun) {
+  const Options options = parse({"all"});
+  EXPECT_TRUE(options.all);
+  EXPECT_EQ(options.collectives.size(), 5u);
+}
+
+TEST(Options, OptionsWithoutAFeatureAreUnknown) {
+  for (const char* option : {"--placement", "--root", "--across", "--notify", "--algorithm",
+                             "--virtual-time", "--fabric"})
+    expect_refused({"allreduce", option, "x"}, {option, "--help"});
+}
+
+TEST(Options, BadValuesAreNamedWithWhatWasExpected) {
+  expect_refused({}, {"COLLECTIVE", "--help"});
+  expect_refused({"broadcast"}, {"broadcast", "allreduce"});
+  expect_refused({"barrier,barrier"}, {"barrier", "once"});
+  expect_refused({"barrier,"}, {"COLLECTIVE"});
+  expect_refused({"allreduce", "--dtype", "half"}, {"--dtype", "half", "int32"});
+  expect_refused({"allreduce", "--op", "avg"}, {"--op", "avg", "sum"});
+  expect_refused({"allreduce", "--op", "bor"}, {"--op", "bor", "double", "uint64"});
+  expect_refused({"allreduce", "--bytes", "12"}, {"--bytes", "12", "multiple of 8"});
+  expect_refused({"allreduce", "--bytes", "8,8"}, {"--bytes", "8,8", "once"});
+  expect_refused({"allreduce", "--bytes", "x"}, {"--bytes", "x", "64K"});
+  expect_refused({"allreduce", "--per-round", "0"}, {"--per-round", "0", "1 or more"});
+  expect_refused({"allreduce", "--ranks-per-node", "2"}, {"--ranks-per-node", "2", "1"});
+  expect_refused({"allreduce", "--iterations", "0"}, {"--iterations", "0", "1"});
+  expect_refused({"allreduce", "--local", "0"}, {"--local", "0", "1"});
+  expect_refused({"allreduce", "--local", "-3"}, {"--local", "-3"});
+  expect_refused({"allreduce", "--format", "xml"}, {"--format", "xml", "json"});
+  expect_refused({"allreduce", "--bind", "all"}, {"--bind", "all", "auto"});
+  expect_refused({"allreduce", "--agreement", "loose"}, {"--agreement", "loose", "relaxed"});
+  expect_refused({"allreduce", "--check-level", "all"}, {"--check-level", "all", "local"});
+  expect_refused({"allreduce", "--against", "nccl"}, {"--against", "nccl", "mpi"});
+  expect_refused({"allreduce", "--against", "mpi", "--local", "2"}, {"--local", "mpirun"});
+}
+
+TEST(Options, HelpIsNoError) {
+  EXPECT_NE(parse({"--help"}).help.find("--bytes"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti::bench

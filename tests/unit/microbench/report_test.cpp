@@ -1,0 +1,106 @@
+// Promise: the machine-readable forms have exactly the keys of the contract, in their order.
+#include "microbench/report.hpp"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace tutti::bench {
+namespace {
+
+Row a_row() {
+  Row row;
+  row.collective = "allreduce";
+  row.bytes = 8;
+  row.dtype = "double";
+  row.op = "sum";
+  row.ranks = 4;
+  row.nodes = 4;
+  row.device = "soft0:1";
+  row.algorithm = "two_partial_dissemination";
+  row.per_round = {1, 1};
+  row.notify = "immediate";
+  row.agreement = "relaxed";
+  row.iterations = 2000;
+  row.median_ns = 1234.56;
+  row.correct = true;
+  row.bootstrap = "local";
+  return row;
+}
+
+std::vector<std::string> keys_of(const std::string& line) {
+  std::vector<std::string> keys;
+  const auto json = nlohmann::ordered_json::parse(line);
+  for (const auto& [key, value] : json.items()) keys.push_back(key);
+  return keys;
+}
+
+const std::vector<std::string> contract = {
+    "collective", "bytes",          "dtype",     "op",        "ranks",   "nodes",   "device",
+    "algorithm",  "per_round",      "notify",    "agreement", "virtual", "fabric",  "seed",
+    "iterations", "min_ns",         "median_ns", "p99_ns",    "max_ns",  "correct", "bound_ns",
+    "against",    "oversubscribed", "bootstrap", "transport"};
+
+TEST(Report, JsonHasTheKeysOfTheContractInTheirOrder) {
+  EXPECT_EQ(keys_of(as_json(std::vector{a_row()})), contract);
+}
+
+TEST(Report, JsonIsOneObjectPerLine) {
+  const std::string text = as_json(std::vector{a_row(), a_row()});
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+}
+
+TEST(Report, WhatDoesNotApplyIsNull) {
+  const auto json = nlohmann::json::parse(as_json(std::vector{Row{}}));
+  for (const char* key : {"dtype", "op", "device", "algorithm", "notify", "agreement", "fabric",
+                          "correct", "bound_ns", "against", "transport"})
+    EXPECT_TRUE(json[key].is_null()) << key;
+  EXPECT_TRUE(json["per_round"].is_array());
+  EXPECT_EQ(json["virtual"], false);
+}
+
+TEST(Report, MpiStandsBeside) {
+  Row row = a_row();
+  row.mpi = {.name = "Open MPI 4.1.4", .median_ns = 10, .p99_ns = 20};
+  const auto json = nlohmann::json::parse(as_json(std::vector{row}));
+  EXPECT_EQ(json["against"]["mpi"]["name"], "Open MPI 4.1.4");
+  EXPECT_EQ(json["against"]["mpi"]["median_ns"], 10);
+  EXPECT_EQ(json["against"]["mpi"]["p99_ns"], 20);
+}
+
+TEST(Report, CsvHasAsManyFieldsAsNames) {
+  Row with_mpi = a_row();
+  with_mpi.mpi = {.name = "MPICH 4.0.2", .median_ns = 10, .p99_ns = 20};
+  const std::string text = as_csv(std::vector{a_row(), with_mpi});
+  std::vector<std::ptrdiff_t> commas;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    commas.push_back(std::count(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                                text.begin() + static_cast<std::ptrdiff_t>(end), ','));
+    begin = end + 1;
+  }
+  EXPECT_EQ(commas, std::vector<std::ptrdiff_t>(3, commas.front()));
+  EXPECT_NE(text.find("1 1"), std::string::npos);
+}
+
+TEST(Report, SharedCpusAreSaidInEveryRowOfTheTable) {
+  Report report;
+  report.rows = {a_row(), a_row()};
+  for (Row& row : report.rows) row.oversubscribed = true;
+  const std::string text = as_table(report);
+  std::size_t marks = 0;
+  for (std::size_t at = text.find("oversubscribed, not a latency"); at != std::string::npos;
+       at = text.find("oversubscribed, not a latency", at + 1))
+    ++marks;
+  EXPECT_EQ(marks, report.rows.size());
+}
+
+TEST(Report, RatiosComeWithTheNumberOfBlocks) {
+  Report report;
+  report.rows = {a_row()};
+  report.ratios = {{.what = "wimm / floor", .median = 1.5, .blocks = 20}};
+  EXPECT_NE(as_table(report).find("1.500  (20 alternating blocks)"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti::bench

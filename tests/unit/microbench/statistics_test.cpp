@@ -1,0 +1,49 @@
+// Promise: the figures that are printed are the order statistics they are named after.
+#include "microbench/statistics.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tutti::bench {
+namespace {
+
+const std::vector<double> odd = {5, 1, 4, 2, 3};
+const std::vector<double> even = {4, 1, 3, 2};
+
+TEST(Statistics, MedianIsTheMiddleOrTheMeanOfTheMiddleTwo) {
+  EXPECT_EQ(median(odd), 3);
+  EXPECT_EQ(median(even), 2.5);
+}
+
+TEST(Statistics, DeviationIgnoresASingleOutlier) {
+  EXPECT_EQ(median_absolute_deviation(std::vector<double>{1, 2, 3, 4, 1000}), 1);
+}
+
+TEST(Statistics, PercentileIsTheNearestRank) {
+  std::vector<double> samples;
+  for (int i = 1; i <= 200; ++i) samples.push_back(i);
+  EXPECT_EQ(percentile(samples, 99), 198);
+  EXPECT_EQ(percentile(samples, 100), 200);
+  EXPECT_EQ(percentile(samples, 0), 1);
+  EXPECT_EQ(percentile(std::vector<double>{7}, 99), 7);
+}
+
+TEST(Statistics, NothingYieldsZero) {
+  EXPECT_EQ(median({}), 0);
+  EXPECT_EQ(median_absolute_deviation({}), 0);
+  EXPECT_EQ(percentile({}, 99), 0);
+  EXPECT_EQ(smallest({}), 0);
+  EXPECT_EQ(largest({}), 0);
+}
+
+TEST(Statistics, ExtremesAreExact) {
+  EXPECT_EQ(smallest(odd), 1);
+  EXPECT_EQ(largest(odd), 5);
+}
+
+TEST(Statistics, RatioIsOfBlocksNotOfMedians) {
+  // The machine was three times slower in the last block; the ratio there is the same.
+  EXPECT_EQ(median_ratio(std::vector<double>{2, 2, 6}, std::vector<double>{1, 1, 3}), 2);
+}
+
+}  // namespace
+}  // namespace tutti::bench
