@@ -23,14 +23,15 @@ bool is_ready(const QueuePair& pair) {
 }
 
 void fail_queue(CompletionQueue& queue) {
-  queue.failed = true;
+  queue.failed.store(true, std::memory_order_relaxed);
   // Until asynchronous events are offered, this line is what makes the loss known.
   std::fprintf(stderr, "tutti: completion queue overrun: more than %d completions outstanding\n",
                queue.cqe);
 }
 
 bool is_overrun(const CompletionQueue& queue) {
-  std::uint64_t outstanding = queue.local_tail - queue.local_head;
+  std::uint64_t outstanding = queue.local_tail.load(std::memory_order_relaxed) -
+                              queue.local_head.load(std::memory_order_relaxed);
   for (const QueuePair* const pair : queue.receivers) {
     // Relaxed: a completion just being written counts at the next poll.  It may even have been
     // polled already, as it is counted after it is stored.
@@ -63,13 +64,16 @@ bool take_remote(CompletionQueue& queue, QueuePair& pair, ibv_wc& completion) {
     queue.attention.store(true, std::memory_order_release);
   }
   ++pair.ring_head;
+  pair.watch_ring();
   // Release: the initiator may overwrite what has been read.
   pair.entry.consumed.store(pair.ring_head, std::memory_order_release);
   return !is_event;
 }
 
 bool take_local(CompletionQueue& queue, ibv_wc& completion) {
-  const LocalCompletion& entry = queue.local[queue.local_head++ & queue.local_mask];
+  const std::uint64_t position = queue.local_head.load(std::memory_order_relaxed);
+  queue.local_head.store(position + 1, std::memory_order_relaxed);
+  const LocalCompletion& entry = queue.local[position & queue.local_mask];
   if (!entry.pair) return false;
   completion = entry.completion;
   if (entry.is_receive)
@@ -120,17 +124,51 @@ CompletionQueue::CompletionQueue(std::size_t entries)
       local(std::make_unique<LocalCompletion[]>(local_mask + 1)) {}
 
 void CompletionQueue::push(const LocalCompletion& added) noexcept {
-  if (local_tail - local_head >= static_cast<std::uint64_t>(cqe)) {
-    if (!failed) fail_queue(*this);
+  const std::uint64_t tail = local_tail.load(std::memory_order_relaxed);
+  if (tail - local_head.load(std::memory_order_relaxed) >= static_cast<std::uint64_t>(cqe)) {
+    if (!failed.load(std::memory_order_relaxed)) fail_queue(*this);
     return;
   }
-  local[local_tail++ & local_mask] = added;
+  local[tail & local_mask] = added;
+  local_tail.store(tail + 1, std::memory_order_relaxed);
 }
 
 void CompletionQueue::forget(const QueuePair& pair) noexcept {
-  for (std::uint64_t position = local_head; position != local_tail; ++position)
+  const std::uint64_t tail = local_tail.load(std::memory_order_relaxed);
+  for (std::uint64_t position = local_head.load(std::memory_order_relaxed); position != tail;
+       ++position)
     if (LocalCompletion& entry = local[position & local_mask]; entry.pair == &pair)
       entry.pair = nullptr;
+}
+
+Watch& Watches::take() {
+  const std::size_t count = count_.load(std::memory_order_relaxed);
+  for (std::size_t index = 0; index < count; ++index)
+    if (Watch& watch = at(index); watch.sequence.load(std::memory_order_relaxed) == nullptr)
+      return watch;
+  if (count % chunk_size == 0) chunks_[count / chunk_size] = std::make_unique<Chunk>();
+  count_.store(count + 1, std::memory_order_release);
+  return at(count);
+}
+
+bool Watches::any_ready() const noexcept {
+  const std::size_t count = count_.load(std::memory_order_acquire);
+  for (std::size_t index = 0; index < count; ++index) {
+    const Watch& watch = at(index);
+    const auto* const sequence = watch.sequence.load(std::memory_order_acquire);
+    if (sequence == nullptr) continue;
+    // Relaxed: the poll that follows loads it again, with acquire.
+    if (sequence->load(std::memory_order_relaxed) == watch.expected.load(std::memory_order_relaxed))
+      return true;
+  }
+  return false;
+}
+
+bool CompletionQueue::has_news() const noexcept {
+  return watches.any_ready() ||
+         local_head.load(std::memory_order_relaxed) != local_tail.load(std::memory_order_relaxed) ||
+         attention.load(std::memory_order_relaxed) || failed.load(std::memory_order_relaxed) ||
+         load.load(std::memory_order_relaxed) > static_cast<std::uint64_t>(cqe);
 }
 
 int poll_completion_queue(ibv_cq* handle, int count, ibv_wc* completions) noexcept {
@@ -139,17 +177,20 @@ int poll_completion_queue(ibv_cq* handle, int count, ibv_wc* completions) noexce
   if (process.has_pending()) [[unlikely]]
     process.progress_pending_slow();
 
+  if (!queue.has_news()) return 0;
   const std::lock_guard guard(queue.lock);
-  if (queue.failed) [[unlikely]]
+  if (queue.failed.load(std::memory_order_relaxed)) [[unlikely]]
     return -1;
   int polled = 0;
   const auto take_locals = [&] {
-    while (polled < count && queue.local_head != queue.local_tail)
+    while (polled < count && queue.local_head.load(std::memory_order_relaxed) !=
+                                 queue.local_tail.load(std::memory_order_relaxed))
       polled += take_local(queue, completions[polled]);
   };
   // Only a queue smaller than what its users may have outstanding can be overrun; its load is
   // counted before it is reduced.
-  if (queue.load > static_cast<std::uint64_t>(queue.cqe) && is_overrun(queue)) [[unlikely]] {
+  if (queue.load.load(std::memory_order_relaxed) > static_cast<std::uint64_t>(queue.cqe) &&
+      is_overrun(queue)) [[unlikely]] {
     fail_queue(queue);
     return -1;
   }
@@ -165,7 +206,7 @@ int poll_completion_queue(ibv_cq* handle, int count, ibv_wc* completions) noexce
   if (polled < count && queue.attention.load(std::memory_order_acquire)) [[unlikely]] {
     flush_receivers(queue);
     take_locals();
-    if (queue.failed) return -1;
+    if (queue.failed.load(std::memory_order_relaxed)) return -1;
   }
   return polled;
 }

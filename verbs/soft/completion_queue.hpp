@@ -1,16 +1,20 @@
 // A completion queue has one ring for what this process itself completes (sends, flushes), private
 // to it, and polls besides the rings of the queue pairs that receive into it: there the connected
-// initiator writes, one producer each.  An empty poll costs a lock and one load per ring.
+// initiator writes, one producer each.  An empty poll takes no lock and costs one load per ring: a
+// locked instruction would wait until the caller's own last request has left its store buffer,
+// which is the very time in which the answer travels.
 #pragma once
 
 #include <infiniband/verbs.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "verbs/soft/layout.hpp"
 #include "verbs/soft/spin_lock.hpp"
 
 namespace tutti::verbs::soft {
@@ -26,6 +30,32 @@ struct LocalCompletion {
   bool is_receive;
 };
 
+/// Where the next completion of one receiver will appear, for polls without the lock.  Written with
+/// the lock held; a poll that reads it half changed (another thread is polling) errs for a moment
+/// at most.  Never freed before its queue.
+struct Watch {
+  // Acquire and release: the ring behind the pointer.  NULL: not in use.
+  std::atomic<const std::atomic<std::uint64_t>*> sequence{nullptr};
+  std::atomic<std::uint64_t> expected{0};  // relaxed: only a hint, checked again with the lock held
+};
+
+class Watches {
+ public:
+  /// A watch that is not in use.  The lock is held.
+  Watch& take();
+  /// Whether any receiver has a completion.  No lock.
+  bool any_ready() const noexcept;
+
+ private:
+  static constexpr std::size_t chunk_size = 64;
+  using Chunk = std::array<Watch, chunk_size>;
+  Watch& at(std::size_t index) const { return (*chunks_[index / chunk_size])[index % chunk_size]; }
+
+  std::array<std::unique_ptr<Chunk>, queue_pairs_max / chunk_size> chunks_;
+  // Watches used so far; release and acquire: their chunk's pointer, which then never changes.
+  std::atomic<std::size_t> count_{0};
+};
+
 struct CompletionQueue : ibv_cq {
   explicit CompletionQueue(std::size_t entries);
 
@@ -33,21 +63,27 @@ struct CompletionQueue : ibv_cq {
   void push(const LocalCompletion& added) noexcept;
   /// Forgets the queued completions of a queue pair that is reset or destroyed.
   void forget(const QueuePair& pair) noexcept;
+  /// False when a poll would find nothing.  No lock.
+  bool has_news() const noexcept;
 
   SpinLock lock;  // guards all below, and the consumer's side of the receivers' rings
   std::vector<QueuePair*> receivers;
+  Watches watches;                 // one of each receiver
   std::size_t first_receiver = 0;  // polled first: all get their turn
-  std::uint64_t load = 0;          // completions that can be outstanding at once
-  std::uint32_t users = 0;         // queue pairs, guarded by Process::mutex
-  bool failed = false;             // overrun: completions were lost
+  // Completions that can be outstanding at once; relaxed, as above.
+  std::atomic<std::uint64_t> load{0};
+  std::uint32_t users = 0;  // queue pairs, guarded by Process::mutex
+  // Overrun: completions were lost.  Relaxed where the lock is not held: a later poll sees it.
+  std::atomic<bool> failed{false};
   // Set by whoever moves a receiver to the error state, or posts a receive there; the next poll
   // flushes.  Release and acquire: it must then see that state.
   std::atomic<bool> attention{false};
 
   std::size_t local_mask;
   std::unique_ptr<LocalCompletion[]> local;
-  std::uint64_t local_head = 0;
-  std::uint64_t local_tail = 0;
+  // Changed with the lock held; relaxed: without it they only say whether to take the lock.
+  std::atomic<std::uint64_t> local_head{0};
+  std::atomic<std::uint64_t> local_tail{0};
 };
 
 int poll_completion_queue(ibv_cq* queue, int count, ibv_wc* completions) noexcept;

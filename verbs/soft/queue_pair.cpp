@@ -131,6 +131,7 @@ void clear_receives(QueuePair& pair) {
   entry.produced.store(0, std::memory_order_relaxed);
   entry.consumed.store(0, std::memory_order_relaxed);
   pair.ring_head = 0;
+  pair.watch_ring();
   pair.completed = 0;
   pair.posted = 0;
   pair.released.store(0, std::memory_order_relaxed);
@@ -223,7 +224,8 @@ std::int64_t make_entry(Process& process, const ibv_pd& domain, const ibv_qp_ini
 void change_load(const QueuePair& pair, bool add) {
   const auto change = [&](CompletionQueue& queue, std::uint64_t count) {
     const std::lock_guard guard(queue.lock);
-    queue.load = add ? queue.load + count : queue.load - count;
+    const std::uint64_t load = queue.load.load(std::memory_order_relaxed);
+    queue.load.store(add ? load + count : load - count, std::memory_order_relaxed);
   };
   change(pair.send_queue(), pair.initial.cap.max_send_wr);
   change(pair.receive_queue(), pair.srq ? pair.entry.ring_slots : pair.initial.cap.max_recv_wr);
@@ -286,6 +288,8 @@ ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr* attributes) {
   change_load(*pair, true);
   const std::lock_guard queue_guard(pair->receive_queue().lock);
   pair->receive_queue().receivers.push_back(pair);
+  pair->watch = &pair->receive_queue().watches.take();
+  pair->watch_ring();
   return pair;
 }
 
@@ -365,6 +369,7 @@ int destroy_queue_pair(ibv_qp* handle) {
     change_load(pair, false);
     const std::lock_guard queue_guard(pair.receive_queue().lock);
     std::erase(pair.receive_queue().receivers, &pair);
+    pair.watch->sequence.store(nullptr, std::memory_order_release);
   }
   --context_of(pair.context).objects;
   --static_cast<Domain*>(pair.pd)->users;

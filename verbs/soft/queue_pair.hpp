@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 
+#include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/layout.hpp"
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/peer.hpp"
@@ -107,6 +108,13 @@ struct QueuePair : ibv_qp {
   std::uint64_t ring_mask = 0;
   std::uint64_t ring_head = 0;
   std::uint64_t completed = 0;  // receives: from the ring, or flushed
+  Watch* watch = nullptr;       // of that queue
+
+  /// Tells polls without the lock where the next completion will appear.
+  void watch_ring() noexcept {
+    watch->expected.store(ring_head + 1, std::memory_order_relaxed);
+    watch->sequence.store(&ring[ring_head & ring_mask].sequence, std::memory_order_release);
+  }
 };
 
 inline QueuePair& pair_of(ibv_qp* pair) {
