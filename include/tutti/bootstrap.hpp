@@ -22,7 +22,7 @@ struct TcpOptions {
   Rank rank{0};
   std::uint32_t rank_count = 1;
   std::string rendezvous;  // host:port on which rank 0 listens; [address]:port for IPv6
-  std::string secret;      // shared by the ranks of one job; never empty
+  std::string secret;      // shared by the ranks of one job, 1 .. 256 bytes
   Timeout timeout = std::chrono::seconds(30);  // until all ranks have met
 
   /// From TUTTI_RANK, TUTTI_SIZE, TUTTI_RENDEZVOUS, TUTTI_SECRET and TUTTI_BOOTSTRAP_TIMEOUT
@@ -44,14 +44,15 @@ struct LocalResult {
 
 struct LocalOptions {
   std::uint32_t rank_count = 1;
-  /// Called in the parent once all ranks are running, with their process ids in rank order; for
-  /// tests that kill some.  May be empty.
+  /// Called in the parent once all ranks are running, with their process ids in rank order
+  /// (threads: an empty list); the ids stay valid until it returns.  What it throws ends all ranks.
   std::function<void(const std::vector<pid_t>&)> on_started = {};
 };
 
 /// Forks `rank_count` ranks of this machine, runs `body` in each, and waits for all of them.
 /// Nothing of the parent's library state may exist yet.  A rank that dies without having left its
-/// exchange is an incident for the others; children die with their parent.  Throws Error{system}.
+/// exchange, or whose body throws, has died for the others.  Children die with the calling thread.
+/// Throws Error{system}; also if SIGCHLD is ignored.
 TUTTI_EXPORT std::vector<LocalResult> run_local(const LocalOptions& options,
                                                 const std::function<int(Exchange&)>& body);
 

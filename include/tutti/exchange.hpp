@@ -21,7 +21,8 @@ struct Incident {
 
 /// Out-of-band exchange between all ranks, and their side channel.  Users may supply their own
 /// (PMI, sockets); see bootstrap/ for MPI, TCP and one-machine implementations.
-/// One thread at a time.
+/// One thread at a time.  After a collective has thrown, ranks are out of step: further ones throw
+/// Error{peer_failed}; only the side channel and destruction remain.
 class Exchange {
  public:
   Exchange() = default;
@@ -34,7 +35,8 @@ class Exchange {
 
   /// Collective.  `mine` has the same size on every rank; `all` holds rank_count times as much and
   /// receives the contributions in rank order.  Blocks; throws Error{timed_out} or
-  /// Error{peer_failed} naming the ranks that are missing.
+  /// Error{peer_failed} naming the ranks that are missing, Error{mismatch} on every rank if sizes
+  /// differ.
   virtual void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
                          Timeout timeout) = 0;
 
@@ -49,6 +51,7 @@ class Exchange {
   virtual bool has_left(Rank /*rank*/) noexcept { return false; }
 
   /// Tells the other ranks about an incident; ignored if there was one before.  Never blocks long.
+  /// The caller itself may hear of it a moment later, as another one may have been first.
   virtual void announce(Incident /*incident*/) noexcept {}
 };
 
