@@ -9,6 +9,7 @@
 #include <thread>
 #include <tutti/bootstrap.hpp>
 
+#include "api/settings.hpp"
 #include "microbench/launch.hpp"
 #include "microbench/options.hpp"
 #include "microbench/session.hpp"
@@ -82,7 +83,7 @@ int run_program(std::span<const char* const> arguments) {
     return 0;
   }
   // A bad TUTTI_* variable is found once here instead of on every rank.
-  static_cast<void>(ContextOptions::from_environment());
+  static_cast<void>(api::context_settings({}));
   if (options.local) return run_forked(options);
   if (std::getenv("TUTTI_RANK") != nullptr) return run_over_tcp(options);
   return run_under_mpi(options);

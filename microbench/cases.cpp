@@ -10,8 +10,8 @@ namespace tutti::bench {
 namespace {
 
 ContextOptions context_options(const Options& options) {
-  ContextOptions context = ContextOptions::from_environment();
-  if (options.check_level) context.check = *options.check_level;
+  ContextOptions context;
+  context.check = options.check_level;
   return context;
 }
 
@@ -55,7 +55,7 @@ void Cases::add(Collective collective) {
       add_probe(collective, oneway_probe(probe_memory().oneway, self));
       break;
     case Collective::wimm:
-      add_probe(collective, wimm_probe(launch_.exchange, context_->options().device));
+      add_probe(collective, wimm_probe(launch_.exchange, context_->device_name()));
       break;
     case Collective::barrier:
       add_tutti({.collective = collective}, make_barrier(*communicator_, options_));

@@ -117,12 +117,12 @@ InfoSection settings_in_force() {
 }  // namespace
 
 std::vector<InfoSection> gather_info() {
-  const ContextOptions options = ContextOptions::from_environment();
+  const api::ContextSettings settings = api::context_settings({});
   if (std::getenv("TUTTI_RANK") != nullptr) static_cast<void>(TcpOptions::from_environment());
   const std::vector<verbs::PortDescription> ports = verbs::list_ports();
   std::string reason;
-  const std::size_t chosen = verbs::choose_port(ports, options.device, reason);
-  const verbs::Port port = verbs::open_port(options.device);
+  const std::size_t chosen = verbs::choose_port(ports, settings.device, reason);
+  const verbs::Port port = verbs::open_port(settings.device);
   std::vector<InfoSection> sections = {devices(ports, chosen)};
   sections.push_back(
       {.title = "Choice",

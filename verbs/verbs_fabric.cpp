@@ -9,7 +9,7 @@
 namespace tutti::verbs {
 namespace {
 
-/// Enough for 120 connections of 256 receives; taken from the device if that is less.
+/// Enough for 100 connections of 256 receives and 64 sends; taken from the device if that is less.
 constexpr std::uint32_t completions_wanted = 32768;
 
 DomainHandle make_domain(const Port& port) {
@@ -54,8 +54,7 @@ std::uint32_t VerbsFabric::connection_to(std::uint64_t process) {
                                                std::to_string(port_.limits.max_qp) +
                                                " queue pairs; use fewer messages per round");
   QueuePair pair(port_, domain_.get(), completions_.get(), options_.queue_pair);
-  // Every posted receive and every signaled send can have an unpolled completion.
-  const std::uint32_t promised = pair.receives_max() + SendQueue::completions_max;
+  const std::uint32_t promised = completions_of(pair);
   if (completions_promised_ + promised > completions_max_)
     throw Error(
         ErrorCode::limit_exceeded,
@@ -65,7 +64,8 @@ std::uint32_t VerbsFabric::connection_to(std::uint64_t process) {
   const auto index = static_cast<std::uint32_t>(connections_.size());
   const std::uint32_t sends_max = pair.sends_max();
   connections_.emplace_back(process, std::move(pair), sends_max);
-  if (const int error = post_receives(index, connections_[index].pair.receives_max()); error != 0) {
+  if (const int error = post_receives(index, connections_[index].pair->receives_max());
+      error != 0) {
     connections_.pop_back();
     throw Error(ErrorCode::system, "post_recv on " + port_.name() + ": " + std::strerror(error),
                 error);
@@ -76,30 +76,46 @@ std::uint32_t VerbsFabric::connection_to(std::uint64_t process) {
 }
 
 Endpoint VerbsFabric::endpoint(std::uint32_t connection) const {
-  return connections_[connection].pair.endpoint();
+  return connections_[connection].pair->endpoint();
 }
 
 void VerbsFabric::connect(std::uint32_t connection, const Endpoint& remote,
                           const std::string& peer_name) {
-  connections_[connection].pair.connect(remote, peer_name);
+  connections_[connection].pair->connect(remote, peer_name);
   connections_[connection].connected = true;
 }
 
-std::uint32_t VerbsFabric::attach(Channel& channel) {
-  auto free = std::find(channels_.begin(), channels_.end(), nullptr);
-  if (free == channels_.end()) {
-    if (channels_.size() == Immediate::operations_max)
-      throw Error(ErrorCode::limit_exceeded,
-                  "65536 live operations are the most a context can have");
-    free = channels_.insert(channels_.end(), nullptr);
+void VerbsFabric::abandon_from(std::uint32_t first) noexcept {
+  for (std::uint32_t i = first; i < connection_count(); ++i) {
+    Connection& connection = connections_[i];
+    if (!connection.pair) continue;
+    by_process_.erase(connection.process);
+    completions_promised_ -= completions_of(*connection.pair);
+    if (connection.unheard) --unheard_;
+    connection.unheard.reset();
+    connection.pair.reset();
   }
+}
+
+std::uint32_t VerbsFabric::attach(Channel& channel) {
   if (channel.slot_count_ > Immediate::slots_max)
     throw Error(ErrorCode::limit_exceeded,
                 "a plan of " + std::to_string(channel.slot_count_) + " slots; the most is " +
                     std::to_string(Immediate::slots_max) + "; use fewer messages per round");
-  *free = &channel;
-  channel.id_ = static_cast<std::uint32_t>(free - channels_.begin());
-  return channel.id_;
+  if (next_channel_ == channels_.size() && channels_.size() < Immediate::operations_max)
+    channels_.push_back(nullptr);
+  const auto size = static_cast<std::uint32_t>(channels_.size());
+  for (std::uint32_t tried = 0; tried < size; ++tried) {
+    const std::uint32_t id = (next_channel_ + tried) % size;
+    if (channels_[id] != nullptr) continue;
+    channels_[id] = &channel;
+    channel.id_ = id;
+    next_channel_ = (id + 1) % Immediate::operations_max;
+    return id;
+  }
+  throw Error(ErrorCode::limit_exceeded,
+              std::to_string(Immediate::operations_max) +
+                  " live operations are the most a context can have; destroy some");
 }
 
 void VerbsFabric::detach(Channel& channel) noexcept {
@@ -113,11 +129,11 @@ void VerbsFabric::reserve_receive(Channel& channel, std::uint32_t index) {
   Connection& connection = connections_[index];
   // A message of each parity can be on its way while up to a batch of used receives is not yet
   // posted again.
-  const std::uint32_t available = connection.pair.receives_max() - receive_batch(connection) + 1;
+  const std::uint32_t available = connection.pair->receives_max() - receive_batch(connection) + 1;
   if (connection.receives_reserved + 2 > available)
     throw Error(ErrorCode::limit_exceeded,
                 "too many live operations: a queue pair holds " +
-                    std::to_string(connection.pair.receives_max()) + " receives, of which " +
+                    std::to_string(connection.pair->receives_max()) + " receives, of which " +
                     std::to_string(available) + " can be promised and " +
                     std::to_string(connection.receives_reserved) + " are; destroy some operations");
   connection.receives_reserved += 2;
@@ -139,7 +155,7 @@ void VerbsFabric::prepare(Channel& channel, std::uint32_t parity, std::size_t pu
   prepared.request.num_sge = description.bytes > 0 ? 1 : 0;
   prepared.request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   prepared.request.imm_data = htobe32(description.notification.encoded());
-  if (description.bytes <= connection.pair.inline_bytes())
+  if (description.bytes <= connection.pair->inline_bytes())
     prepared.request.send_flags = IBV_SEND_INLINE;
   prepared.request.wr.rdma = {.remote_addr = description.remote_address,
                               .rkey = description.remote_key};
@@ -157,7 +173,7 @@ int VerbsFabric::post_receives(std::uint32_t index, std::uint32_t count) noexcep
                   .sg_list = nullptr,
                   .num_sge = 0};
     ibv_recv_wr* refused = nullptr;
-    if (const int error = ibv_post_recv(connections_[index].pair.get(), chain.data(), &refused);
+    if (const int error = ibv_post_recv(connections_[index].pair->get(), chain.data(), &refused);
         error != 0)
       return error;
     count -= static_cast<std::uint32_t>(length);
@@ -165,83 +181,111 @@ int VerbsFabric::post_receives(std::uint32_t index, std::uint32_t count) noexcep
   return 0;
 }
 
-Status VerbsFabric::poll() noexcept {
-  if (failure_) [[unlikely]]
-    return Status::transport_failed;
+std::size_t VerbsFabric::poll() noexcept {
   std::array<ibv_wc, poll_batch> completions;
   const int count = ibv_poll_cq(completions_.get(), poll_batch, completions.data());
-  if (count == 0) return Status::ok;
-  if (count < 0) return fail({.what = "the completion queue is in error (overrun?)"});
+  if (count <= 0) {
+    if (count < 0) [[unlikely]]
+      fail_all("the completion queue is in error (overrun?)");
+    return 0;
+  }
   for (int i = 0; i < count; ++i) {
     const ibv_wc& completion = completions[static_cast<std::size_t>(i)];
     const CompletionTag tag = CompletionTag::decoded(completion.wr_id);
     Connection& connection = connections_[tag.connection];
-    if (completion.status != IBV_WC_SUCCESS) [[unlikely]] {
-      if (connection.given_up) continue;
-      return completion_failed_slow(completion);
-    }
-    if ((completion.opcode & IBV_WC_RECV) == 0) {
+    if (completion.status != IBV_WC_SUCCESS || !connection.pair) [[unlikely]] {
+      completion_failed_slow(connection, completion);
+    } else if ((completion.opcode & IBV_WC_RECV) == 0) {
       connection.sends.completed(tag.finished);
-      continue;
-    }
-    const Immediate notification = Immediate::decoded(be32toh(completion.imm_data));
-    Channel* channel =
-        notification.operation < channels_.size() ? channels_[notification.operation] : nullptr;
-    if (channel == nullptr || notification.slot >= channel->slot_count_)
-      return fail({.process = connection.process, .what = "a notification for no operation"});
-    std::uint8_t& flag =
-        channel->arrived_[notification.parity * channel->slot_count_ + notification.slot];
-    if (flag != 0)
-      return fail({.process = connection.process,
-                   .what = "a second notification for one slot: a rank started too often"});
-    flag = 1;
-    if (++connection.receives_used == receive_batch(connection)) {
-      connection.receives_used = 0;
-      if (const int error = post_receives(tag.connection, receive_batch(connection)); error != 0)
-        return fail({.process = connection.process, .system_errno = error, .what = "post_recv"});
+    } else {
+      raise(connection, Immediate::decoded(be32toh(completion.imm_data)));
+      if (++connection.receives_used == receive_batch(connection)) refill(tag.connection);
     }
   }
-  return Status::ok;
+  return static_cast<std::size_t>(count);
 }
 
-bool VerbsFabric::drain(detail::Clock& clock, Timeout timeout,
+void VerbsFabric::raise(Connection& connection, Immediate notification) noexcept {
+  Channel* const channel =
+      notification.operation < channels_.size() ? channels_[notification.operation] : nullptr;
+  // For an operation that is gone: a peer has called it more often than this rank, and will hear so
+  // from the side channel.
+  if (channel == nullptr || notification.slot >= channel->slot_count_) [[unlikely]]
+    return;
+  std::uint8_t& flag =
+      channel->arrived_[notification.parity * channel->slot_count_ + notification.slot];
+  if (flag != 0) [[unlikely]]
+    fail(connection, {.process = connection.process,
+                      .what = "sent a second message for one slot: it calls more often"});
+  flag = 1;
+}
+
+void VerbsFabric::refill(std::uint32_t index) noexcept {
+  Connection& connection = connections_[index];
+  connection.receives_used = 0;
+  if (const int error = post_receives(index, receive_batch(connection)); error != 0)
+    fail(connection, {.process = connection.process, .system_errno = error, .what = "post_recv"});
+}
+
+bool VerbsFabric::drain(const Channel& channel, detail::Clock& clock, Timeout timeout,
                         const std::function<bool(std::uint64_t process)>& has_gone) noexcept {
   const Deadline deadline = Deadline::after(timeout, clock.now());
   for (unsigned turn = 0;; ++turn) {
     bool idle = true;
-    for (std::size_t i = 0; i < connections_.size(); ++i) {
-      Connection& connection = connections_[i];
-      if (connection.sends.in_flight() == 0 || connection.given_up) continue;
-      if (turn % 64 == 63 && has_gone(connection.process)) {
-        connection.given_up = true;
-        continue;
-      }
+    for (const PreparedPut& put : channel.puts_[0]) {  // the other parity has the same connections
+      Connection& connection = connections_[put.connection];
+      if (connection.failed || connection.sends.in_flight() == 0) continue;
+      if (turn % 64 == 63 && has_gone(connection.process)) continue;
       idle = false;
-      if (connection.sends.has_credit() &&
-          connection.sends.flush(connection.pair.get(), static_cast<std::uint32_t>(i)) != 0)
-        return false;
+      if (!connection.sends.has_credit()) continue;
+      if (const int error = connection.sends.flush(connection.pair->get(), put.connection);
+          error != 0)
+        (void)post_failed_slow(connection, error);
     }
     if (idle) return true;
-    if (poll() != Status::ok || deadline.passed(clock.now())) return false;
-    if (turn > 64) sched_yield();
+    if (poll() == 0 && turn > 64) {
+      if (deadline.passed(clock.now())) return false;
+      sched_yield();
+    }
   }
 }
 
-Status VerbsFabric::post_failed_slow(const Connection& connection, int error) noexcept {
-  return fail({.process = connection.process, .system_errno = error, .what = "ibv_post_send"});
-}
-
-Status VerbsFabric::completion_failed_slow(const ibv_wc& completion) noexcept {
-  // wr_id is valid in error completions too; the opcode is not.
-  const CompletionTag tag = CompletionTag::decoded(completion.wr_id);
-  return fail({.process = connections_[tag.connection].process,
-               .completion = completion.status,
-               .what = ibv_wc_status_str(completion.status)});
-}
-
-Status VerbsFabric::fail(const TransportFailure& failure) noexcept {
-  if (!failure_) failure_ = failure;
+Status VerbsFabric::post_failed_slow(Connection& connection, int error) noexcept {
+  fail(connection, {.process = connection.process, .system_errno = error, .what = "ibv_post_send"});
   return Status::transport_failed;
+}
+
+void VerbsFabric::completion_failed_slow(Connection& connection,
+                                         const ibv_wc& completion) noexcept {
+  // wr_id, status, qp_num and vendor_err are valid in error completions, the opcode is not.
+  fail(connection, {.process = connection.process,
+                    .completion = completion.status,
+                    .what = completion.status == IBV_WC_RETRY_EXC_ERR
+                                ? "does not answer (transport retries exceeded)"
+                                : ibv_wc_status_str(completion.status)});
+}
+
+void VerbsFabric::fail(Connection& connection, const TransportFailure& failure) noexcept {
+  if (connection.failed || !connection.pair) return;
+  connection.failed = true;
+  connection.sends.close();
+  connection.unheard = failure;
+  ++unheard_;
+}
+
+void VerbsFabric::fail_all(const char* what) noexcept {
+  for (Connection& connection : connections_)
+    fail(connection, {.process = connection.process, .what = what});
+}
+
+TransportFailure VerbsFabric::next_failure() noexcept {
+  const auto found =
+      std::find_if(connections_.begin(), connections_.end(),
+                   [](const Connection& connection) { return connection.unheard.has_value(); });
+  const TransportFailure failure = *found->unheard;
+  found->unheard.reset();
+  --unheard_;
+  return failure;
 }
 
 }  // namespace tutti::verbs

@@ -4,14 +4,16 @@
 // Who writes an arrival flag: poll(), on the owning thread, after the completion of the immediate
 // was polled; the payload was placed before that completion.  Who reads it: take(), same thread.
 // A flag is raised once per message and lowered by the one await that waits for it; a flag raised
-// twice is a broken plan and is reported as a transport failure.
+// twice means that a peer calls more often than this rank: its connection fails.
+//
+// A connection fails alone: the others, and whoever uses only them, go on.  A failed connection has
+// no credit, so that put() meets the failure without asking for it on every message.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -53,7 +55,7 @@ class Channel {
 
 /// A completion that carried an error, or a refused post.
 struct TransportFailure {
-  std::uint64_t process = 0;  // the peer's process key, 0 if unknown
+  std::uint64_t process = 0;  // the peer's key, see VerbsFabric::connection_to
   ibv_wc_status completion = IBV_WC_SUCCESS;
   int system_errno = 0;
   std::string_view what;  // static text
@@ -72,15 +74,23 @@ class VerbsFabric {
   Arena& arena() noexcept { return arena_; }
 
   bool connected(std::uint32_t connection) const { return connections_[connection].connected; }
+  bool failed(std::uint32_t connection) const { return connections_[connection].failed; }
 
   /// The connection to a peer process, made (in INIT, receives posted) if it was not there.
   std::uint32_t connection_to(std::uint64_t process);
   Endpoint endpoint(std::uint32_t connection) const;
   void connect(std::uint32_t connection, const Endpoint& remote, const std::string& peer_name);
+  /// Connections made so far.  Later ones have this index or a higher one.
+  std::uint32_t connection_count() const noexcept {
+    return static_cast<std::uint32_t>(connections_.size());
+  }
+  /// Destroys the connections from `first` on, which no live channel may use: the set-up that made
+  /// them has failed, here or elsewhere, and the other ends may be gone.
+  void abandon_from(std::uint32_t first) noexcept;
 
-  /// Registers a channel under the id that peers put into their immediates.
+  /// Registers a channel under the id that peers put into their immediates.  An id rests until all
+  /// others have been used: what a peer sends too late finds no channel, and is dropped.
   std::uint32_t attach(Channel& channel);
-  /// Nothing can arrive for it any more.
   void detach(Channel& channel) noexcept;
 
   /// Reserves a receive for one message per call that the peer will send; both parities count.
@@ -89,25 +99,31 @@ class VerbsFabric {
   void prepare(Channel& channel, std::uint32_t parity, std::size_t put,
                const PutDescription& description);
 
-  /// Polls until all sends of all connections have left, so that their source memory may be reused.
-  /// False if that did not happen by the deadline or a failure came.  A peer of which
-  /// `has_gone(process)` is true has closed its end, and so had received everything it waited for:
-  /// its connection is given up, without that being a failure.
-  bool drain(detail::Clock& clock, Timeout timeout,
+  /// Polls until all sends of this channel's connections have left, so that their source memory may
+  /// be reused.  False if that did not happen by the deadline.  Nothing leaves a failed connection
+  /// any more; and a peer of which `has_gone(process)` is true has closed its end, and so had
+  /// received everything it waited for.
+  bool drain(const Channel& channel, detail::Clock& clock, Timeout timeout,
              const std::function<bool(std::uint64_t process)>& has_gone) noexcept;
 
   // ---- data path: the Fabric concept of the engine ----
 
-  /// Looks for completions once.  Raises arrival flags, returns credits.
-  Status poll() noexcept;
+  /// Looks for completions once: raises arrival flags, returns credits.  How many there were.
+  std::size_t poll() noexcept;
+
+  /// Whether next_failure() has something to say.
+  bool has_news() const noexcept { return unheard_ > 0; }
+  /// A failure that has not been returned before, each connection's first; has_news() must hold.
+  TransportFailure next_failure() noexcept;
 
   /// Posts put number `put` of the plan.  in_progress: no credit, poll and try again.
+  /// transport_failed: the connection has failed.
   Status put(Channel& channel, std::uint32_t parity, std::size_t put) noexcept {
     PreparedPut& prepared = channel.puts_[parity][put];
     Connection& connection = connections_[prepared.connection];
     if (!connection.sends.has_credit()) [[unlikely]]
-      return Status::in_progress;
-    if (const int error = connection.sends.post(connection.pair.get(), prepared); error != 0)
+      return connection.failed ? Status::transport_failed : Status::in_progress;
+    if (const int error = connection.sends.post(connection.pair->get(), prepared); error != 0)
         [[unlikely]]
       return post_failed_slow(connection, error);
     return Status::ok;
@@ -126,29 +142,37 @@ class VerbsFabric {
     return channel.arrived_[parity * channel.slot_count_ + slot] != 0;
   }
 
-  const std::optional<TransportFailure>& failure() const noexcept { return failure_; }
-
  private:
   struct Connection {
     Connection(std::uint64_t key, QueuePair&& made, std::uint32_t sends_max)
         : process(key), pair(std::move(made)), sends(sends_max) {}
     std::uint64_t process;
-    QueuePair pair;
+    std::optional<QueuePair> pair;  // empty: abandoned
     SendQueue sends;
     bool connected = false;
-    bool given_up = false;  // the peer has closed its end: what is still in flight may fail
+    bool failed = false;
+    std::optional<TransportFailure> unheard;  // until next_failure() has returned it
     std::uint32_t receives_used = 0;      // polled and not yet posted again
     std::uint32_t receives_reserved = 0;  // by live channels, both parities
   };
 
   static constexpr int poll_batch = 16;
 
-  Status post_failed_slow(const Connection& connection, int error) noexcept;
-  Status completion_failed_slow(const ibv_wc& completion) noexcept;
-  Status fail(const TransportFailure& failure) noexcept;
+  Status post_failed_slow(Connection& connection, int error) noexcept;
+  void completion_failed_slow(Connection& connection, const ibv_wc& completion) noexcept;
+  /// Keeps the first failure of a connection.
+  void fail(Connection& connection, const TransportFailure& failure) noexcept;
+  void fail_all(const char* what) noexcept;
+  void raise(Connection& connection, Immediate notification) noexcept;
+  void refill(std::uint32_t connection) noexcept;
   int post_receives(std::uint32_t connection, std::uint32_t count) noexcept;
-  std::uint32_t receive_batch(const Connection& connection) const noexcept {
-    return connection.pair.receives_max() / 4 > 0 ? connection.pair.receives_max() / 4 : 1;
+  static std::uint32_t receive_batch(const Connection& connection) noexcept {
+    return connection.pair->receives_max() / 4 > 0 ? connection.pair->receives_max() / 4 : 1;
+  }
+  /// Every posted receive and, once the pair is in error, every send can have an unpolled
+  /// completion.
+  static std::uint32_t completions_of(const QueuePair& pair) noexcept {
+    return pair.receives_max() + pair.sends_max();
   }
 
   VerbsFabricOptions options_;
@@ -160,8 +184,9 @@ class VerbsFabric {
   CompletionQueueHandle completions_;
   std::deque<Connection> connections_;  // queue pairs go before the completion queue
   std::unordered_map<std::uint64_t, std::uint32_t> by_process_;
-  std::vector<Channel*> channels_;  // by id; ids are reused
-  std::optional<TransportFailure> failure_;
+  std::vector<Channel*> channels_;  // by id
+  std::uint32_t next_channel_ = 0;  // where attach() begins to look for a free id
+  std::size_t unheard_ = 0;         // connections with an unheard failure
 };
 
 }  // namespace tutti::verbs

@@ -57,9 +57,6 @@ class SendQueue {
   explicit SendQueue(std::uint32_t sends_max)
       : sends_max_(sends_max), signal_every_(sends_max / 2 > 0 ? sends_max / 2 : 1) {}
 
-  /// How many of this queue's completions can be unpolled at once: the regular ones and a flush.
-  static constexpr std::uint32_t completions_max = 4;
-
   bool has_credit() const noexcept { return in_flight_ < sends_max_; }
   std::uint32_t in_flight() const noexcept { return in_flight_; }
   std::uint32_t signal_every() const noexcept { return signal_every_; }
@@ -82,6 +79,9 @@ class SendQueue {
     detail::check(finished <= in_flight_, "completions match sends", finished, in_flight_);
     in_flight_ -= finished;
   }
+
+  /// The connection has failed: no credit from now on.
+  void close() noexcept { sends_max_ = 0; }
 
   /// Posts a signaled zero-byte write, whose completion says that all earlier sends are done.
   /// 0 or errno; nothing is posted if the last send was signaled.  Needs a credit.

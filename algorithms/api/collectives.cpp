@@ -23,7 +23,7 @@ std::string text_of(const std::vector<std::uint32_t>& vector) {
 plan::PerRound per_round_for(const std::vector<std::uint32_t>& asked,
                              const Context::Implementation& context, std::uint32_t rank_count,
                              std::size_t payload_bytes) {
-  const std::vector<std::uint32_t>& vector = asked.empty() ? context.options.per_round : asked;
+  const std::vector<std::uint32_t>& vector = asked.empty() ? context.settings.per_round : asked;
   if (vector.empty()) return plan::default_per_round(rank_count, payload_bytes);
   std::uint32_t largest = 1;
   for (const std::uint32_t entry : vector) {
@@ -101,7 +101,7 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                                       .source = arguments.source,
                                       .target = arguments.target};
   return api::make_operation(communicator, request, [&] {
-    check_arguments(arguments, inside.context.options.check);
+    check_arguments(arguments, inside.context.settings.check);
     const std::uint32_t rank_count = communicator.rank_count();
     const plan::PerRound per_round =
         per_round_for(arguments.per_round, inside.context, rank_count,

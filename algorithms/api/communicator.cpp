@@ -25,6 +25,19 @@ static_assert(std::is_trivially_copyable_v<Introduction>);
 
 constexpr std::uint64_t protocol_version = 1;
 
+/// The side channel costs a system call, the clock a few percent of a collective.
+constexpr Timeout liveness_interval = std::chrono::milliseconds(100);
+constexpr std::uint32_t calls_per_clock = 8;
+
+/// From a failed connection to the name of who has died: the side channel takes milliseconds, more
+/// on a machine with more ranks than CPUs.
+constexpr Timeout explanation_time = std::chrono::milliseconds(250);
+constexpr Timeout suspicion_interval = std::chrono::milliseconds(5);
+
+/// More polls than the completion queue has entries; only a queue that is filled meanwhile takes all
+/// of them.
+constexpr unsigned turns_to_empty_queue = 1u << 16;
+
 std::array<std::uint64_t, 16> allowed_cpus() {
   std::array<std::uint64_t, 16> set{};
   cpu_set_t allowed;
@@ -54,12 +67,12 @@ Communicator::Implementation::Implementation(Context::Implementation& owner, Exc
     : context(owner), exchange(given) {
   const Introduction self{.version = protocol_version,
                           .process_key = context.process_key,
-                          .check_level = static_cast<std::uint64_t>(context.options.check),
+                          .check_level = static_cast<std::uint64_t>(context.settings.check),
                           .cpus = allowed_cpus(),
                           .host = bootstrap::host_identity()};
   std::vector<Introduction> all(exchange.rank_count());
   exchange.allgather(std::as_bytes(std::span(&self, 1)), std::as_writable_bytes(std::span(all)),
-                     context.options.setup_timeout);
+                     context.settings.setup_timeout);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].version != protocol_version)
       throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) + " speaks protocol " +
@@ -77,6 +90,8 @@ Communicator::Implementation::Implementation(Context::Implementation& owner, Exc
 }
 
 Communicator::Implementation::~Implementation() {
+  detail::check(live_operations == 0, "operations are destroyed before their communicator",
+                live_operations);
   std::erase(context.communicators, this);
 }
 
@@ -91,6 +106,7 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
                                         const Operation::Implementation* met_by,
                                         std::uint32_t completion, int system_errno) noexcept {
   if (failed()) return;
+  if (met_by == nullptr) met_by = any_in_flight();
   failure = {.status = status,
              .peer = peer,
              .operation = met_by ? met_by->ordinal : 0,
@@ -114,46 +130,89 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
   });
 }
 
-bool Communicator::Implementation::adopt_incident() noexcept {
-  const Incident incident = exchange.incident();
-  const auto witness =
+void Communicator::Implementation::fail_all(Status status, Rank culprit, const char* what,
+                                            const Operation::Implementation* met_by) noexcept {
+  exchange.announce({Incident::Kind::aborted, culprit});
+  fail(status, culprit, what, met_by);
+}
+
+const Operation::Implementation* Communicator::Implementation::any_in_flight() const noexcept {
+  const auto found =
       std::find_if(context.in_flight.begin(), context.in_flight.end(),
                    [&](const auto* operation) { return &operation->communicator == this; });
-  const Operation::Implementation* met_by = witness == context.in_flight.end() ? nullptr : *witness;
+  return found == context.in_flight.end() ? nullptr : *found;
+}
+
+bool Communicator::Implementation::adopt_incident() noexcept {
+  const Incident incident = exchange.incident();
   switch (incident.kind) {
     case Incident::Kind::none:
       return false;
     case Incident::Kind::died:
-      fail(Status::peer_failed, incident.rank, "has died", met_by);
+      fail(Status::peer_failed, incident.rank, "has died", nullptr);
       return true;
     case Incident::Kind::aborted:
-      fail(Status::aborted, incident.rank, "gave up", met_by);
+      fail(Status::aborted, incident.rank, "gave up", nullptr);
       return true;
   }
   return false;
 }
 
+void Communicator::Implementation::suspect(const verbs::TransportFailure& cause,
+                                           Rank peer) noexcept {
+  if (failed() || suspicion) return;
+  suspicion = {.cause = cause, .peer = peer, .until = {}};
+  next_liveness_check = Timeout::zero();
+}
+
+/// A dead peer shows as a transport error at its neighbours, and by name on the side channel,
+/// perhaps a moment later.  The name is worth a short wait.
+void Communicator::Implementation::judge_suspicion(Timeout now) noexcept {
+  const Suspicion& held = *suspicion;
+  if (exchange.has_left(held.peer)) {
+    // It had all it waited for; an operation that still needs it is found as for any that has left.
+    suspicion.reset();
+    return;
+  }
+  if (!held.until) suspicion->until = now + explanation_time;
+  if (now < *held.until) return;
+  exchange.announce({Incident::Kind::aborted, exchange.self()});
+  fail(Status::transport_failed, held.peer, held.cause.what.data(), nullptr,
+       static_cast<std::uint32_t>(held.cause.completion), held.cause.system_errno);
+}
+
+const Operation::Implementation*
+Communicator::Implementation::operation_that_needs_one_who_left() const noexcept {
+  for (const Operation::Implementation* operation : context.in_flight) {
+    if (&operation->communicator != this) continue;
+    const plan::Step& step = operation->execution.steps[operation->execution.next];
+    if (exchange.has_left(step.peer)) return operation;
+  }
+  return nullptr;
+}
+
 void Communicator::Implementation::check_liveness(Timeout now) noexcept {
   if (failed() || now < next_liveness_check) return;
-  next_liveness_check = now + std::chrono::milliseconds(100);
+  next_liveness_check = now + (suspicion ? suspicion_interval : liveness_interval);
   if (adopt_incident()) return;
-  // A peer that has said goodbye sends nothing more.  What it sent before is there: it drained its
-  // sends first, and one more poll after the goodbye shows everything.
-  for (std::size_t i = 0; i < context.in_flight.size(); ++i) {
-    const Operation::Implementation& operation = *context.in_flight[i];
-    if (&operation.communicator != this) continue;
-    const engine::Execution& execution = operation.execution;
-    const plan::Step& step = execution.steps[execution.next];
-    if (step.action != plan::Action::await || !exchange.has_left(step.peer)) continue;
-    const std::uint64_t sequence = execution.sequence;
-    const std::size_t position = execution.next;
-    if (context.progress() != Status::ok) return;
-    if (execution.in_flight && execution.sequence == sequence && execution.next == position) {
-      fail(Status::peer_failed, step.peer, "has left while it was awaited", &operation);
-      return;
-    }
-    i = static_cast<std::size_t>(-1);  // progress() changed the list: look again from the start
+  if (suspicion) judge_suspicion(now);
+  if (failed()) return;
+  const Operation::Implementation* stuck = operation_that_needs_one_who_left();
+  if (stuck == nullptr) return;
+  // What a rank sent before it left is there: it drained its sends before it said goodbye.  Once
+  // all of that has been looked at, nothing more comes.
+  for (unsigned turn = 0; turn < turns_to_empty_queue && context.progress() > 0; ++turn) {
   }
+  stuck = operation_that_needs_one_who_left();
+  if (stuck == nullptr || failed()) return;
+  fail_all(Status::peer_failed, stuck->execution.steps[stuck->execution.next].peer,
+           "has left while it was needed", stuck);
+}
+
+void Communicator::Implementation::check_liveness_now_and_then() noexcept {
+  if (++calls_since_clock < calls_per_clock) return;
+  calls_since_clock = 0;
+  check_liveness(context.clock.now());
 }
 
 Communicator::Communicator(Context& context, Exchange& exchange)
@@ -171,17 +230,17 @@ std::uint32_t Communicator::rank_count() const noexcept {
 }
 
 void Communicator::abort() noexcept {
-  if (implementation_->failed()) return;
-  implementation_->exchange.announce({Incident::Kind::aborted, rank()});
-  implementation_->fail(Status::aborted, rank(), "abort() was called", nullptr);
+  if (!implementation_->failed())
+    implementation_->fail_all(Status::aborted, rank(), "abort() was called", nullptr);
 }
 
 void Communicator::synchronize() {
-  implementation_->exchange.barrier(implementation_->context.options.setup_timeout);
+  implementation_->exchange.barrier(implementation_->context.settings.setup_timeout);
 }
 
 Status Communicator::progress() noexcept {
-  (void)implementation_->context.progress();
+  implementation_->context.progress();
+  implementation_->check_liveness_now_and_then();
   return implementation_->failure.status;
 }
 

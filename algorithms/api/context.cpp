@@ -1,6 +1,6 @@
-#include <algorithm>
 #include <random>
 #include <string>
+#include <tutti/detail/check.hpp>
 
 #include "api/implementation.hpp"
 #include "engine/advance.hpp"
@@ -16,56 +16,39 @@ std::uint64_t random_key() {
 }  // namespace
 
 Context::Implementation::Implementation(const ContextOptions& given)
-    : options(given),
-      fabric({.device = given.device, .arena_bytes = given.arena_bytes}),
+    : settings(api::context_settings(given)),
+      fabric({.device = settings.device, .arena_bytes = settings.arena_bytes}),
       process_key(random_key()) {}
 
-Status Context::Implementation::progress() noexcept {
-  Status status = fabric.poll();
-  for (std::size_t i = 0; status == Status::ok && i < in_flight.size();) {
-    Operation::Implementation& operation = *in_flight[i];
-    const Status advanced = engine::advance(operation.execution, fabric, operation.channel);
-    if (advanced == Status::ok) {
-      in_flight[i] = in_flight.back();
-      in_flight.pop_back();
-    } else if (advanced == Status::in_progress) {
-      ++i;
-    } else {
-      status = advanced;
-    }
-  }
-  if (status < Status::ok) [[unlikely]]
-    transport_failed_slow();
-  return status;
+Context::Implementation::~Implementation() {
+  detail::check(communicators.empty(), "communicators are destroyed before their context",
+                communicators.size());
 }
 
-void Context::Implementation::transport_failed_slow() noexcept {
-  const verbs::TransportFailure& cause = *fabric.failure();
-  for (Communicator::Implementation* communicator : communicators) {
-    if (communicator->failed()) continue;
-    // A dead peer shows as a transport error here, and by name on the side channel, perhaps a
-    // moment later.  The name is worth a short wait on this path.
-    const Timeout until = clock.now() + std::chrono::milliseconds(250);
-    bool explained = communicator->adopt_incident();
-    while (!explained && clock.now() < until) {
-      timespec pause{.tv_sec = 0, .tv_nsec = 5'000'000};
-      nanosleep(&pause, nullptr);
-      explained = communicator->adopt_incident();
+std::size_t Context::Implementation::progress() noexcept {
+  const std::size_t completions = fabric.poll();
+  for (std::size_t i = 0; i < in_flight.size();) {
+    Operation::Implementation& operation = *in_flight[i];
+    // Whatever else advance() says, the operation stays in flight: after a failed connection until
+    // its communicator has been told and has found out why.
+    if (engine::advance(operation.execution, fabric, operation.channel) == Status::ok) {
+      in_flight[i] = in_flight.back();
+      in_flight.pop_back();
+    } else {
+      ++i;
     }
-    if (explained) continue;
-    const Rank peer = communicator->rank_of(cause.process);
-    const bool unreachable = cause.completion == IBV_WC_RETRY_EXC_ERR;
-    if (unreachable)
-      communicator->exchange.announce({Incident::Kind::died, peer});
-    else
-      communicator->exchange.announce({Incident::Kind::aborted, communicator->exchange.self()});
-    // The operation that met it cannot be told; any in flight here is a fair witness.
-    const auto witness = std::find_if(
-        in_flight.begin(), in_flight.end(),
-        [&](const auto* operation) { return &operation->communicator == communicator; });
-    communicator->fail(unreachable ? Status::peer_failed : Status::transport_failed, peer,
-                       cause.what.data(), witness == in_flight.end() ? nullptr : *witness,
-                       static_cast<std::uint32_t>(cause.completion), cause.system_errno);
+  }
+  if (fabric.has_news()) [[unlikely]]
+    hear_failures_slow();
+  return completions;
+}
+
+void Context::Implementation::hear_failures_slow() noexcept {
+  while (fabric.has_news()) {
+    const verbs::TransportFailure cause = fabric.next_failure();
+    for (Communicator::Implementation* communicator : communicators)
+      if (const Rank peer = communicator->rank_of(cause.process); peer != no_rank)
+        communicator->suspect(cause, peer);
   }
 }
 
@@ -74,10 +57,6 @@ Context::Context(const ContextOptions& options)
 Context::Context(Context&&) noexcept = default;
 Context& Context::operator=(Context&&) noexcept = default;
 Context::~Context() = default;
-
-const ContextOptions& Context::options() const noexcept {
-  return implementation_->options;
-}
 
 std::string Context::device_name() const {
   return implementation_->fabric.port().name();

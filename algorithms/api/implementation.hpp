@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <tutti/collectives.hpp>
 #include <tutti/detail/clock.hpp>
 #include <vector>
 
+#include "api/settings.hpp"
 #include "engine/execution.hpp"
 #include "plan/plan.hpp"
 #include "verbs/verbs_fabric.hpp"
@@ -16,8 +18,11 @@ namespace tutti {
 
 struct Context::Implementation {
   explicit Implementation(const ContextOptions& given);
+  ~Implementation();
+  Implementation(const Implementation&) = delete;
+  Implementation& operator=(const Implementation&) = delete;
 
-  ContextOptions options;
+  api::ContextSettings settings;
   verbs::VerbsFabric fabric;
   detail::MonotonicClock clock;
   std::uint64_t process_key;    // random; names this context to its peers
@@ -29,10 +34,17 @@ struct Context::Implementation {
   std::vector<Operation::Implementation*> in_flight;
   std::size_t live_operations = 0;
 
-  /// Polls once, then advances every operation in flight.  Only a failure of the transport is
-  /// reported here; it has been recorded in the communicators by then.
-  Status progress() noexcept;
-  void transport_failed_slow() noexcept;
+  /// Polls once, then advances every operation in flight.  Returns the number of completions.
+  std::size_t progress() noexcept;
+  /// Tells the communicators of which connections have failed.
+  void hear_failures_slow() noexcept;
+};
+
+/// A connection of a communicator has failed, and why is not known yet.
+struct Suspicion {
+  verbs::TransportFailure cause;
+  Rank peer = no_rank;
+  std::optional<Timeout> until;  // an explanation is waited for; set at the first check
 };
 
 struct Communicator::Implementation {
@@ -45,21 +57,38 @@ struct Communicator::Implementation {
   Exchange& exchange;
   std::vector<std::uint64_t> process_of;  // by rank
   std::uint32_t operations_made = 0;
+  std::uint32_t live_operations = 0;
   Failure failure;
+  std::optional<Suspicion> suspicion;
   Timeout next_liveness_check{0};
+  std::uint32_t calls_since_clock = 0;
 
   bool failed() const noexcept { return failure.status != Status::ok; }
 
   /// Records the first failure and takes this communicator's operations out of flight.  `met_by` is
-  /// the operation that met it, if any.
+  /// the operation that met it; without it any of those in flight is a fair witness.
   void fail(Status status, Rank peer, const char* what, const Operation::Implementation* met_by,
             std::uint32_t completion = 0, int system_errno = 0) noexcept;
+  /// The same, and the other ranks are told that `culprit` gave up.
+  void fail_all(Status status, Rank culprit, const char* what,
+                const Operation::Implementation* met_by) noexcept;
 
-  /// Asks the side channel, at most ten times a second.  `now` is the context's clock.
+  /// A failed connection to `peer` is a failure of this communicator, unless the side channel has a
+  /// better explanation soon: the peer, or another rank, has died; or it had left in good order.
+  void suspect(const verbs::TransportFailure& cause, Rank peer) noexcept;
+
+  /// Asks the side channel, at most ten times a second (more often with a suspicion).  `now` is the
+  /// context's clock.
   void check_liveness(Timeout now) noexcept;
-  /// Records what the side channel knows; false if that is nothing.
-  bool adopt_incident() noexcept;
+  /// The same, but looks at the clock every few calls only.
+  void check_liveness_now_and_then() noexcept;
   Rank rank_of(std::uint64_t process) const noexcept;
+
+ private:
+  bool adopt_incident() noexcept;
+  void judge_suspicion(Timeout now) noexcept;
+  const Operation::Implementation* operation_that_needs_one_who_left() const noexcept;
+  const Operation::Implementation* any_in_flight() const noexcept;
 };
 
 struct Operation::Implementation {
@@ -76,7 +105,6 @@ struct Operation::Implementation {
   std::uint32_t channel_id = 0;
   std::byte* block = nullptr;  // of the arena: slots and partials, both parities
   engine::Execution execution;
-  std::uint32_t tests_since_clock = 0;
 
   Status start() noexcept;
   Status test() noexcept;

@@ -24,7 +24,9 @@ struct Verdict {
   std::uint8_t code = 0;
   char text[247] = {};
 
-  static Verdict of(const Error& error) {
+  static Verdict of(const std::optional<Error>& given) {
+    if (!given) return {};
+    const Error& error = *given;
     Verdict verdict{.code = static_cast<std::uint8_t>(error.code()), .text = {}};
     std::strncpy(verdict.text, error.what(), sizeof verdict.text - 1);
     return verdict;
@@ -63,9 +65,16 @@ struct NewConnection {
 
 template <class T>
 std::vector<T> gather(Communicator::Implementation& communicator, std::span<const T> mine) {
-  std::vector<T> all(mine.size() * communicator.exchange.rank_count());
-  communicator.exchange.allgather(std::as_bytes(mine), std::as_writable_bytes(std::span(all)),
-                                  communicator.context.options.setup_timeout);
+  Exchange& exchange = communicator.exchange;
+  std::vector<T> all(mine.size() * exchange.rank_count());
+  try {
+    exchange.allgather(std::as_bytes(mine), std::as_writable_bytes(std::span(all)),
+                       communicator.context.settings.setup_timeout);
+  } catch (const Error& error) {
+    // Some ranks may have got past this step, and would wait for this one.
+    communicator.fail_all(Status::aborted, exchange.self(), error.what(), nullptr);
+    throw;
+  }
   return all;
 }
 
@@ -107,16 +116,19 @@ void require_same(std::span<const Card> all, std::size_t self, CheckLevel level)
     const Card& ours = all[self];
     const bool same_shape =
         theirs.register_bytes == ours.register_bytes && theirs.slot_count == ours.slot_count;
+    // Ranks that are out of step with each other are wrong about everything else too.
+    const bool same_place =
+        theirs.ordinal == ours.ordinal &&
+        std::strncmp(theirs.collective, ours.collective, sizeof ours.collective) == 0;
     const bool same_request =
-        std::strncmp(theirs.collective, ours.collective, sizeof ours.collective) == 0 &&
-        theirs.ordinal == ours.ordinal && theirs.element_count == ours.element_count &&
+        theirs.element_count == ours.element_count &&
         theirs.element_bytes == ours.element_bytes && theirs.built_in == ours.built_in &&
         theirs.element_type == ours.element_type && theirs.agreement == ours.agreement &&
         theirs.properties == ours.properties;
     const bool same_plan =
         theirs.per_round_hash == ours.per_round_hash &&
         std::strncmp(theirs.algorithm, ours.algorithm, sizeof ours.algorithm) == 0;
-    if (level == CheckLevel::collective && !same_request)
+    if (!same_place || (level == CheckLevel::collective && !same_request))
       throw Error(ErrorCode::mismatch,
                   "ranks ask for different operations: rank " + std::to_string(rank) + " for " +
                       text_of(theirs) + ", rank " + std::to_string(self) + " for " + text_of(ours));
@@ -197,6 +209,10 @@ std::vector<NewConnection> offer_connections(Operation::Implementation& operatio
   for (const Rank partner : partners_of(operation.plan)) {
     const std::uint32_t connection =
         fabric.connection_to(communicator.process_of[index_of(partner)]);
+    if (fabric.failed(connection))
+      throw Error(ErrorCode::peer_failed, "the connection to rank " +
+                                              std::to_string(index_of(partner)) +
+                                              " has failed earlier; make another context");
     if (!fabric.connected(connection))
       offers.push_back({.peer = index_of(partner), .endpoint = fabric.endpoint(connection)});
   }
@@ -245,7 +261,7 @@ void prepare_puts(Operation::Implementation& operation, std::span<const Card> ca
   }
 }
 
-/// Runs `step`; an Error is kept instead of thrown, so that this rank goes on taking part.
+/// Runs `step`; what it throws is kept instead, so that this rank goes on taking part.
 template <class Step>
 void attempt(std::optional<Error>& error, Step&& step) {
   if (error) return;
@@ -253,7 +269,94 @@ void attempt(std::optional<Error>& error, Step&& step) {
     step();
   } catch (const Error& thrown) {
     error = thrown;
+  } catch (const std::exception& thrown) {
+    error = Error(ErrorCode::system, thrown.what());
   }
+}
+
+/// Connections that a set-up made go with it if it fails: the other ends may be connected already,
+/// or may have given up, and no later set-up could tell.
+class NewConnections {
+ public:
+  explicit NewConnections(verbs::VerbsFabric& fabric)
+      : fabric_(fabric), first_(fabric.connection_count()) {}
+  NewConnections(const NewConnections&) = delete;
+  NewConnections& operator=(const NewConnections&) = delete;
+  ~NewConnections() {
+    if (!kept_) fabric_.abandon_from(first_);
+  }
+  void keep() noexcept { kept_ = true; }
+
+ private:
+  verbs::VerbsFabric& fabric_;
+  std::uint32_t first_;
+  bool kept_ = false;
+};
+
+/// What this rank asks for; the same on all ranks but for the verdict.
+Card card_of(const Communicator::Implementation& communicator, const OperationRequest& request) {
+  Card card;
+  std::strncpy(card.collective, request.collective, sizeof card.collective - 1);
+  card.element_count = request.element_count;
+  card.ordinal = communicator.operations_made;
+  card.element_bytes = request.reduction.element_bytes;
+  card.built_in = request.reduction.built_in;
+  card.element_type = request.reduction.element_type;
+  card.agreement = request.agreement;
+  card.properties = static_cast<std::uint8_t>((request.reduction.properties.commutative ? 1 : 0) |
+                                              (request.reduction.properties.idempotent ? 2 : 0));
+  return card;
+}
+
+/// Where this rank's slots are, and what plan they belong to.
+void fill_in(Card& card, const Operation::Implementation& operation) {
+  std::strncpy(card.algorithm, operation.plan.algorithm.c_str(), sizeof card.algorithm - 1);
+  card.per_round_hash = hash_of(operation.plan.per_round);
+  card.register_bytes = static_cast<std::uint32_t>(operation.execution.memory.register_bytes);
+  card.slot_count = operation.plan.slot_count;
+  for (std::size_t parity = 0; parity < 2; ++parity)
+    card.slots[parity] = reinterpret_cast<std::uint64_t>(operation.execution.memory.slots[parity]);
+  card.remote_key = operation.communicator.context.fabric.arena().remote_key();
+  card.channel = operation.channel_id;
+}
+
+std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& communicator,
+                                                  const OperationRequest& request,
+                                                  const std::function<plan::Plan()>& build) {
+  std::optional<Error> error;
+  NewConnections connections(communicator.context.fabric);  // outlives what uses them
+  std::unique_ptr<Operation::Implementation> operation;
+  std::vector<NewConnection> offers;
+  Card card = card_of(communicator, request);
+  attempt(error, [&] {
+    operation =
+        std::make_unique<Operation::Implementation>(communicator, build(), request.collective);
+    operation->execution.reduction = request.reduction;
+    operation->execution.element_count = request.element_count;
+    lay_out(*operation, request);
+    reserve_receives(*operation);
+    offers = offer_connections(*operation);
+    fill_in(card, *operation);
+    card.new_connections = static_cast<std::uint32_t>(offers.size());
+  });
+  card.verdict = Verdict::of(error);
+  const std::vector<Card> cards = gather<Card>(communicator, {&card, 1});
+  agree<Card>(error, cards);
+  require_same(cards, index_of(communicator.exchange.self()), communicator.context.settings.check);
+
+  std::size_t offers_each = 0;
+  for (const Card& theirs : cards)
+    offers_each = std::max<std::size_t>(offers_each, theirs.new_connections);
+  if (offers_each > 0) {
+    offers.resize(offers_each);
+    const std::vector<NewConnection> all = gather<NewConnection>(communicator, offers);
+    attempt(error, [&] { connect_partners(*operation, all, offers_each); });
+  }
+  attempt(error, [&] { prepare_puts(*operation, cards); });
+  const Verdict verdict = Verdict::of(error);
+  agree<Verdict>(error, gather<Verdict>(communicator, {&verdict, 1}));
+  connections.keep();
+  return operation;
 }
 
 }  // namespace
@@ -270,66 +373,8 @@ Operation make_operation(Communicator& handle, const OperationRequest& request,
   if (communicator.failed())
     throw Error(ErrorCode::peer_failed,
                 std::string("the communicator has failed: ") + communicator.failure.text);
-
-  std::optional<Error> error;
-  std::unique_ptr<Operation::Implementation> operation;
-  std::vector<NewConnection> offers;
-  Card card;
   ++communicator.operations_made;
-  attempt(error, [&] {
-    operation =
-        std::make_unique<Operation::Implementation>(communicator, build(), request.collective);
-    lay_out(*operation, request);
-    reserve_receives(*operation);
-    offers = offer_connections(*operation);
-    operation->execution.reduction = request.reduction;
-    operation->execution.element_count = request.element_count;
-    std::strncpy(card.algorithm, operation->plan.algorithm.c_str(), sizeof card.algorithm - 1);
-    card.per_round_hash = hash_of(operation->plan.per_round);
-    card.register_bytes = static_cast<std::uint32_t>(operation->execution.memory.register_bytes);
-    card.slot_count = operation->plan.slot_count;
-    for (std::size_t parity = 0; parity < 2; ++parity)
-      card.slots[parity] =
-          reinterpret_cast<std::uint64_t>(operation->execution.memory.slots[parity]);
-    card.remote_key = communicator.context.fabric.arena().remote_key();
-    card.channel = operation->channel_id;
-    card.new_connections = static_cast<std::uint32_t>(offers.size());
-  });
-  if (error) card.verdict = Verdict::of(*error);
-  std::strncpy(card.collective, request.collective, sizeof card.collective - 1);
-  card.element_count = request.element_count;
-  card.ordinal = communicator.operations_made;
-  card.element_bytes = request.reduction.element_bytes;
-  card.built_in = request.reduction.built_in;
-  card.element_type = request.reduction.element_type;
-  card.agreement = request.agreement;
-  card.properties = static_cast<std::uint8_t>((request.reduction.properties.commutative ? 1 : 0) |
-                                              (request.reduction.properties.idempotent ? 2 : 0));
-
-  const std::vector<Card> cards = gather<Card>(communicator, {&card, 1});
-  agree<Card>(error, cards);
-  require_same(cards, index_of(communicator.exchange.self()), communicator.context.options.check);
-
-  std::size_t offers_each = 0;
-  for (const Card& theirs : cards)
-    offers_each = std::max<std::size_t>(offers_each, theirs.new_connections);
-  Verdict verdict;
-  if (offers_each > 0) {
-    offers.resize(offers_each);
-    const std::vector<NewConnection> all = gather<NewConnection>(communicator, offers);
-    attempt(error, [&] { connect_partners(*operation, all, offers_each); });
-    if (error) verdict = Verdict::of(*error);
-  }
-  attempt(error, [&] { prepare_puts(*operation, cards); });
-  const std::vector<Verdict> verdicts = gather<Verdict>(communicator, {&verdict, 1});
-  try {
-    agree<Verdict>(error, verdicts);
-  } catch (const Error& thrown) {
-    // Some queue pairs are connected on one side only: this communicator cannot be used any more.
-    communicator.fail(Status::transport_failed, no_rank, thrown.what(), operation.get());
-    throw;
-  }
-  return Operation(std::move(operation));
+  return Operation(set_up(communicator, request, build));
 }
 
 }  // namespace tutti::api

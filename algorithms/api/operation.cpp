@@ -21,7 +21,8 @@ constexpr unsigned polls_per_turn_oversubscribed = 8;
 /// A wait this long yields even when every rank has a CPU: somebody else may need it.
 constexpr Timeout patience = std::chrono::milliseconds(1);
 
-constexpr unsigned tests_per_clock = 8;
+/// Twice what the transport's retries take towards a peer that does not answer (queue_pair.hpp).
+constexpr Timeout drain_timeout = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -34,18 +35,17 @@ Operation::Implementation::Implementation(Communicator::Implementation& owner, p
       channel(api::put_count(plan), plan.slot_count) {
   execution.steps = plan.steps;
   Context::Implementation& context = communicator.context;
+  context.in_flight.reserve(context.live_operations + 1);
   channel_id = context.fabric.attach(channel);
   ++context.live_operations;
-  context.in_flight.reserve(context.live_operations);
+  ++communicator.live_operations;
 }
 
 Operation::Implementation::~Implementation() {
   Context::Implementation& context = communicator.context;
-  if (execution.in_flight) {
-    communicator.exchange.announce({Incident::Kind::aborted, communicator.exchange.self()});
-    communicator.fail(Status::aborted, communicator.exchange.self(),
-                      "an operation was destroyed in flight", this);
-  }
+  if (execution.in_flight)
+    communicator.fail_all(Status::aborted, communicator.exchange.self(),
+                          "an operation was destroyed in flight", this);
   // The last messages must leave before the queue pairs or the memory under them may go: a peer
   // still waits for them.  The block may be used again only when no send reads it any more and no
   // peer will write it; after a failure neither is known, and the memory stays out of use until the
@@ -55,9 +55,10 @@ Operation::Implementation::~Implementation() {
     return peer != no_rank && communicator.exchange.has_left(peer);
   };
   const bool drained = !communicator.failed() &&
-                       context.fabric.drain(context.clock, std::chrono::seconds(1), has_gone);
+                       context.fabric.drain(channel, context.clock, drain_timeout, has_gone);
   if (drained && block != nullptr) context.fabric.arena().release(block);
   --context.live_operations;
+  --communicator.live_operations;
   context.fabric.detach(channel);
 }
 
@@ -65,31 +66,24 @@ Status Operation::Implementation::start() noexcept {
   if (communicator.failed()) return settled();
   execution.begin();
   Context::Implementation& context = communicator.context;
-  const Status status = engine::advance(execution, context.fabric, channel);
-  if (status == Status::ok) return Status::ok;
-  context.in_flight.push_back(this);  // never allocates, see Context::Implementation::in_flight
-  if (status == Status::in_progress) return Status::ok;
-  context.transport_failed_slow();
-  return settled();
+  if (engine::advance(execution, context.fabric, channel) != Status::ok)
+    context.in_flight.push_back(this);  // never allocates, see Context::Implementation::in_flight
+  return Status::ok;
 }
 
 Status Operation::Implementation::test() noexcept {
   if (!execution.in_flight) return settled();
-  (void)communicator.context.progress();
+  communicator.context.progress();
   if (!execution.in_flight) return settled();
-  if (++tests_since_clock >= tests_per_clock) {
-    tests_since_clock = 0;
-    communicator.check_liveness(communicator.context.clock.now());
-    if (!execution.in_flight) return settled();
-  }
-  return Status::in_progress;
+  communicator.check_liveness_now_and_then();
+  return execution.in_flight ? Status::in_progress : settled();
 }
 
 Status Operation::Implementation::wait(Timeout timeout) noexcept {
   Context::Implementation& context = communicator.context;
   for (unsigned polls = 0; polls < polls_before_clock; ++polls) {
     if (!execution.in_flight) return settled();
-    (void)context.progress();
+    context.progress();
     if (timeout <= Timeout::zero() || (context.oversubscribed && polls >= polls_per_turn)) break;
   }
   return execution.in_flight ? wait_slow(timeout) : settled();
@@ -103,7 +97,7 @@ Status Operation::Implementation::wait_slow(Timeout timeout) noexcept {
       context.oversubscribed ? polls_per_turn_oversubscribed : polls_per_turn;
   for (;;) {
     for (unsigned polls = 0; polls < polls_max; ++polls) {
-      (void)context.progress();
+      context.progress();
       if (!execution.in_flight) return settled();
     }
     const Timeout now = context.clock.now();

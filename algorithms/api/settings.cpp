@@ -122,21 +122,26 @@ std::uint64_t parse_bytes(std::string_view text, const std::string& origin) {
   return number << shift;
 }
 
-}  // namespace api
-
-ContextOptions ContextOptions::from_environment() {
-  api::refuse_unknown_settings();
-  ContextOptions options;
-  if (auto text = value_of("TUTTI_DEVICE")) options.device = *text;
+ContextSettings context_settings(const ContextOptions& given) {
+  refuse_unknown_settings();
+  ContextSettings settings;
+  if (auto text = value_of("TUTTI_DEVICE")) settings.device = *text;
   if (auto text = value_of("TUTTI_ARENA_BYTES"))
-    options.arena_bytes = api::parse_bytes(*text, "TUTTI_ARENA_BYTES");
-  if (auto text = value_of("TUTTI_CHECK")) options.check = parse_check(*text);
+    settings.arena_bytes = parse_bytes(*text, "TUTTI_ARENA_BYTES");
+  if (auto text = value_of("TUTTI_CHECK")) settings.check = parse_check(*text);
   if (auto text = value_of("TUTTI_PER_ROUND"))
-    options.per_round = api::parse_per_round(*text, "TUTTI_PER_ROUND");
+    settings.per_round = parse_per_round(*text, "TUTTI_PER_ROUND");
   if (auto text = value_of("TUTTI_SETUP_TIMEOUT"))
-    options.setup_timeout = parse_seconds("TUTTI_SETUP_TIMEOUT", *text);
-  return options;
+    settings.setup_timeout = parse_seconds("TUTTI_SETUP_TIMEOUT", *text);
+  if (!given.device.empty()) settings.device = given.device;
+  settings.arena_bytes = given.arena_bytes.value_or(settings.arena_bytes);
+  settings.check = given.check.value_or(settings.check);
+  settings.setup_timeout = given.setup_timeout.value_or(settings.setup_timeout);
+  settings.per_round = given.per_round.value_or(settings.per_round);
+  return settings;
 }
+
+}  // namespace api
 
 TcpOptions TcpOptions::from_environment() {
   api::refuse_unknown_settings();

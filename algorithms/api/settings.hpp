@@ -1,10 +1,13 @@
 // The TUTTI_* environment, read in this one place (TUTTI_SOFT_* by verbs/soft).
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tutti/communicator.hpp>
 #include <vector>
 
 namespace tutti::api {
@@ -20,6 +23,19 @@ std::span<const Setting> settings() noexcept;
 
 /// Throws Error{invalid_argument} if the environment has a TUTTI_* variable that is none of these.
 void refuse_unknown_settings();
+
+/// ContextOptions without gaps.
+struct ContextSettings {
+  std::string device;  // empty: the best one
+  std::size_t arena_bytes = 16u << 20;
+  CheckLevel check = CheckLevel::collective;
+  Timeout setup_timeout = std::chrono::seconds(30);
+  std::vector<std::uint32_t> per_round;  // empty: the rule
+};
+
+/// Code over environment over defaults.  Throws Error{invalid_argument}, also for an unknown name
+/// in the environment.
+ContextSettings context_settings(const ContextOptions& given);
 
 /// "3,2,1" -> {3, 2, 1}; throws Error{invalid_argument} that begins with `origin`.
 std::vector<std::uint32_t> parse_per_round(std::string_view text, const std::string& origin);

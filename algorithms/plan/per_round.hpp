@@ -12,8 +12,8 @@ namespace tutti::plan {
 /// Messages of each round; every entry is at least 1.
 using PerRound = std::vector<std::uint32_t>;
 
-/// Notifications are slot numbers, and a slot number has 16 bits.
-inline constexpr std::uint64_t slots_max = UINT16_MAX;
+/// Notifications are slot numbers, and a 32-bit immediate has 15 bits for one.
+inline constexpr std::uint64_t slots_max = 1u << 15;
 
 /// Whether every entry is at least 1 and the product of (entry + 1) reaches `rank_count`.
 bool covers(std::uint32_t rank_count, const PerRound& per_round);

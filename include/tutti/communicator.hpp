@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,29 +23,27 @@ enum class CheckLevel : std::uint8_t {
   collective,  // also that all ranks gave the same arguments; set-up communicates anyway
 };
 
+/// What is left empty comes from the TUTTI_* environment (README "Settings"), else from the default.
 struct ContextOptions {
-  std::string device;                   // name or name:port, "" = the best one (README "Settings")
-  std::size_t arena_bytes = 16u << 20;  // registered memory for slots and send buffers
-  CheckLevel check = CheckLevel::collective;
-  Timeout setup_timeout = std::chrono::seconds(30);  // of each collective set-up step
-  std::vector<std::uint32_t> per_round;  // messages per round for every operation; empty = the rule
-
-  /// Defaults, overridden by the TUTTI_* environment (README "Settings").  Throws
-  /// Error{invalid_argument} for an unknown TUTTI_* name or a value that cannot be read.
-  TUTTI_EXPORT static ContextOptions from_environment();
+  std::string device = {};                            // name or name:port; default: the best one
+  std::optional<std::size_t> arena_bytes = {};        // for slots and send buffers; default 16 MiB
+  std::optional<CheckLevel> check = {};               // default: collective
+  std::optional<Timeout> setup_timeout = {};          // of each collective set-up step; 30 s
+  std::optional<std::vector<std::uint32_t>> per_round = {};  // for every operation; empty: the rule
 };
 
 /// Device, arena, connections (keyed by peer, only the partners that plans use), completion queue.
-/// One thread at a time for it and for everything made from it.  Must outlive its communicators.
+/// One thread at a time for it and for everything made from it.  Must outlive its communicators
+/// (checked, also when another is assigned to it).
 class TUTTI_EXPORT Context {
  public:
-  /// Opens the device and registers the arena.  Throws Error.
-  explicit Context(const ContextOptions& options = ContextOptions::from_environment());
+  /// Opens the device and registers the arena.  Throws Error; Error{invalid_argument} also for an
+  /// unknown TUTTI_* name in the environment or a value there that cannot be read.
+  explicit Context(const ContextOptions& options = {});
   Context(Context&&) noexcept;
   Context& operator=(Context&&) noexcept;
   ~Context();
 
-  const ContextOptions& options() const noexcept;
   std::string device_name() const;    // e.g. "mlx5_0:1"
   std::string device_choice() const;  // one line: which port and GID, and why
 
@@ -56,14 +55,16 @@ class TUTTI_EXPORT Context {
 };
 
 /// The ranks of an exchange over a context.  Until shared memory inside a node is used, every rank
-/// counts as a node of its own.  Context and exchange are borrowed and must outlive it.
+/// counts as a node of its own.  Context and exchange are borrowed and must outlive it, and it its
+/// operations (checked).  Communicators over one exchange share its incidents: a rank that dies or
+/// gives up ends them all.  Give each an exchange of its own to keep them apart.
 class TUTTI_EXPORT Communicator {
  public:
   /// Collective.  Throws Error.
   Communicator(Context& context, Exchange& exchange);
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
-  ~Communicator();  // its operations must be gone
+  ~Communicator();
 
   Rank rank() const noexcept;
   std::uint32_t rank_count() const noexcept;
@@ -76,7 +77,8 @@ class TUTTI_EXPORT Communicator {
   /// Throws Error.
   void synchronize();
 
-  /// One step of progress for all operations of the context.
+  /// One step of progress for all operations of the context, and now and then a look for dead peers.
+  /// ok, or the failure of this communicator.
   Status progress() noexcept;
 
   /// The first failure; its status is `ok` while there is none.

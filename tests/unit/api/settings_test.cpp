@@ -34,7 +34,7 @@ class Settings : public testing::Test {
 
   void expect_refused(const char* name, const char* value, const char* hint) {
     set(name, value);
-    const std::string text = error_of(ContextOptions::from_environment);
+    const std::string text = error_of([] { return api::context_settings({}); });
     EXPECT_NE(text.find(name), std::string::npos) << text;
     EXPECT_NE(text.find(hint), std::string::npos) << text;
     unsetenv(name);
@@ -50,7 +50,7 @@ TEST_F(Settings, ValuesAreRead) {
   set("TUTTI_CHECK", "local");
   set("TUTTI_PER_ROUND", "3,2,1");
   set("TUTTI_SETUP_TIMEOUT", "0.5");
-  const ContextOptions options = ContextOptions::from_environment();
+  const api::ContextSettings options = api::context_settings({});
   EXPECT_EQ(options.device, "soft0");
   EXPECT_EQ(options.arena_bytes, 3u << 20);
   EXPECT_EQ(options.check, CheckLevel::local);
@@ -60,7 +60,7 @@ TEST_F(Settings, ValuesAreRead) {
 
 TEST_F(Settings, UnknownNamesAreRefusedWithTheValidOnes) {
   set("TUTTI_DEVCIE", "soft0");
-  const std::string text = error_of(ContextOptions::from_environment);
+  const std::string text = error_of([] { return api::context_settings({}); });
   EXPECT_NE(text.find("TUTTI_DEVCIE"), std::string::npos) << text;
   EXPECT_NE(text.find("TUTTI_DEVICE"), std::string::npos) << text;
 }
