@@ -43,6 +43,8 @@ std::string name_incident(const Incident& incident) {
       return rank + " has died";
     case Incident::Kind::aborted:
       return rank + " has aborted";
+    case Incident::Kind::left:
+      return rank + " has left while it was needed";
   }
   return rank + " has failed";
 }

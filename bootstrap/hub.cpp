@@ -351,7 +351,8 @@ class Hub::Service {
         const auto news = front_of<wire::News>(frame.payload);
         if (!news || news->rank >= rank_count()) return false;
         if (news->kind != static_cast<std::uint32_t>(Incident::Kind::died) &&
-            news->kind != static_cast<std::uint32_t>(Incident::Kind::aborted)) {
+            news->kind != static_cast<std::uint32_t>(Incident::Kind::aborted) &&
+            news->kind != static_cast<std::uint32_t>(Incident::Kind::left)) {
           return false;
         }
         announce(*news);

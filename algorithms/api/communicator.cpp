@@ -34,9 +34,11 @@ constexpr std::uint32_t calls_per_clock = 8;
 constexpr Timeout explanation_time = std::chrono::milliseconds(250);
 constexpr Timeout suspicion_interval = std::chrono::milliseconds(5);
 
-/// More polls than the completion queue has entries; only a queue that is filled meanwhile takes all
-/// of them.
+/// More polls than the completion queue has entries; only a queue that is filled meanwhile takes
+/// all of them.
 constexpr unsigned turns_to_empty_queue = 1u << 16;
+
+constexpr const char* left_too_early = "has left while it was needed";
 
 std::array<std::uint64_t, 16> allowed_cpus() {
   std::array<std::uint64_t, 16> set{};
@@ -130,10 +132,11 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
   });
 }
 
-void Communicator::Implementation::fail_all(Status status, Rank culprit, const char* what,
+void Communicator::Implementation::fail_all(Incident incident, const char* what,
                                             const Operation::Implementation* met_by) noexcept {
-  exchange.announce({Incident::Kind::aborted, culprit});
-  fail(status, culprit, what, met_by);
+  exchange.announce(incident);
+  fail(incident.kind == Incident::Kind::aborted ? Status::aborted : Status::peer_failed,
+       incident.rank, what, met_by);
 }
 
 const Operation::Implementation* Communicator::Implementation::any_in_flight() const noexcept {
@@ -153,6 +156,9 @@ bool Communicator::Implementation::adopt_incident() noexcept {
       return true;
     case Incident::Kind::aborted:
       fail(Status::aborted, incident.rank, "gave up", nullptr);
+      return true;
+    case Incident::Kind::left:
+      fail(Status::peer_failed, incident.rank, left_too_early, nullptr);
       return true;
   }
   return false;
@@ -181,8 +187,8 @@ void Communicator::Implementation::judge_suspicion(Timeout now) noexcept {
        static_cast<std::uint32_t>(held.cause.completion), held.cause.system_errno);
 }
 
-const Operation::Implementation*
-Communicator::Implementation::operation_that_needs_one_who_left() const noexcept {
+const Operation::Implementation* Communicator::Implementation::operation_that_needs_one_who_left()
+    const noexcept {
   for (const Operation::Implementation* operation : context.in_flight) {
     if (&operation->communicator != this) continue;
     const plan::Step& step = operation->execution.steps[operation->execution.next];
@@ -205,8 +211,8 @@ void Communicator::Implementation::check_liveness(Timeout now) noexcept {
   }
   stuck = operation_that_needs_one_who_left();
   if (stuck == nullptr || failed()) return;
-  fail_all(Status::peer_failed, stuck->execution.steps[stuck->execution.next].peer,
-           "has left while it was needed", stuck);
+  fail_all({Incident::Kind::left, stuck->execution.steps[stuck->execution.next].peer},
+           left_too_early, stuck);
 }
 
 void Communicator::Implementation::check_liveness_now_and_then() noexcept {
@@ -231,7 +237,7 @@ std::uint32_t Communicator::rank_count() const noexcept {
 
 void Communicator::abort() noexcept {
   if (!implementation_->failed())
-    implementation_->fail_all(Status::aborted, rank(), "abort() was called", nullptr);
+    implementation_->fail_all({Incident::Kind::aborted, rank()}, "abort() was called", nullptr);
 }
 
 void Communicator::synchronize() {

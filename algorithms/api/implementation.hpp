@@ -69,8 +69,8 @@ struct Communicator::Implementation {
   /// the operation that met it; without it any of those in flight is a fair witness.
   void fail(Status status, Rank peer, const char* what, const Operation::Implementation* met_by,
             std::uint32_t completion = 0, int system_errno = 0) noexcept;
-  /// The same, and the other ranks are told that `culprit` gave up.
-  void fail_all(Status status, Rank culprit, const char* what,
+  /// The same, after telling the other ranks of the incident.
+  void fail_all(Incident incident, const char* what,
                 const Operation::Implementation* met_by) noexcept;
 
   /// A failed connection to `peer` is a failure of this communicator, unless the side channel has a

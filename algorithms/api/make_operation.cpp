@@ -72,7 +72,7 @@ std::vector<T> gather(Communicator::Implementation& communicator, std::span<cons
                        communicator.context.settings.setup_timeout);
   } catch (const Error& error) {
     // Some ranks may have got past this step, and would wait for this one.
-    communicator.fail_all(Status::aborted, exchange.self(), error.what(), nullptr);
+    communicator.fail_all({Incident::Kind::aborted, exchange.self()}, error.what(), nullptr);
     throw;
   }
   return all;
@@ -121,10 +121,9 @@ void require_same(std::span<const Card> all, std::size_t self, CheckLevel level)
         theirs.ordinal == ours.ordinal &&
         std::strncmp(theirs.collective, ours.collective, sizeof ours.collective) == 0;
     const bool same_request =
-        theirs.element_count == ours.element_count &&
-        theirs.element_bytes == ours.element_bytes && theirs.built_in == ours.built_in &&
-        theirs.element_type == ours.element_type && theirs.agreement == ours.agreement &&
-        theirs.properties == ours.properties;
+        theirs.element_count == ours.element_count && theirs.element_bytes == ours.element_bytes &&
+        theirs.built_in == ours.built_in && theirs.element_type == ours.element_type &&
+        theirs.agreement == ours.agreement && theirs.properties == ours.properties;
     const bool same_plan =
         theirs.per_round_hash == ours.per_round_hash &&
         std::strncmp(theirs.algorithm, ours.algorithm, sizeof ours.algorithm) == 0;

@@ -44,7 +44,7 @@ Operation::Implementation::Implementation(Communicator::Implementation& owner, p
 Operation::Implementation::~Implementation() {
   Context::Implementation& context = communicator.context;
   if (execution.in_flight)
-    communicator.fail_all(Status::aborted, communicator.exchange.self(),
+    communicator.fail_all({Incident::Kind::aborted, communicator.exchange.self()},
                           "an operation was destroyed in flight", this);
   // The last messages must leave before the queue pairs or the memory under them may go: a peer
   // still waits for them.  The block may be used again only when no send reads it any more and no

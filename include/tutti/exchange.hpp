@@ -14,7 +14,12 @@ namespace tutti {
 
 /// The first bad news about a rank.  Every rank that hears of an incident hears of the same one.
 struct Incident {
-  enum class Kind : std::uint32_t { none, died, aborted };
+  enum class Kind : std::uint32_t {
+    none,
+    died,
+    aborted,  // gave up, and said so
+    left,     // in good order, but another rank still needed it
+  };
   Kind kind = Kind::none;
   Rank rank = no_rank;
 };

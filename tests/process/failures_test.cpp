@@ -1,9 +1,7 @@
 // Promise: when a rank dies, every other rank, adjacent to it or not, returns peer_failed within
 // two seconds, names the rank, and exits cleanly; nothing is left behind.
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -12,10 +10,13 @@
 #include <thread>
 #include <tutti/tutti.hpp>
 
+#include "support/jobs.hpp"
+
 namespace tutti {
 namespace {
 
 using namespace std::chrono_literals;
+using test::codes_of;
 
 unsigned kills = 5;  // --kills=N
 
@@ -32,19 +33,6 @@ bool maps_a_shared_file() {
   for (std::string line; std::getline(maps, line);)
     if (line.find(" /dev/shm/") != std::string::npos) return true;
   return false;
-}
-
-/// A port nobody listens on at this moment.
-std::uint16_t free_port() {
-  const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  EXPECT_EQ(bind(descriptor, reinterpret_cast<const sockaddr*>(&address), length), 0);
-  EXPECT_EQ(getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length), 0);
-  close(descriptor);
-  return ntohs(address.sin_port);
 }
 
 /// What a survivor found: shared with the test through a pipe, one record per rank.
@@ -96,7 +84,7 @@ Scene play(bool over_tcp, int signal_number, unsigned seed) {
   Scene scene;
   scene.victim = static_cast<std::uint32_t>(random() % rank_count);
   const auto delay = std::chrono::microseconds(random() % 250'000);
-  const std::uint16_t port = over_tcp ? free_port() : std::uint16_t{0};
+  const std::uint16_t port = over_tcp ? test::free_port() : std::uint16_t{0};
   int ends[2];
   EXPECT_EQ(pipe(ends), 0);
   scene.results = run_local(
@@ -109,12 +97,7 @@ Scene play(bool over_tcp, int signal_number, unsigned seed) {
            }},
       [&](Exchange& local) {
         std::unique_ptr<Exchange> tcp;
-        if (over_tcp)
-          tcp = tcp_exchange({.rank = local.self(),
-                              .rank_count = rank_count,
-                              .rendezvous = "127.0.0.1:" + std::to_string(port),
-                              .secret = "of this test",
-                              .timeout = 20s});
+        if (over_tcp) tcp = test::meet_over_tcp(index_of(local.self()), rank_count, port);
         try {
           const Finding finding = reduce_until_failure(over_tcp ? *tcp : local);
           if (write(ends[1], &finding, sizeof finding) != sizeof finding) return 2;
@@ -172,13 +155,6 @@ TEST_P(Kill, EverySurvivorNamesTheDeadRankInTime) {
 INSTANTIATE_TEST_SUITE_P(Bootstrap, Kill, testing::Values(false, true),
                          [](const auto& parameter) { return parameter.param ? "tcp" : "local"; });
 
-std::vector<int> codes_of(const std::vector<LocalResult>& results) {
-  std::vector<int> codes;
-  for (const LocalResult& result : results)
-    codes.push_back(result.signal != 0 ? 1000 + result.signal : result.exit_status);
-  return codes;
-}
-
 /// Runs `body` on three ranks with a barrier made.
 std::vector<int> with_barrier(
     const std::function<int(Communicator&, Operation&, std::uint32_t self)>& body) {
@@ -226,18 +202,32 @@ TEST(Abort, DestroyingAnOperationInFlightAborts) {
             all_fine);
 }
 
-TEST(Leaving, ARankThatIsAwaitedAndHasLeftIsAFailureNotAHang) {
-  EXPECT_EQ(with_barrier([](Communicator& communicator, Operation& operation, std::uint32_t self) {
-              if (self == 1) return 0;
-              if (operation.start() != Status::ok) return 1;
-              const Status status = operation.wait(10s);
-              if (status != Status::peer_failed) return 2;
-              return communicator.failure().text[0] != '\0' ? 0 : 3;
-            }),
-            all_fine);
+class Leaving : public testing::TestWithParam<bool> {};
+
+TEST_P(Leaving, ARankThatLeavesWhileItIsNeededIsAFailureNotAHang) {
+  // Rank 0 relays in the TCP exchange; with n = 1 most ranks never talk to it.
+  for (const std::uint32_t leaver : {0u, 5u}) {
+    const std::uint16_t port = GetParam() ? test::free_port() : std::uint16_t{0};
+    const auto results = run_local({.rank_count = rank_count}, [&](Exchange& local) {
+      const std::uint32_t self = index_of(local.self());
+      const auto tcp = GetParam() ? test::meet_over_tcp(self, rank_count, port) : nullptr;
+      Context context({.device = "soft0", .arena_bytes = 1u << 20});
+      Communicator communicator(context, tcp ? *tcp : local);
+      Operation operation = barrier(communicator, {.per_round = {1, 1, 1}});
+      communicator.synchronize();
+      if (self == leaver) return 0;
+      if (operation.start() != Status::ok) return 1;
+      if (operation.wait(10s) != Status::peer_failed) return 2;
+      return communicator.failure().peer == Rank{leaver} ? 0 : 3;
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(rank_count)) << "rank " << leaver << " left";
+  }
 }
 
-TEST(Leaving, RanksThatFinishedMayLeaveWhileOthersFinish) {
+INSTANTIATE_TEST_SUITE_P(Bootstrap, Leaving, testing::Values(false, true),
+                         [](const auto& parameter) { return parameter.param ? "tcp" : "local"; });
+
+TEST(LeavingInGoodOrder, RanksThatFinishedMayLeaveWhileOthersFinish) {
   EXPECT_EQ(with_barrier([](Communicator&, Operation& operation, std::uint32_t self) {
               for (int call = 0; call < 100; ++call) {
                 if (self == 2 && call == 99) std::this_thread::sleep_for(300ms);

@@ -1,0 +1,52 @@
+// Jobs for tests: a rendezvous on the loopback, and how the ranks of run_local() ended.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tutti/bootstrap.hpp>
+#include <tutti/detail/descriptor.hpp>
+#include <vector>
+
+namespace tutti::test {
+
+/// A port of the loopback that nobody uses, below those that the kernel gives to outgoing
+/// connections, which could otherwise take it before rank 0 does.
+inline std::uint16_t free_port() {
+  static std::atomic<unsigned> calls{0};
+  for (;;) {
+    const unsigned seed = static_cast<unsigned>(::getpid()) * 37u + calls++;
+    const auto port = static_cast<std::uint16_t>(20000 + seed % 12000);
+    const detail::Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+      return port;
+  }
+}
+
+inline std::unique_ptr<Exchange> meet_over_tcp(std::uint32_t rank, std::uint32_t rank_count,
+                                               std::uint16_t port) {
+  return tcp_exchange({.rank = Rank{rank},
+                       .rank_count = rank_count,
+                       .rendezvous = "127.0.0.1:" + std::to_string(port),
+                       .secret = "of this test",
+                       .timeout = std::chrono::seconds(20)});
+}
+
+/// Exit statuses in rank order; 1000 + the signal of a rank that a signal ended.
+inline std::vector<int> codes_of(const std::vector<LocalResult>& results) {
+  std::vector<int> codes;
+  for (const LocalResult& result : results)
+    codes.push_back(result.signal != 0 ? 1000 + result.signal : result.exit_status);
+  return codes;
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,187 @@
+// Promise: a notification reaches the operation it is meant for or none, and a connection that
+// fails takes no other with it.
+#include "verbs/verbs_fabric.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+#include <tutti/status.hpp>
+
+namespace tutti::verbs {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr VerbsFabricOptions on_software_device{.device = "soft0", .arena_bytes = 1 << 16};
+
+/// One end of a channel of one put and one slot, with memory for both.
+struct End {
+  explicit End(std::uint64_t given_key) : key(given_key), fabric(on_software_device) {
+    attach();
+    block = fabric.arena().allocate(128);
+  }
+  ~End() { fabric.detach(*channel); }
+
+  void attach() {
+    if (channel) fabric.detach(*channel);
+    channel.emplace(1, 1);
+    id = fabric.attach(*channel);
+  }
+
+  std::uint64_t key;
+  VerbsFabric fabric;
+  std::optional<Channel> channel;
+  std::uint32_t id = 0;
+  std::byte* block;  // slot, then what is sent
+};
+
+std::uint32_t connect(End& from, End& to) {
+  const std::uint32_t there = from.fabric.connection_to(to.key);
+  const std::uint32_t back = to.fabric.connection_to(from.key);
+  const Endpoint mine = from.fabric.endpoint(there);
+  from.fabric.connect(there, to.fabric.endpoint(back), "the other end");
+  to.fabric.connect(back, mine, "the first end");
+  return there;
+}
+
+/// Makes the put of `from`'s channel one of 8 bytes into the slot of `to`, as it is attached now.
+void aim(End& from, End& to) {
+  for (std::uint32_t parity = 0; parity < 2; ++parity)
+    from.fabric.prepare(*from.channel, parity, 0,
+                        {.connection = from.fabric.connection_to(to.key),
+                         .local = from.block + 64,
+                         .bytes = 8,
+                         .remote_address = reinterpret_cast<std::uint64_t>(to.block),
+                         .remote_key = to.fabric.arena().remote_key(),
+                         .notification = {.operation = to.id, .parity = parity, .slot = 0}});
+}
+
+template <class Condition>
+bool within(std::chrono::milliseconds time, Condition&& condition) {
+  for (const auto end = std::chrono::steady_clock::now() + time;;) {
+    if (condition()) return true;
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+}
+
+bool arrives(End& end) {
+  return within(2s, [&] {
+    end.fabric.poll();
+    return end.fabric.take(*end.channel, 0, 0);
+  });
+}
+
+/// Polls both ends until every send has its completion and every arrival has been seen.
+void settle(End& one, End& other) {
+  detail::MonotonicClock clock;
+  EXPECT_TRUE(one.fabric.drain(*one.channel, clock, 2s, [](std::uint64_t) { return false; }));
+  while (other.fabric.poll() > 0) {
+  }
+}
+
+TEST(VerbsFabric, PayloadIsThereWhenItsNotificationIs) {
+  End a(1), b(2);
+  connect(a, b);
+  aim(a, b);
+  std::memset(a.block + 64, 0x5a, 8);
+  ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
+  ASSERT_TRUE(arrives(b));
+  EXPECT_EQ(b.block[7], std::byte{0x5a});
+  EXPECT_FALSE(b.fabric.take(*b.channel, 0, 0));
+  settle(a, b);
+}
+
+TEST(VerbsFabric, WhatComesTooLateReachesNoLaterOperation) {
+  End a(1), b(2);
+  connect(a, b);
+  aim(a, b);
+  // b's operation goes before a's message comes, and another one takes its place.
+  b.attach();
+  ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
+  settle(a, b);
+  EXPECT_FALSE(b.fabric.arrived(*b.channel, 0, 0));
+  EXPECT_FALSE(b.fabric.has_news());
+  aim(a, b);
+  ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
+  EXPECT_TRUE(arrives(b));
+  settle(a, b);
+}
+
+TEST(VerbsFabric, ChannelIdsComeBackAfterAllOthersOnly) {
+  VerbsFabric fabric(on_software_device);
+  Channel kept(0, 1);
+  const std::uint32_t kept_id = fabric.attach(kept);
+  std::vector<bool> seen(Immediate::operations_max);
+  for (std::uint32_t i = 1; i < Immediate::operations_max; ++i) {
+    Channel brief(0, 1);
+    const std::uint32_t id = fabric.attach(brief);
+    ASSERT_NE(id, kept_id);
+    ASSERT_FALSE(seen[id]) << id << " came back after " << i;
+    seen[id] = true;
+    fabric.detach(brief);
+  }
+  Channel again(0, 1);
+  EXPECT_NE(fabric.attach(again), kept_id);
+  fabric.detach(again);
+  fabric.detach(kept);
+}
+
+TEST(VerbsFabric, AFailedConnectionTakesNoOtherWithIt) {
+  End a(1), b(3);
+  {
+    End gone(2);
+    connect(a, gone);
+    connect(a, b);
+    aim(a, gone);
+    // Its queue pair goes with it.
+  }
+  ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
+  ASSERT_TRUE(within(10s, [&] {
+    a.fabric.poll();
+    return a.fabric.has_news();
+  }));
+  const TransportFailure failure = a.fabric.next_failure();
+  EXPECT_EQ(failure.process, 2u);
+  EXPECT_EQ(failure.completion, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_FALSE(a.fabric.has_news());
+  EXPECT_EQ(a.fabric.put(*a.channel, 0, 0), Status::transport_failed);
+  // Nothing leaves it any more, so nothing has to be waited for.
+  settle(a, b);
+
+  a.attach();
+  aim(a, b);
+  ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
+  EXPECT_TRUE(arrives(b));
+  settle(a, b);
+}
+
+TEST(VerbsFabric, ASecondMessageForASlotFailsItsConnection) {
+  End a(1), b(2);
+  connect(a, b);
+  aim(a, b);
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
+  ASSERT_TRUE(within(2s, [&] {
+    b.fabric.poll();
+    return b.fabric.has_news();
+  }));
+  EXPECT_EQ(b.fabric.next_failure().process, 1u);
+  settle(a, b);
+}
+
+TEST(VerbsFabric, AnAbandonedConnectionCanBeMadeAgain) {
+  End a(1), b(2);
+  const std::uint32_t first = a.fabric.connection_count();
+  connect(a, b);
+  a.fabric.abandon_from(first);
+  b.fabric.abandon_from(0);
+  EXPECT_GT(connect(a, b), first);
+  aim(a, b);
+  ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
+  EXPECT_TRUE(arrives(b));
+  settle(a, b);
+}
+
+}  // namespace
+}  // namespace tutti::verbs
