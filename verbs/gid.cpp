@@ -8,13 +8,10 @@
 namespace tutti::verbs {
 namespace {
 
+/// fe80::/10, or 169.254/16 mapped.
 bool is_link_local(const ibv_gid& gid) {
-  return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
-}
-
-bool is_ipv4_mapped(const ibv_gid& gid) {
-  return std::all_of(gid.raw, gid.raw + 10, [](uint8_t byte) { return byte == 0; }) &&
-         gid.raw[10] == 0xff && gid.raw[11] == 0xff;
+  return (gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80) ||
+         (is_ipv4_mapped(gid) && gid.raw[12] == 169 && gid.raw[13] == 254);
 }
 
 bool is_empty(const ibv_gid& gid) {
@@ -39,6 +36,11 @@ std::string reason_against(const GidCandidate& loser, const GidCandidate& winner
 }
 
 }  // namespace
+
+bool is_ipv4_mapped(const ibv_gid& gid) noexcept {
+  return std::all_of(gid.raw, gid.raw + 10, [](uint8_t byte) { return byte == 0; }) &&
+         gid.raw[10] == 0xff && gid.raw[11] == 0xff;
+}
 
 const char* name_of(GidType type) noexcept {
   switch (type) {

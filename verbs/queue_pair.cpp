@@ -46,11 +46,16 @@ const char* mtu_text(std::uint8_t mtu) {
   return mtu < std::size(texts) ? texts[mtu] : "?";
 }
 
+ibv_gid gid_of(const Endpoint& endpoint) {
+  ibv_gid gid{};
+  std::memcpy(gid.raw, endpoint.gid, sizeof gid.raw);
+  return gid;
+}
+
 }  // namespace
 
 std::string text_of(const Endpoint& endpoint) {
-  ibv_gid gid{};
-  std::memcpy(gid.raw, endpoint.gid, sizeof gid.raw);
+  const ibv_gid gid = gid_of(endpoint);
   return "qpn " + std::to_string(endpoint.queue_pair_number) + " psn " +
          std::to_string(endpoint.packet_sequence) + " lid " + std::to_string(endpoint.lid) +
          " gid " + text_of(gid) + " (" + name_of(static_cast<GidType>(endpoint.gid_type)) +
@@ -65,6 +70,10 @@ std::string incompatibility(const Endpoint& local, const Endpoint& remote) {
     return std::string("GID types differ: ") + name_of(static_cast<GidType>(local.gid_type)) +
            " here, " + name_of(static_cast<GidType>(remote.gid_type)) +
            " there; set TUTTI_DEVICE to ports that both have the newer one";
+  if (local.gid_type == static_cast<std::uint8_t>(GidType::roce_v2) &&
+      is_ipv4_mapped(gid_of(local)) != is_ipv4_mapped(gid_of(remote)))
+    return "one end has an IPv4 address, the other an IPv6 one; give both ports an address of one "
+           "kind";
   if (remote.path_mtu < IBV_MTU_256 || remote.path_mtu > IBV_MTU_4096)
     return "the other end's path MTU code " + std::to_string(remote.path_mtu) + " is not one";
   return {};

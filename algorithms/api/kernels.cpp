@@ -46,7 +46,7 @@ bool before(T left, T right) {
 template <class T>
 T least(T left, T right) {
   if constexpr (std::floating_point<T>) {
-    if (left != left || right != right) return std::numeric_limits<T>::quiet_NaN();
+    if (std::isnan(left) || std::isnan(right)) return std::numeric_limits<T>::quiet_NaN();
     return before(right, left) ? right : left;
   } else {
     return right < left ? right : left;
@@ -56,7 +56,7 @@ T least(T left, T right) {
 template <class T>
 T greatest(T left, T right) {
   if constexpr (std::floating_point<T>) {
-    if (left != left || right != right) return std::numeric_limits<T>::quiet_NaN();
+    if (std::isnan(left) || std::isnan(right)) return std::numeric_limits<T>::quiet_NaN();
     return before(left, right) ? right : left;
   } else {
     return left < right ? right : left;

@@ -53,7 +53,7 @@ class ShapeCheck {
     awaits_.assign(plan.per_round.size(), 0);
     round_ = 0;
     for (std::size_t step = 0; step < plan.steps.size(); ++step)
-      if (const Violation violation = step_violation(plan, plan.steps[step]))
+      if (Violation violation = step_violation(plan, plan.steps[step]))
         return at(plan, step, *violation);
     if (puts_ != plan.per_round || awaits_ != plan.per_round)
       return name_of(plan.self) + ": messages of a round are not as many as per_round says";
@@ -77,7 +77,7 @@ class ShapeCheck {
         if (step.into.place == Place::source || step.into.place == Place::slot)
           return "writes " + name_of(step.into);
         if (step.from == step.into) return "reads and writes " + name_of(step.into);
-        if (const Violation violation = range_violation(plan, step.into)) return violation;
+        if (Violation violation = range_violation(plan, step.into)) return violation;
         return range_violation(plan, step.from);
     }
     return "unknown action";
@@ -213,10 +213,10 @@ class Run {
     while (!runnable_.empty()) {
       const std::uint32_t rank = runnable_.back();
       runnable_.pop_back();
-      if (const Violation violation = run(rank)) return violation;
+      if (Violation violation = run(rank)) return violation;
     }
     for (std::uint32_t rank = 0; rank < plans_.size(); ++rank)
-      if (const Violation violation = end_violation(rank)) return violation;
+      if (Violation violation = end_violation(rank)) return violation;
     return {};
   }
 
@@ -241,7 +241,7 @@ class Run {
       const Step& step = plan.steps[state.next];
       if (step.action == Action::await && state.arrivals[step.slot].state == Arrival::State::empty)
         return {};
-      if (const Violation violation = execute(rank, step)) return at(plan, state.next, *violation);
+      if (Violation violation = execute(rank, step)) return at(plan, state.next, *violation);
     }
     return {};
   }
@@ -345,7 +345,7 @@ class Run {
                     " from " + name_of(plan.steps[state.next].peer));
     // No message is left over: puts and awaits are equally many (shape), and no slot is awaited
     // twice or before it is written.
-    if (const Violation violation = promise_violation(state))
+    if (Violation violation = promise_violation(state))
       return name_of(plan.self) + ": " + *violation;
     return {};
   }
@@ -383,7 +383,7 @@ class Run {
 std::optional<std::string> first_violation(std::span<const Plan> plans, Promise promise) {
   ShapeCheck shape(plans.size());
   for (std::uint32_t rank = 0; rank < plans.size(); ++rank)
-    if (const Violation violation = shape.violation(plans[rank], plans[0], rank)) return violation;
+    if (Violation violation = shape.violation(plans[rank], plans[0], rank)) return violation;
   return Run(plans, promise).violation();
 }
 

@@ -75,6 +75,10 @@ TEST(Endpoints, UnfitEndsAreNamedBeforeAnythingIsModified) {
   there.gid_type = static_cast<std::uint8_t>(GidType::roce_v1);
   EXPECT_NE(incompatibility(here, there).find("RoCE v1"), std::string::npos);
   there = here;
+  there.gid[10] = there.gid[11] = 0xff;
+  there.gid[12] = 10;
+  EXPECT_NE(incompatibility(here, there).find("IPv4"), std::string::npos);
+  there = here;
   there.path_mtu = 9;
   EXPECT_NE(incompatibility(here, there).find("9"), std::string::npos);
 }

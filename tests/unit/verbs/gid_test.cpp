@@ -33,6 +33,9 @@ TEST(GidChoice, LinkLocalIsTakenOnlyIfNothingElseIsThere) {
   EXPECT_EQ(chosen(LinkLayer::ethernet,
                    {entry(0, GidType::roce_v1, "fe80::1"), entry(1, GidType::roce_v2, "fe80::1")}),
             1u);
+  EXPECT_EQ(chosen(LinkLayer::ethernet, {entry(0, GidType::roce_v2, "::ffff:169.254.3.1"),
+                                         entry(1, GidType::roce_v2, "2001:db8::1")}),
+            1u);
 }
 
 TEST(GidChoice, Ipv4IsTakenOverIpv6AndLowerIndexAmongEquals) {

@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr VerbsFabricOptions on_software_device{.device = "soft0", .arena_bytes = 1 << 16};
+const VerbsFabricOptions on_software_device{.device = "soft0", .arena_bytes = 1 << 16};
 
 /// One end of a channel of one put and one slot, with memory for both.
 struct End {
