@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <tutti/tutti.hpp>
 
 namespace tutti {
@@ -201,6 +202,81 @@ TEST(Misuse, DifferentCheckLevelsAreRefused) {
       return error.code() == ErrorCode::mismatch ? 0 : 1;
     }
     return 2;
+  });
+  for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
+}
+
+/// Passes everything on, except that something happens after the allgather with a given number.
+class Tampering final : public Exchange {
+ public:
+  Tampering(Exchange& honest, int when, std::function<void(std::span<std::byte> all)> tamper)
+      : honest_(honest), when_(when), tamper_(std::move(tamper)) {}
+  Rank self() const noexcept override { return honest_.self(); }
+  std::uint32_t rank_count() const noexcept override { return honest_.rank_count(); }
+  void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
+                 Timeout timeout) override {
+    honest_.allgather(mine, all, timeout);
+    if (++count_ == when_) tamper_(all);
+  }
+  void barrier(Timeout timeout) override { honest_.barrier(timeout); }
+  Incident incident() noexcept override { return honest_.incident(); }
+  bool has_left(Rank rank) noexcept override { return honest_.has_left(rank); }
+  void announce(Incident incident) noexcept override { honest_.announce(incident); }
+
+ private:
+  Exchange& honest_;
+  int when_;
+  int count_ = 0;
+  std::function<void(std::span<std::byte> all)> tamper_;
+};
+
+// Of a communicator: the first allgather introduces the ranks; an operation has cards, endpoints
+// and verdicts.
+constexpr int endpoints = 3;
+constexpr int verdicts = 4;
+
+TEST(SetUp, AConnectionThatFailsOnOneRankIsHeardByAllAndLeavesNothing) {
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    Tampering garbled(exchange, endpoints, [&](std::span<std::byte> all) {
+      if (exchange.self() != Rank{1}) return;
+      for (std::byte& byte : all) byte ^= std::byte{0xff};
+    });
+    Context context(options_for_test());
+    Communicator communicator(context, garbled);
+    try {
+      (void)barrier(communicator);
+      return 1;
+    } catch (const Error& error) {
+      if (std::strstr(error.what(), "does not expect a connection") == nullptr) return 2;
+      if ((exchange.self() != Rank{1}) != (std::strstr(error.what(), "rank 1: ") != nullptr))
+        return 3;
+    }
+    Operation after = barrier(communicator);
+    for (int call = 0; call < 100; ++call)
+      if (after.start() != Status::ok || after.wait(10s) != Status::ok) return 4;
+    return 0;
+  });
+  for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
+}
+
+TEST(SetUp, AStepThatFailsOnOneRankOnlyEndsTheCommunicatorOnAll) {
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    Tampering failing(exchange, verdicts, [&](std::span<std::byte>) {
+      if (exchange.self() == Rank{1}) throw Error(ErrorCode::timed_out, "too late");
+    });
+    Context context(options_for_test());
+    Communicator communicator(context, failing);
+    try {
+      Operation operation = barrier(communicator);
+      if (exchange.self() == Rank{1}) return 1;
+      Status status = operation.start();
+      if (status == Status::ok) status = operation.wait(10s);
+      if (status != Status::aborted) return 2;
+    } catch (const Error& error) {
+      // The others may be quick enough to be told while they still set up.
+      if (exchange.self() == Rank{1} && error.code() != ErrorCode::timed_out) return 3;
+    }
+    return communicator.failure().peer == Rank{1} ? 0 : 4;
   });
   for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
 }
