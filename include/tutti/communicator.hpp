@@ -23,13 +23,14 @@ enum class CheckLevel : std::uint8_t {
   collective,  // also that all ranks gave the same arguments; set-up communicates anyway
 };
 
-/// What is left empty comes from the TUTTI_* environment (README "Settings"), else from the default.
+/// What is left empty comes from the TUTTI_* environment (README "Settings"), else the default.
 struct ContextOptions {
-  std::string device = {};                            // name or name:port; default: the best one
-  std::optional<std::size_t> arena_bytes = {};        // for slots and send buffers; default 16 MiB
-  std::optional<CheckLevel> check = {};               // default: collective
-  std::optional<Timeout> setup_timeout = {};          // of each collective set-up step; 30 s
-  std::optional<std::vector<std::uint32_t>> per_round = {};  // for every operation; empty: the rule
+  std::string device = {};                      // name or name:port; default: the best one
+  std::optional<std::size_t> arena_bytes = {};  // for slots and send buffers; default 16 MiB
+  std::optional<CheckLevel> check = {};         // default: collective
+  std::optional<Timeout> setup_timeout = {};    // of each collective set-up step; default 30 s
+  /// Messages per round of every operation; empty vector and default: a rule.
+  std::optional<std::vector<std::uint32_t>> per_round = {};
 };
 
 /// Device, arena, connections (keyed by peer, only the partners that plans use), completion queue.
@@ -77,8 +78,8 @@ class TUTTI_EXPORT Communicator {
   /// Throws Error.
   void synchronize();
 
-  /// One step of progress for all operations of the context, and now and then a look for dead peers.
-  /// ok, or the failure of this communicator.
+  /// One step of progress for all operations of the context, and now and then a look for dead
+  /// peers.  ok, or the failure of this communicator.
   Status progress() noexcept;
 
   /// The first failure; its status is `ok` while there is none.
