@@ -178,6 +178,7 @@ class Children {
 /// Does not reap: until run_local does, the process ids that on_started got stay theirs.
 void watch(Board& board, const std::vector<detail::Descriptor>& processes) noexcept {
   std::vector<pollfd> waiting;
+  waiting.reserve(processes.size());
   for (const auto& process : processes) waiting.push_back({process.get(), POLLIN, 0});
   std::size_t running = waiting.size();
   while (running > 0) {
