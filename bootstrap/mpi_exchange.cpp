@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -86,7 +87,7 @@ class MpiExchange final : public Exchange {
     const std::uint64_t mine_bytes = mine.size();
     std::vector<std::uint64_t> sizes(rank_count_);
     gather_chunk(call, std::as_bytes(std::span{&mine_bytes, 1}));
-    std::memcpy(sizes.data(), buffers_.all.data(), buffers_.all.size());
+    std::memcpy(sizes.data(), buffers_->all.data(), buffers_->all.size());
     for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
       // Nothing is out of step: every rank sees the same sizes and stops here.
       if (sizes[rank] != sizes[0]) {
@@ -100,7 +101,7 @@ class MpiExchange final : public Exchange {
       gather_chunk(call, chunk);
       for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
         std::memcpy(all.data() + rank * mine.size() + offset,
-                    buffers_.all.data() + rank * chunk.size(), chunk.size());
+                    buffers_->all.data() + rank * chunk.size(), chunk.size());
       }
     }
   }
@@ -148,13 +149,13 @@ class MpiExchange final : public Exchange {
     barrier(wait_forever);
   }
 
-  /// The result is in buffers_.all.  Only our own memory is lent to MPI: after a timeout it may
+  /// The result is in buffers_->all.  Only our own memory is lent to MPI: after a timeout it may
   /// still write there, when the caller's is long gone.
   void gather_chunk(const Call& call, std::span<const std::byte> chunk) {
-    buffers_.mine.assign(chunk.begin(), chunk.end());
-    buffers_.all.resize(chunk.size() * rank_count_);
+    buffers_->mine.assign(chunk.begin(), chunk.end());
+    buffers_->all.resize(chunk.size() * rank_count_);
     const int bytes = static_cast<int>(chunk.size());
-    check_mpi(MPI_Iallgather(buffers_.mine.data(), bytes, MPI_BYTE, buffers_.all.data(), bytes,
+    check_mpi(MPI_Iallgather(buffers_->mine.data(), bytes, MPI_BYTE, buffers_->all.data(), bytes,
                              MPI_BYTE, communicator_, &request_),
               "MPI_Iallgather");
     complete(call);
@@ -216,7 +217,7 @@ class MpiExchange final : public Exchange {
     if (request_ != MPI_REQUEST_NULL) {
       // A nonblocking collective can be neither cancelled nor freed: MPI keeps the memory it was
       // lent, and the communicator, whose collective release would wait for the missing ranks.
-      (void)new Buffers(std::move(buffers_));
+      (void)buffers_.release();
       return;
     }
     if (broken_.empty()) MPI_Comm_free(&communicator_);
@@ -227,7 +228,7 @@ class MpiExchange final : public Exchange {
   std::uint32_t rank_count_ = 0;
   std::vector<detail::Descriptor> processes_;  // pidfd by rank; empty: this rank, or not here
   MPI_Request request_ = MPI_REQUEST_NULL;
-  Buffers buffers_;
+  std::unique_ptr<Buffers> buffers_ = std::make_unique<Buffers>();
   std::string broken_;  // why exchanges no longer line up with those of the others
 };
 
