@@ -32,8 +32,9 @@ using wire::FrameType;
 constexpr Timeout greeting_timeout = 5s;
 // A refused client needs one round trip to read why.
 constexpr Timeout closing_timeout = 1s;
-// How long the hub waits for rank 0's last words, and for the last frames to arrive.
-constexpr Timeout linger = 500ms;
+// How long the hub waits for rank 0's last words before all have met, and for the last frames to
+// arrive.
+constexpr Timeout farewell_timeout = 500ms;
 // While descriptors are short, connections wait in the kernel's queue.
 constexpr Timeout accept_pause = 100ms;
 // Newcomers in excess of the ranks; beyond it the oldest stranger goes, never the newcomer, so
@@ -105,6 +106,7 @@ class Hub::Service {
       : listener_(std::move(listener)),
         stop_(stop),
         secret_bytes_(static_cast<std::uint32_t>(options.secret.size())),
+        linger_(options.linger),
         members_(options.rank_count) {
     detail::check(options.secret.size() <= wire::secret_bytes_max, "the secret fits a hello",
                   options.secret.size(), wire::secret_bytes_max);
@@ -125,7 +127,26 @@ class Hub::Service {
 
   bool finished() const noexcept {
     if (!stopping_) return false;
-    return members_[0].connection == nullptr || members_[0].left || stopping_->passed(now());
+    if (stopping_->passed(now())) return true;
+    const bool rank_0_gone = members_[0].connection == nullptr || members_[0].left;
+    return rank_0_gone && (!joined_ || incident_ || !needed());
+  }
+
+  /// Whether anybody is left who may wait for news.
+  bool needed() const noexcept {
+    return std::any_of(members_.begin(), members_.end(), [](const Member& member) {
+      return member.connection != nullptr && !member.left;
+    });
+  }
+
+  void stop() noexcept {
+    stopping_ = in(joined_ ? linger_ : farewell_timeout);
+    if (!joined_) return;
+    // Nobody can join any more, and the next job may want the port.
+    listener_ = detail::Descriptor();
+    for (const auto& connection : connections_) {
+      if (connection->phase == Connection::Phase::greeting) connection->lost = true;
+    }
   }
 
   // Sleeping and reading.
@@ -150,7 +171,7 @@ class Hub::Service {
     }
     if (::poll(polled_.data(), polled_.size(), poll_milliseconds(sleep)) <= 0) return;
 
-    if (polled_[0].revents != 0) stopping_ = in(linger);
+    if (polled_[0].revents != 0) stop();
     for (std::size_t position = 2; position < polled_.size(); ++position) {
       Connection& connection = *connections_[position - 2];
       const short events = polled_[position].revents;
@@ -158,7 +179,7 @@ class Hub::Service {
       if ((events & ~POLLOUT) != 0 && !connection.lost) receive(connection);
     }
     // Last, because it appends to the connections that polled_ counts.
-    if (polled_[1].revents != 0) accept_newcomers();
+    if (polled_[1].revents != 0 && listener_) accept_newcomers();
   }
 
   void accept_newcomers() {
@@ -321,7 +342,7 @@ class Hub::Service {
       members_[hello->rank].connection = &connection;
       members_[hello->rank].gave_up = false;
       joined_ = std::all_of(members_.begin(), members_.end(), [](const Member& member) {
-        return member.connection != nullptr && !member.connection->lost;
+        return member.connection != nullptr && !member.connection->lost && !member.left;
       });
       if (joined_) broadcast(make_frame(FrameType::welcome));
     }
@@ -430,10 +451,10 @@ class Hub::Service {
     listener_ = detail::Descriptor();
     if (!joined_) {
       broadcast(missing_frame(FrameType::gave_up, 0));
-    } else if (!members_[0].left) {
-      broadcast(make_frame(FrameType::left, bytes_of(wire::News{0, 0})));
+    } else if (needed()) {
+      announce({static_cast<std::uint32_t>(Incident::Kind::aborted), 0});
     }
-    const Deadline deadline = in(linger);
+    const Deadline deadline = in(farewell_timeout);
     for (const Member& member : members_) {
       if (member.connection == nullptr) continue;
       Connection& connection = *member.connection;
@@ -454,6 +475,7 @@ class Hub::Service {
   int stop_;  // borrowed from Hub; readable once it is to stop
   char secret_[wire::secret_bytes_max] = {};
   std::uint32_t secret_bytes_;
+  Timeout linger_;
   std::vector<Member> members_;                           // by rank
   std::vector<std::unique_ptr<Connection>> connections_;  // in order of arrival
   std::vector<pollfd> polled_;  // stop_, listener_, then as connections_; reused
@@ -462,7 +484,7 @@ class Hub::Service {
   std::uint32_t contributed_ = 0;
   bool disagreed_ = false;
   std::optional<wire::News> incident_;
-  std::optional<Deadline> stopping_;
+  std::optional<Deadline> stopping_;  // how long to go on at most, once Hub is to end
   std::optional<Deadline> accept_again_;
 };
 

@@ -134,7 +134,7 @@ void TcpExchange::join(const TcpOptions& options) {
   const std::vector<Address> addresses = resolve_until(deadline, options.rendezvous);
   if (self_ == hub_rank) {
     hub_ = std::make_unique<Hub>(listen_at(addresses, options.rendezvous),
-                                 HubOptions{rank_count_, options.secret});
+                                 HubOptions{rank_count_, options.secret, options.timeout});
   }
   wire::Hello hello{wire::magic,
                     wire::protocol_version,
@@ -173,7 +173,11 @@ bool TcpExchange::await_welcome(const TcpOptions& options, Deadline deadline) {
   for (;;) {
     if (welcome_) return true;
     if (refusal_) throw_refusal(options);
-    if (gave_up_) throw_missing(options, *gave_up_, "rank 0 has given up");
+    if (gave_up_) {
+      // It names nobody if the last one came just too late: then rank 0 itself is what is missing.
+      throw_missing(options, gave_up_->empty() ? std::span{&hub_rank, 1} : std::span{*gave_up_},
+                    "rank 0 has given up");
+    }
     if (answer_ && !answer_->empty()) {
       throw_missing(options, *answer_,
                     "is every rank running, with the same TUTTI_RENDEZVOUS and TUTTI_SIZE?");
@@ -301,7 +305,7 @@ void TcpExchange::fail_if_gone(const Call& call) {
   if (incident_.kind != Incident::Kind::none) {
     fail(call, ErrorCode::peer_failed, name_incident(incident_));
   }
-  if (!socket_ || left_[index_of(hub_rank)]) {
+  if (left_[index_of(hub_rank)]) {
     fail(call, ErrorCode::peer_failed, "rank 0, which relays, has left");
   }
 }
@@ -341,11 +345,7 @@ void TcpExchange::announce(Incident incident) noexcept {
   if (incident.kind == Incident::Kind::none) return;
   detail::check(index_of(incident.rank) < rank_count_, "the incident names a rank",
                 index_of(incident.rank), rank_count_);
-  if (!socket_) {
-    // Nobody else can hear it any more.
-    if (incident_.kind == Incident::Kind::none) incident_ = incident;
-    return;
-  }
+  if (!socket_) return;  // nobody can hear it, and losing the hub was an incident already
   // Not believed here until the hub repeats it: another one may have been first.
   const wire::News news{static_cast<std::uint32_t>(incident.kind), index_of(incident.rank)};
   append_frame(outbox_, FrameType::incident, bytes_of(news));
@@ -459,10 +459,12 @@ void TcpExchange::await_news(Deadline deadline) {
   if (ready > 0) receive();
 }
 
+/// There will be no more news, so this is an incident, whatever the reason.
 void TcpExchange::lose_hub() noexcept {
   socket_ = detail::Descriptor();
-  if (!welcome_ || left_[index_of(hub_rank)] || incident_.kind != Incident::Kind::none) return;
-  incident_ = {.kind = Incident::Kind::died, .rank = hub_rank};
+  if (!welcome_ || incident_.kind != Incident::Kind::none) return;
+  const bool left = left_[index_of(hub_rank)];
+  incident_ = {.kind = left ? Incident::Kind::aborted : Incident::Kind::died, .rank = hub_rank};
 }
 
 }  // namespace tutti::bootstrap

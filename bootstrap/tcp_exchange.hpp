@@ -24,7 +24,8 @@ class TcpExchange final : public Exchange {
  public:
   /// Collective.  Returns when all ranks have met; throws Error as tcp_exchange() does.
   explicit TcpExchange(const TcpOptions& options);
-  /// Says goodbye; rank 0 also ends the hub, and with it the side channel of all.
+  /// Says goodbye.  Rank 0 then waits, at most TcpOptions::timeout, until the others need the hub
+  /// no longer: until all have left or died, or an incident has reached them.
   ~TcpExchange() override;
 
   Rank self() const noexcept override { return self_; }

@@ -136,6 +136,25 @@ TEST_F(TcpProcesses, AKilledRankZeroIsHeardOfWhileIdle) {
                    0);
 }
 
+// Protects: a death is heard of also when rank 0, which relays, has left before; and rank 0's
+// process is not held up any longer then.
+TEST_F(TcpProcesses, AKilledRankIsHeardOfAfterRankZeroHasLeft) {
+  const Timeout start = detail::MonotonicClock::read();
+  expect_survivors(run(SIGKILL, 2,
+                       [&](Exchange& exchange) {
+                         if (exchange.self() == Rank{0}) {
+                           ++shared.ready;
+                           ++shared.done;
+                           return 0;
+                         }
+                         if (!within(5s, [&] { return exchange.has_left(Rank{0}); })) return 1;
+                         ++shared.ready;
+                         return hear_of_death(exchange, Rank{2});
+                       }),
+                   2);
+  EXPECT_LT(detail::MonotonicClock::read() - start, 5s);
+}
+
 // Protects: ranks that wait in a barrier for a killed one give up within a second and name it.
 TEST_F(TcpProcesses, AKilledRankEndsABarrier) {
   for (const std::uint32_t victim : {0u, 3u}) {
