@@ -29,11 +29,15 @@ extern "C" void __lsan_do_leak_check() __attribute__((weak));
 
 namespace tutti::bootstrap {
 
+LocalExchange::LocalExchange(Board& board, Rank self) noexcept
+    : board_(board), self_(self), process_(::getpid()) {}
+
 LocalExchange::~LocalExchange() {
-  if (!dead_) board_.leave(self_);
+  if (!dead_ && ::getpid() == process_) board_.leave(self_);
 }
 
 void LocalExchange::die() noexcept {
+  if (::getpid() != process_) return;
   dead_ = true;
   board_.announce({.kind = Incident::Kind::died, .rank = self_});
 }
