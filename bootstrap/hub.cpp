@@ -10,6 +10,7 @@
 #include <cstring>
 #include <deque>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "bootstrap/frame.hpp"
@@ -71,10 +72,10 @@ SharedFrame make_frame(FrameType type, std::span<const std::byte> front = {},
 struct Connection {
   enum class Phase : std::uint8_t { greeting, member, closing };
 
-  explicit Connection(detail::Descriptor accepted)
+  explicit Connection(UnsharedDescriptor accepted)
       : socket(std::move(accepted)), reader(sizeof(wire::Hello)), expires(in(greeting_timeout)) {}
 
-  detail::Descriptor socket;
+  UnsharedDescriptor socket;
   FrameReader reader;
   struct Outgoing {
     SharedFrame frame;
@@ -102,7 +103,7 @@ struct Member {
 // for those there is no job to save, so everything is noexcept by way of serve().
 class Hub::Service {
  public:
-  Service(detail::Descriptor listener, int stop, const HubOptions& options)
+  Service(UnsharedDescriptor listener, int stop, const HubOptions& options)
       : listener_(std::move(listener)),
         stop_(stop),
         secret_bytes_(static_cast<std::uint32_t>(options.secret.size())),
@@ -113,6 +114,13 @@ class Hub::Service {
     std::copy(options.secret.begin(), options.secret.end(), secret_);
   }
 
+  /// Throws Error{system}.
+  void start() {
+    thread_ = thread_without_signals([this] { serve(); });
+  }
+  void join() { thread_.join(); }
+
+ private:
   void serve() noexcept {
     while (!finished()) {
       sleep_until_something();
@@ -122,7 +130,6 @@ class Hub::Service {
     say_farewell();
   }
 
- private:
   std::uint32_t rank_count() const noexcept { return static_cast<std::uint32_t>(members_.size()); }
 
   bool finished() const noexcept {
@@ -143,7 +150,7 @@ class Hub::Service {
     stopping_ = in(joined_ ? linger_ : farewell_timeout);
     if (!joined_) return;
     // Nobody can join any more, and the next job may want the port.
-    listener_ = detail::Descriptor();
+    listener_ = UnsharedDescriptor();
     for (const auto& connection : connections_) {
       if (connection->phase == Connection::Phase::greeting) connection->lost = true;
     }
@@ -184,8 +191,9 @@ class Hub::Service {
 
   void accept_newcomers() {
     for (int accepted = 0; accepted < accepts_per_turn; ++accepted) {
-      detail::Descriptor socket(
-          ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      UnsharedDescriptor socket = UnsharedDescriptor::made_by([&] {
+        return ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      });
       if (!socket) {
         if (errno == EAGAIN || errno == EWOULDBLOCK) return;
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -448,7 +456,7 @@ class Hub::Service {
   }
 
   void say_farewell() {
-    listener_ = detail::Descriptor();
+    listener_ = UnsharedDescriptor();
     if (!joined_) {
       broadcast(missing_frame(FrameType::gave_up, 0));
     } else if (needed()) {
@@ -471,7 +479,7 @@ class Hub::Service {
     connections_.clear();
   }
 
-  detail::Descriptor listener_;
+  UnsharedDescriptor listener_;
   int stop_;  // borrowed from Hub; readable once it is to stop
   char secret_[wire::secret_bytes_max] = {};
   std::uint32_t secret_bytes_;
@@ -486,20 +494,26 @@ class Hub::Service {
   std::optional<wire::News> incident_;
   std::optional<Deadline> stopping_;  // how long to go on at most, once Hub is to end
   std::optional<Deadline> accept_again_;
+  std::thread thread_;
 };
 
-Hub::Hub(detail::Descriptor listener, const HubOptions& options)
-    : stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Hub::Hub(UnsharedDescriptor listener, const HubOptions& options)
+    : stop_(UnsharedDescriptor::made_by([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); })) {
   if (!stop_)
     throw Error(ErrorCode::system, std::string("eventfd: ") + std::strerror(errno), errno);
   service_ = std::make_unique<Service>(std::move(listener), stop_.get(), options);
-  thread_ = thread_without_signals([service = service_.get()] { service->serve(); });
+  service_->start();
 }
 
 Hub::~Hub() {
+  if (stop_.inherited()) {
+    // The thread is in the parent only, and what it owns was copied at any point of its work.
+    (void)service_.release();
+    return;
+  }
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(stop_.get(), &one, sizeof one);
-  thread_.join();
+  service_->join();
 }
 
 }  // namespace tutti::bootstrap

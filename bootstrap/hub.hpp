@@ -7,9 +7,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 
-#include "tutti/detail/descriptor.hpp"
+#include "bootstrap/unshared_descriptor.hpp"
 #include "tutti/timeout.hpp"
 
 namespace tutti::bootstrap {
@@ -23,20 +22,19 @@ struct HubOptions {
 class Hub {
  public:
   /// Serves `listener` from now on.  Throws Error{system}.
-  Hub(detail::Descriptor listener, const HubOptions& options);
+  Hub(UnsharedDescriptor listener, const HubOptions& options);
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;
   /// Relays until rank 0's client has said goodbye and all others have left or died, or an incident
   /// has reached them, but no longer than `linger`: those that are left then hear that rank 0 has
   /// aborted, for there will be no more news.  If not all ranks have met, does not linger.  Takes
-  /// up to half a second more, for the last frames to arrive.
+  /// up to half a second more, for the last frames to arrive.  In a forked child it does nothing.
   ~Hub();
 
  private:
-  class Service;  // everything that the thread owns
-  detail::Descriptor stop_;
+  class Service;  // the thread and everything that it owns
+  UnsharedDescriptor stop_;
   std::unique_ptr<Service> service_;
-  std::thread thread_;
 };
 
 }  // namespace tutti::bootstrap

@@ -124,7 +124,7 @@ void TcpExchange::say_goodbye() noexcept {
     if ((waiting.revents & (POLLERR | POLLHUP)) != 0) break;
   }
   finish_sending(socket_.get(), deadline);
-  socket_ = detail::Descriptor();
+  socket_ = UnsharedDescriptor();
 }
 
 // Joining.
@@ -241,6 +241,10 @@ void TcpExchange::barrier(Timeout timeout) {
 
 void TcpExchange::exchange(const char* name, std::span<const std::byte> mine,
                            std::span<std::byte> all, Timeout timeout) {
+  if (socket_.inherited()) {
+    throw Error(ErrorCode::invalid_argument,
+                std::string(name) + ": this is a forked child, and the exchange is its parent's");
+  }
   if (!broken_.empty()) throw Error(ErrorCode::peer_failed, broken_);
   const Call call{name, timeout, Deadline::after(timeout, now())};
   const std::size_t chunk_bytes_max = wire::chunk_bytes_max(rank_count_);
@@ -461,7 +465,7 @@ void TcpExchange::await_news(Deadline deadline) {
 
 /// There will be no more news, so this is an incident, whatever the reason.
 void TcpExchange::lose_hub() noexcept {
-  socket_ = detail::Descriptor();
+  socket_ = UnsharedDescriptor();
   if (!welcome_ || incident_.kind != Incident::Kind::none) return;
   const bool left = left_[index_of(hub_rank)];
   incident_ = {.kind = left ? Incident::Kind::aborted : Incident::Kind::died, .rank = hub_rank};

@@ -12,9 +12,9 @@
 
 #include "bootstrap/frame.hpp"
 #include "bootstrap/hub.hpp"
+#include "bootstrap/unshared_descriptor.hpp"
 #include "bootstrap/wire.hpp"
 #include "tutti/bootstrap.hpp"
-#include "tutti/detail/descriptor.hpp"
 #include "tutti/exchange.hpp"
 #include "tutti/status.hpp"
 
@@ -61,7 +61,7 @@ class TcpExchange final : public Exchange {
   Rank self_;
   std::uint32_t rank_count_;
 
-  detail::Descriptor socket_;  // empty: the hub is gone
+  UnsharedDescriptor socket_;  // empty: the hub is gone, or this is a forked child
   FrameReader reader_;
   std::vector<std::byte> outbox_;  // frames not sent yet, so that none is ever cut short
   std::size_t outbox_sent_ = 0;

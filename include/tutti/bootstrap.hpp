@@ -33,9 +33,10 @@ struct TcpOptions {
 /// Collective.  Meets the other ranks over TCP: rank 0 listens, the others connect, and a
 /// connection with another secret is refused.  Throws Error{timed_out} naming the ranks that did
 /// not come.  The connections stay open as the side channel; a thread of rank 0 relays, asleep
-/// until there is something to relay. Rank 0's destruction blocks until every other rank has left
-/// or died, or all have heard of an incident, at most `timeout`; whoever is still there then hears
-/// that rank 0 has aborted.
+/// until there is something to relay.
+/// Rank 0's destruction blocks until every other rank has left or died, or all have heard of an
+/// incident, at most `timeout`; whoever is still there then hears that rank 0 has aborted.
+/// A forked child has no part in its parent's exchange: it may only destroy it.
 TUTTI_EXPORT std::unique_ptr<Exchange> tcp_exchange(const TcpOptions& options);
 
 /// How one rank of run_local() ended.

@@ -70,7 +70,7 @@ class ScriptedHub {
   void hang_up() { socket_ = detail::Descriptor(); }
 
  private:
-  detail::Descriptor listener_;
+  UnsharedDescriptor listener_;
   detail::Descriptor socket_;
   FrameReader reader_{1 << 20};
 };
