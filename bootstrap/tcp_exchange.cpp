@@ -268,7 +268,8 @@ void TcpExchange::exchange(const char* name, std::span<const std::byte> mine,
 void TcpExchange::await_gathered(const Call& call) {
   std::optional<Deadline> answer_by;  // once the deadline has passed
   bool asking = false;
-  std::uint32_t left_seen = 0;
+  bool asked_late = false;      // after the deadline, so the answer decides
+  std::uint32_t left_seen = 0;  // whoever left before this step may yet have taken part in it
   for (;;) {
     if (!awaiting_) return;
     if (disagreement_ && disagreement_->sequence == sequence_) {
@@ -281,7 +282,7 @@ void TcpExchange::await_gathered(const Call& call) {
     fail_if_gone(call);
     const bool late = call.deadline.passed(now());
     if (asking && answer_) {
-      if (late) {
+      if (asked_late) {
         fail(call, ErrorCode::timed_out,
              name_ranks(*answer_) + " did not come within " + name_timeout(call.timeout));
       }
@@ -295,6 +296,7 @@ void TcpExchange::await_gathered(const Call& call) {
     if (!asking && (late || left_count_ > left_seen)) {
       left_seen = left_count_;
       asking = true;
+      asked_late = late;
       ask(sequence_);
     }
     if (answer_by && answer_by->passed(now())) {
@@ -412,9 +414,12 @@ void TcpExchange::handle(const Frame& frame) {
     case FrameType::gave_up:
       gave_up_ = rank_list();
       return;
-    case FrameType::missing:
-      answer_ = rank_list();
+    case FrameType::missing: {
+      // An earlier step may have ended before its answer came.
+      const auto head = front_of<wire::Missing>(frame.payload);
+      if (head && head->sequence == sequence_) answer_ = rank_list();
       return;
+    }
     case FrameType::disagreement:
       disagreement_ = front_of<wire::Disagreement>(frame.payload);
       return;

@@ -71,7 +71,7 @@ class TcpExchange final : public Exchange {
   bool welcome_ = false;
   std::optional<wire::Refusal> refusal_;
   std::optional<std::vector<Rank>> gave_up_;
-  std::optional<std::vector<Rank>> answer_;  // to the one query under way
+  std::optional<std::vector<Rank>> answer_;  // to the one query under way in this step
   std::optional<wire::Disagreement> disagreement_;
   Incident incident_;
   std::vector<bool> left_;        // by rank

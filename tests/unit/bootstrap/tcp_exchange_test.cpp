@@ -67,6 +67,14 @@ class ScriptedHub {
     if (!frame) return std::nullopt;
     return frame->type;
   }
+  void say_left(std::uint32_t rank) { say(wire::FrameType::left, bytes_of(wire::News{0, rank})); }
+  void say_missing(std::uint64_t sequence, const std::vector<std::uint32_t>& ranks) {
+    const wire::Missing head{sequence, static_cast<std::uint32_t>(ranks.size()), 0};
+    say(wire::FrameType::missing, bytes_of(head), std::as_bytes(std::span{ranks}));
+  }
+  void say_gathered(std::uint64_t sequence) {
+    say(wire::FrameType::gathered, bytes_of(wire::Step{sequence, 0}));
+  }
   void hang_up() { socket_ = detail::Descriptor(); }
 
  private:
@@ -346,9 +354,76 @@ TEST(TcpExchange, AnEndOfTheRelayIsAnIncident) {
     }));
   });
   hub.welcome();
-  hub.say(wire::FrameType::left, bytes_of(wire::News{0, 0}));
+  hub.say_left(0);
   std::this_thread::sleep_for(50ms);
   hub.hang_up();
+  rank_1.join();
+}
+
+// Protects: who is missing from one step is not taken for missing from the next.
+TEST(TcpExchange, AnswersAboutAnEarlierStepAreIgnored) {
+  const auto job = tcp_job(3);
+  ScriptedHub hub(job[0]);
+  std::thread rank_1([&] {
+    expect_all_well(run_ranks({job[1]}, [](Exchange& exchange) {
+      exchange.barrier(10s);
+      exchange.barrier(10s);
+    }));
+  });
+  hub.welcome();
+  EXPECT_EQ(hub.hear(), wire::FrameType::contribution);
+  hub.say_left(2);
+  EXPECT_EQ(hub.hear(), wire::FrameType::query);
+  hub.say_gathered(1);
+  EXPECT_EQ(hub.hear(), wire::FrameType::contribution);
+  EXPECT_EQ(hub.hear(), wire::FrameType::query);
+  hub.say_missing(1, {2});
+  hub.say_missing(2, {0});
+  hub.say_gathered(2);
+  EXPECT_EQ(hub.hear(), wire::FrameType::goodbye);
+  rank_1.join();
+}
+
+// Protects: the hub is asked once for every change that may matter, and no more.
+TEST(TcpExchange, TheHubIsAskedAgainOnlyWhenAnotherHasLeft) {
+  const auto job = tcp_job(4);
+  ScriptedHub hub(job[0]);
+  std::thread rank_1([&] {
+    const auto endings = run_ranks({job[1]}, [](Exchange& exchange) { exchange.barrier(10s); });
+    EXPECT_EQ(endings[0].code, ErrorCode::peer_failed);
+    EXPECT_EQ(endings[0].text, "barrier: rank 3 left without taking part");
+  });
+  hub.welcome();
+  EXPECT_EQ(hub.hear(), wire::FrameType::contribution);
+  hub.say_left(2);  // after it has taken part, as the answer says
+  EXPECT_EQ(hub.hear(), wire::FrameType::query);
+  hub.say_missing(1, {3});
+  std::this_thread::sleep_for(50ms);
+  hub.say_left(3);
+  EXPECT_EQ(hub.hear(), wire::FrameType::query);
+  hub.say_missing(1, {3});
+  EXPECT_EQ(hub.hear(), wire::FrameType::goodbye);
+  rank_1.join();
+}
+
+// Protects: a timeout names who is missing at the deadline, not who was when somebody left.
+TEST(TcpExchange, ATimeoutAsksAgain) {
+  const auto job = tcp_job(4);
+  ScriptedHub hub(job[0]);
+  std::thread rank_1([&] {
+    const auto endings = run_ranks({job[1]}, [](Exchange& exchange) { exchange.barrier(200ms); });
+    EXPECT_EQ(endings[0].code, ErrorCode::timed_out);
+    EXPECT_EQ(endings[0].text, "barrier: rank 3 did not come within 200 ms");
+  });
+  hub.welcome();
+  EXPECT_EQ(hub.hear(), wire::FrameType::contribution);
+  hub.say_left(2);
+  EXPECT_EQ(hub.hear(), wire::FrameType::query);
+  std::this_thread::sleep_for(300ms);
+  hub.say_missing(1, {0, 3});
+  EXPECT_EQ(hub.hear(), wire::FrameType::query);
+  hub.say_missing(1, {3});
+  EXPECT_EQ(hub.hear(), wire::FrameType::goodbye);
   rank_1.join();
 }
 
