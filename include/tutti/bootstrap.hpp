@@ -23,7 +23,7 @@ struct TcpOptions {
   std::uint32_t rank_count = 1;
   std::string rendezvous;  // host:port on which rank 0 listens; [address]:port for IPv6
   std::string secret;      // shared by the ranks of one job, 1 .. 256 bytes
-  Timeout timeout = std::chrono::seconds(30);  // until all ranks have met, and of rank 0's end
+  Timeout timeout = std::chrono::seconds(30);  // of meeting, and of rank 0's destruction
 
   /// From TUTTI_RANK, TUTTI_SIZE, TUTTI_RENDEZVOUS, TUTTI_SECRET and TUTTI_BOOTSTRAP_TIMEOUT
   /// (seconds).  Throws Error{invalid_argument} naming the variable, its value and what it takes.
