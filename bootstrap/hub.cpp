@@ -10,6 +10,7 @@
 #include <cstring>
 #include <deque>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "bootstrap/frame.hpp"
@@ -32,8 +33,9 @@ using wire::FrameType;
 constexpr Timeout greeting_timeout = 5s;
 // A refused client needs one round trip to read why.
 constexpr Timeout closing_timeout = 1s;
-// How long the hub waits for rank 0's last words, and for the last frames to arrive.
-constexpr Timeout linger = 500ms;
+// How long the hub waits for rank 0's last words before all have met, and for the last frames to
+// arrive.
+constexpr Timeout farewell_timeout = 500ms;
 // While descriptors are short, connections wait in the kernel's queue.
 constexpr Timeout accept_pause = 100ms;
 // Newcomers in excess of the ranks; beyond it the oldest stranger goes, never the newcomer, so
@@ -70,10 +72,10 @@ SharedFrame make_frame(FrameType type, std::span<const std::byte> front = {},
 struct Connection {
   enum class Phase : std::uint8_t { greeting, member, closing };
 
-  explicit Connection(detail::Descriptor accepted)
+  explicit Connection(UnsharedDescriptor accepted)
       : socket(std::move(accepted)), reader(sizeof(wire::Hello)), expires(in(greeting_timeout)) {}
 
-  detail::Descriptor socket;
+  UnsharedDescriptor socket;
   FrameReader reader;
   struct Outgoing {
     SharedFrame frame;
@@ -101,16 +103,24 @@ struct Member {
 // for those there is no job to save, so everything is noexcept by way of serve().
 class Hub::Service {
  public:
-  Service(detail::Descriptor listener, int stop, const HubOptions& options)
+  Service(UnsharedDescriptor listener, int stop, const HubOptions& options)
       : listener_(std::move(listener)),
         stop_(stop),
         secret_bytes_(static_cast<std::uint32_t>(options.secret.size())),
+        linger_(options.linger),
         members_(options.rank_count) {
     detail::check(options.secret.size() <= wire::secret_bytes_max, "the secret fits a hello",
                   options.secret.size(), wire::secret_bytes_max);
     std::copy(options.secret.begin(), options.secret.end(), secret_);
   }
 
+  /// Throws Error{system}.
+  void start() {
+    thread_ = thread_without_signals([this] { serve(); });
+  }
+  void join() { thread_.join(); }
+
+ private:
   void serve() noexcept {
     while (!finished()) {
       sleep_until_something();
@@ -120,12 +130,30 @@ class Hub::Service {
     say_farewell();
   }
 
- private:
   std::uint32_t rank_count() const noexcept { return static_cast<std::uint32_t>(members_.size()); }
 
   bool finished() const noexcept {
     if (!stopping_) return false;
-    return members_[0].connection == nullptr || members_[0].left || stopping_->passed(now());
+    if (stopping_->passed(now())) return true;
+    const bool rank_0_gone = members_[0].connection == nullptr || members_[0].left;
+    return rank_0_gone && (!joined_ || incident_ || !needed());
+  }
+
+  /// Whether anybody is left who may wait for news.
+  bool needed() const noexcept {
+    return std::any_of(members_.begin(), members_.end(), [](const Member& member) {
+      return member.connection != nullptr && !member.left;
+    });
+  }
+
+  void stop() noexcept {
+    stopping_ = in(joined_ ? linger_ : farewell_timeout);
+    if (!joined_) return;
+    // Nobody can join any more, and the next job may want the port.
+    listener_ = UnsharedDescriptor();
+    for (const auto& connection : connections_) {
+      if (connection->phase == Connection::Phase::greeting) connection->lost = true;
+    }
   }
 
   // Sleeping and reading.
@@ -150,7 +178,7 @@ class Hub::Service {
     }
     if (::poll(polled_.data(), polled_.size(), poll_milliseconds(sleep)) <= 0) return;
 
-    if (polled_[0].revents != 0) stopping_ = in(linger);
+    if (polled_[0].revents != 0) stop();
     for (std::size_t position = 2; position < polled_.size(); ++position) {
       Connection& connection = *connections_[position - 2];
       const short events = polled_[position].revents;
@@ -158,13 +186,14 @@ class Hub::Service {
       if ((events & ~POLLOUT) != 0 && !connection.lost) receive(connection);
     }
     // Last, because it appends to the connections that polled_ counts.
-    if (polled_[1].revents != 0) accept_newcomers();
+    if (polled_[1].revents != 0 && listener_) accept_newcomers();
   }
 
   void accept_newcomers() {
     for (int accepted = 0; accepted < accepts_per_turn; ++accepted) {
-      detail::Descriptor socket(
-          ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      UnsharedDescriptor socket = UnsharedDescriptor::made_by([&] {
+        return ::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      });
       if (!socket) {
         if (errno == EAGAIN || errno == EWOULDBLOCK) return;
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -321,7 +350,7 @@ class Hub::Service {
       members_[hello->rank].connection = &connection;
       members_[hello->rank].gave_up = false;
       joined_ = std::all_of(members_.begin(), members_.end(), [](const Member& member) {
-        return member.connection != nullptr && !member.connection->lost;
+        return member.connection != nullptr && !member.connection->lost && !member.left;
       });
       if (joined_) broadcast(make_frame(FrameType::welcome));
     }
@@ -428,13 +457,13 @@ class Hub::Service {
   }
 
   void say_farewell() {
-    listener_ = detail::Descriptor();
+    listener_ = UnsharedDescriptor();
     if (!joined_) {
       broadcast(missing_frame(FrameType::gave_up, 0));
-    } else if (!members_[0].left) {
-      broadcast(make_frame(FrameType::left, bytes_of(wire::News{0, 0})));
+    } else if (needed()) {
+      announce({static_cast<std::uint32_t>(Incident::Kind::aborted), 0});
     }
-    const Deadline deadline = in(linger);
+    const Deadline deadline = in(farewell_timeout);
     for (const Member& member : members_) {
       if (member.connection == nullptr) continue;
       Connection& connection = *member.connection;
@@ -451,10 +480,11 @@ class Hub::Service {
     connections_.clear();
   }
 
-  detail::Descriptor listener_;
+  UnsharedDescriptor listener_;
   int stop_;  // borrowed from Hub; readable once it is to stop
   char secret_[wire::secret_bytes_max] = {};
   std::uint32_t secret_bytes_;
+  Timeout linger_;
   std::vector<Member> members_;                           // by rank
   std::vector<std::unique_ptr<Connection>> connections_;  // in order of arrival
   std::vector<pollfd> polled_;  // stop_, listener_, then as connections_; reused
@@ -463,22 +493,28 @@ class Hub::Service {
   std::uint32_t contributed_ = 0;
   bool disagreed_ = false;
   std::optional<wire::News> incident_;
-  std::optional<Deadline> stopping_;
+  std::optional<Deadline> stopping_;  // how long to go on at most, once Hub is to end
   std::optional<Deadline> accept_again_;
+  std::thread thread_;
 };
 
-Hub::Hub(detail::Descriptor listener, const HubOptions& options)
-    : stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+Hub::Hub(UnsharedDescriptor listener, const HubOptions& options)
+    : stop_(UnsharedDescriptor::made_by([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); })) {
   if (!stop_)
     throw Error(ErrorCode::system, std::string("eventfd: ") + std::strerror(errno), errno);
   service_ = std::make_unique<Service>(std::move(listener), stop_.get(), options);
-  thread_ = thread_without_signals([service = service_.get()] { service->serve(); });
+  service_->start();
 }
 
 Hub::~Hub() {
+  if (stop_.inherited()) {
+    // The thread is in the parent only, and what it owns was copied at any point of its work.
+    (void)service_.release();
+    return;
+  }
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(stop_.get(), &one, sizeof one);
-  thread_.join();
+  service_->join();
 }
 
 }  // namespace tutti::bootstrap

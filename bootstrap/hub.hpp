@@ -7,32 +7,34 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 
-#include "tutti/detail/descriptor.hpp"
+#include "bootstrap/unshared_descriptor.hpp"
+#include "tutti/timeout.hpp"
 
 namespace tutti::bootstrap {
 
 struct HubOptions {
   std::uint32_t rank_count = 1;
   std::string secret;
+  Timeout linger{};  // of the destructor, at most
 };
 
 class Hub {
  public:
   /// Serves `listener` from now on.  Throws Error{system}.
-  Hub(detail::Descriptor listener, const HubOptions& options);
+  Hub(UnsharedDescriptor listener, const HubOptions& options);
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;
-  /// Listens to rank 0's client until it has said goodbye, tells the others, and ends; takes at
-  /// most a second.
+  /// Relays until rank 0's client has said goodbye and all others have left or died, or an incident
+  /// has reached them, but no longer than `linger`: those that are left then hear that rank 0 has
+  /// aborted, for there will be no more news.  If not all ranks have met, does not linger.  Takes
+  /// up to half a second more, for the last frames to arrive.  In a forked child it does nothing.
   ~Hub();
 
  private:
-  class Service;  // everything that the thread owns
-  detail::Descriptor stop_;
+  class Service;  // the thread and everything that it owns
+  UnsharedDescriptor stop_;
   std::unique_ptr<Service> service_;
-  std::thread thread_;
 };
 
 }  // namespace tutti::bootstrap

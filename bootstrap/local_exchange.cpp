@@ -29,11 +29,15 @@ extern "C" void __lsan_do_leak_check() __attribute__((weak));
 
 namespace tutti::bootstrap {
 
+LocalExchange::LocalExchange(Board& board, Rank self) noexcept
+    : board_(board), self_(self), process_(::getpid()) {}
+
 LocalExchange::~LocalExchange() {
-  if (!dead_) board_.leave(self_);
+  if (!dead_ && ::getpid() == process_) board_.leave(self_);
 }
 
 void LocalExchange::die() noexcept {
+  if (::getpid() != process_) return;
   dead_ = true;
   board_.announce({.kind = Incident::Kind::died, .rank = self_});
 }
@@ -178,6 +182,7 @@ class Children {
 /// Does not reap: until run_local does, the process ids that on_started got stay theirs.
 void watch(Board& board, const std::vector<detail::Descriptor>& processes) noexcept {
   std::vector<pollfd> waiting;
+  waiting.reserve(processes.size());
   for (const auto& process : processes) waiting.push_back({process.get(), POLLIN, 0});
   std::size_t running = waiting.size();
   while (running > 0) {

@@ -2,6 +2,8 @@
 // seen by the parent, which waits for its children anyway, and go through the board as well.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -15,8 +17,8 @@ namespace tutti::bootstrap {
 class LocalExchange final : public Exchange {
  public:
   /// The board is borrowed, and must outlive this.
-  LocalExchange(Board& board, Rank self) noexcept : board_(board), self_(self) {}
-  /// Leaves, unless die() was called.
+  LocalExchange(Board& board, Rank self) noexcept;
+  /// Leaves, unless die() was called or this is a child that the rank has forked.
   ~LocalExchange() override;
 
   Rank self() const noexcept override { return self_; }
@@ -28,7 +30,7 @@ class LocalExchange final : public Exchange {
   bool has_left(Rank rank) noexcept override { return board_.has_left(rank); }
   void announce(Incident incident) noexcept override { board_.announce(incident); }
 
-  /// This rank's body has failed: the others hear that it died.
+  /// This rank's body has failed: the others hear that it died, unless that was a forked child's.
   void die() noexcept;
 
  private:
@@ -39,6 +41,7 @@ class LocalExchange final : public Exchange {
 
   Board& board_;
   Rank self_;
+  pid_t process_;
   std::uint64_t step_ = 0;  // that this rank has posted last
   std::string broken_;      // why exchanges no longer line up with those of the others
   bool dead_ = false;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -55,17 +56,20 @@ static_assert(sizeof(ProcessIdentity) == 48);
 
 class MpiExchange final : public Exchange {
  public:
-  explicit MpiExchange(MPI_Comm communicator) {
-    check_mpi(MPI_Comm_dup(communicator, &communicator_), "MPI_Comm_dup");
+  MpiExchange(MPI_Comm communicator, Timeout timeout) {
+    const Deadline deadline = Deadline::after(timeout, now());
+    int rank = 0;
+    int rank_count = 0;
+    MPI_Comm_rank(communicator, &rank);
+    MPI_Comm_size(communicator, &rank_count);
+    self_ = Rank{static_cast<std::uint32_t>(rank)};
+    rank_count_ = static_cast<std::uint32_t>(rank_count);
+    processes_.resize(rank_count_);
     try {
-      MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
-      int rank = 0;
-      int rank_count = 0;
-      MPI_Comm_rank(communicator_, &rank);
-      MPI_Comm_size(communicator_, &rank_count);
-      self_ = Rank{static_cast<std::uint32_t>(rank)};
-      rank_count_ = static_cast<std::uint32_t>(rank_count);
-      open_processes();
+      check_mpi(MPI_Comm_idup(communicator, &lent_->communicator, &request_), "MPI_Comm_idup");
+      complete({"mpi_exchange (duplicating the communicator)", timeout, deadline});
+      MPI_Comm_set_errhandler(lent_->communicator, MPI_ERRORS_RETURN);
+      open_processes({"mpi_exchange (exchanging process ids)", timeout, deadline});
     } catch (...) {
       release();
       throw;
@@ -80,36 +84,13 @@ class MpiExchange final : public Exchange {
                  Timeout timeout) override {
     detail::check(all.size() == mine.size() * rank_count_, "allgather has room for every rank",
                   all.size(), mine.size() * rank_count_);
-    const Call call{"allgather", timeout, Deadline::after(timeout, now())};
     check_usable();
-    // MPI leaves different sizes undefined, so they are compared first.
-    const std::uint64_t mine_bytes = mine.size();
-    std::vector<std::uint64_t> sizes(rank_count_);
-    gather_chunk(call, std::as_bytes(std::span{&mine_bytes, 1}));
-    std::memcpy(sizes.data(), buffers_.all.data(), buffers_.all.size());
-    for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
-      // Nothing is out of step: every rank sees the same sizes and stops here.
-      if (sizes[rank] != sizes[0]) {
-        throw Error(ErrorCode::mismatch,
-                    "allgather: rank 0 contributes " + std::to_string(sizes[0]) + " bytes, rank " +
-                        std::to_string(rank) + " " + std::to_string(sizes[rank]));
-      }
-    }
-    for (std::size_t offset = 0; offset < mine.size(); offset += chunk_bytes_max) {
-      const auto chunk = mine.subspan(offset, std::min(mine.size() - offset, chunk_bytes_max));
-      gather_chunk(call, chunk);
-      for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
-        std::memcpy(all.data() + rank * mine.size() + offset,
-                    buffers_.all.data() + rank * chunk.size(), chunk.size());
-      }
-    }
+    gather({"allgather", timeout, Deadline::after(timeout, now())}, mine, all);
   }
 
   void barrier(Timeout timeout) override {
-    const Call call{"barrier", timeout, Deadline::after(timeout, now())};
     check_usable();
-    check_mpi(MPI_Ibarrier(communicator_, &request_), "MPI_Ibarrier");
-    complete(call);
+    meet({"barrier", timeout, Deadline::after(timeout, now())});
   }
 
   bool has_left(Rank rank) noexcept override {
@@ -125,17 +106,46 @@ class MpiExchange final : public Exchange {
     Timeout timeout;
     Deadline deadline;
   };
-  struct Buffers {
+  /// What MPI may still write after a timeout, when the caller's memory is long gone.
+  struct Lent {
+    MPI_Comm communicator = MPI_COMM_NULL;
     std::vector<std::byte> mine;
     std::vector<std::byte> all;
   };
 
-  void open_processes() {
+  void gather(const Call& call, std::span<const std::byte> mine, std::span<std::byte> all) {
+    // MPI leaves different sizes undefined, so they are compared first.
+    const std::uint64_t mine_bytes = mine.size();
+    std::vector<std::uint64_t> sizes(rank_count_);
+    gather_chunk(call, std::as_bytes(std::span{&mine_bytes, 1}));
+    std::memcpy(sizes.data(), lent_->all.data(), lent_->all.size());
+    for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
+      // Nothing is out of step: every rank sees the same sizes and stops here.
+      if (sizes[rank] != sizes[0]) {
+        throw Error(ErrorCode::mismatch,
+                    "allgather: rank 0 contributes " + std::to_string(sizes[0]) + " bytes, rank " +
+                        std::to_string(rank) + " " + std::to_string(sizes[rank]));
+      }
+    }
+    for (std::size_t offset = 0; offset < mine.size(); offset += chunk_bytes_max) {
+      const auto chunk = mine.subspan(offset, std::min(mine.size() - offset, chunk_bytes_max));
+      gather_chunk(call, chunk);
+      for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
+        std::memcpy(all.data() + rank * mine.size() + offset,
+                    lent_->all.data() + rank * chunk.size(), chunk.size());
+      }
+    }
+  }
+
+  void meet(const Call& call) {
+    check_mpi(MPI_Ibarrier(lent_->communicator, &request_), "MPI_Ibarrier");
+    complete(call);
+  }
+
+  void open_processes(const Call& call) {
     const ProcessIdentity own{host_identity(), ::getpid()};
     std::vector<ProcessIdentity> identities(rank_count_);
-    allgather(std::as_bytes(std::span{&own, 1}), std::as_writable_bytes(std::span{identities}),
-              wait_forever);
-    processes_.resize(rank_count_);
+    gather(call, std::as_bytes(std::span{&own, 1}), std::as_writable_bytes(std::span{identities}));
     for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
       const ProcessIdentity& peer = identities[rank];
       if (Rank{rank} == self_ || !share_process_ids(own.host, peer.host)) continue;
@@ -145,17 +155,16 @@ class MpiExchange final : public Exchange {
           static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(peer.pid), 0)));
     }
     // Until here no process can have ended, so no id can mean another process by now.
-    barrier(wait_forever);
+    meet(call);
   }
 
-  /// The result is in buffers_.all.  Only our own memory is lent to MPI: after a timeout it may
-  /// still write there, when the caller's is long gone.
+  /// The result is in lent_->all.
   void gather_chunk(const Call& call, std::span<const std::byte> chunk) {
-    buffers_.mine.assign(chunk.begin(), chunk.end());
-    buffers_.all.resize(chunk.size() * rank_count_);
+    lent_->mine.assign(chunk.begin(), chunk.end());
+    lent_->all.resize(chunk.size() * rank_count_);
     const int bytes = static_cast<int>(chunk.size());
-    check_mpi(MPI_Iallgather(buffers_.mine.data(), bytes, MPI_BYTE, buffers_.all.data(), bytes,
-                             MPI_BYTE, communicator_, &request_),
+    check_mpi(MPI_Iallgather(lent_->mine.data(), bytes, MPI_BYTE, lent_->all.data(), bytes,
+                             MPI_BYTE, lent_->communicator, &request_),
               "MPI_Iallgather");
     complete(call);
   }
@@ -216,18 +225,19 @@ class MpiExchange final : public Exchange {
     if (request_ != MPI_REQUEST_NULL) {
       // A nonblocking collective can be neither cancelled nor freed: MPI keeps the memory it was
       // lent, and the communicator, whose collective release would wait for the missing ranks.
-      (void)new Buffers(std::move(buffers_));
+      (void)lent_.release();
       return;
     }
-    if (broken_.empty()) MPI_Comm_free(&communicator_);
+    if (broken_.empty() && lent_->communicator != MPI_COMM_NULL) {
+      MPI_Comm_free(&lent_->communicator);
+    }
   }
 
-  MPI_Comm communicator_ = MPI_COMM_NULL;
   Rank self_ = no_rank;
   std::uint32_t rank_count_ = 0;
   std::vector<detail::Descriptor> processes_;  // pidfd by rank; empty: this rank, or not here
   MPI_Request request_ = MPI_REQUEST_NULL;
-  Buffers buffers_;
+  std::unique_ptr<Lent> lent_ = std::make_unique<Lent>();
   std::string broken_;  // why exchanges no longer line up with those of the others
 };
 
@@ -237,7 +247,7 @@ class MpiExchange final : public Exchange {
 
 namespace tutti {
 
-std::unique_ptr<Exchange> mpi_exchange(MPI_Comm communicator) {
+std::unique_ptr<Exchange> mpi_exchange(MPI_Comm communicator, Timeout timeout) {
   int initialized = 0;
   int finalized = 0;
   MPI_Initialized(&initialized);
@@ -250,7 +260,7 @@ std::unique_ptr<Exchange> mpi_exchange(MPI_Comm communicator) {
     throw Error(ErrorCode::invalid_argument,
                 "mpi_exchange(MPI_COMM_NULL): expected a communicator");
   }
-  return std::make_unique<bootstrap::MpiExchange>(communicator);
+  return std::make_unique<bootstrap::MpiExchange>(communicator, timeout);
 }
 
 }  // namespace tutti

@@ -4,22 +4,29 @@
 
 #include <mpi.h>
 
+#include <chrono>
 #include <memory>
 
 #include "tutti/exchange.hpp"
 #include "tutti/export.hpp"
+#include "tutti/timeout.hpp"
 
 namespace tutti {
 
 /// Collective over `communicator`, which is duplicated and stays the caller's.  Must hold: MPI is
 /// initialised, and the exchange is destroyed before MPI_Finalize; its destruction is collective
-/// too where MPI_Comm_free is.  If other threads call MPI, it needs MPI_THREAD_MULTIPLE.
+/// too where MPI_Comm_free is, which in Open MPI and MPICH waits for nobody.  If other threads call
+/// MPI, it needs MPI_THREAD_MULTIPLE.
 ///
 /// A timeout cannot name the ranks that MPI knows to be late, for MPI does not say; it names those
-/// whose process has ended.  Side channel: a rank of the same host and PID namespace whose process
-/// has ended counts as having left.  There are never incidents: whether an end was a death is the
-/// launcher's decision, and it ends the whole job.  announce() reaches nobody.
-/// Throws Error{invalid_argument, system}.
-TUTTI_EXPORT std::unique_ptr<Exchange> mpi_exchange(MPI_Comm communicator);
+/// whose process has ended.  After one, MPI keeps what it was lent: the duplicate is never freed.
+///
+/// There is no side channel: incident() is always none and announce() reaches nobody.  When a rank
+/// dies, the launcher ends the whole job; when one calls abort(), the others see only that their
+/// own timeouts pass.  has_left() knows the ranks of the same host and PID namespace whose process
+/// has ended, however it did. Throws Error{invalid_argument, timed_out, peer_failed, system}.
+TUTTI_EXPORT std::unique_ptr<Exchange> mpi_exchange(
+    MPI_Comm communicator,
+    Timeout timeout = std::chrono::seconds(30));  // until all ranks have called it
 
 }  // namespace tutti

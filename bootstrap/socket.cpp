@@ -36,6 +36,11 @@ const sockaddr* raw(const Address& address) noexcept {
   return reinterpret_cast<const sockaddr*>(&address.storage);
 }
 
+UnsharedDescriptor open_socket(const Address& address) noexcept {
+  return UnsharedDescriptor::made_by(
+      [&] { return ::socket(address.storage.ss_family, open_flags, 0); });
+}
+
 /// A connection to a free port of this host can meet itself: TCP opens simultaneously, and the port
 /// chosen for us is the one we asked for.
 bool connected_to_itself(int socket) noexcept {
@@ -118,10 +123,10 @@ std::vector<Address> resolve(const Endpoint& endpoint, const std::string& rendez
   return addresses;
 }
 
-detail::Descriptor listen_at(std::span<const Address> addresses, const std::string& rendezvous) {
+UnsharedDescriptor listen_at(std::span<const Address> addresses, const std::string& rendezvous) {
   int error = EADDRNOTAVAIL;
   for (const Address& address : addresses) {
-    detail::Descriptor socket(::socket(address.storage.ss_family, open_flags, 0));
+    UnsharedDescriptor socket = open_socket(address);
     // Connections of an earlier job may still be winding down on this port.
     set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
     if (socket && ::bind(socket.get(), raw(address), address.bytes) == 0 &&
@@ -140,10 +145,10 @@ detail::Descriptor listen_at(std::span<const Address> addresses, const std::stri
   throw Error(ErrorCode::system, text, error);
 }
 
-detail::Descriptor connect_to(std::span<const Address> addresses, Deadline deadline) noexcept {
+UnsharedDescriptor connect_to(std::span<const Address> addresses, Deadline deadline) noexcept {
   int error = EHOSTUNREACH;
   for (const Address& address : addresses) {
-    detail::Descriptor socket(::socket(address.storage.ss_family, open_flags, 0));
+    UnsharedDescriptor socket = open_socket(address);
     // Should this connection get the rendezvous' own port, rank 0 can still listen there.
     set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
     error = ::connect(socket.get(), raw(address), address.bytes) == 0 ? 0 : errno;

@@ -1,5 +1,5 @@
-// TCP sockets as this layer uses them: non-blocking, closed on exec, without delay, and told to
-// notice a peer whose host has vanished.
+// TCP sockets as this layer uses them: non-blocking, closed on exec and in forked children, without
+// delay, and told to notice a peer whose host has vanished.
 #pragma once
 
 #include <netinet/in.h>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tutti/detail/descriptor.hpp"
+#include "bootstrap/unshared_descriptor.hpp"
 #include "tutti/timeout.hpp"
 
 namespace tutti::bootstrap {
@@ -39,10 +39,10 @@ struct Address {
 std::vector<Address> resolve(const Endpoint& endpoint, const std::string& rendezvous);
 
 /// A socket that listens on the first of the addresses that this host has.  Throws Error{system}.
-detail::Descriptor listen_at(std::span<const Address> addresses, const std::string& rendezvous);
+UnsharedDescriptor listen_at(std::span<const Address> addresses, const std::string& rendezvous);
 
 /// A connection to one of the addresses, or an empty owner and errno.
-detail::Descriptor connect_to(std::span<const Address> addresses, Deadline deadline) noexcept;
+UnsharedDescriptor connect_to(std::span<const Address> addresses, Deadline deadline) noexcept;
 
 /// To be called on every connection, accepted or made.
 void set_connection_options(int socket) noexcept;

@@ -124,7 +124,7 @@ void TcpExchange::say_goodbye() noexcept {
     if ((waiting.revents & (POLLERR | POLLHUP)) != 0) break;
   }
   finish_sending(socket_.get(), deadline);
-  socket_ = detail::Descriptor();
+  socket_ = UnsharedDescriptor();
 }
 
 // Joining.
@@ -134,7 +134,7 @@ void TcpExchange::join(const TcpOptions& options) {
   const std::vector<Address> addresses = resolve_until(deadline, options.rendezvous);
   if (self_ == hub_rank) {
     hub_ = std::make_unique<Hub>(listen_at(addresses, options.rendezvous),
-                                 HubOptions{rank_count_, options.secret});
+                                 HubOptions{rank_count_, options.secret, options.timeout});
   }
   wire::Hello hello{wire::magic,
                     wire::protocol_version,
@@ -173,7 +173,11 @@ bool TcpExchange::await_welcome(const TcpOptions& options, Deadline deadline) {
   for (;;) {
     if (welcome_) return true;
     if (refusal_) throw_refusal(options);
-    if (gave_up_) throw_missing(options, *gave_up_, "rank 0 has given up");
+    if (gave_up_) {
+      // It names nobody if the last one came just too late: then rank 0 itself is what is missing.
+      throw_missing(options, gave_up_->empty() ? std::span{&hub_rank, 1} : std::span{*gave_up_},
+                    "rank 0 has given up");
+    }
     if (answer_ && !answer_->empty()) {
       throw_missing(options, *answer_,
                     "is every rank running, with the same TUTTI_RENDEZVOUS and TUTTI_SIZE?");
@@ -237,6 +241,10 @@ void TcpExchange::barrier(Timeout timeout) {
 
 void TcpExchange::exchange(const char* name, std::span<const std::byte> mine,
                            std::span<std::byte> all, Timeout timeout) {
+  if (socket_.inherited()) {
+    throw Error(ErrorCode::invalid_argument,
+                std::string(name) + ": this is a forked child, and the exchange is its parent's");
+  }
   if (!broken_.empty()) throw Error(ErrorCode::peer_failed, broken_);
   const Call call{name, timeout, Deadline::after(timeout, now())};
   const std::size_t chunk_bytes_max = wire::chunk_bytes_max(rank_count_);
@@ -260,7 +268,8 @@ void TcpExchange::exchange(const char* name, std::span<const std::byte> mine,
 void TcpExchange::await_gathered(const Call& call) {
   std::optional<Deadline> answer_by;  // once the deadline has passed
   bool asking = false;
-  std::uint32_t left_seen = 0;
+  bool asked_late = false;      // after the deadline, so the answer decides
+  std::uint32_t left_seen = 0;  // whoever left before this step may yet have taken part in it
   for (;;) {
     if (!awaiting_) return;
     if (disagreement_ && disagreement_->sequence == sequence_) {
@@ -273,7 +282,7 @@ void TcpExchange::await_gathered(const Call& call) {
     fail_if_gone(call);
     const bool late = call.deadline.passed(now());
     if (asking && answer_) {
-      if (late) {
+      if (asked_late) {
         fail(call, ErrorCode::timed_out,
              name_ranks(*answer_) + " did not come within " + name_timeout(call.timeout));
       }
@@ -287,6 +296,7 @@ void TcpExchange::await_gathered(const Call& call) {
     if (!asking && (late || left_count_ > left_seen)) {
       left_seen = left_count_;
       asking = true;
+      asked_late = late;
       ask(sequence_);
     }
     if (answer_by && answer_by->passed(now())) {
@@ -301,7 +311,7 @@ void TcpExchange::fail_if_gone(const Call& call) {
   if (incident_.kind != Incident::Kind::none) {
     fail(call, ErrorCode::peer_failed, name_incident(incident_));
   }
-  if (!socket_ || left_[index_of(hub_rank)]) {
+  if (left_[index_of(hub_rank)]) {
     fail(call, ErrorCode::peer_failed, "rank 0, which relays, has left");
   }
 }
@@ -341,11 +351,7 @@ void TcpExchange::announce(Incident incident) noexcept {
   if (incident.kind == Incident::Kind::none) return;
   detail::check(index_of(incident.rank) < rank_count_, "the incident names a rank",
                 index_of(incident.rank), rank_count_);
-  if (!socket_) {
-    // Nobody else can hear it any more.
-    if (incident_.kind == Incident::Kind::none) incident_ = incident;
-    return;
-  }
+  if (!socket_) return;  // nobody can hear it, and losing the hub was an incident already
   // Not believed here until the hub repeats it: another one may have been first.
   const wire::News news{static_cast<std::uint32_t>(incident.kind), index_of(incident.rank)};
   append_frame(outbox_, FrameType::incident, bytes_of(news));
@@ -408,9 +414,12 @@ void TcpExchange::handle(const Frame& frame) {
     case FrameType::gave_up:
       gave_up_ = rank_list();
       return;
-    case FrameType::missing:
-      answer_ = rank_list();
+    case FrameType::missing: {
+      // An earlier step may have ended before its answer came.
+      const auto head = front_of<wire::Missing>(frame.payload);
+      if (head && head->sequence == sequence_) answer_ = rank_list();
       return;
+    }
     case FrameType::disagreement:
       disagreement_ = front_of<wire::Disagreement>(frame.payload);
       return;
@@ -459,10 +468,12 @@ void TcpExchange::await_news(Deadline deadline) {
   if (ready > 0) receive();
 }
 
+/// There will be no more news, so this is an incident, whatever the reason.
 void TcpExchange::lose_hub() noexcept {
-  socket_ = detail::Descriptor();
-  if (!welcome_ || left_[index_of(hub_rank)] || incident_.kind != Incident::Kind::none) return;
-  incident_ = {.kind = Incident::Kind::died, .rank = hub_rank};
+  socket_ = UnsharedDescriptor();
+  if (!welcome_ || incident_.kind != Incident::Kind::none) return;
+  const bool left = left_[index_of(hub_rank)];
+  incident_ = {.kind = left ? Incident::Kind::aborted : Incident::Kind::died, .rank = hub_rank};
 }
 
 }  // namespace tutti::bootstrap

@@ -12,9 +12,9 @@
 
 #include "bootstrap/frame.hpp"
 #include "bootstrap/hub.hpp"
+#include "bootstrap/unshared_descriptor.hpp"
 #include "bootstrap/wire.hpp"
 #include "tutti/bootstrap.hpp"
-#include "tutti/detail/descriptor.hpp"
 #include "tutti/exchange.hpp"
 #include "tutti/status.hpp"
 
@@ -24,7 +24,8 @@ class TcpExchange final : public Exchange {
  public:
   /// Collective.  Returns when all ranks have met; throws Error as tcp_exchange() does.
   explicit TcpExchange(const TcpOptions& options);
-  /// Says goodbye; rank 0 also ends the hub, and with it the side channel of all.
+  /// Says goodbye.  Rank 0 then waits, at most TcpOptions::timeout, until the others need the hub
+  /// no longer: until all have left or died, or an incident has reached them.
   ~TcpExchange() override;
 
   Rank self() const noexcept override { return self_; }
@@ -60,7 +61,7 @@ class TcpExchange final : public Exchange {
   Rank self_;
   std::uint32_t rank_count_;
 
-  detail::Descriptor socket_;  // empty: the hub is gone
+  UnsharedDescriptor socket_;  // empty: the hub is gone, or this is a forked child
   FrameReader reader_;
   std::vector<std::byte> outbox_;  // frames not sent yet, so that none is ever cut short
   std::size_t outbox_sent_ = 0;
@@ -70,7 +71,7 @@ class TcpExchange final : public Exchange {
   bool welcome_ = false;
   std::optional<wire::Refusal> refusal_;
   std::optional<std::vector<Rank>> gave_up_;
-  std::optional<std::vector<Rank>> answer_;  // to the one query under way
+  std::optional<std::vector<Rank>> answer_;  // to the one query under way in this step
   std::optional<wire::Disagreement> disagreement_;
   Incident incident_;
   std::vector<bool> left_;        // by rank

@@ -23,7 +23,7 @@ struct TcpOptions {
   std::uint32_t rank_count = 1;
   std::string rendezvous;  // host:port on which rank 0 listens; [address]:port for IPv6
   std::string secret;      // shared by the ranks of one job, 1 .. 256 bytes
-  Timeout timeout = std::chrono::seconds(30);  // until all ranks have met
+  Timeout timeout = std::chrono::seconds(30);  // of meeting, and of rank 0's destruction
 
   /// From TUTTI_RANK, TUTTI_SIZE, TUTTI_RENDEZVOUS, TUTTI_SECRET and TUTTI_BOOTSTRAP_TIMEOUT
   /// (seconds).  Throws Error{invalid_argument} naming the variable, its value and what it takes.
@@ -32,8 +32,11 @@ struct TcpOptions {
 
 /// Collective.  Meets the other ranks over TCP: rank 0 listens, the others connect, and a
 /// connection with another secret is refused.  Throws Error{timed_out} naming the ranks that did
-/// not come. The connections stay open as the side channel; a thread of rank 0 relays, asleep until
-/// there is something to relay.
+/// not come.  The connections stay open as the side channel; a thread of rank 0 relays, asleep
+/// until there is something to relay.
+/// Rank 0's destruction blocks until every other rank has left or died, or all have heard of an
+/// incident, at most `timeout`; whoever is still there then hears that rank 0 has aborted.
+/// A forked child has no part in its parent's exchange: it may only destroy it.
 TUTTI_EXPORT std::unique_ptr<Exchange> tcp_exchange(const TcpOptions& options);
 
 /// How one rank of run_local() ended.

@@ -56,6 +56,7 @@ class Exchange {
   virtual bool has_left(Rank /*rank*/) noexcept { return false; }
 
   /// Tells the other ranks about an incident; ignored if there was one before.  Never blocks long.
+  /// Without a side channel it reaches nobody.
   /// The caller itself may hear of it a moment later, as another one may have been first.
   virtual void announce(Incident /*incident*/) noexcept {}
 };

@@ -85,6 +85,72 @@ TEST(MpiExchange, BarrierTimesOutWhenARankIsMissing) {
   EXPECT_THROW(exchange->barrier(1s), tutti::Error);  // out of step from now on
 }
 
+// Protects: the same for an allgather; and an exchange that has timed out can be destroyed at once,
+// whatever MPI still holds of it.
+TEST(MpiExchange, AnAllgatherThatTimedOutCanBeDestroyed) {
+  auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
+  if (exchange->rank_count() == 1) GTEST_SKIP() << "needs a rank to miss";
+  const std::span<std::byte> nothing;
+  if (exchange->self() == Rank{0}) {
+    std::this_thread::sleep_for(600ms);
+    exchange->allgather(nothing, nothing, 30s);
+    return;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    exchange->allgather(nothing, nothing, 100ms);
+    ADD_FAILURE() << "the allgather completed without rank 0";
+  } catch (const tutti::Error& error) {
+    EXPECT_EQ(error.code(), tutti::ErrorCode::timed_out);
+    EXPECT_EQ(std::string(error.what()).rfind("allgather: not every rank came within 100 ms", 0),
+              0u)
+        << error.what();
+  }
+  exchange.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 500ms);
+}
+
+// Protects: the end of an exchange waits for nobody.
+TEST(MpiExchange, DestructionDoesNotWait) {
+  auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
+  exchange->barrier(30s);
+  if (exchange->self() == Rank{0}) std::this_thread::sleep_for(500ms);
+  const auto start = std::chrono::steady_clock::now();
+  exchange.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 300ms);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+// Protects: making the exchange has a deadline too, and its error says what did not happen.
+TEST(MpiExchange, MakingItTimesOutWhenARankIsMissing) {
+  int rank = 0;
+  int rank_count = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &rank_count);
+  if (rank_count == 1) GTEST_SKIP() << "needs a rank to miss";
+  if (rank == 0) {
+    std::this_thread::sleep_for(600ms);
+    // Completes what the others have begun, so that MPI can be finalised.
+    MPI_Comm duplicate = MPI_COMM_NULL;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Comm_idup(MPI_COMM_WORLD, &duplicate, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  } else {
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      (void)tutti::mpi_exchange(MPI_COMM_WORLD, 200ms);
+      ADD_FAILURE() << "it was made without rank 0";
+    } catch (const tutti::Error& error) {
+      EXPECT_EQ(error.code(), tutti::ErrorCode::timed_out);
+      EXPECT_EQ(std::string(error.what()),
+                "mpi_exchange (duplicating the communicator): not every rank came within 200 ms; "
+                "MPI does not say which are missing");
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 500ms);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
 // Protects: sizes that differ are an error on every rank, not undefined behaviour of MPI.
 TEST(MpiExchange, DifferentSizesAreAMismatchOnEveryRank) {
   const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);

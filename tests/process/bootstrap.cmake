@@ -5,3 +5,11 @@ foreach(name local tcp)
   target_include_directories(bootstrap_${name}_process_test PRIVATE
     ${PROJECT_SOURCE_DIR}/tests/unit/bootstrap)
 endforeach()
+if(TARGET tutti-bench)
+  foreach(group missing stranger)
+    add_test(NAME bootstrap_rendezvous_${group}
+      COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/bootstrap_rendezvous.sh $<TARGET_FILE:tutti-bench> ${group})
+    set_tests_properties(bootstrap_rendezvous_${group} PROPERTIES LABELS process TIMEOUT 120
+      PROCESSORS 2)
+  endforeach()
+endif()

@@ -140,6 +140,45 @@ TEST_F(LocalProcesses, LeavingIsNotADeath) {
   EXPECT_EQ(results[1].exit_status, 0);
 }
 
+// Protects: a rank's death is heard of though a child that it has forked lives on.
+TEST_F(LocalProcesses, AForkedChildDoesNotHideADeath) {
+  const auto results = run_local(kill_when_ready(2, 1), [&](Exchange& exchange) {
+    if (exchange.self() == Rank{1} && ::fork() == 0) {
+      (void)within(20s, [&] { return shared.grandchild != 0; });
+      ::_exit(0);
+    }
+    ++shared.ready;
+    const bool heard = within(10s, [&] { return exchange.incident().rank == Rank{1}; });
+    shared.grandchild = 1;
+    return heard && since_kill() < 1s ? 0 : 2;
+  });
+  EXPECT_EQ(results[0].exit_status, 0);
+  EXPECT_EQ(results[1].signal, SIGKILL);
+}
+
+// Protects: a forked child that comes to the end of the body, or throws, neither leaves nor dies in
+// its parent's name.
+TEST_F(LocalProcesses, AForkedChildDoesNotEndForItsRank) {
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) -> int {
+    exchange.barrier(10s);
+    if (exchange.self() == Rank{1}) {
+      const pid_t returning = ::fork();
+      if (returning == 0) return 0;
+      const pid_t throwing = ::fork();
+      if (throwing == 0) throw std::runtime_error("expected by this test");
+      if (::waitpid(returning, nullptr, 0) != returning) return 2;
+      if (::waitpid(throwing, nullptr, 0) != throwing) return 3;
+    }
+    exchange.barrier(10s);
+    const bool quiet =
+        !exchange.has_left(Rank{1}) && exchange.incident().kind == Incident::Kind::none;
+    exchange.barrier(10s);
+    return quiet ? 0 : 4;
+  });
+  EXPECT_EQ(results[0].exit_status, 0);
+  EXPECT_EQ(results[1].exit_status, 0);
+}
+
 // Protects: what on_started throws comes out, and no rank survives it.
 TEST_F(LocalProcesses, AFailingStartLeavesNobodyBehind) {
   std::vector<pid_t> ranks;

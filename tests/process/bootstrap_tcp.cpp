@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -134,6 +136,82 @@ TEST_F(TcpProcesses, AKilledRankZeroIsHeardOfWhileIdle) {
                          return hear_of_death(exchange, Rank{0});
                        }),
                    0);
+}
+
+// Protects: a death is heard of also when rank 0, which relays, has left before; and rank 0's
+// process is not held up any longer then.
+TEST_F(TcpProcesses, AKilledRankIsHeardOfAfterRankZeroHasLeft) {
+  const Timeout start = detail::MonotonicClock::read();
+  expect_survivors(run(SIGKILL, 2,
+                       [&](Exchange& exchange) {
+                         if (exchange.self() == Rank{0}) {
+                           ++shared.ready;
+                           ++shared.done;
+                           return 0;
+                         }
+                         if (!within(5s, [&] { return exchange.has_left(Rank{0}); })) return 1;
+                         ++shared.ready;
+                         return hear_of_death(exchange, Rank{2});
+                       }),
+                   2);
+  EXPECT_LT(detail::MonotonicClock::read() - start, 5s);
+}
+
+// Protects: a rank's death is heard of though a child that it has forked lives on.
+TEST_F(TcpProcesses, AForkedChildDoesNotHideADeath) {
+  for (const std::uint32_t victim : {0u, 2u}) {
+    shared.ready = 0;
+    shared.done = 0;
+    expect_survivors(run(SIGKILL, victim,
+                         [&](Exchange& exchange) {
+                           if (exchange.self() == Rank{victim} && ::fork() == 0) {
+                             ::prctl(PR_SET_PDEATHSIG, 0);
+                             (void)within(20s, [&] { return shared.done == 3; });
+                             ::_exit(0);
+                           }
+                           ++shared.ready;
+                           return hear_of_death(exchange, Rank{victim});
+                         }),
+                     victim);
+  }
+}
+
+// Protects: a forked child has no part in its parent's exchange: it cannot speak through it, and
+// may destroy it without a wait and without a goodbye in the parent's name.
+TEST_F(TcpProcesses, AForkedChildHasNoPartInTheExchange) {
+  const auto results = run(0, 0, [&](Exchange& exchange) {
+    exchange.barrier(20s);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(10);
+      const Timeout start = detail::MonotonicClock::read();
+      try {
+        exchange.barrier(20s);
+        ::_exit(11);
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::invalid_argument) ::_exit(12);
+      }
+      exchange.announce({Incident::Kind::aborted, exchange.self()});
+      if (exchange.incident().kind != Incident::Kind::none) ::_exit(13);
+      exchange.~Exchange();
+      ::_exit(detail::MonotonicClock::read() - start < 1s ? 0 : 14);
+    }
+    int status = 0;
+    if (::waitpid(child, &status, 0) != child || status != 0) {
+      return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    }
+    exchange.barrier(20s);
+    for (std::uint32_t rank = 0; rank < 4; ++rank) {
+      if (exchange.has_left(Rank{rank})) return 2;
+    }
+    if (exchange.incident().kind != Incident::Kind::none) return 3;
+    exchange.barrier(20s);
+    ++shared.ready;
+    return 0;
+  });
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(results[rank].exit_status, 0) << "rank " << rank;
+  }
 }
 
 // Protects: ranks that wait in a barrier for a killed one give up within a second and name it.

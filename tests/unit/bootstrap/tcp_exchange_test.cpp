@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <optional>
 
+#include "bootstrap/frame.hpp"
 #include "bootstrap/socket.hpp"
 #include "tcp_ranks.hpp"
 
@@ -26,6 +28,60 @@ Ending ending_of(Action action) {
   }
   return {};
 }
+
+/// Plays rank 0's hub towards one client.
+class ScriptedHub {
+ public:
+  explicit ScriptedHub(const TcpOptions& options)
+      : listener_(
+            listen_at(resolve(parse_endpoint(options.rendezvous), options.rendezvous), "here")) {}
+
+  /// Waits for the client's hello and lets it in.
+  void welcome() {
+    EXPECT_TRUE(within(5s, [&] {
+      socket_ = detail::Descriptor(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      return static_cast<bool>(socket_);
+    }));
+    EXPECT_EQ(hear(), wire::FrameType::hello);
+    say(wire::FrameType::welcome, {});
+  }
+  void say(wire::FrameType type, std::span<const std::byte> front,
+           std::span<const std::byte> rest = {}) {
+    std::vector<std::byte> stream;
+    append_frame(stream, type, front, rest);
+    EXPECT_EQ(::send(socket_.get(), stream.data(), stream.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(stream.size()));
+  }
+  /// The type of the client's next frame; nothing if it does not come within 5 s.
+  std::optional<wire::FrameType> hear() {
+    std::optional<Frame> frame;
+    bool ended = false;
+    EXPECT_TRUE(within(5s, [&] {
+      frame = reader_.next();
+      if (frame || ended) return true;
+      std::size_t bytes = 0;
+      ended = receive_some(socket_.get(), reader_.space(), bytes) == Reception::end;
+      reader_.received(bytes);
+      return false;
+    }));
+    if (!frame) return std::nullopt;
+    return frame->type;
+  }
+  void say_left(std::uint32_t rank) { say(wire::FrameType::left, bytes_of(wire::News{0, rank})); }
+  void say_missing(std::uint64_t sequence, const std::vector<std::uint32_t>& ranks) {
+    const wire::Missing head{sequence, static_cast<std::uint32_t>(ranks.size()), 0};
+    say(wire::FrameType::missing, bytes_of(head), std::as_bytes(std::span{ranks}));
+  }
+  void say_gathered(std::uint64_t sequence) {
+    say(wire::FrameType::gathered, bytes_of(wire::Step{sequence, 0}));
+  }
+  void hang_up() { socket_ = detail::Descriptor(); }
+
+ private:
+  UnsharedDescriptor listener_;
+  detail::Descriptor socket_;
+  FrameReader reader_{1 << 20};
+};
 
 // Protects: contributions arrive whole and in rank order: none, one byte, and more than one chunk.
 TEST(TcpExchange, AllgatherReturnsContributionsInRankOrder) {
@@ -198,18 +254,177 @@ TEST(TcpExchange, LeavingIsNotAnIncident) {
   }));
 }
 
-// Protects: rank 0 may leave first; its hub's end is not its death.
+// Protects: rank 0 may leave first; that is no incident.
 TEST(TcpExchange, RankZeroMayLeaveFirst) {
   expect_all_well(run_ranks(tcp_job(3), [](Exchange& exchange) {
     exchange.barrier(5s);
     if (exchange.self() == Rank{0}) return;
     EXPECT_TRUE(within(1s, [&] { return exchange.has_left(Rank{0}); }));
-    std::this_thread::sleep_for(50ms);  // the connection ends meanwhile
+    std::this_thread::sleep_for(50ms);
     EXPECT_EQ(exchange.incident().kind, Incident::Kind::none);
     const Ending ending = ending_of([&] { exchange.barrier(10s); });
     EXPECT_EQ(ending.code, ErrorCode::peer_failed);
     EXPECT_TRUE(ending.says("rank 0")) << ending.text;
   }));
+}
+
+// Protects: the side channel outlives rank 0's exchange, and rank 0 is free as soon as nobody needs
+// it any longer.
+TEST(TcpExchange, RankZeroRelaysUntilTheLastHasLeft) {
+  const auto endings = run_ranks(tcp_job(4), [](Exchange& exchange) {
+    exchange.barrier(5s);
+    if (exchange.self() == Rank{0}) return;
+    EXPECT_TRUE(within(1s, [&] { return exchange.has_left(Rank{0}); }));
+    if (exchange.self() == Rank{1}) return;
+    EXPECT_TRUE(within(1s, [&] { return exchange.has_left(Rank{1}); }));
+    if (exchange.self() == Rank{3}) std::this_thread::sleep_for(300ms);
+  });
+  expect_all_well(endings);
+  EXPECT_GE(endings[0].took, 300ms);
+  EXPECT_LT(endings[0].took, 3s);
+}
+
+// Protects: rank 0 does not relay for longer than its timeout, and whoever is still there then
+// knows that no more news will come.
+TEST(TcpExchange, RankZeroRelaysNoLongerThanItsTimeout) {
+  auto job = tcp_job(3);
+  job[0].timeout = 700ms;
+  const auto endings = run_ranks(job, [](Exchange& exchange) {
+    exchange.barrier(5s);
+    if (exchange.self() == Rank{0}) return;
+    EXPECT_TRUE(within(1s, [&] { return exchange.has_left(Rank{0}); }));
+    EXPECT_EQ(exchange.incident().kind, Incident::Kind::none);
+    EXPECT_TRUE(within(5s, [&] { return exchange.incident().kind != Incident::Kind::none; }));
+    EXPECT_EQ(exchange.incident().kind, Incident::Kind::aborted);
+    EXPECT_EQ(exchange.incident().rank, Rank{0});
+  });
+  expect_all_well(endings);
+  EXPECT_GE(endings[0].took, 700ms);
+  EXPECT_LT(endings[0].took, 3s);
+}
+
+// Protects: once all have heard of an incident there is nothing left to relay, and rank 0 is free.
+TEST(TcpExchange, AnIncidentEndsTheRelayingOfRankZero) {
+  const auto job = tcp_job(4);
+  std::atomic<bool> rank_0_ended{false};
+  std::thread rank_0([&] {
+    const auto endings = run_ranks({job[0]}, [](Exchange& exchange) { exchange.barrier(5s); });
+    expect_all_well(endings);
+    rank_0_ended = true;
+  });
+  expect_all_well(run_ranks({job[1], job[2], job[3]}, [&](Exchange& exchange) {
+    exchange.barrier(5s);
+    EXPECT_TRUE(within(1s, [&] { return exchange.has_left(Rank{0}); }));
+    if (exchange.self() == Rank{2}) exchange.announce({Incident::Kind::aborted, Rank{2}});
+    EXPECT_TRUE(within(1s, [&] { return exchange.incident().kind != Incident::Kind::none; }));
+    EXPECT_EQ(exchange.incident().rank, Rank{2});
+    EXPECT_TRUE(within(2s, [&] { return rank_0_ended.load(); }));
+  }));
+  rank_0.join();
+}
+
+// Protects: an error of rank 0's program does not cost it its timeout, because those that wait for
+// it give up at once.
+TEST(TcpExchange, AThrowInRankZeroEndsSoon) {
+  const auto endings = run_ranks(tcp_job(3), [](Exchange& exchange) {
+    exchange.barrier(5s);
+    if (exchange.self() == Rank{0}) throw Error(ErrorCode::mismatch, "expected by this test");
+    exchange.barrier(10s);
+  });
+  EXPECT_EQ(endings[0].text, "expected by this test");
+  for (const Ending& ending : endings) EXPECT_LT(ending.took, 2s) << ending.text;
+  EXPECT_EQ(endings[1].code, ErrorCode::peer_failed);
+  EXPECT_TRUE(endings[1].says("rank 0")) << endings[1].text;
+}
+
+// Protects: a side channel that is gone is an incident, even if rank 0 said goodbye before: nobody
+// waits for news that cannot come.
+TEST(TcpExchange, AnEndOfTheRelayIsAnIncident) {
+  const auto job = tcp_job(2);
+  ScriptedHub hub(job[0]);
+  std::thread rank_1([&] {
+    expect_all_well(run_ranks({job[1]}, [](Exchange& exchange) {
+      EXPECT_TRUE(within(5s, [&] { return exchange.has_left(Rank{0}); }));
+      EXPECT_TRUE(within(5s, [&] { return exchange.incident().kind != Incident::Kind::none; }));
+      EXPECT_EQ(exchange.incident().kind, Incident::Kind::aborted);
+      EXPECT_EQ(exchange.incident().rank, Rank{0});
+      // Nobody could repeat this one, so the first stays.
+      exchange.announce({Incident::Kind::aborted, Rank{1}});
+      EXPECT_EQ(exchange.incident().rank, Rank{0});
+    }));
+  });
+  hub.welcome();
+  hub.say_left(0);
+  std::this_thread::sleep_for(50ms);
+  hub.hang_up();
+  rank_1.join();
+}
+
+// Protects: who is missing from one step is not taken for missing from the next.
+TEST(TcpExchange, AnswersAboutAnEarlierStepAreIgnored) {
+  const auto job = tcp_job(3);
+  ScriptedHub hub(job[0]);
+  std::thread rank_1([&] {
+    expect_all_well(run_ranks({job[1]}, [](Exchange& exchange) {
+      exchange.barrier(10s);
+      exchange.barrier(10s);
+    }));
+  });
+  hub.welcome();
+  EXPECT_EQ(hub.hear(), wire::FrameType::contribution);
+  hub.say_left(2);
+  EXPECT_EQ(hub.hear(), wire::FrameType::query);
+  hub.say_gathered(1);
+  EXPECT_EQ(hub.hear(), wire::FrameType::contribution);
+  EXPECT_EQ(hub.hear(), wire::FrameType::query);
+  hub.say_missing(1, {2});
+  hub.say_missing(2, {0});
+  hub.say_gathered(2);
+  EXPECT_EQ(hub.hear(), wire::FrameType::goodbye);
+  rank_1.join();
+}
+
+// Protects: the hub is asked once for every change that may matter, and no more.
+TEST(TcpExchange, TheHubIsAskedAgainOnlyWhenAnotherHasLeft) {
+  const auto job = tcp_job(4);
+  ScriptedHub hub(job[0]);
+  std::thread rank_1([&] {
+    const auto endings = run_ranks({job[1]}, [](Exchange& exchange) { exchange.barrier(10s); });
+    EXPECT_EQ(endings[0].code, ErrorCode::peer_failed);
+    EXPECT_EQ(endings[0].text, "barrier: rank 3 left without taking part");
+  });
+  hub.welcome();
+  EXPECT_EQ(hub.hear(), wire::FrameType::contribution);
+  hub.say_left(2);  // after it has taken part, as the answer says
+  EXPECT_EQ(hub.hear(), wire::FrameType::query);
+  hub.say_missing(1, {3});
+  std::this_thread::sleep_for(50ms);
+  hub.say_left(3);
+  EXPECT_EQ(hub.hear(), wire::FrameType::query);
+  hub.say_missing(1, {3});
+  EXPECT_EQ(hub.hear(), wire::FrameType::goodbye);
+  rank_1.join();
+}
+
+// Protects: a timeout names who is missing at the deadline, not who was when somebody left.
+TEST(TcpExchange, ATimeoutAsksAgain) {
+  const auto job = tcp_job(4);
+  ScriptedHub hub(job[0]);
+  std::thread rank_1([&] {
+    const auto endings = run_ranks({job[1]}, [](Exchange& exchange) { exchange.barrier(200ms); });
+    EXPECT_EQ(endings[0].code, ErrorCode::timed_out);
+    EXPECT_EQ(endings[0].text, "barrier: rank 3 did not come within 200 ms");
+  });
+  hub.welcome();
+  EXPECT_EQ(hub.hear(), wire::FrameType::contribution);
+  hub.say_left(2);
+  EXPECT_EQ(hub.hear(), wire::FrameType::query);
+  std::this_thread::sleep_for(300ms);
+  hub.say_missing(1, {0, 3});
+  EXPECT_EQ(hub.hear(), wire::FrameType::query);
+  hub.say_missing(1, {3});
+  EXPECT_EQ(hub.hear(), wire::FrameType::goodbye);
+  rank_1.join();
 }
 
 // Protects: everybody hears of the same first incident, also if two announce at once.
