@@ -3,7 +3,7 @@ foreach(name local tcp)
     LINK tutti_bootstrap)
   # Ports and waits are the same as in the unit tests of this layer.
   target_include_directories(bootstrap_${name}_process_test PRIVATE
-    ${PROJECT_SOURCE_DIR}/tests/unit/bootstrap)
+    ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/tests/unit/bootstrap)
 endforeach()
 if(TARGET tutti-bench)
   foreach(group missing stranger)

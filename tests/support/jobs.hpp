@@ -15,6 +15,14 @@
 
 namespace tutti::test {
 
+inline sockaddr_in loopback(std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
 /// A port of the loopback that nobody uses, below those that the kernel gives to outgoing
 /// connections, which could otherwise take it before rank 0 does.
 inline std::uint16_t free_port() {
@@ -23,10 +31,7 @@ inline std::uint16_t free_port() {
     const unsigned seed = static_cast<unsigned>(::getpid()) * 37u + calls++;
     const auto port = static_cast<std::uint16_t>(20000 + seed % 12000);
     const detail::Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const sockaddr_in address = loopback(port);
     if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
       return port;
   }

@@ -1,11 +1,6 @@
 // Ranks of a TCP exchange as threads, and a rendezvous for them.
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -13,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/jobs.hpp"
 #include "tutti/bootstrap.hpp"
 #include "tutti/detail/clock.hpp"
 #include "tutti/detail/descriptor.hpp"
@@ -20,28 +16,8 @@
 
 namespace tutti::bootstrap {
 
-inline sockaddr_in loopback(std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
-/// A port of the loopback that nobody uses, below those that the kernel gives to outgoing
-/// connections, which could otherwise take it before rank 0 does.
-inline std::uint16_t free_port() {
-  static std::atomic<unsigned> calls{0};
-  for (;;) {
-    const unsigned seed = static_cast<unsigned>(::getpid()) * 37u + calls++;
-    const auto port = static_cast<std::uint16_t>(20000 + seed % 12000);
-    const detail::Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const sockaddr_in address = loopback(port);
-    if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
-      return port;
-    }
-  }
-}
+using test::free_port;
+using test::loopback;
 
 inline TcpOptions tcp_options(std::uint16_t port, std::uint32_t rank, std::uint32_t rank_count) {
   return {.rank = Rank{rank},
