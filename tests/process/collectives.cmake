@@ -30,7 +30,7 @@ target_link_libraries(steady_state PRIVATE tutti)
 set_target_properties(steady_state PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_test(NAME process_system_calls
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system_calls.sh $<TARGET_FILE:steady_state>)
-set_tests_properties(process_system_calls PROPERTIES LABELS process TIMEOUT 120 RUN_SERIAL ON
+set_tests_properties(process_system_calls PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON
   SKIP_RETURN_CODE 77)
 
 add_test(NAME process_example COMMAND dot_product)
