@@ -274,33 +274,32 @@ TEST(TcpExchange, RankZeroRelaysUntilTheLastHasLeft) {
   const auto endings = run_ranks(tcp_job(4), [](Exchange& exchange) {
     exchange.barrier(5s);
     if (exchange.self() == Rank{0}) return;
-    EXPECT_TRUE(within(1s, [&] { return exchange.has_left(Rank{0}); }));
+    EXPECT_TRUE(within(5s, [&] { return exchange.has_left(Rank{0}); }));
     if (exchange.self() == Rank{1}) return;
-    EXPECT_TRUE(within(1s, [&] { return exchange.has_left(Rank{1}); }));
+    EXPECT_TRUE(within(5s, [&] { return exchange.has_left(Rank{1}); }));
     if (exchange.self() == Rank{3}) std::this_thread::sleep_for(300ms);
   });
   expect_all_well(endings);
   EXPECT_GE(endings[0].took, 300ms);
-  EXPECT_LT(endings[0].took, 3s);
+  EXPECT_LT(endings[0].took, 5s);
 }
 
 // Protects: rank 0 does not relay for longer than its timeout, and whoever is still there then
 // knows that no more news will come.
 TEST(TcpExchange, RankZeroRelaysNoLongerThanItsTimeout) {
   auto job = tcp_job(3);
-  job[0].timeout = 700ms;
+  job[0].timeout = 1500ms;
   const auto endings = run_ranks(job, [](Exchange& exchange) {
     exchange.barrier(5s);
     if (exchange.self() == Rank{0}) return;
-    EXPECT_TRUE(within(1s, [&] { return exchange.has_left(Rank{0}); }));
-    EXPECT_EQ(exchange.incident().kind, Incident::Kind::none);
+    EXPECT_TRUE(within(5s, [&] { return exchange.has_left(Rank{0}); }));
     EXPECT_TRUE(within(5s, [&] { return exchange.incident().kind != Incident::Kind::none; }));
     EXPECT_EQ(exchange.incident().kind, Incident::Kind::aborted);
     EXPECT_EQ(exchange.incident().rank, Rank{0});
   });
   expect_all_well(endings);
-  EXPECT_GE(endings[0].took, 700ms);
-  EXPECT_LT(endings[0].took, 3s);
+  EXPECT_GE(endings[0].took, 1500ms);
+  EXPECT_LT(endings[0].took, 4s);
 }
 
 // Protects: once all have heard of an incident there is nothing left to relay, and rank 0 is free.
@@ -314,11 +313,11 @@ TEST(TcpExchange, AnIncidentEndsTheRelayingOfRankZero) {
   });
   expect_all_well(run_ranks({job[1], job[2], job[3]}, [&](Exchange& exchange) {
     exchange.barrier(5s);
-    EXPECT_TRUE(within(1s, [&] { return exchange.has_left(Rank{0}); }));
+    EXPECT_TRUE(within(5s, [&] { return exchange.has_left(Rank{0}); }));
     if (exchange.self() == Rank{2}) exchange.announce({Incident::Kind::aborted, Rank{2}});
-    EXPECT_TRUE(within(1s, [&] { return exchange.incident().kind != Incident::Kind::none; }));
+    EXPECT_TRUE(within(5s, [&] { return exchange.incident().kind != Incident::Kind::none; }));
     EXPECT_EQ(exchange.incident().rank, Rank{2});
-    EXPECT_TRUE(within(2s, [&] { return rank_0_ended.load(); }));
+    EXPECT_TRUE(within(5s, [&] { return rank_0_ended.load(); }));
   }));
   rank_0.join();
 }
@@ -332,7 +331,7 @@ TEST(TcpExchange, AThrowInRankZeroEndsSoon) {
     exchange.barrier(10s);
   });
   EXPECT_EQ(endings[0].text, "expected by this test");
-  for (const Ending& ending : endings) EXPECT_LT(ending.took, 2s) << ending.text;
+  for (const Ending& ending : endings) EXPECT_LT(ending.took, 5s) << ending.text;
   EXPECT_EQ(endings[1].code, ErrorCode::peer_failed);
   EXPECT_TRUE(endings[1].says("rank 0")) << endings[1].text;
 }
@@ -397,7 +396,7 @@ TEST(TcpExchange, TheHubIsAskedAgainOnlyWhenAnotherHasLeft) {
   EXPECT_EQ(hub.hear(), wire::FrameType::contribution);
   hub.say_left(2);  // after it has taken part, as the answer says
   EXPECT_EQ(hub.hear(), wire::FrameType::query);
-  hub.say_missing(1, {3});
+  hub.say_missing(1, {0});
   std::this_thread::sleep_for(50ms);
   hub.say_left(3);
   EXPECT_EQ(hub.hear(), wire::FrameType::query);
@@ -411,15 +410,15 @@ TEST(TcpExchange, ATimeoutAsksAgain) {
   const auto job = tcp_job(4);
   ScriptedHub hub(job[0]);
   std::thread rank_1([&] {
-    const auto endings = run_ranks({job[1]}, [](Exchange& exchange) { exchange.barrier(200ms); });
+    const auto endings = run_ranks({job[1]}, [](Exchange& exchange) { exchange.barrier(500ms); });
     EXPECT_EQ(endings[0].code, ErrorCode::timed_out);
-    EXPECT_EQ(endings[0].text, "barrier: rank 3 did not come within 200 ms");
+    EXPECT_EQ(endings[0].text, "barrier: rank 3 did not come within 500 ms");
   });
   hub.welcome();
   EXPECT_EQ(hub.hear(), wire::FrameType::contribution);
   hub.say_left(2);
   EXPECT_EQ(hub.hear(), wire::FrameType::query);
-  std::this_thread::sleep_for(300ms);
+  std::this_thread::sleep_for(600ms);
   hub.say_missing(1, {0, 3});
   EXPECT_EQ(hub.hear(), wire::FrameType::query);
   hub.say_missing(1, {3});
