@@ -11,7 +11,8 @@
 namespace tutti::verbs::soft {
 namespace {
 
-constexpr std::size_t granule_bytes = 64 * 1024;  // one fallocate call per granule, never undone
+// One fallocate call per granule, never undone.
+constexpr std::size_t granule_bytes = std::size_t{64} * 1024;
 static_assert(segment_bytes % granule_bytes == 0);
 
 std::size_t rounded_to_line(std::size_t bytes) {
