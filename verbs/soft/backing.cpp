@@ -80,24 +80,34 @@ bool is_memory_file(int descriptor) {
          (system.f_type == TMPFS_MAGIC || system.f_type == HUGETLBFS_MAGIC);
 }
 
-bool is_file_of(int descriptor, const FileRange& range, struct stat& status) {
-  return ::fstat(descriptor, &status) == 0 && status.st_dev == range.device &&
-         status.st_ino == range.inode;
+bool is_file(const struct stat& status, const FileRange& range) {
+  return S_ISREG(status.st_mode) && status.st_dev == range.device && status.st_ino == range.inode;
 }
 
+/// A descriptor of our own for the file, if that is what the path leads to.  The first step opens
+/// nothing but the name, so that no device or pipe that took its place is ever opened; a peer maps
+/// the file for reading and writing, so the second asks for both.
+detail::Descriptor open_file(const char* path, const FileRange& range) {
+  const detail::Descriptor found(::open(path, O_PATH | O_CLOEXEC));
+  struct stat status;
+  if (!found || ::fstat(found.get(), &status) != 0 || !is_file(status, range)) return {};
+  const std::string link = "/proc/self/fd/" + std::to_string(found.get());
+  return detail::Descriptor(::open(link.c_str(), O_RDWR | O_CLOEXEC));
+}
+
+/// The numbers in the folder belong to other threads, which may close and reuse them at any time:
+/// they are looked at by their links only, and what a link leads to is checked once it is ours.
 detail::Descriptor find_descriptor(const FileRange& range) {
   struct stat status;
   const std::unique_ptr<DIR, Close> folder(::opendir("/proc/self/fd"));
   while (const dirent* const entry = folder ? ::readdir(folder.get()) : nullptr) {
-    const int number = std::atoi(entry->d_name);
-    if (entry->d_name[0] == '.' || !is_file_of(number, range, status)) continue;
-    // A peer maps it for reading and writing.
-    if ((::fcntl(number, F_GETFL) & O_ACCMODE) == O_RDWR)
-      return detail::Descriptor(::fcntl(number, F_DUPFD_CLOEXEC, 0));
+    if (::fstatat(::dirfd(folder.get()), entry->d_name, &status, 0) != 0 || !is_file(status, range))
+      continue;
+    const std::string link = std::string("/proc/self/fd/") + entry->d_name;
+    if (auto opened = open_file(link.c_str(), range)) return opened;
   }
   if (range.name.empty() || range.name[0] != '/') return {};
-  detail::Descriptor named(::open(range.name.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
-  return named && is_file_of(named.get(), range, status) ? std::move(named) : detail::Descriptor();
+  return open_file(range.name.c_str(), range);
 }
 
 }  // namespace
