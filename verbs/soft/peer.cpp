@@ -106,14 +106,16 @@ void Peer::take_backing(const Message& message, const detail::Descriptor& attach
   if (mapping) ::madvise(mapping.data(), mapping.size(), MADV_DONTFORK);
   const std::lock_guard guard(backings_lock_);
   MappedBacking& backing = backings_[message.backing];
-  backing.state = mapping ? MappedBacking::State::mapped : MappedBacking::State::refused;
+  backing.state = mapping ? BackingState::mapped : BackingState::refused;
   backing.mapping = std::move(mapping);
 }
 
-const MappedBacking* Peer::find_backing(std::uint32_t number) {
+BackingView Peer::find_backing(std::uint32_t number) {
   const std::lock_guard guard(backings_lock_);
-  if (const auto place = backings_.find(number); place != backings_.end())
-    return place->second.state == MappedBacking::State::requested ? nullptr : &place->second;
+  if (const auto place = backings_.find(number); place != backings_.end()) {
+    const MappedBacking& backing = place->second;
+    return {backing.state, backing.mapping.data(), backing.mapping.size()};
+  }
   const Message request{.kind = MessageKind::backing_wanted,
                         .layout_version = layout_version,
                         .id = id_,
@@ -122,7 +124,7 @@ const MappedBacking* Peer::find_backing(std::uint32_t number) {
                         .bytes = 0};
   // A stopped peer's socket may be full: the next request asks again.
   if (send_message(connection_.get(), request) == 0) backings_[number];
-  return nullptr;
+  return {};
 }
 
 detail::Mapping Peer::drop_backing(std::uint32_t number) {

@@ -245,7 +245,10 @@ void Process::recover_from(const Events::Death& death) {
 
 void Process::forget(const Events::GoneBacking& gone) {
   const detail::Mapping mapping = gone.peer->drop_backing(gone.number);
-  // Requests use the mapping under the send lock only: after this loop nobody does.
+  // Requests learn of a mapping (under the lock of the backings, before this) and use it within one
+  // holding of the send lock: after this loop nobody does.  The owner announces a backing only when
+  // no initiator is engaged on its account any more, but that order runs through the other process;
+  // this one is ours, and holds whatever that process does.
   for (QueuePair* const pair : queue_pairs) {
     const std::lock_guard guard(pair->send_lock);
     if (pair->peer == gone.peer) pair->target.backings = {};

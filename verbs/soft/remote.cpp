@@ -156,11 +156,10 @@ std::byte* find_mapping(QueuePair& pair, const Region& region, std::uint64_t add
   Target::CachedBacking& cached =
       pair.target.backings[region.backing % pair.target.backings.size()];
   if (cached.number != region.backing) [[unlikely]] {
-    const MappedBacking* const backing = pair.peer->find_backing(region.backing);
-    if (!backing) return nullptr;
-    refused = backing->state == MappedBacking::State::refused;
-    if (refused) return nullptr;
-    cached = {region.backing, backing->mapping.data(), backing->mapping.size()};
+    const BackingView backing = pair.peer->find_backing(region.backing);
+    refused = backing.state == BackingState::refused;
+    if (backing.state != BackingState::mapped) return nullptr;
+    cached = {region.backing, backing.base, backing.bytes};
   }
   const std::uint64_t offset = region.backing_offset + (address - region.address);
   refused = offset > cached.bytes || bytes > cached.bytes - offset;
