@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <memory>
 #include <set>
 #include <thread>
 
@@ -122,6 +123,30 @@ TEST(SharedReceives, error_state_leaves_the_queue_to_the_others) {
   ASSERT_EQ(shared.receive({}, 1), 0);
   ASSERT_EQ(right.fail(), 0);
   EXPECT_TRUE(right.is_quiet());
+}
+
+/// The memory of a destroyed queue belongs to others: here to the receives of a new queue pair,
+/// which must all be delivered while a request still waits for the queue that is gone.
+TEST(SharedReceives, a_waiting_initiator_leaves_the_memory_of_a_destroyed_queue_alone) {
+  const Device device;
+  auto shared = std::make_unique<SharedReceives>(device);
+  const Endpoint left(device);
+  auto right =
+      std::make_unique<Endpoint>(device, EndpointOptions{.shared_receives = shared->handle});
+  left.connect(right->address(), {.timeout = 0});  // for ever
+  right->connect(left.address());
+  ASSERT_EQ(left.send(IBV_WR_SEND, {}), 0);
+  EXPECT_TRUE(left.is_quiet());
+  right.reset();
+  shared.reset();
+
+  const Endpoint target(device, {.pieces = 1}), source(device);
+  target.connect(source.address());
+  source.connect(target.address());
+  for (std::uint64_t id = 0; id < 4; ++id) ASSERT_EQ(target.receive({}, id), 0);
+  EXPECT_TRUE(left.is_quiet(20ms));  // it looks again meanwhile
+  for (std::uint64_t id = 0; id < 4; ++id) ASSERT_EQ(source.send(IBV_WR_SEND, {}), 0);
+  for (std::uint64_t id = 0; id < 4; ++id) ASSERT_EQ(target.wait(1s).wr_id, id);
 }
 
 TEST(SharedReceives, capacity_is_kept) {

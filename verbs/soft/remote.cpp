@@ -277,6 +277,9 @@ Outcome execute_engaged(QueuePair& pair, const Request& request, const Pieces& l
     if (!has_room(target, produced)) return {.kind = Kind::wait};
     switch (take(pair, request, produced, taken)) {
       case Take::empty:
+        // While engaged: the memory of a shared queue is another's as soon as nobody is.
+        (target.shared_receives ? target.shared_receives->wanted : target.entry->wanted)
+            .store(1, std::memory_order_relaxed);
         return {.kind = Kind::not_ready};
       case Take::busy:
         return {.kind = Kind::wait};
@@ -336,11 +339,8 @@ Outcome execute(QueuePair& pair, const Request& request) noexcept {
 }
 
 void ask_for_kick(const QueuePair& pair) noexcept {
-  const Target& target = pair.target;
-  if (!target.entry) return;
-  std::atomic<std::uint32_t>& wanted =
-      target.shared_receives ? target.shared_receives->wanted : target.entry->wanted;
-  wanted.store(1, std::memory_order_relaxed);
+  // An entry of the table is never freed: at worst its next owner sends a message for nothing.
+  if (pair.target.entry) pair.target.entry->wanted.store(1, std::memory_order_relaxed);
 }
 
 }  // namespace tutti::verbs::soft

@@ -107,7 +107,6 @@ bool has_run_out(QueuePair& pair, std::int64_t now_ns, Outcome& outcome) {
       return true;
     case Outcome::Kind::not_ready: {
       patience.dropped_until_ns = 0;  // the target has answered
-      ask_for_kick(pair);
       if (now_ns < patience.rnr_until_ns) return false;
       constexpr unsigned for_ever = 7;
       if (pair.attributes.rnr_retry != for_ever &&
