@@ -109,9 +109,12 @@ bool flush_receives(CompletionQueue& queue, QueuePair& pair) {
 }
 
 void flush_receivers(CompletionQueue& queue) {
-  queue.attention.store(false, std::memory_order_relaxed);
+  // A full barrier before the loop: who moves a receiver to the error state does that first and
+  // asks for attention then.  Either this exchange takes the request, and the loop sees the state,
+  // or the request comes after it and stays for the next poll.  A plain store could come to rest
+  // after the loop has looked, on top of the request.
+  queue.attention.exchange(false, std::memory_order_seq_cst);
   bool finished = true;
-  // Acquire, by the status load within: whoever asked for attention changed that before.
   for (QueuePair* const pair : queue.receivers) finished &= flush_receives(queue, *pair);
   if (!finished) queue.attention.store(true, std::memory_order_relaxed);
 }
