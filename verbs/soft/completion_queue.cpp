@@ -70,18 +70,16 @@ bool take_remote(CompletionQueue& queue, QueuePair& pair, ibv_wc& completion) {
   return !is_event;
 }
 
-bool take_local(CompletionQueue& queue, ibv_wc& completion) {
+void take_local(CompletionQueue& queue, ibv_wc& completion) {
   const std::uint64_t position = queue.local_head.load(std::memory_order_relaxed);
   queue.local_head.store(position + 1, std::memory_order_relaxed);
   const LocalCompletion& entry = queue.local[position & queue.local_mask];
-  if (!entry.pair) return false;
   completion = entry.completion;
   if (entry.is_receive)
     entry.pair->released.store(entry.pair->released.load(std::memory_order_relaxed) + 1,
                                std::memory_order_release);
   else
     entry.pair->retired.store(entry.retires, std::memory_order_release);
-  return true;
 }
 
 /// Completes the receives that were never taken.  False when an initiator is still at work.
@@ -137,11 +135,14 @@ void CompletionQueue::push(const LocalCompletion& added) noexcept {
 }
 
 void CompletionQueue::forget(const QueuePair& pair) noexcept {
+  // The others move together: what is forgotten must not take the room of what comes.
   const std::uint64_t tail = local_tail.load(std::memory_order_relaxed);
-  for (std::uint64_t position = local_head.load(std::memory_order_relaxed); position != tail;
-       ++position)
-    if (LocalCompletion& entry = local[position & local_mask]; entry.pair == &pair)
-      entry.pair = nullptr;
+  std::uint64_t kept = local_head.load(std::memory_order_relaxed);
+  for (std::uint64_t position = kept; position != tail; ++position) {
+    const LocalCompletion& entry = local[position & local_mask];
+    if (entry.pair != &pair) local[kept++ & local_mask] = entry;
+  }
+  local_tail.store(kept, std::memory_order_relaxed);
 }
 
 Watch& Watches::take() {
@@ -188,7 +189,7 @@ int poll_completion_queue(ibv_cq* handle, int count, ibv_wc* completions) noexce
   const auto take_locals = [&] {
     while (polled < count && queue.local_head.load(std::memory_order_relaxed) !=
                                  queue.local_tail.load(std::memory_order_relaxed))
-      polled += take_local(queue, completions[polled]);
+      take_local(queue, completions[polled++]);
   };
   // Only a queue smaller than what its users may have outstanding can be overrun; its load is
   // counted before it is reduced.

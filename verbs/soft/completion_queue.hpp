@@ -25,7 +25,7 @@ struct QueuePair;
 /// A completion that this process wrote.  Polling it retires what it stands for.
 struct LocalCompletion {
   ibv_wc completion;
-  QueuePair* pair;        // NULL: the queue pair is gone, and the completion with it
+  QueuePair* pair;
   std::uint64_t retires;  // sends: position behind the request; receives: unused
   bool is_receive;
 };
