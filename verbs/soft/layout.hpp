@@ -109,7 +109,8 @@ struct alignas(line_bytes) QueuePairEntry {
   // first and looks here (seq_cst) then.  Hence either the initiator sees the change, or the owner
   // sees the initiator and waits before memory is reused.
   alignas(line_bytes) std::atomic<std::uint64_t> engaged;
-  // Completions written so far.  Only the engaged initiator writes; the owner, to count.
+  // Completions written so far, without the event, which is always the last of an incarnation.
+  // Only the engaged initiator writes; the owner reads it to count.
   std::atomic<std::uint64_t> produced;
 
   // Completions polled so far (release); the initiator must not overwrite what lies beyond.

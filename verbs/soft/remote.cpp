@@ -100,13 +100,6 @@ bool has_room(Target& target, std::uint64_t produced) {
   return produced - target.consumed < target.ring_mask;
 }
 
-void store_completion(const Target& target, Completion& slot, std::uint64_t position) {
-  // Release: the poll that sees the sequence sees the entry and the data before it.
-  slot.sequence.store(position + 1, std::memory_order_release);
-  // Relaxed: the owner only counts with it; the next initiator comes after a disengagement.
-  target.entry->produced.store(position + 1, std::memory_order_relaxed);
-}
-
 void complete_receive(const QueuePair& pair, const Request& request, const TakenReceive& taken,
                       std::size_t bytes, ibv_wc_status status) {
   const Target& target = pair.target;
@@ -120,7 +113,10 @@ void complete_receive(const QueuePair& pair, const Request& request, const Taken
   slot.flags = has_immediate(request.opcode) ? IBV_WC_WITH_IMM : 0;
   slot.source = pair.qp_num;
   slot.is_event = 0;
-  store_completion(target, slot, position);
+  // Release: the poll that sees the sequence sees the entry and the data before it.
+  slot.sequence.store(position + 1, std::memory_order_release);
+  // Relaxed: the owner only counts with it; the next initiator comes after a disengagement.
+  target.entry->produced.store(position + 1, std::memory_order_relaxed);
 }
 
 /// A responder's error moves its queue pair to the error state too.
@@ -135,7 +131,8 @@ void fail_target(const Target& target) {
     const std::uint64_t position = target.entry->produced.load(std::memory_order_relaxed);
     Completion& slot = target.ring[position & target.ring_mask];
     slot.is_event = 1;
-    store_completion(target, slot, position);
+    // Release, as above.  It is no completion: `produced` stays, nothing follows it in the ring.
+    slot.sequence.store(position + 1, std::memory_order_release);
     return;
   }
 }
