@@ -68,8 +68,8 @@ struct CompletionQueue : ibv_cq {
 
   SpinLock lock;  // guards all below, and the consumer's side of the receivers' rings
   std::vector<QueuePair*> receivers;
-  Watches watches;                 // one of each receiver
-  std::size_t first_receiver = 0;  // polled first: all get their turn
+  Watches watches;              // one of each receiver
+  std::size_t next_source = 0;  // polled first: all get their turn
   // Completions that can be outstanding at once; relaxed, as above.
   std::atomic<std::uint64_t> load{0};
   std::uint32_t users = 0;  // queue pairs, guarded by Process::mutex
