@@ -23,7 +23,7 @@ namespace tutti::verbs::soft {
 
 inline constexpr std::size_t line_bytes = 64;
 inline constexpr std::uint64_t segment_magic = 0x7475747469736f66;  // "tuttisof"
-inline constexpr std::uint32_t layout_version = 1;
+inline constexpr std::uint32_t layout_version = 2;
 inline constexpr std::size_t segment_bytes = std::size_t{1} << 30;  // sparse; committed on demand
 
 inline constexpr std::uint32_t regions_max = 4096;
@@ -109,6 +109,9 @@ struct alignas(line_bytes) QueuePairEntry {
   // first and looks here (seq_cst) then.  Hence either the initiator sees the change, or the owner
   // sees the initiator and waits before memory is reused.
   alignas(line_bytes) std::atomic<std::uint64_t> engaged;
+  // Engagements that have ended.  The initiator counts (release) before it clears `engaged`; see
+  // RunningEngagement.
+  std::atomic<std::uint64_t> engagements;
   // Completions written so far, without the event, which is always the last of an incarnation.
   // Only the engaged initiator writes; the owner reads it to count.
   std::atomic<std::uint64_t> produced;
@@ -121,6 +124,30 @@ struct alignas(line_bytes) QueuePairEntry {
   alignas(line_bytes) std::atomic<std::uint32_t> wanted;
 };
 static_assert(sizeof(QueuePairEntry) == 4 * line_bytes);
+
+/// The engagement that the owner must wait for when it has changed a status or a key: the one that
+/// was running then.  Later ones see the change; but as an initiator may begin one request right
+/// after the other, the owner might never find `engaged` empty, and so looks for the count as well.
+class RunningEngagement {
+ public:
+  explicit RunningEngagement(const QueuePairEntry& entry)
+      : entry_(&entry),
+        // In this order: the initiator seen in `engaged` has counted all engagements before its
+        // own.
+        engaged_(entry.engaged.load(std::memory_order_seq_cst)),
+        ended_(entry.engagements.load(std::memory_order_acquire)) {}
+
+  /// Acquire: what the initiator did is done.
+  bool is_over() const {
+    return engaged_ == 0 || entry_->engaged.load(std::memory_order_acquire) == 0 ||
+           entry_->engagements.load(std::memory_order_acquire) != ended_;
+  }
+
+ private:
+  const QueuePairEntry* entry_;
+  std::uint64_t engaged_;
+  std::uint64_t ended_;
+};
 
 /// A posted receive, followed by its scatter list.  `sequence` is position + 1: stored last
 /// (release) by the owner, loaded first (acquire) by the initiator.

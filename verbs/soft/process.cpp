@@ -194,31 +194,35 @@ void Process::kick_slow(std::uint32_t process_id) {
 }
 
 void Process::bury(std::uint32_t index) {
-  buried_.push_back(index);
+  // The status was cleared before: whoever engages from now on goes away again by itself.
+  buried_.push_back({index, RunningEngagement(view_.queue_pair(index))});
   reap();
   if (!buried_.empty()) wake_helper();
 }
 
 void Process::reap() {
-  std::erase_if(buried_, [this](std::uint32_t index) {
-    QueuePairEntry& entry = view_.queue_pair(index);
-    // The status was cleared before: whoever engages from now on goes away again by itself.
-    if (entry.engaged.load(std::memory_order_seq_cst) != 0) return false;
+  std::erase_if(buried_, [this](const Buried& buried) {
+    if (!buried.engagement.is_over()) return false;
+    const QueuePairEntry& entry = view_.queue_pair(buried.index);
     if (entry.receive_slots != 0)
       segment.free(entry.receive_offset,
                    std::size_t{entry.receive_slots} * entry.receive_stride_bytes);
     segment.free(entry.ring_offset, entry.ring_slots * sizeof(Completion));
-    queue_pair_slots.give_back(index);
+    queue_pair_slots.give_back(buried.index);
     return true;
   });
 }
 
 bool Process::wait_for_initiators_slow(std::unique_lock<std::mutex>& held, std::uint32_t first,
                                        std::uint32_t last) const {
+  // All are looked at first, so that the waits overlap.
+  std::vector<RunningEngagement> running;
+  for (std::uint32_t index = first; index < last; ++index)
+    if (const RunningEngagement engagement(view_.queue_pair(index)); !engagement.is_over())
+      running.push_back(engagement);
   const std::int64_t deadline = now_ns() + 1'000'000'000;
-  for (std::uint32_t index = first; index < last; ++index) {
-    const std::atomic<std::uint64_t>& engaged = view_.queue_pair(index).engaged;
-    while (engaged.load(std::memory_order_seq_cst) != 0) {
+  for (const RunningEngagement& engagement : running) {
+    while (!engagement.is_over()) {
       if (now_ns() > deadline) return false;
       held.unlock();
       ::sched_yield();

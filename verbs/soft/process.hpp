@@ -104,13 +104,14 @@ class Process {
 
   void wake_helper() const;
 
-  /// Frees the index and the memory of a destroyed queue pair as soon as no initiator is engaged on
-  /// it, which a stopped one may be for long.  The mutex is held.
+  /// Frees the index and the memory of a destroyed queue pair as soon as the initiator that is
+  /// engaged on it has gone, which takes long if it is stopped.  The mutex is held.
   void bury(std::uint32_t index);
 
-  /// Waits until no initiator is engaged on the queue pairs from `first` to before `last`; false
-  /// when one still is after a second, its process being stopped.  The mutex is held, but not while
-  /// waiting: the helper thread needs it to clear up behind an initiator that was killed.
+  /// Waits for the initiators that are engaged now on the queue pairs from `first` to before
+  /// `last`; false when one still is after a second, its process being stopped.  The mutex is held,
+  /// but not while waiting: the helper thread needs it to clear up behind an initiator that was
+  /// killed.
   bool wait_for_initiators_slow(std::unique_lock<std::mutex>& held, std::uint32_t first,
                                 std::uint32_t last) const;
   bool wait_for_initiators_slow(std::unique_lock<std::mutex>& held) const {
@@ -146,7 +147,11 @@ class Process {
   // the helper thread is woken anyway.
   std::atomic<std::uint32_t> pending_count_{0};
   std::vector<QueuePair*> pending_now_;  // scratch of progress_pending_ns
-  std::vector<std::uint32_t> buried_;
+  struct Buried {
+    std::uint32_t index;
+    RunningEngagement engagement;
+  };
+  std::vector<Buried> buried_;
 
   detail::Descriptor wake_;
   // Set by release() before it wakes the helper thread, which then ends.

@@ -44,8 +44,12 @@ class Engagement {
   Engagement(const Engagement&) = delete;
   Engagement& operator=(const Engagement&) = delete;
   ~Engagement() {
-    // Release: the owner that sees nobody here sees all that was done.
-    if (engaged_) entry_.engaged.store(0, std::memory_order_release);
+    if (!engaged_) return;
+    // Release, twice: the owner that sees one more, or nobody, sees all that was done.  Only the
+    // engaged initiator counts.
+    entry_.engagements.store(entry_.engagements.load(std::memory_order_relaxed) + 1,
+                             std::memory_order_release);
+    entry_.engaged.store(0, std::memory_order_release);
   }
   explicit operator bool() const { return engaged_; }
 
