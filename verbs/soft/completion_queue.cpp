@@ -108,7 +108,7 @@ bool flush_receives(CompletionQueue& queue, QueuePair& pair) {
         slot_at(pair.process.view(), pair.entry.receive_offset, pair.entry.receive_slots,
                 pair.entry.receive_stride_bytes, pair.completed);
     LocalCompletion flushed{};
-    flushed.completion.wr_id = slot.wr_id;
+    flushed.completion.wr_id = slot.wr_id.load(std::memory_order_relaxed);
     flushed.completion.status = IBV_WC_WR_FLUSH_ERR;
     flushed.completion.opcode = IBV_WC_RECV;
     flushed.completion.qp_num = pair.qp_num;

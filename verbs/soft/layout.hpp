@@ -151,16 +151,26 @@ class RunningEngagement {
 
 /// A posted receive, followed by its scatter list.  `sequence` is position + 1: stored last
 /// (release) by the owner, loaded first (acquire) by the initiator.
+///
+/// The other fields are relaxed: an initiator may read a slot of a shared queue that another has
+/// taken and the owner fills again; what it has read then counts for nothing, because
+/// SharedReceiveEntry::taken has moved on.
 struct ReceiveSlot {
+  struct Piece {
+    std::atomic<std::uint64_t> address;
+    std::atomic<std::uint32_t> bytes;
+    std::atomic<std::uint32_t> key;
+  };
+
   std::atomic<std::uint64_t> sequence;
-  std::uint64_t wr_id;
-  std::uint32_t scatter_count;
+  std::atomic<std::uint64_t> wr_id;
+  std::atomic<std::uint32_t> scatter_count;
   std::uint32_t reserved;
   std::uint64_t reserved_more;
 
-  ibv_sge* scatter() { return reinterpret_cast<ibv_sge*>(this + 1); }
+  Piece* scatter() { return reinterpret_cast<Piece*>(this + 1); }
 };
-static_assert(sizeof(ReceiveSlot) == 32 && sizeof(ibv_sge) == 16);
+static_assert(sizeof(ReceiveSlot) == 32 && sizeof(ReceiveSlot::Piece) == 16);
 
 struct alignas(line_bytes) SharedReceiveEntry {
   std::uint64_t slots_offset;
@@ -168,12 +178,11 @@ struct alignas(line_bytes) SharedReceiveEntry {
   std::uint32_t stride_bytes;
   std::uint32_t domain;
 
-  // Identity of the initiator that is taking a receive.  If it dies there, the owner's helper
-  // thread, which hears of the death, clears the word: a survivor waits, but not for ever.
-  alignas(line_bytes) std::atomic<std::uint64_t> holder;
-  // Receives taken so far.  The holder stores it (release) after it has copied the slot; the owner
-  // loads it (acquire) before it reuses the slot.
-  std::atomic<std::uint64_t> taken;
+  // Receives taken so far.  An initiator reads the slot at this position and then moves the count
+  // by compare-exchange (release): if that succeeds the receive is its own, and what it read was
+  // whole, as the owner loads the count (acquire) before it reuses a slot.  Nobody holds anything:
+  // an initiator that is stopped or killed is in nobody's way.
+  alignas(line_bytes) std::atomic<std::uint64_t> taken;
 
   alignas(line_bytes) std::atomic<std::uint32_t> wanted;  // as in QueuePairEntry
 };

@@ -233,14 +233,12 @@ bool Process::wait_for_initiators_slow(std::unique_lock<std::mutex>& held, std::
 }
 
 void Process::recover_from(const Events::Death& death) {
-  const auto release_word = [&](std::atomic<std::uint64_t>& word) {
-    std::uint64_t token = word.load(std::memory_order_relaxed);
+  for (std::uint32_t index = 0; index < queue_pair_slots.ever_taken_count(); ++index) {
+    std::atomic<std::uint64_t>& engaged = view_.queue_pair(index).engaged;
+    std::uint64_t token = engaged.load(std::memory_order_relaxed);
     // The dead cannot change the word any more.  Acquire: see what it did before it died.
-    if (belongs(token, death)) word.compare_exchange_strong(token, 0, std::memory_order_seq_cst);
-  };
-  for (std::uint32_t index = 0; index < queue_pair_slots.ever_taken_count(); ++index)
-    release_word(view_.queue_pair(index).engaged);
-  for (SharedReceiveQueue* const queue : shared_receive_queues) release_word(queue->entry->holder);
+    if (belongs(token, death)) engaged.compare_exchange_strong(token, 0, std::memory_order_seq_cst);
+  }
   // It may have died between moving a queue pair to the error state and saying so.
   for (QueuePair* const pair : queue_pairs)
     if (pair->status().state() == IBV_QPS_ERR)

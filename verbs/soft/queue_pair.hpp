@@ -60,7 +60,6 @@ struct Target {
   std::uint64_t consumed = 0;                     // of the ring, as last seen
   SharedReceiveEntry* shared_receives = nullptr;  // NULL: private receive queue
   std::array<CachedBacking, 4> backings;
-  std::unique_ptr<TakenReceive> held;  // taken from a shared queue by a request that had to wait
 };
 
 /// Why the oldest pending request waits, and until when.

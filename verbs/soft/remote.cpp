@@ -104,12 +104,12 @@ bool has_room(Target& target, std::uint64_t produced) {
   return produced - target.consumed < target.ring_mask;
 }
 
-void complete_receive(const QueuePair& pair, const Request& request, const TakenReceive& taken,
+void complete_receive(const QueuePair& pair, const Request& request, const Receive& receive,
                       std::size_t bytes, ibv_wc_status status) {
   const Target& target = pair.target;
   const std::uint64_t position = target.entry->produced.load(std::memory_order_relaxed);
   Completion& slot = target.ring[position & target.ring_mask];
-  slot.wr_id = taken.wr_id;
+  slot.wr_id = receive.wr_id;
   slot.status = status;
   slot.opcode = is_send(request.opcode) ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
   slot.bytes = static_cast<std::uint32_t>(bytes);
@@ -204,14 +204,14 @@ Outcome find_rdma_memory(QueuePair& pair, const Request& request, std::size_t by
 }
 
 /// Finds the memory of a receive.  `status`: what the receive completes with.
-Outcome find_receive_memory(QueuePair& pair, const TakenReceive& taken, std::size_t bytes,
+Outcome find_receive_memory(QueuePair& pair, const Receive& receive, std::size_t bytes,
                             RemotePieces& remote, ibv_wc_status& status) {
   const Target& target = pair.target;
   const std::uint32_t domain =
       target.shared_receives ? target.shared_receives->domain : target.entry->domain;
-  for (std::uint32_t index = 0; index < taken.scatter_count && remote.direct.bytes < bytes;
+  for (std::uint32_t index = 0; index < receive.scatter_count && remote.direct.bytes < bytes;
        ++index) {
-    const ibv_sge& piece = taken.scatter[index];
+    const ibv_sge& piece = receive.scatter[index];
     Region region;
     if (piece.length == 0) continue;
     if (!find_region(target.segment, piece.lkey, region) || region.domain != domain ||
@@ -251,58 +251,52 @@ Outcome move_data(const QueuePair& pair, const Request& request, const Pieces& l
   return failure(error == ESRCH ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR, error);
 }
 
-Take take(QueuePair& pair, const Request& request, std::uint64_t produced, TakenReceive& taken) {
+/// Takes the receive that a request needs, once its memory can be reached: `done`, or `failed` with
+/// `status` for the receive.  Otherwise nothing has been taken.
+Outcome take_receive(QueuePair& pair, const Request& request, std::size_t bytes,
+                     RemotePieces& remote, Receive& receive, ibv_wc_status& status) {
   Target& target = pair.target;
-  if (!target.shared_receives)
-    return take_receive(target.segment, *target.entry, produced, is_send(request.opcode), taken);
-  if (target.held) {  // taken by an earlier try, which then had to wait
-    taken = *target.held;
-    return Take::taken;
+  SharedReceiveEntry* const shared = target.shared_receives;
+  const bool scatters = is_send(request.opcode);
+  const std::uint64_t produced = target.entry->produced.load(std::memory_order_relaxed);
+  if (!has_room(target, produced)) return {.kind = Kind::wait};
+  for (;;) {
+    const bool ready =
+        shared ? read_shared_receive(target.segment, *shared, scatters, receive)
+               : read_receive(target.segment, *target.entry, produced, scatters, receive);
+    if (!ready) {
+      // While engaged: the memory of a shared queue is another's as soon as nobody is.
+      (shared ? shared->wanted : target.entry->wanted).store(1, std::memory_order_relaxed);
+      return {.kind = Kind::not_ready};
+    }
+    Outcome found{.kind = Kind::done};
+    status = IBV_WC_SUCCESS;
+    if (scatters) {
+      remote = {};
+      found = find_receive_memory(pair, receive, bytes, remote, status);
+    }
+    if (found.kind == Kind::wait || !shared || claim_shared_receive(*shared, receive)) return found;
   }
-  return take_shared_receive(target.segment, *target.shared_receives, pair.token, taken);
 }
 
 /// The part that is done while engaged on the target.
 Outcome execute_engaged(QueuePair& pair, const Request& request, const Pieces& local) {
-  Target& target = pair.target;
   RemotePieces remote;
   if (!is_send(request.opcode)) {
     const Outcome found = find_rdma_memory(pair, request, local.bytes, remote);
     if (found.kind != Kind::done) return found;
   }
-
   const bool takes = takes_receive(request.opcode);
-  TakenReceive taken;
-  if (takes) {
-    const std::uint64_t produced = target.entry->produced.load(std::memory_order_relaxed);
-    if (!has_room(target, produced)) return {.kind = Kind::wait};
-    switch (take(pair, request, produced, taken)) {
-      case Take::empty:
-        // While engaged: the memory of a shared queue is another's as soon as nobody is.
-        (target.shared_receives ? target.shared_receives->wanted : target.entry->wanted)
-            .store(1, std::memory_order_relaxed);
-        return {.kind = Kind::not_ready};
-      case Take::busy:
-        return {.kind = Kind::wait};
-      case Take::taken:
-        break;
-    }
-  }
-  Outcome outcome{.kind = Kind::done};
+  Receive receive;
   ibv_wc_status receive_status = IBV_WC_SUCCESS;
-  if (is_send(request.opcode))
-    outcome = find_receive_memory(pair, taken, local.bytes, remote, receive_status);
-  if (outcome.kind == Kind::wait) {
-    // A private queue still has the receive; a shared one has given it away.
-    if (target.shared_receives) target.held = std::make_unique<TakenReceive>(taken);
-    return outcome;
-  }
-  target.held.reset();
+  Outcome outcome{.kind = Kind::done};
+  if (takes) outcome = take_receive(pair, request, local.bytes, remote, receive, receive_status);
+  if (outcome.kind != Kind::done && outcome.kind != Kind::failed) return outcome;
   if (outcome.kind == Kind::done) {
     outcome = move_data(pair, request, local, remote);
     if (outcome.kind != Kind::done) receive_status = IBV_WC_LOC_PROT_ERR;
   }
-  if (takes) complete_receive(pair, request, taken, local.bytes, receive_status);
+  if (takes) complete_receive(pair, request, receive, local.bytes, receive_status);
   outcome.bytes = static_cast<std::uint32_t>(local.bytes);
   return outcome;
 }
