@@ -167,6 +167,15 @@ std::byte* find_mapping(QueuePair& pair, const Region& region, std::uint64_t add
   return refused ? nullptr : cached.base + offset;
 }
 
+/// Asked once for each target, as the answer costs a system call.
+bool may_access_target(QueuePair& pair, std::uint64_t address) {
+  Access& access = pair.target.access;
+  if (access == Access::unknown)
+    access =
+        may_access_process(pair.peer->process(), address) ? Access::allowed : Access::forbidden;
+  return access == Access::allowed;
+}
+
 Outcome add_remote(QueuePair& pair, const Region& region, std::uint64_t address, std::size_t bytes,
                    RemotePieces& remote) {
   remote.direct.add(reinterpret_cast<void*>(address), bytes);
@@ -174,16 +183,20 @@ Outcome add_remote(QueuePair& pair, const Region& region, std::uint64_t address,
     remote.mapped.add(reinterpret_cast<void*>(address), bytes);
     return {.kind = Kind::done};
   }
-  bool refused = false;
-  std::byte* mapped = nullptr;
   const Transport transport = pair.process.transport();
-  if (transport != Transport::cma) mapped = find_mapping(pair, region, address, bytes, refused);
-  if (mapped)
-    remote.mapped.add(mapped, bytes);
-  else
-    remote.all_mapped = false;
-  if (mapped || transport != Transport::shared) return {.kind = Kind::done};
-  return refused ? failure(IBV_WC_REM_OP_ERR, ENOTSUP) : Outcome{.kind = Kind::wait};
+  bool refused = transport == Transport::cma;
+  if (!refused) {
+    if (std::byte* const mapped = find_mapping(pair, region, address, bytes, refused)) {
+      remote.mapped.add(mapped, bytes);
+      return {.kind = Kind::done};
+    }
+  }
+  remote.all_mapped = false;
+  if (transport != Transport::shared && may_access_target(pair, address))
+    return {.kind = Kind::done};
+  // A mapping that is on its way is the only one then.
+  if (!refused) return {.kind = Kind::wait};
+  return failure(IBV_WC_REM_OP_ERR, transport == Transport::shared ? ENOTSUP : EPERM);
 }
 
 /// Checks the request's right to the target's memory and finds that memory.
@@ -241,9 +254,8 @@ Outcome move_data(const QueuePair& pair, const Request& request, const Pieces& l
       copy(remote.mapped, local);
     else
       copy(local, remote.mapped);
-  } else if (const pid_t process = pair.peer->process(); process <= 0) {
-    error = EPERM;  // in a process-id namespace that we do not see
   } else {
+    const pid_t process = pair.peer->process();
     error = reads ? copy_from_process(process, remote.direct, local)
                   : copy_to_process(process, local, remote.direct);
   }
