@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "harness.hpp"
 
@@ -85,6 +87,34 @@ TEST(Confined, initiators_fail_at_private_memory) {
   if (!device_is_soft()) GTEST_SKIP();
   with_confined_initiator(Storage::private_pages, IBV_WC_REM_OP_ERR,
                           [](const Buffer&, const Endpoint&) {});
+}
+
+/// Processes find each other by names that a network namespace has to itself.
+TEST(Confined, another_network_is_another_subnet) {
+  if (!device_is_soft()) GTEST_SKIP();
+  const auto address_in = [](bool own_network) {
+    Address address{};
+    bool possible = false;
+    OtherProcess other([&](Line& line) {
+      if (own_network && ::unshare(CLONE_NEWNET) != 0 &&
+          ::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
+        return line.put(false);
+      line.put(true);
+      const Device device;
+      const Endpoint endpoint(device);
+      line.put(endpoint.address());
+    });
+    possible = other.line().get<bool>();
+    if (possible) address = other.line().get<Address>();
+    other.expect_success();
+    return std::pair(possible, address);
+  };
+  const auto [possible, foreign] = address_in(true);
+  if (!possible) GTEST_SKIP() << "network namespaces are not allowed here";
+  const Address here = address_in(false).second, there = address_in(false).second;
+  EXPECT_EQ(std::memcmp(&here.gid, &there.gid, sizeof(ibv_gid)), 0);
+  EXPECT_EQ(here.lid, there.lid);
+  EXPECT_NE(std::memcmp(&here.gid, &foreign.gid, sizeof(ibv_gid)), 0);
 }
 
 }  // namespace
