@@ -7,12 +7,14 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "harness.hpp"
@@ -87,6 +89,79 @@ TEST(Confined, initiators_fail_at_private_memory) {
   if (!device_is_soft()) GTEST_SKIP();
   with_confined_initiator(Storage::private_pages, IBV_WC_REM_OP_ERR,
                           [](const Buffer&, const Endpoint&) {});
+}
+
+/// A memfd of two pages, mapped, that may be cut short.
+struct LooseFile {
+  LooseFile() : descriptor(::memfd_create("conformance", MFD_CLOEXEC)) {
+    EXPECT_EQ(::ftruncate(descriptor.get(), bytes), 0);
+    mapping = detail::Mapping(
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor.get(), 0), bytes);
+  }
+
+  static constexpr std::size_t bytes = 8192;
+  detail::Descriptor descriptor;
+  detail::Mapping mapping;
+};
+
+TEST(Files, that_shrink_fail_the_request_and_not_the_initiator) {
+  if (!device_is_soft()) GTEST_SKIP() << "an adapter keeps the pages";
+  OtherProcess other([](Line& line) {
+    const Device device;
+    const Buffer buffer(4096);
+    const Region region(device, buffer);
+    const Endpoint endpoint(device);
+    connect_over(line, endpoint);
+    const auto peer = line.get<RemoteRegion>();
+    const auto write = [&] {
+      EXPECT_EQ(endpoint.send(IBV_WR_RDMA_WRITE, {region.piece(0, 8)},
+                              peer.address + LooseFile::bytes - 8, peer.key),
+                0);
+      return endpoint.wait().status;
+    };
+    for (int count = 0; count < 20 && !transport_is("shared"); ++count) {
+      EXPECT_EQ(write(), IBV_WC_SUCCESS);
+      std::this_thread::sleep_for(1ms);  // a mapping might come
+    }
+    line.meet();
+    line.meet();
+    EXPECT_EQ(write(), IBV_WC_REM_OP_ERR);
+    line.meet();
+  });
+  {
+    const LooseFile file;
+    const Device device;
+    const Region region(device.domain, file.mapping.data(), LooseFile::bytes, all_access);
+    const Endpoint endpoint(device);
+    connect_over(other.line(), endpoint);
+    other.line().put(remote_of(region));
+    other.line().meet();
+    ASSERT_EQ(::ftruncate(file.descriptor.get(), 4096), 0);
+    other.line().meet();
+    other.line().meet();
+  }
+  other.expect_success();
+}
+
+/// Lack of memory is the error of a registration, not the death of a peer that writes first.
+TEST(Files, are_given_their_memory_when_they_are_registered) {
+  if (!device_is_soft()) GTEST_SKIP();
+  constexpr std::size_t bytes = std::size_t{1} << 20;
+  const detail::Descriptor file(::memfd_create("conformance", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(file.get(), 2 * bytes), 0);
+  ASSERT_EQ(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  const detail::Mapping mapping(
+      ::mmap(nullptr, 2 * bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0), 2 * bytes);
+  const auto held_bytes = [&] {
+    struct stat status {};
+    EXPECT_EQ(::fstat(file.get(), &status), 0);
+    return static_cast<std::size_t>(status.st_blocks) * 512;
+  };
+  const Device device;
+  const Region first(device.domain, mapping.data(), bytes, all_access);
+  EXPECT_EQ(held_bytes(), bytes);
+  const Region second(device.domain, mapping.data() + bytes, bytes, all_access);
+  EXPECT_EQ(held_bytes(), 2 * bytes);
 }
 
 /// Processes find each other by names that a network namespace has to itself.

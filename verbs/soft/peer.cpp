@@ -10,6 +10,8 @@
 #include <mutex>
 #include <utility>
 
+#include "verbs/soft/backing.hpp"
+
 namespace tutti::verbs::soft {
 
 Peer::Peer(std::uint32_t id, const SegmentView& own)
@@ -78,8 +80,8 @@ void Peer::take_segment(const Message& message, detail::Descriptor attached) {
   constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   struct stat status;
   if (mapping_ || !attached || message.layout_version != layout_version ||
-      (::fcntl(attached.get(), F_GET_SEALS) & seals) != seals ||
-      ::fstat(attached.get(), &status) != 0 || status.st_size != segment_bytes)
+      !is_sealed(attached.get(), seals) || ::fstat(attached.get(), &status) != 0 ||
+      status.st_size != segment_bytes)
     return die();
   mapping_ = detail::Mapping(::mmap(nullptr, segment_bytes, PROT_READ | PROT_WRITE,
                                     MAP_SHARED | MAP_NORESERVE, attached.get(), 0),
@@ -98,7 +100,9 @@ void Peer::take_segment(const Message& message, detail::Descriptor attached) {
 void Peer::take_backing(const Message& message, const detail::Descriptor& attached) {
   detail::Mapping mapping;
   struct stat status;
-  if (attached && ::fstat(attached.get(), &status) == 0 &&
+  // Its pages must stay where they are, whatever the peer does to it.
+  if (attached && is_sealed(attached.get(), F_SEAL_SHRINK) &&
+      ::fstat(attached.get(), &status) == 0 &&
       static_cast<std::uint64_t>(status.st_size) >= message.bytes)
     mapping = detail::Mapping(::mmap(nullptr, message.bytes, PROT_READ | PROT_WRITE,
                                      MAP_SHARED | MAP_NORESERVE, attached.get(), 0),
