@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -14,6 +15,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <thread>
 #include <utility>
 
@@ -190,6 +192,118 @@ TEST(Confined, another_network_is_another_subnet) {
   EXPECT_EQ(std::memcmp(&here.gid, &there.gid, sizeof(ibv_gid)), 0);
   EXPECT_EQ(here.lid, there.lid);
   EXPECT_NE(std::memcmp(&here.gid, &foreign.gid, sizeof(ibv_gid)), 0);
+}
+
+/// No descriptor can be opened while it lives.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const detail::Descriptor first_free(::dup(0));
+    const rlimit none{.rlim_cur = static_cast<rlim_t>(first_free.get()),
+                      .rlim_max = before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  ~NoDescriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_;
+};
+
+TEST(Descriptors, whose_lack_delays_an_attachment) {
+  OtherProcess other([](Line& line) {
+    const Device device;
+    const Endpoint endpoint(device);
+    connect_over(line, endpoint);
+    EXPECT_EQ(endpoint.receive({}), 0);
+    line.meet();
+    EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+    line.meet();
+  });
+  {
+    const Device device;
+    const Endpoint endpoint(device);
+    {
+      const NoDescriptors none;
+      connect_over(other.line(), endpoint, {.timeout = 0});  // for ever
+      other.line().meet();
+      ASSERT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
+      EXPECT_TRUE(endpoint.is_quiet(100ms));
+    }
+    EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+    other.line().meet();
+  }
+  other.expect_success();
+}
+
+/// Room for the connection, and none for the descriptor that comes with the answer.
+TEST(Descriptors, whose_lack_cuts_an_answer_delay_an_attachment) {
+  OtherProcess other([](Line& line) {
+    const Device device;
+    const Endpoint endpoint(device);
+    const Address peer = line.swap(endpoint.address());
+    endpoint.connect(peer);
+    EXPECT_EQ(endpoint.receive({}), 0);
+    line.meet();
+    EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+    line.meet();
+  });
+  {
+    const Device device;
+    const Endpoint endpoint(device);
+    const Address peer = other.line().swap(endpoint.address());
+    other.line().meet();
+    other.stop();
+    endpoint.connect(peer, {.timeout = 0});
+    ASSERT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
+    EXPECT_TRUE(endpoint.is_quiet(50ms));  // the connection waits to be accepted
+    {
+      const NoDescriptors none;
+      other.resume();
+      std::this_thread::sleep_for(100ms);
+    }
+    EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+    other.line().meet();
+  }
+  other.expect_success();
+}
+
+TEST(Descriptors, whose_lack_keeps_connections_waiting_does_not_keep_a_thread_busy) {
+  OtherProcess other([](Line& line) {
+    const Device device;
+    const Endpoint endpoint(device);
+    const Address peer = line.swap(endpoint.address());
+    line.meet();
+    endpoint.connect(peer, {.timeout = 0});
+    EXPECT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
+    line.meet();
+    EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+  });
+  {
+    const Device device;
+    const Endpoint endpoint(device);
+    const Address peer = other.line().swap(endpoint.address());
+    endpoint.connect(peer);
+    EXPECT_EQ(endpoint.receive({}), 0);
+    const auto used = [] {
+      timespec time;
+      EXPECT_EQ(::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time), 0);
+      return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+    };
+    {
+      const NoDescriptors none;
+      other.line().meet();
+      other.line().meet();
+      std::this_thread::sleep_for(20ms);
+      const auto before = used();
+      std::this_thread::sleep_for(300ms);
+      EXPECT_LT(used() - before, 100ms);
+    }
+    EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+    other.expect_success();
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // See connections.hpp.
 #include "verbs/soft/connections.hpp"
 
+#include <algorithm>
 #include <cerrno>
 
 namespace tutti::verbs::soft {
@@ -51,7 +52,7 @@ void Connections::collect(std::vector<pollfd>& descriptors) const {
   const auto add = [&](int number) {
     if (number >= 0) descriptors.push_back({.fd = number, .events = POLLIN, .revents = 0});
   };
-  add(listener_.get());
+  if (accepts_) add(listener_.get());
   for (const auto& [id, peer] : peers_) {
     if (peer->state() == PeerState::dead) continue;
     add(peer->connection());
@@ -61,11 +62,16 @@ void Connections::collect(std::vector<pollfd>& descriptors) const {
 }
 
 bool Connections::serve(const Backings& backings, Events& events) {
-  while (auto connection = accept_peer(listener_.get())) {
+  int error = 0;
+  do {
+    detail::Descriptor connection;
+    error = accept_peer(listener_.get(), connection);
+    if (!connection) continue;
     clients_.emplace_back();
     clients_.back().connection = std::move(connection);
-  }
-  bool again = false;
+  } while (error == 0);
+  accepts_ = error == EAGAIN || error == EINTR || error == ECONNABORTED;
+  bool again = !accepts_;
   for (auto place = clients_.begin(); place != clients_.end();) {
     serve_client(*place, backings);
     again |= !place->answers.empty();
@@ -73,8 +79,13 @@ bool Connections::serve(const Backings& backings, Events& events) {
       ++place;
       continue;
     }
-    if (place->id != 0) events.deaths.push_back({place->id, place->nonce});
+    const Events::Death death{place->id, place->nonce};
     place = clients_.erase(place);
+    // A client that lacked a descriptor for the answer connects a second time.
+    const bool lives = std::any_of(clients_.begin(), clients_.end(), [&](const Client& client) {
+      return client.id == death.id && client.nonce == death.nonce;
+    });
+    if (death.id != 0 && !lives) events.deaths.push_back(death);
   }
   for (auto place = peers_.begin(); place != peers_.end();) {
     const std::shared_ptr<Peer> peer = place->second;
@@ -89,6 +100,7 @@ bool Connections::serve(const Backings& backings, Events& events) {
       }
     }
     if (peer->state() != PeerState::dead) {
+      again |= !peer->is_self() && !peer->connected();
       ++place;
       continue;
     }
@@ -118,7 +130,7 @@ void Connections::serve_client(Client& client, const Backings& backings) {
       passed = backing ? backing->descriptor.get() : -1;
     }
     if (const int error = send_message(client.connection.get(), reply, passed); error != 0) {
-      client.alive = error == EAGAIN || error == ENOBUFS || error == ETOOMANYREFS;
+      client.alive = !is_gone(error);
       break;
     }
     client.answers.pop_front();

@@ -75,6 +75,7 @@ class Connections {
   std::uint64_t nonce_ = 0;
   int segment_descriptor_ = -1;
   detail::Descriptor listener_;
+  bool accepts_ = true;  // false: no descriptor is left; its readiness would keep the thread busy
   std::map<std::uint32_t, std::shared_ptr<Peer>> peers_;
   std::list<Client> clients_;
 };

@@ -49,6 +49,7 @@ const char* get_device_name(ibv_device* device) {
 ibv_context* open_device(ibv_device* device) {
   Transport transport;
   if (const int error = read_settings(transport)) return refuse<ibv_context>(error);
+  (void)host_gid();  // reads the host's number while there is a descriptor for it
   int error = 0;
   Process* const process = Process::acquire(transport, error);
   if (!process) return refuse<ibv_context>(error);

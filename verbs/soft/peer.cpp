@@ -25,17 +25,18 @@ Peer::Peer(std::uint32_t id, const SegmentView& own)
 bool Peer::connect(const Message& hello) {
   detail::Descriptor connection;
   int error = connect_to_peer(id_, connection);
-  if (error == EAGAIN) return false;
-  bool same_user = false;
   if (error == 0) {
+    bool same_user = false;
     process_ = process_behind(connection.get(), same_user);
-    error = same_user ? send_message(connection.get(), hello) : EPERM;
+    error = same_user ? send_message(connection.get(), hello) : EACCES;
   }
-  if (error != 0) {
-    // Nobody has that name: the process is gone.
+  // Nobody has that name, or not who should: the process is gone.  Any other error says something
+  // about this process or the moment, and nothing about the peer.
+  if (error == ECONNREFUSED || error == EACCES || is_gone(error)) {
     die();
     return true;
   }
+  if (error != 0) return false;
   // Not every container lets us see the process; then the end of the connection tells its death.
   if (process_ > 0)
     liveness_ = detail::Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, process_, 0)));
@@ -53,6 +54,14 @@ std::uint32_t Peer::receive() {
       case Reception::closed:
         die();
         return 0;
+      case Reception::cut:
+        // Asked for again: the segment by another connection, a backing by the next request.
+        if (message.kind == MessageKind::welcome) {
+          connection_ = detail::Descriptor();
+          return 0;
+        }
+        (void)drop_backing(message.backing);
+        continue;
       case Reception::message:
         break;
     }

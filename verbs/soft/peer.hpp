@@ -49,7 +49,8 @@ class Peer {
 
   // The rest is called by the helper thread or under the mutex of Process.
 
-  /// Starts or continues; false when the backlog of the peer is full and one has to try again.
+  /// Starts or continues; false when one has to try again, as the backlog of the peer is full or
+  /// this process has no descriptor left.
   bool connect(const Message& hello);
   bool connected() const { return static_cast<bool>(connection_); }
   int connection() const { return connection_.get(); }

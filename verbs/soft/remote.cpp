@@ -36,7 +36,7 @@ bool has_immediate(ibv_wr_opcode opcode) {
 /// Keeps the target's queue pair for one request; see QueuePairEntry::engaged.
 class Engagement {
  public:
-  Engagement(QueuePairEntry& entry, std::uint64_t token) noexcept : entry_(entry) {
+  Engagement(QueuePairEntry& entry, std::uint64_t token) noexcept : entry_(entry), token_(token) {
     std::uint64_t nobody = 0;
     engaged_ = entry.engaged.compare_exchange_strong(nobody, token, std::memory_order_seq_cst,
                                                      std::memory_order_relaxed);
@@ -44,7 +44,8 @@ class Engagement {
   Engagement(const Engagement&) = delete;
   Engagement& operator=(const Engagement&) = delete;
   ~Engagement() {
-    if (!engaged_) return;
+    // The word is another's if the owner took this process for dead.
+    if (!engaged_ || entry_.engaged.load(std::memory_order_relaxed) != token_) return;
     // Release, twice: the owner that sees one more, or nobody, sees all that was done.  Only the
     // engaged initiator counts.
     entry_.engagements.store(entry_.engagements.load(std::memory_order_relaxed) + 1,
@@ -55,6 +56,7 @@ class Engagement {
 
  private:
   QueuePairEntry& entry_;
+  std::uint64_t token_;
   bool engaged_;
 };
 
