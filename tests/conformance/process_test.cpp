@@ -430,6 +430,41 @@ TEST(Busy, initiators_that_live_do_not_hold_up_what_is_taken_down) {
   (void)::sched_setaffinity(0, sizeof(before), &before);
 }
 
+/// The buffer of a receive is the program's again when its queue pair is gone.
+TEST(Busy, a_destroyed_queue_pairs_buffers_are_not_written_any_more) {
+  OtherProcess other([](Line& line) {
+    const Device device;
+    const Buffer buffer(stream_bytes);
+    std::fill_n(buffer.data(), stream_bytes, std::byte{1});
+    const Region region(device, buffer);
+    const Endpoint endpoint(device);
+    connect_over(line, endpoint);
+    (void)endpoint.send(IBV_WR_SEND, {region.piece(0, stream_bytes)});
+    line.meet();
+  });
+  {
+    const Device device;
+    const Buffer buffer(stream_bytes, Storage::shared_file);
+    const Region region(device, buffer);
+    Endpoint endpoint(device);
+    ASSERT_EQ(endpoint.initialise(), 0);
+    ASSERT_EQ(endpoint.receive({region.piece(0, stream_bytes)}), 0);
+    const Address peer = other.line().swap(endpoint.address());
+    ASSERT_EQ(endpoint.make_ready_to_receive(peer), 0);
+    ASSERT_EQ(endpoint.make_ready_to_send(), 0);
+    other.line().meet();
+    const auto byte_at = [&](std::size_t offset) {
+      return std::atomic_ref(buffer.data()[offset]).load();
+    };
+    while (byte_at(stream_bytes / 64) == std::byte{0}) std::this_thread::yield();
+    endpoint.destroy_queue_pair();
+    const bool complete = byte_at(stream_bytes - 1) == std::byte{1};
+    other.line().meet();
+    EXPECT_EQ(byte_at(stream_bytes - 1) == std::byte{1}, complete);
+  }
+  other.expect_success();
+}
+
 TEST(Fork, a_child_cannot_use_what_it_inherits_but_can_open_the_device_itself) {
   if (!device_is_soft()) GTEST_SKIP() << "undefined on real devices";
 #if defined(__SANITIZE_THREAD__)
