@@ -125,22 +125,26 @@ void complete_receive(const QueuePair& pair, const Request& request, const Recei
   target.entry->produced.store(position + 1, std::memory_order_relaxed);
 }
 
-/// A responder's error moves its queue pair to the error state too.
-void fail_target(const Target& target) {
+/// A responder's error moves its queue pair to the error state too; false when it has left this
+/// incarnation, or is in that state already.
+bool fail_target(const Target& target) {
   std::uint64_t word = target.status_word;
   // Only this incarnation; the owner may have changed the state meanwhile.
   while (Status{word}.incarnation() == Status{target.status_word}.incarnation() &&
-         Status{word}.state() != IBV_QPS_ERR && Status{word}.state() != IBV_QPS_RESET) {
-    if (!target.entry->status.compare_exchange_weak(word, Status{word}.with(IBV_QPS_ERR).word,
-                                                    std::memory_order_seq_cst))
-      continue;
-    const std::uint64_t position = target.entry->produced.load(std::memory_order_relaxed);
-    Completion& slot = target.ring[position & target.ring_mask];
-    slot.is_event = 1;
-    // Release, as above.  It is no completion: `produced` stays, nothing follows it in the ring.
-    slot.sequence.store(position + 1, std::memory_order_release);
-    return;
-  }
+         Status{word}.state() != IBV_QPS_ERR && Status{word}.state() != IBV_QPS_RESET)
+    if (target.entry->status.compare_exchange_weak(word, Status{word}.with(IBV_QPS_ERR).word,
+                                                   std::memory_order_seq_cst))
+      return true;
+  return false;
+}
+
+/// Tells the owner's poll to look at the state.  After fail_target and the last completion.
+void store_event(const Target& target) {
+  const std::uint64_t position = target.entry->produced.load(std::memory_order_relaxed);
+  Completion& slot = target.ring[position & target.ring_mask];
+  slot.is_event = 1;
+  // Release, as above.  It is no completion: `produced` stays, nothing follows it in the ring.
+  slot.sequence.store(position + 1, std::memory_order_release);
 }
 
 /// The pieces of the target's memory that a request touches, each as the target knows it and,
@@ -296,21 +300,24 @@ Outcome take_receive(QueuePair& pair, const Request& request, std::size_t bytes,
 /// The part that is done while engaged on the target.
 Outcome execute_engaged(QueuePair& pair, const Request& request, const Pieces& local) {
   RemotePieces remote;
-  if (!is_send(request.opcode)) {
-    const Outcome found = find_rdma_memory(pair, request, local.bytes, remote);
-    if (found.kind != Kind::done) return found;
-  }
-  const bool takes = takes_receive(request.opcode);
   Receive receive;
   ibv_wc_status receive_status = IBV_WC_SUCCESS;
+  bool has_receive = false;
   Outcome outcome{.kind = Kind::done};
-  if (takes) outcome = take_receive(pair, request, local.bytes, remote, receive, receive_status);
+  if (!is_send(request.opcode)) outcome = find_rdma_memory(pair, request, local.bytes, remote);
+  if (outcome.kind == Kind::done && takes_receive(request.opcode)) {
+    outcome = take_receive(pair, request, local.bytes, remote, receive, receive_status);
+    has_receive = true;
+  }
   if (outcome.kind != Kind::done && outcome.kind != Kind::failed) return outcome;
   if (outcome.kind == Kind::done) {
     outcome = move_data(pair, request, local, remote);
     if (outcome.kind != Kind::done) receive_status = IBV_WC_LOC_PROT_ERR;
   }
-  if (takes) complete_receive(pair, request, receive, local.bytes, receive_status);
+  // The state first: who polls the completion of an error finds it.
+  const bool changed = outcome.kind == Kind::failed && fail_target(pair.target);
+  if (has_receive) complete_receive(pair, request, receive, local.bytes, receive_status);
+  if (changed) store_event(pair.target);
   outcome.bytes = static_cast<std::uint32_t>(local.bytes);
   return outcome;
 }
@@ -342,9 +349,7 @@ Outcome execute(QueuePair& pair, const Request& request) noexcept {
   if (!status.receives_from(pair.qp_num)) return {.kind = Kind::dropped};
   if (status.word != target.status_word) learn(target, status.word);
 
-  const Outcome outcome = execute_engaged(pair, request, local);
-  if (outcome.kind == Kind::failed) fail_target(target);
-  return outcome;
+  return execute_engaged(pair, request, local);
 }
 
 void ask_for_kick(const QueuePair& pair) noexcept {

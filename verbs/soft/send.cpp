@@ -60,8 +60,8 @@ void flush(QueuePair& pair, const Request& request) {
 
 /// The request has failed, and with it the queue pair and all requests behind.
 void fail(QueuePair& pair, const Request& request, const Outcome& outcome) {
+  pair.fail();  // first: who polls the completion finds the state
   complete(pair, request, outcome);
-  pair.fail();
 }
 
 void store_pending(QueuePair& pair, const Request& request) {
