@@ -221,11 +221,9 @@ void expect_state_before_completion(const Loopback& ends, const Endpoint& watche
   std::atomic<int> allowed{0}, seen{0};
   std::thread other([&] {
     for (int round = 1; round <= rounds; ++round) {
-      while (allowed.load() != round) {
-      }
+      while (allowed.load() != round) std::this_thread::yield();
       ibv_wc completion;
-      while (ibv_poll_cq(watched.queue, 1, &completion) == 0) {
-      }
+      while (ibv_poll_cq(watched.queue, 1, &completion) == 0) std::this_thread::yield();
       EXPECT_EQ(watched.state(), IBV_QPS_ERR);
       seen.store(round);
     }
@@ -238,8 +236,7 @@ void expect_state_before_completion(const Loopback& ends, const Endpoint& watche
     EXPECT_EQ(ends.right.receive({region.piece(0, 4)}), 0);
     allowed.store(round);
     EXPECT_EQ(ends.left.send(IBV_WR_SEND, {region.piece(8, 8)}), 0);  // too long
-    while (seen.load() != round) {
-    }
+    while (seen.load() != round) std::this_thread::yield();
   }
   other.join();
 }
