@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "verbs/soft/backing.hpp"
@@ -136,7 +137,11 @@ BackingView Peer::find_backing(std::uint32_t number) {
                         .nonce = 0,
                         .bytes = 0};
   // A stopped peer's socket may be full: the next request asks again.
-  if (send_message(connection_.get(), request) == 0) backings_[number];
+  try {
+    const auto place = backings_.emplace(number, MappedBacking{}).first;
+    if (send_message(connection_.get(), request) != 0) backings_.erase(place);
+  } catch (const std::bad_alloc&) {  // the next request asks again, too
+  }
   return {};
 }
 

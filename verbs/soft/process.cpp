@@ -119,6 +119,7 @@ void Process::help() {
     {
       const std::lock_guard guard(mutex);
       Events events;
+      if (kick_all_.exchange(false, std::memory_order_acquire)) connections.kick(0);
       const bool again = connections.serve(backings, events);
       for (const Events::GoneBacking& gone : events.gone_backings) forget(gone);
       for (const Events::Death& death : events.deaths) recover_from(death);
@@ -138,6 +139,13 @@ void Process::help() {
 
 void Process::wake_helper() const {
   ::eventfd_write(wake_.get(), 1);
+}
+
+void Process::reserve_pending(std::size_t queue_pairs_count) {
+  if (pending_now_.capacity() >= queue_pairs_count) return;
+  pending_now_.reserve(2 * queue_pairs_count);
+  const std::lock_guard guard(pending_lock_);
+  pending_.reserve(2 * queue_pairs_count);
 }
 
 void Process::add_pending(QueuePair& pair) {
@@ -168,7 +176,7 @@ std::int64_t Process::progress_pending_ns() {
   if (!has_pending()) return -1;
   {
     const std::lock_guard guard(pending_lock_);
-    pending_now_ = pending_;
+    pending_now_.assign(pending_.begin(), pending_.end());  // within what is reserved
   }
   const std::int64_t now = now_ns();
   std::int64_t wait_ns = -1;
@@ -188,9 +196,10 @@ std::int64_t Process::progress_pending_ns() {
 }
 
 void Process::kick_slow(std::uint32_t process_id) {
-  const std::lock_guard guard(mutex);
-  if (process_id != id()) connections.kick(process_id);
-  if (process_id == id() || process_id == 0) wake_helper();
+  const std::unique_lock guard(mutex, std::try_to_lock);
+  if (guard && process_id != id()) connections.kick(process_id);
+  if (!guard) kick_all_.store(true, std::memory_order_release);
+  if (!guard || process_id == id() || process_id == 0) wake_helper();
 }
 
 void Process::bury(std::uint32_t index) {

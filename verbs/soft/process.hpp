@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -90,6 +91,10 @@ class Process {
   std::uint32_t last_domain = 0;
   std::uint32_t completion_queues_count = 0;
 
+  /// Makes room for all queue pairs on the list of pending ones, so that no request fails after it
+  /// was stored, and no poll for lack of memory.  The mutex is held.
+  void reserve_pending(std::size_t queue_pairs_count);
+
   /// Puts the queue pair on the list that the helper thread and every poll progress.  Called under
   /// its send lock.
   void add_pending(QueuePair& pair);
@@ -100,6 +105,8 @@ class Process {
   void progress_pending_slow();
 
   /// A receive was posted, or a queue pair became ready, that this initiator (0: all) waits for.
+  /// Never waits for the mutex: while another thread holds it, the helper thread does it
+  /// afterwards.
   void kick_slow(std::uint32_t process_id);
 
   void wake_helper() const;
@@ -146,7 +153,10 @@ class Process {
   // Number of entries of the list.  Relaxed: a poll that misses a new one finds it next time, and
   // the helper thread is woken anyway.
   std::atomic<std::uint32_t> pending_count_{0};
-  std::vector<QueuePair*> pending_now_;  // scratch of progress_pending_ns
+  std::vector<QueuePair*> pending_now_;  // scratch of progress_pending_ns, guarded by the mutex
+  // Set by kick_slow (release) before it wakes the helper thread, which takes it (acquire) and then
+  // tells all clients to look.
+  std::atomic<bool> kick_all_{false};
   struct Buried {
     std::uint32_t index;
     RunningEngagement engagement;

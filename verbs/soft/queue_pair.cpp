@@ -260,6 +260,7 @@ ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr* attributes) {
     return nullptr;
   }
   const std::lock_guard guard(process.mutex);
+  process.reserve_pending(process.queue_pairs.size() + 1);
   const std::int64_t index = make_entry(process, *domain, *attributes);
   if (index < 0) return nullptr;
   attributes->cap.max_inline_data = inline_max_bytes;
