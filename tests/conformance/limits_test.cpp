@@ -237,5 +237,19 @@ TEST(Limits, unknown_settings_are_refused) {
   driver().free_device_list(list);
 }
 
+TEST(Limits, one_process_has_one_transport) {
+  if (!device_is_soft()) GTEST_SKIP();
+  const char* const before = std::getenv("TUTTI_SOFT_TRANSPORT");
+  const std::string kept = before ? before : "auto";
+  const Device device;
+  ibv_device** const list = driver().get_device_list(nullptr);
+  ::setenv("TUTTI_SOFT_TRANSPORT", kept == "cma" ? "shared" : "cma", 1);
+  EXPECT_EQ(driver().open_device(list[0]), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  ::setenv("TUTTI_SOFT_TRANSPORT", kept.c_str(), 1);
+  { const Device again; }
+  driver().free_device_list(list);
+}
+
 }  // namespace
 }  // namespace tutti::conformance

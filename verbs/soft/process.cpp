@@ -63,6 +63,10 @@ Process* Process::acquire(Transport transport, int& error) {
     made->predecessor_ = current;
     current = made.release();
   }
+  if (current->transport() != transport) {
+    error = EBUSY;
+    return nullptr;
+  }
   ++current->contexts_count_;
   return current;
 }

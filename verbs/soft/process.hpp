@@ -57,7 +57,8 @@ class Slots {
 
 class Process {
  public:
-  /// One more context; NULL and an errno value on failure.
+  /// One more context; NULL and an errno value on failure: EBUSY while the process has contexts
+  /// with another transport.
   static Process* acquire(Transport transport, int& error);
   /// One context less; the last one ends it.
   void release();
