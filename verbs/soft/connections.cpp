@@ -45,7 +45,8 @@ void Connections::kick(std::uint32_t id) {
 void Connections::announce_gone(std::uint32_t backing) {
   Message gone = message(MessageKind::backing_gone);
   gone.backing = backing;
-  for (Client& client : clients_) client.answers.emplace_back(gone, -1);
+  for (Client& client : clients_)
+    if (client.backings.erase(backing) != 0) client.answers.emplace_back(gone, -1);
 }
 
 void Connections::collect(std::vector<pollfd>& descriptors) const {
@@ -58,7 +59,11 @@ void Connections::collect(std::vector<pollfd>& descriptors) const {
     add(peer->connection());
     add(peer->liveness());
   }
-  for (const Client& client : clients_) add(client.connection.get());
+  // Requests that are not read yet must not keep the thread busy; the end is always reported.
+  for (const Client& client : clients_)
+    descriptors.push_back({.fd = client.connection.get(),
+                           .events = static_cast<short>(client.answers.empty() ? POLLIN : 0),
+                           .revents = 0});
 }
 
 bool Connections::serve(const Backings& backings, Events& events) {
@@ -111,7 +116,7 @@ bool Connections::serve(const Backings& backings, Events& events) {
 }
 
 void Connections::serve_client(Client& client, const Backings& backings) {
-  while (client.alive) {
+  while (client.alive && client.answers.empty()) {
     Message request{};
     detail::Descriptor attached;
     const Reception reception = receive_message(client.connection.get(), request, attached);
@@ -151,8 +156,10 @@ void Connections::answer(Client& client, const Backings& backings, const Message
     case MessageKind::backing_wanted: {
       Message reply = message(MessageKind::backing);
       reply.backing = request.backing;
-      if (const Backing* const backing = backings.get(request.backing))
+      if (const Backing* const backing = backings.get(request.backing)) {
         reply.bytes = backing->bytes;
+        client.backings.insert(request.backing);
+      }
       client.answers.emplace_back(reply, -1);
       return;
     }

@@ -108,11 +108,14 @@ void Peer::take_segment(const Message& message, detail::Descriptor attached) {
 }
 
 void Peer::take_backing(const Message& message, const detail::Descriptor& attached) {
+  if (!attached) {  // gone meanwhile, and with it the keys that name it: nobody will ask again
+    (void)drop_backing(message.backing);
+    return;
+  }
   detail::Mapping mapping;
   struct stat status;
   // Its pages must stay where they are, whatever the peer does to it.
-  if (attached && is_sealed(attached.get(), F_SEAL_SHRINK) &&
-      ::fstat(attached.get(), &status) == 0 &&
+  if (is_sealed(attached.get(), F_SEAL_SHRINK) && ::fstat(attached.get(), &status) == 0 &&
       static_cast<std::uint64_t>(status.st_size) >= message.bytes)
     mapping = detail::Mapping(::mmap(nullptr, message.bytes, PROT_READ | PROT_WRITE,
                                      MAP_SHARED | MAP_NORESERVE, attached.get(), 0),
