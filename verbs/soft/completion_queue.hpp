@@ -1,8 +1,10 @@
 // A completion queue has one ring for what this process itself completes (sends, flushes), private
 // to it, and polls besides the rings of the queue pairs that receive into it: there the connected
-// initiator writes, one producer each.  An empty poll takes no lock and costs one load per ring: a
-// locked instruction would wait until the caller's own last request has left its store buffer,
-// which is the very time in which the answer travels.
+// initiator writes, one producer each.  An empty poll takes no lock and looks at one word of each
+// ring, by way of its Watch: a locked instruction would wait until the caller's own last request
+// has left its store buffer, which is the very time in which the answer travels.  The exception is
+// a queue smaller than what its queue pairs may have outstanding: there each poll takes the lock
+// and counts, so that an overrun is found.
 #pragma once
 
 #include <infiniband/verbs.h>
