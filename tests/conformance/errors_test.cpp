@@ -2,7 +2,9 @@
 // both ends, moves both queue pairs to the error state and leaves the target's memory alone.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
+#include <thread>
 
 #include "harness.hpp"
 
@@ -209,6 +211,44 @@ TEST(Errors, completions_before_the_error_are_kept_in_order) {
   const ibv_wc flushed = scene.ends.right.wait();
   EXPECT_EQ(flushed.status, IBV_WC_WR_FLUSH_ERR);
   EXPECT_EQ(flushed.wr_id, 71u);
+}
+
+/// Who polls the error, on either end, finds the queue pair in the error state.
+void expect_state_before_completion(const Loopback& ends, const Endpoint& watched) {
+  constexpr int rounds = 1000;
+  const Buffer buffer(64);
+  const Region region(ends.left.device, buffer);
+  std::atomic<int> allowed{0}, seen{0};
+  std::thread other([&] {
+    for (int round = 1; round <= rounds; ++round) {
+      while (allowed.load() != round) std::this_thread::yield();
+      ibv_wc completion;
+      while (ibv_poll_cq(watched.queue, 1, &completion) == 0) std::this_thread::yield();
+      EXPECT_EQ(watched.state(), IBV_QPS_ERR);
+      seen.store(round);
+    }
+  });
+  for (int round = 1; round <= rounds; ++round) {
+    EXPECT_EQ(ends.left.reset(), 0);
+    EXPECT_EQ(ends.right.reset(), 0);
+    ends.left.connect(ends.right.address());
+    ends.right.connect(ends.left.address());
+    EXPECT_EQ(ends.right.receive({region.piece(0, 4)}), 0);
+    allowed.store(round);
+    EXPECT_EQ(ends.left.send(IBV_WR_SEND, {region.piece(8, 8)}), 0);  // too long
+    while (seen.load() != round) std::this_thread::yield();
+  }
+  other.join();
+}
+
+TEST(Errors, the_initiators_state_changes_before_its_completion_comes) {
+  Loopback ends;
+  expect_state_before_completion(ends, ends.left);
+}
+
+TEST(Errors, the_targets_state_changes_before_its_completion_comes) {
+  Loopback ends;
+  expect_state_before_completion(ends, ends.right);
 }
 
 TEST(Errors, a_target_that_is_not_ready_exhausts_the_retries) {

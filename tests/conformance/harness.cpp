@@ -2,6 +2,7 @@
 // program whose device is absent ends with 77, which CTest reports as skipped.
 #include "harness.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -55,8 +56,10 @@ bool device_is_soft() {
 
 Buffer::Buffer(std::size_t bytes, Storage storage) {
   if (storage == Storage::shared_file) {
-    descriptor_ = detail::Descriptor(::memfd_create("conformance", MFD_CLOEXEC));
+    descriptor_ =
+        detail::Descriptor(::memfd_create("conformance", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     EXPECT_EQ(::ftruncate(descriptor_.get(), static_cast<off_t>(bytes)), 0);
+    EXPECT_EQ(::fcntl(descriptor_.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
   }
   const int flags = storage == Storage::shared_file ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
   mapping_ = detail::Mapping(

@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 const verbs::Driver& driver();
 bool device_is_soft();
 
-/// A file descriptor, private pages or a memfd: what the data lie in decides the transport.
+/// Private pages, or a memfd that cannot shrink: what the data lie in decides the transport.
 enum class Storage { private_pages, shared_file };
 
 class Buffer {

@@ -102,6 +102,39 @@ TEST(Limits, a_full_completion_queue_is_no_overrun) {
   for (int count = 0; count < 4; ++count) EXPECT_EQ(ends.right.wait().status, IBV_WC_SUCCESS);
 }
 
+/// The error that a request causes is no completion of the target's queue.
+TEST(Limits, an_error_behind_a_full_completion_queue_is_no_overrun) {
+  Loopback ends({.receives = 16, .completions = 4});
+  const Buffer buffer(64);
+  const Region region(ends.left.device, buffer);
+  for (int count = 0; count < 4; ++count) ASSERT_EQ(ends.right.receive({}), 0);
+  for (int count = 0; count < 4; ++count) ASSERT_EQ(ends.left.send(IBV_WR_SEND, {}, 0, 0, 0), 0);
+  ASSERT_EQ(ends.left.send(IBV_WR_RDMA_WRITE, {region.piece(0, 8)}, 0, 1, 0), 0);
+  for (int count = 0; count < 4; ++count) EXPECT_EQ(ends.right.wait().status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(ends.right.is_quiet());
+  EXPECT_EQ(ends.right.state(), IBV_QPS_ERR);
+}
+
+TEST(Limits, completions_forgotten_by_a_reset_take_no_room) {
+  const Device device;
+  const Endpoint self(device, {.sends = 16, .completions = 32});
+  const Buffer buffer(64);
+  const Region region(device, buffer);
+  const auto put = [&](std::uint64_t id) {
+    return self.send(IBV_WR_RDMA_WRITE, {region.piece(0, 8)}, region.address() + 8,
+                     region.handle->rkey, IBV_SEND_SIGNALED, id);
+  };
+  for (int round = 0; round < 5; ++round) {
+    self.connect(self.address());
+    for (std::uint64_t id = 0; id < 16; ++id) ASSERT_EQ(put(id), 0);
+    ASSERT_EQ(self.reset(), 0);
+  }
+  self.connect(self.address());
+  ASSERT_EQ(put(77), 0);
+  EXPECT_EQ(self.wait().wr_id, 77u);
+  EXPECT_TRUE(self.is_quiet());
+}
+
 TEST(Limits, queued_completions_of_a_destroyed_queue_pair_vanish) {
   const Device device;
   ibv_cq* const queue = driver().create_cq(device.context, 64, nullptr, nullptr, 0);
@@ -201,6 +234,20 @@ TEST(Limits, unknown_settings_are_refused) {
   EXPECT_EQ(opens("TUTTI_SOFT_COLOUR", "blue"), EINVAL);
   EXPECT_EQ(opens("TUTTI_SOFT_TRANSPORT", "cma"), 0);
   ::setenv("TUTTI_SOFT_TRANSPORT", kept.c_str(), 1);
+  driver().free_device_list(list);
+}
+
+TEST(Limits, one_process_has_one_transport) {
+  if (!device_is_soft()) GTEST_SKIP();
+  const char* const before = std::getenv("TUTTI_SOFT_TRANSPORT");
+  const std::string kept = before ? before : "auto";
+  const Device device;
+  ibv_device** const list = driver().get_device_list(nullptr);
+  ::setenv("TUTTI_SOFT_TRANSPORT", kept == "cma" ? "shared" : "cma", 1);
+  EXPECT_EQ(driver().open_device(list[0]), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  ::setenv("TUTTI_SOFT_TRANSPORT", kept.c_str(), 1);
+  { const Device again; }
   driver().free_device_list(list);
 }
 

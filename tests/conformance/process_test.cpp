@@ -1,13 +1,16 @@
 // Promise: processes that share nothing but the host reach each other with every payload, whatever
 // memory it lies in; and the death, the stop or the fork of one never blocks or corrupts another.
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <random>
 #include <thread>
 #include <tuple>
@@ -373,6 +376,93 @@ TEST(Receive, posted_by_another_process_fetches_the_message_long_before_the_time
         EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
         EXPECT_LT(std::chrono::steady_clock::now() - start, 300ms);
       });
+}
+
+constexpr std::size_t stream_bytes = std::size_t{64} << 20;
+
+/// One core for both processes: what one sees of the other is then always the middle of a request.
+void use_first_core_only() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(0, &set);
+  (void)::sched_setaffinity(0, sizeof(set), &set);
+}
+
+/// Writes without a pause, each for milliseconds, until a write fails.
+void stream(Line& line) {
+  use_first_core_only();
+  const Device device;
+  const Buffer buffer(stream_bytes);
+  const Region region(device, buffer);
+  const Endpoint endpoint(device);
+  connect_over(line, endpoint);
+  const auto peer = line.get<RemoteRegion>();
+  line.meet();
+  ibv_wc completion{};
+  while (completion.status == IBV_WC_SUCCESS) {
+    ASSERT_EQ(
+        endpoint.send(IBV_WR_RDMA_WRITE, {region.piece(0, stream_bytes)}, peer.address, peer.key),
+        0);
+    completion = endpoint.wait();
+  }
+  line.meet();
+}
+
+TEST(Busy, initiators_that_live_do_not_hold_up_what_is_taken_down) {
+  OtherProcess other(stream);
+  cpu_set_t before;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof(before), &before), 0);
+  use_first_core_only();
+  const Device device;
+  const Buffer buffer(stream_bytes, Storage::shared_file), unrelated(4096);
+  Region region(device, buffer), unrelated_region(device, unrelated);
+  auto shared = std::make_unique<SharedReceives>(device);
+  const Endpoint endpoint(device);
+  connect_over(other.line(), endpoint);
+  other.line().put(remote_of(region));
+  other.line().meet();
+  std::this_thread::sleep_for(100ms);
+  unrelated_region.deregister();
+  shared.reset();
+  region.deregister();
+  other.line().meet();
+  other.expect_success();
+  (void)::sched_setaffinity(0, sizeof(before), &before);
+}
+
+/// The buffer of a receive is the program's again when its queue pair is gone.
+TEST(Busy, a_destroyed_queue_pairs_buffers_are_not_written_any_more) {
+  OtherProcess other([](Line& line) {
+    const Device device;
+    const Buffer buffer(stream_bytes);
+    std::fill_n(buffer.data(), stream_bytes, std::byte{1});
+    const Region region(device, buffer);
+    const Endpoint endpoint(device);
+    connect_over(line, endpoint);
+    (void)endpoint.send(IBV_WR_SEND, {region.piece(0, stream_bytes)});
+    line.meet();
+  });
+  {
+    const Device device;
+    const Buffer buffer(stream_bytes, Storage::shared_file);
+    const Region region(device, buffer);
+    Endpoint endpoint(device);
+    ASSERT_EQ(endpoint.initialise(), 0);
+    ASSERT_EQ(endpoint.receive({region.piece(0, stream_bytes)}), 0);
+    const Address peer = other.line().swap(endpoint.address());
+    ASSERT_EQ(endpoint.make_ready_to_receive(peer), 0);
+    ASSERT_EQ(endpoint.make_ready_to_send(), 0);
+    other.line().meet();
+    const auto byte_at = [&](std::size_t offset) {
+      return std::atomic_ref(buffer.data()[offset]).load();
+    };
+    while (byte_at(stream_bytes / 64) == std::byte{0}) std::this_thread::yield();
+    endpoint.destroy_queue_pair();
+    const bool complete = byte_at(stream_bytes - 1) == std::byte{1};
+    other.line().meet();
+    EXPECT_EQ(byte_at(stream_bytes - 1) == std::byte{1}, complete);
+  }
+  other.expect_success();
 }
 
 TEST(Fork, a_child_cannot_use_what_it_inherits_but_can_open_the_device_itself) {

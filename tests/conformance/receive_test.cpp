@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstring>
+#include <functional>
+#include <memory>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "harness.hpp"
 
@@ -113,6 +117,61 @@ TEST(SharedReceives, several_queue_pairs_take_from_one_queue) {
   }
 }
 
+/// Two threads send through queue pairs of their own while the receives are posted again as they
+/// complete: each message must lie in the receive it completes, and each receive complete once.
+TEST(SharedReceives, initiators_at_the_same_time_take_different_receives) {
+  constexpr std::size_t receives = 4;  // few, so that both want the same
+  constexpr std::uint32_t messages = 20000;
+  const Device device;
+  const SharedReceives shared(device, receives);
+  const Buffer buffer(64 * receives);
+  const Region region(device, buffer);
+  ibv_cq* const queue = driver().create_cq(device.context, 64, nullptr, nullptr, 0);
+  {
+    const Endpoint left_1(device), left_2(device);
+    const EndpointOptions options{.shared_receives = shared.handle, .queue = queue};
+    const Endpoint right_1(device, options), right_2(device, options);
+    left_1.connect(right_1.address());
+    right_1.connect(left_1.address());
+    left_2.connect(right_2.address());
+    right_2.connect(left_2.address());
+    const auto receive = [&](std::size_t id) {
+      return shared.receive({region.piece(id * 64, 8)}, id);
+    };
+    for (std::size_t id = 0; id < receives; ++id) ASSERT_EQ(receive(id), 0);
+
+    const auto send_all = [](const Endpoint& endpoint, std::uint32_t first) {
+      for (std::uint32_t number = first; number < messages; number += 2) {
+        std::uint64_t word = number;
+        const ibv_sge piece{.addr = reinterpret_cast<std::uint64_t>(&word), .length = 8, .lkey = 0};
+        ASSERT_EQ(endpoint.send(IBV_WR_SEND_WITH_IMM, {piece}, 0, 0,
+                                IBV_SEND_INLINE | IBV_SEND_SIGNALED, 1, number),
+                  0);
+        ASSERT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+      }
+    };
+    std::thread sender_1(send_all, std::cref(left_1), 0), sender_2(send_all, std::cref(left_2), 1);
+    std::vector<bool> seen(messages);
+    std::uint32_t seen_count = 0;
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
+    while (seen_count < messages && std::chrono::steady_clock::now() < deadline) {
+      ibv_wc completion;
+      if (ibv_poll_cq(queue, 1, &completion) != 1) continue;
+      std::uint64_t word = 0;
+      std::memcpy(&word, buffer.data() + completion.wr_id * 64, 8);
+      EXPECT_EQ(word, completion.imm_data);
+      EXPECT_FALSE(seen.at(completion.imm_data));
+      seen.at(completion.imm_data) = true;
+      ++seen_count;
+      EXPECT_EQ(receive(completion.wr_id), 0);
+    }
+    EXPECT_EQ(seen_count, messages);
+    sender_1.join();
+    sender_2.join();
+  }
+  EXPECT_EQ(driver().destroy_cq(queue), 0);
+}
+
 TEST(SharedReceives, error_state_leaves_the_queue_to_the_others) {
   const Device device;
   const SharedReceives shared(device);
@@ -122,6 +181,30 @@ TEST(SharedReceives, error_state_leaves_the_queue_to_the_others) {
   ASSERT_EQ(shared.receive({}, 1), 0);
   ASSERT_EQ(right.fail(), 0);
   EXPECT_TRUE(right.is_quiet());
+}
+
+/// The memory of a destroyed queue belongs to others: here to the receives of a new queue pair,
+/// which must all be delivered while a request still waits for the queue that is gone.
+TEST(SharedReceives, a_waiting_initiator_leaves_the_memory_of_a_destroyed_queue_alone) {
+  const Device device;
+  auto shared = std::make_unique<SharedReceives>(device);
+  const Endpoint left(device);
+  auto right =
+      std::make_unique<Endpoint>(device, EndpointOptions{.shared_receives = shared->handle});
+  left.connect(right->address(), {.timeout = 0});  // for ever
+  right->connect(left.address());
+  ASSERT_EQ(left.send(IBV_WR_SEND, {}), 0);
+  EXPECT_TRUE(left.is_quiet());
+  right.reset();
+  shared.reset();
+
+  const Endpoint target(device, {.pieces = 1}), source(device);
+  target.connect(source.address());
+  source.connect(target.address());
+  for (std::uint64_t id = 0; id < 4; ++id) ASSERT_EQ(target.receive({}, id), 0);
+  EXPECT_TRUE(left.is_quiet(20ms));  // it looks again meanwhile
+  for (std::uint64_t id = 0; id < 4; ++id) ASSERT_EQ(source.send(IBV_WR_SEND, {}), 0);
+  for (std::uint64_t id = 0; id < 4; ++id) ASSERT_EQ(target.wait(1s).wr_id, id);
 }
 
 TEST(SharedReceives, capacity_is_kept) {

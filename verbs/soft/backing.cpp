@@ -4,20 +4,20 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/vfs.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
 
 namespace tutti::verbs::soft {
-namespace {
 
-struct FileRange {
+/// What a range of memory maps.
+struct Backings::FileRange {
   bool mapped = false;
   bool writable = false;
   bool shared = false;  // one file, shared, at contiguous offsets
@@ -26,6 +26,10 @@ struct FileRange {
   std::size_t offset = 0;
   std::string name;
 };
+
+namespace {
+
+using FileRange = Backings::FileRange;
 
 struct Close {
   void operator()(std::FILE* file) const { std::fclose(file); }
@@ -73,34 +77,81 @@ FileRange look_up(std::size_t first, std::size_t last) {
   return range;
 }
 
-/// Only memory-backed files: others may be truncated or lose pages under a peer's feet.
-bool is_memory_file(int descriptor) {
-  struct statfs system;
-  return ::fstatfs(descriptor, &system) == 0 &&
-         (system.f_type == TMPFS_MAGIC || system.f_type == HUGETLBFS_MAGIC);
+/// Gives the range its memory, as the first touch may be a peer's.  0 or an errno value.
+int commit(int descriptor, std::size_t offset, std::size_t bytes) {
+  // A signal undoes what one call has done so far: in parts, all get done at last.
+  constexpr std::size_t part_bytes = std::size_t{2} << 20;
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t part = std::min(part_bytes, bytes - done);
+    if (::fallocate(descriptor, 0, static_cast<off_t>(offset + done), static_cast<off_t>(part)) ==
+        0)
+      done += part;
+    else if (errno != EINTR)
+      return errno;
+  }
+  return 0;
 }
 
-bool is_file_of(int descriptor, const FileRange& range, struct stat& status) {
-  return ::fstat(descriptor, &status) == 0 && status.st_dev == range.device &&
-         status.st_ino == range.inode;
+bool is_file(const struct stat& status, const FileRange& range) {
+  return S_ISREG(status.st_mode) && status.st_dev == range.device && status.st_ino == range.inode;
 }
 
+/// A descriptor of our own for the file, if that is what the path leads to.  The first step opens
+/// nothing but the name, so that no device or pipe that took its place is ever opened; a peer maps
+/// the file for reading and writing, so the second asks for both.
+detail::Descriptor open_file(const char* path, const FileRange& range) {
+  const detail::Descriptor found(::open(path, O_PATH | O_CLOEXEC));
+  struct stat status;
+  if (!found || ::fstat(found.get(), &status) != 0 || !is_file(status, range)) return {};
+  const std::string link = "/proc/self/fd/" + std::to_string(found.get());
+  return detail::Descriptor(::open(link.c_str(), O_RDWR | O_CLOEXEC));
+}
+
+/// The numbers in the folder belong to other threads, which may close and reuse them at any time:
+/// they are looked at by their links only, and what a link leads to is checked once it is ours.
 detail::Descriptor find_descriptor(const FileRange& range) {
   struct stat status;
   const std::unique_ptr<DIR, Close> folder(::opendir("/proc/self/fd"));
   while (const dirent* const entry = folder ? ::readdir(folder.get()) : nullptr) {
-    const int number = std::atoi(entry->d_name);
-    if (entry->d_name[0] == '.' || !is_file_of(number, range, status)) continue;
-    // A peer maps it for reading and writing.
-    if ((::fcntl(number, F_GETFL) & O_ACCMODE) == O_RDWR)
-      return detail::Descriptor(::fcntl(number, F_DUPFD_CLOEXEC, 0));
+    if (::fstatat(::dirfd(folder.get()), entry->d_name, &status, 0) != 0 || !is_file(status, range))
+      continue;
+    const std::string link = std::string("/proc/self/fd/") + entry->d_name;
+    if (auto opened = open_file(link.c_str(), range)) return opened;
   }
   if (range.name.empty() || range.name[0] != '/') return {};
-  detail::Descriptor named(::open(range.name.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
-  return named && is_file_of(named.get(), range, status) ? std::move(named) : detail::Descriptor();
+  return open_file(range.name.c_str(), range);
 }
 
 }  // namespace
+
+bool is_sealed(int descriptor, int seals) {
+  const int found = ::fcntl(descriptor, F_GET_SEALS);
+  return found >= 0 && (found & seals) == seals;
+}
+
+Backing* Backings::find_or_add(const FileRange& range, std::size_t bytes, std::uint32_t& number) {
+  for (auto& [known, backing] : backings_) {
+    if (backing.device != range.device || backing.inode != range.inode ||
+        range.offset + bytes > backing.bytes)
+      continue;
+    number = known;
+    return &backing;
+  }
+  detail::Descriptor descriptor = find_descriptor(range);
+  struct stat status;
+  // A peer would be killed by a signal at pages that somebody has cut off.  Files in /dev/shm
+  // cannot be sealed.
+  if (!descriptor || !is_sealed(descriptor.get(), F_SEAL_SHRINK) ||
+      ::fstat(descriptor.get(), &status) != 0 ||
+      range.offset + bytes > static_cast<std::size_t>(status.st_size))
+    return nullptr;
+  number = ++last_number_;
+  return &(backings_[number] = {.descriptor = std::move(descriptor),
+                                .device = range.device,
+                                .inode = range.inode,
+                                .bytes = static_cast<std::size_t>(status.st_size),
+                                .users = 0});
+}
 
 Backings::Place Backings::find(const void* address, std::size_t bytes, bool writable) {
   const auto first = reinterpret_cast<std::size_t>(address);
@@ -108,24 +159,14 @@ Backings::Place Backings::find(const void* address, std::size_t bytes, bool writ
   if (!range.mapped || (writable && !range.writable)) return {.error = EFAULT};
   if (!range.shared) return {};
 
-  for (auto& [number, backing] : backings_) {
-    if (backing.device != range.device || backing.inode != range.inode ||
-        range.offset + bytes > backing.bytes)
-      continue;
-    ++backing.users;
-    return {.number = number, .offset = range.offset};
-  }
-  detail::Descriptor descriptor = find_descriptor(range);
-  struct stat status;
-  if (!descriptor || !is_memory_file(descriptor.get()) || ::fstat(descriptor.get(), &status) != 0 ||
-      range.offset + bytes > static_cast<std::size_t>(status.st_size))
-    return {};
-  backings_[++last_number_] = {.descriptor = std::move(descriptor),
-                               .device = range.device,
-                               .inode = range.inode,
-                               .bytes = static_cast<std::size_t>(status.st_size),
-                               .users = 1};
-  return {.number = last_number_, .offset = range.offset};
+  std::uint32_t number = 0;
+  Backing* const backing = find_or_add(range, bytes, number);
+  if (!backing) return {};
+  ++backing->users;
+  const int error = commit(backing->descriptor.get(), range.offset, bytes);
+  if (error == 0) return {.number = number, .offset = range.offset};
+  release(number);
+  return {.error = error == ENOSPC ? ENOMEM : error};
 }
 
 bool Backings::release(std::uint32_t number) {

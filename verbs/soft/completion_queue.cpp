@@ -70,18 +70,29 @@ bool take_remote(CompletionQueue& queue, QueuePair& pair, ibv_wc& completion) {
   return !is_event;
 }
 
-bool take_local(CompletionQueue& queue, ibv_wc& completion) {
-  const std::uint64_t position = queue.local_head.load(std::memory_order_relaxed);
-  queue.local_head.store(position + 1, std::memory_order_relaxed);
-  const LocalCompletion& entry = queue.local[position & queue.local_mask];
-  if (!entry.pair) return false;
+int take_remotes(CompletionQueue& queue, QueuePair& pair, int count, ibv_wc* completions) {
+  int polled = 0;
+  while (polled < count && is_ready(pair)) polled += take_remote(queue, pair, completions[polled]);
+  return polled;
+}
+
+void take_local(const LocalCompletion& entry, ibv_wc& completion) {
   completion = entry.completion;
   if (entry.is_receive)
     entry.pair->released.store(entry.pair->released.load(std::memory_order_relaxed) + 1,
                                std::memory_order_release);
   else
     entry.pair->retired.store(entry.retires, std::memory_order_release);
-  return true;
+}
+
+int take_locals(CompletionQueue& queue, int count, ibv_wc* completions) {
+  const std::uint64_t tail = queue.local_tail.load(std::memory_order_relaxed);
+  std::uint64_t head = queue.local_head.load(std::memory_order_relaxed);
+  int polled = 0;
+  for (; polled < count && head != tail; ++head)
+    take_local(queue.local[head & queue.local_mask], completions[polled++]);
+  queue.local_head.store(head, std::memory_order_relaxed);
+  return polled;
 }
 
 /// Completes the receives that were never taken.  False when an initiator is still at work.
@@ -97,7 +108,7 @@ bool flush_receives(CompletionQueue& queue, QueuePair& pair) {
         slot_at(pair.process.view(), pair.entry.receive_offset, pair.entry.receive_slots,
                 pair.entry.receive_stride_bytes, pair.completed);
     LocalCompletion flushed{};
-    flushed.completion.wr_id = slot.wr_id;
+    flushed.completion.wr_id = slot.wr_id.load(std::memory_order_relaxed);
     flushed.completion.status = IBV_WC_WR_FLUSH_ERR;
     flushed.completion.opcode = IBV_WC_RECV;
     flushed.completion.qp_num = pair.qp_num;
@@ -109,9 +120,12 @@ bool flush_receives(CompletionQueue& queue, QueuePair& pair) {
 }
 
 void flush_receivers(CompletionQueue& queue) {
-  queue.attention.store(false, std::memory_order_relaxed);
+  // A full barrier before the loop: who moves a receiver to the error state does that first and
+  // asks for attention then.  Either this exchange takes the request, and the loop sees the state,
+  // or the request comes after it and stays for the next poll.  A plain store could come to rest
+  // after the loop has looked, on top of the request.
+  queue.attention.exchange(false, std::memory_order_seq_cst);
   bool finished = true;
-  // Acquire, by the status load within: whoever asked for attention changed that before.
   for (QueuePair* const pair : queue.receivers) finished &= flush_receives(queue, *pair);
   if (!finished) queue.attention.store(true, std::memory_order_relaxed);
 }
@@ -134,11 +148,14 @@ void CompletionQueue::push(const LocalCompletion& added) noexcept {
 }
 
 void CompletionQueue::forget(const QueuePair& pair) noexcept {
+  // The others move together: what is forgotten must not take the room of what comes.
   const std::uint64_t tail = local_tail.load(std::memory_order_relaxed);
-  for (std::uint64_t position = local_head.load(std::memory_order_relaxed); position != tail;
-       ++position)
-    if (LocalCompletion& entry = local[position & local_mask]; entry.pair == &pair)
-      entry.pair = nullptr;
+  std::uint64_t kept = local_head.load(std::memory_order_relaxed);
+  for (std::uint64_t position = kept; position != tail; ++position) {
+    const LocalCompletion& entry = local[position & local_mask];
+    if (entry.pair != &pair) local[kept++ & local_mask] = entry;
+  }
+  local_tail.store(kept, std::memory_order_relaxed);
 }
 
 Watch& Watches::take() {
@@ -181,12 +198,6 @@ int poll_completion_queue(ibv_cq* handle, int count, ibv_wc* completions) noexce
   const std::lock_guard guard(queue.lock);
   if (queue.failed.load(std::memory_order_relaxed)) [[unlikely]]
     return -1;
-  int polled = 0;
-  const auto take_locals = [&] {
-    while (polled < count && queue.local_head.load(std::memory_order_relaxed) !=
-                                 queue.local_tail.load(std::memory_order_relaxed))
-      polled += take_local(queue, completions[polled]);
-  };
   // Only a queue smaller than what its users may have outstanding can be overrun; its load is
   // counted before it is reduced.
   if (queue.load.load(std::memory_order_relaxed) > static_cast<std::uint64_t>(queue.cqe) &&
@@ -194,19 +205,22 @@ int poll_completion_queue(ibv_cq* handle, int count, ibv_wc* completions) noexce
     fail_queue(queue);
     return -1;
   }
-  take_locals();
+  // The sources take turns, the queue's own ring being the last of them: whoever was looked at is
+  // not the first next time, however much it has.
+  int polled = 0;
   const std::size_t receivers = queue.receivers.size();
-  for (std::size_t tries = 0; tries < receivers && polled < count; ++tries) {
-    if (queue.first_receiver >= receivers) queue.first_receiver = 0;
-    QueuePair& pair = *queue.receivers[queue.first_receiver];
-    while (polled < count && is_ready(pair))
-      polled += take_remote(queue, pair, completions[polled]);
-    if (polled < count) ++queue.first_receiver;
-  }
-  if (polled < count && queue.attention.load(std::memory_order_acquire)) [[unlikely]] {
-    flush_receivers(queue);
-    take_locals();
-    if (queue.failed.load(std::memory_order_relaxed)) return -1;
+  for (std::size_t tries = 0; tries <= receivers && polled < count; ++tries) {
+    const std::size_t source = queue.next_source > receivers ? 0 : queue.next_source;
+    queue.next_source = source + 1;
+    if (source != receivers) {
+      polled += take_remotes(queue, *queue.receivers[source], count - polled, completions + polled);
+      continue;
+    }
+    if (queue.attention.load(std::memory_order_acquire)) [[unlikely]] {
+      flush_receivers(queue);
+      if (queue.failed.load(std::memory_order_relaxed)) return -1;
+    }
+    polled += take_locals(queue, count - polled, completions + polled);
   }
   return polled;
 }

@@ -1,8 +1,10 @@
 // A completion queue has one ring for what this process itself completes (sends, flushes), private
 // to it, and polls besides the rings of the queue pairs that receive into it: there the connected
-// initiator writes, one producer each.  An empty poll takes no lock and costs one load per ring: a
-// locked instruction would wait until the caller's own last request has left its store buffer,
-// which is the very time in which the answer travels.
+// initiator writes, one producer each.  An empty poll takes no lock and looks at one word of each
+// ring, by way of its Watch: a locked instruction would wait until the caller's own last request
+// has left its store buffer, which is the very time in which the answer travels.  The exception is
+// a queue smaller than what its queue pairs may have outstanding: there each poll takes the lock
+// and counts, so that an overrun is found.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -25,7 +27,7 @@ struct QueuePair;
 /// A completion that this process wrote.  Polling it retires what it stands for.
 struct LocalCompletion {
   ibv_wc completion;
-  QueuePair* pair;        // NULL: the queue pair is gone, and the completion with it
+  QueuePair* pair;
   std::uint64_t retires;  // sends: position behind the request; receives: unused
   bool is_receive;
 };
@@ -68,8 +70,8 @@ struct CompletionQueue : ibv_cq {
 
   SpinLock lock;  // guards all below, and the consumer's side of the receivers' rings
   std::vector<QueuePair*> receivers;
-  Watches watches;                 // one of each receiver
-  std::size_t first_receiver = 0;  // polled first: all get their turn
+  Watches watches;              // one of each receiver
+  std::size_t next_source = 0;  // polled first: all get their turn
   // Completions that can be outstanding at once; relaxed, as above.
   std::atomic<std::uint64_t> load{0};
   std::uint32_t users = 0;  // queue pairs, guarded by Process::mutex

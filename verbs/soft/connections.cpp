@@ -1,6 +1,7 @@
 // See connections.hpp.
 #include "verbs/soft/connections.hpp"
 
+#include <algorithm>
 #include <cerrno>
 
 namespace tutti::verbs::soft {
@@ -44,28 +45,38 @@ void Connections::kick(std::uint32_t id) {
 void Connections::announce_gone(std::uint32_t backing) {
   Message gone = message(MessageKind::backing_gone);
   gone.backing = backing;
-  for (Client& client : clients_) client.answers.emplace_back(gone, -1);
+  for (Client& client : clients_)
+    if (client.backings.erase(backing) != 0) client.answers.emplace_back(gone, -1);
 }
 
 void Connections::collect(std::vector<pollfd>& descriptors) const {
   const auto add = [&](int number) {
     if (number >= 0) descriptors.push_back({.fd = number, .events = POLLIN, .revents = 0});
   };
-  add(listener_.get());
+  if (accepts_) add(listener_.get());
   for (const auto& [id, peer] : peers_) {
     if (peer->state() == PeerState::dead) continue;
     add(peer->connection());
     add(peer->liveness());
   }
-  for (const Client& client : clients_) add(client.connection.get());
+  // Requests that are not read yet must not keep the thread busy; the end is always reported.
+  for (const Client& client : clients_)
+    descriptors.push_back({.fd = client.connection.get(),
+                           .events = static_cast<short>(client.answers.empty() ? POLLIN : 0),
+                           .revents = 0});
 }
 
 bool Connections::serve(const Backings& backings, Events& events) {
-  while (auto connection = accept_peer(listener_.get())) {
+  int error = 0;
+  do {
+    detail::Descriptor connection;
+    error = accept_peer(listener_.get(), connection);
+    if (!connection) continue;
     clients_.emplace_back();
     clients_.back().connection = std::move(connection);
-  }
-  bool again = false;
+  } while (error == 0);
+  accepts_ = error == EAGAIN || error == EINTR || error == ECONNABORTED;
+  bool again = !accepts_;
   for (auto place = clients_.begin(); place != clients_.end();) {
     serve_client(*place, backings);
     again |= !place->answers.empty();
@@ -73,8 +84,13 @@ bool Connections::serve(const Backings& backings, Events& events) {
       ++place;
       continue;
     }
-    if (place->id != 0) events.deaths.push_back({place->id, place->nonce});
+    const Events::Death death{place->id, place->nonce};
     place = clients_.erase(place);
+    // A client that lacked a descriptor for the answer connects a second time.
+    const bool lives = std::any_of(clients_.begin(), clients_.end(), [&](const Client& client) {
+      return client.id == death.id && client.nonce == death.nonce;
+    });
+    if (death.id != 0 && !lives) events.deaths.push_back(death);
   }
   for (auto place = peers_.begin(); place != peers_.end();) {
     const std::shared_ptr<Peer> peer = place->second;
@@ -89,6 +105,7 @@ bool Connections::serve(const Backings& backings, Events& events) {
       }
     }
     if (peer->state() != PeerState::dead) {
+      again |= !peer->is_self() && !peer->connected();
       ++place;
       continue;
     }
@@ -99,7 +116,7 @@ bool Connections::serve(const Backings& backings, Events& events) {
 }
 
 void Connections::serve_client(Client& client, const Backings& backings) {
-  while (client.alive) {
+  while (client.alive && client.answers.empty()) {
     Message request{};
     detail::Descriptor attached;
     const Reception reception = receive_message(client.connection.get(), request, attached);
@@ -118,7 +135,7 @@ void Connections::serve_client(Client& client, const Backings& backings) {
       passed = backing ? backing->descriptor.get() : -1;
     }
     if (const int error = send_message(client.connection.get(), reply, passed); error != 0) {
-      client.alive = error == EAGAIN || error == ENOBUFS || error == ETOOMANYREFS;
+      client.alive = !is_gone(error);
       break;
     }
     client.answers.pop_front();
@@ -139,8 +156,10 @@ void Connections::answer(Client& client, const Backings& backings, const Message
     case MessageKind::backing_wanted: {
       Message reply = message(MessageKind::backing);
       reply.backing = request.backing;
-      if (const Backing* const backing = backings.get(request.backing))
+      if (const Backing* const backing = backings.get(request.backing)) {
         reply.bytes = backing->bytes;
+        client.backings.insert(request.backing);
+      }
       client.answers.emplace_back(reply, -1);
       return;
     }

@@ -10,6 +10,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -62,7 +63,11 @@ class Connections {
     detail::Descriptor connection;
     std::uint32_t id = 0;
     std::uint64_t nonce = 0;
+    // The backings it has asked for, and will hear the end of.
+    std::set<std::uint32_t> backings;
     // Answers that a stopped client has no room for yet, each with the descriptor to pass or -1.
+    // Their number is bounded: while there are some, no further request is read, and of a backing
+    // that it did not ask for it is not told.
     std::deque<std::pair<Message, int>> answers;
     bool alive = true;
   };
@@ -75,6 +80,7 @@ class Connections {
   std::uint64_t nonce_ = 0;
   int segment_descriptor_ = -1;
   detail::Descriptor listener_;
+  bool accepts_ = true;  // false: no descriptor is left; its readiness would keep the thread busy
   std::map<std::uint32_t, std::shared_ptr<Peer>> peers_;
   std::list<Client> clients_;
 };

@@ -2,6 +2,7 @@
 #include "verbs/soft/device.hpp"
 
 #include <endian.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,7 +16,7 @@
 namespace tutti::verbs::soft {
 namespace {
 
-std::uint64_t read_host_number() {
+std::uint64_t read_boot_number() {
   char text[17] = {};
   if (std::FILE* const file = std::fopen("/proc/sys/kernel/random/boot_id", "re")) {
     // 8-4-4 hexadecimal digits: the first 64 bits.
@@ -24,6 +25,15 @@ std::uint64_t read_host_number() {
   }
   const std::uint64_t number = std::strtoull(text, nullptr, 16);
   return number != 0 ? number : static_cast<std::uint64_t>(::gethostid()) | 1;
+}
+
+/// The names by which processes find each other are those of a network namespace.  Read each time,
+/// as a child of fork may have moved to another.
+std::uint64_t read_network_number() {
+  struct stat network;
+  if (::stat("/proc/self/ns/net", &network) != 0) return 0;
+  // The constant, 2^64 divided by the golden ratio, spreads neighbouring inode numbers.
+  return network.st_ino * 0x9e3779b97f4a7c15;
 }
 
 }  // namespace
@@ -40,19 +50,23 @@ ibv_device& device() {
   return soft0;
 }
 
-const ibv_gid& host_gid() {
-  static const ibv_gid gid = [] {
-    ibv_gid made{};
-    made.global.subnet_prefix = htobe64(0xfe80000000000000);
-    made.global.interface_id = htobe64(read_host_number());
-    return made;
-  }();
+ibv_gid host_gid() {
+  static const std::uint64_t boot_number = read_boot_number();
+  ibv_gid gid{};
+  gid.global.subnet_prefix = htobe64(0xfe80000000000000);
+  gid.global.interface_id = htobe64(boot_number ^ read_network_number());
   return gid;
 }
 
+std::uint16_t host_lid() {
+  constexpr std::uint64_t unicast_count = 0xbfff;  // from 1 on
+  return static_cast<std::uint16_t>(1 + be64toh(host_gid().global.interface_id) % unicast_count);
+}
+
 bool is_this_host(const ibv_ah_attr& attributes) {
-  if (attributes.is_global == 0) return attributes.dlid == port_lid;
-  return std::memcmp(&attributes.grh.dgid, &host_gid(), sizeof(ibv_gid)) == 0;
+  if (attributes.is_global == 0) return attributes.dlid == host_lid();
+  const ibv_gid own = host_gid();
+  return std::memcmp(&attributes.grh.dgid, &own, sizeof(own)) == 0;
 }
 
 void describe_device(ibv_device_attr& attributes) {
@@ -90,8 +104,8 @@ void describe_port(ibv_port_attr& attributes) {
   attributes.gid_tbl_len = 1;
   attributes.max_msg_sz = message_max_bytes;
   attributes.pkey_tbl_len = 1;
-  attributes.lid = port_lid;
-  attributes.sm_lid = port_lid;
+  attributes.lid = host_lid();
+  attributes.sm_lid = host_lid();
   attributes.max_vl_num = 1;
   attributes.active_width = 2;   // 4X
   attributes.active_speed = 32;  // EDR

@@ -2,11 +2,9 @@
 // receive queues.  Queue pairs have a file of their own.
 #include "verbs/driver.hpp"
 
-#include <sched.h>
-
-#include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstdio>
 #include <mutex>
 #include <new>
 
@@ -49,9 +47,15 @@ const char* get_device_name(ibv_device* device) {
 ibv_context* open_device(ibv_device* device) {
   Transport transport;
   if (const int error = read_settings(transport)) return refuse<ibv_context>(error);
+  (void)host_gid();  // reads the host's number while there is a descriptor for it
   int error = 0;
   Process* const process = Process::acquire(transport, error);
-  if (!process) return refuse<ibv_context>(error);
+  if (!process) {
+    if (error == EBUSY)
+      std::fprintf(
+          stderr, "tutti: TUTTI_SOFT_TRANSPORT differs from when this process opened the device\n");
+    return refuse<ibv_context>(error == EBUSY ? EINVAL : error);
+  }
   auto* const context = new Context{};
   context->device = device;
   context->ops.post_send = post_send;

@@ -23,7 +23,7 @@ namespace tutti::verbs::soft {
 
 inline constexpr std::size_t line_bytes = 64;
 inline constexpr std::uint64_t segment_magic = 0x7475747469736f66;  // "tuttisof"
-inline constexpr std::uint32_t layout_version = 1;
+inline constexpr std::uint32_t layout_version = 2;
 inline constexpr std::size_t segment_bytes = std::size_t{1} << 30;  // sparse; committed on demand
 
 inline constexpr std::uint32_t regions_max = 4096;
@@ -109,7 +109,11 @@ struct alignas(line_bytes) QueuePairEntry {
   // first and looks here (seq_cst) then.  Hence either the initiator sees the change, or the owner
   // sees the initiator and waits before memory is reused.
   alignas(line_bytes) std::atomic<std::uint64_t> engaged;
-  // Completions written so far.  Only the engaged initiator writes; the owner, to count.
+  // Engagements that have ended.  The initiator counts (release) before it clears `engaged`; see
+  // RunningEngagement.
+  std::atomic<std::uint64_t> engagements;
+  // Completions written so far, without the event, which is always the last of an incarnation.
+  // Only the engaged initiator writes; the owner reads it to count.
   std::atomic<std::uint64_t> produced;
 
   // Completions polled so far (release); the initiator must not overwrite what lies beyond.
@@ -121,18 +125,52 @@ struct alignas(line_bytes) QueuePairEntry {
 };
 static_assert(sizeof(QueuePairEntry) == 4 * line_bytes);
 
+/// The engagement that the owner must wait for when it has changed a status or a key: the one that
+/// was running then.  Later ones see the change; but as an initiator may begin one request right
+/// after the other, the owner might never find `engaged` empty, and so looks for the count as well.
+class RunningEngagement {
+ public:
+  explicit RunningEngagement(const QueuePairEntry& entry)
+      : entry_(&entry),
+        // In this order: the initiator seen in `engaged` has counted all engagements before its
+        // own.
+        engaged_(entry.engaged.load(std::memory_order_seq_cst)),
+        ended_(entry.engagements.load(std::memory_order_acquire)) {}
+
+  /// Acquire: what the initiator did is done.
+  bool is_over() const {
+    return engaged_ == 0 || entry_->engaged.load(std::memory_order_acquire) == 0 ||
+           entry_->engagements.load(std::memory_order_acquire) != ended_;
+  }
+
+ private:
+  const QueuePairEntry* entry_;
+  std::uint64_t engaged_;
+  std::uint64_t ended_;
+};
+
 /// A posted receive, followed by its scatter list.  `sequence` is position + 1: stored last
 /// (release) by the owner, loaded first (acquire) by the initiator.
+///
+/// The other fields are relaxed: an initiator may read a slot of a shared queue that another has
+/// taken and the owner fills again; what it has read then counts for nothing, because
+/// SharedReceiveEntry::taken has moved on.
 struct ReceiveSlot {
+  struct Piece {
+    std::atomic<std::uint64_t> address;
+    std::atomic<std::uint32_t> bytes;
+    std::atomic<std::uint32_t> key;
+  };
+
   std::atomic<std::uint64_t> sequence;
-  std::uint64_t wr_id;
-  std::uint32_t scatter_count;
+  std::atomic<std::uint64_t> wr_id;
+  std::atomic<std::uint32_t> scatter_count;
   std::uint32_t reserved;
   std::uint64_t reserved_more;
 
-  ibv_sge* scatter() { return reinterpret_cast<ibv_sge*>(this + 1); }
+  Piece* scatter() { return reinterpret_cast<Piece*>(this + 1); }
 };
-static_assert(sizeof(ReceiveSlot) == 32 && sizeof(ibv_sge) == 16);
+static_assert(sizeof(ReceiveSlot) == 32 && sizeof(ReceiveSlot::Piece) == 16);
 
 struct alignas(line_bytes) SharedReceiveEntry {
   std::uint64_t slots_offset;
@@ -140,12 +178,11 @@ struct alignas(line_bytes) SharedReceiveEntry {
   std::uint32_t stride_bytes;
   std::uint32_t domain;
 
-  // Identity of the initiator that is taking a receive.  If it dies there, the owner's helper
-  // thread, which hears of the death, clears the word: a survivor waits, but not for ever.
-  alignas(line_bytes) std::atomic<std::uint64_t> holder;
-  // Receives taken so far.  The holder stores it (release) after it has copied the slot; the owner
-  // loads it (acquire) before it reuses the slot.
-  std::atomic<std::uint64_t> taken;
+  // Receives taken so far.  An initiator reads the slot at this position and then moves the count
+  // by compare-exchange (release): if that succeeds the receive is its own, and what it read was
+  // whole, as the owner loads the count (acquire) before it reuses a slot.  Nobody holds anything:
+  // an initiator that is stopped or killed is in nobody's way.
+  alignas(line_bytes) std::atomic<std::uint64_t> taken;
 
   alignas(line_bytes) std::atomic<std::uint32_t> wanted;  // as in QueuePairEntry
 };

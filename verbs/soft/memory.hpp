@@ -52,4 +52,7 @@ void copy(const Pieces& source, const Pieces& target) noexcept;
 int copy_to_process(pid_t process, const Pieces& source, const Pieces& target) noexcept;
 int copy_from_process(pid_t process, const Pieces& source, const Pieces& target) noexcept;
 
+/// Whether the system lets us at the memory of the process at all, in which `address` is readable.
+bool may_access_process(pid_t process, std::uint64_t address) noexcept;
+
 }  // namespace tutti::verbs::soft

@@ -8,7 +8,10 @@
 
 #include <cerrno>
 #include <mutex>
+#include <new>
 #include <utility>
+
+#include "verbs/soft/backing.hpp"
 
 namespace tutti::verbs::soft {
 
@@ -23,17 +26,18 @@ Peer::Peer(std::uint32_t id, const SegmentView& own)
 bool Peer::connect(const Message& hello) {
   detail::Descriptor connection;
   int error = connect_to_peer(id_, connection);
-  if (error == EAGAIN) return false;
-  bool same_user = false;
   if (error == 0) {
+    bool same_user = false;
     process_ = process_behind(connection.get(), same_user);
-    error = same_user ? send_message(connection.get(), hello) : EPERM;
+    error = same_user ? send_message(connection.get(), hello) : EACCES;
   }
-  if (error != 0) {
-    // Nobody has that name: the process is gone.
+  // Nobody has that name, or not who should: the process is gone.  Any other error says something
+  // about this process or the moment, and nothing about the peer.
+  if (error == ECONNREFUSED || error == EACCES || is_gone(error)) {
     die();
     return true;
   }
+  if (error != 0) return false;
   // Not every container lets us see the process; then the end of the connection tells its death.
   if (process_ > 0)
     liveness_ = detail::Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, process_, 0)));
@@ -51,6 +55,14 @@ std::uint32_t Peer::receive() {
       case Reception::closed:
         die();
         return 0;
+      case Reception::cut:
+        // Asked for again: the segment by another connection, a backing by the next request.
+        if (message.kind == MessageKind::welcome) {
+          connection_ = detail::Descriptor();
+          return 0;
+        }
+        (void)drop_backing(message.backing);
+        continue;
       case Reception::message:
         break;
     }
@@ -78,8 +90,8 @@ void Peer::take_segment(const Message& message, detail::Descriptor attached) {
   constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   struct stat status;
   if (mapping_ || !attached || message.layout_version != layout_version ||
-      (::fcntl(attached.get(), F_GET_SEALS) & seals) != seals ||
-      ::fstat(attached.get(), &status) != 0 || status.st_size != segment_bytes)
+      !is_sealed(attached.get(), seals) || ::fstat(attached.get(), &status) != 0 ||
+      status.st_size != segment_bytes)
     return die();
   mapping_ = detail::Mapping(::mmap(nullptr, segment_bytes, PROT_READ | PROT_WRITE,
                                     MAP_SHARED | MAP_NORESERVE, attached.get(), 0),
@@ -96,9 +108,14 @@ void Peer::take_segment(const Message& message, detail::Descriptor attached) {
 }
 
 void Peer::take_backing(const Message& message, const detail::Descriptor& attached) {
+  if (!attached) {  // gone meanwhile, and with it the keys that name it: nobody will ask again
+    (void)drop_backing(message.backing);
+    return;
+  }
   detail::Mapping mapping;
   struct stat status;
-  if (attached && ::fstat(attached.get(), &status) == 0 &&
+  // Its pages must stay where they are, whatever the peer does to it.
+  if (is_sealed(attached.get(), F_SEAL_SHRINK) && ::fstat(attached.get(), &status) == 0 &&
       static_cast<std::uint64_t>(status.st_size) >= message.bytes)
     mapping = detail::Mapping(::mmap(nullptr, message.bytes, PROT_READ | PROT_WRITE,
                                      MAP_SHARED | MAP_NORESERVE, attached.get(), 0),
@@ -106,14 +123,16 @@ void Peer::take_backing(const Message& message, const detail::Descriptor& attach
   if (mapping) ::madvise(mapping.data(), mapping.size(), MADV_DONTFORK);
   const std::lock_guard guard(backings_lock_);
   MappedBacking& backing = backings_[message.backing];
-  backing.state = mapping ? MappedBacking::State::mapped : MappedBacking::State::refused;
+  backing.state = mapping ? BackingState::mapped : BackingState::refused;
   backing.mapping = std::move(mapping);
 }
 
-const MappedBacking* Peer::find_backing(std::uint32_t number) {
+BackingView Peer::find_backing(std::uint32_t number) {
   const std::lock_guard guard(backings_lock_);
-  if (const auto place = backings_.find(number); place != backings_.end())
-    return place->second.state == MappedBacking::State::requested ? nullptr : &place->second;
+  if (const auto place = backings_.find(number); place != backings_.end()) {
+    const MappedBacking& backing = place->second;
+    return {backing.state, backing.mapping.data(), backing.mapping.size()};
+  }
   const Message request{.kind = MessageKind::backing_wanted,
                         .layout_version = layout_version,
                         .id = id_,
@@ -121,8 +140,12 @@ const MappedBacking* Peer::find_backing(std::uint32_t number) {
                         .nonce = 0,
                         .bytes = 0};
   // A stopped peer's socket may be full: the next request asks again.
-  if (send_message(connection_.get(), request) == 0) backings_[number];
-  return nullptr;
+  try {
+    const auto place = backings_.emplace(number, MappedBacking{}).first;
+    if (send_message(connection_.get(), request) != 0) backings_.erase(place);
+  } catch (const std::bad_alloc&) {  // the next request asks again, too
+  }
+  return {};
 }
 
 detail::Mapping Peer::drop_backing(std::uint32_t number) {

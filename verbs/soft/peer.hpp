@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 
@@ -17,11 +18,12 @@ namespace tutti::verbs::soft {
 
 enum class PeerState : std::uint8_t { attaching, attached, dead };
 
-/// A mapping of a backing; `refused` once the peer could not give it.
-struct MappedBacking {
-  enum class State : std::uint8_t { requested, mapped, refused };
-  State state = State::requested;
-  detail::Mapping mapping;
+enum class BackingState : std::uint8_t { requested, mapped, refused };  // the peer cannot give it
+
+struct BackingView {
+  BackingState state = BackingState::requested;
+  std::byte* base = nullptr;
+  std::size_t bytes = 0;
 };
 
 class Peer {
@@ -40,12 +42,15 @@ class Peer {
   std::uint64_t nonce() const { return nonce_; }
   pid_t process() const { return process_; }
 
-  /// Where the backing is mapped here.  The first call asks the peer for it.  Any thread.
-  const MappedBacking* find_backing(std::uint32_t number);
+  /// Where the backing is mapped here, if the peer has answered; the first call asks it.  The
+  /// helper thread may drop the backing as soon as its owner has said that it is gone, so this is a
+  /// copy: it holds as long as the caller keeps the send lock that it holds (Process::forget).
+  BackingView find_backing(std::uint32_t number);
 
   // The rest is called by the helper thread or under the mutex of Process.
 
-  /// Starts or continues; false when the backlog of the peer is full and one has to try again.
+  /// Starts or continues; false when one has to try again, as the backlog of the peer is full or
+  /// this process has no descriptor left.
   bool connect(const Message& hello);
   bool connected() const { return static_cast<bool>(connection_); }
   int connection() const { return connection_.get(); }
@@ -71,8 +76,13 @@ class Peer {
   detail::Descriptor connection_;
   detail::Descriptor liveness_;
   detail::Mapping mapping_;
+  struct MappedBacking {
+    BackingState state = BackingState::requested;
+    detail::Mapping mapping;
+  };
+  // Requests look here on their first access to a backing, the helper thread adds and drops.
   SpinLock backings_lock_;
-  std::map<std::uint32_t, MappedBacking> backings_;  // nodes stay where they are
+  std::map<std::uint32_t, MappedBacking> backings_;
 };
 
 }  // namespace tutti::verbs::soft

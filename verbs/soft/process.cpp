@@ -63,6 +63,10 @@ Process* Process::acquire(Transport transport, int& error) {
     made->predecessor_ = current;
     current = made.release();
   }
+  if (current->transport() != transport) {
+    error = EBUSY;
+    return nullptr;
+  }
   ++current->contexts_count_;
   return current;
 }
@@ -119,6 +123,7 @@ void Process::help() {
     {
       const std::lock_guard guard(mutex);
       Events events;
+      if (kick_all_.exchange(false, std::memory_order_acquire)) connections.kick(0);
       const bool again = connections.serve(backings, events);
       for (const Events::GoneBacking& gone : events.gone_backings) forget(gone);
       for (const Events::Death& death : events.deaths) recover_from(death);
@@ -138,6 +143,13 @@ void Process::help() {
 
 void Process::wake_helper() const {
   ::eventfd_write(wake_.get(), 1);
+}
+
+void Process::reserve_pending(std::size_t queue_pairs_count) {
+  if (pending_now_.capacity() >= queue_pairs_count) return;
+  pending_now_.reserve(2 * queue_pairs_count);
+  const std::lock_guard guard(pending_lock_);
+  pending_.reserve(2 * queue_pairs_count);
 }
 
 void Process::add_pending(QueuePair& pair) {
@@ -168,7 +180,7 @@ std::int64_t Process::progress_pending_ns() {
   if (!has_pending()) return -1;
   {
     const std::lock_guard guard(pending_lock_);
-    pending_now_ = pending_;
+    pending_now_.assign(pending_.begin(), pending_.end());  // within what is reserved
   }
   const std::int64_t now = now_ns();
   std::int64_t wait_ns = -1;
@@ -188,37 +200,42 @@ std::int64_t Process::progress_pending_ns() {
 }
 
 void Process::kick_slow(std::uint32_t process_id) {
-  const std::lock_guard guard(mutex);
-  if (process_id != id()) connections.kick(process_id);
-  if (process_id == id() || process_id == 0) wake_helper();
+  const std::unique_lock guard(mutex, std::try_to_lock);
+  if (guard && process_id != id()) connections.kick(process_id);
+  if (!guard) kick_all_.store(true, std::memory_order_release);
+  if (!guard || process_id == id() || process_id == 0) wake_helper();
 }
 
 void Process::bury(std::uint32_t index) {
-  buried_.push_back(index);
+  // The status was cleared before: whoever engages from now on goes away again by itself.
+  buried_.push_back({index, RunningEngagement(view_.queue_pair(index))});
   reap();
   if (!buried_.empty()) wake_helper();
 }
 
 void Process::reap() {
-  std::erase_if(buried_, [this](std::uint32_t index) {
-    QueuePairEntry& entry = view_.queue_pair(index);
-    // The status was cleared before: whoever engages from now on goes away again by itself.
-    if (entry.engaged.load(std::memory_order_seq_cst) != 0) return false;
+  std::erase_if(buried_, [this](const Buried& buried) {
+    if (!buried.engagement.is_over()) return false;
+    const QueuePairEntry& entry = view_.queue_pair(buried.index);
     if (entry.receive_slots != 0)
       segment.free(entry.receive_offset,
                    std::size_t{entry.receive_slots} * entry.receive_stride_bytes);
     segment.free(entry.ring_offset, entry.ring_slots * sizeof(Completion));
-    queue_pair_slots.give_back(index);
+    queue_pair_slots.give_back(buried.index);
     return true;
   });
 }
 
 bool Process::wait_for_initiators_slow(std::unique_lock<std::mutex>& held, std::uint32_t first,
                                        std::uint32_t last) const {
+  // All are looked at first, so that the waits overlap.
+  std::vector<RunningEngagement> running;
+  for (std::uint32_t index = first; index < last; ++index)
+    if (const RunningEngagement engagement(view_.queue_pair(index)); !engagement.is_over())
+      running.push_back(engagement);
   const std::int64_t deadline = now_ns() + 1'000'000'000;
-  for (std::uint32_t index = first; index < last; ++index) {
-    const std::atomic<std::uint64_t>& engaged = view_.queue_pair(index).engaged;
-    while (engaged.load(std::memory_order_seq_cst) != 0) {
+  for (const RunningEngagement& engagement : running) {
+    while (!engagement.is_over()) {
       if (now_ns() > deadline) return false;
       held.unlock();
       ::sched_yield();
@@ -229,14 +246,12 @@ bool Process::wait_for_initiators_slow(std::unique_lock<std::mutex>& held, std::
 }
 
 void Process::recover_from(const Events::Death& death) {
-  const auto release_word = [&](std::atomic<std::uint64_t>& word) {
-    std::uint64_t token = word.load(std::memory_order_relaxed);
+  for (std::uint32_t index = 0; index < queue_pair_slots.ever_taken_count(); ++index) {
+    std::atomic<std::uint64_t>& engaged = view_.queue_pair(index).engaged;
+    std::uint64_t token = engaged.load(std::memory_order_relaxed);
     // The dead cannot change the word any more.  Acquire: see what it did before it died.
-    if (belongs(token, death)) word.compare_exchange_strong(token, 0, std::memory_order_seq_cst);
-  };
-  for (std::uint32_t index = 0; index < queue_pair_slots.ever_taken_count(); ++index)
-    release_word(view_.queue_pair(index).engaged);
-  for (SharedReceiveQueue* const queue : shared_receive_queues) release_word(queue->entry->holder);
+    if (belongs(token, death)) engaged.compare_exchange_strong(token, 0, std::memory_order_seq_cst);
+  }
   // It may have died between moving a queue pair to the error state and saying so.
   for (QueuePair* const pair : queue_pairs)
     if (pair->status().state() == IBV_QPS_ERR)
@@ -245,7 +260,10 @@ void Process::recover_from(const Events::Death& death) {
 
 void Process::forget(const Events::GoneBacking& gone) {
   const detail::Mapping mapping = gone.peer->drop_backing(gone.number);
-  // Requests use the mapping under the send lock only: after this loop nobody does.
+  // Requests learn of a mapping (under the lock of the backings, before this) and use it within one
+  // holding of the send lock: after this loop nobody does.  The owner announces a backing only when
+  // no initiator is engaged on its account any more, but that order runs through the other process;
+  // this one is ours, and holds whatever that process does.
   for (QueuePair* const pair : queue_pairs) {
     const std::lock_guard guard(pair->send_lock);
     if (pair->peer == gone.peer) pair->target.backings = {};

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -56,7 +57,8 @@ class Slots {
 
 class Process {
  public:
-  /// One more context; NULL and an errno value on failure.
+  /// One more context; NULL and an errno value on failure: EBUSY while the process has contexts
+  /// with another transport.
   static Process* acquire(Transport transport, int& error);
   /// One context less; the last one ends it.
   void release();
@@ -90,6 +92,10 @@ class Process {
   std::uint32_t last_domain = 0;
   std::uint32_t completion_queues_count = 0;
 
+  /// Makes room for all queue pairs on the list of pending ones, so that no request fails after it
+  /// was stored, and no poll for lack of memory.  The mutex is held.
+  void reserve_pending(std::size_t queue_pairs_count);
+
   /// Puts the queue pair on the list that the helper thread and every poll progress.  Called under
   /// its send lock.
   void add_pending(QueuePair& pair);
@@ -100,17 +106,20 @@ class Process {
   void progress_pending_slow();
 
   /// A receive was posted, or a queue pair became ready, that this initiator (0: all) waits for.
+  /// Never waits for the mutex: while another thread holds it, the helper thread does it
+  /// afterwards.
   void kick_slow(std::uint32_t process_id);
 
   void wake_helper() const;
 
-  /// Frees the index and the memory of a destroyed queue pair as soon as no initiator is engaged on
-  /// it, which a stopped one may be for long.  The mutex is held.
+  /// Frees the index and the memory of a destroyed queue pair as soon as the initiator that is
+  /// engaged on it has gone, which takes long if it is stopped.  The mutex is held.
   void bury(std::uint32_t index);
 
-  /// Waits until no initiator is engaged on the queue pairs from `first` to before `last`; false
-  /// when one still is after a second, its process being stopped.  The mutex is held, but not while
-  /// waiting: the helper thread needs it to clear up behind an initiator that was killed.
+  /// Waits for the initiators that are engaged now on the queue pairs from `first` to before
+  /// `last`; false when one still is after a second, its process being stopped.  The mutex is held,
+  /// but not while waiting: the helper thread needs it to clear up behind an initiator that was
+  /// killed.
   bool wait_for_initiators_slow(std::unique_lock<std::mutex>& held, std::uint32_t first,
                                 std::uint32_t last) const;
   bool wait_for_initiators_slow(std::unique_lock<std::mutex>& held) const {
@@ -145,8 +154,15 @@ class Process {
   // Number of entries of the list.  Relaxed: a poll that misses a new one finds it next time, and
   // the helper thread is woken anyway.
   std::atomic<std::uint32_t> pending_count_{0};
-  std::vector<QueuePair*> pending_now_;  // scratch of progress_pending_ns
-  std::vector<std::uint32_t> buried_;
+  std::vector<QueuePair*> pending_now_;  // scratch of progress_pending_ns, guarded by the mutex
+  // Set by kick_slow (release) before it wakes the helper thread, which takes it (acquire) and then
+  // tells all clients to look.
+  std::atomic<bool> kick_all_{false};
+  struct Buried {
+    std::uint32_t index;
+    RunningEngagement engagement;
+  };
+  std::vector<Buried> buried_;
 
   detail::Descriptor wake_;
   // Set by release() before it wakes the helper thread, which then ends.

@@ -260,6 +260,7 @@ ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr* attributes) {
     return nullptr;
   }
   const std::lock_guard guard(process.mutex);
+  process.reserve_pending(process.queue_pairs.size() + 1);
   const std::int64_t index = make_entry(process, *domain, *attributes);
   if (index < 0) return nullptr;
   attributes->cap.max_inline_data = inline_max_bytes;
@@ -360,7 +361,7 @@ int destroy_queue_pair(ibv_qp* handle) {
   QueuePair& pair = pair_of(handle);
   Process& process = pair.process;
   if (process.inherited()) return EINVAL;
-  const std::lock_guard guard(process.mutex);
+  std::unique_lock guard(process.mutex);
   {
     const std::lock_guard send_guard(pair.send_lock);
     pair.entry.status.store(Status::of(IBV_QPS_RESET, 0, pair.status().incarnation() + 1).word,
@@ -377,8 +378,12 @@ int destroy_queue_pair(ibv_qp* handle) {
   --pair.receive_queue().users;
   if (pair.srq) --static_cast<SharedReceiveQueue*>(pair.srq)->users;
   std::erase(process.queue_pairs, &pair);
-  process.bury(pair.index);
+  const std::uint32_t index = pair.index;
   delete &pair;
+  // The caller may reuse the buffers of its receives.  A stopped initiator is not waited for in
+  // full: it has until it is resumed, and dereg_mr refuses until then.
+  (void)process.wait_for_initiators_slow(guard, index, index + 1);
+  process.bury(index);
   return 0;
 }
 

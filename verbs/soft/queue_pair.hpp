@@ -44,6 +44,9 @@ struct PendingRequest {
   std::array<std::byte, inline_max_bytes> inline_data;
 };
 
+/// Whether the system lets an initiator at the memory of its target's process.
+enum class Access : std::uint8_t { unknown, allowed, forbidden };
+
 /// What an initiator knows of its target.  Valid for one status word of the target.
 struct Target {
   struct CachedBacking {
@@ -60,7 +63,7 @@ struct Target {
   std::uint64_t consumed = 0;                     // of the ring, as last seen
   SharedReceiveEntry* shared_receives = nullptr;  // NULL: private receive queue
   std::array<CachedBacking, 4> backings;
-  std::unique_ptr<TakenReceive> held;  // taken from a shared queue by a request that had to wait
+  Access access = Access::unknown;
 };
 
 /// Why the oldest pending request waits, and until when.

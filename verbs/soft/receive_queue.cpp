@@ -12,19 +12,37 @@
 namespace tutti::verbs::soft {
 namespace {
 
+constexpr auto relaxed = std::memory_order_relaxed;  // see ReceiveSlot
+
 void fill(ReceiveSlot& slot, const ibv_recv_wr& request, std::uint64_t position) {
-  slot.wr_id = request.wr_id;
-  slot.scatter_count = static_cast<std::uint32_t>(request.num_sge);
-  std::copy_n(request.sg_list, request.num_sge, slot.scatter());
+  slot.wr_id.store(request.wr_id, relaxed);
+  slot.scatter_count.store(static_cast<std::uint32_t>(request.num_sge), relaxed);
+  for (int index = 0; index < request.num_sge; ++index) {
+    const ibv_sge& from = request.sg_list[index];
+    ReceiveSlot::Piece& to = slot.scatter()[index];
+    to.address.store(from.addr, relaxed);
+    to.bytes.store(from.length, relaxed);
+    to.key.store(from.lkey, relaxed);
+  }
   // Release: an initiator that sees the sequence sees the slot.
   slot.sequence.store(position + 1, std::memory_order_release);
 }
 
-void read(ReceiveSlot& slot, bool with_scatter, TakenReceive& taken) {
-  taken.wr_id = slot.wr_id;
-  if (!with_scatter) return;
-  taken.scatter_count = std::min(slot.scatter_count, scatter_max);
-  std::copy_n(slot.scatter(), taken.scatter_count, taken.scatter.begin());
+bool read(ReceiveSlot& slot, std::uint64_t position, bool with_scatter, Receive& receive) {
+  // Acquire: pairs with the release in fill().
+  if (slot.sequence.load(std::memory_order_acquire) != position + 1) return false;
+  receive.position = position;
+  receive.wr_id = slot.wr_id.load(relaxed);
+  receive.scatter_count = 0;
+  if (!with_scatter) return true;
+  receive.scatter_count = std::min(slot.scatter_count.load(relaxed), scatter_max);
+  for (std::uint32_t index = 0; index < receive.scatter_count; ++index) {
+    const ReceiveSlot::Piece& from = slot.scatter()[index];
+    receive.scatter[index] = {.addr = from.address.load(relaxed),
+                              .length = from.bytes.load(relaxed),
+                              .lkey = from.key.load(relaxed)};
+  }
+  return true;
 }
 
 bool is_wanted(std::atomic<std::uint32_t>& wanted) {
@@ -98,41 +116,29 @@ int post_shared_receive(ibv_srq* handle, ibv_recv_wr* first, ibv_recv_wr** bad) 
   return error;
 }
 
-Take take_receive(const SegmentView& segment, const QueuePairEntry& entry, std::uint64_t position,
-                  bool with_scatter, TakenReceive& taken) noexcept {
-  ReceiveSlot& slot = slot_at(segment, entry.receive_offset, entry.receive_slots,
-                              entry.receive_stride_bytes, position);
-  // Acquire: pairs with the release in fill().
-  if (slot.sequence.load(std::memory_order_acquire) != position + 1) return Take::empty;
-  read(slot, with_scatter, taken);
-  // The next request should find its slot in the cache.
-  __builtin_prefetch(&slot_at(segment, entry.receive_offset, entry.receive_slots,
-                              entry.receive_stride_bytes, position + 1));
-  return Take::taken;
+bool read_receive(const SegmentView& segment, const QueuePairEntry& entry, std::uint64_t position,
+                  bool with_scatter, Receive& receive) noexcept {
+  const auto slot = [&](std::uint64_t of) -> ReceiveSlot& {
+    return slot_at(segment, entry.receive_offset, entry.receive_slots, entry.receive_stride_bytes,
+                   of);
+  };
+  if (!read(slot(position), position, with_scatter, receive)) return false;
+  __builtin_prefetch(&slot(position + 1));  // for the next request
+  return true;
 }
 
-Take take_shared_receive(const SegmentView& segment, SharedReceiveEntry& entry, std::uint64_t token,
-                         TakenReceive& taken) noexcept {
-  // Not for ever: the holder may be stopped, and then this request waits instead of its thread.
-  constexpr int tries_max = 2000;
-  std::uint64_t nobody = 0;
-  for (int tries = 0; !entry.holder.compare_exchange_weak(nobody, token, std::memory_order_acquire,
-                                                          std::memory_order_relaxed);
-       ++tries) {
-    if (tries == tries_max) return Take::busy;
-    nobody = 0;
-    __builtin_ia32_pause();
-  }
-  const std::uint64_t position = entry.taken.load(std::memory_order_relaxed);
-  ReceiveSlot& slot =
-      slot_at(segment, entry.slots_offset, entry.slots, entry.stride_bytes, position);
-  const bool ready = slot.sequence.load(std::memory_order_acquire) == position + 1;
-  if (ready) {
-    read(slot, true, taken);
-    entry.taken.store(position + 1, std::memory_order_release);
-  }
-  entry.holder.store(0, std::memory_order_release);  // the next holder sees `taken`
-  return ready ? Take::taken : Take::empty;
+bool read_shared_receive(const SegmentView& segment, const SharedReceiveEntry& entry,
+                         bool with_scatter, Receive& receive) noexcept {
+  const std::uint64_t position = entry.taken.load(std::memory_order_acquire);
+  return read(slot_at(segment, entry.slots_offset, entry.slots, entry.stride_bytes, position),
+              position, with_scatter, receive);
+}
+
+bool claim_shared_receive(SharedReceiveEntry& entry, const Receive& receive) noexcept {
+  std::uint64_t position = receive.position;
+  // Release: the owner that sees the new count may overwrite what has been read.
+  return entry.taken.compare_exchange_strong(position, position + 1, std::memory_order_acq_rel,
+                                             std::memory_order_relaxed);
 }
 
 }  // namespace tutti::verbs::soft

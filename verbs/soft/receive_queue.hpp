@@ -1,5 +1,6 @@
-// Receives: posted by the owner, taken by initiators, both without a system call.  A private queue
-// has one consumer, the connected initiator, and no lock; the consumers of a shared one take turns.
+// Receives: posted by the owner, taken by initiators, both without a system call and without a lock
+// between processes.  A private queue has one consumer, the connected initiator, for whom reading a
+// receive is taking it; the consumers of a shared one read it and then claim it.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -22,8 +23,9 @@ struct SharedReceiveQueue : ibv_srq {
   std::uint64_t posted = 0;
 };
 
-/// A receive that an initiator has taken.
-struct TakenReceive {
+/// A receive as an initiator has read it.
+struct Receive {
+  std::uint64_t position;
   std::uint64_t wr_id;
   std::uint32_t scatter_count;
   std::array<ibv_sge, scatter_max> scatter;
@@ -42,14 +44,14 @@ inline ReceiveSlot& slot_at(const SegmentView& segment, std::size_t offset, std:
 int post_receive(ibv_qp* pair, ibv_recv_wr* first, ibv_recv_wr** bad) noexcept;
 int post_shared_receive(ibv_srq* queue, ibv_recv_wr* first, ibv_recv_wr** bad) noexcept;
 
-enum class Take { taken, empty, busy };
-
-/// Initiator: takes the receive at `position` of a private queue.  `with_scatter` false: the list
-/// is not needed.
-Take take_receive(const SegmentView& segment, const QueuePairEntry& entry, std::uint64_t position,
-                  bool with_scatter, TakenReceive& taken) noexcept;
-/// Initiator: takes the oldest receive of a shared queue.  `busy` when others hold the queue.
-Take take_shared_receive(const SegmentView& segment, SharedReceiveEntry& entry, std::uint64_t token,
-                         TakenReceive& taken) noexcept;
+/// Initiator: reads the receive at `position` of a private queue; false when none is posted.
+/// `with_scatter` false: the list is not needed.
+bool read_receive(const SegmentView& segment, const QueuePairEntry& entry, std::uint64_t position,
+                  bool with_scatter, Receive& receive) noexcept;
+/// Initiator: reads the oldest receive of a shared queue, which means nothing until it is claimed.
+bool read_shared_receive(const SegmentView& segment, const SharedReceiveEntry& entry,
+                         bool with_scatter, Receive& receive) noexcept;
+/// Initiator: false when another was faster.
+bool claim_shared_receive(SharedReceiveEntry& entry, const Receive& receive) noexcept;
 
 }  // namespace tutti::verbs::soft

@@ -36,7 +36,7 @@ bool has_immediate(ibv_wr_opcode opcode) {
 /// Keeps the target's queue pair for one request; see QueuePairEntry::engaged.
 class Engagement {
  public:
-  Engagement(QueuePairEntry& entry, std::uint64_t token) noexcept : entry_(entry) {
+  Engagement(QueuePairEntry& entry, std::uint64_t token) noexcept : entry_(entry), token_(token) {
     std::uint64_t nobody = 0;
     engaged_ = entry.engaged.compare_exchange_strong(nobody, token, std::memory_order_seq_cst,
                                                      std::memory_order_relaxed);
@@ -44,13 +44,19 @@ class Engagement {
   Engagement(const Engagement&) = delete;
   Engagement& operator=(const Engagement&) = delete;
   ~Engagement() {
-    // Release: the owner that sees nobody here sees all that was done.
-    if (engaged_) entry_.engaged.store(0, std::memory_order_release);
+    // The word is another's if the owner took this process for dead.
+    if (!engaged_ || entry_.engaged.load(std::memory_order_relaxed) != token_) return;
+    // Release, twice: the owner that sees one more, or nobody, sees all that was done.  Only the
+    // engaged initiator counts.
+    entry_.engagements.store(entry_.engagements.load(std::memory_order_relaxed) + 1,
+                             std::memory_order_release);
+    entry_.engaged.store(0, std::memory_order_release);
   }
   explicit operator bool() const { return engaged_; }
 
  private:
   QueuePairEntry& entry_;
+  std::uint64_t token_;
   bool engaged_;
 };
 
@@ -100,19 +106,12 @@ bool has_room(Target& target, std::uint64_t produced) {
   return produced - target.consumed < target.ring_mask;
 }
 
-void store_completion(const Target& target, Completion& slot, std::uint64_t position) {
-  // Release: the poll that sees the sequence sees the entry and the data before it.
-  slot.sequence.store(position + 1, std::memory_order_release);
-  // Relaxed: the owner only counts with it; the next initiator comes after a disengagement.
-  target.entry->produced.store(position + 1, std::memory_order_relaxed);
-}
-
-void complete_receive(const QueuePair& pair, const Request& request, const TakenReceive& taken,
+void complete_receive(const QueuePair& pair, const Request& request, const Receive& receive,
                       std::size_t bytes, ibv_wc_status status) {
   const Target& target = pair.target;
   const std::uint64_t position = target.entry->produced.load(std::memory_order_relaxed);
   Completion& slot = target.ring[position & target.ring_mask];
-  slot.wr_id = taken.wr_id;
+  slot.wr_id = receive.wr_id;
   slot.status = status;
   slot.opcode = is_send(request.opcode) ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
   slot.bytes = static_cast<std::uint32_t>(bytes);
@@ -120,24 +119,32 @@ void complete_receive(const QueuePair& pair, const Request& request, const Taken
   slot.flags = has_immediate(request.opcode) ? IBV_WC_WITH_IMM : 0;
   slot.source = pair.qp_num;
   slot.is_event = 0;
-  store_completion(target, slot, position);
+  // Release: the poll that sees the sequence sees the entry and the data before it.
+  slot.sequence.store(position + 1, std::memory_order_release);
+  // Relaxed: the owner only counts with it; the next initiator comes after a disengagement.
+  target.entry->produced.store(position + 1, std::memory_order_relaxed);
 }
 
-/// A responder's error moves its queue pair to the error state too.
-void fail_target(const Target& target) {
+/// A responder's error moves its queue pair to the error state too; false when it has left this
+/// incarnation, or is in that state already.
+bool fail_target(const Target& target) {
   std::uint64_t word = target.status_word;
   // Only this incarnation; the owner may have changed the state meanwhile.
   while (Status{word}.incarnation() == Status{target.status_word}.incarnation() &&
-         Status{word}.state() != IBV_QPS_ERR && Status{word}.state() != IBV_QPS_RESET) {
-    if (!target.entry->status.compare_exchange_weak(word, Status{word}.with(IBV_QPS_ERR).word,
-                                                    std::memory_order_seq_cst))
-      continue;
-    const std::uint64_t position = target.entry->produced.load(std::memory_order_relaxed);
-    Completion& slot = target.ring[position & target.ring_mask];
-    slot.is_event = 1;
-    store_completion(target, slot, position);
-    return;
-  }
+         Status{word}.state() != IBV_QPS_ERR && Status{word}.state() != IBV_QPS_RESET)
+    if (target.entry->status.compare_exchange_weak(word, Status{word}.with(IBV_QPS_ERR).word,
+                                                   std::memory_order_seq_cst))
+      return true;
+  return false;
+}
+
+/// Tells the owner's poll to look at the state.  After fail_target and the last completion.
+void store_event(const Target& target) {
+  const std::uint64_t position = target.entry->produced.load(std::memory_order_relaxed);
+  Completion& slot = target.ring[position & target.ring_mask];
+  slot.is_event = 1;
+  // Release, as above.  It is no completion: `produced` stays, nothing follows it in the ring.
+  slot.sequence.store(position + 1, std::memory_order_release);
 }
 
 /// The pieces of the target's memory that a request touches, each as the target knows it and,
@@ -156,15 +163,23 @@ std::byte* find_mapping(QueuePair& pair, const Region& region, std::uint64_t add
   Target::CachedBacking& cached =
       pair.target.backings[region.backing % pair.target.backings.size()];
   if (cached.number != region.backing) [[unlikely]] {
-    const MappedBacking* const backing = pair.peer->find_backing(region.backing);
-    if (!backing) return nullptr;
-    refused = backing->state == MappedBacking::State::refused;
-    if (refused) return nullptr;
-    cached = {region.backing, backing->mapping.data(), backing->mapping.size()};
+    const BackingView backing = pair.peer->find_backing(region.backing);
+    refused = backing.state == BackingState::refused;
+    if (backing.state != BackingState::mapped) return nullptr;
+    cached = {region.backing, backing.base, backing.bytes};
   }
   const std::uint64_t offset = region.backing_offset + (address - region.address);
   refused = offset > cached.bytes || bytes > cached.bytes - offset;
   return refused ? nullptr : cached.base + offset;
+}
+
+/// Asked once for each target, as the answer costs a system call.
+bool may_access_target(QueuePair& pair, std::uint64_t address) {
+  Access& access = pair.target.access;
+  if (access == Access::unknown)
+    access =
+        may_access_process(pair.peer->process(), address) ? Access::allowed : Access::forbidden;
+  return access == Access::allowed;
 }
 
 Outcome add_remote(QueuePair& pair, const Region& region, std::uint64_t address, std::size_t bytes,
@@ -174,16 +189,20 @@ Outcome add_remote(QueuePair& pair, const Region& region, std::uint64_t address,
     remote.mapped.add(reinterpret_cast<void*>(address), bytes);
     return {.kind = Kind::done};
   }
-  bool refused = false;
-  std::byte* mapped = nullptr;
   const Transport transport = pair.process.transport();
-  if (transport != Transport::cma) mapped = find_mapping(pair, region, address, bytes, refused);
-  if (mapped)
-    remote.mapped.add(mapped, bytes);
-  else
-    remote.all_mapped = false;
-  if (mapped || transport != Transport::shared) return {.kind = Kind::done};
-  return refused ? failure(IBV_WC_REM_OP_ERR, ENOTSUP) : Outcome{.kind = Kind::wait};
+  bool refused = transport == Transport::cma;
+  if (!refused) {
+    if (std::byte* const mapped = find_mapping(pair, region, address, bytes, refused)) {
+      remote.mapped.add(mapped, bytes);
+      return {.kind = Kind::done};
+    }
+  }
+  remote.all_mapped = false;
+  if (transport != Transport::shared && may_access_target(pair, address))
+    return {.kind = Kind::done};
+  // A mapping that is on its way is the only one then.
+  if (!refused) return {.kind = Kind::wait};
+  return failure(IBV_WC_REM_OP_ERR, transport == Transport::shared ? ENOTSUP : EPERM);
 }
 
 /// Checks the request's right to the target's memory and finds that memory.
@@ -204,14 +223,14 @@ Outcome find_rdma_memory(QueuePair& pair, const Request& request, std::size_t by
 }
 
 /// Finds the memory of a receive.  `status`: what the receive completes with.
-Outcome find_receive_memory(QueuePair& pair, const TakenReceive& taken, std::size_t bytes,
+Outcome find_receive_memory(QueuePair& pair, const Receive& receive, std::size_t bytes,
                             RemotePieces& remote, ibv_wc_status& status) {
   const Target& target = pair.target;
   const std::uint32_t domain =
       target.shared_receives ? target.shared_receives->domain : target.entry->domain;
-  for (std::uint32_t index = 0; index < taken.scatter_count && remote.direct.bytes < bytes;
+  for (std::uint32_t index = 0; index < receive.scatter_count && remote.direct.bytes < bytes;
        ++index) {
-    const ibv_sge& piece = taken.scatter[index];
+    const ibv_sge& piece = receive.scatter[index];
     Region region;
     if (piece.length == 0) continue;
     if (!find_region(target.segment, piece.lkey, region) || region.domain != domain ||
@@ -241,9 +260,8 @@ Outcome move_data(const QueuePair& pair, const Request& request, const Pieces& l
       copy(remote.mapped, local);
     else
       copy(local, remote.mapped);
-  } else if (const pid_t process = pair.peer->process(); process <= 0) {
-    error = EPERM;  // in a process-id namespace that we do not see
   } else {
+    const pid_t process = pair.peer->process();
     error = reads ? copy_from_process(process, remote.direct, local)
                   : copy_to_process(process, local, remote.direct);
   }
@@ -251,55 +269,55 @@ Outcome move_data(const QueuePair& pair, const Request& request, const Pieces& l
   return failure(error == ESRCH ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR, error);
 }
 
-Take take(QueuePair& pair, const Request& request, std::uint64_t produced, TakenReceive& taken) {
+/// Takes the receive that a request needs, once its memory can be reached: `done`, or `failed` with
+/// `status` for the receive.  Otherwise nothing has been taken.
+Outcome take_receive(QueuePair& pair, const Request& request, std::size_t bytes,
+                     RemotePieces& remote, Receive& receive, ibv_wc_status& status) {
   Target& target = pair.target;
-  if (!target.shared_receives)
-    return take_receive(target.segment, *target.entry, produced, is_send(request.opcode), taken);
-  if (target.held) {  // taken by an earlier try, which then had to wait
-    taken = *target.held;
-    return Take::taken;
+  SharedReceiveEntry* const shared = target.shared_receives;
+  const bool scatters = is_send(request.opcode);
+  const std::uint64_t produced = target.entry->produced.load(std::memory_order_relaxed);
+  if (!has_room(target, produced)) return {.kind = Kind::wait};
+  for (;;) {
+    const bool ready =
+        shared ? read_shared_receive(target.segment, *shared, scatters, receive)
+               : read_receive(target.segment, *target.entry, produced, scatters, receive);
+    if (!ready) {
+      // While engaged: the memory of a shared queue is another's as soon as nobody is.
+      (shared ? shared->wanted : target.entry->wanted).store(1, std::memory_order_relaxed);
+      return {.kind = Kind::not_ready};
+    }
+    Outcome found{.kind = Kind::done};
+    status = IBV_WC_SUCCESS;
+    if (scatters) {
+      remote = {};
+      found = find_receive_memory(pair, receive, bytes, remote, status);
+    }
+    if (found.kind == Kind::wait || !shared || claim_shared_receive(*shared, receive)) return found;
   }
-  return take_shared_receive(target.segment, *target.shared_receives, pair.token, taken);
 }
 
 /// The part that is done while engaged on the target.
 Outcome execute_engaged(QueuePair& pair, const Request& request, const Pieces& local) {
-  Target& target = pair.target;
   RemotePieces remote;
-  if (!is_send(request.opcode)) {
-    const Outcome found = find_rdma_memory(pair, request, local.bytes, remote);
-    if (found.kind != Kind::done) return found;
-  }
-
-  const bool takes = takes_receive(request.opcode);
-  TakenReceive taken;
-  if (takes) {
-    const std::uint64_t produced = target.entry->produced.load(std::memory_order_relaxed);
-    if (!has_room(target, produced)) return {.kind = Kind::wait};
-    switch (take(pair, request, produced, taken)) {
-      case Take::empty:
-        return {.kind = Kind::not_ready};
-      case Take::busy:
-        return {.kind = Kind::wait};
-      case Take::taken:
-        break;
-    }
-  }
-  Outcome outcome{.kind = Kind::done};
+  Receive receive;
   ibv_wc_status receive_status = IBV_WC_SUCCESS;
-  if (is_send(request.opcode))
-    outcome = find_receive_memory(pair, taken, local.bytes, remote, receive_status);
-  if (outcome.kind == Kind::wait) {
-    // A private queue still has the receive; a shared one has given it away.
-    if (target.shared_receives) target.held = std::make_unique<TakenReceive>(taken);
-    return outcome;
+  bool has_receive = false;
+  Outcome outcome{.kind = Kind::done};
+  if (!is_send(request.opcode)) outcome = find_rdma_memory(pair, request, local.bytes, remote);
+  if (outcome.kind == Kind::done && takes_receive(request.opcode)) {
+    outcome = take_receive(pair, request, local.bytes, remote, receive, receive_status);
+    has_receive = true;
   }
-  target.held.reset();
+  if (outcome.kind != Kind::done && outcome.kind != Kind::failed) return outcome;
   if (outcome.kind == Kind::done) {
     outcome = move_data(pair, request, local, remote);
     if (outcome.kind != Kind::done) receive_status = IBV_WC_LOC_PROT_ERR;
   }
-  if (takes) complete_receive(pair, request, taken, local.bytes, receive_status);
+  // The state first: who polls the completion of an error finds it.
+  const bool changed = outcome.kind == Kind::failed && fail_target(pair.target);
+  if (has_receive) complete_receive(pair, request, receive, local.bytes, receive_status);
+  if (changed) store_event(pair.target);
   outcome.bytes = static_cast<std::uint32_t>(local.bytes);
   return outcome;
 }
@@ -331,17 +349,12 @@ Outcome execute(QueuePair& pair, const Request& request) noexcept {
   if (!status.receives_from(pair.qp_num)) return {.kind = Kind::dropped};
   if (status.word != target.status_word) learn(target, status.word);
 
-  const Outcome outcome = execute_engaged(pair, request, local);
-  if (outcome.kind == Kind::failed) fail_target(target);
-  return outcome;
+  return execute_engaged(pair, request, local);
 }
 
 void ask_for_kick(const QueuePair& pair) noexcept {
-  const Target& target = pair.target;
-  if (!target.entry) return;
-  std::atomic<std::uint32_t>& wanted =
-      target.shared_receives ? target.shared_receives->wanted : target.entry->wanted;
-  wanted.store(1, std::memory_order_relaxed);
+  // An entry of the table is never freed: at worst its next owner sends a message for nothing.
+  if (pair.target.entry) pair.target.entry->wanted.store(1, std::memory_order_relaxed);
 }
 
 }  // namespace tutti::verbs::soft

@@ -26,7 +26,8 @@ struct Outcome {
 /// Executes the request, or leaves the target as it was.  The send lock of `pair` is held.
 Outcome execute(QueuePair& pair, const Request& request) noexcept;
 
-/// Asks the target's owner for a message when it posts a receive or becomes ready.
+/// Asks the target's owner for a message when it becomes ready.  A request that finds no receive
+/// has asked for one by itself.
 void ask_for_kick(const QueuePair& pair) noexcept;
 
 }  // namespace tutti::verbs::soft

@@ -58,13 +58,13 @@ int connect_to_peer(std::uint32_t id, detail::Descriptor& connection) {
   return 0;
 }
 
-detail::Descriptor accept_peer(int listener) {
-  detail::Descriptor connection(
-      ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!connection) return {};
+int accept_peer(int listener, detail::Descriptor& connection) {
+  detail::Descriptor accepted(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!accepted) return errno;
   bool same_user = false;
-  process_behind(connection.get(), same_user);
-  return same_user ? std::move(connection) : detail::Descriptor();
+  process_behind(accepted.get(), same_user);
+  if (same_user) connection = std::move(accepted);
+  return 0;
 }
 
 pid_t process_behind(int connection, bool& same_user) {
@@ -93,6 +93,10 @@ int send_message(int connection, const Message& message, int attached) {
   return ::sendmsg(connection, &header, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno : 0;
 }
 
+bool is_gone(int error) {
+  return error == EPIPE || error == ECONNRESET || error == ENOTCONN || error == EBADF;
+}
+
 Reception receive_message(int connection, Message& message, detail::Descriptor& attached) {
   iovec data{&message, sizeof(message)};
   alignas(cmsghdr) std::byte control[CMSG_SPACE(sizeof(int))] = {};
@@ -102,16 +106,17 @@ Reception receive_message(int connection, Message& message, detail::Descriptor& 
   header.msg_control = control;
   header.msg_controllen = sizeof(control);
   const ssize_t bytes = ::recvmsg(connection, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return Reception::nothing;
+  if (bytes < 0) return is_gone(errno) ? Reception::closed : Reception::nothing;
   attached = detail::Descriptor();
   if (const cmsghdr* const rights = CMSG_FIRSTHDR(&header);
-      bytes >= 0 && rights && rights->cmsg_type == SCM_RIGHTS) {
+      rights && rights->cmsg_type == SCM_RIGHTS) {
     int number = -1;
     std::memcpy(&number, CMSG_DATA(rights), sizeof(int));
     attached = detail::Descriptor(number);
   }
-  // A message of another size is another program, or another version of this one.
-  return bytes == sizeof(message) ? Reception::message : Reception::closed;
+  // A message of another size is another program, or another version of this one; of none, the end.
+  if (bytes != sizeof(message)) return Reception::closed;
+  return (header.msg_flags & MSG_CTRUNC) != 0 ? Reception::cut : Reception::message;
 }
 
 }  // namespace tutti::verbs::soft

@@ -35,17 +35,23 @@ int listen_for_peers(std::uint32_t first_id, detail::Descriptor& listener, std::
 /// Never waits, even for a stopped process.  0, EAGAIN (its backlog is full) or an errno value.
 int connect_to_peer(std::uint32_t id, detail::Descriptor& connection);
 
-/// Accepts one waiting connection of a process of the same user; empty if there is none.
-detail::Descriptor accept_peer(int listener);
+/// Accepts one waiting connection; it stays empty for a process of another user.  0, EAGAIN when
+/// none waits, or an errno value when the system lacks what it takes: the connection waits on.
+int accept_peer(int listener, detail::Descriptor& connection);
 
 /// Process id of the other side; 0 when it belongs to another user or lives in a process-id
 /// namespace that we do not see.
 pid_t process_behind(int connection, bool& same_user);
 
-/// 0, EAGAIN, or an errno value when the connection is gone.
+/// 0, or an errno value; see is_gone().
 int send_message(int connection, const Message& message, int attached = -1);
 
-enum class Reception { message, nothing, closed };
+/// Whether this error of send_message means that there is no other side any more.  Others pass: a
+/// full socket, a lack of memory or descriptors.
+bool is_gone(int error);
+
+/// `cut`: a message whose descriptor was lost, as this process cannot have one more.
+enum class Reception { message, cut, nothing, closed };
 Reception receive_message(int connection, Message& message, detail::Descriptor& attached);
 
 }  // namespace tutti::verbs::soft

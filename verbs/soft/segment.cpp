@@ -11,7 +11,8 @@
 namespace tutti::verbs::soft {
 namespace {
 
-constexpr std::size_t granule_bytes = 64 * 1024;  // one fallocate call per granule, never undone
+// One fallocate call per granule, never undone.
+constexpr std::size_t granule_bytes = std::size_t{64} * 1024;
 static_assert(segment_bytes % granule_bytes == 0);
 
 std::size_t rounded_to_line(std::size_t bytes) {
@@ -48,8 +49,11 @@ int Segment::commit(std::size_t offset, std::size_t bytes) {
   for (std::size_t granule = offset / granule_bytes; granule * granule_bytes < offset + bytes;
        ++granule) {
     if (committed_[granule]) continue;
-    const int error = ::posix_fallocate(descriptor_.get(),
-                                        static_cast<off_t>(granule * granule_bytes), granule_bytes);
+    int error = 0;
+    do {  // a signal undoes what the call has done so far
+      error = ::posix_fallocate(descriptor_.get(), static_cast<off_t>(granule * granule_bytes),
+                                granule_bytes);
+    } while (error == EINTR);
     if (error != 0) return ENOMEM;
     committed_[granule] = true;
   }
@@ -70,7 +74,8 @@ std::size_t Segment::allocate(std::size_t bytes) {
   for (auto place = free_.begin(); place != free_.end(); ++place) {
     const auto [offset, free_bytes] = *place;
     if (free_bytes < bytes) continue;
-    if (commit(offset, bytes) != 0) return 0;
+    // Without memory for this place, another may have been committed before.
+    if (commit(offset, bytes) != 0) continue;
     free_.erase(place);
     if (free_bytes > bytes) free_.emplace(offset + bytes, free_bytes - bytes);
     std::memset(mapping_.data() + offset, 0, bytes);

@@ -60,8 +60,8 @@ void flush(QueuePair& pair, const Request& request) {
 
 /// The request has failed, and with it the queue pair and all requests behind.
 void fail(QueuePair& pair, const Request& request, const Outcome& outcome) {
+  pair.fail();  // first: who polls the completion finds the state
   complete(pair, request, outcome);
-  pair.fail();
 }
 
 void store_pending(QueuePair& pair, const Request& request) {
@@ -107,7 +107,6 @@ bool has_run_out(QueuePair& pair, std::int64_t now_ns, Outcome& outcome) {
       return true;
     case Outcome::Kind::not_ready: {
       patience.dropped_until_ns = 0;  // the target has answered
-      ask_for_kick(pair);
       if (now_ns < patience.rnr_until_ns) return false;
       constexpr unsigned for_ever = 7;
       if (pair.attributes.rnr_retry != for_ever &&
