@@ -152,8 +152,8 @@ class VerbsFabric {
     bool connected = false;
     bool failed = false;
     std::optional<TransportFailure> unheard;  // until next_failure() has returned it
-    std::uint32_t receives_used = 0;      // polled and not yet posted again
-    std::uint32_t receives_reserved = 0;  // by live channels, both parities
+    std::uint32_t receives_used = 0;          // polled and not yet posted again
+    std::uint32_t receives_reserved = 0;      // by live channels, both parities
   };
 
   static constexpr int poll_batch = 16;
