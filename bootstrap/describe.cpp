@@ -45,6 +45,8 @@ std::string name_incident(const Incident& incident) {
       return rank + " has aborted";
     case Incident::Kind::left:
       return rank + " has left while it was needed";
+    case Incident::Kind::silent:
+      return rank + " does not answer";
   }
   return rank + " has failed";
 }

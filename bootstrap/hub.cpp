@@ -379,9 +379,8 @@ class Hub::Service {
       case FrameType::incident: {
         const auto news = front_of<wire::News>(frame.payload);
         if (!news || news->rank >= rank_count()) return false;
-        if (news->kind != static_cast<std::uint32_t>(Incident::Kind::died) &&
-            news->kind != static_cast<std::uint32_t>(Incident::Kind::aborted) &&
-            news->kind != static_cast<std::uint32_t>(Incident::Kind::left)) {
+        if (news->kind == static_cast<std::uint32_t>(Incident::Kind::none) ||
+            news->kind > static_cast<std::uint32_t>(Incident::Kind::silent)) {
           return false;
         }
         announce(*news);

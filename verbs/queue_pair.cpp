@@ -186,4 +186,11 @@ void QueuePair::connect(const Endpoint& remote, const std::string& peer_name,
     refuse("RTS", mask, error);
 }
 
+void QueuePair::close() noexcept {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_ERR;
+  // Refused only where it is in that state already, or the device is gone.
+  (void)port_.driver().modify_qp(pair_.get(), &attributes, IBV_QP_STATE);
+}
+
 }  // namespace tutti::verbs

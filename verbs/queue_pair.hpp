@@ -45,6 +45,9 @@ class QueuePair {
   /// Throws Error with both ends and the refused attributes.
   void connect(const Endpoint& remote, const std::string& peer_name, const PathDefaults& path = {});
 
+  /// To the error state: what is queued is flushed, the other end is refused.
+  void close() noexcept;
+
  private:
   const Port& port_;
   QueuePairHandle pair_;

@@ -49,7 +49,7 @@ VerbsFabric::~VerbsFabric() = default;
 std::uint32_t VerbsFabric::connection_to(std::uint64_t process) {
   if (const auto found = by_process_.find(process); found != by_process_.end())
     return found->second;
-  if (connections_.size() >= static_cast<std::size_t>(port_.limits.max_qp))
+  if (by_process_.size() >= static_cast<std::size_t>(port_.limits.max_qp))
     throw Error(ErrorCode::limit_exceeded, port_.name() + " has at most " +
                                                std::to_string(port_.limits.max_qp) +
                                                " queue pairs; use fewer messages per round");
@@ -59,7 +59,7 @@ std::uint32_t VerbsFabric::connection_to(std::uint64_t process) {
     throw Error(
         ErrorCode::limit_exceeded,
         "the completion queue of " + port_.name() + " has " + std::to_string(completions_max_) +
-            " entries, " + std::to_string(connections_.size() + 1) + " connections need " +
+            " entries, " + std::to_string(by_process_.size() + 1) + " connections need " +
             std::to_string(completions_promised_ + promised) + "; use fewer messages per round");
   const auto index = static_cast<std::uint32_t>(connections_.size());
   const std::uint32_t sends_max = pair.sends_max();
@@ -107,7 +107,7 @@ std::uint32_t VerbsFabric::attach(Channel& channel) {
   const auto size = static_cast<std::uint32_t>(channels_.size());
   for (std::uint32_t tried = 0; tried < size; ++tried) {
     const std::uint32_t id = (next_channel_ + tried) % size;
-    if (channels_[id] != nullptr) continue;
+    if (channels_[id] != nullptr && channels_[id] != &closed_) continue;
     channels_[id] = &channel;
     channel.id_ = id;
     next_channel_ = (id + 1) % Immediate::operations_max;
@@ -118,8 +118,8 @@ std::uint32_t VerbsFabric::attach(Channel& channel) {
                   " live operations are the most a context can have; destroy some");
 }
 
-void VerbsFabric::detach(Channel& channel) noexcept {
-  channels_[channel.id_] = nullptr;
+void VerbsFabric::detach(Channel& channel, bool orderly) noexcept {
+  channels_[channel.id_] = orderly ? &closed_ : nullptr;
   for (const std::uint32_t connection : channel.reserved_)
     connections_[connection].receives_reserved -= 2;
   channel.reserved_.clear();
@@ -208,10 +208,13 @@ std::size_t VerbsFabric::poll() noexcept {
 void VerbsFabric::raise(Connection& connection, Immediate notification) noexcept {
   Channel* const channel =
       notification.operation < channels_.size() ? channels_[notification.operation] : nullptr;
-  // For an operation that is gone: a peer has called it more often than this rank, and will hear so
-  // from the side channel.
-  if (channel == nullptr || notification.slot >= channel->slot_count_) [[unlikely]]
+  if (channel == nullptr) [[unlikely]]
     return;
+  if (notification.slot >= channel->slot_count_) [[unlikely]] {
+    fail(connection, {.process = connection.process,
+                      .what = "sent a message for an operation that is gone: it calls more often"});
+    return;
+  }
   std::uint8_t& flag =
       channel->arrived_[notification.parity * channel->slot_count_ + notification.slot];
   if (flag != 0) [[unlikely]]
@@ -233,6 +236,7 @@ bool VerbsFabric::drain(const Channel& channel, detail::Clock& clock, Timeout ti
   for (unsigned turn = 0;; ++turn) {
     bool idle = true;
     for (const PreparedPut& put : channel.puts_[0]) {  // the other parity has the same connections
+      if (put.connection == UINT32_MAX) continue;
       Connection& connection = connections_[put.connection];
       if (connection.failed || connection.sends.in_flight() == 0) continue;
       if (turn % 64 == 63 && has_gone(connection.process)) continue;
@@ -269,6 +273,8 @@ void VerbsFabric::fail(Connection& connection, const TransportFailure& failure) 
   if (connection.failed || !connection.pair) return;
   connection.failed = true;
   connection.sends.close();
+  // Whatever the reason: nothing may leave it or come through it from now on.
+  connection.pair->close();
   connection.unheard = failure;
   ++unheard_;
 }

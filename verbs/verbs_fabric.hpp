@@ -89,9 +89,11 @@ class VerbsFabric {
   void abandon_from(std::uint32_t first) noexcept;
 
   /// Registers a channel under the id that peers put into their immediates.  An id rests until all
-  /// others have been used: what a peer sends too late finds no channel, and is dropped.
+  /// others have been used, so that what a peer sends too late meets no later channel.
   std::uint32_t attach(Channel& channel);
-  void detach(Channel& channel) noexcept;
+  /// `orderly`: every peer has called it as often as this rank, so that nothing can come any more;
+  /// what comes all the same is a failure of its connection.
+  void detach(Channel& channel, bool orderly) noexcept;
 
   /// Reserves a receive for one message per call that the peer will send; both parities count.
   void reserve_receive(Channel& channel, std::uint32_t connection);
@@ -184,7 +186,8 @@ class VerbsFabric {
   CompletionQueueHandle completions_;
   std::deque<Connection> connections_;  // queue pairs go before the completion queue
   std::unordered_map<std::uint64_t, std::uint32_t> by_process_;
-  std::vector<Channel*> channels_;  // by id
+  std::vector<Channel*> channels_;  // by id; null: free, and what comes is dropped
+  Channel closed_{0, 0};            // stands for those that were detached in good order
   std::uint32_t next_channel_ = 0;  // where attach() begins to look for a free id
   std::size_t unheard_ = 0;         // connections with an unheard failure
 };

@@ -21,7 +21,7 @@ namespace tutti::verbs {
 struct PreparedPut {
   ibv_send_wr request = {};
   ibv_sge piece = {};
-  std::uint32_t connection = 0;
+  std::uint32_t connection = UINT32_MAX;  // until it is prepared
 
   PreparedPut() = default;
   PreparedPut(const PreparedPut&) = delete;

@@ -73,8 +73,13 @@ Communicator::Implementation::Implementation(Context::Implementation& owner, Exc
                           .cpus = allowed_cpus(),
                           .host = bootstrap::host_identity()};
   std::vector<Introduction> all(exchange.rank_count());
-  exchange.allgather(std::as_bytes(std::span(&self, 1)), std::as_writable_bytes(std::span(all)),
-                     context.settings.setup_timeout);
+  try {
+    exchange.allgather(std::as_bytes(std::span(&self, 1)), std::as_writable_bytes(std::span(all)),
+                       context.settings.setup_timeout);
+  } catch (const Error& error) {
+    fail_exchange(error);
+    throw;
+  }
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].version != protocol_version)
       throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) + " speaks protocol " +
@@ -87,6 +92,7 @@ Communicator::Implementation::Implementation(Context::Implementation& owner, Exc
                       " has another check level than this rank: set TUTTI_CHECK alike everywhere");
     process_of.push_back(all[rank].process_key);
   }
+  suspicions.reserve(all.size());
   context.oversubscribed = context.oversubscribed || is_oversubscribed(all, self);
   context.communicators.push_back(this);
 }
@@ -160,31 +166,56 @@ bool Communicator::Implementation::adopt_incident() noexcept {
     case Incident::Kind::left:
       fail(Status::peer_failed, incident.rank, left_too_early, nullptr);
       return true;
+    case Incident::Kind::silent:
+      fail(Status::peer_failed, incident.rank, "does not answer", nullptr);
+      return true;
   }
   return false;
 }
 
+void Communicator::Implementation::fail_exchange(const Error& error) noexcept {
+  if (!adopt_incident())
+    fail_all({Incident::Kind::aborted, exchange.self()}, error.what(), nullptr);
+}
+
 void Communicator::Implementation::suspect(const verbs::TransportFailure& cause,
                                            Rank peer) noexcept {
-  if (failed() || suspicion) return;
-  suspicion = {.cause = cause, .peer = peer, .until = {}};
+  if (failed()) return;
+  suspicions.push_back({.cause = cause, .peer = peer, .until = {}});  // a connection fails once
   next_liveness_check = Timeout::zero();
+}
+
+/// Whether an operation in flight has a message to or from `peer` before it.
+bool Communicator::Implementation::needs(Rank peer) const noexcept {
+  return std::any_of(
+      context.in_flight.begin(), context.in_flight.end(), [&](const auto* operation) {
+        if (&operation->communicator != this) return false;
+        const auto steps = operation->execution.steps.subspan(operation->execution.next);
+        return std::any_of(steps.begin(), steps.end(),
+                           [&](const plan::Step& step) { return step.peer == peer; });
+      });
 }
 
 /// A dead peer shows as a transport error at its neighbours, and by name on the side channel,
 /// perhaps a moment later.  The name is worth a short wait.
-void Communicator::Implementation::judge_suspicion(Timeout now) noexcept {
-  const Suspicion& held = *suspicion;
-  if (exchange.has_left(held.peer)) {
-    // It had all it waited for; an operation that still needs it is found as for any that has left.
-    suspicion.reset();
+void Communicator::Implementation::judge(Timeout now) noexcept {
+  std::erase_if(suspicions, [&](const Suspicion& held) { return exchange.has_left(held.peer); });
+  for (Suspicion& held : suspicions) {
+    if (!held.until) held.until = now + explanation_time;
+    if (now < *held.until || !needs(held.peer)) continue;
+    condemn(held);
     return;
   }
-  if (!held.until) suspicion->until = now + explanation_time;
-  if (now < *held.until) return;
-  exchange.announce({Incident::Kind::aborted, exchange.self()});
-  fail(Status::transport_failed, held.peer, held.cause.what.data(), nullptr,
-       static_cast<std::uint32_t>(held.cause.completion), held.cause.system_errno);
+}
+
+void Communicator::Implementation::condemn(const Suspicion& held) noexcept {
+  const bool silent = held.cause.completion == IBV_WC_RETRY_EXC_ERR;
+  if (silent)
+    exchange.announce({Incident::Kind::silent, held.peer});
+  else
+    exchange.announce({Incident::Kind::aborted, exchange.self()});
+  fail(silent ? Status::peer_failed : Status::transport_failed, held.peer, held.cause.what.data(),
+       nullptr, static_cast<std::uint32_t>(held.cause.completion), held.cause.system_errno);
 }
 
 const Operation::Implementation* Communicator::Implementation::operation_that_needs_one_who_left()
@@ -199,9 +230,9 @@ const Operation::Implementation* Communicator::Implementation::operation_that_ne
 
 void Communicator::Implementation::check_liveness(Timeout now) noexcept {
   if (failed() || now < next_liveness_check) return;
-  next_liveness_check = now + (suspicion ? suspicion_interval : liveness_interval);
+  next_liveness_check = now + (suspicions.empty() ? liveness_interval : suspicion_interval);
   if (adopt_incident()) return;
-  if (suspicion) judge_suspicion(now);
+  judge(now);
   if (failed()) return;
   const Operation::Implementation* stuck = operation_that_needs_one_who_left();
   if (stuck == nullptr) return;
@@ -241,7 +272,12 @@ void Communicator::abort() noexcept {
 }
 
 void Communicator::synchronize() {
-  implementation_->exchange.barrier(implementation_->context.settings.setup_timeout);
+  try {
+    implementation_->exchange.barrier(implementation_->context.settings.setup_timeout);
+  } catch (const Error& error) {
+    implementation_->fail_exchange(error);
+    throw;
+  }
 }
 
 Status Communicator::progress() noexcept {

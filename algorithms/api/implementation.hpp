@@ -59,7 +59,7 @@ struct Communicator::Implementation {
   std::uint32_t operations_made = 0;
   std::uint32_t live_operations = 0;
   Failure failure;
-  std::optional<Suspicion> suspicion;
+  std::vector<Suspicion> suspicions;  // room for one of each rank
   Timeout next_liveness_check{0};
   std::uint32_t calls_since_clock = 0;
 
@@ -72,9 +72,13 @@ struct Communicator::Implementation {
   /// The same, after telling the other ranks of the incident.
   void fail_all(Incident incident, const char* what,
                 const Operation::Implementation* met_by) noexcept;
+  /// The exchange has failed here.  Some ranks may have got past that step, and would wait for this
+  /// one; unless the reason is an incident that they know.
+  void fail_exchange(const Error& error) noexcept;
 
-  /// A failed connection to `peer` is a failure of this communicator, unless the side channel has a
-  /// better explanation soon: the peer, or another rank, has died; or it had left in good order.
+  /// A failed connection to `peer` is a failure of this communicator once an operation in flight
+  /// needs it, unless the side channel has a better explanation soon: the peer, or another rank,
+  /// has died.  A peer that has left in good order had all it waited for.
   void suspect(const verbs::TransportFailure& cause, Rank peer) noexcept;
 
   /// Asks the side channel, at most ten times a second (more often with a suspicion).  `now` is the
@@ -86,7 +90,9 @@ struct Communicator::Implementation {
 
  private:
   bool adopt_incident() noexcept;
-  void judge_suspicion(Timeout now) noexcept;
+  void judge(Timeout now) noexcept;
+  void condemn(const Suspicion& held) noexcept;
+  bool needs(Rank peer) const noexcept;
   const Operation::Implementation* operation_that_needs_one_who_left() const noexcept;
   const Operation::Implementation* any_in_flight() const noexcept;
 };

@@ -71,8 +71,7 @@ std::vector<T> gather(Communicator::Implementation& communicator, std::span<cons
     exchange.allgather(std::as_bytes(mine), std::as_writable_bytes(std::span(all)),
                        communicator.context.settings.setup_timeout);
   } catch (const Error& error) {
-    // Some ranks may have got past this step, and would wait for this one.
-    communicator.fail_all({Incident::Kind::aborted, exchange.self()}, error.what(), nullptr);
+    communicator.fail_exchange(error);
     throw;
   }
   return all;
@@ -226,10 +225,16 @@ void connect_partners(Operation::Implementation& operation,
   for (const Rank partner : partners_of(operation.plan)) {
     const std::uint32_t connection =
         fabric.connection_to(communicator.process_of[index_of(partner)]);
-    if (fabric.connected(connection)) continue;
     const auto theirs = offers_of_all.subspan(index_of(partner) * offers_each, offers_each);
     const auto offer = std::find_if(theirs.begin(), theirs.end(),
                                     [&](const NewConnection& entry) { return entry.peer == self; });
+    if (fabric.connected(connection)) {
+      if (offer == theirs.end()) continue;
+      throw Error(ErrorCode::peer_failed,
+                  "rank " + std::to_string(index_of(partner)) +
+                      " has lost its connection to this rank in a set-up that failed; make another "
+                      "context on all ranks");
+    }
     if (offer == theirs.end())
       throw Error(ErrorCode::mismatch, "rank " + std::to_string(index_of(partner)) +
                                            " does not expect a connection from this rank");

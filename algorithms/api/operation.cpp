@@ -59,7 +59,7 @@ Operation::Implementation::~Implementation() {
   if (drained && block != nullptr) context.fabric.arena().release(block);
   --context.live_operations;
   --communicator.live_operations;
-  context.fabric.detach(channel);
+  context.fabric.detach(channel, drained);
 }
 
 Status Operation::Implementation::start() noexcept {

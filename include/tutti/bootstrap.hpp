@@ -35,7 +35,8 @@ struct TcpOptions {
 /// not come.  The connections stay open as the side channel; a thread of rank 0 relays, asleep
 /// until there is something to relay.
 /// Rank 0's destruction blocks until every other rank has left or died, or all have heard of an
-/// incident, at most `timeout`; whoever is still there then hears that rank 0 has aborted.
+/// incident, at most `timeout`; whoever is still there then hears that rank 0 has aborted.  Several
+/// exchanges of the same processes are therefore destroyed in the same order everywhere.
 /// A forked child has no part in its parent's exchange: it may only destroy it.
 TUTTI_EXPORT std::unique_ptr<Exchange> tcp_exchange(const TcpOptions& options);
 

@@ -1,6 +1,7 @@
 // How ranks talk before they are connected, and how they learn that one of them has died.
-// Set-up only: nothing here is called by the data path, except incident() and has_left(), at most
-// ten times a second and only by a rank that has been waiting for a while.
+// Set-up only: nothing here is called by the data path, except incident() and has_left(), ten times
+// a second and only by a rank that has been waiting for a while; more often once a connection has
+// failed.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +20,7 @@ struct Incident {
     died,
     aborted,  // gave up, and said so
     left,     // in good order, but another rank still needed it
+    silent,   // does not answer the transport, and nobody knows why
   };
   Kind kind = Kind::none;
   Rank rank = no_rank;

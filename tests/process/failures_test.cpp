@@ -227,6 +227,47 @@ TEST_P(Leaving, ARankThatLeavesWhileItIsNeededIsAFailureNotAHang) {
 INSTANTIATE_TEST_SUITE_P(Bootstrap, Leaving, testing::Values(false, true),
                          [](const auto& parameter) { return parameter.param ? "tcp" : "local"; });
 
+TEST(Silence, APeerThatDoesNotAnswerIsNamedByAllRanks) {
+  const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
+    {
+      Context context({.device = "soft0", .arena_bytes = 1u << 20});
+      Communicator communicator(context, exchange);
+      Operation operation = barrier(communicator, {.per_round = {1, 1}});
+      if (operation.start() != Status::ok || operation.wait(10s) != Status::ok) return 1;
+      communicator.synchronize();
+      if (exchange.self() != Rank{1}) {
+        if (operation.start() != Status::ok) return 2;
+        if (operation.wait(10s) != Status::peer_failed) return 3;
+        return communicator.failure().peer == Rank{1} ? 0 : 4;
+      }
+    }
+    // Its queue pairs are gone, but it lives and has not left.
+    std::this_thread::sleep_for(3s);
+    return 0;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+TEST(Silence, ARankThatIsTooLateForTheOthersHearsIt) {
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    Context context({.device = "soft0", .arena_bytes = 1u << 20, .setup_timeout = 300ms});
+    Communicator communicator(context, exchange);
+    Operation operation = barrier(communicator);
+    if (exchange.self() == Rank{2}) std::this_thread::sleep_for(700ms);
+    try {
+      communicator.synchronize();
+      if (exchange.self() != Rank{2}) return 1;
+    } catch (const Error& error) {
+      if (communicator.failure().status != Status::aborted) return 2;
+    }
+    Status status = operation.start();
+    if (status == Status::ok) status = operation.wait(5s);
+    if (exchange.self() != Rank{2}) std::this_thread::sleep_for(1s);
+    return status == Status::aborted ? 0 : 3;
+  });
+  EXPECT_EQ(codes_of(results), all_fine);
+}
+
 TEST(LeavingInGoodOrder, RanksThatFinishedMayLeaveWhileOthersFinish) {
   EXPECT_EQ(with_barrier([](Communicator&, Operation& operation, std::uint32_t self) {
               for (int call = 0; call < 100; ++call) {

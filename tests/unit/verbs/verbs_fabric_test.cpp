@@ -18,13 +18,14 @@ const VerbsFabricOptions on_software_device{.device = "soft0", .arena_bytes = 1 
 /// One end of a channel of one put and one slot, with memory for both.
 struct End {
   explicit End(std::uint64_t given_key) : key(given_key), fabric(on_software_device) {
-    attach();
+    attach(true);
     block = fabric.arena().allocate(128);
   }
-  ~End() { fabric.detach(*channel); }
+  ~End() { fabric.detach(*channel, true); }
 
-  void attach() {
-    if (channel) fabric.detach(*channel);
+  /// The next operation.
+  void attach(bool orderly) {
+    if (channel) fabric.detach(*channel, orderly);
     channel.emplace(1, 1);
     id = fabric.attach(*channel);
   }
@@ -97,8 +98,8 @@ TEST(VerbsFabric, WhatComesTooLateReachesNoLaterOperation) {
   End a(1), b(2);
   connect(a, b);
   aim(a, b);
-  // b's operation goes before a's message comes, and another one takes its place.
-  b.attach();
+  // b's operation fails before a's message comes, and another one takes its place.
+  b.attach(false);
   ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
   settle(a, b);
   EXPECT_FALSE(b.fabric.arrived(*b.channel, 0, 0));
@@ -107,6 +108,26 @@ TEST(VerbsFabric, WhatComesTooLateReachesNoLaterOperation) {
   ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
   EXPECT_TRUE(arrives(b));
   settle(a, b);
+}
+
+TEST(VerbsFabric, AMessageForAnOperationThatEndedWellFailsItsConnection) {
+  End a(1), b(2);
+  connect(a, b);
+  aim(a, b);
+  b.attach(true);
+  ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
+  ASSERT_TRUE(within(2s, [&] {
+    b.fabric.poll();
+    return b.fabric.has_news();
+  }));
+  EXPECT_EQ(b.fabric.next_failure().process, 1u);
+  EXPECT_FALSE(b.fabric.arrived(*b.channel, 0, 0));
+  settle(a, b);
+}
+
+TEST(VerbsFabric, AChannelWithoutConnectionsIsDrained) {
+  End a(1);
+  settle(a, a);
 }
 
 TEST(VerbsFabric, ChannelIdsComeBackAfterAllOthersOnly) {
@@ -120,12 +141,12 @@ TEST(VerbsFabric, ChannelIdsComeBackAfterAllOthersOnly) {
     ASSERT_NE(id, kept_id);
     ASSERT_FALSE(seen[id]) << id << " came back after " << i;
     seen[id] = true;
-    fabric.detach(brief);
+    fabric.detach(brief, i % 2 == 0);
   }
   Channel again(0, 1);
   EXPECT_NE(fabric.attach(again), kept_id);
-  fabric.detach(again);
-  fabric.detach(kept);
+  fabric.detach(again, true);
+  fabric.detach(kept, true);
 }
 
 TEST(VerbsFabric, AFailedConnectionTakesNoOtherWithIt) {
@@ -150,7 +171,7 @@ TEST(VerbsFabric, AFailedConnectionTakesNoOtherWithIt) {
   // Nothing leaves it any more, so nothing has to be waited for.
   settle(a, b);
 
-  a.attach();
+  a.attach(true);
   aim(a, b);
   ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
   EXPECT_TRUE(arrives(b));
