@@ -1,25 +1,32 @@
 #include "support/allocations.hpp"
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
+#include <cstddef>
 
 namespace {
-std::atomic<std::uint64_t> count{0};
+thread_local constinit std::uint64_t count = 0;
 }  // namespace
 
 std::uint64_t tutti::test::allocation_count() noexcept {
-  return count.load();
+  return count;
 }
 
-void* operator new(std::size_t bytes) {
-  count.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+extern "C" {  // glibc's own, under the names by which they may be replaced
+void* __libc_malloc(std::size_t bytes);
+void* __libc_calloc(std::size_t count, std::size_t bytes);
+void* __libc_realloc(void* memory, std::size_t bytes);
+
+void* malloc(std::size_t bytes) {
+  ++count;
+  return __libc_malloc(bytes);
 }
-void operator delete(void* memory) noexcept {
-  std::free(memory);
+void* calloc(std::size_t elements, std::size_t bytes) {
+  ++count;
+  return __libc_calloc(elements, bytes);
 }
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
+void* realloc(void* memory, std::size_t bytes) {
+  ++count;
+  return __libc_realloc(memory, bytes);
 }
+}
+#endif

@@ -1,9 +1,17 @@
-// How often operator new was called in this program; links with allocations.cpp.
+// How often the calling thread has allocated: malloc, calloc, realloc, and so operator new; links
+// with allocations.cpp.  Of the thread alone, for the software device's helper thread answers peers
+// whenever they come.
 #pragma once
 
 #include <cstdint>
 
 namespace tutti::test {
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool allocations_are_counted = false;  // the allocator is the sanitizer's
+#else
+constexpr bool allocations_are_counted = true;
+#endif
 
 std::uint64_t allocation_count() noexcept;
 
