@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -368,18 +371,10 @@ struct Initiator {
 /// Kills the initiator at a random instant of a stream of messages: if a completion has come after
 /// the queue was armed, so has the event.
 TEST(Notification, an_initiator_killed_in_between_takes_no_event_with_it) {
-#ifdef __SANITIZE_THREAD__
-  constexpr int kills = 5;
-#else
-  constexpr int kills = 60;
-#endif
-  for (int kill = 0; kill < kills; ++kill) {
+  for (int kill = 0; kill < 10; ++kill) {
     Initiator initiator([](Line& line, const Endpoint& endpoint) {
       line.meet();
-      for (;;) {
-        if (endpoint.send(IBV_WR_SEND, {}) != 0) return;
-        (void)endpoint.wait();
-      }
+      while (endpoint.send(IBV_WR_SEND, {}) == 0) (void)endpoint.wait();
     });
     const Device device;
     const Listener self(device, {.receives = 256, .completions = 512});
@@ -388,26 +383,96 @@ TEST(Notification, an_initiator_killed_in_between_takes_no_event_with_it) {
     connect_over(initiator.process.line(), *self.endpoint);
     std::atomic<bool> ends{false};
     std::thread owner([&] {
-      // Ends when no event comes for as long as the helper thread could need to hear of the death.
-      for (bool told = false;;) {
-        ibv_wc completion{};
+      ibv_wc completion{};
+      for (bool last = false, woken = true; woken || !last;) {
         self.arm();
         while (ibv_poll_cq(self.queue, 1, &completion) == 1)
           ASSERT_EQ(self.endpoint->receive({}), 0);
-        told = ends.load();
-        if (self.takes_event(told ? 500ms : 20ms)) continue;
-        if (told) break;
+        last = ends.load();  // time enough for the death to be heard of
+        woken = self.takes_event(last ? 300ms : 20ms);
       }
-      ibv_wc completion{};
       EXPECT_EQ(ibv_poll_cq(self.queue, 1, &completion), 0) << "a completion without an event";
     });
     initiator.process.line().meet();
-    std::this_thread::sleep_for(std::chrono::microseconds(500 + 137 * kill));
+    std::this_thread::sleep_for(std::chrono::microseconds(500 + 1370 * kill));
     initiator.process.kill();
     ends.store(true);
     owner.join();
   }
 }
+
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+/// Lets the initiator go on by single instructions until its data are there, by `more` after that,
+/// and kills it.
+void kill_behind_data(OtherProcess& initiator, const Buffer& buffer, int more) {
+  const auto step = [&] {
+    int status = 0;
+    ASSERT_EQ(::ptrace(PTRACE_SINGLESTEP, initiator.id(), nullptr, nullptr), 0);
+    ASSERT_EQ(::waitpid(initiator.id(), &status, 0), initiator.id());
+    ASSERT_TRUE(WIFSTOPPED(status));
+  };
+  const volatile std::byte& first = *buffer.data();
+  for (int count = 0; count < 1'000'000 && first == std::byte{0}; ++count) step();
+  ASSERT_TRUE(first != std::byte{0});
+  for (int count = 0; count < more; ++count) step();
+  initiator.kill();
+}
+
+/// The same at chosen instants: every few instructions from the data to behind the call.
+TEST(Notification, an_initiator_killed_at_any_instruction_takes_no_event_with_it) {
+  int with_completion = 0, without = 0;
+  for (int more = 0; more < 240; more += 6) {
+    OtherProcess initiator([](Line& line) {
+      const Device device;
+      const Buffer buffer(64);
+      buffer.fill(3);
+      const Region region(device, buffer);
+      const Endpoint endpoint(device, {.sends = 1024, .completions = 2048});
+      connect_over(line, endpoint);
+      const auto peer = line.get<RemoteRegion>();
+      // Attached, and everything looked up.
+      for (int count = 0; count < 2; ++count) {
+        ASSERT_EQ(
+            endpoint.send(IBV_WR_RDMA_WRITE_WITH_IMM, {region.piece(0, 8)}, peer.address, peer.key),
+            0);
+        ASSERT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+      }
+      line.meet();
+      const long traced = ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+      line.put(traced);
+      if (traced != 0) return;
+      (void)std::raise(SIGSTOP);
+      (void)endpoint.send(IBV_WR_RDMA_WRITE_WITH_IMM, {region.piece(0, 8)}, peer.address, peer.key);
+      (void)std::raise(SIGSTOP);  // not reached
+    });
+    Line& line = initiator.line();
+    const Device device;
+    const Buffer buffer(64, Storage::shared_file);
+    const Region region(device, buffer);
+    const Listener self(device);
+    ASSERT_EQ(self.endpoint->initialise(), 0);
+    for (int count = 0; count < 3; ++count) ASSERT_EQ(self.endpoint->receive({}), 0);
+    connect_over(line, *self.endpoint);
+    line.put(remote_of(region));
+    for (int count = 0; count < 2; ++count) ASSERT_EQ(self.endpoint->wait().status, IBV_WC_SUCCESS);
+    line.meet();
+    std::memset(buffer.data(), 0, 64);
+    self.arm();
+    if (line.get<long>() != 0) GTEST_SKIP() << "processes may not be traced here";
+    int status = 0;
+    ASSERT_EQ(::waitpid(initiator.id(), &status, 0), initiator.id());
+    kill_behind_data(initiator, buffer, more);
+    const bool told = self.takes_event(300ms);
+    ibv_wc completion{};
+    const bool completed = ibv_poll_cq(self.queue, 1, &completion) == 1;
+    EXPECT_EQ(told, completed) << more;
+    ++(completed ? with_completion : without);
+  }
+  // The instants enclose the one of the completion.
+  EXPECT_GT(with_completion, 10);
+  EXPECT_GT(without, 0);
+}
+#endif
 
 TEST(Notification, a_stopped_owner_is_told_when_it_goes_on_and_blocks_nobody) {
   constexpr int queues = 400;  // more than its socket has room for

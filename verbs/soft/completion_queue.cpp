@@ -215,8 +215,8 @@ bool CompletionQueue::withholds_flush_of(const QueuePair& pair) const noexcept {
   return !pair.srq && is_ready(pair) && head_of(pair).is_event == 0;
 }
 
-bool CompletionQueue::flush_for_event() noexcept {
-  if (!attention.load(std::memory_order_relaxed) && !watches.any_ready()) return true;
+bool CompletionQueue::flush_for_event(bool look) noexcept {
+  if (!look && !attention.load(std::memory_order_relaxed)) return true;
   const std::lock_guard guard(lock);
   ibv_wc nothing;
   for (QueuePair* const pair : receivers)

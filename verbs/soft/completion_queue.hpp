@@ -79,8 +79,9 @@ struct CompletionQueue : ibv_cq {
   /// Whether receives of a failed queue pair wait for completions before them to be polled.
   bool withholds_flush_of(const QueuePair& pair) const noexcept;
   /// What a poll does for failed queue pairs, for an owner that waits for an event before it polls.
-  /// False when an initiator is still at work.  Takes the lock.
-  bool flush_for_event() noexcept;
+  /// `look`: also if nobody has asked for attention yet.  False when an initiator is still at work.
+  /// Takes the lock.
+  bool flush_for_event(bool look) noexcept;
 
   SpinLock lock;  // guards all below, and the consumer's side of the receivers' rings
   std::vector<QueuePair*> receivers;

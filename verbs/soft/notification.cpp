@@ -88,9 +88,9 @@ void Notifiers::make_up_for(std::uint32_t process_id) noexcept {
   }
 }
 
-bool Notifiers::flush() noexcept {
+bool Notifiers::flush(bool look) noexcept {
   bool again = false;
-  for (const auto& [offset, queue] : queues_) again |= !queue->flush_for_event();
+  for (const auto& [offset, queue] : queues_) again |= !queue->flush_for_event(look);
   return again;
 }
 

@@ -48,9 +48,10 @@ class Notifiers {
   /// This initiator is dead; it may have stored a completion without looking at the word.
   /// Process::mutex is held.
   void make_up_for(std::uint32_t process_id) noexcept;
-  /// Flushes the receives of failed queue pairs, as nobody may poll before the event of that.  True
-  /// when something has to be tried again soon.  Process::mutex is held.
-  bool flush() noexcept;
+  /// Flushes the receives of failed queue pairs, as nobody may poll before the event of that; see
+  /// CompletionQueue::flush_for_event.  True when something has to be tried again soon.
+  /// Process::mutex is held.
+  bool flush(bool look) noexcept;
 
  private:
   std::mutex mutex_;                                // before CompletionQueue::lock

@@ -171,7 +171,7 @@ bool Process::raise_events(const Events& events) {
     else
       notifiers.answer(call);
   for (const Events::Death& death : events.deaths) notifiers.make_up_for(death.id);
-  bool again = notifiers.flush();
+  const bool again = notifiers.flush(everything);
   if (!everything) return again;
   notifiers.answer_all();
   if (report_all_news(*this)) return again;

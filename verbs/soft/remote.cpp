@@ -130,13 +130,14 @@ void complete_receive(QueuePair& pair, const Request& request, const Receive& re
   slot.flags = has_immediate(request.opcode) ? IBV_WC_WITH_IMM : 0;
   slot.source = pair.qp_num;
   slot.is_event = 0;
-  slot.is_urgent = request.solicited || status != IBV_WC_SUCCESS ? 1 : 0;
+  const bool is_urgent = request.solicited || status != IBV_WC_SUCCESS;
+  slot.is_urgent = is_urgent ? 1 : 0;
   // Release: the poll that sees the sequence sees the entry and the data before it.
   slot.sequence.store(position + 1, std::memory_order_release);
   // Relaxed: the owner only counts with it; the next initiator comes after a disengagement.
   target.entry->produced.store(position + 1, std::memory_order_relaxed);
   if (target.arming) [[unlikely]]
-    if (claim_arming(*target.arming, slot.is_urgent != 0, Arming::claimed) && target.call == 0)
+    if (claim_arming(*target.arming, is_urgent, Arming::claimed) && target.call == 0)
       target.call = target.entry->arming_offset;
 }
 
