@@ -1,12 +1,15 @@
 // See completion_queue.hpp.
 #include "verbs/soft/completion_queue.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <mutex>
 
+#include "verbs/soft/asynchronous.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/layout.hpp"
+#include "verbs/soft/notification.hpp"
 #include "verbs/soft/queue_pair.hpp"
 #include "verbs/soft/receive_queue.hpp"
 
@@ -24,7 +27,8 @@ bool is_ready(const QueuePair& pair) {
 
 void fail_queue(CompletionQueue& queue) {
   queue.failed.store(true, std::memory_order_relaxed);
-  // Until asynchronous events are offered, this line is what makes the loss known.
+  raise_overrun(queue);
+  // Not every program reads asynchronous events.
   std::fprintf(stderr, "tutti: completion queue overrun: more than %d completions outstanding\n",
                queue.cqe);
 }
@@ -135,7 +139,9 @@ void flush_receivers(CompletionQueue& queue) {
 CompletionQueue::CompletionQueue(std::size_t entries)
     : ibv_cq{},
       local_mask(std::bit_ceil(entries) - 1),
-      local(std::make_unique<LocalCompletion[]>(local_mask + 1)) {}
+      local(std::make_unique<LocalCompletion[]>(local_mask + 1)) {
+  completion_events.object = asynchronous_events.object = this;
+}
 
 void CompletionQueue::push(const LocalCompletion& added) noexcept {
   const std::uint64_t tail = local_tail.load(std::memory_order_relaxed);
@@ -145,6 +151,8 @@ void CompletionQueue::push(const LocalCompletion& added) noexcept {
   }
   local[tail & local_mask] = added;
   local_tail.store(tail + 1, std::memory_order_relaxed);
+  if (arming) [[unlikely]]
+    notify(*this, added.completion.status != IBV_WC_SUCCESS);
 }
 
 void CompletionQueue::forget(const QueuePair& pair) noexcept {
@@ -186,6 +194,39 @@ bool CompletionQueue::has_news() const noexcept {
          local_head.load(std::memory_order_relaxed) != local_tail.load(std::memory_order_relaxed) ||
          attention.load(std::memory_order_relaxed) || failed.load(std::memory_order_relaxed) ||
          load.load(std::memory_order_relaxed) > static_cast<std::uint64_t>(cqe);
+}
+
+Unpolled CompletionQueue::unpolled_of(std::uint32_t process_id) const noexcept {
+  Unpolled found;
+  for (const QueuePair* const pair : receivers) {
+    if (process_id_of(pair->status().destination()) != process_id) continue;
+    for (std::uint64_t position = pair->ring_head;; ++position) {
+      const Completion& entry = pair->ring[position & pair->ring_mask];
+      if (entry.sequence.load(std::memory_order_acquire) != position + 1) break;
+      if (entry.is_event != 0) break;  // see flush_for_event()
+      found.any = true;
+      found.urgent |= entry.is_urgent != 0;
+    }
+  }
+  return found;
+}
+
+bool CompletionQueue::withholds_flush_of(const QueuePair& pair) const noexcept {
+  return !pair.srq && is_ready(pair) && head_of(pair).is_event == 0;
+}
+
+bool CompletionQueue::flush_for_event(bool look) noexcept {
+  if (!look && !attention.load(std::memory_order_relaxed)) return true;
+  const std::lock_guard guard(lock);
+  ibv_wc nothing;
+  for (QueuePair* const pair : receivers)
+    if (is_ready(*pair) && head_of(*pair).is_event != 0) (void)take_remote(*this, *pair, nothing);
+  if (!attention.load(std::memory_order_acquire)) return true;
+  flush_receivers(*this);
+  return std::none_of(receivers.begin(), receivers.end(), [](const QueuePair* pair) {
+    return !pair->srq && pair->status().state() == IBV_QPS_ERR &&
+           pair->entry.engaged.load(std::memory_order_seq_cst) != 0;
+  });
 }
 
 int poll_completion_queue(ibv_cq* handle, int count, ibv_wc* completions) noexcept {

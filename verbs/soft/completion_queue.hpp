@@ -16,6 +16,7 @@
 #include <memory>
 #include <vector>
 
+#include "verbs/soft/event_queue.hpp"
 #include "verbs/soft/layout.hpp"
 #include "verbs/soft/spin_lock.hpp"
 
@@ -58,6 +59,12 @@ class Watches {
   std::atomic<std::size_t> count_{0};
 };
 
+/// What a poll would find of one initiator.
+struct Unpolled {
+  bool any = false;
+  bool urgent = false;  // solicited, or an error
+};
+
 struct CompletionQueue : ibv_cq {
   explicit CompletionQueue(std::size_t entries);
 
@@ -67,6 +74,14 @@ struct CompletionQueue : ibv_cq {
   void forget(const QueuePair& pair) noexcept;
   /// False when a poll would find nothing.  No lock.
   bool has_news() const noexcept;
+  /// The lock is held, for this and the next.
+  Unpolled unpolled_of(std::uint32_t process_id) const noexcept;
+  /// Whether receives of a failed queue pair wait for completions before them to be polled.
+  bool withholds_flush_of(const QueuePair& pair) const noexcept;
+  /// What a poll does for failed queue pairs, for an owner that waits for an event before it polls.
+  /// `look`: also if nobody has asked for attention yet.  False when an initiator is still at work.
+  /// Takes the lock.
+  bool flush_for_event(bool look) noexcept;
 
   SpinLock lock;  // guards all below, and the consumer's side of the receivers' rings
   std::vector<QueuePair*> receivers;
@@ -75,6 +90,11 @@ struct CompletionQueue : ibv_cq {
   // Completions that can be outstanding at once; relaxed, as above.
   std::atomic<std::uint64_t> load{0};
   std::uint32_t users = 0;  // queue pairs, guarded by Process::mutex
+  // Constant.  NULL and 0: it has no channel.
+  ArmingEntry* arming = nullptr;
+  std::size_t arming_offset = 0;
+  EventSource completion_events;
+  EventSource asynchronous_events;
   // Overrun: completions were lost.  Relaxed where the lock is not held: a later poll sees it.
   std::atomic<bool> failed{false};
   // Set by whoever moves a receiver to the error state, or posts a receive there; the next poll

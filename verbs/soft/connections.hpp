@@ -33,6 +33,7 @@ struct Events {
   };
   std::vector<Death> deaths;
   std::vector<GoneBacking> gone_backings;
+  std::vector<std::uint64_t> calls;  // see Peer::call
 };
 
 class Connections {
@@ -72,8 +73,8 @@ class Connections {
     bool alive = true;
   };
 
-  void serve_client(Client& client, const Backings& backings);
-  void answer(Client& client, const Backings& backings, const Message& request);
+  void serve_client(Client& client, const Backings& backings, Events& events);
+  void answer(Client& client, const Backings& backings, const Message& request, Events& events);
   Message message(MessageKind kind) const;
 
   std::uint32_t id_ = 0;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "verbs/soft/event_queue.hpp"
 #include "verbs/soft/process.hpp"
 
 namespace tutti::verbs::soft {
@@ -14,6 +15,7 @@ namespace tutti::verbs::soft {
 struct Context : ibv_context {
   Process* process = nullptr;
   std::uint32_t objects = 0;  // of this context; guarded by Process::mutex
+  EventQueue events;          // asynchronous
 };
 
 struct Domain : ibv_pd {

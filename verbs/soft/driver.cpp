@@ -8,10 +8,12 @@
 #include <mutex>
 #include <new>
 
+#include "verbs/soft/asynchronous.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/device.hpp"
 #include "verbs/soft/limits.hpp"
+#include "verbs/soft/notification.hpp"
 #include "verbs/soft/process.hpp"
 #include "verbs/soft/queue_pair.hpp"
 #include "verbs/soft/receive_queue.hpp"
@@ -57,14 +59,19 @@ ibv_context* open_device(ibv_device* device) {
     return refuse<ibv_context>(error == EBUSY ? EINVAL : error);
   }
   auto* const context = new Context{};
+  if (error = context->events.open(); error != 0) {
+    delete context;
+    process->release();
+    return refuse<ibv_context>(error);
+  }
   context->device = device;
   context->ops.post_send = post_send;
   context->ops.post_recv = post_receive;
   context->ops.post_srq_recv = post_shared_receive;
   context->ops.poll_cq = poll_completion_queue;
-  context->ops.req_notify_cq = [](ibv_cq*, int) { return EOPNOTSUPP; };
+  context->ops.req_notify_cq = request_notification;
   context->cmd_fd = -1;
-  context->async_fd = -1;
+  context->async_fd = context->events.descriptor();
   context->num_comp_vectors = 1;
   context->process = process;
   const std::lock_guard guard(process->mutex);
@@ -211,28 +218,21 @@ int dereg_mr(ibv_mr* handle) {
 
 // --- Completion queues --------------------------------------------------------------------------
 
-ibv_comp_channel* create_comp_channel(ibv_context*) {
-  return refuse<ibv_comp_channel>(EOPNOTSUPP);
-}
-int destroy_comp_channel(ibv_comp_channel*) {
-  return EOPNOTSUPP;
-}
-int get_cq_event(ibv_comp_channel*, ibv_cq**, void**) {
-  errno = EOPNOTSUPP;
-  return -1;
-}
-void ack_cq_events(ibv_cq*, unsigned) {}  // none was ever given
-
 ibv_cq* create_cq(ibv_context* context, int entries, void* cq_context, ibv_comp_channel* channel,
                   int vector) {
   Process& process = process_of(context);
-  if (channel) return refuse<ibv_cq>(EOPNOTSUPP);
   if (process.inherited() || entries < 1 || entries > static_cast<int>(completions_max) ||
-      vector != 0)
+      vector != 0 || (channel && channel->context != context))
     return refuse<ibv_cq>(EINVAL);
   const std::lock_guard guard(process.mutex);
   if (process.completion_queues_count == completion_queues_max) return refuse<ibv_cq>(ENOMEM);
   auto* const queue = new CompletionQueue(static_cast<std::size_t>(entries));
+  if (channel && !process.notifiers.add(*queue, process.segment)) {
+    delete queue;
+    return refuse<ibv_cq>(ENOMEM);
+  }
+  if (channel) ++channel->refcnt;
+  queue->channel = channel;
   queue->context = context;
   queue->cq_context = cq_context;
   queue->cqe = entries;
@@ -244,9 +244,16 @@ ibv_cq* create_cq(ibv_context* context, int entries, void* cq_context, ibv_comp_
 int destroy_cq(ibv_cq* handle) {
   Process& process = process_of(handle->context);
   if (process.inherited()) return EINVAL;
-  const std::lock_guard guard(process.mutex);
+  std::unique_lock guard(process.mutex);
   auto* const queue = static_cast<CompletionQueue*>(handle);
   if (queue->users != 0) return EBUSY;
+  if (queue->channel) process.notifiers.remove(*queue);
+  guard.unlock();  // acknowledgements may take their time
+  if (queue->channel)
+    static_cast<CompletionChannel*>(queue->channel)->events.retire(queue->completion_events);
+  context_of(queue->context).events.retire(queue->asynchronous_events);
+  guard.lock();
+  if (queue->channel) --queue->channel->refcnt;
   --process.completion_queues_count;
   --context_of(queue->context).objects;
   delete queue;
@@ -286,20 +293,27 @@ ibv_srq* create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
   queue->entry->stride_bytes = stride;
   queue->entry->domain = domain->handle;
   queue->attributes = wanted;
-  queue->attributes.srq_limit = 0;
+  queue->attributes.srq_limit = 0;  // not looked at, as the manual page says
+  queue->events.object = queue;
   process.shared_receive_queues.push_back(queue);
   ++static_cast<Domain*>(domain)->users;
   ++context_of(domain->context).objects;
   return queue;
 }
 
-// Neither resizing nor the limit event is offered.
-int modify_srq(ibv_srq*, ibv_srq_attr*, int) {
-  return EOPNOTSUPP;
+int modify_srq(ibv_srq* handle, ibv_srq_attr* attributes, int mask) {
+  Process& process = process_of(handle->context);
+  if (process.inherited() || (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) != 0) return EINVAL;
+  if ((mask & IBV_SRQ_MAX_WR) != 0) return EOPNOTSUPP;  // no IBV_DEVICE_SRQ_RESIZE
+  if ((mask & IBV_SRQ_LIMIT) == 0) return 0;
+  const std::lock_guard guard(process.mutex);
+  return set_limit(*static_cast<SharedReceiveQueue*>(handle), attributes->srq_limit);
 }
 
 int query_srq(ibv_srq* handle, ibv_srq_attr* attributes) {
-  *attributes = static_cast<SharedReceiveQueue*>(handle)->attributes;
+  const auto& queue = *static_cast<SharedReceiveQueue*>(handle);
+  *attributes = queue.attributes;
+  attributes->srq_limit = limit_of(queue);
   return 0;
 }
 
@@ -313,19 +327,14 @@ int destroy_srq(ibv_srq* handle) {
   process.segment.free(queue->entry->slots_offset, queue->slots_bytes);
   process.segment.free(queue->offset, sizeof(SharedReceiveEntry));
   std::erase(process.shared_receive_queues, queue);
+  guard.unlock();
+  context_of(queue->context).events.retire(queue->events);
+  guard.lock();
   --static_cast<Domain*>(queue->pd)->users;
   --context_of(queue->context).objects;
   delete queue;
   return 0;
 }
-
-// --- Events -------------------------------------------------------------------------------------
-
-int get_async_event(ibv_context*, ibv_async_event*) {
-  errno = EOPNOTSUPP;
-  return -1;
-}
-void ack_async_event(ibv_async_event*) {}  // none was ever given
 
 }  // namespace
 
@@ -344,12 +353,12 @@ const Driver& soft_driver() noexcept {
       .dealloc_pd = dealloc_pd,
       .reg_mr = reg_mr,
       .dereg_mr = dereg_mr,
-      .create_comp_channel = create_comp_channel,
-      .destroy_comp_channel = destroy_comp_channel,
+      .create_comp_channel = create_completion_channel,
+      .destroy_comp_channel = destroy_completion_channel,
       .create_cq = create_cq,
       .destroy_cq = destroy_cq,
-      .get_cq_event = get_cq_event,
-      .ack_cq_events = ack_cq_events,
+      .get_cq_event = get_completion_event,
+      .ack_cq_events = acknowledge_completion_events,
       .create_srq = create_srq,
       .modify_srq = modify_srq,
       .query_srq = query_srq,
@@ -358,8 +367,8 @@ const Driver& soft_driver() noexcept {
       .modify_qp = modify_queue_pair,
       .query_qp = query_queue_pair,
       .destroy_qp = destroy_queue_pair,
-      .get_async_event = get_async_event,
-      .ack_async_event = ack_async_event,
+      .get_async_event = get_asynchronous_event,
+      .ack_async_event = acknowledge_asynchronous_event,
   };
   return driver;
 }

@@ -11,6 +11,7 @@
 //                   3 initiator in RNR wait      read by the owner for every posted receive
 //   ReceiveSlot[]   owner                        read by initiators
 //   Completion[]    connected initiator          read by the owner's poll
+//   ArmingEntry     owner and initiators         of a completion queue with a channel
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -23,7 +24,7 @@ namespace tutti::verbs::soft {
 
 inline constexpr std::size_t line_bytes = 64;
 inline constexpr std::uint64_t segment_magic = 0x7475747469736f66;  // "tuttisof"
-inline constexpr std::uint32_t layout_version = 2;
+inline constexpr std::uint32_t layout_version = 3;
 inline constexpr std::size_t segment_bytes = std::size_t{1} << 30;  // sparse; committed on demand
 
 inline constexpr std::uint32_t regions_max = 4096;
@@ -102,7 +103,7 @@ struct alignas(line_bytes) QueuePairEntry {
   std::uint32_t ring_slots;      // power of two
   std::uint64_t receive_offset;  // ReceiveSlot[], or SharedReceiveEntry
   std::uint64_t ring_offset;     // Completion[]
-  std::uint64_t reserved;
+  std::uint64_t arming_offset;   // ArmingEntry of the queue that receives complete to; 0: none
 
   // Identity of the initiator that is working on this queue pair, 0: none.  It takes the word by a
   // compare-exchange (seq_cst) before it checks status and keys; the owner changes status or key
@@ -122,7 +123,14 @@ struct alignas(line_bytes) QueuePairEntry {
   // 1: an initiator waits for a receive or for the state RTR and wants a message.  Losing one is
   // harmless, as the waiting side also looks by itself: relaxed.
   alignas(line_bytes) std::atomic<std::uint32_t> wanted;
+  // What the engaged initiator leaves for asynchronous events: news_... bits, added by fetch_or
+  // (release) before it changes the state and taken by the owner.  Rare.
+  std::atomic<std::uint32_t> news;
 };
+inline constexpr std::uint32_t news_established = 1;  // a message came in RTR
+inline constexpr std::uint32_t news_fatal = 2;        // the others: with the state ERR
+inline constexpr std::uint32_t news_request_error = 4;
+inline constexpr std::uint32_t news_access_error = 8;
 static_assert(sizeof(QueuePairEntry) == 4 * line_bytes);
 
 /// The engagement that the owner must wait for when it has changed a status or a key: the one that
@@ -177,6 +185,10 @@ struct alignas(line_bytes) SharedReceiveEntry {
   std::uint32_t slots;  // power of two
   std::uint32_t stride_bytes;
   std::uint32_t domain;
+  // The owner waits for fewer receives than this; 0: it does not.  The owner stores it and looks at
+  // `taken` then, an initiator counts `taken` up and looks here then (all seq_cst), so that one of
+  // them finds the number below it.  An initiator says so by adding limit_was_reached.
+  std::atomic<std::uint32_t> limit;
 
   // Receives taken so far.  An initiator reads the slot at this position and then moves the count
   // by compare-exchange (release): if that succeeds the receive is its own, and what it read was
@@ -185,7 +197,11 @@ struct alignas(line_bytes) SharedReceiveEntry {
   alignas(line_bytes) std::atomic<std::uint64_t> taken;
 
   alignas(line_bytes) std::atomic<std::uint32_t> wanted;  // as in QueuePairEntry
+  // Receives posted so far, for the limit only.  Stored before the slot's sequence, so that it is
+  // never behind a receive that can be taken.
+  std::atomic<std::uint64_t> posted;
 };
+inline constexpr std::uint32_t limit_was_reached = std::uint32_t{1} << 31;
 
 /// What an initiator tells the target's owner.  `sequence` is position + 1, stored last (release):
 /// who sees it (acquire) sees the entry and the data written before.
@@ -198,9 +214,26 @@ struct alignas(line_bytes) Completion {
   std::uint32_t immediate;
   std::uint32_t flags;  // ibv_wc_flags
   std::uint32_t source;
-  std::uint32_t is_event;  // 1: nothing to poll; the initiator moved the queue pair to ERR
+  std::uint32_t is_event;   // 1: nothing to poll; the initiator moved the queue pair to ERR
+  std::uint32_t is_urgent;  // solicited, or an error
 };
 static_assert(sizeof(Completion) == line_bytes);
+
+/// Whether the owner of a completion queue wants an event for the next completion.
+///
+/// Who stores a completion exchanges the word afterwards, if only for what it was; who arms it
+/// exchanges it and polls afterwards.  All exchange it (acquire and release), so one comes after
+/// the other: either the completion's side finds the word armed, or the owner's poll finds the
+/// completion.  A load on either side could miss both.
+enum class Arming : std::uint32_t {
+  idle,
+  solicited,  // wanted for urgent completions
+  any,
+  claimed,  // an initiator has found it armed and calls the owner, or was killed before it could
+};
+struct alignas(line_bytes) ArmingEntry {
+  std::atomic<Arming> state;
+};
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 inline constexpr std::size_t regions_offset = 4096;

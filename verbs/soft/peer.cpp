@@ -79,6 +79,7 @@ std::uint32_t Peer::receive() {
         break;  // the helper thread looks after every message
       case MessageKind::hello:
       case MessageKind::backing_wanted:
+      case MessageKind::call:
         die();
         return 0;  // not for a target to say
     }
@@ -146,6 +147,22 @@ BackingView Peer::find_backing(std::uint32_t number) {
   } catch (const std::bad_alloc&) {  // the next request asks again, too
   }
   return {};
+}
+
+bool Peer::call(std::uint64_t where) noexcept {
+  const int error = send_message(connection_.get(), {.kind = MessageKind::call,
+                                                     .layout_version = layout_version,
+                                                     .id = id_,
+                                                     .backing = 0,
+                                                     .nonce = 0,
+                                                     .bytes = where});
+  if (error == 0 || is_gone(error)) return true;
+  owes_call_.store(true, std::memory_order_relaxed);
+  return false;
+}
+
+bool Peer::owes_call() noexcept {
+  return owes_call_.exchange(false, std::memory_order_relaxed) && !call(everything);
 }
 
 detail::Mapping Peer::drop_backing(std::uint32_t number) {

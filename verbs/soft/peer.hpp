@@ -47,6 +47,11 @@ class Peer {
   /// copy: it holds as long as the caller keeps the send lock that it holds (Process::forget).
   BackingView find_backing(std::uint32_t number);
 
+  /// Tells the peer that there is an event for it: the offset of the word that was claimed, or that
+  /// it should look everywhere.  False when there is no room; the helper thread then tries again.
+  static constexpr std::uint64_t everything = 1;
+  bool call(std::uint64_t where) noexcept;
+
   // The rest is called by the helper thread or under the mutex of Process.
 
   /// Starts or continues; false when one has to try again, as the backlog of the peer is full or
@@ -54,6 +59,8 @@ class Peer {
   bool connect(const Message& hello);
   bool connected() const { return static_cast<bool>(connection_); }
   int connection() const { return connection_.get(); }
+  /// True when a call is still to be made.
+  bool owes_call() noexcept;
   int liveness() const { return liveness_.get(); }  // readable when the process is gone; or -1
 
   /// Takes what the peer has sent.  Returns the number of a backing that is gone, or 0.
@@ -76,6 +83,8 @@ class Peer {
   detail::Descriptor connection_;
   detail::Descriptor liveness_;
   detail::Mapping mapping_;
+  // A call found no room.  Relaxed: the helper thread is woken afterwards.
+  std::atomic<bool> owes_call_{false};
   struct MappedBacking {
     BackingState state = BackingState::requested;
     detail::Mapping mapping;

@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "tutti/detail/clock.hpp"
+#include "verbs/soft/asynchronous.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/queue_pair.hpp"
@@ -45,6 +46,9 @@ int refuse_shared_receive(ibv_srq*, ibv_recv_wr* first, ibv_recv_wr** bad) {
 }
 int refuse_poll(ibv_cq*, int, ibv_wc*) {
   return -1;
+}
+int refuse_notification(ibv_cq*, int) {
+  return EINVAL;
 }
 
 }  // namespace
@@ -124,9 +128,10 @@ void Process::help() {
       const std::lock_guard guard(mutex);
       Events events;
       if (kick_all_.exchange(false, std::memory_order_acquire)) connections.kick(0);
-      const bool again = connections.serve(backings, events);
+      bool again = connections.serve(backings, events);
       for (const Events::GoneBacking& gone : events.gone_backings) forget(gone);
       for (const Events::Death& death : events.deaths) recover_from(death);
+      again |= raise_events(events);
       reap();
       wait_ns = progress_pending_ns();
       if ((again || !buried_.empty()) && (wait_ns == never || wait_ns > soon_ns)) wait_ns = soon_ns;
@@ -143,6 +148,35 @@ void Process::help() {
 
 void Process::wake_helper() const {
   ::eventfd_write(wake_.get(), 1);
+}
+
+void Process::look_slow() {
+  look_.store(true, std::memory_order_release);
+  wake_helper();
+}
+
+void Process::answer_slow(std::uint64_t call) {
+  if (call == Peer::everything)
+    look_slow();
+  else
+    notifiers.answer(call);
+}
+
+/// True when something has to be tried again soon.
+bool Process::raise_events(const Events& events) {
+  bool everything = look_.exchange(false, std::memory_order_acquire) || !events.deaths.empty();
+  for (const std::uint64_t call : events.calls)
+    if (call == Peer::everything)
+      everything = true;
+    else
+      notifiers.answer(call);
+  for (const Events::Death& death : events.deaths) notifiers.make_up_for(death.id);
+  const bool again = notifiers.flush(everything);
+  if (!everything) return again;
+  notifiers.answer_all();
+  if (report_all_news(*this)) return again;
+  look_.store(true, std::memory_order_relaxed);
+  return true;
 }
 
 void Process::reserve_pending(std::size_t queue_pairs_count) {
@@ -276,7 +310,10 @@ void Process::abandon() {
     context->ops.post_recv = refuse_receive;
     context->ops.post_srq_recv = refuse_shared_receive;
     context->ops.poll_cq = refuse_poll;
+    context->ops.req_notify_cq = refuse_notification;
+    context->events.abandon();
   }
+  for (CompletionChannel* const channel : channels) channel->events.abandon();
   connections.abandon();
   backings.abandon();
   wake_ = detail::Descriptor();

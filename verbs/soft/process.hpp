@@ -3,8 +3,9 @@
 // It lives from the first open_device to the last close_device, and belongs to the process that
 // made it: a child of fork finds it inherited() and makes one of its own.
 //
-// Order of locks: Process::mutex, QueuePair::send_lock, CompletionQueue::lock,
-// QueuePair::receive_lock / SharedReceiveQueue::lock; the lock of the pending list is innermost.
+// Order of locks: Process::mutex, QueuePair::send_lock, that of the notifiers,
+// CompletionQueue::lock, QueuePair::receive_lock / SharedReceiveQueue::lock; the locks of the
+// pending list and of event queues are innermost.
 #pragma once
 
 #include <unistd.h>
@@ -21,6 +22,7 @@
 #include "tutti/detail/descriptor.hpp"
 #include "verbs/soft/backing.hpp"
 #include "verbs/soft/connections.hpp"
+#include "verbs/soft/notification.hpp"
 #include "verbs/soft/segment.hpp"
 #include "verbs/soft/spin_lock.hpp"
 
@@ -85,6 +87,8 @@ class Process {
   std::vector<Context*> contexts;
   std::vector<QueuePair*> queue_pairs;
   std::vector<SharedReceiveQueue*> shared_receive_queues;
+  std::vector<CompletionChannel*> channels;
+  Notifiers notifiers;
   Slots queue_pair_slots{queue_pairs_max};
   Slots region_slots{regions_max};
   std::vector<std::uint32_t> region_generations;
@@ -111,6 +115,10 @@ class Process {
   void kick_slow(std::uint32_t process_id);
 
   void wake_helper() const;
+  /// Makes the helper thread look for asynchronous events.
+  void look_slow();
+  /// A call that this process has made to itself: see Peer::call.
+  void answer_slow(std::uint64_t call);
 
   /// Frees the index and the memory of a destroyed queue pair as soon as the initiator that is
   /// engaged on it has gone, which takes long if it is stopped.  The mutex is held.
@@ -136,6 +144,7 @@ class Process {
   int start();
   void help();
   std::int64_t progress_pending_ns();
+  bool raise_events(const Events& events);
   void recover_from(const Events::Death& death);
   void forget(const Events::GoneBacking& gone);
   void reap();
@@ -158,6 +167,8 @@ class Process {
   // Set by kick_slow (release) before it wakes the helper thread, which takes it (acquire) and then
   // tells all clients to look.
   std::atomic<bool> kick_all_{false};
+  // The same for look_slow().
+  std::atomic<bool> look_{false};
   struct Buried {
     std::uint32_t index;
     RunningEngagement engagement;

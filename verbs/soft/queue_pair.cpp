@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <mutex>
 
+#include "verbs/soft/asynchronous.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/device.hpp"
@@ -130,6 +131,8 @@ void clear_receives(QueuePair& pair) {
     pair.ring[slot].sequence.store(0, std::memory_order_relaxed);
   entry.produced.store(0, std::memory_order_relaxed);
   entry.consumed.store(0, std::memory_order_relaxed);
+  entry.news.store(0, std::memory_order_relaxed);
+  pair.failure_reported = false;
   pair.ring_head = 0;
   pair.watch_ring();
   pair.completed = 0;
@@ -138,6 +141,7 @@ void clear_receives(QueuePair& pair) {
 }
 
 int reset(QueuePair& pair, std::unique_lock<std::mutex>& held) {
+  (void)report_news(pair);
   const std::uint32_t incarnation = pair.status().incarnation() + 1;
   // First the status, then a look at who may have read it before: QueuePairEntry::engaged.
   pair.entry.status.store(Status::of(IBV_QPS_RESET, 0, incarnation).word,
@@ -214,9 +218,11 @@ std::int64_t make_entry(Process& process, const ibv_pd& domain, const ibv_qp_ini
   entry.receive_offset = receive_offset;
   entry.ring_slots = ring_slots;
   entry.ring_offset = ring_offset;
+  entry.arming_offset = static_cast<const CompletionQueue*>(wanted.recv_cq)->arming_offset;
   entry.produced.store(0, std::memory_order_relaxed);
   entry.consumed.store(0, std::memory_order_relaxed);
   entry.wanted.store(0, std::memory_order_relaxed);
+  entry.news.store(0, std::memory_order_relaxed);
   return index;
 }
 
@@ -250,6 +256,7 @@ bool QueuePair::fail() noexcept {
   } while (!entry.status.compare_exchange_weak(word, Status{word}.with(IBV_QPS_ERR).word,
                                                std::memory_order_seq_cst));
   receive_queue().attention.store(true, std::memory_order_release);
+  if (srq || receive_queue().arming) process.look_slow();
   return true;
 }
 
@@ -274,6 +281,7 @@ ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr* attributes) {
   pair->handle = pair->index;
   pair->qp_num = process.id() << queue_pair_index_bits | pair->index;
   pair->state = IBV_QPS_RESET;
+  pair->events.object = pair;
   pair->qp_type = attributes->qp_type;
   pair->initial = *attributes;
   pair->token = process.token(pair->qp_num);
@@ -378,6 +386,9 @@ int destroy_queue_pair(ibv_qp* handle) {
   --pair.receive_queue().users;
   if (pair.srq) --static_cast<SharedReceiveQueue*>(pair.srq)->users;
   std::erase(process.queue_pairs, &pair);
+  guard.unlock();  // an acknowledgement may take its time
+  context_of(pair.context).events.retire(pair.events);
+  guard.lock();
   const std::uint32_t index = pair.index;
   delete &pair;
   // The caller may reuse the buffers of its receives.  A stopped initiator is not waited for in

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "verbs/soft/completion_queue.hpp"
+#include "verbs/soft/event_queue.hpp"
 #include "verbs/soft/layout.hpp"
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/peer.hpp"
@@ -34,6 +35,7 @@ struct Request {
   std::uint32_t remote_key;
   std::uint64_t remote_address;
   bool signaled;
+  bool solicited;
   bool is_inline;  // the gather list holds addresses only, no keys to check
 };
 
@@ -62,6 +64,8 @@ struct Target {
   std::uint64_t ring_mask = 0;
   std::uint64_t consumed = 0;                     // of the ring, as last seen
   SharedReceiveEntry* shared_receives = nullptr;  // NULL: private receive queue
+  ArmingEntry* arming = nullptr;                  // NULL: nobody waits for an event
+  std::uint64_t call = 0;                         // to be made once disengaged; see Peer::call
   std::array<CachedBacking, 4> backings;
   Access access = Access::unknown;
 };
@@ -90,6 +94,8 @@ struct QueuePair : ibv_qp {
   ibv_qp_init_attr initial{};  // as granted
   ibv_qp_attr attributes{};    // as modified
   bool reachable = false;      // the address handle names this host
+  bool failure_reported = false;
+  EventSource events;
 
   SpinLock send_lock;  // guards the send side
   std::shared_ptr<Peer> peer;

@@ -77,8 +77,10 @@ int post_receive(ibv_qp* handle, ibv_recv_wr* first, ibv_recv_wr** bad) noexcept
     }
     // After the slot: if the state is still good here, whoever moves it to the error state later
     // makes the poll flush this receive as well.
-    if (pair.status().state() == IBV_QPS_ERR)
+    if (pair.status().state() == IBV_QPS_ERR) {
       pair.receive_queue().attention.store(true, std::memory_order_release);
+      if (pair.receive_queue().arming) pair.process.wake_helper();
+    }
   }
   if (is_wanted(entry.wanted)) [[unlikely]]
     pair.process.kick_slow(process_id_of(pair.status().destination()));
@@ -104,6 +106,7 @@ int post_shared_receive(ibv_srq* handle, ibv_recv_wr* first, ibv_recv_wr** bad) 
         error = ENOMEM;
         break;
       }
+      entry.posted.store(queue.posted + 1, std::memory_order_release);
       fill(slot_at(process.view(), entry.slots_offset, entry.slots, entry.stride_bytes,
                    queue.posted),
            *first, queue.posted);
@@ -136,9 +139,24 @@ bool read_shared_receive(const SegmentView& segment, const SharedReceiveEntry& e
 
 bool claim_shared_receive(SharedReceiveEntry& entry, const Receive& receive) noexcept {
   std::uint64_t position = receive.position;
-  // Release: the owner that sees the new count may overwrite what has been read.
-  return entry.taken.compare_exchange_strong(position, position + 1, std::memory_order_acq_rel,
+  // Release: the owner that sees the new count may overwrite what has been read.  And seq_cst for
+  // the look at the limit that follows.
+  return entry.taken.compare_exchange_strong(position, position + 1, std::memory_order_seq_cst,
                                              std::memory_order_relaxed);
+}
+
+bool is_below(const SharedReceiveEntry& entry, std::uint32_t limit) noexcept {
+  const std::uint64_t taken = entry.taken.load(std::memory_order_seq_cst);
+  return entry.posted.load(std::memory_order_acquire) - taken < limit;
+}
+
+bool finds_limit_reached(SharedReceiveEntry& entry) noexcept {
+  std::uint32_t limit = entry.limit.load(std::memory_order_seq_cst);
+  while (limit != 0 && (limit & limit_was_reached) == 0 && is_below(entry, limit))
+    if (entry.limit.compare_exchange_weak(limit, limit | limit_was_reached,
+                                          std::memory_order_seq_cst))
+      return true;
+  return false;
 }
 
 }  // namespace tutti::verbs::soft

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 
+#include "verbs/soft/event_queue.hpp"
 #include "verbs/soft/layout.hpp"
 #include "verbs/soft/spin_lock.hpp"
 
@@ -17,9 +18,10 @@ struct SharedReceiveQueue : ibv_srq {
   SharedReceiveEntry* entry = nullptr;
   std::size_t offset = 0;  // of the entry
   std::size_t slots_bytes = 0;
-  ibv_srq_attr attributes{};  // as granted
-  std::uint32_t users = 0;    // queue pairs, guarded by Process::mutex
-  SpinLock lock;              // of the posting threads; the initiators have their own
+  ibv_srq_attr attributes{};  // as granted, without the limit
+  EventSource events;
+  std::uint32_t users = 0;  // queue pairs, guarded by Process::mutex
+  SpinLock lock;            // of the posting threads; the initiators have their own
   std::uint64_t posted = 0;
 };
 
@@ -53,5 +55,9 @@ bool read_shared_receive(const SegmentView& segment, const SharedReceiveEntry& e
                          bool with_scatter, Receive& receive) noexcept;
 /// Initiator: false when another was faster.
 bool claim_shared_receive(SharedReceiveEntry& entry, const Receive& receive) noexcept;
+/// Initiator, after that: whether it has found the number below the limit.
+bool finds_limit_reached(SharedReceiveEntry& entry) noexcept;
+/// Whether the queue has fewer receives.
+bool is_below(const SharedReceiveEntry& entry, std::uint32_t limit) noexcept;
 
 }  // namespace tutti::verbs::soft

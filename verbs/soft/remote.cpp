@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/memory.hpp"
+#include "verbs/soft/notification.hpp"
 #include "verbs/soft/receive_queue.hpp"
 
 namespace tutti::verbs::soft {
@@ -85,6 +87,12 @@ bool find_target(QueuePair& pair) {
   return true;
 }
 
+/// Leaves word of something for the owner's asynchronous events.
+void leave_news(Target& target, std::uint32_t news) {
+  target.entry->news.fetch_or(news, std::memory_order_release);
+  target.call = Peer::everything;
+}
+
 /// Reads what is constant while the target's status word stays the same.
 void learn(Target& target, std::uint64_t status_word) {
   const QueuePairEntry& entry = *target.entry;
@@ -95,6 +103,9 @@ void learn(Target& target, std::uint64_t status_word) {
   target.shared_receives = entry.receive_slots == 0
                                ? target.segment.at<SharedReceiveEntry>(entry.receive_offset)
                                : nullptr;
+  target.arming =
+      entry.arming_offset == 0 ? nullptr : target.segment.at<ArmingEntry>(entry.arming_offset);
+  if (Status{status_word}.state() == IBV_QPS_RTR) leave_news(target, news_established);
 }
 
 /// Room for one completion, and for the event that may follow it.
@@ -106,9 +117,9 @@ bool has_room(Target& target, std::uint64_t produced) {
   return produced - target.consumed < target.ring_mask;
 }
 
-void complete_receive(const QueuePair& pair, const Request& request, const Receive& receive,
+void complete_receive(QueuePair& pair, const Request& request, const Receive& receive,
                       std::size_t bytes, ibv_wc_status status) {
-  const Target& target = pair.target;
+  Target& target = pair.target;
   const std::uint64_t position = target.entry->produced.load(std::memory_order_relaxed);
   Completion& slot = target.ring[position & target.ring_mask];
   slot.wr_id = receive.wr_id;
@@ -119,15 +130,27 @@ void complete_receive(const QueuePair& pair, const Request& request, const Recei
   slot.flags = has_immediate(request.opcode) ? IBV_WC_WITH_IMM : 0;
   slot.source = pair.qp_num;
   slot.is_event = 0;
+  const bool is_urgent = request.solicited || status != IBV_WC_SUCCESS;
+  slot.is_urgent = is_urgent ? 1 : 0;
   // Release: the poll that sees the sequence sees the entry and the data before it.
   slot.sequence.store(position + 1, std::memory_order_release);
   // Relaxed: the owner only counts with it; the next initiator comes after a disengagement.
   target.entry->produced.store(position + 1, std::memory_order_relaxed);
+  if (target.arming) [[unlikely]]
+    if (claim_arming(*target.arming, is_urgent, Arming::claimed) && target.call == 0)
+      target.call = target.entry->arming_offset;
+}
+
+/// What the responder's asynchronous event is.
+std::uint32_t news_of(ibv_wc_status status) {
+  if (status == IBV_WC_REM_ACCESS_ERR) return news_access_error;
+  return status == IBV_WC_REM_INV_REQ_ERR ? news_request_error : news_fatal;
 }
 
 /// A responder's error moves its queue pair to the error state too; false when it has left this
 /// incarnation, or is in that state already.
-bool fail_target(const Target& target) {
+bool fail_target(Target& target, ibv_wc_status reason) {
+  leave_news(target, news_of(reason));
   std::uint64_t word = target.status_word;
   // Only this incarnation; the owner may have changed the state meanwhile.
   while (Status{word}.incarnation() == Status{target.status_word}.incarnation() &&
@@ -269,6 +292,13 @@ Outcome move_data(const QueuePair& pair, const Request& request, const Pieces& l
   return failure(error == ESRCH ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR, error);
 }
 
+/// Takes what has been read; false when another was faster.
+bool claim_shared(Target& target, const Receive& receive) {
+  if (!claim_shared_receive(*target.shared_receives, receive)) return false;
+  if (finds_limit_reached(*target.shared_receives)) target.call = Peer::everything;
+  return true;
+}
+
 /// Takes the receive that a request needs, once its memory can be reached: `done`, or `failed` with
 /// `status` for the receive.  Otherwise nothing has been taken.
 Outcome take_receive(QueuePair& pair, const Request& request, std::size_t bytes,
@@ -293,7 +323,7 @@ Outcome take_receive(QueuePair& pair, const Request& request, std::size_t bytes,
       remote = {};
       found = find_receive_memory(pair, receive, bytes, remote, status);
     }
-    if (found.kind == Kind::wait || !shared || claim_shared_receive(*shared, receive)) return found;
+    if (found.kind == Kind::wait || !shared || claim_shared(target, receive)) return found;
   }
 }
 
@@ -315,11 +345,21 @@ Outcome execute_engaged(QueuePair& pair, const Request& request, const Pieces& l
     if (outcome.kind != Kind::done) receive_status = IBV_WC_LOC_PROT_ERR;
   }
   // The state first: who polls the completion of an error finds it.
-  const bool changed = outcome.kind == Kind::failed && fail_target(pair.target);
+  const bool changed = outcome.kind == Kind::failed && fail_target(pair.target, outcome.status);
   if (has_receive) complete_receive(pair, request, receive, local.bytes, receive_status);
   if (changed) store_event(pair.target);
   outcome.bytes = static_cast<std::uint32_t>(local.bytes);
   return outcome;
+}
+
+/// Tells the target's owner that there is an event for it.  Not while engaged: the owner would find
+/// the initiator still at work, and wait.
+void call_owner(QueuePair& pair) {
+  const std::uint64_t call = std::exchange(pair.target.call, 0);
+  if (pair.peer->is_self())
+    pair.process.answer_slow(call);
+  else if (!pair.peer->call(call))
+    pair.process.wake_helper();  // which tries again
 }
 
 }  // namespace
@@ -343,13 +383,18 @@ Outcome execute(QueuePair& pair, const Request& request) noexcept {
   // Looked at before engaging as well, so as not to be in the way of the rightful initiator.
   if (!Status{entry.status.load(std::memory_order_acquire)}.receives_from(pair.qp_num))
     return {.kind = Kind::dropped};
-  const Engagement engagement(entry, pair.token);
-  if (!engagement) return {.kind = Kind::wait};
-  const Status status{entry.status.load(std::memory_order_seq_cst)};
-  if (!status.receives_from(pair.qp_num)) return {.kind = Kind::dropped};
-  if (status.word != target.status_word) learn(target, status.word);
-
-  return execute_engaged(pair, request, local);
+  Outcome outcome;
+  {
+    const Engagement engagement(entry, pair.token);
+    if (!engagement) return {.kind = Kind::wait};
+    const Status status{entry.status.load(std::memory_order_seq_cst)};
+    if (!status.receives_from(pair.qp_num)) return {.kind = Kind::dropped};
+    if (status.word != target.status_word) learn(target, status.word);
+    outcome = execute_engaged(pair, request, local);
+  }
+  if (target.call != 0) [[unlikely]]
+    call_owner(pair);
+  return outcome;
 }
 
 void ask_for_kick(const QueuePair& pair) noexcept {

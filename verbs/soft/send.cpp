@@ -193,6 +193,7 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
       .remote_key = posted.wr.rdma.rkey,
       .remote_address = posted.wr.rdma.remote_addr,
       .signaled = pair.initial.sq_sig_all != 0 || (posted.send_flags & IBV_SEND_SIGNALED) != 0,
+      .solicited = (posted.send_flags & IBV_SEND_SOLICITED) != 0,
       .is_inline = (posted.send_flags & IBV_SEND_INLINE) != 0};
   if (state == IBV_QPS_ERR) [[unlikely]] {
     flush_sends(pair);  // in order

@@ -1,11 +1,14 @@
 # The software device is part of the verbs layer: included by verbs/CMakeLists.txt.
 target_sources(tutti_verbs PRIVATE
+  soft/asynchronous.cpp
   soft/backing.cpp
   soft/completion_queue.cpp
   soft/connections.cpp
   soft/device.cpp
   soft/driver.cpp
+  soft/event_queue.cpp
   soft/memory.cpp
+  soft/notification.cpp
   soft/peer.cpp
   soft/process.cpp
   soft/queue_pair.cpp
@@ -15,14 +18,17 @@ target_sources(tutti_verbs PRIVATE
   soft/segment.cpp
   soft/send.cpp)
 tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
+  soft/asynchronous.hpp
   soft/backing.hpp
   soft/completion_queue.hpp
   soft/connections.hpp
   soft/context.hpp
   soft/device.hpp
+  soft/event_queue.hpp
   soft/layout.hpp
   soft/limits.hpp
   soft/memory.hpp
+  soft/notification.hpp
   soft/peer.hpp
   soft/process.hpp
   soft/queue_pair.hpp

@@ -1,0 +1,168 @@
+// See notification.hpp.
+#include "verbs/soft/notification.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "verbs/soft/completion_queue.hpp"
+#include "verbs/soft/context.hpp"
+#include "verbs/soft/segment.hpp"
+
+namespace tutti::verbs::soft {
+namespace {
+
+CompletionChannel& channel_of(ibv_comp_channel* channel) {
+  return *static_cast<CompletionChannel*>(channel);
+}
+
+void raise(CompletionQueue& queue) noexcept {
+  channel_of(queue.channel).events.raise(queue.completion_events, Event::completion);
+}
+
+/// An event that an initiator has claimed is the owner's to raise, once.
+void answer_claim(CompletionQueue& queue) noexcept {
+  Arming claimed = Arming::claimed;
+  // Acquire: the completion is there.
+  if (queue.arming->state.compare_exchange_strong(claimed, Arming::idle, std::memory_order_acq_rel,
+                                                  std::memory_order_relaxed))
+    raise(queue);
+}
+
+}  // namespace
+
+bool claim_arming(ArmingEntry& entry, bool urgent, Arming next) noexcept {
+  Arming seen = entry.state.load(std::memory_order_relaxed);
+  for (;;) {
+    const bool is_due = seen == Arming::any || (seen == Arming::solicited && urgent);
+    // Exchanged in any case, if need be for what it was: see ArmingEntry.
+    if (entry.state.compare_exchange_weak(seen, is_due ? next : seen, std::memory_order_acq_rel,
+                                          std::memory_order_relaxed))
+      return is_due;
+  }
+}
+
+void notify(CompletionQueue& queue, bool urgent) noexcept {
+  if (claim_arming(*queue.arming, urgent, Arming::idle)) raise(queue);
+}
+
+// --- The queues ---------------------------------------------------------------------------------
+
+bool Notifiers::add(CompletionQueue& queue, Segment& segment) {
+  std::size_t offset = 0;
+  if (!unused_.empty()) {
+    offset = unused_.back();
+    unused_.pop_back();
+  } else if (offset = segment.allocate(sizeof(ArmingEntry)); offset == 0) {
+    return false;
+  }
+  queue.arming = segment.view().at<ArmingEntry>(offset);
+  queue.arming->state.store(Arming::idle, std::memory_order_relaxed);
+  queue.arming_offset = offset;
+  const std::lock_guard guard(mutex_);
+  queues_.emplace(offset, &queue);
+  return true;
+}
+
+void Notifiers::remove(CompletionQueue& queue) {
+  unused_.push_back(queue.arming_offset);
+  const std::lock_guard guard(mutex_);
+  queues_.erase(queue.arming_offset);
+}
+
+void Notifiers::answer(std::size_t offset) noexcept {
+  const std::lock_guard guard(mutex_);
+  // The queue may be gone, or the number be nonsense.
+  if (const auto place = queues_.find(offset); place != queues_.end()) answer_claim(*place->second);
+}
+
+void Notifiers::answer_all() noexcept {
+  for (const auto& [offset, queue] : queues_) answer_claim(*queue);
+}
+
+void Notifiers::make_up_for(std::uint32_t process_id) noexcept {
+  for (const auto& [offset, queue] : queues_) {
+    const std::lock_guard guard(queue->lock);
+    // For nothing if the completion was there before the word was armed: better than never.
+    if (const Unpolled unpolled = queue->unpolled_of(process_id); unpolled.any)
+      notify(*queue, unpolled.urgent);
+  }
+}
+
+bool Notifiers::flush(bool look) noexcept {
+  bool again = false;
+  for (const auto& [offset, queue] : queues_) again |= !queue->flush_for_event(look);
+  return again;
+}
+
+// --- Verbs --------------------------------------------------------------------------------------
+
+ibv_comp_channel* create_completion_channel(ibv_context* context) {
+  Process& process = process_of(context);
+  if (process.inherited()) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  auto channel = std::make_unique<CompletionChannel>();
+  if (const int error = channel->events.open(); error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  channel->context = context;
+  channel->fd = channel->events.descriptor();
+  channel->refcnt = 0;
+  const std::lock_guard guard(process.mutex);
+  process.channels.push_back(channel.get());
+  ++context_of(context).objects;
+  return channel.release();
+}
+
+int destroy_completion_channel(ibv_comp_channel* handle) {
+  Process& process = process_of(handle->context);
+  if (process.inherited()) return EINVAL;
+  const std::lock_guard guard(process.mutex);
+  if (handle->refcnt != 0) return EBUSY;
+  CompletionChannel* const channel = &channel_of(handle);
+  std::erase(process.channels, channel);
+  --context_of(channel->context).objects;
+  delete channel;
+  return 0;
+}
+
+int request_notification(ibv_cq* handle, int solicited_only) noexcept {
+  auto& queue = *static_cast<CompletionQueue*>(handle);
+  if (!queue.arming) return 0;  // as with an adapter: the event goes nowhere
+  const Arming wanted = solicited_only != 0 ? Arming::solicited : Arming::any;
+  Arming seen = queue.arming->state.load(std::memory_order_relaxed);
+  // Acquire and release, the owner's half of ArmingEntry.  Whoever waits for any completion already
+  // goes on to.
+  while (!queue.arming->state.compare_exchange_weak(seen, seen == Arming::any ? seen : wanted,
+                                                    std::memory_order_acq_rel,
+                                                    std::memory_order_relaxed)) {
+  }
+  // The call that comes for the event of the previous request will find nothing to do.
+  if (seen == Arming::claimed) raise(queue);
+  return 0;
+}
+
+int get_completion_event(ibv_comp_channel* channel, ibv_cq** queue, void** queue_context) {
+  void* object = nullptr;
+  Event event{};
+  const int error = process_of(channel->context).inherited()
+                        ? EINVAL
+                        : channel_of(channel).events.take(object, event);
+  if (error != 0) {
+    errno = error;
+    return -1;
+  }
+  *queue = static_cast<CompletionQueue*>(object);
+  *queue_context = (*queue)->cq_context;
+  return 0;
+}
+
+void acknowledge_completion_events(ibv_cq* handle, unsigned count) {
+  auto& queue = *static_cast<CompletionQueue*>(handle);
+  if (queue.channel && !process_of(queue.context).inherited())
+    channel_of(queue.channel).events.acknowledge(queue.completion_events, count);
+}
+
+}  // namespace tutti::verbs::soft
