@@ -94,7 +94,9 @@ struct ConnectionOptions {
   std::uint8_t timeout = 10;  // 4.2 ms
   std::uint8_t retries = 3;
   std::uint8_t rnr_retries = 7;
-  std::uint8_t rnr_timer = 1;  // 10 us
+  std::uint8_t rnr_timer = 1;       // 10 us
+  std::uint8_t reads = 1;           // and atomics, in flight
+  std::uint8_t reads_answered = 1;  // at once
 };
 
 class Endpoint {

@@ -136,10 +136,12 @@ int dealloc_pd(ibv_pd* handle) {
 
 int check_region(const void* address, size_t bytes, unsigned access) {
   constexpr unsigned offered = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                               IBV_ACCESS_REMOTE_READ | IBV_ACCESS_HUGETLB |
+                               IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                               IBV_ACCESS_HUGETLB |
                                IBV_ACCESS_OPTIONAL_RANGE;  // optional: may be ignored
   if ((access & ~offered) != 0) return EOPNOTSUPP;
-  if ((access & IBV_ACCESS_REMOTE_WRITE) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0)
+  if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0 &&
+      (access & IBV_ACCESS_LOCAL_WRITE) == 0)
     return EINVAL;
   const auto first = reinterpret_cast<std::uintptr_t>(address);
   return bytes == 0 || first + bytes < first ? EINVAL : 0;

@@ -252,6 +252,9 @@ void Process::recover_from(const Events::Death& death) {
     // The dead cannot change the word any more.  Acquire: see what it did before it died.
     if (belongs(token, death)) engaged.compare_exchange_strong(token, 0, std::memory_order_seq_cst);
   }
+  std::atomic<std::uint64_t>& turn = view_.header().atomic_turn;
+  std::uint64_t token = turn.load(std::memory_order_relaxed);
+  if (belongs(token, death)) turn.compare_exchange_strong(token, 0, std::memory_order_acq_rel);
   // It may have died between moving a queue pair to the error state and saying so.
   for (QueuePair* const pair : queue_pairs)
     if (pair->status().state() == IBV_QPS_ERR)

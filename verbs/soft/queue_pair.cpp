@@ -53,11 +53,9 @@ int check_transition(ibv_qp_state from, ibv_qp_state to, int mask) {
 }
 
 int check_values(const ibv_qp_attr& values, int mask, ibv_qp_state current) {
-  constexpr unsigned rights =
-      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  constexpr unsigned rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                              IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   const auto given = [mask](int bit) { return (mask & bit) != 0; };
-  if (given(IBV_QP_ACCESS_FLAGS) && (values.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) != 0)
-    return EOPNOTSUPP;
   const bool wrong =
       (given(IBV_QP_CUR_STATE) && values.cur_qp_state != current) ||
       (given(IBV_QP_PKEY_INDEX) && values.pkey_index != 0) ||
@@ -75,6 +73,13 @@ int check_values(const ibv_qp_attr& values, int mask, ibv_qp_state current) {
       (given(IBV_QP_RETRY_CNT) && values.retry_cnt > 7) ||
       (given(IBV_QP_RNR_RETRY) && values.rnr_retry > 7);
   return wrong ? EINVAL : 0;
+}
+
+/// Without resources for them, reads and atomics are no valid requests: as adapters have it.
+std::uint32_t granted_rights(const ibv_qp_attr& values) {
+  constexpr unsigned need_resources = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  return values.max_dest_rd_atomic != 0 ? values.qp_access_flags
+                                        : values.qp_access_flags & ~need_resources;
 }
 
 void store_values(QueuePair& pair, const ibv_qp_attr& values, int mask) {
@@ -97,7 +102,7 @@ void store_values(QueuePair& pair, const ibv_qp_attr& values, int mask) {
   keep(IBV_QP_SQ_PSN, &ibv_qp_attr::sq_psn);
   keep(IBV_QP_MAX_QP_RD_ATOMIC, &ibv_qp_attr::max_rd_atomic);
   // Relaxed: a request in flight may meet the old or the new value, as on a wire.
-  pair.entry.access.store(kept.qp_access_flags, std::memory_order_relaxed);
+  pair.entry.access.store(granted_rights(kept), std::memory_order_relaxed);
   pair.entry.rnr_timer.store(kept.min_rnr_timer, std::memory_order_relaxed);
 }
 

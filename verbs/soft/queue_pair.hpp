@@ -33,6 +33,8 @@ struct Request {
   std::uint32_t immediate;
   std::uint32_t remote_key;
   std::uint64_t remote_address;
+  std::uint64_t operand;  // of an atomic: what to compare with, or to add
+  std::uint64_t swap;
   bool signaled;
   bool is_inline;  // the gather list holds addresses only, no keys to check
 };

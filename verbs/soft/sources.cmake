@@ -1,5 +1,6 @@
 # The software device is part of the verbs layer: included by verbs/CMakeLists.txt.
 target_sources(tutti_verbs PRIVATE
+  soft/atomic.cpp
   soft/backing.cpp
   soft/completion_queue.cpp
   soft/connections.cpp
@@ -15,6 +16,7 @@ target_sources(tutti_verbs PRIVATE
   soft/segment.cpp
   soft/send.cpp)
 tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
+  soft/atomic.hpp
   soft/backing.hpp
   soft/completion_queue.hpp
   soft/connections.hpp
