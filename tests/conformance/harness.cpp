@@ -131,7 +131,7 @@ Endpoint::Endpoint(const Device& owner, const EndpointOptions& options)
   attributes.cap.max_send_sge = options.pieces;
   attributes.cap.max_recv_sge = options.pieces;
   attributes.cap.max_inline_data = options.inline_bytes;
-  attributes.qp_type = IBV_QPT_RC;
+  attributes.qp_type = options.type;
   attributes.sq_sig_all = options.signal_all;
   pair = driver().create_qp(options.domain ? options.domain : owner.domain, &attributes);
   EXPECT_NE(pair, nullptr) << std::strerror(errno);

@@ -87,6 +87,7 @@ struct EndpointOptions {
   ibv_srq* shared_receives = nullptr;
   ibv_pd* domain = nullptr;  // NULL: the device's
   ibv_cq* queue = nullptr;   // NULL: one of its own, for sends and receives
+  ibv_qp_type type = IBV_QPT_RC;
 };
 
 struct ConnectionOptions {

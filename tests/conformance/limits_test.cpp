@@ -201,7 +201,7 @@ TEST(Limits, the_software_device_refuses_what_it_does_not_offer) {
   EXPECT_EQ(ibv_req_notify_cq(ends.left.queue, 0), EOPNOTSUPP);
   ibv_async_event event;
   EXPECT_EQ(driver().get_async_event(device.context, &event), -1);
-  for (const ibv_qp_type type : {IBV_QPT_UD, IBV_QPT_UC, IBV_QPT_RAW_PACKET}) {
+  for (const ibv_qp_type type : {IBV_QPT_UC, IBV_QPT_RAW_PACKET}) {
     ibv_qp_init_attr attributes{};
     attributes.send_cq = attributes.recv_cq = ends.left.queue;
     attributes.qp_type = type;

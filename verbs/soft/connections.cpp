@@ -78,7 +78,7 @@ bool Connections::serve(const Backings& backings, Events& events) {
   accepts_ = error == EAGAIN || error == EINTR || error == ECONNABORTED;
   bool again = !accepts_;
   for (auto place = clients_.begin(); place != clients_.end();) {
-    serve_client(*place, backings);
+    serve_client(*place, backings, events);
     again |= !place->answers.empty();
     if (place->alive) {
       ++place;
@@ -115,7 +115,7 @@ bool Connections::serve(const Backings& backings, Events& events) {
   return again;
 }
 
-void Connections::serve_client(Client& client, const Backings& backings) {
+void Connections::serve_client(Client& client, const Backings& backings, Events& events) {
   while (client.alive && client.answers.empty()) {
     Message request{};
     detail::Descriptor attached;
@@ -124,7 +124,7 @@ void Connections::serve_client(Client& client, const Backings& backings) {
     if (reception == Reception::closed)
       client.alive = false;
     else
-      answer(client, backings, request);
+      answer(client, backings, request, events);
   }
   while (client.alive && !client.answers.empty()) {
     const auto& [reply, descriptor] = client.answers.front();
@@ -142,7 +142,8 @@ void Connections::serve_client(Client& client, const Backings& backings) {
   }
 }
 
-void Connections::answer(Client& client, const Backings& backings, const Message& request) {
+void Connections::answer(Client& client, const Backings& backings, const Message& request,
+                         Events& events) {
   switch (request.kind) {
     case MessageKind::hello:
       if (request.layout_version != layout_version) {
@@ -163,6 +164,12 @@ void Connections::answer(Client& client, const Backings& backings, const Message
       client.answers.emplace_back(reply, -1);
       return;
     }
+    case MessageKind::datagrams:
+      // Its end is nobody's death: it may close before its process does.
+      if (request.layout_version == layout_version && client.id == 0)
+        events.datagram_sources.push_back(std::move(client.connection));
+      client.alive = false;
+      return;
     case MessageKind::welcome:
     case MessageKind::backing:
     case MessageKind::backing_gone:

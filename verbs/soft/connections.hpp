@@ -33,6 +33,7 @@ struct Events {
   };
   std::vector<Death> deaths;
   std::vector<GoneBacking> gone_backings;
+  std::vector<detail::Descriptor> datagram_sources;  // connections that are for datagrams
 };
 
 class Connections {
@@ -49,6 +50,9 @@ class Connections {
 
   /// Tells one client, or all (id 0), to look at its pending requests.
   void kick(std::uint32_t id);
+
+  /// A message in the name of this process.
+  Message message(MessageKind kind) const;
   void announce_gone(std::uint32_t backing);
 
   void collect(std::vector<pollfd>& descriptors) const;
@@ -72,9 +76,8 @@ class Connections {
     bool alive = true;
   };
 
-  void serve_client(Client& client, const Backings& backings);
-  void answer(Client& client, const Backings& backings, const Message& request);
-  Message message(MessageKind kind) const;
+  void serve_client(Client& client, const Backings& backings, Events& events);
+  void answer(Client& client, const Backings& backings, const Message& request, Events& events);
 
   std::uint32_t id_ = 0;
   std::uint64_t nonce_ = 0;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <new>
 
+#include "verbs/soft/address_handle.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/device.hpp"
@@ -346,6 +347,8 @@ const Driver& soft_driver() noexcept {
       .dealloc_pd = dealloc_pd,
       .reg_mr = reg_mr,
       .dereg_mr = dereg_mr,
+      .create_ah = create_address_handle,
+      .destroy_ah = destroy_address_handle,
       .create_comp_channel = create_comp_channel,
       .destroy_comp_channel = destroy_comp_channel,
       .create_cq = create_cq,

@@ -79,6 +79,7 @@ std::uint32_t Peer::receive() {
         break;  // the helper thread looks after every message
       case MessageKind::hello:
       case MessageKind::backing_wanted:
+      case MessageKind::datagrams:
         die();
         return 0;  // not for a target to say
     }

@@ -17,6 +17,7 @@
 #include "tutti/detail/clock.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
+#include "verbs/soft/datagram.hpp"
 #include "verbs/soft/queue_pair.hpp"
 #include "verbs/soft/receive_queue.hpp"
 #include "verbs/soft/send.hpp"
@@ -124,7 +125,11 @@ void Process::help() {
       const std::lock_guard guard(mutex);
       Events events;
       if (kick_all_.exchange(false, std::memory_order_acquire)) connections.kick(0);
-      const bool again = connections.serve(backings, events);
+      bool again = connections.serve(backings, events);
+      for (detail::Descriptor& source : events.datagram_sources) datagrams.adopt(std::move(source));
+      again |= datagrams.flush(connections.message(MessageKind::datagrams));
+      datagrams.receive(
+          [this](std::span<const std::byte> datagram) { deliver_datagram(*this, datagram); });
       for (const Events::GoneBacking& gone : events.gone_backings) forget(gone);
       for (const Events::Death& death : events.deaths) recover_from(death);
       reap();
@@ -133,6 +138,7 @@ void Process::help() {
       descriptors.clear();
       descriptors.push_back({.fd = wake_.get(), .events = POLLIN, .revents = 0});
       connections.collect(descriptors);
+      datagrams.collect(descriptors);
     }
     const timespec timeout{.tv_sec = wait_ns / 1'000'000'000, .tv_nsec = wait_ns % 1'000'000'000};
     ::ppoll(descriptors.data(), descriptors.size(), wait_ns == never ? nullptr : &timeout, nullptr);
@@ -281,6 +287,7 @@ void Process::abandon() {
     context->ops.poll_cq = refuse_poll;
   }
   connections.abandon();
+  datagrams.abandon();
   backings.abandon();
   wake_ = detail::Descriptor();
   segment.abandon();

@@ -1,5 +1,5 @@
-// A reliable-connected queue pair of this process: its entry in the segment, which the connected
-// initiator works on, and the private side: send queue, counters, attributes.
+// A queue pair of this process, connected or for datagrams: its entry in the segment, which the
+// connected initiator works on, and the private side: send queue, counters, attributes.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -18,6 +18,7 @@ enum class MessageKind : std::uint32_t {
   backing,         // target -> initiator: number, bytes, and the descriptor if it still exists
   backing_gone,    // target -> initiator: the last region in it is gone; unmap it
   look,            // target -> initiator: a receive was posted that you waited for
+  datagrams,       // sender -> target: all that follows on this connection are datagrams
 };
 
 struct Message {

@@ -11,6 +11,7 @@
 #include "tutti/detail/clock.hpp"
 #include "verbs/soft/atomic.hpp"
 #include "verbs/soft/completion_queue.hpp"
+#include "verbs/soft/datagram.hpp"
 #include "verbs/soft/process.hpp"
 #include "verbs/soft/remote.hpp"
 
@@ -222,6 +223,8 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
 
 int post_send(ibv_qp* handle, ibv_send_wr* first, ibv_send_wr** bad) noexcept {
   QueuePair& pair = pair_of(handle);
+  if (pair.qp_type == IBV_QPT_UD) [[unlikely]]
+    return post_datagrams(pair, first, bad);
   const std::lock_guard guard(pair.send_lock);
   for (; first; first = first->next) {
     if (const int error = post_one(pair, *first); error != 0) {
