@@ -2,7 +2,6 @@
 #include "verbs/soft/atomic.hpp"
 
 #include <atomic>
-#include <cerrno>
 
 #include "verbs/soft/memory.hpp"
 #include "verbs/soft/process.hpp"
@@ -76,10 +75,7 @@ Outcome change_private_word(const QueuePair& pair, const Request& request,
     const std::uint64_t value = adds ? former + request.operand : request.swap;
     error = copy_to_process(process, word_at(&value), word_at(address));
   }
-  if (error == 0) return {.kind = Kind::done};
-  return {.kind = Kind::failed,
-          .status = error == ESRCH ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR,
-          .vendor_error = static_cast<std::uint32_t>(error)};
+  return error == 0 ? Outcome{.kind = Kind::done} : failed_access(pair, error);
 }
 
 }  // namespace tutti::verbs::soft

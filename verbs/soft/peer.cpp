@@ -2,6 +2,7 @@
 #include "verbs/soft/peer.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -147,6 +148,13 @@ BackingView Peer::find_backing(std::uint32_t number) {
   } catch (const std::bad_alloc&) {  // the next request asks again, too
   }
   return {};
+}
+
+bool Peer::leaves_slow() const noexcept {
+  // A replaced program's memory goes a moment before its descriptors do.
+  constexpr int patience_ms = 10;
+  pollfd end{.fd = connection_.get(), .events = 0, .revents = 0};  // the end is always reported
+  return !is_self_ && ::poll(&end, 1, patience_ms) > 0;
 }
 
 detail::Mapping Peer::drop_backing(std::uint32_t number) {

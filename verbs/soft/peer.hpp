@@ -47,6 +47,10 @@ class Peer {
   /// copy: it holds as long as the caller keeps the send lock that it holds (Process::forget).
   BackingView find_backing(std::uint32_t number);
 
+  /// Whether the process ends, or replaces its program, within a few milliseconds.  Slow: for the
+  /// error that its memory is not where it was.
+  bool leaves_slow() const noexcept;
+
   // The rest is called by the helper thread or under the mutex of Process.
 
   /// Starts or continues; false when one has to try again, as the backlog of the peer is full or

@@ -306,8 +306,7 @@ Outcome move_data(const QueuePair& pair, const Request& request, const Pieces& l
     error = reads ? copy_from_process(process, remote.direct, local)
                   : copy_to_process(process, local, remote.direct);
   }
-  if (error == 0) return {.kind = Kind::done};
-  return failure(error == ESRCH ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR, error);
+  return error == 0 ? Outcome{.kind = Kind::done} : failed_access(pair, error);
 }
 
 /// The former value goes where the answer of a read would.
@@ -409,6 +408,11 @@ Outcome execute(QueuePair& pair, const Request& request) noexcept {
   if (status.word != target.status_word) learn(target, status.word);
 
   return execute_engaged(pair, request, local);
+}
+
+Outcome failed_access(const QueuePair& pair, int error) noexcept {
+  const bool is_dead = error == ESRCH || (error == EFAULT && pair.peer->leaves_slow());
+  return failure(is_dead ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR, error);
 }
 
 void ask_for_kick(const QueuePair& pair) noexcept {
