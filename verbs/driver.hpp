@@ -29,6 +29,9 @@ struct Driver {
   ibv_mr* (*reg_mr)(ibv_pd* domain, void* address, size_t bytes, int access);
   int (*dereg_mr)(ibv_mr* region);
 
+  ibv_ah* (*create_ah)(ibv_pd* domain, ibv_ah_attr* attributes);
+  int (*destroy_ah)(ibv_ah* handle);
+
   ibv_comp_channel* (*create_comp_channel)(ibv_context* context);
   int (*destroy_comp_channel)(ibv_comp_channel* channel);
   ibv_cq* (*create_cq)(ibv_context* context, int entries, void* cq_context,

@@ -26,6 +26,8 @@ const Driver& libibverbs_driver() noexcept {
       .reg_mr = [](ibv_pd* domain, void* address, size_t bytes,
                    int access) { return ibv_reg_mr(domain, address, bytes, access); },
       .dereg_mr = ibv_dereg_mr,
+      .create_ah = ibv_create_ah,
+      .destroy_ah = ibv_destroy_ah,
       .create_comp_channel = ibv_create_comp_channel,
       .destroy_comp_channel = ibv_destroy_comp_channel,
       .create_cq = ibv_create_cq,

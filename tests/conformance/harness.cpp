@@ -131,7 +131,7 @@ Endpoint::Endpoint(const Device& owner, const EndpointOptions& options)
   attributes.cap.max_send_sge = options.pieces;
   attributes.cap.max_recv_sge = options.pieces;
   attributes.cap.max_inline_data = options.inline_bytes;
-  attributes.qp_type = IBV_QPT_RC;
+  attributes.qp_type = options.type;
   attributes.sq_sig_all = options.signal_all;
   pair = driver().create_qp(options.domain ? options.domain : owner.domain, &attributes);
   EXPECT_NE(pair, nullptr) << std::strerror(errno);
@@ -179,7 +179,7 @@ int Endpoint::make_ready_to_receive(const Address& peer, const ConnectionOptions
   attributes.qp_state = IBV_QPS_RTR;
   attributes.path_mtu = IBV_MTU_1024;
   attributes.dest_qp_num = peer.queue_pair;
-  attributes.max_dest_rd_atomic = 1;
+  attributes.max_dest_rd_atomic = options.reads_answered;
   attributes.min_rnr_timer = options.rnr_timer;
   attributes.ah_attr.port_num = 1;
   attributes.ah_attr.dlid = peer.lid;
@@ -199,7 +199,7 @@ int Endpoint::make_ready_to_send(const ConnectionOptions& options) const {
   attributes.timeout = options.timeout;
   attributes.retry_cnt = options.retries;
   attributes.rnr_retry = options.rnr_retries;
-  attributes.max_rd_atomic = 1;
+  attributes.max_rd_atomic = options.reads;
   return driver().modify_qp(pair, &attributes,
                             IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                                 IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);

@@ -87,6 +87,7 @@ struct EndpointOptions {
   ibv_srq* shared_receives = nullptr;
   ibv_pd* domain = nullptr;  // NULL: the device's
   ibv_cq* queue = nullptr;   // NULL: one of its own, for sends and receives
+  ibv_qp_type type = IBV_QPT_RC;
 };
 
 struct ConnectionOptions {
@@ -94,7 +95,9 @@ struct ConnectionOptions {
   std::uint8_t timeout = 10;  // 4.2 ms
   std::uint8_t retries = 3;
   std::uint8_t rnr_retries = 7;
-  std::uint8_t rnr_timer = 1;  // 10 us
+  std::uint8_t rnr_timer = 1;       // 10 us
+  std::uint8_t reads = 1;           // and atomics, in flight
+  std::uint8_t reads_answered = 1;  // at once
 };
 
 class Endpoint {

@@ -196,20 +196,21 @@ TEST(Limits, the_software_device_refuses_what_it_does_not_offer) {
   if (!device_is_soft()) GTEST_SKIP();
   Loopback ends;
   const Device& device = ends.device;
-  for (const ibv_qp_type type : {IBV_QPT_UD, IBV_QPT_UC, IBV_QPT_RAW_PACKET}) {
+  for (const ibv_qp_type type : {IBV_QPT_UC, IBV_QPT_RAW_PACKET}) {
     ibv_qp_init_attr attributes{};
     attributes.send_cq = attributes.recv_cq = ends.left.queue;
     attributes.qp_type = type;
     EXPECT_EQ(driver().create_qp(device.domain, &attributes), nullptr);
     EXPECT_EQ(errno, EOPNOTSUPP);
   }
-  for (const ibv_wr_opcode opcode :
-       {IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_SEND_WITH_INV})
+  for (const ibv_wr_opcode opcode : {IBV_WR_SEND_WITH_INV, IBV_WR_LOCAL_INV, IBV_WR_BIND_MW})
     EXPECT_EQ(ends.left.send(opcode, {}), EOPNOTSUPP);
   const Buffer buffer(64);
-  EXPECT_EQ(driver().reg_mr(device.domain, buffer.data(), 64,
-                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC),
-            nullptr);
+  for (const int access : {IBV_ACCESS_MW_BIND, IBV_ACCESS_ZERO_BASED, IBV_ACCESS_ON_DEMAND}) {
+    EXPECT_EQ(driver().reg_mr(device.domain, buffer.data(), 64, IBV_ACCESS_LOCAL_WRITE | access),
+              nullptr);
+    EXPECT_EQ(errno, EOPNOTSUPP);
+  }
 }
 
 TEST(Limits, unknown_settings_are_refused) {

@@ -168,6 +168,12 @@ void Connections::answer(Client& client, const Backings& backings, const Message
     case MessageKind::call:
       events.calls.push_back(request.bytes);
       return;
+    case MessageKind::datagrams:
+      // Its end is nobody's death: it may close before its process does.
+      if (request.layout_version == layout_version && client.id == 0)
+        events.datagram_sources.push_back(std::move(client.connection));
+      client.alive = false;
+      return;
     case MessageKind::welcome:
     case MessageKind::backing:
     case MessageKind::backing_gone:

@@ -34,6 +34,7 @@ struct Events {
   std::vector<Death> deaths;
   std::vector<GoneBacking> gone_backings;
   std::vector<std::uint64_t> calls;  // see Peer::call
+  std::vector<detail::Descriptor> datagram_sources;  // connections that are for datagrams
 };
 
 class Connections {
@@ -50,6 +51,9 @@ class Connections {
 
   /// Tells one client, or all (id 0), to look at its pending requests.
   void kick(std::uint32_t id);
+
+  /// A message in the name of this process.
+  Message message(MessageKind kind) const;
   void announce_gone(std::uint32_t backing);
 
   void collect(std::vector<pollfd>& descriptors) const;
@@ -75,7 +79,6 @@ class Connections {
 
   void serve_client(Client& client, const Backings& backings, Events& events);
   void answer(Client& client, const Backings& backings, const Message& request, Events& events);
-  Message message(MessageKind kind) const;
 
   std::uint32_t id_ = 0;
   std::uint64_t nonce_ = 0;

@@ -88,7 +88,8 @@ void describe_device(ibv_device_attr& attributes) {
   attributes.max_qp_rd_atom = reads_in_flight_max;
   attributes.max_qp_init_rd_atom = reads_in_flight_max;
   attributes.max_res_rd_atom = queue_pairs_max * reads_in_flight_max;
-  attributes.atomic_cap = IBV_ATOMIC_NONE;
+  attributes.atomic_cap = IBV_ATOMIC_HCA;  // and more where the memory lies in a sealed file
+  attributes.max_ah = address_handles_max;
   attributes.max_srq = shared_receive_queues_max;
   attributes.max_srq_wr = work_requests_max;
   attributes.max_srq_sge = scatter_max;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <new>
 
+#include "verbs/soft/address_handle.hpp"
 #include "verbs/soft/asynchronous.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
@@ -143,10 +144,12 @@ int dealloc_pd(ibv_pd* handle) {
 
 int check_region(const void* address, size_t bytes, unsigned access) {
   constexpr unsigned offered = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                               IBV_ACCESS_REMOTE_READ | IBV_ACCESS_HUGETLB |
+                               IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                               IBV_ACCESS_HUGETLB |
                                IBV_ACCESS_OPTIONAL_RANGE;  // optional: may be ignored
   if ((access & ~offered) != 0) return EOPNOTSUPP;
-  if ((access & IBV_ACCESS_REMOTE_WRITE) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0)
+  if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0 &&
+      (access & IBV_ACCESS_LOCAL_WRITE) == 0)
     return EINVAL;
   const auto first = reinterpret_cast<std::uintptr_t>(address);
   return bytes == 0 || first + bytes < first ? EINVAL : 0;
@@ -353,6 +356,8 @@ const Driver& soft_driver() noexcept {
       .dealloc_pd = dealloc_pd,
       .reg_mr = reg_mr,
       .dereg_mr = dereg_mr,
+      .create_ah = create_address_handle,
+      .destroy_ah = destroy_address_handle,
       .create_comp_channel = create_completion_channel,
       .destroy_comp_channel = destroy_completion_channel,
       .create_cq = create_cq,

@@ -3,7 +3,8 @@
 // directly, so every word here is either constant while it is visible, or atomic with the story of
 // both sides beside it.  Lines are separated by who writes them:
 //
-//   SegmentHeader   owner, once
+//   SegmentHeader 0 owner, once
+//                 1 initiators of atomics      private memory only
 //   RegionEntry     owner                       read by initiators for every remote access
 //   QueuePairEntry  0 owner (peer: only to ERR)  read by the connected initiator for every request
 //                   1 connected initiator        read by the owner only to reset, flush, deregister
@@ -56,6 +57,12 @@ struct alignas(line_bytes) SegmentHeader {
   // Entries of the queue pair table that are backed by memory.  The owner raises it (release) after
   // allocating; a peer that touched an entry beyond it could be killed for lack of memory.
   std::atomic<std::uint32_t> queue_pairs_committed;
+
+  // Identity of the initiator whose turn it is to change a word of this process's private memory,
+  // 0: nobody's.  Taken by compare-exchange (acquire), given back by another (release); the owner
+  // takes it from a dead one.  Initiators of all processes, the owner's own among them, take turns
+  // here, as reading and writing such a word are two system calls.
+  alignas(line_bytes) std::atomic<std::uint64_t> atomic_turn;
 };
 
 /// One memory region.  A reader takes the key, the fields and the key again (all acquire); the

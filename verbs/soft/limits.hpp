@@ -11,6 +11,7 @@ inline constexpr std::uint32_t work_requests_max = 16384;  // per queue: rings o
 inline constexpr std::uint32_t completions_max = 65535;
 inline constexpr std::uint32_t completion_queues_max = 65536;
 inline constexpr std::uint32_t domains_max = 65536;
+inline constexpr std::uint32_t address_handles_max = 65536;
 inline constexpr std::uint32_t shared_receive_queues_max = 1024;
 inline constexpr std::uint32_t inline_max_bytes = 512;  // copied whole if the request must wait
 inline constexpr std::uint32_t message_max_bytes = std::uint32_t{1} << 30;

@@ -2,6 +2,7 @@
 #include "verbs/soft/peer.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -80,6 +81,7 @@ std::uint32_t Peer::receive() {
       case MessageKind::hello:
       case MessageKind::backing_wanted:
       case MessageKind::call:
+      case MessageKind::datagrams:
         die();
         return 0;  // not for a target to say
     }
@@ -163,6 +165,13 @@ bool Peer::call(std::uint64_t where) noexcept {
 
 bool Peer::owes_call() noexcept {
   return owes_call_.exchange(false, std::memory_order_relaxed) && !call(everything);
+}
+
+bool Peer::leaves_slow() const noexcept {
+  // A replaced program's memory goes a moment before its descriptors do.
+  constexpr int patience_ms = 10;
+  pollfd end{.fd = connection_.get(), .events = 0, .revents = 0};  // the end is always reported
+  return !is_self_ && ::poll(&end, 1, patience_ms) > 0;
 }
 
 detail::Mapping Peer::drop_backing(std::uint32_t number) {

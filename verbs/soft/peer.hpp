@@ -52,6 +52,10 @@ class Peer {
   static constexpr std::uint64_t everything = 1;
   bool call(std::uint64_t where) noexcept;
 
+  /// Whether the process ends, or replaces its program, within a few milliseconds.  Slow: for the
+  /// error that its memory is not where it was.
+  bool leaves_slow() const noexcept;
+
   // The rest is called by the helper thread or under the mutex of Process.
 
   /// Starts or continues; false when one has to try again, as the backlog of the peer is full or

@@ -18,6 +18,7 @@
 #include "verbs/soft/asynchronous.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
+#include "verbs/soft/datagram.hpp"
 #include "verbs/soft/queue_pair.hpp"
 #include "verbs/soft/receive_queue.hpp"
 #include "verbs/soft/send.hpp"
@@ -129,6 +130,10 @@ void Process::help() {
       Events events;
       if (kick_all_.exchange(false, std::memory_order_acquire)) connections.kick(0);
       bool again = connections.serve(backings, events);
+      for (detail::Descriptor& source : events.datagram_sources) datagrams.adopt(std::move(source));
+      again |= datagrams.flush(connections.message(MessageKind::datagrams));
+      datagrams.receive(
+          [this](std::span<const std::byte> datagram) { deliver_datagram(*this, datagram); });
       for (const Events::GoneBacking& gone : events.gone_backings) forget(gone);
       for (const Events::Death& death : events.deaths) recover_from(death);
       again |= raise_events(events);
@@ -138,6 +143,7 @@ void Process::help() {
       descriptors.clear();
       descriptors.push_back({.fd = wake_.get(), .events = POLLIN, .revents = 0});
       connections.collect(descriptors);
+      datagrams.collect(descriptors);
     }
     const timespec timeout{.tv_sec = wait_ns / 1'000'000'000, .tv_nsec = wait_ns % 1'000'000'000};
     ::ppoll(descriptors.data(), descriptors.size(), wait_ns == never ? nullptr : &timeout, nullptr);
@@ -286,6 +292,9 @@ void Process::recover_from(const Events::Death& death) {
     // The dead cannot change the word any more.  Acquire: see what it did before it died.
     if (belongs(token, death)) engaged.compare_exchange_strong(token, 0, std::memory_order_seq_cst);
   }
+  std::atomic<std::uint64_t>& turn = view_.header().atomic_turn;
+  std::uint64_t token = turn.load(std::memory_order_relaxed);
+  if (belongs(token, death)) turn.compare_exchange_strong(token, 0, std::memory_order_acq_rel);
   // It may have died between moving a queue pair to the error state and saying so.
   for (QueuePair* const pair : queue_pairs)
     if (pair->status().state() == IBV_QPS_ERR)
@@ -315,6 +324,7 @@ void Process::abandon() {
   }
   for (CompletionChannel* const channel : channels) channel->events.abandon();
   connections.abandon();
+  datagrams.abandon();
   backings.abandon();
   wake_ = detail::Descriptor();
   segment.abandon();

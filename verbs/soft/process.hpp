@@ -22,6 +22,7 @@
 #include "tutti/detail/descriptor.hpp"
 #include "verbs/soft/backing.hpp"
 #include "verbs/soft/connections.hpp"
+#include "verbs/soft/datagram_sockets.hpp"
 #include "verbs/soft/notification.hpp"
 #include "verbs/soft/segment.hpp"
 #include "verbs/soft/spin_lock.hpp"
@@ -84,6 +85,7 @@ class Process {
   Segment segment;
   Backings backings;
   Connections connections;
+  DatagramSockets datagrams;
   std::vector<Context*> contexts;
   std::vector<QueuePair*> queue_pairs;
   std::vector<SharedReceiveQueue*> shared_receive_queues;
@@ -95,6 +97,7 @@ class Process {
   std::uint32_t domains_count = 0;
   std::uint32_t last_domain = 0;
   std::uint32_t completion_queues_count = 0;
+  std::uint32_t address_handles_count = 0;
 
   /// Makes room for all queue pairs on the list of pending ones, so that no request fails after it
   /// was stored, and no poll for lack of memory.  The mutex is held.

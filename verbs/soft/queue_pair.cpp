@@ -1,5 +1,5 @@
 // See queue_pair.hpp.  The state machine follows the table of the InfiniBand specification, volume
-// 1, 10.3.1, as the kernel's ib_modify_qp_is_ok has it, without the drained states.
+// 1, 10.3.1, as the kernel's ib_modify_qp_is_ok has it, without the drained state.
 #include "verbs/soft/queue_pair.hpp"
 
 #include <algorithm>
@@ -18,6 +18,7 @@ namespace tutti::verbs::soft {
 namespace {
 
 struct Transition {
+  ibv_qp_type type;
   ibv_qp_state from;
   ibv_qp_state to;
   int required;
@@ -25,20 +26,30 @@ struct Transition {
 };
 
 constexpr Transition transitions[] = {
-    {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
-    {IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
-    {IBV_QPS_INIT, IBV_QPS_RTR,
+    {IBV_QPT_RC, IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
+     0},
+    {IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_INIT, 0,
+     IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
+    {IBV_QPT_RC, IBV_QPS_INIT, IBV_QPS_RTR,
      IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
          IBV_QP_MIN_RNR_TIMER,
      IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
-    {IBV_QPS_RTR, IBV_QPS_RTS,
+    {IBV_QPT_RC, IBV_QPS_RTR, IBV_QPS_RTS,
      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
      IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
-    {IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
+    {IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_RTS, 0,
+     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
+
+    {IBV_QPT_UD, IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0},
+    {IBV_QPT_UD, IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
+    {IBV_QPT_UD, IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+    {IBV_QPT_UD, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+    {IBV_QPT_UD, IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+    {IBV_QPT_UD, IBV_QPS_SQE, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
 };
 
 /// 0, EINVAL for what the table forbids, EOPNOTSUPP for what this device lacks.
-int check_transition(ibv_qp_state from, ibv_qp_state to, int mask) {
+int check_transition(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int mask) {
   if ((mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_CAP | IBV_QP_RATE_LIMIT)) != 0 ||
       to == IBV_QPS_SQD || to == IBV_QPS_SQE)
     return EOPNOTSUPP;
@@ -46,7 +57,7 @@ int check_transition(ibv_qp_state from, ibv_qp_state to, int mask) {
   if (to == IBV_QPS_RESET) return mask == 0 ? 0 : EINVAL;
   if (to == IBV_QPS_ERR) return mask == 0 && from != IBV_QPS_RESET ? 0 : EINVAL;
   for (const Transition& row : transitions)
-    if (row.from == from && row.to == to)
+    if (row.type == type && row.from == from && row.to == to)
       return (mask & row.required) == row.required && (mask & ~(row.required | row.optional)) == 0
                  ? 0
                  : EINVAL;
@@ -54,11 +65,9 @@ int check_transition(ibv_qp_state from, ibv_qp_state to, int mask) {
 }
 
 int check_values(const ibv_qp_attr& values, int mask, ibv_qp_state current) {
-  constexpr unsigned rights =
-      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  constexpr unsigned rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                              IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   const auto given = [mask](int bit) { return (mask & bit) != 0; };
-  if (given(IBV_QP_ACCESS_FLAGS) && (values.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) != 0)
-    return EOPNOTSUPP;
   const bool wrong =
       (given(IBV_QP_CUR_STATE) && values.cur_qp_state != current) ||
       (given(IBV_QP_PKEY_INDEX) && values.pkey_index != 0) ||
@@ -78,6 +87,13 @@ int check_values(const ibv_qp_attr& values, int mask, ibv_qp_state current) {
   return wrong ? EINVAL : 0;
 }
 
+/// Without resources for them, reads and atomics are no valid requests: as adapters have it.
+std::uint32_t granted_rights(const ibv_qp_attr& values) {
+  constexpr unsigned need_resources = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  return values.max_dest_rd_atomic != 0 ? values.qp_access_flags
+                                        : values.qp_access_flags & ~need_resources;
+}
+
 void store_values(QueuePair& pair, const ibv_qp_attr& values, int mask) {
   ibv_qp_attr& kept = pair.attributes;
   const auto keep = [&](int bit, auto ibv_qp_attr::*member) {
@@ -86,6 +102,7 @@ void store_values(QueuePair& pair, const ibv_qp_attr& values, int mask) {
   keep(IBV_QP_PKEY_INDEX, &ibv_qp_attr::pkey_index);
   keep(IBV_QP_PORT, &ibv_qp_attr::port_num);
   keep(IBV_QP_ACCESS_FLAGS, &ibv_qp_attr::qp_access_flags);
+  keep(IBV_QP_QKEY, &ibv_qp_attr::qkey);
   keep(IBV_QP_AV, &ibv_qp_attr::ah_attr);
   keep(IBV_QP_PATH_MTU, &ibv_qp_attr::path_mtu);
   keep(IBV_QP_DEST_QPN, &ibv_qp_attr::dest_qp_num);
@@ -98,7 +115,7 @@ void store_values(QueuePair& pair, const ibv_qp_attr& values, int mask) {
   keep(IBV_QP_SQ_PSN, &ibv_qp_attr::sq_psn);
   keep(IBV_QP_MAX_QP_RD_ATOMIC, &ibv_qp_attr::max_rd_atomic);
   // Relaxed: a request in flight may meet the old or the new value, as on a wire.
-  pair.entry.access.store(kept.qp_access_flags, std::memory_order_relaxed);
+  pair.entry.access.store(granted_rights(kept), std::memory_order_relaxed);
   pair.entry.rnr_timer.store(kept.min_rnr_timer, std::memory_order_relaxed);
 }
 
@@ -174,7 +191,7 @@ void connect(QueuePair& pair) {
 }
 
 int check_initial(const ibv_pd& domain, const ibv_qp_init_attr& wanted) {
-  if (wanted.qp_type != IBV_QPT_RC) return EOPNOTSUPP;
+  if (wanted.qp_type != IBV_QPT_RC && wanted.qp_type != IBV_QPT_UD) return EOPNOTSUPP;
   const ibv_qp_cap& cap = wanted.cap;
   const bool wrong = !wanted.send_cq || !wanted.recv_cq ||
                      wanted.send_cq->context != domain.context ||
@@ -311,7 +328,8 @@ int modify_queue_pair(ibv_qp* handle, ibv_qp_attr* values, int mask) {
     std::unique_lock guard(process.mutex);
     const Status before = pair.status();
     const ibv_qp_state wanted = (mask & IBV_QP_STATE) != 0 ? values->qp_state : before.state();
-    if (const int error = check_transition(before.state(), wanted, mask)) return error;
+    if (const int error = check_transition(pair.qp_type, before.state(), wanted, mask))
+      return error;
     if (const int error = check_values(*values, mask, before.state())) return error;
     switch (wanted) {
       case IBV_QPS_RESET:
@@ -323,6 +341,12 @@ int modify_queue_pair(ibv_qp* handle, ibv_qp_attr* values, int mask) {
         break;
       case IBV_QPS_RTR:
         store_values(pair, *values, mask);
+        if (pair.qp_type == IBV_QPT_UD) {
+          // No queue pair has the number 0: nobody is connected.
+          pair.entry.status.store(Status::of(IBV_QPS_RTR, 0, before.incarnation()).word,
+                                  std::memory_order_release);
+          break;
+        }
         connect(pair);
         became_ready = pair.entry.wanted.exchange(0, std::memory_order_relaxed) != 0;
         break;

@@ -1,5 +1,5 @@
-// A reliable-connected queue pair of this process: its entry in the segment, which the connected
-// initiator works on, and the private side: send queue, counters, attributes.
+// A queue pair of this process, connected or for datagrams: its entry in the segment, which the
+// connected initiator works on, and the private side: send queue, counters, attributes.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -34,6 +34,8 @@ struct Request {
   std::uint32_t immediate;
   std::uint32_t remote_key;
   std::uint64_t remote_address;
+  std::uint64_t operand;  // of an atomic: what to compare with, or to add
+  std::uint64_t swap;
   bool signaled;
   bool solicited;
   bool is_inline;  // the gather list holds addresses only, no keys to check

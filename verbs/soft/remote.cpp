@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "verbs/soft/atomic.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/memory.hpp"
@@ -30,6 +31,10 @@ bool takes_receive(ibv_wr_opcode opcode) {
 }
 bool is_send(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
+}
+/// Reads and atomics: data come back, and the target keeps something of each request for that.
+bool returns_data(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
 }
 bool has_immediate(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -63,7 +68,8 @@ class Engagement {
 };
 
 ibv_wc_status collect_local(const QueuePair& pair, const Request& request, Pieces& local) {
-  const std::uint32_t needed = request.opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_LOCAL_WRITE : 0;
+  const bool returns = returns_data(request.opcode);
+  const std::uint32_t needed = returns ? IBV_ACCESS_LOCAL_WRITE : 0;
   for (std::uint32_t index = 0; index < request.gather_count; ++index) {
     const ibv_sge& piece = request.gather[index];
     local.add(reinterpret_cast<void*>(piece.addr), piece.length);
@@ -73,6 +79,11 @@ ibv_wc_status collect_local(const QueuePair& pair, const Request& request, Piece
         region.domain != pair.entry.domain || (region.access & needed) != needed ||
         !region.covers(piece.addr, piece.length))
       return IBV_WC_LOC_PROT_ERR;
+  }
+  if (returns) [[unlikely]] {
+    if (pair.attributes.max_rd_atomic == 0) return IBV_WC_LOC_QP_OP_ERR;  // it would never be sent
+    if (is_atomic(request.opcode) && local.bytes != sizeof(std::uint64_t))
+      return IBV_WC_LOC_LEN_ERR;
   }
   return local.bytes > message_max_bytes ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
@@ -228,11 +239,39 @@ Outcome add_remote(QueuePair& pair, const Region& region, std::uint64_t address,
   return failure(IBV_WC_REM_OP_ERR, transport == Transport::shared ? ENOTSUP : EPERM);
 }
 
+/// The word of an atomic.  All initiators come to it by the same way, whatever their transport.
+Outcome add_remote_word(QueuePair& pair, const Region& region, std::uint64_t address,
+                        RemotePieces& remote) {
+  if (address % sizeof(std::uint64_t) != 0) return failure(IBV_WC_REM_INV_REQ_ERR);
+  remote.direct.add(reinterpret_cast<void*>(address), sizeof(std::uint64_t));
+  remote.all_mapped = region.backing != 0;
+  if (pair.peer->is_self()) {
+    remote.mapped.add(reinterpret_cast<void*>(address), sizeof(std::uint64_t));
+    return {.kind = Kind::done};
+  }
+  if (!remote.all_mapped) {
+    const bool is_shared = pair.process.transport() == Transport::shared;
+    if (!is_shared && may_access_target(pair, address)) return {.kind = Kind::done};
+    return failure(IBV_WC_REM_OP_ERR, is_shared ? ENOTSUP : EPERM);
+  }
+  bool refused = false;
+  std::byte* const mapped = find_mapping(pair, region, address, sizeof(std::uint64_t), refused);
+  if (refused) return failure(IBV_WC_REM_OP_ERR, EPERM);
+  if (!mapped) return {.kind = Kind::wait};
+  remote.mapped.add(mapped, sizeof(std::uint64_t));
+  return {.kind = Kind::done};
+}
+
+/// The right that a request needs.
+std::uint32_t needed_right(ibv_wr_opcode opcode) {
+  if (is_atomic(opcode)) return IBV_ACCESS_REMOTE_ATOMIC;
+  return opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+}
+
 /// Checks the request's right to the target's memory and finds that memory.
 Outcome find_rdma_memory(QueuePair& pair, const Request& request, std::size_t bytes,
                          RemotePieces& remote) {
-  const std::uint32_t needed =
-      request.opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+  const std::uint32_t needed = needed_right(request.opcode);
   const QueuePairEntry& entry = *pair.target.entry;
   if ((entry.access.load(std::memory_order_relaxed) & needed) == 0)
     return failure(IBV_WC_REM_INV_REQ_ERR);
@@ -242,6 +281,8 @@ Outcome find_rdma_memory(QueuePair& pair, const Request& request, std::size_t by
       region.domain != entry.domain || (region.access & needed) == 0 ||
       !region.covers(request.remote_address, bytes))
     return failure(IBV_WC_REM_ACCESS_ERR);
+  if (is_atomic(request.opcode))
+    return add_remote_word(pair, region, request.remote_address, remote);
   return add_remote(pair, region, request.remote_address, bytes, remote);
 }
 
@@ -288,8 +329,23 @@ Outcome move_data(const QueuePair& pair, const Request& request, const Pieces& l
     error = reads ? copy_from_process(process, remote.direct, local)
                   : copy_to_process(process, local, remote.direct);
   }
-  if (error == 0) return {.kind = Kind::done};
-  return failure(error == ESRCH ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR, error);
+  return error == 0 ? Outcome{.kind = Kind::done} : failed_access(pair, error);
+}
+
+/// The former value goes where the answer of a read would.
+Outcome change_word(const QueuePair& pair, const Request& request, const Pieces& local,
+                    const RemotePieces& remote) {
+  std::uint64_t former = 0;
+  Outcome outcome{.kind = Kind::done};
+  if (remote.all_mapped)
+    former = change_mapped_word(remote.mapped.items[0].iov_base, request);
+  else
+    outcome = change_private_word(pair, request, former);
+  if (outcome.kind != Kind::done) return outcome;
+  Pieces answer;
+  answer.add(&former, sizeof(former));
+  copy(answer, local);
+  return outcome;
 }
 
 /// Takes what has been read; false when another was faster.
@@ -341,7 +397,9 @@ Outcome execute_engaged(QueuePair& pair, const Request& request, const Pieces& l
   }
   if (outcome.kind != Kind::done && outcome.kind != Kind::failed) return outcome;
   if (outcome.kind == Kind::done) {
-    outcome = move_data(pair, request, local, remote);
+    outcome = is_atomic(request.opcode) ? change_word(pair, request, local, remote)
+                                        : move_data(pair, request, local, remote);
+    if (outcome.kind == Kind::wait) return outcome;  // an atomic's turn; it takes no receive
     if (outcome.kind != Kind::done) receive_status = IBV_WC_LOC_PROT_ERR;
   }
   // The state first: who polls the completion of an error finds it.
@@ -395,6 +453,11 @@ Outcome execute(QueuePair& pair, const Request& request) noexcept {
   if (target.call != 0) [[unlikely]]
     call_owner(pair);
   return outcome;
+}
+
+Outcome failed_access(const QueuePair& pair, int error) noexcept {
+  const bool is_dead = error == ESRCH || (error == EFAULT && pair.peer->leaves_slow());
+  return failure(is_dead ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR, error);
 }
 
 void ask_for_kick(const QueuePair& pair) noexcept {

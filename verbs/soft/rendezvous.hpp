@@ -19,6 +19,7 @@ enum class MessageKind : std::uint32_t {
   backing_gone,    // target -> initiator: the last region in it is gone; unmap it
   look,            // target -> initiator: a receive was posted that you waited for
   call,            // initiator -> target: there is an event for you; `bytes` says where
+  datagrams,       // sender -> target: all that follows on this connection are datagrams
 };
 
 struct Message {

@@ -9,7 +9,9 @@
 #include <new>
 
 #include "tutti/detail/clock.hpp"
+#include "verbs/soft/atomic.hpp"
 #include "verbs/soft/completion_queue.hpp"
+#include "verbs/soft/datagram.hpp"
 #include "verbs/soft/process.hpp"
 #include "verbs/soft/remote.hpp"
 
@@ -35,6 +37,8 @@ std::int64_t transport_patience_ns(const ibv_qp_attr& attributes) {
 
 ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
   if (opcode == IBV_WR_RDMA_READ) return IBV_WC_RDMA_READ;
+  if (opcode == IBV_WR_ATOMIC_CMP_AND_SWP) return IBV_WC_COMP_SWAP;
+  if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) return IBV_WC_FETCH_ADD;
   if (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM) return IBV_WC_SEND;
   return IBV_WC_RDMA_WRITE;
 }
@@ -133,6 +137,8 @@ int check_request(const QueuePair& pair, const ibv_send_wr& posted) {
     return EINVAL;
   switch (posted.opcode) {
     case IBV_WR_RDMA_READ:
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
       if ((posted.send_flags & IBV_SEND_INLINE) != 0) return EINVAL;
       break;
     case IBV_WR_RDMA_WRITE:
@@ -140,8 +146,6 @@ int check_request(const QueuePair& pair, const ibv_send_wr& posted) {
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:
       break;
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
     case IBV_WR_LOCAL_INV:
     case IBV_WR_BIND_MW:
     case IBV_WR_SEND_WITH_INV:
@@ -183,7 +187,7 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
   // Acquire: nothing but the count; pairs with the release of the poll.
   if (pair.sent - pair.retired.load(std::memory_order_acquire) >= pair.initial.cap.max_send_wr)
     return ENOMEM;
-  const Request request{
+  Request request{
       .wr_id = posted.wr_id,
       .position = pair.sent,
       .gather = posted.sg_list,
@@ -191,10 +195,17 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
       .opcode = posted.opcode,
       .immediate = posted.imm_data,
       .remote_key = posted.wr.rdma.rkey,
-      .remote_address = posted.wr.rdma.remote_addr,
+      .remote_address = posted.wr.rdma.remote_addr,  // where wr.atomic has it, too
+      .operand = 0,
+      .swap = 0,
       .signaled = pair.initial.sq_sig_all != 0 || (posted.send_flags & IBV_SEND_SIGNALED) != 0,
       .solicited = (posted.send_flags & IBV_SEND_SOLICITED) != 0,
       .is_inline = (posted.send_flags & IBV_SEND_INLINE) != 0};
+  if (is_atomic(posted.opcode)) [[unlikely]] {
+    request.remote_key = posted.wr.atomic.rkey;
+    request.operand = posted.wr.atomic.compare_add;
+    request.swap = posted.wr.atomic.swap;
+  }
   if (state == IBV_QPS_ERR) [[unlikely]] {
     flush_sends(pair);  // in order
     flush(pair, request);
@@ -213,6 +224,8 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
 
 int post_send(ibv_qp* handle, ibv_send_wr* first, ibv_send_wr** bad) noexcept {
   QueuePair& pair = pair_of(handle);
+  if (pair.qp_type == IBV_QPT_UD) [[unlikely]]
+    return post_datagrams(pair, first, bad);
   const std::lock_guard guard(pair.send_lock);
   for (; first; first = first->next) {
     if (const int error = post_one(pair, *first); error != 0) {

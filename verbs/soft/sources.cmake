@@ -1,9 +1,13 @@
 # The software device is part of the verbs layer: included by verbs/CMakeLists.txt.
 target_sources(tutti_verbs PRIVATE
+  soft/address_handle.cpp
+  soft/atomic.cpp
   soft/asynchronous.cpp
   soft/backing.cpp
   soft/completion_queue.cpp
   soft/connections.cpp
+  soft/datagram.cpp
+  soft/datagram_sockets.cpp
   soft/device.cpp
   soft/driver.cpp
   soft/event_queue.cpp
@@ -18,11 +22,15 @@ target_sources(tutti_verbs PRIVATE
   soft/segment.cpp
   soft/send.cpp)
 tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
+  soft/address_handle.hpp
+  soft/atomic.hpp
   soft/asynchronous.hpp
   soft/backing.hpp
   soft/completion_queue.hpp
   soft/connections.hpp
   soft/context.hpp
+  soft/datagram.hpp
+  soft/datagram_sockets.hpp
   soft/device.hpp
   soft/event_queue.hpp
   soft/layout.hpp

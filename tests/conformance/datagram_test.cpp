@@ -1,0 +1,560 @@
+// Promise: a datagram arrives whole, behind the room for a global route header, or not at all; what
+// cannot be delivered is dropped without a trace, and its sender completes all the same.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "harness.hpp"
+
+namespace tutti::conformance {
+namespace {
+
+constexpr std::uint32_t queue_key = 0x1234;
+constexpr std::size_t header_bytes = 40;
+
+int modify(const Endpoint& endpoint, ibv_qp_state state, int mask) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = state;
+  attributes.port_num = 1;
+  attributes.qkey = queue_key;
+  return driver().modify_qp(endpoint.pair, &attributes, IBV_QP_STATE | mask);
+}
+
+constexpr int initial_mask = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+
+void make_ready(const Endpoint& endpoint) {
+  EXPECT_EQ(modify(endpoint, IBV_QPS_INIT, initial_mask), 0);
+  EXPECT_EQ(modify(endpoint, IBV_QPS_RTR, 0), 0);
+  EXPECT_EQ(modify(endpoint, IBV_QPS_RTS, IBV_QP_SQ_PSN), 0);
+}
+
+EndpointOptions datagrams(EndpointOptions options = {}) {
+  options.type = IBV_QPT_UD;
+  return options;
+}
+
+class Handle {
+ public:
+  Handle(ibv_pd* domain, const Address& address, bool is_global = false)
+      : Handle(domain, attributes_of(address, is_global)) {}
+  Handle(ibv_pd* domain, ibv_ah_attr attributes) : handle(driver().create_ah(domain, &attributes)) {
+    EXPECT_NE(handle, nullptr) << std::strerror(errno);
+  }
+  ~Handle() { EXPECT_EQ(driver().destroy_ah(handle), 0); }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  static ibv_ah_attr attributes_of(const Address& address, bool is_global = false) {
+    ibv_ah_attr attributes{};
+    attributes.port_num = 1;
+    attributes.dlid = address.lid;
+    attributes.sl = 3;
+    if (is_global || address.lid == 0) {
+      attributes.is_global = 1;
+      attributes.grh.dgid = address.gid;
+      attributes.grh.hop_limit = 9;
+    }
+    return attributes;
+  }
+
+  ibv_ah* handle;
+};
+
+struct Datagram {
+  std::vector<ibv_sge> pieces;
+  std::uint32_t target;
+  std::uint32_t key = queue_key;
+  unsigned flags = IBV_SEND_SIGNALED;
+  ibv_wr_opcode opcode = IBV_WR_SEND;
+  std::uint32_t immediate = 0;
+};
+
+int post(const Endpoint& endpoint, const Handle& handle, Datagram datagram) {
+  ibv_send_wr request{};
+  request.wr_id = 6;
+  request.sg_list = datagram.pieces.data();
+  request.num_sge = static_cast<int>(datagram.pieces.size());
+  request.opcode = datagram.opcode;
+  request.send_flags = datagram.flags;
+  request.imm_data = datagram.immediate;
+  request.wr.ud.ah = handle.handle;
+  request.wr.ud.remote_qpn = datagram.target;
+  request.wr.ud.remote_qkey = datagram.key;
+  ibv_send_wr* bad = nullptr;
+  return ibv_post_send(endpoint.pair, &request, &bad);
+}
+
+/// Two queue pairs of one process, and a handle that leads to both.
+struct Scene {
+  explicit Scene(bool is_global = false, const EndpointOptions& options = {})
+      : left(device, datagrams(options)),
+        right(device, datagrams(options)),
+        handle(device.domain, right.address(), is_global) {
+    make_ready(left);
+    make_ready(right);
+    source.fill(3);
+  }
+  ibv_wc_status send(std::size_t bytes, std::uint32_t key = queue_key) const {
+    EXPECT_EQ(post(left, handle, {{from.piece(0, bytes)}, right.pair->qp_num, key}), 0);
+    return left.wait().status;
+  }
+  int receive(std::size_t bytes = 4096 + header_bytes, std::uint64_t id = 1) const {
+    return right.receive({to.piece(0, bytes)}, id);
+  }
+  /// That nothing is on its way, as datagrams keep their order.
+  void expect_nothing_but(std::size_t bytes) const {
+    EXPECT_EQ(send(bytes), IBV_WC_SUCCESS);
+    const ibv_wc completion = right.wait();
+    EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
+    EXPECT_EQ(completion.byte_len, header_bytes + bytes);
+    EXPECT_TRUE(target.holds(3, bytes, header_bytes));
+    EXPECT_TRUE(right.is_quiet());
+  }
+
+  Device device;
+  Endpoint left, right;
+  Handle handle;
+  Buffer source{8192}, target{8192};
+  Region from{device, source}, to{device, target};
+};
+
+TEST(Datagrams, each_transition_needs_its_attributes_and_no_foreign_one) {
+  const Device device;
+  const Endpoint endpoint(device, datagrams());
+  for (const int missing : {IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY})
+    EXPECT_EQ(modify(endpoint, IBV_QPS_INIT, initial_mask & ~missing), EINVAL);
+  EXPECT_EQ(modify(endpoint, IBV_QPS_INIT, initial_mask | IBV_QP_ACCESS_FLAGS), EINVAL);
+  EXPECT_EQ(modify(endpoint, IBV_QPS_INIT, initial_mask), 0);
+  EXPECT_EQ(modify(endpoint, IBV_QPS_RTS, IBV_QP_SQ_PSN), EINVAL);
+  EXPECT_EQ(modify(endpoint, IBV_QPS_RTR, IBV_QP_AV), EINVAL);
+  EXPECT_EQ(modify(endpoint, IBV_QPS_RTR, 0), 0);
+  EXPECT_EQ(modify(endpoint, IBV_QPS_RTS, 0), EINVAL);
+  EXPECT_EQ(modify(endpoint, IBV_QPS_RTS, IBV_QP_SQ_PSN), 0);
+  EXPECT_EQ(modify(endpoint, IBV_QPS_RTS, IBV_QP_QKEY), 0);
+  EXPECT_EQ(endpoint.state(), IBV_QPS_RTS);
+}
+
+TEST(Datagrams, arrive_behind_the_room_for_a_header) {
+  const Scene scene;
+  ASSERT_EQ(scene.receive(1000, 77), 0);
+  ASSERT_EQ(post(scene.left, scene.handle,
+                 {.pieces = {scene.from.piece(0, 60), scene.from.piece(60, 40)},
+                  .target = scene.right.pair->qp_num,
+                  .opcode = IBV_WR_SEND_WITH_IMM,
+                  .immediate = 99}),
+            0);
+  const ibv_wc received = scene.right.wait();
+  EXPECT_EQ(received.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(received.opcode, IBV_WC_RECV);
+  EXPECT_EQ(received.wr_id, 77u);
+  EXPECT_EQ(received.byte_len, 140u);
+  EXPECT_EQ(received.imm_data, 99u);
+  EXPECT_NE(received.wc_flags & IBV_WC_WITH_IMM, 0u);
+  EXPECT_EQ(received.qp_num, scene.right.pair->qp_num);
+  EXPECT_EQ(received.src_qp, scene.left.pair->qp_num);
+  EXPECT_EQ(received.slid, scene.left.address().lid);
+  EXPECT_EQ(received.sl, 3);
+  EXPECT_TRUE(scene.target.holds(3, 100, header_bytes));
+  EXPECT_EQ(scene.target.data()[header_bytes + 100], std::byte{0});
+  const ibv_wc sent = scene.left.wait();
+  EXPECT_EQ(sent.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(sent.opcode, IBV_WC_SEND);
+  EXPECT_EQ(sent.wr_id, 6u);
+}
+
+TEST(Datagrams, with_a_global_route_bring_its_header) {
+  const Scene scene(true);
+  ASSERT_EQ(scene.receive(), 0);
+  EXPECT_EQ(scene.send(8), IBV_WC_SUCCESS);
+  EXPECT_NE(scene.right.wait().wc_flags & IBV_WC_GRH, 0u);
+  if (!device_is_soft()) return;  // over Ethernet it is an IP header
+  ibv_grh header;
+  std::memcpy(&header, scene.target.data(), sizeof(header));
+  const ibv_gid gid = scene.left.address().gid;
+  EXPECT_EQ(std::memcmp(&header.sgid, &gid, sizeof(gid)), 0);
+  EXPECT_EQ(std::memcmp(&header.dgid, &gid, sizeof(gid)), 0);
+  EXPECT_EQ(header.hop_limit, 9);
+}
+
+TEST(Datagrams, without_a_global_route_have_no_header) {
+  const Scene scene;
+  if (scene.left.address().lid == 0) GTEST_SKIP() << "Ethernet always has one";
+  ASSERT_EQ(scene.receive(), 0);
+  EXPECT_EQ(scene.send(8), IBV_WC_SUCCESS);
+  EXPECT_EQ(scene.right.wait().wc_flags & IBV_WC_GRH, 0u);
+}
+
+TEST(Datagrams, may_be_inline_and_may_be_empty) {
+  const Scene scene;
+  ASSERT_EQ(scene.receive(), 0);
+  ASSERT_EQ(scene.receive(header_bytes), 0);
+  std::uint64_t word = 0x1122334455667788;
+  ASSERT_EQ(
+      post(scene.left, scene.handle,
+           {.pieces = {{.addr = reinterpret_cast<std::uint64_t>(&word), .length = 8, .lkey = 0}},
+            .target = scene.right.pair->qp_num,
+            .flags = IBV_SEND_INLINE}),
+      0);
+  word = 0;
+  EXPECT_EQ(scene.right.wait().byte_len, header_bytes + 8);
+  std::memcpy(&word, scene.target.data() + header_bytes, 8);
+  EXPECT_EQ(word, 0x1122334455667788u);
+  EXPECT_EQ(scene.send(0), IBV_WC_SUCCESS);
+  EXPECT_EQ(scene.right.wait().byte_len, header_bytes);
+}
+
+TEST(Datagrams, with_another_queue_key_are_dropped) {
+  const Scene scene;
+  ASSERT_EQ(scene.receive(), 0);
+  EXPECT_EQ(scene.send(8, queue_key + 1), IBV_WC_SUCCESS);
+  scene.expect_nothing_but(16);
+}
+
+TEST(Datagrams, use_the_queue_pairs_own_key_where_the_high_bit_says_so) {
+  const Scene scene;
+  ASSERT_EQ(scene.receive(), 0);
+  EXPECT_EQ(scene.send(8, 0x80000000), IBV_WC_SUCCESS);
+  EXPECT_EQ(scene.right.wait().status, IBV_WC_SUCCESS);
+}
+
+TEST(Datagrams, without_a_receive_are_dropped) {
+  const Scene scene;
+  EXPECT_EQ(scene.send(8), IBV_WC_SUCCESS);
+  EXPECT_TRUE(scene.right.is_quiet(20ms));
+  ASSERT_EQ(scene.receive(), 0);
+  scene.expect_nothing_but(16);
+}
+
+TEST(Datagrams, longer_than_the_receive_are_dropped) {
+  if (!device_is_soft()) GTEST_SKIP() << "adapters differ";
+  const Scene scene;
+  ASSERT_EQ(scene.receive(header_bytes + 16), 0);
+  EXPECT_EQ(scene.send(17), IBV_WC_SUCCESS);
+  scene.expect_nothing_but(16);  // the receive is still there
+  EXPECT_EQ(scene.right.state(), IBV_QPS_RTS);
+}
+
+TEST(Datagrams, to_nobody_are_dropped) {
+  const Scene scene;
+  const Endpoint connected(scene.device);
+  connected.connect(connected.address());
+  ASSERT_EQ(connected.receive({scene.to.piece(0, 100)}), 0);
+  for (const std::uint32_t target : {0u, 1u, 0xffffffu, connected.pair->qp_num}) {
+    ASSERT_EQ(post(scene.left, scene.handle, {{scene.from.piece(0, 8)}, target}), 0);
+    EXPECT_EQ(scene.left.wait().status, IBV_WC_SUCCESS);
+  }
+  EXPECT_TRUE(connected.is_quiet());
+}
+
+TEST(Datagrams, to_another_host_are_dropped) {
+  const Scene scene;
+  Address elsewhere = scene.right.address();
+  if (elsewhere.lid == 0) GTEST_SKIP() << "Ethernet resolves addresses";
+  elsewhere.lid = static_cast<std::uint16_t>(elsewhere.lid % 1000 + 1001);
+  const Handle handle(scene.device.domain, elsewhere);
+  ASSERT_EQ(scene.receive(), 0);
+  ASSERT_EQ(post(scene.left, handle, {{scene.from.piece(0, 8)}, scene.right.pair->qp_num}), 0);
+  EXPECT_EQ(scene.left.wait().status, IBV_WC_SUCCESS);
+  scene.expect_nothing_but(16);
+}
+
+TEST(Datagrams, are_limited_by_the_path) {
+  const Scene scene;
+  ibv_port_attr port{};
+  ASSERT_EQ(driver().query_port(scene.device.context, 1, &port), 0);
+  const std::size_t limit = std::size_t{128} << port.active_mtu;
+  ASSERT_EQ(scene.receive(limit + header_bytes), 0);
+  scene.expect_nothing_but(limit);
+}
+
+TEST(Datagrams, that_fail_stop_the_sender_and_not_the_receiver) {
+  const Scene scene;
+  ASSERT_EQ(scene.receive(), 0);
+  ASSERT_EQ(
+      post(scene.left, scene.handle,
+           {.pieces = {scene.from.piece(0, 4097)}, .target = scene.right.pair->qp_num, .flags = 0}),
+      0);
+  EXPECT_EQ(scene.left.wait().status, IBV_WC_LOC_LEN_ERR);
+  EXPECT_EQ(scene.left.state(), IBV_QPS_SQE);
+  EXPECT_EQ(scene.send(8), IBV_WC_WR_FLUSH_ERR);
+  // It still receives.
+  ASSERT_EQ(scene.left.receive({scene.to.piece(4096, 100)}), 0);
+  ASSERT_EQ(post(scene.right, scene.handle, {{scene.from.piece(0, 8)}, scene.left.pair->qp_num}),
+            0);
+  EXPECT_EQ(scene.right.wait().opcode, IBV_WC_SEND);
+  EXPECT_EQ(scene.left.wait().opcode, IBV_WC_RECV);
+  EXPECT_EQ(modify(scene.left, IBV_QPS_RTS, 0), 0);
+  scene.expect_nothing_but(16);
+  ibv_sge wrong = scene.from.piece(0, 8);
+  wrong.lkey ^= 0x10;
+  ASSERT_EQ(post(scene.left, scene.handle, {{wrong}, scene.right.pair->qp_num}), 0);
+  EXPECT_EQ(scene.left.wait().status, IBV_WC_LOC_PROT_ERR);
+}
+
+TEST(Datagrams, into_a_bad_receive_fail_the_receiver) {
+  const Scene scene;
+  ibv_sge wrong = scene.to.piece(0, 100);
+  wrong.lkey ^= 0x10;
+  ASSERT_EQ(scene.right.receive({wrong}, 8), 0);
+  ASSERT_EQ(scene.receive(100, 9), 0);
+  EXPECT_EQ(scene.send(8), IBV_WC_SUCCESS);
+  const ibv_wc failed = scene.right.wait(), flushed = scene.right.wait();
+  EXPECT_EQ(failed.status, IBV_WC_LOC_PROT_ERR);
+  EXPECT_EQ(failed.wr_id, 8u);
+  EXPECT_EQ(flushed.status, IBV_WC_WR_FLUSH_ERR);
+  EXPECT_EQ(flushed.wr_id, 9u);
+  EXPECT_EQ(scene.right.state(), IBV_QPS_ERR);
+}
+
+TEST(Datagrams, are_sends_and_nothing_else) {
+  const Scene scene;
+  for (const ibv_wr_opcode opcode :
+       {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
+        IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_SEND_WITH_INV})
+    EXPECT_EQ(post(scene.left, scene.handle,
+                   {.pieces = {}, .target = scene.right.pair->qp_num, .opcode = opcode}),
+              EINVAL);
+}
+
+TEST(Datagrams, are_flushed_in_the_error_state) {
+  const Scene scene;
+  ASSERT_EQ(scene.receive(100, 4), 0);
+  ASSERT_EQ(scene.right.fail(), 0);
+  EXPECT_EQ(scene.right.wait().status, IBV_WC_WR_FLUSH_ERR);
+  ASSERT_EQ(post(scene.right, scene.handle, {{scene.from.piece(0, 8)}, scene.left.pair->qp_num}),
+            0);
+  EXPECT_EQ(scene.right.wait().status, IBV_WC_WR_FLUSH_ERR);
+  ASSERT_EQ(scene.right.reset(), 0);
+  make_ready(scene.right);
+  ASSERT_EQ(scene.receive(), 0);
+  scene.expect_nothing_but(16);
+}
+
+TEST(Datagrams, wait_for_no_slot_but_those_of_unpolled_completions) {
+  const Scene scene(false, {.sends = 4, .receives = 4});
+  int posted = 0;
+  const auto send = [&] {
+    return post(scene.left, scene.handle, {{scene.from.piece(0, 8)}, scene.right.pair->qp_num});
+  };
+  while (posted < 1000 && send() == 0) ++posted;
+  EXPECT_GE(posted, 4);
+  EXPECT_EQ(send(), ENOMEM);
+  EXPECT_EQ(scene.left.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(send(), 0);
+  // The same of receives, each filled by a datagram before the next is posted.
+  for (int count = 0; count < 3 * 4; ++count) {
+    ASSERT_EQ(scene.receive(), 0);
+    while (send() != 0) (void)scene.left.wait();
+    EXPECT_EQ(scene.right.wait().status, IBV_WC_SUCCESS);
+  }
+}
+
+TEST(Datagrams, of_one_queue_pair_may_go_to_itself) {
+  const Scene scene;
+  ASSERT_EQ(scene.left.receive({scene.to.piece(0, 100)}), 0);
+  ASSERT_EQ(
+      post(scene.left, scene.handle,
+           {.pieces = {scene.from.piece(0, 8)}, .target = scene.left.pair->qp_num, .flags = 0}),
+      0);
+  EXPECT_EQ(scene.left.wait().src_qp, scene.left.pair->qp_num);
+}
+
+TEST(Datagrams, take_from_shared_receives) {
+  const Device device;
+  const SharedReceives shared(device, 8);
+  const Buffer buffer(4096);
+  const Region region(device, buffer);
+  const Endpoint left(device, datagrams());
+  const Endpoint right(device, datagrams({.shared_receives = shared.handle}));
+  const Handle handle(device.domain, right.address());
+  make_ready(left);
+  make_ready(right);
+  for (std::uint64_t id = 0; id < 20; ++id) {
+    ASSERT_EQ(shared.receive({region.piece(0, 100)}, id), 0);
+    ASSERT_EQ(post(left, handle, {{region.piece(200, 8)}, right.pair->qp_num}), 0);
+    EXPECT_EQ(left.wait().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(right.wait().wr_id, id);
+  }
+}
+
+TEST(Datagrams, are_not_for_connected_queue_pairs) {
+  const Scene scene;
+  const Endpoint connected(scene.device);
+  connected.connect(scene.right.address());
+  ASSERT_EQ(scene.receive(), 0);
+  ASSERT_EQ(connected.send(IBV_WR_SEND, {scene.from.piece(0, 8)}), 0);
+  EXPECT_EQ(connected.wait().status, IBV_WC_RETRY_EXC_ERR);
+  scene.expect_nothing_but(16);
+}
+
+TEST(AddressHandles, are_checked_and_keep_their_domain) {
+  const Device device;
+  const Endpoint endpoint(device, datagrams());
+  const ibv_ah_attr good = Handle::attributes_of(endpoint.address(), true);
+  ibv_ah_attr wrong = good;
+  wrong.port_num = 2;
+  EXPECT_EQ(driver().create_ah(device.domain, &wrong), nullptr);
+  wrong = good;
+  wrong.grh.sgid_index = 200;
+  EXPECT_EQ(driver().create_ah(device.domain, &wrong), nullptr);
+  ibv_pd* const domain = driver().alloc_pd(device.context);
+  {
+    const Handle handle(domain, good);
+    if (device_is_soft()) {
+      EXPECT_EQ(driver().dealloc_pd(domain), EBUSY);
+    }
+    // Of another domain than the queue pair's.
+    make_ready(endpoint);
+    if (device_is_soft()) {
+      EXPECT_EQ(post(endpoint, handle, {{}, endpoint.pair->qp_num}), EINVAL);
+    }
+  }
+  EXPECT_EQ(driver().dealloc_pd(domain), 0);
+}
+
+TEST(AddressHandles, for_many_are_refused_by_the_software_device) {
+  if (!device_is_soft()) GTEST_SKIP();
+  const Device device;
+  ibv_ah_attr attributes{};
+  attributes.port_num = 1;
+  attributes.dlid = 0xc001;
+  EXPECT_EQ(driver().create_ah(device.domain, &attributes), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+  attributes.is_global = 1;
+  attributes.grh.dgid.raw[0] = 0xff;
+  EXPECT_EQ(driver().create_ah(device.domain, &attributes), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+constexpr std::uint32_t stream_count = 1000;
+
+/// Answers with what has come: one thousand datagrams, in order.
+void receive_stream(Line& line) {
+  const Device device;
+  const Buffer buffer(8192);
+  const Region region(device, buffer);
+  const Endpoint endpoint(device, datagrams({.receives = 2048, .completions = 4096}));
+  make_ready(endpoint);
+  for (std::uint32_t count = 0; count < 2 * stream_count; ++count)
+    ASSERT_EQ(endpoint.receive({region.piece(0, 4096 + header_bytes)}), 0);
+  const Address peer = line.swap(endpoint.address());
+  const Handle handle(device.domain, peer);
+  for (const std::size_t bytes : {8, 4096}) {
+    line.meet();
+    for (std::uint32_t number = 0; number < stream_count; ++number) {
+      const ibv_wc completion = endpoint.wait();
+      ASSERT_EQ(completion.imm_data, number);
+      ASSERT_EQ(completion.byte_len, header_bytes + bytes);
+      ASSERT_EQ(completion.src_qp, peer.queue_pair);
+    }
+    ASSERT_EQ(post(endpoint, handle, {{region.piece(0, bytes)}, peer.queue_pair}), 0);
+    EXPECT_EQ(endpoint.wait().opcode, IBV_WC_SEND);
+  }
+  line.meet();
+}
+
+TEST(Datagrams, reach_another_process_a_thousand_in_a_row) {
+  OtherProcess other(receive_stream);
+  {
+    const Device device;
+    const Buffer buffer(8192);
+    const Region region(device, buffer);
+    const Endpoint endpoint(device, datagrams());
+    make_ready(endpoint);
+    for (int count = 0; count < 2; ++count)
+      ASSERT_EQ(endpoint.receive({region.piece(0, 4096 + header_bytes)}), 0);
+    const Address peer = other.line().swap(endpoint.address());
+    const Handle handle(device.domain, peer);
+    for (const std::size_t bytes : {8, 4096}) {
+      other.line().meet();
+      for (std::uint32_t number = 0; number < stream_count; ++number) {
+        ASSERT_EQ(post(endpoint, handle,
+                       {.pieces = {region.piece(0, bytes)},
+                        .target = peer.queue_pair,
+                        .opcode = IBV_WR_SEND_WITH_IMM,
+                        .immediate = number}),
+                  0);
+        ASSERT_EQ(endpoint.wait().opcode, IBV_WC_SEND);
+      }
+      EXPECT_EQ(endpoint.wait().opcode, IBV_WC_RECV);
+    }
+    other.line().meet();
+  }
+  other.expect_success();
+}
+
+/// Posts this many and polls; nothing waits for anybody.
+void send_many(const Endpoint& endpoint, const Handle& handle, const Region& region,
+               std::uint32_t target, int count) {
+  for (int index = 0; index < count; ++index) {
+    ASSERT_EQ(post(endpoint, handle, {{region.piece(0, 1000)}, target}), 0);
+    ASSERT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+  }
+}
+
+TEST(Datagrams, to_a_stopped_or_dead_process_cost_their_sender_nothing) {
+  OtherProcess other([](Line& line) {
+    const Device device;
+    const Endpoint endpoint(device, datagrams()), connected(device);
+    make_ready(endpoint);
+    (void)line.swap(endpoint.address());
+    connect_over(line, connected);
+    (void)line.get<char>();
+  });
+  const Device device;
+  const Buffer buffer(4096);
+  const Region region(device, buffer);
+  const Endpoint endpoint(device, datagrams()), connected(device);
+  make_ready(endpoint);
+  const Address peer = other.line().swap(endpoint.address());
+  connect_over(other.line(), connected);
+  const Handle handle(device.domain, peer);
+  other.stop();
+  send_many(endpoint, handle, region, peer.queue_pair, 5000);
+  other.resume();
+  send_many(endpoint, handle, region, peer.queue_pair, 100);
+  other.kill();
+  send_many(endpoint, handle, region, peer.queue_pair, 100);
+  ASSERT_EQ(connected.send(IBV_WR_SEND, {}), 0);
+  EXPECT_EQ(connected.wait().status, IBV_WC_RETRY_EXC_ERR);
+}
+
+/// A process that is flooded goes about its other business.
+TEST(Datagrams, in_a_flood_hold_up_nothing_else) {
+  OtherProcess other([](Line& line) {
+    const Device device;
+    const Buffer buffer(4096);
+    const Region region(device, buffer);
+    const Endpoint endpoint(device, datagrams());
+    make_ready(endpoint);
+    const Address peer = line.swap(endpoint.address());
+    const Handle handle(device.domain, peer);
+    for (;;) send_many(endpoint, handle, region, peer.queue_pair, 1000);  // until killed
+  });
+  const Device device;
+  const Buffer buffer(4096);
+  const Endpoint endpoint(device, datagrams());
+  make_ready(endpoint);
+  const Region inbox(device, buffer);
+  for (int count = 0; count < 10; ++count) ASSERT_EQ(endpoint.receive({inbox.piece(0, 4096)}), 0);
+  (void)other.line().swap(endpoint.address());
+  for (int count = 0; count < 10; ++count) EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+  const auto start = std::chrono::steady_clock::now();
+  for (int round = 0; round < 100; ++round) {
+    const Region region(device, buffer);
+    const Endpoint left(device), right(device);
+    left.connect(right.address());
+    right.connect(left.address());
+    ASSERT_EQ(left.send(IBV_WR_SEND, {region.piece(0, 8)}), 0);
+    ASSERT_EQ(right.receive({region.piece(8, 8)}), 0);
+    EXPECT_EQ(left.wait().status, IBV_WC_SUCCESS);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  other.kill();
+}
+
+}  // namespace
+}  // namespace tutti::conformance

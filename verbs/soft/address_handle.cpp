@@ -1,0 +1,57 @@
+// See address_handle.hpp.
+#include "verbs/soft/address_handle.hpp"
+
+#include <cerrno>
+#include <mutex>
+
+#include "verbs/soft/context.hpp"
+#include "verbs/soft/device.hpp"
+#include "verbs/soft/limits.hpp"
+
+namespace tutti::verbs::soft {
+namespace {
+
+int check_attributes(const ibv_ah_attr& attributes) {
+  constexpr std::uint16_t multicast_first = 0xc000;
+  if (attributes.port_num != port_number ||
+      (attributes.is_global != 0 && attributes.grh.sgid_index != 0))
+    return EINVAL;
+  const bool is_multicast = attributes.is_global != 0 ? attributes.grh.dgid.raw[0] == 0xff
+                                                      : attributes.dlid >= multicast_first;
+  return is_multicast ? EOPNOTSUPP : 0;
+}
+
+}  // namespace
+
+ibv_ah* create_address_handle(ibv_pd* domain, ibv_ah_attr* attributes) {
+  Process& process = process_of(domain->context);
+  errno = process.inherited() ? EINVAL : check_attributes(*attributes);
+  if (errno != 0) return nullptr;
+  const std::lock_guard guard(process.mutex);
+  if (process.address_handles_count == address_handles_max) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  auto* const handle = new AddressHandle{};
+  handle->context = domain->context;
+  handle->pd = domain;
+  handle->attributes = *attributes;
+  handle->reachable = is_this_host(*attributes);
+  ++process.address_handles_count;
+  ++static_cast<Domain*>(domain)->users;
+  ++context_of(domain->context).objects;
+  return handle;
+}
+
+int destroy_address_handle(ibv_ah* handle) {
+  Process& process = process_of(handle->context);
+  if (process.inherited()) return EINVAL;
+  const std::lock_guard guard(process.mutex);
+  --process.address_handles_count;
+  --static_cast<Domain*>(handle->pd)->users;
+  --context_of(handle->context).objects;
+  delete static_cast<AddressHandle*>(handle);
+  return 0;
+}
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,27 @@
+// Compare-and-swap and fetch-and-add on one aligned word of a target's memory.
+//
+// Memory in a file that all initiators map is changed by the CPU's own atomic instructions: they
+// are atomic towards everybody, programs included.  Private memory is reached by two system calls,
+// a read and a write; there the initiators of all processes take turns by a word in the segment of
+// the memory's owner, so that they are atomic towards each other and towards nothing else
+// (IBV_ATOMIC_HCA).  Which of the two holds is a property of the region, never of the initiator.
+#pragma once
+
+#include "verbs/soft/queue_pair.hpp"
+#include "verbs/soft/remote.hpp"
+
+namespace tutti::verbs::soft {
+
+inline bool is_atomic(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/// Changes the word at `mapped`, in this process; its former value.
+std::uint64_t change_mapped_word(void* mapped, const Request& request) noexcept;
+
+/// Changes a word of private memory of the target's process, and stores its former value; `wait`
+/// while another initiator has its turn.
+Outcome change_private_word(const QueuePair& pair, const Request& request,
+                            std::uint64_t& former) noexcept;
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,22 @@
+// Unreliable-datagram queue pairs.  The sender's post hands the datagram to a socket and completes;
+// the owner of the target takes the receive, copies a global route header and the payload, and
+// completes it: its helper thread does, or the post itself where both are of one process.  What
+// cannot be delivered is dropped in silence.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <span>
+
+#include "verbs/soft/queue_pair.hpp"
+
+namespace tutti::verbs::soft {
+
+/// As post_send.  Takes the mutex of Process.
+int post_datagrams(QueuePair& pair, ibv_send_wr* first, ibv_send_wr** bad) noexcept;
+
+/// Delivers what another queue pair has sent to this process.  The mutex is held.
+void deliver_datagram(Process& process, std::span<const std::byte> bytes) noexcept;
+
+}  // namespace tutti::verbs::soft
