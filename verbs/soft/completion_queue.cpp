@@ -133,7 +133,7 @@ void flush_receivers(CompletionQueue& queue) {
 }  // namespace
 
 CompletionQueue::CompletionQueue(std::size_t entries)
-    : ibv_cq{},
+    : CompletionQueueHandle{},
       local_mask(std::bit_ceil(entries) - 1),
       local(std::make_unique<LocalCompletion[]>(local_mask + 1)) {}
 

@@ -16,6 +16,8 @@
 #include <memory>
 #include <vector>
 
+#include "verbs/soft/extended_poll.hpp"
+#include "verbs/soft/handle_room.hpp"
 #include "verbs/soft/layout.hpp"
 #include "verbs/soft/spin_lock.hpp"
 
@@ -58,7 +60,7 @@ class Watches {
   std::atomic<std::size_t> count_{0};
 };
 
-struct CompletionQueue : ibv_cq {
+struct CompletionQueue : CompletionQueueHandle {
   explicit CompletionQueue(std::size_t entries);
 
   /// Adds a local completion.  The lock is held.
@@ -86,6 +88,8 @@ struct CompletionQueue : ibv_cq {
   // Changed with the lock held; relaxed: without it they only say whether to take the lock.
   std::atomic<std::uint64_t> local_head{0};
   std::atomic<std::uint64_t> local_tail{0};
+
+  ExtendedPoll extended_poll;
 };
 
 int poll_completion_queue(ibv_cq* queue, int count, ibv_wc* completions) noexcept;

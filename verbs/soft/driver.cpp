@@ -11,6 +11,7 @@
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/device.hpp"
+#include "verbs/soft/extended.hpp"
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/process.hpp"
 #include "verbs/soft/queue_pair.hpp"
@@ -56,7 +57,9 @@ ibv_context* open_device(ibv_device* device) {
           stderr, "tutti: TUTTI_SOFT_TRANSPORT differs from when this process opened the device\n");
     return refuse<ibv_context>(error == EBUSY ? EINVAL : error);
   }
-  auto* const context = new Context{};
+  auto* const made = new Context{};
+  offer_extended(*made);
+  ibv_context* const context = &made->context;
   context->device = device;
   context->ops.post_send = post_send;
   context->ops.post_recv = post_receive;
@@ -66,9 +69,9 @@ ibv_context* open_device(ibv_device* device) {
   context->cmd_fd = -1;
   context->async_fd = -1;
   context->num_comp_vectors = 1;
-  context->process = process;
+  made->process = process;
   const std::lock_guard guard(process->mutex);
-  process->contexts.push_back(context);
+  process->contexts.push_back(made);
   return context;
 }
 
@@ -355,6 +358,7 @@ const Driver& soft_driver() noexcept {
       .query_srq = query_srq,
       .destroy_srq = destroy_srq,
       .create_qp = create_queue_pair,
+      .qp_to_qp_ex = extended_queue_pair,
       .modify_qp = modify_queue_pair,
       .query_qp = query_queue_pair,
       .destroy_qp = destroy_queue_pair,

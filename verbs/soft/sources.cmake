@@ -5,6 +5,8 @@ target_sources(tutti_verbs PRIVATE
   soft/connections.cpp
   soft/device.cpp
   soft/driver.cpp
+  soft/extended.cpp
+  soft/extended_poll.cpp
   soft/memory.cpp
   soft/peer.cpp
   soft/process.cpp
@@ -13,13 +15,17 @@ target_sources(tutti_verbs PRIVATE
   soft/remote.cpp
   soft/rendezvous.cpp
   soft/segment.cpp
-  soft/send.cpp)
+  soft/send.cpp
+  soft/work_request_builder.cpp)
 tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/backing.hpp
   soft/completion_queue.hpp
   soft/connections.hpp
   soft/context.hpp
   soft/device.hpp
+  soft/extended.hpp
+  soft/extended_poll.hpp
+  soft/handle_room.hpp
   soft/layout.hpp
   soft/limits.hpp
   soft/memory.hpp
@@ -31,4 +37,5 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/rendezvous.hpp
   soft/segment.hpp
   soft/send.hpp
-  soft/spin_lock.hpp)
+  soft/spin_lock.hpp
+  soft/work_request_builder.hpp)
