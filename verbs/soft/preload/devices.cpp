@@ -4,9 +4,14 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <mutex>
+#include <vector>
 
 #include "is_soft.hpp"
 #include "real.hpp"
+#include "verbs/soft/context.hpp"
+#include "verbs/soft/process.hpp"
+#include "verbs/soft/queue_pair.hpp"
 
 using namespace tutti::verbs;
 using namespace tutti::verbs::soft;
@@ -28,6 +33,21 @@ int failed(int error) {
   if (error == 0) return 0;
   errno = error;
   return -1;
+}
+
+/// Resets the queue pairs of a context that will not be used any more.  Its objects remain, unknown
+/// to anybody, until the process ends.
+void disconnect_all(ibv_context* context) {
+  Process& process = process_of(context);
+  std::vector<ibv_qp*> left;
+  {
+    const std::lock_guard guard(process.mutex);
+    for (QueuePair* const pair : process.queue_pairs)
+      if (pair->context == context) left.push_back(pair);
+  }
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RESET;
+  for (ibv_qp* const pair : left) (void)driver().modify_qp(pair, &attributes, IBV_QP_STATE);
 }
 
 }  // namespace
@@ -82,9 +102,14 @@ ibv_context* ibv_open_device(ibv_device* device) {
   return is_soft(device) ? driver().open_device(device) : real(device);
 }
 
+// The kernel takes down what a program left on a real device, and programs rely on that; so what
+// refuses to be closed here counts as closed, too.
 int ibv_close_device(ibv_context* context) {
   static const Real<decltype(ibv_close_device)> real("ibv_close_device");
-  return is_soft(context) ? failed(driver().close_device(context)) : real(context);
+  if (!is_soft(context)) return real(context);
+  const int error = driver().close_device(context);
+  if (error == EBUSY) disconnect_all(context);
+  return error == EBUSY ? 0 : failed(error);
 }
 
 int ibv_query_device(ibv_context* context, ibv_device_attr* attributes) {
