@@ -46,6 +46,8 @@ struct Driver {
   int (*destroy_srq)(ibv_srq* queue);
 
   ibv_qp* (*create_qp)(ibv_pd* domain, ibv_qp_init_attr* attributes);
+  /// NULL unless ibv_create_qp_ex, which is inline, made it with IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.
+  ibv_qp_ex* (*qp_to_qp_ex)(ibv_qp* pair);
   int (*modify_qp)(ibv_qp* pair, ibv_qp_attr* attributes, int mask);
   int (*query_qp)(ibv_qp* pair, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* initial);
   int (*destroy_qp)(ibv_qp* pair);

@@ -39,6 +39,7 @@ const Driver& libibverbs_driver() noexcept {
       .query_srq = ibv_query_srq,
       .destroy_srq = ibv_destroy_srq,
       .create_qp = ibv_create_qp,
+      .qp_to_qp_ex = ibv_qp_to_qp_ex,
       .modify_qp = ibv_modify_qp,
       .query_qp = ibv_query_qp,
       .destroy_qp = ibv_destroy_qp,

@@ -1,6 +1,7 @@
 // Promise: a datagram arrives whole, behind the room for a global route header, or not at all; what
 // cannot be delivered is dropped without a trace, and its sender completes all the same.
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -360,6 +361,110 @@ TEST(Datagrams, of_one_queue_pair_may_go_to_itself) {
            {.pieces = {scene.from.piece(0, 8)}, .target = scene.left.pair->qp_num, .flags = 0}),
       0);
   EXPECT_EQ(scene.left.wait().src_qp, scene.left.pair->qp_num);
+}
+
+bool becomes_readable(int descriptor, std::chrono::milliseconds patience) {
+  pollfd watched{.fd = descriptor, .events = POLLIN, .revents = 0};
+  return ::poll(&watched, 1, static_cast<int>(patience.count())) == 1;
+}
+
+TEST(Datagrams, raise_events_of_completion_channels_and_of_limits) {
+  const Device device;
+  ibv_comp_channel* const channel = driver().create_comp_channel(device.context);
+  ASSERT_NE(channel, nullptr);
+  ibv_cq* const queue = driver().create_cq(device.context, 16, nullptr, channel, 0);
+  ASSERT_NE(queue, nullptr);
+  {
+    const SharedReceives shared(device, 8);
+    const Buffer buffer(4096);
+    const Region region(device, buffer);
+    const Endpoint left(device, datagrams());
+    const Endpoint right(device, datagrams({.shared_receives = shared.handle, .queue = queue}));
+    const Handle handle(device.domain, right.address());
+    make_ready(left);
+    make_ready(right);
+    for (std::uint64_t id = 0; id < 3; ++id)
+      ASSERT_EQ(shared.receive({region.piece(0, 100)}, id), 0);
+    ibv_srq_attr limit{};
+    limit.srq_limit = 2;
+    ASSERT_EQ(driver().modify_srq(shared.handle, &limit, IBV_SRQ_LIMIT), 0);
+
+    const auto send = [&](unsigned flags) {
+      ASSERT_EQ(post(left, handle,
+                     {.pieces = {region.piece(200, 8)},
+                      .target = right.pair->qp_num,
+                      .flags = flags | IBV_SEND_SIGNALED}),
+                0);
+      EXPECT_EQ(left.wait().status, IBV_WC_SUCCESS);
+      EXPECT_EQ(right.wait().status, IBV_WC_SUCCESS);
+    };
+    ASSERT_EQ(ibv_req_notify_cq(queue, 1), 0);
+    send(0);
+    EXPECT_FALSE(becomes_readable(channel->fd, 20ms)) << "was not solicited";
+    EXPECT_FALSE(becomes_readable(device.context->async_fd, 20ms)) << "two are left";
+    send(IBV_SEND_SOLICITED);
+    ASSERT_TRUE(becomes_readable(channel->fd, 10s));
+    ibv_cq* of = nullptr;
+    void* context = nullptr;
+    ASSERT_EQ(driver().get_cq_event(channel, &of, &context), 0);
+    EXPECT_EQ(of, queue);
+    driver().ack_cq_events(queue, 1);
+    ASSERT_TRUE(becomes_readable(device.context->async_fd, 10s));
+    ibv_async_event event{};
+    ASSERT_EQ(driver().get_async_event(device.context, &event), 0);
+    EXPECT_EQ(event.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
+    driver().ack_async_event(&event);
+  }
+  EXPECT_EQ(driver().destroy_cq(queue), 0);
+  EXPECT_EQ(driver().destroy_comp_channel(channel), 0);
+}
+
+TEST(Datagrams, built_piece_by_piece_arrive_too) {
+  const Device device;
+  Endpoint left(device, datagrams());
+  const Endpoint right(device, datagrams());
+  ibv_qp_init_attr_ex attributes{};
+  attributes.send_cq = attributes.recv_cq = left.queue;
+  attributes.cap = {.max_send_wr = 2,
+                    .max_recv_wr = 1,
+                    .max_send_sge = 1,
+                    .max_recv_sge = 1,
+                    .max_inline_data = 16};
+  attributes.qp_type = IBV_QPT_UD;
+  attributes.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  attributes.pd = device.domain;
+  attributes.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+  left.destroy_queue_pair();
+  left.pair = ibv_create_qp_ex(device.context, &attributes);
+  ASSERT_NE(left.pair, nullptr);
+  make_ready(left);
+  make_ready(right);
+  const Handle handle(device.domain, right.address());
+  const Buffer buffer(4096);
+  const Region region(device, buffer);
+  for (int count = 0; count < 2; ++count) ASSERT_EQ(right.receive({region.piece(1000, 200)}), 0);
+
+  ibv_qp_ex* const pair = driver().qp_to_qp_ex(left.pair);
+  ibv_wr_start(pair);
+  pair->wr_flags = IBV_SEND_SIGNALED;
+  ibv_wr_send(pair);
+  ibv_wr_set_ud_addr(pair, handle.handle, right.pair->qp_num, queue_key);
+  ibv_wr_set_sge(pair, region.handle->lkey, region.address(), 100);
+  ibv_wr_send_imm(pair, 5);
+  ibv_wr_set_inline_data(pair, buffer.data(), 10);
+  ibv_wr_set_ud_addr(pair, handle.handle, right.pair->qp_num, queue_key);
+  ASSERT_EQ(ibv_wr_complete(pair), 0);
+  EXPECT_EQ(right.wait().byte_len, header_bytes + 100);
+  EXPECT_EQ(right.wait().imm_data, 5u);
+  EXPECT_EQ(left.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(left.wait().status, IBV_WC_SUCCESS);
+
+  ibv_wr_start(pair);  // all or none: the second one leads nowhere
+  ibv_wr_send(pair);
+  ibv_wr_set_ud_addr(pair, handle.handle, right.pair->qp_num, queue_key);
+  ibv_wr_send(pair);
+  EXPECT_EQ(ibv_wr_complete(pair), EINVAL);
+  EXPECT_TRUE(left.is_quiet());
 }
 
 TEST(Datagrams, take_from_shared_receives) {

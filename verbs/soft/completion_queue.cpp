@@ -137,7 +137,7 @@ void flush_receivers(CompletionQueue& queue) {
 }  // namespace
 
 CompletionQueue::CompletionQueue(std::size_t entries)
-    : ibv_cq{},
+    : CompletionQueueHandle{},
       local_mask(std::bit_ceil(entries) - 1),
       local(std::make_unique<LocalCompletion[]>(local_mask + 1)) {
   completion_events.object = asynchronous_events.object = this;
@@ -152,7 +152,7 @@ void CompletionQueue::push(const LocalCompletion& added) noexcept {
   local[tail & local_mask] = added;
   local_tail.store(tail + 1, std::memory_order_relaxed);
   if (arming) [[unlikely]]
-    notify(*this, added.completion.status != IBV_WC_SUCCESS);
+    notify(*this, added.solicited || added.completion.status != IBV_WC_SUCCESS);
 }
 
 void CompletionQueue::forget(const QueuePair& pair) noexcept {

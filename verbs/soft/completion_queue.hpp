@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "verbs/soft/event_queue.hpp"
+#include "verbs/soft/extended_poll.hpp"
+#include "verbs/soft/handle_room.hpp"
 #include "verbs/soft/layout.hpp"
 #include "verbs/soft/spin_lock.hpp"
 
@@ -31,6 +33,7 @@ struct LocalCompletion {
   QueuePair* pair;
   std::uint64_t retires;  // sends: position behind the request; receives: unused
   bool is_receive;
+  bool solicited;
 };
 
 /// Where the next completion of one receiver will appear, for polls without the lock.  Written with
@@ -65,7 +68,7 @@ struct Unpolled {
   bool urgent = false;  // solicited, or an error
 };
 
-struct CompletionQueue : ibv_cq {
+struct CompletionQueue : CompletionQueueHandle {
   explicit CompletionQueue(std::size_t entries);
 
   /// Adds a local completion.  The lock is held.
@@ -106,6 +109,8 @@ struct CompletionQueue : ibv_cq {
   // Changed with the lock held; relaxed: without it they only say whether to take the lock.
   std::atomic<std::uint64_t> local_head{0};
   std::atomic<std::uint64_t> local_tail{0};
+
+  ExtendedPoll extended_poll;
 };
 
 int poll_completion_queue(ibv_cq* queue, int count, ibv_wc* completions) noexcept;

@@ -33,7 +33,7 @@ struct Events {
   };
   std::vector<Death> deaths;
   std::vector<GoneBacking> gone_backings;
-  std::vector<std::uint64_t> calls;  // see Peer::call
+  std::vector<std::uint64_t> calls;                  // see Peer::call
   std::vector<detail::Descriptor> datagram_sources;  // connections that are for datagrams
 };
 

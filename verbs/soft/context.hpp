@@ -4,7 +4,7 @@
 
 #include <infiniband/verbs.h>
 
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "verbs/soft/event_queue.hpp"
@@ -12,7 +12,9 @@
 
 namespace tutti::verbs::soft {
 
-struct Context : ibv_context {
+/// What the caller holds is `context`, the last member of verbs_context, through which the inline
+/// functions of libibverbs find the entries before it.
+struct Context : verbs_context {
   Process* process = nullptr;
   std::uint32_t objects = 0;  // of this context; guarded by Process::mutex
   EventQueue events;          // asynchronous
@@ -27,7 +29,10 @@ struct MemoryRegion : ibv_mr {
 };
 
 inline Context& context_of(ibv_context* context) {
-  return *static_cast<Context*>(context);
+  // Not verbs_get_ctx(), which first asks whether there is one.
+  auto* const extended = reinterpret_cast<verbs_context*>(reinterpret_cast<std::byte*>(context) -
+                                                          offsetof(verbs_context, context));
+  return *static_cast<Context*>(extended);
 }
 inline Process& process_of(ibv_context* context) {
   return *context_of(context).process;

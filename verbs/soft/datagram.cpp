@@ -26,7 +26,8 @@ struct DatagramHeader {
   std::uint32_t queue_key;
   std::uint32_t immediate;
   std::uint32_t flags;  // ibv_wc_flags
-  std::uint32_t service_level;
+  std::uint16_t service_level;
+  std::uint16_t solicited;
   ibv_grh route;  // zero without IBV_WC_GRH
 };
 static_assert(sizeof(ibv_grh) == 40 && sizeof(DatagramHeader) == 64);
@@ -100,6 +101,7 @@ void transmit(QueuePair& pair, const ibv_send_wr& posted, Bytes& datagram, std::
     header.flags |= IBV_WC_WITH_IMM;
   }
   header.service_level = handle.attributes.sl;
+  header.solicited = (posted.send_flags & IBV_SEND_SOLICITED) != 0 ? 1 : 0;
   if (handle.attributes.is_global != 0) {
     header.route = route_of(handle.attributes, bytes - sizeof(header));
     header.flags |= IBV_WC_GRH;
@@ -161,6 +163,14 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
   return 0;
 }
 
+int post_or_refuse(QueuePair& pair, const ibv_send_wr& posted) noexcept {
+  try {
+    return post_one(pair, posted);
+  } catch (const std::bad_alloc&) {  // of a socket's queue: the request was not taken
+    return ENOMEM;
+  }
+}
+
 // --- Receiving ----------------------------------------------------------------------------------
 
 QueuePair* find_target(const Process& process, const DatagramHeader& header) {
@@ -210,6 +220,7 @@ bool take_receive(const QueuePair& pair, std::size_t bytes, Receive& receive) {
     if (!read_shared_receive(view, shared, true, receive) || !has_room(receive, bytes))
       return false;
   } while (!claim_shared_receive(shared, receive));
+  if (finds_limit_reached(shared)) pair.process.look_slow();
   return true;
 }
 
@@ -219,17 +230,24 @@ int post_datagrams(QueuePair& pair, ibv_send_wr* first, ibv_send_wr** bad) noexc
   const std::lock_guard process_guard(pair.process.mutex);
   const std::lock_guard guard(pair.send_lock);
   for (; first; first = first->next) {
-    int error = 0;
-    try {
-      error = post_one(pair, *first);
-    } catch (const std::bad_alloc&) {  // of a socket's queue: the request was not taken
-      error = ENOMEM;
-    }
-    if (error != 0) {
+    if (const int error = post_or_refuse(pair, *first); error != 0) {
       *bad = first;
       return error;
     }
   }
+  return 0;
+}
+
+int post_all_datagrams(QueuePair& pair, const ibv_send_wr* first, std::uint64_t count) noexcept {
+  const std::lock_guard process_guard(pair.process.mutex);
+  const std::lock_guard guard(pair.send_lock);
+  for (const ibv_send_wr* request = first; request; request = request->next)
+    if (const int error = check_datagram(pair, *request); error != 0) return error;
+  // Acquire: as in post_one.
+  const std::uint64_t outstanding = pair.sent - pair.retired.load(std::memory_order_acquire);
+  if (outstanding + count > pair.initial.cap.max_send_wr) return ENOMEM;
+  for (; first; first = first->next)
+    if (const int error = post_or_refuse(pair, *first); error != 0) return error;
   return 0;
 }
 
@@ -267,6 +285,7 @@ void deliver_datagram(Process& process, std::span<const std::byte> bytes) noexce
   arrived.completion.sl = static_cast<std::uint8_t>(header.service_level);
   arrived.pair = pair;
   arrived.is_receive = true;
+  arrived.solicited = header.solicited != 0;
   ++pair->completed;
   queue.push(arrived);
 }

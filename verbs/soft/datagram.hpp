@@ -16,6 +16,9 @@ namespace tutti::verbs::soft {
 /// As post_send.  Takes the mutex of Process.
 int post_datagrams(QueuePair& pair, ibv_send_wr* first, ibv_send_wr** bad) noexcept;
 
+/// As post_send_all.  Takes the mutex of Process.
+int post_all_datagrams(QueuePair& pair, const ibv_send_wr* first, std::uint64_t count) noexcept;
+
 /// Delivers what another queue pair has sent to this process.  The mutex is held.
 void deliver_datagram(Process& process, std::span<const std::byte> bytes) noexcept;
 

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -39,15 +41,21 @@ std::uint64_t read_network_number() {
 }  // namespace
 
 ibv_device& device() {
-  static ibv_device soft0 = [] {
-    ibv_device made{};
-    made.node_type = IBV_NODE_CA;
-    made.transport_type = IBV_TRANSPORT_IB;
-    std::strcpy(made.name, "soft0");
-    std::strcpy(made.dev_name, "soft0");
+  // Programs that ask a vendor's library whether a device is one of its own make it look behind
+  // ibv_device, where libibverbs' private part would be: zeros there belong to no vendor.
+  struct Padded {
+    ibv_device device;
+    std::array<std::byte, 4096> zeros;
+  };
+  static Padded soft0 = [] {
+    Padded made{};
+    made.device.node_type = IBV_NODE_CA;
+    made.device.transport_type = IBV_TRANSPORT_IB;
+    std::strcpy(made.device.name, "soft0");
+    std::strcpy(made.device.dev_name, "soft0");
     return made;
   }();
-  return soft0;
+  return soft0.device;
 }
 
 ibv_gid host_gid() {

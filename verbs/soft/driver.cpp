@@ -13,6 +13,7 @@
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/device.hpp"
+#include "verbs/soft/extended.hpp"
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/notification.hpp"
 #include "verbs/soft/process.hpp"
@@ -59,12 +60,14 @@ ibv_context* open_device(ibv_device* device) {
           stderr, "tutti: TUTTI_SOFT_TRANSPORT differs from when this process opened the device\n");
     return refuse<ibv_context>(error == EBUSY ? EINVAL : error);
   }
-  auto* const context = new Context{};
-  if (error = context->events.open(); error != 0) {
-    delete context;
+  auto* const made = new Context{};
+  if (error = made->events.open(); error != 0) {
+    delete made;
     process->release();
     return refuse<ibv_context>(error);
   }
+  offer_extended(*made);
+  ibv_context* const context = &made->context;
   context->device = device;
   context->ops.post_send = post_send;
   context->ops.post_recv = post_receive;
@@ -72,11 +75,11 @@ ibv_context* open_device(ibv_device* device) {
   context->ops.poll_cq = poll_completion_queue;
   context->ops.req_notify_cq = request_notification;
   context->cmd_fd = -1;
-  context->async_fd = context->events.descriptor();
+  context->async_fd = made->events.descriptor();
   context->num_comp_vectors = 1;
-  context->process = process;
+  made->process = process;
   const std::lock_guard guard(process->mutex);
-  process->contexts.push_back(context);
+  process->contexts.push_back(made);
   return context;
 }
 
@@ -369,6 +372,7 @@ const Driver& soft_driver() noexcept {
       .query_srq = query_srq,
       .destroy_srq = destroy_srq,
       .create_qp = create_queue_pair,
+      .qp_to_qp_ex = extended_queue_pair,
       .modify_qp = modify_queue_pair,
       .query_qp = query_queue_pair,
       .destroy_qp = destroy_queue_pair,

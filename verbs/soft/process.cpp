@@ -314,7 +314,8 @@ void Process::forget(const Events::GoneBacking& gone) {
 }
 
 void Process::abandon() {
-  for (Context* const context : contexts) {
+  for (Context* const opened : contexts) {
+    ibv_context* const context = &opened->context;
     context->ops.post_send = refuse_send;
     context->ops.post_recv = refuse_receive;
     context->ops.post_srq_recv = refuse_shared_receive;

@@ -257,7 +257,10 @@ void change_load(const QueuePair& pair, bool add) {
 }  // namespace
 
 QueuePair::QueuePair(Process& owner, std::uint32_t entry_index)
-    : ibv_qp{}, process(owner), index(entry_index), entry(owner.view().queue_pair(entry_index)) {}
+    : QueuePairHandle{},
+      process(owner),
+      index(entry_index),
+      entry(owner.view().queue_pair(entry_index)) {}
 
 CompletionQueue& QueuePair::send_queue() const {
   return *static_cast<CompletionQueue*>(send_cq);

@@ -13,11 +13,13 @@
 
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/event_queue.hpp"
+#include "verbs/soft/handle_room.hpp"
 #include "verbs/soft/layout.hpp"
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/peer.hpp"
 #include "verbs/soft/receive_queue.hpp"
 #include "verbs/soft/spin_lock.hpp"
+#include "verbs/soft/work_request_builder.hpp"
 
 namespace tutti::verbs::soft {
 
@@ -80,7 +82,7 @@ struct Patience {
   std::int64_t look_again_ns = 0;
 };
 
-struct QueuePair : ibv_qp {
+struct QueuePair : QueuePairHandle {
   QueuePair(Process& owner, std::uint32_t entry_index);
 
   Status status() const { return {entry.status.load(std::memory_order_acquire)}; }
@@ -120,6 +122,8 @@ struct QueuePair : ibv_qp {
   std::uint64_t ring_head = 0;
   std::uint64_t completed = 0;  // receives: from the ring, or flushed
   Watch* watch = nullptr;       // of that queue
+
+  WorkRequestBuilder builder;
 
   /// Tells polls without the lock where the next completion will appear.
   void watch_ring() noexcept {

@@ -236,6 +236,19 @@ int post_send(ibv_qp* handle, ibv_send_wr* first, ibv_send_wr** bad) noexcept {
   return 0;
 }
 
+int post_send_all(QueuePair& pair, ibv_send_wr* first, std::uint64_t count) noexcept {
+  if (pair.qp_type == IBV_QPT_UD) return post_all_datagrams(pair, first, count);
+  const std::lock_guard guard(pair.send_lock);
+  for (const ibv_send_wr* request = first; request; request = request->next)
+    if (const int error = check_request(pair, *request); error != 0) return error;
+  // Acquire: as in post_one.
+  const std::uint64_t outstanding = pair.sent - pair.retired.load(std::memory_order_acquire);
+  if (outstanding + count > pair.initial.cap.max_send_wr) return ENOMEM;
+  for (; first; first = first->next)
+    if (const int error = post_one(pair, *first); error != 0) return error;
+  return 0;
+}
+
 void progress(QueuePair& pair, std::int64_t now_ns) noexcept {
   while (!pair.pending.empty()) {
     if (pair.status().state() == IBV_QPS_ERR) return flush_sends(pair);

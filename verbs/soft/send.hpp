@@ -14,6 +14,9 @@ namespace tutti::verbs::soft {
 
 int post_send(ibv_qp* pair, ibv_send_wr* first, ibv_send_wr** bad) noexcept;
 
+/// Posts all the requests or, for want of room, of an opcode or of the right state, none.
+int post_send_all(QueuePair& pair, ibv_send_wr* first, std::uint64_t count) noexcept;
+
 /// Tries the pending requests in order.  The send lock is held.
 void progress(QueuePair& pair, std::int64_t now_ns) noexcept;
 

@@ -11,6 +11,8 @@ target_sources(tutti_verbs PRIVATE
   soft/device.cpp
   soft/driver.cpp
   soft/event_queue.cpp
+  soft/extended.cpp
+  soft/extended_poll.cpp
   soft/memory.cpp
   soft/notification.cpp
   soft/peer.cpp
@@ -20,7 +22,8 @@ target_sources(tutti_verbs PRIVATE
   soft/remote.cpp
   soft/rendezvous.cpp
   soft/segment.cpp
-  soft/send.cpp)
+  soft/send.cpp
+  soft/work_request_builder.cpp)
 tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/address_handle.hpp
   soft/atomic.hpp
@@ -33,6 +36,9 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/datagram_sockets.hpp
   soft/device.hpp
   soft/event_queue.hpp
+  soft/extended.hpp
+  soft/extended_poll.hpp
+  soft/handle_room.hpp
   soft/layout.hpp
   soft/limits.hpp
   soft/memory.hpp
@@ -45,4 +51,5 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/rendezvous.hpp
   soft/segment.hpp
   soft/send.hpp
-  soft/spin_lock.hpp)
+  soft/spin_lock.hpp
+  soft/work_request_builder.hpp)

@@ -1,0 +1,48 @@
+/* Promise: a program that opens libibverbs by name, as some communication libraries do, finds the
+ * device too, and the functions that are not the device's. */
+#include <dlfcn.h>
+#include <infiniband/verbs.h>
+#include <stdio.h>
+#include <string.h>
+
+#undef ibv_get_device_list
+
+static void *find(void *library, const char *name) {
+  void *const function = dlvsym(library, name, "IBVERBS_1.1");
+  if (!function) printf("%s: %s\n", name, dlerror());
+  return function;
+}
+
+#define FIND(name) \
+  __typeof__(name) *name##_found; \
+  *(void **)&name##_found = find(library, #name); \
+  if (!name##_found || dlsym(library, #name) != *(void **)&name##_found) return 1
+
+int main(void) {
+  void *const library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    printf("%s\n", dlerror());
+    return 1;
+  }
+  FIND(ibv_get_device_list);
+  FIND(ibv_free_device_list);
+  FIND(ibv_get_device_name);
+  FIND(ibv_open_device);
+  FIND(ibv_close_device);
+  FIND(ibv_wc_status_str);
+  int count = 0;
+  struct ibv_device **const list = ibv_get_device_list_found(&count);
+  if (count < 1 || strcmp(ibv_get_device_name_found(list[count - 1]), "soft0") != 0) {
+    printf("soft0 is not the last of %d devices\n", count);
+    return 1;
+  }
+  struct ibv_context *const context = ibv_open_device_found(list[count - 1]);
+  ibv_free_device_list_found(list);
+  struct ibv_port_attr port;
+  if (!context || ibv_query_port(context, 1, &port) != 0 || port.state != IBV_PORT_ACTIVE) {
+    printf("soft0 has no active port\n");
+    return 1;
+  }
+  printf("soft0 opened: %s\n", ibv_wc_status_str_found(IBV_WC_SUCCESS));
+  return ibv_close_device_found(context);
+}

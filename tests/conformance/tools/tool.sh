@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Runs one program that knows nothing of tutti on the software device.
+#   tool.sh alone   STATUS PATTERN PROGRAM [ARGUMENT...]   one process
+#   tool.sh pair    STATUS PATTERN PROGRAM [ARGUMENT...]   server and client, over a port of loopback
+# Both processes must end with STATUS, and a line of the output (of the client's) match PATTERN.
+# The environment says how the device gets into the program.  77: it is not installed.
+set -u
+kind=$1 status=$2 pattern=$3
+shift 3
+command -v "$1" >/dev/null || { echo "$1 is not installed"; exit 77; }
+
+directory=$(mktemp -d)
+server=
+finish() {
+  [ -z "$server" ] || kill "$server" 2>/dev/null
+  rm -rf "$directory"
+}
+trap finish EXIT
+fail() {
+  echo "$*"
+  tail -n 40 "$directory"/*.out
+  exit 1
+}
+
+# Whether a socket with this local port is listening (0A), or has any state.
+has_port() {
+  awk -v port=":$(printf %04X "$1")" -v state="$2" \
+    'index($2, port) == length($2) - 4 && $4 ~ state { found = 1 } END { exit !found }' \
+    /proc/net/tcp /proc/net/tcp6 2>/dev/null
+}
+
+# run NAME COMMAND...: its own output and status.
+run() {
+  local name=$1
+  shift
+  timeout 100 "$@" >"$directory/$name.out" 2>&1
+}
+
+if [ "$kind" = alone ]; then
+  run program "$@"
+  ended=$?
+  [ $ended -eq "$status" ] || fail "$*: status $ended, expected $status"
+  grep -Eq -- "$pattern" "$directory/program.out" || fail "$*: no line matches \"$pattern\""
+  exit 0
+fi
+
+port=$((20000 + RANDOM % 10000))
+while has_port $port .; do port=$((20000 + RANDOM % 10000)); done
+run server "$@" -p $port &
+server=$!
+for ((tries = 0; tries < 500; ++tries)); do
+  has_port $port 0A && break
+  kill -0 $server 2>/dev/null || break
+  sleep 0.02
+done
+run client "$@" -p $port 127.0.0.1
+ended=$?
+[ $ended -eq "$status" ] || fail "$* (client): status $ended, expected $status"
+wait $server
+ended=$?
+server=
+[ $ended -eq "$status" ] || fail "$* (server): status $ended, expected $status"
+grep -Eq -- "$pattern" "$directory/client.out" || fail "$* (client): no line matches \"$pattern\""

@@ -1,0 +1,239 @@
+// The functions of libibverbs about devices and contexts.  Each goes to the software device if its
+// object is of that device, and to the system's libibverbs otherwise.
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "is_soft.hpp"
+#include "real.hpp"
+#include "verbs/soft/context.hpp"
+#include "verbs/soft/process.hpp"
+#include "verbs/soft/queue_pair.hpp"
+
+using namespace tutti::verbs;
+using namespace tutti::verbs::soft;
+
+namespace {
+
+const Driver& driver() {
+  return soft_driver();
+}
+
+std::size_t count_of(ibv_device** list) {
+  std::size_t count = 0;
+  while (list && list[count]) ++count;
+  return count;
+}
+
+/// libibverbs' way of failing: -1 and errno.
+int failed(int error) {
+  if (error == 0) return 0;
+  errno = error;
+  return -1;
+}
+
+/// Resets the queue pairs of a context that will not be used any more.  Its objects remain, unknown
+/// to anybody, until the process ends.
+void disconnect_all(ibv_context* context) {
+  Process& process = process_of(context);
+  std::vector<ibv_qp*> left;
+  {
+    const std::lock_guard guard(process.mutex);
+    for (QueuePair* const pair : process.queue_pairs)
+      if (pair->context == context) left.push_back(pair);
+  }
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RESET;
+  for (ibv_qp* const pair : left) (void)driver().modify_qp(pair, &attributes, IBV_QP_STATE);
+}
+
+}  // namespace
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+// --- The list -----------------------------------------------------------------------------------
+
+// The real devices and then the software device.  The entry before the first is the real library's
+// list: what is in it lives as long as that one is not freed.
+ibv_device** ibv_get_device_list(int* count) {
+  static const Real<decltype(ibv_get_device_list)> real("ibv_get_device_list");
+  ibv_device** const real_list = real(nullptr);  // NULL also where the kernel knows no RDMA
+  const std::size_t real_count = count_of(real_list);
+  auto** const list = new ibv_device*[real_count + 3];
+  list[0] = reinterpret_cast<ibv_device*>(real_list);
+  std::copy_n(real_list, real_count, list + 1);
+  list[real_count + 1] = &device();
+  list[real_count + 2] = nullptr;
+  if (count) *count = static_cast<int>(real_count + 1);
+  return list + 1;
+}
+
+void ibv_free_device_list(ibv_device** list) {
+  static const Real<decltype(ibv_free_device_list)> real("ibv_free_device_list");
+  if (!list) return;
+  --list;
+  if (list[0]) real(reinterpret_cast<ibv_device**>(list[0]));
+  delete[] list;
+}
+
+const char* ibv_get_device_name(ibv_device* device) {
+  static const Real<decltype(ibv_get_device_name)> real("ibv_get_device_name");
+  return is_soft(device) ? driver().get_device_name(device) : real(device);
+}
+
+__be64 ibv_get_device_guid(ibv_device* device) {
+  static const Real<decltype(ibv_get_device_guid)> real("ibv_get_device_guid");
+  return is_soft(device) ? host_gid().global.interface_id : real(device);
+}
+
+int ibv_get_device_index(ibv_device* device) {
+  static const Real<decltype(ibv_get_device_index)> real("ibv_get_device_index");
+  return is_soft(device) ? -1 : real(device);  // the kernel has no number for it
+}
+
+// --- Contexts -----------------------------------------------------------------------------------
+
+ibv_context* ibv_open_device(ibv_device* device) {
+  static const Real<decltype(ibv_open_device)> real("ibv_open_device");
+  return is_soft(device) ? driver().open_device(device) : real(device);
+}
+
+// The kernel takes down what a program left on a real device, and programs rely on that; so what
+// refuses to be closed here counts as closed, too.
+int ibv_close_device(ibv_context* context) {
+  static const Real<decltype(ibv_close_device)> real("ibv_close_device");
+  if (!is_soft(context)) return real(context);
+  const int error = driver().close_device(context);
+  if (error == EBUSY) disconnect_all(context);
+  return error == EBUSY ? 0 : failed(error);
+}
+
+int ibv_query_device(ibv_context* context, ibv_device_attr* attributes) {
+  static const Real<decltype(ibv_query_device)> real("ibv_query_device");
+  return is_soft(context) ? driver().query_device(context, attributes) : real(context, attributes);
+}
+
+// For programs older than the inline function: their struct ends before the later members.
+int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv_port_attr* attributes) {
+  static const Real<decltype(ibv_query_port)> real("ibv_query_port");
+  if (!is_soft(context)) return real(context, port, attributes);
+  ibv_port_attr described{};
+  const int error = driver().query_port(context, port, &described);
+  if (error == 0)
+    std::memcpy(static_cast<void*>(attributes), &described,
+                offsetof(ibv_port_attr, port_cap_flags2));
+  return error;
+}
+
+int ibv_query_pkey(ibv_context* context, uint8_t port, int index, __be16* key) {
+  static const Real<decltype(ibv_query_pkey)> real("ibv_query_pkey");
+  if (!is_soft(context)) return real(context, port, index, key);
+  if (port != port_number || index != 0) return failed(EINVAL);
+  *key = 0xffff;  // the default partition, the same in either byte order
+  return 0;
+}
+
+int ibv_get_pkey_index(ibv_context* context, uint8_t port, __be16 key) {
+  static const Real<decltype(ibv_get_pkey_index)> real("ibv_get_pkey_index");
+  if (!is_soft(context)) return real(context, port, key);
+  return port == port_number && key == 0xffff ? 0 : failed(ENOENT);
+}
+
+// --- GIDs ---------------------------------------------------------------------------------------
+
+int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
+  static const Real<decltype(ibv_query_gid)> real("ibv_query_gid");
+  if (!is_soft(context)) return real(context, port, index, gid);
+  ibv_gid_entry entry{};
+  const int error = driver().query_gid(context, port, static_cast<uint32_t>(index), &entry);
+  if (error == 0) *gid = entry.gid;
+  return failed(error);
+}
+
+int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry,
+                      uint32_t flags, size_t entry_bytes) {
+  static const Real<decltype(_ibv_query_gid_ex)> real("_ibv_query_gid_ex");
+  if (!is_soft(context)) return real(context, port, index, entry, flags, entry_bytes);
+  if (flags != 0) return EOPNOTSUPP;
+  ibv_gid_entry described{};
+  const int error = driver().query_gid(context, port, index, &described);
+  if (error == 0) std::memcpy(entry, &described, std::min(entry_bytes, sizeof(described)));
+  return error;
+}
+
+ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t entries_max,
+                             uint32_t flags, size_t entry_bytes) {
+  static const Real<decltype(_ibv_query_gid_table)> real("_ibv_query_gid_table");
+  if (!is_soft(context)) return real(context, entries, entries_max, flags, entry_bytes);
+  if (entries_max == 0) return -EINVAL;
+  const int error = _ibv_query_gid_ex(context, port_number, 0, entries, flags, entry_bytes);
+  return error == 0 ? 1 : -error;
+}
+
+// Declared in no installed header.  `type` is an enumeration whose 0 is InfiniBand or RoCE v1.
+int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned int index, unsigned int* type);
+int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned int index, unsigned int* type) {
+  static const Real<decltype(ibv_query_gid_type)> real("ibv_query_gid_type");
+  if (!is_soft(context)) return real(context, port, index, type);
+  if (port != port_number || index != 0) return failed(EINVAL);
+  *type = 0;
+  return 0;
+}
+
+int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* attributes, uint8_t* mac,
+                                uint16_t* vlan) {
+  static const Real<decltype(ibv_resolve_eth_l2_from_gid)> real("ibv_resolve_eth_l2_from_gid");
+  return is_soft(context) ? -EOPNOTSUPP : real(context, attributes, mac, vlan);
+}
+
+// --- Asynchronous events ------------------------------------------------------------------------
+
+int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
+  static const Real<decltype(ibv_get_async_event)> real("ibv_get_async_event");
+  return is_soft(context) ? driver().get_async_event(context, event) : real(context, event);
+}
+
+void ibv_ack_async_event(ibv_async_event* event) {
+  static const Real<decltype(ibv_ack_async_event)> real("ibv_ack_async_event");
+  const ibv_context* context = nullptr;
+  switch (event->event_type) {
+    case IBV_EVENT_CQ_ERR:
+      context = event->element.cq->context;
+      break;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_COMM_EST:
+    case IBV_EVENT_SQ_DRAINED:
+    case IBV_EVENT_PATH_MIG:
+    case IBV_EVENT_PATH_MIG_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      context = event->element.qp->context;
+      break;
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      context = event->element.srq->context;
+      break;
+    case IBV_EVENT_DEVICE_FATAL:
+    case IBV_EVENT_PORT_ACTIVE:
+    case IBV_EVENT_PORT_ERR:
+    case IBV_EVENT_LID_CHANGE:
+    case IBV_EVENT_PKEY_CHANGE:
+    case IBV_EVENT_SM_CHANGE:
+    case IBV_EVENT_CLIENT_REREGISTER:
+    case IBV_EVENT_GID_CHANGE:
+    case IBV_EVENT_WQ_FATAL:
+      break;  // of a port, which has nothing to acknowledge, or of what only real devices have
+  }
+  if (context && is_soft(context))
+    driver().ack_async_event(event);
+  else
+    real(event);
+}
+
+}  // extern "C"
+#pragma GCC visibility pop

@@ -1,0 +1,35 @@
+// Which device an object belongs to.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include "verbs/driver.hpp"
+#include "verbs/soft/device.hpp"
+
+// Macros of the header in front of functions that are defined here.
+#undef ibv_get_device_list
+#undef ibv_query_port
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+namespace tutti::verbs::soft {
+
+inline bool is_soft(const ibv_device* device) {
+  return device == &soft::device();
+}
+inline bool is_soft(const ibv_context* context) {
+  return is_soft(context->device);
+}
+/// Of a domain, region, channel, queue, queue pair, address handle.
+template <class Object>
+bool is_soft(const Object* object) {
+  return is_soft(object->context);
+}
+
+/// The answer to what the device does not offer.
+inline std::nullptr_t not_offered() {
+  errno = EOPNOTSUPP;
+  return nullptr;
+}
+
+}  // namespace tutti::verbs::soft

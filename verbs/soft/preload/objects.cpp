@@ -1,0 +1,245 @@
+// The functions of libibverbs about domains, regions, queues and queue pairs.  Each goes to the
+// software device if its object is of that device, and to the system's libibverbs otherwise.
+#include <cerrno>
+#include <cstdint>
+
+#include "is_soft.hpp"
+#include "real.hpp"
+
+using namespace tutti::verbs;
+using namespace tutti::verbs::soft;
+
+namespace {
+
+const Driver& driver() {
+  return soft_driver();
+}
+
+/// Only regions whose remote addresses are those of the memory are offered.
+ibv_mr* register_at(ibv_pd* domain, void* address, size_t bytes, uint64_t remote, int access) {
+  if (remote != reinterpret_cast<std::uintptr_t>(address)) return not_offered();
+  return driver().reg_mr(domain, address, bytes, access);
+}
+
+}  // namespace
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+// --- Domains and regions ------------------------------------------------------------------------
+
+ibv_pd* ibv_alloc_pd(ibv_context* context) {
+  static const Real<decltype(ibv_alloc_pd)> real("ibv_alloc_pd");
+  return is_soft(context) ? driver().alloc_pd(context) : real(context);
+}
+
+int ibv_dealloc_pd(ibv_pd* domain) {
+  static const Real<decltype(ibv_dealloc_pd)> real("ibv_dealloc_pd");
+  return is_soft(domain) ? driver().dealloc_pd(domain) : real(domain);
+}
+
+ibv_mr* ibv_reg_mr(ibv_pd* domain, void* address, size_t bytes, int access) {
+  static const Real<decltype(ibv_reg_mr)> real("ibv_reg_mr");
+  return is_soft(domain) ? driver().reg_mr(domain, address, bytes, access)
+                         : real(domain, address, bytes, access);
+}
+
+ibv_mr* ibv_reg_mr_iova(ibv_pd* domain, void* address, size_t bytes, uint64_t remote, int access) {
+  static const Real<decltype(ibv_reg_mr_iova)> real("ibv_reg_mr_iova");
+  return is_soft(domain) ? register_at(domain, address, bytes, remote, access)
+                         : real(domain, address, bytes, remote, access);
+}
+
+ibv_mr* ibv_reg_mr_iova2(ibv_pd* domain, void* address, size_t bytes, uint64_t remote,
+                         unsigned int access) {
+  static const Real<decltype(ibv_reg_mr_iova2)> real("ibv_reg_mr_iova2");
+  return is_soft(domain) ? register_at(domain, address, bytes, remote, static_cast<int>(access))
+                         : real(domain, address, bytes, remote, access);
+}
+
+ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* domain, uint64_t offset, size_t bytes, uint64_t remote,
+                          int descriptor, int access) {
+  static const Real<decltype(ibv_reg_dmabuf_mr)> real("ibv_reg_dmabuf_mr");
+  if (is_soft(domain)) return not_offered();
+  return real(domain, offset, bytes, remote, descriptor, access);
+}
+
+int ibv_rereg_mr(ibv_mr* region, int flags, ibv_pd* domain, void* address, size_t bytes,
+                 int access) {
+  static const Real<decltype(ibv_rereg_mr)> real("ibv_rereg_mr");
+  if (!is_soft(region)) return real(region, flags, domain, address, bytes, access);
+  errno = EOPNOTSUPP;
+  return IBV_REREG_MR_ERR_INPUT;  // the region stays as it was
+}
+
+int ibv_dereg_mr(ibv_mr* region) {
+  static const Real<decltype(ibv_dereg_mr)> real("ibv_dereg_mr");
+  return is_soft(region) ? driver().dereg_mr(region) : real(region);
+}
+
+ibv_pd* ibv_import_pd(ibv_context* context, uint32_t handle) {
+  static const Real<decltype(ibv_import_pd)> real("ibv_import_pd");
+  if (is_soft(context)) return not_offered();
+  return real(context, handle);
+}
+
+ibv_mr* ibv_import_mr(ibv_pd* domain, uint32_t handle) {
+  static const Real<decltype(ibv_import_mr)> real("ibv_import_mr");
+  if (is_soft(domain)) return not_offered();
+  return real(domain, handle);
+}
+
+ibv_dm* ibv_import_dm(ibv_context* context, uint32_t handle) {
+  static const Real<decltype(ibv_import_dm)> real("ibv_import_dm");
+  if (is_soft(context)) return not_offered();
+  return real(context, handle);
+}
+
+// --- Completion queues --------------------------------------------------------------------------
+
+ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+  static const Real<decltype(ibv_create_comp_channel)> real("ibv_create_comp_channel");
+  return is_soft(context) ? driver().create_comp_channel(context) : real(context);
+}
+
+int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
+  static const Real<decltype(ibv_destroy_comp_channel)> real("ibv_destroy_comp_channel");
+  return is_soft(channel) ? driver().destroy_comp_channel(channel) : real(channel);
+}
+
+ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* cq_context,
+                      ibv_comp_channel* channel, int vector) {
+  static const Real<decltype(ibv_create_cq)> real("ibv_create_cq");
+  return is_soft(context) ? driver().create_cq(context, entries, cq_context, channel, vector)
+                          : real(context, entries, cq_context, channel, vector);
+}
+
+int ibv_resize_cq(ibv_cq* queue, int entries) {
+  static const Real<decltype(ibv_resize_cq)> real("ibv_resize_cq");
+  return is_soft(queue) ? EOPNOTSUPP : real(queue, entries);
+}
+
+int ibv_destroy_cq(ibv_cq* queue) {
+  static const Real<decltype(ibv_destroy_cq)> real("ibv_destroy_cq");
+  return is_soft(queue) ? driver().destroy_cq(queue) : real(queue);
+}
+
+int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** queue, void** cq_context) {
+  static const Real<decltype(ibv_get_cq_event)> real("ibv_get_cq_event");
+  return is_soft(channel) ? driver().get_cq_event(channel, queue, cq_context)
+                          : real(channel, queue, cq_context);
+}
+
+void ibv_ack_cq_events(ibv_cq* queue, unsigned int count) {
+  static const Real<decltype(ibv_ack_cq_events)> real("ibv_ack_cq_events");
+  if (is_soft(queue))
+    driver().ack_cq_events(queue, count);
+  else
+    real(queue, count);
+}
+
+// --- Shared receive queues ----------------------------------------------------------------------
+
+ibv_srq* ibv_create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
+  static const Real<decltype(ibv_create_srq)> real("ibv_create_srq");
+  return is_soft(domain) ? driver().create_srq(domain, attributes) : real(domain, attributes);
+}
+
+int ibv_modify_srq(ibv_srq* queue, ibv_srq_attr* attributes, int mask) {
+  static const Real<decltype(ibv_modify_srq)> real("ibv_modify_srq");
+  return is_soft(queue) ? driver().modify_srq(queue, attributes, mask)
+                        : real(queue, attributes, mask);
+}
+
+int ibv_query_srq(ibv_srq* queue, ibv_srq_attr* attributes) {
+  static const Real<decltype(ibv_query_srq)> real("ibv_query_srq");
+  return is_soft(queue) ? driver().query_srq(queue, attributes) : real(queue, attributes);
+}
+
+int ibv_destroy_srq(ibv_srq* queue) {
+  static const Real<decltype(ibv_destroy_srq)> real("ibv_destroy_srq");
+  return is_soft(queue) ? driver().destroy_srq(queue) : real(queue);
+}
+
+// --- Queue pairs --------------------------------------------------------------------------------
+
+ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* attributes) {
+  static const Real<decltype(ibv_create_qp)> real("ibv_create_qp");
+  return is_soft(domain) ? driver().create_qp(domain, attributes) : real(domain, attributes);
+}
+
+ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* pair) {
+  static const Real<decltype(ibv_qp_to_qp_ex)> real("ibv_qp_to_qp_ex");
+  return is_soft(pair) ? driver().qp_to_qp_ex(pair) : real(pair);
+}
+
+int ibv_modify_qp(ibv_qp* pair, ibv_qp_attr* attributes, int mask) {
+  static const Real<decltype(ibv_modify_qp)> real("ibv_modify_qp");
+  return is_soft(pair) ? driver().modify_qp(pair, attributes, mask) : real(pair, attributes, mask);
+}
+
+int ibv_query_qp(ibv_qp* pair, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* initial) {
+  static const Real<decltype(ibv_query_qp)> real("ibv_query_qp");
+  return is_soft(pair) ? driver().query_qp(pair, attributes, mask, initial)
+                       : real(pair, attributes, mask, initial);
+}
+
+int ibv_query_qp_data_in_order(ibv_qp* pair, ibv_wr_opcode opcode, uint32_t flags) {
+  static const Real<decltype(ibv_query_qp_data_in_order)> real("ibv_query_qp_data_in_order");
+  return is_soft(pair) ? 0 : real(pair, opcode, flags);  // only the last word is last
+}
+
+int ibv_destroy_qp(ibv_qp* pair) {
+  static const Real<decltype(ibv_destroy_qp)> real("ibv_destroy_qp");
+  return is_soft(pair) ? driver().destroy_qp(pair) : real(pair);
+}
+
+int ibv_set_ece(ibv_qp* pair, ibv_ece* options) {
+  static const Real<decltype(ibv_set_ece)> real("ibv_set_ece");
+  return is_soft(pair) ? EOPNOTSUPP : real(pair, options);
+}
+
+int ibv_query_ece(ibv_qp* pair, ibv_ece* options) {
+  static const Real<decltype(ibv_query_ece)> real("ibv_query_ece");
+  return is_soft(pair) ? EOPNOTSUPP : real(pair, options);
+}
+
+int ibv_attach_mcast(ibv_qp* pair, const ibv_gid* gid, uint16_t lid) {
+  static const Real<decltype(ibv_attach_mcast)> real("ibv_attach_mcast");
+  return is_soft(pair) ? EOPNOTSUPP : real(pair, gid, lid);
+}
+
+int ibv_detach_mcast(ibv_qp* pair, const ibv_gid* gid, uint16_t lid) {
+  static const Real<decltype(ibv_detach_mcast)> real("ibv_detach_mcast");
+  return is_soft(pair) ? EOPNOTSUPP : real(pair, gid, lid);
+}
+
+// --- Address handles ----------------------------------------------------------------------------
+
+ibv_ah* ibv_create_ah(ibv_pd* domain, ibv_ah_attr* attributes) {
+  static const Real<decltype(ibv_create_ah)> real("ibv_create_ah");
+  if (is_soft(domain)) return not_offered();
+  return real(domain, attributes);
+}
+
+ibv_ah* ibv_create_ah_from_wc(ibv_pd* domain, ibv_wc* completion, ibv_grh* header, uint8_t port) {
+  static const Real<decltype(ibv_create_ah_from_wc)> real("ibv_create_ah_from_wc");
+  if (is_soft(domain)) return not_offered();
+  return real(domain, completion, header, port);
+}
+
+int ibv_init_ah_from_wc(ibv_context* context, uint8_t port, ibv_wc* completion, ibv_grh* header,
+                        ibv_ah_attr* attributes) {
+  static const Real<decltype(ibv_init_ah_from_wc)> real("ibv_init_ah_from_wc");
+  if (!is_soft(context)) return real(context, port, completion, header, attributes);
+  errno = EOPNOTSUPP;
+  return -1;
+}
+
+int ibv_destroy_ah(ibv_ah* handle) {
+  static const Real<decltype(ibv_destroy_ah)> real("ibv_destroy_ah");
+  return is_soft(handle) ? EOPNOTSUPP : real(handle);
+}
+
+}  // extern "C"
+#pragma GCC visibility pop
