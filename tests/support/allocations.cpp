@@ -16,15 +16,15 @@ void* __libc_malloc(std::size_t bytes);
 void* __libc_calloc(std::size_t count, std::size_t bytes);
 void* __libc_realloc(void* memory, std::size_t bytes);
 
-void* malloc(std::size_t bytes) {
+[[gnu::visibility("default")]] void* malloc(std::size_t bytes) {
   ++count;
   return __libc_malloc(bytes);
 }
-void* calloc(std::size_t elements, std::size_t bytes) {
+[[gnu::visibility("default")]] void* calloc(std::size_t elements, std::size_t bytes) {
   ++count;
   return __libc_calloc(elements, bytes);
 }
-void* realloc(void* memory, std::size_t bytes) {
+[[gnu::visibility("default")]] void* realloc(void* memory, std::size_t bytes) {
   ++count;
   return __libc_realloc(memory, bytes);
 }
