@@ -321,7 +321,7 @@ void Process::abandon() {
     context->ops.post_srq_recv = refuse_shared_receive;
     context->ops.poll_cq = refuse_poll;
     context->ops.req_notify_cq = refuse_notification;
-    context->events.abandon();
+    opened->events.abandon();
   }
   for (CompletionChannel* const channel : channels) channel->events.abandon();
   connections.abandon();

@@ -1,5 +1,7 @@
 // The functions of libibverbs about domains, regions, queues and queue pairs.  Each goes to the
 // software device if its object is of that device, and to the system's libibverbs otherwise.
+#include <endian.h>
+
 #include <cerrno>
 #include <cstdint>
 
@@ -19,6 +21,23 @@ const Driver& driver() {
 ibv_mr* register_at(ibv_pd* domain, void* address, size_t bytes, uint64_t remote, int access) {
   if (remote != reinterpret_cast<std::uintptr_t>(address)) return not_offered();
   return driver().reg_mr(domain, address, bytes, access);
+}
+
+/// Where a datagram came from.
+ibv_ah_attr way_back(const ibv_wc& completion, const ibv_grh& header, std::uint8_t port) {
+  ibv_ah_attr attributes{};
+  attributes.dlid = completion.slid;
+  attributes.sl = completion.sl;
+  attributes.src_path_bits = completion.dlid_path_bits;
+  attributes.port_num = port;
+  if ((completion.wc_flags & IBV_WC_GRH) == 0) return attributes;
+  const std::uint32_t flow = be32toh(header.version_tclass_flow);
+  attributes.is_global = 1;
+  attributes.grh.dgid = header.sgid;
+  attributes.grh.flow_label = flow & 0xfffff;
+  attributes.grh.traffic_class = static_cast<std::uint8_t>(flow >> 20);
+  attributes.grh.hop_limit = 0xff;
+  return attributes;
 }
 
 }  // namespace
@@ -218,27 +237,27 @@ int ibv_detach_mcast(ibv_qp* pair, const ibv_gid* gid, uint16_t lid) {
 
 ibv_ah* ibv_create_ah(ibv_pd* domain, ibv_ah_attr* attributes) {
   static const Real<decltype(ibv_create_ah)> real("ibv_create_ah");
-  if (is_soft(domain)) return not_offered();
-  return real(domain, attributes);
-}
-
-ibv_ah* ibv_create_ah_from_wc(ibv_pd* domain, ibv_wc* completion, ibv_grh* header, uint8_t port) {
-  static const Real<decltype(ibv_create_ah_from_wc)> real("ibv_create_ah_from_wc");
-  if (is_soft(domain)) return not_offered();
-  return real(domain, completion, header, port);
+  return is_soft(domain) ? driver().create_ah(domain, attributes) : real(domain, attributes);
 }
 
 int ibv_init_ah_from_wc(ibv_context* context, uint8_t port, ibv_wc* completion, ibv_grh* header,
                         ibv_ah_attr* attributes) {
   static const Real<decltype(ibv_init_ah_from_wc)> real("ibv_init_ah_from_wc");
   if (!is_soft(context)) return real(context, port, completion, header, attributes);
-  errno = EOPNOTSUPP;
-  return -1;
+  *attributes = way_back(*completion, *header, port);
+  return 0;
+}
+
+ibv_ah* ibv_create_ah_from_wc(ibv_pd* domain, ibv_wc* completion, ibv_grh* header, uint8_t port) {
+  static const Real<decltype(ibv_create_ah_from_wc)> real("ibv_create_ah_from_wc");
+  if (!is_soft(domain)) return real(domain, completion, header, port);
+  ibv_ah_attr attributes = way_back(*completion, *header, port);
+  return driver().create_ah(domain, &attributes);
 }
 
 int ibv_destroy_ah(ibv_ah* handle) {
   static const Real<decltype(ibv_destroy_ah)> real("ibv_destroy_ah");
-  return is_soft(handle) ? EOPNOTSUPP : real(handle);
+  return is_soft(handle) ? driver().destroy_ah(handle) : real(handle);
 }
 
 }  // extern "C"
