@@ -1,0 +1,52 @@
+// Some programs look whether /dev/infiniband/<device> is a file that they may open, before they ask
+// libibverbs for the device.  For this one the answer is that of a character device that anybody
+// may open.
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string>
+#include <string_view>
+
+#include "verbs/soft/device.hpp"
+
+namespace {
+
+const char* look_at(const char* path) noexcept {
+  using namespace std::string_view_literals;
+  constexpr auto directory = "/dev/infiniband/"sv;
+  if (path == nullptr) return path;
+  const std::string_view asked(path);
+  const bool is_soft = asked.starts_with(directory) &&
+                       asked.substr(directory.size()) == tutti::verbs::soft::device().dev_name;
+  return is_soft ? "/dev/null" : path;
+}
+
+/// The function that would have been called without this library.
+template <class Function>
+Function* next(Function*, const char* name) noexcept {
+  return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+int stat(const char* path, struct stat* status) {
+  static auto* const real = next(&::stat, "stat");
+  return real(look_at(path), status);
+}
+
+int stat64(const char* path, struct stat64* status) {
+  static auto* const real = next(&::stat64, "stat64");
+  return real(look_at(path), status);
+}
+
+int access(const char* path, int mode) {
+  static auto* const real = next(&::access, "access");
+  return real(look_at(path), mode);
+}
+
+}  // extern "C"
+#pragma GCC visibility pop
