@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <span>
 #include <thread>
 #include <tutti/bootstrap.hpp>
@@ -13,6 +14,7 @@
 #include "microbench/launch.hpp"
 #include "microbench/options.hpp"
 #include "microbench/session.hpp"
+#include "verbs/soft/virtual_time.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -26,6 +28,7 @@ int run_rank(const Options& options, const Launch& launch) {
   // Ranks that were started separately have separate terminals.
   const bool separate = std::string_view(launch.bootstrap) == "tcp";
   try {
+    if (!options.fabric.empty()) ::setenv("TUTTI_SOFT_PLACE", fmt::format("{}", self).c_str(), 1);
     return run_session(options, launch);
   } catch (const Error& error) {
     const int status = exit_status_of(error.code());
@@ -40,8 +43,11 @@ int run_rank(const Options& options, const Launch& launch) {
 
 int run_forked(const Options& options) {
   const detail::Mapping memory = probe_memory_for_children();
+  std::optional<verbs::soft::VirtualTime> virtual_time;
+  if (options.virtual_time) virtual_time.emplace(*options.local);
   const std::vector<LocalResult> results =
       run_local({.rank_count = *options.local}, [&](Exchange& exchange) {
+        if (virtual_time) virtual_time->join(index_of(exchange.self()));
         return run_rank(options, {.bootstrap = "local",
                                   .exchange = exchange,
                                   .probe_memory = reinterpret_cast<ProbeMemory*>(memory.data())});
@@ -84,6 +90,7 @@ int run_program(std::span<const char* const> arguments) {
   }
   // A bad TUTTI_* variable is found once here instead of on every rank.
   static_cast<void>(api::context_settings({}));
+  if (!options.fabric.empty()) ::setenv("TUTTI_SOFT_FABRIC", options.fabric.c_str(), 1);
   if (options.local) return run_forked(options);
   if (std::getenv("TUTTI_RANK") != nullptr) return run_over_tcp(options);
   return run_under_mpi(options);

@@ -10,6 +10,7 @@
 
 #include "api/names.hpp"
 #include "api/settings.hpp"
+#include "verbs/soft/fabric_model.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -129,6 +130,11 @@ void declare(CLI::App& app, Words& words, Options& options) {
   app.add_option("--format", words.format, "table, json or csv");
   app.add_option("--out", options.out, "write there instead of standard output");
   app.add_option("--local", words.local, "fork that many ranks on this machine");
+  app.add_option("--fabric", options.fabric,
+                 "network that the software device emulates: " +
+                     verbs::soft::fabric_preset_names() + ", or a JSON file");
+  app.add_flag("--virtual-time", options.virtual_time,
+               "calls in simulated time on that network (default fdr); needs --local");
 }
 
 void parse_reduction(const Words& words, Options& options) {
@@ -150,6 +156,23 @@ void parse_reduction(const Words& words, Options& options) {
   options.agreement = order_shows ? Agreement::relaxed : Agreement::identical;
   if (!words.agreement.empty())
     options.agreement = parse_name(every_agreement, "--agreement", words.agreement);
+}
+
+void understand_fabric(Options& options) {
+  if (options.virtual_time && !options.local)
+    throw Error(ErrorCode::invalid_argument,
+                "--virtual-time: expected --local N, whose ranks share a clock; add it");
+  if (options.virtual_time && options.fabric.empty()) options.fabric = "fdr";
+  if (!options.fabric.empty()) (void)verbs::soft::read_fabric_model(options.fabric);
+  if (!options.virtual_time) return;
+  for (const Collective probe : {Collective::floor, Collective::oneway}) {
+    const auto found = std::find(options.collectives.begin(), options.collectives.end(), probe);
+    if (found == options.collectives.end()) continue;
+    if (!options.all)
+      refuse("--virtual-time", name_of(probe),
+             "collectives and wimm: that probe is about this machine's memory; leave it out");
+    options.collectives.erase(found);
+  }
 }
 
 void understand(const Words& words, Options& options) {
@@ -183,6 +206,7 @@ void understand(const Words& words, Options& options) {
     refuse("--against", "mpi",
            "a run under MPI, and --local starts without it; use mpirun -n N tutti-bench ... "
            "instead of --local");
+  understand_fabric(options);
 }
 
 std::string one_line(std::string text) {

@@ -43,6 +43,8 @@ struct Options {
   Format format = Format::table;
   std::string out;  // empty: standard output
   std::optional<std::uint32_t> local;
+  bool virtual_time = false;
+  std::string fabric;  // preset or file; empty: the device as it is
 
   std::string help;  // not empty: print this and end
 };

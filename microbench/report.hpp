@@ -38,6 +38,8 @@ struct Row {
   std::optional<bool> correct;  // absent: not checked
   std::optional<double> bound_ns;
   std::optional<AgainstMpi> mpi;
+  bool is_virtual = false;
+  std::optional<std::string> fabric;
   bool oversubscribed = false;
   std::string bootstrap;
   std::optional<std::string> transport;

@@ -13,12 +13,18 @@ Json tenths(double ns) {
   return std::round(ns * 10) / 10;
 }
 
+Json thousandths(double ns) {
+  return std::round(ns * 1000) / 1000;
+}
+
 template <class T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
 Json json_of(const Row& row) {
+  // Virtual time is exact, in picoseconds.
+  const auto rounded = [&](double ns) { return row.is_virtual ? thousandths(ns) : tenths(ns); };
   Json json;
   json["collective"] = row.collective;
   json["bytes"] = row.bytes;
@@ -31,14 +37,14 @@ Json json_of(const Row& row) {
   json["per_round"] = row.per_round;
   json["notify"] = or_null(row.notify);
   json["agreement"] = or_null(row.agreement);
-  json["virtual"] = false;
-  json["fabric"] = nullptr;
+  json["virtual"] = row.is_virtual;
+  json["fabric"] = or_null(row.fabric);
   json["seed"] = row.seed;
   json["iterations"] = row.iterations;
-  json["min_ns"] = tenths(row.min_ns);
-  json["median_ns"] = tenths(row.median_ns);
-  json["p99_ns"] = tenths(row.p99_ns);
-  json["max_ns"] = tenths(row.max_ns);
+  json["min_ns"] = rounded(row.min_ns);
+  json["median_ns"] = rounded(row.median_ns);
+  json["p99_ns"] = rounded(row.p99_ns);
+  json["max_ns"] = rounded(row.max_ns);
   json["correct"] = or_null(row.correct);
   json["bound_ns"] = row.bound_ns ? tenths(*row.bound_ns) : Json(nullptr);
   json["against"] = nullptr;

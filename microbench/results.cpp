@@ -22,6 +22,7 @@ const Result* find(const Findings& findings, Collective collective, std::size_t 
 /// What a row is measured against: the exchange of two lines for wimm, rounds of wimm for a
 /// collective of two ranks.  Payloads of more than wimm's 8 bytes have no bound here.
 std::optional<double> bound_of(const Findings& findings, const Case& one) {
+  if (findings.options.virtual_time) return {};
   const Result* below = nullptr;
   std::size_t rounds = 1;
   if (one.collective == Collective::wimm) below = find(findings, Collective::floor, 8);
@@ -58,7 +59,9 @@ Row row_of(const Findings& findings, const Result& result) {
   row.max_ns = largest(samples.singles);
   row.correct = result.outcome.correct;
   row.bound_ns = bound_of(findings, one);
-  row.oversubscribed = findings.placement.oversubscribed;
+  row.is_virtual = options.virtual_time;
+  if (!options.fabric.empty()) row.fabric = options.fabric;
+  row.oversubscribed = findings.placement.oversubscribed && !options.virtual_time;
   row.bootstrap = findings.launch.bootstrap;
   row.deviation_ns = median_absolute_deviation(samples.batches);
   row.slowest_median_ns = result.slowest_median_ns;
@@ -99,16 +102,25 @@ void fill_header(Report& report, const Findings& findings) {
   add("build", build_text());
   add("device", findings.context.device_choice());
   if (const auto known = transport(findings)) add("transport", *known);
+  if (!options.fabric.empty())
+    add("fabric", fmt::format("{}, emulated in {} time", options.fabric,
+                              options.virtual_time ? "virtual" : "real"));
   add("ranks", fmt::format("{}, each a node of its own, started by {}",
                            findings.launch.exchange.rank_count(), findings.launch.bootstrap));
-  add("binding", findings.placement.binding);
-  add("timer", fmt::format("{}, {:.1f} ns a reading, not subtracted", findings.timer.name(),
-                           findings.timer.cost_ns()));
   const Effort& first = findings.results.front().effort;
-  add("samples",
-      fmt::format("{} alternating blocks; {} calls in batches of {} in each block of the "
-                  "first row",
-                  findings.schedule.blocks, first.block_calls, first.batch));
+  if (options.virtual_time) {
+    add("samples", fmt::format("{} calls, all ranks starting at the same instant; the last "
+                               "rank's end counts",
+                               first.block_calls));
+  } else {
+    add("binding", findings.placement.binding);
+    add("timer", fmt::format("{}, {:.1f} ns a reading, not subtracted", findings.timer.name(),
+                             findings.timer.cost_ns()));
+    add("samples",
+        fmt::format("{} alternating blocks; {} calls in batches of {} in each block of the "
+                    "first row",
+                    findings.schedule.blocks, first.block_calls, first.batch));
+  }
   const bool reduces = std::any_of(
       findings.results.begin(), findings.results.end(),
       [](const Result& result) { return result.which->collective == Collective::allreduce; });
@@ -155,7 +167,7 @@ Report report_of(const Findings& findings) {
       report.notes.push_back(result.outcome.what);
   }
   fill_header(report, findings);
-  fill_ratios(report, findings);
+  if (!findings.options.virtual_time) fill_ratios(report, findings);
   return report;
 }
 

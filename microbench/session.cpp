@@ -11,6 +11,7 @@
 #include "microbench/results.hpp"
 #include "microbench/statistics.hpp"
 #include "microbench/together.hpp"
+#include "microbench/virtual_run.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -34,8 +35,20 @@ File open_output(const Options& options, Exchange& exchange) {
   return file;
 }
 
-std::vector<Result> measure_all(Cases& cases, const Options& options, bool oversubscribed,
-                                const Schedule& schedule, const Timer& timer) {
+std::vector<Result> measure_all_virtually(Cases& cases, const Options& options,
+                                          Exchange& exchange) {
+  std::vector<Result> results;
+  const std::size_t calls = options.iterations.value_or(virtual_calls_default);
+  for (const Case& one : cases.all())
+    results.push_back({.which = &one,
+                       .effort = {.batch = 1, .block_calls = calls, .single_calls = calls},
+                       .samples = measure_virtual(*one.subject, calls, exchange)});
+  return results;
+}
+
+std::vector<Result> measure_all(Cases& cases, const Options& options, Exchange& exchange,
+                                bool oversubscribed, const Schedule& schedule, const Timer& timer) {
+  if (options.virtual_time) return measure_all_virtually(cases, options, exchange);
   std::vector<Contestant> contestants;
   for (const Case& one : cases.all()) {
     const Effort effort = effort_for(one.bytes, options.iterations, oversubscribed, schedule);
@@ -91,8 +104,13 @@ int run_session(const Options& options, const Launch& launch) {
   const File file = open_output(options, exchange);
   Cases cases(options, launch, placement);
   const Timer timer;  // calibrated on the CPU that will be used
-  const Schedule schedule =
-      schedule_for(options.iterations, options.warmup, placement.oversubscribed);
+  if (!options.fabric.empty() && !cases.context().device_name().starts_with("soft"))
+    throw Error(ErrorCode::unsupported,
+                fmt::format("--fabric=\"{}\": {} is a real device; set TUTTI_DEVICE=soft0",
+                            options.fabric, cases.context().device_name()));
+  const Schedule schedule = options.virtual_time ? Schedule{}
+                                                 : schedule_for(options.iterations, options.warmup,
+                                                                placement.oversubscribed);
   Findings findings{
       .options = options,
       .launch = launch,
@@ -100,7 +118,7 @@ int run_session(const Options& options, const Launch& launch) {
       .context = cases.context(),
       .timer = timer,
       .schedule = schedule,
-      .results = measure_all(cases, options, placement.oversubscribed, schedule, timer)};
+      .results = measure_all(cases, options, exchange, placement.oversubscribed, schedule, timer)};
   for (std::size_t i = 0; i < findings.results.size(); ++i)
     findings.results[i].outcome = check(cases.all()[i], options, exchange, placement);
   for (Result& result : findings.results) {

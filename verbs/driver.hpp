@@ -6,12 +6,17 @@
 
 #include <infiniband/verbs.h>
 
+#include "tutti/detail/clock.hpp"
+
 namespace tutti::verbs {
 
 /// Each entry behaves as the libibverbs function of the same name: NULL with errno, or an errno
 /// value, on failure.
 struct Driver {
   const char* name;  // "libibverbs" or "soft"
+
+  /// Not of libibverbs: what time it is for the users of these devices.
+  detail::Clock& (*clock)() noexcept;
 
   ibv_device** (*get_device_list)(int* count);
   void (*free_device_list)(ibv_device** list);

@@ -7,6 +7,10 @@ namespace tutti::verbs {
 const Driver& libibverbs_driver() noexcept {
   static constexpr Driver driver{
       .name = "libibverbs",
+      .clock = []() noexcept -> detail::Clock& {
+        static detail::MonotonicClock clock;
+        return clock;
+      },
       .get_device_list = ibv_get_device_list,
       .free_device_list = ibv_free_device_list,
       .get_device_name = ibv_get_device_name,

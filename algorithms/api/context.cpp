@@ -18,6 +18,7 @@ std::uint64_t random_key() {
 Context::Implementation::Implementation(const ContextOptions& given)
     : settings(api::context_settings(given)),
       fabric({.device = settings.device, .arena_bytes = settings.arena_bytes}),
+      clock(fabric.port().driver().clock()),
       process_key(random_key()) {}
 
 Context::Implementation::~Implementation() {

@@ -24,7 +24,7 @@ struct Context::Implementation {
 
   api::ContextSettings settings;
   verbs::VerbsFabric fabric;
-  detail::MonotonicClock clock;
+  detail::Clock& clock;         // of the device
   std::uint64_t process_key;    // random; names this context to its peers
   bool oversubscribed = false;  // more ranks than CPUs on this host: waiting yields early
 
@@ -111,6 +111,11 @@ struct Operation::Implementation {
   std::uint32_t channel_id = 0;
   std::byte* block = nullptr;  // of the arena: slots and partials, both parities
   engine::Execution execution;
+  // Where time is simulated: what the engine calls instead of the reduction.
+  struct ChargedReduction {
+    Reduction reduction;
+    detail::Clock* clock;
+  } charged = {};
 
   Status start() noexcept;
   Status test() noexcept;

@@ -324,6 +324,20 @@ void fill_in(Card& card, const Operation::Implementation& operation) {
   card.channel = operation.channel_id;
 }
 
+/// Combining takes its time on the simulated clock.
+void charge_for(Operation::Implementation& operation) {
+  Reduction& reduction = operation.execution.reduction;
+  operation.charged = {reduction, &operation.communicator.context.clock};
+  reduction.context = &operation.charged;
+  reduction.combine = [](const void* incoming, void* partial, std::size_t count,
+                         void* context) noexcept {
+    const auto& [inner, clock] =
+        *static_cast<const Operation::Implementation::ChargedReduction*>(context);
+    inner.combine(incoming, partial, count, inner.context);
+    clock->charge_work(count * inner.element_bytes);
+  };
+}
+
 std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& communicator,
                                                   const OperationRequest& request,
                                                   const std::function<plan::Plan()>& build) {
@@ -336,6 +350,8 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     operation =
         std::make_unique<Operation::Implementation>(communicator, build(), request.collective);
     operation->execution.reduction = request.reduction;
+    if (communicator.context.clock.is_simulated() && request.reduction.combine)
+      charge_for(*operation);
     operation->execution.element_count = request.element_count;
     lay_out(*operation, request);
     reserve_receives(*operation);

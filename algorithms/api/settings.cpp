@@ -27,6 +27,9 @@ constexpr Setting table[] = {
     {"TUTTI_SECRET", "any text", "shared by the ranks of one job (tcp bootstrap)"},
     {"TUTTI_BOOTSTRAP_TIMEOUT", "seconds", "until all ranks have met (tcp bootstrap); default 30"},
     {"TUTTI_SOFT_TRANSPORT", "auto|shared|cma", "how the software device moves data"},
+    {"TUTTI_SOFT_FABRIC", "qdr|fdr|edr|hdr|ndr|roce100|FILE",
+     "network that the software device emulates; default: none"},
+    {"TUTTI_SOFT_PLACE", "0 ..", "place of this process in that network; default 0"},
 };
 
 [[noreturn]] void refuse(const std::string& origin, std::string_view value,

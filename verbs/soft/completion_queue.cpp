@@ -10,6 +10,7 @@
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/layout.hpp"
 #include "verbs/soft/notification.hpp"
+#include "verbs/soft/process.hpp"
 #include "verbs/soft/queue_pair.hpp"
 #include "verbs/soft/receive_queue.hpp"
 
@@ -229,12 +230,9 @@ bool CompletionQueue::flush_for_event(bool look) noexcept {
   });
 }
 
-int poll_completion_queue(ibv_cq* handle, int count, ibv_wc* completions) noexcept {
-  auto& queue = *static_cast<CompletionQueue*>(handle);
-  Process& process = process_of(queue.context);
-  if (process.has_pending()) [[unlikely]]
-    process.progress_pending_slow();
+namespace {
 
+int poll(CompletionQueue& queue, int count, ibv_wc* completions) noexcept {
   if (!queue.has_news()) return 0;
   const std::lock_guard guard(queue.lock);
   if (queue.failed.load(std::memory_order_relaxed)) [[unlikely]]
@@ -264,6 +262,36 @@ int poll_completion_queue(ibv_cq* handle, int count, ibv_wc* completions) noexce
     polled += take_locals(queue, count - polled, completions + polled);
   }
   return polled;
+}
+
+/// In an emulated network whatever is due comes first, and in virtual time it is polls that make
+/// time go on.
+int poll_timed(Process& process, CompletionQueue& queue, int count, ibv_wc* completions) noexcept {
+  Timing& timing = *process.timing();
+  if (!timing.is_virtual()) {
+    process.progress_pending_slow();
+    return poll(queue, count, completions);
+  }
+  (void)process.deliver_due();
+  const int polled = poll(queue, count, completions);
+  if (polled == 0) timing.idle(process);
+  timing.charge_receives(process,
+                         static_cast<int>(std::count_if(
+                             completions, completions + std::max(polled, 0),
+                             [](const ibv_wc& one) { return (one.opcode & IBV_WC_RECV) != 0; })));
+  return polled;
+}
+
+}  // namespace
+
+int poll_completion_queue(ibv_cq* handle, int count, ibv_wc* completions) noexcept {
+  auto& queue = *static_cast<CompletionQueue*>(handle);
+  Process& process = process_of(queue.context);
+  if (process.has_pending()) [[unlikely]] {
+    if (process.timing()) return poll_timed(process, queue, count, completions);
+    process.progress_pending_slow();
+  }
+  return poll(queue, count, completions);
 }
 
 }  // namespace tutti::verbs::soft

@@ -27,6 +27,6 @@ void describe_device(ibv_device_attr& attributes);
 void describe_port(ibv_port_attr& attributes);
 
 /// Reads TUTTI_SOFT_*.  EINVAL, with one line on stderr, for a name or a value it does not know.
-int read_settings(Transport& transport);
+int read_settings(Settings& settings);
 
 }  // namespace tutti::verbs::soft

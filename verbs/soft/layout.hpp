@@ -5,6 +5,7 @@
 //
 //   SegmentHeader 0 owner, once
 //                 1 initiators of atomics      private memory only
+//                 2 owner and initiators       emulated networks only
 //   RegionEntry     owner                       read by initiators for every remote access
 //   QueuePairEntry  0 owner (peer: only to ERR)  read by the connected initiator for every request
 //                   1 connected initiator        read by the owner only to reset, flush, deregister
@@ -25,7 +26,7 @@ namespace tutti::verbs::soft {
 
 inline constexpr std::size_t line_bytes = 64;
 inline constexpr std::uint64_t segment_magic = 0x7475747469736f66;  // "tuttisof"
-inline constexpr std::uint32_t layout_version = 3;
+inline constexpr std::uint32_t layout_version = 4;
 inline constexpr std::size_t segment_bytes = std::size_t{1} << 30;  // sparse; committed on demand
 
 inline constexpr std::uint32_t regions_max = 4096;
@@ -63,6 +64,12 @@ struct alignas(line_bytes) SegmentHeader {
   // takes it from a dead one.  Initiators of all processes, the owner's own among them, take turns
   // here, as reading and writing such a word are two system calls.
   alignas(line_bytes) std::atomic<std::uint64_t> atomic_turn;
+
+  // In an emulated network: which place of it this process is, constant; and until when its port is
+  // taken in either direction, in picoseconds.  Relaxed: whoever sends something takes the time.
+  alignas(line_bytes) std::uint32_t place;
+  std::atomic<std::int64_t> transmit_port;
+  std::atomic<std::int64_t> receive_port;
 };
 
 /// One memory region.  A reader takes the key, the fields and the key again (all acquire); the

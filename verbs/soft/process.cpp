@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <system_error>
+#include <tutti/status.hpp>
 
 #include "tutti/detail/clock.hpp"
 #include "verbs/soft/asynchronous.hpp"
@@ -54,7 +55,7 @@ int refuse_notification(ibv_cq*, int) {
 
 }  // namespace
 
-Process* Process::acquire(Transport transport, int& error) {
+Process* Process::acquire(const Settings& settings, int& error) {
   watch_forks();
   const std::lock_guard guard(current_mutex);
   if (!current || current->inherited()) {
@@ -63,12 +64,12 @@ Process* Process::acquire(Transport transport, int& error) {
       error = errno;
       return nullptr;
     }
-    std::unique_ptr<Process> made(new Process(transport, nonce >> 24 | 1));
+    std::unique_ptr<Process> made(new Process(settings, nonce >> 24 | 1));
     if (error = made->start(); error != 0) return nullptr;
     made->predecessor_ = current;
     current = made.release();
   }
-  if (current->transport() != transport) {
+  if (current->settings_ != settings) {
     error = EBUSY;
     return nullptr;
   }
@@ -83,8 +84,13 @@ void Process::release() {
   delete this;
 }
 
-Process::Process(Transport transport, std::uint64_t nonce)
-    : pid_(::getpid()), transport_(transport), nonce_(nonce) {}
+Process* Process::of_this_process() noexcept {
+  const std::lock_guard guard(current_mutex);
+  return current && !current->inherited() ? current : nullptr;
+}
+
+Process::Process(const Settings& settings, std::uint64_t nonce)
+    : pid_(::getpid()), settings_(settings), nonce_(nonce) {}
 
 int Process::start() {
   region_generations.assign(
@@ -93,6 +99,17 @@ int Process::start() {
     return error;
   if (const int error = segment.create(connections.id(), nonce_)) return error;
   view_ = segment.view();
+  if (!settings_.fabric.empty()) {
+    VirtualTime* const virtual_time = VirtualTime::joined();
+    const std::uint32_t place = virtual_time ? virtual_time->rank() : settings_.place;
+    view_.header().place = place;
+    try {
+      timing_ = std::make_unique<Timing>(read_fabric_model(settings_.fabric), place, virtual_time);
+    } catch (const Error&) {
+      return EINVAL;  // it was readable when the settings were read
+    }
+    pending_count_.store(1, std::memory_order_relaxed);  // polls have to look
+  }
   connections.introduce(nonce_, view_, segment.descriptor());
   wake_ = detail::Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_) return errno;
@@ -138,7 +155,7 @@ void Process::help() {
       for (const Events::Death& death : events.deaths) recover_from(death);
       again |= raise_events(events);
       reap();
-      wait_ns = progress_pending_ns();
+      wait_ns = timing_ && timing_->is_virtual() ? never : progress_pending_ns();
       if ((again || !buried_.empty()) && (wait_ns == never || wait_ns > soon_ns)) wait_ns = soon_ns;
       descriptors.clear();
       descriptors.push_back({.fd = wake_.get(), .events = POLLIN, .revents = 0});
@@ -192,13 +209,18 @@ void Process::reserve_pending(std::size_t queue_pairs_count) {
   pending_.reserve(2 * queue_pairs_count);
 }
 
+void Process::count_pending() {
+  const std::size_t count = pending_.size() + (timing_ ? 1 : 0);
+  pending_count_.store(static_cast<std::uint32_t>(count), std::memory_order_relaxed);
+}
+
 void Process::add_pending(QueuePair& pair) {
   if (pair.listed) return;
   pair.listed = true;
   const std::lock_guard guard(pending_lock_);
   pending_.push_back(&pair);
-  pending_count_.store(static_cast<std::uint32_t>(pending_.size()), std::memory_order_relaxed);
-  wake_helper();
+  count_pending();
+  if (!timing_ || !timing_->is_virtual()) wake_helper();
 }
 
 void Process::remove_pending(QueuePair& pair) {
@@ -206,7 +228,7 @@ void Process::remove_pending(QueuePair& pair) {
   pair.listed = false;
   const std::lock_guard guard(pending_lock_);
   std::erase(pending_, &pair);
-  pending_count_.store(static_cast<std::uint32_t>(pending_.size()), std::memory_order_relaxed);
+  count_pending();
 }
 
 void Process::progress_pending_slow() {
@@ -232,11 +254,45 @@ std::int64_t Process::progress_pending_ns() {
       continue;
     }
     // Not ours to look into without its lock: then its holder has just tried.
-    const std::int64_t wish_ns = guard ? pair->patience.look_again_ns - now : 1'000'000;
-    const std::int64_t pair_ns = std::clamp<std::int64_t>(wish_ns, 50'000, 10'000'000);
+    std::int64_t wish_ns = guard ? pair->patience.look_again_ns - now : 1'000'000;
+    if (guard && timing_) wish_ns = soft::next_due(*pair) / picoseconds_per_ns - now;
+    const std::int64_t least_ns = timing_ ? 1'000 : 50'000;
+    const std::int64_t pair_ns = std::clamp<std::int64_t>(wish_ns, least_ns, 10'000'000);
     wait_ns = wait_ns < 0 ? pair_ns : std::min(wait_ns, pair_ns);
   }
   return wait_ns;
+}
+
+bool Process::deliver_due() {
+  const std::lock_guard guard(mutex);
+  {
+    const std::lock_guard pending_guard(pending_lock_);
+    pending_now_.assign(pending_.begin(), pending_.end());
+  }
+  const Picoseconds now = timing_->now();
+  bool all = true;
+  for (QueuePair* const pair : pending_now_) {
+    const std::lock_guard send_guard(pair->send_lock);
+    progress(*pair, now / picoseconds_per_ns);
+    if (pair->pending.empty()) remove_pending(*pair);
+    all &= soft::next_due(*pair) > now + 1;
+  }
+  return all;
+}
+
+Picoseconds Process::next_due() {
+  const std::lock_guard guard(mutex);
+  const std::lock_guard pending_guard(pending_lock_);
+  Picoseconds next = never_ps;
+  for (const QueuePair* const pair : pending_) next = std::min(next, soft::next_due(*pair));
+  return next;
+}
+
+bool Process::has_completions() {
+  const std::lock_guard guard(mutex);
+  return std::any_of(queue_pairs.begin(), queue_pairs.end(), [](const QueuePair* pair) {
+    return pair->send_queue().has_news() || pair->receive_queue().has_news();
+  });
 }
 
 void Process::kick_slow(std::uint32_t process_id) {

@@ -16,6 +16,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -26,6 +27,7 @@
 #include "verbs/soft/notification.hpp"
 #include "verbs/soft/segment.hpp"
 #include "verbs/soft/spin_lock.hpp"
+#include "verbs/soft/timing.hpp"
 
 namespace tutti::verbs::soft {
 
@@ -34,6 +36,14 @@ struct QueuePair;
 struct SharedReceiveQueue;
 
 enum class Transport : std::uint8_t { automatic, shared, cma };
+
+/// What the environment says; one for all contexts of a process.
+struct Settings {
+  Transport transport = Transport::automatic;
+  std::string fabric;       // preset or file; empty: no emulated network
+  std::uint32_t place = 0;  // of this process in it
+  bool operator==(const Settings&) const = default;
+};
 
 /// Indices of a table.  The one unused for longest comes first, so that stale names stay stale.
 class Slots {
@@ -61,8 +71,10 @@ class Slots {
 class Process {
  public:
   /// One more context; NULL and an errno value on failure: EBUSY while the process has contexts
-  /// with another transport.
-  static Process* acquire(Transport transport, int& error);
+  /// with other settings.
+  static Process* acquire(const Settings& settings, int& error);
+  /// That of this process, if it has contexts.
+  static Process* of_this_process() noexcept;
   /// One context less; the last one ends it.
   void release();
 
@@ -78,7 +90,8 @@ class Process {
     return nonce_ << 24 | queue_pair_number;
   }
   std::uint32_t id() const { return connections.id(); }
-  Transport transport() const { return transport_; }
+  Transport transport() const { return settings_.transport; }
+  Timing* timing() const { return timing_.get(); }
   SegmentView view() const { return view_; }
 
   std::mutex mutex;  // guards the members up to the blank line, and all control operations
@@ -107,10 +120,20 @@ class Process {
   /// its send lock.
   void add_pending(QueuePair& pair);
   void remove_pending(QueuePair& pair);
+  /// Or an emulated network, in which a poll has more to do.
   bool has_pending() const { return pending_count_.load(std::memory_order_relaxed) != 0; }
 
   /// Tries the pending requests of all queue pairs once, unless another thread is at it.
   void progress_pending_slow();
+
+  // For an emulated network in virtual time, where the helper thread leaves the requests alone:
+
+  /// Tries what is due; false when something still is, as a helper thread has to do its part first.
+  bool deliver_due();
+  /// When this process will have something to do; never_ps: never.
+  Picoseconds next_due();
+  /// Whether any of its completion queues has something to poll.
+  bool has_completions();
 
   /// A receive was posted, or a queue pair became ready, that this initiator (0: all) waits for.
   /// Never waits for the mutex: while another thread holds it, the helper thread does it
@@ -143,7 +166,7 @@ class Process {
   }
 
  private:
-  Process(Transport transport, std::uint64_t nonce);
+  Process(const Settings& settings, std::uint64_t nonce);
   int start();
   void help();
   std::int64_t progress_pending_ns();
@@ -151,13 +174,15 @@ class Process {
   void recover_from(const Events::Death& death);
   void forget(const Events::GoneBacking& gone);
   void reap();
+  void count_pending();
   void abandon();
   static void watch_forks();
 
   const pid_t pid_;
-  const Transport transport_;
+  const Settings settings_;
   const std::uint64_t nonce_;
   SegmentView view_;
+  std::unique_ptr<Timing> timing_;
   Process* predecessor_ = nullptr;  // what a parent made, in a child of fork: kept, never used
   unsigned contexts_count_ = 0;
 

@@ -123,6 +123,7 @@ void store_values(QueuePair& pair, const ibv_qp_attr& values, int mask) {
 void forget_requests(QueuePair& pair) {
   pair.process.remove_pending(pair);
   pair.pending.clear();
+  pair.executed = 0;
   pair.patience = {};
   pair.sent = 0;
   pair.target = {};
@@ -292,6 +293,7 @@ ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr* attributes) {
   if (index < 0) return nullptr;
   attributes->cap.max_inline_data = inline_max_bytes;
   auto* const pair = new QueuePair(process, static_cast<std::uint32_t>(index));
+  pair->timing = process.timing();
   pair->context = domain->context;
   pair->qp_context = attributes->qp_context;
   pair->pd = domain;

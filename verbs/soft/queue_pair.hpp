@@ -24,6 +24,7 @@
 namespace tutti::verbs::soft {
 
 class Process;
+class Timing;
 struct CompletionQueue;
 
 /// A request as it is executed.  The lists belong to the caller or to a PendingRequest.
@@ -46,6 +47,11 @@ struct Request {
 /// A request that could not be executed at once, with copies of what the caller may reuse.
 struct PendingRequest {
   Request request;
+  // In an emulated network; see Timing.
+  std::int64_t due_ps = 0;  // at the receiver's port; once executed: the answer
+  std::uint32_t bytes = 0;
+  ibv_wc_status fault = IBV_WC_SUCCESS;  // other: this is how it ends when it is due
+  bool has_passed_port = false;
   std::array<ibv_sge, scatter_max> gather;
   std::array<std::byte, inline_max_bytes> inline_data;
 };
@@ -106,6 +112,10 @@ struct QueuePair : QueuePairHandle {
   Target target;
   std::uint64_t sent = 0;  // position of the next request
   std::deque<PendingRequest> pending;
+  Timing* timing = nullptr;  // of the process; NULL: no emulated network
+  std::size_t executed =
+      0;  // of the pending ones, in an emulated network: they wait for the answer
+  std::int64_t last_due_ps = 0;
   Patience patience;
   bool listed = false;  // on the process's list of pending queue pairs
   // Requests whose slots are free again.  Stored by a poll (release), loaded by post_send.

@@ -14,25 +14,17 @@
 #include "verbs/soft/datagram.hpp"
 #include "verbs/soft/process.hpp"
 #include "verbs/soft/remote.hpp"
+#include "verbs/soft/timing.hpp"
 
 namespace tutti::verbs::soft {
 namespace {
 
 constexpr std::int64_t look_again_ns = 1'000'000;  // where nobody tells us: 1 ms
 
-/// The IB encoding of the receiver-not-ready timer, in units of 10 us.
-std::int64_t rnr_timer_ns(std::uint32_t code) {
-  static constexpr std::int32_t timers[32] = {65536, 1,    2,    3,     4,     6,     8,     12,
-                                              16,    24,   32,   48,    64,    96,    128,   192,
-                                              256,   384,  512,  768,   1024,  1536,  2048,  3072,
-                                              4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152};
-  return std::int64_t{timers[code & 31]} * 10'000;
-}
-
 /// How long lost packets are repeated; timeout 0: for ever.
 std::int64_t transport_patience_ns(const ibv_qp_attr& attributes) {
   if (attributes.timeout == 0) return std::numeric_limits<std::int64_t>::max() / 2;
-  return (std::int64_t{4096} << attributes.timeout) * (attributes.retry_cnt + 1);
+  return transport_timeout_ns(attributes) * (attributes.retry_cnt + 1);
 }
 
 ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
@@ -161,7 +153,23 @@ int check_request(const QueuePair& pair, const ibv_send_wr& posted) {
   return bytes > pair.initial.cap.max_inline_data ? EINVAL : 0;
 }
 
+/// Sends the request on its way through the emulated network.
+void store_timed(QueuePair& pair, const Request& request) {
+  std::size_t bytes = 0;
+  for (std::uint32_t index = 0; index < request.gather_count; ++index)
+    bytes += request.gather[index].length;
+  const Timing::Journey journey = pair.timing->depart(pair, request, bytes);
+  store_pending(pair, request);
+  PendingRequest& added = pair.pending.back();
+  added.due_ps = pair.last_due_ps = journey.due;
+  added.bytes = static_cast<std::uint32_t>(bytes);
+  added.fault = journey.status;
+  pair.process.add_pending(pair);
+}
+
 void execute_or_store(QueuePair& pair, const Request& request) {
+  if (pair.timing && pair.timing->is_active()) [[unlikely]]
+    return store_timed(pair, request);
   if (pair.pending.empty()) [[likely]] {
     const Outcome outcome = execute(pair, request);
     if (outcome.kind == Outcome::Kind::done) [[likely]] {
@@ -220,7 +228,78 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
   return 0;
 }
 
+/// Completes what was executed and has been answered, in order.
+void complete_answered(QueuePair& pair, Picoseconds now) {
+  for (; pair.executed > 0 && pair.pending.front().due_ps <= now; --pair.executed) {
+    const PendingRequest& front = pair.pending.front();
+    if (front.request.signaled)
+      complete(pair, front.request, {.kind = Outcome::Kind::done, .bytes = front.bytes});
+    pair.pending.pop_front();
+  }
+}
+
+/// The oldest request that was not executed, if it is due; false when the next must wait.
+bool execute_due(QueuePair& pair, Picoseconds now) {
+  PendingRequest& next = pair.pending[pair.executed];
+  if (next.due_ps > now) return false;
+  Timing& timing = *pair.timing;
+  if (!next.has_passed_port) {
+    next.has_passed_port = true;
+    next.due_ps = timing.pass_port_of(pair, next.request, next.bytes, next.due_ps);
+    if (next.due_ps > now) return false;
+  }
+  Outcome outcome{.kind = Outcome::Kind::failed, .status = next.fault};
+  if (next.fault == IBV_WC_SUCCESS) outcome = execute(pair, next.request);
+  if (outcome.kind == Outcome::Kind::failed ||
+      has_run_out(pair, now / picoseconds_per_ns, outcome)) {
+    const Request failed = next.request;
+    complete_answered(pair, never_ps);
+    fail(pair, failed, outcome);
+    pair.pending.pop_front();
+    return true;
+  }
+  if (outcome.kind != Outcome::Kind::done) {
+    next.due_ps = std::max(now + 1, pair.patience.look_again_ns * picoseconds_per_ns);
+    return false;
+  }
+  pair.patience = {};
+  next.due_ps = timing.answer(pair, next.request, next.bytes);
+  ++pair.executed;
+  return true;
+}
+
+void progress_timed(QueuePair& pair) {
+  const Picoseconds now = pair.timing->now();
+  while (pair.executed < pair.pending.size()) {
+    if (pair.status().state() == IBV_QPS_ERR) return flush_sends(pair);
+    if (!execute_due(pair, now)) break;
+  }
+  complete_answered(pair, now);
+}
+
 }  // namespace
+
+std::int64_t rnr_timer_ns(std::uint32_t code) noexcept {
+  // In units of 10 us.
+  static constexpr std::int32_t timers[32] = {65536, 1,    2,    3,     4,     6,     8,     12,
+                                              16,    24,   32,   48,    64,    96,    128,   192,
+                                              256,   384,  512,  768,   1024,  1536,  2048,  3072,
+                                              4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152};
+  return std::int64_t{timers[code & 31]} * 10'000;
+}
+
+std::int64_t transport_timeout_ns(const ibv_qp_attr& attributes) noexcept {
+  constexpr std::int64_t a_day = 86'400'000'000'000;
+  return attributes.timeout == 0 ? a_day : std::int64_t{4096} << attributes.timeout;
+}
+
+Picoseconds next_due(const QueuePair& pair) noexcept {
+  if (pair.pending.empty()) return never_ps;
+  Picoseconds next = pair.pending.front().due_ps;  // executed: the answers come in order
+  if (pair.executed < pair.pending.size())
+    next = std::min(next, pair.pending[pair.executed].due_ps);
+  return next;
+}
 
 int post_send(ibv_qp* handle, ibv_send_wr* first, ibv_send_wr** bad) noexcept {
   QueuePair& pair = pair_of(handle);
@@ -250,6 +329,7 @@ int post_send_all(QueuePair& pair, ibv_send_wr* first, std::uint64_t count) noex
 }
 
 void progress(QueuePair& pair, std::int64_t now_ns) noexcept {
+  if (pair.timing && pair.timing->is_active()) return progress_timed(pair);
   while (!pair.pending.empty()) {
     if (pair.status().state() == IBV_QPS_ERR) return flush_sends(pair);
     const Request request = pair.pending.front().request;
@@ -267,6 +347,7 @@ void progress(QueuePair& pair, std::int64_t now_ns) noexcept {
 }
 
 void flush_sends(QueuePair& pair) noexcept {
+  complete_answered(pair, never_ps);
   for (; !pair.pending.empty(); pair.pending.pop_front()) flush(pair, pair.pending.front().request);
 }
 

@@ -12,6 +12,11 @@
 
 namespace tutti::verbs::soft {
 
+/// The IB encoding of the receiver-not-ready timer.
+std::int64_t rnr_timer_ns(std::uint32_t code) noexcept;
+/// After which a packet is sent again; 0 in the attributes, for ever: a century.
+std::int64_t transport_timeout_ns(const ibv_qp_attr& attributes) noexcept;
+
 int post_send(ibv_qp* pair, ibv_send_wr* first, ibv_send_wr** bad) noexcept;
 
 /// Posts all the requests or, for want of room, of an opcode or of the right state, none.
@@ -19,6 +24,10 @@ int post_send_all(QueuePair& pair, ibv_send_wr* first, std::uint64_t count) noex
 
 /// Tries the pending requests in order.  The send lock is held.
 void progress(QueuePair& pair, std::int64_t now_ns) noexcept;
+
+/// In an emulated network: when there will be something to do for this queue pair, in picoseconds;
+/// the largest number: never.
+std::int64_t next_due(const QueuePair& pair) noexcept;
 
 /// Completes the pending requests with a flush error.  The send lock is held.
 void flush_sends(QueuePair& pair) noexcept;

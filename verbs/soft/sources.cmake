@@ -11,6 +11,10 @@ target_sources(tutti_verbs PRIVATE
   soft/device.cpp
   soft/driver.cpp
   soft/event_queue.cpp
+  soft/fabric_model.cpp
+  soft/soft_clock.cpp
+  soft/timing.cpp
+  soft/virtual_time.cpp
   soft/extended.cpp
   soft/extended_poll.cpp
   soft/memory.cpp
@@ -36,6 +40,10 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/datagram_sockets.hpp
   soft/device.hpp
   soft/event_queue.hpp
+  soft/fabric_model.hpp
+  soft/soft_clock.hpp
+  soft/timing.hpp
+  soft/virtual_time.hpp
   soft/extended.hpp
   soft/extended_poll.hpp
   soft/handle_room.hpp

@@ -2,6 +2,7 @@
 // Reading the real one costs 15-20 ns: nothing reads it before a wait has spun for a while.
 #pragma once
 
+#include <cstddef>
 #include <ctime>
 
 #include "tutti/timeout.hpp"
@@ -15,6 +16,10 @@ class Clock {
   Clock& operator=(const Clock&) = delete;
   virtual ~Clock() = default;
   virtual Timeout now() noexcept = 0;
+
+  /// Whether time is simulated: then combining or copying costs what is charged for it.
+  virtual bool is_simulated() const noexcept { return false; }
+  virtual void charge_work(std::size_t /*bytes*/) noexcept {}
 };
 
 /// CLOCK_MONOTONIC; the same epoch in all processes of a machine.

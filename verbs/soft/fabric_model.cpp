@@ -1,0 +1,241 @@
+// See fabric_model.hpp.
+#include "verbs/soft/fabric_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <tutti/status.hpp>
+
+namespace tutti::verbs::soft {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double ps_per_us = 1e6;
+constexpr double longest_us = 60e6;  // a minute
+
+/// Data rates: InfiniBand roadmap, 4 lanes (QDR 32 Gb/s after 8b/10b; FDR 54.5, EDR 97.0, HDR 194
+/// and NDR 388 Gb/s after 64b/66b), 100 Gb/s Ethernet.  FDR's 6.8 GB/s, and all latencies,
+/// overheads and gaps are assumptions of the order of what vendors state for one switch between:
+/// measure and write a file where more matters.
+struct Preset {
+  const char* name;
+  double latency_us, send_overhead_us, receive_overhead_us, gap_us, gigabytes_per_second;
+};
+constexpr Preset presets[] = {
+    {"qdr", 1.0, 0.20, 0.10, 0.150, 4.0},  {"fdr", 0.7, 0.15, 0.05, 0.100, 6.8},
+    {"edr", 0.6, 0.12, 0.05, 0.050, 12.1}, {"hdr", 0.6, 0.10, 0.05, 0.025, 24.2},
+    {"ndr", 0.6, 0.10, 0.05, 0.015, 48.4}, {"roce100", 0.9, 0.12, 0.05, 0.050, 11.6},
+};
+
+Picoseconds from_us(double us) {
+  return std::llround(us * ps_per_us);
+}
+
+FabricModel model_of(const Preset& preset) {
+  FabricModel model;
+  model.name = preset.name;
+  model.latency = from_us(preset.latency_us);
+  model.send_overhead = from_us(preset.send_overhead_us);
+  model.receive_overhead = from_us(preset.receive_overhead_us);
+  model.gap = from_us(preset.gap_us);
+  model.per_byte = 1000 / preset.gigabytes_per_second;
+  return model;
+}
+
+[[noreturn]] void refuse(const std::string& file, const std::string& what) {
+  throw Error(ErrorCode::invalid_argument, "fabric \"" + file + "\": " + what);
+}
+
+std::string place_in(const std::string& text, std::size_t byte) {
+  const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text.size()));
+  const auto line = 1 + std::count(text.begin(), end, '\n');
+  const auto start = std::find(std::make_reverse_iterator(end), text.rend(), '\n').base();
+  return "line " + std::to_string(line) + ", column " + std::to_string(end - start);
+}
+
+/// Reads the members of one object by name; what is left over is unknown.
+class Reader {
+ public:
+  Reader(const std::string& file, std::string where, const Json& object)
+      : file_(file), where_(std::move(where)), object_(object) {
+    if (!object.is_object())
+      refuse(file_, where_ + " is " + object.dump() + "; expected an object");
+  }
+
+  double number(const char* name, double otherwise, double least, double most) {
+    const Json* value = find(name);
+    if (!value) return otherwise;
+    if (!value->is_number() || value->get<double>() < least || value->get<double>() > most)
+      expected(name, *value, "a number from " + text_of(least) + " to " + text_of(most));
+    return value->get<double>();
+  }
+  Picoseconds time(const char* name, Picoseconds otherwise = 0) {
+    const double us = static_cast<double>(otherwise) / ps_per_us;
+    return from_us(number(name, us, 0, longest_us));
+  }
+  double probability(const char* name) { return number(name, 0, 0, 1); }
+  std::uint64_t count(const char* name, std::uint64_t otherwise) {
+    const Json* value = find(name);
+    if (!value) return otherwise;
+    if (!value->is_number_unsigned()) expected(name, *value, "a whole number from 0");
+    return value->get<std::uint64_t>();
+  }
+  const Json* find(const char* name) {
+    known_.emplace_back(name);
+    const auto place = object_.find(name);
+    return place == object_.end() ? nullptr : &*place;
+  }
+  const Json* list(const char* name) {
+    const Json* value = find(name);
+    if (value && !value->is_array()) expected(name, *value, "a list");
+    return value;
+  }
+  void finish() const {
+    for (const auto& [name, value] : object_.items()) {
+      if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
+      std::string names;
+      for (const std::string& one : known_) names += (names.empty() ? "" : ", ") + one;
+      refuse(file_, "\"" + name + "\" is unknown in " + where_ + "; expected " + names);
+    }
+  }
+  [[noreturn]] void expected(const char* name, const Json& value, const std::string& what) const {
+    refuse(file_, "\"" + std::string(name) + "\" in " + where_ + " is " + value.dump() +
+                      "; expected " + what);
+  }
+
+ private:
+  static std::string text_of(double number) { return Json(number).dump(); }
+
+  const std::string& file_;
+  std::string where_;
+  const Json& object_;
+  std::vector<std::string> known_;
+};
+
+std::vector<std::vector<Picoseconds>> read_latencies(Reader& reader) {
+  constexpr const char* name = "latencies_us";
+  constexpr const char* shape = "a square list of lists of microseconds";
+  const Json* rows = reader.list(name);
+  if (!rows) return {};
+  std::vector<std::vector<Picoseconds>> latencies;
+  for (const Json& row : *rows) {
+    if (!row.is_array() || row.size() != rows->size()) reader.expected(name, row, shape);
+    auto& read = latencies.emplace_back();
+    for (const Json& us : row) {
+      if (!us.is_number() || us.get<double>() < 0 || us.get<double>() > longest_us)
+        reader.expected(name, us, shape);
+      read.push_back(from_us(us.get<double>()));
+    }
+  }
+  if (latencies.empty()) reader.expected(name, *rows, shape);
+  return latencies;
+}
+
+FabricModel::Faults read_faults(const std::string& file, const Json& object) {
+  Reader reader(file, "\"faults\"", object);
+  FabricModel::Faults faults;
+  faults.seed = reader.count("seed", 1);
+  faults.delay_probability = reader.probability("delay_probability");
+  faults.delay = reader.time("delay_us");
+  faults.drop_probability = reader.probability("drop_probability");
+  faults.not_ready_probability = reader.probability("not_ready_probability");
+  constexpr std::uint64_t places_max = 1 << 20;
+  const auto place_of = [&](Reader& from) {
+    const std::uint64_t place = from.count("place", places_max);
+    if (place >= places_max) refuse(file, "\"place\" is missing or too large in \"faults\"");
+    return static_cast<std::uint32_t>(place);
+  };
+  if (const Json* list = reader.list("slow"))
+    for (const Json& one : *list) {
+      Reader slow(file, "\"slow\"", one);
+      faults.slow.push_back({place_of(slow), slow.number("factor", 1, 1, 1e6)});
+      slow.finish();
+    }
+  if (const Json* list = reader.list("link_down"))
+    for (const Json& one : *list) {
+      Reader down(file, "\"link_down\"", one);
+      faults.link_down.push_back(
+          {place_of(down), down.time("from_us"), down.time("until_us", from_us(longest_us))});
+      if (faults.link_down.back().from >= faults.link_down.back().until)
+        down.expected("until_us", one, "more than from_us");
+      down.finish();
+    }
+  reader.finish();
+  return faults;
+}
+
+FabricModel parse(const std::string& file, const std::string& text) {
+  Json document;
+  try {
+    document = Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    refuse(file, "no JSON at " + place_in(text, error.byte) + " (" + error.what() + ")");
+  }
+  Reader reader(file, "the file", document);
+  FabricModel model;
+  if (const Json* preset = reader.find("preset")) {
+    if (!preset->is_string()) reader.expected("preset", *preset, fabric_preset_names());
+    const auto known = std::find_if(std::begin(presets), std::end(presets),
+                                    [&](const Preset& one) { return *preset == one.name; });
+    if (known == std::end(presets)) reader.expected("preset", *preset, fabric_preset_names());
+    model = model_of(*known);
+  }
+  model.name = file;
+  model.latency = reader.time("latency_us", model.latency);
+  model.send_overhead = reader.time("send_overhead_us", model.send_overhead);
+  model.receive_overhead = reader.time("receive_overhead_us", model.receive_overhead);
+  model.gap = reader.time("gap_us", model.gap);
+  if (const double rate = reader.number("messages_per_second", 0, 0, 1e12); rate > 0)
+    model.gap = std::max(model.gap, static_cast<Picoseconds>(std::llround(1e12 / rate)));
+  if (const double rate = reader.number("gigabytes_per_second", 0, 1e-6, 1e6); rate > 0)
+    model.per_byte = 1000 / rate;
+  model.work = reader.time("work_us", model.work);
+  if (const double rate = reader.number("work_gigabytes_per_second", 0, 1e-6, 1e6); rate > 0)
+    model.work_per_byte = 1000 / rate;
+  model.latencies = read_latencies(reader);
+  if (const Json* faults = reader.find("faults")) model.faults = read_faults(file, *faults);
+  reader.finish();
+  return model;
+}
+
+Picoseconds rounded(double picoseconds) {
+  return std::llround(picoseconds);
+}
+
+}  // namespace
+
+Picoseconds FabricModel::wire_time(std::size_t bytes) const {
+  return rounded(static_cast<double>(bytes) * per_byte);
+}
+Picoseconds FabricModel::port_time(std::size_t bytes) const {
+  return std::max(gap, wire_time(bytes));
+}
+Picoseconds FabricModel::work_time(std::size_t bytes) const {
+  return work + rounded(static_cast<double>(bytes) * work_per_byte);
+}
+Picoseconds FabricModel::latency_between(std::uint32_t from, std::uint32_t to) const {
+  return from < latencies.size() && to < latencies.size() ? latencies[from][to] : latency;
+}
+
+FabricModel read_fabric_model(const std::string& preset_or_file) {
+  for (const Preset& preset : presets)
+    if (preset_or_file == preset.name) return model_of(preset);
+  std::ifstream file(preset_or_file);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file.is_open() || file.bad())
+    refuse(preset_or_file, "no preset and no file that can be read; expected " +
+                               fabric_preset_names() + ", or the path of a JSON file");
+  return parse(preset_or_file, text);
+}
+
+std::string fabric_preset_names() {
+  std::string names;
+  for (const Preset& preset : presets)
+    names += (names.empty() ? "" : ", ") + std::string(preset.name);
+  return names;
+}
+
+}  // namespace tutti::verbs::soft

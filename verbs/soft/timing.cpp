@@ -1,0 +1,170 @@
+// See timing.hpp.
+#include "verbs/soft/timing.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+
+#include "tutti/detail/clock.hpp"
+#include "verbs/soft/process.hpp"
+#include "verbs/soft/queue_pair.hpp"
+#include "verbs/soft/send.hpp"
+
+namespace tutti::verbs::soft {
+namespace {
+
+constexpr std::size_t packet_bytes = 4096;  // the path MTU of this device
+
+Picoseconds real_now() {
+  return detail::MonotonicClock::read().count() * picoseconds_per_ns;
+}
+
+Picoseconds scaled(Picoseconds time, double factor) {
+  return factor == 1 ? time : std::llround(static_cast<double>(time) * factor);
+}
+
+/// Takes a port for `duration` as soon as it is free from `earliest` on; returns when that is.
+/// Relaxed: only the number counts.
+Picoseconds reserve(std::atomic<Picoseconds>& port, Picoseconds earliest, Picoseconds duration) {
+  Picoseconds free = port.load(std::memory_order_relaxed);
+  Picoseconds begin = 0;
+  do {
+    begin = std::max(earliest, free);
+  } while (!port.compare_exchange_weak(free, begin + duration, std::memory_order_relaxed));
+  return begin;
+}
+
+/// The target's header, once there is one.
+SegmentHeader* header_of_target(const QueuePair& pair) {
+  const bool is_known = pair.peer && pair.peer->state() == PeerState::attached;
+  return is_known ? &pair.peer->segment().header() : nullptr;
+}
+
+}  // namespace
+
+Timing::Timing(FabricModel model, std::uint32_t place, VirtualTime* virtual_time)
+    : model_(std::move(model)),
+      place_(place),
+      virtual_time_(virtual_time),
+      begin_(real_now()),
+      numbers_(model_.faults.seed * 0x9e3779b97f4a7c15 + place) {
+  for (const FabricModel::Faults::Slow& slow : model_.faults.slow)
+    if (slow.place == place) slowness_ = slow.factor;
+}
+
+Picoseconds Timing::now() const noexcept {
+  return is_virtual() ? virtual_time_->now() : real_now();
+}
+
+bool Timing::happens(double probability) noexcept {
+  return probability > 0 && std::uniform_real_distribution<double>()(numbers_) < probability;
+}
+
+bool Timing::is_down(std::uint32_t place, Picoseconds at) const noexcept {
+  const Picoseconds since_begin = at - (is_virtual() ? virtual_time_->begin() : begin_);
+  const auto& list = model_.faults.link_down;
+  return std::any_of(list.begin(), list.end(), [&](const FabricModel::Faults::LinkDown& down) {
+    return down.place == place && since_begin >= down.from && since_begin < down.until;
+  });
+}
+
+/// When a message that leaves at `at` gets through, or why it never does.
+Timing::Journey Timing::get_through(const QueuePair& pair, std::uint32_t to, std::size_t bytes,
+                                    Picoseconds at) noexcept {
+  const std::size_t packets = std::max<std::size_t>(1, (bytes + packet_bytes - 1) / packet_bytes);
+  const double survives = std::pow(1 - model_.faults.drop_probability, packets);
+  const Picoseconds timeout = transport_timeout_ns(pair.attributes) * picoseconds_per_ns;
+  for (unsigned lost = 0; happens(1 - survives) || is_down(place_, at) || is_down(to, at); ++lost) {
+    at += timeout;
+    if (lost == pair.attributes.retry_cnt) return {at, IBV_WC_RETRY_EXC_ERR};
+  }
+  constexpr unsigned for_ever = 7;
+  for (unsigned refused = 0; happens(model_.faults.not_ready_probability); ++refused) {
+    at += rnr_timer_ns(pair.attributes.min_rnr_timer) * picoseconds_per_ns;
+    if (pair.attributes.rnr_retry != for_ever && refused == pair.attributes.rnr_retry)
+      return {at, IBV_WC_RNR_RETRY_EXC_ERR};
+  }
+  return {at, IBV_WC_SUCCESS};
+}
+
+Timing::Journey Timing::depart(const QueuePair& pair, const Request& request,
+                               std::size_t bytes) noexcept {
+  const std::lock_guard guard(lock_);
+  const SegmentHeader* const target = header_of_target(pair);
+  const std::uint32_t to = target ? target->place : place_;
+  const std::size_t outgoing = request.opcode == IBV_WR_RDMA_READ ? 0 : bytes;
+  const Picoseconds port = std::max(scaled(model_.gap, slowness_), model_.wire_time(outgoing));
+  const Picoseconds leaves = reserve(pair.process.view().header().transmit_port, now(), port);
+  Journey journey = get_through(pair, to, outgoing, leaves);
+  journey.due += scaled(model_.send_overhead, slowness_) + model_.latency_between(place_, to) +
+                 model_.wire_time(outgoing);
+  if (happens(model_.faults.delay_probability))
+    journey.due += std::uniform_int_distribution<Picoseconds>(0, model_.faults.delay)(numbers_);
+  // Packets of a queue pair stay in order.
+  if (!pair.pending.empty()) journey.due = std::max(journey.due, pair.last_due_ps);
+  return journey;
+}
+
+Picoseconds Timing::pass_port_of(const QueuePair& pair, const Request& request, std::size_t bytes,
+                                 Picoseconds due) const noexcept {
+  SegmentHeader* const target = header_of_target(pair);
+  const std::size_t incoming = request.opcode == IBV_WR_RDMA_READ ? 0 : bytes;
+  return target ? reserve(target->receive_port, due, model_.port_time(incoming)) : due;
+}
+
+Picoseconds Timing::answer(const QueuePair& pair, const Request& request,
+                           std::size_t bytes) noexcept {
+  SegmentHeader* const target = header_of_target(pair);
+  if (!target) return now();
+  if (is_virtual()) virtual_time_->arrive_at(target->place);
+  const Picoseconds back = model_.latency_between(target->place, place_);
+  if (request.opcode != IBV_WR_RDMA_READ) return now() + back;
+  return reserve(target->transmit_port, now(), model_.port_time(bytes)) + back +
+         model_.wire_time(bytes);
+}
+
+void Timing::charge_receives(Process& process, int receives) noexcept {
+  if (receives > 0) spend(process, scaled(model_.receive_overhead, slowness_) * receives);
+}
+
+void Timing::charge_work(Process& process, std::size_t bytes) noexcept {
+  spend(process, scaled(model_.work_time(bytes), slowness_));
+}
+
+void Timing::spend(Process& process, Picoseconds time) noexcept {
+  if (time > 0 && is_virtual()) pass_time(process, now() + time);
+}
+
+void Timing::idle(Process& process) noexcept {
+  // Whatever waits with a timeout looks at the clock again, even if nothing ever happens.
+  constexpr Picoseconds longest = 100'000 * picoseconds_per_ns;
+  if (process.has_completions()) return;
+  const Picoseconds next = std::min(now() + longest, process.next_due());
+  virtual_time_->sleep(next, true);
+  deliver(process);
+}
+
+void Timing::drain(Process& process) noexcept {
+  constexpr Picoseconds patience = 10'000'000'000 * picoseconds_per_ns;  // a receive may never come
+  const Picoseconds end = now() + patience;
+  for (Picoseconds next; is_virtual() && (next = process.next_due()) != never_ps && next < end;)
+    next > now() ? pass_time(process, next) : deliver(process);
+}
+
+void Timing::pass_time(Process& process, Picoseconds until) noexcept {
+  while (is_virtual() && now() < until) {
+    virtual_time_->sleep(std::min(until, process.next_due()), false);
+    deliver(process);
+  }
+}
+
+void Timing::deliver(Process& process) noexcept {
+  if (process.deliver_due()) return;
+  // Something is due that needs this process's or its peer's helper thread, in real time.
+  constexpr unsigned a_moment_us = 50;
+  ::usleep(a_moment_us);
+}
+
+}  // namespace tutti::verbs::soft

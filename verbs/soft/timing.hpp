@@ -1,0 +1,79 @@
+// When messages arrive in an emulated network.  Every request becomes a pending one that is
+// executed when it is due, so that the data land late, too: whoever looks at the memory is not
+// faster than who waits for the completion.
+//
+// In real time pending requests are executed by the initiator's polls and its helper thread, never
+// early, and late by what those take.  In virtual time the order is exact.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+
+#include "verbs/soft/fabric_model.hpp"
+#include "verbs/soft/layout.hpp"
+#include "verbs/soft/spin_lock.hpp"
+#include "verbs/soft/virtual_time.hpp"
+
+namespace tutti::verbs::soft {
+
+class Process;
+struct CompletionQueue;
+struct QueuePair;
+struct Request;
+
+class Timing {
+ public:
+  /// `place`: this process's row in the model's matrix, and its name in the faults.
+  Timing(FabricModel model, std::uint32_t place, VirtualTime* virtual_time);
+
+  /// Emulated time; of a request that comes now.
+  bool is_active() const noexcept { return !virtual_time_ || virtual_time_->is_entered(); }
+  bool is_virtual() const noexcept { return virtual_time_ && virtual_time_->is_entered(); }
+  Picoseconds now() const noexcept;
+
+  /// What becomes of a request that is posted now.
+  struct Journey {
+    Picoseconds due;       // at the receiver's port
+    ibv_wc_status status;  // other than success: it fails then, and is not executed
+  };
+  Journey depart(const QueuePair& pair, const Request& request, std::size_t bytes) noexcept;
+
+  /// When a message that comes to the receiver's port at `due` gets through it.  Called then.
+  Picoseconds pass_port_of(const QueuePair& pair, const Request& request, std::size_t bytes,
+                           Picoseconds due) const noexcept;
+
+  /// The request has been executed now: wakes the target; when its answer is back.
+  Picoseconds answer(const QueuePair& pair, const Request& request, std::size_t bytes) noexcept;
+
+  // Virtual time only:
+
+  /// The program's time for polled receives, and for combining or copying.
+  void charge_receives(Process& process, int receives) noexcept;
+  void charge_work(Process& process, std::size_t bytes) noexcept;
+  /// A poll has found nothing: time goes on to the next event of this rank.
+  void idle(Process& process) noexcept;
+  /// Until everything that this rank has posted has arrived and been answered.
+  void drain(Process& process) noexcept;
+
+ private:
+  bool happens(double probability) noexcept;
+  bool is_down(std::uint32_t place, Picoseconds at) const noexcept;
+  Journey get_through(const QueuePair& pair, std::uint32_t to, std::size_t bytes,
+                      Picoseconds at) noexcept;
+  void spend(Process& process, Picoseconds time) noexcept;
+  void pass_time(Process& process, Picoseconds until) noexcept;
+  void deliver(Process& process) noexcept;
+
+  FabricModel model_;
+  std::uint32_t place_;
+  VirtualTime* virtual_time_;
+  Picoseconds begin_;  // of real time
+  double slowness_ = 1;
+  SpinLock lock_;  // guards the numbers
+  std::mt19937_64 numbers_;
+};
+
+}  // namespace tutti::verbs::soft

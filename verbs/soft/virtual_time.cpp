@@ -1,0 +1,155 @@
+// See virtual_time.hpp.  What is not atomic here belongs to whoever has the turn: it is handed from
+// one to the next by the word `turns` of the next one's seat, stored with release and loaded with
+// acquire.
+#include "verbs/soft/virtual_time.hpp"
+
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+#include <string>
+#include <tutti/status.hpp>
+
+#include "tutti/detail/clock.hpp"
+
+namespace tutti::verbs::soft {
+namespace {
+
+VirtualTime* joined_one = nullptr;
+
+constexpr int patience_s = 30;  // real; a rank that computes for longer is taken for lost
+
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, const timespec& timeout) {
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &timeout, nullptr, 0);
+}
+void futex_wake(std::atomic<std::uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+struct alignas(64) VirtualTime::Seat {
+  std::atomic<std::uint32_t> turns;  // how often this rank was given the turn
+  Picoseconds clock;
+  Picoseconds wake;  // when it wants the turn; never_ps: it has left
+  bool listening;
+  bool woken;
+};
+
+struct alignas(64) VirtualTime::Table {
+  std::atomic<std::uint32_t> entered;
+  std::atomic<std::uint32_t> broken;  // 1: no rank waits for its turn any more
+};
+
+VirtualTime::VirtualTime(std::uint32_t rank_count) : rank_count_(rank_count) {
+  const std::size_t bytes = sizeof(Table) + rank_count * sizeof(Seat);
+  mapping_ = detail::Mapping(
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), bytes);
+  if (!mapping_)
+    throw Error(ErrorCode::system, "virtual time: " + std::to_string(bytes) +
+                                       " bytes of shared memory could not be had");
+}
+
+VirtualTime::Table& VirtualTime::table() const noexcept {
+  return *reinterpret_cast<Table*>(mapping_.data());
+}
+VirtualTime::Seat& VirtualTime::seat(std::uint32_t rank) const noexcept {
+  return reinterpret_cast<Seat*>(mapping_.data() + sizeof(Table))[rank];
+}
+
+void VirtualTime::join(std::uint32_t rank) noexcept {
+  rank_ = rank;
+  joined_one = this;
+}
+VirtualTime* VirtualTime::joined() noexcept {
+  return joined_one;
+}
+
+bool VirtualTime::is_entered() const noexcept {
+  return entered_ && !is_broken();
+}
+bool VirtualTime::is_broken() const noexcept {
+  return table().broken.load(std::memory_order_relaxed) != 0;
+}
+
+Picoseconds VirtualTime::now() const noexcept {
+  return own().clock;
+}
+
+void VirtualTime::enter() noexcept {
+  const std::uint32_t before = own().turns.load(std::memory_order_relaxed);
+  // The last one in sets all clocks: the others sleep already, or are about to.
+  if (table().entered.fetch_add(1, std::memory_order_acq_rel) + 1 == rank_count_) {
+    table().entered.store(0, std::memory_order_relaxed);
+    const Picoseconds begin = detail::MonotonicClock::read().count() * picoseconds_per_ns;
+    for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
+      seat(rank).clock = seat(rank).wake = begin;
+      seat(rank).listening = seat(rank).woken = false;
+    }
+    hand_over();
+  }
+  await_turn(before);
+  begin_ = now();
+  entered_ = true;
+}
+
+void VirtualTime::leave() noexcept {
+  entered_ = false;
+  own().wake = never_ps;
+  own().listening = false;
+  hand_over();
+}
+
+bool VirtualTime::sleep(Picoseconds until, bool listening) noexcept {
+  Seat& self = own();
+  self.wake = std::max(until, self.clock);
+  self.listening = listening;
+  self.woken = false;
+  const std::uint32_t before = self.turns.load(std::memory_order_relaxed);
+  hand_over();
+  await_turn(before);
+  self.clock = self.wake;
+  self.listening = false;
+  return self.woken;
+}
+
+void VirtualTime::arrive_at(std::uint32_t rank) noexcept {
+  Seat& target = seat(rank);
+  if (!target.listening || target.wake <= now()) return;
+  target.wake = now();
+  target.woken = true;
+}
+
+/// Gives the turn to whoever is the earliest, perhaps to oneself; to nobody when all have left.
+void VirtualTime::hand_over() noexcept {
+  std::uint32_t next = 0;
+  for (std::uint32_t rank = 1; rank < rank_count_; ++rank)
+    if (seat(rank).wake < seat(next).wake) next = rank;
+  if (seat(next).wake == never_ps) return;
+  seat(next).turns.fetch_add(1, std::memory_order_release);
+  if (next != rank_) futex_wake(seat(next).turns);
+}
+
+void VirtualTime::await_turn(std::uint32_t before) noexcept {
+  constexpr timespec slice{.tv_sec = 1, .tv_nsec = 0};
+  std::atomic<std::uint32_t>& turns = own().turns;
+  for (int seconds = 0; turns.load(std::memory_order_acquire) == before;) {
+    errno = 0;
+    futex_wait(turns, before, slice);
+    if (table().broken.load(std::memory_order_relaxed) != 0) return;
+    if (errno == ETIMEDOUT && ++seconds == patience_s &&
+        table().broken.exchange(1, std::memory_order_relaxed) == 0) {
+      std::fprintf(stderr,
+                   "tutti: virtual time ends: rank %u has had no turn for %d s; another rank must "
+                   "have ended, or have blocked outside the device\n",
+                   rank_, patience_s);
+    }
+  }
+}
+
+}  // namespace tutti::verbs::soft
