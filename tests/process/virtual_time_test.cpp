@@ -1,0 +1,254 @@
+// Promise: in virtual time a collective over the real device takes what the events of its plan take
+// on that network, to the picosecond, however the CPUs are shared.
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <string>
+#include <tutti/tutti.hpp>
+
+#include "plan/dissemination.hpp"
+#include "plan/per_round.hpp"
+#include "plan/two_partial.hpp"
+#include "support/event_simulation.hpp"
+#include "verbs/soft/soft_clock.hpp"
+#include "verbs/soft/virtual_time.hpp"
+
+namespace tutti {
+namespace {
+
+namespace soft = verbs::soft;
+using plan::PerRound;
+using namespace std::chrono_literals;
+
+constexpr test::Network fdr{.latency = 700'000,
+                            .send_overhead = 150'000,
+                            .receive_overhead = 50'000,
+                            .gap = 100'000,
+                            .per_byte = 1000 / 6.8};
+
+/// A file for TUTTI_SOFT_FABRIC; gone at the end.
+class FabricFile {
+ public:
+  explicit FabricFile(const std::string& json)
+      : name_("virtual_time_test." + std::to_string(::getpid()) + ".json") {
+    std::ofstream(name_) << json;
+  }
+  ~FabricFile() { std::remove(name_.c_str()); }
+  FabricFile(const FabricFile&) = delete;
+  FabricFile& operator=(const FabricFile&) = delete;
+  const char* name() const { return name_.c_str(); }
+
+ private:
+  std::string name_;
+};
+
+struct Call {
+  std::uint32_t rank_count = 2;
+  PerRound per_round = {1};
+  std::size_t elements = 1;  // of 8 bytes; 0: a barrier
+  const char* fabric = "fdr";
+  int calls = 3;
+  std::function<void()> before_rank = [] {};
+  Reduction reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64);
+};
+
+std::int64_t largest(Exchange& exchange, std::int64_t own) {
+  std::vector<std::int64_t> all(exchange.rank_count());
+  exchange.allgather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
+                     60s);
+  return *std::max_element(all.begin(), all.end());
+}
+
+Operation make(const Call& call, Communicator& communicator, std::vector<std::uint64_t>& source,
+               std::vector<std::uint64_t>& target) {
+  if (call.elements == 0) return barrier(communicator, {.per_round = call.per_round});
+  return allreduce(communicator, {.source = source.data(),
+                                  .target = target.data(),
+                                  .element_count = call.elements,
+                                  .reduction = call.reduction,
+                                  .per_round = call.per_round});
+}
+
+int run_rank(const Call& call, Exchange& exchange, std::int64_t* makespans) {
+  call.before_rank();
+  Context context({.device = "soft0"});
+  Communicator communicator(context, exchange);
+  std::vector<std::uint64_t> source(call.elements, 1), target(call.elements);
+  Operation operation = make(call, communicator, source, target);
+  const auto complete = [&] {
+    return operation.start() == Status::ok && operation.wait(30s) == Status::ok;
+  };
+  for (int count = 0; count < 2; ++count)
+    if (!complete()) return 2;
+  for (int count = 0; count < call.calls; ++count) {
+    communicator.synchronize();
+    soft::enter_virtual_time();
+    const bool done = complete();
+    const soft::VirtualTime& time = *soft::VirtualTime::joined();
+    const std::int64_t taken = time.now() - time.begin();
+    soft::leave_virtual_time();
+    if (!done || (call.elements > 0 && target.back() != call.rank_count)) return 3;
+    const std::int64_t makespan = largest(exchange, taken);
+    if (exchange.self() == Rank{0}) makespans[count] = makespan;
+  }
+  return 0;
+}
+
+/// The makespan of each call, in picoseconds.
+std::vector<std::int64_t> makespans(const Call& call) {
+  const auto count = static_cast<std::size_t>(call.calls);
+  const std::size_t bytes = count * sizeof(std::int64_t);
+  const detail::Mapping shared(
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), bytes);
+  auto* const results = reinterpret_cast<std::int64_t*>(shared.data());
+  ::setenv("TUTTI_SOFT_FABRIC", call.fabric, 1);
+  soft::VirtualTime time(call.rank_count);
+  const auto ended = run_local({.rank_count = call.rank_count}, [&](Exchange& exchange) {
+    time.join(index_of(exchange.self()));
+    return run_rank(call, exchange, results);
+  });
+  ::unsetenv("TUTTI_SOFT_FABRIC");
+  for (const LocalResult& rank : ended) EXPECT_EQ(rank.exit_status, 0);
+  return {results, results + count};
+}
+
+std::int64_t expected(const Call& call, const test::Network& network) {
+  std::vector<plan::Plan> plans;
+  for (std::uint32_t rank = 0; rank < call.rank_count; ++rank)
+    plans.push_back(call.elements == 0
+                        ? plan::dissemination_barrier(Rank{rank}, call.rank_count, call.per_round)
+                        : plan::two_partial_allreduce(Rank{rank}, call.rank_count, call.per_round,
+                                                      plan::Order::commutative));
+  return test::makespan(plans, call.elements * 8, network);
+}
+
+void expect_equal(const Call& call, const test::Network& network) {
+  const std::int64_t simulated = expected(call, network);
+  for (const std::int64_t makespan : makespans(call))
+    EXPECT_EQ(makespan, simulated) << call.rank_count << " ranks, " << call.elements
+                                   << " elements, first round of " << call.per_round[0];
+}
+
+TEST(VirtualTime, one_message_takes_what_the_formula_says) {
+  for (const std::size_t elements : {1u, 8u, 512u, 8192u}) {
+    const Call call{.elements = elements};
+    const auto bytes = static_cast<double>(elements * 8);
+    const std::int64_t formula =
+        fdr.send_overhead + fdr.latency + std::llround(bytes * fdr.per_byte) + fdr.receive_overhead;
+    EXPECT_EQ(makespans(call), std::vector<std::int64_t>(3, formula)) << elements;
+  }
+}
+
+TEST(VirtualTime, a_barrier_of_96_ranks_is_its_plan) {
+  for (const PerRound& per_round :
+       {PerRound{1, 1, 1, 1, 1, 1, 1}, {3, 3, 2, 1}, {5, 5, 2}, {7, 7, 1}}) {
+    const Call call{.rank_count = 96, .per_round = per_round, .elements = 0, .calls = 1};
+    expect_equal(call, fdr);
+    std::int64_t formula = 0;  // o + (n-1) g + L + o_r in each round
+    for (const plan::Round& round : plan::two_partial_rounds(96, per_round))
+      formula +=
+          fdr.send_overhead + (round.messages - 1) * fdr.gap + fdr.latency + fdr.receive_overhead;
+    EXPECT_EQ(expected(call, fdr), formula);
+  }
+}
+
+TEST(VirtualTime, allreduces_of_many_shapes_are_their_plans) {
+  for (const std::uint32_t ranks : {3u, 5u, 8u, 13u, 24u})
+    for (const PerRound& per_round : {PerRound{1, 1, 1, 1, 1}, {3, 2, 1}, {4, 4}, {7, 3}})
+      for (const std::size_t elements : {1u, 700u}) {
+        if (!plan::covers(ranks, per_round)) continue;
+        expect_equal({.rank_count = ranks, .per_round = per_round, .elements = elements}, fdr);
+      }
+}
+
+TEST(VirtualTime, combining_is_charged) {
+  const FabricFile file(R"({"preset":"fdr","work_us":0.01,"work_gigabytes_per_second":8})");
+  test::Network network = fdr;
+  network.work = 10'000;
+  network.work_per_byte = 125;
+  for (const std::uint32_t ranks : {2u, 7u, 16u})
+    expect_equal(
+        {.rank_count = ranks, .per_round = {3, 3, 1}, .elements = 255, .fabric = file.name()},
+        network);
+}
+
+TEST(VirtualTime, latency_enters_once_per_round) {
+  const FabricFile file(R"({"preset":"fdr","latency_us":0.8})");
+  Call call{.rank_count = 16, .per_round = {1, 1, 1, 1}, .elements = 0};
+  const std::int64_t before = makespans(call).front();
+  call.fabric = file.name();
+  EXPECT_EQ(makespans(call).front() - before, 4 * 100'000);
+}
+
+/// Takes random real time, as a busy machine would.
+void add_slowly(const void* incoming, void* partial, std::size_t count, void*) noexcept {
+  static std::minstd_rand random(static_cast<unsigned>(::getpid()));
+  ::usleep(static_cast<useconds_t>(random() % 2000));
+  for (std::size_t index = 0; index < count; ++index)
+    static_cast<std::uint64_t*>(partial)[index] +=
+        static_cast<const std::uint64_t*>(incoming)[index];
+}
+
+TEST(VirtualTime, does_not_depend_on_the_machine) {
+  const FabricFile file(
+      R"({"preset":"fdr","work_us":0.02,
+          "faults":{"seed":7,"delay_probability":0.3,"delay_us":2,"slow":[{"place":3,"factor":2.5}]}})");
+  Call call{.rank_count = 12, .per_round = {2, 3}, .elements = 16, .fabric = file.name()};
+  const std::vector<std::int64_t> free = makespans(call);
+  call.before_rank = [] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(::sched_getcpu(), &one);
+    ::sched_setaffinity(0, sizeof(one), &one);
+  };
+  EXPECT_EQ(makespans(call), free) << "each rank on one CPU";
+  call.before_rank = [] {};
+  call.reduction = {.combine = add_slowly, .element_bytes = 8, .properties = {.commutative = true}};
+  EXPECT_EQ(makespans(call), free) << "with random sleeps";
+  std::vector<std::int64_t> distinct = free;
+  std::sort(distinct.begin(), distinct.end());
+  EXPECT_GT(std::unique(distinct.begin(), distinct.end()) - distinct.begin(), 1)
+      << "the faults differ from call to call";
+}
+
+TEST(VirtualTime, timeouts_are_in_virtual_time) {
+  ::setenv("TUTTI_SOFT_FABRIC", "fdr", 1);
+  soft::VirtualTime time(2);
+  const auto ended = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    time.join(index_of(exchange.self()));
+    Context context({.device = "soft0"});
+    Communicator communicator(context, exchange);
+    Operation operation = barrier(communicator);
+    for (int count = 0; count < 2; ++count)
+      if (operation.start() != Status::ok || operation.wait(30s) != Status::ok) return 2;
+    communicator.synchronize();
+    soft::enter_virtual_time();
+    // Rank 1 comes an hour late; nobody waits that long.
+    if (exchange.self() == Rank{1}) time.sleep(time.now() + 3'600'000'000'000'000, false);
+    const auto begin = time.now();
+    Status status = operation.start();
+    if (exchange.self() == Rank{0}) {
+      status = operation.wait(10s);
+      const auto waited = time.now() - begin;
+      if (status != Status::timed_out || waited < 10'000'000'000'000 || waited > 11'000'000'000'000)
+        return 3;
+    }
+    status = operation.wait(7200s);
+    soft::leave_virtual_time();
+    return status == Status::ok ? 0 : 4;
+  });
+  ::unsetenv("TUTTI_SOFT_FABRIC");
+  for (const LocalResult& rank : ended) EXPECT_EQ(rank.exit_status, 0);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,28 @@
+// How long a collective takes on a network of LogGP, by the events of its plan alone: no device, no
+// engine, no clock.  What virtual time is compared with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "plan/plan.hpp"
+
+namespace tutti::test {
+
+/// Picoseconds.
+struct Network {
+  std::int64_t latency = 0;
+  std::int64_t send_overhead = 0;
+  std::int64_t receive_overhead = 0;
+  std::int64_t gap = 0;
+  double per_byte = 0;
+  std::int64_t work = 0;  // of one combination
+  double work_per_byte = 0;
+};
+
+/// From when all ranks start to when the last one has finished.
+std::int64_t makespan(const std::vector<plan::Plan>& plans, std::size_t payload_bytes,
+                      const Network& network);
+
+}  // namespace tutti::test
