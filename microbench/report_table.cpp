@@ -87,9 +87,10 @@ std::string as_table(const Report& report) {
   std::vector<Cells> lines = {title(with_mpi)};
   for (const Row& row : report.rows) lines.push_back(cells_of(row, with_mpi));
   text += '\n' + aligned(lines);
-  text +=
-      "Microseconds, rank 0's clock; slowest: largest median of all ranks; n: messages of each "
-      "round.\n";
+  const bool is_virtual = !report.rows.empty() && report.rows.front().is_virtual;
+  text += is_virtual ? "Microseconds of virtual time; n: messages of each round.\n"
+                     : "Microseconds, rank 0's clock; slowest: largest median of all ranks; n: "
+                       "messages of each round.\n";
   if (!report.ratios.empty()) text += "\nRatios, the median of those of each block:\n";
   for (const Ratio& ratio : report.ratios)
     text += fmt::format("  {:<24} {:.3f}  ({} alternating blocks)\n", ratio.what, ratio.median,

@@ -67,7 +67,27 @@ results() {
   expect 0 '^collective,bytes,' "$bench" barrier --local 2 --iterations 20 --format csv
 }
 
+virtual_time() {
+  local first second
+  first=$("$bench" wimm,barrier,allreduce --local 2 --virtual-time --format json --check)
+  second=$(taskset -c 0 "$bench" wimm,barrier,allreduce --local 2 --virtual-time --fabric fdr \
+    --format json --check)
+  [ "$first" = "$second" ] || fail "virtual time differs: $first $second"
+  # o + L + 8 G + o_r
+  grep -Eq '"wimm".*"virtual":true,"fabric":"fdr".*"median_ns":901.176,' <<<"$first" ||
+    fail "wimm in virtual time: $first"
+  expect 0 '"ranks":96.*"median_ns":6300.0,.*"oversubscribed":false' "$bench" barrier --local 96 \
+    --virtual-time --per-round 1,1,1,1,1,1,1 --format json
+  expect 0 'fabric +roce100, emulated in virtual time' "$bench" all --local 3 --virtual-time \
+    --fabric roce100
+  expect 0 '"virtual":false,"fabric":"qdr".*"correct":true' "$bench" allreduce --local 2 --bytes 8 \
+    --fabric qdr --iterations 40 --check --format json
+}
+
 refusals() {
+  refuse '--virtual-time.*--local' "$bench" barrier --virtual-time
+  refuse '--virtual-time="floor".*leave it out' "$bench" floor --local 2 --virtual-time
+  refuse 'fabric "fddr".*qdr, fdr' "$bench" barrier --local 2 --fabric fddr
   refuse '--placement.*--help' "$bench" allreduce --local 2 --placement block
   refuse 'COLLECTIVE="gossip".*allreduce' "$bench" gossip --local 2
   refuse '--dtype="half".*int32' "$bench" allreduce --local 2 --dtype half

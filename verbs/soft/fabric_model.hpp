@@ -56,7 +56,7 @@ struct FabricModel {
   Picoseconds latency_between(std::uint32_t from, std::uint32_t to) const;
 };
 
-/// A preset's name or the path of a JSON file (verbs/soft/README.md).  Throws Error
+/// A preset's name or the path of a JSON file (EMULATION.md).  Throws Error
 /// (invalid_argument) that names the value, its place in the file and what was expected.
 FabricModel read_fabric_model(const std::string& preset_or_file);
 

@@ -156,6 +156,7 @@ void Process::help() {
       again |= raise_events(events);
       reap();
       wait_ns = timing_ && timing_->is_virtual() ? never : progress_pending_ns();
+      if (timing_) wait_ns = soon_ns;  // for those that do not poll
       if ((again || !buried_.empty()) && (wait_ns == never || wait_ns > soon_ns)) wait_ns = soon_ns;
       descriptors.clear();
       descriptors.push_back({.fd = wake_.get(), .events = POLLIN, .revents = 0});
@@ -220,7 +221,9 @@ void Process::add_pending(QueuePair& pair) {
   const std::lock_guard guard(pending_lock_);
   pending_.push_back(&pair);
   count_pending();
-  if (!timing_ || !timing_->is_virtual()) wake_helper();
+  // In an emulated network there is nothing to do before the request is due, and whoever polls does
+  // it then.
+  if (!timing_) wake_helper();
 }
 
 void Process::remove_pending(QueuePair& pair) {
@@ -254,10 +257,8 @@ std::int64_t Process::progress_pending_ns() {
       continue;
     }
     // Not ours to look into without its lock: then its holder has just tried.
-    std::int64_t wish_ns = guard ? pair->patience.look_again_ns - now : 1'000'000;
-    if (guard && timing_) wish_ns = soft::next_due(*pair) / picoseconds_per_ns - now;
-    const std::int64_t least_ns = timing_ ? 1'000 : 50'000;
-    const std::int64_t pair_ns = std::clamp<std::int64_t>(wish_ns, least_ns, 10'000'000);
+    const std::int64_t wish_ns = guard ? pair->patience.look_again_ns - now : 1'000'000;
+    const std::int64_t pair_ns = std::clamp<std::int64_t>(wish_ns, 50'000, 10'000'000);
     wait_ns = wait_ns < 0 ? pair_ns : std::min(wait_ns, pair_ns);
   }
   return wait_ns;
