@@ -8,19 +8,19 @@
 
 #undef ibv_get_device_list
 
-static void *find(void *library, const char *name) {
-  void *const function = dlvsym(library, name, "IBVERBS_1.1");
+static void* find(void* library, const char* name) {
+  void* const function = dlvsym(library, name, "IBVERBS_1.1");
   if (!function) printf("%s: %s\n", name, dlerror());
   return function;
 }
 
-#define FIND(name) \
-  __typeof__(name) *name##_found; \
-  *(void **)&name##_found = find(library, #name); \
-  if (!name##_found || dlsym(library, #name) != *(void **)&name##_found) return 1
+#define FIND(name)                               \
+  __typeof__(name)* name##_found;                \
+  *(void**)&name##_found = find(library, #name); \
+  if (!name##_found || dlsym(library, #name) != *(void**)&name##_found) return 1
 
 int main(void) {
-  void *const library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
+  void* const library = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     printf("%s\n", dlerror());
     return 1;
@@ -33,12 +33,12 @@ int main(void) {
   FIND(ibv_close_device);
   FIND(ibv_wc_status_str);
   int count = 0;
-  struct ibv_device **const list = ibv_get_device_list_found(&count);
+  struct ibv_device** const list = ibv_get_device_list_found(&count);
   if (count < 1 || strcmp(ibv_get_device_name_found(list[count - 1]), "soft0") != 0) {
     printf("soft0 is not the last of %d devices\n", count);
     return 1;
   }
-  struct ibv_context *const context = ibv_open_device_found(list[count - 1]);
+  struct ibv_context* const context = ibv_open_device_found(list[count - 1]);
   ibv_free_device_list_found(list);
   struct ibv_device_attr attributes;
   if (!context || ibv_query_device_found(context, &attributes) != 0 ||
