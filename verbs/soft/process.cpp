@@ -1,7 +1,6 @@
 // See process.hpp.
 #include "verbs/soft/process.hpp"
 
-#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -137,7 +136,6 @@ Process::~Process() {
 
 void Process::help() {
   ::pthread_setname_np(::pthread_self(), "tutti-soft");
-  std::vector<pollfd> descriptors;
   constexpr std::int64_t never = -1;
   constexpr std::int64_t soon_ns = 1'000'000;
   while (!stopping_.load(std::memory_order_acquire)) {
@@ -158,13 +156,13 @@ void Process::help() {
       wait_ns = timing_ && timing_->is_virtual() ? never : progress_pending_ns();
       if (timing_) wait_ns = soon_ns;  // for those that do not poll
       if ((again || !buried_.empty()) && (wait_ns == never || wait_ns > soon_ns)) wait_ns = soon_ns;
-      descriptors.clear();
-      descriptors.push_back({.fd = wake_.get(), .events = POLLIN, .revents = 0});
-      connections.collect(descriptors);
-      datagrams.collect(descriptors);
+      watched_.clear();
+      watched_.push_back({.fd = wake_.get(), .events = POLLIN, .revents = 0});
+      connections.collect(watched_);
+      datagrams.collect(watched_);
     }
     const timespec timeout{.tv_sec = wait_ns / 1'000'000'000, .tv_nsec = wait_ns % 1'000'000'000};
-    ::ppoll(descriptors.data(), descriptors.size(), wait_ns == never ? nullptr : &timeout, nullptr);
+    ::ppoll(watched_.data(), watched_.size(), wait_ns == never ? nullptr : &timeout, nullptr);
     eventfd_t ignored;
     ::eventfd_read(wake_.get(), &ignored);
   }

@@ -8,6 +8,7 @@
 // pending list and of event queues are innermost.
 #pragma once
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -204,6 +205,8 @@ class Process {
   std::vector<Buried> buried_;
 
   detail::Descriptor wake_;
+  // What the helper thread waits for.  Not on its stack, which a child of fork has lost sight of.
+  std::vector<pollfd> watched_;
   // Set by release() before it wakes the helper thread, which then ends.
   std::atomic<bool> stopping_{false};
   std::thread helper_;

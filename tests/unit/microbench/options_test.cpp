@@ -71,8 +71,7 @@ TEST(Options, AllLeavesProbesToTheRun) {
 }
 
 TEST(Options, OptionsWithoutAFeatureAreUnknown) {
-  for (const char* option : {"--placement", "--root", "--across", "--notify", "--algorithm",
-                             "--virtual-time", "--fabric"})
+  for (const char* option : {"--placement", "--root", "--across", "--notify", "--algorithm"})
     expect_refused({"allreduce", option, "x"}, {option, "--help"});
 }
 
@@ -98,6 +97,18 @@ TEST(Options, BadValuesAreNamedWithWhatWasExpected) {
   expect_refused({"allreduce", "--check-level", "all"}, {"--check-level", "all", "local"});
   expect_refused({"allreduce", "--against", "nccl"}, {"--against", "nccl", "mpi"});
   expect_refused({"allreduce", "--against", "mpi", "--local", "2"}, {"--local", "mpirun"});
+}
+
+TEST(Options, VirtualTimeNeedsLocalRanksAndHasANetwork) {
+  const Options options = parse({"all", "--virtual-time", "--local", "3"});
+  EXPECT_TRUE(options.virtual_time);
+  EXPECT_EQ(options.fabric, "fdr");
+  EXPECT_EQ(options.collectives, (std::vector<Collective>{Collective::wimm, Collective::barrier,
+                                                          Collective::allreduce}));
+  EXPECT_EQ(parse({"barrier", "--fabric", "hdr"}).fabric, "hdr");
+  expect_refused({"barrier", "--virtual-time"}, {"--virtual-time", "--local"});
+  expect_refused({"floor", "--virtual-time", "--local", "2"}, {"--virtual-time", "floor"});
+  expect_refused({"barrier", "--fabric", "sdr"}, {"sdr", "qdr, fdr"});
 }
 
 TEST(Options, HelpIsNoError) {
