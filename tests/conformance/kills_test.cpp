@@ -292,7 +292,8 @@ class Party {
         const int count = ibv_poll_cq(ways_[way]->queue, static_cast<int>(completions.size()),
                                       completions.data());
         ASSERT_GE(count, 0);
-        for (int index = 0; index < count; ++index) take(way, completions[index]);
+        for (int index = 0; index < count; ++index)
+          take(way, completions[static_cast<std::size_t>(index)]);
         if (count == 0) break;
       }
     }

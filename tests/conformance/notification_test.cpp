@@ -250,8 +250,9 @@ TEST(Notification, several_queues_share_a_channel) {
       ASSERT_EQ(ends.back()->receive({}), 0);
       ASSERT_EQ(ibv_req_notify_cq(queue, 0), 0);
     }
-    for (const int index : {2, 0}) ASSERT_EQ(ends[index]->send(IBV_WR_SEND, {}, 0, 0, 0), 0);
-    for (const int index : {2, 0}) {
+    for (const std::size_t index : {2UL, 0UL})
+      ASSERT_EQ(ends[index]->send(IBV_WR_SEND, {}, 0, 0, 0), 0);
+    for (const std::size_t index : {2UL, 0UL}) {
       ibv_cq* queue = nullptr;
       void* context = nullptr;
       ASSERT_EQ(driver().get_cq_event(channel, &queue, &context), 0);
