@@ -180,7 +180,7 @@ bool Process::raise_events(const Events& events) {
   const bool again = notifiers.flush(everything);
   if (!everything) return again;
   notifiers.answer_all();
-  if (report_all_news(*this)) return again;
+  if (report_all_news(*this) && !again) return false;
   look_.store(true, std::memory_order_relaxed);
   return true;
 }
