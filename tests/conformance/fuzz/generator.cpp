@@ -319,7 +319,7 @@ void Generator::fill_remote(const Model& model, const Pair& pair, Work& work) {
   Piece place = piece(side, domain, true);
   for (unsigned tries = 0; tries < 8; ++tries) {
     const Region* const region = side.region_of(place.key);
-    if (region && region->bytes >= bytes) {
+    if (region && region->offset >= half_bytes && region->bytes >= bytes) {
       place.offset = region->offset + below(region->bytes - bytes + 1);
       break;
     }
@@ -398,7 +398,7 @@ void Generator::fill_receives(const Side& side, std::uint32_t domain, std::uint3
     if (chance(85) && work.count != 0) {
       Piece& first = work.pieces[0];
       const Region* const region = side.region_of(first.key);
-      if (region && region->alive) {
+      if (region && region->offset >= half_bytes) {
         work.count = 1;
         first.offset = region->offset;
         first.length = region->bytes;
