@@ -469,7 +469,8 @@ TEST(Kills, at_random_moments_of_all_kinds_of_requests) {
   for (unsigned seed = first_seed; seed < first_seed + kills; ++seed) {
     const Storage storage =
         only_shared_files() || seed % 4 < 2 ? Storage::shared_file : Storage::private_pages;
-    if (seed % 2 == 0)
+    // With the first process of a namespace, all its others are killed.
+    if (seed % 2 == 0 || wanted_identity() == Identity::below)
       kill_child(seed * 10, storage);
     else
       kill_parent(seed * 10, storage);
