@@ -314,6 +314,7 @@ void Process::forget(const Events::GoneBacking& gone) {
 }
 
 void Process::abandon() {
+  abandoned_ = true;
   for (Context* const opened : contexts) {
     ibv_context* const context = &opened->context;
     context->ops.post_send = refuse_send;
