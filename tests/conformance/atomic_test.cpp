@@ -153,7 +153,7 @@ TEST(Atomics, need_a_place_of_eight_bytes_for_the_answer) {
     EXPECT_EQ(scene.ends.left.wait().status, IBV_WC_LOC_PROT_ERR);
     EXPECT_EQ(scene.ends.right.state(), IBV_QPS_RTS);
   }
-  for (const std::size_t bytes : {0, 4, 16}) {
+  for (const std::size_t bytes : {0UL, 4UL, 16UL}) {
     const Scene scene;
     ASSERT_EQ(post(scene.ends.left, add(1), {scene.to.piece(0, bytes)}, remote_of(scene.at)), 0);
     EXPECT_EQ(scene.ends.left.wait().status, IBV_WC_LOC_LEN_ERR);

@@ -547,7 +547,7 @@ void receive_stream(Line& line) {
     ASSERT_EQ(endpoint.receive({region.piece(0, 4096 + header_bytes)}), 0);
   const Address peer = line.swap(endpoint.address());
   const Handle handle(device.domain, peer);
-  for (const std::size_t bytes : {8, 4096}) {
+  for (const std::size_t bytes : {8UL, 4096UL}) {
     line.meet();
     for (std::uint32_t number = 0; number < stream_count; ++number) {
       const ibv_wc completion = endpoint.wait();
@@ -573,7 +573,7 @@ TEST(Datagrams, reach_another_process_a_thousand_in_a_row) {
       ASSERT_EQ(endpoint.receive({region.piece(0, 4096 + header_bytes)}), 0);
     const Address peer = other.line().swap(endpoint.address());
     const Handle handle(device.domain, peer);
-    for (const std::size_t bytes : {8, 4096}) {
+    for (const std::size_t bytes : {8UL, 4096UL}) {
       other.line().meet();
       for (std::uint32_t number = 0; number < stream_count; ++number) {
         ASSERT_EQ(post(endpoint, handle,

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -11,6 +12,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -39,6 +41,19 @@ bool choose_driver() {
     return true;
   }
   return false;
+}
+
+/// The children of a process that has unshared come to the new namespace, until it says that they
+/// should come to its own again.
+pid_t fork_to(Identity identity) {
+  if (identity == Identity::beside) return ::fork();
+  const detail::Descriptor own(::open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC));
+  if (!own || ::unshare(CLONE_NEWPID) != 0) return -1;
+  const pid_t child = ::fork();
+  if (child != 0) {
+    EXPECT_EQ(::setns(own.get(), CLONE_NEWPID), 0);
+  }
+  return child;
 }
 
 std::byte pattern(unsigned seed, std::size_t index) {
@@ -309,12 +324,24 @@ void Line::get_bytes(void* bytes, std::size_t count) const {
   std::memset(bytes, 0, count);
 }
 
-OtherProcess::OtherProcess(const std::function<void(Line&)>& body) {
+Identity wanted_identity() {
+  const char* const text = std::getenv("TUTTI_TEST_PID_NAMESPACE");
+  return text && std::strcmp(text, "1") == 0 ? Identity::below : Identity::beside;
+}
+
+bool may_have_namespaces() {
+  const pid_t child = fork_to(Identity::below);
+  if (child == 0) ::_exit(0);
+  return child > 0 && ::waitpid(child, nullptr, 0) == child;
+}
+
+OtherProcess::OtherProcess(const std::function<void(Line&)>& body, Identity identity) {
   int ends[2];
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   std::cout.flush();
   std::fflush(nullptr);
-  id_ = ::fork();
+  id_ = fork_to(identity);
+  EXPECT_GE(id_, 0) << std::strerror(errno);
   if (id_ != 0) {
     ::close(ends[1]);
     line_ = std::make_unique<Line>(ends[0]);
@@ -381,6 +408,10 @@ int main(int count, char** arguments) {
     if (std::string(arguments[index]) == "--device") device_name = arguments[index + 1];
   if (!choose_driver()) {
     std::cerr << "no verbs device named " << device_name << "\n";
+    return 77;
+  }
+  if (wanted_identity() == Identity::below && !may_have_namespaces()) {
+    std::cerr << "no namespaces of process-ids for this user: " << std::strerror(errno) << "\n";
     return 77;
   }
   return RUN_ALL_TESTS();

@@ -184,10 +184,19 @@ class Line {
   detail::Descriptor socket_;
 };
 
+/// Where a forked process has its process-id: beside the test's, or in a namespace below it, where
+/// it is number 1 and the test has no number.
+enum class Identity { beside, below };
+/// As TUTTI_TEST_PID_NAMESPACE says: 1 means below.
+Identity wanted_identity();
+/// Whether the system lets this process have namespaces.
+bool may_have_namespaces();
+
 /// A forked process that runs `body` and ends; failures in it are failures of the test.
 class OtherProcess {
  public:
-  explicit OtherProcess(const std::function<void(Line&)>& body);
+  explicit OtherProcess(const std::function<void(Line&)>& body,
+                        Identity identity = wanted_identity());
   ~OtherProcess();
   OtherProcess(const OtherProcess&) = delete;
   OtherProcess& operator=(const OtherProcess&) = delete;

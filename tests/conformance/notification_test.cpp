@@ -215,6 +215,28 @@ TEST(Notification, errors_notify_though_solicited_only) {
   EXPECT_TRUE(scene.right.takes_event());
 }
 
+/// Who waits for errors is told of those that come, and of no others.
+TEST(Notification, flushes_behind_unpolled_completions_notify_once) {
+  const Scene scene;
+  const Buffer buffer(64);
+  const Region region(scene.device, buffer);
+  scene.receive();
+  scene.send();
+  scene.right.arm(true);
+  // The queue pair fails, with no receive to flush.
+  ASSERT_EQ(scene.left.send(IBV_WR_RDMA_WRITE, {region.piece(0, 8)}, 0, 1), 0);
+  EXPECT_EQ(scene.left.wait().status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_TRUE(scene.right.is_quiet());
+  for (int count = 0; count < 2; ++count) {
+    scene.receive();
+    EXPECT_TRUE(scene.right.takes_event());
+    EXPECT_TRUE(scene.right.is_quiet());
+    scene.right.arm(true);
+  }
+  EXPECT_EQ(scene.right.endpoint->wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(scene.right.endpoint->wait().status, IBV_WC_WR_FLUSH_ERR);
+}
+
 TEST(Notification, a_descriptor_without_waiting_says_so) {
   const Scene scene;
   scene.receive();
@@ -250,8 +272,9 @@ TEST(Notification, several_queues_share_a_channel) {
       ASSERT_EQ(ends.back()->receive({}), 0);
       ASSERT_EQ(ibv_req_notify_cq(queue, 0), 0);
     }
-    for (const int index : {2, 0}) ASSERT_EQ(ends[index]->send(IBV_WR_SEND, {}, 0, 0, 0), 0);
-    for (const int index : {2, 0}) {
+    for (const std::size_t index : {2UL, 0UL})
+      ASSERT_EQ(ends[index]->send(IBV_WR_SEND, {}, 0, 0, 0), 0);
+    for (const std::size_t index : {2UL, 0UL}) {
       ibv_cq* queue = nullptr;
       void* context = nullptr;
       ASSERT_EQ(driver().get_cq_event(channel, &queue, &context), 0);

@@ -2,6 +2,7 @@
 // memory it lies in; and the death, the stop or the fork of one never blocks or corrupts another.
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -489,6 +490,39 @@ TEST(Fork, a_child_cannot_use_what_it_inherits_but_can_open_the_device_itself) {
   ASSERT_EQ(endpoint.receive({}), 0);
   ASSERT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
   EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+}
+
+/// Two namespaces below each other: the process and its child are both number 1.
+TEST(Fork, a_child_with_the_number_of_its_parent_is_another_process) {
+  if (!device_is_soft()) GTEST_SKIP() << "undefined on real devices";
+  if (!may_have_namespaces()) GTEST_SKIP() << "no namespaces of process-ids for this user";
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer ends a forked child that starts a thread";
+#endif
+  OtherProcess parent(
+      [](Line&) {
+        const Device device;
+        const Endpoint endpoint(device);
+        endpoint.connect(endpoint.address());
+        OtherProcess child(
+            [&](Line&) {
+              EXPECT_EQ(::getpid(), 1);
+              EXPECT_EQ(endpoint.send(IBV_WR_SEND, {}), EINVAL);
+              EXPECT_EQ(driver().alloc_pd(device.context), nullptr);
+              EXPECT_EQ(driver().close_device(device.context), EINVAL);
+              Loopback own;
+              EXPECT_EQ(own.right.receive({}), 0);
+              EXPECT_EQ(own.left.send(IBV_WR_SEND, {}), 0);
+              EXPECT_EQ(own.left.wait().status, IBV_WC_SUCCESS);
+            },
+            Identity::below);
+        child.expect_success();
+        EXPECT_EQ(endpoint.receive({}), 0);
+        EXPECT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
+        EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+      },
+      Identity::below);
+  parent.expect_success();
 }
 
 std::size_t shared_memory_files_count() {

@@ -69,12 +69,6 @@ bool report_news(QueuePair& pair) noexcept {
   if (pair.entry.engaged.load(seq_cst) != 0) return false;  // its receive may be the last
   pair.failure_reported = true;
   if (pair.srq) events_of(pair.context).raise(pair.events, Event::last_receive);
-  CompletionQueue& queue = pair.receive_queue();
-  if (!queue.arming) return true;
-  // Receives wait to be flushed behind completions that nobody has polled, and who waits for errors
-  // only does not poll those.
-  const std::lock_guard guard(queue.lock);
-  if (queue.withholds_flush_of(pair)) notify(queue, true);
   return true;
 }
 

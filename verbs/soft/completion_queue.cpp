@@ -212,8 +212,18 @@ Unpolled CompletionQueue::unpolled_of(std::uint32_t process_id) const noexcept {
   return found;
 }
 
-bool CompletionQueue::withholds_flush_of(const QueuePair& pair) const noexcept {
-  return !pair.srq && is_ready(pair) && head_of(pair).is_event == 0;
+bool CompletionQueue::announce_flush_of(QueuePair& pair) noexcept {
+  if (pair.srq || pair.status().state() != IBV_QPS_ERR) return true;
+  if (pair.entry.engaged.load(std::memory_order_seq_cst) != 0) return false;
+  if (!is_ready(pair)) return true;  // nothing is before them
+  const std::lock_guard guard(pair.receive_lock);
+  // Once for each of them: those that initiators have taken complete by themselves.
+  const std::uint64_t known =
+      std::max(pair.announced, pair.entry.produced.load(std::memory_order_relaxed));
+  if (pair.posted <= known) return true;
+  pair.announced = pair.posted;
+  notify(*this, true);
+  return true;
 }
 
 bool CompletionQueue::flush_for_event(bool look) noexcept {
@@ -222,12 +232,10 @@ bool CompletionQueue::flush_for_event(bool look) noexcept {
   ibv_wc nothing;
   for (QueuePair* const pair : receivers)
     if (is_ready(*pair) && head_of(*pair).is_event != 0) (void)take_remote(*this, *pair, nothing);
-  if (!attention.load(std::memory_order_acquire)) return true;
-  flush_receivers(*this);
-  return std::none_of(receivers.begin(), receivers.end(), [](const QueuePair* pair) {
-    return !pair->srq && pair->status().state() == IBV_QPS_ERR &&
-           pair->entry.engaged.load(std::memory_order_seq_cst) != 0;
-  });
+  if (attention.load(std::memory_order_acquire)) flush_receivers(*this);
+  bool finished = true;
+  for (QueuePair* const pair : receivers) finished &= announce_flush_of(*pair);
+  return finished;
 }
 
 namespace {

@@ -79,8 +79,10 @@ struct CompletionQueue : CompletionQueueHandle {
   bool has_news() const noexcept;
   /// The lock is held, for this and the next.
   Unpolled unpolled_of(std::uint32_t process_id) const noexcept;
-  /// Whether receives of a failed queue pair wait for completions before them to be polled.
-  bool withholds_flush_of(const QueuePair& pair) const noexcept;
+  /// Receives of a failed queue pair may wait for completions before them to be polled, and who
+  /// waits for errors only does not poll those: raises their event now.  False when an initiator is
+  /// still at work.
+  bool announce_flush_of(QueuePair& pair) noexcept;
   /// What a poll does for failed queue pairs, for an owner that waits for an event before it polls.
   /// `look`: also if nobody has asked for attention yet.  False when an initiator is still at work.
   /// Takes the lock.

@@ -196,7 +196,7 @@ bool Process::raise_events(const Events& events) {
   const bool again = notifiers.flush(everything);
   if (!everything) return again;
   notifiers.answer_all();
-  if (report_all_news(*this)) return again;
+  if (report_all_news(*this) && !again) return false;
   look_.store(true, std::memory_order_relaxed);
   return true;
 }
@@ -369,6 +369,7 @@ void Process::forget(const Events::GoneBacking& gone) {
 }
 
 void Process::abandon() {
+  abandoned_ = true;
   for (Context* const opened : contexts) {
     ibv_context* const context = &opened->context;
     context->ops.post_send = refuse_send;

@@ -80,7 +80,7 @@ class Process {
   void release();
 
   /// True in a child of the process that made it.  Nothing may be done with it then.
-  bool inherited() const { return pid_ != ::getpid(); }
+  bool inherited() const { return abandoned_ || pid_ != ::getpid(); }
 
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -184,6 +184,9 @@ class Process {
   const std::uint64_t nonce_;
   SegmentView view_;
   std::unique_ptr<Timing> timing_;
+  // Set in a child of fork, by its only thread.  The number alone does not tell: in process-id
+  // namespaces below each other parent and child may both be 1.
+  bool abandoned_ = false;
   Process* predecessor_ = nullptr;  // what a parent made, in a child of fork: kept, never used
   unsigned contexts_count_ = 0;
 

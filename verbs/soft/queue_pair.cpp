@@ -154,6 +154,7 @@ void clear_receives(QueuePair& pair) {
   pair.ring_head = 0;
   pair.watch_ring();
   pair.completed = 0;
+  pair.announced = 0;
   pair.posted = 0;
   pair.released.store(0, std::memory_order_relaxed);
 }

@@ -131,6 +131,7 @@ struct QueuePair : QueuePairHandle {
   std::uint64_t ring_mask = 0;
   std::uint64_t ring_head = 0;
   std::uint64_t completed = 0;  // receives: from the ring, or flushed
+  std::uint64_t announced = 0;  // receives whose flush has raised an event before it can happen
   Watch* watch = nullptr;       // of that queue
 
   WorkRequestBuilder builder;
