@@ -19,6 +19,7 @@ target_sources(tutti_verbs PRIVATE
   soft/process.cpp
   soft/queue_pair.cpp
   soft/receive_queue.cpp
+  soft/region.cpp
   soft/remote.cpp
   soft/rendezvous.cpp
   soft/segment.cpp
@@ -47,6 +48,7 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/process.hpp
   soft/queue_pair.hpp
   soft/receive_queue.hpp
+  soft/region.hpp
   soft/remote.hpp
   soft/rendezvous.hpp
   soft/segment.hpp
