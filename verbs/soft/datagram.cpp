@@ -15,6 +15,7 @@
 #include "verbs/soft/device.hpp"
 #include "verbs/soft/memory.hpp"
 #include "verbs/soft/process.hpp"
+#include "verbs/soft/send.hpp"
 
 namespace tutti::verbs::soft {
 namespace {
@@ -116,14 +117,15 @@ void transmit(QueuePair& pair, const ibv_send_wr& posted, Bytes& datagram, std::
     process.wake_helper();
 }
 
-void complete(QueuePair& pair, const ibv_send_wr& posted, ibv_wc_status status) {
+void complete(QueuePair& pair, const ibv_send_wr& posted, std::uint64_t position,
+              ibv_wc_status status) {
   LocalCompletion added{};
   added.completion.wr_id = posted.wr_id;
   added.completion.status = status;
   added.completion.opcode = IBV_WC_SEND;
   added.completion.qp_num = pair.qp_num;
   added.pair = &pair;
-  added.retires = pair.sent + 1;
+  added.retires = position + 1;
   CompletionQueue& queue = pair.send_queue();
   const std::lock_guard guard(queue.lock);
   queue.push(added);
@@ -138,27 +140,70 @@ void stop_sending(QueuePair& pair) {
                                               std::memory_order_seq_cst);
 }
 
+/// Sends a datagram whose request is taken, or flushes it.  Throws std::bad_alloc before either.
+void send_taken(QueuePair& pair, const ibv_send_wr& posted, std::uint64_t position) {
+  if (pair.status().state() != IBV_QPS_RTS)
+    return complete(pair, posted, position, IBV_WC_WR_FLUSH_ERR);
+  Bytes datagram;
+  std::size_t bytes = 0;
+  const ibv_wc_status status = gather(pair, posted, datagram, bytes);
+  if (status == IBV_WC_SUCCESS)
+    transmit(pair, posted, datagram, bytes);
+  else
+    stop_sending(pair);
+  const bool signaled =
+      pair.initial.sq_sig_all != 0 || (posted.send_flags & IBV_SEND_SIGNALED) != 0;
+  if (signaled || status != IBV_WC_SUCCESS) complete(pair, posted, position, status);
+}
+
+/// A datagram that is posted in the state SQD, as a request to be held: the address handle and the
+/// numbers stand where those of the target's memory would.
+Request held_request(const QueuePair& pair, const ibv_send_wr& posted) {
+  return {.wr_id = posted.wr_id,
+          .position = pair.sent,
+          .gather = posted.sg_list,
+          .gather_count = static_cast<std::uint32_t>(posted.num_sge),
+          .opcode = posted.opcode,
+          .immediate = posted.imm_data,
+          .remote_key = posted.wr.ud.remote_qkey,
+          .remote_address = reinterpret_cast<std::uint64_t>(posted.wr.ud.ah),
+          .operand = posted.wr.ud.remote_qpn,
+          .swap = 0,
+          .signaled = (posted.send_flags & IBV_SEND_SIGNALED) != 0,
+          .solicited = (posted.send_flags & IBV_SEND_SOLICITED) != 0,
+          .is_inline = (posted.send_flags & IBV_SEND_INLINE) != 0};
+}
+
+/// And back.
+ibv_send_wr posted_request(const Request& held) {
+  ibv_send_wr posted{};
+  posted.wr_id = held.wr_id;
+  posted.sg_list = const_cast<ibv_sge*>(held.gather);
+  posted.num_sge = static_cast<int>(held.gather_count);
+  posted.opcode = held.opcode;
+  if (held.signaled) posted.send_flags |= IBV_SEND_SIGNALED;
+  if (held.solicited) posted.send_flags |= IBV_SEND_SOLICITED;
+  if (held.is_inline) posted.send_flags |= IBV_SEND_INLINE;
+  posted.imm_data = held.immediate;
+  posted.wr.ud.ah = reinterpret_cast<ibv_ah*>(held.remote_address);
+  posted.wr.ud.remote_qpn = static_cast<std::uint32_t>(held.operand);
+  posted.wr.ud.remote_qkey = held.remote_key;
+  return posted;
+}
+
 int post_one(QueuePair& pair, const ibv_send_wr& posted) {
   const ibv_qp_state state = pair.status().state();
-  if (state != IBV_QPS_RTS && state != IBV_QPS_ERR && state != IBV_QPS_SQE) return EINVAL;
+  if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE && state != IBV_QPS_ERR)
+    return EINVAL;
   if (const int error = check_datagram(pair, posted)) return error;
   // Acquire: nothing but the count; pairs with the release of the poll.
   if (pair.sent - pair.retired.load(std::memory_order_acquire) >= pair.initial.cap.max_send_wr)
     return ENOMEM;
-  if (state != IBV_QPS_RTS) {
-    complete(pair, posted, IBV_WC_WR_FLUSH_ERR);
-  } else {
-    Bytes datagram;
-    std::size_t bytes = 0;
-    const ibv_wc_status status = gather(pair, posted, datagram, bytes);
-    if (status == IBV_WC_SUCCESS)
-      transmit(pair, posted, datagram, bytes);
-    else
-      stop_sending(pair);
-    const bool signaled =
-        pair.initial.sq_sig_all != 0 || (posted.send_flags & IBV_SEND_SIGNALED) != 0;
-    if (signaled || status != IBV_WC_SUCCESS) complete(pair, posted, status);
-  }
+  if (state == IBV_QPS_ERR) flush_sends(pair);  // in order
+  if (state == IBV_QPS_SQD)
+    hold(pair, held_request(pair, posted));
+  else
+    send_taken(pair, posted, pair.sent);
   ++pair.sent;
   return 0;
 }
@@ -178,7 +223,8 @@ QueuePair* find_target(const Process& process, const DatagramHeader& header) {
     if (pair->qp_num != header.target) continue;
     const ibv_qp_state state = pair->status().state();
     const bool takes = pair->qp_type == IBV_QPT_UD &&
-                       (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQE) &&
+                       (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
+                        state == IBV_QPS_SQE) &&
                        pair->attributes.qkey == header.queue_key;
     return takes ? pair : nullptr;
   }
@@ -249,6 +295,19 @@ int post_all_datagrams(QueuePair& pair, const ibv_send_wr* first, std::uint64_t 
   for (; first; first = first->next)
     if (const int error = post_or_refuse(pair, *first); error != 0) return error;
   return 0;
+}
+
+void send_held_datagrams(QueuePair& pair) noexcept {
+  for (; !pair.pending.empty(); pair.pending.pop_front()) {
+    const Request& held = pair.pending.front().request;
+    const ibv_send_wr posted = posted_request(held);
+    try {
+      send_taken(pair, posted, held.position);
+    } catch (const std::bad_alloc&) {  // of a socket's queue: lost, as datagrams may be
+      if (held.signaled || pair.initial.sq_sig_all != 0)
+        complete(pair, posted, held.position, IBV_WC_SUCCESS);
+    }
+  }
 }
 
 void deliver_datagram(Process& process, std::span<const std::byte> bytes) noexcept {

@@ -93,7 +93,9 @@ struct Status {
   std::uint32_t incarnation() const { return static_cast<std::uint32_t>(word >> 32); }
   Status with(ibv_qp_state state) const { return {(word & ~std::uint64_t{0xff}) | state}; }
   bool receives_from(std::uint32_t initiator) const {
-    return (state() == IBV_QPS_RTR || state() == IBV_QPS_RTS) && destination() == initiator;
+    const ibv_qp_state now = state();
+    return (now == IBV_QPS_RTR || now == IBV_QPS_RTS || now == IBV_QPS_SQD) &&
+           destination() == initiator;
   }
 };
 

@@ -1,5 +1,5 @@
 // See queue_pair.hpp.  The state machine follows the table of the InfiniBand specification, volume
-// 1, 10.3.1, as the kernel's ib_modify_qp_is_ok has it, without the drained state.
+// 1, 10.3.1, as the kernel's ib_modify_qp_is_ok has it.
 #include "verbs/soft/queue_pair.hpp"
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/device.hpp"
+#include "verbs/soft/drain.hpp"
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/send.hpp"
 
@@ -39,19 +40,28 @@ constexpr Transition transitions[] = {
      IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
     {IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_RTS, 0,
      IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
+    {IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+    {IBV_QPT_RC, IBV_QPS_SQD, IBV_QPS_RTS, 0,
+     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
+    {IBV_QPT_RC, IBV_QPS_SQD, IBV_QPS_SQD, 0,
+     IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+         IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ACCESS_FLAGS |
+         IBV_QP_PKEY_INDEX | IBV_QP_MIN_RNR_TIMER},
 
     {IBV_QPT_UD, IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0},
     {IBV_QPT_UD, IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
     {IBV_QPT_UD, IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
     {IBV_QPT_UD, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY},
     {IBV_QPT_UD, IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+    {IBV_QPT_UD, IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+    {IBV_QPT_UD, IBV_QPS_SQD, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+    {IBV_QPT_UD, IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
     {IBV_QPT_UD, IBV_QPS_SQE, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
 };
 
 /// 0, EINVAL for what the table forbids, EOPNOTSUPP for what this device lacks.
 int check_transition(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int mask) {
-  if ((mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_CAP | IBV_QP_RATE_LIMIT)) != 0 ||
-      to == IBV_QPS_SQD || to == IBV_QPS_SQE)
+  if ((mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_CAP | IBV_QP_RATE_LIMIT)) != 0)
     return EOPNOTSUPP;
   mask &= ~IBV_QP_STATE;
   if (to == IBV_QPS_RESET) return mask == 0 ? 0 : EINVAL;
@@ -124,6 +134,7 @@ void forget_requests(QueuePair& pair) {
   pair.process.remove_pending(pair);
   pair.pending.clear();
   pair.patience = {};
+  pair.draining = {};
   pair.sent = 0;
   pair.target = {};
   pair.peer.reset();
@@ -188,6 +199,26 @@ void connect(QueuePair& pair) {
   // Release: the initiator that sees it sees the entry's fields and empty rings.
   pair.entry.status.store(Status::of(IBV_QPS_RTR, attributes.dest_qp_num, incarnation).word,
                           std::memory_order_release);
+}
+
+/// To RTS from RTR, SQD, SQE or itself, to SQD from RTS or itself.  0 or an errno value.
+int change_sending(QueuePair& pair, Status before, ibv_qp_state to, const ibv_qp_attr& values,
+                   int mask) {
+  // Under the send lock: the attributes belong to the requests.
+  const std::lock_guard guard(pair.send_lock);
+  const ibv_qp_state from = before.state();
+  if (from == IBV_QPS_SQD && to == IBV_QPS_SQD && pair.draining.active) return EBUSY;
+  store_values(pair, values, mask);
+  if ((mask & IBV_QP_AV) != 0) pair.reachable = is_this_host(pair.attributes.ah_attr);
+  std::uint64_t word = before.word;
+  // The connected initiator may have moved it to the error state meanwhile.
+  if (!pair.entry.status.compare_exchange_strong(word, before.with(to).word,
+                                                 std::memory_order_seq_cst))
+    return EINVAL;
+  if (from == IBV_QPS_RTS && to == IBV_QPS_SQD)
+    start_draining(pair, (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && values.en_sqd_async_notify);
+  if (from == IBV_QPS_SQD && to == IBV_QPS_RTS) resume_sending(pair);
+  return 0;
 }
 
 int check_initial(const ibv_pd& domain, const ibv_qp_init_attr& wanted) {
@@ -353,21 +384,13 @@ int modify_queue_pair(ibv_qp* handle, ibv_qp_attr* values, int mask) {
         connect(pair);
         became_ready = pair.entry.wanted.exchange(0, std::memory_order_relaxed) != 0;
         break;
-      case IBV_QPS_RTS: {
-        // Under the send lock: the attributes belong to the requests.
-        const std::lock_guard send_guard(pair.send_lock);
-        store_values(pair, *values, mask);
-        std::uint64_t word = before.word;
-        // The connected initiator may have moved it to the error state meanwhile.
-        if (!pair.entry.status.compare_exchange_strong(word, before.with(IBV_QPS_RTS).word,
-                                                       std::memory_order_seq_cst))
-          return EINVAL;
+      case IBV_QPS_RTS:
+      case IBV_QPS_SQD:
+        if (const int error = change_sending(pair, before, wanted, *values, mask)) return error;
         break;
-      }
       case IBV_QPS_ERR:
         fail_by_owner(pair);
         break;
-      case IBV_QPS_SQD:
       case IBV_QPS_SQE:
       case IBV_QPS_UNKNOWN:
         return EINVAL;  // not in the table of transitions
@@ -386,6 +409,8 @@ int query_queue_pair(ibv_qp* handle, ibv_qp_attr* attributes, int, ibv_qp_init_a
   *attributes = pair.attributes;
   attributes->qp_state = pair.state;
   attributes->cur_qp_state = pair.state;
+  const std::lock_guard send_guard(pair.send_lock);
+  attributes->sq_draining = pair.state == IBV_QPS_SQD && pair.draining.active ? 1 : 0;
   attributes->path_mig_state = IBV_MIG_MIGRATED;
   attributes->cap = pair.initial.cap;
   *initial = pair.initial;

@@ -74,6 +74,13 @@ struct Target {
   Access access = Access::unknown;
 };
 
+/// In the state SQD.
+struct Draining {
+  std::uint64_t held_from = 0;  // position of the first request that waits for RTS
+  bool active = false;          // requests before that one are not done
+  bool notify = false;          // an event tells when they are
+};
+
 /// Why the oldest pending request waits, and until when.
 struct Patience {
   std::int64_t dropped_until_ns = 0;  // 0: the target answers
@@ -107,6 +114,7 @@ struct QueuePair : QueuePairHandle {
   std::uint64_t sent = 0;  // position of the next request
   std::deque<PendingRequest> pending;
   Patience patience;
+  Draining draining;
   bool listed = false;  // on the process's list of pending queue pairs
   // Requests whose slots are free again.  Stored by a poll (release), loaded by post_send.
   std::atomic<std::uint64_t> retired{0};

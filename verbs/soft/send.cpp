@@ -12,6 +12,7 @@
 #include "verbs/soft/atomic.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/datagram.hpp"
+#include "verbs/soft/drain.hpp"
 #include "verbs/soft/process.hpp"
 #include "verbs/soft/remote.hpp"
 
@@ -19,6 +20,8 @@ namespace tutti::verbs::soft {
 namespace {
 
 constexpr std::int64_t look_again_ns = 1'000'000;  // where nobody tells us: 1 ms
+// Where nothing is to be done unless the queue pair fails.
+constexpr std::int64_t look_again_held_ns = 10'000'000;
 
 /// The IB encoding of the receiver-not-ready timer, in units of 10 us.
 std::int64_t rnr_timer_ns(std::uint32_t code) {
@@ -182,7 +185,7 @@ void execute_or_store(QueuePair& pair, const Request& request) {
 
 int post_one(QueuePair& pair, const ibv_send_wr& posted) {
   const ibv_qp_state state = pair.status().state();
-  if (state != IBV_QPS_RTS && state != IBV_QPS_ERR) return EINVAL;
+  if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_ERR) return EINVAL;
   if (const int error = check_request(pair, posted); error != 0) return error;
   // Acquire: nothing but the count; pairs with the release of the poll.
   if (pair.sent - pair.retired.load(std::memory_order_acquire) >= pair.initial.cap.max_send_wr)
@@ -211,7 +214,10 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
     flush(pair, request);
   } else {
     try {
-      execute_or_store(pair, request);
+      if (state == IBV_QPS_SQD) [[unlikely]]
+        hold(pair, request);
+      else
+        execute_or_store(pair, request);
     } catch (const std::bad_alloc&) {  // of the pending list: the request was not taken
       return ENOMEM;
     }
@@ -249,10 +255,20 @@ int post_send_all(QueuePair& pair, ibv_send_wr* first, std::uint64_t count) noex
   return 0;
 }
 
+void hold(QueuePair& pair, const Request& request) {
+  store_pending(pair, request);
+  pair.process.add_pending(pair);  // an error of the queue pair flushes it all the same
+}
+
 void progress(QueuePair& pair, std::int64_t now_ns) noexcept {
   while (!pair.pending.empty()) {
-    if (pair.status().state() == IBV_QPS_ERR) return flush_sends(pair);
+    const ibv_qp_state state = pair.status().state();
+    if (state == IBV_QPS_ERR) return flush_sends(pair);
     const Request request = pair.pending.front().request;
+    if (is_held(pair, state, request)) {
+      pair.patience.look_again_ns = now_ns + look_again_held_ns;
+      break;
+    }
     Outcome outcome = execute(pair, request);
     if (outcome.kind == Outcome::Kind::failed || has_run_out(pair, now_ns, outcome)) {
       fail(pair, request, outcome);
@@ -264,9 +280,11 @@ void progress(QueuePair& pair, std::int64_t now_ns) noexcept {
     }
     pair.pending.pop_front();
   }
+  finish_draining(pair);
 }
 
 void flush_sends(QueuePair& pair) noexcept {
+  pair.draining = {};
   for (; !pair.pending.empty(); pair.pending.pop_front()) flush(pair, pair.pending.front().request);
 }
 

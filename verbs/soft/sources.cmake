@@ -9,6 +9,7 @@ target_sources(tutti_verbs PRIVATE
   soft/datagram.cpp
   soft/datagram_sockets.cpp
   soft/device.cpp
+  soft/drain.cpp
   soft/driver.cpp
   soft/event_queue.cpp
   soft/extended.cpp
@@ -36,6 +37,7 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/datagram.hpp
   soft/datagram_sockets.hpp
   soft/device.hpp
+  soft/drain.hpp
   soft/event_queue.hpp
   soft/extended.hpp
   soft/extended_poll.hpp
