@@ -27,6 +27,8 @@ constexpr Setting table[] = {
     {"TUTTI_SECRET", "any text", "shared by the ranks of one job (tcp bootstrap)"},
     {"TUTTI_BOOTSTRAP_TIMEOUT", "seconds", "until all ranks have met (tcp bootstrap); default 30"},
     {"TUTTI_SOFT_TRANSPORT", "auto|shared|cma", "how the software device moves data"},
+    {"TUTTI_SOFT_DEVICES", "name:ports,...", "software devices and their ports; default soft0:1"},
+    {"TUTTI_SOFT_LINK_DOWN", "name:port,...", "ports of software devices whose link is down"},
 };
 
 [[noreturn]] void refuse(const std::string& origin, std::string_view value,

@@ -29,9 +29,11 @@ struct DatagramHeader {
   std::uint32_t flags;  // ibv_wc_flags
   std::uint16_t service_level;
   std::uint16_t solicited;
+  std::uint32_t target_place;  // of ports, see place_of()
+  std::uint32_t source_place;
   ibv_grh route;  // zero without IBV_WC_GRH
 };
-static_assert(sizeof(ibv_grh) == 40 && sizeof(DatagramHeader) == 64);
+static_assert(sizeof(ibv_grh) == 40 && sizeof(DatagramHeader) == 72);
 static_assert(sizeof(DatagramHeader) <= datagram_header_max_bytes);
 
 using Bytes = std::array<std::byte, sizeof(DatagramHeader) + datagram_max_bytes>;
@@ -73,7 +75,8 @@ ibv_wc_status gather(const QueuePair& pair, const ibv_send_wr& posted, Bytes& to
   return IBV_WC_SUCCESS;
 }
 
-ibv_grh route_of(const ibv_ah_attr& attributes, std::size_t payload_bytes) {
+ibv_grh route_of(const ibv_ah_attr& attributes, std::uint32_t source_place,
+                 std::size_t payload_bytes) {
   constexpr std::size_t transport_bytes = 12 + 8 + 4;  // two headers and the check sum
   constexpr std::uint8_t infiniband = 0x1b;
   const ibv_global_route& global = attributes.grh;
@@ -83,7 +86,7 @@ ibv_grh route_of(const ibv_ah_attr& attributes, std::size_t payload_bytes) {
   route.paylen = htobe16(static_cast<std::uint16_t>(payload_bytes + transport_bytes));
   route.next_hdr = infiniband;
   route.hop_limit = global.hop_limit;
-  route.sgid = host_gid();
+  route.sgid = gid_of(source_place);
   route.dgid = global.dgid;
   return route;
 }
@@ -91,7 +94,8 @@ ibv_grh route_of(const ibv_ah_attr& attributes, std::size_t payload_bytes) {
 void transmit(QueuePair& pair, const ibv_send_wr& posted, Bytes& datagram, std::size_t bytes) {
   constexpr std::uint32_t own_key = 0x80000000;  // "as the queue pair has it"
   const auto& handle = *static_cast<const AddressHandle*>(posted.wr.ud.ah);
-  if (!handle.reachable) return;
+  const std::uint32_t place = pair.entry.place.load(std::memory_order_relaxed);
+  if (handle.destination == 0 || place == 0) return;
   DatagramHeader header{};
   header.target = posted.wr.ud.remote_qpn;
   header.source = pair.qp_num;
@@ -102,9 +106,11 @@ void transmit(QueuePair& pair, const ibv_send_wr& posted, Bytes& datagram, std::
     header.flags |= IBV_WC_WITH_IMM;
   }
   header.service_level = handle.attributes.sl;
+  header.target_place = handle.destination;
+  header.source_place = place;
   header.solicited = (posted.send_flags & IBV_SEND_SOLICITED) != 0 ? 1 : 0;
   if (handle.attributes.is_global != 0) {
-    header.route = route_of(handle.attributes, bytes - sizeof(header));
+    header.route = route_of(handle.attributes, place, bytes - sizeof(header));
     header.flags |= IBV_WC_GRH;
   }
   std::memcpy(datagram.data(), &header, sizeof(header));
@@ -225,7 +231,8 @@ QueuePair* find_target(const Process& process, const DatagramHeader& header) {
     const bool takes = pair->qp_type == IBV_QPT_UD &&
                        (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
                         state == IBV_QPS_SQE) &&
-                       pair->attributes.qkey == header.queue_key;
+                       pair->attributes.qkey == header.queue_key &&
+                       pair->entry.place.load(std::memory_order_relaxed) == header.target_place;
     return takes ? pair : nullptr;
   }
   return nullptr;
@@ -340,7 +347,7 @@ void deliver_datagram(Process& process, std::span<const std::byte> bytes) noexce
   arrived.completion.qp_num = pair->qp_num;
   arrived.completion.src_qp = header.source;
   arrived.completion.wc_flags = header.flags;
-  arrived.completion.slid = host_lid();
+  arrived.completion.slid = lid_of(header.source_place);
   arrived.completion.sl = static_cast<std::uint8_t>(header.service_level);
   arrived.pair = pair;
   arrived.is_receive = true;

@@ -2,11 +2,13 @@
 // queues.  Regions and queue pairs have files of their own.
 #include "verbs/driver.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <mutex>
 #include <new>
+#include <span>
 
 #include "verbs/soft/address_handle.hpp"
 #include "verbs/soft/asynchronous.hpp"
@@ -36,8 +38,11 @@ T* refuse(int error) {
 // --- Device -------------------------------------------------------------------------------------
 
 ibv_device** get_device_list(int* count) {
-  auto** const list = new ibv_device* [2] { &device(), nullptr };
-  if (count) *count = 1;
+  const std::span<SoftDevice> all = devices();
+  auto** const list = new ibv_device*[all.size() + 1];
+  std::transform(all.begin(), all.end(), list, [](SoftDevice& device) { return &device; });
+  list[all.size()] = nullptr;
+  if (count) *count = static_cast<int>(all.size());
   return list;
 }
 
@@ -52,7 +57,7 @@ const char* get_device_name(ibv_device* device) {
 ibv_context* open_device(ibv_device* device) {
   Transport transport;
   if (const int error = read_settings(transport)) return refuse<ibv_context>(error);
-  (void)host_gid();  // reads the host's number while there is a descriptor for it
+  (void)gid_of(1);  // reads the host's number while there is a descriptor for it
   int error = 0;
   Process* const process = Process::acquire(transport, error);
   if (!process) {
@@ -98,20 +103,22 @@ int close_device(ibv_context* handle) {
   return 0;
 }
 
-int query_device(ibv_context*, ibv_device_attr* attributes) {
-  describe_device(*attributes);
+int query_device(ibv_context* context, ibv_device_attr* attributes) {
+  describe_device(device_of(context), *attributes);
   return 0;
 }
 
-int query_port(ibv_context*, uint8_t port, ibv_port_attr* attributes) {
-  if (port != port_number) return EINVAL;
-  describe_port(*attributes);
+int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attributes) {
+  const SoftDevice& device = device_of(context);
+  if (!device.has_port(port)) return EINVAL;
+  describe_port(device, port, *attributes);
   return 0;
 }
 
-int query_gid(ibv_context*, uint32_t port, uint32_t index, ibv_gid_entry* entry) {
-  if (port != port_number || index != 0) return EINVAL;
-  *entry = {.gid = host_gid(),
+int query_gid(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry) {
+  const SoftDevice& device = device_of(context);
+  if (!device.has_port(port) || index != 0) return EINVAL;
+  *entry = {.gid = gid_of(place_of(device, port)),
             .gid_index = index,
             .port_num = port,
             .gid_type = IBV_GID_TYPE_IB,

@@ -25,7 +25,7 @@ namespace tutti::verbs::soft {
 
 inline constexpr std::size_t line_bytes = 64;
 inline constexpr std::uint64_t segment_magic = 0x7475747469736f66;  // "tuttisof"
-inline constexpr std::uint32_t layout_version = 3;
+inline constexpr std::uint32_t layout_version = 4;
 inline constexpr std::size_t segment_bytes = std::size_t{1} << 30;  // sparse; committed on demand
 
 inline constexpr std::uint32_t regions_max = 4096;
@@ -112,7 +112,10 @@ struct alignas(line_bytes) QueuePairEntry {
   std::uint32_t ring_slots;      // power of two
   std::uint64_t receive_offset;  // ReceiveSlot[], or SharedReceiveEntry
   std::uint64_t ring_offset;     // Completion[]
-  std::uint64_t arming_offset;   // ArmingEntry of the queue that receives complete to; 0: none
+  // Its port, see place_of(); 0: its link is down.  Constant while the status says that it
+  // receives: the initiator looks at it (relaxed) once for each status word.
+  std::atomic<std::uint32_t> place;
+  std::uint64_t arming_offset;  // ArmingEntry of the queue that receives complete to; 0: none
 
   // Identity of the initiator that is working on this queue pair, 0: none.  It takes the word by a
   // compare-exchange (seq_cst) before it checks status and keys; the owner changes status or key

@@ -74,16 +74,17 @@ int check_transition(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int m
   return EINVAL;
 }
 
-int check_values(const ibv_qp_attr& values, int mask, ibv_qp_state current) {
+int check_values(const QueuePair& pair, const ibv_qp_attr& values, int mask, ibv_qp_state current) {
   constexpr unsigned rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                               IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   const auto given = [mask](int bit) { return (mask & bit) != 0; };
+  const std::uint8_t port = given(IBV_QP_PORT) ? values.port_num : pair.attributes.port_num;
   const bool wrong =
       (given(IBV_QP_CUR_STATE) && values.cur_qp_state != current) ||
       (given(IBV_QP_PKEY_INDEX) && values.pkey_index != 0) ||
-      (given(IBV_QP_PORT) && values.port_num != port_number) ||
+      (given(IBV_QP_PORT) && !device_of(pair.context).has_port(values.port_num)) ||
       (given(IBV_QP_ACCESS_FLAGS) && (values.qp_access_flags & ~rights) != 0) ||
-      (given(IBV_QP_AV) && values.ah_attr.port_num != port_number) ||
+      (given(IBV_QP_AV) && values.ah_attr.port_num != port) ||
       (given(IBV_QP_AV) && values.ah_attr.is_global && values.ah_attr.grh.sgid_index != 0) ||
       (given(IBV_QP_PATH_MTU) &&
        (values.path_mtu < IBV_MTU_256 || values.path_mtu > IBV_MTU_4096)) ||
@@ -94,7 +95,9 @@ int check_values(const ibv_qp_attr& values, int mask, ibv_qp_state current) {
       (given(IBV_QP_TIMEOUT) && values.timeout > 31) ||
       (given(IBV_QP_RETRY_CNT) && values.retry_cnt > 7) ||
       (given(IBV_QP_RNR_RETRY) && values.rnr_retry > 7);
-  return wrong ? EINVAL : 0;
+  if (wrong) return EINVAL;
+  // Initiators look at the port when they first meet a state.
+  return current == IBV_QPS_SQD && port != pair.attributes.port_num ? EOPNOTSUPP : 0;
 }
 
 /// Without resources for them, reads and atomics are no valid requests: as adapters have it.
@@ -124,6 +127,11 @@ void store_values(QueuePair& pair, const ibv_qp_attr& values, int mask) {
   keep(IBV_QP_RNR_RETRY, &ibv_qp_attr::rnr_retry);
   keep(IBV_QP_SQ_PSN, &ibv_qp_attr::sq_psn);
   keep(IBV_QP_MAX_QP_RD_ATOMIC, &ibv_qp_attr::max_rd_atomic);
+  // Relaxed: who may look at it learns of the state first.
+  const SoftDevice& device = device_of(pair.context);
+  if ((mask & IBV_QP_PORT) != 0)
+    pair.entry.place.store(device.is_up(kept.port_num) ? place_of(device, kept.port_num) : 0,
+                           std::memory_order_relaxed);
   // Relaxed: a request in flight may meet the old or the new value, as on a wire.
   pair.entry.access.store(granted_rights(kept), std::memory_order_relaxed);
   pair.entry.rnr_timer.store(kept.min_rnr_timer, std::memory_order_relaxed);
@@ -138,7 +146,7 @@ void forget_requests(QueuePair& pair) {
   pair.sent = 0;
   pair.target = {};
   pair.peer.reset();
-  pair.reachable = false;
+  pair.destination = 0;
   for (CompletionQueue* const queue : {&pair.send_queue(), &pair.receive_queue()}) {
     const std::lock_guard guard(queue->lock);
     queue->forget(pair);
@@ -191,7 +199,7 @@ void fail_by_owner(QueuePair& pair) {
 void connect(QueuePair& pair) {
   const std::lock_guard guard(pair.send_lock);
   const ibv_qp_attr& attributes = pair.attributes;
-  pair.reachable = is_this_host(attributes.ah_attr);
+  pair.destination = find_destination(device_of(pair.context), attributes.ah_attr);
   const std::uint32_t id = process_id_of(attributes.dest_qp_num);
   pair.peer = pair.process.connections.attach(id);
   if (!pair.peer->is_self()) pair.process.wake_helper();
@@ -209,7 +217,10 @@ int change_sending(QueuePair& pair, Status before, ibv_qp_state to, const ibv_qp
   const ibv_qp_state from = before.state();
   if (from == IBV_QPS_SQD && to == IBV_QPS_SQD && pair.draining.active) return EBUSY;
   store_values(pair, values, mask);
-  if ((mask & IBV_QP_AV) != 0) pair.reachable = is_this_host(pair.attributes.ah_attr);
+  if ((mask & IBV_QP_AV) != 0) {
+    pair.destination = find_destination(device_of(pair.context), pair.attributes.ah_attr);
+    pair.target.status_word = 0;  // to be looked at again
+  }
   std::uint64_t word = before.word;
   // The connected initiator may have moved it to the error state meanwhile.
   if (!pair.entry.status.compare_exchange_strong(word, before.with(to).word,
@@ -260,6 +271,7 @@ std::int64_t make_entry(Process& process, const ibv_pd& domain, const ibv_qp_ini
   const std::uint32_t incarnation =
       Status{entry.status.load(std::memory_order_relaxed)}.incarnation() + 1;
   entry.status.store(Status::of(IBV_QPS_RESET, 0, incarnation).word, std::memory_order_relaxed);
+  entry.place.store(0, std::memory_order_relaxed);
   entry.domain = domain.handle;
   entry.receive_slots = slots;
   entry.receive_stride_bytes = stride;
@@ -364,7 +376,7 @@ int modify_queue_pair(ibv_qp* handle, ibv_qp_attr* values, int mask) {
     const ibv_qp_state wanted = (mask & IBV_QP_STATE) != 0 ? values->qp_state : before.state();
     if (const int error = check_transition(pair.qp_type, before.state(), wanted, mask))
       return error;
-    if (const int error = check_values(*values, mask, before.state())) return error;
+    if (const int error = check_values(pair, *values, mask, before.state())) return error;
     switch (wanted) {
       case IBV_QPS_RESET:
         if (const int error = reset(pair, guard)) return error;

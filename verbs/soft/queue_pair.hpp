@@ -102,9 +102,9 @@ struct QueuePair : QueuePairHandle {
   const std::uint32_t index;
   QueuePairEntry& entry;
   std::uint64_t token = 0;
-  ibv_qp_init_attr initial{};  // as granted
-  ibv_qp_attr attributes{};    // as modified
-  bool reachable = false;      // the address handle names this host
+  ibv_qp_init_attr initial{};     // as granted
+  ibv_qp_attr attributes{};       // as modified
+  std::uint32_t destination = 0;  // see find_destination(); 0: nobody is reached
   bool failure_reported = false;
   EventSource events;
 

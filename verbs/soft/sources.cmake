@@ -9,6 +9,7 @@ target_sources(tutti_verbs PRIVATE
   soft/datagram.cpp
   soft/datagram_sockets.cpp
   soft/device.cpp
+  soft/device_list.cpp
   soft/drain.cpp
   soft/driver.cpp
   soft/event_queue.cpp
@@ -37,6 +38,7 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/datagram.hpp
   soft/datagram_sockets.hpp
   soft/device.hpp
+  soft/device_list.hpp
   soft/drain.hpp
   soft/event_queue.hpp
   soft/extended.hpp
