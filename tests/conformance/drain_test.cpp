@@ -308,7 +308,7 @@ TEST(Draining, held_requests_vanish_with_a_reset) {
 }
 
 TEST(Draining, an_error_is_no_end_of_it) {
-  Loopback ends({}, {.rnr_retries = 1, .rnr_timer = 24});  // 82 ms
+  Loopback ends({}, {.rnr_retries = 1, .rnr_timer = 30});  // 0.3 s
   ASSERT_EQ(ends.left.send(IBV_WR_SEND, {}, 0, 0, 0, 1), 0);
   ASSERT_EQ(move_to(ends.left, IBV_QPS_SQD, IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
   ASSERT_EQ(ends.left.send(IBV_WR_SEND, {}, 0, 0, 0, 2), 0);
