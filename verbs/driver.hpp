@@ -32,6 +32,9 @@ struct Driver {
   ibv_pd* (*alloc_pd)(ibv_context* context);
   int (*dealloc_pd)(ibv_pd* domain);
   ibv_mr* (*reg_mr)(ibv_pd* domain, void* address, size_t bytes, int access);
+  /// 0, or ibv_rereg_mr_err_code with errno.
+  int (*rereg_mr)(ibv_mr* region, int flags, ibv_pd* domain, void* address, size_t bytes,
+                  int access);
   int (*dereg_mr)(ibv_mr* region);
 
   ibv_ah* (*create_ah)(ibv_pd* domain, ibv_ah_attr* attributes);
@@ -41,6 +44,7 @@ struct Driver {
   int (*destroy_comp_channel)(ibv_comp_channel* channel);
   ibv_cq* (*create_cq)(ibv_context* context, int entries, void* cq_context,
                        ibv_comp_channel* channel, int vector);
+  int (*resize_cq)(ibv_cq* queue, int entries);
   int (*destroy_cq)(ibv_cq* queue);
   int (*get_cq_event)(ibv_comp_channel* channel, ibv_cq** queue, void** cq_context);
   void (*ack_cq_events)(ibv_cq* queue, unsigned int count);

@@ -16,7 +16,7 @@ namespace {
 using api::Setting;
 
 constexpr Setting table[] = {
-    {"TUTTI_DEVICE", "name or name:port", "device to use; default: first active port, else soft0"},
+    {"TUTTI_DEVICE", "name or name:port", "device to use; default: first active port"},
     {"TUTTI_ARENA_BYTES", "bytes, e.g. 16M", "registered memory of a context; default 16M"},
     {"TUTTI_CHECK", "off|local|collective", "what is verified when an operation is made"},
     {"TUTTI_PER_ROUND", "e.g. 3,2,1", "messages per round of every operation; default: a rule"},
@@ -30,6 +30,8 @@ constexpr Setting table[] = {
     {"TUTTI_SOFT_FABRIC", "qdr|fdr|edr|hdr|ndr|roce100|FILE",
      "network that the software device emulates; default: none"},
     {"TUTTI_SOFT_PLACE", "0 ..", "place of this process in that network; default 0"},
+    {"TUTTI_SOFT_DEVICES", "name:ports,...", "software devices and their ports; default soft0:1"},
+    {"TUTTI_SOFT_LINK_DOWN", "name:port,...", "ports of software devices whose link is down"},
 };
 
 [[noreturn]] void refuse(const std::string& origin, std::string_view value,

@@ -24,9 +24,10 @@ namespace {
 std::string device_name = "soft0";
 const verbs::Driver* chosen_driver = nullptr;
 
-ibv_device* find_device(const verbs::Driver& candidate, ibv_device** list) {
+ibv_device* find_device(const verbs::Driver& candidate, ibv_device** list,
+                        const std::string& name = device_name) {
   for (ibv_device** device = list; device && *device; ++device)
-    if (device_name == candidate.get_device_name(*device)) return *device;
+    if (name == candidate.get_device_name(*device)) return *device;
   return nullptr;
 }
 
@@ -92,9 +93,11 @@ bool Buffer::holds(unsigned seed, std::size_t bytes, std::size_t offset) const {
   return true;
 }
 
-Device::Device() {
+Device::Device() : Device(device_name) {}
+
+Device::Device(const std::string& name) {
   ibv_device** const list = driver().get_device_list(nullptr);
-  context = driver().open_device(find_device(driver(), list));
+  context = driver().open_device(find_device(driver(), list, name));
   driver().free_device_list(list);
   EXPECT_NE(context, nullptr) << std::strerror(errno);
   if (context) domain = driver().alloc_pd(context);
@@ -132,7 +135,7 @@ ibv_sge Region::piece(std::size_t offset, std::size_t bytes) const {
 }
 
 Endpoint::Endpoint(const Device& owner, const EndpointOptions& options)
-    : device(owner), queue(options.queue) {
+    : device(owner), queue(options.queue), port(options.port) {
   owns_queue_ = queue == nullptr;
   if (owns_queue_)
     queue = driver().create_cq(owner.context, options.completions, nullptr, nullptr, 0);
@@ -167,11 +170,11 @@ void Endpoint::destroy_queue_pair() {
 }
 
 Address Endpoint::address() const {
-  ibv_port_attr port{};
+  ibv_port_attr attributes{};
   ibv_gid_entry entry{};
-  EXPECT_EQ(driver().query_port(device.context, 1, &port), 0);
-  EXPECT_EQ(driver().query_gid(device.context, 1, 0, &entry), 0);
-  return {pair->qp_num, port.lid, entry.gid};
+  EXPECT_EQ(driver().query_port(device.context, port, &attributes), 0);
+  EXPECT_EQ(driver().query_gid(device.context, port, 0, &entry), 0);
+  return {pair->qp_num, attributes.lid, entry.gid};
 }
 
 int Endpoint::move_to(ibv_qp_state state) const {
@@ -183,7 +186,7 @@ int Endpoint::move_to(ibv_qp_state state) const {
 int Endpoint::initialise(unsigned access) const {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
-  attributes.port_num = 1;
+  attributes.port_num = port;
   attributes.qp_access_flags = access;
   return driver().modify_qp(pair, &attributes,
                             IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
@@ -196,7 +199,7 @@ int Endpoint::make_ready_to_receive(const Address& peer, const ConnectionOptions
   attributes.dest_qp_num = peer.queue_pair;
   attributes.max_dest_rd_atomic = options.reads_answered;
   attributes.min_rnr_timer = options.rnr_timer;
-  attributes.ah_attr.port_num = 1;
+  attributes.ah_attr.port_num = port;
   attributes.ah_attr.dlid = peer.lid;
   if (peer.lid == 0) {  // Ethernet
     attributes.ah_attr.is_global = 1;

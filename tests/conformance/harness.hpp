@@ -43,7 +43,8 @@ class Buffer {
 
 class Device {
  public:
-  Device();
+  Device();  // the one under test
+  explicit Device(const std::string& name);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -88,6 +89,7 @@ struct EndpointOptions {
   ibv_pd* domain = nullptr;  // NULL: the device's
   ibv_cq* queue = nullptr;   // NULL: one of its own, for sends and receives
   ibv_qp_type type = IBV_QPT_RC;
+  std::uint8_t port = 1;
 };
 
 struct ConnectionOptions {
@@ -131,6 +133,7 @@ class Endpoint {
   const Device& device;
   ibv_cq* queue = nullptr;
   ibv_qp* pair = nullptr;
+  const std::uint8_t port;
 
  private:
   int move_to(ibv_qp_state state) const;

@@ -100,14 +100,6 @@ TEST(State, values_out_of_range_are_refused) {
   refused(steps[1], [](ibv_qp_attr& values) { values.path_mtu = static_cast<ibv_mtu>(6); });
 }
 
-TEST(State, drained_states_are_refused_by_the_software_device) {
-  if (!device_is_soft()) GTEST_SKIP();
-  Loopback ends;
-  ibv_qp_attr attributes{};
-  attributes.qp_state = IBV_QPS_SQD;
-  EXPECT_EQ(modify(ends.left, attributes, IBV_QP_STATE), EOPNOTSUPP);
-}
-
 TEST(State, posts_are_allowed_by_state) {
   const Device device;
   const Endpoint endpoint(device);

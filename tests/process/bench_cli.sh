@@ -114,6 +114,15 @@ refusals() {
   refuse '--format="xml"' "$info" --format xml
   refuse 'nonsense.*expected' env TUTTI_DEVICE=nonsense "$info"
   refuse 'TUTTI_NONSENSE.*TUTTI_DEVICE' env TUTTI_NONSENSE=1 "$info"
+  local two=(env TUTTI_SOFT_DEVICES=soft0:1,soft1:2 TUTTI_SOFT_LINK_DOWN=soft1:1)
+  expect 0 'soft1:2: .*asked for soft1; passed over: soft1:1 \(down\)' \
+    "${two[@]}" TUTTI_DEVICE=soft1 "$info"
+  expect 0 '"correct":true' "${two[@]}" TUTTI_DEVICE=soft1:2 "$bench" barrier --local 2 --check \
+    --iterations 40 --format json
+  expect 2 'soft1:1 \(down\)' "${two[@]}" TUTTI_DEVICE=soft1:1 "$info"
+  expect 2 'TUTTI_SOFT_DEVICES="soft0": expected' env TUTTI_SOFT_DEVICES=soft0 "$info"
+  expect 2 'TUTTI_SOFT_LINK_DOWN="soft0:2": expected .* soft0:1' \
+    env TUTTI_SOFT_LINK_DOWN=soft0:2 "$info"
   expect 0 'TUTTI_SECRET +\(set\)' env TUTTI_SECRET=rumpelstiltskin "$info"
   if TUTTI_SECRET=rumpelstiltskin "$info" | grep -q rumpelstiltskin; then
     fail "tutti-info prints the secret"

@@ -11,9 +11,9 @@
 namespace tutti::verbs::soft {
 namespace {
 
-int check_attributes(const ibv_ah_attr& attributes) {
+int check_attributes(const SoftDevice& device, const ibv_ah_attr& attributes) {
   constexpr std::uint16_t multicast_first = 0xc000;
-  if (attributes.port_num != port_number ||
+  if (!device.has_port(attributes.port_num) ||
       (attributes.is_global != 0 && attributes.grh.sgid_index != 0))
     return EINVAL;
   const bool is_multicast = attributes.is_global != 0 ? attributes.grh.dgid.raw[0] == 0xff
@@ -25,7 +25,8 @@ int check_attributes(const ibv_ah_attr& attributes) {
 
 ibv_ah* create_address_handle(ibv_pd* domain, ibv_ah_attr* attributes) {
   Process& process = process_of(domain->context);
-  errno = process.inherited() ? EINVAL : check_attributes(*attributes);
+  const SoftDevice& device = device_of(domain->context);
+  errno = process.inherited() ? EINVAL : check_attributes(device, *attributes);
   if (errno != 0) return nullptr;
   const std::lock_guard guard(process.mutex);
   if (process.address_handles_count == address_handles_max) {
@@ -36,7 +37,7 @@ ibv_ah* create_address_handle(ibv_pd* domain, ibv_ah_attr* attributes) {
   handle->context = domain->context;
   handle->pd = domain;
   handle->attributes = *attributes;
-  handle->reachable = is_this_host(*attributes);
+  handle->destination = find_destination(device, *attributes);
   ++process.address_handles_count;
   ++static_cast<Domain*>(domain)->users;
   ++context_of(domain->context).objects;

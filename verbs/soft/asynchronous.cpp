@@ -26,6 +26,7 @@ constexpr Kind kinds[] = {
     {Event::request_error, IBV_EVENT_QP_REQ_ERR, news_request_error},
     {Event::access_error, IBV_EVENT_QP_ACCESS_ERR, news_access_error},
     {Event::last_receive, IBV_EVENT_QP_LAST_WQE_REACHED, 0},
+    {Event::drained, IBV_EVENT_SQ_DRAINED, 0},
     {Event::overrun, IBV_EVENT_CQ_ERR, 0},
     {Event::limit_reached, IBV_EVENT_SRQ_LIMIT_REACHED, 0},
 };
@@ -52,6 +53,10 @@ void report_limit(SharedReceiveQueue& queue) noexcept {
 
 void raise_overrun(CompletionQueue& queue) noexcept {
   events_of(queue.context).raise(queue.asynchronous_events, Event::overrun);
+}
+
+void raise_drained(QueuePair& pair) noexcept {
+  events_of(pair.context).raise(pair.events, Event::drained);
 }
 
 bool report_news(QueuePair& pair) noexcept {

@@ -18,6 +18,7 @@ struct QueuePair;
 struct SharedReceiveQueue;
 
 void raise_overrun(CompletionQueue& queue) noexcept;
+void raise_drained(QueuePair& pair) noexcept;
 
 /// Raises what the initiator has left.  False when it is still at work, and one has to look again.
 /// Process::mutex is held.

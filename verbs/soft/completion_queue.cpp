@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstdio>
 #include <mutex>
 
 #include "verbs/soft/asynchronous.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/layout.hpp"
+#include "verbs/soft/limits.hpp"
 #include "verbs/soft/notification.hpp"
 #include "verbs/soft/process.hpp"
 #include "verbs/soft/queue_pair.hpp"
@@ -34,7 +36,7 @@ void fail_queue(CompletionQueue& queue) {
                queue.cqe);
 }
 
-bool is_overrun(const CompletionQueue& queue) {
+std::uint64_t outstanding_count(const CompletionQueue& queue) {
   std::uint64_t outstanding = queue.local_tail.load(std::memory_order_relaxed) -
                               queue.local_head.load(std::memory_order_relaxed);
   for (const QueuePair* const pair : queue.receivers) {
@@ -43,7 +45,17 @@ bool is_overrun(const CompletionQueue& queue) {
     const std::uint64_t produced = pair->entry.produced.load(std::memory_order_relaxed);
     if (produced > pair->ring_head) outstanding += produced - pair->ring_head;
   }
-  return outstanding > static_cast<std::uint64_t>(queue.cqe);
+  return outstanding;
+}
+
+/// Whether a queue smaller than what its users may have outstanding has to be counted.
+bool can_overrun(const CompletionQueue& queue) {
+  return queue.load.load(std::memory_order_relaxed) >
+         queue.capacity.load(std::memory_order_relaxed);
+}
+
+bool is_overrun(const CompletionQueue& queue) {
+  return outstanding_count(queue) > queue.capacity.load(std::memory_order_relaxed);
 }
 
 /// Takes one entry from the ring of `pair`; false when it was not for the caller.
@@ -137,16 +149,19 @@ void flush_receivers(CompletionQueue& queue) {
 
 }  // namespace
 
-CompletionQueue::CompletionQueue(std::size_t entries)
+CompletionQueue::CompletionQueue(std::uint32_t entries)
     : CompletionQueueHandle{},
+      capacity(entries),
       local_mask(std::bit_ceil(entries) - 1),
       local(std::make_unique<LocalCompletion[]>(local_mask + 1)) {
+  cqe = static_cast<int>(entries);
   completion_events.object = asynchronous_events.object = this;
 }
 
 void CompletionQueue::push(const LocalCompletion& added) noexcept {
   const std::uint64_t tail = local_tail.load(std::memory_order_relaxed);
-  if (tail - local_head.load(std::memory_order_relaxed) >= static_cast<std::uint64_t>(cqe)) {
+  if (tail - local_head.load(std::memory_order_relaxed) >=
+      capacity.load(std::memory_order_relaxed)) {
     if (!failed.load(std::memory_order_relaxed)) fail_queue(*this);
     return;
   }
@@ -194,7 +209,7 @@ bool CompletionQueue::has_news() const noexcept {
   return watches.any_ready() ||
          local_head.load(std::memory_order_relaxed) != local_tail.load(std::memory_order_relaxed) ||
          attention.load(std::memory_order_relaxed) || failed.load(std::memory_order_relaxed) ||
-         load.load(std::memory_order_relaxed) > static_cast<std::uint64_t>(cqe);
+         can_overrun(*this);
 }
 
 Unpolled CompletionQueue::unpolled_of(std::uint32_t process_id) const noexcept {
@@ -238,6 +253,30 @@ bool CompletionQueue::flush_for_event(bool look) noexcept {
   return finished;
 }
 
+int resize_completion_queue(ibv_cq* handle, int entries) {
+  Process& process = process_of(handle->context);
+  if (process.inherited() || entries < 1 || entries > static_cast<int>(completions_max))
+    return EINVAL;
+  auto& queue = *static_cast<CompletionQueue*>(handle);
+  const auto capacity = static_cast<std::uint64_t>(entries);
+  const std::size_t mask = std::bit_ceil(capacity) - 1;
+  // Before the lock and freed after it: whoever polls spins meanwhile.
+  auto ring = std::make_unique<LocalCompletion[]>(mask + 1);
+  const std::lock_guard control_guard(process.mutex);
+  const std::lock_guard guard(queue.lock);
+  if (outstanding_count(queue) > capacity) return EINVAL;
+  // The positions stay, so that a poll without the lock finds as much as before.
+  const std::uint64_t tail = queue.local_tail.load(std::memory_order_relaxed);
+  for (std::uint64_t position = queue.local_head.load(std::memory_order_relaxed); position != tail;
+       ++position)
+    ring[position & mask] = queue.local[position & queue.local_mask];
+  queue.local.swap(ring);
+  queue.local_mask = mask;
+  queue.capacity.store(capacity, std::memory_order_relaxed);
+  queue.cqe = entries;
+  return 0;
+}
+
 namespace {
 
 int poll(CompletionQueue& queue, int count, ibv_wc* completions) noexcept {
@@ -247,8 +286,7 @@ int poll(CompletionQueue& queue, int count, ibv_wc* completions) noexcept {
     return -1;
   // Only a queue smaller than what its users may have outstanding can be overrun; its load is
   // counted before it is reduced.
-  if (queue.load.load(std::memory_order_relaxed) > static_cast<std::uint64_t>(queue.cqe) &&
-      is_overrun(queue)) [[unlikely]] {
+  if (can_overrun(queue) && is_overrun(queue)) [[unlikely]] {
     fail_queue(queue);
     return -1;
   }

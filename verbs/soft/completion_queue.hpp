@@ -69,7 +69,7 @@ struct Unpolled {
 };
 
 struct CompletionQueue : CompletionQueueHandle {
-  explicit CompletionQueue(std::size_t entries);
+  explicit CompletionQueue(std::uint32_t entries);
 
   /// Adds a local completion.  The lock is held.
   void push(const LocalCompletion& added) noexcept;
@@ -92,8 +92,10 @@ struct CompletionQueue : CompletionQueueHandle {
   std::vector<QueuePair*> receivers;
   Watches watches;              // one of each receiver
   std::size_t next_source = 0;  // polled first: all get their turn
-  // Completions that can be outstanding at once; relaxed, as above.
+  // Completions that can be outstanding at once, and that the queue holds (`cqe` is the caller's).
+  // Changed with the lock held; relaxed: without it they only say whether to take the lock.
   std::atomic<std::uint64_t> load{0};
+  std::atomic<std::uint64_t> capacity;
   std::uint32_t users = 0;  // queue pairs, guarded by Process::mutex
   // Constant.  NULL and 0: it has no channel.
   ArmingEntry* arming = nullptr;
@@ -108,12 +110,15 @@ struct CompletionQueue : CompletionQueueHandle {
 
   std::size_t local_mask;
   std::unique_ptr<LocalCompletion[]> local;
-  // Changed with the lock held; relaxed: without it they only say whether to take the lock.
+  // As `load` is changed.
   std::atomic<std::uint64_t> local_head{0};
   std::atomic<std::uint64_t> local_tail{0};
 
   ExtendedPoll extended_poll;
 };
+
+/// As ibv_resize_cq: EINVAL when more completions are outstanding than it is to hold.
+int resize_completion_queue(ibv_cq* queue, int entries);
 
 int poll_completion_queue(ibv_cq* queue, int count, ibv_wc* completions) noexcept;
 

@@ -15,6 +15,7 @@
 #include "verbs/soft/device.hpp"
 #include "verbs/soft/memory.hpp"
 #include "verbs/soft/process.hpp"
+#include "verbs/soft/send.hpp"
 
 namespace tutti::verbs::soft {
 namespace {
@@ -28,9 +29,11 @@ struct DatagramHeader {
   std::uint32_t flags;  // ibv_wc_flags
   std::uint16_t service_level;
   std::uint16_t solicited;
+  std::uint32_t target_place;  // of ports, see place_of()
+  std::uint32_t source_place;
   ibv_grh route;  // zero without IBV_WC_GRH
 };
-static_assert(sizeof(ibv_grh) == 40 && sizeof(DatagramHeader) == 64);
+static_assert(sizeof(ibv_grh) == 40 && sizeof(DatagramHeader) == 72);
 static_assert(sizeof(DatagramHeader) <= datagram_header_max_bytes);
 
 using Bytes = std::array<std::byte, sizeof(DatagramHeader) + datagram_max_bytes>;
@@ -72,7 +75,8 @@ ibv_wc_status gather(const QueuePair& pair, const ibv_send_wr& posted, Bytes& to
   return IBV_WC_SUCCESS;
 }
 
-ibv_grh route_of(const ibv_ah_attr& attributes, std::size_t payload_bytes) {
+ibv_grh route_of(const ibv_ah_attr& attributes, std::uint32_t source_place,
+                 std::size_t payload_bytes) {
   constexpr std::size_t transport_bytes = 12 + 8 + 4;  // two headers and the check sum
   constexpr std::uint8_t infiniband = 0x1b;
   const ibv_global_route& global = attributes.grh;
@@ -82,7 +86,7 @@ ibv_grh route_of(const ibv_ah_attr& attributes, std::size_t payload_bytes) {
   route.paylen = htobe16(static_cast<std::uint16_t>(payload_bytes + transport_bytes));
   route.next_hdr = infiniband;
   route.hop_limit = global.hop_limit;
-  route.sgid = host_gid();
+  route.sgid = gid_of(source_place);
   route.dgid = global.dgid;
   return route;
 }
@@ -90,7 +94,8 @@ ibv_grh route_of(const ibv_ah_attr& attributes, std::size_t payload_bytes) {
 void transmit(QueuePair& pair, const ibv_send_wr& posted, Bytes& datagram, std::size_t bytes) {
   constexpr std::uint32_t own_key = 0x80000000;  // "as the queue pair has it"
   const auto& handle = *static_cast<const AddressHandle*>(posted.wr.ud.ah);
-  if (!handle.reachable) return;
+  const std::uint32_t place = pair.entry.place.load(std::memory_order_relaxed);
+  if (handle.destination == 0 || place == 0) return;
   DatagramHeader header{};
   header.target = posted.wr.ud.remote_qpn;
   header.source = pair.qp_num;
@@ -101,9 +106,11 @@ void transmit(QueuePair& pair, const ibv_send_wr& posted, Bytes& datagram, std::
     header.flags |= IBV_WC_WITH_IMM;
   }
   header.service_level = handle.attributes.sl;
+  header.target_place = handle.destination;
+  header.source_place = place;
   header.solicited = (posted.send_flags & IBV_SEND_SOLICITED) != 0 ? 1 : 0;
   if (handle.attributes.is_global != 0) {
-    header.route = route_of(handle.attributes, bytes - sizeof(header));
+    header.route = route_of(handle.attributes, place, bytes - sizeof(header));
     header.flags |= IBV_WC_GRH;
   }
   std::memcpy(datagram.data(), &header, sizeof(header));
@@ -116,14 +123,15 @@ void transmit(QueuePair& pair, const ibv_send_wr& posted, Bytes& datagram, std::
     process.wake_helper();
 }
 
-void complete(QueuePair& pair, const ibv_send_wr& posted, ibv_wc_status status) {
+void complete(QueuePair& pair, const ibv_send_wr& posted, std::uint64_t position,
+              ibv_wc_status status) {
   LocalCompletion added{};
   added.completion.wr_id = posted.wr_id;
   added.completion.status = status;
   added.completion.opcode = IBV_WC_SEND;
   added.completion.qp_num = pair.qp_num;
   added.pair = &pair;
-  added.retires = pair.sent + 1;
+  added.retires = position + 1;
   CompletionQueue& queue = pair.send_queue();
   const std::lock_guard guard(queue.lock);
   queue.push(added);
@@ -138,27 +146,70 @@ void stop_sending(QueuePair& pair) {
                                               std::memory_order_seq_cst);
 }
 
+/// Sends a datagram whose request is taken, or flushes it.  Throws std::bad_alloc before either.
+void send_taken(QueuePair& pair, const ibv_send_wr& posted, std::uint64_t position) {
+  if (pair.status().state() != IBV_QPS_RTS)
+    return complete(pair, posted, position, IBV_WC_WR_FLUSH_ERR);
+  Bytes datagram;
+  std::size_t bytes = 0;
+  const ibv_wc_status status = gather(pair, posted, datagram, bytes);
+  if (status == IBV_WC_SUCCESS)
+    transmit(pair, posted, datagram, bytes);
+  else
+    stop_sending(pair);
+  const bool signaled =
+      pair.initial.sq_sig_all != 0 || (posted.send_flags & IBV_SEND_SIGNALED) != 0;
+  if (signaled || status != IBV_WC_SUCCESS) complete(pair, posted, position, status);
+}
+
+/// A datagram that is posted in the state SQD, as a request to be held: the address handle and the
+/// numbers stand where those of the target's memory would.
+Request held_request(const QueuePair& pair, const ibv_send_wr& posted) {
+  return {.wr_id = posted.wr_id,
+          .position = pair.sent,
+          .gather = posted.sg_list,
+          .gather_count = static_cast<std::uint32_t>(posted.num_sge),
+          .opcode = posted.opcode,
+          .immediate = posted.imm_data,
+          .remote_key = posted.wr.ud.remote_qkey,
+          .remote_address = reinterpret_cast<std::uint64_t>(posted.wr.ud.ah),
+          .operand = posted.wr.ud.remote_qpn,
+          .swap = 0,
+          .signaled = (posted.send_flags & IBV_SEND_SIGNALED) != 0,
+          .solicited = (posted.send_flags & IBV_SEND_SOLICITED) != 0,
+          .is_inline = (posted.send_flags & IBV_SEND_INLINE) != 0};
+}
+
+/// And back.
+ibv_send_wr posted_request(const Request& held) {
+  ibv_send_wr posted{};
+  posted.wr_id = held.wr_id;
+  posted.sg_list = const_cast<ibv_sge*>(held.gather);
+  posted.num_sge = static_cast<int>(held.gather_count);
+  posted.opcode = held.opcode;
+  if (held.signaled) posted.send_flags |= IBV_SEND_SIGNALED;
+  if (held.solicited) posted.send_flags |= IBV_SEND_SOLICITED;
+  if (held.is_inline) posted.send_flags |= IBV_SEND_INLINE;
+  posted.imm_data = held.immediate;
+  posted.wr.ud.ah = reinterpret_cast<ibv_ah*>(held.remote_address);
+  posted.wr.ud.remote_qpn = static_cast<std::uint32_t>(held.operand);
+  posted.wr.ud.remote_qkey = held.remote_key;
+  return posted;
+}
+
 int post_one(QueuePair& pair, const ibv_send_wr& posted) {
   const ibv_qp_state state = pair.status().state();
-  if (state != IBV_QPS_RTS && state != IBV_QPS_ERR && state != IBV_QPS_SQE) return EINVAL;
+  if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE && state != IBV_QPS_ERR)
+    return EINVAL;
   if (const int error = check_datagram(pair, posted)) return error;
   // Acquire: nothing but the count; pairs with the release of the poll.
   if (pair.sent - pair.retired.load(std::memory_order_acquire) >= pair.initial.cap.max_send_wr)
     return ENOMEM;
-  if (state != IBV_QPS_RTS) {
-    complete(pair, posted, IBV_WC_WR_FLUSH_ERR);
-  } else {
-    Bytes datagram;
-    std::size_t bytes = 0;
-    const ibv_wc_status status = gather(pair, posted, datagram, bytes);
-    if (status == IBV_WC_SUCCESS)
-      transmit(pair, posted, datagram, bytes);
-    else
-      stop_sending(pair);
-    const bool signaled =
-        pair.initial.sq_sig_all != 0 || (posted.send_flags & IBV_SEND_SIGNALED) != 0;
-    if (signaled || status != IBV_WC_SUCCESS) complete(pair, posted, status);
-  }
+  if (state == IBV_QPS_ERR) flush_sends(pair);  // in order
+  if (state == IBV_QPS_SQD)
+    hold(pair, held_request(pair, posted));
+  else
+    send_taken(pair, posted, pair.sent);
   ++pair.sent;
   return 0;
 }
@@ -178,8 +229,10 @@ QueuePair* find_target(const Process& process, const DatagramHeader& header) {
     if (pair->qp_num != header.target) continue;
     const ibv_qp_state state = pair->status().state();
     const bool takes = pair->qp_type == IBV_QPT_UD &&
-                       (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQE) &&
-                       pair->attributes.qkey == header.queue_key;
+                       (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
+                        state == IBV_QPS_SQE) &&
+                       pair->attributes.qkey == header.queue_key &&
+                       pair->entry.place.load(std::memory_order_relaxed) == header.target_place;
     return takes ? pair : nullptr;
   }
   return nullptr;
@@ -251,6 +304,19 @@ int post_all_datagrams(QueuePair& pair, const ibv_send_wr* first, std::uint64_t 
   return 0;
 }
 
+void send_held_datagrams(QueuePair& pair) noexcept {
+  for (; !pair.pending.empty(); pair.pending.pop_front()) {
+    const Request& held = pair.pending.front().request;
+    const ibv_send_wr posted = posted_request(held);
+    try {
+      send_taken(pair, posted, held.position);
+    } catch (const std::bad_alloc&) {  // of a socket's queue: lost, as datagrams may be
+      if (held.signaled || pair.initial.sq_sig_all != 0)
+        complete(pair, posted, held.position, IBV_WC_SUCCESS);
+    }
+  }
+}
+
 void deliver_datagram(Process& process, std::span<const std::byte> bytes) noexcept {
   DatagramHeader header;
   if (bytes.size() < sizeof(header) || bytes.size() > sizeof(Bytes)) return;
@@ -281,7 +347,7 @@ void deliver_datagram(Process& process, std::span<const std::byte> bytes) noexce
   arrived.completion.qp_num = pair->qp_num;
   arrived.completion.src_qp = header.source;
   arrived.completion.wc_flags = header.flags;
-  arrived.completion.slid = host_lid();
+  arrived.completion.slid = lid_of(header.source_place);
   arrived.completion.sl = static_cast<std::uint8_t>(header.service_level);
   arrived.pair = pair;
   arrived.is_receive = true;

@@ -19,6 +19,9 @@ int post_datagrams(QueuePair& pair, ibv_send_wr* first, ibv_send_wr** bad) noexc
 /// As post_send_all.  Takes the mutex of Process.
 int post_all_datagrams(QueuePair& pair, const ibv_send_wr* first, std::uint64_t count) noexcept;
 
+/// Sends what was held in the state SQD.  The mutex of Process and the send lock are held.
+void send_held_datagrams(QueuePair& pair) noexcept;
+
 /// Delivers what another queue pair has sent to this process.  The mutex is held.
 void deliver_datagram(Process& process, std::span<const std::byte> bytes) noexcept;
 

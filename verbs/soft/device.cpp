@@ -43,50 +43,50 @@ std::uint64_t read_network_number() {
   return network.st_ino * 0x9e3779b97f4a7c15;
 }
 
-}  // namespace
-
-ibv_device& device() {
-  // Programs that ask a vendor's library whether a device is one of its own make it look behind
-  // ibv_device, where libibverbs' private part would be: zeros there belong to no vendor.
-  struct Padded {
-    ibv_device device;
-    std::array<std::byte, 4096> zeros;
-  };
-  static Padded soft0 = [] {
-    Padded made{};
-    made.device.node_type = IBV_NODE_CA;
-    made.device.transport_type = IBV_TRANSPORT_IB;
-    std::strcpy(made.device.name, "soft0");
-    std::strcpy(made.device.dev_name, "soft0");
-    return made;
-  }();
-  return soft0.device;
+/// The lowest bits, which tell places apart, are as random as the others.
+std::uint64_t host_number() {
+  static const std::uint64_t boot_number = read_boot_number();
+  return boot_number ^ read_network_number();
 }
 
-ibv_gid host_gid() {
-  static const std::uint64_t boot_number = read_boot_number();
+constexpr std::uint64_t link_local_prefix = 0xfe80000000000000;
+
+/// LIDs of a host follow each other.
+std::uint16_t first_lid() {
+  constexpr std::uint64_t unicast_count = 0xbfff;  // from 1 on
+  return static_cast<std::uint16_t>(1 + host_number() % (unicast_count - places_count + 1));
+}
+
+}  // namespace
+
+ibv_gid gid_of(std::uint32_t place) {
+  static_assert((places_count & (places_count - 1)) == 0);
   ibv_gid gid{};
-  gid.global.subnet_prefix = htobe64(0xfe80000000000000);
-  gid.global.interface_id = htobe64(boot_number ^ read_network_number());
+  gid.global.subnet_prefix = htobe64(link_local_prefix);
+  gid.global.interface_id = htobe64(host_number() ^ (place - 1));
   return gid;
 }
 
-std::uint16_t host_lid() {
-  constexpr std::uint64_t unicast_count = 0xbfff;  // from 1 on
-  return static_cast<std::uint16_t>(1 + be64toh(host_gid().global.interface_id) % unicast_count);
+std::uint16_t lid_of(std::uint32_t place) {
+  return static_cast<std::uint16_t>(first_lid() + place - 1);
 }
 
-bool is_this_host(const ibv_ah_attr& attributes) {
-  if (attributes.is_global == 0) return attributes.dlid == host_lid();
-  const ibv_gid own = host_gid();
-  return std::memcmp(&attributes.grh.dgid, &own, sizeof(own)) == 0;
+std::uint32_t find_destination(const SoftDevice& device, const ibv_ah_attr& attributes) {
+  if (!device.is_up(attributes.port_num)) return 0;
+  const ibv_gid& gid = attributes.grh.dgid;
+  std::uint64_t distance = std::uint64_t{attributes.dlid} - first_lid();
+  if (attributes.is_global != 0) {
+    if (gid.global.subnet_prefix != htobe64(link_local_prefix)) return 0;
+    distance = be64toh(gid.global.interface_id) ^ host_number();
+  }
+  return distance < places_count ? static_cast<std::uint32_t>(distance) + 1 : 0;
 }
 
-void describe_device(ibv_device_attr& attributes) {
+void describe_device(const SoftDevice& device, ibv_device_attr& attributes) {
   attributes = {};
   std::strcpy(attributes.fw_ver, "tutti");
-  attributes.node_guid = host_gid().global.interface_id;
-  attributes.sys_image_guid = attributes.node_guid;
+  attributes.node_guid = gid_of(place_of(device, 1)).global.interface_id;
+  attributes.sys_image_guid = gid_of(1).global.interface_id;
   attributes.max_mr_size = ~std::uint64_t{0};
   attributes.page_size_cap = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   attributes.max_qp = queue_pairs_max;
@@ -107,23 +107,25 @@ void describe_device(ibv_device_attr& attributes) {
   attributes.max_srq_wr = work_requests_max;
   attributes.max_srq_sge = scatter_max;
   attributes.max_pkeys = 1;
-  attributes.phys_port_cnt = 1;
+  attributes.phys_port_cnt = device.ports_count;
 }
 
-void describe_port(ibv_port_attr& attributes) {
+void describe_port(const SoftDevice& device, std::uint32_t port, ibv_port_attr& attributes) {
+  constexpr std::uint8_t disabled = 3, link_up = 5;
+  const bool is_up = device.is_up(port);
   attributes = {};
-  attributes.state = IBV_PORT_ACTIVE;
+  attributes.state = is_up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attributes.max_mtu = IBV_MTU_4096;
   attributes.active_mtu = IBV_MTU_4096;
   attributes.gid_tbl_len = 1;
   attributes.max_msg_sz = message_max_bytes;
   attributes.pkey_tbl_len = 1;
-  attributes.lid = host_lid();
-  attributes.sm_lid = host_lid();
+  attributes.lid = lid_of(place_of(device, port));
+  attributes.sm_lid = lid_of(1);
   attributes.max_vl_num = 1;
   attributes.active_width = 2;   // 4X
   attributes.active_speed = 32;  // EDR
-  attributes.phys_state = 5;     // link up
+  attributes.phys_state = is_up ? link_up : disabled;
   attributes.link_layer = IBV_LINK_LAYER_INFINIBAND;
 }
 
@@ -175,9 +177,10 @@ constexpr Setting known_settings[] = {
 
 int read_settings(Settings& settings) {
   settings = {};
+  if (const int error = check_devices()) return error;
   for (char** variable = environ; *variable; ++variable) {
     const std::string_view text = *variable;
-    if (!text.starts_with("TUTTI_SOFT_")) continue;
+    if (!text.starts_with("TUTTI_SOFT_") || is_device_setting(text)) continue;
     const std::string_view name = text.substr(0, text.find('='));
     const auto* const known =
         std::find_if(std::begin(known_settings), std::end(known_settings),
@@ -186,7 +189,7 @@ int read_settings(Settings& settings) {
       std::fprintf(stderr, "tutti: %s: unknown setting; valid:", *variable);
       for (const Setting& setting : known_settings)
         std::fprintf(stderr, " %s=%s", setting.name.data(), setting.valid);
-      std::fprintf(stderr, "\n");
+      std::fprintf(stderr, " TUTTI_SOFT_DEVICES TUTTI_SOFT_LINK_DOWN\n");
       return EINVAL;
     }
     if (!known->read(text.substr(std::min(text.size(), name.size() + 1)), settings)) {

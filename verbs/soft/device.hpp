@@ -1,30 +1,35 @@
-// The one device and its one port, and the settings of the environment.
+// What the devices say of themselves, the addresses of their ports, and the settings of the
+// environment.
 #pragma once
 
 #include <infiniband/verbs.h>
 
 #include <cstdint>
 
+#include "verbs/soft/device_list.hpp"
 #include "verbs/soft/process.hpp"
 
 namespace tutti::verbs::soft {
 
-inline constexpr std::uint8_t port_number = 1;
+/// The ports of a host are numbered from 1 on, by the device's place in the list and the port: a
+/// name of what their addresses stand for.  Processes with different lists agree on it.  0: none.
+inline std::uint32_t place_of(const SoftDevice& device, std::uint32_t port) {
+  return device.index * ports_max + port;
+}
+inline constexpr std::uint32_t places_count = devices_max * ports_max;
 
-ibv_device& device();
-
-/// fe80::/64 and 64 bits of the host's boot id and network namespace: the same for all processes
-/// that can find each other, and for no others.
-ibv_gid host_gid();
+/// fe80::/64 and 64 bits of the host's boot id and network namespace, the same for all processes
+/// that can find each other, and for no others; the lowest bits are the place's.
+ibv_gid gid_of(std::uint32_t place);
 
 /// The same in 16 bits, where two hosts may agree by chance.
-std::uint16_t host_lid();
+std::uint16_t lid_of(std::uint32_t place);
 
-/// Whether an address handle leads to this host; any other is unreachable.
-bool is_this_host(const ibv_ah_attr& attributes);
+/// The place that an address handle leads to; 0: none of this host, or its own port is down.
+std::uint32_t find_destination(const SoftDevice& device, const ibv_ah_attr& attributes);
 
-void describe_device(ibv_device_attr& attributes);
-void describe_port(ibv_port_attr& attributes);
+void describe_device(const SoftDevice& device, ibv_device_attr& attributes);
+void describe_port(const SoftDevice& device, std::uint32_t port, ibv_port_attr& attributes);
 
 /// Reads TUTTI_SOFT_*.  EINVAL, with one line on stderr, for a name or a value it does not know.
 int read_settings(Settings& settings);

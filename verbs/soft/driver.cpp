@@ -1,12 +1,14 @@
-// The driver table of the software device: contexts, domains, regions, completion queues and shared
-// receive queues.  Queue pairs have a file of their own.
+// The driver table of the software device: contexts, domains, completion queues and shared receive
+// queues.  Regions and queue pairs have files of their own.
 #include "verbs/driver.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <mutex>
 #include <new>
+#include <span>
 
 #include "verbs/soft/address_handle.hpp"
 #include "verbs/soft/asynchronous.hpp"
@@ -19,6 +21,7 @@
 #include "verbs/soft/process.hpp"
 #include "verbs/soft/queue_pair.hpp"
 #include "verbs/soft/receive_queue.hpp"
+#include "verbs/soft/region.hpp"
 #include "verbs/soft/send.hpp"
 #include "verbs/soft/soft_clock.hpp"
 
@@ -36,8 +39,11 @@ T* refuse(int error) {
 // --- Device -------------------------------------------------------------------------------------
 
 ibv_device** get_device_list(int* count) {
-  auto** const list = new ibv_device* [2] { &device(), nullptr };
-  if (count) *count = 1;
+  const std::span<SoftDevice> all = devices();
+  auto** const list = new ibv_device*[all.size() + 1];
+  std::transform(all.begin(), all.end(), list, [](SoftDevice& device) { return &device; });
+  list[all.size()] = nullptr;
+  if (count) *count = static_cast<int>(all.size());
   return list;
 }
 
@@ -52,7 +58,7 @@ const char* get_device_name(ibv_device* device) {
 ibv_context* open_device(ibv_device* device) {
   Settings settings;
   if (const int error = read_settings(settings)) return refuse<ibv_context>(error);
-  (void)host_gid();  // reads the host's number while there is a descriptor for it
+  (void)gid_of(1);  // reads the host's number while there is a descriptor for it
   int error = 0;
   Process* const process = Process::acquire(settings, error);
   if (!process) {
@@ -98,20 +104,22 @@ int close_device(ibv_context* handle) {
   return 0;
 }
 
-int query_device(ibv_context*, ibv_device_attr* attributes) {
-  describe_device(*attributes);
+int query_device(ibv_context* context, ibv_device_attr* attributes) {
+  describe_device(device_of(context), *attributes);
   return 0;
 }
 
-int query_port(ibv_context*, uint8_t port, ibv_port_attr* attributes) {
-  if (port != port_number) return EINVAL;
-  describe_port(*attributes);
+int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attributes) {
+  const SoftDevice& device = device_of(context);
+  if (!device.has_port(port)) return EINVAL;
+  describe_port(device, port, *attributes);
   return 0;
 }
 
-int query_gid(ibv_context*, uint32_t port, uint32_t index, ibv_gid_entry* entry) {
-  if (port != port_number || index != 0) return EINVAL;
-  *entry = {.gid = host_gid(),
+int query_gid(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry) {
+  const SoftDevice& device = device_of(context);
+  if (!device.has_port(port) || index != 0) return EINVAL;
+  *entry = {.gid = gid_of(place_of(device, port)),
             .gid_index = index,
             .port_num = port,
             .gid_type = IBV_GID_TYPE_IB,
@@ -119,7 +127,7 @@ int query_gid(ibv_context*, uint32_t port, uint32_t index, ibv_gid_entry* entry)
   return 0;
 }
 
-// --- Domains and regions ------------------------------------------------------------------------
+// --- Domains ------------------------------------------------------------------------------------
 
 ibv_pd* alloc_pd(ibv_context* context) {
   Process& process = process_of(context);
@@ -146,83 +154,6 @@ int dealloc_pd(ibv_pd* handle) {
   return 0;
 }
 
-int check_region(const void* address, size_t bytes, unsigned access) {
-  constexpr unsigned offered = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                               IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                               IBV_ACCESS_HUGETLB |
-                               IBV_ACCESS_OPTIONAL_RANGE;  // optional: may be ignored
-  if ((access & ~offered) != 0) return EOPNOTSUPP;
-  if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0 &&
-      (access & IBV_ACCESS_LOCAL_WRITE) == 0)
-    return EINVAL;
-  const auto first = reinterpret_cast<std::uintptr_t>(address);
-  return bytes == 0 || first + bytes < first ? EINVAL : 0;
-}
-
-/// Stores the fields and then the key (release each): see RegionEntry.
-void publish(RegionEntry& entry, const MemoryRegion& region, std::size_t backing_offset,
-             unsigned access) {
-  constexpr auto release = std::memory_order_release;
-  entry.domain.store(region.pd->handle, release);
-  entry.access.store(access, release);
-  entry.backing.store(region.backing, release);
-  entry.backing_offset.store(backing_offset, release);
-  entry.address.store(reinterpret_cast<std::uint64_t>(region.addr), release);
-  entry.bytes.store(region.length, release);
-  entry.key.store(region.rkey, release);
-}
-
-ibv_mr* reg_mr(ibv_pd* domain, void* address, size_t bytes, int access_flags) {
-  Process& process = process_of(domain->context);
-  const auto access = static_cast<unsigned>(access_flags);
-  if (const int error = process.inherited() ? EINVAL : check_region(address, bytes, access))
-    return refuse<ibv_mr>(error);
-  const std::lock_guard guard(process.mutex);
-  const Backings::Place place =
-      process.backings.find(address, bytes, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
-  if (place.error != 0) return refuse<ibv_mr>(place.error);
-  std::uint32_t index = 0;
-  if (!process.region_slots.take(index)) {
-    process.backings.release(place.number);
-    return refuse<ibv_mr>(ENOMEM);
-  }
-  std::uint32_t& generation = process.region_generations[index];
-  generation = (generation + 1) & ((1U << region_generation_bits) - 1);
-  if (generation == 0) generation = 1;  // no key is 0
-
-  auto* const region = new MemoryRegion{};
-  region->context = domain->context;
-  region->pd = domain;
-  region->addr = address;
-  region->length = bytes;
-  region->handle = index;
-  region->lkey = region->rkey = index << region_generation_bits | generation;
-  region->backing = place.number;
-  publish(process.view().regions()[index], *region, place.offset, access);
-  ++static_cast<Domain*>(domain)->users;
-  ++context_of(domain->context).objects;
-  return region;
-}
-
-int dereg_mr(ibv_mr* handle) {
-  Process& process = process_of(handle->context);
-  if (process.inherited()) return EINVAL;
-  std::unique_lock guard(process.mutex);
-  auto* const region = static_cast<MemoryRegion*>(handle);
-  // First the key, then a look at who may have read it before: QueuePairEntry::engaged.
-  process.view().regions()[region->handle].key.store(0, std::memory_order_seq_cst);
-  if (!process.wait_for_initiators_slow(guard)) return EBUSY;
-  process.region_slots.give_back(region->handle);
-  if (region->backing != 0 && process.backings.release(region->backing)) {
-    process.connections.announce_gone(region->backing);
-    process.wake_helper();
-  }
-  --static_cast<Domain*>(region->pd)->users;
-  --context_of(region->context).objects;
-  delete region;
-  return 0;
-}
-
 // --- Completion queues --------------------------------------------------------------------------
 
 ibv_cq* create_cq(ibv_context* context, int entries, void* cq_context, ibv_comp_channel* channel,
@@ -233,7 +164,7 @@ ibv_cq* create_cq(ibv_context* context, int entries, void* cq_context, ibv_comp_
     return refuse<ibv_cq>(EINVAL);
   const std::lock_guard guard(process.mutex);
   if (process.completion_queues_count == completion_queues_max) return refuse<ibv_cq>(ENOMEM);
-  auto* const queue = new CompletionQueue(static_cast<std::size_t>(entries));
+  auto* const queue = new CompletionQueue(static_cast<std::uint32_t>(entries));
   if (channel && !process.notifiers.add(*queue, process.segment)) {
     delete queue;
     return refuse<ibv_cq>(ENOMEM);
@@ -242,7 +173,6 @@ ibv_cq* create_cq(ibv_context* context, int entries, void* cq_context, ibv_comp_
   queue->channel = channel;
   queue->context = context;
   queue->cq_context = cq_context;
-  queue->cqe = entries;
   ++process.completion_queues_count;
   ++context_of(context).objects;
   return queue;
@@ -359,13 +289,15 @@ const Driver& soft_driver() noexcept {
       .query_gid = query_gid,
       .alloc_pd = alloc_pd,
       .dealloc_pd = dealloc_pd,
-      .reg_mr = reg_mr,
-      .dereg_mr = dereg_mr,
+      .reg_mr = register_region,
+      .rereg_mr = reregister_region,
+      .dereg_mr = deregister_region,
       .create_ah = create_address_handle,
       .destroy_ah = destroy_address_handle,
       .create_comp_channel = create_completion_channel,
       .destroy_comp_channel = destroy_completion_channel,
       .create_cq = create_cq,
+      .resize_cq = resize_completion_queue,
       .destroy_cq = destroy_cq,
       .get_cq_event = get_completion_event,
       .ack_cq_events = acknowledge_completion_events,

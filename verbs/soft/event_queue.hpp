@@ -23,10 +23,11 @@ enum class Event : std::uint8_t {
   request_error,
   access_error,
   last_receive,
+  drained,
   overrun,
   limit_reached,
 };
-inline constexpr std::size_t event_kinds = 8;
+inline constexpr std::size_t event_kinds = 9;
 
 /// The part of an object that has events.  Guarded by the lock of the one queue it is used with.
 struct EventSource {

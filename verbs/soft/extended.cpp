@@ -22,19 +22,21 @@ void copy_known(const T& whole, T* to, std::size_t known_bytes) {
   std::memcpy(static_cast<void*>(to), &whole, std::min(known_bytes, sizeof(whole)));
 }
 
-int query_port(ibv_context*, std::uint8_t port, ibv_port_attr* attributes, std::size_t bytes) {
-  if (port != port_number) return EINVAL;
+int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes,
+               std::size_t bytes) {
+  const SoftDevice& device = device_of(context);
+  if (!device.has_port(port)) return EINVAL;
   ibv_port_attr described;
-  describe_port(described);
+  describe_port(device, port, described);
   copy_known(described, attributes, bytes);
   return 0;
 }
 
-int query_device(ibv_context*, const ibv_query_device_ex_input* input,
+int query_device(ibv_context* context, const ibv_query_device_ex_input* input,
                  ibv_device_attr_ex* attributes, std::size_t bytes) {
   if (input && input->comp_mask != 0) return EINVAL;
   ibv_device_attr_ex described{};
-  describe_device(described.orig_attr);
+  describe_device(device_of(context), described.orig_attr);
   described.phys_port_cnt_ex = described.orig_attr.phys_port_cnt;
   copy_known(described, attributes, bytes);
   return 0;

@@ -100,7 +100,9 @@ struct Status {
   std::uint32_t incarnation() const { return static_cast<std::uint32_t>(word >> 32); }
   Status with(ibv_qp_state state) const { return {(word & ~std::uint64_t{0xff}) | state}; }
   bool receives_from(std::uint32_t initiator) const {
-    return (state() == IBV_QPS_RTR || state() == IBV_QPS_RTS) && destination() == initiator;
+    const ibv_qp_state now = state();
+    return (now == IBV_QPS_RTR || now == IBV_QPS_RTS || now == IBV_QPS_SQD) &&
+           destination() == initiator;
   }
 };
 
@@ -117,7 +119,10 @@ struct alignas(line_bytes) QueuePairEntry {
   std::uint32_t ring_slots;      // power of two
   std::uint64_t receive_offset;  // ReceiveSlot[], or SharedReceiveEntry
   std::uint64_t ring_offset;     // Completion[]
-  std::uint64_t arming_offset;   // ArmingEntry of the queue that receives complete to; 0: none
+  // Its port, see place_of(); 0: its link is down.  Constant while the status says that it
+  // receives: the initiator looks at it (relaxed) once for each status word.
+  std::atomic<std::uint32_t> place;
+  std::uint64_t arming_offset;  // ArmingEntry of the queue that receives complete to; 0: none
 
   // Identity of the initiator that is working on this queue pair, 0: none.  It takes the word by a
   // compare-exchange (seq_cst) before it checks status and keys; the owner changes status or key

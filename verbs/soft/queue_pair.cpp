@@ -1,5 +1,5 @@
 // See queue_pair.hpp.  The state machine follows the table of the InfiniBand specification, volume
-// 1, 10.3.1, as the kernel's ib_modify_qp_is_ok has it, without the drained state.
+// 1, 10.3.1, as the kernel's ib_modify_qp_is_ok has it.
 #include "verbs/soft/queue_pair.hpp"
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/device.hpp"
+#include "verbs/soft/drain.hpp"
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/send.hpp"
 
@@ -39,19 +40,28 @@ constexpr Transition transitions[] = {
      IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
     {IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_RTS, 0,
      IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
+    {IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+    {IBV_QPT_RC, IBV_QPS_SQD, IBV_QPS_RTS, 0,
+     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
+    {IBV_QPT_RC, IBV_QPS_SQD, IBV_QPS_SQD, 0,
+     IBV_QP_PORT | IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+         IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ACCESS_FLAGS |
+         IBV_QP_PKEY_INDEX | IBV_QP_MIN_RNR_TIMER},
 
     {IBV_QPT_UD, IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0},
     {IBV_QPT_UD, IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
     {IBV_QPT_UD, IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
     {IBV_QPT_UD, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY},
     {IBV_QPT_UD, IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+    {IBV_QPT_UD, IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+    {IBV_QPT_UD, IBV_QPS_SQD, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+    {IBV_QPT_UD, IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
     {IBV_QPT_UD, IBV_QPS_SQE, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
 };
 
 /// 0, EINVAL for what the table forbids, EOPNOTSUPP for what this device lacks.
 int check_transition(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int mask) {
-  if ((mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_CAP | IBV_QP_RATE_LIMIT)) != 0 ||
-      to == IBV_QPS_SQD || to == IBV_QPS_SQE)
+  if ((mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_CAP | IBV_QP_RATE_LIMIT)) != 0)
     return EOPNOTSUPP;
   mask &= ~IBV_QP_STATE;
   if (to == IBV_QPS_RESET) return mask == 0 ? 0 : EINVAL;
@@ -64,16 +74,17 @@ int check_transition(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int m
   return EINVAL;
 }
 
-int check_values(const ibv_qp_attr& values, int mask, ibv_qp_state current) {
+int check_values(const QueuePair& pair, const ibv_qp_attr& values, int mask, ibv_qp_state current) {
   constexpr unsigned rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                               IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   const auto given = [mask](int bit) { return (mask & bit) != 0; };
+  const std::uint8_t port = given(IBV_QP_PORT) ? values.port_num : pair.attributes.port_num;
   const bool wrong =
       (given(IBV_QP_CUR_STATE) && values.cur_qp_state != current) ||
       (given(IBV_QP_PKEY_INDEX) && values.pkey_index != 0) ||
-      (given(IBV_QP_PORT) && values.port_num != port_number) ||
+      (given(IBV_QP_PORT) && !device_of(pair.context).has_port(values.port_num)) ||
       (given(IBV_QP_ACCESS_FLAGS) && (values.qp_access_flags & ~rights) != 0) ||
-      (given(IBV_QP_AV) && values.ah_attr.port_num != port_number) ||
+      (given(IBV_QP_AV) && values.ah_attr.port_num != port) ||
       (given(IBV_QP_AV) && values.ah_attr.is_global && values.ah_attr.grh.sgid_index != 0) ||
       (given(IBV_QP_PATH_MTU) &&
        (values.path_mtu < IBV_MTU_256 || values.path_mtu > IBV_MTU_4096)) ||
@@ -84,7 +95,9 @@ int check_values(const ibv_qp_attr& values, int mask, ibv_qp_state current) {
       (given(IBV_QP_TIMEOUT) && values.timeout > 31) ||
       (given(IBV_QP_RETRY_CNT) && values.retry_cnt > 7) ||
       (given(IBV_QP_RNR_RETRY) && values.rnr_retry > 7);
-  return wrong ? EINVAL : 0;
+  if (wrong) return EINVAL;
+  // Initiators look at the port when they first meet a state.
+  return current == IBV_QPS_SQD && port != pair.attributes.port_num ? EOPNOTSUPP : 0;
 }
 
 /// Without resources for them, reads and atomics are no valid requests: as adapters have it.
@@ -114,6 +127,11 @@ void store_values(QueuePair& pair, const ibv_qp_attr& values, int mask) {
   keep(IBV_QP_RNR_RETRY, &ibv_qp_attr::rnr_retry);
   keep(IBV_QP_SQ_PSN, &ibv_qp_attr::sq_psn);
   keep(IBV_QP_MAX_QP_RD_ATOMIC, &ibv_qp_attr::max_rd_atomic);
+  // Relaxed: who may look at it learns of the state first.
+  const SoftDevice& device = device_of(pair.context);
+  if ((mask & IBV_QP_PORT) != 0)
+    pair.entry.place.store(device.is_up(kept.port_num) ? place_of(device, kept.port_num) : 0,
+                           std::memory_order_relaxed);
   // Relaxed: a request in flight may meet the old or the new value, as on a wire.
   pair.entry.access.store(granted_rights(kept), std::memory_order_relaxed);
   pair.entry.rnr_timer.store(kept.min_rnr_timer, std::memory_order_relaxed);
@@ -125,10 +143,11 @@ void forget_requests(QueuePair& pair) {
   pair.pending.clear();
   pair.executed = 0;
   pair.patience = {};
+  pair.draining = {};
   pair.sent = 0;
   pair.target = {};
   pair.peer.reset();
-  pair.reachable = false;
+  pair.destination = 0;
   for (CompletionQueue* const queue : {&pair.send_queue(), &pair.receive_queue()}) {
     const std::lock_guard guard(queue->lock);
     queue->forget(pair);
@@ -182,7 +201,7 @@ void fail_by_owner(QueuePair& pair) {
 void connect(QueuePair& pair) {
   const std::lock_guard guard(pair.send_lock);
   const ibv_qp_attr& attributes = pair.attributes;
-  pair.reachable = is_this_host(attributes.ah_attr);
+  pair.destination = find_destination(device_of(pair.context), attributes.ah_attr);
   const std::uint32_t id = process_id_of(attributes.dest_qp_num);
   pair.peer = pair.process.connections.attach(id);
   if (!pair.peer->is_self()) pair.process.wake_helper();
@@ -190,6 +209,29 @@ void connect(QueuePair& pair) {
   // Release: the initiator that sees it sees the entry's fields and empty rings.
   pair.entry.status.store(Status::of(IBV_QPS_RTR, attributes.dest_qp_num, incarnation).word,
                           std::memory_order_release);
+}
+
+/// To RTS from RTR, SQD, SQE or itself, to SQD from RTS or itself.  0 or an errno value.
+int change_sending(QueuePair& pair, Status before, ibv_qp_state to, const ibv_qp_attr& values,
+                   int mask) {
+  // Under the send lock: the attributes belong to the requests.
+  const std::lock_guard guard(pair.send_lock);
+  const ibv_qp_state from = before.state();
+  if (from == IBV_QPS_SQD && to == IBV_QPS_SQD && pair.draining.active) return EBUSY;
+  store_values(pair, values, mask);
+  if ((mask & IBV_QP_AV) != 0) {
+    pair.destination = find_destination(device_of(pair.context), pair.attributes.ah_attr);
+    pair.target.status_word = 0;  // to be looked at again
+  }
+  std::uint64_t word = before.word;
+  // The connected initiator may have moved it to the error state meanwhile.
+  if (!pair.entry.status.compare_exchange_strong(word, before.with(to).word,
+                                                 std::memory_order_seq_cst))
+    return EINVAL;
+  if (from == IBV_QPS_RTS && to == IBV_QPS_SQD)
+    start_draining(pair, (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && values.en_sqd_async_notify);
+  if (from == IBV_QPS_SQD && to == IBV_QPS_RTS) resume_sending(pair);
+  return 0;
 }
 
 int check_initial(const ibv_pd& domain, const ibv_qp_init_attr& wanted) {
@@ -231,6 +273,7 @@ std::int64_t make_entry(Process& process, const ibv_pd& domain, const ibv_qp_ini
   const std::uint32_t incarnation =
       Status{entry.status.load(std::memory_order_relaxed)}.incarnation() + 1;
   entry.status.store(Status::of(IBV_QPS_RESET, 0, incarnation).word, std::memory_order_relaxed);
+  entry.place.store(0, std::memory_order_relaxed);
   entry.domain = domain.handle;
   entry.receive_slots = slots;
   entry.receive_stride_bytes = stride;
@@ -336,7 +379,7 @@ int modify_queue_pair(ibv_qp* handle, ibv_qp_attr* values, int mask) {
     const ibv_qp_state wanted = (mask & IBV_QP_STATE) != 0 ? values->qp_state : before.state();
     if (const int error = check_transition(pair.qp_type, before.state(), wanted, mask))
       return error;
-    if (const int error = check_values(*values, mask, before.state())) return error;
+    if (const int error = check_values(pair, *values, mask, before.state())) return error;
     switch (wanted) {
       case IBV_QPS_RESET:
         if (const int error = reset(pair, guard)) return error;
@@ -356,21 +399,13 @@ int modify_queue_pair(ibv_qp* handle, ibv_qp_attr* values, int mask) {
         connect(pair);
         became_ready = pair.entry.wanted.exchange(0, std::memory_order_relaxed) != 0;
         break;
-      case IBV_QPS_RTS: {
-        // Under the send lock: the attributes belong to the requests.
-        const std::lock_guard send_guard(pair.send_lock);
-        store_values(pair, *values, mask);
-        std::uint64_t word = before.word;
-        // The connected initiator may have moved it to the error state meanwhile.
-        if (!pair.entry.status.compare_exchange_strong(word, before.with(IBV_QPS_RTS).word,
-                                                       std::memory_order_seq_cst))
-          return EINVAL;
+      case IBV_QPS_RTS:
+      case IBV_QPS_SQD:
+        if (const int error = change_sending(pair, before, wanted, *values, mask)) return error;
         break;
-      }
       case IBV_QPS_ERR:
         fail_by_owner(pair);
         break;
-      case IBV_QPS_SQD:
       case IBV_QPS_SQE:
       case IBV_QPS_UNKNOWN:
         return EINVAL;  // not in the table of transitions
@@ -389,6 +424,8 @@ int query_queue_pair(ibv_qp* handle, ibv_qp_attr* attributes, int, ibv_qp_init_a
   *attributes = pair.attributes;
   attributes->qp_state = pair.state;
   attributes->cur_qp_state = pair.state;
+  const std::lock_guard send_guard(pair.send_lock);
+  attributes->sq_draining = pair.state == IBV_QPS_SQD && pair.draining.active ? 1 : 0;
   attributes->path_mig_state = IBV_MIG_MIGRATED;
   attributes->cap = pair.initial.cap;
   *initial = pair.initial;

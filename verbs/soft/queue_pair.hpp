@@ -80,6 +80,13 @@ struct Target {
   Access access = Access::unknown;
 };
 
+/// In the state SQD.
+struct Draining {
+  std::uint64_t held_from = 0;  // position of the first request that waits for RTS
+  bool active = false;          // requests before that one are not done
+  bool notify = false;          // an event tells when they are
+};
+
 /// Why the oldest pending request waits, and until when.
 struct Patience {
   std::int64_t dropped_until_ns = 0;  // 0: the target answers
@@ -101,9 +108,9 @@ struct QueuePair : QueuePairHandle {
   const std::uint32_t index;
   QueuePairEntry& entry;
   std::uint64_t token = 0;
-  ibv_qp_init_attr initial{};  // as granted
-  ibv_qp_attr attributes{};    // as modified
-  bool reachable = false;      // the address handle names this host
+  ibv_qp_init_attr initial{};     // as granted
+  ibv_qp_attr attributes{};       // as modified
+  std::uint32_t destination = 0;  // see find_destination(); 0: nobody is reached
   bool failure_reported = false;
   EventSource events;
 
@@ -117,6 +124,7 @@ struct QueuePair : QueuePairHandle {
       0;  // of the pending ones, in an emulated network: they wait for the answer
   std::int64_t last_due_ps = 0;
   Patience patience;
+  Draining draining;
   bool listed = false;  // on the process's list of pending queue pairs
   // Requests whose slots are free again.  Stored by a poll (release), loaded by post_send.
   std::atomic<std::uint64_t> retired{0};

@@ -104,9 +104,11 @@ void leave_news(Target& target, std::uint32_t news) {
   target.call = Peer::everything;
 }
 
-/// Reads what is constant while the target's status word stays the same.
-void learn(Target& target, std::uint64_t status_word) {
+/// Reads what is constant while the target's status word stays the same.  False when the target is
+/// not at the port that the address handle leads to.
+bool learn(Target& target, std::uint64_t status_word, std::uint32_t destination) {
   const QueuePairEntry& entry = *target.entry;
+  if (entry.place.load(std::memory_order_relaxed) != destination) return false;
   target.status_word = status_word;
   target.ring = target.segment.at<Completion>(entry.ring_offset);
   target.ring_mask = entry.ring_slots - 1;
@@ -117,6 +119,7 @@ void learn(Target& target, std::uint64_t status_word) {
   target.arming =
       entry.arming_offset == 0 ? nullptr : target.segment.at<ArmingEntry>(entry.arming_offset);
   if (Status{status_word}.state() == IBV_QPS_RTR) leave_news(target, news_established);
+  return true;
 }
 
 /// Room for one completion, and for the event that may follow it.
@@ -426,7 +429,7 @@ Outcome execute(QueuePair& pair, const Request& request) noexcept {
   Pieces local;
   if (const ibv_wc_status status = collect_local(pair, request, local); status != IBV_WC_SUCCESS)
     return failure(status);
-  if (!pair.reachable) return {.kind = Kind::dropped};
+  if (pair.destination == 0) return {.kind = Kind::dropped};
   switch (pair.peer->state()) {
     case PeerState::dead:
       return failure(IBV_WC_RETRY_EXC_ERR);
@@ -447,7 +450,8 @@ Outcome execute(QueuePair& pair, const Request& request) noexcept {
     if (!engagement) return {.kind = Kind::wait};
     const Status status{entry.status.load(std::memory_order_seq_cst)};
     if (!status.receives_from(pair.qp_num)) return {.kind = Kind::dropped};
-    if (status.word != target.status_word) learn(target, status.word);
+    if (status.word != target.status_word && !learn(target, status.word, pair.destination))
+      return {.kind = Kind::dropped};
     outcome = execute_engaged(pair, request, local);
   }
   if (target.call != 0) [[unlikely]]

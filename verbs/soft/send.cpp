@@ -12,6 +12,7 @@
 #include "verbs/soft/atomic.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/datagram.hpp"
+#include "verbs/soft/drain.hpp"
 #include "verbs/soft/process.hpp"
 #include "verbs/soft/remote.hpp"
 #include "verbs/soft/timing.hpp"
@@ -20,6 +21,8 @@ namespace tutti::verbs::soft {
 namespace {
 
 constexpr std::int64_t look_again_ns = 1'000'000;  // where nobody tells us: 1 ms
+// Where nothing is to be done unless the queue pair fails.
+constexpr std::int64_t look_again_held_ns = 10'000'000;
 
 /// How long lost packets are repeated; timeout 0: for ever.
 std::int64_t transport_patience_ns(const ibv_qp_attr& attributes) {
@@ -154,16 +157,19 @@ int check_request(const QueuePair& pair, const ibv_send_wr& posted) {
 }
 
 /// Sends the request on its way through the emulated network.
-void store_timed(QueuePair& pair, const Request& request) {
+void depart(QueuePair& pair, PendingRequest& pending) {
   std::size_t bytes = 0;
-  for (std::uint32_t index = 0; index < request.gather_count; ++index)
-    bytes += request.gather[index].length;
-  const Timing::Journey journey = pair.timing->depart(pair, request, bytes);
+  for (std::uint32_t index = 0; index < pending.request.gather_count; ++index)
+    bytes += pending.request.gather[index].length;
+  const Timing::Journey journey = pair.timing->depart(pair, pending.request, bytes);
+  pending.due_ps = pair.last_due_ps = journey.due;
+  pending.bytes = static_cast<std::uint32_t>(bytes);
+  pending.fault = journey.status;
+}
+
+void store_timed(QueuePair& pair, const Request& request) {
   store_pending(pair, request);
-  PendingRequest& added = pair.pending.back();
-  added.due_ps = pair.last_due_ps = journey.due;
-  added.bytes = static_cast<std::uint32_t>(bytes);
-  added.fault = journey.status;
+  depart(pair, pair.pending.back());
   pair.process.add_pending(pair);
 }
 
@@ -190,7 +196,7 @@ void execute_or_store(QueuePair& pair, const Request& request) {
 
 int post_one(QueuePair& pair, const ibv_send_wr& posted) {
   const ibv_qp_state state = pair.status().state();
-  if (state != IBV_QPS_RTS && state != IBV_QPS_ERR) return EINVAL;
+  if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_ERR) return EINVAL;
   if (const int error = check_request(pair, posted); error != 0) return error;
   // Acquire: nothing but the count; pairs with the release of the poll.
   if (pair.sent - pair.retired.load(std::memory_order_acquire) >= pair.initial.cap.max_send_wr)
@@ -219,7 +225,10 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
     flush(pair, request);
   } else {
     try {
-      execute_or_store(pair, request);
+      if (state == IBV_QPS_SQD) [[unlikely]]
+        hold(pair, request);
+      else
+        execute_or_store(pair, request);
     } catch (const std::bad_alloc&) {  // of the pending list: the request was not taken
       return ENOMEM;
     }
@@ -271,10 +280,17 @@ bool execute_due(QueuePair& pair, Picoseconds now) {
 void progress_timed(QueuePair& pair) {
   const Picoseconds now = pair.timing->now();
   while (pair.executed < pair.pending.size()) {
-    if (pair.status().state() == IBV_QPS_ERR) return flush_sends(pair);
+    const ibv_qp_state state = pair.status().state();
+    if (state == IBV_QPS_ERR) return flush_sends(pair);
+    PendingRequest& next = pair.pending[pair.executed];
+    if (is_held(pair, state, next.request)) {
+      next.due_ps = now + look_again_held_ns * picoseconds_per_ns;
+      break;
+    }
     if (!execute_due(pair, now)) break;
   }
   complete_answered(pair, now);
+  finish_draining(pair);
 }
 
 }  // namespace
@@ -328,11 +344,27 @@ int post_send_all(QueuePair& pair, ibv_send_wr* first, std::uint64_t count) noex
   return 0;
 }
 
+void hold(QueuePair& pair, const Request& request) {
+  store_pending(pair, request);
+  pair.process.add_pending(pair);  // an error of the queue pair flushes it all the same
+}
+
+void release_held(QueuePair& pair) noexcept {
+  if (!pair.timing || !pair.timing->is_active()) return;
+  for (PendingRequest& pending : pair.pending)
+    if (pending.request.position >= pair.draining.held_from) depart(pair, pending);
+}
+
 void progress(QueuePair& pair, std::int64_t now_ns) noexcept {
   if (pair.timing && pair.timing->is_active()) return progress_timed(pair);
   while (!pair.pending.empty()) {
-    if (pair.status().state() == IBV_QPS_ERR) return flush_sends(pair);
+    const ibv_qp_state state = pair.status().state();
+    if (state == IBV_QPS_ERR) return flush_sends(pair);
     const Request request = pair.pending.front().request;
+    if (is_held(pair, state, request)) {
+      pair.patience.look_again_ns = now_ns + look_again_held_ns;
+      break;
+    }
     Outcome outcome = execute(pair, request);
     if (outcome.kind == Outcome::Kind::failed || has_run_out(pair, now_ns, outcome)) {
       fail(pair, request, outcome);
@@ -344,10 +376,12 @@ void progress(QueuePair& pair, std::int64_t now_ns) noexcept {
     }
     pair.pending.pop_front();
   }
+  finish_draining(pair);
 }
 
 void flush_sends(QueuePair& pair) noexcept {
   complete_answered(pair, never_ps);
+  pair.draining = {};
   for (; !pair.pending.empty(); pair.pending.pop_front()) flush(pair, pair.pending.front().request);
 }
 

@@ -22,6 +22,13 @@ int post_send(ibv_qp* pair, ibv_send_wr* first, ibv_send_wr** bad) noexcept;
 /// Posts all the requests or, for want of room, of an opcode or of the right state, none.
 int post_send_all(QueuePair& pair, ibv_send_wr* first, std::uint64_t count) noexcept;
 
+/// Keeps a request that was posted in the state SQD, with copies of what the caller may reuse.  The
+/// send lock is held.  Throws std::bad_alloc.
+void hold(QueuePair& pair, const Request& request);
+
+/// In an emulated network: what was held in the state SQD leaves now.
+void release_held(QueuePair& pair) noexcept;
+
 /// Tries the pending requests in order.  The send lock is held.
 void progress(QueuePair& pair, std::int64_t now_ns) noexcept;
 

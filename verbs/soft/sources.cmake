@@ -9,6 +9,8 @@ target_sources(tutti_verbs PRIVATE
   soft/datagram.cpp
   soft/datagram_sockets.cpp
   soft/device.cpp
+  soft/device_list.cpp
+  soft/drain.cpp
   soft/driver.cpp
   soft/event_queue.cpp
   soft/fabric_model.cpp
@@ -23,6 +25,7 @@ target_sources(tutti_verbs PRIVATE
   soft/process.cpp
   soft/queue_pair.cpp
   soft/receive_queue.cpp
+  soft/region.cpp
   soft/remote.cpp
   soft/rendezvous.cpp
   soft/segment.cpp
@@ -39,6 +42,8 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/datagram.hpp
   soft/datagram_sockets.hpp
   soft/device.hpp
+  soft/device_list.hpp
+  soft/drain.hpp
   soft/event_queue.hpp
   soft/fabric_model.hpp
   soft/soft_clock.hpp
@@ -55,6 +60,7 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/process.hpp
   soft/queue_pair.hpp
   soft/receive_queue.hpp
+  soft/region.hpp
   soft/remote.hpp
   soft/rendezvous.hpp
   soft/segment.hpp

@@ -103,7 +103,7 @@ Timing::Journey Timing::depart(const QueuePair& pair, const Request& request,
   if (happens(model_.faults.delay_probability))
     journey.due += std::uniform_int_distribution<Picoseconds>(0, model_.faults.delay)(numbers_);
   // Packets of a queue pair stay in order.
-  if (!pair.pending.empty()) journey.due = std::max(journey.due, pair.last_due_ps);
+  journey.due = std::max(journey.due, pair.last_due_ps);
   return journey;
 }
 

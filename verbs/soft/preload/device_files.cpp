@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -17,8 +18,11 @@ const char* look_at(const char* path) noexcept {
   constexpr auto directory = "/dev/infiniband/"sv;
   if (path == nullptr) return path;
   const std::string_view asked(path);
-  const bool is_soft = asked.starts_with(directory) &&
-                       asked.substr(directory.size()) == tutti::verbs::soft::device().dev_name;
+  if (!asked.starts_with(directory)) return path;
+  const auto devices = tutti::verbs::soft::devices();
+  const bool is_soft = std::any_of(devices.begin(), devices.end(), [&](const auto& device) {
+    return asked.substr(directory.size()) == device.dev_name;
+  });
   return is_soft ? "/dev/null" : path;
 }
 

@@ -57,18 +57,20 @@ extern "C" {
 
 // --- The list -----------------------------------------------------------------------------------
 
-// The real devices and then the software device.  The entry before the first is the real library's
+// The real devices and then the software devices.  The entry before the first is the real library's
 // list: what is in it lives as long as that one is not freed.
 ibv_device** ibv_get_device_list(int* count) {
   static const Real<decltype(ibv_get_device_list)> real("ibv_get_device_list");
   ibv_device** const real_list = real(nullptr);  // NULL also where the kernel knows no RDMA
   const std::size_t real_count = count_of(real_list);
-  auto** const list = new ibv_device*[real_count + 3];
+  const auto soft = devices();
+  auto** const list = new ibv_device*[real_count + soft.size() + 2];
   list[0] = reinterpret_cast<ibv_device*>(real_list);
   std::copy_n(real_list, real_count, list + 1);
-  list[real_count + 1] = &device();
-  list[real_count + 2] = nullptr;
-  if (count) *count = static_cast<int>(real_count + 1);
+  ibv_device** const end = std::transform(soft.begin(), soft.end(), list + real_count + 1,
+                                          [](SoftDevice& device) { return &device; });
+  *end = nullptr;
+  if (count) *count = static_cast<int>(real_count + soft.size());
   return list + 1;
 }
 
@@ -87,7 +89,8 @@ const char* ibv_get_device_name(ibv_device* device) {
 
 __be64 ibv_get_device_guid(ibv_device* device) {
   static const Real<decltype(ibv_get_device_guid)> real("ibv_get_device_guid");
-  return is_soft(device) ? host_gid().global.interface_id : real(device);
+  if (!is_soft(device)) return real(device);
+  return gid_of(place_of(*static_cast<SoftDevice*>(device), 1)).global.interface_id;
 }
 
 int ibv_get_device_index(ibv_device* device) {
@@ -132,7 +135,7 @@ int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv_port_attr* at
 int ibv_query_pkey(ibv_context* context, uint8_t port, int index, __be16* key) {
   static const Real<decltype(ibv_query_pkey)> real("ibv_query_pkey");
   if (!is_soft(context)) return real(context, port, index, key);
-  if (port != port_number || index != 0) return failed(EINVAL);
+  if (!device_of(context).has_port(port) || index != 0) return failed(EINVAL);
   *key = 0xffff;  // the default partition, the same in either byte order
   return 0;
 }
@@ -140,7 +143,7 @@ int ibv_query_pkey(ibv_context* context, uint8_t port, int index, __be16* key) {
 int ibv_get_pkey_index(ibv_context* context, uint8_t port, __be16 key) {
   static const Real<decltype(ibv_get_pkey_index)> real("ibv_get_pkey_index");
   if (!is_soft(context)) return real(context, port, key);
-  return port == port_number && key == 0xffff ? 0 : failed(ENOENT);
+  return device_of(context).has_port(port) && key == 0xffff ? 0 : failed(ENOENT);
 }
 
 // --- GIDs ---------------------------------------------------------------------------------------
@@ -169,9 +172,15 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_
                              uint32_t flags, size_t entry_bytes) {
   static const Real<decltype(_ibv_query_gid_table)> real("_ibv_query_gid_table");
   if (!is_soft(context)) return real(context, entries, entries_max, flags, entry_bytes);
-  if (entries_max == 0) return -EINVAL;
-  const int error = _ibv_query_gid_ex(context, port_number, 0, entries, flags, entry_bytes);
-  return error == 0 ? 1 : -error;
+  // One of each port.
+  const std::uint32_t ports_count = device_of(context).ports_count;
+  if (entries_max < ports_count) return -EINVAL;
+  auto* place = reinterpret_cast<std::byte*>(entries);
+  for (std::uint32_t port = 1; port <= ports_count; ++port, place += entry_bytes)
+    if (const int error = _ibv_query_gid_ex(
+            context, port, 0, reinterpret_cast<ibv_gid_entry*>(place), flags, entry_bytes))
+      return -error;
+  return static_cast<ssize_t>(ports_count);
 }
 
 // Declared in no installed header.  `type` is an enumeration whose 0 is InfiniBand or RoCE v1.
@@ -179,7 +188,7 @@ int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned int index, u
 int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned int index, unsigned int* type) {
   static const Real<decltype(ibv_query_gid_type)> real("ibv_query_gid_type");
   if (!is_soft(context)) return real(context, port, index, type);
-  if (port != port_number || index != 0) return failed(EINVAL);
+  if (!device_of(context).has_port(port) || index != 0) return failed(EINVAL);
   *type = 0;
   return 0;
 }

@@ -86,9 +86,8 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* domain, uint64_t offset, size_t bytes, uint64_
 int ibv_rereg_mr(ibv_mr* region, int flags, ibv_pd* domain, void* address, size_t bytes,
                  int access) {
   static const Real<decltype(ibv_rereg_mr)> real("ibv_rereg_mr");
-  if (!is_soft(region)) return real(region, flags, domain, address, bytes, access);
-  errno = EOPNOTSUPP;
-  return IBV_REREG_MR_ERR_INPUT;  // the region stays as it was
+  return is_soft(region) ? driver().rereg_mr(region, flags, domain, address, bytes, access)
+                         : real(region, flags, domain, address, bytes, access);
 }
 
 int ibv_dereg_mr(ibv_mr* region) {
@@ -135,7 +134,7 @@ ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* cq_context,
 
 int ibv_resize_cq(ibv_cq* queue, int entries) {
   static const Real<decltype(ibv_resize_cq)> real("ibv_resize_cq");
-  return is_soft(queue) ? EOPNOTSUPP : real(queue, entries);
+  return is_soft(queue) ? driver().resize_cq(queue, entries) : real(queue, entries);
 }
 
 int ibv_destroy_cq(ibv_cq* queue) {

@@ -1,0 +1,169 @@
+// See region.hpp.
+#include "verbs/soft/region.hpp"
+
+#include <cerrno>
+#include <mutex>
+
+#include "verbs/soft/context.hpp"
+#include "verbs/soft/process.hpp"
+
+namespace tutti::verbs::soft {
+namespace {
+
+int check_region(const void* address, std::size_t bytes, unsigned access) {
+  constexpr unsigned offered = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                               IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                               IBV_ACCESS_HUGETLB |
+                               IBV_ACCESS_OPTIONAL_RANGE;  // optional: may be ignored
+  if ((access & ~offered) != 0) return EOPNOTSUPP;
+  if ((access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0 &&
+      (access & IBV_ACCESS_LOCAL_WRITE) == 0)
+    return EINVAL;
+  const auto first = reinterpret_cast<std::uintptr_t>(address);
+  return bytes == 0 || first + bytes < first ? EINVAL : 0;
+}
+
+/// A key of this entry of the table that was not in use for long.
+std::uint32_t next_key(Process& process, std::uint32_t index) {
+  std::uint32_t& generation = process.region_generations[index];
+  generation = (generation + 1) & ((1U << region_generation_bits) - 1);
+  if (generation == 0) generation = 1;  // no key is 0
+  return index << region_generation_bits | generation;
+}
+
+/// Gives the region its keys, and stores the fields and then the key (release each): see
+/// RegionEntry.
+void publish(Process& process, MemoryRegion& region, const Backings::Place& place,
+             unsigned access) {
+  constexpr auto release = std::memory_order_release;
+  region.lkey = region.rkey = next_key(process, region.handle);
+  region.backing = place.number;
+  RegionEntry& entry = process.view().regions()[region.handle];
+  entry.domain.store(region.pd->handle, release);
+  entry.access.store(access, release);
+  entry.backing.store(place.number, release);
+  entry.backing_offset.store(place.offset, release);
+  entry.address.store(reinterpret_cast<std::uint64_t>(region.addr), release);
+  entry.bytes.store(region.length, release);
+  entry.key.store(region.rkey, release);
+}
+
+/// Takes the key away, and waits for those who have seen it.  False when one stays at work.
+bool withdraw(Process& process, const MemoryRegion& region, std::unique_lock<std::mutex>& held) {
+  // First the key, then a look at who may have read it before: QueuePairEntry::engaged.
+  process.view().regions()[region.handle].key.store(0, std::memory_order_seq_cst);
+  return process.wait_for_initiators_slow(held);
+}
+
+void release_backing(Process& process, std::uint32_t number) {
+  if (number == 0 || !process.backings.release(number)) return;
+  process.connections.announce_gone(number);
+  process.wake_helper();
+}
+
+int fail_input(int error) {
+  errno = error;
+  return IBV_REREG_MR_ERR_INPUT;
+}
+
+/// What the region is to become; what is not to change is as the region has it.
+struct Change {
+  ibv_pd* domain;
+  void* address;
+  std::size_t bytes;
+  unsigned access;
+};
+
+/// 0 or an errno value.
+int check_change(const MemoryRegion& region, int flags, const Change& wanted) {
+  constexpr int known =
+      IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+  if (flags == 0 || (flags & ~known) != 0 || !wanted.domain ||
+      wanted.domain->context != region.context)
+    return EINVAL;
+  return check_region(wanted.address, wanted.bytes, wanted.access);
+}
+
+}  // namespace
+
+ibv_mr* register_region(ibv_pd* domain, void* address, std::size_t bytes, int access_flags) {
+  Process& process = process_of(domain->context);
+  const auto access = static_cast<unsigned>(access_flags);
+  const auto refuse = [](int error) {
+    errno = error;
+    return nullptr;
+  };
+  if (const int error = process.inherited() ? EINVAL : check_region(address, bytes, access))
+    return refuse(error);
+  const std::lock_guard guard(process.mutex);
+  const Backings::Place place =
+      process.backings.find(address, bytes, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  if (place.error != 0) return refuse(place.error);
+  std::uint32_t index = 0;
+  if (!process.region_slots.take(index)) {
+    process.backings.release(place.number);
+    return refuse(ENOMEM);
+  }
+  auto* const region = new MemoryRegion{};
+  region->context = domain->context;
+  region->pd = domain;
+  region->addr = address;
+  region->length = bytes;
+  region->handle = index;
+  publish(process, *region, place, access);
+  ++static_cast<Domain*>(domain)->users;
+  ++context_of(domain->context).objects;
+  return region;
+}
+
+int reregister_region(ibv_mr* handle, int flags, ibv_pd* domain, void* address, std::size_t bytes,
+                      int access) {
+  Process& process = process_of(handle->context);
+  if (process.inherited()) return fail_input(EINVAL);
+  std::unique_lock guard(process.mutex);
+  auto& region = *static_cast<MemoryRegion*>(handle);
+  const RegionEntry& entry = process.view().regions()[region.handle];
+  Change wanted{region.pd, region.addr, region.length,
+                entry.access.load(std::memory_order_relaxed)};
+  if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) wanted.domain = domain;
+  if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0) {
+    wanted.address = address;
+    wanted.bytes = bytes;
+  }
+  if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) wanted.access = static_cast<unsigned>(access);
+  if (const int error = check_change(region, flags, wanted)) return fail_input(error);
+  // Also where only the access changes: it may not have been writable for the former one.
+  const Backings::Place place = process.backings.find(
+      wanted.address, wanted.bytes, (wanted.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  if (place.error != 0) return fail_input(place.error);
+
+  if (!withdraw(process, region, guard)) {
+    release_backing(process, place.number);
+    errno = EBUSY;
+    return IBV_REREG_MR_ERR_CMD;
+  }
+  release_backing(process, region.backing);
+  --static_cast<Domain*>(region.pd)->users;
+  ++static_cast<Domain*>(wanted.domain)->users;
+  region.pd = wanted.domain;
+  region.addr = wanted.address;
+  region.length = wanted.bytes;
+  publish(process, region, place, wanted.access);
+  return 0;
+}
+
+int deregister_region(ibv_mr* handle) {
+  Process& process = process_of(handle->context);
+  if (process.inherited()) return EINVAL;
+  std::unique_lock guard(process.mutex);
+  auto* const region = static_cast<MemoryRegion*>(handle);
+  if (!withdraw(process, *region, guard)) return EBUSY;
+  process.region_slots.give_back(region->handle);
+  release_backing(process, region->backing);
+  --static_cast<Domain*>(region->pd)->users;
+  --context_of(region->context).objects;
+  delete region;
+  return 0;
+}
+
+}  // namespace tutti::verbs::soft
