@@ -6,12 +6,10 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <string_view>
 
 #include "verbs/soft/limits.hpp"
 
@@ -120,30 +118,6 @@ void describe_port(ibv_port_attr& attributes) {
   attributes.active_speed = 32;  // EDR
   attributes.phys_state = 5;     // link up
   attributes.link_layer = IBV_LINK_LAYER_INFINIBAND;
-}
-
-int read_settings(Transport& transport) {
-  constexpr std::string_view prefix = "TUTTI_SOFT_";
-  constexpr std::string_view name = "TUTTI_SOFT_TRANSPORT=";
-  transport = Transport::automatic;
-  for (char** variable = environ; *variable; ++variable) {
-    const std::string_view text = *variable;
-    if (!text.starts_with(prefix)) continue;
-    const bool known = text.starts_with(name);
-    const std::string_view value = known ? text.substr(name.size()) : std::string_view();
-    if (value == "auto") {
-      transport = Transport::automatic;
-    } else if (value == "shared") {
-      transport = Transport::shared;
-    } else if (value == "cma") {
-      transport = Transport::cma;
-    } else {
-      std::fprintf(stderr, "tutti: %s: %s; valid: TUTTI_SOFT_TRANSPORT=auto|shared|cma\n",
-                   *variable, known ? "unknown value" : "unknown setting");
-      return EINVAL;
-    }
-  }
-  return 0;
 }
 
 }  // namespace tutti::verbs::soft

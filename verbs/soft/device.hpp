@@ -1,11 +1,9 @@
-// The one device and its one port, and the settings of the environment.
+// The one device and its one port.
 #pragma once
 
 #include <infiniband/verbs.h>
 
 #include <cstdint>
-
-#include "verbs/soft/process.hpp"
 
 namespace tutti::verbs::soft {
 
@@ -25,8 +23,5 @@ bool is_this_host(const ibv_ah_attr& attributes);
 
 void describe_device(ibv_device_attr& attributes);
 void describe_port(ibv_port_attr& attributes);
-
-/// Reads TUTTI_SOFT_*.  EINVAL, with one line on stderr, for a name or a value it does not know.
-int read_settings(Transport& transport);
 
 }  // namespace tutti::verbs::soft

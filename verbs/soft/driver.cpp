@@ -20,6 +20,7 @@
 #include "verbs/soft/queue_pair.hpp"
 #include "verbs/soft/receive_queue.hpp"
 #include "verbs/soft/send.hpp"
+#include "verbs/soft/settings.hpp"
 
 namespace tutti::verbs {
 namespace {
@@ -49,15 +50,14 @@ const char* get_device_name(ibv_device* device) {
 }
 
 ibv_context* open_device(ibv_device* device) {
-  Transport transport;
-  if (const int error = read_settings(transport)) return refuse<ibv_context>(error);
+  Settings settings;
+  if (const int error = read_settings(settings)) return refuse<ibv_context>(error);
   (void)host_gid();  // reads the host's number while there is a descriptor for it
   int error = 0;
-  Process* const process = Process::acquire(transport, error);
+  Process* const process = Process::acquire(settings, error);
   if (!process) {
     if (error == EBUSY)
-      std::fprintf(
-          stderr, "tutti: TUTTI_SOFT_TRANSPORT differs from when this process opened the device\n");
+      std::fprintf(stderr, "tutti: TUTTI_SOFT_* differ from when this process opened the device\n");
     return refuse<ibv_context>(error == EBUSY ? EINVAL : error);
   }
   auto* const made = new Context{};

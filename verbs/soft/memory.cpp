@@ -137,14 +137,13 @@ int copy_from_process(pid_t process, const Pieces& source, const Pieces& target)
   return static_cast<std::size_t>(bytes) == source.bytes ? 0 : EFAULT;
 }
 
-bool may_access_process(pid_t process, std::uint64_t address) noexcept {
-  if (process <= 0) return false;  // in a process-id namespace that we do not see
+int refusal_of_process(pid_t process, std::uint64_t address) noexcept {
+  if (process <= 0) return ESRCH;  // in a process-id namespace that we do not see
   std::byte byte;
   const iovec local{&byte, 1};
   const iovec remote{reinterpret_cast<void*>(address), 1};
-  // Another error than these is that of the one access.
-  return ::process_vm_readv(process, &local, 1, &remote, 1, 0) >= 0 ||
-         (errno != EPERM && errno != ENOSYS);
+  if (::process_vm_readv(process, &local, 1, &remote, 1, 0) >= 0) return 0;
+  return is_refusal(errno) ? errno : 0;  // another error is that of the one access
 }
 
 }  // namespace tutti::verbs::soft

@@ -54,7 +54,7 @@ int refuse_notification(ibv_cq*, int) {
 
 }  // namespace
 
-Process* Process::acquire(Transport transport, int& error) {
+Process* Process::acquire(const Settings& settings, int& error) {
   watch_forks();
   const std::lock_guard guard(current_mutex);
   if (!current || current->inherited()) {
@@ -63,12 +63,12 @@ Process* Process::acquire(Transport transport, int& error) {
       error = errno;
       return nullptr;
     }
-    std::unique_ptr<Process> made(new Process(transport, nonce >> 24 | 1));
+    std::unique_ptr<Process> made(new Process(settings, nonce >> 24 | 1));
     if (error = made->start(); error != 0) return nullptr;
     made->predecessor_ = current;
     current = made.release();
   }
-  if (current->transport() != transport) {
+  if (current->settings() != settings) {
     error = EBUSY;
     return nullptr;
   }
@@ -83,8 +83,8 @@ void Process::release() {
   delete this;
 }
 
-Process::Process(Transport transport, std::uint64_t nonce)
-    : pid_(::getpid()), transport_(transport), nonce_(nonce) {}
+Process::Process(const Settings& settings, std::uint64_t nonce)
+    : pid_(::getpid()), settings_(settings), nonce_(nonce) {}
 
 int Process::start() {
   region_generations.assign(

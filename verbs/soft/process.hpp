@@ -25,6 +25,7 @@
 #include "verbs/soft/datagram_sockets.hpp"
 #include "verbs/soft/notification.hpp"
 #include "verbs/soft/segment.hpp"
+#include "verbs/soft/settings.hpp"
 #include "verbs/soft/spin_lock.hpp"
 
 namespace tutti::verbs::soft {
@@ -32,8 +33,6 @@ namespace tutti::verbs::soft {
 struct Context;
 struct QueuePair;
 struct SharedReceiveQueue;
-
-enum class Transport : std::uint8_t { automatic, shared, cma };
 
 /// Indices of a table.  The one unused for longest comes first, so that stale names stay stale.
 class Slots {
@@ -61,8 +60,8 @@ class Slots {
 class Process {
  public:
   /// One more context; NULL and an errno value on failure: EBUSY while the process has contexts
-  /// with another transport.
-  static Process* acquire(Transport transport, int& error);
+  /// with other settings.
+  static Process* acquire(const Settings& settings, int& error);
   /// One context less; the last one ends it.
   void release();
 
@@ -78,7 +77,8 @@ class Process {
     return nonce_ << 24 | queue_pair_number;
   }
   std::uint32_t id() const { return connections.id(); }
-  Transport transport() const { return transport_; }
+  Transport transport() const { return settings_.transport; }
+  const Settings& settings() const { return settings_; }
   SegmentView view() const { return view_; }
 
   std::mutex mutex;  // guards the members up to the blank line, and all control operations
@@ -143,7 +143,7 @@ class Process {
   }
 
  private:
-  Process(Transport transport, std::uint64_t nonce);
+  Process(const Settings& settings, std::uint64_t nonce);
   int start();
   void help();
   std::int64_t progress_pending_ns();
@@ -155,7 +155,7 @@ class Process {
   static void watch_forks();
 
   const pid_t pid_;
-  const Transport transport_;
+  const Settings settings_;
   const std::uint64_t nonce_;
   SegmentView view_;
   Process* predecessor_ = nullptr;  // what a parent made, in a child of fork: kept, never used

@@ -19,6 +19,7 @@
 #include "verbs/soft/peer.hpp"
 #include "verbs/soft/receive_queue.hpp"
 #include "verbs/soft/spin_lock.hpp"
+#include "verbs/soft/transport_log.hpp"
 #include "verbs/soft/work_request_builder.hpp"
 
 namespace tutti::verbs::soft {
@@ -72,6 +73,8 @@ struct Target {
   std::uint64_t call = 0;                         // to be made once disengaged; see Peer::call
   std::array<CachedBacking, 4> backings;
   Access access = Access::unknown;
+  int refusal = 0;  // the errno value with which access is forbidden
+  LoggedWays logged;
 };
 
 /// Why the oldest pending request waits, and until when.

@@ -105,7 +105,8 @@ void leave_news(Target& target, std::uint32_t news) {
 }
 
 /// Reads what is constant while the target's status word stays the same.
-void learn(Target& target, std::uint64_t status_word) {
+void learn(QueuePair& pair, std::uint64_t status_word) {
+  Target& target = pair.target;
   const QueuePairEntry& entry = *target.entry;
   target.status_word = status_word;
   target.ring = target.segment.at<Completion>(entry.ring_offset);
@@ -117,6 +118,8 @@ void learn(Target& target, std::uint64_t status_word) {
   target.arming =
       entry.arming_offset == 0 ? nullptr : target.segment.at<ArmingEntry>(entry.arming_offset);
   if (Status{status_word}.state() == IBV_QPS_RTR) leave_news(target, news_established);
+  if (pair.peer->is_self() && pair.process.settings().logs_transports)
+    log_way_slow(pair, Way::self, nullptr, "both belong to this process");
 }
 
 /// Room for one completion, and for the event that may follow it.
@@ -201,6 +204,8 @@ std::byte* find_mapping(QueuePair& pair, const Region& region, std::uint64_t add
     refused = backing.state == BackingState::refused;
     if (backing.state != BackingState::mapped) return nullptr;
     cached = {region.backing, backing.base, backing.bytes};
+    if (pair.process.settings().logs_transports)
+      log_way_slow(pair, Way::shared_map, &region, "it lies in a sealed file");
   }
   const std::uint64_t offset = region.backing_offset + (address - region.address);
   refused = offset > cached.bytes || bytes > cached.bytes - offset;
@@ -209,11 +214,25 @@ std::byte* find_mapping(QueuePair& pair, const Region& region, std::uint64_t add
 
 /// Asked once for each target, as the answer costs a system call.
 bool may_access_target(QueuePair& pair, std::uint64_t address) {
-  Access& access = pair.target.access;
-  if (access == Access::unknown)
-    access =
-        may_access_process(pair.peer->process(), address) ? Access::allowed : Access::forbidden;
-  return access == Access::allowed;
+  Target& target = pair.target;
+  if (target.access == Access::unknown) {
+    target.refusal = refusal_of_process(pair.peer->process(), address);
+    target.access = target.refusal == 0 ? Access::allowed : Access::forbidden;
+  }
+  return target.access == Access::allowed;
+}
+
+/// Why a way other than a shared map is taken.
+const char* reason_for(const QueuePair& pair, const Region& region, bool refused) {
+  if (pair.target.refusal != 0) return "process_vm_writev is refused";
+  if (region.backing == 0) return "the memory is private";
+  if (pair.process.transport() == Transport::cma) return "TUTTI_SOFT_TRANSPORT=cma demands it";
+  return refused ? "the file cannot be mapped here" : "the file is not mapped here yet";
+}
+
+void log_way(QueuePair& pair, Way way, const Region& region, bool refused) {
+  if (pair.process.settings().logs_transports) [[unlikely]]
+    log_way_slow(pair, way, &region, reason_for(pair, region, refused), pair.target.refusal);
 }
 
 Outcome add_remote(QueuePair& pair, const Region& region, std::uint64_t address, std::size_t bytes,
@@ -232,11 +251,14 @@ Outcome add_remote(QueuePair& pair, const Region& region, std::uint64_t address,
     }
   }
   remote.all_mapped = false;
-  if (transport != Transport::shared && may_access_target(pair, address))
+  if (transport != Transport::shared && may_access_target(pair, address)) {
+    log_way(pair, Way::cma, region, refused);
     return {.kind = Kind::done};
+  }
   // A mapping that is on its way is the only one then.
   if (!refused) return {.kind = Kind::wait};
-  return failure(IBV_WC_REM_OP_ERR, transport == Transport::shared ? ENOTSUP : EPERM);
+  log_way(pair, Way::none, region, refused);
+  return failure(IBV_WC_REM_OP_ERR, transport == Transport::shared ? ENOTSUP : pair.target.refusal);
 }
 
 /// The word of an atomic.  All initiators come to it by the same way, whatever their transport.
@@ -251,8 +273,12 @@ Outcome add_remote_word(QueuePair& pair, const Region& region, std::uint64_t add
   }
   if (!remote.all_mapped) {
     const bool is_shared = pair.process.transport() == Transport::shared;
-    if (!is_shared && may_access_target(pair, address)) return {.kind = Kind::done};
-    return failure(IBV_WC_REM_OP_ERR, is_shared ? ENOTSUP : EPERM);
+    if (!is_shared && may_access_target(pair, address)) {
+      log_way(pair, Way::cma, region, true);
+      return {.kind = Kind::done};
+    }
+    log_way(pair, Way::none, region, true);
+    return failure(IBV_WC_REM_OP_ERR, is_shared ? ENOTSUP : pair.target.refusal);
   }
   bool refused = false;
   std::byte* const mapped = find_mapping(pair, region, address, sizeof(std::uint64_t), refused);
@@ -447,7 +473,7 @@ Outcome execute(QueuePair& pair, const Request& request) noexcept {
     if (!engagement) return {.kind = Kind::wait};
     const Status status{entry.status.load(std::memory_order_seq_cst)};
     if (!status.receives_from(pair.qp_num)) return {.kind = Kind::dropped};
-    if (status.word != target.status_word) learn(target, status.word);
+    if (status.word != target.status_word) learn(pair, status.word);
     outcome = execute_engaged(pair, request, local);
   }
   if (target.call != 0) [[unlikely]]

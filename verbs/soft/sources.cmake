@@ -23,6 +23,8 @@ target_sources(tutti_verbs PRIVATE
   soft/rendezvous.cpp
   soft/segment.cpp
   soft/send.cpp
+  soft/settings.cpp
+  soft/transport_log.cpp
   soft/work_request_builder.cpp)
 tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/address_handle.hpp
@@ -51,5 +53,7 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/rendezvous.hpp
   soft/segment.hpp
   soft/send.hpp
+  soft/settings.hpp
   soft/spin_lock.hpp
+  soft/transport_log.hpp
   soft/work_request_builder.hpp)

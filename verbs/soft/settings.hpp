@@ -1,0 +1,20 @@
+// What the environment says about the device, once for all contexts of a process.
+#pragma once
+
+#include <cstdint>
+
+namespace tutti::verbs::soft {
+
+enum class Transport : std::uint8_t { automatic, shared, cma };
+
+struct Settings {
+  Transport transport = Transport::automatic;
+  bool logs_transports = false;
+
+  bool operator==(const Settings&) const = default;
+};
+
+/// Reads TUTTI_SOFT_*.  EINVAL, with one line on stderr, for a name or a value it does not know.
+int read_settings(Settings& settings);
+
+}  // namespace tutti::verbs::soft
