@@ -1,6 +1,9 @@
 // See memory.hpp.
 #include "verbs/soft/memory.hpp"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cassert>
@@ -133,6 +136,24 @@ int copy_from_process(pid_t process, const Pieces& source, const Pieces& target)
   if (source.bytes == 0) return 0;
   const ssize_t bytes = ::process_vm_readv(process, target.items.data(), target.count,
                                            source.items.data(), source.count, 0);
+  if (bytes < 0) return errno;
+  return static_cast<std::size_t>(bytes) == source.bytes ? 0 : EFAULT;
+}
+
+// By raw calls: programs learn of what these write by way of another process, where no race
+// detector can follow.
+int copy_from_file(int descriptor, std::size_t offset, const Pieces& target) noexcept {
+  if (target.bytes == 0) return 0;
+  const Pieces split = with_last_word_apart(target, target.bytes);
+  const long bytes =
+      ::syscall(SYS_preadv, descriptor, split.items.data(), split.count, offset, std::size_t{0});
+  if (bytes < 0) return errno;
+  return static_cast<std::size_t>(bytes) == target.bytes ? 0 : EFAULT;
+}
+
+int copy_to_file(int descriptor, std::size_t offset, const Pieces& source) noexcept {
+  const long bytes =
+      ::syscall(SYS_pwritev, descriptor, source.items.data(), source.count, offset, std::size_t{0});
   if (bytes < 0) return errno;
   return static_cast<std::size_t>(bytes) == source.bytes ? 0 : EFAULT;
 }

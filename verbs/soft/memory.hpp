@@ -53,6 +53,11 @@ void copy(const Pieces& source, const Pieces& target) noexcept;
 int copy_to_process(pid_t process, const Pieces& source, const Pieces& target) noexcept;
 int copy_from_process(pid_t process, const Pieces& source, const Pieces& target) noexcept;
 
+/// The same between memory of this process and a file, by the kernel: what is not mapped is an
+/// error, not a signal.
+int copy_from_file(int descriptor, std::size_t offset, const Pieces& target) noexcept;
+int copy_to_file(int descriptor, std::size_t offset, const Pieces& source) noexcept;
+
 /// 0, or the errno value with which the system keeps us from the memory of the process altogether.
 /// `address` is readable there.
 int refusal_of_process(pid_t process, std::uint64_t address) noexcept;

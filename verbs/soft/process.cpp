@@ -16,6 +16,8 @@
 
 #include "tutti/detail/clock.hpp"
 #include "verbs/soft/asynchronous.hpp"
+#include "verbs/soft/bounce.hpp"
+#include "verbs/soft/bounce_answer.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/datagram.hpp"
@@ -126,7 +128,9 @@ void Process::help() {
   while (!stopping_.load(std::memory_order_acquire)) {
     std::int64_t wait_ns = never;
     {
+      helper_waits_.store(true, std::memory_order_relaxed);
       const std::lock_guard guard(mutex);
+      helper_waits_.store(false, std::memory_order_relaxed);
       Events events;
       if (kick_all_.exchange(false, std::memory_order_acquire)) connections.kick(0);
       bool again = connections.serve(backings, events);
@@ -174,13 +178,16 @@ bool Process::raise_events(const Events& events) {
   for (const std::uint64_t call : events.calls)
     if (call == Peer::everything)
       everything = true;
+    else if (is_bounce_call(call))
+      everything |= !answer_bounce(*this, static_cast<std::uint32_t>(call >> 8));
     else
       notifiers.answer(call);
   for (const Events::Death& death : events.deaths) notifiers.make_up_for(death.id);
   const bool again = notifiers.flush(everything);
   if (!everything) return again;
   notifiers.answer_all();
-  if (report_all_news(*this)) return again;
+  const bool all_answered = answer_all_bounces(*this);
+  if (report_all_news(*this) && all_answered) return again;
   look_.store(true, std::memory_order_relaxed);
   return true;
 }
@@ -210,6 +217,7 @@ void Process::remove_pending(QueuePair& pair) {
 }
 
 void Process::progress_pending_slow() {
+  if (helper_waits_.load(std::memory_order_relaxed)) return;
   // Who holds the mutex is at it, or makes or destroys something: the next poll tries again.
   const std::unique_lock guard(mutex, std::try_to_lock);
   if (guard) (void)progress_pending_ns();
@@ -256,7 +264,8 @@ void Process::bury(std::uint32_t index) {
 void Process::reap() {
   std::erase_if(buried_, [this](const Buried& buried) {
     if (!buried.engagement.is_over()) return false;
-    const QueuePairEntry& entry = view_.queue_pair(buried.index);
+    QueuePairEntry& entry = view_.queue_pair(buried.index);
+    free_bounce(*this, entry);
     if (entry.receive_slots != 0)
       segment.free(entry.receive_offset,
                    std::size_t{entry.receive_slots} * entry.receive_stride_bytes);

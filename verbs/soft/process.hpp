@@ -170,7 +170,11 @@ class Process {
   // Set by kick_slow (release) before it wakes the helper thread, which takes it (acquire) and then
   // tells all clients to look.
   std::atomic<bool> kick_all_{false};
-  // The same for look_slow().
+  // The helper thread is about to take the mutex, and to try all pending requests: polls leave it
+  // alone then.  Relaxed: a program that does nothing but poll would take it before the helper
+  // thread is awake, again and again.
+  std::atomic<bool> helper_waits_{false};
+  // The same as kick_all_ for look_slow().
   std::atomic<bool> look_{false};
   struct Buried {
     std::uint32_t index;

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "verbs/soft/asynchronous.hpp"
+#include "verbs/soft/bounce_answer.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/device.hpp"
@@ -126,6 +127,7 @@ void forget_requests(QueuePair& pair) {
   pair.patience = {};
   pair.sent = 0;
   pair.target = {};
+  pair.bounced = {};
   pair.peer.reset();
   pair.reachable = false;
   for (CompletionQueue* const queue : {&pair.send_queue(), &pair.receive_queue()}) {
@@ -149,6 +151,7 @@ void clear_receives(QueuePair& pair) {
   entry.produced.store(0, std::memory_order_relaxed);
   entry.consumed.store(0, std::memory_order_relaxed);
   entry.news.store(0, std::memory_order_relaxed);
+  reset_bounce(pair.process, entry);
   pair.failure_reported = false;
   pair.ring_head = 0;
   pair.watch_ring();

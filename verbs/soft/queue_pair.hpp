@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 
+#include "verbs/soft/bounce.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/event_queue.hpp"
 #include "verbs/soft/handle_room.hpp"
@@ -110,7 +111,8 @@ struct QueuePair : QueuePairHandle {
   std::uint64_t sent = 0;  // position of the next request
   std::deque<PendingRequest> pending;
   Patience patience;
-  bool listed = false;  // on the process's list of pending queue pairs
+  BounceProgress bounced;  // of the oldest pending request
+  bool listed = false;     // on the process's list of pending queue pairs
   // Requests whose slots are free again.  Stored by a poll (release), loaded by post_send.
   std::atomic<std::uint64_t> retired{0};
 

@@ -19,6 +19,8 @@ bool read_transport(std::string_view value, Settings& settings) {
     settings.transport = Transport::shared;
   else if (value == "cma")
     settings.transport = Transport::cma;
+  else if (value == "bounce")
+    settings.transport = Transport::bounce;
   else
     return false;
   return true;
@@ -35,7 +37,7 @@ struct Known {
   bool (*read)(std::string_view value, Settings& settings);  // false: an unknown value
 };
 constexpr Known known_settings[] = {
-    {"TUTTI_SOFT_TRANSPORT", "auto|shared|cma", read_transport},
+    {"TUTTI_SOFT_TRANSPORT", "auto|shared|cma|bounce", read_transport},
     {"TUTTI_SOFT_LOG", "off|transport", read_log},
 };
 

@@ -5,7 +5,7 @@
 
 namespace tutti::verbs::soft {
 
-enum class Transport : std::uint8_t { automatic, shared, cma };
+enum class Transport : std::uint8_t { automatic, shared, cma, bounce };
 
 struct Settings {
   Transport transport = Transport::automatic;

@@ -4,6 +4,8 @@ target_sources(tutti_verbs PRIVATE
   soft/atomic.cpp
   soft/asynchronous.cpp
   soft/backing.cpp
+  soft/bounce.cpp
+  soft/bounce_answer.cpp
   soft/completion_queue.cpp
   soft/connections.cpp
   soft/datagram.cpp
@@ -31,6 +33,8 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/atomic.hpp
   soft/asynchronous.hpp
   soft/backing.hpp
+  soft/bounce.hpp
+  soft/bounce_answer.hpp
   soft/completion_queue.hpp
   soft/connections.hpp
   soft/context.hpp
@@ -56,4 +60,5 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/settings.hpp
   soft/spin_lock.hpp
   soft/transport_log.hpp
+  soft/turn.hpp
   soft/work_request_builder.hpp)

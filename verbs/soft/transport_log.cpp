@@ -21,6 +21,8 @@ const char* name_of(Way way) {
       return "shared map";
     case Way::cma:
       return "process_vm_writev";
+    case Way::bounce:
+      return "bounce";
     case Way::none:
       return "no transport";
   }

@@ -11,7 +11,7 @@ namespace tutti::verbs::soft {
 struct QueuePair;
 struct Region;
 
-enum class Way : std::uint8_t { self, shared_map, cma, none };
+enum class Way : std::uint8_t { self, shared_map, cma, bounce, none };
 
 /// What has been said of one target.  Empty without that setting.
 using LoggedWays = std::vector<std::pair<std::uint32_t, Way>>;
