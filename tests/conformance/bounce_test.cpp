@@ -42,7 +42,8 @@ void forbid_access_to_other_processes(std::uint32_t error) {
 
 /// One side of a connection, with private memory.
 struct Side {
-  explicit Side(Line& line, const EndpointOptions& options = {.sends = 64, .receives = 64, .completions = 256},
+  explicit Side(Line& line,
+                const EndpointOptions& options = {.sends = 64, .receives = 64, .completions = 256},
                 std::size_t bytes = large)
       : buffer(bytes),
         region(device, buffer, all_access | IBV_ACCESS_REMOTE_ATOMIC),
@@ -322,10 +323,11 @@ TEST_F(Bounce, of_memory_that_is_gone_fails_the_request_and_not_its_owner) {
       const Endpoint endpoint(device);
       connect_over(line, endpoint);
       line.put(remote_of(region));
-      ::munmap(pages, large);  // registered as it is
+      EXPECT_EQ(::mprotect(pages, large, PROT_NONE), 0);  // registered as it is
       line.meet();
       line.meet();
     }
+    ::munmap(pages, large);
     line.meet();
   });
   {

@@ -70,18 +70,19 @@ int carry_out(int segment, std::size_t data_offset, BounceArea& area, const Ques
 }
 
 /// False when there is no question, or (`again`) it is another's turn at private memory.
-bool answer(Process& process, const QueuePairEntry& entry, std::size_t offset, std::uint64_t token,
-            bool& again) {
-  BounceArea& area = *process.view().at<BounceArea>(offset);
+bool answer_question(const Process& process, std::uint32_t index, std::size_t offset, bool& again) {
+  const SegmentView view = process.view();
+  BounceArea& area = *view.at<BounceArea>(offset);
   // Acquire: the question.
   const std::uint64_t requested = area.requested.load(std::memory_order_acquire);
   if (requested == area.answered.load(std::memory_order_relaxed)) return false;
   Question question{};
-  int error = read_question(process.view(), entry, area, question);
+  int error = read_question(view, view.queue_pair(index), area, question);
   const int segment = process.segment.descriptor();
   const std::size_t data_offset = offset + offsetof(BounceArea, data);
   if (error == 0 && is_atomic(question.opcode)) {
-    const Turn turn(process.view().header().atomic_turn, token);
+    const std::uint32_t number = process.id() << queue_pair_index_bits | index;
+    const Turn turn(view.header().atomic_turn, process.token(number));
     again = !turn;
     if (again) return false;
     error = carry_out(segment, data_offset, area, question);
@@ -96,7 +97,7 @@ bool answer(Process& process, const QueuePairEntry& entry, std::size_t offset, s
 
 }  // namespace
 
-bool answer_bounce(Process& process, std::uint32_t index) noexcept {
+bool Bounces::answer(Process& process, std::uint32_t index) {
   if (index >= process.queue_pair_slots.ever_taken_count()) return true;  // nonsense
   QueuePairEntry& entry = process.view().queue_pair(index);
   const Status status{entry.status.load(std::memory_order_acquire)};
@@ -106,36 +107,45 @@ bool answer_bounce(Process& process, std::uint32_t index) noexcept {
   if (offset == bounce_wanted) {
     const std::size_t made = process.segment.allocate(sizeof(BounceArea));
     entry.bounce.store(made != 0 ? made : bounce_refused, std::memory_order_release);
+    if (made != 0) queue_pairs_.push_back(index);
+    process.count_bounces(queue_pairs_.size());
   } else {
-    const std::uint32_t number = process.id() << queue_pair_index_bits | index;
     bool again = false;
-    if (!answer(process, entry, offset, process.token(number), again)) return !again;
+    if (!answer_question(process, index, offset, again)) return !again;
   }
   // Its program may sleep until there is a completion.
   process.connections.kick(process_id_of(status.destination()));
   return true;
 }
 
-bool answer_all_bounces(Process& process) noexcept {
+bool Bounces::answer_all(Process& process) {
   bool all = true;
   for (std::uint32_t index = 0; index < process.queue_pair_slots.ever_taken_count(); ++index)
-    if (process.view().queue_pair(index).bounce.load(std::memory_order_relaxed) != 0)
-      all &= answer_bounce(process, index);
+    all &= answer(process, index);
   return all;
 }
 
-void reset_bounce(Process& process, QueuePairEntry& entry) noexcept {
-  // Relaxed throughout: nobody else looks before the next status that is stored with release.
-  const std::uint64_t offset = entry.bounce.load(std::memory_order_relaxed);
-  if (offset <= bounce_refused) return entry.bounce.store(0, std::memory_order_relaxed);
-  BounceArea& area = *process.view().at<BounceArea>(offset);
-  area.requested.store(0, std::memory_order_relaxed);
-  area.answered.store(0, std::memory_order_relaxed);
+void Bounces::answer(Process& process) {
+  // One that has to be tried again waits for the helper thread, or for the next poll.
+  for (const std::uint32_t index : queue_pairs_) (void)answer(process, index);
 }
 
-void free_bounce(Process& process, QueuePairEntry& entry) {
-  const std::uint64_t offset = entry.bounce.exchange(0, std::memory_order_relaxed);
-  if (offset > bounce_refused) process.segment.free(offset, sizeof(BounceArea));
+void Bounces::remove(Process& process, std::uint32_t index) {
+  // Relaxed, here and below: nobody else looks before the next status that is stored with release.
+  std::atomic<std::uint64_t>& place = process.view().queue_pair(index).bounce;
+  const std::uint64_t offset = place.exchange(0, std::memory_order_relaxed);
+  if (offset <= bounce_refused) return;
+  process.segment.free(offset, sizeof(BounceArea));
+  std::erase(queue_pairs_, index);
+  process.count_bounces(queue_pairs_.size());
+}
+
+void reset_bounce(const SegmentView& segment, QueuePairEntry& entry) noexcept {
+  const std::uint64_t offset = entry.bounce.load(std::memory_order_relaxed);
+  if (offset <= bounce_refused) return entry.bounce.store(0, std::memory_order_relaxed);
+  BounceArea& area = *segment.at<BounceArea>(offset);
+  area.requested.store(0, std::memory_order_relaxed);
+  area.answered.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace tutti::verbs::soft

@@ -17,7 +17,6 @@
 #include "tutti/detail/clock.hpp"
 #include "verbs/soft/asynchronous.hpp"
 #include "verbs/soft/bounce.hpp"
-#include "verbs/soft/bounce_answer.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/datagram.hpp"
@@ -128,9 +127,7 @@ void Process::help() {
   while (!stopping_.load(std::memory_order_acquire)) {
     std::int64_t wait_ns = never;
     {
-      helper_waits_.store(true, std::memory_order_relaxed);
       const std::lock_guard guard(mutex);
-      helper_waits_.store(false, std::memory_order_relaxed);
       Events events;
       if (kick_all_.exchange(false, std::memory_order_acquire)) connections.kick(0);
       bool again = connections.serve(backings, events);
@@ -179,14 +176,14 @@ bool Process::raise_events(const Events& events) {
     if (call == Peer::everything)
       everything = true;
     else if (is_bounce_call(call))
-      everything |= !answer_bounce(*this, static_cast<std::uint32_t>(call >> 8));
+      everything |= !bounces.answer(*this, static_cast<std::uint32_t>(call >> 8));
     else
       notifiers.answer(call);
   for (const Events::Death& death : events.deaths) notifiers.make_up_for(death.id);
   const bool again = notifiers.flush(everything);
   if (!everything) return again;
   notifiers.answer_all();
-  const bool all_answered = answer_all_bounces(*this);
+  const bool all_answered = bounces.answer_all(*this);
   if (report_all_news(*this) && all_answered) return again;
   look_.store(true, std::memory_order_relaxed);
   return true;
@@ -204,7 +201,7 @@ void Process::add_pending(QueuePair& pair) {
   pair.listed = true;
   const std::lock_guard guard(pending_lock_);
   pending_.push_back(&pair);
-  pending_count_.store(static_cast<std::uint32_t>(pending_.size()), std::memory_order_relaxed);
+  count_pending();
   wake_helper();
 }
 
@@ -213,14 +210,26 @@ void Process::remove_pending(QueuePair& pair) {
   pair.listed = false;
   const std::lock_guard guard(pending_lock_);
   std::erase(pending_, &pair);
-  pending_count_.store(static_cast<std::uint32_t>(pending_.size()), std::memory_order_relaxed);
+  count_pending();
+}
+
+void Process::count_pending() {
+  pending_count_.store(static_cast<std::uint32_t>(pending_.size() + bounces_count_),
+                       std::memory_order_relaxed);
+}
+
+void Process::count_bounces(std::size_t count) {
+  const std::lock_guard guard(pending_lock_);
+  bounces_count_ = count;
+  count_pending();
 }
 
 void Process::progress_pending_slow() {
-  if (helper_waits_.load(std::memory_order_relaxed)) return;
   // Who holds the mutex is at it, or makes or destroys something: the next poll tries again.
   const std::unique_lock guard(mutex, std::try_to_lock);
-  if (guard) (void)progress_pending_ns();
+  if (!guard) return;
+  bounces.answer(*this);
+  (void)progress_pending_ns();
 }
 
 /// Tries all pending requests; nanoseconds until it is worth trying again, -1: when woken.
@@ -230,6 +239,7 @@ std::int64_t Process::progress_pending_ns() {
     const std::lock_guard guard(pending_lock_);
     pending_now_.assign(pending_.begin(), pending_.end());  // within what is reserved
   }
+  if (pending_now_.empty()) return -1;
   const std::int64_t now = now_ns();
   std::int64_t wait_ns = -1;
   for (QueuePair* const pair : pending_now_) {
@@ -265,7 +275,7 @@ void Process::reap() {
   std::erase_if(buried_, [this](const Buried& buried) {
     if (!buried.engagement.is_over()) return false;
     QueuePairEntry& entry = view_.queue_pair(buried.index);
-    free_bounce(*this, entry);
+    bounces.remove(*this, buried.index);
     if (entry.receive_slots != 0)
       segment.free(entry.receive_offset,
                    std::size_t{entry.receive_slots} * entry.receive_stride_bytes);

@@ -21,6 +21,7 @@
 
 #include "tutti/detail/descriptor.hpp"
 #include "verbs/soft/backing.hpp"
+#include "verbs/soft/bounce_answer.hpp"
 #include "verbs/soft/connections.hpp"
 #include "verbs/soft/datagram_sockets.hpp"
 #include "verbs/soft/notification.hpp"
@@ -91,6 +92,7 @@ class Process {
   std::vector<SharedReceiveQueue*> shared_receive_queues;
   std::vector<CompletionChannel*> channels;
   Notifiers notifiers;
+  Bounces bounces;
   Slots queue_pair_slots{queue_pairs_max};
   Slots region_slots{regions_max};
   std::vector<std::uint32_t> region_generations;
@@ -107,7 +109,10 @@ class Process {
   /// its send lock.
   void add_pending(QueuePair& pair);
   void remove_pending(QueuePair& pair);
+  /// Also while others may have something to copy here: their number is counted with it.
   bool has_pending() const { return pending_count_.load(std::memory_order_relaxed) != 0; }
+
+  void count_bounces(std::size_t count);
 
   /// Tries the pending requests of all queue pairs once, unless another thread is at it.
   void progress_pending_slow();
@@ -152,6 +157,7 @@ class Process {
   void forget(const Events::GoneBacking& gone);
   void reap();
   void abandon();
+  void count_pending();
   static void watch_forks();
 
   const pid_t pid_;
@@ -163,18 +169,15 @@ class Process {
 
   SpinLock pending_lock_;
   std::vector<QueuePair*> pending_;
-  // Number of entries of the list.  Relaxed: a poll that misses a new one finds it next time, and
+  std::size_t bounces_count_ = 0;
+  // Both together.  Relaxed: a poll that misses a new one finds it next time, and
   // the helper thread is woken anyway.
   std::atomic<std::uint32_t> pending_count_{0};
   std::vector<QueuePair*> pending_now_;  // scratch of progress_pending_ns, guarded by the mutex
   // Set by kick_slow (release) before it wakes the helper thread, which takes it (acquire) and then
   // tells all clients to look.
   std::atomic<bool> kick_all_{false};
-  // The helper thread is about to take the mutex, and to try all pending requests: polls leave it
-  // alone then.  Relaxed: a program that does nothing but poll would take it before the helper
-  // thread is awake, again and again.
-  std::atomic<bool> helper_waits_{false};
-  // The same as kick_all_ for look_slow().
+  // The same for look_slow().
   std::atomic<bool> look_{false};
   struct Buried {
     std::uint32_t index;

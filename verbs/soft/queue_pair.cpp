@@ -8,7 +8,6 @@
 #include <mutex>
 
 #include "verbs/soft/asynchronous.hpp"
-#include "verbs/soft/bounce_answer.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/device.hpp"
@@ -151,7 +150,7 @@ void clear_receives(QueuePair& pair) {
   entry.produced.store(0, std::memory_order_relaxed);
   entry.consumed.store(0, std::memory_order_relaxed);
   entry.news.store(0, std::memory_order_relaxed);
-  reset_bounce(pair.process, entry);
+  reset_bounce(view, entry);
   pair.failure_reported = false;
   pair.ring_head = 0;
   pair.watch_ring();
