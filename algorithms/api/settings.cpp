@@ -26,7 +26,7 @@ constexpr Setting table[] = {
     {"TUTTI_RENDEZVOUS", "host:port", "where rank 0 listens (tcp bootstrap)"},
     {"TUTTI_SECRET", "any text", "shared by the ranks of one job (tcp bootstrap)"},
     {"TUTTI_BOOTSTRAP_TIMEOUT", "seconds", "until all ranks have met (tcp bootstrap); default 30"},
-    {"TUTTI_SOFT_TRANSPORT", "auto|shared|cma", "how the software device moves data"},
+    {"TUTTI_SOFT_TRANSPORT", "auto|shared|cma|bounce", "how the software device moves data"},
     {"TUTTI_SOFT_LOG", "off|transport", "whether it says which way it took and why; default off"},
 };
 

@@ -375,6 +375,51 @@ TEST_F(Bounce, writes_nothing_after_the_deregistration) {
   other.expect_success();
 }
 
+/// What a write has claimed before its memory went is completed: no receive gets lost.
+TEST_F(Bounce, completes_a_shared_receive_whose_write_fails_midway) {
+  OtherProcess other([](Line& line) {
+    const Side side(line);
+    const auto peer = line.get<RemoteRegion>();
+    ibv_wc_status status = IBV_WC_SUCCESS;
+    while (status == IBV_WC_SUCCESS) {
+      ASSERT_EQ(side.endpoint.send(IBV_WR_RDMA_WRITE_WITH_IMM, {side.region.piece(0, large)},
+                                   peer.address, peer.key),
+                0);
+      status = side.endpoint.wait().status;
+    }
+    EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR);
+    line.meet();
+  });
+  {
+    const Device device;
+    const SharedReceives shared(device, 8192);
+    const Buffer buffer(large);
+    Region region(device, buffer);
+    for (std::uint64_t id = 0; id < 8192; ++id) ASSERT_EQ(shared.receive({}, id), 0);
+    const EndpointOptions options{.completions = 16384, .shared_receives = shared.handle};
+    const Endpoint endpoint(device, options), left(device), right(device, options);
+    connect_over(other.line(), endpoint);
+    left.connect(right.address());
+    right.connect(left.address());
+    other.line().put(remote_of(region));
+    EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+    std::this_thread::sleep_for(3ms);
+    region.deregister();
+    other.line().meet();
+    std::uint64_t completed = 1;
+    ibv_wc completion;
+    for (; ibv_poll_cq(endpoint.queue, 1, &completion) == 1; ++completed) {
+      EXPECT_EQ(completion.wr_id, completed);
+      if (completion.status != IBV_WC_SUCCESS) {
+        EXPECT_EQ(completion.status, IBV_WC_WR_FLUSH_ERR);
+      }
+    }
+    ASSERT_EQ(left.send(IBV_WR_SEND, {}), 0);
+    EXPECT_EQ(right.wait().wr_id, completed);
+  }
+  other.expect_success();
+}
+
 /// The buffer of a receive is the program's again after a reset.
 TEST_F(Bounce, writes_no_receive_after_a_reset_and_serves_the_next_connection) {
   OtherProcess other([](Line& line) {

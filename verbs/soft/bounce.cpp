@@ -46,6 +46,7 @@ bool is_send(const Request& request) {
   return request.opcode == IBV_WR_SEND || request.opcode == IBV_WR_SEND_WITH_IMM;
 }
 
+/// No completion is stored in the same attempt: what complete_receive() makes of the call holds.
 void call_owner_about(QueuePair& pair) {
   Target& target = pair.target;
   const std::uint64_t call = bounce_call(index_of(pair.attributes.dest_qp_num));
