@@ -27,6 +27,7 @@ constexpr Setting table[] = {
     {"TUTTI_SECRET", "any text", "shared by the ranks of one job (tcp bootstrap)"},
     {"TUTTI_BOOTSTRAP_TIMEOUT", "seconds", "until all ranks have met (tcp bootstrap); default 30"},
     {"TUTTI_SOFT_TRANSPORT", "auto|shared|cma|bounce", "how the software device moves data"},
+    {"TUTTI_SOFT_PROMOTE", "0|1", "whether registered private memory becomes shared; default 0"},
     {"TUTTI_SOFT_LOG", "off|transport", "whether it says which way it took and why; default off"},
 };
 

@@ -17,6 +17,7 @@
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/notification.hpp"
 #include "verbs/soft/process.hpp"
+#include "verbs/soft/promotion.hpp"
 #include "verbs/soft/queue_pair.hpp"
 #include "verbs/soft/receive_queue.hpp"
 #include "verbs/soft/send.hpp"
@@ -171,6 +172,19 @@ void publish(RegionEntry& entry, const MemoryRegion& region, std::size_t backing
   entry.key.store(region.rkey, release);
 }
 
+/// Where the memory lies; after its promotion, if it is private and that is asked for.
+Backings::Place find_place(Process& process, const void* address, size_t bytes, bool writable) {
+  Backings::Place place = process.backings.find(address, bytes, writable);
+  if (place.error != 0 || place.number != 0 || !process.settings().promotes) return place;
+  const char* reason = nullptr;
+  const detail::Descriptor file = promote(address, bytes, reason);
+  if (file) place = process.backings.find(address, bytes, writable);
+  if (process.settings().logs_transports)
+    std::fprintf(stderr, "tutti: soft0: region at %p of %zu bytes: %s%s\n", address, bytes,
+                 file ? "promoted to a sealed file" : "stays private, as ", file ? "" : reason);
+  return place;
+}
+
 ibv_mr* reg_mr(ibv_pd* domain, void* address, size_t bytes, int access_flags) {
   Process& process = process_of(domain->context);
   const auto access = static_cast<unsigned>(access_flags);
@@ -178,7 +192,7 @@ ibv_mr* reg_mr(ibv_pd* domain, void* address, size_t bytes, int access_flags) {
     return refuse<ibv_mr>(error);
   const std::lock_guard guard(process.mutex);
   const Backings::Place place =
-      process.backings.find(address, bytes, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
+      find_place(process, address, bytes, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
   if (place.error != 0) return refuse<ibv_mr>(place.error);
   std::uint32_t index = 0;
   if (!process.region_slots.take(index)) {

@@ -31,6 +31,11 @@ bool read_log(std::string_view value, Settings& settings) {
   return settings.logs_transports || value == "off";
 }
 
+bool read_promotion(std::string_view value, Settings& settings) {
+  settings.promotes = value == "1";
+  return settings.promotes || value == "0";
+}
+
 struct Known {
   std::string_view name;
   std::string_view expected;
@@ -39,6 +44,7 @@ struct Known {
 constexpr Known known_settings[] = {
     {"TUTTI_SOFT_TRANSPORT", "auto|shared|cma|bounce", read_transport},
     {"TUTTI_SOFT_LOG", "off|transport", read_log},
+    {"TUTTI_SOFT_PROMOTE", "0|1", read_promotion},
 };
 
 int refuse(std::string_view variable, const char* reason, std::string_view name) {

@@ -10,6 +10,7 @@ enum class Transport : std::uint8_t { automatic, shared, cma, bounce };
 struct Settings {
   Transport transport = Transport::automatic;
   bool logs_transports = false;
+  bool promotes = false;
 
   bool operator==(const Settings&) const = default;
 };

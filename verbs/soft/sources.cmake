@@ -19,6 +19,7 @@ target_sources(tutti_verbs PRIVATE
   soft/notification.cpp
   soft/peer.cpp
   soft/process.cpp
+  soft/promotion.cpp
   soft/queue_pair.cpp
   soft/receive_queue.cpp
   soft/remote.cpp
@@ -51,6 +52,7 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/notification.hpp
   soft/peer.hpp
   soft/process.hpp
+  soft/promotion.hpp
   soft/queue_pair.hpp
   soft/receive_queue.hpp
   soft/remote.hpp
