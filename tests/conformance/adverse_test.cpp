@@ -26,7 +26,7 @@ namespace {
 
 bool transport_is(const char* name) {
   const char* const transport = std::getenv("TUTTI_SOFT_TRANSPORT");
-  return std::strcmp(transport ? transport : "auto", name) == 0;
+  return device_is_soft() && std::strcmp(transport ? transport : "auto", name) == 0;
 }
 
 /// As some containers do.
@@ -87,8 +87,18 @@ TEST(Confined, initiators_reach_memory_that_both_sides_can_map) {
                           });
 }
 
-TEST(Confined, initiators_fail_at_private_memory) {
-  if (!device_is_soft()) GTEST_SKIP();
+TEST(Confined, initiators_reach_private_memory_with_its_owners_help) {
+  if (!device_is_soft() || transport_is("cma") || transport_is("shared")) GTEST_SKIP();
+  with_confined_initiator(Storage::private_pages, IBV_WC_SUCCESS,
+                          [](const Buffer& buffer, const Endpoint& receiver) {
+                            EXPECT_TRUE(buffer.holds(3, 8));
+                            EXPECT_EQ(receiver.wait().wr_id, 5u);
+                            EXPECT_TRUE(buffer.holds(3, 8, 64));
+                          });
+}
+
+TEST(Confined, initiators_fail_at_private_memory_where_no_help_is_allowed) {
+  if (!transport_is("cma") && !transport_is("shared")) GTEST_SKIP();
   with_confined_initiator(Storage::private_pages, IBV_WC_REM_OP_ERR,
                           [](const Buffer&, const Endpoint&) {});
 }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #include "harness.hpp"
@@ -90,9 +91,11 @@ void measure(const char* name, Storage storage, std::size_t bytes, int batches) 
 }
 
 TEST(Latency, write_with_immediate_half_round_trip) {
+  const char* const transport = std::getenv("TUTTI_SOFT_TRANSPORT");
+  const int speed = transport && std::strcmp(transport, "bounce") == 0 ? 1 : 10;
   for (const std::size_t bytes : {std::size_t{8}, std::size_t{4096}, std::size_t{65536}}) {
-    measure("shared", Storage::shared_file, bytes, bytes > 4096 ? 50 : 1000);
-    measure("private", Storage::private_pages, bytes, bytes > 4096 ? 50 : 500);
+    measure("shared", Storage::shared_file, bytes, (bytes > 4096 ? 5 : 100) * speed);
+    measure("private", Storage::private_pages, bytes, (bytes > 4096 ? 5 : 50) * speed);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <string>
 
 #include "harness.hpp"
 
@@ -228,6 +229,12 @@ TEST(Limits, unknown_settings_are_refused) {
   const std::string kept = before ? before : "auto";
   EXPECT_EQ(opens("TUTTI_SOFT_TRANSPORT", "pigeon"), EINVAL);
   EXPECT_EQ(opens("TUTTI_SOFT_COLOUR", "blue"), EINVAL);
+  EXPECT_EQ(opens("TUTTI_SOFT_LOG", "off"), 0);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(opens("TUTTI_SOFT_LOG", "loudly"), EINVAL);
+  const std::string reason = testing::internal::GetCapturedStderr();
+  EXPECT_NE(reason.find("TUTTI_SOFT_LOG=loudly"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("TUTTI_SOFT_LOG=off|transport"), std::string::npos) << reason;
   EXPECT_EQ(opens("TUTTI_SOFT_TRANSPORT", "cma"), 0);
   ::setenv("TUTTI_SOFT_TRANSPORT", kept.c_str(), 1);
   driver().free_device_list(list);

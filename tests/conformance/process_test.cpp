@@ -21,10 +21,13 @@
 namespace tutti::conformance {
 namespace {
 
+bool transport_is(const char* name) {
+  const char* const transport = std::getenv("TUTTI_SOFT_TRANSPORT");
+  return device_is_soft() && transport && std::strcmp(transport, name) == 0;
+}
 /// With this setting private memory cannot be reached, and requests to it fail.
 bool reaches_shared_files_only() {
-  const char* const transport = std::getenv("TUTTI_SOFT_TRANSPORT");
-  return device_is_soft() && transport && std::strcmp(transport, "shared") == 0;
+  return transport_is("shared");
 }
 
 class Storages : public testing::TestWithParam<std::tuple<Storage, Storage>> {};
@@ -322,9 +325,11 @@ TEST(Stop, of_the_target_neither_blocks_nor_fails_the_initiator) {
                   0);
         EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
         other.stop();
+        // Without data where those need the target's help.
+        const std::size_t bytes = transport_is("bounce") ? 0 : 8;
         for (int count = 0; count < 4; ++count)
-          ASSERT_EQ(endpoint.send(IBV_WR_RDMA_WRITE_WITH_IMM, {region.piece(0, 8)}, peer.address,
-                                  peer.key),
+          ASSERT_EQ(endpoint.send(IBV_WR_RDMA_WRITE_WITH_IMM, {region.piece(0, bytes)},
+                                  peer.address, peer.key),
                     0);
         for (int count = 0; count < 4; ++count) EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
         // The fifth finds no receive: it waits, well beyond the retries.

@@ -16,6 +16,14 @@ inline bool is_atomic(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+/// Whether an atomic changes a word with this value, and into which.
+inline bool changes(std::uint64_t former, ibv_wr_opcode opcode, std::uint64_t operand,
+                    std::uint64_t swap, std::uint64_t& value) {
+  const bool adds = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+  value = adds ? former + operand : swap;
+  return adds || former == operand;
+}
+
 /// Changes the word at `mapped`, in this process; its former value.
 std::uint64_t change_mapped_word(void* mapped, const Request& request) noexcept;
 

@@ -8,14 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <iterator>
-#include <string_view>
-#include <tutti/status.hpp>
 
 #include "verbs/soft/fabric_model.hpp"
 #include "verbs/soft/limits.hpp"
@@ -127,78 +123,6 @@ void describe_port(const SoftDevice& device, std::uint32_t port, ibv_port_attr& 
   attributes.active_speed = 32;  // EDR
   attributes.phys_state = is_up ? link_up : disabled;
   attributes.link_layer = IBV_LINK_LAYER_INFINIBAND;
-}
-
-namespace {
-
-bool read_transport(std::string_view value, Settings& settings) {
-  if (value == "auto")
-    settings.transport = Transport::automatic;
-  else if (value == "shared")
-    settings.transport = Transport::shared;
-  else if (value == "cma")
-    settings.transport = Transport::cma;
-  else
-    return false;
-  return true;
-}
-
-/// The file may change later: what is read when the process opens the device counts.
-bool read_fabric(std::string_view value, Settings& settings) {
-  settings.fabric = value;
-  if (value.empty()) return true;
-  try {
-    (void)read_fabric_model(settings.fabric);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "tutti: %s\n", error.what());
-    return false;
-  }
-  return true;
-}
-
-bool read_place(std::string_view value, Settings& settings) {
-  const auto [end, error] =
-      std::from_chars(value.data(), value.data() + value.size(), settings.place);
-  return error == std::errc() && end == value.data() + value.size();
-}
-
-struct Setting {
-  std::string_view name;
-  const char* valid;
-  bool (*read)(std::string_view value, Settings& settings);
-};
-constexpr Setting known_settings[] = {
-    {"TUTTI_SOFT_TRANSPORT", "auto|shared|cma", read_transport},
-    {"TUTTI_SOFT_FABRIC", "qdr|fdr|edr|hdr|ndr|roce100|FILE", read_fabric},
-    {"TUTTI_SOFT_PLACE", "a number from 0", read_place},
-};
-
-}  // namespace
-
-int read_settings(Settings& settings) {
-  settings = {};
-  if (const int error = check_devices()) return error;
-  for (char** variable = environ; *variable; ++variable) {
-    const std::string_view text = *variable;
-    if (!text.starts_with("TUTTI_SOFT_") || is_device_setting(text)) continue;
-    const std::string_view name = text.substr(0, text.find('='));
-    const auto* const known =
-        std::find_if(std::begin(known_settings), std::end(known_settings),
-                     [&](const Setting& setting) { return setting.name == name; });
-    if (known == std::end(known_settings)) {
-      std::fprintf(stderr, "tutti: %s: unknown setting; valid:", *variable);
-      for (const Setting& setting : known_settings)
-        std::fprintf(stderr, " %s=%s", setting.name.data(), setting.valid);
-      std::fprintf(stderr, " TUTTI_SOFT_DEVICES TUTTI_SOFT_LINK_DOWN\n");
-      return EINVAL;
-    }
-    if (!known->read(text.substr(std::min(text.size(), name.size() + 1)), settings)) {
-      std::fprintf(stderr, "tutti: %s: unknown value; valid: %s=%s\n", *variable,
-                   known->name.data(), known->valid);
-      return EINVAL;
-    }
-  }
-  return 0;
 }
 
 }  // namespace tutti::verbs::soft

@@ -1,5 +1,4 @@
-// What the devices say of themselves, the addresses of their ports, and the settings of the
-// environment.
+// What the devices say of themselves, and the addresses of their ports.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -7,7 +6,6 @@
 #include <cstdint>
 
 #include "verbs/soft/device_list.hpp"
-#include "verbs/soft/process.hpp"
 
 namespace tutti::verbs::soft {
 
@@ -30,8 +28,5 @@ std::uint32_t find_destination(const SoftDevice& device, const ibv_ah_attr& attr
 
 void describe_device(const SoftDevice& device, ibv_device_attr& attributes);
 void describe_port(const SoftDevice& device, std::uint32_t port, ibv_port_attr& attributes);
-
-/// Reads TUTTI_SOFT_*.  EINVAL, with one line on stderr, for a name or a value it does not know.
-int read_settings(Settings& settings);
 
 }  // namespace tutti::verbs::soft

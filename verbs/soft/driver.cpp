@@ -19,10 +19,12 @@
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/notification.hpp"
 #include "verbs/soft/process.hpp"
+#include "verbs/soft/promotion.hpp"
 #include "verbs/soft/queue_pair.hpp"
 #include "verbs/soft/receive_queue.hpp"
 #include "verbs/soft/region.hpp"
 #include "verbs/soft/send.hpp"
+#include "verbs/soft/settings.hpp"
 #include "verbs/soft/soft_clock.hpp"
 
 namespace tutti::verbs {
@@ -63,8 +65,7 @@ ibv_context* open_device(ibv_device* device) {
   Process* const process = Process::acquire(settings, error);
   if (!process) {
     if (error == EBUSY)
-      std::fprintf(stderr,
-                   "tutti: TUTTI_SOFT_... differ from when this process opened the device\n");
+      std::fprintf(stderr, "tutti: TUTTI_SOFT_* differ from when this process opened the device\n");
     return refuse<ibv_context>(error == EBUSY ? EINVAL : error);
   }
   auto* const made = new Context{};

@@ -14,6 +14,8 @@
 //   ReceiveSlot[]   owner                        read by initiators
 //   Completion[]    connected initiator          read by the owner's poll
 //   ArmingEntry     owner and initiators         of a completion queue with a channel
+//   BounceArea      0 connected initiator        only where the owner's memory is out of its reach
+//                   1 owner's helper thread
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -145,7 +147,13 @@ struct alignas(line_bytes) QueuePairEntry {
   // What the engaged initiator leaves for asynchronous events: news_... bits, added by fetch_or
   // (release) before it changes the state and taken by the owner.  Rare.
   std::atomic<std::uint32_t> news;
+  // Where the owner's BounceArea for this queue pair is, or one of bounce_....  The engaged
+  // initiator puts bounce_wanted in the place of 0 and calls the owner, whose helper thread makes
+  // the area and stores its offset (release, as it has been cleared; acquire).  Rare.
+  std::atomic<std::uint64_t> bounce;
 };
+inline constexpr std::uint64_t bounce_wanted = 1;
+inline constexpr std::uint64_t bounce_refused = 2;    // the owner has no memory for it
 inline constexpr std::uint32_t news_established = 1;  // a message came in RTR
 inline constexpr std::uint32_t news_fatal = 2;        // the others: with the state ERR
 inline constexpr std::uint32_t news_request_error = 4;
@@ -254,6 +262,38 @@ struct alignas(line_bytes) ArmingEntry {
   std::atomic<Arming> state;
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+/// Through which data go between an initiator and private memory of the owner that the system keeps
+/// the initiator from: it asks for one copy at a time, the owner's helper thread makes it.
+///
+/// Nobody holds anything here.  The initiator writes while the two counts are equal, the owner
+/// while they are not; whoever is killed between leaves counts that the other can judge, and a
+/// reset of the queue pair, which no initiator outlasts, begins again at 0.
+struct alignas(line_bytes) BounceArea {
+  struct Piece {
+    std::uint64_t address;
+    std::uint32_t bytes;
+    std::uint32_t key;
+  };
+  static constexpr std::size_t data_bytes = std::size_t{128} * 1024;
+
+  // Copies asked for so far in this incarnation.  The engaged initiator counts (release) when all
+  // that says which, and the data, are there; the owner looks here (acquire) when it is called.
+  std::atomic<std::uint64_t> requested;
+  std::uint32_t opcode;  // ibv_wr_opcode
+  std::uint32_t pieces_count;
+  std::uint64_t operand;  // of an atomic, as in Request
+  std::uint64_t swap;
+  Piece pieces[scatter_max];  // of the owner's memory
+
+  // Copies answered so far: stored (release) after `error` and the data, loaded by the engaged
+  // initiator (acquire), which writes here again only then.
+  alignas(line_bytes) std::atomic<std::uint64_t> answered;
+  std::uint32_t error;  // 0, or an errno value; EACCES: a key does not fit (any more)
+
+  alignas(line_bytes) std::byte data[data_bytes];
+};
+static_assert(sizeof(BounceArea::Piece) == 16 && offsetof(BounceArea, data) % line_bytes == 0);
 
 inline constexpr std::size_t regions_offset = 4096;
 inline constexpr std::size_t queue_pairs_offset =

@@ -1,6 +1,9 @@
 // See memory.hpp.
 #include "verbs/soft/memory.hpp"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cassert>
@@ -137,14 +140,31 @@ int copy_from_process(pid_t process, const Pieces& source, const Pieces& target)
   return static_cast<std::size_t>(bytes) == source.bytes ? 0 : EFAULT;
 }
 
-bool may_access_process(pid_t process, std::uint64_t address) noexcept {
-  if (process <= 0) return false;  // in a process-id namespace that we do not see
+// By raw calls: programs learn of what these write by way of another process, where no race
+// detector can follow.
+int copy_from_file(int descriptor, std::size_t offset, const Pieces& target) noexcept {
+  if (target.bytes == 0) return 0;
+  const Pieces split = with_last_word_apart(target, target.bytes);
+  const long bytes =
+      ::syscall(SYS_preadv, descriptor, split.items.data(), split.count, offset, std::size_t{0});
+  if (bytes < 0) return errno;
+  return static_cast<std::size_t>(bytes) == target.bytes ? 0 : EFAULT;
+}
+
+int copy_to_file(int descriptor, std::size_t offset, const Pieces& source) noexcept {
+  const long bytes =
+      ::syscall(SYS_pwritev, descriptor, source.items.data(), source.count, offset, std::size_t{0});
+  if (bytes < 0) return errno;
+  return static_cast<std::size_t>(bytes) == source.bytes ? 0 : EFAULT;
+}
+
+int refusal_of_process(pid_t process, std::uint64_t address) noexcept {
+  if (process <= 0) return ESRCH;  // in a process-id namespace that we do not see
   std::byte byte;
   const iovec local{&byte, 1};
   const iovec remote{reinterpret_cast<void*>(address), 1};
-  // Another error than these is that of the one access.
-  return ::process_vm_readv(process, &local, 1, &remote, 1, 0) >= 0 ||
-         (errno != EPERM && errno != ENOSYS);
+  if (::process_vm_readv(process, &local, 1, &remote, 1, 0) >= 0) return 0;
+  return is_refusal(errno) ? errno : 0;  // another error is that of the one access
 }
 
 }  // namespace tutti::verbs::soft

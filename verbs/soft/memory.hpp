@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 
@@ -52,7 +53,17 @@ void copy(const Pieces& source, const Pieces& target) noexcept;
 int copy_to_process(pid_t process, const Pieces& source, const Pieces& target) noexcept;
 int copy_from_process(pid_t process, const Pieces& source, const Pieces& target) noexcept;
 
-/// Whether the system lets us at the memory of the process at all, in which `address` is readable.
-bool may_access_process(pid_t process, std::uint64_t address) noexcept;
+/// The same between memory of this process and a file, by the kernel: what is not mapped is an
+/// error, not a signal.
+int copy_from_file(int descriptor, std::size_t offset, const Pieces& target) noexcept;
+int copy_to_file(int descriptor, std::size_t offset, const Pieces& source) noexcept;
+
+/// 0, or the errno value with which the system keeps us from the memory of the process altogether.
+/// `address` is readable there.
+int refusal_of_process(pid_t process, std::uint64_t address) noexcept;
+/// Whether an access that failed with this errno value was refused as such, and did nothing.
+inline bool is_refusal(int error) {
+  return error == EPERM || error == ENOSYS;
+}
 
 }  // namespace tutti::verbs::soft

@@ -47,8 +47,9 @@ class Peer {
   /// copy: it holds as long as the caller keeps the send lock that it holds (Process::forget).
   BackingView find_backing(std::uint32_t number);
 
-  /// Tells the peer that there is an event for it: the offset of the word that was claimed, or that
-  /// it should look everywhere.  False when there is no room; the helper thread then tries again.
+  /// Tells the peer that there is an event for it: the offset of the word that was claimed, a
+  /// bounce_call(), or that it should look everywhere.  False when there is no room; the helper
+  /// thread then tries again.
   static constexpr std::uint64_t everything = 1;
   bool call(std::uint64_t where) noexcept;
 

@@ -16,6 +16,7 @@
 
 #include "tutti/detail/clock.hpp"
 #include "verbs/soft/asynchronous.hpp"
+#include "verbs/soft/bounce.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/datagram.hpp"
@@ -68,7 +69,7 @@ Process* Process::acquire(const Settings& settings, int& error) {
     made->predecessor_ = current;
     current = made.release();
   }
-  if (current->settings_ != settings) {
+  if (current->settings() != settings) {
     error = EBUSY;
     return nullptr;
   }
@@ -190,13 +191,16 @@ bool Process::raise_events(const Events& events) {
   for (const std::uint64_t call : events.calls)
     if (call == Peer::everything)
       everything = true;
+    else if (is_bounce_call(call))
+      everything |= !bounces.answer(*this, static_cast<std::uint32_t>(call >> 8));
     else
       notifiers.answer(call);
   for (const Events::Death& death : events.deaths) notifiers.make_up_for(death.id);
   const bool again = notifiers.flush(everything);
   if (!everything) return again;
   notifiers.answer_all();
-  if (report_all_news(*this) && !again) return false;
+  const bool all_answered = bounces.answer_all(*this);
+  if (report_all_news(*this) && all_answered && !again) return false;
   look_.store(true, std::memory_order_relaxed);
   return true;
 }
@@ -209,7 +213,7 @@ void Process::reserve_pending(std::size_t queue_pairs_count) {
 }
 
 void Process::count_pending() {
-  const std::size_t count = pending_.size() + (timing_ ? 1 : 0);
+  const std::size_t count = pending_.size() + bounces_count_ + (timing_ ? 1 : 0);
   pending_count_.store(static_cast<std::uint32_t>(count), std::memory_order_relaxed);
 }
 
@@ -232,10 +236,18 @@ void Process::remove_pending(QueuePair& pair) {
   count_pending();
 }
 
+void Process::count_bounces(std::size_t count) {
+  const std::lock_guard guard(pending_lock_);
+  bounces_count_ = count;
+  count_pending();
+}
+
 void Process::progress_pending_slow() {
   // Who holds the mutex is at it, or makes or destroys something: the next poll tries again.
   const std::unique_lock guard(mutex, std::try_to_lock);
-  if (guard) (void)progress_pending_ns();
+  if (!guard) return;
+  bounces.answer(*this);
+  (void)progress_pending_ns();
 }
 
 /// Tries all pending requests; nanoseconds until it is worth trying again, -1: when woken.
@@ -245,6 +257,7 @@ std::int64_t Process::progress_pending_ns() {
     const std::lock_guard guard(pending_lock_);
     pending_now_.assign(pending_.begin(), pending_.end());  // within what is reserved
   }
+  if (pending_now_.empty()) return -1;
   const std::int64_t now = now_ns();
   std::int64_t wait_ns = -1;
   for (QueuePair* const pair : pending_now_) {
@@ -311,7 +324,8 @@ void Process::bury(std::uint32_t index) {
 void Process::reap() {
   std::erase_if(buried_, [this](const Buried& buried) {
     if (!buried.engagement.is_over()) return false;
-    const QueuePairEntry& entry = view_.queue_pair(buried.index);
+    QueuePairEntry& entry = view_.queue_pair(buried.index);
+    bounces.remove(*this, buried.index);
     if (entry.receive_slots != 0)
       segment.free(entry.receive_offset,
                    std::size_t{entry.receive_slots} * entry.receive_stride_bytes);

@@ -23,10 +23,12 @@
 
 #include "tutti/detail/descriptor.hpp"
 #include "verbs/soft/backing.hpp"
+#include "verbs/soft/bounce_answer.hpp"
 #include "verbs/soft/connections.hpp"
 #include "verbs/soft/datagram_sockets.hpp"
 #include "verbs/soft/notification.hpp"
 #include "verbs/soft/segment.hpp"
+#include "verbs/soft/settings.hpp"
 #include "verbs/soft/spin_lock.hpp"
 #include "verbs/soft/timing.hpp"
 
@@ -35,16 +37,6 @@ namespace tutti::verbs::soft {
 struct Context;
 struct QueuePair;
 struct SharedReceiveQueue;
-
-enum class Transport : std::uint8_t { automatic, shared, cma };
-
-/// What the environment says; one for all contexts of a process.
-struct Settings {
-  Transport transport = Transport::automatic;
-  std::string fabric;       // preset or file; empty: no emulated network
-  std::uint32_t place = 0;  // of this process in it
-  bool operator==(const Settings&) const = default;
-};
 
 /// Indices of a table.  The one unused for longest comes first, so that stale names stay stale.
 class Slots {
@@ -93,6 +85,7 @@ class Process {
   std::uint32_t id() const { return connections.id(); }
   Transport transport() const { return settings_.transport; }
   Timing* timing() const { return timing_.get(); }
+  const Settings& settings() const { return settings_; }
   SegmentView view() const { return view_; }
 
   std::mutex mutex;  // guards the members up to the blank line, and all control operations
@@ -105,6 +98,7 @@ class Process {
   std::vector<SharedReceiveQueue*> shared_receive_queues;
   std::vector<CompletionChannel*> channels;
   Notifiers notifiers;
+  Bounces bounces;
   Slots queue_pair_slots{queue_pairs_max};
   Slots region_slots{regions_max};
   std::vector<std::uint32_t> region_generations;
@@ -121,8 +115,11 @@ class Process {
   /// its send lock.
   void add_pending(QueuePair& pair);
   void remove_pending(QueuePair& pair);
-  /// Or an emulated network, in which a poll has more to do.
+  /// Also while others may have something to copy here, as their number is counted with it; or in
+  /// an emulated network, in which a poll has more to do.
   bool has_pending() const { return pending_count_.load(std::memory_order_relaxed) != 0; }
+
+  void count_bounces(std::size_t count);
 
   /// Tries the pending requests of all queue pairs once, unless another thread is at it.
   void progress_pending_slow();
@@ -192,7 +189,8 @@ class Process {
 
   SpinLock pending_lock_;
   std::vector<QueuePair*> pending_;
-  // Number of entries of the list.  Relaxed: a poll that misses a new one finds it next time, and
+  std::size_t bounces_count_ = 0;
+  // Both together.  Relaxed: a poll that misses a new one finds it next time, and
   // the helper thread is woken anyway.
   std::atomic<std::uint32_t> pending_count_{0};
   std::vector<QueuePair*> pending_now_;  // scratch of progress_pending_ns, guarded by the mutex

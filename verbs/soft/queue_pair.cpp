@@ -146,6 +146,7 @@ void forget_requests(QueuePair& pair) {
   pair.draining = {};
   pair.sent = 0;
   pair.target = {};
+  pair.bounced = {};
   pair.peer.reset();
   pair.destination = 0;
   for (CompletionQueue* const queue : {&pair.send_queue(), &pair.receive_queue()}) {
@@ -169,6 +170,7 @@ void clear_receives(QueuePair& pair) {
   entry.produced.store(0, std::memory_order_relaxed);
   entry.consumed.store(0, std::memory_order_relaxed);
   entry.news.store(0, std::memory_order_relaxed);
+  reset_bounce(view, entry);
   pair.failure_reported = false;
   pair.ring_head = 0;
   pair.watch_ring();

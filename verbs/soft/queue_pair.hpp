@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 
+#include "verbs/soft/bounce.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/event_queue.hpp"
 #include "verbs/soft/handle_room.hpp"
@@ -19,6 +20,7 @@
 #include "verbs/soft/peer.hpp"
 #include "verbs/soft/receive_queue.hpp"
 #include "verbs/soft/spin_lock.hpp"
+#include "verbs/soft/transport_log.hpp"
 #include "verbs/soft/work_request_builder.hpp"
 
 namespace tutti::verbs::soft {
@@ -78,6 +80,8 @@ struct Target {
   std::uint64_t call = 0;                         // to be made once disengaged; see Peer::call
   std::array<CachedBacking, 4> backings;
   Access access = Access::unknown;
+  int refusal = 0;  // the errno value with which access is forbidden
+  LoggedWays logged;
 };
 
 /// In the state SQD.
@@ -125,7 +129,8 @@ struct QueuePair : QueuePairHandle {
   std::int64_t last_due_ps = 0;
   Patience patience;
   Draining draining;
-  bool listed = false;  // on the process's list of pending queue pairs
+  BounceProgress bounced;  // of the oldest pending request
+  bool listed = false;     // on the process's list of pending queue pairs
   // Requests whose slots are free again.  Stored by a poll (release), loaded by post_send.
   std::atomic<std::uint64_t> retired{0};
 

@@ -2,10 +2,12 @@
 #include "verbs/soft/region.hpp"
 
 #include <cerrno>
+#include <cstdio>
 #include <mutex>
 
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/process.hpp"
+#include "verbs/soft/promotion.hpp"
 
 namespace tutti::verbs::soft {
 namespace {
@@ -84,6 +86,20 @@ int check_change(const MemoryRegion& region, int flags, const Change& wanted) {
   return check_region(wanted.address, wanted.bytes, wanted.access);
 }
 
+/// Where the memory lies; after its promotion, if it is private and that is asked for.
+Backings::Place find_place(Process& process, const void* address, std::size_t bytes,
+                           bool writable) {
+  Backings::Place place = process.backings.find(address, bytes, writable);
+  if (place.error != 0 || place.number != 0 || !process.settings().promotes) return place;
+  const char* reason = nullptr;
+  const detail::Descriptor file = promote(address, bytes, reason);
+  if (file) place = process.backings.find(address, bytes, writable);
+  if (process.settings().logs_transports)
+    std::fprintf(stderr, "tutti: region at %p of %zu bytes: %s%s\n", address, bytes,
+                 file ? "promoted to a sealed file" : "stays private, as ", file ? "" : reason);
+  return place;
+}
+
 }  // namespace
 
 ibv_mr* register_region(ibv_pd* domain, void* address, std::size_t bytes, int access_flags) {
@@ -97,7 +113,7 @@ ibv_mr* register_region(ibv_pd* domain, void* address, std::size_t bytes, int ac
     return refuse(error);
   const std::lock_guard guard(process.mutex);
   const Backings::Place place =
-      process.backings.find(address, bytes, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
+      find_place(process, address, bytes, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
   if (place.error != 0) return refuse(place.error);
   std::uint32_t index = 0;
   if (!process.region_slots.take(index)) {
@@ -133,8 +149,8 @@ int reregister_region(ibv_mr* handle, int flags, ibv_pd* domain, void* address, 
   if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) wanted.access = static_cast<unsigned>(access);
   if (const int error = check_change(region, flags, wanted)) return fail_input(error);
   // Also where only the access changes: it may not have been writable for the former one.
-  const Backings::Place place = process.backings.find(
-      wanted.address, wanted.bytes, (wanted.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  const Backings::Place place = find_place(process, wanted.address, wanted.bytes,
+                                           (wanted.access & IBV_ACCESS_LOCAL_WRITE) != 0);
   if (place.error != 0) return fail_input(place.error);
 
   if (!withdraw(process, region, guard)) {

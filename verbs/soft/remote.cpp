@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "verbs/soft/atomic.hpp"
+#include "verbs/soft/bounce.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/memory.hpp"
@@ -106,9 +107,13 @@ void leave_news(Target& target, std::uint32_t news) {
 
 /// Reads what is constant while the target's status word stays the same.  False when the target is
 /// not at the port that the address handle leads to.
-bool learn(Target& target, std::uint64_t status_word, std::uint32_t destination) {
+bool learn(QueuePair& pair, std::uint64_t status_word) {
+  Target& target = pair.target;
   const QueuePairEntry& entry = *target.entry;
-  if (entry.place.load(std::memory_order_relaxed) != destination) return false;
+  if (entry.place.load(std::memory_order_relaxed) != pair.destination) return false;
+  // What was bounced, or claimed, went to the incarnation before.
+  if (Status{target.status_word}.incarnation() != Status{status_word}.incarnation())
+    pair.bounced = {};
   target.status_word = status_word;
   target.ring = target.segment.at<Completion>(entry.ring_offset);
   target.ring_mask = entry.ring_slots - 1;
@@ -119,6 +124,8 @@ bool learn(Target& target, std::uint64_t status_word, std::uint32_t destination)
   target.arming =
       entry.arming_offset == 0 ? nullptr : target.segment.at<ArmingEntry>(entry.arming_offset);
   if (Status{status_word}.state() == IBV_QPS_RTR) leave_news(target, news_established);
+  if (pair.peer->is_self() && pair.process.settings().logs_transports)
+    log_way_slow(pair, Way::self, nullptr, "both belong to this process");
   return true;
 }
 
@@ -190,6 +197,7 @@ struct RemotePieces {
   Pieces mapped;
   Pieces direct;
   bool all_mapped = true;
+  bool bounced = false;  // neither here nor within reach: see bounce.hpp
 };
 
 /// Where the peer's memory is in this process; NULL if it is not mapped.
@@ -204,6 +212,8 @@ std::byte* find_mapping(QueuePair& pair, const Region& region, std::uint64_t add
     refused = backing.state == BackingState::refused;
     if (backing.state != BackingState::mapped) return nullptr;
     cached = {region.backing, backing.base, backing.bytes};
+    if (pair.process.settings().logs_transports)
+      log_way_slow(pair, Way::shared_map, &region, "it lies in a sealed file");
   }
   const std::uint64_t offset = region.backing_offset + (address - region.address);
   refused = offset > cached.bytes || bytes > cached.bytes - offset;
@@ -212,11 +222,51 @@ std::byte* find_mapping(QueuePair& pair, const Region& region, std::uint64_t add
 
 /// Asked once for each target, as the answer costs a system call.
 bool may_access_target(QueuePair& pair, std::uint64_t address) {
-  Access& access = pair.target.access;
-  if (access == Access::unknown)
-    access =
-        may_access_process(pair.peer->process(), address) ? Access::allowed : Access::forbidden;
-  return access == Access::allowed;
+  Target& target = pair.target;
+  const Transport transport = pair.process.transport();
+  if (transport == Transport::shared || transport == Transport::bounce) return false;
+  if (target.access == Access::unknown) {
+    target.refusal = refusal_of_process(pair.peer->process(), address);
+    target.access = target.refusal == 0 ? Access::allowed : Access::forbidden;
+  }
+  return target.access == Access::allowed;
+}
+
+/// Why a way other than a shared map is taken.
+const char* reason_for(const QueuePair& pair, const Region& region, bool refused) {
+  if (pair.process.transport() == Transport::bounce)
+    return "TUTTI_SOFT_TRANSPORT=bounce demands it";
+  if (pair.target.refusal != 0) return "process_vm_writev is refused";
+  if (region.backing == 0) return "the memory is private";
+  if (pair.process.transport() == Transport::cma) return "TUTTI_SOFT_TRANSPORT=cma demands it";
+  return refused ? "the file cannot be mapped here" : "the file is not mapped here yet";
+}
+
+void log_way(QueuePair& pair, Way way, const Region& region, bool refused) {
+  if (pair.process.settings().logs_transports) [[unlikely]]
+    log_way_slow(pair, way, &region, reason_for(pair, region, refused), pair.target.refusal);
+}
+
+/// Memory that is not mapped here; nor will it be if that is `refused`.
+Outcome add_unmapped(QueuePair& pair, const Region& region, std::uint64_t address, bool refused,
+                     RemotePieces& remote) {
+  remote.all_mapped = false;
+  if (may_access_target(pair, address)) {
+    log_way(pair, Way::cma, region, refused);
+    return {.kind = Kind::done};
+  }
+  // A mapping that is on its way is the only one then.
+  if (!refused) return {.kind = Kind::wait};
+  const Transport transport = pair.process.transport();
+  if (transport == Transport::automatic || transport == Transport::bounce) {
+    // Begun only when the request has its place in the order, and nothing can fail any more.
+    if (pair.pending.empty()) return {.kind = Kind::wait};
+    remote.bounced = true;
+    log_way(pair, Way::bounce, region, refused);
+    return {.kind = Kind::done};
+  }
+  log_way(pair, Way::none, region, refused);
+  return failure(IBV_WC_REM_OP_ERR, transport == Transport::shared ? ENOTSUP : pair.target.refusal);
 }
 
 Outcome add_remote(QueuePair& pair, const Region& region, std::uint64_t address, std::size_t bytes,
@@ -227,19 +277,14 @@ Outcome add_remote(QueuePair& pair, const Region& region, std::uint64_t address,
     return {.kind = Kind::done};
   }
   const Transport transport = pair.process.transport();
-  bool refused = transport == Transport::cma;
+  bool refused = transport == Transport::cma || transport == Transport::bounce;
   if (!refused) {
     if (std::byte* const mapped = find_mapping(pair, region, address, bytes, refused)) {
       remote.mapped.add(mapped, bytes);
       return {.kind = Kind::done};
     }
   }
-  remote.all_mapped = false;
-  if (transport != Transport::shared && may_access_target(pair, address))
-    return {.kind = Kind::done};
-  // A mapping that is on its way is the only one then.
-  if (!refused) return {.kind = Kind::wait};
-  return failure(IBV_WC_REM_OP_ERR, transport == Transport::shared ? ENOTSUP : EPERM);
+  return add_unmapped(pair, region, address, refused, remote);
 }
 
 /// The word of an atomic.  All initiators come to it by the same way, whatever their transport.
@@ -252,11 +297,7 @@ Outcome add_remote_word(QueuePair& pair, const Region& region, std::uint64_t add
     remote.mapped.add(reinterpret_cast<void*>(address), sizeof(std::uint64_t));
     return {.kind = Kind::done};
   }
-  if (!remote.all_mapped) {
-    const bool is_shared = pair.process.transport() == Transport::shared;
-    if (!is_shared && may_access_target(pair, address)) return {.kind = Kind::done};
-    return failure(IBV_WC_REM_OP_ERR, is_shared ? ENOTSUP : EPERM);
-  }
+  if (!remote.all_mapped) return add_unmapped(pair, region, address, true, remote);
   bool refused = false;
   std::byte* const mapped = find_mapping(pair, region, address, sizeof(std::uint64_t), refused);
   if (refused) return failure(IBV_WC_REM_OP_ERR, EPERM);
@@ -318,8 +359,16 @@ Outcome find_receive_memory(QueuePair& pair, const Receive& receive, std::size_t
   return failure(IBV_WC_REM_INV_REQ_ERR);
 }
 
-Outcome move_data(const QueuePair& pair, const Request& request, const Pieces& local,
-                  const RemotePieces& remote) {
+/// The target has closed itself to others since it was asked.
+bool has_lost_access(QueuePair& pair, int error) {
+  if (!is_refusal(error) || pair.process.transport() != Transport::automatic) return false;
+  pair.target.access = Access::forbidden;
+  pair.target.refusal = error;
+  return true;
+}
+
+Outcome move_data(QueuePair& pair, const Request& request, const Pieces& local,
+                  const RemotePieces& remote, const Receive& receive) {
   const bool reads = request.opcode == IBV_WR_RDMA_READ;
   int error = 0;
   if (remote.all_mapped) {
@@ -328,22 +377,27 @@ Outcome move_data(const QueuePair& pair, const Request& request, const Pieces& l
     else
       copy(local, remote.mapped);
   } else {
+    if (remote.bounced) return bounce(pair, request, local, receive);
     const pid_t process = pair.peer->process();
     error = reads ? copy_from_process(process, remote.direct, local)
                   : copy_to_process(process, local, remote.direct);
+    if (error != 0 && has_lost_access(pair, error)) return {.kind = Kind::wait};
   }
   return error == 0 ? Outcome{.kind = Kind::done} : failed_access(pair, error);
 }
 
 /// The former value goes where the answer of a read would.
-Outcome change_word(const QueuePair& pair, const Request& request, const Pieces& local,
+Outcome change_word(QueuePair& pair, const Request& request, const Pieces& local,
                     const RemotePieces& remote) {
   std::uint64_t former = 0;
   Outcome outcome{.kind = Kind::done};
+  if (remote.bounced) return bounce(pair, request, local, {});
   if (remote.all_mapped)
     former = change_mapped_word(remote.mapped.items[0].iov_base, request);
   else
     outcome = change_private_word(pair, request, former);
+  if (outcome.kind == Kind::failed && has_lost_access(pair, static_cast<int>(outcome.vendor_error)))
+    return {.kind = Kind::wait};
   if (outcome.kind != Kind::done) return outcome;
   Pieces answer;
   answer.add(&former, sizeof(former));
@@ -367,10 +421,14 @@ Outcome take_receive(QueuePair& pair, const Request& request, std::size_t bytes,
   const bool scatters = is_send(request.opcode);
   const std::uint64_t produced = target.entry->produced.load(std::memory_order_relaxed);
   if (!has_room(target, produced)) return {.kind = Kind::wait};
+  // An earlier attempt may have claimed one: keep_receive().
+  const bool claimed = shared && pair.bounced.has_receive;
+  if (claimed) receive = pair.bounced.receive;
   for (;;) {
     const bool ready =
-        shared ? read_shared_receive(target.segment, *shared, scatters, receive)
-               : read_receive(target.segment, *target.entry, produced, scatters, receive);
+        claimed  ? true
+        : shared ? read_shared_receive(target.segment, *shared, scatters, receive)
+                 : read_receive(target.segment, *target.entry, produced, scatters, receive);
     if (!ready) {
       // While engaged: the memory of a shared queue is another's as soon as nobody is.
       (shared ? shared->wanted : target.entry->wanted).store(1, std::memory_order_relaxed);
@@ -382,8 +440,18 @@ Outcome take_receive(QueuePair& pair, const Request& request, std::size_t bytes,
       remote = {};
       found = find_receive_memory(pair, receive, bytes, remote, status);
     }
-    if (found.kind == Kind::wait || !shared || claim_shared(target, receive)) return found;
+    if (found.kind == Kind::wait || !shared) return found;
+    if (claimed) pair.bounced.has_receive = false;
+    if (claimed || claim_shared(target, receive)) return found;
   }
+}
+
+/// A receive that was claimed is that of the next attempt: it is taken once.  A private queue's is
+/// found again.
+void keep_receive(QueuePair& pair, const Receive& receive) {
+  if (!pair.target.shared_receives) return;
+  pair.bounced.receive = receive;
+  pair.bounced.has_receive = true;
 }
 
 /// The part that is done while engaged on the target.
@@ -401,9 +469,17 @@ Outcome execute_engaged(QueuePair& pair, const Request& request, const Pieces& l
   if (outcome.kind != Kind::done && outcome.kind != Kind::failed) return outcome;
   if (outcome.kind == Kind::done) {
     outcome = is_atomic(request.opcode) ? change_word(pair, request, local, remote)
-                                        : move_data(pair, request, local, remote);
-    if (outcome.kind == Kind::wait) return outcome;  // an atomic's turn; it takes no receive
+                                        : move_data(pair, request, local, remote, receive);
+    if (outcome.kind == Kind::wait) {  // for an atomic's turn, or the target's help
+      if (has_receive) keep_receive(pair, receive);
+      return outcome;
+    }
     if (outcome.kind != Kind::done) receive_status = IBV_WC_LOC_PROT_ERR;
+  } else if (!has_receive && pair.bounced.has_receive) {
+    // Claimed when the memory of the write could still be reached.
+    receive = pair.bounced.receive;
+    receive_status = IBV_WC_WR_FLUSH_ERR;
+    has_receive = true;
   }
   // The state first: who polls the completion of an error finds it.
   const bool changed = outcome.kind == Kind::failed && fail_target(pair.target, outcome.status);
@@ -450,7 +526,7 @@ Outcome execute(QueuePair& pair, const Request& request) noexcept {
     if (!engagement) return {.kind = Kind::wait};
     const Status status{entry.status.load(std::memory_order_seq_cst)};
     if (!status.receives_from(pair.qp_num)) return {.kind = Kind::dropped};
-    if (status.word != target.status_word && !learn(target, status.word, pair.destination))
+    if (status.word != target.status_word && !learn(pair, status.word))
       return {.kind = Kind::dropped};
     outcome = execute_engaged(pair, request, local);
   }

@@ -4,6 +4,8 @@ target_sources(tutti_verbs PRIVATE
   soft/atomic.cpp
   soft/asynchronous.cpp
   soft/backing.cpp
+  soft/bounce.cpp
+  soft/bounce_answer.cpp
   soft/completion_queue.cpp
   soft/connections.cpp
   soft/datagram.cpp
@@ -23,6 +25,7 @@ target_sources(tutti_verbs PRIVATE
   soft/notification.cpp
   soft/peer.cpp
   soft/process.cpp
+  soft/promotion.cpp
   soft/queue_pair.cpp
   soft/receive_queue.cpp
   soft/region.cpp
@@ -30,12 +33,16 @@ target_sources(tutti_verbs PRIVATE
   soft/rendezvous.cpp
   soft/segment.cpp
   soft/send.cpp
+  soft/settings.cpp
+  soft/transport_log.cpp
   soft/work_request_builder.cpp)
 tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/address_handle.hpp
   soft/atomic.hpp
   soft/asynchronous.hpp
   soft/backing.hpp
+  soft/bounce.hpp
+  soft/bounce_answer.hpp
   soft/completion_queue.hpp
   soft/connections.hpp
   soft/context.hpp
@@ -58,6 +65,7 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/notification.hpp
   soft/peer.hpp
   soft/process.hpp
+  soft/promotion.hpp
   soft/queue_pair.hpp
   soft/receive_queue.hpp
   soft/region.hpp
@@ -65,5 +73,8 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/rendezvous.hpp
   soft/segment.hpp
   soft/send.hpp
+  soft/settings.hpp
   soft/spin_lock.hpp
+  soft/transport_log.hpp
+  soft/turn.hpp
   soft/work_request_builder.hpp)

@@ -1,0 +1,160 @@
+// See bounce.hpp.
+#include "verbs/soft/bounce.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "verbs/soft/atomic.hpp"
+#include "verbs/soft/memory.hpp"
+#include "verbs/soft/queue_pair.hpp"
+#include "verbs/soft/remote.hpp"
+
+namespace tutti::verbs::soft {
+namespace {
+
+using Kind = Outcome::Kind;
+
+Outcome failure(ibv_wc_status status, int error) {
+  return {
+      .kind = Kind::failed, .status = status, .vendor_error = static_cast<std::uint32_t>(error)};
+}
+
+/// Bytes `first` to before `first + bytes` of the list.
+Pieces part_of(const Pieces& whole, std::size_t first, std::size_t bytes) {
+  Pieces part;
+  for (unsigned index = 0; index < whole.count && part.bytes < bytes; ++index) {
+    const iovec& piece = whole.items[index];
+    if (first < piece.iov_len)
+      part.add(static_cast<std::byte*>(piece.iov_base) + first,
+               std::min(piece.iov_len - first, bytes - part.bytes));
+    first -= std::min(first, piece.iov_len);
+  }
+  return part;
+}
+
+Pieces data_of(BounceArea& area, std::size_t bytes) {
+  Pieces pieces;
+  pieces.add(area.data, bytes);
+  return pieces;
+}
+
+bool reads(const Request& request) {
+  return request.opcode == IBV_WR_RDMA_READ;
+}
+bool is_send(const Request& request) {
+  return request.opcode == IBV_WR_SEND || request.opcode == IBV_WR_SEND_WITH_IMM;
+}
+
+/// No completion is stored in the same attempt: what complete_receive() makes of the call holds.
+void call_owner_about(QueuePair& pair) {
+  Target& target = pair.target;
+  const std::uint64_t call = bounce_call(index_of(pair.attributes.dest_qp_num));
+  target.call = target.call == 0 || target.call == call ? call : Peer::everything;
+}
+
+/// Calls once for each request: who asked before may have been killed, or reset, before it could.
+void call_for_what_was_left(QueuePair& pair) {
+  if (!std::exchange(pair.bounced.called, true)) call_owner_about(pair);
+}
+
+/// NULL: there is none yet, or (`refused`) there will be none.
+BounceArea* find_area(QueuePair& pair, bool& refused) {
+  std::atomic<std::uint64_t>& place = pair.target.entry->bounce;
+  std::uint64_t offset = place.load(std::memory_order_acquire);
+  if (offset == 0) {
+    // Only the engaged initiator replaces 0.
+    place.store(bounce_wanted, std::memory_order_release);
+    offset = bounce_wanted;
+  }
+  refused = offset == bounce_refused;
+  if (offset == bounce_wanted) call_for_what_was_left(pair);
+  return offset > bounce_refused ? pair.target.segment.at<BounceArea>(offset) : nullptr;
+}
+
+/// The bytes of the next chunk, as the owner finds them in its memory.
+void name_pieces(BounceArea& area, const Request& request, const Receive& receive,
+                 std::size_t first, std::size_t bytes) {
+  area.pieces_count = 0;
+  const auto add = [&](std::uint64_t address, std::size_t count, std::uint32_t key) {
+    area.pieces[area.pieces_count++] = {address, static_cast<std::uint32_t>(count), key};
+    bytes -= count;
+  };
+  if (!is_send(request)) return add(request.remote_address + first, bytes, request.remote_key);
+  for (std::uint32_t index = 0; index < receive.scatter_count && bytes != 0; ++index) {
+    const ibv_sge& piece = receive.scatter[index];
+    if (first < piece.length)
+      add(piece.addr + first, std::min<std::size_t>(piece.length - first, bytes), piece.lkey);
+    first -= std::min<std::size_t>(first, piece.length);
+  }
+}
+
+std::size_t chunk_bytes(const QueuePair& pair, const Pieces& local) {
+  return std::min(local.bytes - pair.bounced.done_bytes, BounceArea::data_bytes);
+}
+
+void ask(QueuePair& pair, BounceArea& area, const Request& request, const Pieces& local,
+         const Receive& receive) {
+  BounceProgress& progress = pair.bounced;
+  const std::size_t bytes = chunk_bytes(pair, local);
+  name_pieces(area, request, receive, progress.done_bytes, bytes);
+  area.opcode = request.opcode;
+  area.operand = request.operand;
+  area.swap = request.swap;
+  if (!reads(request) && !is_atomic(request.opcode))
+    copy(part_of(local, progress.done_bytes, bytes), data_of(area, bytes));
+  progress.asked = area.requested.load(std::memory_order_relaxed) + 1;
+  // Release: the owner that sees the count sees the question.
+  area.requested.store(progress.asked, std::memory_order_release);
+  call_owner_about(pair);
+}
+
+Outcome take_answer(QueuePair& pair, BounceArea& area, const Request& request,
+                    const Pieces& local) {
+  BounceProgress& progress = pair.bounced;
+  progress.asked = 0;
+  if (area.error == EACCES && !is_send(request)) return failure(IBV_WC_REM_ACCESS_ERR, 0);
+  if (area.error != 0) return failure(IBV_WC_REM_OP_ERR, static_cast<int>(area.error));
+  const std::size_t bytes = chunk_bytes(pair, local);
+  if (reads(request) || is_atomic(request.opcode))
+    copy(data_of(area, bytes), part_of(local, progress.done_bytes, bytes));
+  progress.done_bytes += bytes;
+  return {.kind = Kind::done};
+}
+
+}  // namespace
+
+Outcome bounce(QueuePair& pair, const Request& request, const Pieces& local,
+               const Receive& receive) noexcept {
+  BounceProgress& progress = pair.bounced;
+  if (progress.position != request.position) {
+    progress.position = request.position;
+    progress.asked = progress.done_bytes = 0;
+    progress.called = false;
+  }
+  bool refused = false;
+  BounceArea* const area = find_area(pair, refused);
+  if (refused) return failure(IBV_WC_REM_OP_ERR, ENOMEM);
+  if (!area) return {.kind = Kind::wait};
+  // Acquire: the answer's data, and that the owner reads here no more.
+  const std::uint64_t answered = area->answered.load(std::memory_order_acquire);
+  if (progress.asked != 0) {
+    if (answered != progress.asked) return {.kind = Kind::wait};
+    const Outcome outcome = take_answer(pair, *area, request, local);
+    if (outcome.kind == Kind::done && progress.done_bytes < local.bytes) {
+      ask(pair, *area, request, local, receive);
+      return {.kind = Kind::wait};
+    }
+    progress = {};
+    return outcome;
+  }
+  if (answered != area->requested.load(std::memory_order_relaxed)) {
+    // A question of this queue pair's life before its own reset.
+    call_for_what_was_left(pair);
+    return {.kind = Kind::wait};
+  }
+  ask(pair, *area, request, local, receive);
+  return {.kind = Kind::wait};
+}
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,151 @@
+// See bounce_answer.hpp.
+#include "verbs/soft/bounce_answer.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "verbs/soft/atomic.hpp"
+#include "verbs/soft/layout.hpp"
+#include "verbs/soft/memory.hpp"
+#include "verbs/soft/process.hpp"
+#include "verbs/soft/turn.hpp"
+
+namespace tutti::verbs::soft {
+namespace {
+
+/// What the initiator asks for, read once.
+struct Question {
+  ibv_wr_opcode opcode;
+  std::uint64_t operand;
+  std::uint64_t swap;
+  Pieces memory;
+};
+
+std::uint32_t needed_right(ibv_wr_opcode opcode) {
+  if (is_atomic(opcode)) return IBV_ACCESS_REMOTE_ATOMIC;
+  if (opcode == IBV_WR_RDMA_READ) return IBV_ACCESS_REMOTE_READ;
+  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM ? IBV_ACCESS_LOCAL_WRITE
+                                                                 : IBV_ACCESS_REMOTE_WRITE;
+}
+
+/// 0, or EACCES: what the initiator found may have been taken down since.
+int read_question(const SegmentView& view, const QueuePairEntry& entry, const BounceArea& area,
+                  Question& question) {
+  question.opcode = static_cast<ibv_wr_opcode>(area.opcode);
+  question.operand = area.operand;
+  question.swap = area.swap;
+  const bool is_send = question.opcode == IBV_WR_SEND || question.opcode == IBV_WR_SEND_WITH_IMM;
+  const std::uint32_t needed = needed_right(question.opcode);
+  const std::uint32_t domain = is_send && entry.receive_slots == 0
+                                   ? view.at<SharedReceiveEntry>(entry.receive_offset)->domain
+                                   : entry.domain;
+  const std::uint32_t count = std::min(area.pieces_count, scatter_max);
+  for (std::uint32_t index = 0; index < count; ++index) {
+    const BounceArea::Piece piece = area.pieces[index];
+    Region region;
+    if (!find_region(view, piece.key, region) || region.domain != domain ||
+        (region.access & needed) == 0 || !region.covers(piece.address, piece.bytes))
+      return EACCES;
+    question.memory.add(reinterpret_cast<void*>(piece.address), piece.bytes);
+  }
+  const bool fits = is_atomic(question.opcode) ? question.memory.bytes == sizeof(std::uint64_t)
+                                               : question.memory.bytes <= BounceArea::data_bytes;
+  return fits ? 0 : EINVAL;
+}
+
+/// The former value is the answer; the word behind it is for the new one.
+int change_word(int segment, std::size_t data_offset, BounceArea& area, const Question& question) {
+  auto* const words = reinterpret_cast<std::uint64_t*>(area.data);
+  if (const int error = copy_to_file(segment, data_offset, question.memory)) return error;
+  if (!changes(words[0], question.opcode, question.operand, question.swap, words[1])) return 0;
+  return copy_from_file(segment, data_offset + sizeof(words[0]), question.memory);
+}
+
+/// Copies by the kernel: the program may have unmapped what it has registered.
+int carry_out(int segment, std::size_t data_offset, BounceArea& area, const Question& question) {
+  if (is_atomic(question.opcode)) return change_word(segment, data_offset, area, question);
+  return question.opcode == IBV_WR_RDMA_READ
+             ? copy_to_file(segment, data_offset, question.memory)
+             : copy_from_file(segment, data_offset, question.memory);
+}
+
+/// False when there is no question, or (`again`) it is another's turn at private memory.
+bool answer_question(const Process& process, std::uint32_t index, std::size_t offset, bool& again) {
+  const SegmentView view = process.view();
+  BounceArea& area = *view.at<BounceArea>(offset);
+  // Acquire: the question.
+  const std::uint64_t requested = area.requested.load(std::memory_order_acquire);
+  if (requested == area.answered.load(std::memory_order_relaxed)) return false;
+  Question question{};
+  int error = read_question(view, view.queue_pair(index), area, question);
+  const int segment = process.segment.descriptor();
+  const std::size_t data_offset = offset + offsetof(BounceArea, data);
+  if (error == 0 && is_atomic(question.opcode)) {
+    const std::uint32_t number = process.id() << queue_pair_index_bits | index;
+    const Turn turn(view.header().atomic_turn, process.token(number));
+    again = !turn;
+    if (again) return false;
+    error = carry_out(segment, data_offset, area, question);
+  } else if (error == 0) {
+    error = carry_out(segment, data_offset, area, question);
+  }
+  area.error = static_cast<std::uint32_t>(error);
+  // Release: the data are where they belong; the initiator may tell of them, and ask again.
+  area.answered.store(requested, std::memory_order_release);
+  return true;
+}
+
+}  // namespace
+
+bool Bounces::answer(Process& process, std::uint32_t index) {
+  if (index >= process.queue_pair_slots.ever_taken_count()) return true;  // nonsense
+  QueuePairEntry& entry = process.view().queue_pair(index);
+  const Status status{entry.status.load(std::memory_order_acquire)};
+  if (status.state() != IBV_QPS_RTR && status.state() != IBV_QPS_RTS) return true;
+  const std::uint64_t offset = entry.bounce.load(std::memory_order_relaxed);
+  if (offset == 0 || offset == bounce_refused) return true;
+  if (offset == bounce_wanted) {
+    const std::size_t made = process.segment.allocate(sizeof(BounceArea));
+    entry.bounce.store(made != 0 ? made : bounce_refused, std::memory_order_release);
+    if (made != 0) queue_pairs_.push_back(index);
+    process.count_bounces(queue_pairs_.size());
+  } else {
+    bool again = false;
+    if (!answer_question(process, index, offset, again)) return !again;
+  }
+  // Its program may sleep until there is a completion.
+  process.connections.kick(process_id_of(status.destination()));
+  return true;
+}
+
+bool Bounces::answer_all(Process& process) {
+  bool all = true;
+  for (std::uint32_t index = 0; index < process.queue_pair_slots.ever_taken_count(); ++index)
+    all &= answer(process, index);
+  return all;
+}
+
+void Bounces::answer(Process& process) {
+  // One that has to be tried again waits for the helper thread, or for the next poll.
+  for (const std::uint32_t index : queue_pairs_) (void)answer(process, index);
+}
+
+void Bounces::remove(Process& process, std::uint32_t index) {
+  // Relaxed, here and below: nobody else looks before the next status that is stored with release.
+  std::atomic<std::uint64_t>& place = process.view().queue_pair(index).bounce;
+  const std::uint64_t offset = place.exchange(0, std::memory_order_relaxed);
+  if (offset <= bounce_refused) return;
+  process.segment.free(offset, sizeof(BounceArea));
+  std::erase(queue_pairs_, index);
+  process.count_bounces(queue_pairs_.size());
+}
+
+void reset_bounce(const SegmentView& segment, QueuePairEntry& entry) noexcept {
+  const std::uint64_t offset = entry.bounce.load(std::memory_order_relaxed);
+  if (offset <= bounce_refused) return entry.bounce.store(0, std::memory_order_relaxed);
+  BounceArea& area = *segment.at<BounceArea>(offset);
+  area.requested.store(0, std::memory_order_relaxed);
+  area.answered.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,72 @@
+// See promotion.hpp.
+#include "verbs/soft/promotion.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+
+namespace tutti::verbs::soft {
+namespace {
+
+struct Close {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+
+/// Whether all of the range is private, anonymous, readable and writable, and has no name.
+bool is_plain(std::uintptr_t first, std::uintptr_t last) {
+  const std::unique_ptr<std::FILE, Close> maps(std::fopen("/proc/self/maps", "re"));
+  char line[512];
+  std::uintptr_t covered = first;
+  while (maps && covered < last && std::fgets(line, sizeof(line), maps.get())) {
+    unsigned long start = 0, end = 0, inode = 0;
+    char rights[5] = {}, name[2] = {};
+    const int fields =
+        std::sscanf(line, "%lx-%lx %4s %*x %*x:%*x %lu %1s", &start, &end, rights, &inode, name);
+    if (fields < 4 || end <= covered) continue;
+    const bool is_private =
+        rights[0] == 'r' && rights[1] == 'w' && rights[2] == '-' && rights[3] == 'p';
+    if (start > covered || !is_private || inode != 0 || fields > 4) return false;
+    covered = end;
+  }
+  return covered >= last;
+}
+
+bool write_all(int file, const std::byte* data, std::size_t bytes) {
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t written = ::pwrite(file, data + done, bytes - done, static_cast<off_t>(done));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    done += static_cast<std::size_t>(written);
+  }
+  return true;
+}
+
+}  // namespace
+
+detail::Descriptor promote(const void* address, std::size_t bytes, const char*& reason) noexcept {
+  const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto start = reinterpret_cast<std::uintptr_t>(address);
+  const std::uintptr_t first = start / page_bytes * page_bytes;
+  const std::uintptr_t last = (start + bytes + page_bytes - 1) / page_bytes * page_bytes;
+  reason = "it is not anonymous private memory of its own";
+  if (last <= first || !is_plain(first, last)) return {};
+  const std::size_t size = last - first;
+  auto* const pages = reinterpret_cast<std::byte*>(first);
+  detail::Descriptor file(::memfd_create("tutti-promoted", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  reason = "the system has no memory, or no descriptor, for a file";
+  // Nothing else is done between the copy and the exchange: this thread loses no write of its own.
+  if (!file || ::ftruncate(file.get(), static_cast<off_t>(size)) != 0 ||
+      ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 ||
+      !write_all(file.get(), pages, size) ||
+      ::mmap(pages, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.get(), 0) != pages)
+    return {};
+  reason = nullptr;
+  return file;
+}
+
+}  // namespace tutti::verbs::soft

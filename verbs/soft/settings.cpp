@@ -1,0 +1,113 @@
+// See settings.hpp.
+#include "verbs/soft/settings.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <tutti/status.hpp>
+
+#include "verbs/soft/device_list.hpp"
+#include "verbs/soft/fabric_model.hpp"
+
+namespace tutti::verbs::soft {
+namespace {
+
+bool read_transport(std::string_view value, Settings& settings) {
+  if (value == "auto")
+    settings.transport = Transport::automatic;
+  else if (value == "shared")
+    settings.transport = Transport::shared;
+  else if (value == "cma")
+    settings.transport = Transport::cma;
+  else if (value == "bounce")
+    settings.transport = Transport::bounce;
+  else
+    return false;
+  return true;
+}
+
+bool read_log(std::string_view value, Settings& settings) {
+  settings.logs_transports = value == "transport";
+  return settings.logs_transports || value == "off";
+}
+
+bool read_promotion(std::string_view value, Settings& settings) {
+  settings.promotes = value == "1";
+  return settings.promotes || value == "0";
+}
+
+/// The file may change later: what is read when the process opens the device counts.
+bool read_fabric(std::string_view value, Settings& settings) {
+  settings.fabric = value;
+  if (value.empty()) return true;
+  try {
+    (void)read_fabric_model(settings.fabric);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "tutti: %s\n", error.what());
+    return false;
+  }
+  return true;
+}
+
+bool read_place(std::string_view value, Settings& settings) {
+  const char* const begin = value.data();
+  const auto [end, error] = std::from_chars(begin, begin + value.size(), settings.place);
+  return error == std::errc() && end == begin + value.size();
+}
+
+/// Read by check_devices().
+bool leave(std::string_view, Settings&) {
+  return true;
+}
+
+struct Known {
+  std::string_view name;
+  std::string_view expected;
+  bool (*read)(std::string_view value, Settings& settings);  // false: an unknown value
+};
+constexpr Known known_settings[] = {
+    {"TUTTI_SOFT_TRANSPORT", "auto|shared|cma|bounce", read_transport},
+    {"TUTTI_SOFT_LOG", "off|transport", read_log},
+    {"TUTTI_SOFT_PROMOTE", "0|1", read_promotion},
+    {"TUTTI_SOFT_FABRIC", "qdr|fdr|edr|hdr|ndr|roce100|FILE", read_fabric},
+    {"TUTTI_SOFT_PLACE", "a number from 0", read_place},
+    {"TUTTI_SOFT_DEVICES", "name:ports,...", leave},
+    {"TUTTI_SOFT_LINK_DOWN", "name:port,...", leave},
+};
+
+int refuse(std::string_view variable, const char* reason, std::string_view name) {
+  std::string valid;
+  for (const Known& known : known_settings)
+    if (name.empty() || known.name == name)
+      valid +=
+          (valid.empty() ? "" : ", ") + std::string(known.name) + "=" + std::string(known.expected);
+  std::fprintf(stderr, "tutti: %.*s: %s; valid: %s\n", static_cast<int>(variable.size()),
+               variable.data(), reason, valid.c_str());
+  return EINVAL;
+}
+
+}  // namespace
+
+int read_settings(Settings& settings) {
+  settings = {};
+  if (const int error = check_devices()) return error;
+  for (char** variable = environ; *variable; ++variable) {
+    const std::string_view text = *variable;
+    if (!text.starts_with("TUTTI_SOFT_")) continue;
+    const std::string_view name = text.substr(0, text.find('='));
+    const Known* found = nullptr;
+    for (const Known& known : known_settings)
+      if (known.name == name) found = &known;
+    if (!found) return refuse(text, "unknown setting", {});
+    const std::string_view value = text.substr(std::min(name.size() + 1, text.size()));
+    if (!found->read(value, settings)) return refuse(text, "unknown value", name);
+  }
+  return 0;
+}
+
+}  // namespace tutti::verbs::soft

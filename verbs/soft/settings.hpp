@@ -1,0 +1,24 @@
+// What the environment says about the device, once for all contexts of a process.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tutti::verbs::soft {
+
+enum class Transport : std::uint8_t { automatic, shared, cma, bounce };
+
+struct Settings {
+  Transport transport = Transport::automatic;
+  bool logs_transports = false;
+  bool promotes = false;
+  std::string fabric;       // preset or file; empty: no emulated network
+  std::uint32_t place = 0;  // of this process in it
+
+  bool operator==(const Settings&) const = default;
+};
+
+/// Reads TUTTI_SOFT_*.  EINVAL, with one line on stderr, for a name or a value it does not know.
+int read_settings(Settings& settings);
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,54 @@
+// See transport_log.hpp.
+#include "verbs/soft/transport_log.hpp"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "verbs/soft/memory.hpp"
+#include "verbs/soft/queue_pair.hpp"
+
+namespace tutti::verbs::soft {
+namespace {
+
+const char* name_of(Way way) {
+  switch (way) {
+    case Way::self:
+      return "plain copies";
+    case Way::shared_map:
+      return "shared map";
+    case Way::cma:
+      return "process_vm_writev";
+    case Way::bounce:
+      return "bounce";
+    case Way::none:
+      return "no transport";
+  }
+  return "";
+}
+
+}  // namespace
+
+void log_way_slow(QueuePair& pair, Way way, const Region* region, const char* reason,
+                  int error) noexcept {
+  LoggedWays& logged = pair.target.logged;
+  const std::pair said(region ? region->backing : 0, way);
+  if (std::find(logged.begin(), logged.end(), said) != logged.end()) return;
+  try {
+    logged.push_back(said);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  char place[64] = "all memory";
+  if (region)
+    std::snprintf(place, sizeof(place), "region at 0x%" PRIx64 " of %" PRIu64 " bytes",
+                  region->address, region->bytes);
+  // One call, as other threads and processes write there, too.
+  std::fprintf(stderr, "tutti: soft0: queue pair 0x%x -> 0x%x, %s: %s, as %s%s%s\n", pair.qp_num,
+               pair.attributes.dest_qp_num, place, name_of(way), reason, error != 0 ? ": " : "",
+               error != 0 ? std::strerror(error) : "");
+}
+
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,39 @@
+// The turn of one initiator at a process's private memory: see SegmentHeader::atomic_turn.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace tutti::verbs::soft {
+
+class Turn {
+ public:
+  Turn(std::atomic<std::uint64_t>& word, std::uint64_t token) noexcept
+      : word_(word), token_(token) {
+    // A turn takes two system calls.  Longer than this and its holder is preempted, stopped or
+    // dead: the request becomes pending then.
+    for (unsigned tries = 0; tries < 1000 && !taken_; ++tries) {
+      std::uint64_t nobody = 0;
+      // Acquire: the system calls of the turn before have happened.
+      taken_ = word.compare_exchange_strong(nobody, token, std::memory_order_acquire,
+                                            std::memory_order_relaxed);
+      if (!taken_) __builtin_ia32_pause();
+    }
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    std::uint64_t own = token_;
+    // The word is another's if the owner took this process for dead.
+    if (taken_)
+      word_.compare_exchange_strong(own, 0, std::memory_order_release, std::memory_order_relaxed);
+  }
+  explicit operator bool() const { return taken_; }
+
+ private:
+  std::atomic<std::uint64_t>& word_;
+  std::uint64_t token_;
+  bool taken_ = false;
+};
+
+}  // namespace tutti::verbs::soft
