@@ -121,7 +121,6 @@ Process::~Process() {
 
 void Process::help() {
   ::pthread_setname_np(::pthread_self(), "tutti-soft");
-  std::vector<pollfd> descriptors;
   constexpr std::int64_t never = -1;
   constexpr std::int64_t soon_ns = 1'000'000;
   while (!stopping_.load(std::memory_order_acquire)) {
@@ -141,13 +140,13 @@ void Process::help() {
       reap();
       wait_ns = progress_pending_ns();
       if ((again || !buried_.empty()) && (wait_ns == never || wait_ns > soon_ns)) wait_ns = soon_ns;
-      descriptors.clear();
-      descriptors.push_back({.fd = wake_.get(), .events = POLLIN, .revents = 0});
-      connections.collect(descriptors);
-      datagrams.collect(descriptors);
+      polled_.clear();
+      polled_.push_back({.fd = wake_.get(), .events = POLLIN, .revents = 0});
+      connections.collect(polled_);
+      datagrams.collect(polled_);
     }
     const timespec timeout{.tv_sec = wait_ns / 1'000'000'000, .tv_nsec = wait_ns % 1'000'000'000};
-    ::ppoll(descriptors.data(), descriptors.size(), wait_ns == never ? nullptr : &timeout, nullptr);
+    ::ppoll(polled_.data(), polled_.size(), wait_ns == never ? nullptr : &timeout, nullptr);
     eventfd_t ignored;
     ::eventfd_read(wake_.get(), &ignored);
   }

@@ -8,6 +8,7 @@
 // pending list and of event queues are innermost.
 #pragma once
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -186,6 +187,9 @@ class Process {
   std::vector<Buried> buried_;
 
   detail::Descriptor wake_;
+  // Of the helper thread alone; not on its stack, which a child of fork has not, nor its leak
+  // check.
+  std::vector<pollfd> polled_;
   // Set by release() before it wakes the helper thread, which then ends.
   std::atomic<bool> stopping_{false};
   std::thread helper_;
