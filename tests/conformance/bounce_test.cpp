@@ -18,6 +18,7 @@
 #include <cstring>
 #include <random>
 #include <thread>
+#include <tuple>
 
 #include "harness.hpp"
 
@@ -90,7 +91,8 @@ INSTANTIATE_TEST_SUITE_P(Errors, Refusal,
 
 TEST_P(Refusal, of_other_processes_memory_makes_the_owner_help) {
   if (!device_is_soft()) GTEST_SKIP();
-  const auto [error, from_the_beginning] = GetParam();
+  const int error = std::get<0>(GetParam());
+  const bool from_the_beginning = std::get<1>(GetParam());
   OtherProcess initiator([&](Line& line) {
     const auto forbid = [&] { forbid_access_to_other_processes(static_cast<unsigned>(error)); };
     if (from_the_beginning) forbid();

@@ -18,6 +18,8 @@ namespace {
 using testing::internal::CaptureStderr;
 using testing::internal::GetCapturedStderr;
 
+constexpr std::size_t page_bytes = 4096;
+
 class Promotion : public testing::Test {
  protected:
   void SetUp() override {
@@ -58,17 +60,18 @@ TEST_F(Promotion, makes_private_memory_shared_and_changes_nothing_else) {
   GTEST_SKIP() << "the sanitizer ends a forked child that starts a thread";
 #endif
   ::setenv("TUTTI_SOFT_TRANSPORT", "shared", 1);
-  const Buffer buffer(3 * 4096);
+  const Buffer buffer(3 * page_bytes);
   buffer.fill(1);
   const Device device;
   const Region region(device.domain, buffer.data() + 4000, 4096, all_access);  // two of three pages
   EXPECT_TRUE(buffer.holds(1, buffer.size()));
   write_from_elsewhere(device, region, IBV_WC_SUCCESS);
   EXPECT_TRUE(buffer.holds(6, 64, 4000));
-  const Buffer as_before(3 * 4096);
+  const Buffer as_before(buffer.size());
   as_before.fill(1);
   EXPECT_TRUE(std::equal(buffer.data(), buffer.data() + 4000, as_before.data()));
-  EXPECT_TRUE(std::equal(buffer.data() + 4064, buffer.data() + 3 * 4096, as_before.data() + 4064));
+  EXPECT_TRUE(
+      std::equal(buffer.data() + 4064, buffer.data() + buffer.size(), as_before.data() + 4064));
 }
 
 TEST_F(Promotion, is_not_done_unless_asked_for) {
