@@ -374,7 +374,7 @@ void Generator::fill_sends(const Model& model, const Pair& pair, Command& comman
   Work& work = command.works[0];
   switch (below(3)) {
     case 0:
-      work.opcode = chance(50) ? IBV_WR_SEND_WITH_INV : 77;
+      work.opcode = chance(50) ? IBV_WR_SEND_WITH_INV : IBV_WR_LOCAL_INV;
       break;
     case 1:
       work.flags |= 1 << 9;

@@ -301,8 +301,8 @@ bool Model::post_send(const Command& command, std::uint32_t& accepted) {
 bool Model::post_receives(const Command& command, std::uint32_t& accepted) {
   Side& side = sides[command.side];
   const bool is_shared = command.verb == Verb::post_shared;
-  Pair& pair = side.pairs[command.slot];
-  Shared& shared = side.shared[command.slot];
+  Pair& pair = side.pairs[is_shared ? 0 : command.slot];
+  Shared& shared = side.shared[is_shared ? command.slot : 0];
   const ibv_qp_cap& cap = is_shared ? shared.cap : pair.cap;
   for (accepted = 0; accepted < command.count; ++accepted) {
     const Work& work = command.works[accepted];
