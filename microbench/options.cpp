@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <string_view>
 #include <tutti/status.hpp>
 
@@ -162,6 +163,8 @@ void understand_fabric(Options& options) {
   if (options.virtual_time && !options.local)
     throw Error(ErrorCode::invalid_argument,
                 "--virtual-time: expected --local N, whose ranks share a clock; add it");
+  if (const char* given = std::getenv("TUTTI_SOFT_FABRIC"); given && options.fabric.empty())
+    options.fabric = given;
   if (options.virtual_time && options.fabric.empty()) options.fabric = "fdr";
   if (!options.fabric.empty()) (void)verbs::soft::read_fabric_model(options.fabric);
   if (!options.virtual_time) return;

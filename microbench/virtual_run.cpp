@@ -20,7 +20,7 @@ double one_call(Subject& subject) {
     soft::leave_virtual_time();
     throw;
   }
-  const soft::Picoseconds taken = time.now() - time.begin();
+  const soft::Picoseconds taken = time.now();
   soft::leave_virtual_time();
   if (time.is_broken()) throw RunFailed("virtual time has ended before the run");
   return static_cast<double>(taken);

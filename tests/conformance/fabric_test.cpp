@@ -103,7 +103,7 @@ TEST_F(EmulatedFabric, ports_take_one_message_after_the_other) {
 }
 
 TEST_F(EmulatedFabric, delays_keep_the_order_of_a_queue_pair) {
-  const Fabric fabric(R"({"faults": {"seed": 5, "delay_probability": 0.5, "delay_us": 2000}})");
+  const Fabric fabric(R"({"faults": {"seed": 5, "delay_probability": 1, "delay_us": 20000}})");
   const Scene scene;
   for (std::uint32_t count = 0; count < 50; ++count) {
     ASSERT_EQ(scene.right.receive({}), 0);
@@ -128,6 +128,7 @@ TEST_F(EmulatedFabric, what_is_lost_is_repeated_until_the_retries_are_used_up) {
 TEST_F(EmulatedFabric, few_losses_only_delay) {
   const Fabric fabric(R"({"faults": {"seed": 3, "drop_probability": 0.3}})");
   const Scene scene({.timeout = 8, .retries = 7});
+  const auto begin = SteadyClock::now();
   for (std::uint32_t count = 0; count < 50; ++count) {
     ASSERT_EQ(scene.right.receive({}), 0);
     ASSERT_EQ(scene.write(8, count), 0);
@@ -163,6 +164,25 @@ TEST_F(EmulatedFabric, what_is_on_its_way_is_flushed_with_its_queue_pair) {
   EXPECT_EQ(scene.left.wait().status, IBV_WC_WR_FLUSH_ERR);
   ASSERT_EQ(scene.left.reset(), 0);
   EXPECT_EQ(scene.target.data()[0], std::byte{0});
+}
+
+TEST_F(EmulatedFabric, a_new_connection_owes_nothing_to_the_one_before) {
+  const Fabric fabric(R"({"faults": {"drop_probability": 1}})");
+  const Scene scene({.timeout = 20, .retries = 7});  // 8 x 4.3 s
+  ASSERT_EQ(scene.write(8), 0);
+  ASSERT_EQ(scene.left.fail(), 0);
+  EXPECT_EQ(scene.left.wait().status, IBV_WC_WR_FLUSH_ERR);
+  ASSERT_EQ(scene.left.reset(), 0);
+  scene.left.connect(scene.right.address(), {.timeout = 8, .retries = 0});
+  ASSERT_EQ(scene.write(8), 0);
+  EXPECT_EQ(scene.left.wait(2s).status, IBV_WC_RETRY_EXC_ERR);
+}
+
+TEST_F(EmulatedFabric, a_receiver_that_is_never_ready_does_not_hold_up_the_call) {
+  const Fabric fabric(R"({"faults": {"not_ready_probability": 1}})");
+  const Scene scene;  // repeats for ever
+  ASSERT_EQ(scene.write(8), 0);
+  EXPECT_TRUE(scene.left.is_quiet());
 }
 
 TEST_F(EmulatedFabric, a_busy_sender_does_not_hold_up_its_messages) {

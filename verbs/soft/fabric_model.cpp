@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -14,7 +15,12 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr double ps_per_us = 1e6;
-constexpr double longest_us = 60e6;  // a minute
+constexpr double longest_us = 60e6;   // a minute
+constexpr double lowest_rate = 1e-4;  // GB/s; with these and factor_max no sum of times overflows
+constexpr double factor_max = 1e3;
+constexpr std::size_t file_max_bytes = 65536;
+constexpr int depth_max = 8;
+constexpr std::size_t quoted_max = 80;
 
 /// Data rates: InfiniBand roadmap, 4 lanes (QDR 32 Gb/s after 8b/10b; FDR 54.5, EDR 97.0, HDR 194
 /// and NDR 388 Gb/s after 64b/66b), 100 Gb/s Ethernet.  FDR's 6.8 GB/s, and all latencies,
@@ -62,7 +68,7 @@ class Reader {
   Reader(const std::string& file, std::string where, const Json& object)
       : file_(file), where_(std::move(where)), object_(object) {
     if (!object.is_object())
-      refuse(file_, where_ + " is " + object.dump() + "; expected an object");
+      refuse(file_, where_ + " is " + object.dump().substr(0, quoted_max) + "; expected an object");
   }
 
   double number(const char* name, double otherwise, double least, double most) {
@@ -102,8 +108,8 @@ class Reader {
     }
   }
   [[noreturn]] void expected(const char* name, const Json& value, const std::string& what) const {
-    refuse(file_, "\"" + std::string(name) + "\" in " + where_ + " is " + value.dump() +
-                      "; expected " + what);
+    refuse(file_, "\"" + std::string(name) + "\" in " + where_ + " is " +
+                      value.dump().substr(0, quoted_max) + "; expected " + what);
   }
 
  private:
@@ -151,7 +157,7 @@ FabricModel::Faults read_faults(const std::string& file, const Json& object) {
   if (const Json* list = reader.list("slow"))
     for (const Json& one : *list) {
       Reader slow(file, "\"slow\"", one);
-      faults.slow.push_back({place_of(slow), slow.number("factor", 1, 1, 1e6)});
+      faults.slow.push_back({place_of(slow), slow.number("factor", 1, 1, factor_max)});
       slow.finish();
     }
   if (const Json* list = reader.list("link_down"))
@@ -169,10 +175,16 @@ FabricModel::Faults read_faults(const std::string& file, const Json& object) {
 
 FabricModel parse(const std::string& file, const std::string& text) {
   Json document;
+  const auto is_flat = [&](int depth, Json::parse_event_t, Json&) {
+    if (depth > depth_max) refuse(file, "nested too deeply; expected what EMULATION.md says");
+    return true;
+  };
   try {
-    document = Json::parse(text);
+    document = Json::parse(text, is_flat);
   } catch (const Json::parse_error& error) {
     refuse(file, "no JSON at " + place_in(text, error.byte) + " (" + error.what() + ")");
+  } catch (const Json::exception& error) {  // a number beyond all bounds
+    refuse(file, error.what());
   }
   Reader reader(file, "the file", document);
   FabricModel model;
@@ -188,12 +200,12 @@ FabricModel parse(const std::string& file, const std::string& text) {
   model.send_overhead = reader.time("send_overhead_us", model.send_overhead);
   model.receive_overhead = reader.time("receive_overhead_us", model.receive_overhead);
   model.gap = reader.time("gap_us", model.gap);
-  if (const double rate = reader.number("messages_per_second", 0, 0, 1e12); rate > 0)
+  if (const double rate = reader.number("messages_per_second", 1e12, 1, 1e12); rate < 1e12)
     model.gap = std::max(model.gap, static_cast<Picoseconds>(std::llround(1e12 / rate)));
-  if (const double rate = reader.number("gigabytes_per_second", 0, 1e-6, 1e6); rate > 0)
+  if (const double rate = reader.number("gigabytes_per_second", 0, lowest_rate, 1e6); rate > 0)
     model.per_byte = 1000 / rate;
   model.work = reader.time("work_us", model.work);
-  if (const double rate = reader.number("work_gigabytes_per_second", 0, 1e-6, 1e6); rate > 0)
+  if (const double rate = reader.number("work_gigabytes_per_second", 0, lowest_rate, 1e6); rate > 0)
     model.work_per_byte = 1000 / rate;
   model.latencies = read_latencies(reader);
   if (const Json* faults = reader.find("faults")) model.faults = read_faults(file, *faults);
@@ -223,11 +235,15 @@ Picoseconds FabricModel::latency_between(std::uint32_t from, std::uint32_t to) c
 FabricModel read_fabric_model(const std::string& preset_or_file) {
   for (const Preset& preset : presets)
     if (preset_or_file == preset.name) return model_of(preset);
-  std::ifstream file(preset_or_file);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad())
-    refuse(preset_or_file, "no preset and no file that can be read; expected " +
-                               fabric_preset_names() + ", or the path of a JSON file");
+  std::error_code error;
+  const bool is_file = std::filesystem::is_regular_file(preset_or_file, error);
+  std::ifstream file(is_file ? preset_or_file : std::string());
+  std::string text(file_max_bytes + 1, '\0');
+  if (!is_file || !file.read(text.data(), static_cast<std::streamsize>(text.size())).eof())
+    refuse(preset_or_file, "no preset, and no file of at most " + std::to_string(file_max_bytes) +
+                               " bytes that can be read; expected " + fabric_preset_names() +
+                               ", or the path of a JSON file");
+  text.resize(static_cast<std::size_t>(file.gcount()));
   return parse(preset_or_file, text);
 }
 

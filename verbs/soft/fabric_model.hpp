@@ -25,7 +25,7 @@ struct FabricModel {
   Picoseconds receive_overhead = 0;  // o_r, of the program's time
   Picoseconds gap = 0;               // g: 1 / message rate
   double per_byte = 0;               // G, picoseconds
-  // Gamma: of the program's time for what it combines or copies.
+  // Gamma: of the program's time for what it combines.
   Picoseconds work = 0;
   double work_per_byte = 0;
 

@@ -68,8 +68,10 @@ struct alignas(line_bytes) SegmentHeader {
   alignas(line_bytes) std::atomic<std::uint64_t> atomic_turn;
 
   // In an emulated network: which place of it this process is, constant; and until when its port is
-  // taken in either direction, in picoseconds.  Relaxed: whoever sends something takes the time.
+  // taken in either direction, in picoseconds since `epoch_ns` of the monotonic clock, or in
+  // virtual time.  Relaxed: whoever sends something takes the time.
   alignas(line_bytes) std::uint32_t place;
+  std::int64_t epoch_ns;
   std::atomic<std::int64_t> transmit_port;
   std::atomic<std::int64_t> receive_port;
 };

@@ -104,7 +104,8 @@ int Process::start() {
     const std::uint32_t place = virtual_time ? virtual_time->rank() : settings_.place;
     view_.header().place = place;
     try {
-      timing_ = std::make_unique<Timing>(read_fabric_model(settings_.fabric), place, virtual_time);
+      timing_ = std::make_unique<Timing>(read_fabric_model(settings_.fabric), view_.header(),
+                                         virtual_time);
     } catch (const Error&) {
       return EINVAL;  // it was readable when the settings were read
     }
@@ -154,8 +155,10 @@ void Process::help() {
       for (const Events::Death& death : events.deaths) recover_from(death);
       again |= raise_events(events);
       reap();
-      wait_ns = timing_ && timing_->is_virtual() ? never : progress_pending_ns();
-      if (timing_) wait_ns = soon_ns;  // for those that do not poll
+      if (!timing_ || !timing_->is_virtual()) {
+        wait_ns = progress_pending_ns();
+        if (timing_) wait_ns = soon_ns;  // for those that do not poll
+      }
       if ((again || !buried_.empty()) && (wait_ns == never || wait_ns > soon_ns)) wait_ns = soon_ns;
       watched_.clear();
       watched_.push_back({.fd = wake_.get(), .events = POLLIN, .revents = 0});
@@ -250,13 +253,15 @@ void Process::progress_pending_slow() {
   (void)progress_pending_ns();
 }
 
+void Process::copy_pending() {
+  const std::lock_guard guard(pending_lock_);
+  pending_now_.assign(pending_.begin(), pending_.end());  // within what is reserved
+}
+
 /// Tries all pending requests; nanoseconds until it is worth trying again, -1: when woken.
 std::int64_t Process::progress_pending_ns() {
   if (!has_pending()) return -1;
-  {
-    const std::lock_guard guard(pending_lock_);
-    pending_now_.assign(pending_.begin(), pending_.end());  // within what is reserved
-  }
+  copy_pending();
   if (pending_now_.empty()) return -1;
   const std::int64_t now = now_ns();
   std::int64_t wait_ns = -1;
@@ -275,29 +280,36 @@ std::int64_t Process::progress_pending_ns() {
   return wait_ns;
 }
 
-bool Process::deliver_due() {
+void Process::deliver_due() {
   const std::lock_guard guard(mutex);
-  {
-    const std::lock_guard pending_guard(pending_lock_);
-    pending_now_.assign(pending_.begin(), pending_.end());
-  }
+  copy_pending();
   const Picoseconds now = timing_->now();
-  bool all = true;
   for (QueuePair* const pair : pending_now_) {
     const std::lock_guard send_guard(pair->send_lock);
     progress(*pair, now / picoseconds_per_ns);
     if (pair->pending.empty()) remove_pending(*pair);
-    all &= soft::next_due(*pair) > now + 1;
   }
-  return all;
 }
 
 Picoseconds Process::next_due() {
   const std::lock_guard guard(mutex);
-  const std::lock_guard pending_guard(pending_lock_);
+  copy_pending();
   Picoseconds next = never_ps;
-  for (const QueuePair* const pair : pending_) next = std::min(next, soft::next_due(*pair));
+  for (QueuePair* const pair : pending_now_) {
+    const std::lock_guard send_guard(pair->send_lock);
+    next = std::min(next, soft::next_due(*pair));
+  }
   return next;
+}
+
+void Process::forget_times() {
+  const std::lock_guard guard(mutex);
+  view_.header().transmit_port.store(0, std::memory_order_relaxed);
+  view_.header().receive_port.store(0, std::memory_order_relaxed);
+  for (QueuePair* const pair : queue_pairs) {
+    const std::lock_guard send_guard(pair->send_lock);
+    pair->last_due_ps = 0;
+  }
 }
 
 bool Process::has_completions() {

@@ -126,8 +126,10 @@ class Process {
 
   // For an emulated network in virtual time, where the helper thread leaves the requests alone:
 
-  /// Tries what is due; false when something still is, as a helper thread has to do its part first.
-  bool deliver_due();
+  /// Tries what is due.
+  void deliver_due();
+  /// No port is taken, and nothing is on its way: virtual time begins anew.
+  void forget_times();
   /// When this process will have something to do; never_ps: never.
   Picoseconds next_due();
   /// Whether any of its completion queues has something to poll.
@@ -167,6 +169,7 @@ class Process {
   Process(const Settings& settings, std::uint64_t nonce);
   int start();
   void help();
+  void copy_pending();
   std::int64_t progress_pending_ns();
   bool raise_events(const Events& events);
   void recover_from(const Events::Death& death);

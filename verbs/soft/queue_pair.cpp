@@ -142,6 +142,7 @@ void forget_requests(QueuePair& pair) {
   pair.process.remove_pending(pair);
   pair.pending.clear();
   pair.executed = 0;
+  pair.last_due_ps = 0;
   pair.patience = {};
   pair.draining = {};
   pair.sent = 0;

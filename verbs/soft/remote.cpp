@@ -26,10 +26,6 @@ Outcome failure(ibv_wc_status status, int vendor_error = 0) {
           .vendor_error = static_cast<std::uint32_t>(vendor_error)};
 }
 
-bool takes_receive(ibv_wr_opcode opcode) {
-  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM ||
-         opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-}
 bool is_send(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
 }
@@ -500,6 +496,11 @@ void call_owner(QueuePair& pair) {
 }
 
 }  // namespace
+
+bool takes_receive(ibv_wr_opcode opcode) noexcept {
+  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM ||
+         opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
 
 Outcome execute(QueuePair& pair, const Request& request) noexcept {
   Pieces local;

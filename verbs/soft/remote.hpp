@@ -23,6 +23,9 @@ struct Outcome {
   std::uint32_t bytes = 0;
 };
 
+/// Whether such a request takes a receive of its target.
+bool takes_receive(ibv_wr_opcode opcode) noexcept;
+
 /// Executes the request, or leaves the target as it was.  The send lock of `pair` is held.
 Outcome execute(QueuePair& pair, const Request& request) noexcept;
 

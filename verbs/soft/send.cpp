@@ -247,18 +247,28 @@ void complete_answered(QueuePair& pair, Picoseconds now) {
   }
 }
 
+Outcome execute_unless_lost(QueuePair& pair, const PendingRequest& pending) {
+  if (pending.fault == IBV_WC_SUCCESS) return execute(pair, pending.request);
+  return {.kind = Outcome::Kind::failed, .status = pending.fault};
+}
+
 /// The oldest request that was not executed, if it is due; false when the next must wait.
 bool execute_due(QueuePair& pair, Picoseconds now) {
   PendingRequest& next = pair.pending[pair.executed];
   if (next.due_ps > now) return false;
   Timing& timing = *pair.timing;
-  if (!next.has_passed_port) {
+  if (!next.has_passed_port && next.fault == IBV_WC_SUCCESS) {
     next.has_passed_port = true;
     next.due_ps = timing.pass_port_of(pair, next.request, next.bytes, next.due_ps);
     if (next.due_ps > now) return false;
   }
-  Outcome outcome{.kind = Outcome::Kind::failed, .status = next.fault};
-  if (next.fault == IBV_WC_SUCCESS) outcome = execute(pair, next.request);
+  Outcome outcome = execute_unless_lost(pair, next);
+  if (outcome.kind == Outcome::Kind::failed) timing.wake_target(pair);  // of a failed receive
+  if (outcome.kind == Outcome::Kind::wait && timing.is_virtual()) {
+    next.due_ps = now + Timing::step_of_waiting;
+    timing.wait_for_real_time();
+    return false;
+  }
   if (outcome.kind == Outcome::Kind::failed ||
       has_run_out(pair, now / picoseconds_per_ns, outcome)) {
     const Request failed = next.request;
@@ -350,13 +360,16 @@ void hold(QueuePair& pair, const Request& request) {
 }
 
 void release_held(QueuePair& pair) noexcept {
-  if (!pair.timing || !pair.timing->is_active()) return;
+  if (!pair.timing || !pair.timing->is_active() || pair.qp_type == IBV_QPT_UD) return;
   for (PendingRequest& pending : pair.pending)
     if (pending.request.position >= pair.draining.held_from) depart(pair, pending);
 }
 
 void progress(QueuePair& pair, std::int64_t now_ns) noexcept {
-  if (pair.timing && pair.timing->is_active()) return progress_timed(pair);
+  if (pair.timing) {
+    if (pair.timing->is_active()) return progress_timed(pair);
+    complete_answered(pair, never_ps);  // virtual time has ended
+  }
   while (!pair.pending.empty()) {
     const ibv_qp_state state = pair.status().state();
     if (state == IBV_QPS_ERR) return flush_sends(pair);
@@ -365,7 +378,7 @@ void progress(QueuePair& pair, std::int64_t now_ns) noexcept {
       pair.patience.look_again_ns = now_ns + look_again_held_ns;
       break;
     }
-    Outcome outcome = execute(pair, request);
+    Outcome outcome = execute_unless_lost(pair, pair.pending.front());
     if (outcome.kind == Outcome::Kind::failed || has_run_out(pair, now_ns, outcome)) {
       fail(pair, request, outcome);
     } else if (outcome.kind == Outcome::Kind::done) {

@@ -14,7 +14,7 @@ namespace tutti::verbs::soft {
 
 /// The IB encoding of the receiver-not-ready timer.
 std::int64_t rnr_timer_ns(std::uint32_t code) noexcept;
-/// After which a packet is sent again; 0 in the attributes, for ever: a century.
+/// After which a packet is sent again; 0 in the attributes, never: a day.
 std::int64_t transport_timeout_ns(const ibv_qp_attr& attributes) noexcept;
 
 int post_send(ibv_qp* pair, ibv_send_wr* first, ibv_send_wr** bad) noexcept;

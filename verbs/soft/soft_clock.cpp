@@ -1,6 +1,7 @@
 // See soft_clock.hpp.
 #include "verbs/soft/soft_clock.hpp"
 
+#include "tutti/detail/check.hpp"
 #include "verbs/soft/process.hpp"
 #include "verbs/soft/virtual_time.hpp"
 
@@ -12,11 +13,13 @@ bool is_virtual() noexcept {
   return virtual_time && virtual_time->is_entered();
 }
 
+/// Never steps back: real time goes on where virtual time has ended, and the other way round.
 class SoftClock final : public detail::Clock {
  public:
   Timeout now() noexcept override {
-    if (!is_virtual()) return detail::MonotonicClock::read();
-    return std::chrono::nanoseconds(VirtualTime::joined()->now() / picoseconds_per_ns);
+    if (!is_virtual()) return detail::MonotonicClock::read() + ahead_;
+    return entered_at_ +
+           std::chrono::nanoseconds(VirtualTime::joined()->now() / picoseconds_per_ns);
   }
   bool is_simulated() const noexcept override { return VirtualTime::joined() != nullptr; }
   void charge_work(std::size_t bytes) noexcept override {
@@ -24,22 +27,44 @@ class SoftClock final : public detail::Clock {
     if (Process* const process = Process::of_this_process())
       process->timing()->charge_work(*process, bytes);
   }
+
+  void begin_virtual(Timeout at) noexcept { entered_at_ = at; }
+  void end_virtual(Timeout at) noexcept { ahead_ = at - detail::MonotonicClock::read(); }
+
+ private:
+  Timeout ahead_{0};
+  Timeout entered_at_{0};
 };
+
+SoftClock clock;
+
+Process& process_in_network() noexcept {
+  Process* const process = Process::of_this_process();
+  detail::check(VirtualTime::joined() && process && process->timing(),
+                "virtual time needs a joined rank, an open device and TUTTI_SOFT_FABRIC", 0);
+  return *process;
+}
 
 }  // namespace
 
 detail::Clock& soft_clock() noexcept {
-  static SoftClock clock;
   return clock;
 }
 
 void enter_virtual_time() noexcept {
-  VirtualTime::joined()->enter();
+  Process& process = process_in_network();
+  process.forget_times();
+  clock.begin_virtual(clock.now());
+  VirtualTime::joined()->enter(process.mutex);
 }
 
 void leave_virtual_time() noexcept {
-  if (Process* const process = Process::of_this_process()) process->timing()->drain(*process);
-  VirtualTime::joined()->leave();
+  Process& process = process_in_network();
+  process.timing()->drain(process);
+  const Timeout end = clock.now();
+  VirtualTime::joined()->leave(process.mutex);
+  clock.end_virtual(end);
+  process.wake_helper();
 }
 
 }  // namespace tutti::verbs::soft

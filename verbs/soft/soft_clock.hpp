@@ -7,9 +7,9 @@ namespace tutti::verbs::soft {
 
 detail::Clock& soft_clock() noexcept;
 
-/// Collective over the ranks of the VirtualTime that this process has joined, with a context open
-/// and connections that have been used once.  Between the two the ranks may not wait for each other
-/// but through the device.
+/// Collective over the ranks of the VirtualTime that this process has joined, with a context open,
+/// TUTTI_SOFT_FABRIC set, and connections that have been used once.  Between the two each rank uses
+/// the device with one thread, and waits for others in no other way.
 void enter_virtual_time() noexcept;
 /// After this rank's messages have been delivered.
 void leave_virtual_time() noexcept;

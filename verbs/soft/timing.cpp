@@ -10,6 +10,7 @@
 #include "tutti/detail/clock.hpp"
 #include "verbs/soft/process.hpp"
 #include "verbs/soft/queue_pair.hpp"
+#include "verbs/soft/remote.hpp"
 #include "verbs/soft/send.hpp"
 
 namespace tutti::verbs::soft {
@@ -17,8 +18,8 @@ namespace {
 
 constexpr std::size_t packet_bytes = 4096;  // the path MTU of this device
 
-Picoseconds real_now() {
-  return detail::MonotonicClock::read().count() * picoseconds_per_ns;
+std::int64_t real_now_ns() {
+  return detail::MonotonicClock::read().count();
 }
 
 Picoseconds scaled(Picoseconds time, double factor) {
@@ -44,18 +45,24 @@ SegmentHeader* header_of_target(const QueuePair& pair) {
 
 }  // namespace
 
-Timing::Timing(FabricModel model, std::uint32_t place, VirtualTime* virtual_time)
+Timing::Timing(FabricModel model, SegmentHeader& own, VirtualTime* virtual_time)
     : model_(std::move(model)),
-      place_(place),
+      place_(own.place),
       virtual_time_(virtual_time),
-      begin_(real_now()),
-      numbers_(model_.faults.seed * 0x9e3779b97f4a7c15 + place) {
+      epoch_ns_(real_now_ns()),
+      numbers_(model_.faults.seed * 0x9e3779b97f4a7c15 + own.place) {
+  own.epoch_ns = epoch_ns_;
   for (const FabricModel::Faults::Slow& slow : model_.faults.slow)
-    if (slow.place == place) slowness_ = slow.factor;
+    if (slow.place == place_) slowness_ = slow.factor;
 }
 
 Picoseconds Timing::now() const noexcept {
-  return is_virtual() ? virtual_time_->now() : real_now();
+  return is_virtual() ? virtual_time_->now() : (real_now_ns() - epoch_ns_) * picoseconds_per_ns;
+}
+
+/// From the target's time to this process's.
+Picoseconds Timing::shift_of(const SegmentHeader& target) const noexcept {
+  return is_virtual() ? 0 : (target.epoch_ns - epoch_ns_) * picoseconds_per_ns;
 }
 
 bool Timing::happens(double probability) noexcept {
@@ -63,26 +70,31 @@ bool Timing::happens(double probability) noexcept {
 }
 
 bool Timing::is_down(std::uint32_t place, Picoseconds at) const noexcept {
-  const Picoseconds since_begin = at - (is_virtual() ? virtual_time_->begin() : begin_);
   const auto& list = model_.faults.link_down;
   return std::any_of(list.begin(), list.end(), [&](const FabricModel::Faults::LinkDown& down) {
-    return down.place == place && since_begin >= down.from && since_begin < down.until;
+    return down.place == place && at >= down.from && at < down.until;
   });
 }
 
 /// When a message that leaves at `at` gets through, or why it never does.
-Timing::Journey Timing::get_through(const QueuePair& pair, std::uint32_t to, std::size_t bytes,
-                                    Picoseconds at) noexcept {
+Timing::Journey Timing::get_through(const QueuePair& pair, const Request& request, std::uint32_t to,
+                                    std::size_t bytes, Picoseconds at) noexcept {
   const std::size_t packets = std::max<std::size_t>(1, (bytes + packet_bytes - 1) / packet_bytes);
   const double survives = std::pow(1 - model_.faults.drop_probability, packets);
   const Picoseconds timeout = transport_timeout_ns(pair.attributes) * picoseconds_per_ns;
   for (unsigned lost = 0; happens(1 - survives) || is_down(place_, at) || is_down(to, at); ++lost) {
     at += timeout;
+    if (pair.attributes.timeout == 0) break;  // never sent again, and nobody complains
     if (lost == pair.attributes.retry_cnt) return {at, IBV_WC_RETRY_EXC_ERR};
   }
-  constexpr unsigned for_ever = 7;
-  for (unsigned refused = 0; happens(model_.faults.not_ready_probability); ++refused) {
-    at += rnr_timer_ns(pair.attributes.min_rnr_timer) * picoseconds_per_ns;
+  if (!takes_receive(request.opcode)) return {at, IBV_WC_SUCCESS};
+  constexpr unsigned for_ever = 7, most = 1000;
+  const std::uint32_t timer = pair.target.entry
+                                  ? pair.target.entry->rnr_timer.load(std::memory_order_relaxed)
+                                  : pair.attributes.min_rnr_timer;
+  for (unsigned refused = 0; refused < most && happens(model_.faults.not_ready_probability);
+       ++refused) {
+    at += rnr_timer_ns(timer) * picoseconds_per_ns;
     if (pair.attributes.rnr_retry != for_ever && refused == pair.attributes.rnr_retry)
       return {at, IBV_WC_RNR_RETRY_EXC_ERR};
   }
@@ -97,7 +109,7 @@ Timing::Journey Timing::depart(const QueuePair& pair, const Request& request,
   const std::size_t outgoing = request.opcode == IBV_WR_RDMA_READ ? 0 : bytes;
   const Picoseconds port = std::max(scaled(model_.gap, slowness_), model_.wire_time(outgoing));
   const Picoseconds leaves = reserve(pair.process.view().header().transmit_port, now(), port);
-  Journey journey = get_through(pair, to, outgoing, leaves);
+  Journey journey = get_through(pair, request, to, outgoing, leaves);
   journey.due += scaled(model_.send_overhead, slowness_) + model_.latency_between(place_, to) +
                  model_.wire_time(outgoing);
   if (happens(model_.faults.delay_probability))
@@ -111,17 +123,25 @@ Picoseconds Timing::pass_port_of(const QueuePair& pair, const Request& request, 
                                  Picoseconds due) const noexcept {
   SegmentHeader* const target = header_of_target(pair);
   const std::size_t incoming = request.opcode == IBV_WR_RDMA_READ ? 0 : bytes;
-  return target ? reserve(target->receive_port, due, model_.port_time(incoming)) : due;
+  if (!target) return due;
+  const Picoseconds shift = shift_of(*target);
+  return reserve(target->receive_port, due - shift, model_.port_time(incoming)) + shift;
+}
+
+void Timing::wake_target(const QueuePair& pair) noexcept {
+  const SegmentHeader* const target = header_of_target(pair);
+  if (target && is_virtual()) virtual_time_->arrive_at(target->place);
 }
 
 Picoseconds Timing::answer(const QueuePair& pair, const Request& request,
                            std::size_t bytes) noexcept {
   SegmentHeader* const target = header_of_target(pair);
   if (!target) return now();
-  if (is_virtual()) virtual_time_->arrive_at(target->place);
+  wake_target(pair);
   const Picoseconds back = model_.latency_between(target->place, place_);
   if (request.opcode != IBV_WR_RDMA_READ) return now() + back;
-  return reserve(target->transmit_port, now(), model_.port_time(bytes)) + back +
+  const Picoseconds shift = shift_of(*target);
+  return reserve(target->transmit_port, now() - shift, model_.port_time(bytes)) + shift + back +
          model_.wire_time(bytes);
 }
 
@@ -140,17 +160,24 @@ void Timing::spend(Process& process, Picoseconds time) noexcept {
 void Timing::idle(Process& process) noexcept {
   // Whatever waits with a timeout looks at the clock again, even if nothing ever happens.
   constexpr Picoseconds longest = 100'000 * picoseconds_per_ns;
-  if (process.has_completions()) return;
-  const Picoseconds next = std::min(now() + longest, process.next_due());
-  virtual_time_->sleep(next, true);
+  // Another queue has something, and the program may be on its way there.
+  constexpr Picoseconds a_poll = 100 * picoseconds_per_ns;
+  const Picoseconds next = now() + (process.has_completions() ? a_poll : longest);
+  virtual_time_->sleep(std::min(next, process.next_due()), true);
   deliver(process);
 }
 
 void Timing::drain(Process& process) noexcept {
-  constexpr Picoseconds patience = 10'000'000'000 * picoseconds_per_ns;  // a receive may never come
-  const Picoseconds end = now() + patience;
-  for (Picoseconds next; is_virtual() && (next = process.next_due()) != never_ps && next < end;)
-    next > now() ? pass_time(process, next) : deliver(process);
+  // What is repeated for ever, as a receive never comes, is left.
+  constexpr int steps_max = 100'000;
+  Picoseconds next = 0;
+  for (int step = 0; step < steps_max && is_virtual(); ++step) {
+    if (next = process.next_due(); next == never_ps) return;
+    if (next > now())
+      pass_time(process, next);
+    else
+      deliver(process);
+  }
 }
 
 void Timing::pass_time(Process& process, Picoseconds until) noexcept {
@@ -161,10 +188,9 @@ void Timing::pass_time(Process& process, Picoseconds until) noexcept {
 }
 
 void Timing::deliver(Process& process) noexcept {
-  if (process.deliver_due()) return;
-  // Something is due that needs this process's or its peer's helper thread, in real time.
+  process.deliver_due();
   constexpr unsigned a_moment_us = 50;
-  ::usleep(a_moment_us);
+  if (takes_wait()) ::usleep(a_moment_us);
 }
 
 }  // namespace tutti::verbs::soft

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <utility>
 
 #include "verbs/soft/fabric_model.hpp"
 #include "verbs/soft/layout.hpp"
@@ -26,8 +27,9 @@ struct Request;
 
 class Timing {
  public:
-  /// `place`: this process's row in the model's matrix, and its name in the faults.
-  Timing(FabricModel model, std::uint32_t place, VirtualTime* virtual_time);
+  /// `own`: says which place this process is, its row in the model's matrix and its name in the
+  /// faults; learns the epoch.
+  Timing(FabricModel model, SegmentHeader& own, VirtualTime* virtual_time);
 
   /// Emulated time; of a request that comes now.
   bool is_active() const noexcept { return !virtual_time_ || virtual_time_->is_entered(); }
@@ -45,12 +47,21 @@ class Timing {
   Picoseconds pass_port_of(const QueuePair& pair, const Request& request, std::size_t bytes,
                            Picoseconds due) const noexcept;
 
+  /// Virtual time: something has come to the target, now.
+  void wake_target(const QueuePair& pair) noexcept;
+
+  /// Virtual time: what is due needs a helper thread, which lives in real time; it is looked at
+  /// again in steps, with a moment of real time before each.
+  static constexpr Picoseconds step_of_waiting = 1'000'000;
+  void wait_for_real_time() noexcept { waits_ = true; }
+  bool takes_wait() noexcept { return std::exchange(waits_, false); }
+
   /// The request has been executed now: wakes the target; when its answer is back.
   Picoseconds answer(const QueuePair& pair, const Request& request, std::size_t bytes) noexcept;
 
   // Virtual time only:
 
-  /// The program's time for polled receives, and for combining or copying.
+  /// The program's time for polled receives, and for combining.
   void charge_receives(Process& process, int receives) noexcept;
   void charge_work(Process& process, std::size_t bytes) noexcept;
   /// A poll has found nothing: time goes on to the next event of this rank.
@@ -61,8 +72,9 @@ class Timing {
  private:
   bool happens(double probability) noexcept;
   bool is_down(std::uint32_t place, Picoseconds at) const noexcept;
-  Journey get_through(const QueuePair& pair, std::uint32_t to, std::size_t bytes,
-                      Picoseconds at) noexcept;
+  Journey get_through(const QueuePair& pair, const Request& request, std::uint32_t to,
+                      std::size_t bytes, Picoseconds at) noexcept;
+  Picoseconds shift_of(const SegmentHeader& target) const noexcept;
   void spend(Process& process, Picoseconds time) noexcept;
   void pass_time(Process& process, Picoseconds until) noexcept;
   void deliver(Process& process) noexcept;
@@ -70,7 +82,8 @@ class Timing {
   FabricModel model_;
   std::uint32_t place_;
   VirtualTime* virtual_time_;
-  Picoseconds begin_;  // of real time
+  std::int64_t epoch_ns_;
+  bool waits_ = false;
   double slowness_ = 1;
   SpinLock lock_;  // guards the numbers
   std::mt19937_64 numbers_;

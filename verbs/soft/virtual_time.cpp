@@ -14,8 +14,7 @@
 #include <ctime>
 #include <string>
 #include <tutti/status.hpp>
-
-#include "tutti/detail/clock.hpp"
+#include <utility>
 
 namespace tutti::verbs::soft {
 namespace {
@@ -43,6 +42,7 @@ struct alignas(64) VirtualTime::Seat {
 
 struct alignas(64) VirtualTime::Table {
   std::atomic<std::uint32_t> entered;
+  std::atomic<std::uint32_t> hand_overs;
   std::atomic<std::uint32_t> broken;  // 1: no rank waits for its turn any more
 };
 
@@ -71,7 +71,7 @@ VirtualTime* VirtualTime::joined() noexcept {
 }
 
 bool VirtualTime::is_entered() const noexcept {
-  return entered_ && !is_broken();
+  return entered_.load(std::memory_order_relaxed) && !is_broken();
 }
 bool VirtualTime::is_broken() const noexcept {
   return table().broken.load(std::memory_order_relaxed) != 0;
@@ -81,25 +81,27 @@ Picoseconds VirtualTime::now() const noexcept {
   return own().clock;
 }
 
-void VirtualTime::enter() noexcept {
+void VirtualTime::enter(std::mutex& guard) noexcept {
   const std::uint32_t before = own().turns.load(std::memory_order_relaxed);
   // The last one in sets all clocks: the others sleep already, or are about to.
   if (table().entered.fetch_add(1, std::memory_order_acq_rel) + 1 == rank_count_) {
     table().entered.store(0, std::memory_order_relaxed);
-    const Picoseconds begin = detail::MonotonicClock::read().count() * picoseconds_per_ns;
     for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
-      seat(rank).clock = seat(rank).wake = begin;
+      seat(rank).clock = seat(rank).wake = 0;
       seat(rank).listening = seat(rank).woken = false;
     }
     hand_over();
   }
   await_turn(before);
-  begin_ = now();
-  entered_ = true;
+  const std::lock_guard held(guard);
+  entered_.store(true, std::memory_order_relaxed);
 }
 
-void VirtualTime::leave() noexcept {
-  entered_ = false;
+void VirtualTime::leave(std::mutex& guard) noexcept {
+  {
+    const std::lock_guard held(guard);
+    entered_.store(false, std::memory_order_relaxed);
+  }
   own().wake = never_ps;
   own().listening = false;
   hand_over();
@@ -119,6 +121,7 @@ bool VirtualTime::sleep(Picoseconds until, bool listening) noexcept {
 }
 
 void VirtualTime::arrive_at(std::uint32_t rank) noexcept {
+  if (rank >= rank_count_) return;  // a process outside of the job
   Seat& target = seat(rank);
   if (!target.listening || target.wake <= now()) return;
   target.wake = now();
@@ -131,6 +134,7 @@ void VirtualTime::hand_over() noexcept {
   for (std::uint32_t rank = 1; rank < rank_count_; ++rank)
     if (seat(rank).wake < seat(next).wake) next = rank;
   if (seat(next).wake == never_ps) return;
+  table().hand_overs.fetch_add(1, std::memory_order_relaxed);
   seat(next).turns.fetch_add(1, std::memory_order_release);
   if (next != rank_) futex_wake(seat(next).turns);
 }
@@ -138,16 +142,19 @@ void VirtualTime::hand_over() noexcept {
 void VirtualTime::await_turn(std::uint32_t before) noexcept {
   constexpr timespec slice{.tv_sec = 1, .tv_nsec = 0};
   std::atomic<std::uint32_t>& turns = own().turns;
+  std::uint32_t seen = table().hand_overs.load(std::memory_order_relaxed);
   for (int seconds = 0; turns.load(std::memory_order_acquire) == before;) {
     errno = 0;
     futex_wait(turns, before, slice);
-    if (table().broken.load(std::memory_order_relaxed) != 0) return;
+    if (is_broken()) return;
+    const std::uint32_t now_seen = table().hand_overs.load(std::memory_order_relaxed);
+    if (std::exchange(seen, now_seen) != now_seen) seconds = 0;
     if (errno == ETIMEDOUT && ++seconds == patience_s &&
         table().broken.exchange(1, std::memory_order_relaxed) == 0) {
       std::fprintf(stderr,
-                   "tutti: virtual time ends: rank %u has had no turn for %d s; another rank must "
-                   "have ended, or have blocked outside the device\n",
-                   rank_, patience_s);
+                   "tutti: virtual time ends: nobody has had a turn for %d s; a rank must have "
+                   "ended, or have blocked outside the device\n",
+                   patience_s);
     }
   }
 }

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 #include "tutti/detail/descriptor.hpp"
 #include "verbs/soft/fabric_model.hpp"
@@ -30,19 +31,19 @@ class VirtualTime {
 
   std::uint32_t rank() const noexcept { return rank_; }
 
-  /// Collective.  Returns when all ranks have entered, each at the same virtual instant.
-  void enter() noexcept;
+  /// Collective.  Returns when all ranks have entered, each at the same virtual instant: 0.  The
+  /// change is made under `guard`, which keeps out the process's other threads.
+  void enter(std::mutex& guard) noexcept;
   /// This rank's part is over; the others go on.  First its messages must have been delivered, for
   /// which see Timing::drain().
-  void leave() noexcept;
+  void leave(std::mutex& guard) noexcept;
   bool is_entered() const noexcept;
-  /// A rank was not heard of for half a minute of real time: all are in real time for good, where
-  /// what it left undone shows as any failure does.
+  /// Nobody had the turn handed on for half a minute of real time: all are in real time for good,
+  /// where what it left undone shows as any failure does.
   bool is_broken() const noexcept;
 
-  /// While entered: this rank's clock, and what it was at the entrance.
+  /// While entered: this rank's clock.
   Picoseconds now() const noexcept;
-  Picoseconds begin() const noexcept { return begin_; }
 
   /// Lets the others run until it is `until`, or an arrival comes if `listening`.  True if one did.
   bool sleep(Picoseconds until, bool listening) noexcept;
@@ -62,8 +63,8 @@ class VirtualTime {
 
   std::uint32_t rank_count_;
   std::uint32_t rank_ = 0;
-  bool entered_ = false;
-  Picoseconds begin_ = 0;
+  // Changed under the guard, and read by the rank's one thread without it.
+  std::atomic<bool> entered_{false};
   detail::Mapping mapping_;
 };
 

@@ -17,7 +17,7 @@ class Clock {
   virtual ~Clock() = default;
   virtual Timeout now() noexcept = 0;
 
-  /// Whether time is simulated: then combining or copying costs what is charged for it.
+  /// Whether time is simulated: then combining costs what is charged for it.
   virtual bool is_simulated() const noexcept { return false; }
   virtual void charge_work(std::size_t /*bytes*/) noexcept {}
 };

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <string>
 #include <tutti/status.hpp>
 
 #include "verbs/soft/fabric_model.hpp"
@@ -69,6 +70,9 @@ TEST(FabricModel, mistakes_are_named_with_their_place) {
   const Mistake mistakes[] = {
       {"{\"latency_us\": 1,\n  oops}", {"line 2, column 3"}},
       {"[1]", {"[1]", "an object"}},
+      {R"({"latency_us": 1e400})", {"out of range"}},
+      {"{\"latencies_us\": [[[[[[[[[[[[1]]]]]]]]]]]]}", {"nested"}},
+      {R"({"messages_per_second": 1e-7})", {"messages_per_second", "from 1"}},
       {R"({"latncy_us": 1})", {"latncy_us", "latency_us"}},
       {R"({"preset": "sdr"})", {"sdr", "qdr, fdr, edr, hdr, ndr, roce100"}},
       {R"({"latency_us": -1})", {"latency_us", "-1", "from 0"}},
@@ -90,13 +94,16 @@ TEST(FabricModel, mistakes_are_named_with_their_place) {
 }
 
 TEST(FabricModel, what_is_neither_preset_nor_file_is_refused) {
-  try {
-    (void)read_fabric_model("fddr");
-    FAIL() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("fddr"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("qdr, fdr"), std::string::npos);
+  for (const std::string name : {"fddr", "", "/", "/dev/zero"}) {
+    try {
+      (void)read_fabric_model(name);
+      FAIL() << "accepted: " << name;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("\"" + name + "\""), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find("qdr, fdr"), std::string::npos);
+    }
   }
+  EXPECT_NE(refusal(std::string(100'000, ' ')).find("65536"), std::string::npos);
 }
 
 }  // namespace
