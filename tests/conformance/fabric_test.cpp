@@ -105,11 +105,13 @@ TEST_F(EmulatedFabric, ports_take_one_message_after_the_other) {
 TEST_F(EmulatedFabric, delays_keep_the_order_of_a_queue_pair) {
   const Fabric fabric(R"({"faults": {"seed": 5, "delay_probability": 1, "delay_us": 20000}})");
   const Scene scene;
+  const auto begin = SteadyClock::now();
   for (std::uint32_t count = 0; count < 50; ++count) {
     ASSERT_EQ(scene.right.receive({}), 0);
     ASSERT_EQ(scene.write(8, count), 0);
   }
   for (std::uint32_t count = 0; count < 50; ++count) EXPECT_EQ(scene.right.wait().imm_data, count);
+  EXPECT_GE(since(begin), 10ms) << "the longest of 50 delays of up to 20 ms";
 }
 
 TEST_F(EmulatedFabric, what_is_lost_is_repeated_until_the_retries_are_used_up) {
@@ -134,6 +136,7 @@ TEST_F(EmulatedFabric, few_losses_only_delay) {
     ASSERT_EQ(scene.write(8, count), 0);
   }
   for (std::uint32_t count = 0; count < 50; ++count) EXPECT_EQ(scene.right.wait().imm_data, count);
+  EXPECT_GE(since(begin), 1ms) << "one loss costs a timeout of 1.05 ms";
 }
 
 TEST_F(EmulatedFabric, a_receiver_that_is_never_ready_uses_up_its_own_retries) {

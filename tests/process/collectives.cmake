@@ -39,7 +39,10 @@ add_test(NAME process_example COMMAND dot_product)
 set_tests_properties(process_example PROPERTIES LABELS process TIMEOUT 60
   PASS_REGULAR_EXPRESSION "rank [01]: .x.\\^2 = 500\n")
 
-tutti_test(process_virtual_time LABEL process TIMEOUT 300
+tutti_test(process_virtual_time LABEL process TIMEOUT 300 ARGUMENTS --gtest_filter=VirtualTime.*
   SOURCES virtual_time_test.cpp ${PROJECT_SOURCE_DIR}/tests/support/event_simulation.cpp
   LINK tutti tutti_plan tutti_verbs)
 target_include_directories(process_virtual_time PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+add_test(NAME long_death_in_virtual_time COMMAND process_virtual_time
+  --gtest_filter=DeathInVirtualTime.*)
+set_tests_properties(long_death_in_virtual_time PROPERTIES LABELS long TIMEOUT 300)

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -218,6 +219,31 @@ TEST(VirtualTime, does_not_depend_on_the_machine) {
   std::sort(distinct.begin(), distinct.end());
   EXPECT_GT(std::unique(distinct.begin(), distinct.end()) - distinct.begin(), 1)
       << "the faults differ from call to call";
+}
+
+/// Half a minute: run by its own name.
+TEST(DeathInVirtualTime, is_a_failure_that_names_the_dead) {
+  ::setenv("TUTTI_SOFT_FABRIC", "fdr", 1);
+  soft::VirtualTime time(3);
+  const auto ended = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+    time.join(index_of(exchange.self()));
+    Context context({.device = "soft0"});
+    Communicator communicator(context, exchange);
+    Operation operation = barrier(communicator);
+    for (int count = 0; count < 2; ++count)
+      if (operation.start() != Status::ok || operation.wait(30s) != Status::ok) return 2;
+    communicator.synchronize();
+    soft::enter_virtual_time();
+    if (exchange.self() == Rank{2}) std::raise(SIGKILL);
+    Status status = operation.start();
+    if (status == Status::ok) status = operation.wait(3600s);
+    soft::leave_virtual_time();
+    return status == Status::peer_failed && communicator.failure().peer == Rank{2} ? 0 : 3;
+  });
+  ::unsetenv("TUTTI_SOFT_FABRIC");
+  EXPECT_EQ(ended[0].exit_status, 0);
+  EXPECT_EQ(ended[1].exit_status, 0);
+  EXPECT_EQ(ended[2].signal, SIGKILL);
 }
 
 TEST(VirtualTime, timeouts_are_in_virtual_time) {

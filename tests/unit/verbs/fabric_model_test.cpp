@@ -70,7 +70,7 @@ TEST(FabricModel, mistakes_are_named_with_their_place) {
   const Mistake mistakes[] = {
       {"{\"latency_us\": 1,\n  oops}", {"line 2, column 3"}},
       {"[1]", {"[1]", "an object"}},
-      {R"({"latency_us": 1e400})", {"out of range"}},
+      {R"({"latency_us": 1e400})", {"1e400"}},
       {"{\"latencies_us\": [[[[[[[[[[[[1]]]]]]]]]]]]}", {"nested"}},
       {R"({"messages_per_second": 1e-7})", {"messages_per_second", "from 1"}},
       {R"({"latncy_us": 1})", {"latncy_us", "latency_us"}},
