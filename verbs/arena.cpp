@@ -12,6 +12,7 @@
 #include <iterator>
 #include <string>
 #include <tutti/detail/check.hpp>
+#include <tutti/detail/file_limit.hpp>
 #include <tutti/status.hpp>
 
 namespace tutti::verbs {
@@ -60,6 +61,11 @@ Arena::Arena(const Port& port, ibv_pd* domain, std::size_t bytes) {
                 "TUTTI_ARENA_BYTES=" + std::to_string(bytes) + ": only " +
                     std::to_string(available) + " bytes of memory are available; lower it",
                 ENOMEM);
+  if (detail::exceeds_file_limit(bytes))
+    throw Error(ErrorCode::limit_exceeded,
+                "TUTTI_ARENA_BYTES=" + std::to_string(bytes) +
+                    ": RLIMIT_FSIZE is lower; raise it (ulimit -f unlimited) or lower the arena",
+                EFBIG);
   memory_ = detail::Descriptor(memfd_create("tutti-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory_) refuse("memfd_create", errno);
   if (ftruncate(memory_.get(), static_cast<off_t>(bytes)) != 0)

@@ -222,6 +222,35 @@ class NoDescriptors {
   rlimit before_;
 };
 
+int error_of_opening() {
+  int count = 0;
+  ibv_device** const list = driver().get_device_list(&count);
+  ibv_context* const context = driver().open_device(list[0]);
+  const int error = context ? 0 : errno;
+  if (context) driver().close_device(context);
+  driver().free_device_list(list);
+  return error;
+}
+
+TEST(Opening, without_room_for_files_is_an_error_and_no_signal) {
+  if (!device_is_soft()) GTEST_SKIP() << "of the software device";
+  OtherProcess other([](Line&) {
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+    const rlimit small{.rlim_cur = 1 << 20, .rlim_max = before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    EXPECT_EQ(error_of_opening(), EFBIG);
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_EQ(error_of_opening(), 0);
+    {
+      const NoDescriptors none;
+      EXPECT_EQ(error_of_opening(), EMFILE);
+    }
+    EXPECT_EQ(error_of_opening(), 0);
+  });
+  other.expect_success();
+}
+
 TEST(Descriptors, whose_lack_delays_an_attachment) {
   OtherProcess other([](Line& line) {
     const Device device;

@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <memory>
 
+#include "tutti/detail/file_limit.hpp"
+
 namespace tutti::verbs::soft {
 namespace {
 
@@ -60,7 +62,8 @@ detail::Descriptor promote(const void* address, std::size_t bytes, const char*& 
   detail::Descriptor file(::memfd_create("tutti-promoted", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   reason = "the system has no memory, or no descriptor, for a file";
   // Nothing else is done between the copy and the exchange: this thread loses no write of its own.
-  if (!file || ::ftruncate(file.get(), static_cast<off_t>(size)) != 0 ||
+  if (!file || detail::exceeds_file_limit(size) ||
+      ::ftruncate(file.get(), static_cast<off_t>(size)) != 0 ||
       ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 ||
       !write_all(file.get(), pages, size) ||
       ::mmap(pages, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file.get(), 0) != pages)

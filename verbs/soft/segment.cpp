@@ -5,8 +5,11 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <iterator>
+
+#include "tutti/detail/file_limit.hpp"
 
 namespace tutti::verbs::soft {
 namespace {
@@ -22,6 +25,13 @@ std::size_t rounded_to_line(std::size_t bytes) {
 }  // namespace
 
 int Segment::create(std::uint32_t id, std::uint64_t nonce) {
+  if (detail::exceeds_file_limit(segment_bytes)) {
+    std::fprintf(stderr,
+                 "tutti: the software device needs files of %zu bytes in memory, and RLIMIT_FSIZE "
+                 "is lower; raise it (ulimit -f unlimited)\n",
+                 segment_bytes);
+    return EFBIG;
+  }
   descriptor_ = detail::Descriptor(::memfd_create("tutti-soft", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!descriptor_ || ::ftruncate(descriptor_.get(), segment_bytes) != 0) return errno;
   // A peer that maps it must be able to rely on the size.

@@ -79,5 +79,22 @@ TEST(Arena, LockLimitIsCheckedForDevicesThatLock) {
   ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &old), 0);
 }
 
+TEST(Arena, ALimitOnFilesIsNamedAndNoSignal) {
+  const Port port = open_port("soft0");
+  const DomainHandle domain(port.driver().alloc_pd(port.device.get()), {&port.driver()});
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{.rlim_cur = 1 << 20, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  std::string said;
+  try {
+    const Arena arena(port, domain.get(), 2 << 20);
+  } catch (const Error& error) {
+    said = error.what();
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_NE(said.find("RLIMIT_FSIZE"), std::string::npos) << said;
+}
+
 }  // namespace
 }  // namespace tutti::verbs
