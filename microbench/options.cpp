@@ -117,7 +117,8 @@ void declare(CLI::App& app, Words& words, Options& options) {
                  "sum, prod, min, max, band, bor, bxor, land, lor, or user: an operator of this "
                  "program that is not commutative (uint64)");
   app.add_option("--ranks-per-node", words.ranks_per_node, "1: every rank is a node of its own");
-  app.add_option("--per-round", words.per_round, "messages per round, e.g. 3,2,1");
+  app.add_option("--per-round", words.per_round,
+                 "messages per round at most, e.g. 3,2,1; what is superfluous is not sent");
   app.add_option("--agreement", words.agreement,
                  "identical, reproducible or relaxed; default: the strongest that is offered");
   app.add_option("--iterations", words.iterations, "timed calls of each row, and checked ones");
@@ -126,7 +127,8 @@ void declare(CLI::App& app, Words& words, Options& options) {
   app.add_flag("--check", options.check, "compare every result of a further pass with a reference");
   app.add_option("--check-level", words.check_level, "off, local or collective");
   app.add_option("--delay-us", words.delay_us, "random delay before each checked call, at most");
-  app.add_option("--seed", words.seed, "of inputs and delays, default 1");
+  app.add_option("--seed", words.seed,
+                 "of inputs and of --delay-us, default 1; a network's faults have their own");
   app.add_option("--bind", words.bind, "auto or none: bind ranks to distinct cores");
   app.add_option("--format", words.format, "table, json or csv");
   app.add_option("--out", options.out, "write there instead of standard output");

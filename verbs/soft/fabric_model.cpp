@@ -18,7 +18,7 @@ constexpr double ps_per_us = 1e6;
 constexpr double longest_us = 60e6;   // a minute
 constexpr double lowest_rate = 1e-4;  // GB/s; with these and factor_max no sum of times overflows
 constexpr double factor_max = 1e3;
-constexpr std::size_t file_max_bytes = 65536;
+constexpr std::size_t file_max_bytes = std::size_t{16} << 20;
 constexpr int depth_max = 8;
 constexpr std::size_t quoted_max = 80;
 
@@ -99,6 +99,18 @@ class Reader {
     if (value && !value->is_array()) expected(name, *value, "a list");
     return value;
   }
+  /// Members that must be there; what finish() misses is refused.
+  std::uint32_t required_place() {
+    constexpr std::uint64_t places_max = 1 << 20;
+    const std::uint64_t place = require("place") ? count("place", 0) : 0;
+    if (place >= places_max)
+      expected("place", *find("place"), "a rank below " + std::to_string(places_max));
+    return static_cast<std::uint32_t>(place);
+  }
+  double required_number(const char* name, double least, double most) {
+    return require(name) ? number(name, least, least, most) : least;
+  }
+
   void finish() const {
     for (const auto& [name, value] : object_.items()) {
       if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
@@ -106,6 +118,7 @@ class Reader {
       for (const std::string& one : known_) names += (names.empty() ? "" : ", ") + one;
       refuse(file_, "\"" + name + "\" is unknown in " + where_ + "; expected " + names);
     }
+    if (!missing_.empty()) refuse(file_, "\"" + missing_ + "\" is missing in " + where_);
   }
   [[noreturn]] void expected(const char* name, const Json& value, const std::string& what) const {
     refuse(file_, "\"" + std::string(name) + "\" in " + where_ + " is " +
@@ -113,12 +126,18 @@ class Reader {
   }
 
  private:
+  bool require(const char* name) {
+    if (find(name)) return true;
+    if (missing_.empty()) missing_ = name;
+    return false;
+  }
   static std::string text_of(double number) { return Json(number).dump(); }
 
   const std::string& file_;
   std::string where_;
   const Json& object_;
   std::vector<std::string> known_;
+  std::string missing_;
 };
 
 std::vector<std::vector<Picoseconds>> read_latencies(Reader& reader) {
@@ -148,26 +167,22 @@ FabricModel::Faults read_faults(const std::string& file, const Json& object) {
   faults.delay = reader.time("delay_us");
   faults.drop_probability = reader.probability("drop_probability");
   faults.not_ready_probability = reader.probability("not_ready_probability");
-  constexpr std::uint64_t places_max = 1 << 20;
-  const auto place_of = [&](Reader& from) {
-    const std::uint64_t place = from.count("place", places_max);
-    if (place >= places_max) refuse(file, "\"place\" is missing or too large in \"faults\"");
-    return static_cast<std::uint32_t>(place);
-  };
+  if (faults.delay_probability > 0 && faults.delay == 0)
+    refuse(file, "\"delay_us\" is missing in \"faults\"; expected the longest delay");
   if (const Json* list = reader.list("slow"))
     for (const Json& one : *list) {
       Reader slow(file, "\"slow\"", one);
-      faults.slow.push_back({place_of(slow), slow.number("factor", 1, 1, factor_max)});
+      faults.slow.push_back({slow.required_place(), slow.required_number("factor", 1, factor_max)});
       slow.finish();
     }
   if (const Json* list = reader.list("link_down"))
     for (const Json& one : *list) {
       Reader down(file, "\"link_down\"", one);
-      faults.link_down.push_back(
-          {place_of(down), down.time("from_us"), down.time("until_us", from_us(longest_us))});
+      faults.link_down.push_back({down.required_place(), down.time("from_us"),
+                                  down.time("until_us", from_us(longest_us))});
+      down.finish();
       if (faults.link_down.back().from >= faults.link_down.back().until)
         down.expected("until_us", one, "more than from_us");
-      down.finish();
     }
   reader.finish();
   return faults;
@@ -235,14 +250,20 @@ Picoseconds FabricModel::latency_between(std::uint32_t from, std::uint32_t to) c
 FabricModel read_fabric_model(const std::string& preset_or_file) {
   for (const Preset& preset : presets)
     if (preset_or_file == preset.name) return model_of(preset);
+  const std::string expectation =
+      "; expected " + fabric_preset_names() + ", or the path of a JSON file";
   std::error_code error;
-  const bool is_file = std::filesystem::is_regular_file(preset_or_file, error);
-  std::ifstream file(is_file ? preset_or_file : std::string());
+  if (!std::filesystem::exists(preset_or_file, error))
+    refuse(preset_or_file, "no preset and no such file" + expectation);
+  if (!std::filesystem::is_regular_file(preset_or_file, error))
+    refuse(preset_or_file, "no regular file" + expectation);
+  if (const auto bytes = std::filesystem::file_size(preset_or_file, error); bytes > file_max_bytes)
+    refuse(preset_or_file,
+           std::to_string(bytes) + " bytes; expected at most " + std::to_string(file_max_bytes));
+  std::ifstream file(preset_or_file);
   std::string text(file_max_bytes + 1, '\0');
-  if (!is_file || !file.read(text.data(), static_cast<std::streamsize>(text.size())).eof())
-    refuse(preset_or_file, "no preset, and no file of at most " + std::to_string(file_max_bytes) +
-                               " bytes that can be read; expected " + fabric_preset_names() +
-                               ", or the path of a JSON file");
+  if (!file.read(text.data(), static_cast<std::streamsize>(text.size())).eof())
+    refuse(preset_or_file, "cannot be read" + expectation);
   text.resize(static_cast<std::size_t>(file.gcount()));
   return parse(preset_or_file, text);
 }

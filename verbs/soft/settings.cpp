@@ -105,7 +105,8 @@ int read_settings(Settings& settings) {
       if (known.name == name) found = &known;
     if (!found) return refuse(text, "unknown setting", {});
     const std::string_view value = text.substr(std::min(name.size() + 1, text.size()));
-    if (!found->read(value, settings)) return refuse(text, "unknown value", name);
+    if (!found->read(value, settings))
+      return found->read == read_fabric ? EINVAL : refuse(text, "unknown value", name);
   }
   return 0;
 }
