@@ -115,10 +115,13 @@ class Reader {
     for (const auto& [name, value] : object_.items()) {
       if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
       std::string names;
-      for (const std::string& one : known_) names += (names.empty() ? "" : ", ") + one;
+      for (const std::string& one : known_) {
+        names += names.empty() ? "" : ", ";
+        names += one;
+      }
       refuse(file_, "\"" + name + "\" is unknown in " + where_ + "; expected " + names);
     }
-    if (!missing_.empty()) refuse(file_, "\"" + missing_ + "\" is missing in " + where_);
+    if (!missing_.empty()) refuse(file_, where_ + " lacks \"" + missing_ + "\"");
   }
   [[noreturn]] void expected(const char* name, const Json& value, const std::string& what) const {
     refuse(file_, "\"" + std::string(name) + "\" in " + where_ + " is " +

@@ -82,9 +82,9 @@ TEST(FabricModel, mistakes_are_named_with_their_place) {
       {R"({"latencies_us": [[1, "x"], [3, 4]]})", {"latencies_us", "\"x\""}},
       {R"({"faults": {"drop_probability": 1.5}})", {"drop_probability", "1.5", "to 1"}},
       {R"({"faults": {"seed": -3}})", {"seed", "-3"}},
-      {R"({"faults": {"slow": [{"factor": 2}]}})", {"\"place\" is missing in \"slow\""}},
+      {R"({"faults": {"slow": [{"factor": 2}]}})", {"\"slow\" lacks \"place\""}},
       {R"({"faults": {"slow": [{"plce": 1}]}})", {"\"plce\" is unknown in \"slow\"", "factor"}},
-      {R"({"faults": {"slow": [{"place": 1}]}})", {"\"factor\" is missing"}},
+      {R"({"faults": {"slow": [{"place": 1}]}})", {"\"slow\" lacks \"factor\""}},
       {R"({"faults": {"delay_probability": 1}})", {"delay_us"}},
       {R"({"faults": {"link_down": [{"place": 0, "from_us": 5, "until_us": 5}]}})", {"from_us"}},
   };
