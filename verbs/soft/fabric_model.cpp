@@ -112,15 +112,18 @@ class Reader {
   }
 
   void finish() const {
-    for (const auto& [name, value] : object_.items()) {
-      if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
-      std::string names;
-      for (const std::string& one : known_) {
-        names += names.empty() ? "" : ", ";
-        names += one;
-      }
-      refuse(file_, "\"" + name + "\" is unknown in " + where_ + "; expected " + names);
+    const auto is_known = [&](const std::string& name) {
+      return std::find(known_.begin(), known_.end(), name) != known_.end();
+    };
+    std::string names;
+    for (const std::string& one : known_) {
+      names += names.empty() ? "" : ", ";
+      names += one;
     }
+    auto member = object_.begin();
+    while (member != object_.end() && is_known(member.key())) ++member;
+    if (member != object_.end())
+      refuse(file_, "\"" + member.key() + "\" is unknown in " + where_ + "; expected " + names);
     if (!missing_.empty()) refuse(file_, where_ + " lacks \"" + missing_ + "\"");
   }
   [[noreturn]] void expected(const char* name, const Json& value, const std::string& what) const {
