@@ -251,6 +251,33 @@ TEST(Errors, the_targets_state_changes_before_its_completion_comes) {
   expect_state_before_completion(ends, ends.right);
 }
 
+TEST(Errors, the_failed_request_completes_before_the_receives_of_its_queue) {
+  constexpr int rounds = 10000;
+  Loopback ends;
+  std::atomic<int> allowed{0}, seen{0};
+  std::thread other([&] {
+    for (int round = 1; round <= rounds; ++round) {
+      while (allowed.load() != round) std::this_thread::yield();
+      EXPECT_EQ(ends.left.wait().status, IBV_WC_LOC_PROT_ERR);
+      EXPECT_EQ(ends.left.wait().status, IBV_WC_WR_FLUSH_ERR);
+      seen.store(round);
+    }
+  });
+  const Buffer buffer(64);
+  const Region region(ends.left.device, buffer);
+  ibv_sge piece = region.piece(0, 8);
+  piece.lkey ^= 0x10;
+  for (int round = 1; round <= rounds; ++round) {
+    EXPECT_EQ(ends.left.reset(), 0);
+    ends.left.connect(ends.right.address());
+    EXPECT_EQ(ends.left.receive({}), 0);
+    allowed.store(round);
+    EXPECT_EQ(ends.left.send(IBV_WR_SEND, {piece}), 0);
+    while (seen.load() != round) std::this_thread::yield();
+  }
+  other.join();
+}
+
 TEST(Errors, a_target_that_is_not_ready_exhausts_the_retries) {
   const Device device;
   const Endpoint left(device), right(device);

@@ -38,7 +38,7 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
   return IBV_WC_RDMA_WRITE;
 }
 
-void complete(QueuePair& pair, const Request& request, const Outcome& outcome) {
+LocalCompletion completion_of(QueuePair& pair, const Request& request, const Outcome& outcome) {
   LocalCompletion added{};
   added.completion.wr_id = request.wr_id;
   added.completion.status = outcome.status;
@@ -48,9 +48,13 @@ void complete(QueuePair& pair, const Request& request, const Outcome& outcome) {
   added.completion.qp_num = pair.qp_num;
   added.pair = &pair;
   added.retires = request.position + 1;
+  return added;
+}
+
+void complete(QueuePair& pair, const Request& request, const Outcome& outcome) {
   CompletionQueue& queue = pair.send_queue();
   const std::lock_guard guard(queue.lock);
-  queue.push(added);
+  queue.push(completion_of(pair, request, outcome));
 }
 
 void flush(QueuePair& pair, const Request& request) {
@@ -59,8 +63,12 @@ void flush(QueuePair& pair, const Request& request) {
 
 /// The request has failed, and with it the queue pair and all requests behind.
 void fail(QueuePair& pair, const Request& request, const Outcome& outcome) {
-  pair.fail();  // first: who polls the completion finds the state
-  complete(pair, request, outcome);
+  // One step for those who poll: the completion finds the state, and the state flushes no receive
+  // before the completion that says why.
+  CompletionQueue& queue = pair.send_queue();
+  const std::lock_guard guard(queue.lock);
+  pair.fail();
+  queue.push(completion_of(pair, request, outcome));
 }
 
 void store_pending(QueuePair& pair, const Request& request) {

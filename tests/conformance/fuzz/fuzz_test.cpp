@@ -118,9 +118,17 @@ class Fuzzer {
     Model next = model_;
     std::uint32_t accepted = 0;
     const bool succeeds = next.apply(command, accepted);
+    // Requests that wait for something may meet what has changed in any order.
+    bool depends_on_order = next.is_ambiguous();
+    if (model_.is_waiting() && !depends_on_order) {
+      Model other = model_;
+      other.goes_backward = true;
+      (void)other.apply(command, accepted);
+      depends_on_order = !next.agrees_with(other);
+    }
     const bool destroys =
         command.verb == Verb::destroy_queue || command.verb == Verb::deallocate_domain;
-    if (next.is_ambiguous() || (destroys && succeeds) || !divergence_.empty()) return;
+    if (depends_on_order || (destroys && succeeds) || !divergence_.empty()) return;
     last_ = command;
     if (traces_) std::cout << step << ": " << describe(command) << std::endl;
     const Reply reply = execute(command);

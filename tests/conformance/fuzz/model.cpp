@@ -328,11 +328,14 @@ bool Model::post_receives(const Command& command, std::uint32_t& accepted) {
 // --- Execution ----------------------------------------------------------------------------------
 
 void Model::advance() {
+  constexpr std::uint32_t all_pairs = 2 * pairs_count;
   for (bool changed = true; changed;) {
     changed = false;
-    for (std::uint32_t side = 0; side < sides.size(); ++side)
-      for (Pair& pair : sides[side].pairs)
-        if (pair.alive && !pair.pending.empty()) changed |= advance(side, pair);
+    for (std::uint32_t turn = 0; turn < all_pairs; ++turn) {
+      const std::uint32_t number = goes_backward ? all_pairs - 1 - turn : turn;
+      Pair& pair = sides[number / pairs_count].pairs[number % pairs_count];
+      if (pair.alive && !pair.pending.empty()) changed |= advance(number / pairs_count, pair);
+    }
   }
 }
 
@@ -588,6 +591,23 @@ bool Model::has_completions(std::uint32_t side) const {
   return std::any_of(pairs.begin(), pairs.end(), [](const Pair& pair) {
     return !pair.sends_done.empty() || !pair.receives_done.empty();
   });
+}
+
+bool Model::agrees_with(const Model& other) const {
+  const auto same_pair = [](const Pair& one, const Pair& two) {
+    return one.state == two.state && one.pending.size() == two.pending.size() &&
+           one.receives.size() == two.receives.size() && one.sends_done == two.sends_done &&
+           one.receives_done == two.receives_done;
+  };
+  const auto same_shared = [](const Shared& one, const Shared& two) {
+    return one.receives.size() == two.receives.size();
+  };
+  return std::equal(
+      sides.begin(), sides.end(), other.sides.begin(), [&](const Side& one, const Side& two) {
+        return one.events == two.events && one.memory == two.memory &&
+               std::equal(one.pairs.begin(), one.pairs.end(), two.pairs.begin(), same_pair) &&
+               std::equal(one.shared.begin(), one.shared.end(), two.shared.begin(), same_shared);
+      });
 }
 
 bool Model::is_ambiguous() const {

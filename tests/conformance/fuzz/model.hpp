@@ -3,7 +3,8 @@
 // The model says of each command whether it must succeed, which completions must come in which
 // order with which status, how many events, and what the memory of both processes holds.
 //
-// Where the outcome would depend on time the model says so: see is_ambiguous() and needs_rest().
+// Where the outcome would depend on time the model says so: see is_ambiguous(), agrees_with() and
+// needs_rest().
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -30,6 +31,8 @@ struct Expected {
   bool has_immediate = false;
   std::uint32_t source = 0;
   std::uint64_t position = 0;  // of a send
+
+  bool operator==(const Expected&) const = default;
 };
 
 struct Region {
@@ -112,6 +115,8 @@ class Model {
   std::uint16_t lid = 0;
   /// A request may have to wait until the target's memory is mapped.
   bool any_request_may_wait = false;
+  /// Which queue pairs go first when several could go on.  Nobody promises an order.
+  bool goes_backward = false;
 
   /// Applies the command; true when it must succeed.  `accepted`: how many requests.
   bool apply(const Command& command, std::uint32_t& accepted);
@@ -122,6 +127,8 @@ class Model {
   bool has_completions(std::uint32_t side) const;
   /// Two requests want the same receive: nobody says who gets it.
   bool is_ambiguous() const;
+  /// Whether programs would see the same.
+  bool agrees_with(const Model& other) const;
   /// The command's effects may take time.
   bool needs_rest() const { return needs_rest_; }
 
