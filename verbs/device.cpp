@@ -34,10 +34,12 @@ PortDescription describe_port(const Driver& driver, ibv_context* context, std::s
   }
   found.active = found.attributes.state == IBV_PORT_ACTIVE;
   found.state = ibv_port_state_str(found.attributes.state);
-  // iWARP can only be connected by its connection manager; usNIC has no RDMA at all.
+  // usNIC, for one, has no RDMA at all.
   if (context->device->transport_type != IBV_TRANSPORT_IB) {
     found.active = false;
-    found.state += ", neither InfiniBand nor RoCE";
+    found.state += context->device->transport_type == IBV_TRANSPORT_IWARP
+                       ? ", iWARP: it has no RDMA write with immediate"
+                       : ", neither InfiniBand nor RoCE";
   }
   found.link = found.attributes.link_layer == IBV_LINK_LAYER_ETHERNET ? LinkLayer::ethernet
                                                                       : LinkLayer::infiniband;

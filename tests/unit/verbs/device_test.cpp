@@ -65,7 +65,7 @@ TEST(Endpoints, UnfitEndsAreNamedBeforeAnythingIsModified) {
                       .gid_type = static_cast<std::uint8_t>(GidType::roce_v2),
                       .path_mtu = IBV_MTU_1024,
                       .reads_max = 1,
-                      .reserved = 0,
+                      .service_port = 0,
                       .gid = {}};
   EXPECT_EQ(incompatibility(here, here), "");
   Endpoint there = here;

@@ -41,8 +41,10 @@ std::uint32_t connect(End& from, End& to) {
   const std::uint32_t there = from.fabric.connection_to(to.key);
   const std::uint32_t back = to.fabric.connection_to(from.key);
   const Endpoint mine = from.fabric.endpoint(there);
-  from.fabric.connect(there, to.fabric.endpoint(back), "the other end");
-  to.fabric.connect(back, mine, "the first end");
+  const NewPartner other{there, to.fabric.endpoint(back), "the other end"};
+  const NewPartner first{back, mine, "the first end"};
+  from.fabric.connect({&other, 1});
+  to.fabric.connect({&first, 1});
   return there;
 }
 
