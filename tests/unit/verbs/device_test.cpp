@@ -79,6 +79,9 @@ TEST(Endpoints, UnfitEndsAreNamedBeforeAnythingIsModified) {
   there.gid[12] = 10;
   EXPECT_NE(incompatibility(here, there).find("IPv4"), std::string::npos);
   there = here;
+  there.service_port = 4711;
+  EXPECT_NE(incompatibility(here, there).find("TUTTI_CONNECT"), std::string::npos);
+  there = here;
   there.path_mtu = 9;
   EXPECT_NE(incompatibility(here, there).find("9"), std::string::npos);
 }

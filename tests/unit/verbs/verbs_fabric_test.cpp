@@ -193,6 +193,38 @@ TEST(VerbsFabric, ASecondMessageForASlotFailsItsConnection) {
   settle(a, b);
 }
 
+TEST(VerbsFabric, NoneIsConnectedIfOneCannotBe) {
+  End a(1), b(2), c(3);
+  const std::uint32_t good = a.fabric.connection_to(2), bad = a.fabric.connection_to(3);
+  std::vector<NewPartner> partners = {
+      {good, b.fabric.endpoint(b.fabric.connection_to(1)), "rank 2"},
+      {bad, c.fabric.endpoint(c.fabric.connection_to(1)), "rank 3"}};
+  partners[1].remote.link_layer ^= 1;
+  try {
+    a.fabric.connect(partners);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::mismatch);
+    EXPECT_NE(std::string(error.what()).find("rank 3"), std::string::npos) << error.what();
+  }
+  EXPECT_FALSE(a.fabric.connected(good));
+  partners[1].remote.link_layer ^= 1;
+  a.fabric.connect(partners);  // both are still in INIT
+  EXPECT_TRUE(a.fabric.connected(good) && a.fabric.connected(bad));
+}
+
+TEST(VerbsFabric, TheSoftwareDeviceIsNotConnectedByAddress) {
+  VerbsFabricOptions options = on_software_device;
+  options.connect_by_cm = true;
+  try {
+    const VerbsFabric fabric(options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_NE(std::string(error.what()).find("TUTTI_CONNECT"), std::string::npos) << error.what();
+  }
+}
+
 TEST(VerbsFabric, AnAbandonedConnectionCanBeMadeAgain) {
   End a(1), b(2);
   const std::uint32_t first = a.fabric.connection_count();
