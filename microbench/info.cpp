@@ -13,6 +13,7 @@
 
 #include "api/settings.hpp"
 #include "microbench/machine.hpp"
+#include "verbs/connection_request.hpp"
 #include "verbs/device.hpp"
 #include "verbs/queue_pair.hpp"
 
@@ -129,6 +130,12 @@ std::vector<InfoSection> gather_info() {
        .lines = {{"port", fmt::format("{}: {}", port.name(), reason)},
                  {"GID", fmt::format("[{}] {} {}", port.gid.index, verbs::text_of(port.gid.gid),
                                      verbs::name_of(port.gid.type))}}});
+  if (settings.connect == ConnectBy::cm) {
+    const std::string obstacle = verbs::obstacle_to_address(port.description, port.gid);
+    sections.back().lines.emplace_back(
+        "connect", obstacle.empty() ? "by address, with rdma_cm"
+                                    : fmt::format("not possible by address: it is {}", obstacle));
+  }
   sections.push_back(limits(port));
   sections.push_back({.title = "Nodes",
                       .lines = {{"map",

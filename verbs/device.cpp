@@ -34,12 +34,10 @@ PortDescription describe_port(const Driver& driver, ibv_context* context, std::s
   }
   found.active = found.attributes.state == IBV_PORT_ACTIVE;
   found.state = ibv_port_state_str(found.attributes.state);
-  // usNIC, for one, has no RDMA at all.
-  if (context->device->transport_type != IBV_TRANSPORT_IB) {
+  if (const std::string obstacle = obstacle_to_writes(context->device->transport_type);
+      !obstacle.empty()) {
     found.active = false;
-    found.state += context->device->transport_type == IBV_TRANSPORT_IWARP
-                       ? ", iWARP: it has no RDMA write with immediate"
-                       : ", neither InfiniBand nor RoCE";
+    found.state += ", " + obstacle;
   }
   found.link = found.attributes.link_layer == IBV_LINK_LAYER_ETHERNET ? LinkLayer::ethernet
                                                                       : LinkLayer::infiniband;
@@ -88,6 +86,12 @@ bool fits(const PortDescription& port, const std::string& request) {
 }
 
 }  // namespace
+
+std::string obstacle_to_writes(ibv_transport_type transport) {
+  if (transport == IBV_TRANSPORT_IB) return {};
+  if (transport == IBV_TRANSPORT_IWARP) return "iWARP, which has no RDMA write with immediate";
+  return "neither InfiniBand nor RoCE";  // usNIC, for one, has no RDMA at all
+}
 
 std::vector<PortDescription> list_ports() {
   std::vector<PortDescription> ports;

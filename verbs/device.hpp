@@ -21,6 +21,9 @@ struct PortDescription {
   GidChoice gids = {};
 };
 
+/// Why devices of this transport cannot be used; empty if they can.
+std::string obstacle_to_writes(ibv_transport_type transport);
+
 /// Every port of every device, real devices first, the software device last.
 std::vector<PortDescription> list_ports();
 

@@ -15,10 +15,10 @@ struct Endpoint {
   std::uint32_t queue_pair_number;
   std::uint32_t packet_sequence;  // first one sent by this end, 24 bits
   std::uint16_t lid;
-  std::uint8_t link_layer;  // verbs::LinkLayer
-  std::uint8_t gid_type;    // verbs::GidType
-  std::uint8_t path_mtu;    // ibv_mtu: the active MTU of this end's port
-  std::uint8_t reads_max;   // RDMA reads this end can serve at once
+  std::uint8_t link_layer;     // verbs::LinkLayer
+  std::uint8_t gid_type;       // verbs::GidType
+  std::uint8_t path_mtu;       // ibv_mtu: the active MTU of this end's port
+  std::uint8_t reads_max;      // RDMA reads this end can serve at once
   std::uint16_t service_port;  // connected by address: where this end listens; else 0
   std::uint8_t gid[16];
 };

@@ -57,6 +57,12 @@ TEST(PortChoice, RequestThatFitsNothingNamesItselfAndWhatThereIs) {
   }
 }
 
+TEST(PortChoice, TransportsWithoutWriteWithImmediateAreNotUsed) {
+  EXPECT_EQ(obstacle_to_writes(IBV_TRANSPORT_IB), "");
+  EXPECT_NE(obstacle_to_writes(IBV_TRANSPORT_IWARP).find("iWARP"), std::string::npos);
+  EXPECT_NE(obstacle_to_writes(IBV_TRANSPORT_USNIC), "");
+}
+
 TEST(Endpoints, UnfitEndsAreNamedBeforeAnythingIsModified) {
   const Endpoint here{.queue_pair_number = 1,
                       .packet_sequence = 2,
