@@ -1,5 +1,6 @@
 // Promise: every collective is right for every number of ranks and every vector, over the software
-// device, with ranks as processes; and with ranks as threads, which is what the sanitizers can see.
+// device or those of TUTTI_TEST_DEVICES, with ranks as processes; and with ranks as threads, which
+// is what the sanitizers can see.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -7,6 +8,7 @@
 #include <tutti/tutti.hpp>
 
 #include "support/allocations.hpp"
+#include "support/device.hpp"
 #include "support/operators.hpp"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -87,18 +89,13 @@ int check_allreduce(Communicator& communicator, const test::Job& job, const Shap
   return 0;
 }
 
-ContextOptions on_software_device() {
-  ContextOptions options;
-  options.device = "soft0";
-  options.arena_bytes = 4u << 20;
-  return options;
-}
-
 TEST_P(Collectives, AllreduceIsRightForEveryRankCountAndMinimalVector) {
-  const std::uint32_t largest = GetParam() == RanksAre::processes && !sanitized ? 7 : 3;
-  for (std::uint32_t rank_count = 1; rank_count <= 16; ++rank_count)
+  const bool has_time = test::device_is_soft();
+  const bool many = has_time && GetParam() == RanksAre::processes && !sanitized;
+  const std::uint32_t largest = many ? 7 : 3;
+  for (std::uint32_t rank_count = 1; rank_count <= (has_time ? 16u : 8u); ++rank_count)
     run(rank_count, [&](Exchange& exchange) {
-      Context context(on_software_device());
+      Context context(test::on_test_device(exchange));
       Communicator communicator(context, exchange);
       int wrong = 0;
       auto vectors = test::minimal_vectors(rank_count, largest);
@@ -113,7 +110,7 @@ TEST_P(Collectives, AllreduceIsRightForEveryRankCountAndMinimalVector) {
 TEST_P(Collectives, RandomDelaysAndPlacesChangeNothing) {
   for (const std::uint32_t rank_count : {2u, 3u, 5u, 8u, 13u})
     run(rank_count, [&](Exchange& exchange) {
-      Context context(on_software_device());
+      Context context(test::on_test_device(exchange));
       Communicator communicator(context, exchange);
       int wrong = 0;
       for (const auto& vector : {std::vector<std::uint32_t>{3, 2, 1}, {1, 1, 1, 1}, {15}})
@@ -131,7 +128,7 @@ TEST_P(Collectives, RandomDelaysAndPlacesChangeNothing) {
 TEST_P(Collectives, EverySizeFromNothingTo64KiBIsRight) {
   for (const std::uint32_t rank_count : {1u, 2u, 5u})
     run(rank_count, [&](Exchange& exchange) {
-      Context context(on_software_device());
+      Context context(test::on_test_device(exchange));
       Communicator communicator(context, exchange);
       int wrong = 0;
       for (const std::size_t count : {0u, 1u, 2u, 7u, 27u, 28u, 63u, 64u, 65u, 511u, 8192u})
@@ -146,7 +143,7 @@ TEST_P(Collectives, EverySizeFromNothingTo64KiBIsRight) {
 TEST_P(Collectives, NobodyLeavesABarrierBeforeAllHaveEntered) {
   for (const std::uint32_t rank_count : {1u, 2u, 3u, 7u, 8u})
     run(rank_count, [&](Exchange& exchange) {
-      Context context(on_software_device());
+      Context context(test::on_test_device(exchange));
       Communicator communicator(context, exchange);
       Operation operation = barrier(communicator);
       std::mt19937 random(index_of(exchange.self()));
@@ -173,7 +170,7 @@ TEST_P(Collectives, NobodyLeavesABarrierBeforeAllHaveEntered) {
 
 TEST_P(Collectives, SplitPhaseOperationsOverlapAndProgressTogether) {
   run(4, [&](Exchange& exchange) {
-    Context context(on_software_device());
+    Context context(test::on_test_device(exchange));
     Communicator communicator(context, exchange);
     const std::uint64_t self = index_of(exchange.self());
     std::array<std::uint64_t, 2> results{};
@@ -201,7 +198,7 @@ TEST_P(Collectives, SplitPhaseOperationsOverlapAndProgressTogether) {
 
 TEST_P(Collectives, OtherBuffersOfTheSameShapeMayBeGivenAtStart) {
   run(3, [&](Exchange& exchange) {
-    Context context(on_software_device());
+    Context context(test::on_test_device(exchange));
     Communicator communicator(context, exchange);
     std::uint64_t unused = 0;
     Operation operation = allreduce<std::uint64_t>(
@@ -216,7 +213,7 @@ TEST_P(Collectives, OtherBuffersOfTheSameShapeMayBeGivenAtStart) {
 
 TEST_P(Collectives, TimeoutNamesTheMissingRankAndWaitingResumes) {
   run(2, [&](Exchange& exchange) {
-    Context context(on_software_device());
+    Context context(test::on_test_device(exchange));
     Communicator communicator(context, exchange);
     Operation operation = barrier(communicator);
     if (exchange.self() == Rank{1}) {
@@ -236,7 +233,7 @@ TEST_P(Collectives, TimeoutNamesTheMissingRankAndWaitingResumes) {
 
 TEST_P(Collectives, OperationsComeAndGoWithoutUsingUpTheArena) {
   run(3, [&](Exchange& exchange) {
-    Context context(on_software_device());
+    Context context(test::on_test_device(exchange));
     Communicator communicator(context, exchange);
     int wrong = 0;
     for (int i = 0; i < 60; ++i)
@@ -248,7 +245,7 @@ TEST_P(Collectives, OperationsComeAndGoWithoutUsingUpTheArena) {
 TEST_P(Collectives, SteadyStateAllocatesNothing) {
   if (!test::allocations_are_counted) GTEST_SKIP() << "sanitizers replace the allocator";
   run(2, [&](Exchange& exchange) {
-    Context context(on_software_device());
+    Context context(test::on_test_device(exchange));
     Communicator communicator(context, exchange);
     std::uint64_t source = 1, target = 0;
     Operation operation = allreduce<std::uint64_t>(

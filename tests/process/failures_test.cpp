@@ -10,6 +10,7 @@
 #include <thread>
 #include <tutti/tutti.hpp>
 
+#include "support/device.hpp"
 #include "support/jobs.hpp"
 
 namespace tutti {
@@ -46,10 +47,7 @@ struct Finding {
 
 /// Allreduces with n = 1 until something goes wrong.
 Finding reduce_until_failure(Exchange& exchange) {
-  ContextOptions options;
-  options.device = "soft0";
-  options.arena_bytes = 1u << 20;
-  Context context(options);
+  Context context(test::on_test_device(exchange));
   Communicator communicator(context, exchange);
   std::uint64_t source = 1, target = 0;
   Operation operation =
@@ -159,9 +157,7 @@ INSTANTIATE_TEST_SUITE_P(Bootstrap, Kill, testing::Values(false, true),
 std::vector<int> with_barrier(
     const std::function<int(Communicator&, Operation&, std::uint32_t self)>& body) {
   return codes_of(run_local({.rank_count = 3}, [&](Exchange& exchange) {
-    ContextOptions options;
-    options.device = "soft0";
-    Context context(options);
+    Context context(test::on_test_device(exchange));
     Communicator communicator(context, exchange);
     Operation operation = barrier(communicator);
     return body(communicator, operation, index_of(exchange.self()));
@@ -211,7 +207,7 @@ TEST_P(Leaving, ARankThatLeavesWhileItIsNeededIsAFailureNotAHang) {
     const auto results = run_local({.rank_count = rank_count}, [&](Exchange& local) {
       const std::uint32_t self = index_of(local.self());
       const auto tcp = GetParam() ? test::meet_over_tcp(self, rank_count, port) : nullptr;
-      Context context({.device = "soft0", .arena_bytes = 1u << 20});
+      Context context(test::on_test_device(local));
       Communicator communicator(context, tcp ? *tcp : local);
       Operation operation = barrier(communicator, {.per_round = {1, 1, 1}});
       communicator.synchronize();
@@ -230,7 +226,7 @@ INSTANTIATE_TEST_SUITE_P(Bootstrap, Leaving, testing::Values(false, true),
 TEST(Silence, APeerThatDoesNotAnswerIsNamedByAllRanks) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
     {
-      Context context({.device = "soft0", .arena_bytes = 1u << 20});
+      Context context(test::on_test_device(exchange));
       Communicator communicator(context, exchange);
       Operation operation = barrier(communicator, {.per_round = {1, 1}});
       if (operation.start() != Status::ok || operation.wait(10s) != Status::ok) return 1;
@@ -250,7 +246,9 @@ TEST(Silence, APeerThatDoesNotAnswerIsNamedByAllRanks) {
 
 TEST(Silence, ARankThatIsTooLateForTheOthersHearsIt) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
-    Context context({.device = "soft0", .arena_bytes = 1u << 20, .setup_timeout = 300ms});
+    ContextOptions options = test::on_test_device(exchange);
+    options.setup_timeout = 300ms;
+    Context context(options);
     Communicator communicator(context, exchange);
     Operation operation = barrier(communicator);
     if (exchange.self() == Rank{2}) std::this_thread::sleep_for(700ms);
@@ -293,9 +291,7 @@ TEST(Stopping, AStoppedRankIsNotDead) {
              }
            }},
       [](Exchange& exchange) {
-        ContextOptions options;
-        options.device = "soft0";
-        Context context(options);
+        Context context(test::on_test_device(exchange));
         Communicator communicator(context, exchange);
         Operation operation = barrier(communicator);
         const auto until = std::chrono::steady_clock::now() + 3s;

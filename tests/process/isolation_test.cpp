@@ -7,6 +7,7 @@
 #include <thread>
 #include <tutti/tutti.hpp>
 
+#include "support/device.hpp"
 #include "support/jobs.hpp"
 
 namespace tutti {
@@ -14,8 +15,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::codes_of;
-
-const ContextOptions on_software_device{.device = "soft0", .arena_bytes = 1u << 20};
 
 Status call(Operation& operation) {
   const Status status = operation.start();
@@ -45,7 +44,7 @@ TEST(Isolation, ADeathFailsOnlyTheCommunicatorsOfTheDead) {
                 [&](Exchange& exchange) {
                   const std::uint32_t self = index_of(exchange.self());
                   const Pair pair = meet_pairwise(self, left_port, right_port);
-                  Context context(on_software_device);
+                  Context context(test::on_test_device(exchange));
                   std::optional<Communicator> left, right;
                   if (pair.left) left.emplace(context, *pair.left);
                   if (pair.right) right.emplace(context, *pair.right);
@@ -72,7 +71,7 @@ TEST(Isolation, AContextThatIsTornDownInGoodOrderFailsNobody) {
   const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
     const std::uint32_t self = index_of(exchange.self());
     const Pair pair = meet_pairwise(self, left_port, right_port);
-    std::optional<Context> context(on_software_device);
+    std::optional<Context> context(test::on_test_device(exchange));
     if (self == 1) {
       {
         Communicator left(*context, *pair.left);
@@ -104,7 +103,7 @@ TEST(Isolation, AMessageForAnAbortedOperationReachesNoLaterOne) {
   const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
     const std::uint32_t self = index_of(exchange.self());
     const auto other = test::meet_over_tcp(self, 2, port);
-    Context context(on_software_device);
+    Context context(test::on_test_device(exchange));
     Communicator lasting(context, *other);
     {
       Communicator brief(context, exchange);
@@ -135,7 +134,7 @@ TEST(Progress, HearsOfADeathToo) {
                                         kill(processes[1], SIGKILL);
                                       }},
                                  [&](Exchange& exchange) {
-                                   Context context(on_software_device);
+                                   Context context(test::on_test_device(exchange));
                                    Communicator communicator(context, exchange);
                                    Operation operation = barrier(communicator);
                                    if (exchange.self() == Rank{1})
@@ -152,7 +151,7 @@ TEST(Progress, HearsOfADeathToo) {
 TEST(Order, ACommunicatorThatGoesBeforeItsOperationIsFound) {
   EXPECT_EQ(codes_of(run_local({.rank_count = 1},
                                [&](Exchange& exchange) {
-                                 Context context(on_software_device);
+                                 Context context(test::on_test_device(exchange));
                                  std::optional<Communicator> communicator;
                                  communicator.emplace(context, exchange);
                                  const Operation operation = barrier(*communicator);
@@ -165,7 +164,7 @@ TEST(Order, ACommunicatorThatGoesBeforeItsOperationIsFound) {
 TEST(Order, AContextThatGoesBeforeItsCommunicatorIsFound) {
   EXPECT_EQ(codes_of(run_local({.rank_count = 1},
                                [&](Exchange& exchange) {
-                                 std::optional<Context> context(on_software_device);
+                                 std::optional<Context> context(test::on_test_device(exchange));
                                  const Communicator communicator(*context, exchange);
                                  context.reset();
                                  return 0;

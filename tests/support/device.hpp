@@ -1,0 +1,37 @@
+// Which device tests of collectives run on: the software device, or those of TUTTI_TEST_DEVICES
+// ("rxe0,rxe1"), which the ranks take in turn.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <tutti/communicator.hpp>
+#include <tutti/exchange.hpp>
+#include <vector>
+
+namespace tutti::test {
+
+inline bool device_is_soft() {
+  return std::getenv("TUTTI_TEST_DEVICES") == nullptr;
+}
+
+inline std::string device_of(Rank self) {
+  const char* const given = std::getenv("TUTTI_TEST_DEVICES");
+  if (!given) return "soft0";
+  std::vector<std::string> devices(1);
+  for (const char* next = given; *next != '\0'; ++next)
+    if (*next == ',')
+      devices.emplace_back();
+    else
+      devices.back() += *next;
+  return devices[index_of(self) % devices.size()];
+}
+
+inline ContextOptions on_test_device(const Exchange& exchange) {
+  ContextOptions options;
+  options.device = device_of(exchange.self());
+  options.arena_bytes = 4u << 20;
+  return options;
+}
+
+}  // namespace tutti::test
