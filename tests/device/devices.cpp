@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <sstream>
 
 #include "verbs/connection_request.hpp"
@@ -14,6 +15,14 @@ namespace tutti::test {
 namespace {
 
 std::vector<std::string> suited;
+
+std::vector<std::string> devices_asked_for() {
+  std::vector<std::string> names;
+  const char* const given = std::getenv("DEVICES_UNDER_TEST");
+  std::istringstream list(given ? given : "");
+  for (std::string name; std::getline(list, name, ',');) names.push_back(name);
+  return names;
+}
 
 bool is_asked_for(const verbs::PortDescription& port, const std::vector<std::string>& asked) {
   const std::string name = port.device + ":" + std::to_string(port.port);
@@ -68,16 +77,12 @@ const std::vector<std::string>& devices() {
 int main(int count, char** values) {
   using namespace tutti::test;
   testing::InitGoogleTest(&count, values);
-  std::vector<std::string> asked;
-  for (int i = 1; i < count; ++i) {
-    if (std::string(values[i]) != "--device" || i + 1 == count) {
-      std::fprintf(stderr, "%s: expected --device NAME, which may be repeated\n", values[i]);
-      return 2;
-    }
-    asked.emplace_back(values[++i]);
+  if (count > 1) {
+    std::fprintf(stderr, "%s: expected no argument; DEVICES_UNDER_TEST names devices\n", values[1]);
+    return 2;
   }
   std::string why_not;
-  std::istringstream lines(survey_elsewhere(asked));
+  std::istringstream lines(survey_elsewhere(devices_asked_for()));
   for (std::string line; std::getline(lines, line);) {
     if (line[0] == '+')
       suited.push_back(line.substr(1));

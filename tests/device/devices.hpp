@@ -1,6 +1,6 @@
-// The devices that a test program shall use: those given by --device NAME[:PORT] (as often as
-// wanted), else every port of a real device that is active.  Without any, main() says why and ends
-// with 77, which CTest reports as skipped.
+// The devices that a test program shall use: those of DEVICES_UNDER_TEST ("rxe0,rxe1:1"), else
+// every port of a real device that is active.  Without any, main() says why and ends with 77, which
+// CTest reports as skipped.
 #pragma once
 
 #include <cstdint>
