@@ -1,5 +1,5 @@
 // Promise: every collective is right for every number of ranks and every vector, over the software
-// device or those of TUTTI_TEST_DEVICES, with ranks as processes; and with ranks as threads, which
+// device or those of DEVICES_UNDER_TEST, with ranks as processes; and with ranks as threads, which
 // is what the sanitizers can see.
 #include <gtest/gtest.h>
 
