@@ -1,4 +1,4 @@
-// Promise: the port that is used, and why, is never a guess; a wrong TUTTI_DEVICE is explained.
+// Promise: what is found on this host is described as it is, and opened as it was chosen.
 #include "verbs/device.hpp"
 
 #include <gtest/gtest.h>
@@ -10,50 +10,28 @@
 namespace tutti::verbs {
 namespace {
 
-PortDescription port(const Driver& driver, const char* name, std::uint8_t number, bool active) {
-  PortDescription description{.driver = &driver,
-                              .device = name,
-                              .port = number,
-                              .active = active,
-                              .state = active ? "PORT_ACTIVE" : "PORT_DOWN"};
-  description.gids.chosen = GidCandidate{};
-  return description;
+TEST(Devices, SoftwareDeviceIsListedLastAndIsNowhere) {
+  const std::vector<PortDescription> ports = list_ports();
+  ASSERT_FALSE(ports.empty());
+  EXPECT_EQ(ports.back().name(), "soft0:1");
+  EXPECT_TRUE(ports.back().is_software());
+  EXPECT_FALSE(ports.back().locality.known());
+  EXPECT_EQ(obstacle_of(ports.back()), "");
 }
 
-const std::vector<PortDescription> two_devices = {
-    port(libibverbs_driver(), "mlx5_0", 1, false), port(libibverbs_driver(), "mlx5_0", 2, true),
-    port(libibverbs_driver(), "mlx5_1", 1, true), port(soft_driver(), "soft0", 1, true)};
-
-TEST(PortChoice, FirstActivePortOfARealDeviceIsTaken) {
-  std::string reason;
-  EXPECT_EQ(choose_port(two_devices, "", reason), 1u);
-  EXPECT_NE(reason.find("mlx5_0:1 (PORT_DOWN)"), std::string::npos) << reason;
+TEST(Devices, OpenedPortIsTheOneThatWasAskedForWithTheReason) {
+  const Port port = open_port("soft0:1");
+  EXPECT_EQ(port.name(), "soft0:1");
+  EXPECT_NE(port.reason.find("asked for soft0:1"), std::string::npos) << port.reason;
 }
 
-TEST(PortChoice, SoftwareDeviceIsTakenOnlyIfNoRealPortIsActive) {
-  std::string reason;
-  const std::vector<PortDescription> ports = {two_devices[0], two_devices[3]};
-  EXPECT_EQ(choose_port(ports, "", reason), 1u);
-  EXPECT_NE(reason.find("no active port of a real device"), std::string::npos) << reason;
-}
-
-TEST(PortChoice, NameAndNameWithPortAreRespected) {
-  std::string reason;
-  EXPECT_EQ(choose_port(two_devices, "mlx5_1", reason), 2u);
-  EXPECT_EQ(choose_port(two_devices, "soft0:1", reason), 3u);
-}
-
-TEST(PortChoice, RequestThatFitsNothingNamesItselfAndWhatThereIs) {
-  for (const char* request : {"mlx5_7", "mlx5_0:1", "soft0:2", "mlx5_0:"}) {
-    std::string reason;
-    try {
-      choose_port(two_devices, request, reason);
-      FAIL() << request;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::no_device);
-      EXPECT_NE(std::string(error.what()).find(request), std::string::npos);
-      EXPECT_NE(std::string(error.what()).find("mlx5_1:1"), std::string::npos);
-    }
+TEST(Devices, WrongRequestIsNoDevice) {
+  try {
+    (void)open_port("soft0:2");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::no_device);
+    EXPECT_NE(std::string(error.what()).find("soft0 has no port 2"), std::string::npos);
   }
 }
 
