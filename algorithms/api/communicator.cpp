@@ -6,6 +6,7 @@
 
 #include "api/implementation.hpp"
 #include "bootstrap/node_map.hpp"
+#include "verbs/port_card.hpp"
 
 namespace tutti {
 namespace {
@@ -17,6 +18,7 @@ struct Introduction {
   std::uint64_t check_level;
   detail::CpuSet cpus;  // allowed
   bootstrap::HostIdentity host;
+  verbs::PortCard port;
 };
 static_assert(std::is_trivially_copyable_v<Introduction>);
 
@@ -49,6 +51,14 @@ bool is_oversubscribed(std::span<const Introduction> all, const Introduction& se
   return cpus > 0 && confined > cpus;
 }
 
+/// The same outcome and words on every rank, which all see the same.
+void require_ports_of_one_kind(std::span<const Introduction> all) {
+  std::vector<verbs::PortCard> ports;
+  for (const Introduction& rank : all) ports.push_back(rank.port);
+  if (const std::string reason = verbs::incompatibility(ports); !reason.empty())
+    throw Error(ErrorCode::mismatch, "these ranks cannot talk to each other: " + reason);
+}
+
 }  // namespace
 
 Communicator::Implementation::Implementation(Context::Implementation& owner, Exchange& given)
@@ -57,7 +67,8 @@ Communicator::Implementation::Implementation(Context::Implementation& owner, Exc
                           .process_key = context.process_key,
                           .check_level = static_cast<std::uint64_t>(context.settings.check),
                           .cpus = detail::allowed_cpus(),
-                          .host = bootstrap::host_identity()};
+                          .host = bootstrap::host_identity(),
+                          .port = verbs::card_of(context.fabric.port())};
   std::vector<Introduction> all(exchange.rank_count());
   try {
     exchange.allgather(std::as_bytes(std::span(&self, 1)), std::as_writable_bytes(std::span(all)),
@@ -78,6 +89,7 @@ Communicator::Implementation::Implementation(Context::Implementation& owner, Exc
                       " has another check level than this rank: set TUTTI_CHECK alike everywhere");
     process_of.push_back(all[rank].process_key);
   }
+  require_ports_of_one_kind(all);
   suspicions.reserve(all.size());
   context.oversubscribed = context.oversubscribed || is_oversubscribed(all, self);
   context.communicators.push_back(this);
