@@ -66,7 +66,10 @@ PortDescription describe_device(const Driver& driver, ibv_device* device) {
   return found;
 }
 
-void list_ports_of(const Driver& driver, std::vector<PortDescription>& ports) {
+}  // namespace
+
+std::vector<PortDescription> list_ports(const Driver& driver) {
+  std::vector<PortDescription> ports;
   int count = 0;
   ibv_device** list = driver.get_device_list(&count);
   for (int i = 0; list && i < count; ++i) {
@@ -83,14 +86,12 @@ void list_ports_of(const Driver& driver, std::vector<PortDescription>& ports) {
       ports.push_back(describe_port(driver, device.get(), found, static_cast<std::uint8_t>(port)));
   }
   if (list) driver.free_device_list(list);
+  return ports;
 }
 
-}  // namespace
-
 std::vector<PortDescription> list_ports() {
-  std::vector<PortDescription> ports;
-  list_ports_of(libibverbs_driver(), ports);
-  list_ports_of(soft_driver(), ports);
+  std::vector<PortDescription> ports = list_ports(libibverbs_driver());
+  for (PortDescription& port : list_ports(soft_driver())) ports.push_back(std::move(port));
   return ports;
 }
 

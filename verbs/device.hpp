@@ -12,6 +12,8 @@ namespace tutti::verbs {
 
 /// Every port of every device, real devices first, the software device last.
 std::vector<PortDescription> list_ports();
+/// Every port of every device of one driver.
+std::vector<PortDescription> list_ports(const Driver& driver);
 
 /// An opened device and the port to use on it.
 struct Port {
