@@ -3,6 +3,7 @@
 #include "verbs/locality.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include <filesystem>
@@ -92,6 +93,17 @@ TEST(Locality, NodesOfTheHostAreReadInAscendingOrder) {
   EXPECT_EQ(found.nodes[1].number, 10u);
   EXPECT_EQ(text_of(found.nodes[1].cpus), "4-7");
   EXPECT_EQ(found.nodes[0].distances, (std::vector<unsigned>{10, 21}));
+}
+
+TEST(Locality, CpusAllowedAreThoseOfTheMoment) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  const unsigned last = look_around().allowed.list().back();
+  CPU_ZERO(&one);
+  CPU_SET(last, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(look_around().allowed.list(), std::vector<unsigned>{last});
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
 TEST(Locality, HostWithoutNodesHasNone) {
