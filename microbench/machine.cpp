@@ -32,6 +32,7 @@ std::vector<unsigned> by_core(const CpuSet& set) {
   }
   std::sort(order.begin(), order.end());
   std::vector<unsigned> cpus;
+  cpus.reserve(order.size());
   for (const auto& [position, cpu] : order) cpus.push_back(cpu);
   return cpus;
 }

@@ -111,7 +111,7 @@ std::string kind_of(const PortCard& card) {
   if (std::string fault = fault_of(card); !fault.empty()) return fault;
   if (card.is_software != 0) return "software device";
   if (!has_roce_address(card)) return "InfiniBand";
-  const std::string type = name_of(static_cast<GidType>(card.gid_type));
+  std::string type = name_of(static_cast<GidType>(card.gid_type));
   // Version 1 has no addresses of IP in its packets.
   if (card.gid_type != static_cast<std::uint8_t>(GidType::roce_v2)) return type;
   return type + (card.is_ipv4 != 0 ? " with an IPv4 address" : " with an IPv6 address");
