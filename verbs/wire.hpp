@@ -19,10 +19,23 @@ struct Endpoint {
   std::uint8_t gid_type;    // verbs::GidType
   std::uint8_t path_mtu;    // ibv_mtu: the active MTU of this end's port
   std::uint8_t reads_max;   // RDMA reads this end can serve at once
-  std::uint16_t reserved;
+  std::uint8_t is_software;
+  std::uint8_t reserved;
   std::uint8_t gid[16];
 };
 static_assert(sizeof(Endpoint) == 32 && std::is_trivially_copyable_v<Endpoint>);
+
+/// A port, as the ranks tell each other before any queue pair is made.
+struct PortCard {
+  char name[72];  // for people: "mlx5_0:1"; the kernel's names of devices have at most 63 bytes
+  std::uint8_t is_software;
+  std::uint8_t link_layer;  // verbs::LinkLayer
+  std::uint8_t gid_type;    // verbs::GidType
+  std::uint8_t is_ipv4;     // whether the GID is an IPv4 address
+  std::uint8_t path_mtu;    // ibv_mtu
+  std::uint8_t reserved[3];
+};
+static_assert(sizeof(PortCard) == 80 && std::is_trivially_copyable_v<PortCard>);
 
 /// The immediate of a notification: which arrival flag to raise at the receiver.
 struct Immediate {
