@@ -12,6 +12,7 @@
 #include <tutti/communicator.hpp>
 
 #include "api/settings.hpp"
+#include "microbench/info_ports.hpp"
 #include "microbench/machine.hpp"
 #include "verbs/connection_request.hpp"
 #include "verbs/device.hpp"
@@ -26,34 +27,6 @@ std::string memory_text(std::uint64_t bytes) {
   return fmt::format("{} KiB", bytes >> 10);
 }
 
-const char* name_of(verbs::LinkLayer link) {
-  switch (link) {
-    case verbs::LinkLayer::infiniband:
-      return "InfiniBand";
-    case verbs::LinkLayer::ethernet:
-      return "Ethernet";
-  }
-  return "?";
-}
-
-InfoSection devices(const std::vector<verbs::PortDescription>& ports, std::size_t chosen) {
-  InfoSection section{.title = "Devices and ports", .lines = {}};
-  for (std::size_t i = 0; i < ports.size(); ++i) {
-    const verbs::PortDescription& port = ports[i];
-    const std::string name = fmt::format("{}:{}", port.device, port.port);
-    section.lines.emplace_back(
-        name, fmt::format("{}, {}, {}, driver {}{}", port.state, name_of(port.link),
-                          port.active ? "active" : "not active", port.driver->name,
-                          i == chosen ? "; chosen" : ""));
-    for (const verbs::GidVerdict& verdict : port.gids.verdicts)
-      section.lines.emplace_back(
-          fmt::format("{} GID[{}]", name, verdict.candidate.index),
-          fmt::format("{} {}: {}", verbs::text_of(verdict.candidate.gid),
-                      verbs::name_of(verdict.candidate.type), verdict.reason));
-  }
-  return section;
-}
-
 /// The inline size that the device grants where the library asks for its usual one.
 std::string inline_text(const verbs::Port& port) {
   const verbs::Driver& driver = port.driver();
@@ -62,9 +35,13 @@ std::string inline_text(const verbs::Port& port) {
   const verbs::CompletionQueueHandle queue(
       driver.create_cq(port.device.get(), 64, nullptr, nullptr, 0), {&driver});
   if (!queue) return fmt::format("unknown: create_cq: {}", std::strerror(errno));
-  const verbs::QueuePair pair(port, domain.get(), queue.get(),
-                              {.sends_max = 16, .receives_max = 16});
-  return fmt::format("{} bytes", pair.inline_bytes());
+  try {
+    const verbs::QueuePair pair(port, domain.get(), queue.get(),
+                                {.sends_max = 16, .receives_max = 16});
+    return fmt::format("{} bytes", pair.inline_bytes());
+  } catch (const Error& error) {
+    return fmt::format("unknown: {}", error.what());
+  }
 }
 
 std::string lockable_memory_text() {
@@ -80,14 +57,27 @@ std::string shared_memory_text() {
                      memory_text(space.f_frsize * space.f_bavail));
 }
 
-InfoSection limits(const verbs::Port& port) {
-  return {.title = "Limits",
-          .lines = {{"locked memory (ulimit -l)", lockable_memory_text()},
-                    {"/dev/shm", shared_memory_text()},
-                    {"queue pairs (max_qp)", fmt::format("{}", port.limits.max_qp)},
-                    {"requests of each (max_qp_wr)", fmt::format("{}", port.limits.max_qp_wr)},
-                    {"completions (max_cqe)", fmt::format("{}", port.limits.max_cqe)},
-                    {"inline data granted", inline_text(port)}}};
+InfoSection choice_section(const verbs::Port& port) {
+  return {.title = "Choice",
+          .lines = {{"port", fmt::format("{}: {}", port.name(), port.reason)},
+                    {"GID", fmt::format("[{}] {} {}", port.gid.index, verbs::text_of(port.gid.gid),
+                                        verbs::name_of(port.gid.type))},
+                    {"path MTU", mtu_text(port.description.attributes.active_mtu) +
+                                     "; towards a rank whose port has a smaller one, that one"}}};
+}
+
+/// `port` is null where none could be opened.
+InfoSection limits(const verbs::Port* port) {
+  InfoSection section{.title = "Limits",
+                      .lines = {{"locked memory (ulimit -l)", lockable_memory_text()},
+                                {"/dev/shm", shared_memory_text()}}};
+  if (port == nullptr) return section;
+  section.lines.emplace_back("queue pairs (max_qp)", fmt::format("{}", port->limits.max_qp));
+  section.lines.emplace_back("requests of each (max_qp_wr)",
+                             fmt::format("{}", port->limits.max_qp_wr));
+  section.lines.emplace_back("completions (max_cqe)", fmt::format("{}", port->limits.max_cqe));
+  section.lines.emplace_back("inline data granted", inline_text(*port));
+  return section;
 }
 
 InfoSection processors() {
@@ -115,35 +105,46 @@ InfoSection settings_in_force() {
   return section;
 }
 
+/// Opens what was chosen, or says why nothing can be.
+std::optional<verbs::Port> open_chosen(std::vector<verbs::PortDescription> ports,
+                                       const verbs::PortChoice& choice,
+                                       std::optional<Error>& problem) {
+  try {
+    if (choice.chosen) return verbs::open_port(std::move(ports[*choice.chosen]), choice.reason);
+    problem = Error(ErrorCode::no_device, choice.reason);
+  } catch (const Error& error) {
+    problem = error;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-std::vector<InfoSection> gather_info() {
+Info gather_info() {
   const api::ContextSettings settings = api::context_settings({});
   if (std::getenv("TUTTI_RANK") != nullptr) static_cast<void>(TcpOptions::from_environment());
   const std::vector<verbs::PortDescription> ports = verbs::list_ports();
-  std::string reason;
-  const std::size_t chosen = verbs::choose_port(ports, settings.device, reason);
-  const verbs::Port port = verbs::open_port(settings.device);
-  std::vector<InfoSection> sections = {devices(ports, chosen)};
-  sections.push_back(
-      {.title = "Choice",
-       .lines = {{"port", fmt::format("{}: {}", port.name(), reason)},
-                 {"GID", fmt::format("[{}] {} {}", port.gid.index, verbs::text_of(port.gid.gid),
-                                     verbs::name_of(port.gid.type))}}});
-  if (settings.connect == ConnectBy::cm) {
-    const std::string obstacle = verbs::obstacle_to_address(port.description, port.gid);
-    sections.back().lines.emplace_back(
+  const verbs::Surroundings surroundings = verbs::look_around();
+  const verbs::PortChoice choice = verbs::choose_port(ports, surroundings, settings.device);
+  Info info{.sections = {port_section(ports, choice, surroundings)}};
+  const std::optional<verbs::Port> port = open_chosen(ports, choice, info.problem);
+  if (port) info.sections.push_back(choice_section(*port));
+  if (port && settings.connect == ConnectBy::cm) {
+    const std::string obstacle = verbs::obstacle_to_address(port->description, port->gid);
+    info.sections.back().lines.emplace_back(
         "connect", obstacle.empty() ? "by address, with rdma_cm"
                                     : fmt::format("not possible by address: it is {}", obstacle));
   }
-  sections.push_back(limits(port));
-  sections.push_back({.title = "Nodes",
-                      .lines = {{"map",
-                                 "every rank counts as its own node until shared memory "
-                                 "inside a node is used"}}});
-  sections.push_back(processors());
-  sections.push_back(settings_in_force());
-  return sections;
+  if (info.problem)
+    info.sections.push_back({.title = "Choice", .lines = {{"port", info.problem->what()}}});
+  info.sections.push_back(limits(port ? &*port : nullptr));
+  info.sections.push_back({.title = "Nodes",
+                           .lines = {{"map",
+                                      "every rank counts as its own node until shared memory "
+                                      "inside a node is used"}}});
+  info.sections.push_back(processors());
+  info.sections.push_back(settings_in_force());
+  return info;
 }
 
 }  // namespace tutti::bench

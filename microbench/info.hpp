@@ -1,7 +1,9 @@
 // What tutti finds on this machine, gathered before it is printed.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <tutti/status.hpp>
 #include <utility>
 #include <vector>
 
@@ -10,10 +12,19 @@ namespace tutti::bench {
 struct InfoSection {
   std::string title;
   std::vector<std::pair<std::string, std::string>> lines;  // label, text
+  std::vector<InfoSection> parts = {};
+};
+
+struct Info {
+  std::vector<InfoSection> sections;
+  std::optional<Error> problem = {};  // why a context could not be made; the rest is there
 };
 
 /// Devices and ports, the choice, limits, nodes, processors, settings.  Throws Error where a
-/// TUTTI_* variable is wrong or nothing can be chosen.
-std::vector<InfoSection> gather_info();
+/// TUTTI_* variable is wrong: then nothing can be said about the choice.
+Info gather_info();
+
+/// For people, in 100 columns where words allow it.
+std::string text_of(const std::vector<InfoSection>& sections);
 
 }  // namespace tutti::bench

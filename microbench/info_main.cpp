@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <tutti/status.hpp>
@@ -16,28 +15,27 @@ namespace {
 
 constexpr const char* program = "tutti-info";
 
-std::string as_text(const std::vector<InfoSection>& sections) {
-  std::string text;
-  for (const InfoSection& section : sections) {
-    std::size_t width = 0;
-    for (const auto& [label, value] : section.lines) width = std::max(width, label.size());
-    text += fmt::format("{}{}\n", text.empty() ? "" : "\n", section.title);
-    for (const auto& [label, value] : section.lines)
-      text += fmt::format("  {:<{}}  {}\n", label, width, value);
-  }
-  return text;
+nlohmann::ordered_json json_of(const InfoSection& section) {
+  nlohmann::ordered_json json;
+  for (const auto& [label, value] : section.lines) json[label] = value;
+  for (const InfoSection& part : section.parts) json[part.title] = json_of(part);
+  return json;
 }
 
-std::string as_json(const std::vector<InfoSection>& sections) {
+std::string as_json(const Info& info) {
   nlohmann::ordered_json json;
-  for (const InfoSection& section : sections)
-    for (const auto& [label, value] : section.lines) json[section.title][label] = value;
+  for (const InfoSection& section : info.sections) json[section.title] = json_of(section);
+  if (info.problem) json["error"] = info.problem->what();
   return json.dump(2) + '\n';
 }
 
 int run_program(int argument_count, char** arguments) {
   std::string format = "table";
-  CLI::App app("What tutti finds on this machine, and what it would choose.", program);
+  CLI::App app(
+      "What tutti finds on this machine, what it would choose, and why.  Where it runs matters:\n"
+      "bind it as a rank is bound (taskset -c CPUS tutti-info).  Exit status 1: a context could\n"
+      "not be made here; what was found is printed all the same.",
+      program);
   app.add_option("--format", format, "table or json");
   try {
     app.parse(argument_count, arguments);
@@ -51,10 +49,13 @@ int run_program(int argument_count, char** arguments) {
   if (format != "table" && format != "json")
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("--format=\"{}\": expected table or json", format));
-  const std::vector<InfoSection> sections = gather_info();
-  const std::string text = format == "json" ? as_json(sections) : as_text(sections);
+  const Info info = gather_info();
+  const std::string text = format == "json" ? as_json(info) : text_of(info.sections);
   std::fputs(text.c_str(), stdout);
-  return 0;
+  if (!info.problem) return 0;
+  std::fflush(stdout);
+  print_reason(program, info.problem->what());
+  return exit_failure;
 }
 
 }  // namespace

@@ -11,56 +11,6 @@
 
 namespace tutti::bench {
 
-std::vector<unsigned> CpuSet::list() const {
-  std::vector<unsigned> cpus;
-  for (unsigned cpu = 0; cpu < cpus_max; ++cpu)
-    if (contains(cpu)) cpus.push_back(cpu);
-  return cpus;
-}
-
-std::string text_of(const CpuSet& set) {
-  std::string text;
-  for (unsigned cpu = 0; cpu < CpuSet::cpus_max; ++cpu) {
-    if (!set.contains(cpu)) continue;
-    unsigned last = cpu;
-    while (last + 1 < CpuSet::cpus_max && set.contains(last + 1)) ++last;
-    if (!text.empty()) text += ',';
-    text += last == cpu ? fmt::format("{}", cpu) : fmt::format("{}-{}", cpu, last);
-    cpu = last;
-  }
-  return text;
-}
-
-CpuSet parse_cpu_list(const std::string& text) {
-  CpuSet set;
-  const char* position = text.data();
-  const char* const end = text.data() + text.size();
-  while (position < end) {
-    unsigned first = 0;
-    auto [next, error] = std::from_chars(position, end, first);
-    if (error != std::errc()) break;
-    unsigned last = first;
-    if (next < end && *next == '-') {
-      const auto upper = std::from_chars(next + 1, end, last);
-      if (upper.ec != std::errc()) break;
-      next = upper.ptr;
-    }
-    for (unsigned cpu = first; cpu <= last && cpu < CpuSet::cpus_max; ++cpu) set.add(cpu);
-    position = next < end && *next == ',' ? next + 1 : end;
-  }
-  return set;
-}
-
-CpuSet allowed_cpus() {
-  CpuSet set;
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return set;
-  for (unsigned cpu = 0; cpu < CpuSet::cpus_max && cpu < CPU_SETSIZE; ++cpu)
-    if (CPU_ISSET(cpu, &allowed)) set.add(cpu);
-  return set;
-}
-
 std::string cpu_model() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -82,6 +32,7 @@ std::vector<unsigned> by_core(const CpuSet& set) {
   }
   std::sort(order.begin(), order.end());
   std::vector<unsigned> cpus;
+  cpus.reserve(order.size());
   for (const auto& [position, cpu] : order) cpus.push_back(cpu);
   return cpus;
 }

@@ -2,32 +2,17 @@
 // binding of ranks to distinct cores.
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <span>
 #include <string>
+#include <tutti/detail/cpu_set.hpp>
 #include <vector>
 
 namespace tutti::bench {
 
-/// A set of CPUs that an exchange can carry.
-struct CpuSet {
-  static constexpr unsigned cpus_max = 1024;
-  std::array<std::uint64_t, cpus_max / 64> words{};
+using detail::allowed_cpus;
+using detail::CpuSet;
+using detail::parse_cpu_list;
+using detail::text_of;
 
-  bool contains(unsigned cpu) const noexcept { return (words[cpu / 64] >> cpu % 64 & 1) != 0; }
-  void add(unsigned cpu) noexcept { words[cpu / 64] |= std::uint64_t{1} << cpu % 64; }
-  std::vector<unsigned> list() const;
-  friend bool operator==(const CpuSet&, const CpuSet&) = default;
-};
-
-/// "0-3,8"
-std::string text_of(const CpuSet& set);
-
-/// "0-3,8" as the kernel writes it; what cannot be read is left out.
-CpuSet parse_cpu_list(const std::string& text);
-
-CpuSet allowed_cpus();
 std::string cpu_model();
 
 /// The CPUs of `set`, one of each core before the second of any.

@@ -12,7 +12,8 @@ usage: scripts/test.sh [--all]
 On Debian 12: installs what is missing (with sudo unless root), builds the presets "release" and
 "asan" and runs the tests; about 15 minutes on 2 cores.
   --all   also: "tsan", "clang" and "release-mpich", clang-format, clang-tidy, the README's example,
-          and the long runs (200,000 calls, 100 and 1,000 kills, 30 s of fuzzing); under 60 minutes.
+          the kernel's verbs in a virtual machine (scripts/kernel-verbs), and the long runs (200,000
+          calls, 100 and 1,000 kills, 30 s of fuzzing); under 60 minutes.
 Exit status 0 if everything passed.
 TEXT
     exit 0
@@ -25,7 +26,7 @@ esac
 . "$(dirname "$0")/common.sh"
 
 packages=("${packages_to_build[@]}" "${packages_to_test[@]}")
-[ $all -eq 1 ] && packages+=("${packages_to_test_all[@]}")
+[ $all -eq 1 ] && packages+=("${packages_to_test_all[@]}" "${packages_to_boot[@]}")
 install "${packages[@]}"
 
 # run PRESET [CTEST ARGUMENT...]: builds and tests; remembers a failure and goes on.
@@ -44,12 +45,12 @@ if [ $all -eq 1 ]; then
   say "format"
   git ls-files '*.cpp' '*.hpp' '*.h' '*.c' | xargs clang-format --dry-run -Werror ||
     failed+=("clang-format")
-  run clang -LE 'long|soak|tools'
+  run clang -LE 'long|soak|tools|kernel'
   run release-mpich -L mpi
   # Plans know no threads, and virtual time is about processes, which it cannot look across.
-  run tsan -LE 'long|soak|mpi|tidy|compile_fail|plan' -E virtual_time
+  run tsan -LE 'long|soak|kernel|mpi|tidy|compile_fail|plan' -E virtual_time
 fi
-run asan -LE 'long|soak|mpi|tidy|compile_fail'
+run asan -LE 'long|soak|kernel|mpi|tidy|compile_fail'
 if [ $all -eq 1 ]; then
   say "clang-tidy"
   git ls-files 'algorithms/*.cpp' 'verbs/*.cpp' 'bootstrap/*.cpp' |
@@ -57,7 +58,7 @@ if [ $all -eq 1 ]; then
     { grep -E 'error:|warning:' build/clang-tidy.log >&2; failed+=("clang-tidy"); }
   run release -LE soak
 else
-  run release -LE 'long|soak'
+  run release -LE 'long|soak|kernel'
 fi
 
 if [ ${#failed[@]} -gt 0 ]; then

@@ -63,7 +63,7 @@ std::string text_of(const IpAddress& address) {
 }
 
 std::string obstacle_to_address(const PortDescription& port, const GidCandidate& gid) {
-  if (port.driver == &soft_driver())
+  if (port.is_software())
     return "a software device, which has no rdma_cm; set TUTTI_DEVICE to a real device, or "
            "TUTTI_CONNECT=exchange";
   if (port.link == LinkLayer::infiniband)

@@ -6,6 +6,8 @@
 #include <random>
 #include <tutti/status.hpp>
 
+#include "verbs/port_card.hpp"
+
 namespace tutti::verbs {
 namespace {
 
@@ -64,27 +66,6 @@ std::string text_of(const Endpoint& endpoint) {
          ") mtu " + mtu_text(endpoint.path_mtu);
 }
 
-std::string incompatibility(const Endpoint& local, const Endpoint& remote) {
-  if (local.link_layer != remote.link_layer)
-    return "one end is InfiniBand, the other Ethernet (RoCE); set TUTTI_DEVICE to ports of one "
-           "kind";
-  if (local.gid_type != remote.gid_type)
-    return std::string("GID types differ: ") + name_of(static_cast<GidType>(local.gid_type)) +
-           " here, " + name_of(static_cast<GidType>(remote.gid_type)) +
-           " there; set TUTTI_DEVICE to ports that both have the newer one";
-  if ((local.service_port == 0) != (remote.service_port == 0))
-    return std::string("this end connects by ") + (local.service_port == 0 ? "exchange" : "cm") +
-           ", the other by " + (remote.service_port == 0 ? "exchange" : "cm") +
-           "; set TUTTI_CONNECT alike on all ranks";
-  if (local.gid_type == static_cast<std::uint8_t>(GidType::roce_v2) &&
-      is_ipv4_mapped(gid_of(local)) != is_ipv4_mapped(gid_of(remote)))
-    return "one end has an IPv4 address, the other an IPv6 one; give both ports an address of one "
-           "kind";
-  if (remote.path_mtu < IBV_MTU_256 || remote.path_mtu > IBV_MTU_4096)
-    return "the other end's path MTU code " + std::to_string(remote.path_mtu) + " is not one";
-  return {};
-}
-
 QueuePair::QueuePair(const Port& port, ibv_pd* domain, ibv_cq* completions,
                      const QueuePairLimits& wanted)
     : port_(port) {
@@ -139,7 +120,10 @@ QueuePair::QueuePair(const Port& port, ibv_pd* domain, ibv_cq* completions,
       .gid_type = static_cast<std::uint8_t>(port.gid.type),
       .path_mtu = static_cast<std::uint8_t>(port.description.attributes.active_mtu),
       .reads_max = static_cast<std::uint8_t>(std::clamp(port.limits.max_qp_rd_atom, 0, 16)),
+      .is_software = port.description.is_software(),
+      .reserved = 0,
       .service_port = 0,
+      .reserved_too = 0,
       .gid = {}};
   std::memcpy(endpoint_.gid, port.gid.gid.raw, sizeof endpoint_.gid);
 }

@@ -70,9 +70,6 @@ class QueuePair {
   std::uint32_t receives_max_ = 0;
 };
 
-/// Why two ends cannot talk, found before any queue pair is modified; empty if they can.
-std::string incompatibility(const Endpoint& local, const Endpoint& remote);
-
 std::string text_of(const Endpoint& endpoint);
 
 }  // namespace tutti::verbs

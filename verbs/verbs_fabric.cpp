@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "verbs/port_card.hpp"
+
 namespace tutti::verbs {
 namespace {
 
@@ -94,7 +96,8 @@ Endpoint VerbsFabric::endpoint(std::uint32_t connection) const {
 void VerbsFabric::connect(std::span<const NewPartner> partners, const ConnectPatience& patience) {
   for (const NewPartner& partner : partners) {
     const Endpoint local = endpoint(partner.connection);
-    if (const std::string reason = incompatibility(local, partner.remote); !reason.empty())
+    if (const std::string reason = incompatibility(card_of(local), card_of(partner.remote));
+        !reason.empty())
       throw Error(ErrorCode::mismatch, "cannot connect to " + partner.name + ": " + reason +
                                            "; here " + text_of(local) + "; there " +
                                            text_of(partner.remote));

@@ -15,14 +15,29 @@ struct Endpoint {
   std::uint32_t queue_pair_number;
   std::uint32_t packet_sequence;  // first one sent by this end, 24 bits
   std::uint16_t lid;
-  std::uint8_t link_layer;     // verbs::LinkLayer
-  std::uint8_t gid_type;       // verbs::GidType
-  std::uint8_t path_mtu;       // ibv_mtu: the active MTU of this end's port
-  std::uint8_t reads_max;      // RDMA reads this end can serve at once
+  std::uint8_t link_layer;  // verbs::LinkLayer
+  std::uint8_t gid_type;    // verbs::GidType
+  std::uint8_t path_mtu;    // ibv_mtu: the active MTU of this end's port
+  std::uint8_t reads_max;   // RDMA reads this end can serve at once
+  std::uint8_t is_software;
+  std::uint8_t reserved;
   std::uint16_t service_port;  // connected by address: where this end listens; else 0
+  std::uint16_t reserved_too;
   std::uint8_t gid[16];
 };
-static_assert(sizeof(Endpoint) == 32 && std::is_trivially_copyable_v<Endpoint>);
+static_assert(sizeof(Endpoint) == 36 && std::is_trivially_copyable_v<Endpoint>);
+
+/// A port, as the ranks tell each other before any queue pair is made.
+struct PortCard {
+  char name[72];  // for people: "mlx5_0:1"; the kernel's names of devices have at most 63 bytes
+  std::uint8_t is_software;
+  std::uint8_t link_layer;  // verbs::LinkLayer
+  std::uint8_t gid_type;    // verbs::GidType
+  std::uint8_t is_ipv4;     // whether the GID is an IPv4 address
+  std::uint8_t path_mtu;    // ibv_mtu
+  std::uint8_t reserved[3];
+};
+static_assert(sizeof(PortCard) == 80 && std::is_trivially_copyable_v<PortCard>);
 
 /// Private data of a request to the connection manager and of its acceptance: which connection it
 /// is for, by process and by queue pair.  The packet sequences, which the connection manager does

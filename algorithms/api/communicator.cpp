@@ -1,14 +1,12 @@
-#include <sched.h>
-
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstdio>
 #include <string>
 #include <tutti/detail/check.hpp>
+#include <tutti/detail/cpu_set.hpp>
 
 #include "api/implementation.hpp"
 #include "bootstrap/node_map.hpp"
+#include "verbs/port_card.hpp"
 
 namespace tutti {
 namespace {
@@ -18,8 +16,10 @@ struct Introduction {
   std::uint64_t version;
   std::uint64_t process_key;
   std::uint64_t check_level;
-  std::array<std::uint64_t, 16> cpus;  // allowed, as a bit set
+  std::uint64_t connect_by;
+  detail::CpuSet cpus;  // allowed
   bootstrap::HostIdentity host;
+  verbs::PortCard port;
 };
 static_assert(std::is_trivially_copyable_v<Introduction>);
 
@@ -40,27 +40,24 @@ constexpr unsigned turns_to_empty_queue = 1u << 16;
 
 constexpr const char* left_too_early = "has left while it was needed";
 
-std::array<std::uint64_t, 16> allowed_cpus() {
-  std::array<std::uint64_t, 16> set{};
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return set;
-  for (unsigned cpu = 0; cpu < 1024 && cpu < CPU_SETSIZE; ++cpu)
-    if (CPU_ISSET(cpu, &allowed)) set[cpu / 64] |= std::uint64_t{1} << cpu % 64;
-  return set;
-}
-
 /// Whether the ranks that may run only where this one may are more than those CPUs.
 bool is_oversubscribed(std::span<const Introduction> all, const Introduction& self) {
-  int cpus = 0;
-  for (const std::uint64_t word : self.cpus) cpus += std::popcount(word);
+  const unsigned cpus = self.cpus.count();
   const auto confined = std::count_if(all.begin(), all.end(), [&](const Introduction& other) {
     if (other.host.boot != self.host.boot) return false;  // CPUs are shared across namespaces
-    for (std::size_t i = 0; i < self.cpus.size(); ++i)
-      if ((other.cpus[i] & ~self.cpus[i]) != 0) return false;
+    for (std::size_t i = 0; i < self.cpus.words.size(); ++i)
+      if ((other.cpus.words[i] & ~self.cpus.words[i]) != 0) return false;
     return true;
   });
   return cpus > 0 && confined > cpus;
+}
+
+/// The same outcome and words on every rank, which all see the same.
+void require_ports_of_one_kind(std::span<const Introduction> all) {
+  std::vector<verbs::PortCard> ports;
+  for (const Introduction& rank : all) ports.push_back(rank.port);
+  if (const std::string reason = verbs::incompatibility(ports); !reason.empty())
+    throw Error(ErrorCode::mismatch, "these ranks cannot talk to each other: " + reason);
 }
 
 }  // namespace
@@ -70,8 +67,10 @@ Communicator::Implementation::Implementation(Context::Implementation& owner, Exc
   const Introduction self{.version = protocol_version,
                           .process_key = context.process_key,
                           .check_level = static_cast<std::uint64_t>(context.settings.check),
-                          .cpus = allowed_cpus(),
-                          .host = bootstrap::host_identity()};
+                          .connect_by = static_cast<std::uint64_t>(context.settings.connect),
+                          .cpus = detail::allowed_cpus(),
+                          .host = bootstrap::host_identity(),
+                          .port = verbs::card_of(context.fabric.port())};
   std::vector<Introduction> all(exchange.rank_count());
   try {
     exchange.allgather(std::as_bytes(std::span(&self, 1)), std::as_writable_bytes(std::span(all)),
@@ -90,8 +89,13 @@ Communicator::Implementation::Implementation(Context::Implementation& owner, Exc
       throw Error(ErrorCode::mismatch,
                   "rank " + std::to_string(rank) +
                       " has another check level than this rank: set TUTTI_CHECK alike everywhere");
+    if (all[rank].connect_by != self.connect_by)
+      throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
+                                           " connects in another way than this rank: set "
+                                           "TUTTI_CONNECT alike everywhere");
     process_of.push_back(all[rank].process_key);
   }
+  require_ports_of_one_kind(all);
   suspicions.reserve(all.size());
   context.oversubscribed = context.oversubscribed || is_oversubscribed(all, self);
   context.communicators.push_back(this);

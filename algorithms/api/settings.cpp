@@ -16,7 +16,7 @@ namespace {
 using api::Setting;
 
 constexpr Setting table[] = {
-    {"TUTTI_DEVICE", "name or name:port", "device to use; default: first active port"},
+    {"TUTTI_DEVICE", "name or name:port", "device to use; default: nearest active port"},
     {"TUTTI_ARENA_BYTES", "bytes, e.g. 16M", "registered memory of a context; default 16M"},
     {"TUTTI_CHECK", "off|local|collective", "what is verified when an operation is made"},
     {"TUTTI_PER_ROUND", "e.g. 3,2,1", "messages per round of every operation; default: a rule"},

@@ -36,8 +36,8 @@ std::string survey(const std::vector<std::string>& asked) {
   for (const verbs::PortDescription& port : verbs::list_ports()) {
     const std::string name = port.device + ":" + std::to_string(port.port);
     if (!is_asked_for(port, asked)) continue;
-    if (!port.active || !port.gids.chosen) {
-      lines += "-" + name + " is not active, or has no GID\n";
+    if (const std::string unusable = verbs::obstacle_of(port); !unusable.empty()) {
+      lines += "-" + name + ": " + unusable + "\n";
       continue;
     }
     const std::string obstacle = verbs::obstacle_to_address(port, *port.gids.chosen);

@@ -112,16 +112,32 @@ refusals() {
   expect 0 'own node until shared memory' "$info"
   expect 0 '"Limits"' "$info" --format json
   refuse '--format="xml"' "$info" --format xml
-  refuse 'nonsense.*expected' env TUTTI_DEVICE=nonsense "$info"
+  expect 1 'tutti-info: device "nonsense".*expected name or name:port' \
+    env TUTTI_DEVICE=nonsense "$info"
+  expect 1 '^  TUTTI_DEVICE +nonsense' env TUTTI_DEVICE=nonsense "$info"
+  expect 1 '"error": "device .*nonsense' env TUTTI_DEVICE=nonsense "$info" --format json
   refuse 'TUTTI_NONSENSE.*TUTTI_DEVICE' env TUTTI_NONSENSE=1 "$info"
   local two=(env TUTTI_SOFT_DEVICES=soft0:1,soft1:2 TUTTI_SOFT_LINK_DOWN=soft1:1)
-  expect 0 'soft1:2: .*asked for soft1; passed over: soft1:1 \(down\)' \
-    "${two[@]}" TUTTI_DEVICE=soft1 "$info"
+  expect 0 'soft1:2: .*asked for soft1; not taken: ' "${two[@]}" TUTTI_DEVICE=soft1 "$info"
+  expect 0 'choice +not taken: port down' "${two[@]}" "$info"
   expect 0 '"correct":true' "${two[@]}" TUTTI_DEVICE=soft1:2 "$bench" barrier --local 2 --check \
     --iterations 40 --format json
-  expect 2 'soft1:1 \(down\)' "${two[@]}" TUTTI_DEVICE=soft1:1 "$info"
-  expect 2 'TUTTI_SOFT_DEVICES="soft0": expected' env TUTTI_SOFT_DEVICES=soft0 "$info"
-  expect 2 'TUTTI_SOFT_LINK_DOWN="soft0:2": expected .* soft0:1' \
+  expect 1 'device "soft1:1".*cannot be used: port down.*soft1:2 \(usable\)' \
+    "${two[@]}" TUTTI_DEVICE=soft1:1 "$info"
+  expect 1 'soft1 has no port 3; expected soft1:1 or soft1:2' \
+    "${two[@]}" TUTTI_DEVICE=soft1:3 "$info"
+  expect 1 '"1x" is no port number' "${two[@]}" TUTTI_DEVICE=soft1:1x "$info"
+  refuse 'soft1:1 \(port down\)' "${two[@]}" TUTTI_DEVICE=soft1:1 "$bench" barrier --local 2
+  # A link that is down is nobody's wrong setting, and hides nothing else.
+  expect 1 'link +InfiniBand, down' env TUTTI_SOFT_LINK_DOWN=soft0:1 "$info"
+  expect 1 '^  CPUs allowed' env TUTTI_SOFT_LINK_DOWN=soft0:1 "$info"
+  expect 1 'tutti-info: no port can be used.*soft0:1 \(port down\)' \
+    env TUTTI_SOFT_LINK_DOWN=soft0:1 "$info"
+  if TUTTI_SOFT_LINK_DOWN=soft0:1 "$info" 2>&1 >/dev/null | grep -q TUTTI_DEVICE; then
+    fail "a link that is down is blamed on TUTTI_DEVICE"
+  fi
+  expect 1 'TUTTI_SOFT_DEVICES="soft0": expected' env TUTTI_SOFT_DEVICES=soft0 "$info"
+  expect 1 'TUTTI_SOFT_LINK_DOWN="soft0:2": expected .* soft0:1' \
     env TUTTI_SOFT_LINK_DOWN=soft0:2 "$info"
   expect 0 'TUTTI_SECRET +\(set\)' env TUTTI_SECRET=rumpelstiltskin "$info"
   if TUTTI_SECRET=rumpelstiltskin "$info" | grep -q rumpelstiltskin; then

@@ -1,5 +1,5 @@
 // Promise: every collective is right for every number of ranks and every vector, over the software
-// device or those of TUTTI_TEST_DEVICES, with ranks as processes; and with ranks as threads, which
+// device or those of DEVICES_UNDER_TEST, with ranks as processes; and with ranks as threads, which
 // is what the sanitizers can see.
 #include <gtest/gtest.h>
 
@@ -93,7 +93,7 @@ TEST_P(Collectives, AllreduceIsRightForEveryRankCountAndMinimalVector) {
   const bool has_time = test::device_is_soft();
   const bool many = has_time && GetParam() == RanksAre::processes && !sanitized;
   const std::uint32_t largest = many ? 7 : 3;
-  for (std::uint32_t rank_count = 1; rank_count <= (has_time ? 16u : 8u); ++rank_count)
+  for (std::uint32_t rank_count = 1; rank_count <= (has_time ? 16u : 5u); ++rank_count)
     run(rank_count, [&](Exchange& exchange) {
       Context context(test::on_test_device(exchange));
       Communicator communicator(context, exchange);
@@ -108,7 +108,8 @@ TEST_P(Collectives, AllreduceIsRightForEveryRankCountAndMinimalVector) {
 }
 
 TEST_P(Collectives, RandomDelaysAndPlacesChangeNothing) {
-  for (const std::uint32_t rank_count : {2u, 3u, 5u, 8u, 13u})
+  for (const std::uint32_t rank_count : {2u, 3u, 5u, 8u, 13u}) {
+    if (rank_count > 8 && !test::device_is_soft()) break;
     run(rank_count, [&](Exchange& exchange) {
       Context context(test::on_test_device(exchange));
       Communicator communicator(context, exchange);
@@ -120,9 +121,10 @@ TEST_P(Collectives, RandomDelaysAndPlacesChangeNothing) {
                                     .element_count = 3,
                                     .in_place = true,
                                     .delay_us_max = 300,
-                                    .calls = 20});
+                                    .calls = test::times(20)});
       return wrong;
     });
+  }
 }
 
 TEST_P(Collectives, EverySizeFromNothingTo64KiBIsRight) {
@@ -180,7 +182,7 @@ TEST_P(Collectives, SplitPhaseOperationsOverlapAndProgressTogether) {
                                       std::span(&results[i], 1), sum);
     };
     Operation first = make(0), second = make(1), meet = barrier(communicator);
-    for (int call = 0; call < 200; ++call) {
+    for (std::uint32_t call = 0; call < test::times(200); ++call) {
       results = {};
       // Each rank starts them in another order: arrivals of one are seen while another is driven.
       Operation* order[] = {&first, &second, &meet};
@@ -236,7 +238,7 @@ TEST_P(Collectives, OperationsComeAndGoWithoutUsingUpTheArena) {
     Context context(test::on_test_device(exchange));
     Communicator communicator(context, exchange);
     int wrong = 0;
-    for (int i = 0; i < 60; ++i)
+    for (std::uint32_t i = 0; i < test::times(60); ++i)
       wrong += check_allreduce(communicator, test::sum_job(), {.element_count = 20000, .calls = 2});
     return wrong;
   });
@@ -250,12 +252,12 @@ TEST_P(Collectives, SteadyStateAllocatesNothing) {
     std::uint64_t source = 1, target = 0;
     Operation operation = allreduce<std::uint64_t>(
         communicator, std::span<const std::uint64_t>(&source, 1), std::span(&target, 1), sum);
-    for (std::uint64_t call = 0; call < 1000; ++call)
+    for (std::uint64_t call = 0; call < test::times(1000); ++call)
       if (!complete(operation, call)) return 1;
     communicator.synchronize();
     const std::uint64_t before = test::allocation_count();
     if (before == 0) return 2;  // nothing is counted
-    for (std::uint64_t call = 0; call < 20000; ++call)
+    for (std::uint64_t call = 0; call < test::times(20000); ++call)
       if (!complete(operation, call)) return 1;
     const std::uint64_t allocations = test::allocation_count() - before;
     communicator.synchronize();  // a rank that leaves is news, not steady state

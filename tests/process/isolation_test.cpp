@@ -16,6 +16,12 @@ namespace {
 using namespace std::chrono_literals;
 using test::codes_of;
 
+/// As if somebody killed this rank while the others use what has just been made.
+void die_soon() {
+  std::this_thread::sleep_for(300ms);
+  kill(getpid(), SIGKILL);
+}
+
 Status call(Operation& operation) {
   const Status status = operation.start();
   return status == Status::ok ? operation.wait(10s) : status;
@@ -34,35 +40,28 @@ Pair meet_pairwise(std::uint32_t self, std::uint16_t left_port, std::uint16_t ri
 
 TEST(Isolation, ADeathFailsOnlyTheCommunicatorsOfTheDead) {
   const std::uint16_t left_port = test::free_port(), right_port = test::free_port();
-  const auto results =
-      run_local({.rank_count = 3,
-                 .on_started =
-                     [](const std::vector<pid_t>& processes) {
-                       std::this_thread::sleep_for(700ms);
-                       kill(processes[1], SIGKILL);
-                     }},
-                [&](Exchange& exchange) {
-                  const std::uint32_t self = index_of(exchange.self());
-                  const Pair pair = meet_pairwise(self, left_port, right_port);
-                  Context context(test::on_test_device(exchange));
-                  std::optional<Communicator> left, right;
-                  if (pair.left) left.emplace(context, *pair.left);
-                  if (pair.right) right.emplace(context, *pair.right);
-                  std::optional<Operation> left_barrier, right_barrier;
-                  if (left) left_barrier.emplace(barrier(*left));
-                  if (right) right_barrier.emplace(barrier(*right));
-                  if (self == 1) std::this_thread::sleep_for(20s);  // until killed
-                  const auto end = std::chrono::steady_clock::now() + 2s;
-                  if (left) {
-                    Status status = Status::ok;
-                    while (status == Status::ok && std::chrono::steady_clock::now() < end)
-                      status = call(*left_barrier);
-                    if (status != Status::peer_failed || left->failure().peer != Rank{1}) return 1;
-                  }
-                  for (int i = 0; i < 100; ++i)
-                    if (call(*right_barrier) != Status::ok) return 2;
-                  return 0;
-                });
+  const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+    const std::uint32_t self = index_of(exchange.self());
+    const Pair pair = meet_pairwise(self, left_port, right_port);
+    Context context(test::on_test_device(exchange));
+    std::optional<Communicator> left, right;
+    if (pair.left) left.emplace(context, *pair.left);
+    if (pair.right) right.emplace(context, *pair.right);
+    std::optional<Operation> left_barrier, right_barrier;
+    if (left) left_barrier.emplace(barrier(*left));
+    if (right) right_barrier.emplace(barrier(*right));
+    if (self == 1) die_soon();
+    const auto end = std::chrono::steady_clock::now() + 2s;
+    if (left) {
+      Status status = Status::ok;
+      while (status == Status::ok && std::chrono::steady_clock::now() < end)
+        status = call(*left_barrier);
+      if (status != Status::peer_failed || left->failure().peer != Rank{1}) return 1;
+    }
+    for (int i = 0; i < 100; ++i)
+      if (call(*right_barrier) != Status::ok) return 2;
+    return 0;
+  });
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 1000 + SIGKILL, 0}));
 }
 
@@ -127,24 +126,17 @@ TEST(Isolation, AMessageForAnAbortedOperationReachesNoLaterOne) {
 }
 
 TEST(Progress, HearsOfADeathToo) {
-  const auto results = run_local({.rank_count = 2,
-                                  .on_started =
-                                      [](const std::vector<pid_t>& processes) {
-                                        std::this_thread::sleep_for(300ms);
-                                        kill(processes[1], SIGKILL);
-                                      }},
-                                 [&](Exchange& exchange) {
-                                   Context context(test::on_test_device(exchange));
-                                   Communicator communicator(context, exchange);
-                                   Operation operation = barrier(communicator);
-                                   if (exchange.self() == Rank{1})
-                                     std::this_thread::sleep_for(20s);  // until killed
-                                   if (operation.start() != Status::ok) return 1;
-                                   const auto end = std::chrono::steady_clock::now() + 3s;
-                                   while (communicator.progress() == Status::ok)
-                                     if (std::chrono::steady_clock::now() > end) return 2;
-                                   return operation.in_flight() ? 3 : 0;
-                                 });
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    Context context(test::on_test_device(exchange));
+    Communicator communicator(context, exchange);
+    Operation operation = barrier(communicator);
+    if (exchange.self() == Rank{1}) die_soon();
+    if (operation.start() != Status::ok) return 1;
+    const auto end = std::chrono::steady_clock::now() + 3s;
+    while (communicator.progress() == Status::ok)
+      if (std::chrono::steady_clock::now() > end) return 2;
+    return operation.in_flight() ? 3 : 0;
+  });
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 1000 + SIGKILL}));
 }
 

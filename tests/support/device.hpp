@@ -1,4 +1,4 @@
-// Which device tests of collectives run on: the software device, or those of TUTTI_TEST_DEVICES
+// Which device tests of collectives run on: the software device, or those of DEVICES_UNDER_TEST
 // ("rxe0,rxe1"), which the ranks take in turn.
 #pragma once
 
@@ -12,11 +12,16 @@
 namespace tutti::test {
 
 inline bool device_is_soft() {
-  return std::getenv("TUTTI_TEST_DEVICES") == nullptr;
+  return std::getenv("DEVICES_UNDER_TEST") == nullptr;
+}
+
+/// As often as that on the software device, and less often where a message takes longer.
+inline std::uint32_t times(std::uint32_t count) {
+  return device_is_soft() ? count : (count + 9) / 10;
 }
 
 inline std::string device_of(Rank self) {
-  const char* const given = std::getenv("TUTTI_TEST_DEVICES");
+  const char* const given = std::getenv("DEVICES_UNDER_TEST");
   if (!given) return "soft0";
   std::vector<std::string> devices(1);
   for (const char* next = given; *next != '\0'; ++next)

@@ -199,7 +199,7 @@ TEST(VerbsFabric, NoneIsConnectedIfOneCannotBe) {
   std::vector<NewPartner> partners = {
       {good, b.fabric.endpoint(b.fabric.connection_to(1)), "rank 2"},
       {bad, c.fabric.endpoint(c.fabric.connection_to(1)), "rank 3"}};
-  partners[1].remote.link_layer ^= 1;
+  partners[1].remote.path_mtu += 8;
   try {
     a.fabric.connect(partners);
     FAIL();
@@ -208,7 +208,7 @@ TEST(VerbsFabric, NoneIsConnectedIfOneCannotBe) {
     EXPECT_NE(std::string(error.what()).find("rank 3"), std::string::npos) << error.what();
   }
   EXPECT_FALSE(a.fabric.connected(good));
-  partners[1].remote.link_layer ^= 1;
+  partners[1].remote.path_mtu -= 8;
   a.fabric.connect(partners);  // both are still in INIT
   EXPECT_TRUE(a.fabric.connected(good) && a.fabric.connected(bad));
 }

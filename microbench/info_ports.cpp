@@ -1,0 +1,135 @@
+#include "microbench/info_ports.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tutti::bench {
+namespace {
+
+const char* name_of(verbs::LinkLayer link) {
+  switch (link) {
+    case verbs::LinkLayer::infiniband:
+      return "InfiniBand";
+    case verbs::LinkLayer::ethernet:
+      return "Ethernet (RoCE)";
+  }
+  return "?";
+}
+
+/// Lanes of a width code of InfiniBand; 0 for a code that is none.
+unsigned lanes_of(unsigned width) {
+  switch (width) {
+    case 1:
+      return 1;
+    case 2:
+      return 4;
+    case 4:
+      return 8;
+    case 8:
+      return 12;
+    case 16:
+      return 2;
+    default:
+      return 0;
+  }
+}
+
+struct Speed {
+  unsigned code;
+  double lane;  // Gb/s of data
+  const char* name;
+};
+constexpr Speed speeds[] = {{1, 2.5, "SDR"}, {2, 5, "DDR"},   {4, 10, "QDR"},  {8, 10, "FDR10"},
+                            {16, 14, "FDR"}, {32, 25, "EDR"}, {64, 50, "HDR"}, {128, 100, "NDR"}};
+
+std::string link_text(const verbs::PortDescription& port) {
+  if (port.port == 0) return port.state;
+  std::string text = fmt::format("{}, {}", name_of(port.link), port.state);
+  if (!port.active) return text;
+  const ibv_port_attr& attributes = port.attributes;
+  text += fmt::format(", {}, MTU {}", rate_text(attributes, port.link),
+                      mtu_text(attributes.active_mtu));
+  if (attributes.active_mtu < attributes.max_mtu)
+    text += fmt::format(" (up to {})", mtu_text(attributes.max_mtu));
+  if (port.link == verbs::LinkLayer::infiniband) text += fmt::format(", LID {}", attributes.lid);
+  return text;
+}
+
+std::string near_text(const verbs::PortDescription& port, const verbs::Surroundings& surroundings) {
+  if (!port.locality.known())
+    return port.is_software() ? "every CPU: memory of this host" : "unknown: a virtual device";
+  std::string text = verbs::text_of(port.locality);
+  if (!surroundings.allowed.empty())
+    text += fmt::format("; distance {:g} from the CPUs allowed (10: on the spot)",
+                        verbs::distance_to(port.locality, surroundings));
+  return text;
+}
+
+std::string driver_text(const verbs::PortDescription& port) {
+  if (port.is_software()) return "software device of tutti";
+  return port.kernel_driver.empty() ? "a virtual device, over libibverbs"
+                                    : port.kernel_driver + ", over libibverbs";
+}
+
+bool is_empty(const ibv_gid& gid) {
+  return std::all_of(gid.raw, gid.raw + 16, [](unsigned byte) { return byte == 0; });
+}
+
+void add_gids(InfoSection& part, const verbs::PortDescription& port, bool port_is_taken) {
+  int listed = 0;
+  for (const verbs::GidVerdict& verdict : port.gids.verdicts) {
+    if (is_empty(verdict.candidate.gid)) continue;
+    ++listed;
+    const bool is_chosen = port.gids.chosen && verdict.candidate.index == port.gids.chosen->index;
+    part.lines.emplace_back(
+        fmt::format("GID[{}]", verdict.candidate.index),
+        fmt::format("{} {}: {}", verbs::text_of(verdict.candidate.gid),
+                    verbs::name_of(verdict.candidate.type),
+                    is_chosen && !port_is_taken ? "would be taken" : verdict.reason));
+  }
+  const int size = port.attributes.gid_tbl_len;
+  if (size > listed)
+    part.lines.emplace_back("empty GIDs", fmt::format("{} of {}", size - listed, size));
+}
+
+}  // namespace
+
+std::string rate_text(const ibv_port_attr& attributes, verbs::LinkLayer link) {
+  const unsigned lanes = lanes_of(attributes.active_width);
+  const Speed* const speed = std::find_if(
+      std::begin(speeds), std::end(speeds),
+      [&](const Speed& entry) { return entry.code == unsigned{attributes.active_speed}; });
+  if (lanes == 0 || speed == std::end(speeds))
+    return fmt::format("unknown rate (width code {}, speed code {})", attributes.active_width,
+                       attributes.active_speed);
+  const double rate = lanes * speed->lane;
+  return link == verbs::LinkLayer::infiniband
+             ? fmt::format("{:g} Gb/s ({}X {})", rate, lanes, speed->name)
+             : fmt::format("{:g} Gb/s ({} x {:g})", rate, lanes, speed->lane);
+}
+
+std::string mtu_text(ibv_mtu mtu) {
+  return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? fmt::format("{}", 128u << mtu)
+                                                   : fmt::format("unknown (code {})", int{mtu});
+}
+
+InfoSection port_section(std::span<const verbs::PortDescription> ports,
+                         const verbs::PortChoice& choice, const verbs::Surroundings& surroundings) {
+  InfoSection section{.title = "Devices and ports", .lines = {}, .parts = {}};
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    const verbs::PortDescription& port = ports[i];
+    const std::string verdict = (i == choice.chosen ? "" : "not taken: ") + choice.verdicts[i];
+    InfoSection part{.title = port.name(),
+                     .lines = {{"choice", verdict},
+                               {"link", link_text(port)},
+                               {"near", near_text(port, surroundings)},
+                               {"driver", driver_text(port)}},
+                     .parts = {}};
+    add_gids(part, port, i == choice.chosen);
+    section.parts.push_back(std::move(part));
+  }
+  return section;
+}
+
+}  // namespace tutti::bench

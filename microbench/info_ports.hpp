@@ -1,0 +1,23 @@
+// What tutti-info says about ports: everything an administrator would ask for, and why each was
+// taken or not.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "microbench/info.hpp"
+#include "verbs/port_choice.hpp"
+
+namespace tutti::bench {
+
+/// One part for each port.
+InfoSection port_section(std::span<const verbs::PortDescription> ports,
+                         const verbs::PortChoice& choice, const verbs::Surroundings& surroundings);
+
+/// "100 Gb/s (4X EDR)"; on Ethernet "100 Gb/s (4 x 25)".
+std::string rate_text(const ibv_port_attr& attributes, verbs::LinkLayer link);
+
+/// "4096", or what the port says where that is none.
+std::string mtu_text(ibv_mtu mtu);
+
+}  // namespace tutti::bench

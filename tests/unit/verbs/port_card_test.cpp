@@ -1,0 +1,168 @@
+// Promise: ranks whose ports cannot talk to each other are told so in words that say who has what,
+// before any queue pair is made; different names, and different path MTUs, are no obstacle.
+#include "verbs/port_card.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace tutti::verbs {
+namespace {
+
+PortCard card(const char* name, LinkLayer link, GidType type, ibv_mtu mtu = IBV_MTU_4096) {
+  PortCard made{.name = {},
+                .is_software = 0,
+                .link_layer = static_cast<std::uint8_t>(link),
+                .gid_type = static_cast<std::uint8_t>(type),
+                .is_ipv4 = 0,
+                .path_mtu = static_cast<std::uint8_t>(mtu),
+                .reserved = {}};
+  std::strncpy(made.name, name, sizeof made.name - 1);
+  return made;
+}
+
+PortCard infiniband(const char* name, ibv_mtu mtu = IBV_MTU_4096) {
+  return card(name, LinkLayer::infiniband, GidType::infiniband, mtu);
+}
+
+PortCard soft(const char* name) {
+  PortCard made = infiniband(name);
+  made.is_software = 1;
+  return made;
+}
+
+PortCard roce_v2(const char* name, bool is_ipv4) {
+  PortCard made = card(name, LinkLayer::ethernet, GidType::roce_v2);
+  made.is_ipv4 = is_ipv4;
+  return made;
+}
+
+PortCard roce_v1(const char* name) {
+  return card(name, LinkLayer::ethernet, GidType::roce_v1);
+}
+
+using Cards = std::vector<PortCard>;
+
+bool says(const std::string& text, const char* words) {
+  return text.find(words) != std::string::npos;
+}
+
+TEST(PortsOfRanks, NamesAndPathMtusMayDiffer) {
+  EXPECT_EQ(incompatibility(Cards{infiniband("mlx5_0:1"), infiniband("mlx5_2:2", IBV_MTU_2048)}),
+            "");
+  EXPECT_EQ(incompatibility(Cards{roce_v2("mlx5_0:1", true), roce_v2("rxe0:1", true)}), "");
+  EXPECT_EQ(incompatibility(Cards{soft("soft0:1"), soft("soft1:2")}), "");
+  EXPECT_EQ(incompatibility(Cards{soft("soft0:1")}), "");
+  EXPECT_EQ(incompatibility(Cards{}), "");
+}
+
+TEST(PortsOfRanks, KindsAreToldApartByGroupsOfRanks) {
+  EXPECT_EQ(
+      incompatibility(Cards{infiniband("mlx5_0:1"), infiniband("mlx5_0:1"), infiniband("mlx5_2:1"),
+                            infiniband("mlx5_0:1"), soft("soft0:1"), infiniband("mlx5_0:1")}),
+      "ranks 0-3, 5: mlx5_0:1, mlx5_2:1, InfiniBand; rank 4: soft0:1, software device; set "
+      "TUTTI_DEVICE to ports of one kind on all ranks; tutti-info, on each host, says why a "
+      "port was taken");
+  EXPECT_TRUE(says(incompatibility(Cards{infiniband("a:1"), roce_v1("b:1"), roce_v2("c:1", true)}),
+                   "rank 0: a:1, InfiniBand; rank 1: b:1, RoCE v1; rank 2: c:1, RoCE v2 with an "
+                   "IPv4 address; set TUTTI_DEVICE"));
+}
+
+TEST(PortsOfRanks, AddressesOfTwoKindsAreARemedyOfTheirOwn) {
+  const std::string text =
+      incompatibility(Cards{roce_v2("mlx5_0:1", true), roce_v2("mlx5_0:1", false)});
+  EXPECT_EQ(
+      text,
+      "rank 0: mlx5_0:1, RoCE v2 with an IPv4 address; rank 1: mlx5_0:1, RoCE v2 with an IPv6 "
+      "address; give the ports addresses of one kind, or set TUTTI_DEVICE to ports that have "
+      "them");
+}
+
+TEST(PortsOfRanks, KindOfAddressMattersForRoceVersion2Only) {
+  PortCard mapped = roce_v1("mlx5_0:1");
+  mapped.is_ipv4 = 1;
+  EXPECT_EQ(incompatibility(Cards{mapped, roce_v1("mlx5_0:1")}), "");
+}
+
+TEST(PortsOfRanks, CodesThatAreNoneAreNamed) {
+  for (const std::uint8_t mtu : {std::uint8_t{0}, std::uint8_t{6}, std::uint8_t{255}}) {
+    PortCard odd = infiniband("odd:1");
+    odd.path_mtu = mtu;
+    EXPECT_TRUE(says(
+        incompatibility(Cards{infiniband("mlx5_0:1"), odd}),
+        ("rank 1: odd:1, path MTU code " + std::to_string(mtu) + " (expected 1 to 5); ").c_str()));
+    EXPECT_FALSE(incompatibility(Cards{odd, odd}).empty()) << "alike, and wrong all the same";
+  }
+  PortCard link = infiniband("odd:1"), type = roce_v1("odd:1");
+  link.link_layer = 7;
+  type.gid_type = 9;
+  EXPECT_TRUE(says(incompatibility(Cards{link}), "link layer code 7"));
+  EXPECT_TRUE(says(incompatibility(Cards{type}), "GID type code 9"));
+}
+
+TEST(PortsOfRanks, NameWithoutAnEndIsCut) {
+  PortCard endless = soft("");
+  std::memset(endless.name, 'x', sizeof endless.name);
+  EXPECT_TRUE(says(incompatibility(Cards{endless, infiniband("a:1")}), "xxx, software device; "));
+}
+
+TEST(PortsOfRanks, ManyRanksAndNamesStayOneReadableLine) {
+  Cards cards;
+  for (int rank = 0; rank < 1000; ++rank)
+    cards.push_back(rank % 2 == 0 ? soft("soft0:1")
+                                  : infiniband(("mlx5_" + std::to_string(rank) + ":1").c_str()));
+  const std::string text = incompatibility(cards);
+  EXPECT_TRUE(says(text, "ranks 0, 2, 4, 6, 8, 10, 12, 14 and 492 more: soft0:1, software device"));
+  EXPECT_TRUE(says(text, "mlx5_1:1, mlx5_3:1, mlx5_5:1, mlx5_7:1, and 496 others, InfiniBand"));
+  EXPECT_LT(text.size(), 500u);
+}
+
+Endpoint end_of(LinkLayer link, GidType type) {
+  return {.queue_pair_number = 1,
+          .packet_sequence = 2,
+          .lid = 3,
+          .link_layer = static_cast<std::uint8_t>(link),
+          .gid_type = static_cast<std::uint8_t>(type),
+          .path_mtu = IBV_MTU_1024,
+          .reads_max = 1,
+          .is_software = 0,
+          .reserved = 0,
+          .service_port = 0,
+          .reserved_too = 0,
+          .gid = {}};
+}
+
+std::string refusal(const Endpoint& here, const Endpoint& there) {
+  return incompatibility(card_of(here), card_of(there));
+}
+
+TEST(Endpoints, EndsOfAQueuePairAreJudgedByTheSameRule) {
+  const Endpoint here = end_of(LinkLayer::ethernet, GidType::roce_v2);
+  EXPECT_EQ(refusal(here, here), "");
+  EXPECT_TRUE(says(refusal(here, end_of(LinkLayer::infiniband, GidType::infiniband)),
+                   "here is RoCE v2 with an IPv6 address, there InfiniBand; set TUTTI_DEVICE"));
+  EXPECT_TRUE(says(refusal(here, end_of(LinkLayer::ethernet, GidType::roce_v1)), "there RoCE v1"));
+  Endpoint there = here;
+  there.gid[10] = there.gid[11] = 0xff;
+  there.gid[12] = 10;
+  EXPECT_TRUE(says(refusal(here, there), "there RoCE v2 with an IPv4 address; give the ports"));
+  there = here;
+  there.is_software = 1;
+  EXPECT_TRUE(says(refusal(here, there), "there software device"));
+  there = here;
+  there.path_mtu = 9;
+  EXPECT_TRUE(says(refusal(here, there), "there path MTU code 9"));
+  EXPECT_TRUE(says(refusal(there, there), "path MTU code 9"));
+  there.path_mtu = IBV_MTU_4096;
+  EXPECT_EQ(refusal(here, there), "");
+}
+
+TEST(PortsOfRanks, CardOfAnOpenedPortSaysWhatItIs) {
+  const PortCard made = card_of(open_port("soft0:1"));
+  EXPECT_STREQ(made.name, "soft0:1");
+  EXPECT_EQ(kind_of(made), "software device");
+  EXPECT_EQ(made.path_mtu, IBV_MTU_4096);
+}
+
+}  // namespace
+}  // namespace tutti::verbs

@@ -1,0 +1,143 @@
+#include "verbs/port_card.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace tutti::verbs {
+namespace {
+
+constexpr const char* what_to_do =
+    "set TUTTI_DEVICE to ports of one kind on all ranks; tutti-info, on each host, says why a port "
+    "was taken";
+constexpr const char* what_to_do_about_addresses =
+    "give the ports addresses of one kind, or set TUTTI_DEVICE to ports that have them";
+
+bool has_roce_address(const PortCard& card) {
+  return card.is_software == 0 && card.link_layer == static_cast<std::uint8_t>(LinkLayer::ethernet);
+}
+
+/// What makes a card one that no port has: it was garbled on the way, or the device is at fault.
+std::string fault_of(const PortCard& card) {
+  if (card.path_mtu < IBV_MTU_256 || card.path_mtu > IBV_MTU_4096)
+    return "path MTU code " + std::to_string(card.path_mtu) + " (expected " +
+           std::to_string(IBV_MTU_256) + " to " + std::to_string(IBV_MTU_4096) + ")";
+  if (card.link_layer > static_cast<std::uint8_t>(LinkLayer::ethernet))
+    return "link layer code " + std::to_string(card.link_layer) + " (expected 0 or 1)";
+  if (card.gid_type > static_cast<std::uint8_t>(GidType::roce_v2))
+    return "GID type code " + std::to_string(card.gid_type) + " (expected 0 to 2)";
+  return {};
+}
+
+/// "2" or "0-3, 7", with the rest counted where there are many.
+std::string text_of(const std::vector<std::size_t>& ranks) {
+  constexpr std::size_t ranges_max = 8;
+  std::string text;
+  std::size_t ranges = 0;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranges++ == ranges_max) return text + " and " + std::to_string(ranks.size() - i) + " more";
+    const std::size_t first = i;
+    while (i + 1 < ranks.size() && ranks[i + 1] == ranks[i] + 1) ++i;
+    text += (text.empty() ? "" : ", ") + std::to_string(ranks[first]);
+    if (i != first) text += "-" + std::to_string(ranks[i]);
+  }
+  return text;
+}
+
+/// Ranks whose ports can talk to each other.
+struct Group {
+  std::string kind;
+  std::vector<std::size_t> ranks = {};
+  std::vector<std::string> names = {};  // of their ports, each once
+};
+
+std::string name_in(const PortCard& card) {
+  return {card.name, strnlen(card.name, sizeof card.name)};
+}
+
+std::vector<Group> groups_of(std::span<const PortCard> all) {
+  std::vector<Group> groups;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    std::string kind = kind_of(all[rank]);
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const Group& known) { return known.kind == kind; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {.kind = std::move(kind)});
+    group->ranks.push_back(rank);
+    std::string name = name_in(all[rank]);
+    if (std::find(group->names.begin(), group->names.end(), name) == group->names.end())
+      group->names.push_back(std::move(name));
+  }
+  return groups;
+}
+
+/// "ranks 0-3: mlx5_0:1, mlx5_2:1, InfiniBand"
+std::string text_of(const Group& group) {
+  constexpr std::size_t names_max = 4;
+  std::string text = (group.ranks.size() == 1 ? "rank " : "ranks ") + text_of(group.ranks) + ": ";
+  for (std::size_t i = 0; i < std::min(group.names.size(), names_max); ++i)
+    text += group.names[i] + ", ";
+  if (group.names.size() > names_max)
+    text += "and " + std::to_string(group.names.size() - names_max) + " others, ";
+  return text + group.kind;
+}
+
+}  // namespace
+
+PortCard card_of(const Port& port) {
+  PortCard card{.name = {},
+                .is_software = port.description.is_software(),
+                .link_layer = static_cast<std::uint8_t>(port.description.link),
+                .gid_type = static_cast<std::uint8_t>(port.gid.type),
+                .is_ipv4 = is_ipv4_mapped(port.gid.gid),
+                .path_mtu = static_cast<std::uint8_t>(port.description.attributes.active_mtu),
+                .reserved = {}};
+  std::strncpy(card.name, port.name().c_str(), sizeof card.name - 1);
+  return card;
+}
+
+PortCard card_of(const Endpoint& endpoint) {
+  ibv_gid gid{};
+  std::memcpy(gid.raw, endpoint.gid, sizeof gid.raw);
+  return {.name = {},
+          .is_software = endpoint.is_software,
+          .link_layer = endpoint.link_layer,
+          .gid_type = endpoint.gid_type,
+          .is_ipv4 = is_ipv4_mapped(gid),
+          .path_mtu = endpoint.path_mtu,
+          .reserved = {}};
+}
+
+std::string kind_of(const PortCard& card) {
+  if (std::string fault = fault_of(card); !fault.empty()) return fault;
+  if (card.is_software != 0) return "software device";
+  if (!has_roce_address(card)) return "InfiniBand";
+  std::string type = name_of(static_cast<GidType>(card.gid_type));
+  // Version 1 has no addresses of IP in its packets.
+  if (card.gid_type != static_cast<std::uint8_t>(GidType::roce_v2)) return type;
+  return type + (card.is_ipv4 != 0 ? " with an IPv4 address" : " with an IPv6 address");
+}
+
+std::string incompatibility(const PortCard& local, const PortCard& remote) {
+  const PortCard both[] = {local, remote};
+  const std::string here = kind_of(local), there = kind_of(remote);
+  if (incompatibility(both).empty()) return {};
+  return "here is " + here + ", there " + there + "; " +
+         (local.gid_type == remote.gid_type && has_roce_address(local) && has_roce_address(remote)
+              ? what_to_do_about_addresses
+              : what_to_do);
+}
+
+std::string incompatibility(std::span<const PortCard> all) {
+  const std::vector<Group> groups = groups_of(all);
+  const bool faultless = std::all_of(all.begin(), all.end(),
+                                     [](const PortCard& card) { return fault_of(card).empty(); });
+  if (groups.size() <= 1 && faultless) return {};
+  std::string text;
+  for (const Group& group : groups) text += text_of(group) + "; ";
+  const bool only_addresses = std::all_of(all.begin(), all.end(), [&](const PortCard& card) {
+    return has_roce_address(card) && card.gid_type == all[0].gid_type;
+  });
+  return text + (only_addresses ? what_to_do_about_addresses : what_to_do);
+}
+
+}  // namespace tutti::verbs
