@@ -118,6 +118,7 @@ class ConnectionManager::Negotiation {
   [[noreturn]] void fail(const Attempt& attempt, ErrorCode code, const std::string& cause,
                          int error = 0) const;
   [[noreturn]] void fail_call(const Attempt& attempt, const char* call) const;
+  [[noreturn]] void fail_answered_call(const Attempt& attempt, const char* call) const;
   [[noreturn]] void fail_late() const;
 
   const ConnectionManager& manager_;
@@ -260,7 +261,7 @@ void ConnectionManager::Negotiation::finish(Attempt& attempt, const Event& respo
       response.queue_pair_number != attempt.partner->ends.remote.queue_pair_number)
     fail(attempt, ErrorCode::mismatch, "something else than this partner has answered there");
   enter_ready(attempt, attempt.id.get());
-  if (driver_.establish(attempt.id.get()) != 0) fail_call(attempt, "rdma_establish");
+  if (driver_.establish(attempt.id.get()) != 0) fail_answered_call(attempt, "rdma_establish");
   attempt.step = ConnectStep::connected;
 }
 
@@ -290,7 +291,8 @@ void ConnectionManager::Negotiation::accept(Attempt& attempt, IdHandle id) {
   enter_ready(attempt, attempt.id.get());
   const ConnectionRequest data = request_of(attempt.partner->ends);
   rdma_conn_param parameters = parameters_of(attempt, data);
-  if (driver_.accept(attempt.id.get(), &parameters) != 0) fail_call(attempt, "rdma_accept");
+  if (driver_.accept(attempt.id.get(), &parameters) != 0)
+    fail_answered_call(attempt, "rdma_accept");
 }
 
 void ConnectionManager::Negotiation::require_our_device(const Attempt& attempt,
@@ -308,7 +310,9 @@ void ConnectionManager::Negotiation::require_our_device(const Attempt& attempt,
 void ConnectionManager::Negotiation::enter_ready(const Attempt& attempt, rdma_cm_id* id) const {
   attempt.partner->pair->connect_by(
       [&](ibv_qp_attr* attributes, int* mask) {
-        return driver_.init_qp_attr(id, attributes, mask);
+        if (driver_.init_qp_attr(id, attributes, mask) != 0)
+          fail_answered_call(attempt, "rdma_init_qp_attr");
+        return 0;
       },
       attempt.partner->ends.remote, attempt.partner->name);
 }
@@ -335,6 +339,16 @@ void ConnectionManager::Negotiation::fail_call(const Attempt& attempt, const cha
        std::string(call) + ": " + std::strerror(error) +
            "; check the address and its route, or set TUTTI_CONNECT=exchange",
        error);
+}
+
+/// After a request has come or was answered, the kernel refuses what it is asked for (EINVAL) if
+/// the other end has taken it back, before it has said so by an event.
+void ConnectionManager::Negotiation::fail_answered_call(const Attempt& attempt,
+                                                        const char* call) const {
+  if (errno != EINVAL) fail_call(attempt, call);
+  fail(attempt, ErrorCode::peer_failed,
+       std::string(call) + ": Invalid argument; the other end gave up meanwhile: see what it says",
+       EINVAL);
 }
 
 void ConnectionManager::Negotiation::fail_late() const {

@@ -401,18 +401,30 @@ TEST_F(Connecting, EveryEventThatEndsItIsNamedWithItsStep) {
 }
 
 TEST_F(Connecting, EveryCallThatIsRefusedIsNamed) {
-  for (const char* call : {"create_id", "resolve_addr", "resolve_route", "connect", "establish"}) {
+  for (const char* call : {"create_id", "resolve_addr", "resolve_route", "connect"}) {
     static_cast<void>(manager());
     kernel.failing_call = call;
     expect_failure(to_ask, ErrorCode::system, {"rdma_" + std::string(call), "Invalid argument"});
   }
 }
 
-TEST_F(Connecting, AQueuePairThatCannotBecomeReadyIsNamed) {
+TEST_F(Connecting, APartnerThatTakesItsAnswerBackIsNotTakenForTheCause) {
   static_cast<void>(manager());
   kernel.failing_call = "init_qp_attr";
-  CmPartner made = partner(to_ask);
-  EXPECT_THROW(manager().connect({&made, 1}, clock, {.timeout = 5s}), Error);
+  kernel.failing_errno = ENODEV;
+  expect_failure(to_ask, ErrorCode::system, {"rdma_init_qp_attr", "No such device"});
+  kernel.failing_errno = EINVAL;
+  for (const char* call : {"init_qp_attr", "establish"}) {
+    kernel.failing_call = call;
+    expect_failure(to_ask, ErrorCode::peer_failed, {"rdma_" + std::string(call), "gave up"});
+  }
+}
+
+TEST_F(Connecting, APartnerThatTakesItsRequestBackIsNotTakenForTheCause) {
+  static_cast<void>(manager());
+  kernel.failing_call = "accept";
+  kernel.ask(request_of_partner());
+  expect_failure(to_be_asked, ErrorCode::peer_failed, {"rdma_accept", "gave up"});
 }
 
 TEST_F(Connecting, AStaleRejectionIsRetriedUntilTheKernelHasForgotten) {
