@@ -14,6 +14,7 @@
 #include "api/settings.hpp"
 #include "microbench/info_ports.hpp"
 #include "microbench/machine.hpp"
+#include "verbs/connection_request.hpp"
 #include "verbs/device.hpp"
 #include "verbs/queue_pair.hpp"
 
@@ -128,6 +129,12 @@ Info gather_info() {
   Info info{.sections = {port_section(ports, choice, surroundings)}};
   const std::optional<verbs::Port> port = open_chosen(ports, choice, info.problem);
   if (port) info.sections.push_back(choice_section(*port));
+  if (port && settings.connect == ConnectBy::cm) {
+    const std::string obstacle = verbs::obstacle_to_address(port->description, port->gid);
+    info.sections.back().lines.emplace_back(
+        "connect", obstacle.empty() ? "by address, with rdma_cm"
+                                    : fmt::format("not possible by address: it is {}", obstacle));
+  }
   if (info.problem)
     info.sections.push_back({.title = "Choice", .lines = {{"port", info.problem->what()}}});
   info.sections.push_back(limits(port ? &*port : nullptr));

@@ -19,8 +19,8 @@ install() {
     "${missing[@]}" >/dev/null
 }
 
-packages_to_build=(g++ cmake ninja-build ccache pkg-config libibverbs-dev libopenmpi-dev openmpi-bin
-  nlohmann-json3-dev libcli11-dev libfmt-dev)
+packages_to_build=(g++ cmake ninja-build ccache pkg-config libibverbs-dev librdmacm-dev libopenmpi-dev
+  openmpi-bin nlohmann-json3-dev libcli11-dev libfmt-dev)
 packages_to_test=(libgtest-dev librapidcheck-dev python3 strace ibverbs-utils perftest ucx-utils)
 packages_to_test_all=(clang clang-format clang-tidy libclang-rt-14-dev libmpich-dev mpich)
 # For the virtual machine of scripts/kernel-verbs.

@@ -11,6 +11,8 @@
 namespace tutti::verbs {
 namespace {
 
+constexpr int access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
+
 /// 24 random bits: a late packet of an earlier connection on the same queue pair number must not
 /// be taken for one of this connection.
 std::uint32_t random_packet_sequence() {
@@ -102,7 +104,7 @@ QueuePair::QueuePair(const Port& port, ibv_pd* domain, ibv_cq* completions,
   init.qp_state = IBV_QPS_INIT;
   init.pkey_index = 0;
   init.port_num = port.description.port;
-  init.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
+  init.qp_access_flags = access_flags;
   const int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
   if (const int error = port.driver().modify_qp(pair_.get(), &init, mask); error != 0)
     throw Error(ErrorCode::system,
@@ -120,24 +122,24 @@ QueuePair::QueuePair(const Port& port, ibv_pd* domain, ibv_cq* completions,
       .reads_max = static_cast<std::uint8_t>(std::clamp(port.limits.max_qp_rd_atom, 0, 16)),
       .is_software = port.description.is_software(),
       .reserved = 0,
+      .service_port = 0,
+      .reserved_too = 0,
       .gid = {}};
   std::memcpy(endpoint_.gid, port.gid.gid.raw, sizeof endpoint_.gid);
 }
 
-void QueuePair::connect(const Endpoint& remote, const std::string& peer_name,
-                        const PathDefaults& path) {
-  const auto refuse = [&](const char* state, int mask, int error) {
+void QueuePair::modify(const char* state, ibv_qp_attr& attributes, int mask, const Endpoint& remote,
+                       const std::string& peer_name) {
+  if (const int error = port_.driver().modify_qp(pair_.get(), &attributes, mask); error != 0)
     throw Error(ErrorCode::system,
                 std::string("modify_qp to ") + state + " towards " + peer_name + " refused " +
                     attribute_names(mask) + ": " + std::strerror(error) + "; here " +
                     text_of(endpoint_) + "; there " + text_of(remote),
                 error);
-  };
-  if (const std::string reason = incompatibility(card_of(endpoint_), card_of(remote));
-      !reason.empty())
-    throw Error(ErrorCode::mismatch, "cannot connect to " + peer_name + ": " + reason + "; here " +
-                                         text_of(endpoint_) + "; there " + text_of(remote));
+}
 
+void QueuePair::connect(const Endpoint& remote, const std::string& peer_name,
+                        const PathDefaults& path) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
   attributes.path_mtu = static_cast<ibv_mtu>(std::min(endpoint_.path_mtu, remote.path_mtu));
@@ -158,8 +160,7 @@ void QueuePair::connect(const Endpoint& remote, const std::string& peer_name,
   }
   int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-  if (const int error = port_.driver().modify_qp(pair_.get(), &attributes, mask); error != 0)
-    refuse("RTR", mask, error);
+  modify("RTR", attributes, mask, remote, peer_name);
 
   attributes.qp_state = IBV_QPS_RTS;
   attributes.timeout = path.timeout;
@@ -169,8 +170,34 @@ void QueuePair::connect(const Endpoint& remote, const std::string& peer_name,
   attributes.max_rd_atomic = std::min(endpoint_.reads_max, remote.reads_max);
   mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
          IBV_QP_MAX_QP_RD_ATOMIC;
-  if (const int error = port_.driver().modify_qp(pair_.get(), &attributes, mask); error != 0)
-    refuse("RTS", mask, error);
+  modify("RTS", attributes, mask, remote, peer_name);
+}
+
+void QueuePair::connect_by(const AttributeSource& source, const Endpoint& remote,
+                           const std::string& peer_name, const PathDefaults& path) {
+  for (const auto& [state, name] : {std::pair(IBV_QPS_INIT, "INIT"), std::pair(IBV_QPS_RTR, "RTR"),
+                                    std::pair(IBV_QPS_RTS, "RTS")}) {
+    ibv_qp_attr attributes{};
+    attributes.qp_state = state;
+    int mask = 0;
+    if (source(&attributes, &mask) != 0)
+      throw Error(ErrorCode::system,
+                  std::string("rdma_init_qp_attr for ") + name + " towards " + peer_name + ": " +
+                      std::strerror(errno) + "; here " + text_of(endpoint_) + "; there " +
+                      text_of(remote),
+                  errno);
+    attributes.qp_access_flags = access_flags;
+    if (mask & IBV_QP_PATH_MTU)
+      attributes.path_mtu = std::min(
+          attributes.path_mtu, static_cast<ibv_mtu>(std::min(endpoint_.path_mtu, remote.path_mtu)));
+    // The kernel has no opinion (0, which is the longest one), and takes RoCE's worst network: with
+    // its timeout a dead peer would be noticed after half a minute.
+    attributes.min_rnr_timer = path.receiver_not_ready_timer;
+    attributes.timeout = path.timeout;
+    attributes.retry_cnt = path.retries;
+    attributes.rnr_retry = path.receiver_not_ready_retries;
+    modify(name, attributes, mask, remote, peer_name);
+  }
 }
 
 void QueuePair::close() noexcept {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "verbs/device.hpp"
@@ -41,14 +42,26 @@ class QueuePair {
   std::uint32_t receives_max() const noexcept { return receives_max_; }
   ibv_qp* get() const noexcept { return pair_.get(); }
 
-  /// To ready-to-receive and ready-to-send.  `remote` is named in errors by `peer_name`.
+  /// To ready-to-receive and ready-to-send.  `remote`, with which there is no incompatibility, is
+  /// named in errors by `peer_name`.
   /// Throws Error with both ends and the refused attributes.
   void connect(const Endpoint& remote, const std::string& peer_name, const PathDefaults& path = {});
+
+  /// What a connection manager knows of the state in `attributes->qp_state`; 0, or -1 with errno.
+  using AttributeSource = std::function<int(ibv_qp_attr* attributes, int* mask)>;
+
+  /// The same where a connection manager knows the path: which address, keys and packet sequences
+  /// is its business, access, MTU and times are decided here as in connect().
+  void connect_by(const AttributeSource& source, const Endpoint& remote,
+                  const std::string& peer_name, const PathDefaults& path = {});
 
   /// To the error state: what is queued is flushed, the other end is refused.
   void close() noexcept;
 
  private:
+  void modify(const char* state, ibv_qp_attr& attributes, int mask, const Endpoint& remote,
+              const std::string& peer_name);
+
   const Port& port_;
   QueuePairHandle pair_;
   Endpoint endpoint_ = {};

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "verbs/port_card.hpp"
+
 namespace tutti::verbs {
 namespace {
 
@@ -18,6 +20,15 @@ DomainHandle make_domain(const Port& port) {
     throw Error(ErrorCode::system, "alloc_pd on " + port.name() + ": " + std::strerror(errno),
                 errno);
   return domain;
+}
+
+std::optional<ConnectionManager> make_manager(const Port& port, const VerbsFabricOptions& options) {
+  if (!options.connect_by_cm) return std::nullopt;
+  const std::string obstacle = obstacle_to_address(port.description, port.gid);
+  if (!obstacle.empty())
+    throw Error(ErrorCode::unsupported,
+                "TUTTI_CONNECT=cm (or code): " + port.name() + " is " + obstacle);
+  return std::optional<ConnectionManager>(std::in_place, port, options.process);
 }
 
 CompletionQueueHandle make_completions(const Port& port, std::uint32_t entries) {
@@ -38,6 +49,7 @@ CompletionQueueHandle make_completions(const Port& port, std::uint32_t entries) 
 VerbsFabric::VerbsFabric(const VerbsFabricOptions& options)
     : options_(options),
       port_(open_port(options.device)),
+      manager_(make_manager(port_, options)),
       domain_(make_domain(port_)),
       arena_(port_, domain_.get(), options.arena_bytes),
       completions_max_(
@@ -76,13 +88,44 @@ std::uint32_t VerbsFabric::connection_to(std::uint64_t process) {
 }
 
 Endpoint VerbsFabric::endpoint(std::uint32_t connection) const {
-  return connections_[connection].pair->endpoint();
+  Endpoint endpoint = connections_[connection].pair->endpoint();
+  if (manager_) endpoint.service_port = manager_->service_port();
+  return endpoint;
 }
 
-void VerbsFabric::connect(std::uint32_t connection, const Endpoint& remote,
-                          const std::string& peer_name) {
-  connections_[connection].pair->connect(remote, peer_name);
-  connections_[connection].connected = true;
+void VerbsFabric::connect(std::span<const NewPartner> partners, const ConnectPatience& patience) {
+  for (const NewPartner& partner : partners) {
+    const Endpoint local = endpoint(partner.connection);
+    if (const std::string reason = incompatibility(card_of(local), card_of(partner.remote));
+        !reason.empty())
+      throw Error(ErrorCode::mismatch, "cannot connect to " + partner.name + ": " + reason +
+                                           "; here " + text_of(local) + "; there " +
+                                           text_of(partner.remote));
+  }
+  if (manager_) {
+    connect_by_cm(partners, patience);
+  } else {
+    for (const NewPartner& partner : partners)
+      connections_[partner.connection].pair->connect(partner.remote, partner.name);
+  }
+  for (const NewPartner& partner : partners) connections_[partner.connection].connected = true;
+}
+
+void VerbsFabric::connect_by_cm(std::span<const NewPartner> partners,
+                                const ConnectPatience& patience) {
+  std::vector<CmPartner> asked;
+  for (const NewPartner& partner : partners) {
+    Connection& connection = connections_[partner.connection];
+    asked.push_back({.ends = {.process = options_.process,
+                              .peer = connection.process,
+                              .local = endpoint(partner.connection),
+                              .remote = partner.remote},
+                     .pair = &*connection.pair,
+                     .name = partner.name});
+  }
+  manager_->connect(asked, port_.driver().clock(), patience);
+  for (std::size_t i = 0; i < asked.size(); ++i)
+    connections_[partners[i].connection].id = std::move(asked[i].id);
 }
 
 void VerbsFabric::abandon_from(std::uint32_t first) noexcept {
@@ -94,6 +137,7 @@ void VerbsFabric::abandon_from(std::uint32_t first) noexcept {
     if (connection.unheard) --unheard_;
     connection.unheard.reset();
     connection.pair.reset();
+    connection.id.reset();
   }
 }
 

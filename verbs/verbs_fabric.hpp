@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "verbs/arena.hpp"
+#include "verbs/connection_manager.hpp"
 #include "verbs/device.hpp"
 #include "verbs/queue_pair.hpp"
 #include "verbs/work_queue.hpp"
@@ -34,6 +35,15 @@ struct VerbsFabricOptions {
   std::string device;
   std::size_t arena_bytes = 0;
   QueuePairLimits queue_pair = {};
+  bool connect_by_cm = false;  // by IP address, through the kernel's connection manager
+  std::uint64_t process = 0;   // this end's key; needed for connect_by_cm
+};
+
+/// A peer to be connected.
+struct NewPartner {
+  std::uint32_t connection;
+  Endpoint remote;
+  std::string name;  // in errors, e.g. "rank 3"
 };
 
 /// What the fabric keeps for one operation: its puts, ready to post, and its arrival flags.
@@ -79,7 +89,9 @@ class VerbsFabric {
   /// The connection to a peer process, made (in INIT, receives posted) if it was not there.
   std::uint32_t connection_to(std::uint64_t process);
   Endpoint endpoint(std::uint32_t connection) const;
-  void connect(std::uint32_t connection, const Endpoint& remote, const std::string& peer_name);
+  /// Connects them all, or throws Error; none is touched if two ends cannot talk to each other.
+  /// Waits for the others, who do the same, where connections are made by address.
+  void connect(std::span<const NewPartner> partners, const ConnectPatience& patience = {});
   /// Connections made so far.  Later ones have this index or a higher one.
   std::uint32_t connection_count() const noexcept {
     return static_cast<std::uint32_t>(connections_.size());
@@ -149,6 +161,7 @@ class VerbsFabric {
     Connection(std::uint64_t key, QueuePair&& made, std::uint32_t sends_max)
         : process(key), pair(std::move(made)), sends(sends_max) {}
     std::uint64_t process;
+    IdHandle id = {};               // connected by address
     std::optional<QueuePair> pair;  // empty: abandoned
     SendQueue sends;
     bool connected = false;
@@ -160,6 +173,7 @@ class VerbsFabric {
 
   static constexpr int poll_batch = 16;
 
+  void connect_by_cm(std::span<const NewPartner> partners, const ConnectPatience& patience);
   Status post_failed_slow(Connection& connection, int error) noexcept;
   void completion_failed_slow(Connection& connection, const ibv_wc& completion) noexcept;
   /// Keeps the first failure of a connection.
@@ -179,6 +193,7 @@ class VerbsFabric {
 
   VerbsFabricOptions options_;
   Port port_;
+  std::optional<ConnectionManager> manager_;  // outlives the ids of the connections
   DomainHandle domain_;
   Arena arena_;
   std::uint32_t completions_max_ = 0;

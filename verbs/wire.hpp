@@ -21,9 +21,11 @@ struct Endpoint {
   std::uint8_t reads_max;   // RDMA reads this end can serve at once
   std::uint8_t is_software;
   std::uint8_t reserved;
+  std::uint16_t service_port;  // connected by address: where this end listens; else 0
+  std::uint16_t reserved_too;
   std::uint8_t gid[16];
 };
-static_assert(sizeof(Endpoint) == 32 && std::is_trivially_copyable_v<Endpoint>);
+static_assert(sizeof(Endpoint) == 36 && std::is_trivially_copyable_v<Endpoint>);
 
 /// A port, as the ranks tell each other before any queue pair is made.
 struct PortCard {
@@ -36,6 +38,34 @@ struct PortCard {
   std::uint8_t reserved[3];
 };
 static_assert(sizeof(PortCard) == 80 && std::is_trivially_copyable_v<PortCard>);
+
+/// Private data of a request to the connection manager and of its acceptance: which connection it
+/// is for, by process and by queue pair.  The packet sequences, which the connection manager does
+/// not use, tell a queue pair from an earlier one of the same number.
+struct ConnectionRequest {
+  static constexpr std::uint32_t magic_of_tutti = 0x74'75'74'74;
+  static constexpr std::uint16_t current_version = 1;
+
+  std::uint32_t magic;
+  std::uint16_t version;
+  std::uint16_t reserved;
+  std::uint64_t from_process;
+  std::uint64_t to_process;
+  std::uint32_t from_queue_pair;
+  std::uint32_t from_sequence;
+  std::uint32_t to_queue_pair;
+  std::uint32_t to_sequence;
+};
+// A request has 56 bytes of private data: the kernel puts the IP addresses into the other 36.
+static_assert(sizeof(ConnectionRequest) == 40 && std::is_trivially_copyable_v<ConnectionRequest>);
+
+/// Private data of a rejection.
+struct ConnectionRefusal {
+  std::uint32_t magic;  // ConnectionRequest::magic_of_tutti
+  std::uint16_t version;
+  std::uint16_t reason;  // verbs::Refusal
+};
+static_assert(sizeof(ConnectionRefusal) == 8 && std::is_trivially_copyable_v<ConnectionRefusal>);
 
 /// The immediate of a notification: which arrival flag to raise at the receiver.
 struct Immediate {

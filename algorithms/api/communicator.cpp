@@ -16,6 +16,7 @@ struct Introduction {
   std::uint64_t version;
   std::uint64_t process_key;
   std::uint64_t check_level;
+  std::uint64_t connect_by;
   detail::CpuSet cpus;  // allowed
   bootstrap::HostIdentity host;
   verbs::PortCard port;
@@ -66,6 +67,7 @@ Communicator::Implementation::Implementation(Context::Implementation& owner, Exc
   const Introduction self{.version = protocol_version,
                           .process_key = context.process_key,
                           .check_level = static_cast<std::uint64_t>(context.settings.check),
+                          .connect_by = static_cast<std::uint64_t>(context.settings.connect),
                           .cpus = detail::allowed_cpus(),
                           .host = bootstrap::host_identity(),
                           .port = verbs::card_of(context.fabric.port())};
@@ -87,6 +89,10 @@ Communicator::Implementation::Implementation(Context::Implementation& owner, Exc
       throw Error(ErrorCode::mismatch,
                   "rank " + std::to_string(rank) +
                       " has another check level than this rank: set TUTTI_CHECK alike everywhere");
+    if (all[rank].connect_by != self.connect_by)
+      throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
+                                           " connects in another way than this rank: set "
+                                           "TUTTI_CONNECT alike everywhere");
     process_of.push_back(all[rank].process_key);
   }
   require_ports_of_one_kind(all);

@@ -17,9 +17,12 @@ std::uint64_t random_key() {
 
 Context::Implementation::Implementation(const ContextOptions& given)
     : settings(api::context_settings(given)),
-      fabric({.device = settings.device, .arena_bytes = settings.arena_bytes}),
-      clock(fabric.port().driver().clock()),
-      process_key(random_key()) {}
+      process_key(random_key()),
+      fabric({.device = settings.device,
+              .arena_bytes = settings.arena_bytes,
+              .connect_by_cm = settings.connect == ConnectBy::cm,
+              .process = process_key}),
+      clock(fabric.port().driver().clock()) {}
 
 Context::Implementation::~Implementation() {
   detail::check(communicators.empty(), "communicators are destroyed before their context",

@@ -23,9 +23,9 @@ struct Context::Implementation {
   Implementation& operator=(const Implementation&) = delete;
 
   api::ContextSettings settings;
+  std::uint64_t process_key;  // random; names this context to its peers
   verbs::VerbsFabric fabric;
   detail::Clock& clock;         // of the device
-  std::uint64_t process_key;    // random; names this context to its peers
   bool oversubscribed = false;  // more ranks than CPUs on this host: waiting yields early
 
   std::vector<Communicator::Implementation*> communicators;

@@ -83,10 +83,18 @@ std::uint64_t hash_of(const std::vector<std::uint32_t>& vector) {
   return hash;
 }
 
-/// Every rank throws if one has failed: its own error there, the first one of the others elsewhere.
+/// A rank that gives up makes others wait in vain, or hear that it gave up: what they say explains
+/// less than what it says.
+int distance_from_cause(ErrorCode code) {
+  if (code == ErrorCode::peer_failed) return 2;
+  return code == ErrorCode::timed_out ? 1 : 0;
+}
+
+/// Every rank throws if one has failed: the error nearest to the cause, and of several such ones
+/// its own, else the first one of the others.
 template <class HasVerdict>
 void agree(const std::optional<Error>& own, std::span<const HasVerdict> all) {
-  if (own) throw *own;
+  std::optional<Error> nearest = own;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const Verdict& verdict = [&]() -> const Verdict& {
       if constexpr (std::is_same_v<HasVerdict, Verdict>)
@@ -94,10 +102,12 @@ void agree(const std::optional<Error>& own, std::span<const HasVerdict> all) {
       else
         return all[rank].verdict;
     }();
-    if (verdict.failed())
-      throw Error(static_cast<ErrorCode>(verdict.code),
-                  "rank " + std::to_string(rank) + ": " + verdict.text);
+    const auto code = static_cast<ErrorCode>(verdict.code);
+    if (verdict.failed() &&
+        (!nearest || distance_from_cause(code) < distance_from_cause(nearest->code())))
+      nearest = Error(code, "rank " + std::to_string(rank) + ": " + verdict.text);
   }
+  if (nearest) throw *nearest;
 }
 
 std::string text_of(const Card& card) {
@@ -222,6 +232,7 @@ void connect_partners(Operation::Implementation& operation,
   Communicator::Implementation& communicator = operation.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;
   const std::uint32_t self = index_of(communicator.exchange.self());
+  std::vector<verbs::NewPartner> partners;
   for (const Rank partner : partners_of(operation.plan)) {
     const std::uint32_t connection =
         fabric.connection_to(communicator.process_of[index_of(partner)]);
@@ -238,8 +249,16 @@ void connect_partners(Operation::Implementation& operation,
     if (offer == theirs.end())
       throw Error(ErrorCode::mismatch, "rank " + std::to_string(index_of(partner)) +
                                            " does not expect a connection from this rank");
-    fabric.connect(connection, offer->endpoint, "rank " + std::to_string(index_of(partner)));
+    partners.push_back({.connection = connection,
+                        .remote = offer->endpoint,
+                        .name = "rank " + std::to_string(index_of(partner))});
   }
+  // Half of the time: a rank that has failed already waits for the others' verdicts meanwhile, and
+  // must not run out of its own.
+  fabric.connect(partners,
+                 {.timeout = communicator.context.settings.setup_timeout / 2, .is_pointless = [&] {
+                    return communicator.exchange.incident().kind != Incident::Kind::none;
+                  }});
 }
 
 void prepare_puts(Operation::Implementation& operation, std::span<const Card> cards) {

@@ -21,6 +21,8 @@ constexpr Setting table[] = {
     {"TUTTI_CHECK", "off|local|collective", "what is verified when an operation is made"},
     {"TUTTI_PER_ROUND", "e.g. 3,2,1", "messages per round of every operation; default: a rule"},
     {"TUTTI_SETUP_TIMEOUT", "seconds", "limit of each collective set-up step; default 30"},
+    {"TUTTI_CONNECT", "exchange|cm",
+     "how queue pairs are connected: out of band, or by IP address (rdma_cm); default exchange"},
     {"TUTTI_RANK", "0 .. size-1", "this process's rank (tcp bootstrap)"},
     {"TUTTI_SIZE", "1 ..", "number of ranks (tcp bootstrap)"},
     {"TUTTI_RENDEZVOUS", "host:port", "where rank 0 listens (tcp bootstrap)"},
@@ -74,6 +76,13 @@ CheckLevel parse_check(const std::string& text) {
   if (text == "local") return CheckLevel::local;
   if (text == "collective") return CheckLevel::collective;
   refuse("TUTTI_CHECK", text, "off, local or collective");
+}
+
+ConnectBy parse_connect(const std::string& text) {
+  if (text == "exchange") return ConnectBy::exchange;
+  if (text == "cm") return ConnectBy::cm;
+  refuse("TUTTI_CONNECT", text,
+         "exchange (out of band) or cm (by IP address, through the kernel's rdma_cm)");
 }
 
 }  // namespace
@@ -140,10 +149,12 @@ ContextSettings context_settings(const ContextOptions& given) {
     settings.per_round = parse_per_round(*text, "TUTTI_PER_ROUND");
   if (auto text = value_of("TUTTI_SETUP_TIMEOUT"))
     settings.setup_timeout = parse_seconds("TUTTI_SETUP_TIMEOUT", *text);
+  if (auto text = value_of("TUTTI_CONNECT")) settings.connect = parse_connect(*text);
   if (!given.device.empty()) settings.device = given.device;
   settings.arena_bytes = given.arena_bytes.value_or(settings.arena_bytes);
   settings.check = given.check.value_or(settings.check);
   settings.setup_timeout = given.setup_timeout.value_or(settings.setup_timeout);
+  settings.connect = given.connect.value_or(settings.connect);
   settings.per_round = given.per_round.value_or(settings.per_round);
   return settings;
 }

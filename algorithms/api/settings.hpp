@@ -30,6 +30,7 @@ struct ContextSettings {
   std::size_t arena_bytes = 16u << 20;
   CheckLevel check = CheckLevel::collective;
   Timeout setup_timeout = std::chrono::seconds(30);
+  ConnectBy connect = ConnectBy::exchange;
   std::vector<std::uint32_t> per_round;  // empty: the rule
 };
 

@@ -23,12 +23,19 @@ enum class CheckLevel : std::uint8_t {
   collective,  // also that all ranks gave the same arguments; set-up communicates anyway
 };
 
+/// How the queue pairs of two processes are connected.
+enum class ConnectBy : std::uint8_t {
+  exchange,  // what each end needs to know of the other travels out of band
+  cm,        // by IP address, through the kernel's connection manager (rdma_cm)
+};
+
 /// What is left empty comes from the TUTTI_* environment (README "Settings"), else the default.
 struct ContextOptions {
   std::string device = {};                      // name or name:port; default: the best one
   std::optional<std::size_t> arena_bytes = {};  // for slots and send buffers; default 16 MiB
   std::optional<CheckLevel> check = {};         // default: collective
   std::optional<Timeout> setup_timeout = {};    // of each collective set-up step; default 30 s
+  std::optional<ConnectBy> connect = {};        // alike on all ranks; default: exchange
   /// Messages per round of every operation; empty vector and default: a rule.
   std::optional<std::vector<std::uint32_t>> per_round = {};
 };

@@ -50,12 +50,15 @@ TEST_F(Settings, ValuesAreRead) {
   set("TUTTI_CHECK", "local");
   set("TUTTI_PER_ROUND", "3,2,1");
   set("TUTTI_SETUP_TIMEOUT", "0.5");
+  set("TUTTI_CONNECT", "cm");
   const api::ContextSettings options = api::context_settings({});
   EXPECT_EQ(options.device, "soft0");
   EXPECT_EQ(options.arena_bytes, 3u << 20);
   EXPECT_EQ(options.check, CheckLevel::local);
   EXPECT_EQ(options.per_round, (std::vector<std::uint32_t>{3, 2, 1}));
   EXPECT_EQ(options.setup_timeout, 500ms);
+  EXPECT_EQ(options.connect, ConnectBy::cm);
+  EXPECT_EQ(api::context_settings({.connect = ConnectBy::exchange}).connect, ConnectBy::exchange);
 }
 
 TEST_F(Settings, UnknownNamesAreRefusedWithTheValidOnes) {
@@ -69,6 +72,8 @@ TEST_F(Settings, BadValuesAreRefusedWithWhatIsExpected) {
   expect_refused("TUTTI_ARENA_BYTES", "lots", "16M");
   expect_refused("TUTTI_ARENA_BYTES", "99999999999G", "16M");
   expect_refused("TUTTI_CHECK", "maybe", "collective");
+  expect_refused("TUTTI_CONNECT", "CM", "exchange");
+  expect_refused("TUTTI_CONNECT", "", "rdma_cm");
   expect_refused("TUTTI_PER_ROUND", "3,0", "3,2,1");
   expect_refused("TUTTI_PER_ROUND", "3,", "3,2,1");
   expect_refused("TUTTI_SETUP_TIMEOUT", "-1", "seconds");

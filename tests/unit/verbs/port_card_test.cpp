@@ -127,6 +127,8 @@ Endpoint end_of(LinkLayer link, GidType type) {
           .reads_max = 1,
           .is_software = 0,
           .reserved = 0,
+          .service_port = 0,
+          .reserved_too = 0,
           .gid = {}};
 }
 

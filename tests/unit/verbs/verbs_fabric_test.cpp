@@ -41,8 +41,10 @@ std::uint32_t connect(End& from, End& to) {
   const std::uint32_t there = from.fabric.connection_to(to.key);
   const std::uint32_t back = to.fabric.connection_to(from.key);
   const Endpoint mine = from.fabric.endpoint(there);
-  from.fabric.connect(there, to.fabric.endpoint(back), "the other end");
-  to.fabric.connect(back, mine, "the first end");
+  const NewPartner other{there, to.fabric.endpoint(back), "the other end"};
+  const NewPartner first{back, mine, "the first end"};
+  from.fabric.connect({&other, 1});
+  to.fabric.connect({&first, 1});
   return there;
 }
 
@@ -189,6 +191,38 @@ TEST(VerbsFabric, ASecondMessageForASlotFailsItsConnection) {
   }));
   EXPECT_EQ(b.fabric.next_failure().process, 1u);
   settle(a, b);
+}
+
+TEST(VerbsFabric, NoneIsConnectedIfOneCannotBe) {
+  End a(1), b(2), c(3);
+  const std::uint32_t good = a.fabric.connection_to(2), bad = a.fabric.connection_to(3);
+  std::vector<NewPartner> partners = {
+      {good, b.fabric.endpoint(b.fabric.connection_to(1)), "rank 2"},
+      {bad, c.fabric.endpoint(c.fabric.connection_to(1)), "rank 3"}};
+  partners[1].remote.path_mtu += 8;
+  try {
+    a.fabric.connect(partners);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::mismatch);
+    EXPECT_NE(std::string(error.what()).find("rank 3"), std::string::npos) << error.what();
+  }
+  EXPECT_FALSE(a.fabric.connected(good));
+  partners[1].remote.path_mtu -= 8;
+  a.fabric.connect(partners);  // both are still in INIT
+  EXPECT_TRUE(a.fabric.connected(good) && a.fabric.connected(bad));
+}
+
+TEST(VerbsFabric, TheSoftwareDeviceIsNotConnectedByAddress) {
+  VerbsFabricOptions options = on_software_device;
+  options.connect_by_cm = true;
+  try {
+    const VerbsFabric fabric(options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::unsupported);
+    EXPECT_NE(std::string(error.what()).find("TUTTI_CONNECT"), std::string::npos) << error.what();
+  }
 }
 
 TEST(VerbsFabric, AnAbandonedConnectionCanBeMadeAgain) {
