@@ -194,7 +194,7 @@ TEST(Loopback, ranks_may_be_threads) {
       std::array<std::uint32_t, 4> payload;
       payload.fill(round);
       // The peer may be one round ahead, not two: two places.
-      const std::size_t place = round % 2 * 32;
+      const std::size_t place = round % 2 * std::size_t{32};
       std::memcpy(rank.outbox.data() + place, payload.data(), sizeof(payload));
       const bool signaled = round % 8 == 7;
       ASSERT_EQ(rank.endpoint.send(
@@ -210,7 +210,8 @@ TEST(Loopback, ranks_may_be_threads) {
           continue;
         }
         ASSERT_EQ(completion.imm_data, received);
-        std::memcpy(payload.data(), rank.inbox.data() + received % 2 * 32, sizeof(payload));
+        const std::size_t there = received % 2 * std::size_t{32};
+        std::memcpy(payload.data(), rank.inbox.data() + there, sizeof(payload));
         ASSERT_EQ(payload[3], received++);
         ASSERT_EQ(rank.endpoint.receive({}), 0);
       }
