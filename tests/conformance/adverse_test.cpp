@@ -252,6 +252,7 @@ TEST(Opening, without_room_for_files_is_an_error_and_no_signal) {
 }
 
 TEST(Descriptors, whose_lack_delays_an_attachment) {
+  if (!device_is_soft()) GTEST_SKIP() << "of the software device";
   OtherProcess other([](Line& line) {
     const Device device;
     const Endpoint endpoint(device);
@@ -279,6 +280,7 @@ TEST(Descriptors, whose_lack_delays_an_attachment) {
 
 /// Room for the connection, and none for the descriptor that comes with the answer.
 TEST(Descriptors, whose_lack_cuts_an_answer_delay_an_attachment) {
+  if (!device_is_soft()) GTEST_SKIP() << "of the software device";
   OtherProcess other([](Line& line) {
     const Device device;
     const Endpoint endpoint(device);
@@ -310,6 +312,7 @@ TEST(Descriptors, whose_lack_cuts_an_answer_delay_an_attachment) {
 }
 
 TEST(Descriptors, whose_lack_keeps_connections_waiting_does_not_keep_a_thread_busy) {
+  if (!device_is_soft()) GTEST_SKIP() << "of the software device";
   OtherProcess other([](Line& line) {
     const Device device;
     const Endpoint endpoint(device);

@@ -72,9 +72,9 @@ struct Scene {
   }
   /// The request fails with `status` and changes nothing.
   void expect_failure(ibv_wc_status status, const RemoteRegion& remote) const {
-    EXPECT_EQ(post(ends.left, add(1), {to.piece(0, 8)}, remote, 0), 0);
+    ASSERT_EQ(post(ends.left, add(1), {to.piece(0, 8)}, remote, 0), 0);
     EXPECT_EQ(ends.left.wait().status, status);
-    EXPECT_EQ(ends.left.state(), IBV_QPS_ERR);
+    EXPECT_TRUE(ends.left.comes_to(IBV_QPS_ERR));
     EXPECT_EQ(word_in(word), 100u);
     EXPECT_EQ(word_in(answer), 0u);
   }
@@ -125,19 +125,20 @@ TEST(Atomics, keep_their_place_behind_a_waiting_send) {
 TEST(Atomics, of_a_word_that_is_not_aligned_are_invalid) {
   const Scene scene;
   scene.expect_failure(IBV_WC_REM_INV_REQ_ERR, {scene.at.address() + 4, scene.at.handle->rkey});
-  EXPECT_EQ(scene.ends.right.state(), IBV_QPS_ERR);
+  ASSERT_FALSE(testing::Test::HasFailure());
+  EXPECT_TRUE(scene.ends.right.comes_to(IBV_QPS_ERR));
 }
 
 TEST(Atomics, need_the_right_of_the_region) {
   const Scene scene({.access = atomic_access}, all_access);
   scene.expect_failure(IBV_WC_REM_ACCESS_ERR, remote_of(scene.at));
-  EXPECT_EQ(scene.ends.right.state(), IBV_QPS_ERR);
+  EXPECT_TRUE(scene.ends.right.comes_to(IBV_QPS_ERR));
 }
 
 TEST(Atomics, need_the_right_of_the_queue_pair) {
   const Scene scene({.access = all_access});
   scene.expect_failure(IBV_WC_REM_INV_REQ_ERR, remote_of(scene.at));
-  EXPECT_EQ(scene.ends.right.state(), IBV_QPS_ERR);
+  EXPECT_TRUE(scene.ends.right.comes_to(IBV_QPS_ERR));
 }
 
 TEST(Atomics, stay_within_the_bounds) {
@@ -145,14 +146,15 @@ TEST(Atomics, stay_within_the_bounds) {
   scene.expect_failure(IBV_WC_REM_ACCESS_ERR, {scene.at.address() + 64, scene.at.handle->rkey});
 }
 
+TEST(Atomics, need_the_right_to_write_the_answer) {
+  const Scene scene;
+  const Region constant(scene.ends.left.device, scene.answer, IBV_ACCESS_REMOTE_READ);
+  ASSERT_EQ(post(scene.ends.left, add(1), {constant.piece(0, 8)}, remote_of(scene.at)), 0);
+  EXPECT_EQ(scene.ends.left.wait().status, IBV_WC_LOC_PROT_ERR);
+  EXPECT_EQ(scene.ends.right.state(), IBV_QPS_RTS);
+}
+
 TEST(Atomics, need_a_place_of_eight_bytes_for_the_answer) {
-  {
-    const Scene scene;
-    const Region constant(scene.ends.left.device, scene.answer, IBV_ACCESS_REMOTE_READ);
-    ASSERT_EQ(post(scene.ends.left, add(1), {constant.piece(0, 8)}, remote_of(scene.at)), 0);
-    EXPECT_EQ(scene.ends.left.wait().status, IBV_WC_LOC_PROT_ERR);
-    EXPECT_EQ(scene.ends.right.state(), IBV_QPS_RTS);
-  }
   for (const std::size_t bytes : {0UL, 4UL, 16UL}) {
     const Scene scene;
     ASSERT_EQ(post(scene.ends.left, add(1), {scene.to.piece(0, bytes)}, remote_of(scene.at)), 0);
@@ -187,7 +189,7 @@ TEST(Atomics, and_reads_are_invalid_where_the_target_answers_none) {
   {
     const Scene scene(none);
     scene.expect_failure(IBV_WC_REM_INV_REQ_ERR, remote_of(scene.at));
-    EXPECT_EQ(scene.ends.right.state(), IBV_QPS_ERR);
+    EXPECT_TRUE(scene.ends.right.comes_to(IBV_QPS_ERR));
   }
   const Scene scene(none);
   ASSERT_EQ(scene.ends.left.send(IBV_WR_RDMA_WRITE, {scene.to.piece(8, 8)}, scene.at.address() + 8,
@@ -224,7 +226,9 @@ void count_up(const Endpoint& endpoint, const Region& answer, const Buffer& buff
   }
 }
 
-constexpr std::uint64_t rounds = 5000;
+std::uint64_t rounds_max() {
+  return device_is_soft() ? 5000 : 500;
+}
 
 void count_from_elsewhere(Line& line) {
   const Device device;
@@ -234,7 +238,7 @@ void count_from_elsewhere(Line& line) {
   connect_over(line, endpoint, {.access = atomic_access});
   const auto word = line.get<RemoteRegion>();
   line.meet();
-  count_up(endpoint, answer, buffer, word, rounds);
+  count_up(endpoint, answer, buffer, word, rounds_max());
   line.meet();
 }
 
@@ -254,6 +258,7 @@ TEST_P(Words, changed_by_several_processes_lose_nothing) {
     second.line().put(remote_of(region));
     first.line().meet();
     second.line().meet();
+    const std::uint64_t rounds = rounds_max();
     count_up(self, answer, local, remote_of(region), rounds);
     std::uint64_t own = 0;
     if (device_is_soft() && GetParam() == Storage::shared_file)  // atomic towards programs, too
@@ -294,7 +299,7 @@ TEST(Words, of_private_memory_are_refused_where_only_shared_files_are_allowed) {
 TEST_P(Words, of_a_survivor_are_changed_on_after_an_initiators_death) {
   if (transport_is("shared") && GetParam() == Storage::private_pages) GTEST_SKIP();
   std::mt19937 random(11);
-  for (int round = 0; round < 30; ++round) {
+  for (int round = 0; round < (device_is_soft() ? 30 : 5); ++round) {
     OtherProcess other([](Line& line) {
       const Device device;
       const Buffer buffer(64);

@@ -39,7 +39,18 @@ ibv_wc_status write(const Endpoint& from, const Region& source, std::uint64_t ad
 
 // --- Regions ------------------------------------------------------------------------------------
 
-TEST(Reregistration, moves_a_region_and_refuses_the_former_translation) {
+class Reregistration : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Device device;
+    const Buffer buffer(4096);
+    const Region region(device, buffer);
+    if (change_access(region, all_access) == IBV_REREG_MR_ERR_CMD && errno == EOPNOTSUPP)
+      GTEST_SKIP() << "this device does not offer it";
+  }
+};
+
+TEST_F(Reregistration, moves_a_region_and_refuses_the_former_translation) {
   for (const Storage storage : {Storage::private_pages, Storage::shared_file}) {
     Loopback ends;
     const Buffer source(4096), former(4096, storage), next(8192, storage);
@@ -62,7 +73,7 @@ TEST(Reregistration, moves_a_region_and_refuses_the_former_translation) {
   }
 }
 
-TEST(Reregistration, former_addresses_are_refused_under_the_present_key) {
+TEST_F(Reregistration, former_addresses_are_refused_under_the_present_key) {
   Loopback ends;
   const Buffer source(4096), former(4096), next(4096);
   const Region from(ends.device, source), region(ends.device, former);
@@ -70,7 +81,7 @@ TEST(Reregistration, former_addresses_are_refused_under_the_present_key) {
   EXPECT_EQ(write(ends.left, from, former.address(), region.handle->rkey), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Reregistration, changes_what_a_region_may_be_used_for) {
+TEST_F(Reregistration, changes_what_a_region_may_be_used_for) {
   Loopback ends;
   const Buffer buffer(4096);
   const Region from(ends.device, buffer), region(ends.device, buffer, IBV_ACCESS_LOCAL_WRITE);
@@ -82,7 +93,7 @@ TEST(Reregistration, changes_what_a_region_may_be_used_for) {
             IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(Reregistration, moves_a_region_to_another_domain) {
+TEST_F(Reregistration, moves_a_region_to_another_domain) {
   Loopback ends;
   const Buffer buffer(4096);
   const Region from(ends.device, buffer), region(ends.device, buffer);
@@ -100,7 +111,7 @@ TEST(Reregistration, moves_a_region_to_another_domain) {
   EXPECT_EQ(driver().dealloc_pd(other), 0);
 }
 
-TEST(Reregistration, changes_everything_at_once) {
+TEST_F(Reregistration, changes_everything_at_once) {
   Loopback ends;
   const Buffer source(4096), former(4096), next(4096);
   ibv_pd* const other = driver().alloc_pd(ends.device.context);
@@ -117,7 +128,7 @@ TEST(Reregistration, changes_everything_at_once) {
   EXPECT_EQ(driver().dealloc_pd(other), 0);
 }
 
-TEST(Reregistration, wrong_input_leaves_the_region_as_it_was) {
+TEST_F(Reregistration, wrong_input_leaves_the_region_as_it_was) {
   Loopback ends;
   const Device stranger;
   const Buffer source(4096), buffer(4096);
@@ -165,7 +176,7 @@ void write_until_refused(Line& line) {
   line.meet();
 }
 
-TEST(Reregistration, nobody_writes_to_the_former_memory_when_it_has_returned) {
+TEST_F(Reregistration, nobody_writes_to_the_former_memory_when_it_has_returned) {
   for (const Storage storage : {Storage::private_pages, Storage::shared_file}) {
     if (storage == Storage::private_pages && reaches_shared_files_only()) continue;
     OtherProcess other(write_until_refused);
@@ -188,7 +199,7 @@ TEST(Reregistration, nobody_writes_to_the_former_memory_when_it_has_returned) {
 
 /// Nobody knows when the other process's requests begin and end: whatever moment it is stopped at,
 /// mostly within one, the memory is either withdrawn or said not to be.
-TEST(Reregistration, is_refused_while_an_initiator_is_stopped_within_a_request) {
+TEST_F(Reregistration, is_refused_while_an_initiator_is_stopped_within_a_request) {
   constexpr std::size_t bytes = std::size_t{16} << 20;
   OtherProcess other([](Line& line) {
     const Device device;
@@ -310,10 +321,13 @@ TEST(Resizing, loses_nothing_while_completions_come_and_are_polled) {
   Loopback ends({.completions = 32});
   std::atomic<bool> finished{false};
   std::thread resizes([&] {
-    for (int entries = 32; !finished; entries = 32 + (entries * 5 + 1) % 97)
+    for (int entries = 32; !finished; entries = 32 + (entries * 5 + 1) % 97) {
       EXPECT_EQ(driver().resize_cq(ends.left.queue, entries), 0);
+      // Where a spin lock keeps polls out of a resizing, they would hardly ever get in.
+      if (!device_is_soft()) std::this_thread::sleep_for(1ms);
+    }
   });
-  constexpr std::uint64_t rounds = 2000;
+  const std::uint64_t rounds = device_is_soft() ? 2000 : 200;
   for (std::uint64_t round = 0; round < rounds; ++round) {
     ASSERT_EQ(ends.left.receive({}, 3 * round), 0);
     ASSERT_EQ(ends.right.send(IBV_WR_SEND, {}, 0, 0, 0), 0);

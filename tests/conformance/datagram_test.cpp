@@ -50,8 +50,7 @@ class Handle {
 
   static ibv_ah_attr attributes_of(const Address& address, bool is_global = false) {
     ibv_ah_attr attributes{};
-    attributes.port_num = 1;
-    attributes.dlid = address.lid;
+    set_path(attributes, address);
     attributes.sl = 3;
     if (is_global || address.lid == 0) {
       attributes.is_global = 1;
@@ -63,6 +62,13 @@ class Handle {
 
   ibv_ah* handle;
 };
+
+/// What a datagram may carry.
+std::size_t longest(const Device& device) {
+  ibv_port_attr port{};
+  EXPECT_EQ(driver().query_port(device.context, 1, &port), 0);
+  return std::size_t{128} << port.active_mtu;
+}
 
 struct Datagram {
   std::vector<ibv_sge> pieces;
@@ -157,7 +163,9 @@ TEST(Datagrams, arrive_behind_the_room_for_a_header) {
   EXPECT_EQ(received.qp_num, scene.right.pair->qp_num);
   EXPECT_EQ(received.src_qp, scene.left.pair->qp_num);
   EXPECT_EQ(received.slid, scene.left.address().lid);
-  EXPECT_EQ(received.sl, 3);
+  if (received.slid != 0) {
+    EXPECT_EQ(received.sl, 3);  // an Ethernet frame has none
+  }
   EXPECT_TRUE(scene.target.holds(3, 100, header_bytes));
   EXPECT_EQ(scene.target.data()[header_bytes + 100], std::byte{0});
   const ibv_wc sent = scene.left.wait();
@@ -218,7 +226,7 @@ TEST(Datagrams, use_the_queue_pairs_own_key_where_the_high_bit_says_so) {
   const Scene scene;
   ASSERT_EQ(scene.receive(), 0);
   EXPECT_EQ(scene.send(8, 0x80000000), IBV_WC_SUCCESS);
-  EXPECT_EQ(scene.right.wait().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(scene.right.wait(1s).status, IBV_WC_SUCCESS);
 }
 
 TEST(Datagrams, without_a_receive_are_dropped) {
@@ -264,22 +272,33 @@ TEST(Datagrams, to_another_host_are_dropped) {
 
 TEST(Datagrams, are_limited_by_the_path) {
   const Scene scene;
-  ibv_port_attr port{};
-  ASSERT_EQ(driver().query_port(scene.device.context, 1, &port), 0);
-  const std::size_t limit = std::size_t{128} << port.active_mtu;
+  const std::size_t limit = longest(scene.device);
   ASSERT_EQ(scene.receive(limit + header_bytes), 0);
   scene.expect_nothing_but(limit);
+}
+
+/// Some devices complete them as if they had been sent; the software device says what is wrong.
+TEST(Datagrams, longer_than_the_path_do_not_arrive) {
+  const Scene scene;
+  ASSERT_EQ(scene.receive(), 0);
+  const ibv_wc_status status = scene.send(longest(scene.device) + 1);
+  if (device_is_soft()) {
+    EXPECT_EQ(status, IBV_WC_LOC_LEN_ERR);
+    EXPECT_EQ(scene.left.state(), IBV_QPS_SQE);
+  }
+  EXPECT_TRUE(scene.right.is_quiet(20ms));
 }
 
 TEST(Datagrams, that_fail_stop_the_sender_and_not_the_receiver) {
   const Scene scene;
   ASSERT_EQ(scene.receive(), 0);
-  ASSERT_EQ(
-      post(scene.left, scene.handle,
-           {.pieces = {scene.from.piece(0, 4097)}, .target = scene.right.pair->qp_num, .flags = 0}),
-      0);
-  EXPECT_EQ(scene.left.wait().status, IBV_WC_LOC_LEN_ERR);
-  EXPECT_EQ(scene.left.state(), IBV_QPS_SQE);
+  ibv_sge wrong = scene.from.piece(0, 8);
+  wrong.lkey ^= 0x10;
+  ASSERT_EQ(post(scene.left, scene.handle,
+                 {.pieces = {wrong}, .target = scene.right.pair->qp_num, .flags = 0}),
+            0);
+  EXPECT_EQ(scene.left.wait().status, IBV_WC_LOC_PROT_ERR);
+  ASSERT_TRUE(scene.left.comes_to(IBV_QPS_SQE));
   EXPECT_EQ(scene.send(8), IBV_WC_WR_FLUSH_ERR);
   // It still receives.
   ASSERT_EQ(scene.left.receive({scene.to.piece(4096, 100)}), 0);
@@ -289,10 +308,6 @@ TEST(Datagrams, that_fail_stop_the_sender_and_not_the_receiver) {
   EXPECT_EQ(scene.left.wait().opcode, IBV_WC_RECV);
   EXPECT_EQ(modify(scene.left, IBV_QPS_RTS, 0), 0);
   scene.expect_nothing_but(16);
-  ibv_sge wrong = scene.from.piece(0, 8);
-  wrong.lkey ^= 0x10;
-  ASSERT_EQ(post(scene.left, scene.handle, {{wrong}, scene.right.pair->qp_num}), 0);
-  EXPECT_EQ(scene.left.wait().status, IBV_WC_LOC_PROT_ERR);
 }
 
 TEST(Datagrams, into_a_bad_receive_fail_the_receiver) {
@@ -307,7 +322,7 @@ TEST(Datagrams, into_a_bad_receive_fail_the_receiver) {
   EXPECT_EQ(failed.wr_id, 8u);
   EXPECT_EQ(flushed.status, IBV_WC_WR_FLUSH_ERR);
   EXPECT_EQ(flushed.wr_id, 9u);
-  EXPECT_EQ(scene.right.state(), IBV_QPS_ERR);
+  EXPECT_TRUE(scene.right.comes_to(IBV_QPS_ERR));
 }
 
 TEST(Datagrams, are_sends_and_nothing_else) {
@@ -340,9 +355,13 @@ TEST(Datagrams, wait_for_no_slot_but_those_of_unpolled_completions) {
   const auto send = [&] {
     return post(scene.left, scene.handle, {{scene.from.piece(0, 8)}, scene.right.pair->qp_num});
   };
-  while (posted < 1000 && send() == 0) ++posted;
+  // No program may count on more; other devices may have room all the same.
+  const int posted_max = device_is_soft() ? 1000 : 4;
+  while (posted < posted_max && send() == 0) ++posted;
   EXPECT_GE(posted, 4);
-  EXPECT_EQ(send(), ENOMEM);
+  if (device_is_soft()) {
+    EXPECT_EQ(send(), ENOMEM);
+  }
   EXPECT_EQ(scene.left.wait().status, IBV_WC_SUCCESS);
   EXPECT_EQ(send(), 0);
   // The same of receives, each filled by a datagram before the next is posted.
@@ -419,7 +438,7 @@ TEST(Datagrams, raise_events_of_completion_channels_and_of_limits) {
   EXPECT_EQ(driver().destroy_comp_channel(channel), 0);
 }
 
-TEST(Datagrams, built_piece_by_piece_arrive_too) {
+void expect_built_ones_arrive(bool is_inline) {
   const Device device;
   Endpoint left(device, datagrams());
   const Endpoint right(device, datagrams());
@@ -451,20 +470,32 @@ TEST(Datagrams, built_piece_by_piece_arrive_too) {
   ibv_wr_set_ud_addr(pair, handle.handle, right.pair->qp_num, queue_key);
   ibv_wr_set_sge(pair, region.handle->lkey, region.address(), 100);
   ibv_wr_send_imm(pair, 5);
-  ibv_wr_set_inline_data(pair, buffer.data(), 10);
+  if (is_inline)
+    ibv_wr_set_inline_data(pair, buffer.data(), 10);
+  else
+    ibv_wr_set_sge(pair, region.handle->lkey, region.address(), 10);
   ibv_wr_set_ud_addr(pair, handle.handle, right.pair->qp_num, queue_key);
   ASSERT_EQ(ibv_wr_complete(pair), 0);
+  ASSERT_EQ(left.wait().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(left.wait().status, IBV_WC_SUCCESS);
   EXPECT_EQ(right.wait().byte_len, header_bytes + 100);
   EXPECT_EQ(right.wait().imm_data, 5u);
-  EXPECT_EQ(left.wait().status, IBV_WC_SUCCESS);
-  EXPECT_EQ(left.wait().status, IBV_WC_SUCCESS);
 
-  ibv_wr_start(pair);  // all or none: the second one leads nowhere
+  if (!device_is_soft()) return;  // what is left out is the program's fault
+  ibv_wr_start(pair);             // all or none: the second one leads nowhere
   ibv_wr_send(pair);
   ibv_wr_set_ud_addr(pair, handle.handle, right.pair->qp_num, queue_key);
   ibv_wr_send(pair);
   EXPECT_EQ(ibv_wr_complete(pair), EINVAL);
   EXPECT_TRUE(left.is_quiet());
+}
+
+TEST(Datagrams, built_piece_by_piece_arrive_too) {
+  expect_built_ones_arrive(false);
+}
+
+TEST(Datagrams, built_with_inline_data_arrive_too) {
+  expect_built_ones_arrive(true);
 }
 
 TEST(Datagrams, take_from_shared_receives) {
@@ -547,7 +578,7 @@ void receive_stream(Line& line) {
     ASSERT_EQ(endpoint.receive({region.piece(0, 4096 + header_bytes)}), 0);
   const Address peer = line.swap(endpoint.address());
   const Handle handle(device.domain, peer);
-  for (const std::size_t bytes : {8UL, 4096UL}) {
+  for (const std::size_t bytes : {std::size_t{8}, longest(device)}) {
     line.meet();
     for (std::uint32_t number = 0; number < stream_count; ++number) {
       const ibv_wc completion = endpoint.wait();
@@ -573,7 +604,7 @@ TEST(Datagrams, reach_another_process_a_thousand_in_a_row) {
       ASSERT_EQ(endpoint.receive({region.piece(0, 4096 + header_bytes)}), 0);
     const Address peer = other.line().swap(endpoint.address());
     const Handle handle(device.domain, peer);
-    for (const std::size_t bytes : {8UL, 4096UL}) {
+    for (const std::size_t bytes : {std::size_t{8}, longest(device)}) {
       other.line().meet();
       for (std::uint32_t number = 0; number < stream_count; ++number) {
         ASSERT_EQ(post(endpoint, handle,

@@ -29,8 +29,8 @@ struct Scene {
     const ibv_wc completion = ends.right.wait();
     EXPECT_EQ(completion.status, receive);
     EXPECT_EQ(completion.wr_id, 70u);
-    EXPECT_EQ(ends.left.state(), IBV_QPS_ERR);
-    EXPECT_EQ(ends.right.state(), IBV_QPS_ERR);
+    EXPECT_TRUE(ends.left.comes_to(IBV_QPS_ERR));
+    EXPECT_TRUE(ends.right.comes_to(IBV_QPS_ERR));
     for (std::size_t index = 0; index < target.size(); ++index)
       ASSERT_EQ(target.data()[index], std::byte{0});
   }
@@ -59,8 +59,16 @@ TEST(Errors, stale_remote_key_after_deregistration) {
   }
   const Region again(scene.ends.left.device, other);
   ASSERT_NE(again.handle->rkey, key);
+  ASSERT_EQ(scene.ends.left.send(IBV_WR_RDMA_WRITE, {scene.from.piece(0, 8)}, other.address(), key),
+            0);
+  scene.expect(IBV_WC_REM_ACCESS_ERR);
+}
+
+/// It has no part in the receive, which is flushed like all others.
+TEST(Errors, refused_write_with_immediate) {
+  Scene scene;
   ASSERT_EQ(scene.ends.left.send(IBV_WR_RDMA_WRITE_WITH_IMM, {scene.from.piece(0, 8)},
-                                 other.address(), key),
+                                 scene.to.address(), scene.to.handle->rkey ^ 0x10),
             0);
   scene.expect(IBV_WC_REM_ACCESS_ERR);
 }
@@ -142,7 +150,18 @@ TEST(Errors, zero_bytes_need_no_key) {
 /// A local error does not reach the target.
 void expect_local_error(Scene& scene) {
   EXPECT_EQ(scene.ends.left.wait().status, IBV_WC_LOC_PROT_ERR);
-  EXPECT_EQ(scene.ends.left.state(), IBV_QPS_ERR);
+  EXPECT_TRUE(scene.ends.left.comes_to(IBV_QPS_ERR));
+  EXPECT_EQ(scene.ends.right.state(), IBV_QPS_RTS);
+}
+
+TEST(Errors, local_ones_leave_the_target_alone) {
+  Scene scene;
+  ibv_sge piece = scene.from.piece(0, 8);
+  piece.lkey ^= 0x10;
+  ASSERT_EQ(scene.ends.left.send(IBV_WR_SEND, {piece}, 0, 0, 0), 0);
+  EXPECT_NE(scene.ends.left.wait().status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(scene.ends.left.comes_to(IBV_QPS_ERR));
+  EXPECT_TRUE(scene.ends.right.is_quiet());
   EXPECT_EQ(scene.ends.right.state(), IBV_QPS_RTS);
 }
 
@@ -213,9 +232,10 @@ TEST(Errors, completions_before_the_error_are_kept_in_order) {
   EXPECT_EQ(flushed.wr_id, 71u);
 }
 
-/// Who polls the error, on either end, finds the queue pair in the error state.
+/// Who polls the error, on either end, finds the queue pair in the error state: at once on the
+/// software device, soon on others.
 void expect_state_before_completion(const Loopback& ends, const Endpoint& watched) {
-  constexpr int rounds = 1000;
+  const int rounds = device_is_soft() ? 1000 : 20;
   const Buffer buffer(64);
   const Region region(ends.left.device, buffer);
   std::atomic<int> allowed{0}, seen{0};
@@ -224,13 +244,15 @@ void expect_state_before_completion(const Loopback& ends, const Endpoint& watche
       while (allowed.load() != round) std::this_thread::yield();
       ibv_wc completion;
       while (ibv_poll_cq(watched.queue, 1, &completion) == 0) std::this_thread::yield();
-      EXPECT_EQ(watched.state(), IBV_QPS_ERR);
+      EXPECT_TRUE(watched.comes_to(IBV_QPS_ERR));
       seen.store(round);
     }
   });
   for (int round = 1; round <= rounds; ++round) {
-    EXPECT_EQ(ends.left.reset(), 0);
-    EXPECT_EQ(ends.right.reset(), 0);
+    for (const Endpoint* const end : {&ends.left, &ends.right}) {
+      EXPECT_EQ(end->reset(), 0);
+      end->forget_completions();
+    }
     ends.left.connect(ends.right.address());
     ends.right.connect(ends.left.address());
     EXPECT_EQ(ends.right.receive({region.piece(0, 4)}), 0);
@@ -252,6 +274,7 @@ TEST(Errors, the_targets_state_changes_before_its_completion_comes) {
 }
 
 TEST(Errors, the_failed_request_completes_before_the_receives_of_its_queue) {
+  if (!device_is_soft()) GTEST_SKIP() << "verbs do not say which comes first";
   constexpr int rounds = 10000;
   Loopback ends;
   std::atomic<int> allowed{0}, seen{0};
@@ -289,10 +312,22 @@ TEST(Errors, a_target_that_is_not_ready_exhausts_the_retries) {
   EXPECT_GE(std::chrono::steady_clock::now() - start, 4ms);
 }
 
+/// Of the repetitions for want of a receive, seven are without end; of these they are seven.
+TEST(Errors, seven_retries_come_to_an_end) {
+  const Device device;
+  const Endpoint left(device), right(device);
+  ASSERT_EQ(right.initialise(), 0);
+  left.connect(right.address(), {.timeout = 8, .retries = 7});  // 1 ms, eight times
+  ASSERT_EQ(left.send(IBV_WR_SEND, {}), 0);
+  EXPECT_EQ(left.wait(2s).status, IBV_WC_RETRY_EXC_ERR);
+}
+
 TEST(Errors, a_target_that_becomes_ready_in_time_is_reached) {
   const Device device;
   const Endpoint left(device), right(device);
-  left.connect(right.address(), {.timeout = 0});  // for ever
+  // The software device's 0 is for ever; others then do not repeat what was dropped.
+  const std::uint8_t timeout = device_is_soft() ? 0 : 14;
+  left.connect(right.address(), {.timeout = timeout, .retries = 6});
   ASSERT_EQ(left.send(IBV_WR_SEND, {}), 0);
   EXPECT_TRUE(left.is_quiet(50ms));
   right.connect(left.address());

@@ -23,7 +23,7 @@ bool is_readable(const Device& device, std::chrono::milliseconds patience) {
 ibv_async_event take_event(const Device& device) {
   ibv_async_event event{};
   event.event_type = IBV_EVENT_DEVICE_FATAL;
-  if (!is_readable(device, 10s)) {
+  if (!is_readable(device, device_is_soft() ? 10s : 1s)) {
     ADD_FAILURE() << "no event";
     return event;
   }
@@ -48,7 +48,7 @@ TEST(Events, the_responder_hears_of_a_refused_access) {
   const Region region(ends.left.device, buffer);
   ASSERT_EQ(ends.left.send(IBV_WR_RDMA_WRITE, {region.piece(0, 8)}, region.address(), 1), 0);
   expect_event(ends.device, IBV_EVENT_QP_ACCESS_ERR, ends.right.pair);
-  EXPECT_EQ(ends.right.state(), IBV_QPS_ERR);
+  EXPECT_TRUE(ends.right.comes_to(IBV_QPS_ERR));
   EXPECT_TRUE(is_quiet(ends.device));  // the initiator has a completion
 }
 
@@ -82,6 +82,7 @@ TEST(Events, an_incarnation_fails_once_and_the_next_one_again) {
     ASSERT_EQ(ends.left.send(IBV_WR_RDMA_WRITE, {region.piece(0, 8)}, region.address(), 1), 0);
     EXPECT_EQ(ends.left.wait().status, IBV_WC_REM_ACCESS_ERR);
     expect_event(ends.device, IBV_EVENT_QP_ACCESS_ERR, ends.right.pair);
+    ASSERT_FALSE(testing::Test::HasFailure());
     ASSERT_EQ(ends.left.reset(), 0);
     ASSERT_EQ(ends.right.reset(), 0);
     ends.left.connect(ends.right.address());
@@ -111,6 +112,7 @@ TEST(Events, a_failed_queue_pair_leaves_its_shared_receives) {
   bool access = false, left_last = false, right_last = false;
   for (int count = 0; count < 3; ++count) {
     ibv_async_event event = take_event(device);
+    ASSERT_FALSE(testing::Test::HasFailure());
     access |= event.event_type == IBV_EVENT_QP_ACCESS_ERR && event.element.qp == right.pair;
     if (event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED)
       (event.element.qp == left.pair ? left_last : right_last) = true;
@@ -147,8 +149,8 @@ TEST(Events, the_first_message_before_ready_to_send_is_reported) {
 
 TEST(Events, an_overrun_completion_queue_is_reported) {
   const Loopback ends({.completions = 4});
-  for (int count = 0; count < 8; ++count) ASSERT_EQ(ends.right.receive({}), 0);
-  for (int count = 0; count < 5; ++count) ASSERT_EQ(ends.left.send(IBV_WR_SEND, {}), 0);
+  const int sends = device_is_soft() ? 5 : 16;  // others may have more entries than was asked for
+  for (int count = 0; count < sends; ++count) ASSERT_EQ(ends.left.send(IBV_WR_RDMA_WRITE, {}), 0);
   ibv_async_event event = take_event(ends.device);
   EXPECT_EQ(event.event_type, IBV_EVENT_CQ_ERR);
   EXPECT_EQ(event.element.cq, ends.left.queue);
@@ -280,7 +282,7 @@ TEST(Events, unread_ones_vanish_with_their_object) {
   const Buffer buffer(64);
   const Region region(ends.left.device, buffer);
   ASSERT_EQ(ends.left.send(IBV_WR_RDMA_WRITE, {region.piece(0, 8)}, region.address(), 1), 0);
-  ASSERT_TRUE(is_readable(ends.device, 10s));
+  ASSERT_TRUE(is_readable(ends.device, device_is_soft() ? 10s : 1s));
   ends.right.destroy_queue_pair();
   EXPECT_TRUE(is_quiet(ends.device));
 }
@@ -311,6 +313,7 @@ TEST(Events, other_processes_cause_them) {
   bool access = false, limit = false;
   for (int count = 0; count < 2; ++count) {
     ibv_async_event event = take_event(device);
+    ASSERT_FALSE(testing::Test::HasFailure());
     access |= event.event_type == IBV_EVENT_QP_ACCESS_ERR && event.element.qp == written.pair;
     limit |= event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == shared.handle;
     driver().ack_async_event(&event);

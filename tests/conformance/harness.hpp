@@ -78,6 +78,12 @@ struct Address {
   ibv_gid gid;
 };
 
+/// With a global route where the port has no other addresses: on Ethernet.
+void set_path(ibv_ah_attr& path, const Address& peer, std::uint8_t port = 1);
+
+/// All that ibv_query_qp(3) knows; libibverbs refuses rate limits and beyond with EOPNOTSUPP.
+inline constexpr int all_attributes = (IBV_QP_DEST_QPN << 1) - 1;
+
 struct EndpointOptions {
   std::uint32_t sends = 16;
   std::uint32_t receives = 16;
@@ -94,7 +100,7 @@ struct EndpointOptions {
 
 struct ConnectionOptions {
   unsigned access = all_access;
-  std::uint8_t timeout = 10;  // 4.2 ms
+  std::uint8_t timeout = 14;  // 67 ms: the driver of an emulated machine takes its time
   std::uint8_t retries = 3;
   std::uint8_t rnr_retries = 7;
   std::uint8_t rnr_timer = 1;       // 10 us
@@ -119,6 +125,8 @@ class Endpoint {
   /// All three.
   void connect(const Address& peer, const ConnectionOptions& options = {}) const;
   ibv_qp_state state() const;
+  /// The software device changes the state before a completion says why; other devices do so soon.
+  bool comes_to(ibv_qp_state wanted) const;
 
   int send(ibv_wr_opcode opcode, const std::vector<ibv_sge>& pieces, std::uint64_t remote = 0,
            std::uint32_t key = 0, unsigned flags = IBV_SEND_SIGNALED, std::uint64_t id = 1,
@@ -129,6 +137,8 @@ class Endpoint {
   ibv_wc wait(std::chrono::milliseconds patience = 10s) const;
   /// True when no completion comes within the time.
   bool is_quiet(std::chrono::milliseconds time = 5ms) const;
+  /// What a reset leaves in the queue: verbs do not say whether it takes completions away.
+  void forget_completions() const;
 
   const Device& device;
   ibv_cq* queue = nullptr;

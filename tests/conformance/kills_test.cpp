@@ -57,6 +57,7 @@ struct Memory {
   std::array<std::array<std::array<std::uint64_t, message_bytes / 8>, slots>, 3> sources;
   std::array<std::array<std::array<std::uint64_t, message_bytes / 8 + 8>, slots>, 3> receives;
 };
+constexpr std::uint64_t of_receive = std::uint64_t{1} << 63;  // in the numbers of requests
 constexpr std::uint64_t constant_word = 0x1122334455667788;
 constexpr std::uint64_t one_in_each_half = 0x100000001;
 
@@ -120,15 +121,14 @@ class Party {
     }
     for (std::size_t slot = 0; slot < slots; ++slot) receive(datagram, slot);
     ibv_ah_attr attributes{};
-    attributes.port_num = 1;
-    attributes.dlid = peer.addresses[datagram].lid;
-    if (attributes.dlid == 0) {
-      attributes.is_global = 1;
-      attributes.grh.dgid = peer.addresses[datagram].gid;
-    }
+    set_path(attributes, peer.addresses[datagram]);
     handle_ = driver().create_ah(device_.domain, &attributes);
     EXPECT_NE(handle_, nullptr);
   }
+
+  /// From now on receives are not posted again.  Where a failed queue pair does not flush what is
+  /// posted later, those would be missed.
+  void receive_no_more() { receives_again_ = false; }
 
   /// Some requests, and all completions that are there.
   void step() {
@@ -206,8 +206,9 @@ class Party {
 
   void receive(Way way, std::size_t slot) {
     const std::vector<ibv_sge> pieces{piece_of(memory_.receives[way][slot])};
+    const std::uint64_t id = slot | of_receive;
     const int error =
-        way == shared ? shared_receives_.receive(pieces, slot) : ways_[way]->receive(pieces, slot);
+        way == shared ? shared_receives_.receive(pieces, id) : ways_[way]->receive(pieces, id);
     EXPECT_EQ(error, 0);
     ++posted_[way];
   }
@@ -300,9 +301,8 @@ class Party {
   }
 
   void take(Way way, const ibv_wc& completion) {
-    const bool is_receive = (completion.opcode & IBV_WC_RECV) != 0;
-    // The opcode of a failed request says nothing; a flushed receive is told by the software
-    // device.
+    // The opcode of a failed request says nothing.
+    const bool is_receive = (completion.wr_id & of_receive) != 0;
     if (completion.status != IBV_WC_SUCCESS) {
       ASSERT_NE(way, datagram) << completion.status;
       ASSERT_TRUE(completion.status == IBV_WC_RETRY_EXC_ERR ||
@@ -319,7 +319,7 @@ class Party {
     }
     ++received_[way];
     if (completion.opcode == IBV_WC_RECV) expect_whole_message(way, completion);
-    if (!failed_[way]) receive(way, completion.wr_id);
+    if (!failed_[way] && receives_again_) receive(way, completion.wr_id & ~of_receive);
   }
 
   static void expect_whole_answer(const std::array<std::uint64_t, message_bytes / 8>& answer,
@@ -333,7 +333,7 @@ class Party {
   }
 
   void expect_whole_message(Way way, const ibv_wc& completion) {
-    const auto& place = memory_.receives[way][completion.wr_id];
+    const auto& place = memory_.receives[way][completion.wr_id & ~of_receive];
     const std::size_t first = way == datagram ? route_bytes / 8 : 0;
     const std::uint64_t number = place[first];
     for (std::size_t word = first; word < completion.byte_len / 8; ++word)
@@ -358,6 +358,7 @@ class Party {
   std::array<std::uint64_t, 3> last_number_{};
   std::array<std::uint64_t, 3> posted_{}, received_{};
   std::array<bool, 3> failed_{};
+  bool receives_again_ = true;
 };
 
 std::set<std::string> shared_memory_files() {
@@ -402,6 +403,7 @@ void work_until_busy(Party& party, const Moment& moment) {
 
 /// After the kill, or shortly before.
 void survive(Party& party) {
+  if (!device_is_soft()) party.receive_no_more();
   const auto deadline = Clock::now() + patience;
   while (!party.knows_of_death() && Clock::now() < deadline && !testing::Test::HasFailure())
     party.step();
@@ -460,7 +462,7 @@ void kill_parent(unsigned seed, Storage storage) {
 }
 
 TEST(Kills, at_random_moments_of_all_kinds_of_requests) {
-  const unsigned kills = setting("TUTTI_TEST_KILLS", 30);
+  const unsigned kills = setting("TUTTI_TEST_KILLS", device_is_soft() ? 30 : 6);
   const unsigned first_seed = setting("TUTTI_TEST_SEED", 1);
   std::cout << kills << " kills, TUTTI_TEST_SEED=" << first_seed << "\n";
   { const Device device; }  // the first one ever opened may leave something for the process's life

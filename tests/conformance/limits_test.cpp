@@ -27,10 +27,15 @@ TEST(Limits, unsignaled_slots_retire_only_with_a_polled_completion) {
   ASSERT_GE(slots, 8u);
   for (std::uint32_t count = 0; count + 1 < slots; ++count) ASSERT_EQ(put(0), 0);
   ASSERT_EQ(put(IBV_SEND_SIGNALED), 0);
-  EXPECT_EQ(put(0), ENOMEM);
+  // No program may count on more; other devices may have room all the same.
+  if (device_is_soft()) {
+    EXPECT_EQ(put(0), ENOMEM);
+  }
   EXPECT_EQ(ends.left.wait().status, IBV_WC_SUCCESS);
   for (std::uint32_t count = 0; count < slots; ++count) ASSERT_EQ(put(0), 0);
-  EXPECT_EQ(put(0), ENOMEM);
+  if (device_is_soft()) {
+    EXPECT_EQ(put(0), ENOMEM);
+  }
   EXPECT_TRUE(ends.left.is_quiet());
 }
 
@@ -113,10 +118,11 @@ TEST(Limits, an_error_behind_a_full_completion_queue_is_no_overrun) {
   ASSERT_EQ(ends.left.send(IBV_WR_RDMA_WRITE, {region.piece(0, 8)}, 0, 1, 0), 0);
   for (int count = 0; count < 4; ++count) EXPECT_EQ(ends.right.wait().status, IBV_WC_SUCCESS);
   EXPECT_TRUE(ends.right.is_quiet());
-  EXPECT_EQ(ends.right.state(), IBV_QPS_ERR);
+  EXPECT_TRUE(ends.right.comes_to(IBV_QPS_ERR));
 }
 
 TEST(Limits, completions_forgotten_by_a_reset_take_no_room) {
+  if (!device_is_soft()) GTEST_SKIP() << "other devices may keep them";
   const Device device;
   const Endpoint self(device, {.sends = 16, .completions = 32});
   const Buffer buffer(64);
@@ -137,6 +143,7 @@ TEST(Limits, completions_forgotten_by_a_reset_take_no_room) {
 }
 
 TEST(Limits, queued_completions_of_a_destroyed_queue_pair_vanish) {
+  if (!device_is_soft()) GTEST_SKIP() << "other devices may keep them";
   const Device device;
   ibv_cq* const queue = driver().create_cq(device.context, 64, nullptr, nullptr, 0);
   {

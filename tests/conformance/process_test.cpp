@@ -115,9 +115,9 @@ TEST_P(Storages, every_size_arrives_whole) {
 TEST_P(Storages, a_notification_follows_its_data) {
   if (reaches_shared_files_only() && std::get<1>(GetParam()) == Storage::private_pages)
     GTEST_SKIP();
-  constexpr std::uint64_t rounds = 2000;
+  const std::uint64_t rounds = device_is_soft() ? 2000 : 200;
   constexpr std::size_t bytes = 8192;
-  OtherProcess other([](Line& line) {
+  OtherProcess other([rounds](Line& line) {
     const Device device;
     const Buffer buffer(bytes, std::get<1>(GetParam()));
     const Region region(device, buffer);
@@ -172,7 +172,7 @@ TEST(Transport, private_memory_is_refused_where_only_shared_files_are_allowed) {
     connect_over(line, endpoint);
     line.put(remote_of(region));
     line.meet();
-    EXPECT_EQ(endpoint.state(), IBV_QPS_ERR);
+    EXPECT_TRUE(endpoint.comes_to(IBV_QPS_ERR));
   });
   const Device device;
   const Buffer buffer(64);
@@ -212,7 +212,7 @@ void with_passive_peer(const ConnectionOptions& options, int receives, const Act
 }
 
 TEST(Death, of_the_target_ends_the_next_request) {
-  with_passive_peer({.timeout = 14, .retries = 7}, 0,
+  with_passive_peer({.timeout = 14, .retries = 6}, 0,
                     [](OtherProcess& other, const Endpoint& endpoint, const Region& region,
                        const RemoteRegion& peer) {
                       const auto write = [&] {
@@ -231,13 +231,13 @@ TEST(Death, of_the_target_ends_the_next_request) {
                         std::this_thread::sleep_for(1ms);
                       }
                       EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
-                      EXPECT_EQ(endpoint.state(), IBV_QPS_ERR);
+                      EXPECT_TRUE(endpoint.comes_to(IBV_QPS_ERR));
                     });
 }
 
 TEST(Death, beats_waiting_for_a_receive) {
   with_passive_peer(
-      {.timeout = 14, .retries = 7, .rnr_retries = 7}, 0,
+      {.timeout = 14, .retries = 6, .rnr_retries = 7}, 0,
       [](OtherProcess& other, const Endpoint& endpoint, const Region&, const RemoteRegion&) {
         ASSERT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
         EXPECT_TRUE(endpoint.is_quiet(20ms));
@@ -248,7 +248,7 @@ TEST(Death, beats_waiting_for_a_receive) {
 
 TEST(Death, before_the_first_request) {
   with_passive_peer(
-      {.timeout = 14, .retries = 7}, 0,
+      {.timeout = 14, .retries = 6}, 0,
       [](OtherProcess& other, const Endpoint& endpoint, const Region&, const RemoteRegion&) {
         other.kill();
         ASSERT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
@@ -258,7 +258,7 @@ TEST(Death, before_the_first_request) {
 
 TEST(Death, at_random_moments_leaves_the_survivor_whole) {
   std::mt19937 random(7);
-  for (int round = 0; round < 100; ++round) {
+  for (int round = 0; round < (device_is_soft() ? 100 : 8); ++round) {
     OtherProcess other([](Line& line) {
       const Device device;
       const Buffer buffer(65536, Storage::shared_file);
@@ -316,8 +316,10 @@ TEST(Death, at_random_moments_leaves_the_survivor_whole) {
 }
 
 TEST(Stop, of_the_target_neither_blocks_nor_fails_the_initiator) {
+  // 1 ms, twice; others may count as timeouts what is spent in waiting for a receive.
+  const std::uint8_t timeout = device_is_soft() ? 8 : 14, retries = device_is_soft() ? 1 : 7;
   with_passive_peer(
-      {.timeout = 8, .retries = 1}, 4,  // 1 ms, twice
+      {.timeout = timeout, .retries = retries}, 4,
       [](OtherProcess& other, const Endpoint& endpoint, const Region& region,
          const RemoteRegion& peer) {
         // So that nothing has to be fetched from the stopped process.
@@ -360,16 +362,21 @@ TEST(Stop, before_the_attachment_does_not_fail_the_initiator) {
   const Address peer = other.line().swap(endpoint.address());
   other.line().meet();
   other.stop();
-  endpoint.connect(peer, {.timeout = 8, .retries = 1});
+  const std::uint8_t timeout = device_is_soft() ? 8 : 14;
+  endpoint.connect(peer, {.timeout = timeout, .retries = 1});
   ASSERT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
-  EXPECT_TRUE(endpoint.is_quiet(100ms));
-  other.resume();
+  if (device_is_soft()) {  // on others the stopped process has no part in it
+    EXPECT_TRUE(endpoint.is_quiet(100ms));
+    other.resume();
+  }
   EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+  if (!device_is_soft()) other.resume();
   other.line().meet();
   other.expect_success();
 }
 
 TEST(Receive, posted_by_another_process_fetches_the_message_long_before_the_timer) {
+  if (!device_is_soft()) GTEST_SKIP() << "verbs promise the repetition after the timer, not before";
   with_passive_peer(
       {.rnr_retries = 7, .rnr_timer = 0}, 0,  // 655 ms
       [](OtherProcess& other, const Endpoint& endpoint, const Region&, const RemoteRegion&) {

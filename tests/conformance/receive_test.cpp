@@ -19,7 +19,7 @@ TEST(Receive, no_retries_fail_at_the_first_refusal) {
   Loopback ends({}, {.rnr_retries = 0});
   ASSERT_EQ(ends.left.send(IBV_WR_SEND, {}), 0);
   EXPECT_EQ(ends.left.wait().status, IBV_WC_RNR_RETRY_EXC_ERR);
-  EXPECT_EQ(ends.left.state(), IBV_QPS_ERR);
+  EXPECT_TRUE(ends.left.comes_to(IBV_QPS_ERR));
 }
 
 TEST(Receive, retries_last_as_long_as_the_targets_timer_says) {
@@ -39,8 +39,18 @@ TEST(Receive, seven_retries_wait_until_a_receive_is_posted) {
   EXPECT_EQ(ends.right.wait().wr_id, 3u);
 }
 
+/// The answers that ask for patience are answers.
+TEST(Receive, waiting_for_one_uses_up_no_timeouts) {
+  Loopback ends({}, {.timeout = 8, .retries = 1, .rnr_retries = 7, .rnr_timer = 1});  // 1 ms, twice
+  ASSERT_EQ(ends.left.send(IBV_WR_SEND, {}), 0);
+  ASSERT_TRUE(ends.left.is_quiet(300ms));
+  ASSERT_EQ(ends.right.receive({}), 0);
+  EXPECT_EQ(ends.left.wait().status, IBV_WC_SUCCESS);
+}
+
 /// Nobody polls the initiator: the posted receive itself must bring the message.
 TEST(Receive, a_posted_receive_fetches_the_message_long_before_the_timer) {
+  if (!device_is_soft()) GTEST_SKIP() << "verbs promise the repetition after the timer, not before";
   Loopback ends({}, {.rnr_retries = 7, .rnr_timer = 0});  // 655 ms
   ASSERT_EQ(ends.left.send(IBV_WR_SEND, {}), 0);
   std::this_thread::sleep_for(20ms);
@@ -121,7 +131,7 @@ TEST(SharedReceives, several_queue_pairs_take_from_one_queue) {
 /// complete: each message must lie in the receive it completes, and each receive complete once.
 TEST(SharedReceives, initiators_at_the_same_time_take_different_receives) {
   constexpr std::size_t receives = 4;  // few, so that both want the same
-  constexpr std::uint32_t messages = 2000;
+  const std::uint32_t messages = device_is_soft() ? 2000 : 500;
   const Device device;
   const SharedReceives shared(device, receives);
   const Buffer buffer(64 * receives);
@@ -131,16 +141,17 @@ TEST(SharedReceives, initiators_at_the_same_time_take_different_receives) {
     const Endpoint left_1(device), left_2(device);
     const EndpointOptions options{.shared_receives = shared.handle, .queue = queue};
     const Endpoint right_1(device, options), right_2(device, options);
-    left_1.connect(right_1.address());
-    right_1.connect(left_1.address());
-    left_2.connect(right_2.address());
-    right_2.connect(left_2.address());
+    const ConnectionOptions patient{.retries = 7};  // many waits for a receive
+    left_1.connect(right_1.address(), patient);
+    right_1.connect(left_1.address(), patient);
+    left_2.connect(right_2.address(), patient);
+    right_2.connect(left_2.address(), patient);
     const auto receive = [&](std::size_t id) {
       return shared.receive({region.piece(id * 64, 8)}, id);
     };
     for (std::size_t id = 0; id < receives; ++id) ASSERT_EQ(receive(id), 0);
 
-    const auto send_all = [](const Endpoint& endpoint, std::uint32_t first) {
+    const auto send_all = [messages](const Endpoint& endpoint, std::uint32_t first) {
       for (std::uint32_t number = first; number < messages; number += 2) {
         std::uint64_t word = number;
         const ibv_sge piece{.addr = reinterpret_cast<std::uint64_t>(&word), .length = 8, .lkey = 0};

@@ -55,8 +55,8 @@ TEST(Responder, keeps_its_shared_receives_when_a_request_has_no_right) {
   ASSERT_EQ(scene.shared.receive({scene.region.piece(64, 8)}, 1), 0);
   ASSERT_EQ(scene.left.send(IBV_WR_RDMA_WRITE_WITH_IMM, {scene.region.piece(0, 8)}, 0, 1), 0);
   EXPECT_EQ(scene.left.wait().status, IBV_WC_REM_ACCESS_ERR);
-  EXPECT_EQ(scene.right.state(), IBV_QPS_ERR);
-  EXPECT_TRUE(scene.right.is_quiet());
+  EXPECT_TRUE(scene.right.comes_to(IBV_QPS_ERR));
+  ASSERT_TRUE(scene.right.is_quiet());
   scene.expect_next(1);
 }
 
@@ -69,7 +69,7 @@ TEST(Responder, completes_the_shared_receive_that_is_too_short) {
   const ibv_wc completion = scene.right.wait();
   EXPECT_EQ(completion.status, IBV_WC_LOC_LEN_ERR);
   EXPECT_EQ(completion.wr_id, 1u);
-  EXPECT_EQ(scene.right.state(), IBV_QPS_ERR);
+  EXPECT_TRUE(scene.right.comes_to(IBV_QPS_ERR));
   scene.expect_next(2);
 }
 
@@ -81,7 +81,7 @@ void expect_bad_receive(const Loopback& ends, const Region& source, const ibv_sg
   const ibv_wc completion = ends.right.wait();
   EXPECT_EQ(completion.status, IBV_WC_LOC_PROT_ERR);
   EXPECT_EQ(completion.wr_id, 8u);
-  EXPECT_EQ(ends.right.state(), IBV_QPS_ERR);
+  EXPECT_TRUE(ends.right.comes_to(IBV_QPS_ERR));
 }
 
 TEST(Responder, writes_no_receive_without_the_right_to_do_so) {
@@ -108,7 +108,7 @@ TEST(Responder, asks_for_the_queue_pairs_right_even_of_zero_bytes) {
   const Loopback ends({}, {.access = IBV_ACCESS_LOCAL_WRITE});
   ASSERT_EQ(ends.left.send(IBV_WR_RDMA_WRITE, {}), 0);
   EXPECT_EQ(ends.left.wait().status, IBV_WC_REM_INV_REQ_ERR);
-  EXPECT_EQ(ends.right.state(), IBV_QPS_ERR);
+  EXPECT_TRUE(ends.right.comes_to(IBV_QPS_ERR));
 }
 
 TEST(Responder, takes_back_a_right_while_connected) {
@@ -164,9 +164,9 @@ INSTANTIATE_TEST_SUITE_P(Processes, Kinds,
 
 /// Who polls the last word of a plain write finds all words before it, pages apart as they are.
 TEST_P(Kinds, of_memory_get_the_last_word_of_a_write_last) {
-  constexpr std::uint64_t rounds = 2000;
+  const std::uint64_t rounds = device_is_soft() ? 2000 : 200;
   constexpr std::size_t words = 1025;
-  OtherProcess other([](Line& line) {
+  OtherProcess other([rounds](Line& line) {
     const Device device;
     const Buffer buffer((words + 2) * 8, GetParam());
     const Region region(device, buffer);
@@ -267,7 +267,9 @@ void expect_death(const std::function<void(Line&)>& end,
   const Buffer buffer(4096);
   const Region region(device, buffer);
   const Endpoint endpoint(device);
-  connect_over(other.line(), endpoint, {.timeout = 0});  // patience without end
+  // The software device notices a death though its patience is without end; others wait it out.
+  const std::uint8_t timeout = device_is_soft() ? 0 : 14;
+  connect_over(other.line(), endpoint, {.timeout = timeout});
   const auto peer = other.line().get<RemoteRegion>();
   const auto write = [&] {
     EXPECT_EQ(endpoint.send(IBV_WR_RDMA_WRITE, {region.piece(0, 4096)}, peer.address, peer.key), 0);

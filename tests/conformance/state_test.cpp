@@ -24,8 +24,7 @@ std::vector<Step> steps_to_ready(const Address& peer) {
   attributes.port_num = 1;
   attributes.path_mtu = IBV_MTU_1024;
   attributes.dest_qp_num = peer.queue_pair;
-  attributes.ah_attr.dlid = peer.lid;
-  attributes.ah_attr.port_num = 1;
+  set_path(attributes.ah_attr, peer);
   attributes.max_rd_atomic = 1;
   attributes.max_dest_rd_atomic = 1;
   attributes.timeout = 10;
@@ -116,11 +115,23 @@ TEST(State, posts_are_allowed_by_state) {
   EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
 }
 
+TEST(State, a_refused_request_is_named) {
+  const Device device;
+  const Endpoint endpoint(device);
+  ibv_recv_wr receive{};
+  ibv_recv_wr* bad_receive = nullptr;
+  EXPECT_NE(ibv_post_recv(endpoint.pair, &receive, &bad_receive), 0);
+  EXPECT_EQ(bad_receive, &receive);
+  ibv_send_wr send{};
+  ibv_send_wr* bad_send = nullptr;
+  EXPECT_NE(ibv_post_send(endpoint.pair, &send, &bad_send), 0);
+  EXPECT_EQ(bad_send, &send);
+}
+
 TEST(State, error_state_flushes_what_is_queued_and_what_comes_later) {
   Loopback ends;
-  for (std::uint64_t id = 0; id < 3; ++id) ASSERT_EQ(ends.left.receive({}, id), 0);
+  for (std::uint64_t id = 0; id < 4; ++id) ASSERT_EQ(ends.left.receive({}, id), 0);
   ASSERT_EQ(ends.left.fail(), 0);
-  ASSERT_EQ(ends.left.receive({}, 3), 0);
   for (std::uint64_t id = 0; id < 4; ++id) {
     const ibv_wc completion = ends.left.wait();
     EXPECT_EQ(completion.status, IBV_WC_WR_FLUSH_ERR);
@@ -131,6 +142,18 @@ TEST(State, error_state_flushes_what_is_queued_and_what_comes_later) {
   EXPECT_EQ(completion.status, IBV_WC_WR_FLUSH_ERR);
   EXPECT_EQ(completion.wr_id, 9u);
   EXPECT_TRUE(ends.left.is_quiet());
+}
+
+TEST(State, error_state_flushes_receives_that_come_later) {
+  Loopback ends;
+  ASSERT_EQ(ends.left.receive({}, 0), 0);
+  ASSERT_EQ(ends.left.fail(), 0);
+  ASSERT_EQ(ends.left.receive({}, 1), 0);
+  for (std::uint64_t id = 0; id < 2; ++id) {
+    const ibv_wc completion = ends.left.wait(1s);
+    EXPECT_EQ(completion.status, IBV_WC_WR_FLUSH_ERR);
+    EXPECT_EQ(completion.wr_id, id);
+  }
 }
 
 TEST(State, error_state_flushes_waiting_sends_in_order) {
@@ -151,8 +174,11 @@ TEST(State, a_reset_queue_pair_can_be_connected_again) {
   ASSERT_EQ(ends.right.receive({}, 1), 0);
   ASSERT_EQ(ends.left.send(IBV_WR_SEND, {}, 0, 0, 0), 0);
   ASSERT_EQ(ends.left.reset(), 0);
-  ASSERT_EQ(ends.right.reset(), 0);  // its queued completion vanishes
-  EXPECT_TRUE(ends.right.is_quiet());
+  ASSERT_EQ(ends.right.reset(), 0);
+  if (device_is_soft()) {
+    EXPECT_TRUE(ends.right.is_quiet());  // its queued completion has vanished
+  }
+  ends.right.forget_completions();
   ends.left.connect(ends.right.address());
   ends.right.connect(ends.left.address());
   ASSERT_EQ(ends.right.receive({}, 2), 0);
@@ -164,7 +190,7 @@ TEST(State, query_returns_what_modify_set) {
   Loopback ends({}, {.timeout = 13, .retries = 5, .rnr_retries = 6, .rnr_timer = 12});
   ibv_qp_attr attributes{};
   ibv_qp_init_attr initial{};
-  ASSERT_EQ(driver().query_qp(ends.left.pair, &attributes, -1, &initial), 0);
+  ASSERT_EQ(driver().query_qp(ends.left.pair, &attributes, all_attributes, &initial), 0);
   EXPECT_EQ(attributes.qp_state, IBV_QPS_RTS);
   EXPECT_EQ(attributes.timeout, 13);
   EXPECT_EQ(attributes.retry_cnt, 5);
@@ -172,6 +198,14 @@ TEST(State, query_returns_what_modify_set) {
   EXPECT_EQ(attributes.min_rnr_timer, 12);
   EXPECT_EQ(attributes.dest_qp_num, ends.right.pair->qp_num);
   EXPECT_GE(initial.cap.max_send_wr, 16u);
+}
+
+TEST(State, queries_of_what_verbs_do_not_know_are_refused) {
+  const Loopback ends;
+  ibv_qp_attr attributes{};
+  ibv_qp_init_attr initial{};
+  for (const int mask : {-1, IBV_QP_RATE_LIMIT | 0, IBV_QP_STATE | IBV_QP_RATE_LIMIT})
+    EXPECT_EQ(driver().query_qp(ends.left.pair, &attributes, mask, &initial), EOPNOTSUPP);
 }
 
 }  // namespace

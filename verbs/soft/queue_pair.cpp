@@ -419,7 +419,8 @@ int modify_queue_pair(ibv_qp* handle, ibv_qp_attr* values, int mask) {
   return 0;
 }
 
-int query_queue_pair(ibv_qp* handle, ibv_qp_attr* attributes, int, ibv_qp_init_attr* initial) {
+int query_queue_pair(ibv_qp* handle, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* initial) {
+  if ((mask & ~(IBV_QP_RATE_LIMIT - 1)) != 0) return EOPNOTSUPP;  // as libibverbs does
   QueuePair& pair = pair_of(handle);
   if (pair.process.inherited()) return EINVAL;
   const std::lock_guard guard(pair.process.mutex);
