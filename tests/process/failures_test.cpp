@@ -238,7 +238,7 @@ TEST(Silence, APeerThatDoesNotAnswerIsNamedByAllRanks) {
       }
     }
     // Its queue pairs are gone, but it lives and has not left.
-    std::this_thread::sleep_for(3s);
+    std::this_thread::sleep_for(6s);
     return 0;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
