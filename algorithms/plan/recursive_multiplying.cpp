@@ -154,8 +154,12 @@ class Builder {
     };
     const Register w = index == 0 && largest_ == 1 ? next_register(0) : current_;
     if (index == 0 && largest_ == 1) steps_.copy(source_register, w);
-    for (std::uint32_t digit = top + 1; digit-- > 0;)
-      if (digit != own) steps_.put(peer(digit), slot_of(top, own, digit), 1, w);
+    // Each begins with its successor, so that nobody is told by all at the same time.
+    for (std::uint32_t message = 1; message <= top; ++message) {
+      const auto digit =
+          static_cast<std::uint32_t>((own + std::uint64_t{message}) % (top + std::uint64_t{1}));
+      steps_.put(peer(digit), slot_of(top, own, digit), 1, w);
+    }
     const Register grown = next_register(index + 1);
     for (std::uint32_t digit = top + 1; digit-- > 0;) {
       if (digit == own) {

@@ -7,6 +7,8 @@
 // folds them in digit order, from right to left, v_0 o (v_1 o (... o v_n)), its own at its own
 // place: after the round the group holds one block, and the same expression of it everywhere.
 //
+// A member tells its successor in the group first, so that messages are spread over receivers.
+//
 // P = 6, core 2,1 (a block in brackets; all ranks show the same association):
 //   rank      0        1        2        3        4        5
 //   round 0   [0 o (1 o 2)] exchanged in 0,1,2    [3 o (4 o 5)] exchanged in 3,4,5
