@@ -21,7 +21,7 @@ namespace {
 
 template <std::floating_point T>
 T canonical(T value) {
-  return value == value ? value : std::numeric_limits<T>::quiet_NaN();
+  return std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : value;
 }
 
 template <class T>
