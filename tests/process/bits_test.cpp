@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <limits>
 #include <random>
 #include <tutti/tutti.hpp>
@@ -128,7 +127,9 @@ int compare_bits(Communicator& communicator, Exchange& exchange, const Reduction
     exchange.allgather(std::as_bytes(std::span(to, element_count)),
                        std::as_writable_bytes(std::span(all)), 60s);
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (std::memcmp(&all[i], &all[i % element_count], sizeof(T)) == 0) continue;
+      if (std::ranges::equal(std::as_bytes(std::span(&all[i], 1)),
+                             std::as_bytes(std::span(&all[i % element_count], 1))))
+        continue;
       if (shape.agreement == Agreement::identical)
         std::fprintf(stderr, "%zu ranks, element %zu: rank %zu differs from rank 0\n",
                      all.size() / element_count, i % element_count, i / element_count);
