@@ -9,8 +9,8 @@ int main() {
     tutti::Communicator communicator(context, exchange);
     std::vector<double> part(1000, 0.5);  // this rank's part of a long vector
     double mine = 0, whole = 0;
-    auto dot = tutti::allreduce<double>(communicator, {&mine, 1}, {&whole, 1}, tutti::sum,
-                                        tutti::Agreement::relaxed);  // planned and connected once
+    auto dot = tutti::allreduce<double>(communicator, {&mine, 1}, {&whole, 1},
+                                        tutti::sum);  // planned and connected once
     for (int iteration = 0; iteration < 3; ++iteration) {
       mine = 0;
       for (const double x : part) mine += x * x;

@@ -55,6 +55,39 @@ Finding finding(std::uint64_t call, const std::string& text) {
   return found;
 }
 
+std::uint64_t hash_of(std::span<const std::byte> bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const std::byte byte : bytes)
+    hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3;
+  return hash;
+}
+
+/// Calls with inputs that round: the bits of every rank's result, compared by their hash.
+Finding check_identical(TuttiSubject& subject, Buffers& buffers, Exchange& exchange,
+                        const Reference& reference, std::size_t calls) {
+  const std::uint32_t self = index_of(exchange.self());
+  const auto source = buffers.source_bytes();
+  const auto target = buffers.target_bytes();
+  std::vector<std::uint64_t> mine(calls);
+  for (std::size_t call = 0; call < calls; ++call) {
+    const bool in_place = call % 4 == 3;
+    reference.contribution_that_rounds(self, call, in_place ? target : source);
+    subject.run_on(in_place ? buffers.target.data() : buffers.source.data(), buffers.target.data());
+    mine[call] = hash_of(target);
+  }
+  std::vector<std::uint64_t> all(calls * exchange.rank_count());
+  exchange.allgather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)),
+                     setup_timeout);
+  for (std::size_t call = 0; call < calls; ++call)
+    for (std::size_t rank = 1; rank < exchange.rank_count(); ++rank)
+      if (all[rank * calls + call] != all[call])
+        return finding(call, fmt::format("allreduce of {} bytes, inputs that round, call {}: the "
+                                         "bits of rank {} differ from those of rank 0; expected: "
+                                         "identical",
+                                         source.size(), call, rank));
+  return {};
+}
+
 struct Visit {
   std::int64_t entered_ns = 0;
   std::int64_t left_ns = 0;
@@ -112,6 +145,12 @@ CheckOutcome check_allreduce(TuttiSubject& subject, Buffers& buffers, const Opti
                       "expected {}",
                       source.size(), in_place ? " in place" : "", self, call, *element,
                       reference.text_of(target, *element), reference.text_of(expected, *element)));
+  }
+  constexpr std::size_t rounding_calls_max = 1000;
+  if (options.agreement == Agreement::identical && reference.can_round()) {
+    const Finding bits = check_identical(subject, buffers, exchange, reference,
+                                         std::min(plan.calls, rounding_calls_max));
+    if (found.call == UINT64_MAX) found = bits;
   }
   reference.contribution(self, 0, source);
   return earliest(exchange, found);

@@ -24,7 +24,9 @@ struct CheckPlan {
   std::uint64_t seed = 1;
 };
 
-/// Collective.  Every fourth call is in place.  Throws RunFailed, Error.
+/// Collective.  Every fourth call is in place.  With Agreement::identical as many further calls, at
+/// most 1000, take floating-point inputs that round, and their bits are compared across the ranks.
+/// Throws RunFailed, Error.
 CheckOutcome check_allreduce(TuttiSubject& subject, Buffers& buffers, const Options& options,
                              Exchange& exchange, const CheckPlan& plan);
 

@@ -119,8 +119,7 @@ void declare(CLI::App& app, Words& words, Options& options) {
   app.add_option("--ranks-per-node", words.ranks_per_node, "1: every rank is a node of its own");
   app.add_option("--per-round", words.per_round,
                  "messages per round at most, e.g. 3,2,1; what is superfluous is not sent");
-  app.add_option("--agreement", words.agreement,
-                 "identical, reproducible or relaxed; default: the strongest that is offered");
+  app.add_option("--agreement", words.agreement, "identical (default), reproducible or relaxed");
   app.add_option("--iterations", words.iterations, "timed calls of each row, and checked ones");
   app.add_option("--warmup", words.warmup, "untimed calls before, default 200");
   app.add_option("--against", words.against, "mpi: alternate with MPI in the same run");
@@ -154,9 +153,6 @@ void parse_reduction(const Words& words, Options& options) {
            fmt::format("sum, prod, min or max for --dtype {}; bitwise and logical ones need an "
                        "integer type, for example --dtype uint64",
                        api::name_of(options.dtype)));
-  const bool order_shows =
-      is_floating(options.dtype) && (options.op == BuiltIn::sum || options.op == BuiltIn::product);
-  options.agreement = order_shows ? Agreement::relaxed : Agreement::identical;
   if (!words.agreement.empty())
     options.agreement = parse_name(every_agreement, "--agreement", words.agreement);
 }

@@ -65,6 +65,17 @@ T floating_value(BuiltIn op, std::uint64_t random) noexcept {
   return value == 0 && op != BuiltIn::sum && (random >> 32 & 1) != 0 ? -value : value;
 }
 
+/// Any magnitude between 2^-8 and 2^8 with all bits of the mantissa for sums; 1/2 .. 2 for
+/// products, which stay within the exponents of a float for 126 ranks.
+template <class T>
+T rounding_value(BuiltIn op, std::uint64_t random) noexcept {
+  const T mantissa = T{1} + std::ldexp(static_cast<T>(random >> 11), -53);
+  const int exponent =
+      op == BuiltIn::sum ? static_cast<int>(random & 15) - 8 : static_cast<int>(random & 1) - 1;
+  const T magnitude = std::ldexp(mantissa, exponent);
+  return (random & 16) != 0 ? -magnitude : magnitude;
+}
+
 template <class T>
 T value_for(BuiltIn op, std::uint64_t random, std::uint32_t rank_count) noexcept {
   if constexpr (std::is_floating_point_v<T>)
@@ -131,12 +142,16 @@ T load(std::span<const std::byte> buffer, std::size_t element) noexcept {
   return value;
 }
 
+std::uint64_t key_of(const Reference::Inputs& inputs, std::uint32_t rank, std::uint64_t call) {
+  return mix(mix(inputs.seed + golden * rank) + golden * call);
+}
+
 /// One rank's inputs to one call, element by element.
 template <class T>
 class Contribution {
  public:
   Contribution(const Reference::Inputs& inputs, std::uint32_t rank, std::uint64_t call)
-      : inputs_(inputs), key_(mix(mix(inputs.seed + golden * rank) + golden * call)) {}
+      : inputs_(inputs), key_(key_of(inputs, rank, call)) {}
   T operator[](std::size_t element) const noexcept {
     return value_for<T>(inputs_.op, mix(key_ + golden * (element + 1)), inputs_.rank_count);
   }
@@ -202,6 +217,21 @@ void Reference::contribution(std::uint32_t rank, std::uint64_t call,
   with_type(inputs_.type, [&]<class T>(T) {
     const Contribution<T> values(inputs_, rank, call);
     for (std::size_t i = 0; i < buffer.size() / sizeof(T); ++i) store(buffer, i, values[i]);
+  });
+}
+
+bool Reference::can_round() const {
+  const bool rounds = inputs_.op == BuiltIn::sum || inputs_.op == BuiltIn::product;
+  return rounds && is_floating(inputs_.type);
+}
+
+void Reference::contribution_that_rounds(std::uint32_t rank, std::uint64_t call,
+                                         std::span<std::byte> buffer) const {
+  const std::uint64_t key = key_of(inputs_, rank, call);
+  with_type(inputs_.type, [&]<class T>(T) {
+    if constexpr (std::is_floating_point_v<T>)
+      for (std::size_t i = 0; i < buffer.size() / sizeof(T); ++i)
+        store(buffer, i, rounding_value<T>(inputs_.op, mix(key + golden * (i + 1))));
   });
 }
 

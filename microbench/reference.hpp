@@ -3,7 +3,9 @@
 //
 // The input differs by rank, call and element, so that stale, misplaced or foreign data shows.  For
 // every operator it is chosen such that the result depends on all ranks and is exact: floating sums
-// are of small integers, products of powers of two, with which any order gives the same bits.
+// are of small integers, products of powers of two, with which any order gives the same bits.  That
+// hides order, so there are inputs that round as well: their result has no one value to compare
+// with, but with Agreement::identical it has the same bits on all ranks.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +37,13 @@ class Reference {
 
   /// Fills `buffer`, a whole number of elements, with the contribution of `rank` to `call`.
   void contribution(std::uint32_t rank, std::uint64_t call, std::span<std::byte> buffer) const;
+
+  /// Whether there are inputs that round: for floating-point sums and products.
+  bool can_round() const;
+
+  /// The same as contribution(), with results that depend on order in their last bits.
+  void contribution_that_rounds(std::uint32_t rank, std::uint64_t call,
+                                std::span<std::byte> buffer) const;
 
   /// Fills `buffer` with the result of `call`.
   void expected(std::uint64_t call, std::span<std::byte> buffer) const;

@@ -12,7 +12,7 @@
 #include <iterator>
 #include <string>
 #include <tutti/detail/check.hpp>
-#include <tutti/detail/file_limit.hpp>
+#include <tutti/detail/file_space.hpp>
 #include <tutti/status.hpp>
 
 namespace tutti::verbs {
@@ -71,7 +71,7 @@ Arena::Arena(const Port& port, ibv_pd* domain, std::size_t bytes) {
   if (ftruncate(memory_.get(), static_cast<off_t>(bytes)) != 0)
     refuse("ftruncate to " + std::to_string(bytes) + " bytes (TUTTI_ARENA_BYTES)", errno);
   // All pages exist and can never be cut off: no SIGBUS later, on neither side.
-  if (const int error = posix_fallocate(memory_.get(), 0, static_cast<off_t>(bytes)); error != 0)
+  if (const int error = detail::allocate_file_space(memory_.get(), 0, bytes); error != 0)
     refuse("no memory for an arena of " + std::to_string(bytes) + " bytes (TUTTI_ARENA_BYTES)",
            error);
   if (fcntl(memory_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)

@@ -1,5 +1,6 @@
 #include <tutti/collectives.hpp>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -7,6 +8,7 @@
 #include "api/names.hpp"
 #include "plan/dissemination.hpp"
 #include "plan/per_round.hpp"
+#include "plan/recursive_multiplying.hpp"
 #include "plan/two_partial.hpp"
 
 namespace tutti {
@@ -19,12 +21,13 @@ std::string text_of(const std::vector<std::uint32_t>& vector) {
   return text;
 }
 
-/// The caller's vector, else the context's, else the rule; refused if it does not cover the ranks.
-plan::PerRound per_round_for(const std::vector<std::uint32_t>& asked,
-                             const Context::Implementation& context, std::uint32_t rank_count,
-                             std::size_t payload_bytes) {
+/// The caller's vector, else the context's; refused if it does not cover the ranks.  Empty: the
+/// rule decides.
+const plan::PerRound& vector_asked_for(const std::vector<std::uint32_t>& asked,
+                                       const Context::Implementation& context,
+                                       std::uint32_t rank_count) {
   const std::vector<std::uint32_t>& vector = asked.empty() ? context.settings.per_round : asked;
-  if (vector.empty()) return plan::default_per_round(rank_count, payload_bytes);
+  if (vector.empty()) return vector;
   std::uint32_t largest = 1;
   for (const std::uint32_t entry : vector) {
     if (entry == 0)
@@ -43,6 +46,37 @@ plan::PerRound per_round_for(const std::vector<std::uint32_t>& asked,
                                                  " messages for " + std::to_string(rank_count) +
                                                  " ranks; use smaller entries");
   return vector;
+}
+
+plan::PerRound dissemination_per_round(const plan::PerRound& asked, std::uint32_t rank_count,
+                                       std::size_t payload_bytes) {
+  return asked.empty() ? plan::default_per_round(rank_count, payload_bytes) : asked;
+}
+
+/// Whether another order or association of the operands may give other bits.  Integer elements are
+/// taken to be exact; what a user's operator does with elements of no known type is not known.
+bool order_shows_in_bits(const Reduction& reduction) {
+  if (reduction.built_in == BuiltIn::none)
+    return is_floating(reduction.element_type) || reduction.element_type == ElementType::other;
+  return is_floating(reduction.element_type) && reduction.built_in != BuiltIn::min &&
+         reduction.built_in != BuiltIn::max;
+}
+
+plan::Plan allreduce_plan(const AllreduceArguments& arguments, Rank self, std::uint32_t rank_count,
+                          const plan::PerRound& asked) {
+  const Reduction& reduction = arguments.reduction;
+  const std::size_t bytes = arguments.element_count * reduction.element_bytes;
+  if (order_shows_in_bits(reduction) && arguments.agreement == Agreement::identical)
+    return plan::recursive_multiplying_allreduce(
+        self, rank_count,
+        asked.empty() ? plan::per_round_for_recursive_multiplying(rank_count, bytes)
+                      : plan::per_round_for_recursive_multiplying(rank_count, bytes, asked));
+  const plan::PerRound per_round = dissemination_per_round(asked, rank_count, bytes);
+  if (reduction.properties.commutative && reduction.properties.idempotent)
+    return plan::dissemination_allreduce(self, rank_count, per_round);
+  return plan::two_partial_allreduce(
+      self, rank_count, per_round,
+      reduction.properties.commutative ? plan::Order::commutative : plan::Order::rank_order);
 }
 
 void check_arguments(const AllreduceArguments& arguments, CheckLevel level) {
@@ -67,16 +101,14 @@ void check_arguments(const AllreduceArguments& arguments, CheckLevel level) {
       throw Error(ErrorCode::invalid_argument,
                   "allreduce: source and target overlap; they may be equal or apart");
   }
-  const bool order_shows_in_bits = is_floating(reduction.element_type) &&
-                                   reduction.built_in != BuiltIn::min &&
-                                   reduction.built_in != BuiltIn::max;
-  if (order_shows_in_bits && arguments.agreement != Agreement::relaxed)
+  if (order_shows_in_bits(reduction) && arguments.agreement == Agreement::reproducible)
     throw Error(ErrorCode::unsupported,
-                std::string("allreduce: agreement ") + api::name_of(arguments.agreement) +
-                    " is not offered for " + api::name_of(reduction.built_in) + " of " +
+                std::string("allreduce: agreement reproducible is not offered for ") +
+                    api::name_of(reduction.built_in) + " of " +
                     api::name_of(reduction.element_type) +
-                    ": ranks may differ in the last bits; ask for Agreement::relaxed, or use "
-                    "integers, min or max");
+                    ": the bits depend on the number of messages per round; ask for "
+                    "Agreement::identical (the same bits on all ranks) or Agreement::relaxed, or "
+                    "use integers, min or max");
 }
 
 }  // namespace
@@ -87,30 +119,24 @@ Operation barrier(Communicator& communicator, const BarrierArguments& arguments)
     const std::uint32_t rank_count = communicator.rank_count();
     return plan::dissemination_barrier(
         communicator.rank(), rank_count,
-        per_round_for(arguments.per_round, inside.context, rank_count, 0));
+        dissemination_per_round(vector_asked_for(arguments.per_round, inside.context, rank_count),
+                                rank_count, 0));
   });
 }
 
 Operation allreduce(Communicator& communicator, const AllreduceArguments& arguments) {
   const Communicator::Implementation& inside = communicator.implementation();
-  const Reduction& reduction = arguments.reduction;
   const api::OperationRequest request{.collective = "allreduce",
                                       .element_count = arguments.element_count,
-                                      .reduction = reduction,
+                                      .reduction = arguments.reduction,
                                       .agreement = arguments.agreement,
                                       .source = arguments.source,
                                       .target = arguments.target};
   return api::make_operation(communicator, request, [&] {
     check_arguments(arguments, inside.context.settings.check);
     const std::uint32_t rank_count = communicator.rank_count();
-    const plan::PerRound per_round =
-        per_round_for(arguments.per_round, inside.context, rank_count,
-                      arguments.element_count * reduction.element_bytes);
-    if (reduction.properties.commutative && reduction.properties.idempotent)
-      return plan::dissemination_allreduce(communicator.rank(), rank_count, per_round);
-    return plan::two_partial_allreduce(
-        communicator.rank(), rank_count, per_round,
-        reduction.properties.commutative ? plan::Order::commutative : plan::Order::rank_order);
+    return allreduce_plan(arguments, communicator.rank(), rank_count,
+                          vector_asked_for(arguments.per_round, inside.context, rank_count));
   });
 }
 

@@ -1,7 +1,10 @@
 // The built-in reductions.  Each is one loop that the compiler vectorises.
 //
 // Integer sums and products are computed unsigned, so overflow wraps.  Floating-point min and max
-// give the same bits in every order: -0 < +0, a NaN wins and becomes the canonical quiet NaN.
+// give the same bits in every order: -0 < +0, a NaN wins and becomes the canonical quiet NaN.  A
+// NaN that a sum or product gives becomes the canonical one, too: the payload of a CPU's NaN is
+// that of one of the operands, and which of them is the compiler's choice, which may differ between
+// the body and the ends of a vectorised loop, and hence between buffers of other alignment.
 #include <cmath>
 #include <concepts>
 #include <cstdint>
@@ -16,13 +19,18 @@
 namespace tutti {
 namespace {
 
+template <std::floating_point T>
+T canonical(T value) {
+  return std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : value;
+}
+
 template <class T>
 T wrap_sum(T left, T right) {
   if constexpr (std::integral<T>) {
     using Unsigned = std::make_unsigned_t<T>;
     return static_cast<T>(static_cast<Unsigned>(left) + static_cast<Unsigned>(right));
   } else {
-    return left + right;
+    return canonical(left + right);
   }
 }
 
@@ -32,7 +40,7 @@ T wrap_product(T left, T right) {
     using Unsigned = std::make_unsigned_t<T>;
     return static_cast<T>(static_cast<Unsigned>(left) * static_cast<Unsigned>(right));
   } else {
-    return left * right;
+    return canonical(left * right);
   }
 }
 

@@ -77,12 +77,6 @@ class NearestProduct {
   std::uint64_t best_product_ = 0;
 };
 
-std::uint64_t round_cost_in_messages(std::uint64_t payload_bytes) {
-  if (payload_bytes <= 256) return 4;
-  if (payload_bytes <= 4096) return 2;
-  return 1;
-}
-
 }  // namespace
 
 bool covers(std::uint32_t rank_count, const PerRound& per_round) {
@@ -122,6 +116,12 @@ PerRound nearest_covering(std::uint32_t rank_count, std::uint32_t largest) {
       first = middle + 1;
   }
   return NearestProduct(rank_count, rounds).find(first, largest);
+}
+
+std::uint64_t round_cost_in_messages(std::uint64_t payload_bytes) {
+  if (payload_bytes <= 256) return 4;
+  if (payload_bytes <= 4096) return 2;
+  return 1;
 }
 
 PerRound default_per_round(std::uint32_t rank_count, std::uint64_t payload_bytes) {

@@ -53,7 +53,8 @@ struct Plan {
   std::uint32_t rank_count = 1;
   std::string algorithm;                 // literature name
   std::vector<std::uint32_t> per_round;  // messages of each round, as executed
-  std::uint8_t segments = 1;             // payloads in each partial and slot
+  bool all_alike = true;  // every rank sends and receives exactly per_round; if not, it is the most
+  std::uint8_t segments = 1;  // payloads in each partial and slot
   std::uint16_t partial_count = 0;
   std::uint16_t slot_count = 0;
   std::vector<Step> steps;

@@ -1,6 +1,6 @@
-// Spells the steps of a plan, so that the builders read like the schedules they implement.  All
-// schedules built with it are circulant: every rank uses the same offsets, so the peer it tells is
-// `ahead` by what the peer it hears from is `behind`.
+// Spells the steps of a plan, so that the builders read like the schedules they implement.  Most
+// are circulant: every rank uses the same offsets, so the peer it tells is `ahead` by what the peer
+// it hears from is `behind`.
 #pragma once
 
 #include <cassert>

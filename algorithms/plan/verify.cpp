@@ -4,6 +4,8 @@
 #include "plan/verify.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 #include <vector>
 
 namespace tutti::plan {
@@ -55,12 +57,21 @@ class ShapeCheck {
     for (std::size_t step = 0; step < plan.steps.size(); ++step)
       if (Violation violation = step_violation(plan, plan.steps[step]))
         return at(plan, step, *violation);
-    if (puts_ != plan.per_round || awaits_ != plan.per_round)
+    if (!counts_are_right(plan, first))
       return name_of(plan.self) + ": messages of a round are not as many as per_round says";
     return {};
   }
 
  private:
+  bool counts_are_right(const Plan& plan, const Plan& first) const {
+    if (plan.all_alike != first.all_alike) return false;
+    if (plan.all_alike) return puts_ == plan.per_round && awaits_ == plan.per_round;
+    if (plan.per_round != first.per_round) return false;
+    for (std::size_t round = 0; round < plan.per_round.size(); ++round)
+      if (std::max(puts_[round], awaits_[round]) > plan.per_round[round]) return false;
+    return true;
+  }
+
   Violation step_violation(const Plan& plan, const Step& step) {
     if (step.round < round_) return "rounds go backwards";
     if (step.round > round_ || &step == plan.steps.data()) ++mark_;
@@ -131,13 +142,14 @@ struct Span {
 struct Value {
   std::size_t begin = 0;
   std::uint32_t count = 0;
+  std::uint32_t expression = 0;  // equal for equal trees: operands, their order, association
   bool defined() const { return count > 0; }
 };
 
 class Pool {
  public:
   /// Where order and repetition say nothing, values are kept as sets: they stay short.
-  explicit Pool(bool as_sets) : as_sets_(as_sets) {}
+  Pool(bool as_sets, std::uint32_t rank_count) : as_sets_(as_sets), rank_count_(rank_count) {}
 
   std::span<const Span> spans(Value value) const {
     return {spans_.data() + value.begin, value.count};
@@ -145,7 +157,7 @@ class Pool {
 
   Value contribution(std::uint32_t rank) {
     spans_.push_back({rank, rank});
-    return {spans_.size() - 1, 1};
+    return {spans_.size() - 1, 1, rank};
   }
 
   /// left o right.
@@ -155,12 +167,19 @@ class Pool {
     if (as_sets_) std::sort(scratch_.begin(), scratch_.end(), by_first);
     const std::size_t begin = spans_.size();
     for (const Span span : scratch_) append(begin, span);
-    return {begin, static_cast<std::uint32_t>(spans_.size() - begin)};
+    return {begin, static_cast<std::uint32_t>(spans_.size() - begin),
+            expression(left.expression, right.expression)};
   }
 
   static bool by_first(Span left, Span right) { return left.first < right.first; }
 
  private:
+  /// The number of the tree (left o right); the ranks have the first numbers.
+  std::uint32_t expression(std::uint32_t left, std::uint32_t right) {
+    const auto number = static_cast<std::uint32_t>(rank_count_ + expressions_.size());
+    return expressions_.try_emplace({left, right}, number).first->second;
+  }
+
   void append(std::size_t begin, Span span) {
     const bool joins = spans_.size() > begin && (as_sets_ ? span.first <= spans_.back().last + 1
                                                           : span.first == spans_.back().last + 1);
@@ -171,6 +190,8 @@ class Pool {
   }
 
   bool as_sets_;
+  std::uint32_t rank_count_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> expressions_;
   std::vector<Span> spans_;
   std::vector<Span> scratch_;
 };
@@ -190,7 +211,8 @@ class Run {
   Run(std::span<const Plan> plans, Promise promise)
       : plans_(plans),
         promise_(promise),
-        pool_(promise == Promise::barrier || promise == Promise::at_least_once),
+        pool_(promise == Promise::barrier || promise == Promise::at_least_once,
+              static_cast<std::uint32_t>(plans.size())),
         ranks_(plans.size()) {
     std::size_t values = 0;
     for (std::uint32_t i = 0; i < plans.size(); ++i) {
@@ -217,6 +239,8 @@ class Run {
     }
     for (std::uint32_t rank = 0; rank < plans_.size(); ++rank)
       if (Violation violation = end_violation(rank)) return violation;
+    for (std::uint32_t rank = 0; rank < plans_.size(); ++rank)
+      if (Violation violation = left_over(rank)) return violation;
     return {};
   }
 
@@ -343,10 +367,16 @@ class Run {
       return at(plan, state.next,
                 "waits for ever for slot " + std::to_string(plan.steps[state.next].slot) +
                     " from " + name_of(plan.steps[state.next].peer));
-    // No message is left over: puts and awaits are equally many (shape), and no slot is awaited
-    // twice or before it is written.
     if (Violation violation = promise_violation(state))
       return name_of(plan.self) + ": " + *violation;
+    return {};
+  }
+
+  Violation left_over(std::uint32_t rank) const {
+    for (const Arrival& arrival : ranks_[rank].arrivals)
+      if (arrival.state == Arrival::State::written)
+        return name_of(Rank{rank}) + ": a message from " + name_of(arrival.writer) +
+               " is never awaited";
     return {};
   }
 
@@ -363,9 +393,13 @@ class Run {
       expected = span.last + 1;
     }
     if (expected < plans_.size()) return "contribution " + std::to_string(expected) + " is missing";
-    if (promise_ == Promise::rank_order && result.count > 1)
+    const bool ordered = promise_ == Promise::rank_order || promise_ == Promise::same_expression;
+    if (ordered && result.count > 1)
       return "operands are out of order: " + std::to_string(pool_.spans(result)[0].first) +
              " comes first";
+    if (promise_ == Promise::same_expression &&
+        result.expression != ranks_.front().target.expression)
+      return "operands are associated otherwise than on rank 0";
     return {};
   }
 

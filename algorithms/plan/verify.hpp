@@ -27,10 +27,11 @@
 namespace tutti::plan {
 
 enum class Promise : std::uint8_t {
-  barrier,        // every rank has heard, directly or through others, from every rank
-  each_once,      // the target holds every contribution exactly once, in any order
-  rank_order,     // the target is 0 o 1 o ... o P-1
-  at_least_once,  // the target holds every contribution
+  barrier,          // every rank has heard, directly or through others, from every rank
+  each_once,        // the target holds every contribution exactly once, in any order
+  rank_order,       // the target is 0 o 1 o ... o P-1
+  same_expression,  // the same, and associated alike on all ranks: equal in all bits
+  at_least_once,    // the target holds every contribution
 };
 
 /// The first violation found in the plans of all ranks (`plans[i]` is that of rank i), as a

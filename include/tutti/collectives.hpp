@@ -34,18 +34,28 @@ struct AllreduceArguments {       // raw form
 
 /// target = source of rank 0 o source of rank 1 o ... , on every rank.
 ///
-/// Two-partial n-way dissemination for any number of ranks: ceil(log_{n+1} P) rounds of at most n
-/// messages of element_count elements (twice that where an operator that is not commutative has to
-/// carry both sides of the seam).  An operator that is not commutative is applied in rank order.
-/// Floating-point sums and products, and users' operators on floating-point elements, are offered
-/// as Agreement::relaxed only: `identical` and `reproducible` throw Error{unsupported} for them.  A
-/// user's operator on other types is taken to be exactly associative, which gives every rank the
-/// same bits. Slots and send buffers come from the arena of the context: Error{limit_exceeded} when
-/// it is full.
+/// An operator that is not commutative is applied in rank order.  What order cannot change
+/// (integers, min, max, and/or/xor) and Agreement::relaxed take n-way dissemination for any number
+/// of ranks: ceil(log_{n+1} P) rounds of at most n messages of element_count elements (twice that
+/// where an operator that is not commutative has to carry both sides of the seam).
+///
+/// Agreement::identical is offered for everything else: sums and products of floating-point
+/// elements, and users' operators on floating-point elements or on elements of no known type
+/// (ElementType::other).  All ranks evaluate one expression, in rank order, by recursive
+/// multiplying: as many rounds where the number of ranks is a product of such factors (2, 3, 4, 6,
+/// 8, 12, 16, 24, 32, 48, 64, 96, ...), about two more elsewhere.  A user's operator has to give
+/// equal bits for equal operands.  There, per_round is taken as it is if the product of (n+1) is
+/// the number of ranks; if not, its entries are upper bounds of the rounds, and a round before and
+/// one after them may be added with at most the largest entry.  `reproducible` throws
+/// Error{unsupported} for these.  A user's operator on integer elements is taken to be exactly
+/// associative.
+///
+/// Slots and send buffers come from the arena of the context: Error{limit_exceeded} when it is
+/// full.
 TUTTI_EXPORT Operation allreduce(Communicator& communicator, const AllreduceArguments& arguments);
 
 /// Typed form with a built-in operator: allreduce<double>(communicator, source, target,
-/// tutti::sum, Agreement::relaxed).  Source and target have equal sizes.
+/// tutti::sum).  Source and target have equal sizes.
 template <Element T, BuiltIn which>
 requires(defined_for(which, element_type_of<T>())) Operation
     allreduce(Communicator& communicator, std::span<const T> source, std::span<T> target,

@@ -22,7 +22,8 @@ struct OperatorProperties {
   bool idempotent = false;  // min, max, and, or: contributions may enter more than once
 };
 
-/// What floating-point results promise.  Integers, and/or/xor, min and max always agree.
+/// What floating-point results promise, given ranks that round alike (same rounding mode, same
+/// treatment of subnormals).  Integers, and/or/xor, min and max always agree.
 enum class Agreement : std::uint8_t {
   identical,     // all ranks get the same bits in one call
   reproducible,  // also the same bits for every algorithm, n, node shape, placement and run
@@ -66,8 +67,9 @@ constexpr bool defined_for(BuiltIn which, ElementType type) noexcept {
          which == BuiltIn::min || which == BuiltIn::max;
 }
 
-/// The built-in kernel.  Integer overflow wraps.  Floating-point min and max: -0 < +0, a NaN wins
-/// and becomes the canonical quiet NaN, so that every rank gets the same bits.  Logical operators
+/// The built-in kernel.  Integer overflow wraps.  Floating-point min and max: -0 < +0.  A NaN wins
+/// and becomes the canonical quiet NaN wherever two values are combined, in sums and products, too,
+/// so that every rank gets the same bits.  No fused multiply-add.  Logical operators
 /// yield 0 or 1.  Throws Error{invalid_argument} where defined_for() says no.
 TUTTI_EXPORT Reduction built_in_reduction(BuiltIn which, ElementType type);
 

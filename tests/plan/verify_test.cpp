@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plan/dissemination.hpp"
+#include "plan/recursive_multiplying.hpp"
 #include "plan/two_partial.hpp"
 
 namespace tutti::plan {
@@ -30,6 +31,14 @@ std::vector<Plan> barrier_plans() {
   std::vector<Plan> plans;
   for (std::uint32_t rank = 0; rank < ranks; ++rank)
     plans.push_back(dissemination_barrier(Rank{rank}, ranks, {2, 2, 1}));
+  return plans;
+}
+
+/// Groups of 2, 2, 2, 1, 1, 1, 1, 1 ranks; slot 0 in, 1 .. 4 in the core, 5 out.
+std::vector<Plan> folded_plans() {
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    plans.push_back(recursive_multiplying_allreduce(Rank{rank}, ranks, {1, 3}));
   return plans;
 }
 
@@ -86,6 +95,24 @@ TEST(Verify, FindsThatAnySingleStepIsMissing) {
               << "P = " << count << ", rank " << index_of(plan.self) << ", step " << step;
           plan = right;
         }
+      }
+    }
+  }
+}
+
+TEST(Verify, FindsThatAnySingleStepOfRecursiveMultiplyingIsMissing) {
+  for (std::uint32_t count = 2; count <= 24; ++count) {
+    std::vector<Plan> plans;
+    const PerRound core = count % 3 == 0 ? PerRound{2} : PerRound{1};
+    for (std::uint32_t rank = 0; rank < count; ++rank)
+      plans.push_back(recursive_multiplying_allreduce(Rank{rank}, count, core));
+    for (Plan& plan : plans) {
+      const Plan right = plan;
+      for (std::size_t step = 0; step < right.steps.size(); ++step) {
+        erase(plan, step);
+        EXPECT_TRUE(first_violation(plans, Promise::same_expression))
+            << "P = " << count << ", rank " << index_of(plan.self) << ", step " << step;
+        plan = right;
       }
     }
   }
@@ -310,6 +337,81 @@ TEST(Verify, FindsReorderedOperands) {
 
 TEST(Verify, FindsThatARotatedOrderIsNotRankOrder) {
   expect_violation(allreduce_plans(), Promise::rank_order, "operands are out of order");
+}
+
+// Where ranks differ in role, per_round is only the most.
+
+TEST(Verify, FindsMoreMessagesThanPerRoundSays) {
+  auto plans = folded_plans();
+  EXPECT_EQ(first_violation(plans, Promise::same_expression), std::nullopt);
+  for (Plan& plan : plans) --plan.per_round[2];
+  expect_violation(plans, Promise::same_expression, "messages of a round");
+  plans = folded_plans();
+  --plans[4].per_round[2];
+  expect_violation(plans, Promise::same_expression, "messages of a round");
+  plans = folded_plans();
+  plans[4].all_alike = true;
+  expect_violation(plans, Promise::same_expression, "messages of a round");
+}
+
+TEST(Verify, FindsAMessageLeftOver) {
+  auto plans = folded_plans();
+  std::vector<Step>& steps = plans[1].steps;  // takes its own contribution for the result
+  std::erase_if(steps, [](const Step& step) { return step.action == Action::await; });
+  steps.back().from = {.place = Place::partial};
+  expect_violation(plans, Promise::same_expression, "is missing");
+  plans = folded_plans();
+  Step again = step_of(plans[1], Action::put);  // tells somebody who does not listen
+  again.peer = Rank{10};
+  again.round = 1;
+  insert(plans[1], find(plans[1], Action::await), again);
+  expect_violation(plans, Promise::same_expression, "rank 10: a message from rank 1 is never");
+}
+
+// Agreement in all bits.
+
+TEST(Verify, FindsThatTwoPartialDisseminationAssociatesDifferentlyOnEachRank) {
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    plans.push_back(two_partial_allreduce(Rank{rank}, 3, {1, 1}, Order::rank_order));
+  EXPECT_EQ(first_violation(plans, Promise::rank_order), std::nullopt);
+  expect_violation(plans, Promise::same_expression, "associated otherwise than on rank 0");
+}
+
+TEST(Verify, FindsThatARotatedOrderIsNotTheSameExpression) {
+  expect_violation(allreduce_plans(), Promise::same_expression, "operands are out of order");
+}
+
+TEST(Verify, FindsOneRankThatAssociatesDifferently) {
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < 3; ++rank)
+    plans.push_back(recursive_multiplying_allreduce(Rank{rank}, 3, {2}));
+  // Rank 2: (0 o 1) o 2 instead of 0 o (1 o 2), by way of a further partial.
+  Plan& plan = plans[2];
+  const std::size_t first = find(plan, Action::copy, 1);  // target = 2
+  const Register own = plan.steps[first].from;
+  const Register other{.place = Place::partial, .index = plan.partial_count++};
+  std::vector<Step> steps(plan.steps.begin(),
+                          plan.steps.begin() + static_cast<std::ptrdiff_t>(first));
+  const Step one = step_of(plan, Action::await, 0), zero = step_of(plan, Action::await, 1);
+  const std::uint32_t round = one.round;
+  const auto slot = [](const Step& await) {
+    return Register{.place = Place::slot, .index = await.slot};
+  };
+  steps.insert(
+      steps.end(),
+      {one,
+       {.action = Action::copy, .round = round, .from = slot(one), .into = other},
+       zero,
+       {.action = Action::combine, .round = round, .from = slot(zero), .into = other},
+       {.action = Action::copy, .round = round, .from = own, .into = {.place = Place::target}},
+       {.action = Action::combine,
+        .round = round,
+        .from = other,
+        .into = {.place = Place::target}}});
+  plan.steps = steps;
+  EXPECT_EQ(first_violation(plans, Promise::rank_order), std::nullopt);
+  expect_violation(plans, Promise::same_expression, "rank 2: operands are associated otherwise");
 }
 
 TEST(Verify, FindsABarrierThatHasNotHeardFromAll) {

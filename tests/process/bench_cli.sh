@@ -100,7 +100,8 @@ refusals() {
   refuse '--bytes="12".*multiple of 8' "$bench" allreduce --local 2 --bytes 12
   refuse 'TUTTI_ARENA_BYTES' "$bench" allreduce --local 2 --bytes 64M
   refuse 'floor needs exactly 2 ranks, this run has 3' "$bench" floor --local 3
-  refuse 'identical is not offered.*relaxed' "$bench" allreduce --local 2 --agreement identical
+  refuse 'reproducible is not offered.*identical' "$bench" allreduce --local 2 \
+    --agreement reproducible
   refuse '--out="/nowhere/x"' "$bench" barrier --local 2 --out /nowhere/x
   refuse 'nonsense.*expected' env TUTTI_DEVICE=nonsense "$bench" barrier --local 2
   refuse 'TUTTI_NONSENSE.*TUTTI_DEVICE' env TUTTI_NONSENSE=1 "$bench" barrier --local 2

@@ -1,5 +1,5 @@
 # Collectives between forked ranks over the software device.
-foreach(name collectives devices failures isolation misuse)
+foreach(name bits collectives devices failures isolation misuse)
   tutti_test(process_${name} LABEL process TIMEOUT 300 SERIAL
     SOURCES ${name}_test.cpp LINK tutti)
   target_include_directories(process_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)

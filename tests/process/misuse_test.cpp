@@ -146,21 +146,31 @@ TEST(Misuse, SizeThatDoesNotFitTheArenaNamesTheSetting) {
                  });
 }
 
+struct Pair {
+  double first, second;
+};
+template <class T>
+T left_one(T left, T) {
+  return left;
+}
+
 TEST(Misuse, AgreementThatIsNotOfferedIsRefusedByName) {
-  for (const Agreement agreement : {Agreement::identical, Agreement::reproducible})
-    for (const BuiltIn which : {BuiltIn::sum, BuiltIn::product})
-      expect_refused(2, ErrorCode::unsupported,
-                     {agreement == Agreement::identical ? "identical" : "reproducible", "double",
-                      "Agreement::relaxed"},
-                     [&](Communicator& c) {
-                       double memory = 0;
-                       (void)allreduce(
-                           c, {.source = &memory,
-                               .target = &memory,
-                               .element_count = 1,
-                               .reduction = built_in_reduction(which, ElementType::float64),
-                               .agreement = agreement});
-                     });
+  for (const Reduction& reduction :
+       {built_in_reduction(BuiltIn::sum, ElementType::float64),
+        built_in_reduction(BuiltIn::product, ElementType::float64),
+        elementwise<double, left_one>({}), elementwise<Pair, left_one>({})})
+    expect_refused(2, ErrorCode::unsupported,
+                   {"agreement reproducible",
+                    reduction.element_type == ElementType::float64 ? "double" : "other",
+                    "Agreement::identical"},
+                   [&](Communicator& c) {
+                     Pair memory = {};
+                     (void)allreduce(c, {.source = &memory,
+                                         .target = &memory,
+                                         .element_count = 1,
+                                         .reduction = reduction,
+                                         .agreement = Agreement::reproducible});
+                   });
 }
 
 TEST(Misuse, OverlappingBuffersAreRefused) {

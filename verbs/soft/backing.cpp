@@ -14,6 +14,8 @@
 #include <memory>
 #include <string>
 
+#include "tutti/detail/file_space.hpp"
+
 namespace tutti::verbs::soft {
 
 /// What a range of memory maps.
@@ -75,21 +77,6 @@ FileRange look_up(std::size_t first, std::size_t last) {
   range.mapped = covered >= last;
   if (!range.name.empty() && range.name.back() == '\n') range.name.pop_back();
   return range;
-}
-
-/// Gives the range its memory, as the first touch may be a peer's.  0 or an errno value.
-int commit(int descriptor, std::size_t offset, std::size_t bytes) {
-  // A signal undoes what one call has done so far: in parts, all get done at last.
-  constexpr std::size_t part_bytes = std::size_t{2} << 20;
-  for (std::size_t done = 0; done < bytes;) {
-    const std::size_t part = std::min(part_bytes, bytes - done);
-    if (::fallocate(descriptor, 0, static_cast<off_t>(offset + done), static_cast<off_t>(part)) ==
-        0)
-      done += part;
-    else if (errno != EINTR)
-      return errno;
-  }
-  return 0;
 }
 
 bool is_file(const struct stat& status, const FileRange& range) {
@@ -163,7 +150,7 @@ Backings::Place Backings::find(const void* address, std::size_t bytes, bool writ
   Backing* const backing = find_or_add(range, bytes, number);
   if (!backing) return {};
   ++backing->users;
-  const int error = commit(backing->descriptor.get(), range.offset, bytes);
+  const int error = detail::allocate_file_space(backing->descriptor.get(), range.offset, bytes);
   if (error == 0) return {.number = number, .offset = range.offset};
   release(number);
   return {.error = error == ENOSPC ? ENOMEM : error};

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "tutti/detail/file_limit.hpp"
+#include "tutti/detail/file_space.hpp"
 
 namespace tutti::verbs::soft {
 namespace {

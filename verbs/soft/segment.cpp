@@ -9,7 +9,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "tutti/detail/file_limit.hpp"
+#include "tutti/detail/file_space.hpp"
 
 namespace tutti::verbs::soft {
 namespace {
@@ -59,12 +59,8 @@ int Segment::commit(std::size_t offset, std::size_t bytes) {
   for (std::size_t granule = offset / granule_bytes; granule * granule_bytes < offset + bytes;
        ++granule) {
     if (committed_[granule]) continue;
-    int error = 0;
-    do {  // a signal undoes what the call has done so far
-      error = ::posix_fallocate(descriptor_.get(), static_cast<off_t>(granule * granule_bytes),
-                                granule_bytes);
-    } while (error == EINTR);
-    if (error != 0) return ENOMEM;
+    if (detail::allocate_file_space(descriptor_.get(), granule * granule_bytes, granule_bytes) != 0)
+      return ENOMEM;
     committed_[granule] = true;
   }
   return 0;

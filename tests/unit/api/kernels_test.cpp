@@ -84,6 +84,35 @@ TYPED_TEST(Floats, SumAndProductAreIeee) {
   EXPECT_EQ(combined<T>(BuiltIn::product, T(0.1), T(0.2)), T(0.1) * T(0.2));
 }
 
+TYPED_TEST(Floats, SumAndProductGiveTheSameBitsInBothOrders) {
+  using T = TypeParam;
+  using Limits = std::numeric_limits<T>;
+  using Word = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  const T nan = Limits::quiet_NaN();
+  const T other_nan = std::bit_cast<T>(std::bit_cast<Word>(nan) | 42);
+  const T values[] = {T(-0.0),
+                      T(0.0),
+                      T(1),
+                      T(-1),
+                      Limits::infinity(),
+                      nan,
+                      -other_nan,
+                      -Limits::infinity(),
+                      other_nan,
+                      Limits::signaling_NaN(),
+                      Limits::denorm_min(),
+                      Limits::max()};
+  for (const BuiltIn which : {BuiltIn::sum, BuiltIn::product})
+    for (const T a : values)
+      for (const T b : values) {
+        const T one = combined<T>(which, a, b), other = combined<T>(which, b, a);
+        EXPECT_EQ(std::memcmp(&one, &other, sizeof(T)), 0) << a << " " << b;
+        const T plain = which == BuiltIn::sum ? a + b : a * b;  // infinity - infinity, too
+        const T expected = std::isnan(plain) ? nan : plain;
+        EXPECT_EQ(std::memcmp(&one, &expected, sizeof(T)), 0) << a << " " << b;
+      }
+}
+
 TEST(Operators, BitwiseOnFloatingPointIsRefusedByName) {
   for (const BuiltIn which : {BuiltIn::bit_and, BuiltIn::bit_or, BuiltIn::bit_xor,
                               BuiltIn::logical_and, BuiltIn::logical_or})

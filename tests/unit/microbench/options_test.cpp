@@ -32,21 +32,21 @@ void expect_refused(const std::vector<const char*>& arguments,
   for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
-TEST(Options, DefaultsAreADoubleSumOfTheStrongestAgreementOffered) {
+TEST(Options, DefaultsAreADoubleSumWithIdenticalBits) {
   const Options options = parse({"barrier,allreduce"});
   EXPECT_EQ(options.collectives,
             (std::vector<Collective>{Collective::barrier, Collective::allreduce}));
   EXPECT_EQ(options.dtype, ElementType::float64);
   EXPECT_EQ(options.op, BuiltIn::sum);
-  EXPECT_EQ(options.agreement, Agreement::relaxed);
+  EXPECT_EQ(options.agreement, Agreement::identical);
   EXPECT_EQ(options.bytes.front(), 8u);
   EXPECT_EQ(options.bytes.back(), 16384u);
 }
 
-TEST(Options, AgreementIsIdenticalWhereOrderDoesNotShow) {
+TEST(Options, AgreementIsIdenticalUnlessAskedFor) {
   EXPECT_EQ(parse({"allreduce", "--op", "max"}).agreement, Agreement::identical);
   EXPECT_EQ(parse({"allreduce", "--dtype", "int32"}).agreement, Agreement::identical);
-  EXPECT_EQ(parse({"allreduce", "--agreement", "identical"}).agreement, Agreement::identical);
+  EXPECT_EQ(parse({"allreduce", "--agreement", "relaxed"}).agreement, Agreement::relaxed);
 }
 
 TEST(Options, TheUsersOperatorTakesItsOwnType) {

@@ -81,5 +81,29 @@ TEST(Reference, TheUsersOperatorIsAssociativeAndNotCommutative) {
   EXPECT_NE(compose_affine(a, b), compose_affine(b, a));
 }
 
+// Or a comparison of bits across ranks could not fail.
+TEST(Reference, InputsThatRoundGiveOtherBitsInAnotherOrder) {
+  for (const auto& [op, type] : every_combination()) {
+    const Reference reference({.type = type, .op = op, .rank_count = 3, .seed = 1});
+    const bool floating_arithmetic =
+        is_floating(type) && (op == BuiltIn::sum || op == BuiltIn::product);
+    EXPECT_EQ(reference.can_round(), floating_arithmetic);
+    if (!reference.can_round()) continue;
+    const Reduction reduction = reduction_for(op, type);
+    std::vector<std::byte> ranks[3];
+    for (std::uint32_t rank = 0; rank < 3; ++rank) {
+      ranks[rank].resize(count * element_bytes(type));
+      reference.contribution_that_rounds(rank, 1, ranks[rank]);
+    }
+    auto left = ranks[1], right = ranks[2];  // (0 o 1) o 2 and 0 o (1 o 2)
+    reduction.combine(ranks[0].data(), left.data(), count, nullptr);
+    reduction.combine(left.data(), right.data(), count, nullptr);
+    auto other = ranks[2];
+    reduction.combine(ranks[1].data(), other.data(), count, nullptr);
+    reduction.combine(ranks[0].data(), other.data(), count, nullptr);
+    EXPECT_NE(std::memcmp(right.data(), other.data(), other.size()), 0);
+  }
+}
+
 }  // namespace
 }  // namespace tutti::bench

@@ -2,7 +2,9 @@
 #include "verbs/arena.hpp"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 
 #include <random>
 #include <tutti/status.hpp>
@@ -50,6 +52,19 @@ TEST(Arena, FullArenaSaysSoInsteadOfFailing) {
   EXPECT_NE(soft.arena.allocate(4096), nullptr);
   EXPECT_EQ(soft.arena.allocate(1), nullptr);
   EXPECT_EQ(soft.arena.largest_gap(), 0u);
+}
+
+TEST(Arena, SignalsDoNotKeepItFromItsMemory) {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  struct sigaction former {};
+  ASSERT_EQ(::sigaction(SIGALRM, &action, &former), 0);
+  const itimerval often{.it_interval = {0, 2000}, .it_value = {0, 2000}};
+  ASSERT_EQ(::setitimer(ITIMER_REAL, &often, nullptr), 0);
+  EXPECT_NO_THROW(SoftArena(std::size_t{64} << 20));
+  const itimerval never{};
+  EXPECT_EQ(::setitimer(ITIMER_REAL, &never, nullptr), 0);
+  EXPECT_EQ(::sigaction(SIGALRM, &former, nullptr), 0);
 }
 
 TEST(Arena, ImpossibleSizeIsRefusedWithTheSetting) {
