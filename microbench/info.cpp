@@ -14,6 +14,7 @@
 #include "api/settings.hpp"
 #include "microbench/info_ports.hpp"
 #include "microbench/machine.hpp"
+#include "verbs/connection_manager.hpp"
 #include "verbs/connection_request.hpp"
 #include "verbs/device.hpp"
 #include "verbs/queue_pair.hpp"
@@ -118,6 +119,19 @@ std::optional<verbs::Port> open_chosen(std::vector<verbs::PortDescription> ports
   return std::nullopt;
 }
 
+/// What a context that connects by address would say.
+std::optional<Error> problem_of_connecting(const verbs::Port& port) {
+  try {
+    if (const std::string obstacle = verbs::obstacle_to_address(port.description, port.gid);
+        !obstacle.empty())
+      return Error(ErrorCode::unsupported, "TUTTI_CONNECT=cm: " + port.name() + " is " + obstacle);
+    const verbs::ConnectionManager manager(port, 0);
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Info gather_info() {
@@ -128,15 +142,15 @@ Info gather_info() {
   const verbs::PortChoice choice = verbs::choose_port(ports, surroundings, settings.device);
   Info info{.sections = {port_section(ports, choice, surroundings)}};
   const std::optional<verbs::Port> port = open_chosen(ports, choice, info.problem);
-  if (port) info.sections.push_back(choice_section(*port));
-  if (port && settings.connect == ConnectBy::cm) {
-    const std::string obstacle = verbs::obstacle_to_address(port->description, port->gid);
-    info.sections.back().lines.emplace_back(
-        "connect", obstacle.empty() ? "by address, with rdma_cm"
-                                    : fmt::format("not possible by address: it is {}", obstacle));
-  }
-  if (info.problem)
+  if (port)
+    info.sections.push_back(choice_section(*port));
+  else
     info.sections.push_back({.title = "Choice", .lines = {{"port", info.problem->what()}}});
+  if (port && settings.connect == ConnectBy::cm) {
+    info.problem = problem_of_connecting(*port);
+    info.sections.back().lines.emplace_back(
+        "connect", info.problem ? info.problem->what() : "by address, with rdma_cm");
+  }
   info.sections.push_back(limits(port ? &*port : nullptr));
   info.sections.push_back({.title = "Nodes",
                            .lines = {{"map",

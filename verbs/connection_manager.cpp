@@ -230,7 +230,7 @@ void ConnectionManager::Negotiation::fail_on(Attempt& attempt, const Event& even
 
 rdma_conn_param ConnectionManager::Negotiation::parameters_of(const Attempt& attempt,
                                                               const ConnectionRequest& data) const {
-  const PathDefaults path;
+  const PathDefaults& path = manager_.path_;
   const ConnectionEnds& ends = attempt.partner->ends;
   // Both ends must grant the same; librdmacm refuses more than this device initiates.
   const int initiated_max = std::clamp(manager_.port_.limits.max_qp_init_rd_atom, 0, 16);
@@ -314,7 +314,7 @@ void ConnectionManager::Negotiation::enter_ready(const Attempt& attempt, rdma_cm
           fail_answered_call(attempt, "rdma_init_qp_attr");
         return 0;
       },
-      attempt.partner->ends.remote, attempt.partner->name);
+      attempt.partner->ends.remote, attempt.partner->name, manager_.path_);
 }
 
 std::string ConnectionManager::Negotiation::places_of(const Attempt& attempt) const {
@@ -363,10 +363,11 @@ void ConnectionManager::Negotiation::fail_late() const {
 }
 
 ConnectionManager::ConnectionManager(const Port& port, std::uint64_t process,
-                                     const CmDriver& driver)
+                                     const CmDriver& driver, const PathDefaults& path)
     : port_(port),
       process_(process),
       driver_(driver),
+      path_(path),
       channel_(driver.create_event_channel(), {&driver}) {
   if (!channel_)
     refuse_manager("rdma_create_event_channel",

@@ -45,14 +45,15 @@ class ConnectionManager {
   /// Listens at the address of the port's GID.  `process` is this end's key.  Throws Error that
   /// says what is missing.
   ConnectionManager(const Port& port, std::uint64_t process,
-                    const CmDriver& driver = librdmacm_driver());
+                    const CmDriver& driver = librdmacm_driver(), const PathDefaults& path = {});
 
   /// Where it listens: a part of every Endpoint of this process.
   std::uint16_t service_port() const noexcept { return service_port_; }
 
   /// Connects all of them; the other ends do the same at about the same time.  Requests that belong
   /// to none are refused.  Throws Error that names the partner, both addresses, the step and the
-  /// cause; the queue pairs are of no use then, and partners that wait hear that this end gave up.
+  /// cause; the queue pairs are of no use then, and a partner whose request is on its way hears
+  /// that this end gave up.  One that has not been asked yet waits until its own patience ends.
   void connect(std::span<CmPartner> partners, detail::Clock& clock,
                const ConnectPatience& patience);
 
@@ -62,6 +63,7 @@ class ConnectionManager {
   const Port& port_;
   std::uint64_t process_;
   const CmDriver& driver_;
+  PathDefaults path_;
   ChannelHandle channel_;
   IdHandle listener_;
   std::uint16_t service_port_ = 0;

@@ -1,6 +1,9 @@
 #include "verbs/port_card.hpp"
 
+#include <endian.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -15,6 +18,21 @@ constexpr const char* what_to_do_about_addresses =
 
 bool has_roce_address(const PortCard& card) {
   return card.is_software == 0 && card.link_layer == static_cast<std::uint8_t>(LinkLayer::ethernet);
+}
+
+/// What subnet managers give where nobody has chosen another one.
+constexpr std::uint64_t default_subnet = 0xfe80'0000'0000'0000;
+
+std::uint64_t subnet_of(const ibv_gid& gid) {
+  return be64toh(gid.global.subnet_prefix);
+}
+
+std::string infiniband_of(std::uint64_t subnet) {
+  if (subnet == default_subnet || subnet == 0) return "InfiniBand";
+  char text[40];
+  std::snprintf(text, sizeof text, "InfiniBand of subnet 0x%016llx",
+                static_cast<unsigned long long>(subnet));
+  return text;
 }
 
 /// What makes a card one that no port has: it was garbled on the way, or the device is at fault.
@@ -90,7 +108,8 @@ PortCard card_of(const Port& port) {
                 .gid_type = static_cast<std::uint8_t>(port.gid.type),
                 .is_ipv4 = is_ipv4_mapped(port.gid.gid),
                 .path_mtu = static_cast<std::uint8_t>(port.description.attributes.active_mtu),
-                .reserved = {}};
+                .reserved = {},
+                .subnet = subnet_of(port.gid.gid)};
   std::strncpy(card.name, port.name().c_str(), sizeof card.name - 1);
   return card;
 }
@@ -104,13 +123,14 @@ PortCard card_of(const Endpoint& endpoint) {
           .gid_type = endpoint.gid_type,
           .is_ipv4 = is_ipv4_mapped(gid),
           .path_mtu = endpoint.path_mtu,
-          .reserved = {}};
+          .reserved = {},
+          .subnet = subnet_of(gid)};
 }
 
 std::string kind_of(const PortCard& card) {
   if (std::string fault = fault_of(card); !fault.empty()) return fault;
   if (card.is_software != 0) return "software device";
-  if (!has_roce_address(card)) return "InfiniBand";
+  if (!has_roce_address(card)) return infiniband_of(card.subnet);
   std::string type = name_of(static_cast<GidType>(card.gid_type));
   // Version 1 has no addresses of IP in its packets.
   if (card.gid_type != static_cast<std::uint8_t>(GidType::roce_v2)) return type;

@@ -118,7 +118,7 @@ std::string text_of(Drawback drawback, const PortDescription& loser) {
 
 /// Why the winner won, given what the usable rivals have against them.
 std::string merit_of(const PortDescription& winner, const std::vector<Drawback>& rivals,
-                     const Surroundings& surroundings) {
+                     const Surroundings& surroundings, bool is_asked_for) {
   const auto some = [&](Drawback drawback) {
     return std::find(rivals.begin(), rivals.end(), drawback) != rivals.end();
   };
@@ -127,7 +127,7 @@ std::string merit_of(const PortDescription& winner, const std::vector<Drawback>&
            text_of(winner.locality);
   if (winner.is_software())
     return std::string(some(Drawback::order) ? "first software device" : "software device") +
-           ", as no real port is active";
+           (is_asked_for ? "" : ", as no real port is active");
   if (some(Drawback::order)) return "first of the usable ports that are equally near";
   if (some(Drawback::unknown_locality)) return "near: " + text_of(winner.locality);
   if (some(Drawback::link)) return "InfiniBand";
@@ -183,7 +183,7 @@ PortChoice choose_port(Ports ports, const Surroundings& surroundings, const std:
   std::string merit = "TUTTI_DEVICE or code asked for " + request;
   if (request.empty() || !rivals.empty())
     merit = (request.empty() ? "" : merit + "; ") +
-            merit_of(ports[*choice.chosen], rivals, surroundings);
+            merit_of(ports[*choice.chosen], rivals, surroundings, !request.empty());
   choice.verdicts[*choice.chosen] += ": " + merit;
   choice.reason = reason_of(ports, choice, merit);
   return choice;

@@ -19,12 +19,13 @@ struct QueuePairLimits {
 };
 
 /// What InfiniBand leaves to the user.  The time until a dead peer is noticed by the transport is
-/// about 4.096 us * 2^timeout * (retries + 1), two seconds here, some devices multiply it by 4;
-/// nothing relies on it, see "Guarantees" in the README.  It has to outlast what delays a live
-/// peer: for soft-RoCE on a host without a free CPU, half a second was too short.
+/// about 4.096 us * 2^timeout * (retries + 1), four seconds here, some devices multiply it by 4 and
+/// soft-RoCE takes 7 retries for "without end"; nothing relies on it, see "Guarantees" in the
+/// README.  A live peer must not be taken for a dead one, nor asked again while it is at work: for
+/// soft-RoCE on a host without a free CPU, a timeout of 0.07 s was too short.
 struct PathDefaults {
-  std::uint8_t timeout = 16;
-  std::uint8_t retries = 6;                     // soft-RoCE takes 7 for "without end"
+  std::uint8_t timeout = 17;
+  std::uint8_t retries = 7;
   std::uint8_t receiver_not_ready_retries = 7;  // without end: receives are pre-posted by count
   std::uint8_t receiver_not_ready_timer = 12;   // 0.64 ms
   std::uint8_t hop_limit = 64;

@@ -28,7 +28,8 @@ std::optional<ConnectionManager> make_manager(const Port& port, const VerbsFabri
   if (!obstacle.empty())
     throw Error(ErrorCode::unsupported,
                 "TUTTI_CONNECT=cm (or code): " + port.name() + " is " + obstacle);
-  return std::optional<ConnectionManager>(std::in_place, port, options.process);
+  return std::optional<ConnectionManager>(std::in_place, port, options.process, librdmacm_driver(),
+                                          options.path);
 }
 
 CompletionQueueHandle make_completions(const Port& port, std::uint32_t entries) {
@@ -106,7 +107,7 @@ void VerbsFabric::connect(std::span<const NewPartner> partners, const ConnectPat
     connect_by_cm(partners, patience);
   } else {
     for (const NewPartner& partner : partners)
-      connections_[partner.connection].pair->connect(partner.remote, partner.name);
+      connections_[partner.connection].pair->connect(partner.remote, partner.name, options_.path);
   }
   for (const NewPartner& partner : partners) connections_[partner.connection].connected = true;
 }

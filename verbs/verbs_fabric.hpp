@@ -35,6 +35,7 @@ struct VerbsFabricOptions {
   std::string device;
   std::size_t arena_bytes = 0;
   QueuePairLimits queue_pair = {};
+  PathDefaults path = {};
   bool connect_by_cm = false;  // by IP address, through the kernel's connection manager
   std::uint64_t process = 0;   // this end's key; needed for connect_by_cm
 };

@@ -36,8 +36,9 @@ struct PortCard {
   std::uint8_t is_ipv4;     // whether the GID is an IPv4 address
   std::uint8_t path_mtu;    // ibv_mtu
   std::uint8_t reserved[3];
+  std::uint64_t subnet;  // of the GID on InfiniBand: its first half as a number
 };
-static_assert(sizeof(PortCard) == 80 && std::is_trivially_copyable_v<PortCard>);
+static_assert(sizeof(PortCard) == 88 && std::is_trivially_copyable_v<PortCard>);
 
 /// Private data of a request to the connection manager and of its acceptance: which connection it
 /// is for, by process and by queue pair.  The packet sequences, which the connection manager does

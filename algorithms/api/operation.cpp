@@ -22,7 +22,7 @@ constexpr unsigned polls_per_turn_oversubscribed = 8;
 constexpr Timeout patience = std::chrono::milliseconds(1);
 
 /// Twice what the transport's retries take towards a peer that does not answer (queue_pair.hpp).
-constexpr Timeout drain_timeout = std::chrono::seconds(4);
+constexpr Timeout drain_timeout = std::chrono::seconds(8);
 
 }  // namespace
 

@@ -81,9 +81,12 @@ int main(int count, char** values) {
     std::fprintf(stderr, "%s: expected no argument; DEVICES_UNDER_TEST names devices\n", values[1]);
     return 2;
   }
+  // Which ports are on one network only the user knows.
+  const bool first_alone = devices_asked_for().empty();
   std::string why_not;
   std::istringstream lines(survey_elsewhere(devices_asked_for()));
   for (std::string line; std::getline(lines, line);) {
+    if (line[0] == '+' && first_alone && !suited.empty()) continue;
     if (line[0] == '+')
       suited.push_back(line.substr(1));
     else

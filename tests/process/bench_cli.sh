@@ -127,6 +127,7 @@ refusals() {
     "${two[@]}" TUTTI_DEVICE=soft1:1 "$info"
   expect 1 'soft1 has no port 3; expected soft1:1 or soft1:2' \
     "${two[@]}" TUTTI_DEVICE=soft1:3 "$info"
+  expect 1 "TUTTI_CONNECT=cm: soft0:1 is " env TUTTI_CONNECT=cm TUTTI_DEVICE=soft0 "$info"
   expect 1 '"1x" is no port number' "${two[@]}" TUTTI_DEVICE=soft1:1x "$info"
   refuse 'soft1:1 \(port down\)' "${two[@]}" TUTTI_DEVICE=soft1:1 "$bench" barrier --local 2
   # A link that is down is nobody's wrong setting, and hides nothing else.

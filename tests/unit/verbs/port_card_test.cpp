@@ -16,7 +16,8 @@ PortCard card(const char* name, LinkLayer link, GidType type, ibv_mtu mtu = IBV_
                 .gid_type = static_cast<std::uint8_t>(type),
                 .is_ipv4 = 0,
                 .path_mtu = static_cast<std::uint8_t>(mtu),
-                .reserved = {}};
+                .reserved = {},
+                .subnet = 0};
   std::strncpy(made.name, name, sizeof made.name - 1);
   return made;
 }
@@ -54,6 +55,17 @@ TEST(PortsOfRanks, NamesAndPathMtusMayDiffer) {
   EXPECT_EQ(incompatibility(Cards{soft("soft0:1"), soft("soft1:2")}), "");
   EXPECT_EQ(incompatibility(Cards{soft("soft0:1")}), "");
   EXPECT_EQ(incompatibility(Cards{}), "");
+}
+
+TEST(PortsOfRanks, SubnetsAreToldApart) {
+  PortCard compute = infiniband("mlx5_0:1"), storage = infiniband("mlx5_2:1");
+  compute.subnet = 0xfe80'0000'0000'0000;
+  storage.subnet = 0xfec0'0000'0000'0002;
+  EXPECT_EQ(incompatibility(Cards{compute, infiniband("mlx5_0:1")}), "");
+  EXPECT_EQ(incompatibility(Cards{storage, storage}), "");
+  EXPECT_TRUE(says(incompatibility(Cards{compute, storage}),
+                   "rank 0: mlx5_0:1, InfiniBand; rank 1: mlx5_2:1, InfiniBand of subnet "
+                   "0xfec0000000000002; "));
 }
 
 TEST(PortsOfRanks, KindsAreToldApartByGroupsOfRanks) {

@@ -13,7 +13,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const VerbsFabricOptions on_software_device{.device = "soft0", .arena_bytes = 1 << 16};
+// A dead end is noticed after 40 ms.
+const VerbsFabricOptions on_software_device{
+    .device = "soft0", .arena_bytes = 1 << 16, .path = {.timeout = 10}};
 
 /// One end of a channel of one put and one slot, with memory for both.
 struct End {
