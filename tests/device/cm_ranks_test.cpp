@@ -12,6 +12,7 @@
 
 #include "devices.hpp"
 #include "support/jobs.hpp"
+#include "support/tampering.hpp"
 #include "verbs/wire.hpp"
 
 namespace tutti {
@@ -89,33 +90,9 @@ TEST(CmRanks, WaysOfConnectingThatDifferAreNamedOnEveryRank) {
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
-/// Does something to this rank after the exchange of endpoints, the third one that it sees.
-class Disturbed : public Exchange {
- public:
-  Disturbed(Exchange& inner, std::function<void(std::span<std::byte>)> disturbance)
-      : inner_(inner), disturbance_(std::move(disturbance)) {}
-
-  Rank self() const noexcept override { return inner_.self(); }
-  std::uint32_t rank_count() const noexcept override { return inner_.rank_count(); }
-  void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
-                 Timeout timeout) override {
-    inner_.allgather(mine, all, timeout);
-    if (++exchanges_ == 3) disturbance_(all);
-  }
-  void barrier(Timeout timeout) override { inner_.barrier(timeout); }
-  Incident incident() noexcept override { return inner_.incident(); }
-  bool has_left(Rank rank) noexcept override { return inner_.has_left(rank); }
-  void announce(Incident incident) noexcept override { inner_.announce(incident); }
-
- private:
-  Exchange& inner_;
-  std::function<void(std::span<std::byte>)> disturbance_;
-  int exchanges_ = 0;
-};
-
 TEST(CmRanks, ADeathWhileTheOthersConnectEndsTheirWait) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& local) {
-    Disturbed exchange(local, [&](std::span<std::byte>) {
+    test::Tampering exchange(local, 3, [&](std::span<std::byte>) {
       if (local.self() == Rank{2}) raise(SIGKILL);
     });
     Context context(options_of(exchange, test::devices().size()));
@@ -146,7 +123,7 @@ void spoil_endpoints(std::span<std::byte> bytes, const std::uint8_t* gid) {
 TEST(CmRanks, ASetUpThatFailsOnOneRankIsHeardByAllAndCanBeRepeated) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& local) {
     std::vector<std::uint8_t> gid;
-    Disturbed exchange(local, [&](std::span<std::byte> all) {
+    test::Tampering exchange(local, 3, [&](std::span<std::byte> all) {
       if (local.self() == Rank{1}) spoil_endpoints(all, gid.data());
     });
     ContextOptions options = options_of(exchange, 1);
