@@ -174,7 +174,9 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
   verbs::VerbsFabric& fabric = operation.communicator.context.fabric;
   memory.source = static_cast<const std::byte*>(request.source);
   memory.target = static_cast<std::byte*>(request.target);
-  memory.payload_bytes = request.element_count * request.reduction.element_bytes;
+  operation.execution.parts =
+      engine::parts_of(request.element_count, request.reduction.element_bytes, plan.parts);
+  memory.payload_bytes = operation.execution.parts[0].bytes;  // the longest
   const std::size_t message_bytes_max =
       std::min<std::size_t>(fabric.port().description.attributes.max_msg_sz, UINT32_MAX / 2);
   if (memory.payload_bytes > message_bytes_max / std::max<std::size_t>(plan.segments, 1))
@@ -275,8 +277,8 @@ void prepare_puts(Operation::Implementation& operation, std::span<const Card> ca
       fabric.prepare(
           operation.channel, parity, put,
           {.connection = connection,
-           .local = memory.partials[parity] + step.from.index * memory.register_bytes,
-           .bytes = static_cast<std::uint32_t>(step.segments * memory.payload_bytes),
+           .local = memory.partials[parity] + operation.execution.offset_of(step.from),
+           .bytes = static_cast<std::uint32_t>(operation.execution.bytes_of(step)),
            .remote_address = theirs.slots[parity] + step.slot * memory.register_bytes,
            .remote_key = theirs.remote_key,
            .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot}});
@@ -343,18 +345,21 @@ void fill_in(Card& card, const Operation::Implementation& operation) {
   card.channel = operation.channel_id;
 }
 
+template <CombineFunction Reduction::*function>
+void charged(const void* incoming, void* partial, std::size_t count, void* context) noexcept {
+  const auto& [inner, clock] =
+      *static_cast<const Operation::Implementation::ChargedReduction*>(context);
+  (inner.*function)(incoming, partial, count, inner.context);
+  clock->charge_work(count * inner.element_bytes);
+}
+
 /// Combining takes its time on the simulated clock.
 void charge_for(Operation::Implementation& operation) {
   Reduction& reduction = operation.execution.reduction;
   operation.charged = {reduction, &operation.communicator.context.clock};
   reduction.context = &operation.charged;
-  reduction.combine = [](const void* incoming, void* partial, std::size_t count,
-                         void* context) noexcept {
-    const auto& [inner, clock] =
-        *static_cast<const Operation::Implementation::ChargedReduction*>(context);
-    inner.combine(incoming, partial, count, inner.context);
-    clock->charge_work(count * inner.element_bytes);
-  };
+  reduction.combine = charged<&Reduction::combine>;
+  if (reduction.inverse) reduction.inverse = charged<&Reduction::inverse>;
 }
 
 std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& communicator,
@@ -371,7 +376,6 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     operation->execution.reduction = request.reduction;
     if (communicator.context.clock.is_simulated() && request.reduction.combine)
       charge_for(*operation);
-    operation->execution.element_count = request.element_count;
     lay_out(*operation, request);
     reserve_receives(*operation);
     offers = offer_connections(*operation);

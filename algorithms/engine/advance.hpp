@@ -10,15 +10,18 @@
 namespace tutti::engine {
 
 inline void copy_register(const Execution& execution, const plan::Step& step) noexcept {
-  std::byte* into = execution.address(step.into);
-  const std::byte* from = execution.address(step.from);
-  if (into != from && execution.memory.payload_bytes > 0)  // in place: source is target
-    std::memcpy(into, from, execution.memory.payload_bytes);
+  const Part& part = execution.parts[step.part];
+  std::byte* into = execution.address(step.into, part);
+  const std::byte* from = execution.address(step.from, part);
+  const std::size_t bytes = execution.bytes_of(step);
+  if (into != from && bytes > 0) std::memcpy(into, from, bytes);  // in place: source is target
 }
 
-inline void combine_registers(const Execution& execution, const plan::Step& step) noexcept {
-  execution.reduction.combine(execution.address(step.from), execution.address(step.into),
-                              execution.element_count, execution.reduction.context);
+inline void combine_registers(const Execution& execution, const plan::Step& step,
+                              CombineFunction function) noexcept {
+  const Part& part = execution.parts[step.part];
+  function(execution.address(step.from, part), execution.address(step.into, part),
+           part.element_count, execution.reduction.context);
 }
 
 /// Runs `execution` until it is finished (ok), has to wait for a peer or for room (in_progress), or
@@ -51,7 +54,10 @@ noexcept {
         copy_register(execution, step);
         break;
       case plan::Action::combine:
-        combine_registers(execution, step);
+        combine_registers(execution, step, execution.reduction.combine);
+        break;
+      case plan::Action::take_out:
+        combine_registers(execution, step, execution.reduction.inverse);
         break;
     }
     ++execution.next;

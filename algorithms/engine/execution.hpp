@@ -8,6 +8,7 @@
 #include <span>
 #include <tutti/detail/check.hpp>
 #include <tutti/reduction.hpp>
+#include <vector>
 
 #include "plan/plan.hpp"
 
@@ -22,14 +23,34 @@ struct RegisterMemory {
   std::array<std::byte*, 2> partials = {};
   std::array<std::byte*, 2> slots = {};
   std::size_t register_bytes = 0;  // stride of a partial or slot, all segments
-  std::size_t payload_bytes = 0;   // of one segment
+  std::size_t payload_bytes = 0;   // of one segment: room for the longest part
 };
+
+/// Where a part lies in source and target.
+struct Part {
+  std::size_t offset_bytes = 0;
+  std::size_t bytes = 0;
+  std::size_t element_count = 0;
+};
+
+/// `element_count` elements in `part_count` parts, as even as can be, the longer ones first.
+inline std::vector<Part> parts_of(std::size_t element_count, std::size_t element_bytes,
+                                  std::size_t part_count) {
+  std::vector<Part> parts(part_count);
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < part_count; ++i) {
+    const std::size_t count = element_count / part_count + (i < element_count % part_count ? 1 : 0);
+    parts[i] = {first * element_bytes, count * element_bytes, count};
+    first += count;
+  }
+  return parts;
+}
 
 struct Execution {
   std::span<const plan::Step> steps;
   RegisterMemory memory;
   Reduction reduction;
-  std::size_t element_count = 0;
+  std::vector<Part> parts;  // as many as the plan has
 
   std::size_t next = 0;        // step
   std::size_t puts_done = 0;   // in this call; numbers the puts for the fabric
@@ -46,20 +67,28 @@ struct Execution {
     in_flight = true;
   }
 
-  std::byte* address(const plan::Register& where) const noexcept {
-    const std::size_t offset =
-        where.index * memory.register_bytes + where.segment * memory.payload_bytes;
+  std::byte* address(const plan::Register& where, const Part& part) const noexcept {
     switch (where.place) {
       case plan::Place::source:
-        return const_cast<std::byte*>(memory.source);  // only ever read
+        return const_cast<std::byte*>(memory.source) + part.offset_bytes;  // only ever read
       case plan::Place::target:
-        return memory.target;
+        return memory.target + part.offset_bytes;
       case plan::Place::partial:
-        return memory.partials[parity()] + offset;
+        return memory.partials[parity()] + offset_of(where);
       case plan::Place::slot:
-        return memory.slots[parity()] + offset;
+        return memory.slots[parity()] + offset_of(where);
     }
     __builtin_unreachable();
+  }
+
+  /// Of a partial or slot from the first one.
+  std::size_t offset_of(const plan::Register& where) const noexcept {
+    return where.index * memory.register_bytes + where.segment * memory.payload_bytes;
+  }
+
+  /// Of a put, await or copy.
+  std::size_t bytes_of(const plan::Step& step) const noexcept {
+    return step.segments * parts[step.part].bytes;
   }
 };
 

@@ -5,9 +5,13 @@
 // Registers.  `source` and `target` are the user's buffers.  `partial` registers are sendable
 // (the engine keeps two copies of each, by call parity).  `slot` registers are written by peers,
 // one message each, also in two copies.  Every partial and slot consists of `segments` payloads
-// side by side: 0 for a barrier, 1 as a rule, 2 where an operator that is not commutative has to
-// carry the two sides of the seam between rank P-1 and rank 0 (segment 0 is the part that ends at
-// the owner, segment 1 the part that ends at rank P-1).
+// side by side: 0 for a barrier, 1 as a rule, more where values travel that may not be combined
+// yet: the two sides of the seam between rank P-1 and rank 0 for an operator that is not
+// commutative, blocks of a fixed tree, or contributions as they are.
+//
+// Parts.  Most plans work on whole payloads.  A plan of N parts cuts the payload into N runs of
+// elements, as even as can be, the longer ones first; a step works on one of them, and partials and
+// slots have room for one.
 //
 // Slots are numbered alike on all ranks, and each is written by exactly one peer, once per call:
 // the notification of a message is its slot number.
@@ -25,27 +29,36 @@ enum class Place : std::uint8_t { source, target, partial, slot };
 /// One payload-sized register.
 struct Register {
   Place place = Place::source;
-  std::uint8_t segment = 0;  // of a partial or slot
-  std::uint16_t index = 0;   // which partial or slot
+  std::uint16_t segment = 0;  // of a partial or slot
+  std::uint16_t index = 0;    // which partial or slot
   friend bool operator==(const Register&, const Register&) = default;
 };
 
 enum class Action : std::uint8_t {
-  put,    // send `segments` payloads, starting at segment 0 of partial `from`, into slot `slot` of
-          // `peer`, with notification `slot`
-  await,  // until notification `slot` has arrived from `peer`
-  copy,   // into = from
-  combine,  // into = from o into: `from` holds lower ranks and is the left operand
+  put,  // send `segments` payloads, starting at `from` (of a partial), into slot `slot` of `peer`,
+        // from its segment 0 on, with notification `slot`
+  await,     // until notification `slot` has arrived from `peer`
+  copy,      // into = from, for `segments` payloads side by side
+  combine,   // into = from o into: `from` holds lower ranks and is the left operand
+  take_out,  // into = into without from, by the operator's inverse
+};
+
+/// What makes sure that nobody writes into a slot that is still being read.
+enum class FlowControl : std::uint8_t {
+  synchronising,  // completing a call needs every rank to have entered it: two copies of
+                  // everything, by call parity, suffice without acknowledgements
+  one_way,  // some rank can run ahead of another without bound: a window with credits
 };
 
 struct Step {
   Action action = Action::copy;
-  std::uint8_t segments = 0;  // of a put: 0, 1 or 2 payloads travel; of an await: what will arrive
-  std::uint16_t slot = 0;     // of a put (at the peer) or an await (here)
-  std::uint32_t round = 0;    // for people: counted from 0
-  Rank peer = no_rank;        // of a put or an await
-  Register from = {};         // of a put, copy or combine
-  Register into = {};         // of a copy or combine
+  std::uint16_t segments = 0;  // payloads that a put sends, an await receives or a copy copies
+  std::uint16_t slot = 0;      // of a put (at the peer) or an await (here)
+  std::uint16_t part = 0;      // of the payload
+  std::uint32_t round = 0;     // for people: counted from 0
+  Rank peer = no_rank;         // of a put or an await
+  Register from = {};          // of all but an await
+  Register into = {};          // of a copy, combine or take_out
 };
 
 struct Plan {
@@ -54,7 +67,11 @@ struct Plan {
   std::string algorithm;                 // literature name
   std::vector<std::uint32_t> per_round;  // messages of each round, as executed
   bool all_alike = true;  // every rank sends and receives exactly per_round; if not, it is the most
-  std::uint8_t segments = 1;  // payloads in each partial and slot
+  FlowControl flow_control = FlowControl::synchronising;
+  std::uint16_t parts = 1;      // of the payload
+  std::uint16_t segments = 1;   // payloads (of one part) in each partial and slot
+  std::uint32_t takes_out = 0;  // contributions, the own one and those before it, that the last
+                                // round brings a second time and the result is without
   std::uint16_t partial_count = 0;
   std::uint16_t slot_count = 0;
   std::vector<Step> steps;

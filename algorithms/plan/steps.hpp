@@ -23,11 +23,11 @@ inline Rank rank_behind(Rank self, std::uint64_t offset, std::uint32_t rank_coun
 inline constexpr Register source_register{.place = Place::source};
 inline constexpr Register target_register{.place = Place::target};
 
-inline Register partial_register(std::uint16_t index, std::uint8_t segment = 0) {
+inline Register partial_register(std::uint16_t index, std::uint16_t segment = 0) {
   return {.place = Place::partial, .segment = segment, .index = index};
 }
 
-inline Register slot_register(std::uint16_t index, std::uint8_t segment = 0) {
+inline Register slot_register(std::uint16_t index, std::uint16_t segment = 0) {
   return {.place = Place::slot, .segment = segment, .index = index};
 }
 
@@ -38,41 +38,57 @@ class StepWriter {
 
   void begin_round(std::uint32_t messages) { plan_.per_round.push_back(messages); }
 
-  void put(Rank peer, std::uint16_t slot, std::uint8_t segments, Register from = {}) {
+  /// What the steps that follow work on.
+  void begin_part(std::uint16_t part) { part_ = part; }
+
+  void put(Rank peer, std::uint16_t slot, std::uint16_t segments, Register from = {}) {
     assert(peer != plan_.self);
     plan_.steps.push_back({.action = Action::put,
                            .segments = segments,
                            .slot = slot,
+                           .part = part_,
                            .round = round(),
                            .peer = peer,
                            .from = from});
   }
 
-  void await(Rank peer, std::uint16_t slot, std::uint8_t segments) {
+  void await(Rank peer, std::uint16_t slot, std::uint16_t segments) {
     assert(peer != plan_.self);
     plan_.steps.push_back({.action = Action::await,
                            .segments = segments,
                            .slot = slot,
+                           .part = part_,
                            .round = round(),
                            .peer = peer});
   }
 
-  void copy(Register from, Register into) {
-    plan_.steps.push_back({.action = Action::copy, .round = round(), .from = from, .into = into});
+  void copy(Register from, Register into, std::uint16_t segments = 1) {
+    plan_.steps.push_back({.action = Action::copy,
+                           .segments = segments,
+                           .part = part_,
+                           .round = round(),
+                           .from = from,
+                           .into = into});
   }
 
   /// into = from o into: `from` holds the lower ranks.
-  void combine(Register from, Register into) {
-    plan_.steps.push_back(
-        {.action = Action::combine, .round = round(), .from = from, .into = into});
-  }
+  void combine(Register from, Register into) { append(Action::combine, from, into); }
+
+  /// into = into without from.
+  void take_out(Register from, Register into) { append(Action::take_out, from, into); }
 
  private:
   std::uint32_t round() const {
     return plan_.per_round.empty() ? 0 : static_cast<std::uint32_t>(plan_.per_round.size() - 1);
   }
 
+  void append(Action action, Register from, Register into) {
+    plan_.steps.push_back(
+        {.action = action, .part = part_, .round = round(), .from = from, .into = into});
+  }
+
   Plan& plan_;
+  std::uint16_t part_ = 0;
 };
 
 }  // namespace tutti::plan

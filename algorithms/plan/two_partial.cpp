@@ -194,7 +194,7 @@ class Builder {
   bool begins_at_seam(Interval ranks) const {
     return order_ == Order::rank_order && ranks.length == std::uint64_t{index_of(ranks.last)} + 1;
   }
-  std::uint8_t segments(Interval ranks) const { return wraps(ranks) ? 2 : 1; }
+  std::uint16_t segments(Interval ranks) const { return wraps(ranks) ? 2 : 1; }
 
   std::uint16_t slot(std::uint32_t message) const {
     return static_cast<std::uint16_t>(first_slot_ + message);

@@ -4,6 +4,7 @@
 #include "plan/verify.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <utility>
 #include <vector>
@@ -49,8 +50,13 @@ class ShapeCheck {
       return "plan " + std::to_string(index) + " belongs to " + name_of(plan.self);
     if (plan.rank_count != put_marks_.size()) return name_of(plan.self) + ": wrong rank count";
     // Slots and notifications are laid out alike everywhere, or a put would miss its slot.
-    if (plan.segments != first.segments || plan.slot_count != first.slot_count)
+    if (plan.segments != first.segments || plan.slot_count != first.slot_count ||
+        plan.parts != first.parts)
       return name_of(plan.self) + ": slots are not laid out as on rank 0";
+    if (plan.parts == 0 || (plan.parts > 1 && plan.segments > 1))
+      return name_of(plan.self) + ": a plan of several parts has registers of one payload";
+    if (plan.flow_control != first.flow_control)
+      return name_of(plan.self) + ": declares another flow control than rank 0";
     puts_.assign(plan.per_round.size(), 0);
     awaits_.assign(plan.per_round.size(), 0);
     round_ = 0;
@@ -74,22 +80,26 @@ class ShapeCheck {
 
   Violation step_violation(const Plan& plan, const Step& step) {
     if (step.round < round_) return "rounds go backwards";
+    if (step.part >= plan.parts) return "part " + std::to_string(step.part) + " does not exist";
     if (step.round > round_ || &step == plan.steps.data()) ++mark_;
     round_ = step.round;
     switch (step.action) {
       case Action::put:
-        if (step.segments > 0 && (step.from.place != Place::partial || step.from.segment != 0))
-          return "a put sends whole partials, not " + name_of(step.from);
+        if (step.segments > 0 && step.from.place != Place::partial)
+          return "a put sends partials, not " + name_of(step.from);
         return message_violation(plan, step, puts_, put_marks_);
       case Action::await:
         return message_violation(plan, step, awaits_, await_marks_);
       case Action::copy:
       case Action::combine:
+      case Action::take_out:
         if (step.into.place == Place::source || step.into.place == Place::slot)
           return "writes " + name_of(step.into);
         if (step.from == step.into) return "reads and writes " + name_of(step.into);
-        if (Violation violation = range_violation(plan, step.into)) return violation;
-        return range_violation(plan, step.from);
+        if (step.action == Action::copy && step.segments == 0) return "copies nothing";
+        if (Violation violation = range_violation(plan, step.into, width_of(step)))
+          return violation;
+        return range_violation(plan, step.from, width_of(step));
     }
     return "unknown action";
   }
@@ -107,19 +117,26 @@ class ShapeCheck {
     std::uint64_t& mark = marks[index_of(step.peer)];
     if (mark == mark_) return name_of(step.peer) + " is a peer twice in one round";
     mark = mark_;
-    if (step.action == Action::put && step.segments > 0) return range_violation(plan, step.from);
+    if (step.action == Action::put && step.segments > 0)
+      return range_violation(plan, step.from, step.segments);
     return {};
   }
 
-  static Violation range_violation(const Plan& plan, const Register& where) {
+  /// Payloads that a step on registers touches.
+  static std::uint32_t width_of(const Step& step) {
+    return step.action == Action::copy ? step.segments : 1;
+  }
+
+  static Violation range_violation(const Plan& plan, const Register& where, std::uint32_t width) {
     std::uint16_t count = 1;
-    std::uint8_t segments = 1;
+    std::uint16_t segments = 1;
     if (where.place == Place::partial || where.place == Place::slot) {
       count = where.place == Place::partial ? plan.partial_count : plan.slot_count;
       segments = plan.segments;
     }
-    if (where.index < count && where.segment < segments) return {};
-    return name_of(where) + " does not exist";
+    if (where.index < count && where.segment + width <= segments) return {};
+    return name_of(where) + (width > 1 ? " does not have " + std::to_string(width) + " payloads"
+                                       : " does not exist");
   }
 
   std::vector<std::uint64_t> put_marks_;    // by peer: the (rank, round) in which it was last told
@@ -143,6 +160,7 @@ struct Value {
   std::size_t begin = 0;
   std::uint32_t count = 0;
   std::uint32_t expression = 0;  // equal for equal trees: operands, their order, association
+  std::uint16_t part = 0;        // of the payload
   bool defined() const { return count > 0; }
 };
 
@@ -155,9 +173,9 @@ class Pool {
     return {spans_.data() + value.begin, value.count};
   }
 
-  Value contribution(std::uint32_t rank) {
+  Value contribution(std::uint32_t rank, std::uint16_t part = 0) {
     spans_.push_back({rank, rank});
-    return {spans_.size() - 1, 1, rank};
+    return {spans_.size() - 1, 1, rank, part};
   }
 
   /// left o right.
@@ -168,7 +186,33 @@ class Pool {
     const std::size_t begin = spans_.size();
     for (const Span span : scratch_) append(begin, span);
     return {begin, static_cast<std::uint32_t>(spans_.size() - begin),
-            expression(left.expression, right.expression)};
+            expression(left.expression, right.expression), right.part};
+  }
+
+  /// `whole` without the contributions of `taken`, as an unordered collection; nullopt if it does
+  /// not have them all.
+  std::optional<Value> without(Value taken, Value whole) {
+    std::vector<int> counts(rank_count_);
+    for (const Span span : spans(whole))
+      for (std::uint32_t rank = span.first; rank <= span.last; ++rank) ++counts[rank];
+    for (const Span span : spans(taken))
+      for (std::uint32_t rank = span.first; rank <= span.last; ++rank)
+        if (--counts[rank] < 0) return {};
+    const std::size_t begin = spans_.size();
+    for (std::uint32_t rank = 0; rank < rank_count_; ++rank)
+      for (; counts[rank] > 0; --counts[rank]) append(begin, {rank, rank});
+    // A tree of its own: sums of floating-point numbers do not get back what was added.
+    const auto tree = expression(UINT32_MAX - taken.expression, whole.expression);
+    return Value{begin, static_cast<std::uint32_t>(spans_.size() - begin), tree, whole.part};
+  }
+
+  /// The fixed tree over `count` ranks from `first` on: the largest power of two below `count` to
+  /// the left, the rest to the right.
+  std::uint32_t canonical_expression(std::uint32_t first, std::uint32_t count) {
+    if (count == 1) return first;
+    const std::uint32_t left = std::bit_floor(count - 1);
+    const std::uint32_t left_tree = canonical_expression(first, left);
+    return expression(left_tree, canonical_expression(first + left, count - left));
   }
 
   static bool by_first(Span left, Span right) { return left.first < right.first; }
@@ -201,7 +245,7 @@ class Pool {
 /// What one slot of one rank has been through.
 struct Arrival {
   enum class State : std::uint8_t { empty, written, awaited } state = State::empty;
-  std::uint8_t segments = 0;
+  std::uint16_t segments = 0;
   Rank writer = no_rank;
   Value heard;  // by the writer, when it put
 };
@@ -217,12 +261,16 @@ class Run {
     std::size_t values = 0;
     for (std::uint32_t i = 0; i < plans.size(); ++i) {
       const Plan& plan = plans[i];
-      ranks_[i].source = ranks_[i].heard = pool_.contribution(i);
+      ranks_[i].heard = pool_.contribution(i);
+      for (std::uint16_t part = 0; part < plan.parts; ++part)
+        ranks_[i].sources.push_back(pool_.contribution(i, part));
+      ranks_[i].targets.resize(plan.parts);
+      ranks_[i].target_written.resize(plan.parts);
       ranks_[i].partials = values;
       values += std::size_t{plan.partial_count} * plan.segments;
       ranks_[i].slots = values;
       values += std::size_t{plan.slot_count} * plan.segments;
-      ranks_[i].was_put.resize(plan.partial_count);
+      ranks_[i].was_put.resize(std::size_t{plan.partial_count} * plan.segments);
       ranks_[i].arrivals.resize(plan.slot_count);
     }
     values_.resize(values);
@@ -247,10 +295,10 @@ class Run {
  private:
   struct State {  // of one rank
     std::size_t next = 0;
-    Value source;
-    Value target;
+    std::vector<Value> sources;  // by part
+    std::vector<Value> targets;
     Value heard;  // ranks that have certainly entered; kept for the barrier only
-    bool target_written = false;
+    std::vector<bool> target_written;
     std::size_t partials = 0;  // where they begin in values_
     std::size_t slots = 0;
     std::vector<bool> was_put;
@@ -277,9 +325,12 @@ class Run {
       case Action::await:
         return await(rank, step);
       case Action::copy:
-        return write(rank, step, false);
+        for (std::uint16_t i = 0; i < step.segments; ++i)
+          if (Violation violation = write(rank, step, i)) return violation;
+        return {};
       case Action::combine:
-        return write(rank, step, true);
+      case Action::take_out:
+        return write(rank, step, 0);
     }
     return "unknown action";
   }
@@ -291,13 +342,14 @@ class Run {
     if (arrival.state != Arrival::State::empty)
       return "writes slot " + std::to_string(step.slot) + " of " + name_of(step.peer) + ", which " +
              name_of(arrival.writer) + " has written";
-    for (std::uint8_t segment = 0; segment < step.segments; ++segment) {
-      const Register from{step.from.place, segment, step.from.index};
-      const Value value = *place(rank, from);
+    for (std::uint16_t segment = 0; segment < step.segments; ++segment) {
+      const Register from = moved(step.from, segment);
+      const Value value = *place(rank, from, step.part);
       if (!value.defined()) return "puts " + name_of(from) + ", which is undefined";
-      *place(peer, {Place::slot, segment, step.slot}) = value;
+      if (value.part != step.part) return other_part(from, value, step);
+      *place(peer, {Place::slot, segment, step.slot}, step.part) = value;
+      state.was_put[mark_of(rank, from)] = true;
     }
-    if (step.segments > 0) state.was_put[step.from.index] = true;
     arrival = {Arrival::State::written, step.segments, Rank{rank}, state.heard};
     const State& other = ranks_[peer];
     if (other.next < plans_[peer].steps.size() && waits_for(plans_[peer].steps[other.next], step))
@@ -325,33 +377,64 @@ class Run {
     return {};
   }
 
-  Violation write(std::uint32_t rank, const Step& step, bool combines) {
+  /// A step on registers; of a copy of several payloads, payload `segment`.
+  Violation write(std::uint32_t rank, const Step& step, std::uint16_t segment) {
     State& state = ranks_[rank];
-    if (step.from.place == Place::source && state.target_written)
+    const Register source = moved(step.from, segment);
+    const Register destination = moved(step.into, segment);
+    if (source.place == Place::source && state.target_written[step.part])
       return "reads source after target was written";
-    if (step.from.place == Place::slot &&
-        state.arrivals[step.from.index].state != Arrival::State::awaited)
-      return "reads " + name_of(step.from) + ", which was not awaited";
-    if (step.into.place == Place::partial && state.was_put[step.into.index])
-      return "writes " + name_of(step.into) + ", which was put";
-    const Value from = *place(rank, step.from);
-    Value& into = *place(rank, step.into);
-    if (!from.defined()) return "reads " + name_of(step.from) + ", which is undefined";
-    if (combines && !into.defined())
-      return "combines into " + name_of(step.into) + ", which is undefined";
-    into = combines ? pool_.combined(from, into) : from;
-    if (step.into.place == Place::target) state.target_written = true;
+    if (source.place == Place::slot) {
+      const Arrival& arrival = state.arrivals[source.index];
+      if (arrival.state != Arrival::State::awaited)
+        return "reads " + name_of(source) + ", which was not awaited";
+    }
+    if (destination.place == Place::partial && state.was_put[mark_of(rank, destination)])
+      return "writes " + name_of(destination) + ", which was put";
+    const Value from = *place(rank, source, step.part);
+    Value& into = *place(rank, destination, step.part);
+    if (!from.defined()) return "reads " + name_of(source) + ", which is undefined";
+    if (from.part != step.part) return other_part(source, from, step);
+    if (step.action != Action::copy) {
+      if (!into.defined()) return "combines into " + name_of(destination) + ", which is undefined";
+      if (into.part != step.part) return other_part(destination, into, step);
+    }
+    if (destination.place == Place::target) state.target_written[step.part] = true;
+    if (step.action == Action::take_out) return take_out(from, into, destination);
+    into = step.action == Action::combine ? pool_.combined(from, into) : from;
     return {};
   }
 
-  Value* place(std::uint32_t rank, const Register& where) {
+  Violation take_out(Value from, Value& into, const Register& destination) {
+    if (promise_ == Promise::barrier) return {};  // who has entered stays known
+    if (promise_ == Promise::at_least_once) return "takes out what may have entered more than once";
+    const std::optional<Value> rest = pool_.without(from, into);
+    if (!rest)
+      return "takes contributions out of " + name_of(destination) + " which it does not have";
+    into = *rest;
+    return {};
+  }
+
+  static Register moved(Register where, std::uint16_t segment) {
+    where.segment = static_cast<std::uint16_t>(where.segment + segment);
+    return where;
+  }
+  static std::string other_part(const Register& where, Value value, const Step& step) {
+    return name_of(where) + " holds part " + std::to_string(value.part) + ", the step is about " +
+           std::to_string(step.part);
+  }
+  std::size_t mark_of(std::uint32_t rank, const Register& where) const {
+    return std::size_t{where.index} * plans_[rank].segments + where.segment;
+  }
+
+  Value* place(std::uint32_t rank, const Register& where, std::uint16_t part) {
     State& state = ranks_[rank];
-    const std::size_t offset = std::size_t{where.index} * plans_[rank].segments + where.segment;
+    const std::size_t offset = mark_of(rank, where);
     switch (where.place) {
       case Place::source:
-        return &state.source;
+        return &state.sources[part];
       case Place::target:
-        return &state.target;
+        return &state.targets[part];
       case Place::partial:
         return &values_[state.partials + offset];
       case Place::slot:
@@ -367,8 +450,15 @@ class Run {
       return at(plan, state.next,
                 "waits for ever for slot " + std::to_string(plan.steps[state.next].slot) +
                     " from " + name_of(plan.steps[state.next].peer));
-    if (Violation violation = promise_violation(state))
-      return name_of(plan.self) + ": " + *violation;
+    if (promise_ == Promise::barrier) {
+      if (Violation violation = value_violation(state.heard, 0))
+        return name_of(plan.self) + ": " + *violation;
+      return {};
+    }
+    for (std::uint16_t part = 0; part < plan.parts; ++part)
+      if (Violation violation = value_violation(state.targets[part], part))
+        return name_of(plan.self) + (plan.parts > 1 ? ", part " + std::to_string(part) : "") +
+               ": " + *violation;
     return {};
   }
 
@@ -380,8 +470,8 @@ class Run {
     return {};
   }
 
-  Violation promise_violation(const State& state) {
-    const Value result = promise_ == Promise::barrier ? state.heard : state.target;
+  /// Whether `result` keeps the promise.
+  Violation value_violation(Value result, std::uint16_t part) {
     if (!result.defined()) return "target is undefined";
     scratch_.assign(pool_.spans(result).begin(), pool_.spans(result).end());
     std::sort(scratch_.begin(), scratch_.end(), Pool::by_first);
@@ -393,13 +483,18 @@ class Run {
       expected = span.last + 1;
     }
     if (expected < plans_.size()) return "contribution " + std::to_string(expected) + " is missing";
-    const bool ordered = promise_ == Promise::rank_order || promise_ == Promise::same_expression;
+    const bool ordered = promise_ == Promise::rank_order || promise_ == Promise::same_expression ||
+                         promise_ == Promise::canonical_tree;
     if (ordered && result.count > 1)
       return "operands are out of order: " + std::to_string(pool_.spans(result)[0].first) +
              " comes first";
     if (promise_ == Promise::same_expression &&
-        result.expression != ranks_.front().target.expression)
+        result.expression != ranks_.front().targets[part].expression)
       return "operands are associated otherwise than on rank 0";
+    if (promise_ == Promise::canonical_tree &&
+        result.expression !=
+            pool_.canonical_expression(0, static_cast<std::uint32_t>(plans_.size())))
+      return "operands are not associated along the canonical tree";
     return {};
   }
 
@@ -418,7 +513,11 @@ std::optional<std::string> first_violation(std::span<const Plan> plans, Promise 
   ShapeCheck shape(plans.size());
   for (std::uint32_t rank = 0; rank < plans.size(); ++rank)
     if (Violation violation = shape.violation(plans[rank], plans[0], rank)) return violation;
-  return Run(plans, promise).violation();
+  if (Violation violation = Run(plans, promise).violation()) return violation;
+  // A synchronising plan that is declared so has just been proved to be: each promise includes it.
+  if (plans[0].flow_control == FlowControl::one_way && !Run(plans, Promise::barrier).violation())
+    return "is declared one-way, but no rank completes before all have entered: synchronising";
+  return {};
 }
 
 std::optional<std::string> first_violation(std::uint32_t rank_count,

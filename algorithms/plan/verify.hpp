@@ -12,8 +12,9 @@
 //   - the promise below holds on every rank.
 // One order of execution stands for all: plans do not branch, and a slot has one writer.
 //
-// All plans have to be *synchronising*: completing needs every rank to have entered.  That is what
-// lets the engine use two parities without acknowledgements, and each promise includes it.
+// Every promise below includes that the plans are *synchronising*: completing needs every rank to
+// have entered, which lets the engine use two parities without acknowledgements.  Plans that
+// declare another flow control are refused here.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,8 @@ enum class Promise : std::uint8_t {
   each_once,        // the target holds every contribution exactly once, in any order
   rank_order,       // the target is 0 o 1 o ... o P-1
   same_expression,  // the same, and associated alike on all ranks: equal in all bits
+  canonical_tree,   // the same, and associated along the tree of canonical_tree.hpp: equal in all
+                    // bits whatever the schedule
   at_least_once,    // the target holds every contribution
 };
 

@@ -11,6 +11,7 @@
 
 #include "plan/dissemination.hpp"
 #include "plan/recursive_multiplying.hpp"
+#include "plan/steps.hpp"
 #include "plan/two_partial.hpp"
 
 namespace tutti::plan {
@@ -216,7 +217,7 @@ TEST(Verify, FindsPeersSlotsAndRegistersThatDoNotExist) {
   expect_violation(plans, "does not exist");
   plans = allreduce_plans();
   step_of(plans[4], Action::put).from = {.place = Place::source};
-  expect_violation(plans, "a put sends whole partials");
+  expect_violation(plans, "a put sends partials, not");
 }
 
 TEST(Verify, FindsADeadlock) {
@@ -267,6 +268,7 @@ TEST(Verify, FindsASourceReadAfterTheTargetWasWritten) {
   auto plans = allreduce_plans();
   Plan& plan = plans[4];
   plan.steps.push_back({.action = Action::copy,
+                        .segments = 1,
                         .round = plan.steps.back().round,
                         .from = {.place = Place::source},
                         .into = {.place = Place::target}});
@@ -401,10 +403,14 @@ TEST(Verify, FindsOneRankThatAssociatesDifferently) {
   steps.insert(
       steps.end(),
       {one,
-       {.action = Action::copy, .round = round, .from = slot(one), .into = other},
+       {.action = Action::copy, .segments = 1, .round = round, .from = slot(one), .into = other},
        zero,
        {.action = Action::combine, .round = round, .from = slot(zero), .into = other},
-       {.action = Action::copy, .round = round, .from = own, .into = {.place = Place::target}},
+       {.action = Action::copy,
+        .segments = 1,
+        .round = round,
+        .from = own,
+        .into = {.place = Place::target}},
        {.action = Action::combine,
         .round = round,
         .from = other,
@@ -422,6 +428,118 @@ TEST(Verify, FindsABarrierThatHasNotHeardFromAll) {
     plan.per_round.pop_back();
   }
   expect_violation(plans, Promise::barrier, "is missing");
+}
+
+// ---- Parts, several payloads, taking out, flow control -----------------------------------------
+
+/// Two ranks; each folds one half of the payload and tells the other the result of it.
+std::vector<Plan> halves() {
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    const Rank peer{1 - rank};
+    const auto own = static_cast<std::uint16_t>(rank), other = static_cast<std::uint16_t>(1 - rank);
+    Plan plan;
+    plan.self = Rank{rank};
+    plan.rank_count = 2;
+    plan.parts = 2;
+    plan.partial_count = 2;
+    plan.slot_count = 2;
+    StepWriter steps(plan);
+    steps.begin_round(1);
+    steps.begin_part(other);
+    steps.copy(source_register, partial_register(0));
+    steps.put(peer, 0, 1, partial_register(0));
+    steps.begin_part(own);
+    steps.copy(source_register, partial_register(1));
+    steps.await(peer, 0, 1);
+    steps.combine(slot_register(0), partial_register(1));
+    steps.begin_round(1);
+    steps.put(peer, 1, 1, partial_register(1));
+    steps.copy(partial_register(1), target_register);
+    steps.begin_part(other);
+    steps.await(peer, 1, 1);
+    steps.copy(slot_register(1), target_register);
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+TEST(Verify, KnowsPartsOfAPayload) {
+  EXPECT_EQ(first_violation(halves(), Promise::each_once), std::nullopt);
+  auto plans = halves();
+  step_of(plans[1], Action::combine).part = 0;
+  expect_violation(plans, "holds part 1, the step is about 0");
+  plans = halves();
+  step_of(plans[0], Action::copy, 3).part = 0;
+  expect_violation(plans, "holds part 1, the step is about 0");
+  plans = halves();
+  step_of(plans[0], Action::copy).part = 2;
+  expect_violation(plans, "part 2 does not exist");
+  plans = halves();
+  erase(plans[0], find(plans[0], Action::copy, 3));
+  expect_violation(plans, "rank 0, part 1: target is undefined");
+  plans = halves();
+  for (Plan& plan : plans) plan.segments = 2;
+  expect_violation(plans, "several parts has registers of one payload");
+  plans = halves();
+  plans[1].parts = 3;
+  expect_violation(plans, "laid out");
+}
+
+TEST(Verify, FindsPayloadsBesideARegister) {
+  auto plans = allreduce_plans();
+  step_of(plans[5], Action::copy).segments = 2;
+  expect_violation(plans, "does not have 2 payloads");
+  plans = allreduce_plans();
+  step_of(plans[5], Action::copy).segments = 0;
+  expect_violation(plans, "copies nothing");
+  plans = allreduce_plans(Order::rank_order);
+  Step& put = step_of(plans[5], Action::put);
+  put.segments = 2;
+  put.from.segment = 1;
+  expect_violation(plans, Promise::rank_order, "does not have 2 payloads");
+}
+
+TEST(Verify, FindsContributionsTakenOutThatAreNotThere) {
+  const auto doubled_and_taken_out = [](std::uint32_t taken) {
+    std::vector<Plan> plans;
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      Plan plan = two_partial_allreduce(Rank{rank}, 2, {1}, Order::commutative);
+      StepWriter steps(plan);
+      steps.combine(slot_register(0), target_register);
+      for (std::uint32_t i = 0; i < taken; ++i) steps.take_out(slot_register(0), target_register);
+      plans.push_back(std::move(plan));
+    }
+    return plans;
+  };
+  EXPECT_EQ(first_violation(doubled_and_taken_out(1), Promise::each_once), std::nullopt);
+  expect_violation(doubled_and_taken_out(0), "enters more than once");
+  expect_violation(doubled_and_taken_out(2), "is missing");
+  expect_violation(doubled_and_taken_out(3), "which it does not have");
+  expect_violation(doubled_and_taken_out(1), Promise::at_least_once, "takes out what may");
+}
+
+TEST(Verify, FindsAnotherTreeThanTheCanonicalOne) {
+  const auto plans_of = [](std::uint32_t rank_count, const PerRound& core) {
+    std::vector<Plan> plans;
+    for (std::uint32_t rank = 0; rank < rank_count; ++rank)
+      plans.push_back(recursive_multiplying_allreduce(Rank{rank}, rank_count, core));
+    return plans;
+  };
+  EXPECT_EQ(first_violation(plans_of(8, {1, 1, 1}), Promise::canonical_tree), std::nullopt);
+  EXPECT_EQ(first_violation(plans_of(8, {3, 1}), Promise::same_expression), std::nullopt);
+  expect_violation(plans_of(8, {3, 1}), Promise::canonical_tree, "along the canonical tree");
+}
+
+TEST(Verify, RefusesAWrongFlowControl) {
+  auto plans = allreduce_plans();
+  plans[3].flow_control = FlowControl::one_way;
+  expect_violation(plans, "declares another flow control");
+  for (Plan& plan : plans) plan.flow_control = FlowControl::one_way;
+  expect_violation(plans, "is declared one-way");
+  plans = barrier_plans();
+  for (Plan& plan : plans) plan.flow_control = FlowControl::one_way;
+  expect_violation(plans, Promise::barrier, "is declared one-way");
 }
 
 }  // namespace

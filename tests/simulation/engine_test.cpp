@@ -60,7 +60,8 @@ bool run(const Job& job, std::uint32_t rank_count, std::uint64_t calls, std::uin
   for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
     SimulatedRank& r = ranks[rank];
     const plan::Plan& plan = plans[rank];
-    const std::size_t payload = element_count * sizeof(std::uint64_t);
+    r.execution.parts = engine::parts_of(element_count, sizeof(std::uint64_t), plan.parts);
+    const std::size_t payload = r.execution.parts[0].bytes;
     const std::size_t stride = plan.segments * payload;
     const std::size_t half = (std::size_t{plan.slot_count} + plan.partial_count) * stride;
     r.memory.resize(2 * half + 1);
@@ -77,7 +78,6 @@ bool run(const Job& job, std::uint32_t rank_count, std::uint64_t calls, std::uin
         job.in_place ? memory.target : reinterpret_cast<std::byte*>(sources[rank].data());
     r.execution.steps = plans[rank].steps;
     r.execution.reduction = job.reduction;
-    r.execution.element_count = element_count;
     for (const plan::Step& step : plan.steps)
       if (step.action == plan::Action::put) r.puts.push_back(&step);
   }

@@ -46,13 +46,13 @@ class SimulatedFabric {
     refuse_next_ = random_() % 8 == 0;
     const plan::Step& step = *ranks_[self].puts[put];
     SimulatedRank& target = ranks_[index_of(step.peer)];
-    const auto& here = ranks_[self].execution.memory;
+    const engine::Execution& execution = ranks_[self].execution;
     const auto& there = target.execution.memory;
     const std::size_t flag = (parity % copies_) * (target.arrived.size() / 2) + step.slot;
     flying_[{self, index_of(step.peer)}].push_back(
-        {.from = here.partials[parity] + step.from.index * here.register_bytes,
+        {.from = execution.memory.partials[parity] + execution.offset_of(step.from),
          .into = there.slots[parity] + step.slot * there.register_bytes,
-         .bytes = step.segments * here.payload_bytes,
+         .bytes = execution.bytes_of(step),
          .flag = &target.arrived[flag]});
     return Status::ok;
   }
