@@ -26,6 +26,8 @@ constexpr ElementType every_type[] = {ElementType::int32,   ElementType::uint32,
                                       ElementType::float32, ElementType::float64};
 constexpr Agreement every_agreement[] = {Agreement::identical, Agreement::reproducible,
                                          Agreement::relaxed};
+constexpr Algorithm every_algorithm[] = {Algorithm::automatic, Algorithm::dissemination,
+                                         Algorithm::two_partial, Algorithm::recursive_multiplying};
 constexpr CheckLevel every_check_level[] = {CheckLevel::off, CheckLevel::local,
                                             CheckLevel::collective};
 constexpr Format every_format[] = {Format::table, Format::json, Format::csv};
@@ -102,7 +104,8 @@ void parse_bytes(const std::string& text, Options& options) {
 
 /// What the options say as text, before anything is understood.
 struct Words {
-  std::string collectives, bytes, dtype, op = "sum", ranks_per_node = "1", per_round, agreement;
+  std::string collectives, bytes, dtype, op = "sum", ranks_per_node = "1", per_round, agreement,
+                                         algorithm;
   std::string iterations, warmup, against, check_level, delay_us, seed, bind = "auto";
   std::string format = "table", local;
 };
@@ -119,6 +122,8 @@ void declare(CLI::App& app, Words& words, Options& options) {
   app.add_option("--ranks-per-node", words.ranks_per_node, "1: every rank is a node of its own");
   app.add_option("--per-round", words.per_round,
                  "messages per round at most, e.g. 3,2,1; what is superfluous is not sent");
+  app.add_option("--algorithm", words.algorithm,
+                 "schedule of the collectives, default automatic: by operator, agreement and size");
   app.add_option("--agreement", words.agreement, "identical (default), reproducible or relaxed");
   app.add_option("--iterations", words.iterations, "timed calls of each row, and checked ones");
   app.add_option("--warmup", words.warmup, "untimed calls before, default 200");
@@ -185,6 +190,8 @@ void understand(const Words& words, Options& options) {
            "1: shared memory inside a node is not used yet, every rank is a node of its own");
   if (!words.per_round.empty())
     options.per_round = api::parse_per_round(words.per_round, "--per-round");
+  if (!words.algorithm.empty())
+    options.algorithm = parse_name(every_algorithm, "--algorithm", words.algorithm);
   constexpr std::size_t calls_max = 1'000'000'000;
   if (!words.iterations.empty())
     options.iterations = parse_number<std::size_t>("--iterations", words.iterations, 1, calls_max);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tutti/algorithm.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/reduction.hpp>
 #include <vector>
@@ -31,6 +32,7 @@ struct Options {
   ElementType dtype = ElementType::float64;
   BuiltIn op = BuiltIn::sum;  // none: the user's operator of this program
   Agreement agreement = Agreement::identical;
+  Algorithm algorithm = Algorithm::automatic;
   std::vector<std::uint32_t> per_round;  // empty: the library's rule
   std::optional<std::size_t> iterations;
   std::size_t warmup = 200;

@@ -17,7 +17,7 @@ void TuttiSubject::throw_failure(const Operation& operation, Status status) cons
 }
 
 Operation make_barrier(Communicator& communicator, const Options& options) {
-  return barrier(communicator, {.per_round = options.per_round});
+  return barrier(communicator, {.per_round = options.per_round, .algorithm = options.algorithm});
 }
 
 Operation make_allreduce(Communicator& communicator, const Options& options, Buffers& buffers) {
@@ -27,7 +27,8 @@ Operation make_allreduce(Communicator& communicator, const Options& options, Buf
                     .element_count = buffers.source_bytes().size() / element_bytes(options.dtype),
                     .reduction = reduction_for(options.op, options.dtype),
                     .agreement = options.agreement,
-                    .per_round = options.per_round});
+                    .per_round = options.per_round,
+                    .algorithm = options.algorithm});
 }
 
 }  // namespace tutti::bench

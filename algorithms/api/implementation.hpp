@@ -143,6 +143,7 @@ struct OperationRequest {
   Agreement agreement = Agreement::identical;
   const void* source = nullptr;
   void* target = nullptr;
+  bool any_order = false;  // messages of a round may be combined as they arrive
 };
 
 /// Collective: agrees with the other ranks that `build` succeeded everywhere and that they ask for

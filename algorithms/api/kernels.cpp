@@ -86,6 +86,19 @@ T apply(T left, T right) {
   }
 }
 
+/// `partial` without `incoming`, where an inverse gives back exactly what was there before: not of
+/// floating-point sums, which round, nor of products, which may be 0.
+template <BuiltIn which, class T>
+constexpr bool has_inverse = std::integral<T> &&
+                             (which == BuiltIn::sum || which == BuiltIn::bit_xor);
+
+template <BuiltIn which, class T>
+T apply_inverse(T taken, T whole) {
+  if constexpr (which == BuiltIn::bit_xor) return whole ^ taken;
+  using Unsigned = std::make_unsigned_t<T>;
+  return static_cast<T>(static_cast<Unsigned>(whole) - static_cast<Unsigned>(taken));
+}
+
 constexpr bool is_idempotent(BuiltIn which) {
   // Logical operators too: x && x is 1, not x, but once two ranks were combined only the truth of
   // each contribution counts.
@@ -105,6 +118,8 @@ Reduction make() {
         elementwise<T, apply<which, T>>({.commutative = true, .idempotent = is_idempotent(which)});
     reduction.built_in = which;
     reduction.element_type = type;
+    if constexpr (has_inverse<which, T>)
+      reduction.inverse = elementwise<T, apply_inverse<which, T>>({}).combine;
     return reduction;
   }
 }

@@ -13,6 +13,7 @@
 #include <string>
 #include <type_traits>
 
+#include "api/float_mode.hpp"
 #include "api/implementation.hpp"
 #include "api/names.hpp"
 
@@ -49,6 +50,7 @@ struct Card {
   ElementType element_type = ElementType::other;
   Agreement agreement = Agreement::identical;
   std::uint8_t properties = 0;
+  std::uint8_t float_mode = 0;  // 0 where it does not matter
   // What the peers need to know.
   std::array<std::uint64_t, 2> slots = {};  // address by parity
   std::uint32_t remote_key = 0;
@@ -140,6 +142,14 @@ void require_same(std::span<const Card> all, std::size_t self, CheckLevel level)
       throw Error(ErrorCode::mismatch,
                   "ranks ask for different operations: rank " + std::to_string(rank) + " for " +
                       text_of(theirs) + ", rank " + std::to_string(self) + " for " + text_of(ours));
+    if (level == CheckLevel::collective && theirs.float_mode != ours.float_mode)
+      throw Error(ErrorCode::mismatch,
+                  "ranks compute differently, so that " + text_of(ours) +
+                      " cannot have equal bits: rank " + std::to_string(rank) + " " +
+                      text_of_float_mode(theirs.float_mode) + ", rank " + std::to_string(self) +
+                      " " + text_of_float_mode(ours.float_mode) +
+                      "; set the floating-point environment alike on all ranks (compiler options "
+                      "such as -ffast-math change it), or ask for Agreement::relaxed");
     // Plans and slots that do not fit together would write into foreign memory: never let through.
     if (!same_shape || !same_plan)
       throw Error(
@@ -329,7 +339,12 @@ Card card_of(const Communicator::Implementation& communicator, const OperationRe
   card.element_type = request.reduction.element_type;
   card.agreement = request.agreement;
   card.properties = static_cast<std::uint8_t>((request.reduction.properties.commutative ? 1 : 0) |
-                                              (request.reduction.properties.idempotent ? 2 : 0));
+                                              (request.reduction.properties.idempotent ? 2 : 0) |
+                                              (request.reduction.inverse ? 4 : 0));
+  const ElementType type = request.reduction.element_type;
+  if (request.agreement != Agreement::relaxed && request.reduction.element_bytes > 0 &&
+      (is_floating(type) || type == ElementType::other))
+    card.float_mode = static_cast<std::uint8_t>(float_mode());
   return card;
 }
 
@@ -374,6 +389,7 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     operation =
         std::make_unique<Operation::Implementation>(communicator, build(), request.collective);
     operation->execution.reduction = request.reduction;
+    operation->execution.any_order = request.any_order && operation->plan.segments == 1;
     if (communicator.context.clock.is_simulated() && request.reduction.combine)
       charge_for(*operation);
     lay_out(*operation, request);

@@ -1,6 +1,8 @@
-// Names of operators, types, agreement and check levels, as command lines and results spell them.
+// Names of algorithms, operators, types, agreement and check levels, as command lines and results
+// spell them.
 #pragma once
 
+#include <tutti/algorithm.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/reduction.hpp>
 
@@ -48,6 +50,20 @@ constexpr const char* name_of(ElementType type) noexcept {
       return "float";
     case ElementType::float64:
       return "double";
+  }
+  return "?";
+}
+
+constexpr const char* name_of(Algorithm algorithm) noexcept {
+  switch (algorithm) {
+    case Algorithm::automatic:
+      return "automatic";
+    case Algorithm::dissemination:
+      return "dissemination";
+    case Algorithm::two_partial:
+      return "two_partial_dissemination";
+    case Algorithm::recursive_multiplying:
+      return "recursive_multiplying";
   }
   return "?";
 }

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <tutti/status.hpp>
+#include <utility>
 
 #include "engine/execution.hpp"
 #include "engine/fabric.hpp"
@@ -24,6 +25,34 @@ inline void combine_registers(const Execution& execution, const plan::Step& step
            part.element_count, execution.reduction.context);
 }
 
+/// Whether `steps[at]` awaits a message that the next step joins to something, alone.
+inline bool joins_one_message(std::span<const plan::Step> steps, std::size_t at) noexcept {
+  if (at + 1 >= steps.size() || steps[at].action != plan::Action::await) return false;
+  const plan::Step& join = steps[at + 1];
+  return (join.action == plan::Action::combine || join.action == plan::Action::copy) &&
+         join.from.place == plan::Place::slot && join.from.index == steps[at].slot;
+}
+
+/// Arrival order: the message that is awaited next has not come; one that is joined to the same
+/// register right after it may have.  Then the two messages change places, and the arrived one is
+/// taken.  The steps stay as they are, so the next call begins with this order.
+template <class F, class C>
+requires Fabric<F, C>
+bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexcept {
+  const std::span<plan::Step> steps = execution.steps;
+  const std::size_t here = execution.next;
+  if (!joins_one_message(steps, here)) return false;
+  for (std::size_t there = here + 2;
+       joins_one_message(steps, there) && steps[there + 1].into == steps[here + 1].into;
+       there += 2) {
+    if (!fabric.take(channel, execution.parity(), steps[there].slot)) continue;
+    std::swap(steps[here], steps[there]);
+    std::swap(steps[here + 1].from, steps[there + 1].from);
+    return true;
+  }
+  return false;
+}
+
 /// Runs `execution` until it is finished (ok), has to wait for a peer or for room (in_progress), or
 /// a put fails.  Never polls, blocks or reads a clock.
 template <class F, class C>
@@ -39,7 +68,8 @@ noexcept {
         ++execution.puts_done;
         break;
       case plan::Action::await:
-        if (!fabric.take(channel, execution.parity(), step.slot)) {
+        if (!fabric.take(channel, execution.parity(), step.slot) &&
+            !(execution.any_order && bring_an_arrival_forward(execution, fabric, channel))) {
           // Notification and payload lie in two lines that the peer writes one after the other;
           // fetched only once the notification is seen, the payload would cost a second trip
           // between the caches (measured, README).  Not in a function of its own: GCC 12 takes a

@@ -47,7 +47,7 @@ inline std::vector<Part> parts_of(std::size_t element_count, std::size_t element
 }
 
 struct Execution {
-  std::span<const plan::Step> steps;
+  std::span<plan::Step> steps;
   RegisterMemory memory;
   Reduction reduction;
   std::vector<Part> parts;  // as many as the plan has
@@ -56,6 +56,7 @@ struct Execution {
   std::size_t puts_done = 0;   // in this call; numbers the puts for the fabric
   std::uint64_t sequence = 0;  // calls started, counted from 1
   bool in_flight = false;
+  bool any_order = false;  // whether arrivals may be combined as they come; see advance.hpp
 
   std::uint32_t parity() const noexcept { return static_cast<std::uint32_t>(sequence & 1); }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "tutti/algorithm.hpp"
 #include "tutti/communicator.hpp"
 #include "tutti/export.hpp"
 #include "tutti/operation.hpp"
@@ -17,6 +18,7 @@ namespace tutti {
 struct BarrierArguments {
   std::vector<std::uint32_t> per_round =
       {};  // messages per round; empty = context's, then the rule
+  Algorithm algorithm = Algorithm::automatic;  // or dissemination
 };
 
 /// No rank finishes before every rank has started.  n-way dissemination: ceil(log_{n+1} P) rounds.
@@ -30,6 +32,7 @@ struct AllreduceArguments {       // raw form
   Agreement agreement = Agreement::identical;  // what is offered for which: see allreduce()
   std::vector<std::uint32_t> per_round = {};  // messages per round, the same on every rank; empty =
                                               // the context's, then the rule
+  Algorithm algorithm = Algorithm::automatic;  // the same on every rank
 };
 
 /// target = source of rank 0 o source of rank 1 o ... , on every rank.

@@ -47,8 +47,8 @@ enum class ElementType : std::uint8_t { other, int32, uint32, int64, uint64, flo
 
 struct Reduction {  // raw form
   CombineFunction combine = nullptr;
-  CombineFunction inverse = nullptr;  // takes `incoming` out of `partial`; unused by the schedules
-                                      // offered today
+  CombineFunction inverse = nullptr;  // takes `incoming` out of `partial`, which contains it: for
+                                      // Algorithm::nway_inverse; nullptr if there is none
   void* context = nullptr;            // borrowed; must outlive every operation that uses it
   std::uint32_t element_bytes = 0;
   OperatorProperties properties = {};

@@ -5,6 +5,7 @@
 #include "tutti/types.hpp"
 #include "tutti/status.hpp"
 #include "tutti/timeout.hpp"
+#include "tutti/algorithm.hpp"
 #include "tutti/reduction.hpp"
 #include "tutti/exchange.hpp"
 #include "tutti/bootstrap.hpp"

@@ -1,0 +1,58 @@
+// How this thread rounds: equal bits on all ranks need equal modes.
+#pragma once
+
+#include <cfenv>
+#include <cstdint>
+#include <string>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace tutti::api {
+
+namespace float_mode_bits {
+inline constexpr std::uint32_t rounding = 3;        // 0 nearest, 1 down, 2 up, 3 to zero
+inline constexpr std::uint32_t flush_results = 4;   // subnormal results become 0 (FTZ)
+inline constexpr std::uint32_t flush_operands = 8;  // subnormal operands count as 0 (DAZ)
+}  // namespace float_mode_bits
+
+/// The mode of the calling thread.  Where the processor's control register is not known, rounding
+/// only.
+inline std::uint32_t float_mode() noexcept {
+  std::uint32_t mode = 0;
+  switch (std::fegetround()) {
+    case FE_DOWNWARD:
+      mode = 1;
+      break;
+    case FE_UPWARD:
+      mode = 2;
+      break;
+    case FE_TOWARDZERO:
+      mode = 3;
+      break;
+    default:
+      break;
+  }
+#if defined(__x86_64__)
+  const std::uint32_t control = _mm_getcsr();
+  if ((control & 0x8000) != 0) mode |= float_mode_bits::flush_results;
+  if ((control & 0x0040) != 0) mode |= float_mode_bits::flush_operands;
+#elif defined(__aarch64__)
+  std::uint64_t control = 0;
+  asm volatile("mrs %0, fpcr" : "=r"(control));  // FZ stands for both
+  if ((control >> 24 & 1) != 0)
+    mode |= float_mode_bits::flush_results | float_mode_bits::flush_operands;
+#endif
+  return mode;
+}
+
+inline std::string text_of_float_mode(std::uint32_t mode) {
+  constexpr const char* roundings[] = {"to nearest", "down", "up", "to zero"};
+  std::string text = std::string("rounds ") + roundings[mode & float_mode_bits::rounding];
+  if ((mode & float_mode_bits::flush_results) != 0) text += ", flushes subnormal results (FTZ)";
+  if ((mode & float_mode_bits::flush_operands) != 0)
+    text += ", takes subnormal operands as 0 (DAZ)";
+  return text;
+}
+
+}  // namespace tutti::api

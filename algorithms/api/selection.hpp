@@ -1,0 +1,51 @@
+// Which schedule a collective takes, and what is refused: pure, needs no device and no other rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <tutti/algorithm.hpp>
+#include <tutti/reduction.hpp>
+
+#include "plan/per_round.hpp"
+#include "plan/plan.hpp"
+
+namespace tutti::api {
+
+/// What a schedule of allreduce needs and gives.
+struct Schedule {
+  Algorithm algorithm;
+  Agreement agreement;    // the strongest that it gives where the order of operands shows in bits
+  bool keeps_rank_order;  // else it needs an operator that commutes
+  bool needs_idempotent;  // contributions may enter twice
+  bool needs_inverse;     // of the operator
+  const char* takes;      // what per_round means to it
+};
+
+/// Every schedule of allreduce, in the order of the catalogue (algorithms/README.md).
+std::span<const Schedule> allreduce_schedules() noexcept;
+
+struct AllreduceRequest {
+  std::size_t element_count = 0;
+  Reduction reduction = {};
+  Agreement agreement = Agreement::identical;
+  Algorithm algorithm = Algorithm::automatic;
+  plan::PerRound per_round = {};  // empty: a rule
+};
+
+/// Whether another order or association of the operands may give other bits.  Integer elements are
+/// taken to be exact; what a user's operator does with elements of no known type is not known.
+bool order_shows_in_bits(const Reduction& reduction) noexcept;
+
+/// Whether messages of a round may be combined in the order in which they arrive.
+bool takes_any_order(const AllreduceRequest& request) noexcept;
+
+/// `self`'s plan.  Throws Error{invalid_argument} for a vector or n that does not serve
+/// `rank_count`, with the nearest that does, and Error{unsupported} for a schedule that cannot keep
+/// the promise, with those that can.
+plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, Algorithm algorithm,
+                        const plan::PerRound& per_round);
+plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request);
+
+}  // namespace tutti::api
