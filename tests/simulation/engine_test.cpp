@@ -44,9 +44,19 @@ struct Job {
   std::uint64_t (*reference)(std::uint64_t, std::uint64_t) = nullptr;
   std::uint32_t copies = 2;
   bool in_place = false;
+  bool any_order = false;
+  std::uint32_t* changed = nullptr;  // counts the ranks whose steps changed places
 };
 
 constexpr std::size_t element_count = 3;
+
+/// In the order in which they are awaited.
+std::vector<std::uint16_t> slots_of(const plan::Plan& plan) {
+  std::vector<std::uint16_t> slots;
+  for (const plan::Step& step : plan.steps)
+    if (step.action == plan::Action::await) slots.push_back(step.slot);
+  return slots;
+}
 
 /// Runs `calls` consecutive calls on P ranks; true if every result was right and no notification
 /// was lost in another.
@@ -78,6 +88,7 @@ bool run(const Job& job, std::uint32_t rank_count, std::uint64_t calls, std::uin
         job.in_place ? memory.target : reinterpret_cast<std::byte*>(sources[rank].data());
     r.execution.steps = plans[rank].steps;
     r.execution.reduction = job.reduction;
+    r.execution.any_order = job.any_order;
     for (const plan::Step& step : plan.steps)
       if (step.action == plan::Action::put) r.puts.push_back(&step);
   }
@@ -109,6 +120,8 @@ bool run(const Job& job, std::uint32_t rank_count, std::uint64_t calls, std::uin
       if (other.execution.sequence < execution.sequence) return false;
     if (execution.sequence == calls) --unfinished;
   }
+  for (std::uint32_t rank = 0; job.changed != nullptr && rank < rank_count; ++rank)
+    if (slots_of(plans[rank]) != slots_of(job.plan(Rank{rank}, rank_count))) ++*job.changed;
   return !fabric.doubled();
 }
 
@@ -181,6 +194,20 @@ TEST(Engine, IdempotentOperatorsMayMeetAContributionTwice) {
 
 TEST(Engine, NobodyLeavesABarrierBeforeAllHaveEntered) {
   expect_right_for_all_shapes(barrier_job);
+}
+
+TEST(Engine, ArrivalsAreCombinedAsTheyComeWhereTheOrderDoesNotMatter) {
+  std::uint32_t changed = 0;
+  const auto any_order = [&](Job job) {
+    job.any_order = true;
+    job.changed = &changed;
+    return job;
+  };
+  expect_right_for_all_shapes([&](const plan::PerRound& v) { return any_order(sum_job(v)); });
+  EXPECT_GT(changed, 100u);
+  changed = 0;
+  expect_right_for_all_shapes([&](const plan::PerRound& v) { return any_order(max_job(v)); });
+  EXPECT_GT(changed, 100u);
 }
 
 /// The promise "two parities suffice" is only worth something if one does not.

@@ -52,6 +52,23 @@ TYPED_TEST(Integers, OverflowWraps) {
   EXPECT_EQ(combined<T>(BuiltIn::product, largest, T{2}), static_cast<T>(-2));
 }
 
+TYPED_TEST(Integers, AnInverseGivesBackWhatWasThere) {
+  using T = TypeParam;
+  for (const BuiltIn which : {BuiltIn::sum, BuiltIn::bit_xor}) {
+    const Reduction reduction = built_in_reduction(which, element_type_of<T>());
+    ASSERT_NE(reduction.inverse, nullptr);
+    const T before = std::numeric_limits<T>::max();
+    const std::vector<T> taken(37, static_cast<T>(-13));
+    std::vector<T> whole(37, before);
+    reduction.combine(taken.data(), whole.data(), whole.size(), nullptr);
+    EXPECT_NE(whole[36], before);
+    reduction.inverse(taken.data(), whole.data(), whole.size(), nullptr);
+    EXPECT_EQ(whole, std::vector<T>(37, before));
+  }
+  EXPECT_EQ(built_in_reduction(BuiltIn::product, element_type_of<T>()).inverse, nullptr);
+  EXPECT_EQ(built_in_reduction(BuiltIn::min, element_type_of<T>()).inverse, nullptr);
+}
+
 template <class T>
 class Floats : public testing::Test {};
 using FloatTypes = testing::Types<float, double>;

@@ -1,0 +1,49 @@
+// Promise: how a thread rounds is read from the processor, and told in words.
+#include "api/float_mode.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+namespace tutti::api {
+namespace {
+
+/// In a thread of its own, whose mode nobody else has.
+template <class F>
+void in_a_thread(F&& body) {
+  std::thread thread(body);
+  thread.join();
+}
+
+TEST(FloatMode, IsZeroByDefault) {
+  EXPECT_EQ(float_mode(), 0u);
+  EXPECT_EQ(text_of_float_mode(0), "rounds to nearest");
+}
+
+TEST(FloatMode, SeesRounding) {
+  in_a_thread([] {
+    std::fesetround(FE_UPWARD);
+    EXPECT_EQ(float_mode(), 2u);
+    EXPECT_EQ(text_of_float_mode(float_mode()), "rounds up");
+  });
+  EXPECT_EQ(float_mode(), 0u);
+}
+
+#if defined(__x86_64__)
+TEST(FloatMode, SeesFlushedSubnormals) {
+  in_a_thread([] {
+    _mm_setcsr(_mm_getcsr() | 0x8000);
+    EXPECT_EQ(text_of_float_mode(float_mode()),
+              "rounds to nearest, flushes subnormal results (FTZ)");
+    _mm_setcsr(_mm_getcsr() | 0x8040);
+    EXPECT_EQ(float_mode(), float_mode_bits::flush_results | float_mode_bits::flush_operands);
+  });
+}
+#endif
+
+}  // namespace
+}  // namespace tutti::api
