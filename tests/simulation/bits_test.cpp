@@ -1,0 +1,139 @@
+// Promise: the bits of floating-point results agree as the agreement says, for every number of
+// ranks up to 64, every schedule and vector, and every order of arrival.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+#include <string>
+#include <tutti/reduction.hpp>
+#include <vector>
+
+#include "api/names.hpp"
+#include "api/selection.hpp"
+#include "simulated_run.hpp"
+#include "support/adversarial.hpp"
+
+namespace tutti {
+namespace {
+
+using simulation::Bytes;
+
+constexpr std::size_t element_count = 21;  // each kind of element three times
+
+std::vector<Bytes> inputs(std::uint32_t rank_count) {
+  std::vector<Bytes> all;
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
+    std::mt19937_64 random(rank + 1);
+    std::vector<double> values;
+    for (std::size_t i = 0; i < element_count; ++i)
+      values.push_back(test::adversarial<double>(random, rank, i));
+    const auto bytes = std::as_bytes(std::span(values));
+    all.emplace_back(bytes.begin(), bytes.end());
+  }
+  return all;
+}
+
+struct Shape {
+  Algorithm algorithm = Algorithm::automatic;
+  Agreement agreement = Agreement::identical;
+  plan::PerRound per_round = {};
+};
+
+std::string text_of(const Shape& shape) {
+  std::string text = std::string(api::name_of(shape.algorithm)) + " n";
+  for (const std::uint32_t entry : shape.per_round) text += " " + std::to_string(entry);
+  return text;
+}
+
+/// Results of all ranks.
+std::vector<Bytes> results(std::uint32_t rank_count, const Shape& shape, std::uint64_t seed = 1) {
+  const api::AllreduceRequest request{
+      .element_count = element_count,
+      .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
+      .agreement = shape.agreement,
+      .algorithm = shape.algorithm,
+      .per_round = shape.per_round};
+  std::vector<plan::Plan> plans;
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank)
+    plans.push_back(api::allreduce_plan(Rank{rank}, rank_count, request));
+  return simulation::simulate(plans,
+                              {.reduction = request.reduction,
+                               .element_count = element_count,
+                               .any_order = api::takes_any_order(request),
+                               .seed = seed},
+                              inputs(rank_count));
+}
+
+bool all_equal(const std::vector<Bytes>& results) {
+  return std::all_of(results.begin(), results.end(),
+                     [&](const Bytes& one) { return one == results[0]; });
+}
+
+/// What one rank computes with everybody's elements, along the canonical tree over `count` ranks
+/// from `first` on: the largest power of two below the count to the left.
+Bytes along_the_tree(const Reduction& reduction, const std::vector<Bytes>& all, std::uint32_t first,
+                     std::uint32_t count) {
+  if (count == 1) return all[first];
+  std::uint32_t left = 1;
+  while (2 * left < count) left *= 2;
+  const Bytes lower = along_the_tree(reduction, all, first, left);
+  Bytes upper = along_the_tree(reduction, all, first + left, count - left);
+  reduction.combine(lower.data(), upper.data(), element_count, nullptr);
+  return upper;
+}
+
+/// No vector, and uniform ones.
+std::vector<plan::PerRound> vectors(std::uint32_t rank_count) {
+  std::vector<plan::PerRound> all{{}};
+  for (const std::uint32_t n : {1u, 2u, 3u, 7u}) all.push_back(plan::uniform(rank_count, n));
+  return all;
+}
+
+void for_each_shape(std::uint32_t rank_count, Agreement least,
+                    const std::function<void(const Shape&)>& visit) {
+  for (const api::Schedule& schedule : api::allreduce_schedules()) {
+    if (schedule.needs_idempotent || schedule.needs_inverse) continue;
+    if (least == Agreement::reproducible && schedule.agreement != least) continue;
+    if (least == Agreement::identical && schedule.agreement == Agreement::relaxed) continue;
+    for (const plan::PerRound& vector : vectors(rank_count))
+      visit({schedule.algorithm, least, vector});
+  }
+}
+
+TEST(BitsOfAllRanks, AreIdenticalUpTo64Ranks) {
+  for (std::uint32_t rank_count = 1; rank_count <= 64; ++rank_count)
+    for_each_shape(rank_count, Agreement::identical, [&](const Shape& shape) {
+      EXPECT_TRUE(all_equal(results(rank_count, shape))) << rank_count << " " << text_of(shape);
+    });
+}
+
+TEST(BitsOfAllRanks, AreThoseOfOneTreeWhereReproducible) {
+  for (std::uint32_t rank_count = 1; rank_count <= 64; ++rank_count) {
+    const Bytes reference = along_the_tree(built_in_reduction(BuiltIn::sum, ElementType::float64),
+                                           inputs(rank_count), 0, rank_count);
+    for_each_shape(rank_count, Agreement::reproducible, [&](const Shape& shape) {
+      for (const std::uint64_t seed : {1u, 2u}) {
+        const auto all = results(rank_count, shape, seed);
+        EXPECT_TRUE(all_equal(all) && all[0] == reference) << rank_count << " " << text_of(shape);
+      }
+    });
+  }
+}
+
+// Or the tests above could not fail.
+TEST(BitsOfAllRanks, DifferWhereRelaxed) {
+  std::uint32_t counts_that_differ = 0;
+  std::uint32_t runs_that_differ = 0;
+  for (std::uint32_t rank_count = 2; rank_count <= 64; ++rank_count) {
+    const Shape shape{Algorithm::two_partial, Agreement::relaxed, plan::uniform(rank_count, 3)};
+    const auto first = results(rank_count, shape, 1);
+    if (!all_equal(first)) ++counts_that_differ;
+    if (results(rank_count, shape, 2) != first) ++runs_that_differ;
+  }
+  EXPECT_GT(counts_that_differ, 40u);
+  EXPECT_GT(runs_that_differ, 20u) << "arrivals are combined as they come";
+}
+
+}  // namespace
+}  // namespace tutti

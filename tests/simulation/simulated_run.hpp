@@ -1,0 +1,71 @@
+// One call of a collective on all ranks: the real engine over the simulated fabric, ranks at random
+// speeds, messages late.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "engine/advance.hpp"
+#include "simulated_fabric.hpp"
+
+namespace tutti::simulation {
+
+using Bytes = std::vector<std::byte>;
+
+struct SimulatedCall {
+  Reduction reduction;
+  std::size_t element_count = 1;
+  bool any_order = false;
+  std::uint64_t seed = 1;
+};
+
+/// The targets of all ranks; `plans` may be changed in the order of arrivals.
+inline std::vector<Bytes> simulate(std::vector<plan::Plan>& plans, const SimulatedCall& call,
+                                   const std::vector<Bytes>& sources) {
+  const auto rank_count = static_cast<std::uint32_t>(plans.size());
+  std::vector<Bytes> targets = sources;  // as large
+  std::vector<SimulatedRank> ranks(rank_count);
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
+    plan::Plan& plan = plans[rank];
+    SimulatedRank& r = ranks[rank];
+    engine::Execution& execution = r.execution;
+    execution.parts =
+        engine::parts_of(call.element_count, call.reduction.element_bytes, plan.parts);
+    auto& memory = execution.memory;
+    memory.payload_bytes = execution.parts[0].bytes;
+    memory.register_bytes = plan.segments * memory.payload_bytes;
+    const std::size_t slots = plan.slot_count * memory.register_bytes;
+    r.memory.resize(2 * (slots + plan.partial_count * memory.register_bytes) + 1);
+    r.arrived.resize(2 * std::size_t{plan.slot_count});
+    for (std::size_t parity = 0; parity < 2; ++parity) {
+      memory.slots[parity] = r.memory.data() + parity * (r.memory.size() / 2);
+      memory.partials[parity] = memory.slots[parity] + slots;
+    }
+    memory.source = sources[rank].data();
+    memory.target = targets[rank].data();
+    execution.steps = plan.steps;
+    execution.reduction = call.reduction;
+    execution.any_order = call.any_order;
+    for (const plan::Step& step : plan.steps)
+      if (step.action == plan::Action::put) r.puts.push_back(&step);
+    execution.begin();
+  }
+  SimulatedFabric fabric(ranks, 2, call.seed);
+  std::mt19937_64 random(call.seed);
+  for (std::uint32_t unfinished = rank_count; unfinished > 0;) {
+    if (!fabric.idle() && random() % 2 == 0) {
+      fabric.deliver_one();
+      continue;
+    }
+    auto rank = static_cast<std::uint32_t>(random() % rank_count);
+    if (!ranks[rank].execution.in_flight) continue;
+    if (engine::advance(ranks[rank].execution, fabric, rank) == Status::ok) --unfinished;
+  }
+  return targets;
+}
+
+}  // namespace tutti::simulation
