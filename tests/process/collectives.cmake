@@ -1,9 +1,10 @@
 # Collectives between forked ranks over the software device.
-foreach(name bits collectives devices failures isolation misuse)
+foreach(name bits collectives devices failures isolation misuse schedules)
   tutti_test(process_${name} LABEL process TIMEOUT 300 SERIAL
     SOURCES ${name}_test.cpp LINK tutti)
   target_include_directories(process_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 endforeach()
+target_link_libraries(process_schedules PRIVATE tutti_api)
 target_link_libraries(process_devices PRIVATE tutti_verbs)  # what ranks tell of their ports
 
 target_sources(process_collectives PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/allocations.cpp)
