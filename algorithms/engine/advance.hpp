@@ -34,8 +34,8 @@ inline bool joins_one_message(std::span<const plan::Step> steps, std::size_t at)
 }
 
 /// Arrival order: the message that is awaited next has not come; one that is joined to the same
-/// register right after it may have.  Then the two messages change places, and the arrived one is
-/// taken.  The steps stay as they are, so the next call begins with this order.
+/// register and part right after it may have.  Then the two messages change places, and the arrived
+/// one is taken.  The steps stay as they are, so the next call begins with this order.
 template <class F, class C>
 requires Fabric<F, C>
 bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexcept {
@@ -43,7 +43,8 @@ bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexc
   const std::size_t here = execution.next;
   if (!joins_one_message(steps, here)) return false;
   for (std::size_t there = here + 2;
-       joins_one_message(steps, there) && steps[there + 1].into == steps[here + 1].into;
+       joins_one_message(steps, there) && steps[there + 1].into == steps[here + 1].into &&
+       steps[there + 1].part == steps[here + 1].part;
        there += 2) {
     if (!fabric.take(channel, execution.parity(), steps[there].slot)) continue;
     std::swap(steps[here], steps[there]);
