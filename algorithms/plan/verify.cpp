@@ -491,16 +491,22 @@ class Run {
     if (promise_ == Promise::same_expression &&
         result.expression != ranks_.front().targets[part].expression)
       return "operands are associated otherwise than on rank 0";
-    if (promise_ == Promise::canonical_tree &&
-        result.expression !=
-            pool_.canonical_expression(0, static_cast<std::uint32_t>(plans_.size())))
+    if (promise_ == Promise::canonical_tree && result.expression != canonical_expression())
       return "operands are not associated along the canonical tree";
     return {};
+  }
+
+  /// Found once: of a plan of P parts, P^2 values are compared with it.
+  std::uint32_t canonical_expression() {
+    if (!canonical_)
+      canonical_ = pool_.canonical_expression(0, static_cast<std::uint32_t>(plans_.size()));
+    return *canonical_;
   }
 
   std::span<const Plan> plans_;
   Promise promise_;
   Pool pool_;
+  std::optional<std::uint32_t> canonical_;
   std::vector<State> ranks_;
   std::vector<Value> values_;  // partials and slots of all ranks
   std::vector<std::uint32_t> runnable_;
