@@ -1,0 +1,111 @@
+// See chunked_fold.hpp for the schedule.  Here: which register holds what.
+//
+//   partials   0 .. P-2   parts of the contribution, for the ranks 1 .. P-1 ahead
+//              P-1        the result of the own part
+//              P ..       scratch of the fold
+//   slots      0 .. P-2   the own part, from the ranks 1 .. P-1 behind
+//              P-1 ..     results, from the same ranks
+//
+// The source is read before the target is written, part by part, so they may be the same memory.
+#include "plan/chunked_fold.hpp"
+
+#include <cassert>
+#include <utility>
+
+#include "plan/canonical_fold.hpp"
+#include "plan/canonical_tree.hpp"
+#include "plan/per_round.hpp"
+#include "plan/steps.hpp"
+
+namespace tutti::plan {
+namespace {
+
+class Builder {
+ public:
+  Builder(Rank self, std::uint32_t rank_count)
+      : others_(static_cast<std::uint16_t>(rank_count - 1)),
+        scratch_(static_cast<std::uint16_t>(rank_count), 1) {
+    plan_.self = self;
+    plan_.rank_count = rank_count;
+    plan_.algorithm = "chunked_fold";
+    plan_.parts = static_cast<std::uint16_t>(rank_count);
+    plan_.slot_count = static_cast<std::uint16_t>(2 * others_);
+  }
+
+  Plan build() && {
+    if (others_ == 0) {
+      steps_.copy(source_register, target_register);
+      return std::move(plan_);
+    }
+    steps_.begin_round(others_);
+    send_contributions();
+    fold_own_part();
+    steps_.begin_round(others_);
+    send_result();
+    receive_results();
+    plan_.partial_count = scratch_.partial_count();
+    return std::move(plan_);
+  }
+
+ private:
+  void send_contributions() {
+    for (std::uint16_t i = 0; i < others_; ++i) {
+      const Rank peer = rank_ahead(plan_.self, i + 1u, plan_.rank_count);
+      steps_.begin_part(part_of(peer));
+      steps_.copy(source_register, partial_register(i));
+      steps_.put(peer, i, 1, partial_register(i));
+    }
+  }
+
+  /// From the nearest rank behind on, which has told this one first.
+  void fold_own_part() {
+    steps_.begin_part(part_of(plan_.self));
+    CanonicalFold fold(CanonicalTree(plan_.rank_count), steps_, scratch_);
+    fold.want({0, plan_.rank_count}, result());
+    fold.add({index_of(plan_.self)}, source_register);
+    for (std::uint16_t i = 0; i < others_; ++i) {
+      const Rank peer = rank_behind(plan_.self, i + 1u, plan_.rank_count);
+      steps_.await(peer, i, 1);
+      fold.add({index_of(peer)}, slot_register(i));
+    }
+  }
+
+  void send_result() {
+    for (std::uint16_t i = 0; i < others_; ++i)
+      steps_.put(rank_ahead(plan_.self, i + 1u, plan_.rank_count), result_slot(i), 1, result());
+    steps_.copy(result(), target_register);
+  }
+
+  void receive_results() {
+    for (std::uint16_t i = 0; i < others_; ++i) {
+      const Rank peer = rank_behind(plan_.self, i + 1u, plan_.rank_count);
+      steps_.begin_part(part_of(peer));
+      steps_.await(peer, result_slot(i), 1);
+      steps_.copy(slot_register(result_slot(i)), target_register);
+    }
+  }
+
+  static std::uint16_t part_of(Rank rank) { return static_cast<std::uint16_t>(index_of(rank)); }
+  Register result() const { return partial_register(others_); }
+  std::uint16_t result_slot(std::uint16_t i) const {
+    return static_cast<std::uint16_t>(others_ + i);
+  }
+
+  std::uint16_t others_;
+  Plan plan_;
+  StepWriter steps_{plan_};
+  ScratchPayloads scratch_;
+};
+
+}  // namespace
+
+bool is_chunked_fold(std::uint32_t rank_count) {
+  return rank_count > 0 && 2 * (rank_count - std::uint64_t{1}) <= slots_max;
+}
+
+Plan chunked_fold_allreduce(Rank self, std::uint32_t rank_count) {
+  assert(is_chunked_fold(rank_count) && index_of(self) < rank_count);
+  return Builder(self, rank_count).build();
+}
+
+}  // namespace tutti::plan

@@ -1,0 +1,120 @@
+// Promise: chunked fold gives every rank 0 o 1 o ... o P-1 along the canonical tree in every part
+// of the payload, in two rounds, and no rank is told by all at the same time.
+#include "plan/chunked_fold.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdint>
+#include <random>
+
+#include "plan/per_round.hpp"
+#include "plan/verify.hpp"
+
+namespace tutti::plan {
+namespace {
+
+std::optional<std::string> violation(std::uint32_t ranks) {
+  return first_violation(
+      ranks, [&](Rank rank) { return chunked_fold_allreduce(rank, ranks); },
+      Promise::canonical_tree);
+}
+
+TEST(ChunkedFold, FollowsTheTreeForAllRankCountsUpTo128) {
+  for (std::uint32_t ranks = 1; ranks <= 128; ++ranks)
+    ASSERT_EQ(violation(ranks), std::nullopt) << "P = " << ranks;
+}
+
+// Work is P per rank: up to 500 ranks, a quarter of a million parts.
+TEST(ChunkedFold, FollowsTheTreeForSampledRankCountsUpTo500) {
+  std::mt19937 random(1);
+  for (int sample = 0; sample < 6; ++sample) {
+    const auto ranks = sample == 0 ? 500u : 129 + static_cast<std::uint32_t>(random() % 372);
+    ASSERT_EQ(violation(ranks), std::nullopt) << "P = " << ranks;
+  }
+}
+
+// Also says that the builder emits nothing that is not needed.
+TEST(ChunkedFold, NeedsEveryStep) {
+  for (std::uint32_t ranks = 2; ranks <= 13; ++ranks) {
+    std::vector<Plan> plans;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      plans.push_back(chunked_fold_allreduce(Rank{rank}, ranks));
+    for (Plan& plan : plans) {
+      const Plan right = plan;
+      for (std::size_t step = 0; step < right.steps.size(); ++step) {
+        plan.steps.erase(plan.steps.begin() + static_cast<std::ptrdiff_t>(step));
+        EXPECT_TRUE(first_violation(plans, Promise::canonical_tree))
+            << "P = " << ranks << ", rank " << index_of(plan.self) << ", step " << step;
+        plan = right;
+      }
+    }
+  }
+}
+
+// The formulae of the catalogue.
+TEST(ChunkedFold, CostsWhatTheCatalogueSays) {
+  for (std::uint32_t ranks = 2; ranks <= 300; ++ranks) {
+    const Plan plan = chunked_fold_allreduce(Rank{ranks / 2}, ranks);
+    ASSERT_EQ(plan.per_round, (PerRound{ranks - 1, ranks - 1}));
+    ASSERT_TRUE(plan.all_alike);
+    ASSERT_EQ(plan.parts, ranks);
+    ASSERT_EQ(plan.segments, 1);
+    ASSERT_EQ(plan.slot_count, 2 * (ranks - 1));
+    ASSERT_LE(plan.partial_count, ranks + 2 * std::bit_width(ranks - 1));
+    std::uint32_t sent = 0, combined = 0;
+    for (const Step& step : plan.steps) {
+      sent += step.action == Action::put ? step.segments : 0;
+      if (step.action != Action::combine) continue;
+      ++combined;
+      ASSERT_EQ(step.part, ranks / 2);
+    }
+    ASSERT_EQ(sent, 2 * (ranks - 1));
+    ASSERT_EQ(combined, ranks - 1);
+  }
+}
+
+TEST(ChunkedFold, TellsEachRankAtAnotherTime) {
+  constexpr std::uint32_t ranks = 24;
+  std::vector<std::vector<bool>> told(2 * ranks, std::vector<bool>(ranks - 1));
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    std::size_t sent[2] = {0, 0};
+    for (const Step& step : chunked_fold_allreduce(Rank{rank}, ranks).steps) {
+      if (step.action != Action::put) continue;
+      if (sent[step.round] == 0) {
+        EXPECT_EQ(index_of(step.peer), (rank + 1) % ranks);
+      }
+      auto&& place = told[index_of(step.peer) * 2 + step.round][sent[step.round]++];
+      EXPECT_FALSE(place);
+      place = true;
+    }
+  }
+}
+
+TEST(ChunkedFold, SendsPartsToTheirRanks) {
+  for (const Step& step : chunked_fold_allreduce(Rank{3}, 11).steps)
+    if (step.action == Action::put) {
+      EXPECT_EQ(step.part, step.round == 0 ? index_of(step.peer) : 3);
+    }
+}
+
+TEST(ChunkedFold, OfOneRankCopiesItsContribution) {
+  const Plan plan = chunked_fold_allreduce(Rank{0}, 1);
+  ASSERT_EQ(plan.steps.size(), 1U);
+  EXPECT_EQ(plan.steps[0].from.place, Place::source);
+  EXPECT_EQ(plan.steps[0].into.place, Place::target);
+  EXPECT_EQ(plan.parts, 1);
+  EXPECT_EQ(plan.partial_count + plan.slot_count, 0);
+}
+
+TEST(IsChunkedFold, KeepsToTheSlotsThereAre) {
+  EXPECT_FALSE(is_chunked_fold(0));
+  EXPECT_TRUE(is_chunked_fold(1));
+  EXPECT_TRUE(is_chunked_fold(16385));
+  EXPECT_FALSE(is_chunked_fold(16386));
+  EXPECT_FALSE(is_chunked_fold(UINT32_MAX));
+  EXPECT_EQ(chunked_fold_allreduce(Rank{16384}, 16385).slot_count, slots_max);
+}
+
+}  // namespace
+}  // namespace tutti::plan
