@@ -2,14 +2,16 @@
 // queues are full now and then.  A failure prints the seed that replays it.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <numeric>
 #include <random>
 
 #include "engine/advance.hpp"
+#include "plan/canonical_dissemination.hpp"
+#include "plan/chunked_fold.hpp"
 #include "plan/dissemination.hpp"
+#include "plan/gather_fold.hpp"
 #include "plan/two_partial.hpp"
 #include "simulated_fabric.hpp"
 
@@ -32,6 +34,12 @@ std::uint64_t greater(std::uint64_t left, std::uint64_t right) {
   return left > right ? left : right;
 }
 
+/// Neither commutes nor is associative, as sums of floating-point numbers to the last bit: tells
+/// every order and every association from all others.
+std::uint64_t mix(std::uint64_t left, std::uint64_t right) {
+  return left * 0x9e3779b97f4a7c15u + (right ^ right >> 29) * 0xbf58476d1ce4e5b9u;
+}
+
 std::uint64_t input(std::uint32_t rank, std::uint64_t call, std::size_t element) {
   std::uint64_t x = rank * 0x9e3779b97f4a7c15u + call * 0xbf58476d1ce4e5b9u + element;
   x ^= x >> 31;
@@ -46,9 +54,19 @@ struct Job {
   bool in_place = false;
   bool any_order = false;
   std::uint32_t* changed = nullptr;  // counts the ranks whose steps changed places
+  bool along_tree = false;           // else the reference is folded from left to right
+  std::size_t element_count = 3;
 };
 
-constexpr std::size_t element_count = 3;
+/// What the ranks from `first` on should have as element `i`.
+std::uint64_t expected_of(const Job& job, std::uint32_t first, std::uint32_t count,
+                          std::uint64_t call, std::size_t i) {
+  if (count == 1) return input(first, call, i);
+  std::uint32_t left = count - 1;
+  for (std::uint32_t half = 1; job.along_tree && half < count; half *= 2) left = half;
+  return job.reference(expected_of(job, first, left, call, i),
+                       expected_of(job, first + left, count - left, call, i));
+}
 
 /// In the order in which they are awaited.
 std::vector<std::uint16_t> slots_of(const plan::Plan& plan) {
@@ -66,7 +84,9 @@ bool run(const Job& job, std::uint32_t rank_count, std::uint64_t calls, std::uin
   for (std::uint32_t rank = 0; rank < rank_count; ++rank)
     plans.push_back(job.plan(Rank{rank}, rank_count));
   std::vector<SimulatedRank> ranks(rank_count);
-  std::vector<std::array<std::uint64_t, element_count>> sources(rank_count), targets(rank_count);
+  const std::size_t element_count = job.element_count;
+  const std::vector<std::uint64_t> elements(element_count);
+  std::vector<std::vector<std::uint64_t>> sources(rank_count, elements), targets = sources;
   for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
     SimulatedRank& r = ranks[rank];
     const plan::Plan& plan = plans[rank];
@@ -109,12 +129,8 @@ bool run(const Job& job, std::uint32_t rank_count, std::uint64_t calls, std::uin
       execution.begin();
     }
     if (engine::advance(execution, fabric, rank) != Status::ok) continue;
-    for (std::size_t i = 0; job.reference != nullptr && i < element_count; ++i) {
-      std::uint64_t expected = input(0, execution.sequence, i);
-      for (std::uint32_t other = 1; other < rank_count; ++other)
-        expected = job.reference(expected, input(other, execution.sequence, i));
-      if (targets[rank][i] != expected) return false;
-    }
+    for (std::size_t i = 0; job.reference != nullptr && i < element_count; ++i)
+      if (targets[rank][i] != expected_of(job, 0, rank_count, execution.sequence, i)) return false;
     // A barrier has no result: nobody leaves call c before all have entered it.
     for (const SimulatedRank& other : ranks)
       if (other.execution.sequence < execution.sequence) return false;
@@ -157,6 +173,20 @@ Job barrier_job(plan::PerRound vector) {
   return {.plan = [vector](Rank self, std::uint32_t count) {
     return plan::dissemination_barrier(self, count, vector);
   }};
+}
+
+using TreeBuilder = plan::Plan (*)(Rank, std::uint32_t, const plan::PerRound&);
+
+Job tree_job(TreeBuilder build, plan::PerRound vector) {
+  return {.plan = [build, vector](Rank self,
+                                  std::uint32_t count) { return build(self, count, vector); },
+          .reduction = elementwise<std::uint64_t, mix>({}),
+          .reference = mix,
+          .along_tree = true};
+}
+
+plan::Plan chunked_fold(Rank self, std::uint32_t rank_count, const plan::PerRound&) {
+  return plan::chunked_fold_allreduce(self, rank_count);
 }
 
 /// Every covering uniform vector n = 1 .. 4, a mixed one, and every P up to 13.
@@ -208,6 +238,45 @@ TEST(Engine, ArrivalsAreCombinedAsTheyComeWhereTheOrderDoesNotMatter) {
   changed = 0;
   expect_right_for_all_shapes([&](const plan::PerRound& v) { return any_order(max_job(v)); });
   EXPECT_GT(changed, 100u);
+}
+
+TEST(Engine, CanonicalDisseminationFollowsTheTreeUnderAnyInterleaving) {
+  expect_right_for_all_shapes([](const plan::PerRound& vector) {
+    return tree_job(plan::canonical_dissemination_allreduce, vector);
+  });
+}
+
+TEST(Engine, GatherAndFoldFollowsTheTreeUnderAnyInterleaving) {
+  expect_right_for_all_shapes(
+      [](const plan::PerRound& vector) { return tree_job(plan::gather_fold_allreduce, vector); });
+}
+
+// No elements, fewer than parts, parts of different lengths.
+TEST(Engine, ChunkedFoldFollowsTheTreeUnderAnyInterleaving) {
+  for (std::uint32_t rank_count = 1; rank_count <= 13; ++rank_count)
+    for (const std::size_t element_count : {0u, 1u, 3u, 29u})
+      for (std::uint64_t seed = 1; seed <= 4; ++seed)
+        for (const bool in_place : {false, true}) {
+          Job job = tree_job(chunked_fold, {});
+          job.in_place = in_place;
+          job.element_count = element_count;
+          EXPECT_TRUE(run(job, rank_count, 6, seed))
+              << "P " << rank_count << " elements " << element_count << " seed " << seed;
+        }
+}
+
+// Messages of different parts go to different places, even if both go to the target.
+TEST(Engine, ArrivalsOfDifferentPartsDoNotChangePlaces) {
+  for (const TreeBuilder build : {TreeBuilder{plan::canonical_dissemination_allreduce},
+                                  TreeBuilder{plan::gather_fold_allreduce}, chunked_fold})
+    for_each_shape([&](std::uint32_t rank_count, const plan::PerRound& vector) {
+      Job job = tree_job(build, vector);
+      job.reduction = elementwise<std::uint64_t, add>({.commutative = true});
+      job.reference = add;
+      job.any_order = true;
+      job.element_count = 17;
+      EXPECT_TRUE(run(job, rank_count, 6, 1)) << "P " << rank_count;
+    });
 }
 
 /// The promise "two parities suffice" is only worth something if one does not.
