@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/canonical_dissemination.hpp"
 #include "plan/dissemination.hpp"
 #include "plan/two_partial.hpp"
 #include "plan/verify.hpp"
@@ -44,6 +45,7 @@ const std::vector<Schedule> schedules = {
     {"two-partial in rank order", in_rank_order, Promise::rank_order},
     {"dissemination barrier", dissemination_barrier, Promise::barrier},
     {"dissemination allreduce", dissemination_allreduce, Promise::at_least_once},
+    {"canonical dissemination", canonical_dissemination_allreduce, Promise::canonical_tree},
 };
 
 TEST(RandomPlans, KeepTheirPromiseOnAllRanks) {
