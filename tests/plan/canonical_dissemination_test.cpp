@@ -108,7 +108,7 @@ TEST(CanonicalDissemination, HasTheRoundsAndMessagesOfTwoPartialDissemination) {
       ASSERT_EQ(plan.per_round, expected) << ranks << ' ' << n;
       ASSERT_EQ(plan.per_round.size(), test::exact_rounds(ranks, n));
       ASSERT_TRUE(plan.all_alike);
-      ASSERT_LE(plan.partial_count, plan.per_round.size() + 2 * std::bit_width(ranks));
+      ASSERT_LE(plan.partial_count, plan.per_round.size() + std::size_t{2} * std::bit_width(ranks));
     }
   EXPECT_EQ(build(0, 96, {7, 7, 7}).per_round, (PerRound{1, 5, 7}));
 }
