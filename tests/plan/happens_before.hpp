@@ -1,0 +1,153 @@
+// Whether two copies of slots and partials, by call parity, are enough: vector clocks over
+// consecutive calls.  Knows nothing of how plans are built, nor of the verifier.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "plan/plan.hpp"
+
+namespace tutti::plan::test {
+
+/// Runs `calls` consecutive calls, each rank as far as it can, and notes what is known to have
+/// happened where.  A slot may be written only when its owner's last read of it in an earlier call
+/// has happened before; a partial only when every message sent from it has arrived, since the
+/// network card reads it at any time until then.  `copies` of everything: 2, or 1 to see what that
+/// breaks.
+class HappensBefore {
+ public:
+  HappensBefore(std::span<const Plan> plans, std::uint32_t calls, std::uint32_t copies)
+      : plans_(plans), calls_(calls), copies_(copies), ranks_(plans.size()) {
+    for (State& rank : ranks_) rank.clock.resize(plans.size());
+  }
+
+  /// What is not ordered, as a sentence; nullopt: everything is.
+  std::optional<std::string> race() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) moved |= run(rank);
+      if (race_) return race_;
+    }
+    for (const State& rank : ranks_)
+      if (rank.call < calls_) return "a rank waits for ever";
+    return {};
+  }
+
+ private:
+  using Clock = std::vector<std::uint32_t>;
+  struct Moment {  // an event of a rank
+    std::uint32_t rank;
+    std::uint32_t time;
+  };
+  struct State {
+    std::uint32_t call = 0;
+    std::size_t step = 0;
+    Clock clock;
+  };
+  using SlotKey = std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>;  // rank, copy, index
+
+  bool run(std::uint32_t rank) {
+    bool moved = false;
+    while (!race_ && ranks_[rank].call < calls_ && advance(rank)) moved = true;
+    return moved;
+  }
+
+  /// False: has to wait.
+  bool advance(std::uint32_t self) {
+    State& rank = ranks_[self];
+    const Plan& plan = plans_[self];
+    if (rank.step == plan.steps.size()) {
+      rank.step = 0;
+      ++rank.call;
+      return true;
+    }
+    const Step& step = plan.steps[rank.step];
+    if (step.action == Action::await && !take(self, step)) return false;
+    ++rank.clock[self];
+    ++rank.step;
+    const std::uint32_t copy = rank.call % copies_;
+    if (step.action == Action::put)
+      put(self, step, copy);
+    else if (step.action == Action::await)
+      last_read_[{self, copy, step.slot}] = {self, rank.clock[self]};
+    else
+      touch_registers(self, step, copy);
+    return true;
+  }
+
+  bool take(std::uint32_t self, const Step& step) {
+    const auto message = flying_.find({self, ranks_[self].call, step.slot});
+    if (message == flying_.end()) return false;
+    Clock& clock = ranks_[self].clock;
+    for (std::size_t i = 0; i < clock.size(); ++i)
+      clock[i] = std::max(clock[i], message->second.clock[i]);
+    // The event of taking it is the next one of this rank.
+    for (const SlotKey& partial : message->second.partials)
+      arrivals_[partial].push_back({self, clock[self] + 1});
+    flying_.erase(message);
+    return true;
+  }
+
+  void put(std::uint32_t self, const Step& step, std::uint32_t copy) {
+    const std::uint32_t peer = index_of(step.peer);
+    const auto read = last_read_.find({peer, copy, step.slot});
+    if (read != last_read_.end() && !knows(self, read->second))
+      race_ = "rank " + std::to_string(self) + " writes slot " + std::to_string(step.slot) +
+              " of rank " + std::to_string(peer) + " while it may be read";
+    Message message{ranks_[self].clock, {}};
+    if (step.segments > 0) {
+      const SlotKey partial{self, copy, step.from.index};
+      ++unarrived_[partial];
+      message.partials.push_back(partial);
+    }
+    flying_[{peer, ranks_[self].call, step.slot}] = std::move(message);
+  }
+
+  void touch_registers(std::uint32_t self, const Step& step, std::uint32_t copy) {
+    if (step.from.place == Place::slot)
+      last_read_[{self, copy, step.from.index}] = {self, ranks_[self].clock[self]};
+    if (step.into.place != Place::partial) return;
+    const SlotKey partial{self, copy, step.into.index};
+    const auto sent = sent_in_.find(partial);
+    if (sent != sent_in_.end() && sent->second == ranks_[self].call)
+      return;  // other payloads of it
+    const auto arrivals = arrivals_.find(partial);
+    std::size_t known = 0;
+    if (arrivals != arrivals_.end())
+      for (const Moment& moment : arrivals->second) known += knows(self, moment) ? 1 : 0;
+    if (known < unarrived_[partial])
+      race_ = "rank " + std::to_string(self) + " writes partial " +
+              std::to_string(step.into.index) + " while it may be on its way";
+    unarrived_[partial] = 0;
+    arrivals_.erase(partial);
+    sent_in_[partial] = ranks_[self].call;
+  }
+
+  bool knows(std::uint32_t self, const Moment& moment) const {
+    return ranks_[self].clock[moment.rank] >= moment.time;
+  }
+
+  struct Message {
+    Clock clock;
+    std::vector<SlotKey> partials;
+  };
+
+  std::span<const Plan> plans_;
+  std::uint32_t calls_;
+  std::uint32_t copies_;
+  std::vector<State> ranks_;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>, Message> flying_;
+  std::map<SlotKey, Moment> last_read_;
+  std::map<SlotKey, std::size_t> unarrived_;         // messages from a partial since it was written
+  std::map<SlotKey, std::vector<Moment>> arrivals_;  // of these
+  std::map<SlotKey, std::uint32_t> sent_in_;         // the call that wrote the partial last
+  std::optional<std::string> race_;
+};
+
+}  // namespace tutti::plan::test
