@@ -47,7 +47,13 @@ enum class Action : std::uint8_t {
 enum class FlowControl : std::uint8_t {
   synchronising,  // completing a call needs every rank to have entered it: two copies of
                   // everything, by call parity, suffice without acknowledgements
-  one_way,  // some rank can run ahead of another without bound: a window with credits
+  one_way,        // some rank can run ahead of another without bound: a window with credits
+};
+
+/// In which order the operands of a result are combined.
+enum class Order : std::uint8_t {
+  commutative,  // in a rotated order, the same in every call
+  rank_order,   // 0 o 1 o ... o P-1 on every rank, however it is associated
 };
 
 struct Step {
