@@ -72,7 +72,8 @@ struct Plan {
   std::uint32_t rank_count = 1;
   std::string algorithm;                 // literature name
   std::vector<std::uint32_t> per_round;  // messages of each round, as executed
-  bool all_alike = true;  // every rank sends and receives exactly per_round; if not, it is the most
+  bool all_alike = true;  // every rank sends exactly per_round, and awaits as many, maybe in later
+                          // rounds; if not, it is the most
   FlowControl flow_control = FlowControl::synchronising;
   std::uint16_t parts = 1;      // of the payload
   std::uint16_t segments = 1;   // payloads (of one part) in each partial and slot
