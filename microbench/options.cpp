@@ -26,8 +26,17 @@ constexpr ElementType every_type[] = {ElementType::int32,   ElementType::uint32,
                                       ElementType::float32, ElementType::float64};
 constexpr Agreement every_agreement[] = {Agreement::identical, Agreement::reproducible,
                                          Agreement::relaxed};
-constexpr Algorithm every_algorithm[] = {Algorithm::automatic, Algorithm::dissemination,
-                                         Algorithm::two_partial, Algorithm::recursive_multiplying};
+constexpr Algorithm every_algorithm[] = {Algorithm::automatic,
+                                         Algorithm::dissemination,
+                                         Algorithm::two_partial,
+                                         Algorithm::recursive_multiplying,
+                                         Algorithm::nway,
+                                         Algorithm::nway_inverse,
+                                         Algorithm::decomposition,
+                                         Algorithm::decomposition_digits,
+                                         Algorithm::canonical_dissemination,
+                                         Algorithm::gather_fold,
+                                         Algorithm::chunked_fold};
 constexpr CheckLevel every_check_level[] = {CheckLevel::off, CheckLevel::local,
                                             CheckLevel::collective};
 constexpr Format every_format[] = {Format::table, Format::json, Format::csv};

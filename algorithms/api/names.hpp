@@ -64,6 +64,20 @@ constexpr const char* name_of(Algorithm algorithm) noexcept {
       return "two_partial_dissemination";
     case Algorithm::recursive_multiplying:
       return "recursive_multiplying";
+    case Algorithm::nway:
+      return "nway";
+    case Algorithm::nway_inverse:
+      return "nway_inverse";
+    case Algorithm::decomposition:
+      return "decomposition";
+    case Algorithm::decomposition_digits:
+      return "decomposition_digits";
+    case Algorithm::canonical_dissemination:
+      return "canonical_dissemination";
+    case Algorithm::gather_fold:
+      return "gather_fold";
+    case Algorithm::chunked_fold:
+      return "chunked_fold";
   }
   return "?";
 }

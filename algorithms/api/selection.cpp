@@ -1,23 +1,40 @@
 #include "api/selection.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <tutti/status.hpp>
 
 #include "api/names.hpp"
+#include "plan/canonical_dissemination.hpp"
+#include "plan/chunked_fold.hpp"
+#include "plan/decomposition.hpp"
 #include "plan/dissemination.hpp"
+#include "plan/gather_fold.hpp"
+#include "plan/nway.hpp"
 #include "plan/recursive_multiplying.hpp"
 #include "plan/two_partial.hpp"
 
 namespace tutti::api {
 namespace {
 
-constexpr const char* takes_vector = "a vector that covers the ranks";
-constexpr const char* takes_core = "a core, or upper bounds of its rounds";
-
 constexpr Schedule schedules[] = {
-    {Algorithm::dissemination, Agreement::relaxed, false, true, false, takes_vector},
-    {Algorithm::two_partial, Agreement::relaxed, true, false, false, takes_vector},
-    {Algorithm::recursive_multiplying, Agreement::identical, true, false, false, takes_core},
+    {.algorithm = Algorithm::dissemination, .keeps_rank_order = false, .needs_idempotent = true},
+    {.algorithm = Algorithm::two_partial},
+    {.algorithm = Algorithm::recursive_multiplying,
+     .agreement = Agreement::identical,
+     .takes = PerRoundIs::core},
+    {.algorithm = Algorithm::nway, .takes = PerRoundIs::uniform},
+    {.algorithm = Algorithm::nway_inverse,
+     .keeps_rank_order = false,
+     .needs_inverse = true,
+     .takes = PerRoundIs::uniform},
+    {.algorithm = Algorithm::decomposition, .takes = PerRoundIs::uniform},
+    {.algorithm = Algorithm::decomposition_digits, .takes = PerRoundIs::uniform},
+    {.algorithm = Algorithm::canonical_dissemination, .agreement = Agreement::reproducible},
+    {.algorithm = Algorithm::gather_fold, .agreement = Agreement::reproducible},
+    {.algorithm = Algorithm::chunked_fold,
+     .agreement = Agreement::reproducible,
+     .takes = PerRoundIs::nothing},
 };
 
 std::string text_of(const plan::PerRound& vector) {
@@ -67,44 +84,90 @@ void require_service(const Schedule& schedule, const AllreduceRequest& request) 
                   why_not(schedule, request) + "; use automatic, " + others);
 }
 
-/// Refuses a vector that does not cover the ranks.  An empty one is left to a rule.
-void require_cover(const plan::PerRound& vector, std::uint32_t rank_count) {
-  if (vector.empty()) return;
-  std::uint32_t largest = 1;
-  for (const std::uint32_t entry : vector) {
-    if (entry == 0)
-      throw Error(ErrorCode::invalid_argument,
-                  "per_round " + text_of(vector) + ": every entry must be 1 or more");
-    largest = std::max(largest, entry);
-  }
-  if (!plan::covers(rank_count, vector))
-    throw Error(ErrorCode::invalid_argument,
-                "per_round " + text_of(vector) + " does not cover " + std::to_string(rank_count) +
-                    " ranks (the product of n+1 is too small); use " +
-                    text_of(plan::nearest_covering(rank_count, largest)));
-  if (!plan::is_executable(rank_count, vector))
-    throw Error(ErrorCode::invalid_argument, "per_round " + text_of(vector) + " needs more than " +
-                                                 std::to_string(plan::slots_max) +
-                                                 " messages for " + std::to_string(rank_count) +
-                                                 " ranks; use smaller entries");
+[[noreturn]] void refuse_vector(const plan::PerRound& vector, const std::string& why) {
+  throw Error(ErrorCode::invalid_argument, "per_round " + text_of(vector) + why);
 }
 
+void require_entries(const plan::PerRound& vector) {
+  if (std::find(vector.begin(), vector.end(), 0u) != vector.end())
+    refuse_vector(vector, ": every entry must be 1 or more");
+}
+
+[[noreturn]] void refuse_length(const plan::PerRound& vector, std::uint32_t rank_count) {
+  refuse_vector(vector, " needs more than " + std::to_string(plan::slots_max) + " messages for " +
+                            std::to_string(rank_count) + " ranks; use smaller entries");
+}
+
+/// The vector asked for, which has to cover the ranks; where there is none, the rule's.
 plan::PerRound covering(const plan::PerRound& asked, std::uint32_t rank_count,
                         std::size_t payload_bytes) {
-  return asked.empty() ? plan::default_per_round(rank_count, payload_bytes) : asked;
+  if (asked.empty()) return plan::default_per_round(rank_count, payload_bytes);
+  require_entries(asked);
+  if (!plan::covers(rank_count, asked))
+    refuse_vector(asked, " does not cover " + std::to_string(rank_count) +
+                             " ranks (the product of n+1 is too small); use " +
+                             text_of(plan::nearest_covering(
+                                 rank_count, *std::max_element(asked.begin(), asked.end()))));
+  if (!plan::is_executable(rank_count, asked)) refuse_length(asked, rank_count);
+  return asked;
 }
 
 plan::PerRound core(const plan::PerRound& asked, std::uint32_t rank_count,
                     std::size_t payload_bytes) {
-  return asked.empty()
-             ? plan::per_round_for_recursive_multiplying(rank_count, payload_bytes)
-             : plan::per_round_for_recursive_multiplying(rank_count, payload_bytes, asked);
+  if (asked.empty()) return plan::per_round_for_recursive_multiplying(rank_count, payload_bytes);
+  return plan::per_round_for_recursive_multiplying(rank_count, payload_bytes,
+                                                   covering(asked, rank_count, payload_bytes));
 }
 
-Algorithm rule(const AllreduceRequest& request) {
+/// One n for all rounds; where none is asked for, that of the rule's first round.
+std::uint32_t uniform(const plan::PerRound& asked, std::uint32_t rank_count,
+                      std::size_t payload_bytes, Algorithm algorithm) {
+  if (asked.empty()) {
+    const plan::PerRound rule = plan::default_per_round(rank_count, payload_bytes);
+    return rule.empty() ? 1 : *std::max_element(rule.begin(), rule.end());
+  }
+  require_entries(asked);
+  if (std::adjacent_find(asked.begin(), asked.end(), std::not_equal_to<>()) != asked.end())
+    refuse_vector(asked, std::string(": algorithm ") + name_of(algorithm) +
+                             " has one n for all rounds; use " + std::to_string(asked[0]));
+  return asked[0];
+}
+
+std::uint32_t nway_n(const plan::PerRound& asked, std::uint32_t rank_count,
+                     std::size_t payload_bytes, Algorithm algorithm) {
+  const std::uint32_t n = uniform(asked, rank_count, payload_bytes, algorithm);
+  if (plan::is_adaptable(rank_count, n)) return n;
+  const std::uint32_t nearest = plan::nearest_adaptable_n(rank_count, n);
+  if (asked.empty()) return nearest;
+  refuse_vector(asked, ": n-way dissemination with n = " + std::to_string(n) +
+                           " cannot be adapted to " + std::to_string(rank_count) +
+                           " ranks (none of its partials ends where the ring closes); the nearest "
+                           "n that can is " +
+                           std::to_string(nearest));
+}
+
+std::uint32_t decomposition_n(const plan::PerRound& asked, std::uint32_t rank_count,
+                              std::size_t payload_bytes, Algorithm algorithm, plan::Digits digits) {
+  const std::uint32_t n = uniform(asked, rank_count, payload_bytes, algorithm);
+  if (!plan::is_decomposable(rank_count, n, digits)) refuse_length({n}, rank_count);
+  return n;
+}
+
+/// Of the schedules along the canonical tree.
+Algorithm reproducible_rule(const AllreduceRequest& request, std::uint32_t rank_count) {
+  const std::size_t bytes = request.element_count * request.reduction.element_bytes;
+  if (bytes * rank_count <= 512) return Algorithm::gather_fold;
+  if (request.per_round.empty() && bytes >= 16384 && plan::is_chunked_fold(rank_count))
+    return Algorithm::chunked_fold;
+  return Algorithm::canonical_dissemination;
+}
+
+Algorithm rule(const AllreduceRequest& request, std::uint32_t rank_count) {
   const Reduction& reduction = request.reduction;
-  if (order_shows_in_bits(reduction) && request.agreement != Agreement::relaxed)
-    return Algorithm::recursive_multiplying;
+  if (order_shows_in_bits(reduction)) {
+    if (request.agreement == Agreement::identical) return Algorithm::recursive_multiplying;
+    if (request.agreement == Agreement::reproducible) return reproducible_rule(request, rank_count);
+  }
   if (reduction.properties.commutative && reduction.properties.idempotent)
     return Algorithm::dissemination;
   return Algorithm::two_partial;
@@ -113,6 +176,28 @@ Algorithm rule(const AllreduceRequest& request) {
 const Schedule& schedule_of(Algorithm algorithm) {
   return *std::find_if(std::begin(schedules), std::end(schedules),
                        [&](const Schedule& one) { return one.algorithm == algorithm; });
+}
+
+plan::Plan chunked_fold_plan(Rank self, std::uint32_t rank_count, const plan::PerRound& asked) {
+  if (!asked.empty())
+    refuse_vector(asked,
+                  ": algorithm chunked_fold has two rounds of P - 1 messages whatever is asked "
+                  "for; leave per_round (TUTTI_PER_ROUND) out, or use canonical_dissemination");
+  if (!plan::is_chunked_fold(rank_count))
+    throw Error(ErrorCode::unsupported, "allreduce: algorithm chunked_fold needs 2 (P - 1) of " +
+                                            std::to_string(plan::slots_max) + " messages, P is " +
+                                            std::to_string(rank_count) +
+                                            "; use canonical_dissemination");
+  return plan::chunked_fold_allreduce(self, rank_count);
+}
+
+plan::Plan gather_fold_plan(Rank self, std::uint32_t rank_count, const plan::PerRound& vector) {
+  if (!plan::is_gather_fold(rank_count, vector))
+    throw Error(ErrorCode::unsupported,
+                "allreduce: algorithm gather_fold keeps the contributions of all ranks, of at most "
+                "65535, P is " +
+                    std::to_string(rank_count) + "; use canonical_dissemination");
+  return plan::gather_fold_allreduce(self, rank_count, vector);
 }
 
 }  // namespace
@@ -138,7 +223,6 @@ plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, Algorithm algorithm
   if (algorithm != Algorithm::automatic && algorithm != Algorithm::dissemination)
     throw Error(ErrorCode::unsupported, std::string("barrier: algorithm ") + name_of(algorithm) +
                                             " is not offered; use automatic or dissemination");
-  require_cover(per_round, rank_count);
   return plan::dissemination_barrier(self, rank_count, covering(per_round, rank_count, 0));
 }
 
@@ -146,17 +230,37 @@ plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRe
   const std::size_t bytes = request.element_count * request.reduction.element_bytes;
   const plan::Order order =
       request.reduction.properties.commutative ? plan::Order::commutative : plan::Order::rank_order;
-  const Schedule& schedule =
-      schedule_of(request.algorithm == Algorithm::automatic ? rule(request) : request.algorithm);
-  require_service(schedule, request);
+  const Algorithm algorithm =
+      request.algorithm == Algorithm::automatic ? rule(request, rank_count) : request.algorithm;
+  require_service(schedule_of(algorithm), request);
   const plan::PerRound& asked = request.per_round;
-  require_cover(asked, rank_count);
-  switch (schedule.algorithm) {
+  switch (algorithm) {
     case Algorithm::dissemination:
       return plan::dissemination_allreduce(self, rank_count, covering(asked, rank_count, bytes));
     case Algorithm::recursive_multiplying:
       return plan::recursive_multiplying_allreduce(self, rank_count,
                                                    core(asked, rank_count, bytes));
+    case Algorithm::nway:
+      return plan::nway_allreduce(self, rank_count, nway_n(asked, rank_count, bytes, algorithm),
+                                  plan::TakeOut::recompute, order);
+    case Algorithm::nway_inverse:
+      return plan::nway_allreduce(self, rank_count, nway_n(asked, rank_count, bytes, algorithm),
+                                  plan::TakeOut::inverse, order);
+    case Algorithm::decomposition:
+    case Algorithm::decomposition_digits: {
+      const plan::Digits digits =
+          algorithm == Algorithm::decomposition ? plan::Digits::joined : plan::Digits::separate;
+      return plan::decomposition_allreduce(
+          self, rank_count, decomposition_n(asked, rank_count, bytes, algorithm, digits), digits,
+          order);
+    }
+    case Algorithm::canonical_dissemination:
+      return plan::canonical_dissemination_allreduce(self, rank_count,
+                                                     covering(asked, rank_count, bytes));
+    case Algorithm::gather_fold:
+      return gather_fold_plan(self, rank_count, covering(asked, rank_count, bytes));
+    case Algorithm::chunked_fold:
+      return chunked_fold_plan(self, rank_count, asked);
     case Algorithm::automatic:
     case Algorithm::two_partial:
       break;

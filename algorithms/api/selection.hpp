@@ -13,14 +13,23 @@
 
 namespace tutti::api {
 
+/// What messages per round mean to a schedule.
+enum class PerRoundIs : std::uint8_t {
+  covering,  // any vector that covers the ranks
+  core,      // a core, or upper bounds of its rounds
+  uniform,   // one n for all rounds: one entry, or several equal ones
+  nothing,   // it has none to choose
+};
+
 /// What a schedule of allreduce needs and gives.
 struct Schedule {
-  Algorithm algorithm;
-  Agreement agreement;    // the strongest that it gives where the order of operands shows in bits
-  bool keeps_rank_order;  // else it needs an operator that commutes
-  bool needs_idempotent;  // contributions may enter twice
-  bool needs_inverse;     // of the operator
-  const char* takes;      // what per_round means to it
+  Algorithm algorithm = Algorithm::automatic;
+  Agreement agreement =
+      Agreement::relaxed;         // the strongest that it gives where order shows in bits
+  bool keeps_rank_order = true;   // else it needs an operator that commutes
+  bool needs_idempotent = false;  // contributions may enter twice
+  bool needs_inverse = false;     // of the operator
+  PerRoundIs takes = PerRoundIs::covering;
 };
 
 /// Every schedule of allreduce, in the order of the catalogue (algorithms/README.md).

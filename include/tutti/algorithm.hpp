@@ -9,10 +9,17 @@ namespace tutti {
 
 /// The same on every rank.  Names in quotes are those of command lines and results.
 enum class Algorithm : std::uint8_t {
-  automatic,              // "automatic": by operator, agreement, payload and number of ranks
-  dissemination,          // "dissemination": overlapping; barrier and idempotent operators
-  two_partial,            // "two_partial_dissemination": any number of ranks, any vector
-  recursive_multiplying,  // "recursive_multiplying": identical bits
+  automatic,                // "automatic": by operator, agreement, payload and number of ranks
+  dissemination,            // "dissemination": overlapping; barrier and idempotent operators
+  two_partial,              // "two_partial_dissemination": any number of ranks, any vector
+  recursive_multiplying,    // "recursive_multiplying": identical bits
+  nway,                     // "nway": adapted n-way dissemination, one n for all rounds
+  nway_inverse,             // "nway_inverse": the same, with the inverse operator
+  decomposition,            // "decomposition": out-of-band partial results, a prefix per digit
+  decomposition_digits,     // "decomposition_digits": the same, a message per unit of a digit
+  canonical_dissemination,  // "canonical_dissemination": reproducible bits, blocks of a fixed tree
+  gather_fold,              // "gather_fold": reproducible bits, for tiny payloads and few ranks
+  chunked_fold,             // "chunked_fold": reproducible bits, for large payloads
 };
 
 }  // namespace tutti

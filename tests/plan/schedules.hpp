@@ -4,7 +4,12 @@
 #include <functional>
 #include <string>
 
+#include "plan/canonical_dissemination.hpp"
+#include "plan/chunked_fold.hpp"
+#include "plan/decomposition.hpp"
 #include "plan/dissemination.hpp"
+#include "plan/gather_fold.hpp"
+#include "plan/nway.hpp"
 #include "plan/per_round.hpp"
 #include "plan/recursive_multiplying.hpp"
 #include "plan/two_partial.hpp"
@@ -25,10 +30,24 @@ inline void for_each_schedule(std::uint32_t rank_count,
     for (const Order order : {Order::commutative, Order::rank_order})
       visit("two_partial" + text,
             [=](Rank r) { return two_partial_allreduce(r, rank_count, vector, order); });
+    for (const TakeOut take_out : {TakeOut::recompute, TakeOut::inverse})
+      if (is_adaptable(rank_count, n))
+        visit("nway" + text, [=](Rank r) {
+          return nway_allreduce(r, rank_count, n, take_out, Order::commutative);
+        });
+    for (const Digits digits : {Digits::joined, Digits::separate})
+      visit("decomposition" + text, [=](Rank r) {
+        return decomposition_allreduce(r, rank_count, n, digits, Order::commutative);
+      });
+    visit("canonical_dissemination" + text,
+          [=](Rank r) { return canonical_dissemination_allreduce(r, rank_count, vector); });
+    visit("gather_fold" + text,
+          [=](Rank r) { return gather_fold_allreduce(r, rank_count, vector); });
     const PerRound core = per_round_for_recursive_multiplying(rank_count, 8, vector);
     visit("recursive_multiplying" + text,
           [=](Rank r) { return recursive_multiplying_allreduce(r, rank_count, core); });
   }
+  visit("chunked_fold", [=](Rank r) { return chunked_fold_allreduce(r, rank_count); });
 }
 
 }  // namespace tutti::plan::test

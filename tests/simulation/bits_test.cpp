@@ -97,7 +97,8 @@ void for_each_shape(std::uint32_t rank_count, Agreement least,
     if (least == Agreement::reproducible && schedule.agreement != least) continue;
     if (least == Agreement::identical && schedule.agreement == Agreement::relaxed) continue;
     for (const plan::PerRound& vector : vectors(rank_count))
-      visit({schedule.algorithm, least, vector});
+      if (schedule.takes != api::PerRoundIs::nothing || vector.empty())
+        visit({schedule.algorithm, least, vector});
   }
 }
 

@@ -1,0 +1,83 @@
+// Promise: where arrivals are combined as they come, every schedule of the catalogue is right in
+// whatever order they come.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <tutti/status.hpp>
+
+#include "api/names.hpp"
+#include "api/selection.hpp"
+#include "simulated_run.hpp"
+#include "support/operators.hpp"
+
+namespace tutti {
+namespace {
+
+using simulation::Bytes;
+
+constexpr std::size_t element_count = 5;
+
+Bytes bytes_of(const std::vector<std::uint64_t>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<Bytes> inputs(std::uint32_t rank_count) {
+  std::vector<Bytes> all;
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
+    std::vector<std::uint64_t> values;
+    for (std::size_t i = 0; i < element_count; ++i) values.push_back(test::input(rank, 1, i));
+    all.push_back(bytes_of(values));
+  }
+  return all;
+}
+
+/// Empty if the schedule does not serve so many ranks with that n.
+std::vector<plan::Plan> plans_of(std::uint32_t rank_count, const api::AllreduceRequest& request) {
+  std::vector<plan::Plan> plans;
+  try {
+    for (std::uint32_t rank = 0; rank < rank_count; ++rank)
+      plans.push_back(api::allreduce_plan(Rank{rank}, rank_count, request));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << error.what();
+    return {};
+  }
+  return plans;
+}
+
+TEST(AnyOrder, IsRightForEverySchedule) {
+  std::uint32_t runs = 0;
+  for (const api::Schedule& schedule : api::allreduce_schedules()) {
+    const test::Job job = schedule.needs_idempotent ? test::max_job() : test::sum_job();
+    for (std::uint32_t rank_count = 1; rank_count <= 24; ++rank_count) {
+      std::vector<std::uint64_t> right;
+      for (std::size_t i = 0; i < element_count; ++i)
+        right.push_back(job.expected(rank_count, 1, i));
+      for (const std::uint32_t n : {0u, 1u, 2u, 3u, 5u}) {
+        api::AllreduceRequest request{.element_count = element_count,
+                                      .reduction = job.reduction,
+                                      .algorithm = schedule.algorithm};
+        if (n > 0) request.per_round = plan::uniform(rank_count, n);
+        ASSERT_TRUE(api::takes_any_order(request));
+        std::vector<plan::Plan> plans = plans_of(rank_count, request);
+        if (plans.empty()) continue;
+        for (std::uint64_t seed = 1; seed <= 5; ++seed, ++runs) {
+          const auto results = simulation::simulate(plans,
+                                                    {.reduction = job.reduction,
+                                                     .element_count = element_count,
+                                                     .any_order = plans[0].segments == 1,
+                                                     .seed = seed},
+                                                    inputs(rank_count));
+          for (const Bytes& result : results)
+            ASSERT_EQ(result, bytes_of(right))
+                << api::name_of(schedule.algorithm) << ", " << rank_count << " ranks, n " << n;
+        }
+      }
+    }
+  }
+  EXPECT_GT(runs, 4000u);
+}
+
+}  // namespace
+}  // namespace tutti
