@@ -50,6 +50,14 @@ TEST(Selection, LeftAloneTakesASchedule) {
   EXPECT_EQ(taken(request(BuiltIn::sum, ElementType::int32, reproducible)),
             "two_partial_dissemination");
   EXPECT_EQ(taken(request(BuiltIn::max, ElementType::float64, reproducible)), "dissemination");
+  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, reproducible);
+  EXPECT_EQ(taken(asked), "gather_fold");
+  asked.element_count = 256;
+  EXPECT_EQ(taken(asked), "canonical_dissemination");
+  asked.element_count = 1 << 16;
+  EXPECT_EQ(taken(asked), "chunked_fold");
+  asked.per_round = {3, 2};  // which chunked_fold could not follow
+  EXPECT_EQ(taken(asked), "canonical_dissemination");
 }
 
 TEST(Selection, EveryScheduleOfTheCatalogueIsTakenByNameWhereItServes) {
@@ -90,6 +98,44 @@ TEST(Selection, RefusesVectorsThatDoNotServe) {
   asked.per_round = {100'000};
   expect_refused(ErrorCode::invalid_argument, [&] { (void)taken(asked, 100'000); },
                  {"100000", "32768 messages", "smaller entries"});
+}
+
+TEST(Selection, NamesTheNearestNThatCanBeAdapted) {
+  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::relaxed);
+  asked.algorithm = Algorithm::nway;
+  std::uint32_t refused = 0;
+  for (std::uint32_t rank_count = 2; rank_count <= 100; ++rank_count) {
+    asked.per_round = {1};
+    try {
+      (void)taken(asked, rank_count);
+    } catch (const Error& error) {
+      ++refused;
+      const std::string text = error.what();
+      asked.per_round = {static_cast<std::uint32_t>(std::stoul(text.substr(text.rfind(' '))))};
+      EXPECT_EQ(taken(asked, rank_count), "nway") << text;
+    }
+  }
+  EXPECT_GT(refused, 20u);
+  asked.per_round = {3, 2};
+  expect_refused(ErrorCode::invalid_argument, [&] { (void)taken(asked); },
+                 {"per_round 3,2", "nway has one n for all rounds", "use 3"});
+}
+
+TEST(Selection, RefusesAnInverseThatIsNotThereAndVectorsThatMeanNothing) {
+  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::relaxed);
+  asked.algorithm = Algorithm::nway_inverse;
+  expect_refused(ErrorCode::unsupported, [&] { (void)taken(asked); },
+                 {"nway_inverse", "sum of double has no inverse", "automatic", "nway,"});
+  asked.algorithm = Algorithm::chunked_fold;
+  asked.per_round = {3};
+  expect_refused(ErrorCode::invalid_argument, [&] { (void)taken(asked); },
+                 {"per_round 3", "chunked_fold", "canonical_dissemination"});
+  asked.per_round = {};
+  expect_refused(ErrorCode::unsupported, [&] { (void)taken(asked, 100'000); },
+                 {"chunked_fold", "P is 100000", "use canonical_dissemination"});
+  asked.algorithm = Algorithm::gather_fold;
+  expect_refused(ErrorCode::unsupported, [&] { (void)taken(asked, 100'000); },
+                 {"gather_fold", "65535", "use canonical_dissemination"});
 }
 
 TEST(Selection, ArrivalOrderOnlyWhereNobodyCanTell) {
