@@ -15,7 +15,8 @@
 // two-partial dissemination but for one gamma in each round that keeps both partials.  after_all
 // overestimates it, on an FDR-like network by 5 % at 8 bytes and by a fifth at 2 KiB, where the
 // vectors that it likes best are up to a quarter slower than the best.  It is right for recursive
-// multiplying, where some rank awaits the last arrival first.
+// multiplying, where some rank awaits the last arrival first; but a fold that only few ranks wait
+// for hides work of the others, so that a core chosen by it may be a fifth slower than the best.
 //
 // Two-partial and plain dissemination.  Rounds are chosen from the last to the first: a round of r
 // messages leaves ceil(m / (r+1)) of m ranks to the rounds before it, so that

@@ -20,7 +20,6 @@ namespace tutti::plan {
 namespace {
 
 using test::arbitrary_network;
-using test::fdr;
 using test::Random;
 
 Plan commutative(Rank self, std::uint32_t rank_count, const PerRound& per_round) {
