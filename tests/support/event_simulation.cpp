@@ -38,12 +38,14 @@ struct RankState {
 
 class Simulation {
  public:
-  Simulation(const std::vector<plan::Plan>& plans, std::size_t bytes, const Network& network)
-      : bytes_(bytes), network_(network) {
-    for (const plan::Plan& plan : plans) ranks_.push_back({.plan = &plan});
+  Simulation(const std::vector<plan::Plan>& plans, std::size_t element_count,
+             std::size_t element_bytes, const Network& network, const std::vector<Time>& starts)
+      : element_count_(element_count), element_bytes_(element_bytes), network_(network) {
+    for (const plan::Plan& plan : plans)
+      ranks_.push_back({.plan = &plan, .clock = starts.empty() ? 0 : starts[ranks_.size()]});
   }
 
-  Time run() {
+  std::vector<Time> run() {
     for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) advance(rank);
     while (!arrivals_.empty()) {
       const Arrival arrival = arrivals_.top();
@@ -55,9 +57,9 @@ class Simulation {
       else
         pass_port(arrival);
     }
-    Time end = 0;
-    for (const RankState& state : ranks_) end = std::max(end, state.clock);
-    return end;
+    std::vector<Time> ends;
+    for (const RankState& state : ranks_) ends.push_back(state.clock);
+    return ends;
   }
 
  private:
@@ -65,14 +67,21 @@ class Simulation {
   Time wire(std::size_t bytes) const {
     return rounded(static_cast<double>(bytes) * network_.per_byte);
   }
-  Time work_time() const {
-    return network_.work + rounded(static_cast<double>(bytes_) * network_.work_per_byte);
+  Time work_time(std::size_t bytes) const {
+    return network_.work + rounded(static_cast<double>(bytes) * network_.work_per_byte);
   }
   Time port(std::size_t bytes) const { return std::max(network_.gap, wire(bytes)); }
 
+  /// Of one segment: the longer parts come first.
+  std::size_t bytes_of_part(const plan::Plan& plan, const plan::Step& step) const {
+    std::size_t elements = element_count_ / plan.parts;
+    if (element_count_ - elements * plan.parts > step.part) ++elements;
+    return elements * element_bytes_;
+  }
+
   void put(std::uint32_t rank, const plan::Step& step) {
     RankState& state = ranks_[rank];
-    const std::size_t bytes = step.segments * bytes_;
+    const std::size_t bytes = step.segments * bytes_of_part(*state.plan, step);
     const Time leaves = std::max(state.clock, state.transmit_free);
     state.transmit_free = leaves + port(bytes);
     arrivals_.push({.at = leaves + network_.send_overhead + network_.latency + wire(bytes),
@@ -120,11 +129,13 @@ class Simulation {
       const plan::Step& step = state.plan->steps[state.next];
       if (step.action == plan::Action::await && !state.seen.contains(step.slot)) return;
       if (step.action == plan::Action::put) put(rank, step);
-      if (step.action == plan::Action::combine) state.clock += work_time();
+      if (step.action == plan::Action::combine || step.action == plan::Action::take_out)
+        state.clock += work_time(bytes_of_part(*state.plan, step));
     }
   }
 
-  std::size_t bytes_;
+  std::size_t element_count_;
+  std::size_t element_bytes_;
   Network network_;
   std::vector<RankState> ranks_;
   std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> arrivals_;
@@ -133,9 +144,17 @@ class Simulation {
 
 }  // namespace
 
+std::vector<std::int64_t> completion_times(const std::vector<plan::Plan>& plans,
+                                           std::size_t payload_bytes, std::size_t element_bytes,
+                                           const Network& network,
+                                           const std::vector<std::int64_t>& starts) {
+  return Simulation(plans, payload_bytes / element_bytes, element_bytes, network, starts).run();
+}
+
 std::int64_t makespan(const std::vector<plan::Plan>& plans, std::size_t payload_bytes,
                       const Network& network) {
-  return Simulation(plans, payload_bytes, network).run();
+  const std::vector<Time> ends = completion_times(plans, payload_bytes, 1, network, {});
+  return *std::max_element(ends.begin(), ends.end());
 }
 
 }  // namespace tutti::test

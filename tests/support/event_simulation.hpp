@@ -21,6 +21,12 @@ struct Network {
   double work_per_byte = 0;
 };
 
+/// When each rank has finished, where they start at `starts` (empty: at 0).
+std::vector<std::int64_t> completion_times(const std::vector<plan::Plan>& plans,
+                                           std::size_t payload_bytes, std::size_t element_bytes,
+                                           const Network& network,
+                                           const std::vector<std::int64_t>& starts);
+
 /// From when all ranks start to when the last one has finished.
 std::int64_t makespan(const std::vector<plan::Plan>& plans, std::size_t payload_bytes,
                       const Network& network);
