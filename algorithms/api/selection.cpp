@@ -7,6 +7,7 @@
 #include "api/names.hpp"
 #include "plan/canonical_dissemination.hpp"
 #include "plan/chunked_fold.hpp"
+#include "plan/cost_model.hpp"
 #include "plan/decomposition.hpp"
 #include "plan/dissemination.hpp"
 #include "plan/gather_fold.hpp"
@@ -153,13 +154,37 @@ std::uint32_t decomposition_n(const plan::PerRound& asked, std::uint32_t rank_co
   return n;
 }
 
-/// Of the schedules along the canonical tree.
+/// Like FDR InfiniBand; used until the network has been measured.
+constexpr plan::LogGP assumed_network{.latency = 700'000,
+                                      .send_overhead = 150'000,
+                                      .receive_overhead = 50'000,
+                                      .gap = 100'000,
+                                      .per_byte = {.time = 10'000, .bytes = 68},
+                                      .work = 10'000,
+                                      .work_per_byte = {.time = 125}};
+
+/// The fastest of the schedules along the canonical tree, by what their rounds cost on the assumed
+/// network.  Where a vector is asked for, one that follows it.
 Algorithm reproducible_rule(const AllreduceRequest& request, std::uint32_t rank_count) {
   const std::size_t bytes = request.element_count * request.reduction.element_bytes;
-  if (bytes * rank_count <= 512) return Algorithm::gather_fold;
-  if (request.per_round.empty() && bytes >= 16384 && plan::is_chunked_fold(rank_count))
+  const plan::PerRound vector = covering(request.per_round, rank_count, bytes);
+  const auto round = [](std::uint32_t messages, std::uint64_t message_bytes) {
+    return plan::round_time(messages, message_bytes, assumed_network,
+                            plan::Combining::while_arriving);
+  };
+  plan::Picoseconds blocks = 0, contributions = 0;
+  for (const plan::Round& one : plan::two_partial_rounds(rank_count, vector)) {
+    blocks += round(one.messages, std::min(one.length, 2u) * bytes);  // two in the mean
+    contributions += round(one.messages, one.length * bytes);
+  }
+  const plan::Picoseconds chunks =
+      2 * round(std::max(rank_count, 2u) - 1, (bytes + rank_count - 1) / rank_count);
+  if (request.per_round.empty() && plan::is_chunked_fold(rank_count) &&
+      chunks < std::min(blocks, contributions))
     return Algorithm::chunked_fold;
-  return Algorithm::canonical_dissemination;
+  return contributions <= blocks && plan::is_gather_fold(rank_count, vector)
+             ? Algorithm::gather_fold
+             : Algorithm::canonical_dissemination;
 }
 
 Algorithm rule(const AllreduceRequest& request, std::uint32_t rank_count) {
