@@ -43,7 +43,7 @@ set_tests_properties(process_example PROPERTIES LABELS process TIMEOUT 60
 
 tutti_test(process_virtual_time LABEL process TIMEOUT 300 ARGUMENTS --gtest_filter=VirtualTime.*
   SOURCES virtual_time_test.cpp ${PROJECT_SOURCE_DIR}/tests/support/event_simulation.cpp
-  LINK tutti tutti_plan tutti_verbs)
+  LINK tutti tutti_api tutti_plan tutti_engine tutti_verbs tutti_bootstrap)
 target_include_directories(process_virtual_time PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 add_test(NAME long_death_in_virtual_time COMMAND process_virtual_time
   --gtest_filter=DeathInVirtualTime.*)

@@ -16,7 +16,9 @@
 #include <string>
 #include <tutti/tutti.hpp>
 
+#include "api/implementation.hpp"
 #include "plan/dissemination.hpp"
+#include "plan/makespan.hpp"
 #include "plan/per_round.hpp"
 #include "plan/two_partial.hpp"
 #include "support/event_simulation.hpp"
@@ -60,6 +62,10 @@ struct Call {
   int calls = 3;
   std::function<void()> before_rank = [] {};
   Reduction reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64);
+  // Instead of what the library would choose:
+  std::function<plan::Plan(Rank)> plan_of = {};
+  bool any_order = false;
+  std::vector<plan::Picoseconds> starts = {};  // of the ranks
 };
 
 std::int64_t largest(Exchange& exchange, std::int64_t own) {
@@ -71,6 +77,15 @@ std::int64_t largest(Exchange& exchange, std::int64_t own) {
 
 Operation make(const Call& call, Communicator& communicator, std::vector<std::uint64_t>& source,
                std::vector<std::uint64_t>& target) {
+  if (call.plan_of)
+    return api::make_operation(communicator,
+                               {.collective = "allreduce",
+                                .element_count = call.elements,
+                                .reduction = call.reduction,
+                                .source = source.data(),
+                                .target = target.data(),
+                                .any_order = call.any_order},
+                               [&] { return call.plan_of(communicator.rank()); });
   if (call.elements == 0) return barrier(communicator, {.per_round = call.per_round});
   return allreduce(communicator, {.source = source.data(),
                                   .target = target.data(),
@@ -93,8 +108,9 @@ int run_rank(const Call& call, Exchange& exchange, std::int64_t* makespans) {
   for (int count = 0; count < call.calls; ++count) {
     communicator.synchronize();
     soft::enter_virtual_time();
+    soft::VirtualTime& time = *soft::VirtualTime::joined();
+    if (!call.starts.empty()) time.sleep(call.starts[index_of(exchange.self())], false);
     const bool done = complete();
-    const soft::VirtualTime& time = *soft::VirtualTime::joined();
     const std::int64_t taken = time.now();
     soft::leave_virtual_time();
     if (!done || (call.elements > 0 && target.back() != call.rank_count)) return 3;
@@ -188,6 +204,92 @@ TEST(VirtualTime, latency_enters_once_per_round) {
   const std::int64_t before = makespans(call).front();
   call.fabric = file.name();
   EXPECT_EQ(makespans(call).front() - before, 4 * 100'000);
+}
+
+/// In each round the awaits come right after the puts.
+plan::Plan awaiting_all_first(plan::Plan plan) {
+  for (auto begin = plan.steps.begin(); begin != plan.steps.end();) {
+    const auto end = std::find_if(begin, plan.steps.end(), [&](const plan::Step& step) {
+      return step.round != begin->round;
+    });
+    const auto is_await = [](const plan::Step& step) { return step.action == plan::Action::await; };
+    std::stable_partition(std::find_if(begin, end, is_await), end, is_await);
+    begin = end;
+  }
+  return plan;
+}
+
+struct CombiningTimes {
+  std::int64_t planned, all_awaited_first, as_seen;
+};
+
+/// By the engine, and equal to the cost model's recurrence.
+CombiningTimes combining_times(Call call, const plan::LogGP& network) {
+  CombiningTimes times{};
+  const auto in_order = [&call](Rank rank) {
+    return plan::two_partial_allreduce(rank, call.rank_count, call.per_round,
+                                       plan::Order::commutative);
+  };
+  const auto measure = [&](const std::function<plan::Plan(Rank)>& plan_of, bool any_order) {
+    call.plan_of = plan_of;
+    call.any_order = any_order;
+    std::vector<plan::Plan> plans;
+    for (std::uint32_t rank = 0; rank < call.rank_count; ++rank)
+      plans.push_back(plan_of(Rank{rank}));
+    const std::int64_t measured = makespans(call).front();
+    EXPECT_EQ(measured, plan::makespan(plans, network,
+                                       {.payload_bytes = call.elements * 8,
+                                        .element_bytes = 8,
+                                        .starts = call.starts,
+                                        .order = any_order ? plan::CombineOrder::as_seen
+                                                           : plan::CombineOrder::as_planned}))
+        << call.rank_count << " ranks, " << call.elements << " elements, any order " << any_order;
+    return measured;
+  };
+  times.planned = measure(in_order, false);
+  times.all_awaited_first =
+      measure([&](Rank rank) { return awaiting_all_first(in_order(rank)); }, false);
+  times.as_seen = measure(in_order, true);
+  return times;
+}
+
+// What it gains to combine while messages still arrive, on a network like FDR where combining takes
+// 10 ns and the payload's bytes at 8 GB/s: with equal starts, and with starts within 0.5 us.
+TEST(VirtualTime, combining_while_messages_arrive_pays) {
+  const FabricFile file(R"({"preset":"fdr","work_us":0.01,"work_gigabytes_per_second":8})");
+  const plan::LogGP network{.latency = 700'000,
+                            .send_overhead = 150'000,
+                            .receive_overhead = 50'000,
+                            .gap = 100'000,
+                            .per_byte = {.time = 10'000, .bytes = 68},
+                            .work = 10'000,
+                            .work_per_byte = {.time = 125}};
+  std::printf("ranks  bytes  starts us  planned us  awaiting all first  as they are seen\n");
+  for (const auto& [ranks, vector] :
+       {std::pair<std::uint32_t, PerRound>{8, {7}}, {16, {3, 3}}, {24, {5, 3}}, {96, {5, 3, 3}}})
+    for (const std::size_t elements : {1u, 256u})
+      for (const std::int64_t spread : {0, 500'000}) {
+        if (ranks == 96 && elements == 1) continue;  // the slowest to simulate, the least to see
+        Call call{.rank_count = ranks,
+                  .per_round = vector,
+                  .elements = elements,
+                  .fabric = file.name(),
+                  .calls = 1};
+        std::minstd_rand random(ranks);
+        for (std::uint32_t rank = 0; rank < ranks && spread > 0; ++rank)
+          call.starts.push_back(static_cast<std::int64_t>(random() % 1000) * spread / 1000);
+        const CombiningTimes times = combining_times(call, network);
+        const auto ratio = [&](std::int64_t time) {
+          return static_cast<double>(time) / static_cast<double>(times.planned);
+        };
+        std::printf("%5u  %5zu  %9.1f  %10.3f  %18.3f  %16.3f\n", ranks, elements * 8,
+                    static_cast<double>(spread) / 1e6, static_cast<double>(times.planned) / 1e6,
+                    ratio(times.all_awaited_first), ratio(times.as_seen));
+        if (spread == 0) {
+          EXPECT_GT(times.all_awaited_first, times.planned);
+          EXPECT_EQ(times.as_seen, times.planned);
+        }
+      }
 }
 
 /// Takes random real time, as a busy machine would.
