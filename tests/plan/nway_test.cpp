@@ -198,9 +198,9 @@ TEST(NwayAdaptions, ChosenEqualTheReferenceTable) {
     std::string list;
     for (std::uint32_t n = 1; n <= 7; ++n)
       if (const std::optional<Adaption> chosen = adaption(ranks, n)) {
-        list += (count++ > 0 ? " | " : "") + text_of(ranks, *chosen);
+        list.append(count++ > 0 ? " | " : "").append(text_of(ranks, *chosen));
       }
-    if (!list.empty()) list = '"' + list + '"';
+    if (!list.empty()) list.insert(0, 1, '"').push_back('"');
     ASSERT_EQ(line, std::to_string(ranks) + ',' + std::to_string(count) + ',' + list);
   }
   EXPECT_EQ(ranks, 1025u);
