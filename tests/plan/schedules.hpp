@@ -4,7 +4,10 @@
 #include <functional>
 #include <string>
 
+#include "plan/canonical_dissemination.hpp"
+#include "plan/chunked_fold.hpp"
 #include "plan/dissemination.hpp"
+#include "plan/gather_fold.hpp"
 #include "plan/per_round.hpp"
 #include "plan/recursive_multiplying.hpp"
 #include "plan/two_partial.hpp"
@@ -28,7 +31,12 @@ inline void for_each_schedule(std::uint32_t rank_count,
     const PerRound core = per_round_for_recursive_multiplying(rank_count, 8, vector);
     visit("recursive_multiplying" + text,
           [=](Rank r) { return recursive_multiplying_allreduce(r, rank_count, core); });
+    visit("canonical_dissemination" + text,
+          [=](Rank r) { return canonical_dissemination_allreduce(r, rank_count, vector); });
+    visit("gather_fold" + text,
+          [=](Rank r) { return gather_fold_allreduce(r, rank_count, vector); });
   }
+  visit("chunked_fold", [=](Rank r) { return chunked_fold_allreduce(r, rank_count); });
 }
 
 }  // namespace tutti::plan::test
