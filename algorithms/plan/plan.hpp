@@ -47,7 +47,13 @@ enum class Action : std::uint8_t {
 enum class FlowControl : std::uint8_t {
   synchronising,  // completing a call needs every rank to have entered it: two copies of
                   // everything, by call parity, suffice without acknowledgements
-  one_way,  // some rank can run ahead of another without bound: a window with credits
+  one_way,        // some rank can run ahead of another without bound: a window with credits
+};
+
+/// In which order the operands of a result are combined.
+enum class Order : std::uint8_t {
+  commutative,  // in a rotated order, the same in every call
+  rank_order,   // 0 o 1 o ... o P-1 on every rank, however it is associated
 };
 
 struct Step {
@@ -66,7 +72,8 @@ struct Plan {
   std::uint32_t rank_count = 1;
   std::string algorithm;                 // literature name
   std::vector<std::uint32_t> per_round;  // messages of each round, as executed
-  bool all_alike = true;  // every rank sends and receives exactly per_round; if not, it is the most
+  bool all_alike = true;  // every rank sends exactly per_round, and awaits as many, maybe in later
+                          // rounds; if not, it is the most
   FlowControl flow_control = FlowControl::synchronising;
   std::uint16_t parts = 1;      // of the payload
   std::uint16_t segments = 1;   // payloads (of one part) in each partial and slot

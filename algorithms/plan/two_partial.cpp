@@ -13,28 +13,16 @@
 #include <cassert>
 #include <optional>
 
+#include "plan/seam.hpp"
 #include "plan/steps.hpp"
 
 namespace tutti::plan {
 namespace {
 
-/// A cyclic interval of ranks, by its right end.
-struct Interval {
-  Rank last;
-  std::uint32_t length;
-};
-
-/// Where a value is kept or arrives: `high` means something only if the interval wraps.
-struct Value {
-  Interval ranks;
-  Register low;
-  Register high;
-};
-
 class Builder {
  public:
   Builder(Rank self, std::uint32_t rank_count, const PerRound& per_round, Order order)
-      : rounds_(two_partial_rounds(rank_count, per_round)), order_(order) {
+      : rounds_(two_partial_rounds(rank_count, per_round)), seam_(steps_, plan_, order) {
     plan_.self = self;
     plan_.rank_count = rank_count;
     plan_.algorithm = "two_partial_dissemination";
@@ -63,7 +51,7 @@ class Builder {
   void build_round(std::uint32_t index) {
     const Round& round = rounds_[index];
     steps_.begin_round(round.messages);
-    const Value w = value({plan_.self, round.length}, static_cast<std::uint16_t>(index));
+    const Partial w = partial_in(static_cast<std::uint16_t>(index), {plan_.self, round.length});
     if (index == 0) steps_.copy(source_register, w.low);
     put_pieces(round, w);
     if (index + 1 == rounds_.size())
@@ -76,101 +64,54 @@ class Builder {
   }
 
   /// Everything that can be sent is, before anything else is done.
-  void put_pieces(const Round& round, const Value& w) {
+  void put_pieces(const Round& round, const Partial& w) {
     for (std::uint32_t message = 0; message < round.messages; ++message) {
       const bool whole = message < round.messages - round.short_messages;
-      const Value& piece = whole ? w : *v_;
-      steps_.put(rank_ahead(plan_.self, offset(round, message), plan_.rank_count), slot(message),
-                 segments(piece.ranks), piece.low);
+      seam_.put(offset(round, message), slot(message), whole ? w : *v_);
     }
   }
 
   /// W only: no later round trims, V is dead.
-  void grow_whole(const Round& round, const Value& w, std::uint16_t next_w) {
-    Value grown = value(w.ranks, next_w);
-    copy_value(w, grown);
+  void grow_whole(const Round& round, const Partial& w, std::uint16_t next_w) {
+    Partial grown = partial_in(next_w, {});
+    seam_.copy(w, grown);
     receive(round, grown);
   }
 
   /// V is needed later: the messages go into V, and W follows by one more combination, unless the
   /// next round sends V's only and W would be overtaken unread.
   void grow_both(const Round& round, std::uint16_t next_w) {
-    Value w = value({plan_.self, 1}, next_w);
+    Partial w = partial_in(next_w, {plan_.self, 1});
     const Round& next_round = rounds_[next_w];
     const bool w_is_read = next_round.short_messages < next_round.messages || !trims_after(next_w);
     if (w_is_read) steps_.copy(partial_register(0), w.low);  // the own contribution
     if (!v_) {
-      v_ = value({rank_behind(plan_.self, 1, plan_.rank_count), 0}, next_partial_);
+      v_ = partial_in(next_partial_, {rank_behind(plan_.self, 1, plan_.rank_count), 0});
       next_partial_ = next(next_partial_);
     } else if (round.short_messages > 0) {  // V was put: it must stay as it is
-      const Value grown = value(v_->ranks, next_partial_);
+      Partial grown = partial_in(next_partial_, {});
       next_partial_ = next(next_partial_);
-      copy_value(*v_, grown);
+      seam_.copy(*v_, grown);
       v_ = grown;
     }
     receive(round, *v_);
-    if (w_is_read) join(w, *v_);
+    if (w_is_read) seam_.join(w, *v_);
   }
 
-  /// The last round goes into the target.  In rank order the high part grows there and the low
-  /// part, which ends up to its left, beside it.
-  void finish(const Round& round, const Value& w) {
-    Value whole{.ranks = w.ranks, .low = target_register, .high = target_register};
-    const bool two_parts =
-        order_ == Order::rank_order && index_of(plan_.self) + 1 < plan_.rank_count;
-    if (!two_parts) {
-      steps_.copy(w.low, target_register);
-    } else if (begins_at_seam(w.ranks) || wraps(w.ranks)) {
-      whole.low = w.low;  // complete already: only read from here on
-      if (wraps(w.ranks)) steps_.copy(w.high, target_register);
-    } else {
-      whole.low = partial_register(static_cast<std::uint16_t>(plan_.partial_count - 1));
-      steps_.copy(w.low, whole.low);
-    }
-    receive(round, whole);
-    assert(whole.ranks.length == plan_.rank_count);
-    if (two_parts) steps_.combine(whole.low, target_register);
+  /// The last round goes into the target.
+  void finish(const Round& round, const Partial& w) {
+    Partial result = seam_.begin_result(
+        w, partial_register(static_cast<std::uint16_t>(plan_.partial_count - 1)));
+    receive(round, result);
+    seam_.finish_result(result);
   }
 
   /// Awaits the messages of the round in slot order and joins each to the left of `into`.
-  void receive(const Round& round, Value& into) {
+  void receive(const Round& round, Partial& into) {
     for (std::uint32_t message = 0; message < round.messages; ++message) {
-      const Rank peer = rank_behind(plan_.self, offset(round, message), plan_.rank_count);
       const bool whole = message < round.messages - round.short_messages;
-      const Value piece{
-          .ranks = whole ? Interval{peer, round.length}
-                         : Interval{rank_behind(peer, 1, plan_.rank_count), round.length - 1},
-          .low = slot_register(slot(message), 0),
-          .high = slot_register(slot(message), 1)};
-      steps_.await(peer, slot(message), segments(piece.ranks));
-      join(into, piece);
+      seam_.receive(offset(round, message), slot(message), round.length, into, whole ? 0 : 1);
     }
-  }
-
-  /// into = left o into.  The high part is everything left of the seam between P-1 and 0.
-  void join(Value& into, const Value& left) {
-    if (into.ranks.length == 0) {
-      copy_value(left, into);
-    } else if (wraps(into.ranks)) {
-      steps_.combine(left.low, into.high);
-    } else if (begins_at_seam(into.ranks)) {
-      steps_.copy(left.low, into.high);
-    } else {
-      steps_.combine(left.low, into.low);
-      if (wraps(left.ranks)) steps_.copy(left.high, into.high);
-    }
-    into.ranks.length += left.ranks.length;
-  }
-
-  void copy_value(const Value& from, const Value& into) {
-    steps_.copy(from.low, into.low);
-    if (wraps(from.ranks)) steps_.copy(from.high, into.high);
-  }
-
-  Value value(Interval ranks, std::uint16_t partial) const {
-    assert(partial < plan_.partial_count);
-    return {
-        .ranks = ranks, .low = partial_register(partial, 0), .high = partial_register(partial, 1)};
   }
 
   /// Distance to the peer of a message: whole pieces lie `length` apart; a short one is sent by the
@@ -187,24 +128,15 @@ class Builder {
                        [](const Round& round) { return round.short_messages > 0; });
   }
 
-  // An operator that commutes knows no seam.
-  bool wraps(Interval ranks) const {
-    return order_ == Order::rank_order && ranks.length > std::uint64_t{index_of(ranks.last)} + 1;
-  }
-  bool begins_at_seam(Interval ranks) const {
-    return order_ == Order::rank_order && ranks.length == std::uint64_t{index_of(ranks.last)} + 1;
-  }
-  std::uint16_t segments(Interval ranks) const { return wraps(ranks) ? 2 : 1; }
-
   std::uint16_t slot(std::uint32_t message) const {
     return static_cast<std::uint16_t>(first_slot_ + message);
   }
 
   std::vector<Round> rounds_;
-  Order order_;
   Plan plan_;
   StepWriter steps_{plan_};
-  std::optional<Value> v_;  // from the first round that has to keep it
+  SeamWriter seam_;
+  std::optional<Partial> v_;  // from the first round that has to keep it
   std::uint16_t next_partial_ = 0;
   std::uint16_t first_slot_ = 0;  // of the round being built
 };

@@ -18,9 +18,8 @@
 //   round 0, m=1       .   .   .   W   own     W of 3                     -> W = 3..4, V = 3
 //   round 1, m=2, c=1  V   W   W   own own     W of 2 (1..2), V of 1 (0)  -> W = 0..4
 //
-// In rank order (operators that do not commute) a partial that wraps is kept in two parts: `low`,
-// the ranks 0 .. p that end at the owner, and `high`, the ranks that end at P-1.  The result is
-// low o high, and both grow on their left only.
+// In rank order (operators that do not commute) a partial that wraps is kept in two parts
+// (seam.hpp).
 //
 // Literature: the n-way dissemination allreduce of End, Yahyapour, Alrutz, Simmendinger 2016
 // ("Adaption of the n-way dissemination algorithm for GASPI split-phase allreduce"), to which it
@@ -47,11 +46,6 @@ struct Round {
 /// The rounds that are executed, fewer than the entries if some are superfluous.  Needs
 /// covers(rank_count, per_round).
 std::vector<Round> two_partial_rounds(std::uint32_t rank_count, const PerRound& per_round);
-
-enum class Order : std::uint8_t {
-  commutative,  // operands are combined in a rotated order, the same in every call
-  rank_order,   // 0 o 1 o ... o P-1 on every rank, however it is associated
-};
 
 /// Allreduce plan of `self`.  Needs is_executable(rank_count, per_round), and the same vector and
 /// order on all ranks.  Time and memory are proportional to the rank's own messages.

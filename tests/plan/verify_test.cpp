@@ -237,6 +237,21 @@ TEST(Verify, FindsAWrongNumberOfMessages) {
   expect_violation(plans, "messages of a round");
 }
 
+// Circulant plans tell as many as they say in every round; they may listen later, not less.
+TEST(Verify, AllowsMessagesToBeAwaitedInALaterRound) {
+  auto plans = allreduce_plans();
+  for (Plan& plan : plans) plan.per_round.push_back(0);
+  EXPECT_EQ(first_violation(plans, Promise::each_once), std::nullopt);
+  for (Plan& plan : plans) {  // the last message of all, and what is done with it
+    const auto last = std::find_if(plan.steps.rbegin(), plan.steps.rend(),
+                                   [](const Step& step) { return step.action == Action::await; });
+    for (auto step = last.base() - 1; step != plan.steps.end(); ++step) ++step->round;
+  }
+  EXPECT_EQ(first_violation(plans, Promise::each_once), std::nullopt);
+  for (Plan& plan : plans) ++plan.per_round.back();  // as many as there are awaits, but no put
+  expect_violation(plans, "messages of a round");
+}
+
 TEST(Verify, FindsPlansOfDifferentShape) {
   auto plans = allreduce_plans();
   ++plans[4].slot_count;
