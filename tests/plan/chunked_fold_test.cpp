@@ -76,7 +76,7 @@ TEST(ChunkedFold, CostsWhatTheCatalogueSays) {
 
 TEST(ChunkedFold, TellsEachRankAtAnotherTime) {
   constexpr std::uint32_t ranks = 24;
-  std::vector<std::vector<bool>> told(2 * ranks, std::vector<bool>(ranks - 1));
+  std::vector<std::vector<bool>> told(std::size_t{2} * ranks, std::vector<bool>(ranks - 1));
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     std::size_t sent[2] = {0, 0};
     for (const Step& step : chunked_fold_allreduce(Rank{rank}, ranks).steps) {
@@ -84,7 +84,7 @@ TEST(ChunkedFold, TellsEachRankAtAnotherTime) {
       if (sent[step.round] == 0) {
         EXPECT_EQ(index_of(step.peer), (rank + 1) % ranks);
       }
-      auto&& place = told[index_of(step.peer) * 2 + step.round][sent[step.round]++];
+      auto&& place = told[std::size_t{2} * index_of(step.peer) + step.round][sent[step.round]++];
       EXPECT_FALSE(place);
       place = true;
     }

@@ -177,7 +177,7 @@ Job barrier_job(plan::PerRound vector) {
 
 using TreeBuilder = plan::Plan (*)(Rank, std::uint32_t, const plan::PerRound&);
 
-Job tree_job(TreeBuilder build, plan::PerRound vector) {
+Job tree_job(TreeBuilder build, const plan::PerRound& vector) {
   return {.plan = [build, vector](Rank self,
                                   std::uint32_t count) { return build(self, count, vector); },
           .reduction = elementwise<std::uint64_t, mix>({}),
