@@ -4,9 +4,6 @@
 #include <cfenv>
 #include <cstdint>
 #include <string>
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
 
 namespace tutti::api {
 
@@ -33,14 +30,13 @@ inline std::uint32_t float_mode() noexcept {
     default:
       break;
   }
+  std::fenv_t environment;
+  std::fegetenv(&environment);
 #if defined(__x86_64__)
-  const std::uint32_t control = _mm_getcsr();
-  if ((control & 0x8000) != 0) mode |= float_mode_bits::flush_results;
-  if ((control & 0x0040) != 0) mode |= float_mode_bits::flush_operands;
+  if ((environment.__mxcsr & 0x8000) != 0) mode |= float_mode_bits::flush_results;
+  if ((environment.__mxcsr & 0x0040) != 0) mode |= float_mode_bits::flush_operands;
 #elif defined(__aarch64__)
-  std::uint64_t control = 0;
-  asm volatile("mrs %0, fpcr" : "=r"(control));  // FZ stands for both
-  if ((control >> 24 & 1) != 0)
+  if ((environment.__fpcr >> 24 & 1) != 0)  // FZ stands for both
     mode |= float_mode_bits::flush_results | float_mode_bits::flush_operands;
 #endif
   return mode;
