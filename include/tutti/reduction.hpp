@@ -23,11 +23,12 @@ struct OperatorProperties {
 };
 
 /// What floating-point results promise, given ranks that round alike (same rounding mode, same
-/// treatment of subnormals).  Integers, and/or/xor, min and max always agree.
+/// treatment of subnormals: compared when an operation is made).  Integers, and/or/xor, min and max
+/// always agree.
 enum class Agreement : std::uint8_t {
   identical,     // all ranks get the same bits in one call
   reproducible,  // also the same bits for every algorithm, n, node shape, placement and run
-  relaxed,       // fastest; ranks may differ in the last bits
+  relaxed,       // fastest; ranks and runs may differ in the last bits
 };
 
 enum class BuiltIn : std::uint8_t {
