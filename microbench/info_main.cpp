@@ -1,14 +1,17 @@
 // tutti-info: devices, limits, processors and settings as tutti sees them, and what it would
-// choose.
+// choose; and the plan of any collective, which needs no device.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <tutti/status.hpp>
 
 #include "microbench/info.hpp"
 #include "microbench/launch.hpp"
+#include "microbench/plan_print.hpp"
+#include "microbench/words.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -29,23 +32,7 @@ std::string as_json(const Info& info) {
   return json.dump(2) + '\n';
 }
 
-int run_program(int argument_count, char** arguments) {
-  std::string format = "table";
-  CLI::App app(
-      "What tutti finds on this machine, what it would choose, and why.  Where it runs matters:\n"
-      "bind it as a rank is bound (taskset -c CPUS tutti-info).  Exit status 1: a context could\n"
-      "not be made here; what was found is printed all the same.",
-      program);
-  app.add_option("--format", format, "table or json");
-  try {
-    app.parse(argument_count, arguments);
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}; see tutti-info --help", error.what()));
-  }
+int print_machine(const std::string& format) {
   if (format != "table" && format != "json")
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("--format=\"{}\": expected table or json", format));
@@ -56,6 +43,47 @@ int run_program(int argument_count, char** arguments) {
   std::fflush(stdout);
   print_reason(program, info.problem->what());
   return exit_failure;
+}
+
+int run_plan(const PlanWords& words) {
+  print_plan(understand(words), std::cout);
+  std::cout.flush();
+  if (std::cout) return 0;
+  print_reason(program, "plan: standard output could not be written");
+  return exit_failure;
+}
+
+int run_program(int argument_count, char** arguments) {
+  std::string format = "table";
+  PlanWords words;
+  CLI::App app(
+      "What tutti finds on this machine, what it would choose, and why.  Where it runs matters:\n"
+      "bind it as a rank is bound (taskset -c CPUS tutti-info).  Exit status 1: a context could\n"
+      "not be made here; what was found is printed all the same.",
+      program);
+  app.add_option("--format", format, "table or json");
+  CLI::App* plan = app.add_subcommand(
+      "plan",
+      "Prints the plan of a collective: who tells whom what, in which round.  Needs no device.\n"
+      "For example: tutti-info plan --ranks 7 --algorithm two_partial_dissemination");
+  declare_plan_options(*plan, words);
+  try {
+    app.parse(argument_count, arguments);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}; see tutti-info{} --help", one_line(error.what()),
+                            plan->parsed() ? " plan" : ""));
+  }
+  if (!plan->parsed()) return print_machine(format);
+  if (app.count("--format") > 0)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--format=\"{}\" before plan: expected after it; use tutti-info plan "
+                            "--format {}",
+                            format, format));
+  return run_plan(words);
 }
 
 }  // namespace

@@ -4,13 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <string_view>
 #include <tutti/status.hpp>
 
-#include "api/names.hpp"
 #include "api/settings.hpp"
+#include "microbench/words.hpp"
 #include "verbs/soft/fabric_model.hpp"
 
 namespace tutti::bench {
@@ -18,56 +17,9 @@ namespace {
 
 constexpr Collective every_collective[] = {Collective::floor, Collective::oneway, Collective::wimm,
                                            Collective::barrier, Collective::allreduce};
-constexpr BuiltIn every_operator[] = {
-    BuiltIn::sum,    BuiltIn::product, BuiltIn::min,         BuiltIn::max,        BuiltIn::bit_and,
-    BuiltIn::bit_or, BuiltIn::bit_xor, BuiltIn::logical_and, BuiltIn::logical_or, BuiltIn::none};
-constexpr ElementType every_type[] = {ElementType::int32,   ElementType::uint32,
-                                      ElementType::int64,   ElementType::uint64,
-                                      ElementType::float32, ElementType::float64};
-constexpr Agreement every_agreement[] = {Agreement::identical, Agreement::reproducible,
-                                         Agreement::relaxed};
-constexpr Algorithm every_algorithm[] = {Algorithm::automatic,
-                                         Algorithm::dissemination,
-                                         Algorithm::two_partial,
-                                         Algorithm::recursive_multiplying,
-                                         Algorithm::nway,
-                                         Algorithm::nway_inverse,
-                                         Algorithm::decomposition,
-                                         Algorithm::decomposition_digits,
-                                         Algorithm::canonical_dissemination,
-                                         Algorithm::gather_fold,
-                                         Algorithm::chunked_fold};
 constexpr CheckLevel every_check_level[] = {CheckLevel::off, CheckLevel::local,
                                             CheckLevel::collective};
 constexpr Format every_format[] = {Format::table, Format::json, Format::csv};
-
-[[noreturn]] void refuse(std::string_view option, std::string_view value,
-                         std::string_view expected) {
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{}=\"{}\": expected {}", option, value, expected));
-}
-
-/// The enumerator with that name; `all` are the valid ones.
-template <class E, std::size_t count>
-E parse_name(const E (&all)[count], std::string_view option, std::string_view value) {
-  using api::name_of;
-  std::string names;
-  for (const E candidate : all) {
-    if (value == name_of(candidate)) return candidate;
-    if (!names.empty()) names += ", ";
-    names += name_of(candidate);
-  }
-  refuse(option, value, "one of " + names);
-}
-
-template <class Number>
-Number parse_number(std::string_view option, std::string_view value, Number least, Number most) {
-  Number number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size() || number < least || number > most)
-    refuse(option, value, fmt::format("a number from {} to {}", least, most));
-  return number;
-}
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> words;
@@ -101,10 +53,7 @@ void parse_bytes(const std::string& text, Options& options) {
   options.bytes.clear();
   for (const std::string& word : split(text)) {
     const std::uint64_t bytes = api::parse_bytes(word, "--bytes");
-    if (bytes % element_bytes(options.dtype) != 0)
-      refuse("--bytes", word,
-             fmt::format("a multiple of {}, the size of one {}; give another size or --dtype",
-                         element_bytes(options.dtype), api::name_of(options.dtype)));
+    require_whole(word, bytes, options.dtype, element_bytes(options.dtype));
     if (std::find(options.bytes.begin(), options.bytes.end(), bytes) != options.bytes.end())
       refuse("--bytes", text, fmt::format("each size once; {} is there twice", word));
     options.bytes.push_back(bytes);
@@ -133,7 +82,9 @@ void declare(CLI::App& app, Words& words, Options& options) {
                  "messages per round at most, e.g. 3,2,1; what is superfluous is not sent");
   app.add_option("--algorithm", words.algorithm,
                  "schedule of the collectives, default automatic: by operator, agreement and size");
-  app.add_option("--agreement", words.agreement, "identical (default), reproducible or relaxed");
+  app.add_option("--agreement", words.agreement,
+                 "identical, reproducible or relaxed; default identical, or the strongest that "
+                 "--algorithm gives");
   app.add_option("--iterations", words.iterations, "timed calls of each row, and checked ones");
   app.add_option("--warmup", words.warmup, "untimed calls before, default 200");
   app.add_option("--against", words.against, "mpi: alternate with MPI in the same run");
@@ -162,13 +113,15 @@ void parse_reduction(const Words& words, Options& options) {
     options.dtype = ElementType::uint64;
   if (user && options.dtype != ElementType::uint64)
     refuse("--dtype", words.dtype, "uint64 for --op user, whose elements are two packed numbers");
-  if (!user && !defined_for(options.op, options.dtype))
-    refuse("--op", words.op,
-           fmt::format("sum, prod, min or max for --dtype {}; bitwise and logical ones need an "
-                       "integer type, for example --dtype uint64",
-                       api::name_of(options.dtype)));
+  if (!user) require_defined(options.op, options.dtype);
+  if (!words.algorithm.empty())
+    options.algorithm = parse_name(every_algorithm(), "--algorithm", words.algorithm);
+  const bool shows =
+      !user && api::order_shows_in_bits(built_in_reduction(options.op, options.dtype));
   if (!words.agreement.empty())
     options.agreement = parse_name(every_agreement, "--agreement", words.agreement);
+  else if (const auto agreement = agreement_of(options.algorithm); agreement && shows)
+    options.agreement = *agreement;
 }
 
 void understand_fabric(Options& options) {
@@ -199,8 +152,6 @@ void understand(const Words& words, Options& options) {
            "1: shared memory inside a node is not used yet, every rank is a node of its own");
   if (!words.per_round.empty())
     options.per_round = api::parse_per_round(words.per_round, "--per-round");
-  if (!words.algorithm.empty())
-    options.algorithm = parse_name(every_algorithm, "--algorithm", words.algorithm);
   constexpr std::size_t calls_max = 1'000'000'000;
   if (!words.iterations.empty())
     options.iterations = parse_number<std::size_t>("--iterations", words.iterations, 1, calls_max);
@@ -224,11 +175,6 @@ void understand(const Words& words, Options& options) {
            "a run under MPI, and --local starts without it; use mpirun -n N tutti-bench ... "
            "instead of --local");
   understand_fabric(options);
-}
-
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
 }
 
 }  // namespace

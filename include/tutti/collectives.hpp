@@ -39,21 +39,21 @@ struct AllreduceArguments {       // raw form
 ///
 /// An operator that is not commutative is applied in rank order, at every agreement.  What order
 /// cannot change (integers, min, max, and/or/xor) and Agreement::relaxed take n-way dissemination
-/// for any number of ranks: ceil(log_{n+1} P) rounds of at most n messages of element_count elements
-/// (twice that where an operator that is not commutative has to carry both sides of the seam).
-/// Messages of a round are combined in the order in which they arrive if the operator commutes, so
-/// the last bits of `relaxed` results may differ between ranks and between calls.
+/// for any number of ranks: ceil(log_{n+1} P) rounds of at most n messages of element_count
+/// elements (twice that where an operator that is not commutative has to carry both sides of the
+/// seam). Messages of a round are combined in the order in which they arrive if the operator
+/// commutes, so the last bits of `relaxed` results may differ between ranks and between calls.
 ///
 /// Order may show in the bits of everything else: sums and products of floating-point elements, and
 /// users' operators on floating-point elements or on elements of no known type
 /// (ElementType::other).  A user's operator has to give equal bits for equal operands; on integer
 /// elements it is taken to be exactly associative.
 ///
-/// Agreement::identical: all ranks evaluate one expression, in rank order, by recursive multiplying:
-/// as many rounds where the number of ranks is a product of such factors (2, 3, 4, 6, 8, 12, 16, 24,
-/// 32, 48, 64, 96, ...), about two more elsewhere.  There, per_round is taken as it is if the
-/// product of (n+1) is the number of ranks; if not, its entries are upper bounds of the rounds, and
-/// a round before and one after them may be added with at most the largest entry.
+/// Agreement::identical: all ranks evaluate one expression, in rank order, by recursive
+/// multiplying: as many rounds where the number of ranks is a product of such factors (2, 3, 4, 6,
+/// 8, 12, 16, 24, 32, 48, 64, 96, ...), about two more elsewhere.  There, per_round is taken as it
+/// is if the product of (n+1) is the number of ranks; if not, its entries are upper bounds of the
+/// rounds, and a round before and one after them may be added with at most the largest entry.
 ///
 /// Agreement::reproducible: the expression is that of one tree over the ranks, in rank order, which
 /// depends on their number alone: lower half (the largest power of two below the count) o upper

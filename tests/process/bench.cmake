@@ -4,4 +4,11 @@ if(TARGET tutti-bench)
       $<TARGET_FILE:tutti-bench> $<TARGET_FILE:tutti-info> ${group})
     set_tests_properties(bench_${group} PROPERTIES LABELS process TIMEOUT 300 PROCESSORS 2)
   endforeach()
+
+  find_package(Python3 COMPONENTS Interpreter REQUIRED)
+  foreach(group json tampered texts refusals)
+    add_test(NAME plan_${group} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/plan_cli.sh
+      $<TARGET_FILE:tutti-info> ${PROJECT_SOURCE_DIR}/tests/support/check_plans.py ${group})
+    set_tests_properties(plan_${group} PROPERTIES LABELS process TIMEOUT 300)
+  endforeach()
 endif()

@@ -71,7 +71,7 @@ TEST(Options, AllLeavesProbesToTheRun) {
 }
 
 TEST(Options, OptionsWithoutAFeatureAreUnknown) {
-  for (const char* option : {"--placement", "--root", "--across", "--notify", "--algorithm"})
+  for (const char* option : {"--placement", "--root", "--across", "--notify"})
     expect_refused({"allreduce", option, "x"}, {option, "--help"});
 }
 
@@ -93,6 +93,7 @@ TEST(Options, BadValuesAreNamedWithWhatWasExpected) {
   expect_refused({"allreduce", "--local", "-3"}, {"--local", "-3"});
   expect_refused({"allreduce", "--format", "xml"}, {"--format", "xml", "json"});
   expect_refused({"allreduce", "--bind", "all"}, {"--bind", "all", "auto"});
+  expect_refused({"allreduce", "--algorithm", "gossip"}, {"--algorithm", "gossip", "automatic"});
   expect_refused({"allreduce", "--agreement", "loose"}, {"--agreement", "loose", "relaxed"});
   expect_refused({"allreduce", "--check-level", "all"}, {"--check-level", "all", "local"});
   expect_refused({"allreduce", "--against", "nccl"}, {"--against", "nccl", "mpi"});

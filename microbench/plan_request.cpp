@@ -1,0 +1,156 @@
+#include "microbench/plan_request.hpp"
+
+#include <CLI/CLI.hpp>
+#include <vector>
+
+#include "api/settings.hpp"
+#include "microbench/words.hpp"
+#include "plan/recursive_multiplying.hpp"
+
+namespace tutti::bench {
+namespace {
+
+constexpr PlanCollective every_collective[] = {PlanCollective::allreduce, PlanCollective::barrier};
+constexpr PlanFormat every_format[] = {PlanFormat::table, PlanFormat::dot, PlanFormat::json};
+
+/// Stands for a user's operator where its plan is made and nothing is computed.
+void combine_nothing(const void*, void*, std::size_t, void*) noexcept {}
+
+Reduction reduction_of(BuiltIn op, ElementType type) {
+  if (op != BuiltIn::none) {
+    require_defined(op, type);
+    return built_in_reduction(op, type);
+  }
+  Reduction reduction = built_in_reduction(BuiltIn::sum, type);  // for the size of an element
+  return {
+      .combine = combine_nothing, .element_bytes = reduction.element_bytes, .element_type = type};
+}
+
+std::size_t parse_payload(const std::string& text, const Reduction& reduction) {
+  constexpr std::uint64_t bytes_max = std::uint64_t{1} << 30;  // one message carries less than 2G
+  const std::uint64_t bytes = api::parse_bytes(text, "--bytes");
+  if (bytes > bytes_max) refuse("--bytes", text, "at most 1G, what one message can carry");
+  require_whole(text, bytes, reduction.element_type, reduction.element_bytes);
+  return bytes;
+}
+
+/// What a schedule that is asked for by name gives at most; else what the library gives unasked.
+Agreement default_agreement(const api::AllreduceRequest& request) {
+  if (!api::order_shows_in_bits(request.reduction)) return Agreement::identical;
+  return agreement_of(request.algorithm).value_or(Agreement::identical);
+}
+
+api::AllreduceRequest understand_allreduce(const PlanWords& words) {
+  api::AllreduceRequest request;
+  const ElementType type = parse_name(every_type, "--dtype", words.dtype);
+  request.reduction = reduction_of(parse_name(every_operator, "--op", words.op), type);
+  request.element_count =
+      parse_payload(words.bytes, request.reduction) / request.reduction.element_bytes;
+  if (words.algorithm)
+    request.algorithm = parse_name(every_algorithm(), "--algorithm", *words.algorithm);
+  if (words.per_round) request.per_round = api::parse_per_round(*words.per_round, "--per-round");
+  request.agreement = words.agreement ? parse_name(every_agreement, "--agreement", *words.agreement)
+                                      : default_agreement(request);
+  return request;
+}
+
+std::optional<Rank> understand_rank(const PlanWords& words, const PlanRequest& request) {
+  if (!words.rank)
+    return request.format == PlanFormat::json ? std::nullopt : std::optional(Rank{0});
+  if (*words.rank == "all") return std::nullopt;
+  std::uint32_t rank = 0;
+  const char* end_of_text = words.rank->data() + words.rank->size();
+  const auto [end, error] = std::from_chars(words.rank->data(), end_of_text, rank);
+  if (error != std::errc() || end != end_of_text || rank >= request.rank_count)
+    refuse("--rank", *words.rank,
+           fmt::format("a rank of these {}, 0 to {}, or all", request.rank_count,
+                       request.rank_count - 1));
+  return Rank{rank};
+}
+
+}  // namespace
+
+const char* name_of(PlanCollective collective) noexcept {
+  switch (collective) {
+    case PlanCollective::allreduce:
+      return "allreduce";
+    case PlanCollective::barrier:
+      return "barrier";
+  }
+  return "?";
+}
+
+const char* name_of(PlanFormat format) noexcept {
+  switch (format) {
+    case PlanFormat::table:
+      return "table";
+    case PlanFormat::dot:
+      return "dot";
+    case PlanFormat::json:
+      return "json";
+  }
+  return "?";
+}
+
+void declare_plan_options(CLI::App& app, PlanWords& words) {
+  std::string algorithms;
+  for (const Algorithm algorithm : every_algorithm())
+    algorithms += (algorithms.empty() ? "" : ", ") + std::string(api::name_of(algorithm));
+  app.add_option("--ranks", words.ranks, "number of ranks; needed");
+  app.add_option("--collective", words.collective, "allreduce (default) or barrier");
+  app.add_option("--per-round", words.per_round,
+                 "messages per round at most, e.g. 3,2,1; default: the library's rule");
+  app.add_option("--algorithm", words.algorithm, algorithms + "; default automatic");
+  app.add_option("--dtype", words.dtype,
+                 "int32, uint32, int64, uint64, float or double (default); of an allreduce");
+  app.add_option("--op", words.op,
+                 "sum (default), prod, min, max, band, bor, bxor, land, lor, or user: one that is "
+                 "not commutative; of an allreduce");
+  app.add_option("--bytes", words.bytes,
+                 "contribution of each rank, e.g. 8 (default), 4K; of an allreduce");
+  app.add_option("--agreement", words.agreement,
+                 "identical, reproducible or relaxed; default: the strongest that the named "
+                 "algorithm gives, else identical");
+  app.add_option("--rank", words.rank, "a rank, or all; default 0, for json all");
+  app.add_option("--format", words.format, "table (default), dot (Graphviz) or json");
+}
+
+PlanRequest understand(const PlanWords& words) {
+  PlanRequest request;
+  if (!words.ranks)
+    throw Error(ErrorCode::invalid_argument,
+                "plan: expected --ranks P, the number of ranks; add it, for example --ranks 7");
+  request.rank_count = parse_number<std::uint32_t>("--ranks", *words.ranks, 1, UINT32_MAX);
+  request.collective = parse_name(every_collective, "--collective", words.collective);
+  request.allreduce = understand_allreduce(words);
+  if (words.format) request.format = parse_name(every_format, "--format", *words.format);
+  request.rank = understand_rank(words, request);
+  return request;
+}
+
+plan::Plan plan_of(const PlanRequest& request, Rank self) {
+  switch (request.collective) {
+    case PlanCollective::allreduce:
+      break;
+    case PlanCollective::barrier:
+      return api::barrier_plan(self, request.rank_count, request.allreduce.algorithm,
+                               request.allreduce.per_round);
+  }
+  return api::allreduce_plan(self, request.rank_count, request.allreduce);
+}
+
+std::function<plan::Plan(Rank)> planner(const PlanRequest& request, const plan::Plan& first) {
+  if (first.algorithm != api::name_of(Algorithm::recursive_multiplying))
+    return [&request](Rank self) { return plan_of(request, self); };
+  // The search for a core takes milliseconds, hours for all of 100,000 ranks.
+  plan::PerRound core = first.per_round;
+  if (!first.all_alike) {  // it stands between the two rounds of the fold
+    core.erase(core.begin());
+    core.pop_back();
+  }
+  return [core = std::move(core), rank_count = request.rank_count](Rank self) {
+    return plan::recursive_multiplying_allreduce(self, rank_count, core);
+  };
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,52 @@
+// The command line of `tutti-info plan` as a value.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <tutti/types.hpp>
+
+#include "api/selection.hpp"
+#include "plan/plan.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace tutti::bench {
+
+enum class PlanCollective : std::uint8_t { allreduce, barrier };
+enum class PlanFormat : std::uint8_t { table, dot, json };
+
+const char* name_of(PlanCollective collective) noexcept;
+const char* name_of(PlanFormat format) noexcept;
+
+/// What the options say as text, before anything is understood.
+struct PlanWords {
+  std::optional<std::string> ranks = {}, per_round = {}, algorithm = {}, agreement = {};
+  std::optional<std::string> rank = {}, format = {};
+  std::string collective = "allreduce", dtype = "double", op = "sum", bytes = "8";
+};
+
+void declare_plan_options(CLI::App& app, PlanWords& words);
+
+struct PlanRequest {
+  PlanCollective collective = PlanCollective::allreduce;
+  std::uint32_t rank_count = 1;
+  api::AllreduceRequest allreduce = {};  // a barrier takes algorithm and per_round of it
+  std::optional<Rank> rank = Rank{0};    // none: all
+  PlanFormat format = PlanFormat::table;
+};
+
+/// Throws Error in one line that names the value, what was expected and what to do.
+PlanRequest understand(const PlanWords& words);
+
+/// One rank's plan, by the library's rules and with its refusals.
+plan::Plan plan_of(const PlanRequest& request, Rank self);
+
+/// The same for rank after rank; `first` is one of them.  What the library searches anew with each
+/// call is kept.
+std::function<plan::Plan(Rank)> planner(const PlanRequest& request, const plan::Plan& first);
+
+}  // namespace tutti::bench

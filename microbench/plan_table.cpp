@@ -1,0 +1,169 @@
+// A plan as a table for people: what it costs, then who is told and heard in each round.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/execution.hpp"
+#include "microbench/plan_print.hpp"
+#include "microbench/words.hpp"
+
+namespace tutti::bench {
+namespace {
+
+std::string counted(std::size_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string collective_text(const PlanRequest& request, const plan::Plan& plan) {
+  if (request.collective == PlanCollective::barrier) return "barrier, messages without payload";
+  const Reduction& reduction = request.allreduce.reduction;
+  std::string text =
+      fmt::format("allreduce, {} of {}, {} bytes; results {}", api::name_of(reduction.built_in),
+                  api::name_of(reduction.element_type),
+                  request.allreduce.element_count * reduction.element_bytes,
+                  api::name_of(request.allreduce.agreement));
+  if (plan.parts > 1) text += fmt::format("; payload in {} parts", plan.parts);
+  return text;
+}
+
+std::string rounds_text(const plan::Plan& plan) {
+  if (plan.per_round.empty()) return "none";
+  return fmt::format("{}, with {}{} messages", plan.per_round.size(),
+                     plan.all_alike ? "" : "at most ", fmt::join(plan.per_round, ","));
+}
+
+std::vector<engine::Part> parts_of(const PlanRequest& request, const plan::Plan& plan) {
+  return engine::parts_of(request.allreduce.element_count,
+                          request.allreduce.reduction.element_bytes, plan.parts);
+}
+
+std::size_t bytes_sent(const PlanRequest& request, const plan::Plan& plan) {
+  const std::vector<engine::Part> parts = parts_of(request, plan);
+  std::size_t bytes = 0;
+  for (const plan::Step& step : plan.steps)
+    if (step.action == plan::Action::put) bytes += step.segments * parts[step.part].bytes;
+  return bytes;
+}
+
+std::string scratch_text(const PlanRequest& request, const plan::Plan& plan) {
+  const std::size_t registers = std::size_t{plan.partial_count} + plan.slot_count;
+  std::string text =
+      counted(plan.partial_count, "partial") + ", " + counted(plan.slot_count, "slot");
+  if (plan.segments == 0 || registers == 0) return text;
+  return text + fmt::format(" of {}; {} bytes in two copies",
+                            counted(plan.segments, plan.parts > 1 ? "part" : "payload"),
+                            2 * registers * plan.segments * parts_of(request, plan)[0].bytes);
+}
+
+const char* flow_text(const plan::Plan& plan) {
+  switch (plan.flow_control) {
+    case plan::FlowControl::synchronising:
+      return "none needed: no rank ends a call before all have begun it";
+    case plan::FlowControl::one_way:
+      return "credits: a rank may run ahead of those that wait for it";
+  }
+  return "?";
+}
+
+std::size_t count_of(const plan::Plan& plan, plan::Action action) {
+  return static_cast<std::size_t>(
+      std::count_if(plan.steps.begin(), plan.steps.end(),
+                    [action](const plan::Step& step) { return step.action == action; }));
+}
+
+std::string header(const PlanRequest& request, const plan::Plan& plan) {
+  std::string text = fmt::format("{}, {}, rank {}\n", plan.algorithm,
+                                 counted(plan.rank_count, "rank"), index_of(plan.self));
+  const auto line = [&](const char* label, const std::string& value) {
+    text += fmt::format("  {:<13} {}\n", label, value);
+  };
+  line("collective", collective_text(request, plan));
+  line("rounds", rounds_text(plan));
+  line("messages", fmt::format("sends {}, receives {}", count_of(plan, plan::Action::put),
+                               count_of(plan, plan::Action::await)));
+  line("bytes sent", std::to_string(bytes_sent(request, plan)));
+  line("scratch", scratch_text(request, plan));
+  line("flow control", flow_text(plan));
+  return text;
+}
+
+/// A message in one half of the table.
+struct Cell {
+  std::string peer;
+  std::string ranks;
+};
+
+std::vector<Cell> cells(const plan::Plan& plan, const PlanTrace* trace, plan::Action action,
+                        std::uint32_t round) {
+  std::vector<Cell> cells;
+  for (const plan::Step& step : plan.steps) {
+    if (step.action != action || step.round != round) continue;
+    const Rank receiver = action == plan::Action::put ? step.peer : plan.self;
+    Cell cell{fmt::format("{}", index_of(step.peer)), ""};
+    if (trace != nullptr)
+      cell.ranks = text_of(trace->brought(receiver, step.slot), plan.rank_count);
+    if (plan.parts > 1) cell.ranks += fmt::format("{}part {}", trace ? " of " : "", step.part);
+    cells.push_back(cell);
+  }
+  return cells;
+}
+
+struct Row {
+  std::string round;
+  Cell told;
+  Cell heard;
+};
+
+std::vector<Row> rows_of(const plan::Plan& plan, const PlanTrace* trace) {
+  const bool brings = trace != nullptr || plan.parts > 1;
+  std::vector<Row> rows{
+      {"round", {"tells", brings ? "that of" : ""}, {"hears", brings ? "that of" : ""}}};
+  for (std::uint32_t round = 0; round < plan.per_round.size(); ++round) {
+    const std::vector<Cell> told = cells(plan, trace, plan::Action::put, round);
+    const std::vector<Cell> heard = cells(plan, trace, plan::Action::await, round);
+    for (std::size_t i = 0; i < std::max({told.size(), heard.size(), std::size_t{1}}); ++i)
+      rows.push_back({i == 0 ? std::to_string(round) : "",
+                      i < told.size() ? told[i] : Cell{"-", ""},
+                      i < heard.size() ? heard[i] : Cell{"-", ""}});
+  }
+  return rows;
+}
+
+std::string without_trailing_spaces(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
+std::string text_of(const std::vector<Row>& rows) {
+  std::size_t peer = 0;
+  std::size_t ranks = 0;
+  for (const Row& row : rows) {
+    peer = std::max({peer, row.told.peer.size(), row.heard.peer.size()});
+    ranks = std::max(ranks, row.told.ranks.size());
+  }
+  std::string text;
+  for (const auto& [round, told, heard] : rows)
+    text += without_trailing_spaces(fmt::format("  {:>5}   {:>{}}  {:<{}}   {:>{}}  {}", round,
+                                                told.peer, peer, told.ranks, ranks, heard.peer,
+                                                peer, heard.ranks)) +
+            '\n';
+  return text;
+}
+
+}  // namespace
+
+std::string table_of(const PlanRequest& request, const plan::Plan& plan, const PlanTrace* trace) {
+  std::string text = header(request, plan);
+  if (!plan.per_round.empty()) text += '\n' + text_of(rows_of(plan, trace));
+  if (plan.takes_out > 0)
+    text += fmt::format("\n  takes out     {}, which came twice\n",
+                        text_of(taken_out(plan), plan.rank_count));
+  if (trace == nullptr)
+    text +=
+        "\n  What the messages bring is not shown: it takes the plans of all ranks, which are too\n"
+        "  many here.\n";
+  return text;
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,82 @@
+// What the messages of a plan bring: the plans of all ranks are run together on symbols.  A value
+// is the multiset of ranks whose contributions it holds; order and association are the business of
+// the plan's verifier (plan/verify.hpp).
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "plan/plan.hpp"
+
+namespace tutti::bench {
+
+/// The ranks first, first + 1, ..., `count` of them, modulo the number of ranks.
+struct CyclicInterval {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+  friend bool operator==(const CyclicInterval&, const CyclicInterval&) = default;
+};
+
+/// The fewest intervals that contain every rank as often as the multiset does, by `first`.
+using Cover = std::vector<CyclicInterval>;
+
+/// A multiset of ranks as a step function: from rank `from` on, up to the next change, every rank
+/// is in it `times` times.  In rising order; none before the first, none after the last.
+struct Change {
+  std::uint32_t from = 0;
+  std::uint32_t times = 0;
+};
+
+Cover cover_of(std::span<const Change> multiset, std::uint32_t rank_count);
+
+/// Steps, registers and changes that a trace may keep: two-partial dissemination stays below for
+/// 50,000 ranks, which take 0.3 GB and 6 s, most of it for 136 MB of JSON.
+inline constexpr std::size_t trace_size_max = std::size_t{1} << 23;
+
+/// A schedule may search for its parameters anew with each plan.
+inline constexpr std::chrono::seconds trace_time_max{20};
+
+/// Where `plan` is one of the largest of its ranks: whether all of them stay below trace_size_max.
+bool is_traceable(const plan::Plan& plan) noexcept;
+
+class PlanTrace {
+ public:
+  /// Of the plans of all ranks, by rank.  Nothing if they need more than trace_size_max, or making
+  /// them more than trace_time_max.  Throws std::logic_error if they are no plans: a rank waits for
+  /// ever.
+  static std::optional<PlanTrace> of(std::uint32_t rank_count,
+                                     const std::function<plan::Plan(Rank)>& plan_of);
+
+  const plan::Plan& plan(Rank rank) const { return plans_[index_of(rank)]; }
+
+  /// What the message into that slot brings, all of its payloads together; of a barrier, who has
+  /// entered as far as its sender knows.
+  Cover brought(Rank receiver, std::uint16_t slot) const;
+
+  /// What a part of the target contains at the end; of a barrier, who has certainly entered.
+  Cover result(Rank rank, std::uint16_t part = 0) const;
+
+ private:
+  class Run;
+  struct Value {  // in changes_
+    std::size_t begin = 0;
+    std::uint32_t count = 0;
+  };
+  struct RankState {
+    std::vector<std::optional<Value>> messages;  // by slot
+    std::vector<Value> targets;                  // by part
+  };
+
+  Cover cover(Value value) const;
+
+  std::vector<plan::Plan> plans_;
+  std::vector<Change> changes_;
+  std::vector<RankState> ranks_;
+};
+
+}  // namespace tutti::bench

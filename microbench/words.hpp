@@ -1,0 +1,98 @@
+// Words of a command line turned into values; what is wrong is refused in one line that names the
+// option, its value and what was expected.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tutti/communicator.hpp>
+#include <tutti/reduction.hpp>
+#include <tutti/status.hpp>
+#include <vector>
+
+#include "api/names.hpp"
+#include "api/selection.hpp"
+
+namespace tutti::bench {
+
+inline constexpr BuiltIn every_operator[] = {
+    BuiltIn::sum,    BuiltIn::product, BuiltIn::min,         BuiltIn::max,        BuiltIn::bit_and,
+    BuiltIn::bit_or, BuiltIn::bit_xor, BuiltIn::logical_and, BuiltIn::logical_or, BuiltIn::none};
+inline constexpr ElementType every_type[] = {ElementType::int32,   ElementType::uint32,
+                                             ElementType::int64,   ElementType::uint64,
+                                             ElementType::float32, ElementType::float64};
+inline constexpr Agreement every_agreement[] = {Agreement::identical, Agreement::reproducible,
+                                                Agreement::relaxed};
+
+/// Those that a collective can be asked to take.
+inline std::vector<Algorithm> every_algorithm() {
+  std::vector<Algorithm> all{Algorithm::automatic};
+  for (const api::Schedule& schedule : api::allreduce_schedules())
+    all.push_back(schedule.algorithm);
+  return all;
+}
+
+/// The strongest that a schedule asked for by name gives; nothing of `automatic`.
+inline std::optional<Agreement> agreement_of(Algorithm algorithm) {
+  for (const api::Schedule& schedule : api::allreduce_schedules())
+    if (schedule.algorithm == algorithm) return schedule.agreement;
+  return {};
+}
+
+[[noreturn]] inline void refuse(std::string_view option, std::string_view value,
+                                std::string_view expected) {
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}=\"{}\": expected {}", option, value, expected));
+}
+
+/// The enumerator with that name; `all` are the valid ones.
+template <class All>
+auto parse_name(const All& all, std::string_view option, std::string_view value) {
+  using api::name_of;
+  std::string names;
+  for (const auto candidate : all) {
+    if (value == name_of(candidate)) return candidate;
+    if (!names.empty()) names += ", ";
+    names += name_of(candidate);
+  }
+  refuse(option, value, "one of " + names);
+}
+
+template <class Number>
+Number parse_number(std::string_view option, std::string_view value, Number least, Number most) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size() || number < least || number > most)
+    refuse(option, value, fmt::format("a number from {} to {}", least, most));
+  return number;
+}
+
+/// Bitwise and logical operators are for integers only.
+inline void require_defined(BuiltIn op, ElementType type) {
+  if (!defined_for(op, type))
+    refuse("--op", api::name_of(op),
+           fmt::format("sum, prod, min or max for --dtype {}; bitwise and logical ones need an "
+                       "integer type, for example --dtype uint64",
+                       api::name_of(type)));
+}
+
+/// `bytes` of `text` are a whole number of elements.
+inline void require_whole(std::string_view text, std::size_t bytes, ElementType type,
+                          std::size_t each) {
+  if (bytes % each != 0)
+    refuse("--bytes", text,
+           fmt::format("a multiple of {}, the size of one {}; give another size or --dtype", each,
+                       api::name_of(type)));
+}
+
+inline std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace tutti::bench

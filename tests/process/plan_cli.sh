@@ -1,0 +1,148 @@
+#!/bin/bash
+# Promise: tutti-info plan prints what an independent program finds to be a collective, for every
+# number of ranks, and answers bad input with one line that names the value and the remedy, and
+# with exit status 2; never a crash, never a hang.
+# Usage: plan_cli.sh TUTTI_INFO CHECK_PLANS GROUP
+set -u
+plan=("$1" plan)
+checker=$2
+group=$3
+failures=0
+unset "${!TUTTI_@}"
+
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# expect STATUS 'regular expression of the output' ARGUMENT...
+expect() {
+  local status=$1 pattern=$2 output got
+  shift 2
+  output=$(timeout 60 "${plan[@]}" "$@" 2>&1)
+  got=$?
+  [ "$got" = "$status" ] || fail "exit status $got, expected $status: $*: $output"
+  grep -Eq -- "$pattern" <<<"$output" || fail "no \"$pattern\" in the output of: $*: $output"
+}
+
+# Refused in exactly one line, on standard error, with nothing on standard output.
+refuse() {
+  local pattern=$1 lines
+  shift
+  expect 2 "$pattern" "$@"
+  lines=$(timeout 60 "${plan[@]}" "$@" 2>&1 >/dev/null | wc -l)
+  [ "$lines" = 1 ] || fail "$lines lines on standard error, expected 1: $*"
+  [ -z "$(timeout 60 "${plan[@]}" "$@" 2>/dev/null)" ] || fail "standard output of a refused: $*"
+}
+
+# check exactly|at_least 'numbers of ranks' ARGUMENT...
+check() {
+  local times=$1 counts=$2 ranks
+  shift 2
+  for ranks in $counts; do
+    timeout 60 "${plan[@]}" --ranks "$ranks" --format json "$@" || fail "$ranks ranks: $*" >&2
+  done | python3 "$checker" "$times" "$(wc -w <<<"$counts")" || fail "$times: $*"
+}
+
+json() {
+  local all name
+  all=$(seq -s ' ' 1 40)
+  check exactly "$all"
+  check exactly "$all 96 125 250" --algorithm two_partial_dissemination
+  check exactly "$all" --algorithm two_partial_dissemination --per-round 1,1,1,1,1,1
+  check exactly "$all" --algorithm two_partial_dissemination --per-round 2,2,2,2 --op user
+  check exactly "$all 96 125 250" --algorithm recursive_multiplying
+  check exactly "$all" --algorithm recursive_multiplying --per-round 1,1,1,1,1,1 --op user
+  check at_least "$all 96 125 250" --algorithm dissemination --op max
+  check at_least "$all" --algorithm dissemination --op max --per-round 2,3,4
+  check at_least "$all 96 125 250" --collective barrier
+  check at_least "$all" --collective barrier --per-round 1,1,1,1,1,1
+  # Every schedule there is, for an operator that all of them take.
+  for name in $("${plan[@]}" --ranks 5 --algorithm x 2>&1 | sed 's/.*one of //; s/,//g'); do
+    check at_least "1 2 5 8 13 16 31" --algorithm "$name" --op max --dtype int64
+  done
+  expect 0 '^\{"ranks":5,"rank":4,.*"takes_out":\[\]\}$' --ranks 5 --rank 4 --format json
+  [ "$("${plan[@]}" --ranks 5 --rank 4 --format json | wc -l)" = 1 ] || fail "more than rank 4"
+  # Two segments on the wire are one interval: rank 0 holds 4 and 0.
+  expect 0 '"covers":\[\[4,2\]\]' --ranks 5 --per-round 2,2 --op user --dtype int32 --format json
+}
+
+# The checker sees what is wrong.
+tampered() {
+  local pattern
+  for pattern in 's/\[\[0,1\]\]/[[1,1]]/' 's/"rank":3/"rank":4/' 's/"slot":1/"slot":2/' \
+    's/\],"takes_out":\[\]/],"takes_out":[[0,1]]/' 's/"peer":2/"peer":3/g' \
+    's/"covers":\[\[3,1\]\]/"covers":[[3,2]]/g' 's/"per_round":\[/"per_round":[1,/' \
+    '2s/"algorithm":"/"algorithm":"x/' '$d' 's/"puts"/"put"/' 's/\[\[0,1\]\]/[[5,1]]/g'; do
+    "${plan[@]}" --ranks 5 --algorithm two_partial_dissemination --per-round 2,2 --format json |
+      sed "$pattern" | python3 "$checker" exactly 1 >/dev/null 2>&1 && fail "accepted: $pattern"
+  done
+  "${plan[@]}" --ranks 5 --op max --per-round 2,2 --format json | python3 "$checker" exactly 1 \
+    >/dev/null && fail "accepted as exactly once: dissemination"
+}
+
+texts() {
+  expect 0 '^two_partial_dissemination, 13 ranks, rank 2$' --ranks 13 --rank 2 --op user \
+    --dtype int32
+  expect 0 '^  rounds +2, with 3,3 messages$' --ranks 13 --op max
+  expect 0 '^      1       4  10..0 ' --ranks 13 --op max
+  expect 0 'rounds +3, with at most 2,4,2 messages' --ranks 13
+  expect 0 'results relaxed' --ranks 13 --algorithm two_partial_dissemination
+  expect 0 'bytes sent +72$' --ranks 13 --rank 2 --op user --dtype int32 --per-round 3,3
+  expect 0 'rounds +none' --ranks 1
+  expect 0 'barrier, messages without payload' --ranks 5 --collective barrier
+  [ "$("${plan[@]}" --ranks 7 --rank all | grep -c ', rank ')" = 7 ] || fail "--rank all"
+  expect 0 'is not shown: it takes the plans of all ranks' --ranks 1000000 --rank 999999
+  expect 0 '4294967295 ranks, rank 4294967294' --ranks 4294967295 --rank 4294967294 --op max
+  expect 0 'r6_0 -> r0_1 \[taillabel="6"\];' --ranks 7 --rank 0 --format dot --op max
+  expect 0 '^}$' --ranks 64 --rank all --format dot
+  expect 0 '--agreement .*strongest' --help
+  if "${plan[@]}" --ranks 96 | grep -q '.\{101\}'; then fail "a table wider than 100 columns"; fi
+  if "${plan[@]}" --ranks 5 >/dev/full 2>/dev/null; then fail "accepted: a full disk"; fi
+  # A device is not needed, and a wrong one not looked at.
+  TUTTI_DEVICE=nonsense "${plan[@]}" --ranks 5 >/dev/null || fail "asks for a device"
+}
+
+refusals() {
+  refuse 'expected --ranks P' --rank 0
+  refuse '--ranks="0": expected a number from 1' --ranks 0
+  refuse '--ranks="-3": expected a number from 1' --ranks -3
+  refuse '--ranks="": expected a number from 1' --ranks ''
+  refuse '--ranks="5000000000": expected a number from 1 to 4294967295' --ranks 5000000000
+  refuse '--rank="7": expected a rank of these 5, 0 to 4, or all' --ranks 5 --rank 7
+  refuse '--rank="x": expected a rank' --ranks 5 --rank x
+  refuse '--algorithm="gossip": expected one of automatic, dissemination, two_partial_dissem' \
+    --ranks 5 --algorithm gossip
+  refuse '--collective="reduce": expected one of allreduce, barrier' --ranks 5 --collective reduce
+  refuse '--format="xml": expected one of table, dot, json' --ranks 5 --format xml
+  refuse '--dtype="half".*int32' --ranks 5 --dtype half
+  refuse '--op="avg".*sum' --ranks 5 --op avg
+  refuse '--op="bor".*double.*uint64' --ranks 5 --op bor
+  refuse '--bytes="12".*multiple of 8' --ranks 5 --bytes 12
+  refuse '--bytes="2G": expected at most 1G' --ranks 5 --bytes 2G
+  refuse '--agreement="loose".*relaxed' --ranks 5 --agreement loose
+  refuse '--per-round="0".*1 or more' --ranks 5 --per-round 0
+  refuse '--per-round="2,".*1 or more' --ranks 5 --per-round 2,
+  refuse '1,1 does not cover 13 ranks.*use 1,1,1,1' --ranks 13 --per-round 1,1
+  refuse 'per_round 100000 needs more than 32768 messages' --ranks 100001 --per-round 100000
+  refuse 'per_round 4294967295 needs more than 32768' --ranks 4294967295 --per-round 4294967295
+  refuse 'dissemination lets.*sum is not idempotent; use automatic' --ranks 5 \
+    --algorithm dissemination
+  refuse 'no more than relaxed.*identical is asked for; use' --ranks 5 --agreement identical \
+    --algorithm two_partial_dissemination
+  refuse 'barrier: algorithm two_partial_dissemination is not offered; use' --ranks 5 \
+    --collective barrier --algorithm two_partial_dissemination
+  refuse '--rank="all".*more than 64.*--rank R' --ranks 65 --rank all --format dot
+  refuse '--ranks="1000000".*use fewer' --ranks 1000000 --format json
+  refuse '--ranks="1000000".*use fewer' --ranks 1000000 --format dot
+  refuse '--ranks="1000000".*--rank R' --ranks 1000000 --rank all
+  refuse 'not expected: gossip.*plan --help' gossip
+  refuse '--ranks.*plan --help' --ranks 5 --ranks 6
+  refuse 'not expected.*plan --help' --ranks 5 $'--two\nlines'
+  plan=("${plan[0]}")
+  refuse '--format="json" before plan.*plan --format json' --format json plan --ranks 5
+}
+
+$group
+[ $failures = 0 ] || exit 1
+echo "all as promised"
