@@ -172,9 +172,9 @@ void VerbsFabric::detach(Channel& channel, bool orderly) noexcept {
 
 void VerbsFabric::reserve_receive(Channel& channel, std::uint32_t index) {
   Connection& connection = connections_[index];
-  // A message of each parity can be on its way while up to a batch of used receives is not yet
-  // posted again.
-  const std::uint32_t available = connection.pair->receives_max() - receive_batch(connection) + 1;
+  // A message of each parity can be on its way, and a farewell, while up to a batch of used
+  // receives but one is not yet posted again.
+  const std::uint32_t available = connection.pair->receives_max() - receive_batch(connection);
   if (connection.receives_reserved + 2 > available)
     throw Error(ErrorCode::limit_exceeded,
                 "too many live operations: a queue pair holds " +
@@ -243,14 +243,19 @@ std::size_t VerbsFabric::poll() noexcept {
     } else if ((completion.opcode & IBV_WC_RECV) == 0) {
       connection.sends.completed(tag.finished);
     } else {
-      raise(connection, Immediate::decoded(be32toh(completion.imm_data)));
+      raise(connection, be32toh(completion.imm_data));
       if (++connection.receives_used == receive_batch(connection)) refill(tag.connection);
     }
   }
   return static_cast<std::size_t>(count);
 }
 
-void VerbsFabric::raise(Connection& connection, Immediate notification) noexcept {
+void VerbsFabric::raise(Connection& connection, std::uint32_t immediate) noexcept {
+  if (immediate == Immediate::farewell) [[unlikely]] {
+    connection.left = true;
+    return;
+  }
+  const Immediate notification = Immediate::decoded(immediate);
   Channel* const channel =
       notification.operation < channels_.size() ? channels_[notification.operation] : nullptr;
   if (channel == nullptr) [[unlikely]]
@@ -283,7 +288,7 @@ bool VerbsFabric::drain(const Channel& channel, detail::Clock& clock, Timeout ti
     for (const PreparedPut& put : channel.puts_[0]) {  // the other parity has the same connections
       if (put.connection == UINT32_MAX) continue;
       Connection& connection = connections_[put.connection];
-      if (connection.failed || connection.sends.in_flight() == 0) continue;
+      if (connection.failed || connection.left || connection.sends.in_flight() == 0) continue;
       if (turn % 64 == 63 && has_gone(connection.process)) continue;
       idle = false;
       if (!connection.sends.has_credit()) continue;
@@ -297,6 +302,29 @@ bool VerbsFabric::drain(const Channel& channel, detail::Clock& clock, Timeout ti
       sched_yield();
     }
   }
+}
+
+void VerbsFabric::take_leave(detail::Clock& clock, Timeout timeout) noexcept {
+  const Deadline deadline = Deadline::after(timeout, clock.now());
+  for (;;) {
+    const bool idle = poll() == 0;  // first: whoever has left need not be told
+    bool known = true;
+    for (std::uint32_t i = 0; i < connection_count(); ++i) known = !says_farewell(i) && known;
+    if (known || deadline.passed(clock.now())) return;
+    if (idle) sched_yield();
+  }
+}
+
+bool VerbsFabric::says_farewell(std::uint32_t index) noexcept {
+  Connection& connection = connections_[index];
+  if (!connection.pair || !connection.connected || connection.failed || connection.left)
+    return false;
+  if (connection.took_leave) return connection.sends.in_flight() > 0;
+  if (!connection.sends.has_credit()) return true;
+  connection.took_leave = true;
+  const int error = connection.sends.notify(connection.pair->get(), index, Immediate::farewell);
+  if (error != 0) (void)post_failed_slow(connection, error);
+  return error == 0;
 }
 
 Status VerbsFabric::post_failed_slow(Connection& connection, int error) noexcept {

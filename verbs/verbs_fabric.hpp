@@ -116,10 +116,15 @@ class VerbsFabric {
 
   /// Polls until all sends of this channel's connections have left, so that their source memory may
   /// be reused.  False if that did not happen by the deadline.  Nothing leaves a failed connection
-  /// any more; and a peer of which `has_gone(process)` is true has closed its end, and so had
-  /// received everything it waited for.
+  /// any more; and a peer that has taken leave, or of which `has_gone(process)` is true, has closed
+  /// its end, and so had received everything it waited for.
   bool drain(const Channel& channel, detail::Clock& clock, Timeout timeout,
              const std::function<bool(std::uint64_t process)>& has_gone) noexcept;
+
+  /// Tells all peers that this end is about to close in good order, and waits until they know, but
+  /// not beyond the deadline: they would wait for answers to their last sends until the transport
+  /// gives up.  Nothing may be put afterwards.
+  void take_leave(detail::Clock& clock, Timeout timeout) noexcept;
 
   // ---- data path: the Fabric concept of the engine ----
 
@@ -167,6 +172,8 @@ class VerbsFabric {
     SendQueue sends;
     bool connected = false;
     bool failed = false;
+    bool left = false;                        // the peer has taken leave
+    bool took_leave = false;                  // this end has
     std::optional<TransportFailure> unheard;  // until next_failure() has returned it
     std::uint32_t receives_used = 0;          // polled and not yet posted again
     std::uint32_t receives_reserved = 0;      // by live channels, both parities
@@ -180,7 +187,9 @@ class VerbsFabric {
   /// Keeps the first failure of a connection.
   void fail(Connection& connection, const TransportFailure& failure) noexcept;
   void fail_all(const char* what) noexcept;
-  void raise(Connection& connection, Immediate notification) noexcept;
+  void raise(Connection& connection, std::uint32_t immediate) noexcept;
+  /// Whether the peer may still not know that this end takes leave.
+  bool says_farewell(std::uint32_t connection) noexcept;
   void refill(std::uint32_t connection) noexcept;
   int post_receives(std::uint32_t connection, std::uint32_t count) noexcept;
   static std::uint32_t receive_batch(const Connection& connection) noexcept {

@@ -70,8 +70,10 @@ static_assert(sizeof(ConnectionRefusal) == 8 && std::is_trivially_copyable_v<Con
 
 /// The immediate of a notification: which arrival flag to raise at the receiver.
 struct Immediate {
-  static constexpr std::uint32_t operations_max = 1u << 16;
+  static constexpr std::uint32_t operations_max = (1u << 16) - 1;
   static constexpr std::uint32_t slots_max = 1u << 15;
+  /// The last message of a connection: whoever sends it has had all that it waited for.
+  static constexpr std::uint32_t farewell = UINT32_MAX;
 
   std::uint32_t operation;  // the receiver's id of the operation
   std::uint32_t parity;     // of the call
@@ -84,6 +86,7 @@ struct Immediate {
 };
 static_assert(Immediate::decoded(Immediate{77, 1, 1234}.encoded()).slot == 1234);
 static_assert(Immediate::decoded(Immediate{77, 1, 1234}.encoded()).parity == 1);
-static_assert(Immediate::decoded(Immediate{65535, 0, 32767}.encoded()).operation == 65535);
+static_assert(Immediate::decoded(Immediate{65534, 0, 32767}.encoded()).operation == 65534);
+static_assert(Immediate::decoded(Immediate::farewell).operation >= Immediate::operations_max);
 
 }  // namespace tutti::verbs

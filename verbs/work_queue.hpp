@@ -5,6 +5,7 @@
 // connection completes in order.
 #pragma once
 
+#include <endian.h>
 #include <infiniband/verbs.h>
 
 #include <cstdint>
@@ -88,8 +89,21 @@ class SendQueue {
   int flush(ibv_qp* pair, std::uint32_t connection) noexcept {
     if (unsignaled_ == 0) return 0;
     ibv_send_wr request{};
-    request.wr_id = CompletionTag{connection, unsignaled_ + 1}.encoded();
     request.opcode = IBV_WR_RDMA_WRITE;
+    return post_signaled(pair, connection, request);
+  }
+
+  /// Posts a signaled notification without payload.  0 or errno.  Needs a credit.
+  int notify(ibv_qp* pair, std::uint32_t connection, std::uint32_t immediate) noexcept {
+    ibv_send_wr request{};
+    request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    request.imm_data = htobe32(immediate);
+    return post_signaled(pair, connection, request);
+  }
+
+ private:
+  int post_signaled(ibv_qp* pair, std::uint32_t connection, ibv_send_wr& request) noexcept {
+    request.wr_id = CompletionTag{connection, unsignaled_ + 1}.encoded();
     request.send_flags = IBV_SEND_SIGNALED;
     ibv_send_wr* refused = nullptr;
     if (const int error = ibv_post_send(pair, &request, &refused); error != 0) return error;
@@ -98,7 +112,6 @@ class SendQueue {
     return 0;
   }
 
- private:
   std::uint32_t sends_max_;
   std::uint32_t signal_every_;
   std::uint32_t in_flight_ = 0;

@@ -8,6 +8,10 @@
 namespace tutti {
 namespace {
 
+/// Peers answer within microseconds if they are there, in good order, and their device needs no
+/// help of theirs; without an answer nothing is lost but their time.
+constexpr Timeout farewell_timeout = std::chrono::seconds(1);
+
 std::uint64_t random_key() {
   std::random_device source;
   return std::uint64_t{source()} << 32 | source();
@@ -27,6 +31,7 @@ Context::Implementation::Implementation(const ContextOptions& given)
 Context::Implementation::~Implementation() {
   detail::check(communicators.empty(), "communicators are destroyed before their context",
                 communicators.size());
+  if (!has_failed) fabric.take_leave(clock, farewell_timeout);
 }
 
 std::size_t Context::Implementation::progress() noexcept {

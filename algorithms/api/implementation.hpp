@@ -33,6 +33,7 @@ struct Context::Implementation {
   /// allocates nothing.
   std::vector<Operation::Implementation*> in_flight;
   std::size_t live_operations = 0;
+  bool has_failed = false;  // a communicator of it: no orderly end
 
   /// Polls once, then advances every operation in flight.  Returns the number of completions.
   std::size_t progress() noexcept;

@@ -168,17 +168,19 @@ constexpr plan::LogGP assumed_network{.latency = 700'000,
 Algorithm reproducible_rule(const AllreduceRequest& request, std::uint32_t rank_count) {
   const std::size_t bytes = request.element_count * request.reduction.element_bytes;
   const plan::PerRound vector = covering(request.per_round, rank_count, bytes);
-  const auto round = [](std::uint32_t messages, std::uint64_t message_bytes) {
-    return plan::round_time(messages, message_bytes, assumed_network,
-                            plan::Combining::while_arriving);
+  // Beyond a GiB nothing changes any more, and picoseconds would run over.
+  constexpr std::uint64_t bytes_max = std::uint64_t{1} << 30;
+  const auto round = [](std::uint32_t messages, std::uint64_t payloads, std::uint64_t bytes_each) {
+    const std::uint64_t message = payloads * std::min(bytes_each, bytes_max / payloads);
+    return plan::round_time(messages, message, assumed_network, plan::Combining::while_arriving);
   };
   plan::Picoseconds blocks = 0, contributions = 0;
   for (const plan::Round& one : plan::two_partial_rounds(rank_count, vector)) {
-    blocks += round(one.messages, std::min(one.length, 2u) * bytes);  // two in the mean
-    contributions += round(one.messages, one.length * bytes);
+    blocks += round(one.messages, std::min(one.length, 2u), bytes);  // two in the mean
+    contributions += round(one.messages, one.length, bytes);
   }
   const plan::Picoseconds chunks =
-      2 * round(std::max(rank_count, 2u) - 1, (bytes + rank_count - 1) / rank_count);
+      2 * round(std::max(rank_count, 2u) - 1, 1, bytes / rank_count + 1);
   if (request.per_round.empty() && plan::is_chunked_fold(rank_count) &&
       chunks < std::min(blocks, contributions))
     return Algorithm::chunked_fold;

@@ -55,6 +55,9 @@ TEST(Selection, LeftAloneTakesASchedule) {
   EXPECT_EQ(taken(asked, 96), "canonical_dissemination");
   asked.element_count = 1 << 16;
   EXPECT_EQ(taken(asked), "chunked_fold");
+  asked.element_count = std::size_t{1} << 58;                     // the costs do not run over
+  EXPECT_EQ(taken(asked, 1'000'000), "canonical_dissemination");  // too many ranks for the others
+  EXPECT_EQ(taken(asked, 16'000), "chunked_fold");
   asked.per_round = {3, 2};  // which chunked_fold could not follow
   EXPECT_EQ(taken(asked), "canonical_dissemination");
 }

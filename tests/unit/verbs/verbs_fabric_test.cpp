@@ -98,6 +98,40 @@ TEST(VerbsFabric, PayloadIsThereWhenItsNotificationIs) {
   settle(a, b);
 }
 
+TEST(VerbsFabric, APeerThatHasTakenLeaveIsNotWaitedFor) {
+  detail::MonotonicClock clock;
+  std::optional<End> a(std::in_place, 1);
+  End b(2);
+  connect(*a, b);
+  aim(b, *a);
+  a->fabric.take_leave(clock, 2s);
+  a.reset();
+  // What b sends now is never answered.
+  ASSERT_EQ(b.fabric.put(*b.channel, 0, 0), Status::ok);
+  EXPECT_TRUE(b.fabric.drain(*b.channel, clock, 2s, [](std::uint64_t) { return false; }));
+  EXPECT_FALSE(b.fabric.failed(b.fabric.connection_to(1))) << "that is how it would end otherwise";
+  const auto begin = clock.now();
+  b.fabric.take_leave(clock, 2s);
+  EXPECT_LT(clock.now() - begin, 1s) << "nobody is there to be told";
+}
+
+TEST(VerbsFabric, EndsThatTakeLeaveTogetherDoNotWaitForEachOther) {
+  for (int round = 0; round < 200; ++round) {
+    detail::MonotonicClock clock;
+    std::optional<End> a(std::in_place, 1), b(std::in_place, 2);
+    connect(*a, *b);
+    const auto leave = [&](std::optional<End>& end) {
+      const auto begin = clock.now();
+      end->fabric.take_leave(clock, 10s);
+      EXPECT_LT(clock.now() - begin, 5s);
+      end.reset();
+    };
+    std::thread other([&] { leave(b); });
+    leave(a);
+    other.join();
+  }
+}
+
 TEST(VerbsFabric, WhatComesTooLateReachesNoLaterOperation) {
   End a(1), b(2);
   connect(a, b);
