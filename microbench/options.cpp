@@ -81,7 +81,8 @@ void declare(CLI::App& app, Words& words, Options& options) {
   app.add_option("--per-round", words.per_round,
                  "messages per round at most, e.g. 3,2,1; what is superfluous is not sent");
   app.add_option("--algorithm", words.algorithm,
-                 "schedule of the collectives, default automatic: by operator, agreement and size");
+                 "schedule of allreduce: " + names_of(every_algorithm()) +
+                     "; default automatic: by operator, agreement and size");
   app.add_option("--agreement", words.agreement,
                  "identical, reproducible or relaxed; default identical, or the strongest that "
                  "--algorithm gives");

@@ -17,7 +17,7 @@ void TuttiSubject::throw_failure(const Operation& operation, Status status) cons
 }
 
 Operation make_barrier(Communicator& communicator, const Options& options) {
-  return barrier(communicator, {.per_round = options.per_round, .algorithm = options.algorithm});
+  return barrier(communicator, {.per_round = options.per_round});
 }
 
 Operation make_allreduce(Communicator& communicator, const Options& options, Buffers& buffers) {

@@ -50,17 +50,22 @@ inline std::optional<Agreement> agreement_of(Algorithm algorithm) {
               fmt::format("{}=\"{}\": expected {}", option, value, expected));
 }
 
+/// "a, b, c".
+template <class All>
+std::string names_of(const All& all) {
+  using api::name_of;
+  std::string names;
+  for (const auto one : all) names += (names.empty() ? "" : ", ") + std::string(name_of(one));
+  return names;
+}
+
 /// The enumerator with that name; `all` are the valid ones.
 template <class All>
 auto parse_name(const All& all, std::string_view option, std::string_view value) {
   using api::name_of;
-  std::string names;
-  for (const auto candidate : all) {
+  for (const auto candidate : all)
     if (value == name_of(candidate)) return candidate;
-    if (!names.empty()) names += ", ";
-    names += name_of(candidate);
-  }
-  refuse(option, value, "one of " + names);
+  refuse(option, value, "one of " + names_of(all));
 }
 
 template <class Number>

@@ -88,6 +88,12 @@ std::uint32_t VerbsFabric::connection_to(std::uint64_t process) {
   return index;
 }
 
+std::uint32_t VerbsFabric::connections_max() const noexcept {
+  const std::uint32_t entries =
+      options_.queue_pair.receives_max + options_.queue_pair.sends_max;  // see completions_of()
+  return std::min(static_cast<std::uint32_t>(port_.limits.max_qp), completions_max_ / entries);
+}
+
 Endpoint VerbsFabric::endpoint(std::uint32_t connection) const {
   Endpoint endpoint = connections_[connection].pair->endpoint();
   if (manager_) endpoint.service_port = manager_->service_port();

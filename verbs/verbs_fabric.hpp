@@ -93,6 +93,8 @@ class VerbsFabric {
   /// Connects them all, or throws Error; none is touched if two ends cannot talk to each other.
   /// Waits for the others, who do the same, where connections are made by address.
   void connect(std::span<const NewPartner> partners, const ConnectPatience& patience = {});
+  /// How many connections there can be: queue pairs of the device, entries of the completion queue.
+  std::uint32_t connections_max() const noexcept;
   /// Connections made so far.  Later ones have this index or a higher one.
   std::uint32_t connection_count() const noexcept {
     return static_cast<std::uint32_t>(connections_.size());

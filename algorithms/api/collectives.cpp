@@ -10,13 +10,6 @@
 namespace tutti {
 namespace {
 
-/// The caller's vector, else the context's.  Empty: the rule decides.
-const std::vector<std::uint32_t>& asked_for(const std::vector<std::uint32_t>& per_round,
-                                            Communicator& communicator) {
-  if (!per_round.empty()) return per_round;
-  return communicator.implementation().context.settings.per_round;
-}
-
 void check_arguments(const AllreduceArguments& arguments, CheckLevel level) {
   const Reduction& reduction = arguments.reduction;
   if (reduction.combine == nullptr || reduction.element_bytes == 0)
@@ -44,7 +37,9 @@ void check_arguments(const AllreduceArguments& arguments, CheckLevel level) {
 }  // namespace
 
 Operation barrier(Communicator& communicator, const BarrierArguments& arguments) {
-  const std::vector<std::uint32_t>& per_round = asked_for(arguments.per_round, communicator);
+  const Context::Implementation& context = communicator.implementation().context;
+  const std::vector<std::uint32_t>& per_round =
+      arguments.per_round.empty() ? context.settings.per_round : arguments.per_round;
   return api::make_operation(communicator, {.collective = "barrier"}, [&] {
     return api::barrier_plan(communicator.rank(), communicator.rank_count(), arguments.algorithm,
                              per_round);
@@ -52,12 +47,14 @@ Operation barrier(Communicator& communicator, const BarrierArguments& arguments)
 }
 
 Operation allreduce(Communicator& communicator, const AllreduceArguments& arguments) {
-  const CheckLevel level = communicator.implementation().context.settings.check;
+  const Context::Implementation& context = communicator.implementation().context;
   const api::AllreduceRequest asked{.element_count = arguments.element_count,
                                     .reduction = arguments.reduction,
                                     .agreement = arguments.agreement,
                                     .algorithm = arguments.algorithm,
-                                    .per_round = asked_for(arguments.per_round, communicator)};
+                                    .per_round = arguments.per_round,
+                                    .per_round_by_default = context.settings.per_round,
+                                    .partners_max = context.fabric.connections_max()};
   const api::OperationRequest request{.collective = "allreduce",
                                       .element_count = arguments.element_count,
                                       .reduction = arguments.reduction,
@@ -66,7 +63,7 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                                       .target = arguments.target,
                                       .any_order = api::takes_any_order(asked)};
   return api::make_operation(communicator, request, [&] {
-    check_arguments(arguments, level);
+    check_arguments(arguments, context.settings.check);
     return api::allreduce_plan(communicator.rank(), communicator.rank_count(), asked);
   });
 }

@@ -33,6 +33,7 @@ inline std::uint32_t float_mode() noexcept {
   std::fenv_t environment;
   std::fegetenv(&environment);
 #if defined(__x86_64__)
+  mode = environment.__mxcsr >> 13 & 3;  // fegetround() looks at the x87 unit, which nobody uses
   if ((environment.__mxcsr & 0x8000) != 0) mode |= float_mode_bits::flush_results;
   if ((environment.__mxcsr & 0x0040) != 0) mode |= float_mode_bits::flush_operands;
 #elif defined(__aarch64__)

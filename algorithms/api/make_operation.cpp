@@ -42,7 +42,7 @@ struct Card {
   char algorithm[32] = {};
   std::uint64_t element_count = 0;
   std::uint64_t ordinal = 0;
-  std::uint64_t per_round_hash = 0;
+  std::uint64_t parameters_hash = 0;  // of the plan
   std::uint32_t element_bytes = 0;
   std::uint32_t register_bytes = 0;
   std::uint32_t slot_count = 0;
@@ -136,7 +136,7 @@ void require_same(std::span<const Card> all, std::size_t self, CheckLevel level)
         theirs.built_in == ours.built_in && theirs.element_type == ours.element_type &&
         theirs.agreement == ours.agreement && theirs.properties == ours.properties;
     const bool same_plan =
-        theirs.per_round_hash == ours.per_round_hash &&
+        theirs.parameters_hash == ours.parameters_hash &&
         std::strncmp(theirs.algorithm, ours.algorithm, sizeof ours.algorithm) == 0;
     if (!same_place || (level == CheckLevel::collective && !same_request))
       throw Error(ErrorCode::mismatch,
@@ -192,8 +192,9 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
   if (memory.payload_bytes > message_bytes_max / std::max<std::size_t>(plan.segments, 1))
     throw Error(ErrorCode::limit_exceeded,
                 std::to_string(memory.payload_bytes) + " bytes in messages of " +
-                    std::to_string(plan.segments) + " payloads exceed the device's " +
-                    std::to_string(message_bytes_max) + " bytes a message");
+                    std::to_string(plan.segments) + " payloads (" + plan.algorithm +
+                    ") exceed the device's " + std::to_string(message_bytes_max) +
+                    " bytes a message; call with fewer elements at a time");
   memory.register_bytes = rounded_to_lines(plan.segments * memory.payload_bytes);
   const std::size_t registers = std::size_t{plan.slot_count} + plan.partial_count;
   const std::size_t bytes = 2 * registers * memory.register_bytes;
@@ -204,8 +205,9 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
                 "needs " + std::to_string(bytes) + " bytes of the arena, whose largest gap is " +
                     std::to_string(fabric.arena().largest_gap()) + " of " +
                     std::to_string(fabric.arena().size()) +
-                    ": raise TUTTI_ARENA_BYTES, use fewer messages per round, or destroy "
-                    "operations");
+                    ": raise TUTTI_ARENA_BYTES, call with fewer elements at a time" +
+                    (plan.parts > 1 ? "" : ", use fewer messages per round") +
+                    ", or destroy operations");
   for (std::size_t parity = 0; parity < 2; ++parity) {
     memory.slots[parity] = operation.block + parity * (bytes / 2);
     memory.partials[parity] = memory.slots[parity] + plan.slot_count * memory.register_bytes;
@@ -351,7 +353,10 @@ Card card_of(const Communicator::Implementation& communicator, const OperationRe
 /// Where this rank's slots are, and what plan they belong to.
 void fill_in(Card& card, const Operation::Implementation& operation) {
   std::strncpy(card.algorithm, operation.plan.algorithm.c_str(), sizeof card.algorithm - 1);
-  card.per_round_hash = hash_of(operation.plan.per_round);
+  std::vector<std::uint32_t> parameters = operation.plan.per_round;
+  parameters.insert(parameters.end(),
+                    {operation.plan.n, operation.plan.parts, operation.plan.segments});
+  card.parameters_hash = hash_of(parameters);
   card.register_bytes = static_cast<std::uint32_t>(operation.execution.memory.register_bytes);
   card.slot_count = operation.plan.slot_count;
   for (std::size_t parity = 0; parity < 2; ++parity)

@@ -1,6 +1,7 @@
 #include "api/selection.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <tutti/status.hpp>
 
@@ -104,11 +105,14 @@ plan::PerRound covering(const plan::PerRound& asked, std::uint32_t rank_count,
                         std::size_t payload_bytes) {
   if (asked.empty()) return plan::default_per_round(rank_count, payload_bytes);
   require_entries(asked);
-  if (!plan::covers(rank_count, asked))
+  if (!plan::covers(rank_count, asked)) {
+    // So that two rounds of that many messages still have a slot each.
+    const auto largest = static_cast<std::uint32_t>(std::min<std::uint64_t>(
+        *std::max_element(asked.begin(), asked.end()), plan::slots_max / 2));
     refuse_vector(asked, " does not cover " + std::to_string(rank_count) +
                              " ranks (the product of n+1 is too small); use " +
-                             text_of(plan::nearest_covering(
-                                 rank_count, *std::max_element(asked.begin(), asked.end()))));
+                             text_of(plan::nearest_covering(rank_count, largest)));
+  }
   if (!plan::is_executable(rank_count, asked)) refuse_length(asked, rank_count);
   return asked;
 }
@@ -118,6 +122,18 @@ plan::PerRound core(const plan::PerRound& asked, std::uint32_t rank_count,
   if (asked.empty()) return plan::per_round_for_recursive_multiplying(rank_count, payload_bytes);
   return plan::per_round_for_recursive_multiplying(rank_count, payload_bytes,
                                                    covering(asked, rank_count, payload_bytes));
+}
+
+/// What the call asks for, else what the context has by default where the schedule can follow it.
+const plan::PerRound& vector_for(const Schedule& schedule, const AllreduceRequest& request) {
+  static const plan::PerRound none;
+  if (!request.per_round.empty()) return request.per_round;
+  const plan::PerRound& vector = request.per_round_by_default;
+  const bool mixed =
+      std::adjacent_find(vector.begin(), vector.end(), std::not_equal_to<>()) != vector.end();
+  if (schedule.takes == PerRoundIs::nothing || (schedule.takes == PerRoundIs::uniform && mixed))
+    return none;
+  return vector;
 }
 
 /// One n for all rounds; where none is asked for, that of the rule's first round.
@@ -140,6 +156,8 @@ std::uint32_t nway_n(const plan::PerRound& asked, std::uint32_t rank_count,
   if (plan::is_adaptable(rank_count, n)) return n;
   const std::uint32_t nearest = plan::nearest_adaptable_n(rank_count, n);
   if (asked.empty()) return nearest;
+  const std::uint64_t full_rounds = plan::uniform(rank_count, n).size() - 1;
+  if (full_rounds * n >= plan::slots_max) refuse_length(asked, rank_count);
   refuse_vector(asked, ": n-way dissemination with n = " + std::to_string(n) +
                            " cannot be adapted to " + std::to_string(rank_count) +
                            " ranks (none of its partials ends where the ring closes); the nearest "
@@ -154,6 +172,25 @@ std::uint32_t decomposition_n(const plan::PerRound& asked, std::uint32_t rank_co
   return n;
 }
 
+const Schedule& schedule_of(Algorithm algorithm) {
+  const auto found = std::find_if(std::begin(schedules), std::end(schedules),
+                                  [&](const Schedule& one) { return one.algorithm == algorithm; });
+  if (found == std::end(schedules))
+    throw Error(ErrorCode::invalid_argument,
+                "algorithm " + std::to_string(static_cast<unsigned>(algorithm)) +
+                    " is none; use one of the enumerators of tutti::Algorithm");
+  return *found;
+}
+
+std::size_t payload_bytes_of(const AllreduceRequest& request) {
+  return request.element_count * request.reduction.element_bytes;
+}
+
+/// Every rank talks to every other one.
+bool serves_chunked_fold(std::uint32_t rank_count, const AllreduceRequest& request) {
+  return plan::is_chunked_fold(rank_count) && rank_count - 1 <= request.partners_max;
+}
+
 /// Like FDR InfiniBand; used until the network has been measured.
 constexpr plan::LogGP assumed_network{.latency = 700'000,
                                       .send_overhead = 150'000,
@@ -164,29 +201,38 @@ constexpr plan::LogGP assumed_network{.latency = 700'000,
                                       .work_per_byte = {.time = 125}};
 
 /// The fastest of the schedules along the canonical tree, by what their rounds cost on the assumed
-/// network.  Where a vector is asked for, one that follows it.
+/// network.  Where the call asks for a vector, one that follows it.
 Algorithm reproducible_rule(const AllreduceRequest& request, std::uint32_t rank_count) {
-  const std::size_t bytes = request.element_count * request.reduction.element_bytes;
-  const plan::PerRound vector = covering(request.per_round, rank_count, bytes);
-  // Beyond a GiB nothing changes any more, and picoseconds would run over.
-  constexpr std::uint64_t bytes_max = std::uint64_t{1} << 30;
-  const auto round = [](std::uint32_t messages, std::uint64_t payloads, std::uint64_t bytes_each) {
-    const std::uint64_t message = payloads * std::min(bytes_each, bytes_max / payloads);
-    return plan::round_time(messages, message, assumed_network, plan::Combining::while_arriving);
+  // Beyond some MiB the proportions do not change any more, and picoseconds would run over.
+  constexpr std::uint64_t bytes_max = 4u << 20;
+  const std::uint64_t bytes = std::clamp<std::uint64_t>(payload_bytes_of(request), 1, bytes_max);
+  const plan::PerRound vector =
+      covering(vector_for(schedule_of(Algorithm::canonical_dissemination), request), rank_count,
+               payload_bytes_of(request));
+  const auto round = [](std::uint32_t messages, std::uint64_t payloads, std::uint64_t payload,
+                        bool combines) {
+    plan::LogGP network = assumed_network;
+    network.work *= combines ? static_cast<plan::Picoseconds>(payloads) : 0;
+    if (!combines) network.work_per_byte = {};
+    return plan::round_time(messages, payloads * payload, network, plan::Combining::while_arriving);
   };
+  const bool gathers = plan::is_gather_fold(rank_count, vector);
   plan::Picoseconds blocks = 0, contributions = 0;
   for (const plan::Round& one : plan::two_partial_rounds(rank_count, vector)) {
-    blocks += round(one.messages, std::min(one.length, 2u), bytes);  // two in the mean
-    contributions += round(one.messages, one.length, bytes);
+    const auto blocks_of_message = 1u + static_cast<std::uint32_t>(std::bit_width(one.length)) / 2;
+    blocks += round(one.messages, std::min(one.length, blocks_of_message), bytes, true);
+    if (gathers) contributions += round(one.messages, one.length, bytes, true);
   }
+  const Algorithm whole = gathers && contributions <= blocks ? Algorithm::gather_fold
+                                                             : Algorithm::canonical_dissemination;
+  if (rank_count == 1 || !request.per_round.empty() || !serves_chunked_fold(rank_count, request))
+    return whole;
+  const std::uint64_t part = (bytes + rank_count - 1) / rank_count;
   const plan::Picoseconds chunks =
-      2 * round(std::max(rank_count, 2u) - 1, 1, bytes / rank_count + 1);
-  if (request.per_round.empty() && plan::is_chunked_fold(rank_count) &&
-      chunks < std::min(blocks, contributions))
-    return Algorithm::chunked_fold;
-  return contributions <= blocks && plan::is_gather_fold(rank_count, vector)
-             ? Algorithm::gather_fold
-             : Algorithm::canonical_dissemination;
+      round(rank_count - 1, 1, part, true) + round(rank_count - 1, 1, part, false);
+  return chunks < (whole == Algorithm::gather_fold ? contributions : blocks)
+             ? Algorithm::chunked_fold
+             : whole;
 }
 
 Algorithm rule(const AllreduceRequest& request, std::uint32_t rank_count) {
@@ -200,21 +246,22 @@ Algorithm rule(const AllreduceRequest& request, std::uint32_t rank_count) {
   return Algorithm::two_partial;
 }
 
-const Schedule& schedule_of(Algorithm algorithm) {
-  return *std::find_if(std::begin(schedules), std::end(schedules),
-                       [&](const Schedule& one) { return one.algorithm == algorithm; });
-}
-
-plan::Plan chunked_fold_plan(Rank self, std::uint32_t rank_count, const plan::PerRound& asked) {
-  if (!asked.empty())
-    refuse_vector(asked,
+plan::Plan chunked_fold_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
+  if (!request.per_round.empty())
+    refuse_vector(request.per_round,
                   ": algorithm chunked_fold has two rounds of P - 1 messages whatever is asked "
-                  "for; leave per_round (TUTTI_PER_ROUND) out, or use canonical_dissemination");
-  if (!plan::is_chunked_fold(rank_count))
-    throw Error(ErrorCode::unsupported, "allreduce: algorithm chunked_fold needs 2 (P - 1) of " +
-                                            std::to_string(plan::slots_max) + " messages, P is " +
-                                            std::to_string(rank_count) +
-                                            "; use canonical_dissemination");
+                  "for; leave per_round out, or use canonical_dissemination");
+  if (!serves_chunked_fold(rank_count, request))
+    throw Error(ErrorCode::unsupported,
+                "allreduce: algorithm chunked_fold connects every rank to all others and needs "
+                "2 (P - 1) of " +
+                    std::to_string(plan::slots_max) + " messages, P is " +
+                    std::to_string(rank_count) +
+                    (request.partners_max == UINT32_MAX
+                         ? std::string()
+                         : " and a context holds " + std::to_string(request.partners_max) +
+                               " connections") +
+                    "; use canonical_dissemination");
   return plan::chunked_fold_allreduce(self, rank_count);
 }
 
@@ -234,8 +281,7 @@ std::span<const Schedule> allreduce_schedules() noexcept {
 }
 
 bool order_shows_in_bits(const Reduction& reduction) noexcept {
-  if (reduction.built_in == BuiltIn::none)
-    return is_floating(reduction.element_type) || reduction.element_type == ElementType::other;
+  if (reduction.element_type == ElementType::other) return true;
   return is_floating(reduction.element_type) && reduction.built_in != BuiltIn::min &&
          reduction.built_in != BuiltIn::max;
 }
@@ -254,13 +300,14 @@ plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, Algorithm algorithm
 }
 
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
-  const std::size_t bytes = request.element_count * request.reduction.element_bytes;
+  const std::size_t bytes = payload_bytes_of(request);
   const plan::Order order =
       request.reduction.properties.commutative ? plan::Order::commutative : plan::Order::rank_order;
   const Algorithm algorithm =
       request.algorithm == Algorithm::automatic ? rule(request, rank_count) : request.algorithm;
-  require_service(schedule_of(algorithm), request);
-  const plan::PerRound& asked = request.per_round;
+  const Schedule& schedule = schedule_of(algorithm);
+  require_service(schedule, request);
+  const plan::PerRound& asked = vector_for(schedule, request);
   switch (algorithm) {
     case Algorithm::dissemination:
       return plan::dissemination_allreduce(self, rank_count, covering(asked, rank_count, bytes));
@@ -287,7 +334,7 @@ plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRe
     case Algorithm::gather_fold:
       return gather_fold_plan(self, rank_count, covering(asked, rank_count, bytes));
     case Algorithm::chunked_fold:
-      return chunked_fold_plan(self, rank_count, asked);
+      return chunked_fold_plan(self, rank_count, request);
     case Algorithm::automatic:
     case Algorithm::two_partial:
       break;

@@ -40,7 +40,9 @@ struct AllreduceRequest {
   Reduction reduction = {};
   Agreement agreement = Agreement::identical;
   Algorithm algorithm = Algorithm::automatic;
-  plan::PerRound per_round = {};  // empty: a rule
+  plan::PerRound per_round = {};             // of the call; empty: see the next
+  plan::PerRound per_round_by_default = {};  // the context's; empty: a rule
+  std::uint32_t partners_max = UINT32_MAX;   // connections that a context can hold
 };
 
 /// Whether another order or association of the operands may give other bits.  Integer elements are

@@ -17,8 +17,8 @@
 //                  01 o (2 o 3), then o 4: the root;  the 1 of rank 2 is left unread
 //
 // Cost per rank.  Rounds and messages of two-partial dissemination.  Bytes sent: blocks x payload,
-// with at most 2 log2 P blocks in a message; at most 7 for P = 128 and 11 for P = 200, n = 1 .. 8.
-// Partials: one per round, and some for scratch.
+// with at most 2 log2 P + 1 blocks in a message; at most 7 for P = 128 and 11 for P = 200, n = 1
+// .. 8. Partials: one per round, and some for scratch.
 //
 // Over 240 cases of P and n, the longest messages of the rounds carry 2046 blocks all together.
 // They would be 2456 if intervals grew as far as they can and overlapped in the last round only,

@@ -82,6 +82,7 @@ class Builder {
         seam_(steps_, plan_, order) {
     plan_.self = self;
     plan_.rank_count = rank_count;
+    plan_.n = n;
     plan_.algorithm = form == Digits::joined ? "decomposition" : "decomposition_digits";
     for (const std::uint32_t messages : rounds_)
       plan_.slot_count = static_cast<std::uint16_t>(plan_.slot_count + messages);

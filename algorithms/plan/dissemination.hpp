@@ -16,7 +16,7 @@
 //                                          0 brings 0 and 4: 4 is met twice
 //
 // Literature: Hensgen, Finkel, Manber 1988 ("Two algorithms for barrier synchronization"), for
-// n = 1; End, Yahyapour, Alrutz, Simmendinger 2016 for n messages a round.
+// n = 1; End, Yahyapour, Alrutz, Simmendinger 2015 for n messages a round.
 #pragma once
 
 #include <cstdint>

@@ -274,6 +274,7 @@ Picoseconds makespan(std::span<const Plan> plans, const LogGP& network, const Ca
 }
 
 bool is_circulant(const Plan& plan) {
+  if (plan.parts > 1) return false;
   std::vector<std::uint32_t> ahead(plan.slot_count), behind(plan.slot_count);
   const std::uint64_t ranks = plan.rank_count;
   for (const Step& step : plan.steps) {

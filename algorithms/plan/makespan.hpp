@@ -62,7 +62,9 @@ bool is_circulant(const Plan& plan);
 
 /// The same from the plan of one rank, where all are alike: with equal starts they do the same at
 /// the same time, so that what a rank sends to others arrives when what others send to it does.
-/// Needs is_circulant(plan), also on all other ranks, and no starts.
+/// Needs is_circulant(plan) and the same steps on registers, both on all ranks, and no starts:
+/// dissemination and two-partial dissemination, for example; not the schedules along the canonical
+/// tree, whose ranks fold at different times.
 Picoseconds circulant_makespan(const Plan& plan, const LogGP& network, const Call& call);
 
 }  // namespace tutti::plan

@@ -29,6 +29,7 @@ class Builder {
     plan_.self = self;
     plan_.rank_count = rank_count;
     plan_.algorithm = take_out == TakeOut::inverse ? "nway_inverse" : "nway";
+    plan_.n = adaption.n;
     plan_.takes_out = adaption.taken_out;
     plan_.partial_count = static_cast<std::uint16_t>(adaption.rounds);
     if (order == Order::rank_order && rank_count > 1) {

@@ -52,7 +52,7 @@ enum class FlowControl : std::uint8_t {
 
 /// In which order the operands of a result are combined.
 enum class Order : std::uint8_t {
-  commutative,  // in a rotated order, the same in every call
+  commutative,  // in a rotated order, arrivals perhaps as they come
   rank_order,   // 0 o 1 o ... o P-1 on every rank, however it is associated
 };
 
@@ -72,6 +72,7 @@ struct Plan {
   std::uint32_t rank_count = 1;
   std::string algorithm;                 // literature name
   std::vector<std::uint32_t> per_round;  // messages of each round, as executed
+  std::uint32_t n = 0;    // of schedules with one n for all rounds, which per_round may not tell
   bool all_alike = true;  // every rank sends exactly per_round, and awaits as many, maybe in later
                           // rounds; if not, it is the most
   FlowControl flow_control = FlowControl::synchronising;

@@ -21,7 +21,7 @@
 // In rank order (operators that do not commute) a partial that wraps is kept in two parts
 // (seam.hpp).
 //
-// Literature: the n-way dissemination allreduce of End, Yahyapour, Alrutz, Simmendinger 2016
+// Literature: the n-way dissemination allreduce of End, Yahyapour, Alrutz, Simmendinger 2015
 // ("Adaption of the n-way dissemination algorithm for GASPI split-phase allreduce"), to which it
 // is equal where P = (n+1)^k; Bruck, Ho 1993 ("Efficient global combine operations in multi-port
 // message-passing systems"); for n = 1 Bar-Noy, Kipnis, Schieber 1993.

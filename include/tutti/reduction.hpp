@@ -23,7 +23,7 @@ struct OperatorProperties {
 };
 
 /// What floating-point results promise, given ranks that round alike (same rounding mode, same
-/// treatment of subnormals: compared when an operation is made).  Integers, and/or/xor, min and max
+/// treatment of subnormals: compared at CheckLevel::collective).  Integers, and/or/xor, min and max
 /// always agree.
 enum class Agreement : std::uint8_t {
   identical,     // all ranks get the same bits in one call

@@ -175,6 +175,24 @@ TEST(Misuse, RanksThatTreatSubnormalsDifferentlyAreTold) {
 }
 #endif
 
+// n = 1 and n = 2 have equal rounds, messages and slots for 5 ranks, and other peers.
+TEST(Misuse, AnotherNOnOneRankIsRefusedAtEveryCheckLevel) {
+  for (const CheckLevel level : {CheckLevel::off, CheckLevel::local, CheckLevel::collective}) {
+    ContextOptions options = options_for_test();
+    options.check = level;
+    expect_refused(
+        5, ErrorCode::mismatch, {"different plans", "decomposition"},
+        [](Communicator& c) {
+          auto memory = buffer(3);
+          AllreduceArguments arguments = sum_of(memory);
+          arguments.algorithm = Algorithm::decomposition;
+          arguments.per_round = {c.rank() == Rank{0} ? 1u : 2u};
+          (void)allreduce(c, arguments);
+        },
+        options);
+  }
+}
+
 TEST(Misuse, OverlappingBuffersAreRefused) {
   expect_refused(2, ErrorCode::invalid_argument, {"overlap"}, [](Communicator& c) {
     auto memory = buffer(5);

@@ -34,6 +34,13 @@ TEST(FloatMode, SeesRounding) {
 }
 
 #if defined(__x86_64__)
+TEST(FloatMode, SeesRoundingOfTheVectorUnitAlone) {
+  in_a_thread([] {
+    _mm_setcsr((_mm_getcsr() & ~0x6000u) | 0x4000);
+    EXPECT_EQ(text_of_float_mode(float_mode()), "rounds up");
+  });
+}
+
 TEST(FloatMode, SeesFlushedSubnormals) {
   in_a_thread([] {
     _mm_setcsr(_mm_getcsr() | 0x8000);

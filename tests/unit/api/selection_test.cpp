@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/names.hpp"
+#include "api/settings.hpp"
 
 namespace tutti::api {
 namespace {
@@ -57,7 +58,13 @@ TEST(Selection, LeftAloneTakesASchedule) {
   EXPECT_EQ(taken(asked), "chunked_fold");
   asked.element_count = std::size_t{1} << 58;                     // the costs do not run over
   EXPECT_EQ(taken(asked, 1'000'000), "canonical_dissemination");  // too many ranks for the others
-  EXPECT_EQ(taken(asked, 16'000), "chunked_fold");
+  EXPECT_EQ(taken(asked, 8), "chunked_fold");
+  EXPECT_EQ(taken(asked, 2), "chunked_fold");
+  asked.partners_max = 10;  // of 11
+  EXPECT_EQ(taken(asked), "canonical_dissemination");
+  asked.partners_max = UINT32_MAX;
+  asked.per_round_by_default = {3, 2};  // binds only who can follow it
+  EXPECT_EQ(taken(asked), "chunked_fold");
   asked.per_round = {3, 2};  // which chunked_fold could not follow
   EXPECT_EQ(taken(asked), "canonical_dissemination");
 }
@@ -89,6 +96,33 @@ TEST(Selection, RefusesWhatAScheduleCannotKeep) {
                  {"barrier", "two_partial_dissemination", "use automatic or dissemination"});
 }
 
+TEST(Selection, TakesTheContextsVectorWhereTheScheduleCan) {
+  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::relaxed);
+  const auto rounds = [&] { return allreduce_plan(Rank{0}, 12, asked).per_round; };
+  asked.per_round_by_default = {5, 1};
+  EXPECT_EQ(rounds(), (plan::PerRound{5, 1}));
+  asked.per_round = {2, 3};
+  EXPECT_EQ(rounds(), (plan::PerRound{2, 3}));
+  asked.per_round = {};
+  asked.algorithm = Algorithm::decomposition;  // one n for all rounds
+  EXPECT_EQ(taken(asked), "decomposition");
+  asked.per_round_by_default = {1, 1, 1, 1};
+  EXPECT_EQ(allreduce_plan(Rank{0}, 12, asked).n, 1u);
+}
+
+TEST(Selection, RefusesAnEnumeratorThatIsNone) {
+  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::relaxed);
+  asked.algorithm = static_cast<Algorithm>(99);
+  expect_refused(ErrorCode::invalid_argument, [&] { (void)taken(asked); },
+                 {"algorithm 99 is none"});
+}
+
+TEST(Selection, NoElementsAreNoReasonToGatherAll) {
+  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::reproducible);
+  asked.element_count = 0;
+  EXPECT_EQ(taken(asked, 65535), "canonical_dissemination");
+}
+
 TEST(Selection, RefusesVectorsThatDoNotServe) {
   AllreduceRequest asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
   asked.per_round = {3, 2};
@@ -97,6 +131,15 @@ TEST(Selection, RefusesVectorsThatDoNotServe) {
   asked.per_round = {3, 0};
   expect_refused(ErrorCode::invalid_argument, [&] { (void)taken(asked); },
                  {"per_round 3,0", "1 or more"});
+  asked.per_round = {1'000'000};
+  try {
+    (void)taken(asked, 4'000'000'000);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {  // the vector that it names is taken
+    const std::string text = error.what();
+    asked.per_round = parse_per_round(text.substr(text.rfind(' ') + 1), "the remedy");
+    EXPECT_EQ(taken(asked, 4'000'000'000), "two_partial_dissemination");
+  }
   asked.per_round = {100'000};
   expect_refused(ErrorCode::invalid_argument, [&] { (void)taken(asked, 100'000); },
                  {"100000", "32768 messages", "smaller entries"});
@@ -121,6 +164,9 @@ TEST(Selection, NamesTheNearestNThatCanBeAdapted) {
   asked.per_round = {3, 2};
   expect_refused(ErrorCode::invalid_argument, [&] { (void)taken(asked); },
                  {"per_round 3,2", "nway has one n for all rounds", "use 3"});
+  asked.per_round = {40'000};
+  expect_refused(ErrorCode::invalid_argument, [&] { (void)taken(asked, 100'000); },
+                 {"per_round 40000", "more than 32768 messages"});
 }
 
 TEST(Selection, RefusesAnInverseThatIsNotThereAndVectorsThatMeanNothing) {
