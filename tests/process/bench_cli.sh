@@ -104,8 +104,8 @@ refusals() {
     "$bench" allreduce --local 2 --agreement identical --algorithm two_partial_dissemination
   refuse '--algorithm="gossip".*one of automatic, dissemination.*chunked_fold' \
     "$bench" allreduce --local 2 --algorithm gossip
-  refuse 'per_round 1: .*cannot be adapted to 23 ranks.*nearest n that can is 2' \
-    "$bench" allreduce --local 23 --algorithm nway --per-round 1
+  refuse 'per_round 1: .*cannot be adapted to 25 ranks.*nearest n that can is 2' \
+    "$bench" allreduce --local 25 --algorithm nway --per-round 1
   refuse '--out="/nowhere/x"' "$bench" barrier --local 2 --out /nowhere/x
   refuse 'nonsense.*expected' env TUTTI_DEVICE=nonsense "$bench" barrier --local 2
   refuse 'TUTTI_NONSENSE.*TUTTI_DEVICE' env TUTTI_NONSENSE=1 "$bench" barrier --local 2
