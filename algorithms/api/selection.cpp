@@ -200,45 +200,75 @@ constexpr plan::LogGP assumed_network{.latency = 700'000,
                                       .work = 10'000,
                                       .work_per_byte = {.time = 125}};
 
-/// The fastest of the schedules along the canonical tree, by what their rounds cost on the assumed
-/// network.  Where the call asks for a vector, one that follows it.
-Algorithm reproducible_rule(const AllreduceRequest& request, std::uint32_t rank_count) {
-  // Beyond some MiB the proportions do not change any more, and picoseconds would run over.
+/// What a round costs on the assumed network: messages of so many payloads.
+plan::Picoseconds round_cost(std::uint32_t messages, std::uint64_t payloads, std::uint64_t payload,
+                             bool combines = true) {
+  plan::LogGP network = assumed_network;
+  network.work *= combines ? static_cast<plan::Picoseconds>(payloads) : 0;
+  if (!combines) network.work_per_byte = {};
+  return plan::round_time(messages, payloads * payload, network, plan::Combining::while_arriving);
+}
+
+/// The payload, for costs.  Beyond some MiB their proportions do not change any more, and
+/// picoseconds would run over.
+std::uint64_t priced_bytes(const AllreduceRequest& request) {
   constexpr std::uint64_t bytes_max = 4u << 20;
-  const std::uint64_t bytes = std::clamp<std::uint64_t>(payload_bytes_of(request), 1, bytes_max);
+  return std::clamp<std::uint64_t>(payload_bytes_of(request), 1, bytes_max);
+}
+
+struct Priced {
+  Algorithm algorithm;
+  plan::Picoseconds cost;
+};
+
+/// The cheaper of the two disseminations along the canonical tree.
+Priced dissemination_along_the_tree(const AllreduceRequest& request, std::uint32_t rank_count) {
+  const std::uint64_t bytes = priced_bytes(request);
   const plan::PerRound vector =
       covering(vector_for(schedule_of(Algorithm::canonical_dissemination), request), rank_count,
                payload_bytes_of(request));
-  const auto round = [](std::uint32_t messages, std::uint64_t payloads, std::uint64_t payload,
-                        bool combines) {
-    plan::LogGP network = assumed_network;
-    network.work *= combines ? static_cast<plan::Picoseconds>(payloads) : 0;
-    if (!combines) network.work_per_byte = {};
-    return plan::round_time(messages, payloads * payload, network, plan::Combining::while_arriving);
-  };
   const bool gathers = plan::is_gather_fold(rank_count, vector);
   plan::Picoseconds blocks = 0, contributions = 0;
   for (const plan::Round& one : plan::two_partial_rounds(rank_count, vector)) {
+    // In the mean; counted.
     const auto blocks_of_message = 1u + static_cast<std::uint32_t>(std::bit_width(one.length)) / 2;
-    blocks += round(one.messages, std::min(one.length, blocks_of_message), bytes, true);
-    if (gathers) contributions += round(one.messages, one.length, bytes, true);
+    blocks += round_cost(one.messages, std::min(one.length, blocks_of_message), bytes);
+    if (gathers) contributions += round_cost(one.messages, one.length, bytes);
   }
-  const Algorithm whole = gathers && contributions <= blocks ? Algorithm::gather_fold
-                                                             : Algorithm::canonical_dissemination;
+  if (gathers && contributions <= blocks) return {Algorithm::gather_fold, contributions};
+  return {Algorithm::canonical_dissemination, blocks};
+}
+
+/// Recursive multiplying, whose rounds are as few as can be where the ranks are a product.  Where
+/// they have to be folded, the canonical tree may take fewer.
+Algorithm identical_rule(const AllreduceRequest& request, std::uint32_t rank_count) {
+  const plan::PerRound product =
+      core(vector_for(schedule_of(Algorithm::recursive_multiplying), request), rank_count,
+           payload_bytes_of(request));
+  const plan::PerRound rounds = plan::recursive_multiplying_rounds(rank_count, product);
+  if (rounds.size() == product.size()) return Algorithm::recursive_multiplying;
+  plan::Picoseconds cost = 0;
+  for (std::size_t i = 0; i < rounds.size(); ++i)
+    cost += round_cost(rounds[i], 1, priced_bytes(request), i + 1 < rounds.size());
+  const Priced tree = dissemination_along_the_tree(request, rank_count);
+  return tree.cost < cost ? tree.algorithm : Algorithm::recursive_multiplying;
+}
+
+/// The cheapest along the canonical tree.  Where the call asks for a vector, one that follows it.
+Algorithm reproducible_rule(const AllreduceRequest& request, std::uint32_t rank_count) {
+  const Priced whole = dissemination_along_the_tree(request, rank_count);
   if (rank_count == 1 || !request.per_round.empty() || !serves_chunked_fold(rank_count, request))
-    return whole;
-  const std::uint64_t part = (bytes + rank_count - 1) / rank_count;
+    return whole.algorithm;
+  const std::uint64_t part = (priced_bytes(request) + rank_count - 1) / rank_count;
   const plan::Picoseconds chunks =
-      round(rank_count - 1, 1, part, true) + round(rank_count - 1, 1, part, false);
-  return chunks < (whole == Algorithm::gather_fold ? contributions : blocks)
-             ? Algorithm::chunked_fold
-             : whole;
+      round_cost(rank_count - 1, 1, part) + round_cost(rank_count - 1, 1, part, false);
+  return chunks < whole.cost ? Algorithm::chunked_fold : whole.algorithm;
 }
 
 Algorithm rule(const AllreduceRequest& request, std::uint32_t rank_count) {
   const Reduction& reduction = request.reduction;
   if (order_shows_in_bits(reduction)) {
-    if (request.agreement == Agreement::identical) return Algorithm::recursive_multiplying;
+    if (request.agreement == Agreement::identical) return identical_rule(request, rank_count);
     if (request.agreement == Agreement::reproducible) return reproducible_rule(request, rank_count);
   }
   if (reduction.properties.commutative && reduction.properties.idempotent)

@@ -49,11 +49,13 @@ struct AllreduceArguments {       // raw form
 /// (ElementType::other).  A user's operator has to give equal bits for equal operands; on integer
 /// elements it is taken to be exactly associative.
 ///
-/// Agreement::identical: all ranks evaluate one expression, in rank order, by recursive
-/// multiplying: as many rounds where the number of ranks is a product of such factors (2, 3, 4, 6,
-/// 8, 12, 16, 24, 32, 48, 64, 96, ...), about two more elsewhere.  There, per_round is taken as it
-/// is if the product of (n+1) is the number of ranks; if not, its entries are upper bounds of the
-/// rounds, and a round before and one after them may be added with at most the largest entry.
+/// Agreement::identical: all ranks evaluate one expression, in rank order.  Where the number of
+/// ranks is a product of small factors (2 .. 8, 12, 16, 24, 32, 48, 64, 96, ...), by recursive
+/// multiplying, in as many rounds.  Elsewhere as for `reproducible`, in as many rounds, too, while
+/// payloads are small; else by recursive multiplying, with a round before and one after it in which
+/// neighbours fold.  There, per_round is taken as it is if the product of (n+1) is the number of
+/// ranks; if not, its entries are upper bounds of the rounds, those of the fold are in addition,
+/// with at most the largest entry.
 ///
 /// Agreement::reproducible: the expression is that of one tree over the ranks, in rank order, which
 /// depends on their number alone: lower half (the largest power of two below the count) o upper

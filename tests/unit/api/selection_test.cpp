@@ -46,6 +46,15 @@ void expect_refused(ErrorCode code, const std::function<void()>& ask,
 TEST(Selection, LeftAloneTakesASchedule) {
   using enum Agreement;
   EXPECT_EQ(taken(request(BuiltIn::sum, ElementType::float64, identical)), "recursive_multiplying");
+  // Where ranks would have to be folded, the canonical tree takes fewer rounds, until its blocks
+  // weigh more.
+  AllreduceRequest large = request(BuiltIn::sum, ElementType::float64, identical);
+  for (const std::uint32_t prime : {11u, 13u, 97u, 997u})
+    EXPECT_NE(taken(large, prime), "recursive_multiplying") << prime;
+  for (const std::uint32_t product : {2u, 3u, 4u, 5u, 6u, 7u, 8u, 16u, 24u, 32u, 48u, 64u, 96u})
+    EXPECT_EQ(taken(large, product), "recursive_multiplying") << product;
+  large.element_count = 1 << 14;
+  EXPECT_EQ(taken(large, 13), "recursive_multiplying");
   EXPECT_EQ(taken(request(BuiltIn::sum, ElementType::float64, relaxed)),
             "two_partial_dissemination");
   EXPECT_EQ(taken(request(BuiltIn::sum, ElementType::int32, reproducible)),
