@@ -16,10 +16,12 @@ int main() {
       for (const double x : part) mine += x * x;
       if (dot.start() != tutti::Status::ok) return 1;  // never waits
       // ... compute here what does not need the result; call dot.test() now and then ...
-      if (dot.wait(5s) != tutti::Status::ok) return 1;  // or timed_out: wait again
+      if (dot.wait(5s) != tutti::Status::ok) return 1;  // communicator.failure() says why
     }
     std::printf("rank %u: |x|^2 = %g\n", index_of(communicator.rank()), whole);
     return 0;
   });
-  return ranks[0].exit_status;
+  for (const auto& rank : ranks)
+    if (rank.signal != 0 || rank.exit_status != 0) return 1;
+  return 0;
 }

@@ -146,7 +146,8 @@ std::uint32_t uniform(const plan::PerRound& asked, std::uint32_t rank_count,
   require_entries(asked);
   if (std::adjacent_find(asked.begin(), asked.end(), std::not_equal_to<>()) != asked.end())
     refuse_vector(asked, std::string(": algorithm ") + name_of(algorithm) +
-                             " has one n for all rounds; use " + std::to_string(asked[0]));
+                             " has one n for all rounds; use " +
+                             std::to_string(plan::nearest_adaptable_n(rank_count, asked[0])));
   return asked[0];
 }
 

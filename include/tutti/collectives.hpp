@@ -53,9 +53,9 @@ struct AllreduceArguments {       // raw form
 /// ranks is a product of small factors (2 .. 8, 12, 16, 24, 32, 48, 64, 96, ...), by recursive
 /// multiplying, in as many rounds.  Elsewhere as for `reproducible`, in as many rounds, too, while
 /// payloads are small; else by recursive multiplying, with a round before and one after it in which
-/// neighbours fold.  There, per_round is taken as it is if the product of (n+1) is the number of
-/// ranks; if not, its entries are upper bounds of the rounds, those of the fold are in addition,
-/// with at most the largest entry.
+/// neighbours fold.  per_round must cover the ranks in any case; recursive multiplying takes it as
+/// it is if the product of (n+1) is their number, else its entries are upper bounds of the rounds,
+/// and those of the fold are in addition, with at most the largest entry.
 ///
 /// Agreement::reproducible: the expression is that of one tree over the ranks, in rank order, which
 /// depends on their number alone: lower half (the largest power of two below the count) o upper

@@ -106,7 +106,8 @@ inline constexpr BuiltInOperator<BuiltIn::logical_and> logical_and{};
 inline constexpr BuiltInOperator<BuiltIn::logical_or> logical_or{};
 
 /// An operator made of `function(left, right)` on single elements, applied in rank order:
-/// elementwise<double, hypot2>({.commutative = true}).  `function` must not throw.
+/// elementwise<double, hypot2>({.commutative = true}).  `function` must not throw.  An inverse is
+/// set afterwards: reduction.inverse = elementwise<double, take_out>({}).combine.
 template <Element T, T (*function)(T left, T right)>
 Reduction elementwise(OperatorProperties properties) {
   return {.combine =
