@@ -101,8 +101,10 @@ void declare_plan_options(CLI::App& app, PlanWords& words) {
   app.add_option("--per-round", words.per_round,
                  "messages per round at most, e.g. 3,2,1; default: the library's rule");
   app.add_option("--algorithm", words.algorithm, algorithms + "; default automatic");
-  app.add_option("--dtype", words.dtype,
-                 "int32, uint32, int64, uint64, float or double (default); of an allreduce");
+  app.add_option(
+      "--dtype", words.dtype,
+      "int32, uint32, int64, uint64 (default), float or double, whose bits show the order; "
+      "of an allreduce");
   app.add_option("--op", words.op,
                  "sum (default), prod, min, max, band, bor, bxor, land, lor, or user: one that is "
                  "not commutative; of an allreduce");

@@ -26,7 +26,7 @@ const char* name_of(PlanFormat format) noexcept;
 struct PlanWords {
   std::optional<std::string> ranks = {}, per_round = {}, algorithm = {}, agreement = {};
   std::optional<std::string> rank = {}, format = {};
-  std::string collective = "allreduce", dtype = "double", op = "sum", bytes = "8";
+  std::string collective = "allreduce", dtype = "uint64", op = "sum", bytes = "8";
 };
 
 void declare_plan_options(CLI::App& app, PlanWords& words);

@@ -62,10 +62,10 @@ json() {
     names=$((names + 1))
     case $name in
       dissemination) check at_least "1 2 5 8 13 16 31" --algorithm "$name" --op max --dtype int64 ;;
-      canonical_dissemination) # a block that comes twice is left unread
-        check at_least "1 2 5 8 13 16 31" --algorithm "$name" ;;
+      automatic | canonical_dissemination) # a block that comes twice is left unread
+        check at_least "1 2 5 8 13 16 31" --algorithm "$name" --dtype double ;;
       nway_inverse) check exactly "1 2 5 8 13 16 31" --algorithm "$name" --dtype int64 ;;
-      *) check exactly "1 2 5 8 13 16 31" --algorithm "$name" ;;
+      *) check exactly "1 2 5 8 13 16 31" --algorithm "$name" --dtype double ;;
     esac
   done
   [ "$names" -ge 11 ] || fail "only $names names of schedules"
@@ -94,8 +94,9 @@ texts() {
     --dtype int32
   expect 0 '^  rounds +2, with 3,3 messages$' --ranks 13 --op max
   expect 0 '^      1       4  10..0 ' --ranks 13 --op max
-  expect 0 'rounds +3, with at most 2,4,2 messages' --ranks 13
-  expect 0 'results relaxed' --ranks 13 --algorithm two_partial_dissemination
+  expect 0 'rounds +3, with at most 2,4,2 messages' --ranks 13 --algorithm recursive_multiplying
+  expect 0 '^canonical_dissemination, 13 ranks' --ranks 13 --dtype double
+  expect 0 'results relaxed' --ranks 13 --dtype double --algorithm two_partial_dissemination
   expect 0 'bytes sent +72$' --ranks 13 --rank 2 --op user --dtype int32 --per-round 3,3
   expect 0 'rounds +none' --ranks 1
   expect 0 'barrier, messages without payload' --ranks 5 --collective barrier
@@ -125,7 +126,7 @@ refusals() {
   refuse '--format="xml": expected one of table, dot, json' --ranks 5 --format xml
   refuse '--dtype="half".*int32' --ranks 5 --dtype half
   refuse '--op="avg".*sum' --ranks 5 --op avg
-  refuse '--op="bor".*double.*uint64' --ranks 5 --op bor
+  refuse '--op="bor".*double.*uint64' --ranks 5 --op bor --dtype double
   refuse '--bytes="12".*multiple of 8' --ranks 5 --bytes 12
   refuse '--bytes="2G": expected at most 1G' --ranks 5 --bytes 2G
   refuse '--agreement="loose".*relaxed' --ranks 5 --agreement loose
@@ -136,7 +137,8 @@ refusals() {
   refuse 'per_round 4294967295 needs more than 32768' --ranks 4294967295 --per-round 4294967295
   refuse 'dissemination lets.*sum is not idempotent; use automatic' --ranks 5 \
     --algorithm dissemination
-  refuse 'no more than relaxed.*identical is asked for; use' --ranks 5 --agreement identical \
+  refuse 'no more than relaxed.*identical is asked for; use' --ranks 5 --dtype double \
+    --agreement identical \
     --algorithm two_partial_dissemination
   refuse 'barrier: algorithm two_partial_dissemination is not offered; use' --ranks 5 \
     --collective barrier --algorithm two_partial_dissemination
