@@ -236,7 +236,9 @@ TEST(PlanRequest, AgreementIsWhatTheNamedScheduleGives) {
   EXPECT_EQ(understood({}).allreduce.agreement, Agreement::identical);
   for (const api::Schedule& schedule : api::allreduce_schedules()) {
     const std::string name = api::name_of(schedule.algorithm);
-    EXPECT_EQ(understood({.dtype = "double", .algorithm = name}).allreduce.agreement, schedule.agreement) << name;
+    EXPECT_EQ(understood({.algorithm = name, .dtype = "double"}).allreduce.agreement,
+              schedule.agreement)
+        << name;
   }
   EXPECT_EQ(understood({.algorithm = "two_partial_dissemination", .agreement = "identical"})
                 .allreduce.agreement,
