@@ -269,11 +269,11 @@ TEST(Silence, APeerThatDoesNotAnswerIsNamedByAllRanks) {
 TEST(Silence, ARankThatIsTooLateForTheOthersHearsIt) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     ContextOptions options = test::on_test_device(exchange);
-    options.setup_timeout = 300ms;
+    options.setup_timeout = test::patiently(300ms);
     Context context(options);
     Communicator communicator(context, exchange);
     Operation operation = barrier(communicator);
-    if (exchange.self() == Rank{2}) std::this_thread::sleep_for(700ms);
+    if (exchange.self() == Rank{2}) std::this_thread::sleep_for(test::patiently(700ms));
     try {
       communicator.synchronize();
       if (exchange.self() != Rank{2}) return 1;
@@ -281,8 +281,8 @@ TEST(Silence, ARankThatIsTooLateForTheOthersHearsIt) {
       if (communicator.failure().status != Status::aborted) return 2;
     }
     Status status = operation.start();
-    if (status == Status::ok) status = operation.wait(5s);
-    if (exchange.self() != Rank{2}) std::this_thread::sleep_for(1s);
+    if (status == Status::ok) status = operation.wait(test::patiently(5s));
+    if (exchange.self() != Rank{2}) std::this_thread::sleep_for(test::patiently(1s));
     return status == Status::aborted ? 0 : 3;
   });
   EXPECT_EQ(codes_of(results), all_fine);

@@ -51,7 +51,7 @@ TEST(Isolation, ADeathFailsOnlyTheCommunicatorsOfTheDead) {
     if (left) left_barrier.emplace(barrier(*left));
     if (right) right_barrier.emplace(barrier(*right));
     if (self == 1) die_soon();
-    const auto end = std::chrono::steady_clock::now() + 2s;
+    const auto end = std::chrono::steady_clock::now() + test::patiently(2s);
     if (left) {
       Status status = Status::ok;
       while (status == Status::ok && std::chrono::steady_clock::now() < end)

@@ -2,6 +2,7 @@
 // ("rxe0,rxe1"), which the ranks take in turn.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -18,6 +19,11 @@ inline bool device_is_soft() {
 /// As often as that on the software device, and less often where a message takes longer.
 inline std::uint32_t times(std::uint32_t count) {
   return device_is_soft() ? count : (count + 9) / 10;
+}
+
+/// As long as that on the software device, and longer where ranks wait for an emulated processor.
+inline std::chrono::milliseconds patiently(std::chrono::milliseconds time) {
+  return device_is_soft() ? time : 8 * time;
 }
 
 inline std::string device_of(Rank self) {
