@@ -2,7 +2,6 @@
 // every number of ranks and every vector that covers it, in the rounds, messages and blocks that
 // the catalogue states.
 #include "plan/canonical_dissemination.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "naive_tree.hpp"
 #include "plan/two_partial.hpp"
 #include "plan/verify.hpp"
+#include "sizes.hpp"
 #include "vectors.hpp"
 
 namespace tutti::plan {
@@ -32,7 +32,7 @@ std::optional<std::string> violation(std::uint32_t ranks, const PerRound& vector
 }
 
 TEST(CanonicalDissemination, FollowsTheTreeForAllUniformVectorsUpTo128Ranks) {
-  for (std::uint32_t ranks = 1; ranks <= 128; ++ranks)
+  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
       ASSERT_EQ(violation(ranks, uniform(ranks, n)), std::nullopt)
           << "P = " << ranks << ", n = " << n;
@@ -58,7 +58,7 @@ TEST(CanonicalDissemination, FollowsTheTreeForSampledRankCountsUpTo2000) {
   const auto random = [&](std::uint32_t below) {
     return static_cast<std::uint32_t>(engine() % below);
   };
-  for (int sample = 0; sample < 25; ++sample) {
+  for (int sample = 0; sample < test::samples(25); ++sample) {
     const std::uint32_t ranks = sample == 0 ? 2000 : 1 + random(2000);
     PerRound vector;
     while (!covers(ranks, vector)) vector.push_back(1 + random(15));
@@ -139,7 +139,7 @@ TEST(CanonicalDissemination, CarriesFewBlocks) {
 
 // Registers are no larger than the longest message of all ranks.
 TEST(CanonicalDissemination, HasRoomForTheLongestMessageAndNoMore) {
-  for (std::uint32_t ranks = 2; ranks <= 128; ++ranks)
+  for (std::uint32_t ranks = 2; ranks <= test::every_rank_count_up_to; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n) {
       const auto blocks = blocks_per_round(ranks, uniform(ranks, n));
       ASSERT_EQ(build(ranks - 1, ranks, uniform(ranks, n)).segments,

@@ -1,7 +1,6 @@
 // Promise: chunked fold gives every rank 0 o 1 o ... o P-1 along the canonical tree in every part
 // of the payload, in two rounds, and no rank is told by all at the same time.
 #include "plan/chunked_fold.hpp"
-
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -10,6 +9,7 @@
 
 #include "plan/per_round.hpp"
 #include "plan/verify.hpp"
+#include "sizes.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -21,14 +21,14 @@ std::optional<std::string> violation(std::uint32_t ranks) {
 }
 
 TEST(ChunkedFold, FollowsTheTreeForAllRankCountsUpTo128) {
-  for (std::uint32_t ranks = 1; ranks <= 128; ++ranks)
+  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
     ASSERT_EQ(violation(ranks), std::nullopt) << "P = " << ranks;
 }
 
 // Work is P per rank: up to 500 ranks, a quarter of a million parts.
 TEST(ChunkedFold, FollowsTheTreeForSampledRankCountsUpTo500) {
   std::mt19937 random(1);
-  for (int sample = 0; sample < 6; ++sample) {
+  for (int sample = 0; sample < test::samples(6); ++sample) {
     const auto ranks = sample == 0 ? 500u : 129 + static_cast<std::uint32_t>(random() % 372);
     ASSERT_EQ(violation(ranks), std::nullopt) << "P = " << ranks;
   }

@@ -1,7 +1,6 @@
 // Promise: the vectors and cores that are called best cost least of all, by the formula of the cost
 // model, and are those of the table that the choice of n was made by.
 #include "plan/cost_model.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "plan/makespan.hpp"
 #include "plan/recursive_multiplying.hpp"
 #include "plan/two_partial.hpp"
+#include "sizes.hpp"
 #include "vectors.hpp"
 
 namespace tutti::plan {
@@ -175,7 +175,7 @@ void expect_best(std::uint32_t ranks, std::uint64_t bytes, const LogGP& network,
 }
 
 TEST(BestPerRound, CostsWhatTheBestOfAllMinimalVectorsDoes) {
-  for (std::uint32_t ranks = 2; ranks <= 128; ++ranks)
+  for (std::uint32_t ranks = 2; ranks <= test::every_rank_count_up_to; ++ranks)
     for (const Picoseconds gap : {0, 15'000, 100'000, 150'000, 1'000'000})
       for (const std::uint64_t bytes : {0u, 8u, 2040u, 100'000u})
         for (const Combining combining : both) expect_best(ranks, bytes, fdr(gap), 7, combining);
@@ -224,7 +224,7 @@ void expect_best_core(std::uint32_t ranks, std::uint64_t bytes, const LogGP& net
 }
 
 TEST(BestCore, CostsWhatTheBestOfAllCoresDoes) {
-  for (std::uint32_t ranks = 1; ranks <= 128; ++ranks)
+  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
     for (const Picoseconds gap : {0, 100'000, 1'000'000})
       for (const std::uint64_t bytes : {8u, 2040u}) expect_best_core(ranks, bytes, fdr(gap), 7);
 }

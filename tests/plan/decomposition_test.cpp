@@ -2,7 +2,6 @@
 // every number of ranks, n and form, in rank order where that is asked for, in the rounds and
 // messages that the catalogue states; and only plain dissemination is waited for before the end.
 #include "plan/decomposition.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 
 #include "plan/two_partial.hpp"
 #include "plan/verify.hpp"
+#include "sizes.hpp"
 #include "steps_of.hpp"
 #include "vectors.hpp"
 
@@ -69,7 +69,7 @@ PerRound rounds_of(std::uint32_t ranks, std::uint32_t n, Digits form) {
 }
 
 TEST(Decomposition, HoldsEveryContributionOnceForAllRankCountsUpTo128) {
-  for (std::uint32_t ranks = 1; ranks <= 128; ++ranks)
+  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
       for (const Digits digits : digit_forms)
         for (const Order order : orders)
@@ -79,7 +79,7 @@ TEST(Decomposition, HoldsEveryContributionOnceForAllRankCountsUpTo128) {
 
 TEST(Decomposition, HoldsEveryContributionOnceForSampledRankCountsUpTo2000) {
   std::mt19937 engine(1);
-  for (int sample = 0; sample < 40; ++sample) {
+  for (int sample = 0; sample < test::samples(40); ++sample) {
     const auto ranks = static_cast<std::uint32_t>(sample == 0 ? 2000 : 1 + engine() % 2000);
     const auto n = static_cast<std::uint32_t>(1 + engine() % 20);
     for (const Digits digits : digit_forms)

@@ -1,7 +1,6 @@
 // Promise: gather and fold gives every rank 0 o 1 o ... o P-1 along the canonical tree, for every
 // number of ranks and every vector that covers it, and sends every contribution once.
 #include "plan/gather_fold.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "plan/two_partial.hpp"
 #include "plan/verify.hpp"
+#include "sizes.hpp"
 #include "vectors.hpp"
 
 namespace tutti::plan {
@@ -27,7 +27,7 @@ std::optional<std::string> violation(std::uint32_t ranks, const PerRound& vector
 }
 
 TEST(GatherFold, FollowsTheTreeForAllUniformVectorsUpTo128Ranks) {
-  for (std::uint32_t ranks = 1; ranks <= 128; ++ranks)
+  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
       ASSERT_EQ(violation(ranks, uniform(ranks, n)), std::nullopt)
           << "P = " << ranks << ", n = " << n;
@@ -54,7 +54,7 @@ TEST(GatherFold, FollowsTheTreeForSampledRankCountsUpTo700) {
   const auto random = [&](std::uint32_t below) {
     return static_cast<std::uint32_t>(engine() % below);
   };
-  for (int sample = 0; sample < 12; ++sample) {
+  for (int sample = 0; sample < test::samples(12); ++sample) {
     const std::uint32_t ranks = sample == 0 ? 700 : 1 + random(700);
     PerRound vector;
     while (!covers(ranks, vector)) vector.push_back(1 + random(15));

@@ -1,10 +1,10 @@
 // Promise: two copies of slots and partials suffice for every schedule, without acknowledgements:
 // over consecutive calls, nothing is overwritten while it may be read.  One copy does not.
 #include "happens_before.hpp"
-
 #include <gtest/gtest.h>
 
 #include "schedules.hpp"
+#include "sizes.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -17,12 +17,7 @@ std::optional<std::string> race(std::uint32_t rank_count, const test::PlanOf& pl
 }
 
 TEST(HappensBefore, HoldsOverConsecutiveCallsOfEverySchedule) {
-#if defined(__SANITIZE_ADDRESS__)
-  constexpr std::uint32_t largest = 32;
-#else
-  constexpr std::uint32_t largest = 128;
-#endif
-  for (std::uint32_t rank_count = 1; rank_count <= largest; ++rank_count)
+  for (std::uint32_t rank_count = 1; rank_count <= test::every_rank_count_up_to; ++rank_count)
     test::for_each_schedule(rank_count, [&](const std::string& name, const test::PlanOf& plan_of) {
       EXPECT_EQ(race(rank_count, plan_of, 2), std::nullopt) << name << ", " << rank_count;
     });

@@ -2,7 +2,6 @@
 // an inverse and without, in rank order where that is asked for, for every adaption there is; the
 // adaptions are those of the paper, and their rounds and messages those of the catalogue.
 #include "plan/nway.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 
 #include "plan/two_partial.hpp"
 #include "plan/verify.hpp"
+#include "sizes.hpp"
 #include "steps_of.hpp"
 #include "vectors.hpp"
 
@@ -261,7 +261,7 @@ TEST(NwayAdaptions, NearestExistsForAnyNumberOfRanks) {
 // ---- Plans --------------------------------------------------------------------------------------
 
 TEST(NwayAllreduce, HoldsEveryContributionOnceForEveryAdaptionOfUpTo128Ranks) {
-  for (std::uint32_t ranks = 1; ranks <= 128; ++ranks)
+  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
       for (const Adaption& adaption : adaptions(ranks, n))
         for (const Form& form : forms)
@@ -271,7 +271,7 @@ TEST(NwayAllreduce, HoldsEveryContributionOnceForEveryAdaptionOfUpTo128Ranks) {
 
 TEST(NwayAllreduce, HoldsEveryContributionOnceForSampledRankCountsUpTo2000) {
   std::mt19937 engine(1);
-  for (int sample = 0; sample < 100; ++sample) {
+  for (int sample = 0; sample < test::samples(100); ++sample) {
     const auto below = static_cast<std::uint32_t>(sample < 70 ? 600 : 2000);
     const auto ranks = static_cast<std::uint32_t>(2 + engine() % (below - 1));
     const std::uint32_t n =

@@ -1,7 +1,6 @@
 // Promise: recursive multiplying gives every rank the same expression, 0 o 1 o ... o P-1 in one
 // association, for every number of ranks, in the rounds and messages that the catalogue states.
 #include "plan/recursive_multiplying.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 
 #include "plan/two_partial.hpp"
 #include "plan/verify.hpp"
+#include "sizes.hpp"
 #include "vectors.hpp"
 
 namespace tutti::plan {
@@ -89,7 +89,7 @@ TEST(RecursiveMultiplying, IsOneExpressionForSampledRankCountsUpTo2000) {
   const auto random = [&](std::uint32_t below) {
     return static_cast<std::uint32_t>(engine() % below);
   };
-  for (int sample = 0; sample < 40; ++sample) {
+  for (int sample = 0; sample < test::samples(40); ++sample) {
     const std::uint32_t ranks = sample == 0 ? 2000 : 1 + random(2000);
     PerRound at_most;
     while (!covers(ranks, at_most)) at_most.push_back(1 + random(15));
