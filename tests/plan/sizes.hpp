@@ -1,0 +1,21 @@
+// How far the exhaustive tests of plans go: under the address sanitizer, where the same code is
+// looked at for something else, less far.
+#pragma once
+
+#include <cstdint>
+
+namespace tutti::test {
+
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr std::uint32_t every_rank_count_up_to = 32;
+inline constexpr int samples_divisor = 4;
+#else
+inline constexpr std::uint32_t every_rank_count_up_to = 128;
+inline constexpr int samples_divisor = 1;
+#endif
+
+constexpr int samples(int count) {
+  return (count + samples_divisor - 1) / samples_divisor;
+}
+
+}  // namespace tutti::test
