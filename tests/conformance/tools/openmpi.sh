@@ -2,7 +2,7 @@
 # Promise: Open MPI over UCX, both unmodified, runs on the software device.  77: not installed.
 #   openmpi.sh SOFTVERBS SOURCE
 set -u
-command -v mpicc.openmpi >/dev/null && command -v mpirun.openmpi >/dev/null && ldconfig -p | grep -q libucp ||
+command -v mpicc.openmpi >/dev/null && command -v mpirun.openmpi >/dev/null && ldconfig -p | grep libucp >/dev/null ||
   { echo "Open MPI or UCX is not installed"; exit 77; }
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
