@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace tutti::test {
+namespace tutti::plan::test {
 
 #if defined(__SANITIZE_ADDRESS__)
 inline constexpr std::uint32_t every_rank_count_up_to = 32;
@@ -18,4 +18,4 @@ constexpr int samples(int count) {
   return (count + samples_divisor - 1) / samples_divisor;
 }
 
-}  // namespace tutti::test
+}  // namespace tutti::plan::test

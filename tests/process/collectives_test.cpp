@@ -26,6 +26,11 @@ enum class RanksAre { processes, threads };
 
 class Collectives : public testing::TestWithParam<RanksAre> {
  protected:
+  void SetUp() override {
+    if (GetParam() == RanksAre::threads && !test::device_is_soft())
+      GTEST_SKIP() << "a device sees no difference";
+  }
+
   /// Runs `body` on every rank and expects 0 from all.
   void run(std::uint32_t rank_count, const std::function<int(Exchange&)>& body) {
     const auto launch = GetParam() == RanksAre::processes ? run_local : run_local_threads;

@@ -149,7 +149,8 @@ class Kill : public testing::TestWithParam<bool> {};
 
 TEST_P(Kill, EverySurvivorNamesTheDeadRankInTime) {
   std::int64_t slowest_ns = 0;
-  for (unsigned seed = 1; seed <= kills; ++seed) {
+  const unsigned times = test::device_is_soft() ? kills : std::min(kills, 2U);
+  for (unsigned seed = 1; seed <= times; ++seed) {
     const Scene scene = play(GetParam(), SIGKILL, seed);
     EXPECT_EQ(scene.results[scene.victim].signal, SIGKILL);
     ASSERT_EQ(scene.findings.size(), rank_count - 1) << "seed " << seed;
@@ -168,7 +169,7 @@ TEST_P(Kill, EverySurvivorNamesTheDeadRankInTime) {
       EXPECT_EQ(scene.results[rank].exit_status, 0);
     }
   }
-  std::printf("slowest of %u kills: %.0f ms until the last survivor knew\n", kills,
+  std::printf("slowest of %u kills: %.0f ms until the last survivor knew\n", times,
               static_cast<double>(slowest_ns) * 1e-6);
 }
 

@@ -23,7 +23,7 @@ inline std::uint32_t times(std::uint32_t count) {
 
 /// As long as that on the software device, and longer where ranks wait for an emulated processor.
 inline std::chrono::milliseconds patiently(std::chrono::milliseconds time) {
-  return device_is_soft() ? time : 8 * time;
+  return device_is_soft() ? time : 5 * time;
 }
 
 inline std::string device_of(Rank self) {
