@@ -74,6 +74,17 @@ std::uint64_t next_random(std::uint64_t& state) noexcept {
   return mixed ^ (mixed >> 31);
 }
 
+std::vector<std::uint32_t> sizes_of_nodes(const ImposedNodes& shape) {
+  detail::check(!shape.ranks_per_node.empty(), "a shape has a size of nodes");
+  std::vector<std::uint32_t> sizes;
+  for (std::uint32_t left = shape.rank_count; left > 0; left -= sizes.back()) {
+    const std::size_t which = std::min(sizes.size(), shape.ranks_per_node.size() - 1);
+    detail::check(shape.ranks_per_node[which] > 0, "a node holds at least one rank");
+    sizes.push_back(std::min(left, shape.ranks_per_node[which]));
+  }
+  return sizes;
+}
+
 }  // namespace
 
 HostIdentity host_identity() noexcept {
@@ -107,27 +118,21 @@ NodeMap node_map(std::span<const HostIdentity> hosts) {
 }
 
 NodeMap imposed_node_map(const ImposedNodes& shape) {
-  detail::check(shape.ranks_per_node > 0, "a node holds at least one rank");
-  const std::uint32_t rank_count = shape.rank_count;
-  const std::uint32_t per_node = shape.ranks_per_node;
-  const std::uint32_t node_count = rank_count / per_node + (rank_count % per_node != 0 ? 1 : 0);
-  std::vector<Node> node(rank_count);
-  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
-    switch (shape.placement) {
-      case Placement::block:
-      case Placement::random:
-        node[rank] = Node{rank / per_node};
-        break;
-      case Placement::cyclic:
-        node[rank] = Node{rank % node_count};
-        break;
-    }
+  const std::vector<std::uint32_t> room = sizes_of_nodes(shape);
+  std::vector<Node> node;
+  if (shape.placement == Placement::cyclic) {
+    // Dealt like cards, to the nodes that have room.
+    for (std::uint32_t turn = 0; node.size() < shape.rank_count; ++turn)
+      for (std::uint32_t index = 0; index < room.size(); ++index)
+        if (room[index] > turn) node.push_back(Node{index});
+  } else {
+    for (std::uint32_t index = 0; index < room.size(); ++index)
+      node.insert(node.end(), room[index], Node{index});
   }
   if (shape.placement == Placement::random) {
     std::uint64_t state = shape.seed;
-    for (std::uint32_t last = rank_count; last > 1; --last) {
+    for (std::uint32_t last = shape.rank_count; last > 1; --last)
       std::swap(node[last - 1], node[next_random(state) % last]);
-    }
   }
   return in_rank_order(std::move(node));
 }

@@ -1,4 +1,4 @@
-// Which ranks form a node.  Pure apart from host_identity(): the identity of every rank goes in,
+// Which ranks may form a node.  Pure apart from host_identity(): the identity of every rank goes in,
 // Node and LocalRank of every rank come out.  Nodes are numbered by their lowest rank, and local
 // ranks by rank, so every rank computes the same map from the same allgather.
 //
@@ -46,16 +46,12 @@ struct NodeMap {
 /// `hosts` holds the identity of each rank, in rank order.
 NodeMap node_map(std::span<const HostIdentity> hosts);
 
-enum class Placement : std::uint8_t {
-  block,   // 0 0 1 1 2
-  cyclic,  // 0 1 2 0 1
-  random,  // any, drawn from the seed; the same on every machine and compiler
-};
-
 /// A node shape that is imposed instead of found, so that one machine can play several nodes.
 struct ImposedNodes {
   std::uint32_t rank_count = 1;
-  std::uint32_t ranks_per_node = 1;  // the last node may hold fewer; at least 1
+  /// Of each node, each at least 1; the last entry again for all further nodes.  The last node may
+  /// hold fewer.
+  std::vector<std::uint32_t> ranks_per_node = {1};
   Placement placement = Placement::block;
   std::uint64_t seed = 0;  // of Placement::random only
 };

@@ -12,6 +12,8 @@ namespace {
 ContextOptions context_options(const Options& options) {
   ContextOptions context;
   context.check = options.check_level;
+  if (!options.ranks_per_node.empty()) context.ranks_per_node = options.ranks_per_node;
+  context.placement = options.placement;
   return context;
 }
 

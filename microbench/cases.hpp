@@ -42,6 +42,7 @@ class Cases {
   std::deque<Case>& all() noexcept { return cases_; }
   const std::deque<Case>& all() const noexcept { return cases_; }
   const Context& context() const noexcept { return *context_; }
+  const Communicator& communicator() const noexcept { return *communicator_; }
 
  private:
   bool is_possible(Collective collective) const;

@@ -11,7 +11,9 @@
 #include <tutti/bootstrap.hpp>
 #include <tutti/communicator.hpp>
 
+#include "api/names.hpp"
 #include "api/settings.hpp"
+#include "bootstrap/node_map.hpp"
 #include "microbench/info_ports.hpp"
 #include "microbench/machine.hpp"
 #include "verbs/connection_manager.hpp"
@@ -132,6 +134,24 @@ std::optional<Error> problem_of_connecting(const verbs::Port& port) {
   return std::nullopt;
 }
 
+InfoSection nodes(const api::ContextSettings& settings) {
+  InfoSection section{.title = "Nodes", .lines = {}};
+  if (settings.ranks_per_node.empty())
+    section.lines.emplace_back(
+        "map", "found: ranks of this host that can map each other's memory are a node");
+  else
+    section.lines.emplace_back("map", fmt::format("imposed: {} ranks per node, placed {}",
+                                                  fmt::join(settings.ranks_per_node, ","),
+                                                  api::name_of(settings.placement)));
+  const bootstrap::HostIdentity host = bootstrap::host_identity();
+  std::string boot;
+  for (const std::byte byte : host.boot) boot += fmt::format("{:02x}", std::to_integer<int>(byte));
+  section.lines.emplace_back(
+      "this host", fmt::format("boot {}, namespaces: ipc {}, uts {}, pid {}", boot,
+                               host.ipc_namespace, host.uts_namespace, host.pid_namespace));
+  return section;
+}
+
 }  // namespace
 
 Info gather_info() {
@@ -152,10 +172,7 @@ Info gather_info() {
         "connect", info.problem ? info.problem->what() : "by address, with rdma_cm");
   }
   info.sections.push_back(limits(port ? &*port : nullptr));
-  info.sections.push_back({.title = "Nodes",
-                           .lines = {{"map",
-                                      "every rank counts as its own node until shared memory "
-                                      "inside a node is used"}}});
+  info.sections.push_back(nodes(settings));
   info.sections.push_back(processors());
   info.sections.push_back(settings_in_force());
   return info;

@@ -62,8 +62,8 @@ void parse_bytes(const std::string& text, Options& options) {
 
 /// What the options say as text, before anything is understood.
 struct Words {
-  std::string collectives, bytes, dtype, op = "sum", ranks_per_node = "1", per_round, agreement,
-                                         algorithm;
+  std::string collectives, bytes, dtype, op = "sum", ranks_per_node, placement, per_round,
+                                         agreement, algorithm;
   std::string iterations, warmup, against, check_level, delay_us, seed, bind = "auto";
   std::string format = "table", local;
 };
@@ -77,7 +77,11 @@ void declare(CLI::App& app, Words& words, Options& options) {
   app.add_option("--op", words.op,
                  "sum, prod, min, max, band, bor, bxor, land, lor, or user: an operator of this "
                  "program that is not commutative (uint64)");
-  app.add_option("--ranks-per-node", words.ranks_per_node, "1: every rank is a node of its own");
+  app.add_option("--ranks-per-node", words.ranks_per_node,
+                 "imposed node shape, e.g. 2 or 3,1,2; 1: everything goes through the device; "
+                 "default: the ranks of a host are a node");
+  app.add_option("--placement", words.placement,
+                 "of ranks on imposed nodes: block, cyclic or random; default block");
   app.add_option("--per-round", words.per_round,
                  "messages per round at most, e.g. 3,2,1; what is superfluous is not sent");
   app.add_option("--algorithm", words.algorithm,
@@ -148,9 +152,10 @@ void understand(const Words& words, Options& options) {
   parse_collectives(words.collectives, options);
   parse_reduction(words, options);
   if (!words.bytes.empty()) parse_bytes(words.bytes, options);
-  if (words.ranks_per_node != "1")
-    refuse("--ranks-per-node", words.ranks_per_node,
-           "1: shared memory inside a node is not used yet, every rank is a node of its own");
+  if (!words.ranks_per_node.empty())
+    options.ranks_per_node = api::parse_ranks_per_node(words.ranks_per_node, "--ranks-per-node");
+  if (!words.placement.empty())
+    options.placement = api::parse_placement(words.placement, "--placement");
   if (!words.per_round.empty())
     options.per_round = api::parse_per_round(words.per_round, "--per-round");
   constexpr std::size_t calls_max = 1'000'000'000;

@@ -33,7 +33,9 @@ struct Options {
   BuiltIn op = BuiltIn::sum;  // none: the user's operator of this program
   Agreement agreement = Agreement::identical;
   Algorithm algorithm = Algorithm::automatic;
-  std::vector<std::uint32_t> per_round;  // empty: the library's rule
+  std::vector<std::uint32_t> per_round;       // empty: the library's rule
+  std::vector<std::uint32_t> ranks_per_node;  // empty: found, or imposed by the environment
+  std::optional<Placement> placement;
   std::optional<std::size_t> iterations;
   std::size_t warmup = 200;
   bool against_mpi = false;

@@ -19,15 +19,17 @@ const Result* find(const Findings& findings, Collective collective, std::size_t 
   return nullptr;
 }
 
-/// What a row is measured against: the exchange of two lines for wimm, rounds of wimm for a
-/// collective of two ranks.  Payloads of more than wimm's 8 bytes have no bound here.
+/// What a row is measured against: the exchange of two lines for wimm and for a collective of two
+/// ranks of one node, rounds of wimm for one of two nodes.  Payloads of more than wimm's 8 bytes
+/// have no bound here.
 std::optional<double> bound_of(const Findings& findings, const Case& one) {
   if (findings.options.virtual_time) return {};
   const Result* below = nullptr;
   std::size_t rounds = 1;
   if (one.collective == Collective::wimm) below = find(findings, Collective::floor, 8);
   if (one.tutti != nullptr && findings.launch.exchange.rank_count() == 2 && one.bytes <= 8) {
-    below = find(findings, Collective::wimm, 8);
+    const bool one_node = findings.communicator.node_count() == 1;
+    below = find(findings, one_node ? Collective::floor : Collective::wimm, 8);
     rounds = one.tutti->operation().per_round().size();
   }
   if (below == nullptr) return {};
@@ -50,7 +52,7 @@ Row row_of(const Findings& findings, const Result& result) {
   row.collective = name_of(one.collective);
   row.bytes = one.bytes;
   row.ranks = findings.launch.exchange.rank_count();
-  row.nodes = row.ranks;  // every rank is one, until shared memory inside a node is used
+  row.nodes = findings.communicator.node_count();
   row.seed = options.seed;
   row.iterations = findings.schedule.blocks * result.effort.block_calls;
   row.min_ns = smallest(samples.batches);
@@ -105,8 +107,14 @@ void fill_header(Report& report, const Findings& findings) {
   if (!options.fabric.empty())
     add("fabric", fmt::format("{}, emulated in {} time", options.fabric,
                               options.virtual_time ? "virtual" : "real"));
-  add("ranks", fmt::format("{}, each a node of its own, started by {}",
-                           findings.launch.exchange.rank_count(), findings.launch.bootstrap));
+  const std::uint32_t ranks = findings.launch.exchange.rank_count();
+  const std::uint32_t nodes = findings.communicator.node_count();
+  const std::string shape = nodes == 1       ? "one node"
+                            : nodes == ranks ? "each a node of its own"
+                                             : fmt::format("{} nodes", nodes);
+  add("ranks", fmt::format("{}, {}, started by {}", ranks, shape, findings.launch.bootstrap));
+  if (const std::string& remark = findings.communicator.node_remark(); !remark.empty())
+    add("nodes", remark);
   const Effort& first = findings.results.front().effort;
   if (options.virtual_time) {
     add("samples", fmt::format("{} calls, all ranks starting at the same instant; the last "

@@ -29,6 +29,7 @@ struct Findings {
   const Launch& launch;
   const Placement& placement;
   const Context& context;
+  const Communicator& communicator;
   const Timer& timer;
   Schedule schedule;
   std::vector<Result> results;

@@ -116,6 +116,7 @@ int run_session(const Options& options, const Launch& launch) {
       .launch = launch,
       .placement = placement,
       .context = cases.context(),
+      .communicator = cases.communicator(),
       .timer = timer,
       .schedule = schedule,
       .results = measure_all(cases, options, exchange, placement.oversubscribed, schedule, timer)};

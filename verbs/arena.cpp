@@ -53,17 +53,18 @@ void check_lockable(const Port& port, std::size_t bytes) {
 }
 
 Arena::Arena(const Port& port, ibv_pd* domain, std::size_t bytes) {
-  bytes = rounded(std::max<std::size_t>(bytes, 1), 4096);
+  const std::size_t usable = rounded(std::max<std::size_t>(bytes, 1), 4096);
+  bytes = header_bytes + usable;
   check_lockable(port, bytes);
   // Allocating more than there is does not fail: it wakes the out-of-memory killer.
   if (const std::size_t available = available_memory(); bytes > available)
     throw Error(ErrorCode::limit_exceeded,
-                "TUTTI_ARENA_BYTES=" + std::to_string(bytes) + ": only " +
+                "TUTTI_ARENA_BYTES=" + std::to_string(usable) + ": only " +
                     std::to_string(available) + " bytes of memory are available; lower it",
                 ENOMEM);
   if (detail::exceeds_file_limit(bytes))
     throw Error(ErrorCode::limit_exceeded,
-                "TUTTI_ARENA_BYTES=" + std::to_string(bytes) +
+                "TUTTI_ARENA_BYTES=" + std::to_string(usable) +
                     ": RLIMIT_FSIZE is lower; raise it (ulimit -f unlimited) or lower the arena",
                 EFBIG);
   memory_ = detail::Descriptor(memfd_create("tutti-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -76,19 +77,19 @@ Arena::Arena(const Port& port, ibv_pd* domain, std::size_t bytes) {
            error);
   if (fcntl(memory_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     refuse("sealing the arena", errno);
-  mapping_ = detail::Mapping(
+  mapping_ = std::make_shared<detail::Mapping>(
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory_.get(), 0),
       bytes);
-  if (!mapping_) refuse("mapping the arena", errno);
+  if (!*mapping_) refuse("mapping the arena", errno);
   // Strict ordering (no IBV_ACCESS_RELAXED_ORDERING): a notification must not overtake its payload.
-  region_ = RegionHandle(port.driver().reg_mr(domain, mapping_.data(), bytes,
+  region_ = RegionHandle(port.driver().reg_mr(domain, mapping_->data(), bytes,
                                               IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE),
                          {&port.driver()});
   if (!region_)
     refuse("registering an arena of " + std::to_string(bytes) + " bytes on " + port.name() +
                " (check ulimit -l, TUTTI_ARENA_BYTES)",
            errno);
-  gaps_.emplace(0, bytes);
+  gaps_.emplace(header_bytes, usable);
 }
 
 std::byte* Arena::allocate(std::size_t bytes) {
@@ -100,13 +101,13 @@ std::byte* Arena::allocate(std::size_t bytes) {
   gaps_.erase(gap);
   if (available > bytes) gaps_.emplace(offset + bytes, available - bytes);
   blocks_.emplace(offset, bytes);
-  std::byte* block = mapping_.data() + offset;
+  std::byte* block = mapping_->data() + offset;
   std::memset(block, 0, bytes);
   return block;
 }
 
 void Arena::release(std::byte* block) {
-  const auto found = blocks_.find(static_cast<std::size_t>(block - mapping_.data()));
+  const auto found = blocks_.find(static_cast<std::size_t>(block - mapping_->data()));
   detail::check(found != blocks_.end(), "a released block was allocated");
   auto [offset, bytes] = *found;
   blocks_.erase(found);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <tutti/detail/descriptor.hpp>
 
 #include "verbs/device.hpp"
@@ -17,6 +18,9 @@ class Arena {
   /// Every block starts on a cache line, so that two messages never share one.
   static constexpr std::size_t alignment = 64;
 
+  /// In front of the blocks: whoever maps the arena finds its name there.
+  static constexpr std::size_t header_bytes = 4096;
+
   /// Throws Error: memory or RLIMIT_MEMLOCK too small (saying what to set), registration refused.
   Arena(const Port& port, ibv_pd* domain, std::size_t bytes);
 
@@ -26,14 +30,16 @@ class Arena {
   /// unfinished, no peer will write to it.
   void release(std::byte* block);
 
-  std::size_t size() const noexcept { return mapping_.size(); }
+  std::size_t size() const noexcept { return mapping_->size() - header_bytes; }
+  const std::shared_ptr<detail::Mapping>& mapping() const noexcept { return mapping_; }
+  int descriptor() const noexcept { return memory_.get(); }
   std::size_t largest_gap() const noexcept;
   std::uint32_t local_key() const noexcept { return region_->lkey; }
   std::uint32_t remote_key() const noexcept { return region_->rkey; }
 
  private:
   detail::Descriptor memory_;
-  detail::Mapping mapping_;
+  std::shared_ptr<detail::Mapping> mapping_;
   RegionHandle region_;
   std::map<std::size_t, std::size_t> gaps_;    // offset -> bytes
   std::map<std::size_t, std::size_t> blocks_;  // offset -> bytes

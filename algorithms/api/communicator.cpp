@@ -17,13 +17,14 @@ struct Introduction {
   std::uint64_t process_key;
   std::uint64_t check_level;
   std::uint64_t connect_by;
-  detail::CpuSet cpus;  // allowed
-  bootstrap::HostIdentity host;
+  std::uint64_t node_shape;  // hash of what is imposed, 0 if nothing is
+  detail::CpuSet cpus;       // allowed
+  api::NeighbourCard neighbour;
   verbs::PortCard port;
 };
 static_assert(std::is_trivially_copyable_v<Introduction>);
 
-constexpr std::uint64_t protocol_version = 2;
+constexpr std::uint64_t protocol_version = 3;
 
 /// The side channel costs a system call, the clock a few percent of a collective.
 constexpr Timeout liveness_interval = std::chrono::milliseconds(100);
@@ -40,11 +41,20 @@ constexpr unsigned turns_to_empty_queue = 1u << 16;
 
 constexpr const char* left_too_early = "has left while it was needed";
 
+std::uint64_t hash_of_shape(const api::ContextSettings& settings) {
+  if (settings.ranks_per_node.empty()) return 0;
+  std::uint64_t hash =
+      0xcbf29ce484222325 ^ static_cast<std::uint64_t>(settings.placement);  // FNV-1a
+  for (const std::uint32_t ranks : settings.ranks_per_node) hash = (hash ^ ranks) * 0x100000001b3;
+  return hash;
+}
+
 /// Whether the ranks that may run only where this one may are more than those CPUs.
 bool is_oversubscribed(std::span<const Introduction> all, const Introduction& self) {
   const unsigned cpus = self.cpus.count();
   const auto confined = std::count_if(all.begin(), all.end(), [&](const Introduction& other) {
-    if (other.host.boot != self.host.boot) return false;  // CPUs are shared across namespaces
+    if (other.neighbour.host.boot != self.neighbour.host.boot)
+      return false;  // CPUs are shared across namespaces
     for (std::size_t i = 0; i < self.cpus.words.size(); ++i)
       if ((other.cpus.words[i] & ~self.cpus.words[i]) != 0) return false;
     return true;
@@ -64,13 +74,15 @@ void require_ports_of_one_kind(std::span<const Introduction> all) {
 
 Communicator::Implementation::Implementation(Context::Implementation& owner, Exchange& given)
     : context(owner), exchange(given) {
-  const Introduction self{.version = protocol_version,
-                          .process_key = context.process_key,
-                          .check_level = static_cast<std::uint64_t>(context.settings.check),
-                          .connect_by = static_cast<std::uint64_t>(context.settings.connect),
-                          .cpus = detail::allowed_cpus(),
-                          .host = bootstrap::host_identity(),
-                          .port = verbs::card_of(context.fabric.port())};
+  const Introduction self{
+      .version = protocol_version,
+      .process_key = context.process_key,
+      .check_level = static_cast<std::uint64_t>(context.settings.check),
+      .connect_by = static_cast<std::uint64_t>(context.settings.connect),
+      .node_shape = hash_of_shape(context.settings),
+      .cpus = detail::allowed_cpus(),
+      .neighbour = {.host = bootstrap::host_identity(), .window = context.window.card()},
+      .port = verbs::card_of(context.fabric.port())};
   std::vector<Introduction> all(exchange.rank_count());
   try {
     exchange.allgather(std::as_bytes(std::span(&self, 1)), std::as_writable_bytes(std::span(all)),
@@ -93,9 +105,28 @@ Communicator::Implementation::Implementation(Context::Implementation& owner, Exc
       throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
                                            " connects in another way than this rank: set "
                                            "TUTTI_CONNECT alike everywhere");
+    if (all[rank].node_shape != self.node_shape)
+      throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
+                                           " imposes another node shape than this rank: set "
+                                           "TUTTI_RANKS_PER_NODE and TUTTI_PLACEMENT alike "
+                                           "everywhere");
     process_of.push_back(all[rank].process_key);
   }
   require_ports_of_one_kind(all);
+  std::vector<api::NeighbourCard> cards;
+  for (const Introduction& rank : all) cards.push_back(rank.neighbour);
+  neighbours = api::meet_neighbours(
+      exchange.self(), cards, context.settings, [&](std::span<const char> mine) {
+        std::vector<char> texts(mine.size() * all.size());
+        try {
+          exchange.allgather(std::as_bytes(mine), std::as_writable_bytes(std::span(texts)),
+                             context.settings.setup_timeout);
+        } catch (const Error& error) {
+          fail_exchange(error);
+          throw;
+        }
+        return texts;
+      });
   suspicions.reserve(all.size());
   context.oversubscribed = context.oversubscribed || is_oversubscribed(all, self);
   context.communicators.push_back(this);
@@ -269,6 +300,18 @@ Rank Communicator::rank() const noexcept {
 
 std::uint32_t Communicator::rank_count() const noexcept {
   return implementation_->exchange.rank_count();
+}
+
+Node Communicator::node() const noexcept {
+  return implementation_->neighbours.nodes.node[index_of(rank())];
+}
+
+std::uint32_t Communicator::node_count() const noexcept {
+  return implementation_->neighbours.nodes.node_count;
+}
+
+const std::string& Communicator::node_remark() const noexcept {
+  return implementation_->neighbours.remark;
 }
 
 void Communicator::abort() noexcept {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <random>
 #include <string>
 #include <tutti/detail/check.hpp>
@@ -14,7 +15,7 @@ constexpr Timeout farewell_timeout = std::chrono::seconds(1);
 
 std::uint64_t random_key() {
   std::random_device source;
-  return std::uint64_t{source()} << 32 | source();
+  return std::uint64_t{source()} << 32 | source() | 1;  // not 0, which says nobody
 }
 
 }  // namespace
@@ -26,7 +27,16 @@ Context::Implementation::Implementation(const ContextOptions& given)
               .arena_bytes = settings.arena_bytes,
               .connect_by_cm = settings.connect == ConnectBy::cm,
               .process = process_key}),
-      clock(fabric.port().driver().clock()) {}
+      window(process_key, fabric.arena().mapping(), fabric.arena().descriptor()),
+      clock(fabric.port().driver().clock()) {
+  // Shared memory takes no time there, and whoever polled it would never let time pass.
+  if (!clock.is_simulated()) return;
+  if (std::any_of(settings.ranks_per_node.begin(), settings.ranks_per_node.end(),
+                  [](std::uint32_t ranks) { return ranks != 1; }))
+    throw Error(ErrorCode::unsupported,
+                "in virtual time every rank is a node of its own: leave TUTTI_RANKS_PER_NODE at 1");
+  settings.ranks_per_node = {1};
+}
 
 Context::Implementation::~Implementation() {
   detail::check(communicators.empty(), "communicators are destroyed before their context",
@@ -35,12 +45,13 @@ Context::Implementation::~Implementation() {
 }
 
 std::size_t Context::Implementation::progress() noexcept {
-  const std::size_t completions = fabric.poll();
+  const std::size_t completions = live_network_operations > 0 ? fabric.poll() : 0;
+  api::JoinedFabric joined{fabric};
   for (std::size_t i = 0; i < in_flight.size();) {
     Operation::Implementation& operation = *in_flight[i];
     // Whatever else advance() says, the operation stays in flight: after a failed connection until
     // its communicator has been told and has found out why.
-    if (engine::advance(operation.execution, fabric, operation.channel) == Status::ok) {
+    if (engine::advance(operation.execution, joined, operation.channel) == Status::ok) {
       in_flight[i] = in_flight.back();
       in_flight.pop_back();
     } else {

@@ -9,6 +9,8 @@
 #include <tutti/detail/clock.hpp>
 #include <vector>
 
+#include "api/joined_fabric.hpp"
+#include "api/neighbourhood.hpp"
 #include "api/settings.hpp"
 #include "engine/execution.hpp"
 #include "plan/plan.hpp"
@@ -25,6 +27,7 @@ struct Context::Implementation {
   api::ContextSettings settings;
   std::uint64_t process_key;  // random; names this context to its peers
   verbs::VerbsFabric fabric;
+  shm::OfferedWindow window;    // the arena, for the ranks of this node
   detail::Clock& clock;         // of the device
   bool oversubscribed = false;  // more ranks than CPUs on this host: waiting yields early
 
@@ -33,7 +36,8 @@ struct Context::Implementation {
   /// allocates nothing.
   std::vector<Operation::Implementation*> in_flight;
   std::size_t live_operations = 0;
-  bool has_failed = false;  // a communicator of it: no orderly end
+  std::size_t live_network_operations = 0;  // those with a partner on another node
+  bool has_failed = false;                  // a communicator of it: no orderly end
 
   /// Polls once, then advances every operation in flight.  Returns the number of completions.
   std::size_t progress() noexcept;
@@ -57,12 +61,18 @@ struct Communicator::Implementation {
   Context::Implementation& context;
   Exchange& exchange;
   std::vector<std::uint64_t> process_of;  // by rank
+  api::Neighbourhood neighbours;
   std::uint32_t operations_made = 0;
   std::uint32_t live_operations = 0;
   Failure failure;
   std::vector<Suspicion> suspicions;  // room for one of each rank
   Timeout next_liveness_check{0};
   std::uint32_t calls_since_clock = 0;
+
+  /// Whether messages to and from that rank go through shared memory.
+  bool is_neighbour(Rank rank) const noexcept {
+    return neighbours.windows[index_of(rank)].mapping != nullptr;
+  }
 
   bool failed() const noexcept { return failure.status != Status::ok; }
 
@@ -108,8 +118,9 @@ struct Operation::Implementation {
   plan::Plan plan;
   const char* name;  // of the collective
   std::uint32_t ordinal;
-  verbs::Channel channel;
+  api::Channel channel;
   std::uint32_t channel_id = 0;
+  bool uses_network = false;   // has a partner on another node
   std::byte* block = nullptr;  // of the arena: slots and partials, both parities
   engine::Execution execution;
   // Where time is simulated: what the engine calls instead of the reduction.

@@ -163,10 +163,12 @@ void require_same(std::span<const Card> all, std::size_t self, CheckLevel level)
   }
 }
 
-std::vector<Rank> partners_of(const plan::Plan& plan) {
+/// Those on other nodes, which need connections.
+std::vector<Rank> partners_of(const Operation::Implementation& operation) {
   std::vector<Rank> partners;
-  for (const plan::Step& step : plan.steps)
-    if (step.action == plan::Action::put || step.action == plan::Action::await)
+  for (const plan::Step& step : operation.plan.steps)
+    if ((step.action == plan::Action::put || step.action == plan::Action::await) &&
+        !operation.communicator.is_neighbour(step.peer))
       partners.push_back(step.peer);
   std::sort(partners.begin(), partners.end());
   partners.erase(std::unique(partners.begin(), partners.end()), partners.end());
@@ -175,6 +177,11 @@ std::vector<Rank> partners_of(const plan::Plan& plan) {
 
 std::size_t rounded_to_lines(std::size_t bytes) {
   return (bytes + verbs::Arena::alignment - 1) / verbs::Arena::alignment * verbs::Arena::alignment;
+}
+
+/// Stride of a register: whole lines, which end in the sequence word of a slot.
+std::size_t register_bytes_for(std::size_t payload_bytes) {
+  return rounded_to_lines(payload_bytes + sizeof(shm::SequenceWord));
 }
 
 /// Cuts the operation's block out of the arena: [parity][slots | partials].
@@ -195,7 +202,7 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
                     std::to_string(plan.segments) + " payloads (" + plan.algorithm +
                     ") exceed the device's " + std::to_string(message_bytes_max) +
                     " bytes a message; call with fewer elements at a time");
-  memory.register_bytes = rounded_to_lines(plan.segments * memory.payload_bytes);
+  memory.register_bytes = register_bytes_for(plan.segments * memory.payload_bytes);
   const std::size_t registers = std::size_t{plan.slot_count} + plan.partial_count;
   const std::size_t bytes = 2 * registers * memory.register_bytes;
   if (bytes == 0) return;
@@ -218,8 +225,8 @@ void reserve_receives(Operation::Implementation& operation) {
   Communicator::Implementation& communicator = operation.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;
   for (const plan::Step& step : operation.plan.steps)
-    if (step.action == plan::Action::await)
-      fabric.reserve_receive(operation.channel,
+    if (step.action == plan::Action::await && !communicator.is_neighbour(step.peer))
+      fabric.reserve_receive(operation.channel.network,
                              fabric.connection_to(communicator.process_of[index_of(step.peer)]));
 }
 
@@ -228,7 +235,7 @@ std::vector<NewConnection> offer_connections(Operation::Implementation& operatio
   Communicator::Implementation& communicator = operation.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;
   std::vector<NewConnection> offers;
-  for (const Rank partner : partners_of(operation.plan)) {
+  for (const Rank partner : partners_of(operation)) {
     const std::uint32_t connection =
         fabric.connection_to(communicator.process_of[index_of(partner)]);
     if (fabric.failed(connection))
@@ -247,7 +254,7 @@ void connect_partners(Operation::Implementation& operation,
   verbs::VerbsFabric& fabric = communicator.context.fabric;
   const std::uint32_t self = index_of(communicator.exchange.self());
   std::vector<verbs::NewPartner> partners;
-  for (const Rank partner : partners_of(operation.plan)) {
+  for (const Rank partner : partners_of(operation)) {
     const std::uint32_t connection =
         fabric.connection_to(communicator.process_of[index_of(partner)]);
     const auto theirs = offers_of_all.subspan(index_of(partner) * offers_each, offers_each);
@@ -275,26 +282,58 @@ void connect_partners(Operation::Implementation& operation,
                   }});
 }
 
-void prepare_puts(Operation::Implementation& operation, std::span<const Card> cards) {
+/// A message to a rank of this node, from a partial into the rank's slot.
+void prepare_store(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
+                   const Card& theirs) {
+  const engine::RegisterMemory& memory = operation.execution.memory;
+  const api::NeighbourWindow& window =
+      operation.communicator.neighbours.windows[index_of(step.peer)];
+  for (std::uint32_t parity = 0; parity < 2; ++parity) {
+    std::byte* const slot = window.at(theirs.slots[parity]) + step.slot * memory.register_bytes;
+    operation.channel.node.prepare(
+        parity, put,
+        {.local = memory.partials[parity] + operation.execution.offset_of(step.from),
+         .remote = slot,
+         .word = shm::word_of(slot, memory.register_bytes),
+         .bytes = operation.execution.bytes_of(step)});
+  }
+}
+
+/// The same to a rank of another node.
+void prepare_write(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
+                   const Card& theirs) {
   Communicator::Implementation& communicator = operation.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;
   const engine::RegisterMemory& memory = operation.execution.memory;
+  const std::uint32_t connection =
+      fabric.connection_to(communicator.process_of[index_of(step.peer)]);
+  for (std::uint32_t parity = 0; parity < 2; ++parity)
+    fabric.prepare(
+        operation.channel.network, parity, put,
+        {.connection = connection,
+         .local = memory.partials[parity] + operation.execution.offset_of(step.from),
+         .bytes = static_cast<std::uint32_t>(operation.execution.bytes_of(step)),
+         .remote_address = theirs.slots[parity] + step.slot * memory.register_bytes,
+         .remote_key = theirs.remote_key,
+         .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot}});
+}
+
+void prepare_messages(Operation::Implementation& operation, std::span<const Card> cards) {
+  const Communicator::Implementation& communicator = operation.communicator;
+  const engine::RegisterMemory& memory = operation.execution.memory;
   std::size_t put = 0;
   for (const plan::Step& step : operation.plan.steps) {
-    if (step.action != plan::Action::put) continue;
-    const Card& theirs = cards[index_of(step.peer)];
-    const std::uint32_t connection =
-        fabric.connection_to(communicator.process_of[index_of(step.peer)]);
-    for (std::uint32_t parity = 0; parity < 2; ++parity)
-      fabric.prepare(
-          operation.channel, parity, put,
-          {.connection = connection,
-           .local = memory.partials[parity] + operation.execution.offset_of(step.from),
-           .bytes = static_cast<std::uint32_t>(operation.execution.bytes_of(step)),
-           .remote_address = theirs.slots[parity] + step.slot * memory.register_bytes,
-           .remote_key = theirs.remote_key,
-           .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot}});
-    ++put;
+    if (step.action == plan::Action::put) {
+      const Card& theirs = cards[index_of(step.peer)];
+      const bool near = communicator.is_neighbour(step.peer);
+      (near ? prepare_store : prepare_write)(operation, step, put++, theirs);
+    } else if (step.action == plan::Action::await && communicator.is_neighbour(step.peer)) {
+      for (std::uint32_t parity = 0; parity < 2; ++parity)
+        operation.channel.node.await(
+            parity, step.slot,
+            shm::word_of(memory.slots[parity] + step.slot * memory.register_bytes,
+                         memory.register_bytes));
+    }
   }
 }
 
@@ -397,6 +436,8 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     operation->execution.any_order = request.any_order && operation->plan.segments == 1;
     if (communicator.context.clock.is_simulated() && request.reduction.combine)
       charge_for(*operation);
+    operation->uses_network = !partners_of(*operation).empty();
+    if (operation->uses_network) ++communicator.context.live_network_operations;
     lay_out(*operation, request);
     reserve_receives(*operation);
     offers = offer_connections(*operation);
@@ -416,7 +457,7 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     const std::vector<NewConnection> all = gather<NewConnection>(communicator, offers);
     attempt(error, [&] { connect_partners(*operation, all, offers_each); });
   }
-  attempt(error, [&] { prepare_puts(*operation, cards); });
+  attempt(error, [&] { prepare_messages(*operation, cards); });
   const Verdict verdict = Verdict::of(error);
   agree<Verdict>(error, gather<Verdict>(communicator, {&verdict, 1}));
   connections.keep();

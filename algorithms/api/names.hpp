@@ -94,6 +94,18 @@ constexpr const char* name_of(Agreement agreement) noexcept {
   return "?";
 }
 
+constexpr const char* name_of(Placement placement) noexcept {
+  switch (placement) {
+    case Placement::block:
+      return "block";
+    case Placement::cyclic:
+      return "cyclic";
+    case Placement::random:
+      return "random";
+  }
+  return "?";
+}
+
 constexpr const char* name_of(CheckLevel level) noexcept {
   switch (level) {
     case CheckLevel::off:

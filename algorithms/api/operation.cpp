@@ -36,7 +36,7 @@ Operation::Implementation::Implementation(Communicator::Implementation& owner, p
   execution.steps = plan.steps;
   Context::Implementation& context = communicator.context;
   context.in_flight.reserve(context.live_operations + 1);
-  channel_id = context.fabric.attach(channel);
+  channel_id = context.fabric.attach(channel.network);
   ++context.live_operations;
   ++communicator.live_operations;
 }
@@ -54,19 +54,22 @@ Operation::Implementation::~Implementation() {
     const Rank peer = communicator.rank_of(process);
     return peer != no_rank && communicator.exchange.has_left(peer);
   };
-  const bool drained = !communicator.failed() &&
-                       context.fabric.drain(channel, context.clock, drain_timeout, has_gone);
+  const bool drained =
+      !communicator.failed() &&
+      context.fabric.drain(channel.network, context.clock, drain_timeout, has_gone);
   if (drained && block != nullptr) context.fabric.arena().release(block);
   --context.live_operations;
+  if (uses_network) --context.live_network_operations;
   --communicator.live_operations;
-  context.fabric.detach(channel, drained);
+  context.fabric.detach(channel.network, drained);
 }
 
 Status Operation::Implementation::start() noexcept {
   if (communicator.failed()) return settled();
   execution.begin();
   Context::Implementation& context = communicator.context;
-  if (engine::advance(execution, context.fabric, channel) != Status::ok)
+  api::JoinedFabric joined{context.fabric};
+  if (engine::advance(execution, joined, channel) != Status::ok)
     context.in_flight.push_back(this);  // never allocates, see Context::Implementation::in_flight
   return Status::ok;
 }
@@ -124,7 +127,8 @@ std::string Operation::Implementation::describe() const {
   for (std::size_t i = execution.next; i < execution.steps.size(); ++i) {
     const plan::Step& step = execution.steps[i];
     if (step.round != round() || step.action != plan::Action::await) continue;
-    if (communicator.context.fabric.arrived(channel, execution.parity(), step.slot)) continue;
+    const api::JoinedFabric joined{communicator.context.fabric};
+    if (joined.arrived(channel, execution.parity(), step.slot)) continue;
     missing += (missing.empty() ? "" : ", ") + std::to_string(index_of(step.peer));
   }
   return text + (missing.empty() ? ": waiting for send credits" : ": waiting for ranks " + missing);

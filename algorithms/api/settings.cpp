@@ -23,6 +23,9 @@ constexpr Setting table[] = {
     {"TUTTI_SETUP_TIMEOUT", "seconds", "limit of each collective set-up step; default 30"},
     {"TUTTI_CONNECT", "exchange|cm",
      "how queue pairs are connected: out of band, or by IP address (rdma_cm); default exchange"},
+    {"TUTTI_RANKS_PER_NODE", "e.g. 2 or 3,1,2",
+     "imposed node shape; 1: no shared memory; default: what is found"},
+    {"TUTTI_PLACEMENT", "block|cyclic|random", "of ranks on imposed nodes; default block"},
     {"TUTTI_RANK", "0 .. size-1", "this process's rank (tcp bootstrap)"},
     {"TUTTI_SIZE", "1 ..", "number of ranks (tcp bootstrap)"},
     {"TUTTI_RENDEZVOUS", "host:port", "where rank 0 listens (tcp bootstrap)"},
@@ -110,7 +113,11 @@ void refuse_unknown_settings() {
   }
 }
 
-std::vector<std::uint32_t> parse_per_round(std::string_view text, const std::string& origin) {
+namespace {
+
+/// Positive numbers between commas.
+std::vector<std::uint32_t> parse_list(std::string_view text, const std::string& origin,
+                                      const char* expected) {
   std::vector<std::uint32_t> vector;
   for (std::string_view rest = text;;) {
     const std::size_t comma = rest.find(',');
@@ -118,11 +125,28 @@ std::vector<std::uint32_t> parse_per_round(std::string_view text, const std::str
     std::uint32_t entry = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), entry);
     if (error != std::errc() || end != word.data() + word.size() || entry == 0)
-      refuse(origin, text, "messages per round, each 1 or more, for example 3,2,1");
+      refuse(origin, text, expected);
     vector.push_back(entry);
     if (comma == std::string_view::npos) return vector;
     rest.remove_prefix(comma + 1);
   }
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> parse_per_round(std::string_view text, const std::string& origin) {
+  return parse_list(text, origin, "messages per round, each 1 or more, for example 3,2,1");
+}
+
+std::vector<std::uint32_t> parse_ranks_per_node(std::string_view text, const std::string& origin) {
+  return parse_list(text, origin, "ranks of each node, each 1 or more, for example 2 or 3,1,2");
+}
+
+Placement parse_placement(std::string_view text, const std::string& origin) {
+  if (text == "block") return Placement::block;
+  if (text == "cyclic") return Placement::cyclic;
+  if (text == "random") return Placement::random;
+  refuse(origin, text, "block, cyclic or random");
 }
 
 std::uint64_t parse_bytes(std::string_view text, const std::string& origin) {
@@ -150,12 +174,23 @@ ContextSettings context_settings(const ContextOptions& given) {
   if (auto text = value_of("TUTTI_SETUP_TIMEOUT"))
     settings.setup_timeout = parse_seconds("TUTTI_SETUP_TIMEOUT", *text);
   if (auto text = value_of("TUTTI_CONNECT")) settings.connect = parse_connect(*text);
+  if (auto text = value_of("TUTTI_RANKS_PER_NODE"))
+    settings.ranks_per_node = parse_ranks_per_node(*text, "TUTTI_RANKS_PER_NODE");
+  if (auto text = value_of("TUTTI_PLACEMENT"))
+    settings.placement = parse_placement(*text, "TUTTI_PLACEMENT");
   if (!given.device.empty()) settings.device = given.device;
   settings.arena_bytes = given.arena_bytes.value_or(settings.arena_bytes);
   settings.check = given.check.value_or(settings.check);
   settings.setup_timeout = given.setup_timeout.value_or(settings.setup_timeout);
   settings.connect = given.connect.value_or(settings.connect);
   settings.per_round = given.per_round.value_or(settings.per_round);
+  settings.ranks_per_node = given.ranks_per_node.value_or(settings.ranks_per_node);
+  settings.placement = given.placement.value_or(settings.placement);
+  for (const std::uint32_t ranks : settings.ranks_per_node)
+    if (ranks == 0) refuse("ranks_per_node", "0", "1 or more ranks on each node");
+  // Whoever emulates a network wants messages to travel through it.
+  if (settings.ranks_per_node.empty() && value_of("TUTTI_SOFT_FABRIC"))
+    settings.ranks_per_node = {1};
   return settings;
 }
 

@@ -31,7 +31,9 @@ struct ContextSettings {
   CheckLevel check = CheckLevel::collective;
   Timeout setup_timeout = std::chrono::seconds(30);
   ConnectBy connect = ConnectBy::exchange;
-  std::vector<std::uint32_t> per_round;  // empty: the rule
+  std::vector<std::uint32_t> per_round;       // empty: the rule
+  std::vector<std::uint32_t> ranks_per_node;  // empty: found
+  Placement placement = Placement::block;
 };
 
 /// Code over environment over defaults.  Throws Error{invalid_argument}, also for an unknown name
@@ -40,6 +42,12 @@ ContextSettings context_settings(const ContextOptions& given);
 
 /// "3,2,1" -> {3, 2, 1}; throws Error{invalid_argument} that begins with `origin`.
 std::vector<std::uint32_t> parse_per_round(std::string_view text, const std::string& origin);
+
+/// "2" or "3,1,2" -> ranks of each node; throws Error{invalid_argument} that begins with `origin`.
+std::vector<std::uint32_t> parse_ranks_per_node(std::string_view text, const std::string& origin);
+
+/// "block", "cyclic" or "random"; throws likewise.
+Placement parse_placement(std::string_view text, const std::string& origin);
 
 /// "16M" -> 16777216; K, M, G are powers of 1024; throws Error{invalid_argument}.
 std::uint64_t parse_bytes(std::string_view text, const std::string& origin);

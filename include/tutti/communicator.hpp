@@ -13,6 +13,7 @@
 #include "tutti/export.hpp"
 #include "tutti/status.hpp"
 #include "tutti/timeout.hpp"
+#include "tutti/types.hpp"
 
 namespace tutti {
 
@@ -38,6 +39,11 @@ struct ContextOptions {
   std::optional<ConnectBy> connect = {};        // alike on all ranks; default: exchange
   /// Messages per round of every operation; empty vector and default: a rule.
   std::optional<std::vector<std::uint32_t>> per_round = {};
+  /// Imposes a node shape, alike on all ranks: ranks of each node, the last entry again for all
+  /// further nodes; {1}: no shared memory.  Every node's ranks must be able to share memory.
+  /// Default: the ranks of a host that have mapped each other's memory are a node.
+  std::optional<std::vector<std::uint32_t>> ranks_per_node = {};
+  std::optional<Placement> placement = {};  // of an imposed shape; default: block
 };
 
 /// Device, arena, connections (keyed by peer, only the partners that plans use), completion queue.
@@ -62,10 +68,11 @@ class TUTTI_EXPORT Context {
   std::unique_ptr<Implementation> implementation_;
 };
 
-/// The ranks of an exchange over a context.  Until shared memory inside a node is used, every rank
-/// counts as a node of its own.  Context and exchange are borrowed and must outlive it, and it its
-/// operations (checked).  Communicators over one exchange share its incidents: a rank that dies or
-/// gives up ends them all.  Give each an exchange of its own to keep them apart.
+/// The ranks of an exchange over a context.  Ranks of one host that can map each other's memory are
+/// a node, and talk through it; over an emulated network every rank is a node of its own.  Context
+/// and exchange are borrowed and must outlive it, and it its operations (checked).  Communicators
+/// over one exchange share its incidents: a rank that dies or gives up ends them all.  Give each an
+/// exchange of its own to keep them apart.
 class TUTTI_EXPORT Communicator {
  public:
   /// Collective.  Throws Error.
@@ -76,6 +83,10 @@ class TUTTI_EXPORT Communicator {
 
   Rank rank() const noexcept;
   std::uint32_t rank_count() const noexcept;
+  Node node() const noexcept;  // of this rank; numbered by their lowest ranks
+  std::uint32_t node_count() const noexcept;
+  /// One line: why ranks of one host are not one node.  Empty if none is so, or a shape is imposed.
+  const std::string& node_remark() const noexcept;
 
   /// Gives up: every operation in flight here returns `aborted`, and within the detection bound
   /// (README "Guarantees") those of the other ranks do too.

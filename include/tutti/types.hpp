@@ -16,6 +16,13 @@ enum class Node : std::uint32_t {};
 /// Position of a rank on its node; local rank 0 is the leader.
 enum class LocalRank : std::uint32_t {};
 
+/// How ranks are spread over the nodes of an imposed shape.
+enum class Placement : std::uint8_t {
+  block,   // 0 0 1 1 2
+  cyclic,  // 0 1 2 0 1
+  random,  // any, drawn from a seed; the same on every machine and compiler
+};
+
 /// Says "nobody" where a rank may be absent, in failures for example.
 inline constexpr Rank no_rank{UINT32_MAX};
 

@@ -27,6 +27,7 @@ ContextOptions options_of(const Exchange& exchange, std::size_t device_count,
   options.device = test::device_of(index_of(exchange.self()), device_count);
   options.arena_bytes = 1u << 20;
   options.connect = connect;
+  options.ranks_per_node = {1};  // everything goes through the device
   return options;
 }
 

@@ -88,12 +88,13 @@ refusals() {
   refuse '--virtual-time.*--local' "$bench" barrier --virtual-time
   refuse '--virtual-time="floor".*leave it out' "$bench" floor --local 2 --virtual-time
   refuse 'fabric "fddr".*qdr, fdr' "$bench" barrier --local 2 --fabric fddr
-  refuse '--placement.*--help' "$bench" allreduce --local 2 --placement block
+  refuse '--across.*--help' "$bench" allreduce --local 2 --across leader
   refuse 'COLLECTIVE="gossip".*allreduce' "$bench" gossip --local 2
   refuse '--dtype="half".*int32' "$bench" allreduce --local 2 --dtype half
   refuse '--op="bor".*double.*uint64' "$bench" allreduce --local 2 --op bor --dtype double
   refuse '--local="0".*1' "$bench" allreduce --local 0
-  refuse '--ranks-per-node="2".*shared memory' "$bench" allreduce --local 2 --ranks-per-node 2
+  refuse '--ranks-per-node="2,0".*each 1 or more' "$bench" allreduce --local 2 --ranks-per-node 2,0
+  refuse '--placement="near".*block, cyclic or random' "$bench" allreduce --local 2 --placement near
   refuse '1,1 does not cover 13 ranks.*1,1,1,1' "$bench" allreduce --local 13 --per-round 1,1
   refuse '--per-round="0".*1 or more' "$bench" allreduce --local 2 --per-round 0
   refuse '--against="mpi".*--local.*mpirun' "$bench" allreduce --local 2 --against mpi
@@ -114,7 +115,9 @@ refusals() {
   refuse 'TUTTI_SIZE.*1 or more' env TUTTI_RANK=0 TUTTI_SIZE=0 "$bench" barrier
   expect 0 'COLLECTIVE' "$bench" --help
 
-  expect 0 'own node until shared memory' "$info"
+  expect 0 'ranks of this host that can map' "$info"
+  expect 0 'imposed: 3,1 ranks per node, placed cyclic' \
+    env TUTTI_RANKS_PER_NODE=3,1 TUTTI_PLACEMENT=cyclic "$info"
   expect 0 '"Limits"' "$info" --format json
   refuse '--format="xml"' "$info" --format xml
   expect 1 'tutti-info: device "nonsense".*expected name or name:port' \

@@ -1,9 +1,12 @@
 # Collectives between forked ranks over the software device.
-foreach(name bits collectives devices failures isolation misuse schedules)
+foreach(name bits collectives devices failures isolation misuse nodes schedules)
   tutti_test(process_${name} LABEL process TIMEOUT 300 SERIAL
     SOURCES ${name}_test.cpp LINK tutti)
   target_include_directories(process_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 endforeach()
+set_tests_properties(process_nodes PROPERTIES ENVIRONMENT GTEST_FILTER=Nodes.*)
+add_test(NAME long_nodes COMMAND process_nodes --gtest_filter=AllNodes.*)
+set_tests_properties(long_nodes PROPERTIES LABELS long TIMEOUT 900 RUN_SERIAL ON)
 target_link_libraries(process_schedules PRIVATE tutti_api)
 target_link_libraries(process_devices PRIVATE tutti_verbs)  # what ranks tell of their ports
 
@@ -16,10 +19,14 @@ target_include_directories(soak PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 set_target_properties(soak PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 foreach(ranks 2 3 4 8)
   add_test(NAME process_soak_${ranks} COMMAND soak ${ranks} 10000)
-  set_tests_properties(process_soak_${ranks} PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON)
+  set_tests_properties(process_soak_${ranks} PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON
+    ENVIRONMENT TUTTI_RANKS_PER_NODE=1)
   add_test(NAME long_soak_${ranks} COMMAND soak ${ranks} 200000)
-  set_tests_properties(long_soak_${ranks} PROPERTIES LABELS long TIMEOUT 900 RUN_SERIAL ON)
+  set_tests_properties(long_soak_${ranks} PROPERTIES LABELS long TIMEOUT 900 RUN_SERIAL ON
+    ENVIRONMENT TUTTI_RANKS_PER_NODE=1)
 endforeach()
+add_test(NAME process_soak_node COMMAND soak 4 10000)
+set_tests_properties(process_soak_node PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON)
 foreach(bootstrap local tcp)
   add_test(NAME long_kill_${bootstrap} COMMAND process_failures --kills=100
     --gtest_filter=Kill.*/${bootstrap})
@@ -34,7 +41,11 @@ if(NOT TUTTI_SANITIZE)
   add_test(NAME process_system_calls
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system_calls.sh $<TARGET_FILE:steady_state>)
   set_tests_properties(process_system_calls PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON
-    SKIP_RETURN_CODE 77)
+    SKIP_RETURN_CODE 77 ENVIRONMENT TUTTI_RANKS_PER_NODE=1)
+  add_test(NAME process_system_calls_node
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/system_calls.sh $<TARGET_FILE:steady_state>)
+  set_tests_properties(process_system_calls_node PROPERTIES LABELS process TIMEOUT 300
+    RUN_SERIAL ON SKIP_RETURN_CODE 77)
 endif()
 
 add_test(NAME process_example COMMAND dot_product)
@@ -43,7 +54,7 @@ set_tests_properties(process_example PROPERTIES LABELS process TIMEOUT 60
 
 tutti_test(process_virtual_time LABEL process TIMEOUT 300 ARGUMENTS --gtest_filter=VirtualTime.*
   SOURCES virtual_time_test.cpp ${PROJECT_SOURCE_DIR}/tests/support/event_simulation.cpp
-  LINK tutti tutti_api tutti_plan tutti_engine tutti_verbs tutti_bootstrap)
+  LINK tutti tutti_api tutti_plan tutti_engine tutti_verbs tutti_shm tutti_bootstrap)
 target_include_directories(process_virtual_time PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 add_test(NAME long_death_in_virtual_time COMMAND process_virtual_time
   --gtest_filter=DeathInVirtualTime.*)

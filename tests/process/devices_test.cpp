@@ -30,6 +30,7 @@ ContextOptions on(const char* device) {
   ContextOptions options;
   options.device = device;
   options.arena_bytes = 1u << 20;
+  options.ranks_per_node = {1};  // everything goes through the device
   return options;
 }
 

@@ -20,6 +20,7 @@ ContextOptions options_for_test() {
   ContextOptions options;
   options.device = "soft0";
   options.arena_bytes = 1u << 20;
+  options.ranks_per_node = {1};  // everything goes through the device
   return options;
 }
 

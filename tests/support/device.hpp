@@ -42,6 +42,7 @@ inline ContextOptions on_test_device(const Exchange& exchange) {
   ContextOptions options;
   options.device = device_of(exchange.self());
   options.arena_bytes = 4u << 20;
+  options.ranks_per_node = {1};  // everything goes through the device
   return options;
 }
 

@@ -14,7 +14,7 @@ LAYERS = {
     "include": set(),
     "algorithms/plan": {"plan"},
     "algorithms/engine": {"plan", "engine"},
-    "algorithms/api": {"plan", "engine", "verbs", "bootstrap", "api"},
+    "algorithms/api": {"plan", "engine", "verbs", "shm", "bootstrap", "api"},
     "verbs": {"verbs"},
     "bootstrap": {"bootstrap"},
     "shm": {"shm"},

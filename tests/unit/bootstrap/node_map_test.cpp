@@ -74,7 +74,7 @@ TEST(NodeMap, NoRanksNoNodes) {
 
 // Protects: block placement puts consecutive ranks together, and the last node takes the rest.
 TEST(ImposedNodeMap, BlockKeepsNeighboursTogether) {
-  const NodeMap map = imposed_node_map({.rank_count = 5, .ranks_per_node = 2});
+  const NodeMap map = imposed_node_map({.rank_count = 5, .ranks_per_node = {2}});
   EXPECT_EQ(map.node, nodes({0, 0, 1, 1, 2}));
   EXPECT_EQ(map.local_rank, local_ranks({0, 1, 0, 1, 0}));
   EXPECT_EQ(map.node_count, 3u);
@@ -83,7 +83,7 @@ TEST(ImposedNodeMap, BlockKeepsNeighboursTogether) {
 // Protects: cyclic placement deals ranks to nodes in turn.
 TEST(ImposedNodeMap, CyclicDealsInTurn) {
   const NodeMap map =
-      imposed_node_map({.rank_count = 5, .ranks_per_node = 2, .placement = Placement::cyclic});
+      imposed_node_map({.rank_count = 5, .ranks_per_node = {2}, .placement = Placement::cyclic});
   EXPECT_EQ(map.node, nodes({0, 1, 2, 0, 1}));
   EXPECT_EQ(map.local_rank, local_ranks({0, 0, 0, 1, 1}));
 }
@@ -104,7 +104,7 @@ TEST(ImposedNodeMap, EveryShapeIsWellFormed) {
     for (std::uint32_t per_node = 1; per_node <= rank_count + 1; ++per_node) {
       for (const auto placement : {Placement::block, Placement::cyclic, Placement::random}) {
         const NodeMap map = imposed_node_map({.rank_count = rank_count,
-                                              .ranks_per_node = per_node,
+                                              .ranks_per_node = {per_node},
                                               .placement = placement,
                                               .seed = rank_count * 100 + per_node});
         ASSERT_EQ(map.node_count, (rank_count + per_node - 1) / per_node);
@@ -126,7 +126,7 @@ TEST(ImposedNodeMap, EveryShapeIsWellFormed) {
 // Protects: a seed means the same on every machine and compiler, so a failure can be replayed.
 TEST(ImposedNodeMap, RandomDependsOnTheSeedOnly) {
   const ImposedNodes shape{
-      .rank_count = 8, .ranks_per_node = 2, .placement = Placement::random, .seed = 42};
+      .rank_count = 8, .ranks_per_node = {2}, .placement = Placement::random, .seed = 42};
   EXPECT_EQ(imposed_node_map(shape).node, nodes({0, 1, 2, 0, 3, 1, 2, 3}));
   ImposedNodes other = shape;
   other.seed = 43;

@@ -71,7 +71,7 @@ TEST(Options, AllLeavesProbesToTheRun) {
 }
 
 TEST(Options, OptionsWithoutAFeatureAreUnknown) {
-  for (const char* option : {"--placement", "--root", "--across", "--notify"})
+  for (const char* option : {"--root", "--across", "--notify"})
     expect_refused({"allreduce", option, "x"}, {option, "--help"});
 }
 
@@ -87,7 +87,8 @@ TEST(Options, BadValuesAreNamedWithWhatWasExpected) {
   expect_refused({"allreduce", "--bytes", "8,8"}, {"--bytes", "8,8", "once"});
   expect_refused({"allreduce", "--bytes", "x"}, {"--bytes", "x", "64K"});
   expect_refused({"allreduce", "--per-round", "0"}, {"--per-round", "0", "1 or more"});
-  expect_refused({"allreduce", "--ranks-per-node", "2"}, {"--ranks-per-node", "2", "1"});
+  expect_refused({"allreduce", "--ranks-per-node", "0"}, {"--ranks-per-node", "0", "1 or more"});
+  expect_refused({"allreduce", "--placement", "near"}, {"--placement", "near", "cyclic"});
   expect_refused({"allreduce", "--iterations", "0"}, {"--iterations", "0", "1"});
   expect_refused({"allreduce", "--local", "0"}, {"--local", "0", "1"});
   expect_refused({"allreduce", "--local", "-3"}, {"--local", "-3"});

@@ -1,0 +1,40 @@
+// Both fabrics as one: a message to or from a rank of this node goes through shared memory, any
+// other through the verbs device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <tutti/status.hpp>
+
+#include "shm/node_fabric.hpp"
+#include "verbs/verbs_fabric.hpp"
+
+namespace tutti::api {
+
+struct Channel {
+  Channel(std::size_t put_count, std::uint32_t slot_count)
+      : network(put_count, slot_count), node(put_count, slot_count) {}
+  verbs::Channel network;
+  shm::Channel node;
+};
+
+/// The Fabric concept of the engine, over a fabric that outlives it.
+struct JoinedFabric {
+  verbs::VerbsFabric& network;
+
+  Status put(Channel& channel, std::uint32_t parity, std::size_t put) noexcept {
+    if (!channel.node.holds_put(parity, put)) return network.put(channel.network, parity, put);
+    channel.node.put(parity, put);
+    return Status::ok;
+  }
+  bool take(Channel& channel, std::uint32_t parity, std::uint32_t slot) noexcept {
+    return channel.node.holds_slot(parity, slot) ? channel.node.take(parity, slot)
+                                                 : network.take(channel.network, parity, slot);
+  }
+  bool arrived(const Channel& channel, std::uint32_t parity, std::uint32_t slot) const noexcept {
+    return channel.node.holds_slot(parity, slot) ? channel.node.arrived(parity, slot)
+                                                 : network.arrived(channel.network, parity, slot);
+  }
+};
+
+}  // namespace tutti::api

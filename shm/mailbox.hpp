@@ -1,0 +1,50 @@
+// The sequence word of a slot: how a message inside a node says that it is there.  Every memory
+// order of this layer is here.
+//
+// A slot belongs to one writer and one reader.  Its last eight bytes hold the number of messages
+// that have ever come into it; the payload is at its start.  Up to 56 bytes of payload and the word
+// share one cache line, which then crosses from one core to the other once; larger messages end in
+// the line of the word.
+//
+//   | payload ......................... | unused | word |
+//   ^ slot                                       ^ slot + slot_bytes - 8
+//
+// Writer: payload, then the word with release.  Reader: the word with acquire, then the payload.
+// Without the pair a reader could see the word and an old payload.  The word counts, and is never
+// reset: an old value is never taken for a new one.  That nobody writes into a slot which is still
+// being read is the plan's business (two copies of every slot, by parity of the call).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace tutti::shm {
+
+using SequenceWord = std::uint64_t;
+
+/// Of a slot that begins on a cache line and has a multiple of 64 bytes.
+inline SequenceWord* word_of(std::byte* slot, std::size_t slot_bytes) noexcept {
+  return reinterpret_cast<SequenceWord*>(slot + slot_bytes - sizeof(SequenceWord));
+}
+
+inline void announce(SequenceWord* word, std::uint64_t message) noexcept {
+  std::atomic_ref(*word).store(message, std::memory_order_release);
+}
+
+inline bool has_come(const SequenceWord* word, std::uint64_t message) noexcept {
+  // atomic_ref wants an object that is not const; nothing is written.
+  return std::atomic_ref(*const_cast<SequenceWord*>(word)).load(std::memory_order_acquire) >=
+         message;
+}
+
+/// Payloads of one element are the ones that are waited for: no call of memcpy for those.
+inline void copy_payload(std::byte* into, const std::byte* from, std::size_t bytes) noexcept {
+  if (bytes == 8)
+    std::memcpy(into, from, 8);
+  else if (bytes > 0)
+    std::memcpy(into, from, bytes);
+}
+
+}  // namespace tutti::shm

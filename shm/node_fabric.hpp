@@ -1,0 +1,76 @@
+// The fabric inside a node: a put is a copy into the peer's slot and a word that says so; nothing
+// has to be polled, and there is always room.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "shm/mailbox.hpp"
+
+namespace tutti::shm {
+
+/// A put that is done again and again.
+struct PreparedStore {
+  const std::byte* local = nullptr;
+  std::byte* remote =
+      nullptr;  // the peer's slot, as mapped here; null: not for a peer of this node
+  SequenceWord* word = nullptr;
+  std::size_t bytes = 0;
+  std::uint64_t messages = 0;  // so far
+};
+
+/// A slot here that a peer of this node writes.
+struct AwaitedSlot {
+  const SequenceWord* word = nullptr;  // null: not a peer of this node
+  std::uint64_t messages = 0;          // taken so far
+};
+
+/// What is kept for one operation; by parity, then in the order of the plan or by slot.
+class Channel {
+ public:
+  Channel(std::size_t put_count, std::size_t slot_count)
+      : stores_{std::vector<PreparedStore>(put_count), std::vector<PreparedStore>(put_count)},
+        awaited_{std::vector<AwaitedSlot>(slot_count), std::vector<AwaitedSlot>(slot_count)} {}
+
+  void prepare(std::uint32_t parity, std::size_t put, const PreparedStore& store) {
+    stores_[parity][put] = store;
+  }
+  void await(std::uint32_t parity, std::uint32_t slot, const SequenceWord* word) {
+    awaited_[parity][slot] = {.word = word, .messages = 0};
+  }
+
+  bool holds_put(std::uint32_t parity, std::size_t put) const noexcept {
+    return stores_[parity][put].remote != nullptr;
+  }
+  bool holds_slot(std::uint32_t parity, std::uint32_t slot) const noexcept {
+    return awaited_[parity][slot].word != nullptr;
+  }
+
+  /// Payload before word.  Only if it holds that put.
+  void put(std::uint32_t parity, std::size_t put) noexcept {
+    PreparedStore& store = stores_[parity][put];
+    copy_payload(store.remote, store.local, store.bytes);
+    announce(store.word, ++store.messages);
+  }
+
+  /// Whether the next message for the slot has come; then it is taken.  Only if it holds that slot.
+  bool take(std::uint32_t parity, std::uint32_t slot) noexcept {
+    AwaitedSlot& awaited = awaited_[parity][slot];
+    if (!has_come(awaited.word, awaited.messages + 1)) return false;
+    ++awaited.messages;
+    return true;
+  }
+  /// The same without taking it.
+  bool arrived(std::uint32_t parity, std::uint32_t slot) const noexcept {
+    const AwaitedSlot& awaited = awaited_[parity][slot];
+    return has_come(awaited.word, awaited.messages + 1);
+  }
+
+ private:
+  std::array<std::vector<PreparedStore>, 2> stores_;
+  std::array<std::vector<AwaitedSlot>, 2> awaited_;
+};
+
+}  // namespace tutti::shm

@@ -1,0 +1,100 @@
+#include "shm/window.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <tutti/detail/check.hpp>
+#include <tutti/status.hpp>
+#include <unordered_map>
+
+namespace tutti::shm {
+namespace {
+
+/// Windows that this process has mapped, its own among them, by nonce.  Used at set-up only.
+struct KnownWindows {
+  std::mutex mutex;
+  std::unordered_map<std::uint64_t, std::weak_ptr<detail::Mapping>> by_nonce;
+};
+KnownWindows& known_windows() {
+  static KnownWindows windows;
+  return windows;
+}
+
+[[noreturn]] void refuse(const std::string& what, int error, const char* advice) {
+  throw Error(ErrorCode::system, what + ": " + std::strerror(error) + advice, error);
+}
+
+std::uint64_t nonce_of(const detail::Mapping& mapping) noexcept {
+  std::uint64_t nonce;
+  std::memcpy(&nonce, mapping.data(), sizeof nonce);
+  return nonce;
+}
+
+detail::Mapping map_from(const WindowCard& card) {
+  const std::string path =
+      "/proc/" + std::to_string(card.process) + "/fd/" + std::to_string(card.descriptor);
+  const detail::Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file)
+    refuse("opening the window " + path, errno,
+           " (it needs the same user, the same namespace of process ids, and a process that may be "
+           "traced)");
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) refuse("fstat of " + path, errno, "");
+  // A shorter file would end this process by SIGBUS.
+  if (!S_ISREG(status.st_mode) || static_cast<std::uint64_t>(status.st_size) != card.bytes)
+    refuse(path + " is another file than the one offered", ESTALE, "");
+  detail::Mapping mapping(
+      ::mmap(nullptr, card.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file.get(), 0),
+      card.bytes);
+  if (!mapping) refuse("mapping " + path, errno, " (check ulimit -v)");
+  if (nonce_of(mapping) != card.nonce)
+    refuse(path + " is another window than the one offered", ESTALE, "");
+  return mapping;
+}
+
+}  // namespace
+
+OfferedWindow::OfferedWindow(std::uint64_t nonce, std::shared_ptr<detail::Mapping> mapping,
+                             int descriptor)
+    : nonce_(nonce), mapping_(std::move(mapping)), descriptor_(descriptor) {
+  detail::check(mapping_->size() >= header_bytes, "a window has room for its nonce",
+                mapping_->size());
+  std::memcpy(mapping_->data(), &nonce_, sizeof nonce_);
+  KnownWindows& known = known_windows();
+  const std::lock_guard guard(known.mutex);
+  known.by_nonce[nonce_] = mapping_;
+}
+
+OfferedWindow::~OfferedWindow() {
+  KnownWindows& known = known_windows();
+  const std::lock_guard guard(known.mutex);
+  known.by_nonce.erase(nonce_);
+}
+
+WindowCard OfferedWindow::card() const noexcept {
+  return {.nonce = nonce_,
+          .bytes = mapping_->size(),
+          .address = reinterpret_cast<std::uint64_t>(mapping_->data()),
+          .process = ::getpid(),
+          .descriptor = descriptor_};
+}
+
+std::shared_ptr<detail::Mapping> map_window(const WindowCard& card) {
+  KnownWindows& known = known_windows();
+  const std::lock_guard guard(known.mutex);
+  std::weak_ptr<detail::Mapping>& entry = known.by_nonce[card.nonce];
+  std::shared_ptr<detail::Mapping> mapping = entry.lock();
+  if (!mapping) {
+    mapping = std::make_shared<detail::Mapping>(map_from(card));
+    entry = mapping;
+  }
+  return mapping;
+}
+
+}  // namespace tutti::shm

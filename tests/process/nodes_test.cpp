@@ -1,0 +1,240 @@
+// Promise: whatever shape the nodes have, and wherever the ranks are placed, every collective is
+// right; ranks of a node share memory, and the others use the device.
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <tutti/tutti.hpp>
+#include <vector>
+
+#include "support/jobs.hpp"
+#include "support/operators.hpp"
+
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+using test::codes_of;
+
+using Shape = std::vector<std::uint32_t>;  // ranks of each node
+
+ContextOptions with_nodes(const Shape& shape, Placement placement) {
+  ContextOptions options;
+  options.device = "soft0";
+  options.arena_bytes = 256u << 10;
+  options.ranks_per_node = shape;
+  options.placement = placement;
+  return options;
+}
+
+std::uint32_t rank_count_of(const Shape& shape) {
+  return std::accumulate(shape.begin(), shape.end(), 0U);
+}
+
+std::string text_of(const Shape& shape) {
+  std::string text;
+  for (const std::uint32_t ranks : shape) text += (text.empty() ? "" : ",") + std::to_string(ranks);
+  return text;
+}
+
+bool run_once(Operation& operation) {
+  return operation.start() == Status::ok && operation.wait(30s) == Status::ok;
+}
+
+/// `calls` calls with `count` elements, against what one process computes.
+int wrong_results(Communicator& communicator, const test::Job& job, std::size_t count,
+                  std::uint64_t calls) {
+  const std::uint32_t self = index_of(communicator.rank()), ranks = communicator.rank_count();
+  std::vector<std::uint64_t> source(count), target(count);
+  Operation operation = allreduce(communicator, {.source = source.data(),
+                                                 .target = target.data(),
+                                                 .element_count = count,
+                                                 .reduction = job.reduction});
+  int wrong = 0;
+  for (std::uint64_t call = 1; call <= calls; ++call) {
+    for (std::size_t i = 0; i < count; ++i) source[i] = test::input(self, call, i);
+    if (!run_once(operation)) return 1000;
+    for (std::size_t i = 0; i < count; ++i) wrong += target[i] != job.expected(ranks, call, i);
+  }
+  return wrong;
+}
+
+using Launch = std::vector<LocalResult> (*)(const LocalOptions&,
+                                            const std::function<int(Exchange&)>&);
+
+int exercise(Exchange& exchange, const Shape& shape, Placement placement) {
+  Context context(with_nodes(shape, placement));
+  Communicator communicator(context, exchange);
+  if (communicator.node_count() != shape.size()) return 1;
+  Operation meet = barrier(communicator);
+  int wrong = 0;
+  for (int call = 0; call < 3; ++call) wrong += run_once(meet) ? 0 : 1;
+  for (const test::Job& job : {test::sum_job(), test::ordered_job()})
+    for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{8}})
+      wrong += wrong_results(communicator, job, count, 3);
+  return wrong;
+}
+
+void expect_right(const Shape& shape, Placement placement, Launch launch) {
+  const auto results = launch({.rank_count = rank_count_of(shape)}, [&](Exchange& exchange) {
+    return exercise(exchange, shape, placement);
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(rank_count_of(shape)))
+      << text_of(shape) << ", placement " << static_cast<int>(placement);
+}
+
+/// Every way to write `rank_count` as a sum, in every order.
+std::vector<Shape> compositions(std::uint32_t rank_count) {
+  std::vector<Shape> all;
+  for (std::uint32_t cuts = 0; cuts < std::uint32_t{1} << (rank_count - 1); ++cuts) {
+    Shape shape{1};
+    for (std::uint32_t rank = 1; rank < rank_count; ++rank)
+      if ((cuts >> (rank - 1) & 1) != 0)
+        shape.push_back(1);
+      else
+        ++shape.back();
+    all.push_back(shape);
+  }
+  return all;
+}
+
+TEST(Nodes, EveryShapeOfUpToSixRanksIsRight) {
+  for (std::uint32_t ranks = 1; ranks <= 6; ++ranks)
+    for (const Shape& shape : compositions(ranks))
+      expect_right(shape, Placement::block, run_local_threads);
+}
+
+TEST(AllNodes, EveryShapeOfSevenToTwelveRanksIsRight) {  // minutes; the label long
+  for (std::uint32_t ranks = 7; ranks <= 12; ++ranks)
+    for (const Shape& shape : compositions(ranks))
+      expect_right(shape, Placement::block, run_local_threads);
+}
+
+TEST(Nodes, SampledShapesAndPlacementsOfUpToTwelveRanksAreRight) {
+  std::mt19937 random(7);
+  for (int sample = 0; sample < 12; ++sample) {
+    const std::uint32_t ranks = 6 + static_cast<std::uint32_t>(random() % 7);
+    const std::vector<Shape> shapes = compositions(ranks);
+    expect_right(shapes[random() % shapes.size()], Placement{static_cast<std::uint8_t>(sample % 3)},
+                 sample % 2 == 0 ? run_local : run_local_threads);
+  }
+}
+
+TEST(Nodes, PayloadsOfAnySizeFitTheirSlots) {
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    ContextOptions options = with_nodes({2, 1}, Placement::block);
+    options.arena_bytes = 16u << 20;
+    Context context(options);
+    Communicator communicator(context, exchange);
+    int wrong = 0;
+    // On both sides of a line, of a page, and of what a device sends inline.
+    for (const std::size_t count : {0u, 6u, 7u, 8u, 9u, 15u, 16u, 511u, 512u, 513u, 20000u})
+      wrong += wrong_results(communicator, test::ordered_job(), count, 3);
+    return wrong;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+TEST(Nodes, RanksOfThisHostAreFoundToBeOne) {
+  const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
+    Context context({.device = "soft0", .arena_bytes = 256u << 10});
+    Communicator communicator(context, exchange);
+    if (communicator.node_count() != 1 || communicator.node() != Node{0}) return 1;
+    if (!communicator.node_remark().empty()) return 2;
+    return wrong_results(communicator, test::sum_job(), 1, 1000);
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+TEST(Nodes, ARankWhoseMemoryIsOutOfReachIsANodeOfItsOwnAndSaysWhy) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may open everybody's memory";
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    if (exchange.self() == Rank{1}) ::prctl(PR_SET_DUMPABLE, 0);
+    Context context({.device = "soft0", .arena_bytes = 256u << 10});
+    Communicator communicator(context, exchange);
+    if (communicator.node_count() == 1) return 1;
+    if (communicator.node_remark().find("rank 1") == std::string::npos) return 2;
+    return wrong_results(communicator, test::sum_job(), 1, 100);
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+TEST(Nodes, DelaysAndStopsChangeNothing) {
+  const auto results = run_local(
+      {.rank_count = 4,
+       .on_started =
+           [](const std::vector<pid_t>& processes) {
+             std::mt19937 random(3);
+             for (int stop = 0; stop < 20; ++stop) {
+               const pid_t process = processes[random() % processes.size()];
+               std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
+               ::kill(process, SIGSTOP);
+               std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
+               ::kill(process, SIGCONT);
+             }
+           }},
+      [](Exchange& exchange) {
+        Context context(with_nodes({3, 1}, Placement::block));
+        Communicator communicator(context, exchange);
+        std::uint64_t source = 0, target = 0, wrong = 0;
+        const test::Job job = test::ordered_job();
+        Operation operation = allreduce(
+            communicator,
+            {.source = &source, .target = &target, .element_count = 1, .reduction = job.reduction});
+        std::mt19937 random(index_of(exchange.self()));
+        for (std::uint64_t call = 1; call <= 3000; ++call) {
+          if (random() % 16 == 0)
+            std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+          source = test::input(index_of(exchange.self()), call, 0);
+          if (!run_once(operation)) return 1;
+          wrong += target != job.expected(4, call, 0);
+        }
+        return wrong == 0 ? 0 : 2;
+      });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+TEST(Nodes, ADeadNeighbourIsNamed) {
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    Context context({.device = "soft0", .arena_bytes = 256u << 10});
+    Communicator communicator(context, exchange);
+    Operation operation = barrier(communicator);
+    for (int call = 0; call < 100; ++call)
+      if (!run_once(operation)) return 1;
+    if (exchange.self() == Rank{2}) ::kill(::getpid(), SIGKILL);
+    if (operation.start() != Status::ok) return 0;  // it knows already
+    if (operation.wait(10s) != Status::peer_failed) return 2;
+    return communicator.failure().peer == Rank{2} ? 0 : 3;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0, 1000 + SIGKILL}));
+}
+
+TEST(Nodes, ShapesThatDifferAcrossRanksAreRefused) {
+  const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
+    Context context(with_nodes({1 + index_of(exchange.self())}, Placement::block));
+    try {
+      Communicator communicator(context, exchange);
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::mismatch &&
+                     std::string(error.what()).find("TUTTI_RANKS_PER_NODE") != std::string::npos
+                 ? 0
+                 : 2;
+    }
+    return 1;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
+}
+
+TEST(Nodes, AnEmptyNodeIsRefused) {
+  EXPECT_THROW(Context(with_nodes({2, 0}, Placement::block)), Error);
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,96 @@
+// Messages between two ranks of a node: payload before word, each message taken once, for any size.
+// The ranks are threads, so that ThreadSanitizer sees both sides.
+#include "shm/node_fabric.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace tutti::shm {
+namespace {
+
+struct alignas(64) Line {
+  std::byte bytes[64];
+};
+
+/// Two slots, by parity, of `lines` lines each.
+struct Slots {
+  explicit Slots(std::size_t lines) : memory(2 * lines), slot_bytes(64 * lines) {}
+  std::byte* at(std::uint32_t parity) {
+    return reinterpret_cast<std::byte*>(memory.data()) + parity * slot_bytes;
+  }
+  std::vector<Line> memory;
+  std::size_t slot_bytes;
+};
+
+/// One end of a ping-pong: puts into `there`, awaits `here`.
+struct End {
+  End(Slots& here, Slots& there, std::size_t bytes) : payload(bytes / 8), channel(1, 1) {
+    for (std::uint32_t parity = 0; parity < 2; ++parity) {
+      channel.prepare(parity, 0,
+                      {.local = reinterpret_cast<const std::byte*>(payload.data()),
+                       .remote = there.at(parity),
+                       .word = word_of(there.at(parity), there.slot_bytes),
+                       .bytes = bytes});
+      channel.await(parity, 0, word_of(here.at(parity), here.slot_bytes));
+    }
+  }
+  std::vector<std::uint64_t> payload;
+  Channel channel;
+};
+
+void exchange(std::size_t bytes, std::size_t lines) {
+  constexpr std::uint64_t calls = 2000;
+  Slots left(lines), right(lines);
+  End one(left, right, bytes), other(right, left, bytes);
+  const auto run = [&](End& end, Slots& here, std::uint64_t mine, std::uint64_t theirs) {
+    std::uint64_t wrong = 0;
+    for (std::uint64_t call = 1; call <= calls; ++call) {
+      const auto parity = static_cast<std::uint32_t>(call & 1);
+      for (std::uint64_t& word : end.payload) word = mine + call;
+      end.channel.put(parity, 0);
+      while (!end.channel.take(parity, 0)) std::this_thread::yield();
+      for (std::size_t i = 0; i < end.payload.size(); ++i) {
+        std::uint64_t word;
+        std::memcpy(&word, here.at(parity) + 8 * i, sizeof word);
+        wrong += word != theirs + call;
+      }
+    }
+    EXPECT_EQ(wrong, 0u);
+  };
+  std::thread thread([&] { run(other, right, 1'000'000, 0); });
+  run(one, left, 0, 1'000'000);
+  thread.join();
+}
+
+TEST(NodeFabric, CarriesPayloadsOfOneLine) {
+  for (const std::size_t bytes : {0u, 8u, 56u}) exchange(bytes, 1);
+}
+
+TEST(NodeFabric, CarriesPayloadsOfManyLines) {
+  exchange(64, 2);
+  exchange(4096 + 56, 65);
+}
+
+TEST(NodeFabric, TakesEachMessageOnce) {
+  Slots left(1), right(1);
+  End one(left, right, 8), other(right, left, 8);
+  EXPECT_FALSE(other.channel.arrived(1, 0));
+  one.channel.put(1, 0);
+  EXPECT_TRUE(other.channel.arrived(1, 0));
+  EXPECT_FALSE(other.channel.arrived(0, 0));
+  EXPECT_TRUE(other.channel.take(1, 0));
+  EXPECT_FALSE(other.channel.take(1, 0));
+}
+
+TEST(NodeFabric, HoldsOnlyWhatWasPrepared) {
+  const Channel channel(2, 3);
+  EXPECT_FALSE(channel.holds_put(0, 1));
+  EXPECT_FALSE(channel.holds_slot(1, 2));
+}
+
+}  // namespace
+}  // namespace tutti::shm

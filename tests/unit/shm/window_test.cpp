@@ -1,0 +1,104 @@
+// Windows of other processes: what is mapped is what was offered, or the reason is said.
+#include "shm/window.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+#include <tutti/status.hpp>
+
+namespace tutti::shm {
+namespace {
+
+constexpr std::size_t bytes = 8192;
+
+struct Memory {
+  explicit Memory(std::size_t size = bytes)
+      : file(::memfd_create("window", MFD_CLOEXEC)),
+        mapping(std::make_shared<detail::Mapping>(map(file.get(), size), size)) {}
+
+  static void* map(int descriptor, std::size_t size) {
+    EXPECT_EQ(::ftruncate(descriptor, static_cast<off_t>(size)), 0);
+    return ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  }
+
+  detail::Descriptor file;
+  std::shared_ptr<detail::Mapping> mapping;
+};
+
+std::string refusal_of(const WindowCard& card) {
+  try {
+    (void)map_window(card);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "mapped";
+}
+
+TEST(Window, IsOneMappingInItsOwnProcess) {
+  const Memory memory;
+  const OfferedWindow window(42, memory.mapping, memory.file.get());
+  EXPECT_EQ(map_window(window.card()), memory.mapping);
+}
+
+TEST(Window, IsTheSameMemoryInAnotherProcess) {
+  // Offered by a child, mapped by this process, which has never heard of it.
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  int stay[2];
+  ASSERT_EQ(::pipe(stay), 0);
+  const pid_t owner = ::fork();
+  if (owner == 0) {
+    ::close(stay[1]);
+    const Memory memory;
+    memory.mapping->data()[100] = std::byte{7};
+    const OfferedWindow window(43, memory.mapping, memory.file.get());
+    const WindowCard card = window.card();
+    char byte = 0;
+    if (::write(ends[1], &card, sizeof card) != sizeof card) ::_exit(1);
+    (void)!::read(stay[0], &byte, 1);
+    ::_exit(memory.mapping->data()[101] == std::byte{8} ? 0 : 1);
+  }
+  ::close(stay[0]);
+  WindowCard card;
+  ASSERT_EQ(::read(ends[0], &card, sizeof card), static_cast<ssize_t>(sizeof card));
+  const auto mapping = map_window(card);
+  EXPECT_EQ(mapping->data()[100], std::byte{7});
+  EXPECT_EQ(map_window(card), mapping);
+  mapping->data()[101] = std::byte{8};
+
+  WindowCard wrong = card;
+  wrong.nonce = 44;
+  EXPECT_NE(refusal_of(wrong).find("another window"), std::string::npos);
+  wrong.bytes = 2 * bytes;
+  EXPECT_NE(refusal_of(wrong).find("another file"), std::string::npos);
+  wrong.descriptor = ends[1];
+  EXPECT_NE(refusal_of(wrong).find("/fd/"), std::string::npos);
+
+  ::close(stay[1]);
+  int status = 0;
+  ASSERT_EQ(::waitpid(owner, &status, 0), owner);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  // Its owner is gone, the memory is not.
+  EXPECT_EQ(mapping->data()[101], std::byte{8});
+  WindowCard late = card;
+  late.nonce = 45;
+  EXPECT_NE(refusal_of(late).find("opening the window"), std::string::npos);
+  for (const int end : ends) ::close(end);
+}
+
+TEST(Window, IsNoLongerOfferedWhenItsOwnerLetsGo) {
+  WindowCard card;
+  {
+    const Memory memory;
+    const OfferedWindow window(46, memory.mapping, memory.file.get());
+    card = window.card();
+  }
+  EXPECT_NE(refusal_of(card), "mapped");
+}
+
+}  // namespace
+}  // namespace tutti::shm
