@@ -1,4 +1,4 @@
-// Which ranks may form a node.  Pure apart from host_identity(): the identity of every rank goes in,
+// Which ranks may form a node.  Pure but for host_identity(): the identity of every rank goes in,
 // Node and LocalRank of every rank come out.  Nodes are numbered by their lowest rank, and local
 // ranks by rank, so every rank computes the same map from the same allgather.
 //
