@@ -153,6 +153,8 @@ class PlanTrace::Run {
           ranks_[rank].heard =
               merged(ranks_[rank].heard, *trace_.ranks_[rank].messages[step.slot], in_either);
         return;
+      case Action::await_credit:
+        return;
       case Action::copy:
         for (std::uint16_t i = 0; i < step.segments; ++i)
           place(rank, step.into, i, step.part) = place(rank, step.from, i, step.part);

@@ -81,6 +81,10 @@ noexcept {
           return Status::in_progress;
         }
         break;
+      case plan::Action::await_credit:
+        if (execution.sequence > 2 && !fabric.take(channel, execution.parity(), step.slot))
+          return Status::in_progress;
+        break;
       case plan::Action::copy:
         copy_register(execution, step);
         break;

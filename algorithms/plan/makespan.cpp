@@ -82,6 +82,7 @@ class RankRun {
             return false;
           }
           break;
+        case Action::await_credit:  // of one call: nothing to wait for
         case Action::copy:
           break;
         case Action::combine:

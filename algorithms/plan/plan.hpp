@@ -37,7 +37,10 @@ struct Register {
 enum class Action : std::uint8_t {
   put,  // send `segments` payloads, starting at `from` (of a partial), into slot `slot` of `peer`,
         // from its segment 0 on, with notification `slot`
-  await,     // until notification `slot` has arrived from `peer`
+  await,         // until notification `slot` has arrived from `peer`
+  await_credit,  // until notification `slot` of two calls before has arrived from `peer`, which
+                 // then no longer reads what it was sent in that call; in the first two calls:
+                 // nothing
   copy,      // into = from, for `segments` payloads side by side
   combine,   // into = from o into: `from` holds lower ranks and is the left operand
   take_out,  // into = into without from, by the operator's inverse
@@ -47,7 +50,8 @@ enum class Action : std::uint8_t {
 enum class FlowControl : std::uint8_t {
   synchronising,  // completing a call needs every rank to have entered it: two copies of
                   // everything, by call parity, suffice without acknowledgements
-  one_way,        // some rank can run ahead of another without bound: a window with credits
+  one_way,        // some rank can run ahead of another: who has read a message says so by a put
+                  // without payload (the credit), for which its sender waits two calls later
 };
 
 /// In which order the operands of a result are combined.
@@ -59,11 +63,11 @@ enum class Order : std::uint8_t {
 struct Step {
   Action action = Action::copy;
   std::uint16_t segments = 0;  // payloads that a put sends, an await receives or a copy copies
-  std::uint16_t slot = 0;      // of a put (at the peer) or an await (here)
+  std::uint16_t slot = 0;      // of a put (at the peer), an await or await_credit (here)
   std::uint16_t part = 0;      // of the payload
   std::uint32_t round = 0;     // for people: counted from 0
-  Rank peer = no_rank;         // of a put or an await
-  Register from = {};          // of all but an await
+  Rank peer = no_rank;         // of a put, await or await_credit
+  Register from = {};          // of a put, copy, combine or take_out
   Register into = {};          // of a copy, combine or take_out
 };
 

@@ -36,7 +36,13 @@ class StepWriter {
  public:
   explicit StepWriter(Plan& plan) : plan_(plan) {}
 
-  void begin_round(std::uint32_t messages) { plan_.per_round.push_back(messages); }
+  void begin_round(std::uint32_t messages) {
+    plan_.per_round.push_back(messages);
+    round_ = static_cast<std::uint32_t>(plan_.per_round.size() - 1);
+  }
+
+  /// Where the rounds are known beforehand, and a rank has not something to do in each.
+  void set_round(std::uint32_t round) { round_ = round; }
 
   /// What the steps that follow work on.
   void begin_part(std::uint16_t part) { part_ = part; }
@@ -47,7 +53,7 @@ class StepWriter {
                            .segments = segments,
                            .slot = slot,
                            .part = part_,
-                           .round = round(),
+                           .round = round_,
                            .peer = peer,
                            .from = from});
   }
@@ -58,7 +64,16 @@ class StepWriter {
                            .segments = segments,
                            .slot = slot,
                            .part = part_,
-                           .round = round(),
+                           .round = round_,
+                           .peer = peer});
+  }
+
+  void await_credit(Rank peer, std::uint16_t slot) {
+    assert(peer != plan_.self);
+    plan_.steps.push_back({.action = Action::await_credit,
+                           .slot = slot,
+                           .part = part_,
+                           .round = round_,
                            .peer = peer});
   }
 
@@ -66,7 +81,7 @@ class StepWriter {
     plan_.steps.push_back({.action = Action::copy,
                            .segments = segments,
                            .part = part_,
-                           .round = round(),
+                           .round = round_,
                            .from = from,
                            .into = into});
   }
@@ -78,17 +93,14 @@ class StepWriter {
   void take_out(Register from, Register into) { append(Action::take_out, from, into); }
 
  private:
-  std::uint32_t round() const {
-    return plan_.per_round.empty() ? 0 : static_cast<std::uint32_t>(plan_.per_round.size() - 1);
-  }
-
   void append(Action action, Register from, Register into) {
     plan_.steps.push_back(
-        {.action = action, .part = part_, .round = round(), .from = from, .into = into});
+        {.action = action, .part = part_, .round = round_, .from = from, .into = into});
   }
 
   Plan& plan_;
   std::uint16_t part_ = 0;
+  std::uint32_t round_ = 0;
 };
 
 }  // namespace tutti::plan

@@ -39,12 +39,19 @@ std::string at(const Plan& plan, std::size_t step, const std::string& what) {
          std::to_string(plan.steps[step].round) + "): " + what;
 }
 
+/// Whether a put says that a message was read, instead of being one.
+bool is_credit(const Plan& plan, const Step& step) {
+  return plan.flow_control == FlowControl::one_way && step.action == Action::put &&
+         step.segments == 0;
+}
+
 // ---- One plan alone ---------------------------------------------------------------------------
 
 /// Looks at one plan after the other; the marks are kept so that each costs only its own steps.
 class ShapeCheck {
  public:
-  explicit ShapeCheck(std::size_t rank_count) : put_marks_(rank_count), await_marks_(rank_count) {}
+  explicit ShapeCheck(std::size_t rank_count)
+      : put_marks_(rank_count), await_marks_(rank_count), credit_marks_(rank_count) {}
 
   Violation violation(const Plan& plan, const Plan& first, std::uint32_t index) {
     if (index_of(plan.self) != index)
@@ -61,6 +68,7 @@ class ShapeCheck {
     puts_.assign(plan.per_round.size(), 0);
     awaits_.assign(plan.per_round.size(), 0);
     round_ = 0;
+    ++plan_mark_;
     for (std::size_t step = 0; step < plan.steps.size(); ++step)
       if (Violation violation = step_violation(plan, plan.steps[step]))
         return at(plan, step, *violation);
@@ -93,9 +101,20 @@ class ShapeCheck {
       case Action::put:
         if (step.segments > 0 && step.from.place != Place::partial)
           return "a put sends partials, not " + name_of(step.from);
-        return message_violation(plan, step, puts_, put_marks_);
+        if (is_credit(plan, step)) return address_violation(plan, step);
+        if (Violation violation = message_violation(plan, step, puts_, put_marks_))
+          return violation;
+        if (plan.flow_control == FlowControl::one_way &&
+            credit_marks_[index_of(step.peer)] != plan_mark_)
+          return "puts without a credit of " + name_of(step.peer);
+        return {};
       case Action::await:
         return message_violation(plan, step, awaits_, await_marks_);
+      case Action::await_credit:
+        if (plan.flow_control != FlowControl::one_way) return "awaits a credit, and is not one-way";
+        if (Violation violation = address_violation(plan, step)) return violation;
+        credit_marks_[index_of(step.peer)] = plan_mark_;
+        return {};
       case Action::copy:
       case Action::combine:
       case Action::take_out:
@@ -110,13 +129,18 @@ class ShapeCheck {
     return "unknown action";
   }
 
-  Violation message_violation(const Plan& plan, const Step& step,
-                              std::vector<std::uint32_t>& counts,
-                              std::vector<std::uint64_t>& marks) const {
+  static Violation address_violation(const Plan& plan, const Step& step) {
     if (step.peer == plan.self) return "the peer is the rank itself";
     if (index_of(step.peer) >= plan.rank_count) return "the peer does not exist";
     if (step.slot >= plan.slot_count)
       return "slot " + std::to_string(step.slot) + " does not exist";
+    return {};
+  }
+
+  Violation message_violation(const Plan& plan, const Step& step,
+                              std::vector<std::uint32_t>& counts,
+                              std::vector<std::uint64_t>& marks) const {
+    if (Violation violation = address_violation(plan, step)) return violation;
     if (step.segments > plan.segments) return "more payloads than a slot has";
     if (step.round >= counts.size()) return "a round that per_round does not know";
     ++counts[step.round];
@@ -145,8 +169,10 @@ class ShapeCheck {
                                        : " does not exist");
   }
 
-  std::vector<std::uint64_t> put_marks_;    // by peer: the (rank, round) in which it was last told
-  std::vector<std::uint64_t> await_marks_;  // and last awaited
+  std::vector<std::uint64_t> put_marks_;     // by peer: the (rank, round) in which it was last told
+  std::vector<std::uint64_t> await_marks_;   // and last awaited
+  std::vector<std::uint64_t> credit_marks_;  // the plan in which its credit was last awaited
+  std::uint64_t plan_mark_ = 0;
   std::uint64_t mark_ = 0;
   std::uint32_t round_ = 0;
   std::vector<std::uint32_t> puts_;
@@ -253,14 +279,16 @@ struct Arrival {
   enum class State : std::uint8_t { empty, written, awaited } state = State::empty;
   std::uint16_t segments = 0;
   Rank writer = no_rank;
-  Value heard;  // by the writer, when it put
+  Value heard;              // by the writer, when it put
+  Rank creditor = no_rank;  // whose credit it takes, awaited in a later call
 };
 
 class Run {
  public:
-  Run(std::span<const Plan> plans, Promise promise)
+  Run(std::span<const Plan> plans, Promise promise, Rank root)
       : plans_(plans),
         promise_(promise),
+        root_(root),
         pool_(promise == Promise::barrier || promise == Promise::at_least_once,
               static_cast<std::uint32_t>(plans.size())),
         ranks_(plans.size()) {
@@ -330,6 +358,9 @@ class Run {
         return put(rank, step);
       case Action::await:
         return await(rank, step);
+      case Action::await_credit:
+        ranks_[rank].arrivals[step.slot].creditor = step.peer;
+        return {};
       case Action::copy:
         for (std::uint16_t i = 0; i < step.segments; ++i)
           if (Violation violation = write(rank, step, i)) return violation;
@@ -356,7 +387,7 @@ class Run {
       *place(peer, {Place::slot, segment, step.slot}, step.part) = value;
       state.was_put[mark_of(rank, from)] = true;
     }
-    arrival = {Arrival::State::written, step.segments, Rank{rank}, state.heard};
+    arrival = {Arrival::State::written, step.segments, Rank{rank}, state.heard, arrival.creditor};
     const State& other = ranks_[peer];
     if (other.next < plans_[peer].steps.size() && waits_for(plans_[peer].steps[other.next], step))
       runnable_.push_back(peer);
@@ -461,6 +492,12 @@ class Run {
         return name_of(plan.self) + ": " + *violation;
       return {};
     }
+    if (root_ != no_rank && (plan.self == root_) == (promise_ == Promise::broadcast)) {
+      if (std::find(state.target_written.begin(), state.target_written.end(), true) !=
+          state.target_written.end())
+        return name_of(plan.self) + ": writes its target, where no result belongs";
+      return {};
+    }
     for (std::uint16_t part = 0; part < plan.parts; ++part)
       if (Violation violation = value_violation(state.targets[part], part))
         return name_of(plan.self) + (plan.parts > 1 ? ", part " + std::to_string(part) : "") +
@@ -469,16 +506,27 @@ class Run {
   }
 
   Violation left_over(std::uint32_t rank) const {
-    for (const Arrival& arrival : ranks_[rank].arrivals)
-      if (arrival.state == Arrival::State::written)
+    for (const Arrival& arrival : ranks_[rank].arrivals) {
+      if (arrival.creditor != no_rank &&
+          (arrival.state != Arrival::State::written || arrival.writer != arrival.creditor))
+        return name_of(Rank{rank}) + ": " + name_of(arrival.creditor) +
+               " never gives the credit that a later call awaits";
+      if (arrival.creditor == no_rank && arrival.state == Arrival::State::written)
         return name_of(Rank{rank}) + ": a message from " + name_of(arrival.writer) +
                " is never awaited";
+    }
     return {};
   }
 
   /// Whether `result` keeps the promise.
   Violation value_violation(Value result, std::uint16_t part) {
     if (!result.defined()) return "target is undefined";
+    if (promise_ == Promise::broadcast) {
+      const std::span<const Span> spans = pool_.spans(result);
+      const std::uint32_t root = index_of(root_);
+      if (spans.size() == 1 && spans[0].first == root && spans[0].last == root) return {};
+      return "target does not hold the contribution of the root";
+    }
     scratch_.assign(pool_.spans(result).begin(), pool_.spans(result).end());
     std::sort(scratch_.begin(), scratch_.end(), Pool::by_first);
     std::uint32_t expected = 0;
@@ -511,6 +559,7 @@ class Run {
 
   std::span<const Plan> plans_;
   Promise promise_;
+  Rank root_;
   Pool pool_;
   std::optional<std::uint32_t> canonical_;
   std::vector<State> ranks_;
@@ -521,24 +570,31 @@ class Run {
 
 }  // namespace
 
-std::optional<std::string> first_violation(std::span<const Plan> plans, Promise promise) {
+std::optional<std::string> first_violation(std::span<const Plan> plans, Promise promise,
+                                           Rank root) {
   ShapeCheck shape(plans.size());
   for (std::uint32_t rank = 0; rank < plans.size(); ++rank)
     if (Violation violation = shape.violation(plans[rank], plans[0], rank)) return violation;
-  if (Violation violation = Run(plans, promise).violation()) return violation;
-  // A synchronising plan that is declared so has just been proved to be: each promise includes it.
-  if (plans[0].flow_control == FlowControl::one_way && !Run(plans, Promise::barrier).violation())
+  if (Violation violation = Run(plans, promise, root).violation()) return violation;
+  const bool one_way = plans[0].flow_control == FlowControl::one_way;
+  // Where every rank gets everything, that has just been proved.
+  if (!one_way && root == no_rank) return {};
+  const Violation not_synchronising = Run(plans, Promise::barrier, no_rank).violation();
+  if (one_way && !not_synchronising)
     return "is declared one-way, but no rank completes before all have entered: synchronising";
+  if (!one_way && not_synchronising)
+    return "is declared synchronising, but a rank completes before all have entered: " +
+           *not_synchronising;
   return {};
 }
 
 std::optional<std::string> first_violation(std::uint32_t rank_count,
                                            const std::function<Plan(Rank)>& plan_of,
-                                           Promise promise) {
+                                           Promise promise, Rank root) {
   std::vector<Plan> plans;
   plans.reserve(rank_count);
   for (std::uint32_t rank = 0; rank < rank_count; ++rank) plans.push_back(plan_of(Rank{rank}));
-  return first_violation(plans, promise);
+  return first_violation(plans, promise, root);
 }
 
 }  // namespace tutti::plan

@@ -12,9 +12,10 @@
 //   - the promise below holds on every rank.
 // One order of execution stands for all: plans do not branch, and a slot has one writer.
 //
-// Every promise below includes that the plans are *synchronising*: completing needs every rank to
-// have entered, which lets the engine use two parities without acknowledgements.  Plans that
-// declare another flow control are refused here.
+// Plans are *synchronising* if completing needs every rank to have entered, which lets the engine
+// use two parities without acknowledgements.  The others are one-way, and have to declare it: each
+// message needs a credit, awaited before it is put and given by the peer after it was read (the
+// happens-before test shows that two parities then suffice).
 #pragma once
 
 #include <cstdint>
@@ -35,15 +36,18 @@ enum class Promise : std::uint8_t {
   canonical_tree,   // the same, and associated along the tree of canonical_tree.hpp: equal in all
                     // bits whatever the schedule
   at_least_once,    // the target holds every contribution
+  broadcast,        // the target of every rank but the root holds the root's contribution
 };
 
 /// The first violation found in the plans of all ranks (`plans[i]` is that of rank i), as a
-/// sentence; nullopt: none.
-std::optional<std::string> first_violation(std::span<const Plan> plans, Promise promise);
+/// sentence; nullopt: none.  With a root, only its target has to keep the promise, and the others'
+/// stay as they are; with Promise::broadcast it is the other way round.
+std::optional<std::string> first_violation(std::span<const Plan> plans, Promise promise,
+                                           Rank root = no_rank);
 
 /// The same for plans made on demand; all of them are kept for the duration of the call.
 std::optional<std::string> first_violation(std::uint32_t rank_count,
                                            const std::function<Plan(Rank)>& plan_of,
-                                           Promise promise);
+                                           Promise promise, Rank root = no_rank);
 
 }  // namespace tutti::plan

@@ -68,21 +68,25 @@ class HappensBefore {
       return true;
     }
     const Step& step = plan.steps[rank.step];
-    if (step.action == Action::await && !take(self, step)) return false;
+    if (step.action == Action::await && !take(self, step, rank.call)) return false;
+    // A credit is awaited two calls later; with one copy of everything, one.
+    if (step.action == Action::await_credit && rank.call >= copies_ &&
+        !take(self, step, rank.call - copies_))
+      return false;
     ++rank.clock[self];
     ++rank.step;
     const std::uint32_t copy = rank.call % copies_;
     if (step.action == Action::put)
       put(self, step, copy);
-    else if (step.action == Action::await)
+    else if (step.action == Action::await || step.action == Action::await_credit)
       last_read_[{self, copy, step.slot}] = {self, rank.clock[self]};
     else
       touch_registers(self, step, copy);
     return true;
   }
 
-  bool take(std::uint32_t self, const Step& step) {
-    const auto message = flying_.find({self, ranks_[self].call, step.slot});
+  bool take(std::uint32_t self, const Step& step, std::uint32_t call) {
+    const auto message = flying_.find({self, call, step.slot});
     if (message == flying_.end()) return false;
     Clock& clock = ranks_[self].clock;
     for (std::size_t i = 0; i < clock.size(); ++i)

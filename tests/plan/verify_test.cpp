@@ -551,10 +551,67 @@ TEST(Verify, RefusesAWrongFlowControl) {
   plans[3].flow_control = FlowControl::one_way;
   expect_violation(plans, "declares another flow control");
   for (Plan& plan : plans) plan.flow_control = FlowControl::one_way;
+  expect_violation(plans, "puts without a credit of rank");
+}
+
+/// Both tell each other, and give each other credit.
+std::vector<Plan> exchange_with_credits() {
+  std::vector<Plan> plans(2);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    Plan& plan = plans[rank];
+    plan.self = Rank{rank};
+    plan.rank_count = 2;
+    plan.flow_control = FlowControl::one_way;
+    plan.partial_count = 1;
+    plan.slot_count = 2;
+    StepWriter steps{plan};
+    const Rank other{1 - rank};
+    steps.begin_round(1);
+    steps.await_credit(other, 1);
+    steps.copy(source_register, partial_register(0));
+    steps.put(other, 0, 1, partial_register(0));
+    steps.await(other, 0, 1);
+    steps.copy(slot_register(0), target_register);
+    steps.combine(partial_register(0), target_register);
+    steps.put(other, 1, 0);
+  }
+  return plans;
+}
+
+TEST(Verify, RefusesCreditsWhereNobodyRunsAhead) {
+  auto plans = exchange_with_credits();
   expect_violation(plans, "is declared one-way");
-  plans = barrier_plans();
-  for (Plan& plan : plans) plan.flow_control = FlowControl::one_way;
-  expect_violation(plans, Promise::barrier, "is declared one-way");
+  for (Plan& plan : plans) plan.flow_control = FlowControl::synchronising;
+  expect_violation(plans, "awaits a credit, and is not one-way");
+}
+
+TEST(Verify, FindsACreditThatNobodyGives) {
+  auto plans = exchange_with_credits();
+  plans[1].steps.pop_back();
+  expect_violation(plans, "rank 1 never gives the credit");
+}
+
+TEST(Verify, RefusesASynchronisingPlanInWhichARankRunsAhead) {
+  std::vector<Plan> plans(2);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    Plan& plan = plans[rank];
+    plan.self = Rank{rank};
+    plan.rank_count = 2;
+    plan.all_alike = false;
+    plan.partial_count = plan.slot_count = 1;
+    StepWriter steps{plan};
+    steps.begin_round(1);
+    if (rank == 0) {
+      steps.copy(source_register, partial_register(0));
+      steps.put(Rank{1}, 0, 1, partial_register(0));
+    } else {
+      steps.await(Rank{0}, 0, 1);
+      steps.copy(slot_register(0), target_register);
+    }
+  }
+  const auto violation = first_violation(plans, Promise::broadcast, Rank{0});
+  ASSERT_TRUE(violation);
+  EXPECT_NE(violation->find("is declared synchronising"), std::string::npos) << *violation;
 }
 
 }  // namespace

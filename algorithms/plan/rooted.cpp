@@ -1,0 +1,112 @@
+// See rooted.hpp.  Slots: level of the edge for what comes from a child, `level_count` for what
+// comes from the parent; data one way, credits the other.
+#include "plan/rooted.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+#include "plan/rooted_tree.hpp"
+#include "plan/steps.hpp"
+
+namespace tutti::plan {
+namespace {
+
+Plan empty_plan(Rank self, const RootedShape& shape, const TreePlace& place,
+                std::uint16_t round_count) {
+  Plan plan;
+  plan.self = self;
+  plan.rank_count = shape.rank_count;
+  plan.algorithm = "binomial_tree";
+  plan.per_round.assign(round_count, 1);
+  plan.all_alike = false;
+  plan.flow_control = shape.rank_count > 1 ? FlowControl::one_way : FlowControl::synchronising;
+  plan.slot_count = static_cast<std::uint16_t>(place.level_count + 1);
+  return plan;
+}
+
+}  // namespace
+
+Plan binomial_broadcast(Rank self, const RootedShape& shape) {
+  const TreePlace place = binomial_tree(self, shape.root, shape.rank_count, shape.node_of);
+  Plan plan = empty_plan(self, shape, place, place.level_count);
+  const std::uint16_t from_parent = place.level_count;
+  const auto round_of = [&](const TreeEdge& edge) {
+    return static_cast<std::uint32_t>(place.level_count - 1 - edge.level);
+  };
+  StepWriter steps{plan};
+  for (const TreeEdge& child : place.children) steps.await_credit(child.peer, child.level);
+  const Register held = partial_register(0);
+  if (place.parent) {
+    steps.set_round(round_of(*place.parent));
+    steps.await(place.parent->peer, from_parent, 1);
+  }
+  if (!place.children.empty()) {
+    plan.partial_count = 1;
+    steps.copy(place.parent ? slot_register(from_parent) : source_register, held);
+    // The largest subtree first.
+    for (auto child = place.children.rbegin(); child != place.children.rend(); ++child) {
+      steps.set_round(round_of(*child));
+      steps.put(child->peer, from_parent, 1, held);
+    }
+  }
+  if (place.parent) {
+    steps.copy(slot_register(from_parent), target_register);
+    steps.put(place.parent->peer, place.parent->level, 0);
+  }
+  return plan;
+}
+
+Plan binomial_reduce(Rank self, const RootedShape& shape, Order order) {
+  // What arrives is the left operand, which is what two ranks with root 1 need.
+  const bool is_left = shape.rank_count == 2 && shape.root == Rank{1};
+  const bool ordered = order == Order::rank_order && !is_left;
+  const Rank top = ordered ? Rank{0} : shape.root;
+  const bool by_nodes = !ordered || nodes_are_runs(shape.node_of);
+  TreePlace place = binomial_tree(self, top, shape.rank_count,
+                                  by_nodes ? shape.node_of : std::span<const Node>());
+  const bool forwards = top != shape.root;
+  const std::uint16_t tree_levels = place.level_count;
+  if (forwards) {
+    ++place.level_count;  // from the top of the tree to the root
+    if (self == top) place.parent = {.peer = shape.root, .level = tree_levels};
+  }
+  Plan plan = empty_plan(self, shape, place, place.level_count);
+  const std::uint16_t from_parent = place.level_count;
+  StepWriter steps{plan};
+  if (place.parent) steps.await_credit(place.parent->peer, from_parent);
+  // What is sent has to be a partial; the last combination of the root is one in its target.
+  Register held = place.parent ? partial_register(plan.partial_count++) : target_register;
+  if (ordered && !place.parent && !place.children.empty())
+    held = partial_register(plan.partial_count++);
+  steps.copy(source_register, held);
+  for (std::size_t i = 0; i < place.children.size(); ++i) {
+    const TreeEdge& child = place.children[i];
+    steps.set_round(child.level);
+    steps.await(child.peer, child.level, 1);
+    const Register arrived = slot_register(child.level);
+    if (!ordered) {
+      steps.combine(arrived, held);
+      continue;
+    }
+    // The child's ranks are the higher ones, so the own value is the left operand.
+    const bool last = i + 1 == place.children.size() && !place.parent;
+    const Register grown = last ? target_register : partial_register(plan.partial_count++);
+    steps.copy(arrived, grown);
+    steps.combine(held, grown);
+    held = grown;
+  }
+  if (place.parent) {
+    steps.set_round(place.parent->level);
+    steps.put(place.parent->peer, place.parent->level, 1, held);
+  }
+  if (forwards && self == shape.root) {
+    steps.set_round(tree_levels);
+    steps.await(top, tree_levels, 1);
+    steps.copy(slot_register(tree_levels), target_register);
+    place.children.push_back({.peer = top, .level = tree_levels});
+  }
+  for (const TreeEdge& child : place.children) steps.put(child.peer, from_parent, 0);
+  return plan;
+}
+
+}  // namespace tutti::plan

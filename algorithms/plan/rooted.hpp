@@ -1,0 +1,44 @@
+// Broadcast and reduce along a binomial tree (rooted_tree.hpp).  One-way: a root of a broadcast, a
+// leaf of a reduce needs nobody to finish.  So each message has a credit: its receiver says when it
+// has read it, and its sender waits for that two calls later, before it touches what it sent from.
+//
+//   broadcast, P = 4, root 0          reduce, P = 4, root 0
+//
+//   call    rank 0   1   2   3        rank 0   1   2   3
+//   round 0      x------->|               |<--x   |<--x
+//   round 1      x-->|    x-->|           |<------x
+//   then         |<--c    |<--c           c-->|   c-->|
+//                |<-------c               c------>|          c: credit, awaited in call + 2
+//
+// Rounds: the levels of the tree, ceil(log2 P), or ceil(log2 nodes) + ceil(log2 ranks of the
+// largest node).  Messages: P - 1 of one payload and as many credits; a rank sends at most one
+// message a round.  Scratch: one partial and one slot for each level and one.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <tutti/types.hpp>
+
+#include "plan/plan.hpp"
+
+namespace tutti::plan {
+
+struct RootedShape {
+  Rank root{0};
+  std::uint32_t rank_count = 1;
+  std::span<const Node> node_of = {};  // of each rank; empty: each rank is a node of its own
+};
+
+/// The root's source gets into all other targets; the root's target is not touched.
+Plan binomial_broadcast(Rank self, const RootedShape& shape);
+
+/// The root's target gets the sources of all ranks.
+///   commutative:  along the tree from the root, combined in the order of the tree;
+///   rank_order:   along a tree from rank 0, which combines 0 o 1 o ... o P-1, and from there to
+///   the
+///                 root: one round more if that is another.  Nodes are regarded if they are runs of
+///                 ranks.  Without nodes the expression is that of the canonical tree
+///                 (canonical_tree.hpp), which makes it reproducible.
+Plan binomial_reduce(Rank self, const RootedShape& shape, Order order);
+
+}  // namespace tutti::plan

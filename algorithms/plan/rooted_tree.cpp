@@ -1,0 +1,101 @@
+#include "plan/rooted_tree.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+
+namespace tutti::plan {
+namespace {
+
+/// ceil(log2(count)).
+std::uint16_t levels_of(std::uint32_t count) {
+  return static_cast<std::uint16_t>(std::bit_width(count - 1));
+}
+
+/// Of a binomial tree over `count` vertices, of which `rank_at` tells the ranks.
+template <class RankAt>
+void add_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex,
+               std::uint16_t first_level, const RankAt& rank_at) {
+  const auto own_level =
+      static_cast<std::uint16_t>(vertex == 0 ? levels_of(count) : std::countr_zero(vertex));
+  if (vertex != 0)
+    place.parent = {.peer = rank_at(vertex & (vertex - 1)),
+                    .level = static_cast<std::uint16_t>(first_level + own_level)};
+  for (std::uint16_t level = 0; level < own_level; ++level) {
+    const std::uint64_t child = vertex + (std::uint64_t{1} << level);
+    if (child >= count) break;
+    place.children.push_back({.peer = rank_at(static_cast<std::uint32_t>(child)),
+                              .level = static_cast<std::uint16_t>(first_level + level)});
+  }
+}
+
+/// The ranks of each node in rank order, the nodes by their lowest rank.
+std::vector<std::vector<Rank>> members_of_nodes(std::uint32_t rank_count,
+                                                std::span<const Node> node_of) {
+  std::vector<std::vector<Rank>> nodes;
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
+    const std::size_t node = index_of(node_of[rank]);
+    assert(node <= nodes.size());  // numbered by lowest rank
+    if (node == nodes.size()) nodes.emplace_back();
+    nodes[node].push_back(Rank{rank});
+  }
+  return nodes;
+}
+
+/// Members of a cycle of `count`, counted from the member `root`.
+std::uint32_t vertex_of(std::uint32_t member, std::uint32_t root, std::uint32_t count) {
+  return member >= root ? member - root : member + (count - root);
+}
+std::uint32_t member_of(std::uint32_t vertex, std::uint32_t root, std::uint32_t count) {
+  return vertex < count - root ? vertex + root : vertex - (count - root);
+}
+
+std::uint32_t position_of(Rank rank, std::span<const Rank> members) {
+  return static_cast<std::uint32_t>(std::find(members.begin(), members.end(), rank) -
+                                    members.begin());
+}
+
+}  // namespace
+
+TreePlace binomial_tree(Rank self, Rank root, std::uint32_t rank_count,
+                        std::span<const Node> node_of) {
+  assert(index_of(self) < rank_count && index_of(root) < rank_count);
+  TreePlace place;
+  if (node_of.empty()) {
+    place.level_count = levels_of(rank_count);
+    add_edges(
+        place, rank_count, vertex_of(index_of(self), index_of(root), rank_count), 0,
+        [&](std::uint32_t vertex) { return Rank{member_of(vertex, index_of(root), rank_count)}; });
+    return place;
+  }
+  const std::vector<std::vector<Rank>> nodes = members_of_nodes(rank_count, node_of);
+  std::size_t largest = 1;
+  for (const std::vector<Rank>& node : nodes) largest = std::max(largest, node.size());
+  const auto node_count = static_cast<std::uint32_t>(nodes.size());
+  const std::uint16_t local_levels = levels_of(static_cast<std::uint32_t>(largest));
+  place.level_count = static_cast<std::uint16_t>(local_levels + levels_of(node_count));
+
+  // The tree of the own node, then, for its representative, that of the nodes.
+  const std::uint32_t root_node = index_of(node_of[index_of(root)]);
+  const std::uint32_t node = index_of(node_of[index_of(self)]);
+  const std::vector<Rank>& members = nodes[node];
+  const auto count = static_cast<std::uint32_t>(members.size());
+  const std::uint32_t first = node == root_node ? position_of(root, members) : 0;
+  const std::uint32_t vertex = vertex_of(position_of(self, members), first, count);
+  add_edges(place, count, vertex, 0,
+            [&](std::uint32_t other) { return members[member_of(other, first, count)]; });
+  if (vertex != 0) return place;
+  add_edges(place, node_count, vertex_of(node, root_node, node_count), local_levels,
+            [&](std::uint32_t other) {
+              return other == 0 ? root : nodes[member_of(other, root_node, node_count)].front();
+            });
+  return place;
+}
+
+bool nodes_are_runs(std::span<const Node> node_of) {
+  for (std::size_t rank = 1; rank < node_of.size(); ++rank)
+    if (index_of(node_of[rank]) < index_of(node_of[rank - 1])) return false;
+  return true;
+}
+
+}  // namespace tutti::plan

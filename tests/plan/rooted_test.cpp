@@ -1,0 +1,221 @@
+// Promise: broadcast and reduce are right for every rank count, root and node shape; a tree crosses
+// between two nodes once and is as high as it says; with their credits, two copies of everything
+// suffice however far a rank runs ahead.
+#include "plan/rooted.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "happens_before.hpp"
+#include "plan/rooted_tree.hpp"
+#include "plan/verify.hpp"
+#include "sizes.hpp"
+
+namespace tutti::plan {
+namespace {
+
+using NodeOf = std::vector<Node>;
+using Builder = Plan (*)(Rank, const RootedShape&);
+
+Plan broadcast(Rank self, const RootedShape& shape) {
+  return binomial_broadcast(self, shape);
+}
+Plan reduce(Rank self, const RootedShape& shape) {
+  return binomial_reduce(self, shape, Order::commutative);
+}
+Plan ordered_reduce(Rank self, const RootedShape& shape) {
+  return binomial_reduce(self, shape, Order::rank_order);
+}
+
+std::vector<Plan> plans_of(Builder build, const RootedShape& shape) {
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < shape.rank_count; ++rank)
+    plans.push_back(build(Rank{rank}, shape));
+  return plans;
+}
+
+/// Nodes of the given sizes, ranks in order.
+NodeOf in_blocks(const std::vector<std::uint32_t>& sizes) {
+  NodeOf node_of;
+  for (std::uint32_t node = 0; node < sizes.size(); ++node)
+    node_of.insert(node_of.end(), sizes[node], Node{node});
+  return node_of;
+}
+
+/// Nodes renamed by their lowest ranks.
+NodeOf renamed(const NodeOf& given) {
+  std::vector<std::uint32_t> name(given.size(), UINT32_MAX);
+  std::uint32_t next = 0;
+  NodeOf result;
+  for (const Node node : given) {
+    std::uint32_t& renamed = name[index_of(node)];
+    if (renamed == UINT32_MAX) renamed = next++;
+    result.push_back(Node{renamed});
+  }
+  return result;
+}
+
+std::vector<std::vector<std::uint32_t>> compositions(std::uint32_t rank_count) {
+  std::vector<std::vector<std::uint32_t>> all;
+  for (std::uint32_t cuts = 0; cuts < std::uint32_t{1} << (rank_count - 1); ++cuts) {
+    std::vector<std::uint32_t> sizes{1};
+    for (std::uint32_t rank = 1; rank < rank_count; ++rank)
+      if ((cuts >> (rank - 1) & 1) != 0)
+        sizes.push_back(1);
+      else
+        ++sizes.back();
+    all.push_back(sizes);
+  }
+  return all;
+}
+
+std::string text_of(const RootedShape& shape) {
+  std::string text = std::to_string(shape.rank_count) + " ranks, root " +
+                     std::to_string(index_of(shape.root)) + ", nodes";
+  for (const Node node : shape.node_of) text += " " + std::to_string(index_of(node));
+  return text;
+}
+
+void expect_right(const RootedShape& shape) {
+  EXPECT_EQ(first_violation(plans_of(broadcast, shape), Promise::broadcast, shape.root),
+            std::nullopt)
+      << text_of(shape);
+  EXPECT_EQ(first_violation(plans_of(reduce, shape), Promise::each_once, shape.root), std::nullopt)
+      << text_of(shape);
+  EXPECT_EQ(first_violation(plans_of(ordered_reduce, shape), Promise::rank_order, shape.root),
+            std::nullopt)
+      << text_of(shape);
+}
+
+TEST(Rooted, IsRightForEveryRankCountAndRoot) {
+  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
+    for (std::uint32_t root = 0; root < ranks; root += ranks <= 32 ? 1 : 7) {
+      const RootedShape shape{.root = Rank{root}, .rank_count = ranks};
+      expect_right(shape);
+      EXPECT_EQ(
+          first_violation(plans_of(ordered_reduce, shape), Promise::canonical_tree, shape.root),
+          std::nullopt)
+          << text_of(shape);
+    }
+}
+
+TEST(Rooted, IsRightForEveryNodeShapeOfUpToTwelveRanksAndEveryRoot) {
+  for (std::uint32_t ranks = 1; ranks <= (test::samples_divisor == 1 ? 12U : 7U); ++ranks)
+    for (const auto& sizes : compositions(ranks)) {
+      const NodeOf node_of = in_blocks(sizes);
+      for (std::uint32_t root = 0; root < ranks; ++root)
+        expect_right({.root = Rank{root}, .rank_count = ranks, .node_of = node_of});
+    }
+}
+
+TEST(Rooted, IsRightForSampledPlacements) {
+  std::mt19937 random(5);
+  for (int sample = 0; sample < test::samples(400); ++sample) {
+    const std::uint32_t ranks = 2 + static_cast<std::uint32_t>(random() % 60);
+    const std::uint32_t nodes = 1 + static_cast<std::uint32_t>(random() % ranks);
+    NodeOf node_of;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      node_of.push_back(
+          Node{static_cast<std::uint32_t>(sample % 2 == 0 ? rank % nodes : random() % nodes)});
+    node_of = renamed(node_of);
+    expect_right({.root = Rank{static_cast<std::uint32_t>(random() % ranks)},
+                  .rank_count = ranks,
+                  .node_of = node_of});
+  }
+}
+
+TEST(Rooted, TwoCopiesSufficeHoweverFarARankRunsAhead) {
+  std::mt19937 random(11);
+  for (std::uint32_t ranks = 2; ranks <= 24; ++ranks)
+    for (const Builder build : {broadcast, reduce, ordered_reduce}) {
+      const NodeOf node_of = in_blocks(compositions(std::min(ranks, 10U))[random() % 2]);
+      for (const bool by_nodes : {false, true}) {
+        if (by_nodes && node_of.size() != ranks) continue;
+        const RootedShape shape{
+            .root = Rank{static_cast<std::uint32_t>(random() % ranks)},
+            .rank_count = ranks,
+            .node_of = by_nodes ? std::span<const Node>(node_of) : std::span<const Node>()};
+        const std::vector<Plan> plans = plans_of(build, shape);
+        EXPECT_EQ(test::HappensBefore(plans, 6, 2).race(), std::nullopt) << text_of(shape);
+      }
+    }
+}
+
+TEST(Rooted, WithoutCreditsTheyDoNot) {
+  std::vector<Plan> plans = plans_of(broadcast, {.root = Rank{0}, .rank_count = 2});
+  for (Plan& plan : plans)
+    std::erase_if(plan.steps, [](const Step& step) {
+      return step.action == Action::await_credit ||
+             (step.action == Action::put && step.segments == 0);
+    });
+  EXPECT_NE(test::HappensBefore(plans, 6, 2).race(), std::nullopt);
+  EXPECT_NE(first_violation(plans, Promise::broadcast, Rank{0}), std::nullopt);
+}
+
+TEST(Rooted, ACreditThatIsNeverGivenIsSeen) {
+  std::vector<Plan> plans = plans_of(reduce, {.root = Rank{0}, .rank_count = 3});
+  std::erase_if(plans[0].steps, [](const Step& step) {
+    return step.action == Action::put && step.peer == Rank{2};
+  });
+  const auto violation = first_violation(plans, Promise::each_once, Rank{0});
+  ASSERT_TRUE(violation);
+  EXPECT_NE(violation->find("never gives the credit"), std::string::npos) << *violation;
+}
+
+TEST(Rooted, AWrongRootIsSeen) {
+  const std::vector<Plan> plans = plans_of(broadcast, {.root = Rank{1}, .rank_count = 3});
+  EXPECT_NE(first_violation(plans, Promise::broadcast, Rank{0}), std::nullopt);
+  const std::vector<Plan> others = plans_of(reduce, {.root = Rank{1}, .rank_count = 3});
+  EXPECT_NE(first_violation(others, Promise::each_once, Rank{0}), std::nullopt);
+}
+
+TEST(RootedTree, CrossesBetweenTwoNodesOnceAndIsAsHighAsItSays) {
+  for (std::uint32_t ranks = 1; ranks <= 10; ++ranks)
+    for (const auto& sizes : compositions(ranks)) {
+      const NodeOf node_of = in_blocks(sizes);
+      const std::uint32_t largest = *std::max_element(sizes.begin(), sizes.end());
+      const auto nodes = static_cast<std::uint32_t>(sizes.size());
+      for (std::uint32_t root = 0; root < ranks; ++root) {
+        std::uint32_t crossings = 0;
+        std::size_t edges = 0;
+        for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+          const TreePlace place = binomial_tree(Rank{rank}, Rank{root}, ranks, node_of);
+          EXPECT_EQ(place.level_count, std::bit_width(largest - 1) + std::bit_width(nodes - 1));
+          EXPECT_EQ(place.parent.has_value(), rank != root);
+          edges += place.children.size();
+          for (const TreeEdge& child : place.children) {
+            crossings += node_of[rank] != node_of[index_of(child.peer)] ? 1 : 0;
+            const TreePlace below = binomial_tree(child.peer, Rank{root}, ranks, node_of);
+            ASSERT_TRUE(below.parent);
+            EXPECT_EQ(below.parent->peer, Rank{rank});
+            EXPECT_EQ(below.parent->level, child.level);
+          }
+        }
+        EXPECT_EQ(edges, ranks - 1);
+        EXPECT_EQ(crossings, nodes - 1);
+      }
+    }
+}
+
+TEST(RootedTree, IsThatOfThePicture) {
+  const NodeOf node_of = in_blocks({2, 3, 2});
+  const TreePlace place = binomial_tree(Rank{2}, Rank{2}, 7, node_of);
+  std::vector<std::uint32_t> children;
+  for (const TreeEdge& child : place.children) children.push_back(index_of(child.peer));
+  EXPECT_EQ(children, (std::vector<std::uint32_t>{3, 4, 5, 0}));
+}
+
+TEST(RootedTree, OfManyRanksNeedsNoListOfThem) {
+  const TreePlace place = binomial_tree(Rank{0}, Rank{7}, UINT32_MAX, {});
+  EXPECT_EQ(place.level_count, 32);
+  EXPECT_TRUE(place.parent);
+}
+
+}  // namespace
+}  // namespace tutti::plan
