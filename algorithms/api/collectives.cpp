@@ -10,28 +10,45 @@
 namespace tutti {
 namespace {
 
-void check_arguments(const AllreduceArguments& arguments, CheckLevel level) {
-  const Reduction& reduction = arguments.reduction;
+/// Of a collective that combines; `has_target`: on this rank.
+struct Combination {
+  const char* collective;
+  const void* source;
+  const void* target;
+  std::size_t element_count;
+  const Reduction& reduction;
+  bool has_target = true;
+};
+
+void check_arguments(const Combination& given, CheckLevel level) {
+  const std::string name = std::string(given.collective) + ": ";
+  const Reduction& reduction = given.reduction;
   if (reduction.combine == nullptr || reduction.element_bytes == 0)
     throw Error(ErrorCode::invalid_argument,
-                "allreduce: the reduction has no combine function or element_bytes is 0; use "
-                "tutti::sum and friends, elementwise<>(), or fill in both");
-  if (arguments.element_count >
-      std::numeric_limits<std::size_t>::max() / 4 / reduction.element_bytes)
+                name +
+                    "the reduction has no combine function or element_bytes is 0; use "
+                    "tutti::sum and friends, elementwise<>(), or fill in both");
+  if (given.element_count > std::numeric_limits<std::size_t>::max() / 4 / reduction.element_bytes)
     throw Error(ErrorCode::invalid_argument,
-                "allreduce: " + std::to_string(arguments.element_count) + " elements of " +
+                name + std::to_string(given.element_count) + " elements of " +
                     std::to_string(reduction.element_bytes) + " bytes do not fit into memory");
-  if (level != CheckLevel::off && arguments.element_count > 0 &&
-      (arguments.source == nullptr || arguments.target == nullptr))
-    throw Error(ErrorCode::invalid_argument, "allreduce: source or target is null");
-  if (level != CheckLevel::off && arguments.element_count > 0) {
-    const auto* source = static_cast<const std::byte*>(arguments.source);
-    const auto* target = static_cast<const std::byte*>(arguments.target);
-    const std::size_t bytes = arguments.element_count * reduction.element_bytes;
-    if (source != target && source < target + bytes && target < source + bytes)
-      throw Error(ErrorCode::invalid_argument,
-                  "allreduce: source and target overlap; they may be equal or apart");
-  }
+  if (level == CheckLevel::off || given.element_count == 0) return;
+  if (given.source == nullptr || (given.has_target && given.target == nullptr))
+    throw Error(ErrorCode::invalid_argument, name + "source or target is null");
+  if (!given.has_target) return;
+  const auto* source = static_cast<const std::byte*>(given.source);
+  const auto* target = static_cast<const std::byte*>(given.target);
+  const std::size_t bytes = given.element_count * reduction.element_bytes;
+  if (source != target && source < target + bytes && target < source + bytes)
+    throw Error(ErrorCode::invalid_argument,
+                name + "source and target overlap; they may be equal or apart");
+}
+
+void check_root(const char* collective, Rank root, std::uint32_t rank_count) {
+  if (index_of(root) >= rank_count)
+    throw Error(ErrorCode::invalid_argument,
+                std::string(collective) + ": root " + std::to_string(index_of(root)) +
+                    ": expected a rank, 0 .. " + std::to_string(rank_count - 1));
 }
 
 }  // namespace
@@ -63,8 +80,58 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                                       .target = arguments.target,
                                       .any_order = api::takes_any_order(asked)};
   return api::make_operation(communicator, request, [&] {
-    check_arguments(arguments, context.settings.check);
+    check_arguments({.collective = "allreduce",
+                     .source = arguments.source,
+                     .target = arguments.target,
+                     .element_count = arguments.element_count,
+                     .reduction = arguments.reduction},
+                    context.settings.check);
     return api::allreduce_plan(communicator.rank(), communicator.rank_count(), asked);
+  });
+}
+
+Operation broadcast(Communicator& communicator, const BroadcastArguments& arguments) {
+  const Communicator::Implementation& ranks = communicator.implementation();
+  const api::OperationRequest request{.collective = "broadcast",
+                                      .element_count = arguments.bytes,
+                                      .reduction = {.element_bytes = 1},
+                                      .source = arguments.buffer,
+                                      .target = arguments.buffer,
+                                      .root = arguments.root};
+  return api::make_operation(communicator, request, [&] {
+    check_root("broadcast", arguments.root, communicator.rank_count());
+    if (ranks.context.settings.check != CheckLevel::off && arguments.bytes > 0 &&
+        arguments.buffer == nullptr)
+      throw Error(ErrorCode::invalid_argument, "broadcast: buffer is null");
+    return api::broadcast_plan(communicator.rank(), communicator.rank_count(), arguments.root,
+                               ranks.neighbours.nodes.node);
+  });
+}
+
+Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
+  const Communicator::Implementation& ranks = communicator.implementation();
+  const api::AllreduceRequest asked{.element_count = arguments.element_count,
+                                    .reduction = arguments.reduction,
+                                    .agreement = arguments.agreement};
+  const api::OperationRequest request{.collective = "reduce",
+                                      .element_count = arguments.element_count,
+                                      .reduction = arguments.reduction,
+                                      .agreement = arguments.agreement,
+                                      .source = arguments.source,
+                                      .target = arguments.target,
+                                      .root = arguments.root,
+                                      .any_order = api::takes_any_order(asked)};
+  return api::make_operation(communicator, request, [&] {
+    check_root("reduce", arguments.root, communicator.rank_count());
+    check_arguments({.collective = "reduce",
+                     .source = arguments.source,
+                     .target = arguments.target,
+                     .element_count = arguments.element_count,
+                     .reduction = arguments.reduction,
+                     .has_target = communicator.rank() == arguments.root},
+                    ranks.context.settings.check);
+    return api::reduce_plan(communicator.rank(), communicator.rank_count(), arguments.root,
+                            ranks.neighbours.nodes.node, asked);
   });
 }
 

@@ -140,6 +140,9 @@ struct Operation::Implementation {
 
  private:
   Status wait_slow(Timeout timeout) noexcept;
+  /// Takes the credits that no later call will take.  False if one has not come by the deadline, or
+  /// will not: its giver has left.
+  bool collect_credits() noexcept;
 };
 
 namespace api {
@@ -155,6 +158,7 @@ struct OperationRequest {
   Agreement agreement = Agreement::identical;
   const void* source = nullptr;
   void* target = nullptr;
+  Rank root = no_rank;
   bool any_order = false;  // messages of a round may be combined as they arrive
 };
 

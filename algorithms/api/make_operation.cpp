@@ -56,7 +56,7 @@ struct Card {
   std::uint32_t remote_key = 0;
   std::uint32_t channel = 0;
   std::uint32_t new_connections = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t root = 0;  // must be equal, too
 };
 static_assert(std::is_trivially_copyable_v<Card>);
 
@@ -114,6 +114,7 @@ void agree(const std::optional<Error>& own, std::span<const HasVerdict> all) {
 
 std::string text_of(const Card& card) {
   std::string text = std::string(card.collective) + " #" + std::to_string(card.ordinal);
+  if (Rank{card.root} != no_rank) text += " with root " + std::to_string(card.root);
   if (card.element_bytes == 0) return text;
   return text + " of " + std::to_string(card.element_count) + " x " +
          std::to_string(card.element_bytes) + " bytes (" + name_of(card.element_type) + " " +
@@ -130,7 +131,8 @@ void require_same(std::span<const Card> all, std::size_t self, CheckLevel level)
     // Ranks that are out of step with each other are wrong about everything else too.
     const bool same_place =
         theirs.ordinal == ours.ordinal &&
-        std::strncmp(theirs.collective, ours.collective, sizeof ours.collective) == 0;
+        std::strncmp(theirs.collective, ours.collective, sizeof ours.collective) == 0 &&
+        theirs.root == ours.root;
     const bool same_request =
         theirs.element_count == ours.element_count && theirs.element_bytes == ours.element_bytes &&
         theirs.built_in == ours.built_in && theirs.element_type == ours.element_type &&
@@ -221,11 +223,16 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
   }
 }
 
+/// Whether something comes into the step's slot.
+bool is_arrival(const plan::Step& step) {
+  return step.action == plan::Action::await || step.action == plan::Action::await_credit;
+}
+
 void reserve_receives(Operation::Implementation& operation) {
   Communicator::Implementation& communicator = operation.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;
   for (const plan::Step& step : operation.plan.steps)
-    if (step.action == plan::Action::await && !communicator.is_neighbour(step.peer))
+    if (is_arrival(step) && !communicator.is_neighbour(step.peer))
       fabric.reserve_receive(operation.channel.network,
                              fabric.connection_to(communicator.process_of[index_of(step.peer)]));
 }
@@ -327,7 +334,7 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
       const Card& theirs = cards[index_of(step.peer)];
       const bool near = communicator.is_neighbour(step.peer);
       (near ? prepare_store : prepare_write)(operation, step, put++, theirs);
-    } else if (step.action == plan::Action::await && communicator.is_neighbour(step.peer)) {
+    } else if (is_arrival(step) && communicator.is_neighbour(step.peer)) {
       for (std::uint32_t parity = 0; parity < 2; ++parity)
         operation.channel.node.await(
             parity, step.slot,
@@ -379,6 +386,7 @@ Card card_of(const Communicator::Implementation& communicator, const OperationRe
   card.built_in = request.reduction.built_in;
   card.element_type = request.reduction.element_type;
   card.agreement = request.agreement;
+  card.root = index_of(request.root);
   card.properties = static_cast<std::uint8_t>((request.reduction.properties.commutative ? 1 : 0) |
                                               (request.reduction.properties.idempotent ? 2 : 0) |
                                               (request.reduction.inverse ? 4 : 0));

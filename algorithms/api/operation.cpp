@@ -55,13 +55,32 @@ Operation::Implementation::~Implementation() {
     return peer != no_rank && communicator.exchange.has_left(peer);
   };
   const bool drained =
-      !communicator.failed() &&
+      !communicator.failed() && collect_credits() &&
       context.fabric.drain(channel.network, context.clock, drain_timeout, has_gone);
   if (drained && block != nullptr) context.fabric.arena().release(block);
   --context.live_operations;
   if (uses_network) --context.live_network_operations;
   --communicator.live_operations;
   context.fabric.detach(channel.network, drained);
+}
+
+bool Operation::Implementation::collect_credits() noexcept {
+  Context::Implementation& context = communicator.context;
+  api::JoinedFabric joined{context.fabric};
+  const Deadline deadline = Deadline::after(drain_timeout, context.clock.now());
+  // Those of the last call of each parity.
+  for (std::uint64_t call = execution.sequence; call > 0 && call + 2 > execution.sequence; --call)
+    for (const plan::Step& step : plan.steps) {
+      if (step.action != plan::Action::await_credit) continue;
+      for (unsigned turn = 0; !joined.take(channel, call & 1, step.slot); ++turn) {
+        if (context.fabric.poll() > 0 || turn < 64) continue;
+        // Whoever leaves in good order has given what it had to give.
+        if (deadline.passed(context.clock.now()) || communicator.exchange.has_left(step.peer))
+          return joined.take(channel, call & 1, step.slot);
+        sched_yield();
+      }
+    }
+  return true;
 }
 
 Status Operation::Implementation::start() noexcept {
@@ -126,7 +145,9 @@ std::string Operation::Implementation::describe() const {
   std::string missing;
   for (std::size_t i = execution.next; i < execution.steps.size(); ++i) {
     const plan::Step& step = execution.steps[i];
-    if (step.round != round() || step.action != plan::Action::await) continue;
+    const bool waits =
+        step.action == plan::Action::await || step.action == plan::Action::await_credit;
+    if (step.round != round() || !waits) continue;
     const api::JoinedFabric joined{communicator.context.fabric};
     if (joined.arrived(channel, execution.parity(), step.slot)) continue;
     missing += (missing.empty() ? "" : ", ") + std::to_string(index_of(step.peer));

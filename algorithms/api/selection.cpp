@@ -14,6 +14,7 @@
 #include "plan/gather_fold.hpp"
 #include "plan/nway.hpp"
 #include "plan/recursive_multiplying.hpp"
+#include "plan/rooted.hpp"
 #include "plan/two_partial.hpp"
 
 namespace tutti::api {
@@ -328,6 +329,24 @@ plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, Algorithm algorithm
     throw Error(ErrorCode::unsupported, std::string("barrier: algorithm ") + name_of(algorithm) +
                                             " is not offered; use automatic or dissemination");
   return plan::dissemination_barrier(self, rank_count, covering(per_round, rank_count, 0));
+}
+
+plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, Rank root,
+                          std::span<const Node> node_of) {
+  return plan::binomial_broadcast(self,
+                                  {.root = root, .rank_count = rank_count, .node_of = node_of});
+}
+
+plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
+                       std::span<const Node> node_of, const AllreduceRequest& request) {
+  const bool one_expression =
+      request.agreement == Agreement::reproducible && order_shows_in_bits(request.reduction);
+  const bool ordered = one_expression || !request.reduction.properties.commutative;
+  return plan::binomial_reduce(self,
+                               {.root = root,
+                                .rank_count = rank_count,
+                                .node_of = one_expression ? std::span<const Node>() : node_of},
+                               ordered ? plan::Order::rank_order : plan::Order::commutative);
 }
 
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {

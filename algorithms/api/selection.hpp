@@ -57,6 +57,11 @@ bool takes_any_order(const AllreduceRequest& request) noexcept;
 /// the promise, with those that can.
 plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, Algorithm algorithm,
                         const plan::PerRound& per_round);
+/// `node_of`: of each rank.
+plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, Rank root,
+                          std::span<const Node> node_of);
+plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
+                       std::span<const Node> node_of, const AllreduceRequest& request);
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request);
 
 }  // namespace tutti::api

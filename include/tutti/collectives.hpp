@@ -102,4 +102,64 @@ Operation allreduce(Communicator& communicator, std::span<const T> source, std::
                                   .agreement = agreement});
 }
 
+struct BroadcastArguments {
+  void* buffer = nullptr;  // `bytes`: read on the root, written on the others, undefined until ok
+  std::size_t bytes = 0;   // the same on every rank; 0 is allowed
+  Rank root{0};            // the same on every rank
+};
+
+/// The root's buffer gets into the buffers of all ranks.
+///
+/// Along a binomial tree over the nodes and, inside each, over its ranks (papers: SRM, Tipparaju,
+/// Nieplocha, Panda 2003): ceil(log2 nodes) + ceil(log2 ranks of the largest node) rounds, and a
+/// payload crosses between two nodes once.
+///
+/// One-way: the root finishes when it has handed over its messages.  It can be two calls ahead of
+/// a rank that it tells, and waits for that one before the third; nothing grows.  The operation's
+/// destructor waits until the ranks it has told have read everything, at most 8 s.
+TUTTI_EXPORT Operation broadcast(Communicator& communicator, const BroadcastArguments& arguments);
+
+/// Typed form.
+template <Element T>
+Operation broadcast(Communicator& communicator, std::span<T> buffer, Rank root) {
+  return broadcast(communicator,
+                   {.buffer = buffer.data(), .bytes = buffer.size_bytes(), .root = root});
+}
+
+struct ReduceArguments {
+  const void* source = nullptr;   // element_count elements
+  void* target = nullptr;         // of the root; others need none.  May equal source
+  std::size_t element_count = 0;  // elements, not bytes; the same on every rank; 0 is allowed
+  Reduction reduction = {};       // the same on every rank
+  Rank root{0};                   // the same on every rank
+  Agreement agreement = Agreement::identical;  // only `reproducible` says more than `relaxed`
+};
+
+/// The root's target = source of rank 0 o source of rank 1 o ... .
+///
+/// Along the tree of broadcast(), the other way.  An operator that is not commutative is applied in
+/// rank order: along a tree from rank 0, and from there to the root (one round more; nodes are
+/// regarded if each holds consecutive ranks).  Agreement::reproducible, where order may show in the
+/// bits: the same without regard to nodes, which is the expression of the canonical tree, so that
+/// the bits are those of a reproducible allreduce().
+///
+/// One-way like broadcast(): whoever sends can be two calls ahead of whoever receives.
+TUTTI_EXPORT Operation reduce(Communicator& communicator, const ReduceArguments& arguments);
+
+/// Typed form with a built-in operator.  The target of the root is as long as the source; that of
+/// the others may be empty.
+template <Element T, BuiltIn which>
+requires(defined_for(which, element_type_of<T>())) Operation
+    reduce(Communicator& communicator, std::span<const T> source, std::span<T> target, Rank root,
+           BuiltInOperator<which>, Agreement agreement = Agreement::identical) {
+  if (communicator.rank() == root && source.size() != target.size())
+    throw Error(ErrorCode::invalid_argument, "reduce: source and target differ in size");
+  return reduce(communicator, {.source = source.data(),
+                               .target = target.data(),
+                               .element_count = source.size(),
+                               .reduction = built_in_reduction(which, element_type_of<T>()),
+                               .root = root,
+                               .agreement = agreement});
+}
+
 }  // namespace tutti

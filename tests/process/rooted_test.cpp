@@ -1,0 +1,316 @@
+// Promise: broadcast and reduce are right for every root, whatever shape the nodes have; a rank
+// runs ahead of another by two calls and no further; bits are those that were promised.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <tutti/tutti.hpp>
+#include <vector>
+
+#include "support/jobs.hpp"
+#include "support/operators.hpp"
+
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+using test::codes_of;
+
+struct Shape {
+  std::uint32_t rank_count = 1;
+  std::vector<std::uint32_t> ranks_per_node = {1};
+  Placement placement = Placement::block;
+};
+
+ContextOptions options_of(const Shape& shape, std::size_t arena_bytes = 1u << 20) {
+  ContextOptions options;
+  options.device = "soft0";
+  options.arena_bytes = arena_bytes;
+  options.ranks_per_node = shape.ranks_per_node;
+  options.placement = shape.placement;
+  return options;
+}
+
+bool run_once(Operation& operation) {
+  return operation.start() == Status::ok && operation.wait(30s) == Status::ok;
+}
+
+int wrong_broadcasts(Communicator& communicator, Rank root, std::size_t count,
+                     std::uint64_t calls) {
+  const std::uint32_t self = index_of(communicator.rank());
+  std::vector<std::uint64_t> buffer(count);
+  Operation operation = broadcast<std::uint64_t>(communicator, std::span(buffer), root);
+  int wrong = 0;
+  for (std::uint64_t call = 1; call <= calls; ++call) {
+    for (std::size_t i = 0; i < count; ++i)
+      buffer[i] = communicator.rank() == root ? test::input(self, call, i) : 0;
+    if (!run_once(operation)) return 1000;
+    for (std::size_t i = 0; i < count; ++i)
+      wrong += buffer[i] != test::input(index_of(root), call, i) ? 1 : 0;
+  }
+  return wrong;
+}
+
+int wrong_reduces(Communicator& communicator, Rank root, const test::Job& job, std::size_t count,
+                  std::uint64_t calls, bool in_place) {
+  const std::uint32_t self = index_of(communicator.rank());
+  const bool here = communicator.rank() == root;
+  std::vector<std::uint64_t> source(count), result(here && !in_place ? count : 0);
+  std::uint64_t* const target = in_place && here ? source.data() : result.data();
+  Operation operation = reduce(communicator, {.source = source.data(),
+                                              .target = target,
+                                              .element_count = count,
+                                              .reduction = job.reduction,
+                                              .root = root});
+  int wrong = 0;
+  for (std::uint64_t call = 1; call <= calls; ++call) {
+    for (std::size_t i = 0; i < count; ++i) source[i] = test::input(self, call, i);
+    if (!run_once(operation)) return 1000;
+    for (std::size_t i = 0; i < count; ++i)
+      if (here)
+        wrong += target[i] != job.expected(communicator.rank_count(), call, i) ? 1 : 0;
+      else
+        wrong += source[i] != test::input(self, call, i) ? 1 : 0;
+  }
+  return wrong;
+}
+
+int exercise(Exchange& exchange, const Shape& shape) {
+  Context context(options_of(shape));
+  Communicator communicator(context, exchange);
+  int wrong = 0;
+  for (std::uint32_t root = 0; root < shape.rank_count; ++root) {
+    wrong += wrong_broadcasts(communicator, Rank{root}, 1 + root % 9, 5);
+    for (const test::Job& job : {test::sum_job(), test::ordered_job()})
+      wrong += wrong_reduces(communicator, Rank{root}, job, 1 + root % 9, 5, root % 2 == 1);
+  }
+  return wrong;
+}
+
+using Launch = std::vector<LocalResult> (*)(const LocalOptions&,
+                                            const std::function<int(Exchange&)>&);
+
+void expect_right(const Shape& shape, Launch launch) {
+  const auto results = launch({.rank_count = shape.rank_count},
+                              [&](Exchange& exchange) { return exercise(exchange, shape); });
+  EXPECT_EQ(codes_of(results), std::vector<int>(shape.rank_count)) << shape.rank_count << " ranks";
+}
+
+TEST(Rooted, IsRightForEveryRootOverTheDevice) {
+  for (std::uint32_t ranks = 1; ranks <= 9; ++ranks)
+    expect_right({.rank_count = ranks}, ranks % 2 == 0 ? run_local : run_local_threads);
+}
+
+TEST(Rooted, IsRightForEveryRootInsideANode) {
+  for (std::uint32_t ranks = 2; ranks <= 9; ++ranks)
+    expect_right({.rank_count = ranks, .ranks_per_node = {ranks}}, run_local_threads);
+}
+
+TEST(Rooted, IsRightForSampledShapesAndPlacements) {
+  expect_right({5, {3, 2}}, run_local);
+  expect_right({7, {2}, Placement::cyclic}, run_local_threads);
+  expect_right({9, {4, 1, 3}, Placement::random}, run_local_threads);
+  expect_right({12, {3}, Placement::cyclic}, run_local_threads);
+  expect_right({12, {1, 5}, Placement::block}, run_local_threads);
+}
+
+TEST(Rooted, PayloadsOfAnySize) {
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    Context context(options_of({3, {2, 1}}, 16u << 20));
+    Communicator communicator(context, exchange);
+    int wrong = 0;
+    for (const std::size_t count : {0u, 1u, 6u, 7u, 8u, 9u, 511u, 512u, 513u, 50000u}) {
+      wrong += wrong_broadcasts(communicator, Rank{1}, count, 4);
+      wrong += wrong_reduces(communicator, Rank{2}, test::ordered_job(), count, 4, false);
+    }
+    return wrong;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+/// A root that calls often while a leaf sleeps: it waits after two calls, and every value arrives.
+int run_ahead(Exchange& exchange, const std::vector<std::uint32_t>& ranks_per_node) {
+  Context context(options_of({3, ranks_per_node}));
+  Communicator communicator(context, exchange);
+  std::uint64_t buffer = 0;
+  Operation operation = broadcast<std::uint64_t>(communicator, std::span(&buffer, 1), Rank{0});
+  communicator.synchronize();
+  if (exchange.self() == Rank{0}) {
+    for (buffer = 1; buffer <= 2; ++buffer)
+      if (!run_once(operation)) return 1;
+    // The third call needs the sleeper.
+    if (operation.start() != Status::ok) return 2;
+    if (operation.wait(50ms) != Status::timed_out) return 3;
+    if (operation.describe().find("waiting for ranks") == std::string::npos) return 4;
+    if (operation.wait(30s) != Status::ok) return 5;
+    for (buffer = 4; buffer <= 20000; ++buffer)
+      if (!run_once(operation)) return 6;
+    return 0;
+  }
+  if (exchange.self() == Rank{2}) std::this_thread::sleep_for(500ms);
+  for (std::uint64_t call = 1; call <= 20000; ++call) {
+    if (!run_once(operation)) return 7;
+    if (buffer != call) return 8;
+    if (exchange.self() == Rank{2} && call % 4096 == 0) std::this_thread::sleep_for(20ms);
+  }
+  return 0;
+}
+
+TEST(Rooted, ARootRunsAheadByTwoCallsAndNoFurther) {
+  for (const std::vector<std::uint32_t>& shape :
+       {std::vector<std::uint32_t>{3}, std::vector<std::uint32_t>{1}}) {
+    const auto results = run_local({.rank_count = 3},
+                                   [&](Exchange& exchange) { return run_ahead(exchange, shape); });
+    EXPECT_EQ(codes_of(results), std::vector<int>(3));
+  }
+}
+
+TEST(Rooted, ALeafThatSendsRunsAheadToo) {
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    Context context(options_of({3, {2, 1}}));
+    Communicator communicator(context, exchange);
+    std::uint64_t source = 0, target = 0;
+    Operation operation =
+        reduce<std::uint64_t>(communicator, std::span<const std::uint64_t>(&source, 1),
+                              std::span(&target, 1), Rank{1}, sum);
+    if (exchange.self() == Rank{1}) std::this_thread::sleep_for(200ms);
+    for (std::uint64_t call = 1; call <= 5000; ++call) {
+      source = call * (index_of(exchange.self()) + 1);
+      if (!run_once(operation)) return 1;
+      if (exchange.self() == Rank{1} && target != 6 * call) return 2;
+    }
+    return 0;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+/// Operations come and go while their peers still read: no memory is used for two of them.
+TEST(Rooted, OperationsThatComeAndGoDoNotMeet) {
+  const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
+    Context context(options_of({4, {2, 2}}));
+    Communicator communicator(context, exchange);
+    std::mt19937 random(index_of(exchange.self()));
+    int wrong = 0;
+    for (std::uint32_t turn = 0; turn < 60; ++turn) {
+      if (random() % 4 == 0)
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+      wrong += wrong_broadcasts(communicator, Rank{turn % 4}, 1 + turn % 20, 3);
+      wrong += wrong_reduces(communicator, Rank{turn % 4}, test::sum_job(), 3, 3, false);
+    }
+    return wrong;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+TEST(Rooted, AReproducibleReduceHasTheBitsOfAReproducibleAllreduce) {
+  for (const Shape& shape : {Shape{7, {1}}, Shape{7, {3, 4}}, Shape{7, {2}, Placement::cyclic}}) {
+    const auto results = run_local_threads({.rank_count = 7}, [&](Exchange& exchange) {
+      Context context(options_of(shape));
+      Communicator communicator(context, exchange);
+      std::mt19937_64 random(index_of(exchange.self()));
+      std::vector<double> source(64), reduced(64), everywhere(64);
+      for (double& value : source)
+        value = std::ldexp(static_cast<double>(random()) - 9e18, static_cast<int>(random() % 60));
+      Operation all = allreduce<double>(communicator, std::span<const double>(source),
+                                        std::span(everywhere), sum, Agreement::reproducible);
+      if (!run_once(all)) return 1;
+      for (std::uint32_t root = 0; root < 7; ++root) {
+        Operation one =
+            reduce<double>(communicator, std::span<const double>(source), std::span(reduced),
+                           Rank{root}, sum, Agreement::reproducible);
+        if (!run_once(one)) return 2;
+        if (exchange.self() == Rank{root} &&
+            std::memcmp(reduced.data(), everywhere.data(), 64 * sizeof(double)) != 0)
+          return 3;
+      }
+      return 0;
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(7));
+  }
+}
+
+TEST(Rooted, ADeadRankIsNamedByWhoeverWaits) {
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    Context context(options_of({3, {3}}));
+    Communicator communicator(context, exchange);
+    std::uint64_t buffer = 0;
+    Operation operation = broadcast<std::uint64_t>(communicator, std::span(&buffer, 1), Rank{0});
+    for (int call = 0; call < 10; ++call)
+      if (!run_once(operation)) return 1;
+    communicator.synchronize();
+    if (exchange.self() == Rank{2}) ::kill(::getpid(), SIGKILL);
+    // Its root may finish two calls without it.
+    Status status = Status::ok;
+    for (int call = 0; call < 4 && status == Status::ok; ++call) {
+      status = operation.start();
+      if (status == Status::ok) status = operation.wait(10s);
+    }
+    if (status != Status::peer_failed) return 2;
+    return communicator.failure().peer == Rank{2} ? 0 : 3;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0, 1000 + SIGKILL}));
+}
+
+std::string refusal(Communicator& communicator, const std::function<void(Communicator&)>& make) {
+  try {
+    make(communicator);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "made";
+}
+
+TEST(Rooted, WrongArgumentsAreRefusedOnEveryRank) {
+  const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
+    Context context(options_of({2, {1}}));
+    Communicator communicator(context, exchange);
+    const std::uint32_t self = index_of(exchange.self());
+    std::uint64_t word = 0;
+    const auto has = [](const std::string& text, const char* part) {
+      if (text.find(part) != std::string::npos) return true;
+      std::fprintf(stderr, "\"%s\" in \"%s\"?\n", part, text.c_str());
+      return false;
+    };
+    if (!has(refusal(communicator,
+                     [&](Communicator& c) {
+                       (void)broadcast(c, {.buffer = &word, .bytes = 8, .root = Rank{2}});
+                     }),
+             "root 2: expected a rank, 0 .. 1"))
+      return 1;
+    if (!has(refusal(communicator,
+                     [&](Communicator& c) {
+                       (void)broadcast(c, {.buffer = &word, .bytes = 8, .root = Rank{self}});
+                     }),
+             "with root 1"))
+      return 2;
+    if (!has(refusal(communicator,
+                     [&](Communicator& c) {
+                       (void)broadcast(c, {.buffer = &word, .bytes = 8 - self});
+                     }),
+             "different operations"))
+      return 3;
+    if (!has(refusal(communicator,
+                     [&](Communicator& c) { (void)broadcast(c, {.buffer = nullptr, .bytes = 8}); }),
+             "buffer is null"))
+      return 4;
+    const Reduction add = built_in_reduction(BuiltIn::sum, ElementType::uint64);
+    if (!has(refusal(communicator,
+                     [&](Communicator& c) {
+                       (void)reduce(c, {.source = &word, .element_count = 1, .reduction = add});
+                     }),
+             "source or target is null"))
+      return 5;
+    return wrong_broadcasts(communicator, Rank{0}, 1, 10);  // and it is still usable
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
+}
+
+}  // namespace
+}  // namespace tutti
