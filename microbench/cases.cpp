@@ -31,8 +31,16 @@ Cases::Cases(const Options& options, const Launch& launch, const Placement& plac
   for (const Collective collective : collectives) add(collective);
 }
 
-/// Throws where a probe was asked for by name; "all" leaves out what is not possible.
+/// Throws where it was asked for by name; "all" leaves out what is not possible.
 bool Cases::is_possible(Collective collective) const {
+  if (is_rooted(collective) && !placement_.one_machine) {
+    if (options_.all) return false;
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{} is timed from the root's start to the last rank's end, by a clock "
+                            "that several machines do not share: start all ranks on one, or leave "
+                            "it out",
+                            name_of(collective)));
+  }
   if (!is_probe(collective)) return true;
   const std::uint32_t ranks = launch_.exchange.rank_count();
   const bool needs_memory = collective == Collective::floor || collective == Collective::oneway;
@@ -64,7 +72,9 @@ void Cases::add(Collective collective) {
       if (options_.against_mpi) cases_.back().mpi = launch_.mpi->barrier();
       break;
     case Collective::allreduce:
-      for (const std::size_t bytes : options_.bytes) add_allreduce(bytes);
+    case Collective::broadcast:
+    case Collective::reduce:
+      for (const std::size_t bytes : options_.bytes) add_with_payload(collective, bytes);
       break;
   }
 }
@@ -74,24 +84,36 @@ void Cases::add_probe(Collective collective, std::unique_ptr<Subject> probe) {
 }
 
 void Cases::add_tutti(Case&& made, Operation&& operation) {
-  auto subject = std::make_unique<TuttiSubject>(*communicator_, std::move(operation), *meeting_);
+  const std::optional<Rank> root =
+      is_rooted(made.collective) ? std::optional(options_.root) : std::nullopt;
+  auto subject =
+      std::make_unique<TuttiSubject>(*communicator_, std::move(operation), *meeting_, root);
   made.tutti = subject.get();
   made.subject = std::move(subject);
   cases_.push_back(std::move(made));
 }
 
-void Cases::add_allreduce(std::size_t bytes) {
+void Cases::add_with_payload(Collective collective, std::size_t bytes) {
   auto buffers = std::make_unique<Buffers>(bytes);
   const Reference reference({.type = options_.dtype,
                              .op = options_.op,
                              .rank_count = launch_.exchange.rank_count(),
                              .seed = options_.seed});
   reference.contribution(index_of(launch_.exchange.self()), 0, buffers->source_bytes());
-  Operation operation = make_allreduce(*communicator_, options_, *buffers);
-  add_tutti({.collective = Collective::allreduce, .bytes = bytes, .buffers = std::move(buffers)},
+  const auto make = collective == Collective::allreduce   ? make_allreduce
+                    : collective == Collective::broadcast ? make_broadcast
+                                                          : make_reduce;
+  Operation operation = make(*communicator_, options_, *buffers);
+  add_tutti({.collective = collective, .bytes = bytes, .buffers = std::move(buffers)},
             std::move(operation));
-  if (options_.against_mpi)
-    cases_.back().mpi = launch_.mpi->allreduce(*cases_.back().buffers, options_.op, options_.dtype);
+  if (!options_.against_mpi) return;
+  Case& made = cases_.back();
+  if (collective == Collective::allreduce)
+    made.mpi = launch_.mpi->allreduce(*made.buffers, options_.op, options_.dtype);
+  else if (collective == Collective::broadcast)
+    made.mpi = launch_.mpi->broadcast(*made.buffers, options_.root);
+  else
+    made.mpi = launch_.mpi->reduce(*made.buffers, options_.op, options_.dtype, options_.root);
 }
 
 ProbeMemory& Cases::probe_memory() {

@@ -49,7 +49,7 @@ class Cases {
   void add(Collective collective);
   void add_probe(Collective collective, std::unique_ptr<Subject> probe);
   void add_tutti(Case&& made, Operation&& operation);
-  void add_allreduce(std::size_t bytes);
+  void add_with_payload(Collective collective, std::size_t bytes);
   ProbeMemory& probe_memory();
 
   const Options& options_;

@@ -156,6 +156,43 @@ CheckOutcome check_allreduce(TuttiSubject& subject, Buffers& buffers, const Opti
   return earliest(exchange, found);
 }
 
+CheckOutcome check_rooted(Collective collective, TuttiSubject& subject, Buffers& buffers,
+                          const Options& options, Exchange& exchange, const CheckPlan& plan) {
+  const bool broadcasts = collective == Collective::broadcast;
+  const std::uint32_t self = index_of(exchange.self());
+  const std::uint32_t root = index_of(options.root);
+  const Reference reference({.type = options.dtype,
+                             .op = options.op,
+                             .rank_count = exchange.rank_count(),
+                             .seed = plan.seed});
+  Delays delays(plan, exchange.self());
+  const auto source = buffers.source_bytes();
+  const auto result = broadcasts ? source : buffers.target_bytes();
+  std::vector<std::byte> expected(source.size());
+  Finding found;
+  for (std::uint64_t call = 0; call < plan.calls; ++call) {
+    std::fill(result.begin(), result.end(), std::byte{0xa5});
+    if (!broadcasts || self == root) reference.contribution(self, call, source);
+    delays.wait();
+    subject.run_on(buffers.source.data(), result.data());
+    if (broadcasts)
+      reference.contribution(root, call, expected);
+    else if (self == root)
+      reference.expected(call, expected);
+    else
+      std::fill(expected.begin(), expected.end(), std::byte{0xa5});
+    const auto element = reference.first_difference(result, expected);
+    if (element && found.call == UINT64_MAX)
+      found = finding(call, fmt::format("{} of {} bytes, root {}: rank {}, call {}, element {}: "
+                                        "got {}, expected {}",
+                                        name_of(collective), source.size(), root, self, call,
+                                        *element, reference.text_of(result, *element),
+                                        reference.text_of(expected, *element)));
+  }
+  reference.contribution(self, 0, source);
+  return earliest(exchange, found);
+}
+
 CheckOutcome check_barrier(TuttiSubject& subject, Exchange& exchange, const Placement& placement,
                            const CheckPlan& plan) {
   if (!placement.one_machine)

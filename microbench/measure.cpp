@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "microbench/statistics.hpp"
+#include "microbench/together.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -51,10 +52,11 @@ std::size_t default_iterations(std::size_t bytes, bool oversubscribed) {
 
 class Run {
  public:
-  explicit Run(const Timer& timer) : timer_(timer) {}
+  Run(const Timer& timer, Exchange& exchange) : timer_(timer), exchange_(exchange) {}
 
   /// Appends one sample for each `calls` of `total`.
   void sample(Subject& subject, std::size_t total, std::size_t calls, std::vector<double>& into) {
+    if (const auto root = subject.root()) return sample_rooted(subject, *root, total, into);
     const double parts = static_cast<double>(calls) * subject.hand_overs_per_call();
     subject.synchronise();
     subject.run(calls);  // untimed: code and data of this contestant come back into the caches
@@ -67,7 +69,33 @@ class Run {
   }
 
  private:
+  struct Visit {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+
+  void sample_rooted(Subject& subject, Rank root, std::size_t total, std::vector<double>& into) {
+    std::vector<Visit> mine(total), all(total * exchange_.rank_count());
+    subject.synchronise();
+    subject.run(1);
+    for (Visit& visit : mine) {
+      subject.synchronise();
+      visit.begin = timer_.ticks();
+      subject.run(1);
+      visit.end = timer_.ticks();
+    }
+    exchange_.allgather(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)),
+                        setup_timeout);
+    for (std::size_t call = 0; call < total; ++call) {
+      std::uint64_t last = 0;
+      for (std::size_t rank = 0; rank < exchange_.rank_count(); ++rank)
+        last = std::max(last, all[rank * total + call].end);
+      into.push_back(timer_.nanoseconds(last - all[index_of(root) * total + call].begin));
+    }
+  }
+
   const Timer& timer_;
+  Exchange& exchange_;
 };
 
 }  // namespace
@@ -91,13 +119,15 @@ Effort effort_for(std::size_t bytes, std::optional<std::size_t> iterations, bool
           .single_calls = std::max<std::size_t>(block_calls / 4, 1)};
 }
 
-void measure(std::span<Contestant> contestants, const Schedule& schedule, const Timer& timer) {
-  Run run(timer);
+void measure(std::span<Contestant> contestants, const Schedule& schedule, const Timer& timer,
+             Exchange& exchange) {
+  Run run(timer, exchange);
   for (Contestant& contestant : contestants) {
     // Memory for all samples now, so that none is asked for between two calls.
     Samples& samples = contestant.samples;
     const Effort& effort = contestant.effort;
-    samples.batches.reserve(schedule.blocks * effort.block_calls / effort.batch);
+    const std::size_t batch = contestant.subject->root() ? 1 : effort.batch;
+    samples.batches.reserve(schedule.blocks * effort.block_calls / batch);
     samples.singles.reserve(schedule.blocks * effort.single_calls);
     const Alarm alarm;
     contestant.subject->synchronise();

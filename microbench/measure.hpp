@@ -6,11 +6,16 @@
 //
 // so that whatever changes slowly on the machine meets all of them alike.  A second pass of the
 // same shape times single calls, for p99 and maximum: a batch would hide them.
+//
+// Rooted collectives, in which a rank may be done before another has begun, are timed call by call:
+// from the root's start, after a barrier of the same side, to the last rank's end, by the counter
+// that all CPUs of the machine share.
 #pragma once
 
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <tutti/exchange.hpp>
 #include <vector>
 
 #include "microbench/subject.hpp"
@@ -54,7 +59,9 @@ struct Contestant {
   Samples samples = {};
 };
 
-/// Collective.  Samples all contestants, in the order given within each block.  Throws RunFailed.
-void measure(std::span<Contestant> contestants, const Schedule& schedule, const Timer& timer);
+/// Collective over `exchange`.  Samples all contestants, in the order given within each block.
+/// Throws RunFailed, Error.
+void measure(std::span<Contestant> contestants, const Schedule& schedule, const Timer& timer,
+             Exchange& exchange);
 
 }  // namespace tutti::bench

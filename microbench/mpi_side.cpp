@@ -39,6 +39,52 @@ class MpiAllreduce final : public Subject {
   MPI_Op op_;
 };
 
+class MpiBroadcast final : public Subject {
+ public:
+  MpiBroadcast(Buffers& buffers, int count, Rank root)
+      : buffers_(buffers), count_(count), root_(root) {}
+  void run(std::size_t calls) override {
+    for (; calls > 0; --calls)
+      MPI_Bcast(buffers_.source.data(), count_, MPI_BYTE, static_cast<int>(index_of(root_)),
+                MPI_COMM_WORLD);
+  }
+  void synchronise() override { MPI_Barrier(MPI_COMM_WORLD); }
+  std::optional<Rank> root() const noexcept override { return root_; }
+
+ private:
+  Buffers& buffers_;
+  int count_;
+  Rank root_;
+};
+
+class MpiReduce final : public Subject {
+ public:
+  MpiReduce(Buffers& buffers, int count, MPI_Datatype type, MPI_Op op, Rank root)
+      : buffers_(buffers), count_(count), type_(type), op_(op), root_(root) {}
+  void run(std::size_t calls) override {
+    for (; calls > 0; --calls)
+      MPI_Reduce(buffers_.source.data(), buffers_.target.data(), count_, type_, op_,
+                 static_cast<int>(index_of(root_)), MPI_COMM_WORLD);
+  }
+  void synchronise() override { MPI_Barrier(MPI_COMM_WORLD); }
+  std::optional<Rank> root() const noexcept override { return root_; }
+
+ private:
+  Buffers& buffers_;
+  int count_;
+  MPI_Datatype type_;
+  MPI_Op op_;
+  Rank root_;
+};
+
+/// Of elements or bytes, as MPI counts them.
+int mpi_count(std::size_t count) {
+  if (count > INT32_MAX)
+    throw Error(ErrorCode::unsupported,
+                "MPI takes at most 2147483647 elements (bytes in a broadcast)");
+  return static_cast<int>(count);
+}
+
 extern "C" void compose_for_mpi(void* incoming, void* partial, int* count, MPI_Datatype*) {
   const auto* left = static_cast<const std::uint64_t*>(incoming);
   auto* right = static_cast<std::uint64_t*>(partial);
@@ -117,11 +163,20 @@ class RealMpi final : public MpiSide {
   std::unique_ptr<Subject> barrier() override { return std::make_unique<MpiBarrier>(); }
 
   std::unique_ptr<Subject> allreduce(Buffers& buffers, BuiltIn op, ElementType type) override {
-    const std::size_t count = buffers.source_bytes().size() / element_bytes(type);
-    if (count > INT32_MAX)
-      throw Error(ErrorCode::unsupported, "MPI_Allreduce takes at most 2147483647 elements");
-    return std::make_unique<MpiAllreduce>(buffers, static_cast<int>(count), mpi_type(type),
-                                          op == BuiltIn::none ? user_op_ : mpi_op(op));
+    return std::make_unique<MpiAllreduce>(
+        buffers, mpi_count(buffers.source_bytes().size() / element_bytes(type)), mpi_type(type),
+        op_of(op));
+  }
+
+  std::unique_ptr<Subject> broadcast(Buffers& buffers, Rank root) override {
+    return std::make_unique<MpiBroadcast>(buffers, mpi_count(buffers.source_bytes().size()), root);
+  }
+
+  std::unique_ptr<Subject> reduce(Buffers& buffers, BuiltIn op, ElementType type,
+                                  Rank root) override {
+    return std::make_unique<MpiReduce>(
+        buffers, mpi_count(buffers.source_bytes().size() / element_bytes(type)), mpi_type(type),
+        op_of(op), root);
   }
 
   void abort(int status) noexcept override {
@@ -130,6 +185,8 @@ class RealMpi final : public MpiSide {
   }
 
  private:
+  MPI_Op op_of(BuiltIn op) const { return op == BuiltIn::none ? user_op_ : mpi_op(op); }
+
   std::unique_ptr<Exchange> exchange_;
   MPI_Op user_op_ = MPI_OP_NULL;
 };

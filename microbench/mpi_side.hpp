@@ -28,6 +28,10 @@ class MpiSide {
   /// On borrowed buffers.
   virtual std::unique_ptr<Subject> allreduce(Buffers& buffers, BuiltIn op, ElementType type) = 0;
 
+  virtual std::unique_ptr<Subject> broadcast(Buffers& buffers, Rank root) = 0;
+  virtual std::unique_ptr<Subject> reduce(Buffers& buffers, BuiltIn op, ElementType type,
+                                          Rank root) = 0;
+
   /// Ends all ranks, because this one can no longer take part.
   [[noreturn]] virtual void abort(int status) noexcept = 0;
 };

@@ -15,8 +15,9 @@
 namespace tutti::bench {
 namespace {
 
-constexpr Collective every_collective[] = {Collective::floor, Collective::oneway, Collective::wimm,
-                                           Collective::barrier, Collective::allreduce};
+constexpr Collective every_collective[] = {
+    Collective::floor,     Collective::oneway,    Collective::wimm,  Collective::barrier,
+    Collective::allreduce, Collective::broadcast, Collective::reduce};
 constexpr CheckLevel every_check_level[] = {CheckLevel::off, CheckLevel::local,
                                             CheckLevel::collective};
 constexpr Format every_format[] = {Format::table, Format::json, Format::csv};
@@ -41,7 +42,8 @@ void parse_collectives(const std::string& text, Options& options) {
     const auto found = std::find_if(std::begin(every_collective), std::end(every_collective),
                                     [&](Collective one) { return word == name_of(one); });
     if (found == std::end(every_collective))
-      refuse("COLLECTIVE", word, "all, or some of barrier, allreduce, floor, oneway, wimm");
+      refuse("COLLECTIVE", word,
+             "all, or some of barrier, allreduce, broadcast, reduce, floor, oneway, wimm");
     if (std::find(options.collectives.begin(), options.collectives.end(), *found) !=
         options.collectives.end())
       refuse("COLLECTIVE", text, fmt::format("each name once; {} is there twice", word));
@@ -62,15 +64,16 @@ void parse_bytes(const std::string& text, Options& options) {
 
 /// What the options say as text, before anything is understood.
 struct Words {
-  std::string collectives, bytes, dtype, op = "sum", ranks_per_node, placement, per_round,
-                                         agreement, algorithm;
+  std::string collectives, bytes, dtype, op = "sum", root;
+  std::string ranks_per_node, placement, per_round, agreement, algorithm;
   std::string iterations, warmup, against, check_level, delay_us, seed, bind = "auto";
   std::string format = "table", local;
 };
 
 void declare(CLI::App& app, Words& words, Options& options) {
-  app.add_option("COLLECTIVE", words.collectives,
-                 "all, or some of barrier,allreduce and the probes floor,oneway,wimm")
+  app.add_option(
+         "COLLECTIVE", words.collectives,
+         "all, or some of barrier,allreduce,broadcast,reduce and the probes floor,oneway,wimm")
       ->required();
   app.add_option("--bytes", words.bytes, "contribution of each rank, e.g. 8,1K,1M");
   app.add_option("--dtype", words.dtype, "int32, uint32, int64, uint64, float or double");
@@ -82,6 +85,7 @@ void declare(CLI::App& app, Words& words, Options& options) {
                  "default: the ranks of a host are a node");
   app.add_option("--placement", words.placement,
                  "of ranks on imposed nodes: block, cyclic or random; default block");
+  app.add_option("--root", words.root, "of broadcast and reduce, default 0");
   app.add_option("--per-round", words.per_round,
                  "messages per round at most, e.g. 3,2,1; what is superfluous is not sent");
   app.add_option("--algorithm", words.algorithm,
@@ -154,6 +158,8 @@ void understand(const Words& words, Options& options) {
   if (!words.bytes.empty()) parse_bytes(words.bytes, options);
   if (!words.ranks_per_node.empty())
     options.ranks_per_node = api::parse_ranks_per_node(words.ranks_per_node, "--ranks-per-node");
+  if (!words.root.empty())
+    options.root = Rank{parse_number<std::uint32_t>("--root", words.root, 0, UINT32_MAX - 1)};
   if (!words.placement.empty())
     options.placement = api::parse_placement(words.placement, "--placement");
   if (!words.per_round.empty())
@@ -209,6 +215,10 @@ const char* name_of(Collective collective) noexcept {
       return "barrier";
     case Collective::allreduce:
       return "allreduce";
+    case Collective::broadcast:
+      return "broadcast";
+    case Collective::reduce:
+      return "reduce";
   }
   return "?";
 }

@@ -12,13 +12,21 @@
 
 namespace tutti::bench {
 
-enum class Collective : std::uint8_t { floor, oneway, wimm, barrier, allreduce };
+enum class Collective : std::uint8_t { floor, oneway, wimm, barrier, allreduce, broadcast, reduce };
 
 const char* name_of(Collective collective) noexcept;
 
 constexpr bool is_probe(Collective collective) noexcept {
   return collective == Collective::floor || collective == Collective::oneway ||
          collective == Collective::wimm;
+}
+
+constexpr bool is_rooted(Collective collective) noexcept {
+  return collective == Collective::broadcast || collective == Collective::reduce;
+}
+/// Whether it combines elements.
+constexpr bool is_reduction(Collective collective) noexcept {
+  return collective == Collective::allreduce || collective == Collective::reduce;
 }
 
 enum class Format : std::uint8_t { table, json, csv };
@@ -32,7 +40,8 @@ struct Options {
   ElementType dtype = ElementType::float64;
   BuiltIn op = BuiltIn::sum;  // none: the user's operator of this program
   Agreement agreement = Agreement::identical;
-  Algorithm algorithm = Algorithm::automatic;
+  Algorithm algorithm = Algorithm::automatic;  // of allreduce
+  Rank root{0};
   std::vector<std::uint32_t> per_round;       // empty: the library's rule
   std::vector<std::uint32_t> ranks_per_node;  // empty: found, or imposed by the environment
   std::optional<Placement> placement;

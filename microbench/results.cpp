@@ -31,6 +31,7 @@ std::optional<double> bound_of(const Findings& findings, const Case& one) {
     const bool one_node = findings.communicator.node_count() == 1;
     below = find(findings, one_node ? Collective::floor : Collective::wimm, 8);
     rounds = one.tutti->operation().per_round().size();
+    if (one_node && is_rooted(one.collective)) below = find(findings, Collective::oneway, 8);
   }
   if (below == nullptr) return {};
   return median(below->samples.batches) * static_cast<double>(rounds);
@@ -67,7 +68,7 @@ Row row_of(const Findings& findings, const Result& result) {
   row.bootstrap = findings.launch.bootstrap;
   row.deviation_ns = median_absolute_deviation(samples.batches);
   row.slowest_median_ns = result.slowest_median_ns;
-  if (one.collective == Collective::allreduce) {
+  if (is_reduction(one.collective)) {
     row.dtype = api::name_of(options.dtype);
     row.op = api::name_of(options.op);
     row.agreement = api::name_of(options.agreement);
@@ -129,12 +130,12 @@ void fill_header(Report& report, const Findings& findings) {
                     "first row",
                     findings.schedule.blocks, first.block_calls, first.batch));
   }
-  const bool reduces = std::any_of(
-      findings.results.begin(), findings.results.end(),
-      [](const Result& result) { return result.which->collective == Collective::allreduce; });
+  const bool reduces =
+      std::any_of(findings.results.begin(), findings.results.end(),
+                  [](const Result& result) { return is_reduction(result.which->collective); });
   if (reduces)
-    add("allreduce", fmt::format("{} of {}, agreement {}", api::name_of(options.op),
-                                 api::name_of(options.dtype), api::name_of(options.agreement)));
+    add("reductions", fmt::format("{} of {}, agreement {}", api::name_of(options.op),
+                                  api::name_of(options.dtype), api::name_of(options.agreement)));
   if (findings.launch.mpi != nullptr) add("MPI", findings.launch.mpi->library_name());
   if (options.check)
     add("check", fmt::format("{} further calls of each row, delays up to {} us, seed {}",
@@ -157,6 +158,14 @@ void fill_ratios(Report& report, const Findings& findings) {
   add("wimm / floor", wimm, samples(Collective::floor, 8));
   add("barrier / wimm", samples(Collective::barrier, 0), wimm);
   add("allreduce 8 B / wimm", samples(Collective::allreduce, 8), wimm);
+  if (findings.communicator.node_count() == 1 && findings.launch.exchange.rank_count() == 2) {
+    const Samples* floor = samples(Collective::floor, 8);
+    const Samples* oneway = samples(Collective::oneway, 8);
+    add("barrier / floor", samples(Collective::barrier, 0), floor);
+    add("allreduce 8 B / floor", samples(Collective::allreduce, 8), floor);
+    add("broadcast 8 B / oneway", samples(Collective::broadcast, 8), oneway);
+    add("reduce 8 B / oneway", samples(Collective::reduce, 8), oneway);
+  }
   for (const Result& result : findings.results) {
     if (!result.mpi) continue;
     std::string what = name_of(result.which->collective);

@@ -55,7 +55,7 @@ std::vector<Result> measure_all(Cases& cases, const Options& options, Exchange& 
     contestants.push_back({.subject = one.subject.get(), .effort = effort});
     if (one.mpi) contestants.push_back({.subject = one.mpi.get(), .effort = effort});
   }
-  measure(contestants, schedule, timer);
+  measure(contestants, schedule, timer, exchange);
   std::vector<Result> results;
   std::size_t next = 0;
   for (const Case& one : cases.all()) {
@@ -73,9 +73,11 @@ CheckOutcome check(Case& one, const Options& options, Exchange& exchange,
   const CheckPlan plan{.calls = options.iterations.value_or(check_calls_default),
                        .delay_us = options.delay_us,
                        .seed = options.seed};
-  return one.collective == Collective::barrier
-             ? check_barrier(*one.tutti, exchange, placement, plan)
-             : check_allreduce(*one.tutti, *one.buffers, options, exchange, plan);
+  if (one.collective == Collective::barrier)
+    return check_barrier(*one.tutti, exchange, placement, plan);
+  if (is_rooted(one.collective))
+    return check_rooted(one.collective, *one.tutti, *one.buffers, options, exchange, plan);
+  return check_allreduce(*one.tutti, *one.buffers, options, exchange, plan);
 }
 
 void print(const Report& report, Format format, std::FILE* file) {

@@ -4,8 +4,10 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <stdexcept>
 #include <tutti/timeout.hpp>
+#include <tutti/types.hpp>
 
 namespace tutti::bench {
 
@@ -31,6 +33,10 @@ class Subject {
 
   /// Collective.  All ranks have entered when one returns, by the means of what is being timed.
   virtual void synchronise() = 0;
+
+  /// A rank that waits for nobody, or nobody for it, would be timed on its own by its own clock:
+  /// such calls are timed one by one, from the root's start to the last rank's end.
+  virtual std::optional<Rank> root() const noexcept { return {}; }
 
   /// A call that goes there and back counts as two, and its time is halved.
   virtual double hand_overs_per_call() const noexcept { return 1; }

@@ -31,4 +31,20 @@ Operation make_allreduce(Communicator& communicator, const Options& options, Buf
                     .algorithm = options.algorithm});
 }
 
+Operation make_broadcast(Communicator& communicator, const Options& options, Buffers& buffers) {
+  return broadcast(communicator, {.buffer = buffers.source.data(),
+                                  .bytes = buffers.source_bytes().size(),
+                                  .root = options.root});
+}
+
+Operation make_reduce(Communicator& communicator, const Options& options, Buffers& buffers) {
+  return reduce(communicator,
+                {.source = buffers.source.data(),
+                 .target = buffers.target.data(),
+                 .element_count = buffers.source_bytes().size() / element_bytes(options.dtype),
+                 .reduction = reduction_for(options.op, options.dtype),
+                 .root = options.root,
+                 .agreement = options.agreement});
+}
+
 }  // namespace tutti::bench

@@ -28,13 +28,18 @@ struct Buffers {
 class TuttiSubject final : public Subject {
  public:
   /// `meeting` is a barrier of the same communicator, for synchronise(); both are borrowed.
-  TuttiSubject(Communicator& communicator, Operation&& operation, Operation& meeting)
-      : communicator_(communicator), operation_(std::move(operation)), meeting_(meeting) {}
+  TuttiSubject(Communicator& communicator, Operation&& operation, Operation& meeting,
+               std::optional<Rank> root = {})
+      : communicator_(communicator),
+        operation_(std::move(operation)),
+        meeting_(meeting),
+        root_(root) {}
 
   void run(std::size_t calls) override {
     for (; calls > 0; --calls) finish(operation_, operation_.start());
   }
   void synchronise() override { finish(meeting_, meeting_.start()); }
+  std::optional<Rank> root() const noexcept override { return root_; }
 
   /// One call on other buffers of the same size.
   void run_on(const std::byte* source, std::byte* target) {
@@ -54,10 +59,14 @@ class TuttiSubject final : public Subject {
   Communicator& communicator_;
   Operation operation_;
   Operation& meeting_;
+  std::optional<Rank> root_;
 };
 
 /// Collective.  Throw Error.
 Operation make_barrier(Communicator& communicator, const Options& options);
 Operation make_allreduce(Communicator& communicator, const Options& options, Buffers& buffers);
+/// The source is the buffer.
+Operation make_broadcast(Communicator& communicator, const Options& options, Buffers& buffers);
+Operation make_reduce(Communicator& communicator, const Options& options, Buffers& buffers);
 
 }  // namespace tutti::bench

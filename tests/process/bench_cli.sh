@@ -56,6 +56,10 @@ results() {
     expect 0 '"op":"user".*"correct":true' "$bench" allreduce --local 5 --op user --bytes 8,256 \
       --per-round $vector "${short[@]}" --delay-us 100
   done
+  for root in 0 4; do
+    expect 0 '"collective":"reduce".*"correct":true' "$bench" broadcast,reduce --local 5 --root $root \
+      --op user --ranks-per-node 2,1 --placement cyclic --bytes 8,1K "${short[@]}" --delay-us 100
+  done
   # The reason for a check pass: no row may have been skipped.
   if timeout 60 "$bench" all --local 3 "${short[@]}" | grep '"correct":\(null\|false\)' >/dev/null; then
     fail "an unchecked row of a checked run"
@@ -94,6 +98,7 @@ refusals() {
   refuse '--op="bor".*double.*uint64' "$bench" allreduce --local 2 --op bor --dtype double
   refuse '--local="0".*1' "$bench" allreduce --local 0
   refuse '--ranks-per-node="2,0".*each 1 or more' "$bench" allreduce --local 2 --ranks-per-node 2,0
+  refuse 'broadcast: root 2: expected a rank, 0 .. 1' "$bench" broadcast --local 2 --root 2
   refuse '--placement="near".*block, cyclic or random' "$bench" allreduce --local 2 --placement near
   refuse '1,1 does not cover 13 ranks.*1,1,1,1' "$bench" allreduce --local 13 --per-round 1,1
   refuse '--per-round="0".*1 or more' "$bench" allreduce --local 2 --per-round 0

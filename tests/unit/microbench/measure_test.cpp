@@ -4,7 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
+#include <thread>
+#include <tutti/bootstrap.hpp>
+#include <vector>
 
 namespace tutti::bench {
 namespace {
@@ -31,7 +35,10 @@ TEST(Measure, BlocksOfAllContestantsAlternate) {
   const Effort effort{.batch = 20, .block_calls = 200, .single_calls = 5};
   std::vector<Contestant> contestants = {{.subject = &ours, .effort = effort},
                                          {.subject = &theirs, .effort = effort}};
-  measure(contestants, schedule, Timer());
+  (void)run_local_threads({.rank_count = 1}, [&](Exchange& exchange) {
+    measure(contestants, schedule, Timer(), exchange);
+    return 0;
+  });
   EXPECT_EQ(trace,
             "tm"
             "tmtmtm"
@@ -40,6 +47,38 @@ TEST(Measure, BlocksOfAllContestantsAlternate) {
   EXPECT_EQ(contestants[0].samples.batches.size(), 3u * 200 / 20);
   EXPECT_EQ(contestants[0].samples.block_medians.size(), 3u);
   EXPECT_EQ(contestants[0].samples.singles.size(), 3u * 5);
+}
+
+/// Whose root is done at once, and the other rank 2 ms later.
+class Rooted final : public Subject {
+ public:
+  explicit Rooted(Exchange& exchange) : exchange_(exchange) {}
+  void run(std::size_t calls) override {
+    if (exchange_.self() == Rank{1})
+      std::this_thread::sleep_for(std::chrono::milliseconds(2) * calls);
+  }
+  void synchronise() override { exchange_.barrier(std::chrono::seconds(10)); }
+  std::optional<Rank> root() const noexcept override { return Rank{0}; }
+
+ private:
+  Exchange& exchange_;
+};
+
+TEST(Measure, RootedCallsEndWithTheLastRank) {
+  std::vector<std::vector<double>> samples(2);
+  (void)run_local_threads({.rank_count = 2}, [&](Exchange& exchange) {
+    Rooted subject(exchange);
+    std::vector<Contestant> contestants = {
+        {.subject = &subject, .effort = {.batch = 5, .block_calls = 10, .single_calls = 1}}};
+    measure(contestants, {.blocks = 2, .warmup = 0}, Timer(), exchange);
+    samples[index_of(exchange.self())] = contestants[0].samples.batches;
+    return 0;
+  });
+  ASSERT_EQ(samples[0].size(), 20u);  // one for each call
+  ASSERT_EQ(samples[1].size(), 20u);
+  for (std::size_t i = 0; i < 20; ++i)  // all ranks know the same, by timers calibrated apart
+    EXPECT_NEAR(samples[0][i] / samples[1][i], 1, 0.01);
+  for (const double sample : samples[0]) EXPECT_GE(sample, 1.9e6);
 }
 
 TEST(Measure, DefaultsAreAtLeastTenBlocksOfTwoHundredCalls) {

@@ -67,17 +67,17 @@ TEST(Options, ListsAndUnitsAreUnderstood) {
 TEST(Options, AllLeavesProbesToTheRun) {
   const Options options = parse({"all"});
   EXPECT_TRUE(options.all);
-  EXPECT_EQ(options.collectives.size(), 5u);
+  EXPECT_EQ(options.collectives.size(), 7u);
 }
 
 TEST(Options, OptionsWithoutAFeatureAreUnknown) {
-  for (const char* option : {"--root", "--across", "--notify"})
+  for (const char* option : {"--across", "--notify"})
     expect_refused({"allreduce", option, "x"}, {option, "--help"});
 }
 
 TEST(Options, BadValuesAreNamedWithWhatWasExpected) {
   expect_refused({}, {"COLLECTIVE", "--help"});
-  expect_refused({"broadcast"}, {"broadcast", "allreduce"});
+  expect_refused({"gossip"}, {"gossip", "allreduce"});
   expect_refused({"barrier,barrier"}, {"barrier", "once"});
   expect_refused({"barrier,"}, {"COLLECTIVE"});
   expect_refused({"allreduce", "--dtype", "half"}, {"--dtype", "half", "int32"});
@@ -88,6 +88,7 @@ TEST(Options, BadValuesAreNamedWithWhatWasExpected) {
   expect_refused({"allreduce", "--bytes", "x"}, {"--bytes", "x", "64K"});
   expect_refused({"allreduce", "--per-round", "0"}, {"--per-round", "0", "1 or more"});
   expect_refused({"allreduce", "--ranks-per-node", "0"}, {"--ranks-per-node", "0", "1 or more"});
+  expect_refused({"broadcast", "--root", "-1"}, {"--root", "-1"});
   expect_refused({"allreduce", "--placement", "near"}, {"--placement", "near", "cyclic"});
   expect_refused({"allreduce", "--iterations", "0"}, {"--iterations", "0", "1"});
   expect_refused({"allreduce", "--local", "0"}, {"--local", "0", "1"});
@@ -105,8 +106,9 @@ TEST(Options, VirtualTimeNeedsLocalRanksAndHasANetwork) {
   const Options options = parse({"all", "--virtual-time", "--local", "3"});
   EXPECT_TRUE(options.virtual_time);
   EXPECT_EQ(options.fabric, "fdr");
-  EXPECT_EQ(options.collectives, (std::vector<Collective>{Collective::wimm, Collective::barrier,
-                                                          Collective::allreduce}));
+  EXPECT_EQ(options.collectives,
+            (std::vector<Collective>{Collective::wimm, Collective::barrier, Collective::allreduce,
+                                     Collective::broadcast, Collective::reduce}));
   EXPECT_EQ(parse({"barrier", "--fabric", "hdr"}).fabric, "hdr");
   expect_refused({"barrier", "--virtual-time"}, {"--virtual-time", "--local"});
   expect_refused({"floor", "--virtual-time", "--local", "2"}, {"--virtual-time", "floor"});
