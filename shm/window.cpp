@@ -88,12 +88,11 @@ WindowCard OfferedWindow::card() const noexcept {
 std::shared_ptr<detail::Mapping> map_window(const WindowCard& card) {
   KnownWindows& known = known_windows();
   const std::lock_guard guard(known.mutex);
-  std::weak_ptr<detail::Mapping>& entry = known.by_nonce[card.nonce];
-  std::shared_ptr<detail::Mapping> mapping = entry.lock();
-  if (!mapping) {
-    mapping = std::make_shared<detail::Mapping>(map_from(card));
-    entry = mapping;
-  }
+  if (const auto found = known.by_nonce.find(card.nonce); found != known.by_nonce.end())
+    if (std::shared_ptr<detail::Mapping> mapping = found->second.lock()) return mapping;
+  std::erase_if(known.by_nonce, [](const auto& entry) { return entry.second.expired(); });
+  auto mapping = std::make_shared<detail::Mapping>(map_from(card));
+  known.by_nonce[card.nonce] = mapping;
   return mapping;
 }
 

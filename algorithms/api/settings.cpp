@@ -188,6 +188,10 @@ ContextSettings context_settings(const ContextOptions& given) {
   settings.placement = given.placement.value_or(settings.placement);
   for (const std::uint32_t ranks : settings.ranks_per_node)
     if (ranks == 0) refuse("ranks_per_node", "0", "1 or more ranks on each node");
+  if (settings.ranks_per_node.empty() && (given.placement || value_of("TUTTI_PLACEMENT")))
+    throw Error(ErrorCode::invalid_argument,
+                "TUTTI_PLACEMENT (or placement in code): expected TUTTI_RANKS_PER_NODE beside it; "
+                "nodes that are found are as they are");
   // Whoever emulates a network wants messages to travel through it.
   if (settings.ranks_per_node.empty() && value_of("TUTTI_SOFT_FABRIC"))
     settings.ranks_per_node = {1};

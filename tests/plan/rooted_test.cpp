@@ -134,7 +134,8 @@ TEST(Rooted, TwoCopiesSufficeHoweverFarARankRunsAhead) {
   std::mt19937 random(11);
   for (std::uint32_t ranks = 2; ranks <= 24; ++ranks)
     for (const Builder build : {broadcast, reduce, ordered_reduce}) {
-      const NodeOf node_of = in_blocks(compositions(std::min(ranks, 10U))[random() % 2]);
+      const auto shapes = compositions(std::min(ranks, 10U));
+      const NodeOf node_of = in_blocks(shapes[random() % shapes.size()]);
       for (const bool by_nodes : {false, true}) {
         if (by_nodes && node_of.size() != ranks) continue;
         const RootedShape shape{

@@ -51,6 +51,8 @@ TEST_F(Settings, ValuesAreRead) {
   set("TUTTI_PER_ROUND", "3,2,1");
   set("TUTTI_SETUP_TIMEOUT", "0.5");
   set("TUTTI_CONNECT", "cm");
+  set("TUTTI_RANKS_PER_NODE", "3,1");
+  set("TUTTI_PLACEMENT", "random");
   const api::ContextSettings options = api::context_settings({});
   EXPECT_EQ(options.device, "soft0");
   EXPECT_EQ(options.arena_bytes, 3u << 20);
@@ -58,7 +60,18 @@ TEST_F(Settings, ValuesAreRead) {
   EXPECT_EQ(options.per_round, (std::vector<std::uint32_t>{3, 2, 1}));
   EXPECT_EQ(options.setup_timeout, 500ms);
   EXPECT_EQ(options.connect, ConnectBy::cm);
+  EXPECT_EQ(options.ranks_per_node, (std::vector<std::uint32_t>{3, 1}));
+  EXPECT_EQ(options.placement, Placement::random);
   EXPECT_EQ(api::context_settings({.connect = ConnectBy::exchange}).connect, ConnectBy::exchange);
+}
+
+TEST_F(Settings, WhoeverEmulatesANetworkGetsNoSharedMemory) {
+  EXPECT_TRUE(api::context_settings({}).ranks_per_node.empty());
+  set("TUTTI_SOFT_FABRIC", "fdr");
+  EXPECT_EQ(api::context_settings({}).ranks_per_node, std::vector<std::uint32_t>{1});
+  ContextOptions imposed;
+  imposed.ranks_per_node = {2};
+  EXPECT_EQ(api::context_settings(imposed).ranks_per_node, std::vector<std::uint32_t>{2});
 }
 
 TEST_F(Settings, UnknownNamesAreRefusedWithTheValidOnes) {
@@ -76,6 +89,9 @@ TEST_F(Settings, BadValuesAreRefusedWithWhatIsExpected) {
   expect_refused("TUTTI_CONNECT", "", "rdma_cm");
   expect_refused("TUTTI_PER_ROUND", "3,0", "3,2,1");
   expect_refused("TUTTI_PER_ROUND", "3,", "3,2,1");
+  expect_refused("TUTTI_RANKS_PER_NODE", "2,0", "3,1,2");
+  expect_refused("TUTTI_PLACEMENT", "near", "cyclic");
+  expect_refused("TUTTI_PLACEMENT", "cyclic", "TUTTI_RANKS_PER_NODE");
   expect_refused("TUTTI_SETUP_TIMEOUT", "-1", "seconds");
   expect_refused("TUTTI_SETUP_TIMEOUT", "nan", "seconds");
 }
