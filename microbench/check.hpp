@@ -30,13 +30,13 @@ struct CheckPlan {
 CheckOutcome check_allreduce(TuttiSubject& subject, Buffers& buffers, const Options& options,
                              Exchange& exchange, const CheckPlan& plan);
 
-/// Collective.  Compares the times at which the ranks entered and left each barrier, by the one
-/// clock of the machine that they share: nobody may leave before the last has entered.
-/// Broadcast (of the source) or reduce: what the root gave, or got; and that no other rank's target
-/// was touched.
+/// Collective.  Broadcast (of the source) or reduce: what the root gave, or got; and that no other
+/// rank's target was touched.
 CheckOutcome check_rooted(Collective collective, TuttiSubject& subject, Buffers& buffers,
                           const Options& options, Exchange& exchange, const CheckPlan& plan);
 
+/// Collective.  Compares the times at which the ranks entered and left each barrier, by the one
+/// clock of the machine that they share: nobody may leave before the last has entered.
 CheckOutcome check_barrier(TuttiSubject& subject, Exchange& exchange, const Placement& placement,
                            const CheckPlan& plan);
 

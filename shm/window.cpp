@@ -19,11 +19,19 @@ namespace {
 /// Windows that this process has mapped, its own among them, by nonce.  Used at set-up only.
 struct KnownWindows {
   std::mutex mutex;
+  pid_t process = ::getpid();
   std::unordered_map<std::uint64_t, std::weak_ptr<detail::Mapping>> by_nonce;
 };
 KnownWindows& known_windows() {
   static KnownWindows windows;
   return windows;
+}
+
+/// With its mutex held.  A forked child may not have what its parent has mapped.
+void forget_those_of_the_parent(KnownWindows& known) {
+  if (known.process == ::getpid()) return;
+  known.by_nonce.clear();
+  known.process = ::getpid();
 }
 
 [[noreturn]] void refuse(const std::string& what, int error, const char* advice) {
@@ -39,15 +47,17 @@ std::uint64_t nonce_of(const detail::Mapping& mapping) noexcept {
 detail::Mapping map_from(const WindowCard& card) {
   const std::string path =
       "/proc/" + std::to_string(card.process) + "/fd/" + std::to_string(card.descriptor);
-  const detail::Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const detail::Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!file)
     refuse("opening the window " + path, errno,
            " (it needs the same user, the same namespace of process ids, and a process that may be "
            "traced)");
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) refuse("fstat of " + path, errno, "");
-  // A shorter file would end this process by SIGBUS.
-  if (!S_ISREG(status.st_mode) || static_cast<std::uint64_t>(status.st_size) != card.bytes)
+  // A file that is shorter, or becomes so, would end this process by SIGBUS.
+  const int seals = ::fcntl(file.get(), F_GET_SEALS);
+  if (!S_ISREG(status.st_mode) || static_cast<std::uint64_t>(status.st_size) != card.bytes ||
+      seals < 0 || (seals & F_SEAL_SHRINK) == 0)
     refuse(path + " is another file than the one offered", ESTALE, "");
   detail::Mapping mapping(
       ::mmap(nullptr, card.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file.get(), 0),
@@ -68,12 +78,14 @@ OfferedWindow::OfferedWindow(std::uint64_t nonce, std::shared_ptr<detail::Mappin
   std::memcpy(mapping_->data(), &nonce_, sizeof nonce_);
   KnownWindows& known = known_windows();
   const std::lock_guard guard(known.mutex);
+  forget_those_of_the_parent(known);
   known.by_nonce[nonce_] = mapping_;
 }
 
 OfferedWindow::~OfferedWindow() {
   KnownWindows& known = known_windows();
   const std::lock_guard guard(known.mutex);
+  forget_those_of_the_parent(known);
   known.by_nonce.erase(nonce_);
 }
 
@@ -88,6 +100,7 @@ WindowCard OfferedWindow::card() const noexcept {
 std::shared_ptr<detail::Mapping> map_window(const WindowCard& card) {
   KnownWindows& known = known_windows();
   const std::lock_guard guard(known.mutex);
+  forget_those_of_the_parent(known);
   if (const auto found = known.by_nonce.find(card.nonce); found != known.by_nonce.end())
     if (std::shared_ptr<detail::Mapping> mapping = found->second.lock()) return mapping;
   std::erase_if(known.by_nonce, [](const auto& entry) { return entry.second.expired(); });

@@ -29,7 +29,8 @@ struct WindowCard {
 /// the nonce.
 class OfferedWindow {
  public:
-  /// `nonce`: random, not 0.  `descriptor` is borrowed and must outlive this.
+  /// `nonce`: random, not 0.  `descriptor`, of a file that is sealed against shrinking, is borrowed
+  /// and must outlive this.
   OfferedWindow(std::uint64_t nonce, std::shared_ptr<detail::Mapping> mapping, int descriptor);
   ~OfferedWindow();
   OfferedWindow(const OfferedWindow&) = delete;

@@ -1,5 +1,8 @@
+#include <sched.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <new>
 #include <string>
 #include <tutti/detail/check.hpp>
 #include <tutti/detail/cpu_set.hpp>
@@ -38,6 +41,9 @@ constexpr Timeout suspicion_interval = std::chrono::milliseconds(5);
 /// More polls than the completion queue has entries; only a queue that is filled meanwhile takes
 /// all of them.
 constexpr unsigned turns_to_empty_queue = 1u << 16;
+
+/// How long a communicator waits at its end for peers that have not read everything.
+constexpr Timeout retirement_max = std::chrono::seconds(8);
 
 constexpr const char* left_too_early = "has left while it was needed";
 
@@ -84,13 +90,7 @@ Communicator::Implementation::Implementation(Context::Implementation& owner, Exc
       .neighbour = {.host = bootstrap::host_identity(), .window = context.window.card()},
       .port = verbs::card_of(context.fabric.port())};
   std::vector<Introduction> all(exchange.rank_count());
-  try {
-    exchange.allgather(std::as_bytes(std::span(&self, 1)), std::as_writable_bytes(std::span(all)),
-                       context.settings.setup_timeout);
-  } catch (const Error& error) {
-    fail_exchange(error);
-    throw;
-  }
+  gather(std::as_bytes(std::span(&self, 1)), std::as_writable_bytes(std::span(all)));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].version != protocol_version)
       throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) + " speaks protocol " +
@@ -115,27 +115,54 @@ Communicator::Implementation::Implementation(Context::Implementation& owner, Exc
   require_ports_of_one_kind(all);
   std::vector<api::NeighbourCard> cards;
   for (const Introduction& rank : all) cards.push_back(rank.neighbour);
-  neighbours = api::meet_neighbours(
-      exchange.self(), cards, context.settings, [&](std::span<const char> mine) {
-        std::vector<char> texts(mine.size() * all.size());
-        try {
-          exchange.allgather(std::as_bytes(mine), std::as_writable_bytes(std::span(texts)),
-                             context.settings.setup_timeout);
-        } catch (const Error& error) {
-          fail_exchange(error);
-          throw;
-        }
-        return texts;
-      });
+  neighbours = api::meet_neighbours(exchange.self(), cards, context.settings,
+                                    [&](std::span<const std::byte> mine) {
+                                      std::vector<std::byte> everybodys(mine.size() * all.size());
+                                      gather(mine, everybodys);
+                                      return everybodys;
+                                    });
   suspicions.reserve(all.size());
   context.oversubscribed = context.oversubscribed || is_oversubscribed(all, self);
   context.communicators.push_back(this);
 }
 
+void Communicator::Implementation::retire(
+    std::unique_ptr<Operation::Implementation> operation) noexcept {
+  reap();
+  if (operation->execution.in_flight || failed() || operation->collect_credits()) return;
+  try {
+    retired.push_back(std::move(operation));
+  } catch (const std::bad_alloc&) {  // its block stays out of use, which is all that is needed
+  }
+}
+
+void Communicator::Implementation::reap() noexcept {
+  if (context.live_network_operations > 0 && !retired.empty()) context.fabric.poll();
+  std::erase_if(retired, [&](auto& operation) { return failed() || operation->collect_credits(); });
+}
+
 Communicator::Implementation::~Implementation() {
+  const Deadline deadline = Deadline::after(retirement_max, context.clock.now());
+  while (!retired.empty() && !deadline.passed(context.clock.now())) {
+    context.progress();  // whoever still has to read may wait for another operation first
+    check_liveness(context.clock.now());
+    reap();
+    if (!retired.empty()) sched_yield();
+  }
+  retired.clear();
   detail::check(live_operations == 0, "operations are destroyed before their communicator",
                 live_operations);
   std::erase(context.communicators, this);
+}
+
+void Communicator::Implementation::gather(std::span<const std::byte> mine,
+                                          std::span<std::byte> everybodys) {
+  try {
+    exchange.allgather(mine, everybodys, context.settings.setup_timeout);
+  } catch (const Error& error) {
+    fail_exchange(error);
+    throw;
+  }
 }
 
 Rank Communicator::Implementation::rank_of(std::uint64_t process) const noexcept {

@@ -13,6 +13,8 @@ namespace {
 /// help of theirs; without an answer nothing is lost but their time.
 constexpr Timeout farewell_timeout = std::chrono::seconds(1);
 
+static_assert(verbs::Arena::header_bytes >= shm::OfferedWindow::header_bytes);
+
 std::uint64_t random_key() {
   std::random_device source;
   return std::uint64_t{source()} << 32 | source() | 1;  // not 0, which says nobody

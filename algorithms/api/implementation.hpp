@@ -1,8 +1,10 @@
 // What stands behind Context, Communicator and Operation.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tutti/collectives.hpp>
@@ -65,6 +67,8 @@ struct Communicator::Implementation {
   std::uint32_t operations_made = 0;
   std::uint32_t live_operations = 0;
   Failure failure;
+  /// Operations that are destroyed for their user, and whose peers may still read what they sent.
+  std::vector<std::unique_ptr<Operation::Implementation>> retired;
   std::vector<Suspicion> suspicions;  // room for one of each rank
   Timeout next_liveness_check{0};
   std::uint32_t calls_since_clock = 0;
@@ -73,6 +77,11 @@ struct Communicator::Implementation {
   bool is_neighbour(Rank rank) const noexcept {
     return neighbours.windows[index_of(rank)].mapping != nullptr;
   }
+
+  /// Takes over an operation whose user is done with it.
+  void retire(std::unique_ptr<Operation::Implementation> operation) noexcept;
+  /// Destroys those that nobody reads from any more.
+  void reap() noexcept;
 
   bool failed() const noexcept { return failure.status != Status::ok; }
 
@@ -83,6 +92,8 @@ struct Communicator::Implementation {
   /// The same, after telling the other ranks of the incident.
   void fail_all(Incident incident, const char* what,
                 const Operation::Implementation* met_by) noexcept;
+  /// An allgather of the exchange, within the set-up timeout; its failure is the communicator's.
+  void gather(std::span<const std::byte> mine, std::span<std::byte> everybodys);
   /// The exchange has failed here.  Some ranks may have got past that step, and would wait for this
   /// one; unless the reason is an incident that they know.
   void fail_exchange(const Error& error) noexcept;
@@ -120,7 +131,8 @@ struct Operation::Implementation {
   std::uint32_t ordinal;
   api::Channel channel;
   std::uint32_t channel_id = 0;
-  bool uses_network = false;   // has a partner on another node
+  bool uses_network = false;                       // has a partner on another node
+  std::array<std::vector<bool>, 2> credits_taken;  // by parity of the call, then by slot
   std::byte* block = nullptr;  // of the arena: slots and partials, both parities
   engine::Execution execution;
   // Where time is simulated: what the engine calls instead of the reduction.
@@ -128,6 +140,9 @@ struct Operation::Implementation {
     Reduction reduction;
     detail::Clock* clock;
   } charged = {};
+
+  /// Takes those credits that no later call will take, as far as they have come.  Whether all have.
+  bool collect_credits() noexcept;
 
   Status start() noexcept;
   Status test() noexcept;
@@ -140,9 +155,6 @@ struct Operation::Implementation {
 
  private:
   Status wait_slow(Timeout timeout) noexcept;
-  /// Takes the credits that no later call will take.  False if one has not come by the deadline, or
-  /// will not: its giver has left.
-  bool collect_credits() noexcept;
 };
 
 namespace api {

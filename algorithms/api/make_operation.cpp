@@ -67,15 +67,8 @@ struct NewConnection {
 
 template <class T>
 std::vector<T> gather(Communicator::Implementation& communicator, std::span<const T> mine) {
-  Exchange& exchange = communicator.exchange;
-  std::vector<T> all(mine.size() * exchange.rank_count());
-  try {
-    exchange.allgather(std::as_bytes(mine), std::as_writable_bytes(std::span(all)),
-                       communicator.context.settings.setup_timeout);
-  } catch (const Error& error) {
-    communicator.fail_exchange(error);
-    throw;
-  }
+  std::vector<T> all(mine.size() * communicator.exchange.rank_count());
+  communicator.gather(std::as_bytes(mine), std::as_writable_bytes(std::span(all)));
   return all;
 }
 
@@ -205,8 +198,9 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
                     ") exceed the device's " + std::to_string(message_bytes_max) +
                     " bytes a message; call with fewer elements at a time");
   memory.register_bytes = register_bytes_for(plan.segments * memory.payload_bytes);
-  const std::size_t registers = std::size_t{plan.slot_count} + plan.partial_count;
-  const std::size_t bytes = 2 * registers * memory.register_bytes;
+  memory.data_slot_count = plan.slot_count - plan.credit_slot_count;
+  const std::size_t slots_bytes = memory.offset_of_slot(plan.slot_count);
+  const std::size_t bytes = 2 * (slots_bytes + plan.partial_count * memory.register_bytes);
   if (bytes == 0) return;
   operation.block = fabric.arena().allocate(bytes);
   if (operation.block == nullptr)
@@ -219,7 +213,7 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
                     ", or destroy operations");
   for (std::size_t parity = 0; parity < 2; ++parity) {
     memory.slots[parity] = operation.block + parity * (bytes / 2);
-    memory.partials[parity] = memory.slots[parity] + plan.slot_count * memory.register_bytes;
+    memory.partials[parity] = memory.slots[parity] + slots_bytes;
   }
 }
 
@@ -296,12 +290,14 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
   const api::NeighbourWindow& window =
       operation.communicator.neighbours.windows[index_of(step.peer)];
   for (std::uint32_t parity = 0; parity < 2; ++parity) {
-    std::byte* const slot = window.at(theirs.slots[parity]) + step.slot * memory.register_bytes;
+    const std::size_t slot_bytes = memory.bytes_of_slot(step.slot);
+    std::byte* const slot =
+        window.at(theirs.slots[parity] + memory.offset_of_slot(step.slot), slot_bytes);
     operation.channel.node.prepare(
         parity, put,
         {.local = memory.partials[parity] + operation.execution.offset_of(step.from),
          .remote = slot,
-         .word = shm::word_of(slot, memory.register_bytes),
+         .word = shm::word_of(slot, slot_bytes),
          .bytes = operation.execution.bytes_of(step)});
   }
 }
@@ -320,7 +316,7 @@ void prepare_write(Operation::Implementation& operation, const plan::Step& step,
         {.connection = connection,
          .local = memory.partials[parity] + operation.execution.offset_of(step.from),
          .bytes = static_cast<std::uint32_t>(operation.execution.bytes_of(step)),
-         .remote_address = theirs.slots[parity] + step.slot * memory.register_bytes,
+         .remote_address = theirs.slots[parity] + memory.offset_of_slot(step.slot),
          .remote_key = theirs.remote_key,
          .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot}});
 }
@@ -338,8 +334,8 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
       for (std::uint32_t parity = 0; parity < 2; ++parity)
         operation.channel.node.await(
             parity, step.slot,
-            shm::word_of(memory.slots[parity] + step.slot * memory.register_bytes,
-                         memory.register_bytes));
+            shm::word_of(memory.slots[parity] + memory.offset_of_slot(step.slot),
+                         memory.bytes_of_slot(step.slot)));
     }
   }
 }
@@ -391,7 +387,10 @@ Card card_of(const Communicator::Implementation& communicator, const OperationRe
                                               (request.reduction.properties.idempotent ? 2 : 0) |
                                               (request.reduction.inverse ? 4 : 0));
   const ElementType type = request.reduction.element_type;
-  if (request.agreement != Agreement::relaxed && request.reduction.element_bytes > 0 &&
+  // Whether ranks that round differently could spoil what is promised.
+  const bool bits_agree = request.agreement == Agreement::reproducible ||
+                          (request.agreement == Agreement::identical && request.root == no_rank);
+  if (bits_agree && request.reduction.combine != nullptr &&
       (is_floating(type) || type == ElementType::other))
     card.float_mode = static_cast<std::uint8_t>(float_mode());
   return card;
@@ -486,6 +485,7 @@ Operation make_operation(Communicator& handle, const OperationRequest& request,
   if (communicator.failed())
     throw Error(ErrorCode::peer_failed,
                 std::string("the communicator has failed: ") + communicator.failure.text);
+  communicator.reap();
   ++communicator.operations_made;
   return Operation(set_up(communicator, request, build));
 }

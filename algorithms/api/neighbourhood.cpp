@@ -1,9 +1,7 @@
 #include "api/neighbourhood.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <optional>
 #include <tutti/status.hpp>
 
 namespace tutti::api {
@@ -18,40 +16,77 @@ bootstrap::NodeMap imposed(std::size_t rank_count, const ContextSettings& settin
                                       .seed = placement_seed});
 }
 
-/// A rank of the same node that cannot be asked for its memory: on another host, or behind a
-/// namespace in which its process id means nothing.
-std::optional<std::uint32_t> out_of_reach(std::uint32_t self, std::span<const NeighbourCard> cards,
-                                          const bootstrap::NodeMap& nodes) {
-  for (std::uint32_t rank = 0; rank < cards.size(); ++rank)
-    if (nodes.node[rank] == nodes.node[self] &&
-        !(bootstrap::may_share_memory(cards[rank].host, cards[self].host) &&
-          bootstrap::share_process_ids(cards[rank].host, cards[self].host)))
-      return rank;
-  return std::nullopt;
-}
+/// What a rank tells the others after it has tried to map their windows.
+struct Report {
+  std::vector<bool> out_of_reach;  // by rank
+  std::string reason;              // of the first of these
 
-/// Maps the windows of this rank's node.  Empty, or why that is impossible.
-std::string map_neighbours(Neighbourhood& all, std::uint32_t self,
-                           std::span<const NeighbourCard> cards) {
-  if (const auto other = out_of_reach(self, cards, all.nodes))
-    return "rank " + std::to_string(*other) +
-           " is on another host, or in another namespace (IPC, UTS or process ids)";
+  static constexpr std::size_t reason_bytes = 192;
+
+  std::vector<std::byte> packed() const {
+    std::vector<std::byte> bytes(reason_bytes + out_of_reach.size());
+    std::memcpy(bytes.data(), reason.data(), std::min(reason.size(), reason_bytes - 1));
+    for (std::size_t rank = 0; rank < out_of_reach.size(); ++rank)
+      bytes[reason_bytes + rank] = std::byte{out_of_reach[rank]};
+    return bytes;
+  }
+  static Report unpacked(std::span<const std::byte> bytes) {
+    Report report;
+    report.reason = reinterpret_cast<const char*>(bytes.data());  // ends with a zero
+    for (const std::byte one : bytes.subspan(reason_bytes))
+      report.out_of_reach.push_back(one != std::byte{0});
+    return report;
+  }
+};
+
+/// Maps the windows of this rank's node.
+Report map_neighbours(Neighbourhood& all, std::uint32_t self,
+                      std::span<const NeighbourCard> cards) {
+  Report report{.out_of_reach = std::vector<bool>(cards.size()), .reason = {}};
   for (std::uint32_t rank = 0; rank < cards.size(); ++rank) {
     if (rank == self || all.nodes.node[rank] != all.nodes.node[self]) continue;
-    try {
-      all.windows[rank] = {.mapping = shm::map_window(cards[rank].window),
-                           .address = cards[rank].window.address};
-    } catch (const Error& error) {
-      return "rank " + std::to_string(rank) + ": " + error.what();
+    std::string reason;
+    if (!bootstrap::may_share_memory(cards[rank].host, cards[self].host) ||
+        !bootstrap::share_process_ids(cards[rank].host, cards[self].host)) {
+      reason = "is on another host, or in another namespace (IPC, UTS or process ids)";
+    } else {
+      try {
+        all.windows[rank] = {.mapping = shm::map_window(cards[rank].window),
+                             .address = cards[rank].window.address};
+        continue;
+      } catch (const std::exception& error) {
+        reason = error.what();
+      }
     }
+    report.out_of_reach[rank] = true;
+    if (report.reason.empty()) report.reason = "rank " + std::to_string(rank) + ": " + reason;
   }
-  return {};
+  return report;
 }
 
 }  // namespace
 
+std::vector<bool> apart(std::vector<std::vector<bool>> out_of_reach) {
+  const std::size_t count = out_of_reach.size();
+  std::vector<bool> alone(count);
+  for (;;) {
+    std::size_t most = 0, worst = 0;
+    for (std::size_t owner = 0; owner < count; ++owner) {
+      std::size_t complaints = 0;
+      for (std::size_t mapper = 0; mapper < count; ++mapper)
+        complaints += !alone[mapper] && out_of_reach[mapper][owner] ? 1 : 0;
+      if (!alone[owner] && complaints > 0 && complaints >= most) {
+        most = complaints;
+        worst = owner;
+      }
+    }
+    if (most == 0) return alone;
+    alone[worst] = true;
+  }
+}
+
 Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
-                              const ContextSettings& settings, const GatherTexts& gather) {
+                              const ContextSettings& settings, const GatherBytes& gather) {
   const bool is_imposed = !settings.ranks_per_node.empty();
   std::vector<bootstrap::HostIdentity> hosts;
   for (const NeighbourCard& card : cards) hosts.push_back(card.host);
@@ -61,22 +96,23 @@ Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
       .remark = {}};
   if (all.nodes.node_count == cards.size()) return all;
 
-  std::array<char, obstacle_bytes> mine{};
-  const std::string obstacle = map_neighbours(all, index_of(self), cards);
-  std::strncpy(mine.data(), obstacle.c_str(), mine.size() - 1);
-  const std::vector<char> obstacles = gather(mine);
+  const std::vector<std::byte> mine = map_neighbours(all, index_of(self), cards).packed();
+  const std::vector<std::byte> everybodys = gather(mine);
+  std::vector<std::vector<bool>> out_of_reach;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-    const char* const text = &obstacles[rank * obstacle_bytes];
-    if (text[0] == '\0') continue;
-    if (all.remark.empty())
-      all.remark =
-          "rank " + std::to_string(rank) + " shares no memory with its host's others: " + text;
-    hosts[rank] = {};  // like nobody's
+    Report report =
+        Report::unpacked(std::span(everybodys).subspan(rank * mine.size(), mine.size()));
+    if (all.remark.empty() && !report.reason.empty())
+      all.remark = "rank " + std::to_string(rank) + " cannot share memory with " + report.reason;
+    out_of_reach.push_back(std::move(report.out_of_reach));
   }
   if (all.remark.empty()) return all;
   if (is_imposed)
     throw Error(ErrorCode::unsupported,
                 "the node shape (TUTTI_RANKS_PER_NODE or code) cannot be had: " + all.remark);
+  const std::vector<bool> alone = apart(std::move(out_of_reach));
+  for (std::size_t rank = 0; rank < cards.size(); ++rank)
+    if (alone[rank]) hosts[rank] = {};  // like nobody's
   all.nodes = bootstrap::node_map(hosts);
   for (std::uint32_t rank = 0; rank < cards.size(); ++rank)
     if (all.nodes.node[rank] != all.nodes.node[index_of(self)]) all.windows[rank] = {};

@@ -1,5 +1,5 @@
 // Which ranks share memory with this one.  Ranks that may (same host, same namespaces) try to map
-// each other's windows; a rank that cannot is a node of its own, and says why.
+// each other's windows; one that others cannot map is a node of its own, with the reason.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tutti/detail/check.hpp>
 #include <vector>
 
 #include "api/settings.hpp"
@@ -26,24 +27,32 @@ struct NeighbourWindow {
   std::shared_ptr<detail::Mapping> mapping;  // null: not of this node
   std::uint64_t address = 0;                 // of its start, in the rank's own process
 
-  std::byte* at(std::uint64_t theirs) const noexcept {
-    return mapping->data() + (theirs - address);
+  /// Where `bytes` that lie at `theirs` there lie here.
+  std::byte* at(std::uint64_t theirs, std::size_t bytes) const noexcept {
+    const std::uint64_t offset = theirs - address;
+    detail::check(offset <= mapping->size() && bytes <= mapping->size() - offset,
+                  "what a neighbour has told of lies in its window", offset, bytes);
+    return mapping->data() + offset;
   }
 };
 
 struct Neighbourhood {
   bootstrap::NodeMap nodes;
   std::vector<NeighbourWindow> windows;  // by rank
-  std::string remark;                    // why ranks of one host are apart; the same on all ranks
+  std::string remark;                    // why ranks that may be a node are not; alike on all ranks
 };
 
-/// Gathers one text of this size from each rank; collective.
-constexpr std::size_t obstacle_bytes = 192;
-using GatherTexts = std::function<std::vector<char>(std::span<const char> mine)>;
+/// Gathers as many bytes from each rank; collective.
+using GatherBytes = std::function<std::vector<std::byte>(std::span<const std::byte> mine)>;
+
+/// Who has to be a node of its own, given who could not map whose memory, [mapper][owner]: the one
+/// whom most others could not map (of several, the last), again and again until nobody is left
+/// whose memory is out of reach.  Pure.
+std::vector<bool> apart(std::vector<std::vector<bool>> out_of_reach);
 
 /// Collective: the ranks of `cards`, whose shape of nodes is that of `settings`, or is found.
 /// Throws Error{unsupported} if the ranks of an imposed node cannot share memory.
 Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
-                              const ContextSettings& settings, const GatherTexts& gather);
+                              const ContextSettings& settings, const GatherBytes& gather);
 
 }  // namespace tutti::api

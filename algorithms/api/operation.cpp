@@ -34,6 +34,7 @@ Operation::Implementation::Implementation(Communicator::Implementation& owner, p
       ordinal(owner.operations_made),
       channel(api::put_count(plan), plan.slot_count) {
   execution.steps = plan.steps;
+  for (std::vector<bool>& taken : credits_taken) taken.resize(plan.slot_count);
   Context::Implementation& context = communicator.context;
   context.in_flight.reserve(context.live_operations + 1);
   channel_id = context.fabric.attach(channel.network);
@@ -65,22 +66,17 @@ Operation::Implementation::~Implementation() {
 }
 
 bool Operation::Implementation::collect_credits() noexcept {
-  Context::Implementation& context = communicator.context;
-  api::JoinedFabric joined{context.fabric};
-  const Deadline deadline = Deadline::after(drain_timeout, context.clock.now());
+  api::JoinedFabric joined{communicator.context.fabric};
+  bool all = true;
   // Those of the last call of each parity.
   for (std::uint64_t call = execution.sequence; call > 0 && call + 2 > execution.sequence; --call)
     for (const plan::Step& step : plan.steps) {
       if (step.action != plan::Action::await_credit) continue;
-      for (unsigned turn = 0; !joined.take(channel, call & 1, step.slot); ++turn) {
-        if (context.fabric.poll() > 0 || turn < 64) continue;
-        // Whoever leaves in good order has given what it had to give.
-        if (deadline.passed(context.clock.now()) || communicator.exchange.has_left(step.peer))
-          return joined.take(channel, call & 1, step.slot);
-        sched_yield();
-      }
+      std::vector<bool>& taken = credits_taken[call & 1];
+      if (!taken[step.slot]) taken[step.slot] = joined.take(channel, call & 1, step.slot);
+      all = all && taken[step.slot];
     }
-  return true;
+  return all;
 }
 
 Status Operation::Implementation::start() noexcept {
@@ -158,8 +154,16 @@ std::string Operation::Implementation::describe() const {
 Operation::Operation(std::unique_ptr<Implementation> made) noexcept
     : implementation_(std::move(made)) {}
 Operation::Operation(Operation&&) noexcept = default;
-Operation& Operation::operator=(Operation&&) noexcept = default;
-Operation::~Operation() = default;
+Operation& Operation::operator=(Operation&& other) noexcept {
+  Operation taken(std::move(other));
+  std::swap(implementation_, taken.implementation_);
+  return *this;
+}
+Operation::~Operation() {
+  if (!implementation_) return;
+  Communicator::Implementation& communicator = implementation_->communicator;
+  communicator.retire(std::move(implementation_));
+}
 
 Status Operation::start() noexcept {
   return implementation_->start();

@@ -16,14 +16,28 @@ namespace tutti::engine {
 
 /// Memory of a plan's registers.  Partials and slots exist twice, by parity of the call: finishing
 /// call c+1 needs every rank to have entered it, hence to have left call c, so nothing of call c is
-/// in use when call c+2 begins, and no acknowledgement is needed.
+/// in use when call c+2 begins, and no acknowledgement is needed.  Where a rank can run ahead, the
+/// plan awaits credits instead.
 struct RegisterMemory {
   const std::byte* source = nullptr;
   std::byte* target = nullptr;
   std::array<std::byte*, 2> partials = {};
   std::array<std::byte*, 2> slots = {};
-  std::size_t register_bytes = 0;  // stride of a partial or slot, all segments
-  std::size_t payload_bytes = 0;   // of one segment: room for the longest part
+  std::uint32_t data_slot_count = 0;  // the slots behind them have one line each, for credits
+  std::size_t register_bytes = 0;     // stride of a partial or slot, all segments
+  std::size_t payload_bytes = 0;      // of one segment: room for the longest part
+
+  static constexpr std::size_t line_bytes = 64;
+
+  std::size_t bytes_of_slot(std::uint32_t slot) const noexcept {
+    return slot < data_slot_count ? register_bytes : line_bytes;
+  }
+  /// From the first one.
+  std::size_t offset_of_slot(std::uint32_t slot) const noexcept {
+    return slot < data_slot_count
+               ? slot * register_bytes
+               : data_slot_count * register_bytes + (slot - data_slot_count) * line_bytes;
+  }
 };
 
 /// Where a part lies in source and target.

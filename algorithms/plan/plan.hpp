@@ -41,9 +41,9 @@ enum class Action : std::uint8_t {
   await_credit,  // until notification `slot` of two calls before has arrived from `peer`, which
                  // then no longer reads what it was sent in that call; in the first two calls:
                  // nothing
-  copy,      // into = from, for `segments` payloads side by side
-  combine,   // into = from o into: `from` holds lower ranks and is the left operand
-  take_out,  // into = into without from, by the operator's inverse
+  copy,          // into = from, for `segments` payloads side by side
+  combine,       // into = from o into: `from` holds lower ranks and is the left operand
+  take_out,      // into = into without from, by the operator's inverse
 };
 
 /// What makes sure that nobody writes into a slot that is still being read.
@@ -86,6 +86,7 @@ struct Plan {
                                 // round brings a second time and the result is without
   std::uint16_t partial_count = 0;
   std::uint16_t slot_count = 0;
+  std::uint16_t credit_slot_count = 0;  // of these, the last ones: they have room for no payload
   std::vector<Step> steps;
 };
 

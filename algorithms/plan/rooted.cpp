@@ -1,5 +1,5 @@
-// See rooted.hpp.  Slots: level of the edge for what comes from a child, `level_count` for what
-// comes from the parent; data one way, credits the other.
+// See rooted.hpp.  What comes from a child has the slot of its level, what comes from the parent
+// one more; those of credits are the last ones.
 #include "plan/rooted.hpp"
 
 #include <algorithm>
@@ -20,7 +20,8 @@ Plan empty_plan(Rank self, const RootedShape& shape, const TreePlace& place,
   plan.per_round.assign(round_count, 1);
   plan.all_alike = false;
   plan.flow_control = shape.rank_count > 1 ? FlowControl::one_way : FlowControl::synchronising;
-  plan.slot_count = static_cast<std::uint16_t>(place.level_count + 1);
+  plan.slot_count =
+      shape.rank_count > 1 ? static_cast<std::uint16_t>(place.level_count + 1) : std::uint16_t{0};
   return plan;
 }
 
@@ -29,12 +30,16 @@ Plan empty_plan(Rank self, const RootedShape& shape, const TreePlace& place,
 Plan binomial_broadcast(Rank self, const RootedShape& shape) {
   const TreePlace place = binomial_tree(self, shape.root, shape.rank_count, shape.node_of);
   Plan plan = empty_plan(self, shape, place, place.level_count);
-  const std::uint16_t from_parent = place.level_count;
+  plan.credit_slot_count = place.level_count;
+  constexpr std::uint16_t from_parent = 0;
+  const auto credit_of = [](const TreeEdge& edge) {
+    return static_cast<std::uint16_t>(edge.level + 1);
+  };
   const auto round_of = [&](const TreeEdge& edge) {
     return static_cast<std::uint32_t>(place.level_count - 1 - edge.level);
   };
   StepWriter steps{plan};
-  for (const TreeEdge& child : place.children) steps.await_credit(child.peer, child.level);
+  for (const TreeEdge& child : place.children) steps.await_credit(child.peer, credit_of(child));
   const Register held = partial_register(0);
   if (place.parent) {
     steps.set_round(round_of(*place.parent));
@@ -51,7 +56,7 @@ Plan binomial_broadcast(Rank self, const RootedShape& shape) {
   }
   if (place.parent) {
     steps.copy(slot_register(from_parent), target_register);
-    steps.put(place.parent->peer, place.parent->level, 0);
+    steps.put(place.parent->peer, credit_of(*place.parent), 0);
   }
   return plan;
 }
@@ -71,6 +76,7 @@ Plan binomial_reduce(Rank self, const RootedShape& shape, Order order) {
     if (self == top) place.parent = {.peer = shape.root, .level = tree_levels};
   }
   Plan plan = empty_plan(self, shape, place, place.level_count);
+  plan.credit_slot_count = shape.rank_count > 1 ? 1 : 0;
   const std::uint16_t from_parent = place.level_count;
   StepWriter steps{plan};
   if (place.parent) steps.await_credit(place.parent->peer, from_parent);

@@ -12,7 +12,8 @@
 //
 // Rounds: the levels of the tree, ceil(log2 P), or ceil(log2 nodes) + ceil(log2 ranks of the
 // largest node).  Messages: P - 1 of one payload and as many credits; a rank sends at most one
-// message a round.  Scratch: one partial and one slot for each level and one.
+// message a round.  Scratch: broadcast one partial and one slot; reduce one slot for each level and
+// one partial (in rank order, for each level and one); credits a line each.
 #pragma once
 
 #include <cstdint>

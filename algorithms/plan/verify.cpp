@@ -59,7 +59,7 @@ class ShapeCheck {
     if (plan.rank_count != put_marks_.size()) return name_of(plan.self) + ": wrong rank count";
     // Slots and notifications are laid out alike everywhere, or a put would miss its slot.
     if (plan.segments != first.segments || plan.slot_count != first.slot_count ||
-        plan.parts != first.parts)
+        plan.parts != first.parts || plan.credit_slot_count != first.credit_slot_count)
       return name_of(plan.self) + ": slots are not laid out as on rank 0";
     if (plan.parts == 0 || (plan.parts > 1 && plan.segments > 1))
       return name_of(plan.self) + ": a plan of several parts has registers of one payload";
@@ -101,7 +101,7 @@ class ShapeCheck {
       case Action::put:
         if (step.segments > 0 && step.from.place != Place::partial)
           return "a put sends partials, not " + name_of(step.from);
-        if (is_credit(plan, step)) return address_violation(plan, step);
+        if (is_credit(plan, step)) return credit_violation(plan, step);
         if (Violation violation = message_violation(plan, step, puts_, put_marks_))
           return violation;
         if (plan.flow_control == FlowControl::one_way &&
@@ -112,7 +112,7 @@ class ShapeCheck {
         return message_violation(plan, step, awaits_, await_marks_);
       case Action::await_credit:
         if (plan.flow_control != FlowControl::one_way) return "awaits a credit, and is not one-way";
-        if (Violation violation = address_violation(plan, step)) return violation;
+        if (Violation violation = credit_violation(plan, step)) return violation;
         credit_marks_[index_of(step.peer)] = plan_mark_;
         return {};
       case Action::copy:
@@ -137,10 +137,19 @@ class ShapeCheck {
     return {};
   }
 
+  static Violation credit_violation(const Plan& plan, const Step& step) {
+    if (Violation violation = address_violation(plan, step)) return violation;
+    if (step.slot + plan.credit_slot_count < plan.slot_count)
+      return "slot " + std::to_string(step.slot) + " is none of those for credits";
+    return {};
+  }
+
   Violation message_violation(const Plan& plan, const Step& step,
                               std::vector<std::uint32_t>& counts,
                               std::vector<std::uint64_t>& marks) const {
     if (Violation violation = address_violation(plan, step)) return violation;
+    if (step.slot + plan.credit_slot_count >= plan.slot_count)
+      return "slot " + std::to_string(step.slot) + " has no room for a message";
     if (step.segments > plan.segments) return "more payloads than a slot has";
     if (step.round >= counts.size()) return "a round that per_round does not know";
     ++counts[step.round];

@@ -14,8 +14,9 @@
 //
 // Plans are *synchronising* if completing needs every rank to have entered, which lets the engine
 // use two parities without acknowledgements.  The others are one-way, and have to declare it: each
-// message needs a credit, awaited before it is put and given by the peer after it was read (the
-// happens-before test shows that two parities then suffice).
+// sender of a message awaits a credit of its receiver before, and every credit that is awaited is
+// given.  (That it is given after the last reading, so that two parities suffice, is for the
+// happens-before test.)
 #pragma once
 
 #include <cstdint>

@@ -115,8 +115,9 @@ struct BroadcastArguments {
 /// payload crosses between two nodes once.
 ///
 /// One-way: the root finishes when it has handed over its messages.  It can be two calls ahead of
-/// a rank that it tells, and waits for that one before the third; nothing grows.  The operation's
-/// destructor waits until the ranks it has told have read everything, at most 8 s.
+/// a rank that it tells, and waits for that one before the third; nothing grows.  The memory of a
+/// destroyed operation is used again when the ranks that it told have read everything; for them the
+/// communicator waits at its end, at most 8 s.
 TUTTI_EXPORT Operation broadcast(Communicator& communicator, const BroadcastArguments& arguments);
 
 /// Typed form.
@@ -132,7 +133,7 @@ struct ReduceArguments {
   std::size_t element_count = 0;  // elements, not bytes; the same on every rank; 0 is allowed
   Reduction reduction = {};       // the same on every rank
   Rank root{0};                   // the same on every rank
-  Agreement agreement = Agreement::identical;  // only `reproducible` says more than `relaxed`
+  Agreement agreement = Agreement::identical;  // one result: `reproducible` alone promises more
 };
 
 /// The root's target = source of rank 0 o source of rank 1 o ... .

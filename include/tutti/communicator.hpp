@@ -85,7 +85,7 @@ class TUTTI_EXPORT Communicator {
   std::uint32_t rank_count() const noexcept;
   Node node() const noexcept;  // of this rank; numbered by their lowest ranks
   std::uint32_t node_count() const noexcept;
-  /// One line: why ranks of one host are not one node.  Empty if none is so, or a shape is imposed.
+  /// One line: why ranks that may be a node (same host and namespaces) are not.  Else empty.
   const std::string& node_remark() const noexcept;
 
   /// Gives up: every operation in flight here returns `aborted`, and within the detection bound

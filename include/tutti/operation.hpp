@@ -15,8 +15,8 @@ namespace tutti {
 
 /// Move-only; thread rule of its context.  Progress on one operation is progress on all operations
 /// of the context.  All ranks must start the operations of a communicator equally often, and none
-/// may be more than one start ahead of the others (two where the collective is one-way), which the
-/// collectives enforce by themselves.
+/// may be more than one start ahead of the others (where the collective is one-way, two ahead of
+/// whom it tells directly), which the collectives enforce by themselves.
 class TUTTI_EXPORT Operation {
  public:
   Operation(Operation&&) noexcept;

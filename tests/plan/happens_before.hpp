@@ -101,7 +101,8 @@ class HappensBefore {
   void put(std::uint32_t self, const Step& step, std::uint32_t copy) {
     const std::uint32_t peer = index_of(step.peer);
     const auto read = last_read_.find({peer, copy, step.slot});
-    if (read != last_read_.end() && !knows(self, read->second))
+    if ((read != last_read_.end() && !knows(self, read->second)) ||
+        will_read(peer, ranks_[self].call, step.slot))
       race_ = "rank " + std::to_string(self) + " writes slot " + std::to_string(step.slot) +
               " of rank " + std::to_string(peer) + " while it may be read";
     Message message{ranks_[self].clock, {}};
@@ -131,6 +132,25 @@ class HappensBefore {
     unarrived_[partial] = 0;
     arrivals_.erase(partial);
     sent_in_[partial] = ranks_[self].call;
+  }
+
+  /// Whether the owner of the slot is yet to read what came in the last call that used the copy.
+  bool will_read(std::uint32_t owner, std::uint32_t call, std::uint16_t slot) const {
+    const State& rank = ranks_[owner];
+    if (call < copies_) return false;
+    const std::span<const Step> steps = plans_[owner].steps;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const Step& step = steps[i];
+      // A credit of that call is read `copies_` calls later.
+      const bool is_credit = step.action == Action::await_credit && step.slot == slot;
+      const bool is_data = (step.action == Action::await && step.slot == slot) ||
+                           (step.from.place == Place::slot && step.from.index == slot);
+      const std::uint32_t reads_in = is_credit ? call : call - copies_;
+      if ((is_credit || is_data) &&
+          (rank.call < reads_in || (rank.call == reads_in && rank.step <= i)))
+        return true;
+    }
+    return false;
   }
 
   bool knows(std::uint32_t self, const Moment& moment) const {

@@ -50,9 +50,29 @@ struct Finding {
   bool leaves_a_file = false;
 };
 
+/// How the ranks have met, and whether messages between them go through shared memory.
+struct Scenery {
+  bool over_tcp;
+  std::uint32_t ranks_per_node;
+};
+
+std::string name_of(const testing::TestParamInfo<Scenery>& scenery) {
+  return std::string(scenery.param.over_tcp ? "tcp" : "local") +
+         (scenery.param.ranks_per_node > 1 ? "_nodes" : "");
+}
+
+const auto sceneries =
+    testing::Values(Scenery{false, 1}, Scenery{true, 1}, Scenery{false, 8}, Scenery{true, 3});
+
+ContextOptions options_of(const Exchange& exchange, std::uint32_t ranks_per_node) {
+  ContextOptions options = test::on_test_device(exchange);
+  options.ranks_per_node = {ranks_per_node};
+  return options;
+}
+
 /// Allreduces with n = 1 until something goes wrong; a byte into `begun` after the first.
-Finding reduce_until_failure(Exchange& exchange, int begun) {
-  Context context(test::on_test_device(exchange));
+Finding reduce_until_failure(Exchange& exchange, std::uint32_t ranks_per_node, int begun) {
+  Context context(options_of(exchange, ranks_per_node));
   Communicator communicator(context, exchange);
   std::uint64_t source = 1, target = 0;
   Operation operation =
@@ -95,7 +115,8 @@ void read_bytes(int from, std::uint32_t count) {
 
 /// Runs the job, kills one rank at a random time after all have begun, and collects what the others
 /// found.
-Scene play(bool over_tcp, int signal_number, unsigned seed) {
+Scene play(const Scenery& scenery, int signal_number, unsigned seed) {
+  const bool over_tcp = scenery.over_tcp;
   std::mt19937 random(seed);
   Scene scene;
   scene.victim = static_cast<std::uint32_t>(random() % rank_count);
@@ -117,7 +138,8 @@ Scene play(bool over_tcp, int signal_number, unsigned seed) {
         std::unique_ptr<Exchange> tcp;
         if (over_tcp) tcp = test::meet_over_tcp(index_of(local.self()), rank_count, port);
         try {
-          const Finding finding = reduce_until_failure(over_tcp ? *tcp : local, begun[1]);
+          const Finding finding =
+              reduce_until_failure(over_tcp ? *tcp : local, scenery.ranks_per_node, begun[1]);
           if (write(ends[1], &finding, sizeof finding) != sizeof finding) return 2;
         } catch (const Error& error) {
           // Killed while the others were still being set up: the error must say who.
@@ -145,9 +167,11 @@ Scene play(bool over_tcp, int signal_number, unsigned seed) {
   return scene;
 }
 
-class Kill : public testing::TestWithParam<bool> {};
+class Kill : public testing::TestWithParam<Scenery> {};
 
 TEST_P(Kill, EverySurvivorNamesTheDeadRankInTime) {
+  if (GetParam().ranks_per_node > 1 && !test::device_is_soft())
+    GTEST_SKIP() << "about shared memory";
   std::int64_t slowest_ns = 0;
   const unsigned times = test::device_is_soft() ? kills : std::min(kills, 2U);
   for (unsigned seed = 1; seed <= times; ++seed) {
@@ -173,8 +197,7 @@ TEST_P(Kill, EverySurvivorNamesTheDeadRankInTime) {
               static_cast<double>(slowest_ns) * 1e-6);
 }
 
-INSTANTIATE_TEST_SUITE_P(Bootstrap, Kill, testing::Values(false, true),
-                         [](const auto& parameter) { return parameter.param ? "tcp" : "local"; });
+INSTANTIATE_TEST_SUITE_P(Bootstrap, Kill, sceneries, name_of);
 
 /// Runs `body` on three ranks with a barrier made.
 std::vector<int> with_barrier(
@@ -221,16 +244,19 @@ TEST(Abort, DestroyingAnOperationInFlightAborts) {
             all_fine);
 }
 
-class Leaving : public testing::TestWithParam<bool> {};
+class Leaving : public testing::TestWithParam<Scenery> {};
 
 TEST_P(Leaving, ARankThatLeavesWhileItIsNeededIsAFailureNotAHang) {
+  if (GetParam().ranks_per_node > 1 && !test::device_is_soft())
+    GTEST_SKIP() << "about shared memory";
   // Rank 0 relays in the TCP exchange; with n = 1 most ranks never talk to it.
   for (const std::uint32_t leaver : {0u, 5u}) {
-    const std::uint16_t port = GetParam() ? test::free_port() : std::uint16_t{0};
+    const bool over_tcp = GetParam().over_tcp;
+    const std::uint16_t port = over_tcp ? test::free_port() : std::uint16_t{0};
     const auto results = run_local({.rank_count = rank_count}, [&](Exchange& local) {
       const std::uint32_t self = index_of(local.self());
-      const auto tcp = GetParam() ? test::meet_over_tcp(self, rank_count, port) : nullptr;
-      Context context(test::on_test_device(local));
+      const auto tcp = over_tcp ? test::meet_over_tcp(self, rank_count, port) : nullptr;
+      Context context(options_of(local, GetParam().ranks_per_node));
       Communicator communicator(context, tcp ? *tcp : local);
       Operation operation = barrier(communicator, {.per_round = {1, 1, 1}});
       communicator.synchronize();
@@ -243,8 +269,7 @@ TEST_P(Leaving, ARankThatLeavesWhileItIsNeededIsAFailureNotAHang) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Bootstrap, Leaving, testing::Values(false, true),
-                         [](const auto& parameter) { return parameter.param ? "tcp" : "local"; });
+INSTANTIATE_TEST_SUITE_P(Bootstrap, Leaving, sceneries, name_of);
 
 TEST(Silence, APeerThatDoesNotAnswerIsNamedByAllRanks) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {

@@ -14,6 +14,8 @@
 #include <tutti/tutti.hpp>
 #include <vector>
 
+#include "api/implementation.hpp"
+#include "api/neighbourhood.hpp"
 #include "support/jobs.hpp"
 #include "support/operators.hpp"
 
@@ -159,11 +161,42 @@ TEST(Nodes, ARankWhoseMemoryIsOutOfReachIsANodeOfItsOwnAndSaysWhy) {
     if (exchange.self() == Rank{1}) ::prctl(PR_SET_DUMPABLE, 0);
     Context context({.device = "soft0", .arena_bytes = 256u << 10});
     Communicator communicator(context, exchange);
-    if (communicator.node_count() == 1) return 1;
-    if (communicator.node_remark().find("rank 1") == std::string::npos) return 2;
+    // The others stay together.
+    if (communicator.node_count() != 2) return 1;
+    if (communicator.node() != Node{exchange.self() == Rank{1} ? 1U : 0U}) return 2;
+    if (communicator.node_remark().find("with rank 1:") == std::string::npos) return 3;
     return wrong_results(communicator, test::sum_job(), 1, 100);
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+TEST(Nodes, OnlyRanksOfOtherNodesAreConnected) {
+  for (const Shape& shape : {Shape{3}, Shape{2, 1}, Shape{1, 1, 1}}) {
+    const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+      Context context(with_nodes(shape, Placement::block));
+      Communicator communicator(context, exchange);
+      // Everybody tells everybody.
+      Operation operation = barrier(communicator, {.per_round = {2}});
+      if (!run_once(operation)) return 1;
+      const std::uint32_t own =
+          index_of(communicator.node()) < shape.size() ? shape[index_of(communicator.node())] : 0;
+      return context.implementation().fabric.connection_count() == 3 - own ? 0 : 2;
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(3)) << text_of(shape);
+  }
+}
+
+TEST(Nodes, WhoeverMostCannotMapIsApart) {
+  using Matrix = std::vector<std::vector<bool>>;  // [mapper][owner]
+  using Alone = std::vector<bool>;
+  const bool o = false, x = true;
+  EXPECT_EQ(api::apart({{o, o}, {o, o}}), (Alone{o, o}));
+  EXPECT_EQ(api::apart(Matrix{{o, x, o}, {o, o, o}, {o, x, o}}), (Alone{o, x, o}));
+  // Behind a namespace: neither side can map the other.
+  EXPECT_EQ(api::apart(Matrix{{o, x, o}, {x, o, x}, {o, x, o}}), (Alone{o, x, o}));
+  EXPECT_EQ(api::apart(Matrix{{o, x}, {x, o}}), (Alone{o, x}));
+  EXPECT_EQ(api::apart(Matrix{{o, o, o, x}, {o, o, x, x}, {o, x, o, x}, {o, o, o, o}}),
+            (Alone{o, o, x, x}));
 }
 
 TEST(Nodes, DelaysAndStopsChangeNothing) {

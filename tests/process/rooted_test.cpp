@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -180,11 +181,17 @@ TEST(Rooted, ALeafThatSendsRunsAheadToo) {
     Operation operation =
         reduce<std::uint64_t>(communicator, std::span<const std::uint64_t>(&source, 1),
                               std::span(&target, 1), Rank{1}, sum);
-    if (exchange.self() == Rank{1}) std::this_thread::sleep_for(200ms);
+    communicator.synchronize();
+    if (exchange.self() == Rank{1}) std::this_thread::sleep_for(500ms);
+    const auto begin = std::chrono::steady_clock::now();
     for (std::uint64_t call = 1; call <= 5000; ++call) {
       source = call * (index_of(exchange.self()) + 1);
       if (!run_once(operation)) return 1;
       if (exchange.self() == Rank{1} && target != 6 * call) return 2;
+      // The others finish two calls while the root sleeps, and not the third.
+      const auto time = std::chrono::steady_clock::now() - begin;
+      if (exchange.self() != Rank{1} && call == 2 && time > 300ms) return 3;
+      if (exchange.self() != Rank{1} && call == 3 && time < 300ms) return 4;
     }
     return 0;
   });
@@ -207,6 +214,63 @@ TEST(Rooted, OperationsThatComeAndGoDoNotMeet) {
     return wrong;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+/// A root that is done with an operation waits for nobody before it goes on: whoever still has to
+/// read may need it for something else first.
+int destroys_early(Exchange& exchange, const std::vector<std::uint32_t>& ranks_per_node) {
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    Context context(options_of({2, ranks_per_node}));
+    Communicator communicator(context, exchange);
+    const bool root = exchange.self() == Rank{0};
+    std::uint64_t first = root ? 5 : 0, source = 1, all = 0;
+    Operation both = allreduce<std::uint64_t>(
+        communicator, std::span<const std::uint64_t>(&source, 1), std::span(&all, 1), sum);
+    auto told = std::make_unique<Operation>(
+        broadcast<std::uint64_t>(communicator, std::span(&first, 1), Rank{0}));
+    if (both.start() != Status::ok) return 1;
+    if (root) {
+      if (!run_once(*told)) return 2;
+      told.reset();
+      if (both.wait(10s) != Status::ok) return 3;
+    } else {
+      if (both.wait(10s) != Status::ok) return 4;
+      if (told->start() != Status::ok) return 5;  // and reads later
+    }
+    // The root comes here with nothing in flight, the other with a broadcast.
+    Operation next = barrier(communicator);
+    if (!root && told->wait(10s) != Status::ok) return 6;
+    if (!root && first != 5) return 7;
+    if (!run_once(next)) return 8;
+  }
+  return std::chrono::steady_clock::now() - begin < 3s ? 0 : 9;
+}
+
+TEST(Rooted, DestroyingAnOperationThatOthersStillReadWaitsForNobody) {
+  for (const std::vector<std::uint32_t>& shape :
+       {std::vector<std::uint32_t>{2}, std::vector<std::uint32_t>{1}}) {
+    const auto results = run_local(
+        {.rank_count = 2}, [&](Exchange& exchange) { return destroys_early(exchange, shape); });
+    EXPECT_EQ(codes_of(results), std::vector<int>(2));
+  }
+}
+
+TEST(Rooted, ADeathEndsTheWaitForWhoHasNotRead) {
+  const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
+    const auto begin = std::chrono::steady_clock::now();
+    {
+      Context context(options_of({2, {2}}));
+      Communicator communicator(context, exchange);
+      std::uint64_t value = 0;
+      Operation told = broadcast<std::uint64_t>(communicator, std::span(&value, 1), Rank{0});
+      communicator.synchronize();
+      if (exchange.self() == Rank{1}) ::kill(::getpid(), SIGKILL);
+      (void)run_once(told);
+    }
+    return std::chrono::steady_clock::now() - begin < 3s ? 0 : 1;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 1000 + SIGKILL}));
 }
 
 TEST(Rooted, AReproducibleReduceHasTheBitsOfAReproducibleAllreduce) {

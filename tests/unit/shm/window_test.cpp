@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <string>
 #include <tutti/status.hpp>
 
@@ -16,9 +17,13 @@ namespace {
 constexpr std::size_t bytes = 8192;
 
 struct Memory {
-  explicit Memory(std::size_t size = bytes)
-      : file(::memfd_create("window", MFD_CLOEXEC)),
-        mapping(std::make_shared<detail::Mapping>(map(file.get(), size), size)) {}
+  explicit Memory(std::size_t size = bytes, bool sealed = true)
+      : file(::memfd_create("window", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
+        mapping(std::make_shared<detail::Mapping>(map(file.get(), size), size)) {
+    if (sealed) {
+      EXPECT_EQ(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    }
+  }
 
   static void* map(int descriptor, std::size_t size) {
     EXPECT_EQ(::ftruncate(descriptor, static_cast<off_t>(size)), 0);
@@ -88,6 +93,16 @@ TEST(Window, IsTheSameMemoryInAnotherProcess) {
   late.nonce = 45;
   EXPECT_NE(refusal_of(late).find("opening the window"), std::string::npos);
   for (const int end : ends) ::close(end);
+}
+
+/// Its owner could shrink it, and whoever had mapped it would end by SIGBUS.
+TEST(Window, OfAFileThatIsNotSealedIsRefused) {
+  const Memory memory(bytes, false);
+  const std::uint64_t nonce = 47;
+  std::memcpy(memory.mapping->data(), &nonce, sizeof nonce);
+  const WindowCard card{
+      .nonce = nonce, .bytes = bytes, .process = ::getpid(), .descriptor = memory.file.get()};
+  EXPECT_NE(refusal_of(card).find("another file"), std::string::npos) << refusal_of(card);
 }
 
 TEST(Window, IsNoLongerOfferedWhenItsOwnerLetsGo) {
