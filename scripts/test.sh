@@ -56,7 +56,7 @@ fi
 run asan -LE 'long|soak|kernel|mpi|tidy|compile_fail' -E 'plan_early_combining|plan_json'
 if [ $all -eq 1 ]; then
   say "clang-tidy"
-  git ls-files 'algorithms/*.cpp' 'verbs/*.cpp' 'bootstrap/*.cpp' |
+  git ls-files 'algorithms/*.cpp' 'verbs/*.cpp' 'shm/*.cpp' 'bootstrap/*.cpp' |
     xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/clang >build/clang-tidy.log 2>&1 ||
     { grep -E 'error:|warning:' build/clang-tidy.log >&2; failed+=("clang-tidy"); }
   run release -LE soak

@@ -114,6 +114,7 @@ Communicator::Implementation::Implementation(Context::Implementation& owner, Exc
   }
   require_ports_of_one_kind(all);
   std::vector<api::NeighbourCard> cards;
+  cards.reserve(all.size());
   for (const Introduction& rank : all) cards.push_back(rank.neighbour);
   neighbours = api::meet_neighbours(exchange.self(), cards, context.settings,
                                     [&](std::span<const std::byte> mine) {
