@@ -4,6 +4,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <chrono>
 #include <csignal>
 #include <functional>
@@ -16,6 +18,7 @@
 
 #include "api/implementation.hpp"
 #include "api/neighbourhood.hpp"
+#include "support/adversarial.hpp"
 #include "support/jobs.hpp"
 #include "support/operators.hpp"
 
@@ -126,6 +129,45 @@ TEST(Nodes, SampledShapesAndPlacementsOfUpToTwelveRanksAreRight) {
     const std::vector<Shape> shapes = compositions(ranks);
     expect_right(shapes[random() % shapes.size()], Placement{static_cast<std::uint8_t>(sample % 3)},
                  sample % 2 == 0 ? run_local : run_local_threads);
+  }
+}
+
+/// The bits that rank 0 gets; empty if a rank gets others, or fails.
+std::vector<std::uint64_t> reproducible_bits(const Shape& shape, Placement placement) {
+  constexpr std::size_t count = 40;
+  const std::uint32_t ranks = rank_count_of(shape);
+  std::vector<std::vector<std::uint64_t>> bits(ranks);
+  const auto results = run_local_threads({.rank_count = ranks}, [&](Exchange& exchange) {
+    const std::uint32_t self = index_of(exchange.self());
+    Context context(with_nodes(shape, placement));
+    Communicator communicator(context, exchange);
+    std::vector<double> source(count), target(count);
+    std::mt19937_64 random(self);
+    for (std::size_t i = 0; i < count; ++i) source[i] = test::adversarial<double>(random, self, i);
+    Operation operation = allreduce<double>(communicator, std::span<const double>(source),
+                                            std::span(target), sum, Agreement::reproducible);
+    if (!run_once(operation)) return 1;
+    for (const double value : target) bits[self].push_back(std::bit_cast<std::uint64_t>(value));
+    return 0;
+  });
+  const bool fine = codes_of(results) == std::vector<int>(ranks);
+  const bool alike =
+      std::all_of(bits.begin(), bits.end(), [&](const auto& theirs) { return theirs == bits[0]; });
+  return fine && alike ? bits[0] : std::vector<std::uint64_t>();
+}
+
+TEST(Nodes, ReproducibleBitsDependOnNoShapeAndNoPlacement) {
+  for (const std::uint32_t ranks : {2U, 5U, 6U, 11U}) {
+    const std::vector<Shape> shapes = compositions(ranks);
+    const auto expected = reproducible_bits(shapes[0], Placement::block);
+    ASSERT_FALSE(expected.empty()) << ranks;
+    std::mt19937 random(ranks);
+    for (int sample = 0; sample < 12; ++sample) {
+      const Shape& shape = shapes[random() % shapes.size()];
+      const Placement placement{static_cast<std::uint8_t>(sample % 3)};
+      EXPECT_EQ(reproducible_bits(shape, placement), expected)
+          << text_of(shape) << ", placement " << sample % 3;
+    }
   }
 }
 
