@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -49,25 +50,34 @@ TEST(Measure, BlocksOfAllContestantsAlternate) {
   EXPECT_EQ(contestants[0].samples.singles.size(), 3u * 5);
 }
 
-/// Whose root is done at once, and the other rank 2 ms later.
+/// Whose root is done at once, and the other rank 2 ms after the root has begun.
 class Rooted final : public Subject {
  public:
-  explicit Rooted(Exchange& exchange) : exchange_(exchange) {}
+  Rooted(Exchange& exchange, std::atomic<std::size_t>& begun)
+      : exchange_(exchange), begun_(begun) {}
   void run(std::size_t calls) override {
-    if (exchange_.self() == Rank{1})
-      std::this_thread::sleep_for(std::chrono::milliseconds(2) * calls);
+    done_ += calls;
+    if (exchange_.self() == Rank{0}) {
+      begun_ = done_;
+      return;
+    }
+    while (begun_ < done_) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   void synchronise() override { exchange_.barrier(std::chrono::seconds(10)); }
   std::optional<Rank> root() const noexcept override { return Rank{0}; }
 
  private:
   Exchange& exchange_;
+  std::atomic<std::size_t>& begun_;
+  std::size_t done_ = 0;
 };
 
 TEST(Measure, RootedCallsEndWithTheLastRank) {
   std::vector<std::vector<double>> samples(2);
+  std::atomic<std::size_t> begun = 0;
   (void)run_local_threads({.rank_count = 2}, [&](Exchange& exchange) {
-    Rooted subject(exchange);
+    Rooted subject(exchange, begun);
     std::vector<Contestant> contestants = {
         {.subject = &subject, .effort = {.batch = 5, .block_calls = 10, .single_calls = 1}}};
     measure(contestants, {.blocks = 2, .warmup = 0}, Timer(), exchange);
