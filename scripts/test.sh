@@ -29,16 +29,24 @@ packages=("${packages_to_build[@]}" "${packages_to_test[@]}")
 [ $all -eq 1 ] && packages+=("${packages_to_test_all[@]}" "${packages_to_boot[@]}")
 install "${packages[@]}"
 
-# run PRESET[:TARGET] [CTEST ARGUMENT...]: builds and tests; remembers a failure and goes on.
+# run PRESET[:TARGET] [CTEST ARGUMENT...]: builds and tests; remembers a failure and goes on.  With
+# --with-plans first, the plans' tests, which need nothing but a CPU, run beside each other before.
 failed=()
 run() {
   local preset=${1%:*} target=
   [[ $1 == *:* ]] && target=${1#*:}
   shift
+  local plans=0
+  if [ "${1:-}" = --with-plans ]; then plans=1; shift; fi
   say "$preset: building"
   build "$preset" ${target:+"$target"} >"build/$preset.build.log" 2>&1 ||
     { tail -50 "build/$preset.build.log" >&2; failed+=("$preset (build)"); return 0; }
   say "$preset: testing"
+  # A measurement of minutes, which means something in "release" alone.
+  local but_for='^$'
+  [ "$preset" != asan ] || but_for=plan_early_combining
+  [ $plans -eq 0 ] || ctest --preset "$preset" -L plan -j "$(nproc)" -E "$but_for" ||
+    failed+=("$preset (plans)")
   ctest --preset "$preset" "$@" || failed+=("$preset")
 }
 
@@ -49,19 +57,20 @@ if [ $all -eq 1 ]; then
   # Plans are integers alone: proved in "release" and "asan", compiled here.
   run clang -L 'unit|process|simulation' -E 'virtual_time|system_calls'
   run release-mpich:mpi_test_programs -L mpi
-  # Plans know no threads, and virtual time is about processes, which it cannot look across.
-  run tsan -LE 'long|soak|kernel|mpi|tidy|compile_fail|plan' -E virtual_time
+  # Plans, simulations and tutti-info know no threads, and virtual time is about processes, which it
+  # cannot look across.
+  run tsan -LE 'long|soak|kernel|mpi|tidy|compile_fail|plan|simulation' -E 'virtual_time|plan_'
 fi
 # Minutes of what the unit tests of the same code look at in seconds.
-run asan -LE 'long|soak|kernel|mpi|tidy|compile_fail' -E 'plan_early_combining|plan_json'
+run asan --with-plans -LE 'long|soak|kernel|mpi|tidy|compile_fail|plan' -E plan_json
 if [ $all -eq 1 ]; then
   say "clang-tidy"
   git ls-files 'algorithms/*.cpp' 'verbs/*.cpp' 'shm/*.cpp' 'bootstrap/*.cpp' |
     xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/clang >build/clang-tidy.log 2>&1 ||
     { grep -E 'error:|warning:' build/clang-tidy.log >&2; failed+=("clang-tidy"); }
-  run release -LE soak
+  run release --with-plans -LE 'soak|plan'
 else
-  run release -LE 'long|soak|kernel'
+  run release --with-plans -LE 'long|soak|kernel|plan'
 fi
 
 if [ ${#failed[@]} -gt 0 ]; then
