@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "api/settings.hpp"
+#include "bootstrap/node_map.hpp"
 #include "microbench/words.hpp"
 #include "plan/recursive_multiplying.hpp"
 
@@ -52,6 +53,19 @@ api::AllreduceRequest understand_allreduce(const PlanWords& words) {
   request.agreement = words.agreement ? parse_name(every_agreement, "--agreement", *words.agreement)
                                       : default_agreement(request);
   return request;
+}
+
+std::vector<Node> understand_nodes(const PlanWords& words, std::uint32_t rank_count) {
+  if (!words.ranks_per_node) {
+    if (words.placement)
+      refuse("--placement", *words.placement, "--ranks-per-node beside it; add it");
+    return {};
+  }
+  bootstrap::ImposedNodes shape{
+      .rank_count = rank_count,
+      .ranks_per_node = api::parse_ranks_per_node(*words.ranks_per_node, "--ranks-per-node")};
+  if (words.placement) shape.placement = api::parse_placement(*words.placement, "--placement");
+  return bootstrap::imposed_node_map(shape).node;
 }
 
 std::optional<Rank> understand_rank(const PlanWords& words, const PlanRequest& request) {
@@ -113,6 +127,11 @@ void declare_plan_options(CLI::App& app, PlanWords& words) {
   app.add_option("--agreement", words.agreement,
                  "identical, reproducible or relaxed; default: the strongest that the named "
                  "algorithm gives, else identical");
+  app.add_option("--ranks-per-node", words.ranks_per_node,
+                 "e.g. 4, or 2,3 for a node of 2 and further ones of 3; default: each rank is a "
+                 "node of its own");
+  app.add_option("--placement", words.placement,
+                 "of ranks on nodes: block (default), cyclic or random");
   app.add_option("--rank", words.rank, "a rank, or all; default 0, for json all");
   app.add_option("--format", words.format, "table (default), dot (Graphviz) or json");
 }
@@ -123,6 +142,7 @@ PlanRequest understand(const PlanWords& words) {
     throw Error(ErrorCode::invalid_argument,
                 "plan: expected --ranks P, the number of ranks; add it, for example --ranks 7");
   request.rank_count = parse_number<std::uint32_t>("--ranks", *words.ranks, 1, UINT32_MAX);
+  request.node_of = understand_nodes(words, request.rank_count);
   request.collective = parse_name(every_collective, "--collective", words.collective);
   request.allreduce = understand_allreduce(words);
   if (words.format) request.format = parse_name(every_format, "--format", *words.format);
@@ -135,10 +155,14 @@ plan::Plan plan_of(const PlanRequest& request, Rank self) {
     case PlanCollective::allreduce:
       break;
     case PlanCollective::barrier:
-      return api::barrier_plan(self, request.rank_count, request.allreduce.algorithm,
-                               request.allreduce.per_round);
+      return api::barrier_plan(self, request.rank_count,
+                               {.algorithm = request.allreduce.algorithm,
+                                .per_round = request.allreduce.per_round,
+                                .node_of = request.node_of});
   }
-  return api::allreduce_plan(self, request.rank_count, request.allreduce);
+  api::AllreduceRequest asked = request.allreduce;
+  asked.node_of = request.node_of;
+  return api::allreduce_plan(self, request.rank_count, asked);
 }
 
 std::function<plan::Plan(Rank)> planner(const PlanRequest& request, const plan::Plan& first) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <tutti/types.hpp>
+#include <vector>
 
 #include "api/selection.hpp"
 #include "plan/plan.hpp"
@@ -25,7 +26,7 @@ const char* name_of(PlanFormat format) noexcept;
 /// What the options say as text, before anything is understood.
 struct PlanWords {
   std::optional<std::string> ranks = {}, per_round = {}, algorithm = {}, agreement = {};
-  std::optional<std::string> rank = {}, format = {};
+  std::optional<std::string> rank = {}, format = {}, ranks_per_node = {}, placement = {};
   std::string collective = "allreduce", dtype = "uint64", op = "sum", bytes = "8";
 };
 
@@ -34,6 +35,7 @@ void declare_plan_options(CLI::App& app, PlanWords& words);
 struct PlanRequest {
   PlanCollective collective = PlanCollective::allreduce;
   std::uint32_t rank_count = 1;
+  std::vector<Node> node_of = {};        // of each rank; empty: each is a node of its own
   api::AllreduceRequest allreduce = {};  // a barrier takes algorithm and per_round of it
   std::optional<Rank> rank = Rank{0};    // none: all
   PlanFormat format = PlanFormat::table;

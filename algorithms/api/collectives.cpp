@@ -54,24 +54,27 @@ void check_root(const char* collective, Rank root, std::uint32_t rank_count) {
 }  // namespace
 
 Operation barrier(Communicator& communicator, const BarrierArguments& arguments) {
-  const Context::Implementation& context = communicator.implementation().context;
-  const std::vector<std::uint32_t>& per_round =
-      arguments.per_round.empty() ? context.settings.per_round : arguments.per_round;
+  const Communicator::Implementation& ranks = communicator.implementation();
   return api::make_operation(communicator, {.collective = "barrier"}, [&] {
-    return api::barrier_plan(communicator.rank(), communicator.rank_count(), arguments.algorithm,
-                             per_round);
+    return api::barrier_plan(communicator.rank(), communicator.rank_count(),
+                             {.algorithm = arguments.algorithm,
+                              .per_round = arguments.per_round,
+                              .per_round_by_default = ranks.context.settings.per_round,
+                              .node_of = ranks.neighbours.nodes.node});
   });
 }
 
 Operation allreduce(Communicator& communicator, const AllreduceArguments& arguments) {
-  const Context::Implementation& context = communicator.implementation().context;
+  const Communicator::Implementation& ranks = communicator.implementation();
+  const Context::Implementation& context = ranks.context;
   const api::AllreduceRequest asked{.element_count = arguments.element_count,
                                     .reduction = arguments.reduction,
                                     .agreement = arguments.agreement,
                                     .algorithm = arguments.algorithm,
                                     .per_round = arguments.per_round,
                                     .per_round_by_default = context.settings.per_round,
-                                    .partners_max = context.fabric.connections_max()};
+                                    .partners_max = context.fabric.connections_max(),
+                                    .node_of = ranks.neighbours.nodes.node};
   const api::OperationRequest request{.collective = "allreduce",
                                       .element_count = arguments.element_count,
                                       .reduction = arguments.reduction,

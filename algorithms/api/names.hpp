@@ -78,6 +78,10 @@ constexpr const char* name_of(Algorithm algorithm) noexcept {
       return "gather_fold";
     case Algorithm::chunked_fold:
       return "chunked_fold";
+    case Algorithm::leader:
+      return "leader";
+    case Algorithm::lanes:
+      return "lanes";
   }
   return "?";
 }

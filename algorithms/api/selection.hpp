@@ -29,6 +29,7 @@ struct Schedule {
   bool keeps_rank_order = true;   // else it needs an operator that commutes
   bool needs_idempotent = false;  // contributions may enter twice
   bool needs_inverse = false;     // of the operator
+  bool needs_runs = false;        // to keep rank order: the ranks of a node follow each other
   PerRoundIs takes = PerRoundIs::covering;
 };
 
@@ -43,6 +44,14 @@ struct AllreduceRequest {
   plan::PerRound per_round = {};             // of the call; empty: see the next
   plan::PerRound per_round_by_default = {};  // the context's; empty: a rule
   std::uint32_t partners_max = UINT32_MAX;   // connections that a context can hold
+  std::span<const Node> node_of = {};        // of each rank; empty: each is a node of its own
+};
+
+struct BarrierRequest {
+  Algorithm algorithm = Algorithm::automatic;
+  plan::PerRound per_round = {};  // as of an allreduce
+  plan::PerRound per_round_by_default = {};
+  std::span<const Node> node_of = {};
 };
 
 /// Whether another order or association of the operands may give other bits.  Integer elements are
@@ -55,8 +64,7 @@ bool takes_any_order(const AllreduceRequest& request) noexcept;
 /// `self`'s plan.  Throws Error{invalid_argument} for a vector or n that does not serve
 /// `rank_count`, with the nearest that does, and Error{unsupported} for a schedule that cannot keep
 /// the promise, with those that can.
-plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, Algorithm algorithm,
-                        const plan::PerRound& per_round);
+plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierRequest& request);
 /// `node_of`: of each rank.
 plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, Rank root,
                           std::span<const Node> node_of);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "plan/nodes.hpp"
 #include "plan/rooted_tree.hpp"
 #include "plan/steps.hpp"
 

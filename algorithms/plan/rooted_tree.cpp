@@ -4,6 +4,8 @@
 #include <bit>
 #include <cassert>
 
+#include "plan/nodes.hpp"
+
 namespace tutti::plan {
 namespace {
 
@@ -27,19 +29,6 @@ void add_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex,
     place.children.push_back({.peer = rank_at(static_cast<std::uint32_t>(child)),
                               .level = static_cast<std::uint16_t>(first_level + level)});
   }
-}
-
-/// The ranks of each node in rank order, the nodes by their lowest rank.
-std::vector<std::vector<Rank>> members_of_nodes(std::uint32_t rank_count,
-                                                std::span<const Node> node_of) {
-  std::vector<std::vector<Rank>> nodes;
-  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
-    const std::size_t node = index_of(node_of[rank]);
-    assert(node <= nodes.size());  // numbered by lowest rank
-    if (node == nodes.size()) nodes.emplace_back();
-    nodes[node].push_back(Rank{rank});
-  }
-  return nodes;
 }
 
 /// Members of a cycle of `count`, counted from the member `root`.
@@ -90,12 +79,6 @@ TreePlace binomial_tree(Rank self, Rank root, std::uint32_t rank_count,
               return other == 0 ? root : nodes[member_of(other, root_node, node_count)].front();
             });
   return place;
-}
-
-bool nodes_are_runs(std::span<const Node> node_of) {
-  for (std::size_t rank = 1; rank < node_of.size(); ++rank)
-    if (index_of(node_of[rank]) < index_of(node_of[rank - 1])) return false;
-  return true;
 }
 
 }  // namespace tutti::plan

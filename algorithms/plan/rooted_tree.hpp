@@ -40,8 +40,4 @@ struct TreePlace {
 TreePlace binomial_tree(Rank self, Rank root, std::uint32_t rank_count,
                         std::span<const Node> node_of);
 
-/// Whether the representatives' subtrees are runs of ranks in rank order, from rank 0 on: then a
-/// tree with root 0 combines in rank order.
-bool nodes_are_runs(std::span<const Node> node_of);
-
 }  // namespace tutti::plan

@@ -551,9 +551,9 @@ class Run {
     if (ordered && result.count > 1)
       return "operands are out of order: " + std::to_string(pool_.spans(result)[0].first) +
              " comes first";
-    if (promise_ == Promise::same_expression &&
+    if ((promise_ == Promise::same_expression || promise_ == Promise::same_result) &&
         result.expression != ranks_.front().targets[part].expression)
-      return "operands are associated otherwise than on rank 0";
+      return "operands are ordered or associated otherwise than on rank 0";
     if (promise_ == Promise::canonical_tree && result.expression != canonical_expression())
       return "operands are not associated along the canonical tree";
     return {};

@@ -32,8 +32,9 @@ namespace tutti::plan {
 enum class Promise : std::uint8_t {
   barrier,          // every rank has heard, directly or through others, from every rank
   each_once,        // the target holds every contribution exactly once, in any order
+  same_result,      // the same, and one expression on all ranks: equal in all bits
   rank_order,       // the target is 0 o 1 o ... o P-1
-  same_expression,  // the same, and associated alike on all ranks: equal in all bits
+  same_expression,  // rank_order, and associated alike on all ranks: equal in all bits
   canonical_tree,   // the same, and associated along the tree of canonical_tree.hpp: equal in all
                     // bits whatever the schedule
   at_least_once,    // the target holds every contribution

@@ -20,6 +20,8 @@ enum class Algorithm : std::uint8_t {
   canonical_dissemination,  // "canonical_dissemination": reproducible bits, blocks of a fixed tree
   gather_fold,              // "gather_fold": reproducible bits, for tiny payloads and few ranks
   chunked_fold,             // "chunked_fold": reproducible bits, for large payloads
+  leader,  // "leader": one rank of each node uses the network; inside the nodes shared memory
+  lanes,   // "lanes": the same with a part of the payload for each of several ranks of a node
 };
 
 }  // namespace tutti

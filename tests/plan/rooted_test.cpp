@@ -16,11 +16,12 @@
 #include "plan/rooted_tree.hpp"
 #include "plan/verify.hpp"
 #include "sizes.hpp"
+#include "support/node_shapes.hpp"
 
 namespace tutti::plan {
 namespace {
 
-using NodeOf = std::vector<Node>;
+using tutti::test::compositions, tutti::test::in_blocks, tutti::test::NodeOf, tutti::test::placed;
 using Builder = Plan (*)(Rank, const RootedShape&);
 
 Plan broadcast(Rank self, const RootedShape& shape) {
@@ -40,46 +41,9 @@ std::vector<Plan> plans_of(Builder build, const RootedShape& shape) {
   return plans;
 }
 
-/// Nodes of the given sizes, ranks in order.
-NodeOf in_blocks(const std::vector<std::uint32_t>& sizes) {
-  NodeOf node_of;
-  for (std::uint32_t node = 0; node < sizes.size(); ++node)
-    node_of.insert(node_of.end(), sizes[node], Node{node});
-  return node_of;
-}
-
-/// Nodes renamed by their lowest ranks.
-NodeOf renamed(const NodeOf& given) {
-  std::vector<std::uint32_t> name(given.size(), UINT32_MAX);
-  std::uint32_t next = 0;
-  NodeOf result;
-  for (const Node node : given) {
-    std::uint32_t& renamed = name[index_of(node)];
-    if (renamed == UINT32_MAX) renamed = next++;
-    result.push_back(Node{renamed});
-  }
-  return result;
-}
-
-std::vector<std::vector<std::uint32_t>> compositions(std::uint32_t rank_count) {
-  std::vector<std::vector<std::uint32_t>> all;
-  for (std::uint32_t cuts = 0; cuts < std::uint32_t{1} << (rank_count - 1); ++cuts) {
-    std::vector<std::uint32_t> sizes{1};
-    for (std::uint32_t rank = 1; rank < rank_count; ++rank)
-      if ((cuts >> (rank - 1) & 1) != 0)
-        sizes.push_back(1);
-      else
-        ++sizes.back();
-    all.push_back(sizes);
-  }
-  return all;
-}
-
 std::string text_of(const RootedShape& shape) {
-  std::string text = std::to_string(shape.rank_count) + " ranks, root " +
-                     std::to_string(index_of(shape.root)) + ", nodes";
-  for (const Node node : shape.node_of) text += " " + std::to_string(index_of(node));
-  return text;
+  return std::to_string(shape.rank_count) + " ranks, root " + std::to_string(index_of(shape.root)) +
+         ", " + tutti::test::text_of({shape.node_of.begin(), shape.node_of.end()});
 }
 
 void expect_right(const RootedShape& shape) {
@@ -119,11 +83,7 @@ TEST(Rooted, IsRightForSampledPlacements) {
   for (int sample = 0; sample < test::samples(400); ++sample) {
     const std::uint32_t ranks = 2 + static_cast<std::uint32_t>(random() % 60);
     const std::uint32_t nodes = 1 + static_cast<std::uint32_t>(random() % ranks);
-    NodeOf node_of;
-    for (std::uint32_t rank = 0; rank < ranks; ++rank)
-      node_of.push_back(
-          Node{static_cast<std::uint32_t>(sample % 2 == 0 ? rank % nodes : random() % nodes)});
-    node_of = renamed(node_of);
+    const NodeOf node_of = placed(ranks, nodes, sample % 2 == 0, random);
     expect_right({.root = Rank{static_cast<std::uint32_t>(random() % ranks)},
                   .rank_count = ranks,
                   .node_of = node_of});

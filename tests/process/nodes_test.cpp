@@ -20,13 +20,14 @@
 #include "api/neighbourhood.hpp"
 #include "support/adversarial.hpp"
 #include "support/jobs.hpp"
+#include "support/node_shapes.hpp"
 #include "support/operators.hpp"
 
 namespace tutti {
 namespace {
 
 using namespace std::chrono_literals;
-using test::codes_of;
+using test::codes_of, test::compositions;
 
 using Shape = std::vector<std::uint32_t>;  // ranks of each node
 
@@ -55,13 +56,14 @@ bool run_once(Operation& operation) {
 
 /// `calls` calls with `count` elements, against what one process computes.
 int wrong_results(Communicator& communicator, const test::Job& job, std::size_t count,
-                  std::uint64_t calls) {
+                  std::uint64_t calls, Algorithm algorithm = Algorithm::automatic) {
   const std::uint32_t self = index_of(communicator.rank()), ranks = communicator.rank_count();
   std::vector<std::uint64_t> source(count), target(count);
   Operation operation = allreduce(communicator, {.source = source.data(),
                                                  .target = target.data(),
                                                  .element_count = count,
-                                                 .reduction = job.reduction});
+                                                 .reduction = job.reduction,
+                                                 .algorithm = algorithm});
   int wrong = 0;
   for (std::uint64_t call = 1; call <= calls; ++call) {
     for (std::size_t i = 0; i < count; ++i) source[i] = test::input(self, call, i);
@@ -84,6 +86,12 @@ int exercise(Exchange& exchange, const Shape& shape, Placement placement) {
   for (const test::Job& job : {test::sum_job(), test::ordered_job()})
     for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{8}})
       wrong += wrong_results(communicator, job, count, 3);
+  for (const Algorithm algorithm : {Algorithm::leader, Algorithm::lanes}) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{8}})
+      wrong += wrong_results(communicator, test::sum_job(), count, 3, algorithm);
+    if (placement == Placement::block)
+      wrong += wrong_results(communicator, test::ordered_job(), 5, 3, algorithm);
+  }
   return wrong;
 }
 
@@ -93,21 +101,6 @@ void expect_right(const Shape& shape, Placement placement, Launch launch) {
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(rank_count_of(shape)))
       << text_of(shape) << ", placement " << static_cast<int>(placement);
-}
-
-/// Every way to write `rank_count` as a sum, in every order.
-std::vector<Shape> compositions(std::uint32_t rank_count) {
-  std::vector<Shape> all;
-  for (std::uint32_t cuts = 0; cuts < std::uint32_t{1} << (rank_count - 1); ++cuts) {
-    Shape shape{1};
-    for (std::uint32_t rank = 1; rank < rank_count; ++rank)
-      if ((cuts >> (rank - 1) & 1) != 0)
-        shape.push_back(1);
-      else
-        ++shape.back();
-    all.push_back(shape);
-  }
-  return all;
 }
 
 TEST(Nodes, EveryShapeOfUpToSixRanksIsRight) {
@@ -133,7 +126,9 @@ TEST(Nodes, SampledShapesAndPlacementsOfUpToTwelveRanksAreRight) {
 }
 
 /// The bits that rank 0 gets; empty if a rank gets others, or fails.
-std::vector<std::uint64_t> reproducible_bits(const Shape& shape, Placement placement) {
+std::vector<std::uint64_t> bits_of_a_sum(const Shape& shape, Placement placement,
+                                         Agreement agreement,
+                                         Algorithm algorithm = Algorithm::automatic) {
   constexpr std::size_t count = 40;
   const std::uint32_t ranks = rank_count_of(shape);
   std::vector<std::vector<std::uint64_t>> bits(ranks);
@@ -144,8 +139,13 @@ std::vector<std::uint64_t> reproducible_bits(const Shape& shape, Placement place
     std::vector<double> source(count), target(count);
     std::mt19937_64 random(self);
     for (std::size_t i = 0; i < count; ++i) source[i] = test::adversarial<double>(random, self, i);
-    Operation operation = allreduce<double>(communicator, std::span<const double>(source),
-                                            std::span(target), sum, Agreement::reproducible);
+    Operation operation = allreduce(
+        communicator, {.source = source.data(),
+                       .target = target.data(),
+                       .element_count = count,
+                       .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
+                       .agreement = agreement,
+                       .algorithm = algorithm});
     if (!run_once(operation)) return 1;
     for (const double value : target) bits[self].push_back(std::bit_cast<std::uint64_t>(value));
     return 0;
@@ -159,16 +159,70 @@ std::vector<std::uint64_t> reproducible_bits(const Shape& shape, Placement place
 TEST(Nodes, ReproducibleBitsDependOnNoShapeAndNoPlacement) {
   for (const std::uint32_t ranks : {2U, 5U, 6U, 11U}) {
     const std::vector<Shape> shapes = compositions(ranks);
-    const auto expected = reproducible_bits(shapes[0], Placement::block);
+    const auto expected = bits_of_a_sum(shapes[0], Placement::block, Agreement::reproducible);
     ASSERT_FALSE(expected.empty()) << ranks;
     std::mt19937 random(ranks);
     for (int sample = 0; sample < 12; ++sample) {
       const Shape& shape = shapes[random() % shapes.size()];
       const Placement placement{static_cast<std::uint8_t>(sample % 3)};
-      EXPECT_EQ(reproducible_bits(shape, placement), expected)
+      EXPECT_EQ(bits_of_a_sum(shape, placement, Agreement::reproducible), expected)
           << text_of(shape) << ", placement " << sample % 3;
     }
   }
+}
+
+TEST(Nodes, LeadersAndLanesGiveAllRanksTheSameBits) {
+  std::mt19937 random(23);
+  for (int sample = 0; sample < 24; ++sample) {
+    const std::vector<Shape> shapes = compositions(3 + static_cast<std::uint32_t>(random() % 9));
+    const Shape& shape = shapes[random() % shapes.size()];
+    const Placement placement{static_cast<std::uint8_t>(sample % 3)};
+    for (const Algorithm algorithm : {Algorithm::leader, Algorithm::lanes})
+      EXPECT_FALSE(bits_of_a_sum(shape, placement, Agreement::identical, algorithm).empty())
+          << text_of(shape) << ", placement " << sample % 3;
+  }
+}
+
+TEST(Nodes, ALeaderDoesNotKeepRankOrderAcrossScatteredRanks) {
+  const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
+    Context context(with_nodes({2, 2}, Placement::cyclic));
+    Communicator communicator(context, exchange);
+    std::uint64_t source = 0, target = 0;
+    try {
+      (void)allreduce(communicator, {.source = &source,
+                                     .target = &target,
+                                     .element_count = 1,
+                                     .reduction = test::ordered_job().reduction,
+                                     .algorithm = Algorithm::leader});
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      return error.code() == ErrorCode::unsupported &&
+                     text.find("ranks of each node follow each other") != std::string::npos
+                 ? 0
+                 : 1;
+    }
+    return 2;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+TEST(Nodes, OnlyLeadersAreConnectedAndOnlyRanksOfLanes) {
+  const Shape shape{3, 2, 3};
+  const auto results = run_local({.rank_count = 8}, [&](Exchange& exchange) {
+    Context context(with_nodes(shape, Placement::block));
+    Communicator communicator(context, exchange);
+    const auto connections = [&] { return context.implementation().fabric.connection_count(); };
+    const std::uint32_t self = index_of(exchange.self());
+    const bool leads = self == 0 || self == 3 || self == 5;
+    Operation meet = barrier(communicator);
+    if (!run_once(meet) || connections() != (leads ? 2U : 0U)) return 1;
+    if (wrong_results(communicator, test::sum_job(), 4, 10) != 0) return 2;  // the same ranks
+    if (connections() != (leads ? 2U : 0U)) return 3;
+    if (wrong_results(communicator, test::sum_job(), 4, 10, Algorithm::lanes) != 0) return 4;
+    const bool has_lane = leads || self == 1 || self == 4 || self == 6;
+    return connections() == (has_lane ? 2U : 0U) ? 0 : 5;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(8));
 }
 
 TEST(Nodes, PayloadsOfAnySizeFitTheirSlots) {
@@ -180,7 +234,8 @@ TEST(Nodes, PayloadsOfAnySizeFitTheirSlots) {
     int wrong = 0;
     // On both sides of a line, of a page, and of what a device sends inline.
     for (const std::size_t count : {0u, 6u, 7u, 8u, 9u, 15u, 16u, 511u, 512u, 513u, 20000u})
-      wrong += wrong_results(communicator, test::ordered_job(), count, 3);
+      for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::leader, Algorithm::lanes})
+        wrong += wrong_results(communicator, test::ordered_job(), count, 3, algorithm);
     return wrong;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(3));

@@ -62,13 +62,18 @@ json() {
     names=$((names + 1))
     case $name in
       dissemination) check at_least "1 2 5 8 13 16 31" --algorithm "$name" --op max --dtype int64 ;;
+      leader | lanes) # across the nodes by the rule
+        check exactly "1 2 5 8 13 16 31" --algorithm "$name" --dtype int64
+        check exactly "2 5 8 12 13 40" --algorithm "$name" --dtype int64 --ranks-per-node 4
+        check exactly "12 13 40" --algorithm "$name" --dtype int64 --ranks-per-node 3,2,5 \
+          --placement cyclic ;;
       automatic | canonical_dissemination) # a block that comes twice is left unread
         check at_least "1 2 5 8 13 16 31" --algorithm "$name" --dtype double ;;
       nway_inverse) check exactly "1 2 5 8 13 16 31" --algorithm "$name" --dtype int64 ;;
       *) check exactly "1 2 5 8 13 16 31" --algorithm "$name" --dtype double ;;
     esac
   done
-  [ "$names" -ge 11 ] || fail "only $names names of schedules"
+  [ "$names" -ge 13 ] || fail "only $names names of schedules"
   expect 0 '^\{"ranks":5,"rank":4,.*"takes_out":\[\]\}$' --ranks 5 --rank 4 --format json
   [ "$("${plan[@]}" --ranks 5 --rank 4 --format json | wc -l)" = 1 ] || fail "more than rank 4"
   # Two segments on the wire are one interval: rank 0 holds 4 and 0.
@@ -90,6 +95,9 @@ tampered() {
 }
 
 texts() {
+  expect 0 '^leader, 7 ranks, rank 1$' --ranks 7 --rank 1 --ranks-per-node 3,2
+  expect 0 'sends 1, receives 1$' --ranks 7 --rank 1 --ranks-per-node 3,2 --collective barrier
+  expect 0 'lanes, 8 ranks' --ranks 8 --ranks-per-node 4 --bytes 64K
   expect 0 '^two_partial_dissemination, 13 ranks, rank 2$' --ranks 13 --rank 2 --op user \
     --dtype int32
   expect 0 '^  rounds +2, with 3,3 messages$' --ranks 13 --op max

@@ -101,8 +101,8 @@ TEST(Selection, RefusesWhatAScheduleCannotKeep) {
   asked.algorithm = Algorithm::dissemination;
   expect_refused(ErrorCode::unsupported, [&] { (void)taken(asked); }, {"not idempotent"});
   expect_refused(ErrorCode::unsupported,
-                 [] { (void)barrier_plan(Rank{0}, 4, Algorithm::two_partial, {}); },
-                 {"barrier", "two_partial_dissemination", "use automatic or dissemination"});
+                 [] { (void)barrier_plan(Rank{0}, 4, {.algorithm = Algorithm::two_partial}); },
+                 {"barrier", "two_partial_dissemination", "use automatic, dissemination or leader"});
 }
 
 TEST(Selection, TakesTheContextsVectorWhereTheScheduleCan) {

@@ -1,0 +1,26 @@
+#include "plan/nodes.hpp"
+
+#include <cassert>
+
+namespace tutti::plan {
+
+std::vector<std::vector<Rank>> members_of_nodes(std::uint32_t rank_count,
+                                                std::span<const Node> node_of) {
+  assert(node_of.empty() || node_of.size() == rank_count);
+  std::vector<std::vector<Rank>> nodes;
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
+    const std::size_t node = node_of.empty() ? rank : index_of(node_of[rank]);
+    assert(node <= nodes.size());  // numbered by lowest rank
+    if (node == nodes.size()) nodes.emplace_back();
+    nodes[node].push_back(Rank{rank});
+  }
+  return nodes;
+}
+
+bool nodes_are_runs(std::span<const Node> node_of) {
+  for (std::size_t rank = 1; rank < node_of.size(); ++rank)
+    if (index_of(node_of[rank]) < index_of(node_of[rank - 1])) return false;
+  return true;
+}
+
+}  // namespace tutti::plan

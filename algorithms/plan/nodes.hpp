@@ -1,0 +1,20 @@
+// Which ranks share a node, as plans see it.  Nodes are numbered by their lowest rank.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <tutti/types.hpp>
+#include <vector>
+
+namespace tutti::plan {
+
+/// The ranks of each node, in rank order.  `node_of` holds the node of each rank; empty: each rank
+/// is one of its own.
+std::vector<std::vector<Rank>> members_of_nodes(std::uint32_t rank_count,
+                                                std::span<const Node> node_of);
+
+/// Whether each node's ranks follow each other: then what is combined node after node is combined
+/// in rank order.
+bool nodes_are_runs(std::span<const Node> node_of);
+
+}  // namespace tutti::plan

@@ -1,0 +1,183 @@
+// Promise: leaders and lanes are right for every node shape, number of lanes, order and schedule
+// across; what leaves a node is what the schedule across sends; nothing is overwritten while it may
+// be read.
+#include "plan/lanes.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "happens_before.hpp"
+#include "plan/canonical_dissemination.hpp"
+#include "plan/dissemination.hpp"
+#include "plan/nodes.hpp"
+#include "plan/per_round.hpp"
+#include "plan/recursive_multiplying.hpp"
+#include "plan/two_partial.hpp"
+#include "plan/verify.hpp"
+#include "sizes.hpp"
+#include "support/node_shapes.hpp"
+
+namespace tutti::plan {
+namespace {
+
+using tutti::test::compositions, tutti::test::in_blocks, tutti::test::NodeOf, tutti::test::placed;
+
+struct Across {
+  const char* name;
+  PlanAcross plan;
+  Promise promise;
+  Order order;
+};
+
+const Across schedules_across[] = {
+    {"two partials",
+     [](Rank self, std::uint32_t nodes) {
+       return two_partial_allreduce(self, nodes, uniform(nodes, 2), Order::commutative);
+     },
+     Promise::each_once, Order::commutative},
+    {"recursive multiplying",
+     [](Rank self, std::uint32_t nodes) {
+       return recursive_multiplying_allreduce(
+           self, nodes, per_round_for_recursive_multiplying(nodes, 8, uniform(nodes, 1)));
+     },
+     Promise::same_result, Order::commutative},
+    {"recursive multiplying in rank order",
+     [](Rank self, std::uint32_t nodes) {
+       return recursive_multiplying_allreduce(
+           self, nodes, per_round_for_recursive_multiplying(nodes, 8, uniform(nodes, 3)));
+     },
+     Promise::same_expression, Order::rank_order},
+    {"dissemination",
+     [](Rank self, std::uint32_t nodes) {
+       return dissemination_allreduce(self, nodes, uniform(nodes, 3));
+     },
+     Promise::at_least_once, Order::commutative},
+};
+
+Plan barrier_across(Rank self, std::uint32_t nodes) {
+  return dissemination_barrier(self, nodes, uniform(nodes, 2));
+}
+
+std::vector<Plan> plans_of(const LaneShape& shape, const Across& across) {
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < shape.rank_count; ++rank)
+    plans.push_back(lanes_allreduce(Rank{rank}, shape, across.order, across.plan));
+  return plans;
+}
+
+std::vector<Plan> barriers_of(const NodeOf& node_of) {
+  const auto ranks = static_cast<std::uint32_t>(node_of.size());
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    plans.push_back(leader_barrier(Rank{rank}, ranks, node_of, barrier_across));
+  return plans;
+}
+
+LaneShape shape_of(const NodeOf& node_of, std::uint32_t lanes) {
+  return {.rank_count = static_cast<std::uint32_t>(node_of.size()),
+          .node_of = node_of,
+          .lane_count = lanes};
+}
+
+void expect_right(const NodeOf& node_of) {
+  const std::string text = tutti::test::text_of(node_of);
+  const auto ranks = static_cast<std::uint32_t>(node_of.size());
+  for (std::uint32_t lanes = 1; lanes <= lanes_max(ranks, node_of); ++lanes)
+    for (const Across& across : schedules_across) {
+      if (across.order == Order::rank_order && !nodes_are_runs(node_of)) continue;
+      EXPECT_EQ(first_violation(plans_of(shape_of(node_of, lanes), across), across.promise),
+                std::nullopt)
+          << text << ", " << lanes << " lanes, " << across.name;
+    }
+  EXPECT_EQ(first_violation(barriers_of(node_of), Promise::barrier), std::nullopt) << text;
+}
+
+TEST(Lanes, AreRightForEveryNodeShapeOfUpToTwelveRanks) {
+  for (std::uint32_t ranks = 1; ranks <= (test::samples_divisor == 1 ? 12U : 8U); ++ranks)
+    for (const auto& sizes : compositions(ranks)) expect_right(in_blocks(sizes));
+}
+
+TEST(Lanes, AreRightForSampledPlacements) {
+  std::mt19937 random(3);
+  for (int sample = 0; sample < test::samples(300); ++sample) {
+    const std::uint32_t ranks = 2 + static_cast<std::uint32_t>(random() % 60);
+    const std::uint32_t nodes = 1 + static_cast<std::uint32_t>(random() % ranks);
+    expect_right(placed(ranks, nodes, sample % 2 == 0, random));
+  }
+}
+
+TEST(Lanes, AreRightForManyRanksOfANode) {
+  for (const std::uint32_t per_node : {16U, 32U})
+    for (const std::uint32_t nodes : {1U, 2U, 5U})
+      expect_right(in_blocks(std::vector<std::uint32_t>(nodes, per_node)));
+}
+
+TEST(Lanes, OneLaneCarriesBlocksOfTheCanonicalTreeToo) {
+  const NodeOf node_of = in_blocks({3, 1, 2, 2, 4});
+  const Across across{"canonical",
+                      [](Rank self, std::uint32_t nodes) {
+                        return canonical_dissemination_allreduce(self, nodes, uniform(nodes, 1));
+                      },
+                      Promise::same_expression, Order::rank_order};
+  EXPECT_EQ(first_violation(plans_of(shape_of(node_of, 1), across), across.promise), std::nullopt);
+}
+
+TEST(Lanes, SendBetweenNodesWhatTheScheduleAcrossSends) {
+  for (std::uint32_t lanes = 1; lanes <= 4; ++lanes) {
+    const NodeOf node_of = in_blocks({4, 5, 4, 6, 4, 4});
+    const std::vector<Plan> plans = plans_of(shape_of(node_of, lanes), schedules_across[0]);
+    const Plan across = schedules_across[0].plan(Rank{0}, 6);
+    std::uint32_t messages_across = 0;
+    for (const std::uint32_t messages : across.per_round) messages_across += messages;
+    for (const Plan& plan : plans) {
+      const Node node = node_of[index_of(plan.self)];
+      const std::uint32_t seat = static_cast<std::uint32_t>(
+          std::count(node_of.begin(), node_of.begin() + index_of(plan.self), node));
+      std::uint32_t inside = 0, outside = 0;
+      for (const Step& step : plan.steps)
+        if (step.action == Action::put) ++(node_of[index_of(step.peer)] == node ? inside : outside);
+      const auto others =
+          static_cast<std::uint32_t>(std::count(node_of.begin(), node_of.end(), node) - 1);
+      EXPECT_EQ(outside, seat < lanes ? messages_across : 0);
+      EXPECT_EQ(inside, seat < lanes ? lanes - 1 + others : lanes);
+      EXPECT_EQ(plan.parts, lanes);
+      EXPECT_EQ(plan.slot_count, 5 + lanes + across.slot_count);
+    }
+  }
+}
+
+TEST(Lanes, AreTheScheduleAcrossWhereEachRankIsANode) {
+  const Plan plan =
+      lanes_allreduce(Rank{2}, {.rank_count = 5}, Order::commutative, schedules_across[0].plan);
+  EXPECT_EQ(plan.steps.size(), schedules_across[0].plan(Rank{2}, 5).steps.size());
+}
+
+TEST(Lanes, AreNoMoreThanTheSmallestNodeHasRanks) {
+  const NodeOf node_of = in_blocks({3, 2, 4});
+  EXPECT_EQ(lanes_max(9, node_of), 2u);
+  EXPECT_TRUE(is_lane_shape(shape_of(node_of, 2)));
+  EXPECT_FALSE(is_lane_shape(shape_of(node_of, 3)));
+  EXPECT_FALSE(is_lane_shape(shape_of(node_of, 0)));
+}
+
+TEST(Lanes, TwoCopiesSuffice) {
+  std::mt19937 random(17);
+  for (std::uint32_t ranks = 2; ranks <= 10; ++ranks)
+    for (const auto& sizes : compositions(ranks)) {
+      if (ranks > 6 && random() % 16 != 0) continue;
+      const NodeOf node_of = in_blocks(sizes);
+      EXPECT_EQ(test::HappensBefore(barriers_of(node_of), 5, 2).race(), std::nullopt);
+      for (std::uint32_t lanes = 1; lanes <= lanes_max(ranks, node_of); ++lanes)
+        for (const Across& across : schedules_across)
+          EXPECT_EQ(test::HappensBefore(plans_of(shape_of(node_of, lanes), across), 5, 2).race(),
+                    std::nullopt)
+              << tutti::test::text_of(node_of) << ", " << lanes << " lanes, " << across.name;
+    }
+}
+
+}  // namespace
+}  // namespace tutti::plan
