@@ -105,6 +105,8 @@ MPI_Datatype mpi_type(ElementType type) {
       return MPI_FLOAT;
     case ElementType::float64:
       return MPI_DOUBLE;
+    case ElementType::float16:  // refused with --against mpi
+    case ElementType::bfloat16:
     case ElementType::other:
       break;
   }

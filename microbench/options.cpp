@@ -76,7 +76,8 @@ void declare(CLI::App& app, Words& words, Options& options) {
          "all, or some of barrier,allreduce,broadcast,reduce and the probes floor,oneway,wimm")
       ->required();
   app.add_option("--bytes", words.bytes, "contribution of each rank, e.g. 8,1K,1M");
-  app.add_option("--dtype", words.dtype, "int32, uint32, int64, uint64, float or double");
+  app.add_option("--dtype", words.dtype,
+                 "int32, uint32, int64, uint64, float, double, half or bfloat16");
   app.add_option("--op", words.op,
                  "sum, prod, min, max, band, bor, bxor, land, lor, or user: an operator of this "
                  "program that is not commutative (uint64)");
@@ -171,6 +172,8 @@ void understand(const Words& words, Options& options) {
     options.warmup = parse_number<std::size_t>("--warmup", words.warmup, 0, calls_max);
   if (!words.against.empty() && words.against != "mpi") refuse("--against", words.against, "mpi");
   options.against_mpi = !words.against.empty();
+  if (options.against_mpi && element_bytes(options.dtype) == 2)
+    refuse("--dtype", words.dtype, "a type that MPI has, too, with --against mpi");
   if (!words.check_level.empty())
     options.check_level = parse_name(every_check_level, "--check-level", words.check_level);
   if (!words.delay_us.empty())
@@ -233,6 +236,9 @@ std::size_t element_bytes(ElementType type) noexcept {
     case ElementType::uint64:
     case ElementType::float64:
       return 8;
+    case ElementType::float16:
+    case ElementType::bfloat16:
+      return 2;
     case ElementType::other:
       break;
   }

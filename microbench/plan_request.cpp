@@ -117,7 +117,8 @@ void declare_plan_options(CLI::App& app, PlanWords& words) {
   app.add_option("--algorithm", words.algorithm, algorithms + "; default automatic");
   app.add_option(
       "--dtype", words.dtype,
-      "int32, uint32, int64, uint64 (default), float or double, whose bits show the order; "
+      "int32, uint32, int64, uint64 (default), or float, double, half, bfloat16, whose bits show "
+      "the order; "
       "of an allreduce");
   app.add_option("--op", words.op,
                  "sum (default), prod, min, max, band, bor, bxor, land, lor, or user: one that is "

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <tutti/status.hpp>
@@ -11,6 +12,10 @@
 
 namespace tutti::bench {
 namespace {
+
+/// Elements of 16 bits, looked at as floats.
+template <class T>
+constexpr bool is_narrow = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 
 /// The finaliser of SplitMix64: neighbouring inputs give unrelated outputs.
 constexpr std::uint64_t mix(std::uint64_t word) noexcept {
@@ -76,9 +81,26 @@ T rounding_value(BuiltIn op, std::uint64_t random) noexcept {
   return (random & 16) != 0 ? -magnitude : magnitude;
 }
 
+/// Sums stay below the integers that the type holds, up to that many ranks; products of up to 14
+/// ranks within the exponents of a half, and for more of them they are +-1.
+template <class T>
+T narrow_value(BuiltIn op, std::uint64_t random, std::uint32_t rank_count) noexcept {
+  const bool sign = (random >> 32 & 1) != 0;
+  if (op == BuiltIn::product) {
+    const int exponent = rank_count <= 14 ? static_cast<int>(random % 3) - 1 : 0;
+    return T(std::ldexp(sign ? -1.0f : 1.0f, exponent));
+  }
+  constexpr std::uint32_t integers = std::is_same_v<T, Half> ? 2048 : 256;
+  const std::uint32_t largest = std::clamp(integers / rank_count, 1u, 1000u);
+  const auto magnitude = static_cast<float>(random % (largest + 1));
+  return T(sign && (magnitude != 0 || op != BuiltIn::sum) ? -magnitude : magnitude);
+}
+
 template <class T>
 T value_for(BuiltIn op, std::uint64_t random, std::uint32_t rank_count) noexcept {
-  if constexpr (std::is_floating_point_v<T>)
+  if constexpr (is_narrow<T>)
+    return narrow_value<T>(op, random, rank_count);
+  else if constexpr (std::is_floating_point_v<T>)
     return floating_value<T>(op, random);
   else
     return integer_value<T>(op, random, rank_count);
@@ -121,13 +143,21 @@ T fold_integer(BuiltIn op, T left, T right) noexcept {
 }
 
 template <class T>
-T fold(BuiltIn op, T left, T right) noexcept {
+T fold_wide(BuiltIn op, T left, T right) noexcept {
   if (op == BuiltIn::min) return less(right, left) ? right : left;
   if (op == BuiltIn::max) return less(left, right) ? right : left;
   if constexpr (std::is_floating_point_v<T>)
     return op == BuiltIn::product ? left * right : left + right;
   else
     return fold_integer(op, left, right);
+}
+
+template <class T>
+T fold(BuiltIn op, T left, T right) noexcept {
+  if constexpr (is_narrow<T>)
+    return T(fold_wide(op, static_cast<float>(left), static_cast<float>(right)));
+  else
+    return fold_wide(op, left, right);
 }
 
 template <class T>
@@ -190,6 +220,10 @@ auto with_type(ElementType type, Function function) {
       return function(float{});
     case ElementType::float64:
       return function(double{});
+    case ElementType::float16:
+      return function(Half{});
+    case ElementType::bfloat16:
+      return function(BFloat16{});
     case ElementType::other:
       break;
   }
@@ -232,6 +266,9 @@ void Reference::contribution_that_rounds(std::uint32_t rank, std::uint64_t call,
     if constexpr (std::is_floating_point_v<T>)
       for (std::size_t i = 0; i < buffer.size() / sizeof(T); ++i)
         store(buffer, i, rounding_value<T>(inputs_.op, mix(key + golden * (i + 1))));
+    else if constexpr (is_narrow<T>)
+      for (std::size_t i = 0; i < buffer.size() / sizeof(T); ++i)
+        store(buffer, i, T(rounding_value<float>(inputs_.op, mix(key + golden * (i + 1)))));
   });
 }
 
@@ -250,7 +287,9 @@ std::optional<std::size_t> Reference::first_difference(std::span<const std::byte
 std::string Reference::text_of(std::span<const std::byte> buffer, std::size_t element) const {
   return with_type(inputs_.type, [&]<class T>(T) {
     const T value = load<T>(buffer, element);
-    if constexpr (std::is_floating_point_v<T>)
+    if constexpr (is_narrow<T>)
+      return fmt::format("{}", static_cast<float>(value));
+    else if constexpr (std::is_floating_point_v<T>)
       return fmt::format("{}", value);
     else
       return inputs_.op == BuiltIn::sum ? fmt::format("{}", value) : fmt::format("{:#x}", value);

@@ -23,9 +23,9 @@ namespace tutti::bench {
 inline constexpr BuiltIn every_operator[] = {
     BuiltIn::sum,    BuiltIn::product, BuiltIn::min,         BuiltIn::max,        BuiltIn::bit_and,
     BuiltIn::bit_or, BuiltIn::bit_xor, BuiltIn::logical_and, BuiltIn::logical_or, BuiltIn::none};
-inline constexpr ElementType every_type[] = {ElementType::int32,   ElementType::uint32,
-                                             ElementType::int64,   ElementType::uint64,
-                                             ElementType::float32, ElementType::float64};
+inline constexpr ElementType every_type[] = {
+    ElementType::int32,   ElementType::uint32,  ElementType::int64,   ElementType::uint64,
+    ElementType::float32, ElementType::float64, ElementType::float16, ElementType::bfloat16};
 inline constexpr Agreement every_agreement[] = {Agreement::identical, Agreement::reproducible,
                                                 Agreement::relaxed};
 

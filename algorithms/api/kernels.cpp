@@ -19,6 +19,11 @@
 namespace tutti {
 namespace {
 
+/// Types of 16 bits, computed in float.  One operation on two of them, rounded to float and then to
+/// 16 bits, is rounded correctly: float has more than twice their bits of mantissa, and two more.
+template <class T>
+concept Narrow = std::same_as<T, Half> || std::same_as<T, BFloat16>;
+
 template <std::floating_point T>
 T canonical(T value) {
   return std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : value;
@@ -72,7 +77,7 @@ T greatest(T left, T right) {
 }
 
 template <BuiltIn which, class T>
-T apply(T left, T right) {
+T apply_wide(T left, T right) {
   if constexpr (which == BuiltIn::sum) return wrap_sum(left, right);
   if constexpr (which == BuiltIn::product) return wrap_product(left, right);
   if constexpr (which == BuiltIn::min) return least(left, right);
@@ -84,6 +89,14 @@ T apply(T left, T right) {
     if constexpr (which == BuiltIn::logical_and) return static_cast<T>(left != 0 && right != 0);
     if constexpr (which == BuiltIn::logical_or) return static_cast<T>(left != 0 || right != 0);
   }
+}
+
+template <BuiltIn which, class T>
+T apply(T left, T right) {
+  if constexpr (Narrow<T>)
+    return T(apply_wide<which, float>(static_cast<float>(left), static_cast<float>(right)));
+  else
+    return apply_wide<which, T>(left, right);
 }
 
 /// `partial` without `incoming`, where an inverse gives back exactly what was there before: not of
@@ -169,6 +182,10 @@ Reduction built_in_reduction(BuiltIn which, ElementType type) {
       return make_for<float>(which);
     case ElementType::float64:
       return make_for<double>(which);
+    case ElementType::float16:
+      return make_for<Half>(which);
+    case ElementType::bfloat16:
+      return make_for<BFloat16>(which);
   }
   throw Error(ErrorCode::invalid_argument, "ElementType::other has no built-in operators");
 }

@@ -50,6 +50,10 @@ constexpr const char* name_of(ElementType type) noexcept {
       return "float";
     case ElementType::float64:
       return "double";
+    case ElementType::float16:
+      return "half";
+    case ElementType::bfloat16:
+      return "bfloat16";
   }
   return "?";
 }

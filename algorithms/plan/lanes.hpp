@@ -31,7 +31,7 @@
 //
 // Literature: leaders as in V. Tipparaju, J. Nieplocha, D. Panda, "Fast collective operations using
 // shared and remote memory access protocols on clusters", IPDPS 2003; lanes as in J. L. Traff,
-// "Decomposing collectives for exploiting multi-lane communication", CLUSTER 2020.
+// S. Hunold, "Decomposing collectives for exploiting multi-lane communication", CLUSTER 2020.
 #pragma once
 
 #include <cstdint>

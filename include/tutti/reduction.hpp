@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "tutti/export.hpp"
+#include "tutti/narrow_float.hpp"
 
 namespace tutti {
 
@@ -44,7 +45,17 @@ enum class BuiltIn : std::uint8_t {
   logical_or,
 };
 
-enum class ElementType : std::uint8_t { other, int32, uint32, int64, uint64, float32, float64 };
+enum class ElementType : std::uint8_t {
+  other,
+  int32,
+  uint32,
+  int64,
+  uint64,
+  float32,
+  float64,
+  float16,   // Half
+  bfloat16,  // BFloat16
+};
 
 struct Reduction {  // raw form
   CombineFunction combine = nullptr;
@@ -58,7 +69,8 @@ struct Reduction {  // raw form
 };
 
 constexpr bool is_floating(ElementType type) noexcept {
-  return type == ElementType::float32 || type == ElementType::float64;
+  return type == ElementType::float32 || type == ElementType::float64 ||
+         type == ElementType::float16 || type == ElementType::bfloat16;
 }
 
 /// Whether the operator is defined for the type: bitwise and logical ones are for integers only.
@@ -70,8 +82,9 @@ constexpr bool defined_for(BuiltIn which, ElementType type) noexcept {
 
 /// The built-in kernel.  Integer overflow wraps.  Floating-point min and max: -0 < +0.  A NaN wins
 /// and becomes the canonical quiet NaN wherever two values are combined, in sums and products, too,
-/// so that every rank gets the same bits.  No fused multiply-add.  Logical operators
-/// yield 0 or 1.  Throws Error{invalid_argument} where defined_for() says no.
+/// so that every rank gets the same bits.  No fused multiply-add.  Half and BFloat16: each
+/// combination of two is computed in float and rounded, which is the correctly rounded result.
+/// Logical operators yield 0 or 1.  Throws Error{invalid_argument} where defined_for() says no.
 TUTTI_EXPORT Reduction built_in_reduction(BuiltIn which, ElementType type);
 
 template <class T>
@@ -83,6 +96,10 @@ constexpr ElementType element_type_of() noexcept {
   if constexpr (std::is_floating_point_v<T>) {
     if constexpr (sizeof(T) == 4) return ElementType::float32;
     if constexpr (sizeof(T) == 8) return ElementType::float64;
+  } else if constexpr (std::is_same_v<T, Half>) {
+    return ElementType::float16;
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return ElementType::bfloat16;
   } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
     if constexpr (sizeof(T) == 4)
       return std::is_signed_v<T> ? ElementType::int32 : ElementType::uint32;

@@ -39,7 +39,7 @@ results() {
   for ranks in 1 2 3 4; do
     expect 0 '"collective":"barrier".*"correct":true' \
       "$bench" barrier --local $ranks "${short[@]}" --delay-us 200
-    for type in int32 uint32 int64 uint64 float double; do
+    for type in int32 uint32 int64 uint64 float double half bfloat16; do
       expect 0 '"correct":true' "$bench" allreduce --local $ranks --dtype $type --bytes 0,8,1K \
         "${short[@]}"
     done
@@ -94,7 +94,7 @@ refusals() {
   refuse 'fabric "fddr".*qdr, fdr' "$bench" barrier --local 2 --fabric fddr
   refuse '--across.*--help' "$bench" allreduce --local 2 --across leader
   refuse 'COLLECTIVE="gossip".*allreduce' "$bench" gossip --local 2
-  refuse '--dtype="half".*int32' "$bench" allreduce --local 2 --dtype half
+  refuse '--dtype="quad".*int32' "$bench" allreduce --local 2 --dtype quad
   refuse '--op="bor".*double.*uint64' "$bench" allreduce --local 2 --op bor --dtype double
   refuse '--local="0".*1' "$bench" allreduce --local 0
   refuse '--ranks-per-node="2,0".*each 1 or more' "$bench" allreduce --local 2 --ranks-per-node 2,0
@@ -115,6 +115,7 @@ refusals() {
   refuse '--out="/nowhere/x"' "$bench" barrier --local 2 --out /nowhere/x
   refuse 'nonsense.*expected' env TUTTI_DEVICE=nonsense "$bench" barrier --local 2
   refuse 'TUTTI_NONSENSE.*TUTTI_DEVICE' env TUTTI_NONSENSE=1 "$bench" barrier --local 2
+  refuse '--dtype="half".*MPI has' "$bench" allreduce --dtype half --against mpi
   refuse 'TUTTI_RANK.*mpirun' env TUTTI_RANK=0 "$bench" barrier --against mpi
   refuse 'TUTTI_SIZE' env TUTTI_RANK=0 "$bench" barrier
   refuse 'TUTTI_SIZE.*1 or more' env TUTTI_RANK=0 TUTTI_SIZE=0 "$bench" barrier

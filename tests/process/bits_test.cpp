@@ -63,6 +63,8 @@ T element_for(std::mt19937_64& random, std::uint32_t rank, std::size_t element) 
   if constexpr (std::is_same_v<T, Affine>) {
     const double a = 0.5 + std::ldexp(static_cast<double>(random() >> 11), -53);
     return {a, test::adversarial<double>(random, rank, 6)};
+  } else if constexpr (std::is_same_v<T, Half>) {
+    return Half(test::adversarial<float>(random, rank, element));
   } else {
     return test::adversarial<T>(random, rank, element);
   }
@@ -125,6 +127,8 @@ TEST(Bits, OfBuiltInSumsAndProductsAreIdenticalOnAllRanks) {
                                       built_in_reduction(which, ElementType::float64), {});
         wrong |= compare_bits<float>(communicator, exchange,
                                      built_in_reduction(which, ElementType::float32), {});
+        wrong |= compare_bits<Half>(communicator, exchange,
+                                    built_in_reduction(which, ElementType::float16), {});
       }
       return wrong;
     });

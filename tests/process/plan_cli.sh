@@ -132,7 +132,7 @@ refusals() {
     --ranks 5 --algorithm gossip
   refuse '--collective="reduce": expected one of allreduce, barrier' --ranks 5 --collective reduce
   refuse '--format="xml": expected one of table, dot, json' --ranks 5 --format xml
-  refuse '--dtype="half".*int32' --ranks 5 --dtype half
+  refuse '--dtype="quad".*int32' --ranks 5 --dtype quad
   refuse '--op="avg".*sum' --ranks 5 --op avg
   refuse '--op="bor".*double.*uint64' --ranks 5 --op bor --dtype double
   refuse '--bytes="12".*multiple of 8' --ranks 5 --bytes 12

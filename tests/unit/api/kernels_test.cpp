@@ -130,6 +130,103 @@ TYPED_TEST(Floats, SumAndProductGiveTheSameBitsInBothOrders) {
       }
 }
 
+// Half and BFloat16 -------------------------------------------------------------------------------
+
+/// What a half means, from the words of IEEE 754 (3.4).
+double meaning_of_half(std::uint16_t bits) {
+  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  const double sign = (bits & 0x8000) != 0 ? -1 : 1;
+  if (exponent == 31)
+    return mantissa != 0 ? std::numeric_limits<double>::quiet_NaN()
+                         : sign * std::numeric_limits<double>::infinity();
+  if (exponent == 0) return sign * std::ldexp(mantissa, -24);
+  return sign * std::ldexp(1024 + mantissa, exponent - 25);
+}
+
+TEST(Halves, AllAreWhatIeee754SaysAndComeBackFromFloat) {
+  for (std::uint32_t word = 0; word < 65536; ++word) {
+    const auto bits = static_cast<std::uint16_t>(word);
+    const auto value = static_cast<float>(Half::from_bits(bits));
+    const double expected = meaning_of_half(bits);
+    if (std::isnan(expected)) {
+      EXPECT_TRUE(std::isnan(value)) << word;
+      EXPECT_EQ(Half(value).bits, 0x7e00) << word;
+      continue;
+    }
+    EXPECT_EQ(static_cast<double>(value), expected) << word;
+    EXPECT_EQ(std::signbit(value), std::signbit(expected)) << word;
+    EXPECT_EQ(Half(value).bits, bits);
+  }
+}
+
+/// Between two neighbours a float goes to the nearer one, from the middle to the even one.
+template <class Narrow>
+void expect_nearest(std::uint16_t bits) {
+  const double low = static_cast<float>(Narrow::from_bits(bits));
+  const double high = static_cast<float>(Narrow::from_bits(static_cast<std::uint16_t>(bits + 1)));
+  if (!std::isfinite(low) || !std::isfinite(high)) return;
+  const auto middle = static_cast<float>((low + high) / 2);
+  ASSERT_EQ(static_cast<double>(middle), (low + high) / 2);
+  const float infinity = std::numeric_limits<float>::infinity();
+  const bool is_even = bits % 2 == 0;
+  ASSERT_EQ(Narrow(middle).bits, is_even ? bits : bits + 1) << bits;
+  ASSERT_EQ(Narrow(std::nextafter(middle, -infinity)).bits, low < high ? bits : bits + 1) << bits;
+  ASSERT_EQ(Narrow(std::nextafter(middle, infinity)).bits, low < high ? bits + 1 : bits) << bits;
+}
+
+TEST(Halves, FloatsGoToTheNearest) {
+  for (std::uint32_t bits = 0; bits < 65535; ++bits)
+    if (bits != 0x7fff) expect_nearest<Half>(static_cast<std::uint16_t>(bits));
+  EXPECT_EQ(Half(65519.996f).bits, 0x7bff);
+  EXPECT_EQ(Half(65520.0f).bits, 0x7c00);
+  EXPECT_EQ(Half(-1e30f).bits, 0xfc00);
+  EXPECT_EQ(Half(std::numeric_limits<float>::denorm_min()).bits, 0);
+  EXPECT_EQ(Half(-std::numeric_limits<float>::min()).bits, 0x8000);
+}
+
+TEST(BFloats, AreTheUpperHalvesOfFloats) {
+  for (std::uint32_t word = 0; word < 65536; ++word) {
+    const auto bits = static_cast<std::uint16_t>(word);
+    const float value = std::bit_cast<float>(word << 16);
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(static_cast<float>(BFloat16::from_bits(bits))),
+              word << 16);
+    EXPECT_EQ(BFloat16(value).bits, std::isnan(value) ? 0x7fc0 : bits) << word;
+    if (bits != 0x7fff && bits != 0xffff) expect_nearest<BFloat16>(bits);
+  }
+  EXPECT_EQ(BFloat16(std::numeric_limits<float>::max()).bits, 0x7f80);
+}
+
+template <class T>
+class Narrows : public testing::Test {};
+using NarrowTypes = testing::Types<Half, BFloat16>;
+TYPED_TEST_SUITE(Narrows, NarrowTypes);
+
+TYPED_TEST(Narrows, OperatorsAreThoseOfFloatRoundedInBothOrders) {
+  using T = TypeParam;
+  std::vector<T> values;
+  for (std::uint32_t word = 0; word < 65536; word += 257)
+    values.push_back(T::from_bits(static_cast<std::uint16_t>(word)));
+  for (const BuiltIn which : {BuiltIn::sum, BuiltIn::product, BuiltIn::min, BuiltIn::max}) {
+    const Reduction reduction = built_in_reduction(which, element_type_of<T>());
+    EXPECT_EQ(reduction.element_bytes, 2u);
+    for (const T left : values) {
+      const std::vector<T> lefts(values.size(), left);
+      std::vector<T> one = values, other = lefts;
+      reduction.combine(lefts.data(), one.data(), one.size(), nullptr);
+      reduction.combine(values.data(), other.data(), other.size(), nullptr);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const auto a = static_cast<float>(left), b = static_cast<float>(values[i]);
+        // In double the result of one operation is exact, or not near a middle.
+        const double exact = which == BuiltIn::sum       ? static_cast<double>(a) + b
+                             : which == BuiltIn::product ? static_cast<double>(a) * b
+                                                         : combined(which, a, b);
+        ASSERT_EQ(one[i].bits, T(static_cast<float>(exact)).bits) << a << " " << b;
+        ASSERT_EQ(other[i].bits, one[i].bits) << a << " " << b;
+      }
+    }
+  }
+}
+
 TEST(Operators, BitwiseOnFloatingPointIsRefusedByName) {
   for (const BuiltIn which : {BuiltIn::bit_and, BuiltIn::bit_or, BuiltIn::bit_xor,
                               BuiltIn::logical_and, BuiltIn::logical_or})

@@ -80,7 +80,7 @@ TEST(Options, BadValuesAreNamedWithWhatWasExpected) {
   expect_refused({"gossip"}, {"gossip", "allreduce"});
   expect_refused({"barrier,barrier"}, {"barrier", "once"});
   expect_refused({"barrier,"}, {"COLLECTIVE"});
-  expect_refused({"allreduce", "--dtype", "half"}, {"--dtype", "half", "int32"});
+  expect_refused({"allreduce", "--dtype", "quad"}, {"--dtype", "quad", "int32"});
   expect_refused({"allreduce", "--op", "avg"}, {"--op", "avg", "sum"});
   expect_refused({"allreduce", "--op", "bor"}, {"--op", "bor", "double", "uint64"});
   expect_refused({"allreduce", "--bytes", "12"}, {"--bytes", "12", "multiple of 8"});

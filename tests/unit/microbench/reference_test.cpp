@@ -23,8 +23,9 @@ std::vector<Combination> every_combination() {
   for (const BuiltIn op :
        {BuiltIn::sum, BuiltIn::product, BuiltIn::min, BuiltIn::max, BuiltIn::bit_and,
         BuiltIn::bit_or, BuiltIn::bit_xor, BuiltIn::logical_and, BuiltIn::logical_or})
-    for (const ElementType type : {ElementType::int32, ElementType::uint32, ElementType::int64,
-                                   ElementType::uint64, ElementType::float32, ElementType::float64})
+    for (const ElementType type :
+         {ElementType::int32, ElementType::uint32, ElementType::int64, ElementType::uint64,
+          ElementType::float32, ElementType::float64, ElementType::float16, ElementType::bfloat16})
       if (defined_for(op, type)) all.push_back({op, type});
   return all;
 }

@@ -1,0 +1,91 @@
+// Floating-point numbers of 16 bits, as elements of reductions: the binary16 of IEEE 754 (half) and
+// bfloat16, the upper half of a float.  They hold what std::float16_t and std::bfloat16_t hold, bit
+// by bit.  To compute with them, go by way of float, which holds every value of both.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace tutti {
+
+/// 1 bit of sign, 5 of exponent, 10 of mantissa: 6e-8 .. 65504.
+struct Half {
+  std::uint16_t bits = 0;
+
+  Half() = default;
+  /// The nearest, of two the even one; beyond 65520 infinity.  A NaN becomes the quiet NaN 0x7e00.
+  /// In the rounding mode "to nearest" of the floating-point environment.
+  explicit constexpr Half(float value) noexcept : bits(rounded(value)) {}
+  static constexpr Half from_bits(std::uint16_t bits) noexcept {
+    Half half;
+    half.bits = bits;
+    return half;
+  }
+
+  explicit constexpr operator float() const noexcept {
+    // The exponent moves from a bias of 15 to one of 127.  Both ways without branches, so that
+    // loops over them are vectorised.
+    const std::uint32_t magnitude = (bits & 0x7fffu) << 13;
+    const std::uint32_t finite = magnitude + (112u << 23);
+    const std::uint32_t special = magnitude + (224u << 23);  // infinity and NaN
+    const float smallest_normal = std::bit_cast<float>(113u << 23);
+    const auto subnormal = std::bit_cast<std::uint32_t>(
+        std::bit_cast<float>(magnitude + (113u << 23)) - smallest_normal);
+    const std::uint32_t scaled = magnitude >= (31u << 23) ? special
+                                 : magnitude < (1u << 23) ? subnormal & 0x7fffffffu
+                                                          : finite;
+    return std::bit_cast<float>(scaled | (bits & 0x8000u) << 16);
+  }
+
+  friend constexpr bool operator==(Half left, Half right) noexcept {
+    return static_cast<float>(left) == static_cast<float>(right);
+  }
+
+ private:
+  static constexpr std::uint16_t rounded(float value) noexcept {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t magnitude = word & 0x7fffffffu;
+    const std::uint32_t normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u) - (112u << 23)) >> 13;
+    // The last bit of a sum with 1/2 is that of a subnormal half: the addition rounds.
+    const std::uint32_t subnormal =
+        std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - (126u << 23);
+    const std::uint32_t finite = magnitude < (113u << 23) ? subnormal : normal;
+    const std::uint32_t bounded = magnitude >= 0x477ff000u ? 0x7c00u : finite;
+    const bool is_nan = magnitude > 0x7f800000u;
+    return static_cast<std::uint16_t>(is_nan ? 0x7e00u : bounded | (word >> 16 & 0x8000u));
+  }
+};
+
+/// The sign, the 8 bits of exponent and the first 7 of the mantissa of a float.
+struct BFloat16 {
+  std::uint16_t bits = 0;
+
+  BFloat16() = default;
+  /// The nearest, of two the even one.  A NaN becomes the quiet NaN 0x7fc0.
+  explicit constexpr BFloat16(float value) noexcept : bits(rounded(value)) {}
+  static constexpr BFloat16 from_bits(std::uint16_t bits) noexcept {
+    BFloat16 number;
+    number.bits = bits;
+    return number;
+  }
+
+  explicit constexpr operator float() const noexcept {
+    return std::bit_cast<float>(std::uint32_t{bits} << 16);
+  }
+
+  friend constexpr bool operator==(BFloat16 left, BFloat16 right) noexcept {
+    return static_cast<float>(left) == static_cast<float>(right);
+  }
+
+ private:
+  static constexpr std::uint16_t rounded(float value) noexcept {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    const bool is_nan = (word & 0x7fffffffu) > 0x7f800000u;
+    return static_cast<std::uint16_t>(is_nan ? 0x7fc0u
+                                             : (word + 0x7fffu + (word >> 16 & 1u)) >> 16);
+  }
+};
+
+static_assert(sizeof(Half) == 2 && sizeof(BFloat16) == 2);
+
+}  // namespace tutti
