@@ -5,6 +5,7 @@
 // NaN that a sum or product gives becomes the canonical one, too: the payload of a CPU's NaN is
 // that of one of the operands, and which of them is the compiler's choice, which may differ between
 // the body and the ends of a vectorised loop, and hence between buffers of other alignment.
+#include <bit>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
@@ -49,31 +50,35 @@ T wrap_product(T left, T right) {
   }
 }
 
-/// left < right with -0 before +0; neither is a NaN.
+/// `value`, the lesser or the greater of both, unless they are equal (then the bits `of_equal`:
+/// they may be zeros of either sign), or one is a NaN.  Spelled so that loops over it are
+/// vectorised.
+template <std::floating_point T, class Word>
+T settled(T left, T right, T value, Word of_equal) {
+  const Word word = left == right ? of_equal : std::bit_cast<Word>(value);
+  const bool has_nan = left != left || right != right;
+  return has_nan ? std::numeric_limits<T>::quiet_NaN() : std::bit_cast<T>(word);
+}
+
 template <std::floating_point T>
-bool before(T left, T right) {
-  if (left == right) return std::signbit(left) && !std::signbit(right);
-  return left < right;
+auto word_of(T value) {
+  return std::bit_cast<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>(value);
 }
 
 template <class T>
 T least(T left, T right) {
-  if constexpr (std::floating_point<T>) {
-    if (std::isnan(left) || std::isnan(right)) return std::numeric_limits<T>::quiet_NaN();
-    return before(right, left) ? right : left;
-  } else {
+  if constexpr (std::floating_point<T>)
+    return settled(left, right, left < right ? left : right, word_of(left) | word_of(right));
+  else
     return right < left ? right : left;
-  }
 }
 
 template <class T>
 T greatest(T left, T right) {
-  if constexpr (std::floating_point<T>) {
-    if (std::isnan(left) || std::isnan(right)) return std::numeric_limits<T>::quiet_NaN();
-    return before(left, right) ? right : left;
-  } else {
+  if constexpr (std::floating_point<T>)
+    return settled(left, right, left > right ? left : right, word_of(left) & word_of(right));
+  else
     return left < right ? right : left;
-  }
 }
 
 template <BuiltIn which, class T>
@@ -91,8 +96,9 @@ T apply_wide(T left, T right) {
   }
 }
 
+/// Inlined whatever its size: a loop with a call is not vectorised.
 template <BuiltIn which, class T>
-T apply(T left, T right) {
+[[gnu::always_inline]] inline T apply(T left, T right) {
   if constexpr (Narrow<T>)
     return T(apply_wide<which, float>(static_cast<float>(left), static_cast<float>(right)));
   else

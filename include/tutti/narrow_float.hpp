@@ -8,6 +8,14 @@
 
 namespace tutti {
 
+namespace detail {
+/// Without a branch, and whatever else is computed unconditionally: so loops are vectorised.
+constexpr std::uint32_t either(bool condition, std::uint32_t one, std::uint32_t other) noexcept {
+  const std::uint32_t mask = condition ? ~0u : 0u;
+  return (one & mask) | (other & ~mask);
+}
+}  // namespace detail
+
 /// 1 bit of sign, 5 of exponent, 10 of mantissa: 6e-8 .. 65504.
 struct Half {
   std::uint16_t bits = 0;
@@ -31,9 +39,8 @@ struct Half {
     const float smallest_normal = std::bit_cast<float>(113u << 23);
     const auto subnormal = std::bit_cast<std::uint32_t>(
         std::bit_cast<float>(magnitude + (113u << 23)) - smallest_normal);
-    const std::uint32_t scaled = magnitude >= (31u << 23) ? special
-                                 : magnitude < (1u << 23) ? subnormal & 0x7fffffffu
-                                                          : finite;
+    std::uint32_t scaled = detail::either(magnitude >= (31u << 23), special, finite);
+    scaled = detail::either(magnitude < (1u << 23), subnormal & 0x7fffffffu, scaled);
     return std::bit_cast<float>(scaled | (bits & 0x8000u) << 16);
   }
 
@@ -49,10 +56,10 @@ struct Half {
     // The last bit of a sum with 1/2 is that of a subnormal half: the addition rounds.
     const std::uint32_t subnormal =
         std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - (126u << 23);
-    const std::uint32_t finite = magnitude < (113u << 23) ? subnormal : normal;
-    const std::uint32_t bounded = magnitude >= 0x477ff000u ? 0x7c00u : finite;
-    const bool is_nan = magnitude > 0x7f800000u;
-    return static_cast<std::uint16_t>(is_nan ? 0x7e00u : bounded | (word >> 16 & 0x8000u));
+    std::uint32_t rounded = detail::either(magnitude < (113u << 23), subnormal, normal);
+    rounded = detail::either(magnitude >= 0x477ff000u, 0x7c00u, rounded);
+    rounded = detail::either(magnitude > 0x7f800000u, 0x7e00u, rounded | (word >> 16 & 0x8000u));
+    return static_cast<std::uint16_t>(rounded);
   }
 };
 
@@ -80,9 +87,9 @@ struct BFloat16 {
  private:
   static constexpr std::uint16_t rounded(float value) noexcept {
     const auto word = std::bit_cast<std::uint32_t>(value);
-    const bool is_nan = (word & 0x7fffffffu) > 0x7f800000u;
-    return static_cast<std::uint16_t>(is_nan ? 0x7fc0u
-                                             : (word + 0x7fffu + (word >> 16 & 1u)) >> 16);
+    const std::uint32_t nearest = (word + 0x7fffu + (word >> 16 & 1u)) >> 16;
+    return static_cast<std::uint16_t>(
+        detail::either((word & 0x7fffffffu) > 0x7f800000u, 0x7fc0u, nearest));
   }
 };
 
