@@ -65,7 +65,7 @@ void parse_bytes(const std::string& text, Options& options) {
 /// What the options say as text, before anything is understood.
 struct Words {
   std::string collectives, bytes, dtype, op = "sum", root;
-  std::string ranks_per_node, placement, per_round, agreement, algorithm;
+  std::string ranks_per_node, placement, per_round, agreement, algorithm, across;
   std::string iterations, warmup, against, check_level, delay_us, seed, bind = "auto";
   std::string format = "table", local;
 };
@@ -86,6 +86,10 @@ void declare(CLI::App& app, Words& words, Options& options) {
                  "default: the ranks of a host are a node");
   app.add_option("--placement", words.placement,
                  "of ranks on imposed nodes: block, cyclic or random; default block");
+  app.add_option(
+      "--across", words.across,
+      "of barrier and allreduce, where ranks share nodes: automatic, flat (over all "
+      "ranks), leader (one rank of each node) or lanes (a part of the payload for each)");
   app.add_option("--root", words.root, "of broadcast and reduce, default 0");
   app.add_option("--per-round", words.per_round,
                  "messages per round at most, e.g. 3,2,1; what is superfluous is not sent");
@@ -163,6 +167,8 @@ void understand(const Words& words, Options& options) {
     options.root = Rank{parse_number<std::uint32_t>("--root", words.root, 0, UINT32_MAX - 1)};
   if (!words.placement.empty())
     options.placement = api::parse_placement(words.placement, "--placement");
+  if (!words.across.empty())
+    options.across = parse_name(every_way_across, "--across", words.across);
   if (!words.per_round.empty())
     options.per_round = api::parse_per_round(words.per_round, "--per-round");
   constexpr std::size_t calls_max = 1'000'000'000;

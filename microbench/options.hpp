@@ -41,6 +41,7 @@ struct Options {
   BuiltIn op = BuiltIn::sum;  // none: the user's operator of this program
   Agreement agreement = Agreement::identical;
   Algorithm algorithm = Algorithm::automatic;  // of allreduce
+  Across across = Across::automatic;           // of barrier and allreduce
   Rank root{0};
   std::vector<std::uint32_t> per_round;       // empty: the library's rule
   std::vector<std::uint32_t> ranks_per_node;  // empty: found, or imposed by the environment

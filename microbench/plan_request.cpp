@@ -49,6 +49,7 @@ api::AllreduceRequest understand_allreduce(const PlanWords& words) {
       parse_payload(words.bytes, request.reduction) / request.reduction.element_bytes;
   if (words.algorithm)
     request.algorithm = parse_name(every_algorithm(), "--algorithm", *words.algorithm);
+  if (words.across) request.across = parse_name(every_way_across, "--across", *words.across);
   if (words.per_round) request.per_round = api::parse_per_round(*words.per_round, "--per-round");
   request.agreement = words.agreement ? parse_name(every_agreement, "--agreement", *words.agreement)
                                       : default_agreement(request);
@@ -131,6 +132,9 @@ void declare_plan_options(CLI::App& app, PlanWords& words) {
   app.add_option("--ranks-per-node", words.ranks_per_node,
                  "e.g. 4, or 2,3 for a node of 2 and further ones of 3; default: each rank is a "
                  "node of its own");
+  app.add_option(
+      "--across", words.across,
+      "automatic (default), flat, leader or lanes: how ranks that share nodes go about it");
   app.add_option("--placement", words.placement,
                  "of ranks on nodes: block (default), cyclic or random");
   app.add_option("--rank", words.rank, "a rank, or all; default 0, for json all");
@@ -158,6 +162,7 @@ plan::Plan plan_of(const PlanRequest& request, Rank self) {
     case PlanCollective::barrier:
       return api::barrier_plan(self, request.rank_count,
                                {.algorithm = request.allreduce.algorithm,
+                                .across = request.allreduce.across,
                                 .per_round = request.allreduce.per_round,
                                 .node_of = request.node_of});
   }

@@ -27,6 +27,7 @@ const char* name_of(PlanFormat format) noexcept;
 struct PlanWords {
   std::optional<std::string> ranks = {}, per_round = {}, algorithm = {}, agreement = {};
   std::optional<std::string> rank = {}, format = {}, ranks_per_node = {}, placement = {};
+  std::optional<std::string> across = {};
   std::string collective = "allreduce", dtype = "uint64", op = "sum", bytes = "8";
 };
 

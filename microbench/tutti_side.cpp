@@ -17,7 +17,7 @@ void TuttiSubject::throw_failure(const Operation& operation, Status status) cons
 }
 
 Operation make_barrier(Communicator& communicator, const Options& options) {
-  return barrier(communicator, {.per_round = options.per_round});
+  return barrier(communicator, {.per_round = options.per_round, .across = options.across});
 }
 
 Operation make_allreduce(Communicator& communicator, const Options& options, Buffers& buffers) {
@@ -28,7 +28,8 @@ Operation make_allreduce(Communicator& communicator, const Options& options, Buf
                     .reduction = reduction_for(options.op, options.dtype),
                     .agreement = options.agreement,
                     .per_round = options.per_round,
-                    .algorithm = options.algorithm});
+                    .algorithm = options.algorithm,
+                    .across = options.across});
 }
 
 Operation make_broadcast(Communicator& communicator, const Options& options, Buffers& buffers) {

@@ -26,6 +26,8 @@ inline constexpr BuiltIn every_operator[] = {
 inline constexpr ElementType every_type[] = {
     ElementType::int32,   ElementType::uint32,  ElementType::int64,   ElementType::uint64,
     ElementType::float32, ElementType::float64, ElementType::float16, ElementType::bfloat16};
+inline constexpr Across every_way_across[] = {Across::automatic, Across::flat, Across::leader,
+                                              Across::lanes};
 inline constexpr Agreement every_agreement[] = {Agreement::identical, Agreement::reproducible,
                                                 Agreement::relaxed};
 

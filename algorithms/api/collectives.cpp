@@ -58,6 +58,7 @@ Operation barrier(Communicator& communicator, const BarrierArguments& arguments)
   return api::make_operation(communicator, {.collective = "barrier"}, [&] {
     return api::barrier_plan(communicator.rank(), communicator.rank_count(),
                              {.algorithm = arguments.algorithm,
+                              .across = arguments.across,
                               .per_round = arguments.per_round,
                               .per_round_by_default = ranks.context.settings.per_round,
                               .node_of = ranks.neighbours.nodes.node});
@@ -71,6 +72,7 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                                     .reduction = arguments.reduction,
                                     .agreement = arguments.agreement,
                                     .algorithm = arguments.algorithm,
+                                    .across = arguments.across,
                                     .per_round = arguments.per_round,
                                     .per_round_by_default = context.settings.per_round,
                                     .partners_max = context.fabric.connections_max(),

@@ -39,7 +39,7 @@ struct Card {
   Verdict verdict;
   // What must be equal on all ranks.
   char collective[16] = {};
-  char algorithm[32] = {};
+  char algorithm[48] = {};
   std::uint64_t element_count = 0;
   std::uint64_t ordinal = 0;
   std::uint64_t parameters_hash = 0;  // of the plan

@@ -82,9 +82,19 @@ constexpr const char* name_of(Algorithm algorithm) noexcept {
       return "gather_fold";
     case Algorithm::chunked_fold:
       return "chunked_fold";
-    case Algorithm::leader:
+  }
+  return "?";
+}
+
+constexpr const char* name_of(Across across) noexcept {
+  switch (across) {
+    case Across::automatic:
+      return "automatic";
+    case Across::flat:
+      return "flat";
+    case Across::leader:
       return "leader";
-    case Algorithm::lanes:
+    case Across::lanes:
       return "lanes";
   }
   return "?";

@@ -40,8 +40,6 @@ constexpr Schedule schedules[] = {
     {.algorithm = Algorithm::chunked_fold,
      .agreement = Agreement::reproducible,
      .takes = PerRoundIs::nothing},
-    {.algorithm = Algorithm::leader, .agreement = Agreement::identical, .needs_runs = true},
-    {.algorithm = Algorithm::lanes, .agreement = Agreement::identical, .needs_runs = true},
 };
 
 std::string text_of(const plan::PerRound& vector) {
@@ -56,16 +54,10 @@ int strength(Agreement agreement) {
   return agreement == Agreement::relaxed ? 0 : agreement == Agreement::identical ? 1 : 2;
 }
 
-bool breaks_order(const Schedule& schedule, const AllreduceRequest& request) {
-  return schedule.needs_runs && !request.reduction.properties.commutative &&
-         !plan::nodes_are_runs(request.node_of);
-}
-
 bool serves(const Schedule& schedule, const AllreduceRequest& request) {
   const Reduction& reduction = request.reduction;
   if (schedule.needs_idempotent && !reduction.properties.idempotent) return false;
   if (!schedule.keeps_rank_order && !reduction.properties.commutative) return false;
-  if (breaks_order(schedule, request)) return false;
   if (schedule.needs_inverse && reduction.inverse == nullptr) return false;
   return !order_shows_in_bits(reduction) ||
          strength(schedule.agreement) >= strength(request.agreement);
@@ -78,9 +70,6 @@ std::string why_not(const Schedule& schedule, const AllreduceRequest& request) {
     return "lets contributions enter more than once, and " + name + " is not idempotent";
   if (!schedule.keeps_rank_order && !reduction.properties.commutative)
     return "does not keep rank order, and " + name + " does not commute";
-  if (breaks_order(schedule, request))
-    return "keeps rank order only where the ranks of each node follow each other, and " + name +
-           " does not commute";
   if (schedule.needs_inverse && reduction.inverse == nullptr)
     return "takes contributions out again, and " + name + " of " + name_of(reduction.element_type) +
            " has no inverse";
@@ -206,10 +195,7 @@ bool serves_chunked_fold(std::uint32_t rank_count, const AllreduceRequest& reque
   return plan::is_chunked_fold(rank_count) && rank_count - 1 <= request.partners_max;
 }
 
-// Measured (README.md of this folder).
-constexpr std::uint32_t flat_ranks_max = 4;  // of a single node: all tell all
-constexpr std::size_t lanes_from_bytes_in_a_node = 8192;
-constexpr std::size_t lanes_from_bytes = 16384;
+constexpr std::size_t lanes_from_bytes = 8192;  // measured (README.md of this folder)
 
 /// Like FDR InfiniBand; used until the network has been measured.
 constexpr plan::LogGP assumed_network{.latency = 700'000,
@@ -290,24 +276,34 @@ std::uint32_t node_count_of(std::span<const Node> node_of, std::uint32_t rank_co
   return 1 + index_of(*std::max_element(node_of.begin(), node_of.end()));
 }
 
-/// By stages inside and across nodes, or by a schedule that does not regard them.  A vector that
-/// the call asks for is one of all ranks.
-std::optional<Algorithm> rule_of_nodes(const AllreduceRequest& request, std::uint32_t rank_count) {
+/// Why the ranks of a node cannot be combined first; empty: they can.
+std::string why_not_by_nodes(const AllreduceRequest& request) {
+  const Reduction& reduction = request.reduction;
+  if (request.agreement == Agreement::reproducible && order_shows_in_bits(reduction))
+    return "gives results that depend on the shape of the nodes, and reproducible ones are asked "
+           "for";
+  if (!reduction.properties.commutative && !plan::nodes_are_runs(request.node_of))
+    return std::string(
+               "combines the ranks of each node first, which do not follow each other, and ") +
+           name_of(reduction.built_in) + " does not commute";
+  return {};
+}
+
+/// What is asked for, or the rule.  A schedule or a vector that the call asks for is one of all
+/// ranks where it does not say otherwise.
+Across across_of(const AllreduceRequest& request, std::uint32_t rank_count) {
+  if (request.across != Across::automatic) return request.across;
   const std::uint32_t node_count = node_count_of(request.node_of, rank_count);
-  if (node_count == rank_count || !request.per_round.empty()) return {};
-  if (!serves(schedule_of(Algorithm::leader), request)) return {};
+  if (node_count == rank_count || !request.per_round.empty() ||
+      request.algorithm != Algorithm::automatic || !why_not_by_nodes(request).empty())
+    return Across::flat;
   const std::size_t bytes = payload_bytes_of(request);
   const bool has_lanes = plan::lanes_max(rank_count, request.node_of) > 1;
-  if (node_count == 1) {
-    if (bytes >= lanes_from_bytes_in_a_node) return Algorithm::lanes;
-    if (rank_count > flat_ranks_max) return Algorithm::leader;
-    return {};
-  }
-  return has_lanes && bytes >= lanes_from_bytes ? Algorithm::lanes : Algorithm::leader;
+  if (has_lanes && bytes >= lanes_from_bytes) return Across::lanes;
+  return node_count == 1 ? Across::flat : Across::leader;
 }
 
 Algorithm rule(const AllreduceRequest& request, std::uint32_t rank_count) {
-  if (const auto by_nodes = rule_of_nodes(request, rank_count)) return *by_nodes;
   const Reduction& reduction = request.reduction;
   if (order_shows_in_bits(reduction)) {
     if (request.agreement == Agreement::identical) return identical_rule(request, rank_count);
@@ -346,35 +342,42 @@ plan::Plan gather_fold_plan(Rank self, std::uint32_t rank_count, const plan::Per
   return plan::gather_fold_allreduce(self, rank_count, vector);
 }
 
-plan::Plan plan_by_lanes(Rank self, std::uint32_t rank_count, const AllreduceRequest& request,
-                         Algorithm algorithm) {
-  const plan::LaneShape shape{.rank_count = rank_count,
-                              .node_of = request.node_of,
-                              .lane_count = algorithm == Algorithm::lanes
-                                                ? plan::lanes_max(rank_count, request.node_of)
-                                                : 1};
+plan::Plan plan_by_nodes(Rank self, std::uint32_t rank_count, const AllreduceRequest& request,
+                         Across across) {
+  const std::string refusal = std::string("allreduce: across ") + name_of(across) + " ";
+  if (const std::string why = why_not_by_nodes(request); !why.empty())
+    throw Error(ErrorCode::unsupported, refusal + why + "; use automatic or flat");
+  const plan::LaneShape shape{
+      .rank_count = rank_count,
+      .node_of = request.node_of,
+      .lane_count = across == Across::lanes ? plan::lanes_max(rank_count, request.node_of) : 1};
   if (!plan::is_lane_shape(shape))
-    throw Error(ErrorCode::unsupported,
-                std::string("allreduce: algorithm ") + name_of(algorithm) +
-                    " has a message for each rank of a node, of at most " +
-                    std::to_string(plan::slots_max / 2) +
-                    "; use automatic, or more nodes (TUTTI_RANKS_PER_NODE)");
-  AllreduceRequest across = request;
-  across.algorithm = Algorithm::automatic;
-  across.node_of = {};
-  across.element_count = (request.element_count + shape.lane_count - 1) / shape.lane_count;
+    throw Error(ErrorCode::unsupported, refusal +
+                                            "has a message for each rank of a node, of at most " +
+                                            std::to_string(plan::slots_max / 2) +
+                                            "; use flat, or more nodes (TUTTI_RANKS_PER_NODE)");
+  AllreduceRequest inner = request;
+  inner.across = Across::flat;
+  inner.node_of = {};
+  inner.element_count = (request.element_count + shape.lane_count - 1) / shape.lane_count;
   // Messages of one payload are needed where it is cut.
   const Reduction& reduction = request.reduction;
-  if (shape.lane_count > 1 && (order_shows_in_bits(reduction) || !reduction.properties.commutative))
-    across.algorithm = Algorithm::recursive_multiplying;
-  plan::Plan plan = plan::lanes_allreduce(
-      self, shape,
-      reduction.properties.commutative ? plan::Order::commutative : plan::Order::rank_order,
-      [&](Rank node, std::uint32_t node_count) {
-        return allreduce_plan(node, node_count, across);
-      });
-  plan.algorithm = name_of(algorithm);  // also where the smallest node has room for one lane
-  return plan;
+  const bool is_ordered = !reduction.properties.commutative;
+  const bool is_cut = shape.lane_count > 1;
+  if (is_cut && inner.algorithm == Algorithm::automatic &&
+      (is_ordered || (order_shows_in_bits(reduction) && request.agreement == Agreement::identical)))
+    inner.algorithm = Algorithm::recursive_multiplying;
+  const auto schedule = [&](Rank node, std::uint32_t node_count) {
+    plan::Plan plan = allreduce_plan(node, node_count, inner);
+    if (plan.slot_count > plan::slots_max / 2) refuse_length(inner.per_round, node_count);
+    if (plan.parts > 1 || (is_cut && plan.segments > 1))
+      throw Error(ErrorCode::unsupported, refusal + "does not go with algorithm " + plan.algorithm +
+                                              ", whose messages are several parts or payloads; use "
+                                              "recursive_multiplying");
+    return plan;
+  };
+  return plan::lanes_allreduce(
+      self, shape, is_ordered ? plan::Order::rank_order : plan::Order::commutative, schedule);
 }
 
 }  // namespace
@@ -400,16 +403,16 @@ plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierReques
   const auto dissemination = [&](Rank rank, std::uint32_t count) {
     return plan::dissemination_barrier(rank, count, covering(vector, count, 0));
   };
+  if (request.algorithm != Algorithm::automatic && request.algorithm != Algorithm::dissemination)
+    throw Error(ErrorCode::unsupported, std::string("barrier: algorithm ") +
+                                            name_of(request.algorithm) +
+                                            " is not offered; use automatic or dissemination");
   const std::uint32_t node_count = node_count_of(request.node_of, rank_count);
   const bool has_leaders =
-      request.algorithm == Algorithm::leader ||
-      (request.algorithm == Algorithm::automatic && request.per_round.empty() &&
-       node_count < rank_count && (node_count > 1 || rank_count > flat_ranks_max));
+      request.across == Across::leader || request.across == Across::lanes ||
+      (request.across == Across::automatic && request.per_round.empty() &&
+       request.algorithm == Algorithm::automatic && node_count > 1 && node_count < rank_count);
   if (has_leaders) return plan::leader_barrier(self, rank_count, request.node_of, dissemination);
-  if (request.algorithm != Algorithm::automatic && request.algorithm != Algorithm::dissemination)
-    throw Error(ErrorCode::unsupported,
-                std::string("barrier: algorithm ") + name_of(request.algorithm) +
-                    " is not offered; use automatic, dissemination or leader");
   return dissemination(self, rank_count);
 }
 
@@ -432,6 +435,8 @@ plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
 }
 
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
+  if (const Across across = across_of(request, rank_count); across != Across::flat)
+    return plan_by_nodes(self, rank_count, request, across);
   const std::size_t bytes = payload_bytes_of(request);
   const plan::Order order =
       request.reduction.properties.commutative ? plan::Order::commutative : plan::Order::rank_order;
@@ -467,9 +472,6 @@ plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRe
       return gather_fold_plan(self, rank_count, covering(asked, rank_count, bytes));
     case Algorithm::chunked_fold:
       return chunked_fold_plan(self, rank_count, request);
-    case Algorithm::leader:
-    case Algorithm::lanes:
-      return plan_by_lanes(self, rank_count, request, algorithm);
     case Algorithm::automatic:
     case Algorithm::two_partial:
       break;

@@ -29,7 +29,6 @@ struct Schedule {
   bool keeps_rank_order = true;   // else it needs an operator that commutes
   bool needs_idempotent = false;  // contributions may enter twice
   bool needs_inverse = false;     // of the operator
-  bool needs_runs = false;        // to keep rank order: the ranks of a node follow each other
   PerRoundIs takes = PerRoundIs::covering;
 };
 
@@ -41,6 +40,7 @@ struct AllreduceRequest {
   Reduction reduction = {};
   Agreement agreement = Agreement::identical;
   Algorithm algorithm = Algorithm::automatic;
+  Across across = Across::automatic;
   plan::PerRound per_round = {};             // of the call; empty: see the next
   plan::PerRound per_round_by_default = {};  // the context's; empty: a rule
   std::uint32_t partners_max = UINT32_MAX;   // connections that a context can hold
@@ -49,6 +49,7 @@ struct AllreduceRequest {
 
 struct BarrierRequest {
   Algorithm algorithm = Algorithm::automatic;
+  Across across = Across::automatic;
   plan::PerRound per_round = {};  // as of an allreduce
   plan::PerRound per_round_by_default = {};
   std::span<const Node> node_of = {};

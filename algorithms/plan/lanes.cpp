@@ -29,8 +29,8 @@ std::uint16_t largest(const Nodes& nodes) {
   return static_cast<std::uint16_t>(count);
 }
 
-const char* name_of(std::uint32_t lane_count) {
-  return lane_count == 1 ? "leader" : "lanes";
+std::string name_of(std::uint32_t lane_count, const Plan& across) {
+  return (lane_count == 1 ? "leader/" : "lanes/") + across.algorithm;
 }
 
 class Builder {
@@ -48,7 +48,7 @@ class Builder {
     seat_ = static_cast<std::uint16_t>(place - members_.begin());
     plan_.self = self;
     plan_.rank_count = rank_count;
-    plan_.algorithm = name_of(lane_count);
+    plan_.algorithm = name_of(lane_count, across);
     plan_.per_round = across.per_round;
     plan_.per_round.insert(plan_.per_round.begin(), others_max_);
     plan_.per_round.push_back(others_max_);
@@ -207,10 +207,7 @@ Plan build(Rank self, const LaneShape& shape, Order order, const PlanAcross& acr
   Plan plan = across(Rank{node}, static_cast<std::uint32_t>(nodes.size()));
   assert(plan.parts == 1 && (shape.lane_count == 1 || plan.segments <= 1));
   assert(plan.flow_control == FlowControl::synchronising);
-  if (nodes.size() == shape.rank_count) {
-    plan.algorithm = name_of(shape.lane_count);
-    return plan;
-  }
+  if (nodes.size() == shape.rank_count) return plan;
   return Builder(self, shape.rank_count, nodes, node, shape.lane_count, order, plan).build();
 }
 

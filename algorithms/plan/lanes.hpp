@@ -58,8 +58,10 @@ std::uint32_t lanes_max(std::uint32_t rank_count, std::span<const Node> node_of)
 /// Whether slots and parts suffice for the shape, besides those of the schedule across.
 bool is_lane_shape(const LaneShape& shape);
 
-/// Allreduce of `self`.  Needs is_lane_shape(shape), and with Order::rank_order nodes_are_runs().
-/// With several lanes, `across` has registers of one payload.
+/// Allreduce of `self`, named by ranks that take part and the schedule across, as in
+/// "leader/recursive_multiplying"; that schedule if each rank is a node of its own.  Needs
+/// is_lane_shape(shape), and with Order::rank_order nodes_are_runs(). With several lanes, `across`
+/// has registers of one payload.
 Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanAcross& across);
 
 /// Barrier of `self`, by leaders; `across` is one, too.

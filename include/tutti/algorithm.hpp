@@ -20,8 +20,15 @@ enum class Algorithm : std::uint8_t {
   canonical_dissemination,  // "canonical_dissemination": reproducible bits, blocks of a fixed tree
   gather_fold,              // "gather_fold": reproducible bits, for tiny payloads and few ranks
   chunked_fold,             // "chunked_fold": reproducible bits, for large payloads
-  leader,  // "leader": one rank of each node uses the network; inside the nodes shared memory
-  lanes,   // "lanes": the same with a part of the payload for each of several ranks of a node
+};
+
+/// How barrier and allreduce regard that ranks share nodes (Communicator::node()); the same on
+/// every rank.  A schedule then runs across the nodes, and shared memory leads to it and back.
+enum class Across : std::uint8_t {
+  automatic,  // "automatic": by payload and shape; flat where a schedule or a vector is asked for
+  flat,       // "flat": the schedule runs over all ranks
+  leader,     // "leader": over one rank of each node, which alone uses the network
+  lanes,      // "lanes": a part of the payload for each of as many ranks as the smallest node has
 };
 
 }  // namespace tutti

@@ -19,9 +19,12 @@ struct BarrierArguments {
   std::vector<std::uint32_t> per_round =
       {};  // messages per round; empty = context's, then the rule
   Algorithm algorithm = Algorithm::automatic;  // or dissemination
+  Across across = Across::automatic;           // lanes are leaders here: no payload to be cut
 };
 
-/// No rank finishes before every rank has started.  n-way dissemination: ceil(log_{n+1} P) rounds.
+/// No rank finishes before every rank has started.  n-way dissemination: ceil(log_{n+1} P) rounds,
+/// over all ranks, or over one of each node with a round before it and one after it in shared
+/// memory (V. Tipparaju, J. Nieplocha, D. Panda, IPDPS 2003).
 TUTTI_EXPORT Operation barrier(Communicator& communicator, const BarrierArguments& arguments = {});
 
 struct AllreduceArguments {       // raw form
@@ -33,6 +36,8 @@ struct AllreduceArguments {       // raw form
   std::vector<std::uint32_t> per_round = {};  // messages per round, the same on every rank; empty =
                                               // the context's, then the rule
   Algorithm algorithm = Algorithm::automatic;  // the same on every rank
+  Across across = Across::automatic;           // the same on every rank; if leader or lanes,
+                                               // algorithm and per_round are those across nodes
 };
 
 /// target = source of rank 0 o source of rank 1 o ... , on every rank.
@@ -61,6 +66,11 @@ struct AllreduceArguments {       // raw form
 /// depends on their number alone: lower half (the largest power of two below the count) o upper
 /// half, and so on.  Values travel as blocks of that tree, as contributions to be folded by
 /// everybody, or, if large, in P parts of which each rank folds one; what costs least is taken.
+///
+/// Where ranks share nodes, `across` decides whether the ranks of a node are combined first, and
+/// told last, through shared memory; it then depends on the shape of the nodes which of the equally
+/// right results `identical` and `relaxed` give.  Operators that do not commute allow it where each
+/// node's ranks follow each other, `reproducible` floating point does not.
 ///
 /// `algorithm` takes a schedule by name.  Error{unsupported} if it cannot keep the promise, with
 /// those that can; Error{invalid_argument} if it does not exist for these ranks with that n, with

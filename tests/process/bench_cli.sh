@@ -56,6 +56,10 @@ results() {
     expect 0 '"op":"user".*"correct":true' "$bench" allreduce --local 5 --op user --bytes 8,256 \
       --per-round $vector "${short[@]}" --delay-us 100
   done
+  for across in leader lanes; do
+    expect 0 '"algorithm":"'$across'/.*"correct":true' "$bench" allreduce --local 7 --dtype double \
+      --across $across --ranks-per-node 3,2 --placement cyclic --bytes 8,1K "${short[@]}" --delay-us 100
+  done
   for root in 0 4; do
     expect 0 '"collective":"reduce".*"correct":true' "$bench" broadcast,reduce --local 5 --root $root \
       --op user --ranks-per-node 2,1 --placement cyclic --bytes 8,1K "${short[@]}" --delay-us 100
@@ -92,7 +96,8 @@ refusals() {
   refuse '--virtual-time.*--local' "$bench" barrier --virtual-time
   refuse '--virtual-time="floor".*leave it out' "$bench" floor --local 2 --virtual-time
   refuse 'fabric "fddr".*qdr, fdr' "$bench" barrier --local 2 --fabric fddr
-  refuse '--across.*--help' "$bench" allreduce --local 2 --across leader
+  refuse '--notify.*--help' "$bench" allreduce --local 2 --notify flag
+  refuse '--across="x": expected one of automatic, flat, leader, lanes' "$bench" barrier --local 2 --across x
   refuse 'COLLECTIVE="gossip".*allreduce' "$bench" gossip --local 2
   refuse '--dtype="quad".*int32' "$bench" allreduce --local 2 --dtype quad
   refuse '--op="bor".*double.*uint64' "$bench" allreduce --local 2 --op bor --dtype double

@@ -56,14 +56,14 @@ bool run_once(Operation& operation) {
 
 /// `calls` calls with `count` elements, against what one process computes.
 int wrong_results(Communicator& communicator, const test::Job& job, std::size_t count,
-                  std::uint64_t calls, Algorithm algorithm = Algorithm::automatic) {
+                  std::uint64_t calls, Across across = Across::automatic) {
   const std::uint32_t self = index_of(communicator.rank()), ranks = communicator.rank_count();
   std::vector<std::uint64_t> source(count), target(count);
   Operation operation = allreduce(communicator, {.source = source.data(),
                                                  .target = target.data(),
                                                  .element_count = count,
                                                  .reduction = job.reduction,
-                                                 .algorithm = algorithm});
+                                                 .across = across});
   int wrong = 0;
   for (std::uint64_t call = 1; call <= calls; ++call) {
     for (std::size_t i = 0; i < count; ++i) source[i] = test::input(self, call, i);
@@ -86,11 +86,11 @@ int exercise(Exchange& exchange, const Shape& shape, Placement placement) {
   for (const test::Job& job : {test::sum_job(), test::ordered_job()})
     for (const std::size_t count : {std::size_t{1}, std::size_t{7}, std::size_t{8}})
       wrong += wrong_results(communicator, job, count, 3);
-  for (const Algorithm algorithm : {Algorithm::leader, Algorithm::lanes}) {
+  for (const Across across : {Across::leader, Across::lanes}) {
     for (const std::size_t count : {std::size_t{1}, std::size_t{8}})
-      wrong += wrong_results(communicator, test::sum_job(), count, 3, algorithm);
+      wrong += wrong_results(communicator, test::sum_job(), count, 3, across);
     if (placement == Placement::block)
-      wrong += wrong_results(communicator, test::ordered_job(), 5, 3, algorithm);
+      wrong += wrong_results(communicator, test::ordered_job(), 5, 3, across);
   }
   return wrong;
 }
@@ -127,8 +127,7 @@ TEST(Nodes, SampledShapesAndPlacementsOfUpToTwelveRanksAreRight) {
 
 /// The bits that rank 0 gets; empty if a rank gets others, or fails.
 std::vector<std::uint64_t> bits_of_a_sum(const Shape& shape, Placement placement,
-                                         Agreement agreement,
-                                         Algorithm algorithm = Algorithm::automatic) {
+                                         Agreement agreement, Across across = Across::automatic) {
   constexpr std::size_t count = 40;
   const std::uint32_t ranks = rank_count_of(shape);
   std::vector<std::vector<std::uint64_t>> bits(ranks);
@@ -145,7 +144,7 @@ std::vector<std::uint64_t> bits_of_a_sum(const Shape& shape, Placement placement
                        .element_count = count,
                        .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
                        .agreement = agreement,
-                       .algorithm = algorithm});
+                       .across = across});
     if (!run_once(operation)) return 1;
     for (const double value : target) bits[self].push_back(std::bit_cast<std::uint64_t>(value));
     return 0;
@@ -177,8 +176,8 @@ TEST(Nodes, LeadersAndLanesGiveAllRanksTheSameBits) {
     const std::vector<Shape> shapes = compositions(3 + static_cast<std::uint32_t>(random() % 9));
     const Shape& shape = shapes[random() % shapes.size()];
     const Placement placement{static_cast<std::uint8_t>(sample % 3)};
-    for (const Algorithm algorithm : {Algorithm::leader, Algorithm::lanes})
-      EXPECT_FALSE(bits_of_a_sum(shape, placement, Agreement::identical, algorithm).empty())
+    for (const Across across : {Across::leader, Across::lanes})
+      EXPECT_FALSE(bits_of_a_sum(shape, placement, Agreement::identical, across).empty())
           << text_of(shape) << ", placement " << sample % 3;
   }
 }
@@ -193,11 +192,11 @@ TEST(Nodes, ALeaderDoesNotKeepRankOrderAcrossScatteredRanks) {
                                      .target = &target,
                                      .element_count = 1,
                                      .reduction = test::ordered_job().reduction,
-                                     .algorithm = Algorithm::leader});
+                                     .across = Across::leader});
     } catch (const Error& error) {
       const std::string text = error.what();
       return error.code() == ErrorCode::unsupported &&
-                     text.find("ranks of each node follow each other") != std::string::npos
+                     text.find("do not follow each other") != std::string::npos
                  ? 0
                  : 1;
     }
@@ -218,7 +217,7 @@ TEST(Nodes, OnlyLeadersAreConnectedAndOnlyRanksOfLanes) {
     if (!run_once(meet) || connections() != (leads ? 2U : 0U)) return 1;
     if (wrong_results(communicator, test::sum_job(), 4, 10) != 0) return 2;  // the same ranks
     if (connections() != (leads ? 2U : 0U)) return 3;
-    if (wrong_results(communicator, test::sum_job(), 4, 10, Algorithm::lanes) != 0) return 4;
+    if (wrong_results(communicator, test::sum_job(), 4, 10, Across::lanes) != 0) return 4;
     const bool has_lane = leads || self == 1 || self == 4 || self == 6;
     return connections() == (has_lane ? 2U : 0U) ? 0 : 5;
   });
@@ -234,8 +233,8 @@ TEST(Nodes, PayloadsOfAnySizeFitTheirSlots) {
     int wrong = 0;
     // On both sides of a line, of a page, and of what a device sends inline.
     for (const std::size_t count : {0u, 6u, 7u, 8u, 9u, 15u, 16u, 511u, 512u, 513u, 20000u})
-      for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::leader, Algorithm::lanes})
-        wrong += wrong_results(communicator, test::ordered_job(), count, 3, algorithm);
+      for (const Across across : {Across::automatic, Across::leader, Across::lanes})
+        wrong += wrong_results(communicator, test::ordered_job(), count, 3, across);
     return wrong;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(3));

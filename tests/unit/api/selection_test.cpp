@@ -89,6 +89,62 @@ TEST(Selection, EveryScheduleOfTheCatalogueIsTakenByNameWhereItServes) {
   }
 }
 
+/// `count` nodes of `size` ranks that follow each other, or are dealt out in turn.
+std::vector<Node> nodes_of(std::uint32_t count, std::uint32_t size, bool is_cyclic = false) {
+  std::vector<Node> node_of;
+  for (std::uint32_t rank = 0; rank < count * size; ++rank)
+    node_of.push_back(Node{is_cyclic ? rank % count : rank / size});
+  return node_of;
+}
+
+TEST(Selection, CombinesInsideNodesFirstWhereThatKeepsThePromise) {
+  const std::vector<Node> blocks = nodes_of(3, 4), dealt = nodes_of(3, 4, true);
+  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  asked.node_of = blocks;
+  EXPECT_EQ(taken(asked), "leader/recursive_multiplying");
+  asked.node_of = dealt;
+  EXPECT_EQ(taken(asked), "leader/recursive_multiplying");
+  asked.element_count = 1 << 16;
+  EXPECT_EQ(taken(asked), "lanes/recursive_multiplying");
+  asked.agreement = Agreement::relaxed;
+  EXPECT_EQ(taken(asked), "lanes/two_partial_dissemination");
+  asked.across = Across::flat;
+  EXPECT_EQ(taken(asked), "two_partial_dissemination");
+  asked.across = Across::leader;
+  asked.per_round = {2};  // three nodes
+  EXPECT_EQ(taken(asked), "leader/two_partial_dissemination");
+  asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  asked.node_of = blocks;
+  asked.per_round = {3, 2};  // covers all ranks
+  EXPECT_EQ(taken(asked), "recursive_multiplying");
+  asked.per_round = {};
+  asked.agreement = Agreement::reproducible;
+  EXPECT_EQ(taken(asked).find('/'), std::string::npos);
+  AllreduceRequest ordered = request(BuiltIn::none, ElementType::other, Agreement::relaxed);
+  ordered.node_of = blocks;
+  EXPECT_EQ(taken(ordered), "leader/two_partial_dissemination");
+  ordered.node_of = dealt;
+  EXPECT_EQ(taken(ordered), "two_partial_dissemination");
+}
+
+TEST(Selection, ASingleNodeHasLanesForLargePayloadsAndNoLeader) {
+  const std::vector<Node> eight = nodes_of(1, 8);
+  AllreduceRequest asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
+  asked.node_of = eight;
+  EXPECT_EQ(taken(asked, 8), "two_partial_dissemination");
+  asked.element_count = 1 << 14;
+  EXPECT_EQ(taken(asked, 8), "lanes/two_partial_dissemination");
+  EXPECT_EQ(barrier_plan(Rank{0}, 8, {.node_of = eight}).algorithm, "dissemination");
+  EXPECT_EQ(barrier_plan(Rank{0}, 8, {.across = Across::leader, .node_of = eight}).algorithm,
+            "leader/dissemination");
+  const std::vector<Node> two = nodes_of(2, 4);
+  EXPECT_EQ(barrier_plan(Rank{0}, 8, {.node_of = two}).algorithm, "leader/dissemination");
+  EXPECT_EQ(barrier_plan(Rank{0}, 8, {.across = Across::flat, .node_of = two}).algorithm,
+            "dissemination");
+  EXPECT_EQ(barrier_plan(Rank{0}, 8, {.per_round = {7}, .node_of = two}).algorithm,
+            "dissemination");
+}
+
 TEST(Selection, RefusesWhatAScheduleCannotKeep) {
   AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   asked.algorithm = Algorithm::two_partial;
@@ -102,7 +158,7 @@ TEST(Selection, RefusesWhatAScheduleCannotKeep) {
   expect_refused(ErrorCode::unsupported, [&] { (void)taken(asked); }, {"not idempotent"});
   expect_refused(ErrorCode::unsupported,
                  [] { (void)barrier_plan(Rank{0}, 4, {.algorithm = Algorithm::two_partial}); },
-                 {"barrier", "two_partial_dissemination", "use automatic, dissemination or leader"});
+                 {"barrier", "two_partial_dissemination", "use automatic or dissemination"});
 }
 
 TEST(Selection, TakesTheContextsVectorWhereTheScheduleCan) {

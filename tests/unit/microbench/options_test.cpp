@@ -71,7 +71,7 @@ TEST(Options, AllLeavesProbesToTheRun) {
 }
 
 TEST(Options, OptionsWithoutAFeatureAreUnknown) {
-  for (const char* option : {"--across", "--notify"})
+  for (const char* option : {"--notify", "--tune"})
     expect_refused({"allreduce", option, "x"}, {option, "--help"});
 }
 
