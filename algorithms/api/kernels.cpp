@@ -56,7 +56,7 @@ T wrap_product(T left, T right) {
 template <std::floating_point T, class Word>
 T settled(T left, T right, T value, Word of_equal) {
   const Word word = left == right ? of_equal : std::bit_cast<Word>(value);
-  const bool has_nan = left != left || right != right;
+  const bool has_nan = std::isunordered(left, right);
   return has_nan ? std::numeric_limits<T>::quiet_NaN() : std::bit_cast<T>(word);
 }
 
