@@ -62,6 +62,9 @@ std::vector<Node> understand_nodes(const PlanWords& words, std::uint32_t rank_co
       refuse("--placement", *words.placement, "--ranks-per-node beside it; add it");
     return {};
   }
+  constexpr std::uint32_t ranks_max = 1'000'000;  // a node for each is written down
+  if (rank_count > ranks_max)
+    refuse("--ranks", *words.ranks, fmt::format("at most {} with --ranks-per-node", ranks_max));
   bootstrap::ImposedNodes shape{
       .rank_count = rank_count,
       .ranks_per_node = api::parse_ranks_per_node(*words.ranks_per_node, "--ranks-per-node")};

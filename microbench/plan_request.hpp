@@ -37,7 +37,7 @@ struct PlanRequest {
   PlanCollective collective = PlanCollective::allreduce;
   std::uint32_t rank_count = 1;
   std::vector<Node> node_of = {};        // of each rank; empty: each is a node of its own
-  api::AllreduceRequest allreduce = {};  // a barrier takes algorithm and per_round of it
+  api::AllreduceRequest allreduce = {};  // without the nodes; a barrier takes what it has, too
   std::optional<Rank> rank = Rank{0};    // none: all
   PlanFormat format = PlanFormat::table;
 };

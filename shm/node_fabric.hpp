@@ -67,10 +67,6 @@ class Channel {
     const AwaitedSlot& awaited = awaited_[parity][slot];
     return has_come(awaited.word, awaited.messages + 1);
   }
-  /// Fetches the word, so that take() finds it in the cache.
-  void expect(std::uint32_t parity, std::uint32_t slot) const noexcept {
-    __builtin_prefetch(awaited_[parity][slot].word);
-  }
 
  private:
   std::array<std::vector<PreparedStore>, 2> stores_;

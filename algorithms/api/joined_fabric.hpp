@@ -31,10 +31,6 @@ struct JoinedFabric {
     return channel.node.holds_slot(parity, slot) ? channel.node.take(parity, slot)
                                                  : network.take(channel.network, parity, slot);
   }
-  /// Of a message that will soon be asked for.
-  void expect(const Channel& channel, std::uint32_t parity, std::uint32_t slot) const noexcept {
-    if (channel.node.holds_slot(parity, slot)) channel.node.expect(parity, slot);
-  }
   bool arrived(const Channel& channel, std::uint32_t parity, std::uint32_t slot) const noexcept {
     return channel.node.holds_slot(parity, slot) ? channel.node.arrived(parity, slot)
                                                  : network.arrived(channel.network, parity, slot);

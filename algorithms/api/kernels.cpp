@@ -50,25 +50,36 @@ T wrap_product(T left, T right) {
   }
 }
 
-/// `value`, the lesser or the greater of both, unless they are equal (then the bits `of_equal`:
-/// they may be zeros of either sign), or one is a NaN.  Spelled so that loops over it are
-/// vectorised.
-template <std::floating_point T, class Word>
-T settled(T left, T right, T value, Word of_equal) {
-  const Word word = left == right ? of_equal : std::bit_cast<Word>(value);
-  const bool has_nan = std::isunordered(left, right);
-  return has_nan ? std::numeric_limits<T>::quiet_NaN() : std::bit_cast<T>(word);
+template <std::floating_point T>
+using Word = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+
+/// Ordered as the values are, with -0 before +0: the words of negative numbers run backwards.  As
+/// words, subnormals differ from zero also where the floating-point environment says otherwise
+/// (DAZ), and loops over them are vectorised, which they are not over branches.
+template <std::floating_point T>
+Word<T> place_in_order(T value) {
+  const auto word = std::bit_cast<Word<T>>(value);
+  return word ^ (word >> (8 * sizeof(T) - 1) & std::numeric_limits<Word<T>>::max());
 }
 
+/// One of both, or the canonical NaN if one is a NaN.
 template <std::floating_point T>
-auto word_of(T value) {
-  return std::bit_cast<std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>(value);
+T chosen(bool takes_left, T left, T right) {
+  constexpr auto largest = std::numeric_limits<Word<T>>::max();
+  constexpr auto infinity = std::bit_cast<Word<T>>(std::numeric_limits<T>::infinity());
+  constexpr auto nan = std::bit_cast<Word<T>>(std::numeric_limits<T>::quiet_NaN());
+  const auto left_word = std::bit_cast<Word<T>>(left), right_word = std::bit_cast<Word<T>>(right);
+  const auto mask = [](bool condition) { return -static_cast<Word<T>>(condition); };
+  const Word<T> is_nan =
+      mask((left_word & largest) > infinity) | mask((right_word & largest) > infinity);
+  const Word<T> value = (left_word & mask(takes_left)) | (right_word & ~mask(takes_left));
+  return std::bit_cast<T>((value & ~is_nan) | (nan & is_nan));
 }
 
 template <class T>
 T least(T left, T right) {
   if constexpr (std::floating_point<T>)
-    return settled(left, right, left < right ? left : right, word_of(left) | word_of(right));
+    return chosen(place_in_order(left) < place_in_order(right), left, right);
   else
     return right < left ? right : left;
 }
@@ -76,7 +87,7 @@ T least(T left, T right) {
 template <class T>
 T greatest(T left, T right) {
   if constexpr (std::floating_point<T>)
-    return settled(left, right, left > right ? left : right, word_of(left) & word_of(right));
+    return chosen(place_in_order(left) > place_in_order(right), left, right);
   else
     return left < right ? right : left;
 }

@@ -195,7 +195,9 @@ bool serves_chunked_fold(std::uint32_t rank_count, const AllreduceRequest& reque
   return plan::is_chunked_fold(rank_count) && rank_count - 1 <= request.partners_max;
 }
 
-constexpr std::size_t lanes_from_bytes = 8192;  // measured (README.md of this folder)
+// Measured (README.md of this folder).
+constexpr std::size_t lanes_from_bytes = 8192;
+constexpr std::size_t lane_bytes_min = 1024;  // of a lane
 
 /// Like FDR InfiniBand; used until the network has been measured.
 constexpr plan::LogGP assumed_network{.latency = 700'000,
@@ -271,6 +273,14 @@ Algorithm reproducible_rule(const AllreduceRequest& request, std::uint32_t rank_
   return chunks < whole.cost ? Algorithm::chunked_fold : whole.algorithm;
 }
 
+void require_defined(Across across, const char* collective) {
+  if (across > Across::lanes)
+    throw Error(ErrorCode::invalid_argument,
+                std::string(collective) + ": across " +
+                    std::to_string(static_cast<unsigned>(across)) +
+                    " is none; use one of the enumerators of tutti::Across");
+}
+
 std::uint32_t node_count_of(std::span<const Node> node_of, std::uint32_t rank_count) {
   if (node_of.empty()) return rank_count;
   return 1 + index_of(*std::max_element(node_of.begin(), node_of.end()));
@@ -289,18 +299,41 @@ std::string why_not_by_nodes(const AllreduceRequest& request) {
   return {};
 }
 
-/// What is asked for, or the rule.  A schedule or a vector that the call asks for is one of all
-/// ranks where it does not say otherwise.
+/// Lanes for that way across: none of them without an element.
+plan::LaneShape lane_shape(const AllreduceRequest& request, std::uint32_t rank_count,
+                           Across across) {
+  const std::size_t lanes_max =
+      across == Across::lanes ? plan::lanes_max(rank_count, request.node_of) : 1;
+  const std::size_t lanes = std::min(lanes_max, std::max<std::size_t>(request.element_count, 1));
+  return {.rank_count = rank_count,
+          .node_of = request.node_of,
+          .lane_count = static_cast<std::uint32_t>(lanes)};
+}
+
+/// Whether ranks share nodes, and there are several nodes or `of_one` will do.
+bool has_stages(std::span<const Node> node_of, std::uint32_t rank_count, bool of_one) {
+  const std::uint32_t node_count = node_count_of(node_of, rank_count);
+  return node_count < rank_count && (of_one || node_count > 1);
+}
+
+/// What is asked for, or the rule.  A schedule or a vector that is asked for is one of all ranks
+/// where the call does not say otherwise.
 Across across_of(const AllreduceRequest& request, std::uint32_t rank_count) {
+  if (request.node_of.empty()) return Across::flat;  // nothing to regard
   if (request.across != Across::automatic) return request.across;
-  const std::uint32_t node_count = node_count_of(request.node_of, rank_count);
-  if (node_count == rank_count || !request.per_round.empty() ||
-      request.algorithm != Algorithm::automatic || !why_not_by_nodes(request).empty())
-    return Across::flat;
+  const bool is_given = !request.per_round.empty() || !request.per_round_by_default.empty() ||
+                        request.algorithm != Algorithm::automatic;
+  if (is_given || !why_not_by_nodes(request).empty()) return Across::flat;
   const std::size_t bytes = payload_bytes_of(request);
-  const bool has_lanes = plan::lanes_max(rank_count, request.node_of) > 1;
-  if (has_lanes && bytes >= lanes_from_bytes) return Across::lanes;
-  return node_count == 1 ? Across::flat : Across::leader;
+  const bool is_large = bytes >= lanes_from_bytes;
+  if (!has_stages(request.node_of, rank_count, is_large)) return Across::flat;
+  const Across across = is_large ? Across::lanes : Across::leader;
+  const plan::LaneShape shape = lane_shape(request, rank_count, across);
+  if (!plan::is_lane_shape(shape)) return Across::flat;
+  // A leader's slots hold the payloads of its whole node, and it combines them alone.
+  const bool is_worth_it =
+      !is_large || (shape.lane_count > 1 && bytes / shape.lane_count >= lane_bytes_min);
+  return is_worth_it ? across : Across::flat;
 }
 
 Algorithm rule(const AllreduceRequest& request, std::uint32_t rank_count) {
@@ -342,20 +375,20 @@ plan::Plan gather_fold_plan(Rank self, std::uint32_t rank_count, const plan::Per
   return plan::gather_fold_allreduce(self, rank_count, vector);
 }
 
+[[noreturn]] void refuse_nodes(const std::string& refusal) {
+  throw Error(ErrorCode::unsupported,
+              refusal + "has a message for each rank of a node, and others across, of at most " +
+                  std::to_string(plan::slots_max / 2) +
+                  " each; use flat, or nodes of fewer ranks (TUTTI_RANKS_PER_NODE)");
+}
+
 plan::Plan plan_by_nodes(Rank self, std::uint32_t rank_count, const AllreduceRequest& request,
                          Across across) {
   const std::string refusal = std::string("allreduce: across ") + name_of(across) + " ";
   if (const std::string why = why_not_by_nodes(request); !why.empty())
     throw Error(ErrorCode::unsupported, refusal + why + "; use automatic or flat");
-  const plan::LaneShape shape{
-      .rank_count = rank_count,
-      .node_of = request.node_of,
-      .lane_count = across == Across::lanes ? plan::lanes_max(rank_count, request.node_of) : 1};
-  if (!plan::is_lane_shape(shape))
-    throw Error(ErrorCode::unsupported, refusal +
-                                            "has a message for each rank of a node, of at most " +
-                                            std::to_string(plan::slots_max / 2) +
-                                            "; use flat, or more nodes (TUTTI_RANKS_PER_NODE)");
+  const plan::LaneShape shape = lane_shape(request, rank_count, across);
+  if (!plan::is_lane_shape(shape)) refuse_nodes(refusal);
   AllreduceRequest inner = request;
   inner.across = Across::flat;
   inner.node_of = {};
@@ -369,7 +402,7 @@ plan::Plan plan_by_nodes(Rank self, std::uint32_t rank_count, const AllreduceReq
     inner.algorithm = Algorithm::recursive_multiplying;
   const auto schedule = [&](Rank node, std::uint32_t node_count) {
     plan::Plan plan = allreduce_plan(node, node_count, inner);
-    if (plan.slot_count > plan::slots_max / 2) refuse_length(inner.per_round, node_count);
+    if (plan.slot_count > plan::slots_max / 2) refuse_nodes(refusal);
     if (plan.parts > 1 || (is_cut && plan.segments > 1))
       throw Error(ErrorCode::unsupported, refusal + "does not go with algorithm " + plan.algorithm +
                                               ", whose messages are several parts or payloads; use "
@@ -407,11 +440,17 @@ plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierReques
     throw Error(ErrorCode::unsupported, std::string("barrier: algorithm ") +
                                             name_of(request.algorithm) +
                                             " is not offered; use automatic or dissemination");
-  const std::uint32_t node_count = node_count_of(request.node_of, rank_count);
+  require_defined(request.across, "barrier");
+  if (request.node_of.empty()) return dissemination(self, rank_count);
+  const bool is_given = !request.per_round.empty() || !request.per_round_by_default.empty() ||
+                        request.algorithm != Algorithm::automatic;
+  const bool is_asked_for = request.across == Across::leader || request.across == Across::lanes;
+  const bool is_possible =
+      plan::is_lane_shape({.rank_count = rank_count, .node_of = request.node_of});
+  if (is_asked_for && !is_possible) refuse_nodes("barrier: across leader ");
   const bool has_leaders =
-      request.across == Across::leader || request.across == Across::lanes ||
-      (request.across == Across::automatic && request.per_round.empty() &&
-       request.algorithm == Algorithm::automatic && node_count > 1 && node_count < rank_count);
+      is_asked_for || (request.across == Across::automatic && !is_given && is_possible &&
+                       has_stages(request.node_of, rank_count, false));
   if (has_leaders) return plan::leader_barrier(self, rank_count, request.node_of, dissemination);
   return dissemination(self, rank_count);
 }
@@ -435,6 +474,7 @@ plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
 }
 
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
+  require_defined(request.across, "allreduce");
   if (const Across across = across_of(request, rank_count); across != Across::flat)
     return plan_by_nodes(self, rank_count, request, across);
   const std::size_t bytes = payload_bytes_of(request);

@@ -54,17 +54,6 @@ bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexc
   return false;
 }
 
-/// The next call begins with credits that were given long ago, in lines that the givers wrote.
-/// Fetched now, they are here when that call wants to send (measured, README).
-template <class F, class C>
-void expect_credits(const Execution& execution, F& fabric, C& channel) noexcept {
-  if constexpr (requires { fabric.expect(channel, std::uint32_t{}, std::uint32_t{}); })
-    for (const plan::Step& step : execution.steps) {
-      if (step.action != plan::Action::await_credit) break;
-      fabric.expect(channel, 1 - execution.parity(), step.slot);
-    }
-}
-
 /// Runs `execution` until it is finished (ok), has to wait for a peer or for room (in_progress), or
 /// a put fails.  Never polls, blocks or reads a clock.
 template <class F, class C>
@@ -109,7 +98,6 @@ noexcept {
     ++execution.next;
   }
   execution.in_flight = false;
-  expect_credits(execution, fabric, channel);
   return Status::ok;
 }
 

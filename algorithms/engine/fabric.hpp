@@ -13,8 +13,7 @@ namespace tutti::engine {
 ///         is no room now, poll and try again.  The source memory is the fabric's until two calls
 ///         later (the parity rule of the plan).
 ///  take:  whether the message for `slot` has arrived, at most once per message: payload visible.
-/// A fabric may also have expect(channel, parity, slot): a message that came long ago is about to
-/// be taken. Whoever drives the engine polls the fabric in between.
+/// Whoever drives the engine polls the fabric in between.
 template <class F, class C>
 concept Fabric = requires(F& fabric, C& channel, std::uint32_t parity, std::size_t put,
                           std::uint32_t slot) {

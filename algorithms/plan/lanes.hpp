@@ -21,8 +21,8 @@
 // Cost, for L ranks in the largest node, Z lanes, payload B: two rounds and those across, none of
 // them if each rank is a node of its own.  Messages inside a node: 2 Z (L - 1), of B / Z bytes; per
 // node across: Z times those of a rank of the schedule, of B / Z bytes.  A rank that is of no lane
-// has no partner on another node.  Scratch: L - 1 + Z slots and Z + 2 partials of B / Z bytes,
-// besides those of the schedule across.
+// has no partner on another node.  Scratch: L - 1 + Z slots and Z + 2 partials besides those of the
+// schedule across, all of B / Z bytes, times the payloads of its messages.
 //
 // All ranks of a node get what its rank of the lane has: results are alike on all ranks, bit by
 // bit, if the schedule across makes them so.  Rank order is kept if each node's ranks follow each

@@ -83,8 +83,12 @@ class ShapeCheck {
     // What is needed late may be awaited in a later round than it is put.
     if (plan.all_alike) return puts_ == plan.per_round && sum_of(awaits_) == sum_of(plan.per_round);
     if (plan.per_round != first.per_round) return false;
-    for (std::size_t round = 0; round < plan.per_round.size(); ++round)
-      if (std::max(puts_[round], awaits_[round]) > plan.per_round[round]) return false;
+    std::uint64_t sent = 0, awaited = 0;  // at most, and so far
+    for (std::size_t round = 0; round < plan.per_round.size(); ++round) {
+      sent += plan.per_round[round];
+      awaited += awaits_[round];
+      if (puts_[round] > plan.per_round[round] || awaited > sent) return false;
+    }
     return true;
   }
 

@@ -21,7 +21,7 @@ struct Half {
   std::uint16_t bits = 0;
 
   Half() = default;
-  /// The nearest, of two the even one; beyond 65520 infinity.  A NaN becomes the quiet NaN 0x7e00.
+  /// The nearest, of two the even one; from 65520 on infinity.  A NaN becomes the quiet NaN 0x7e00.
   /// In the rounding mode "to nearest" of the floating-point environment.
   explicit constexpr Half(float value) noexcept : bits(rounded(value)) {}
   static constexpr Half from_bits(std::uint16_t bits) noexcept {
@@ -54,9 +54,10 @@ struct Half {
     const std::uint32_t magnitude = word & 0x7fffffffu;
     const std::uint32_t normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u) - (112u << 23)) >> 13;
     // The last bit of a sum with 1/2 is that of a subnormal half: the addition rounds.
-    const std::uint32_t subnormal =
-        std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - (126u << 23);
-    std::uint32_t rounded = detail::either(magnitude < (113u << 23), subnormal, normal);
+    const bool is_small = magnitude < (113u << 23);
+    const auto small = std::bit_cast<float>(detail::either(is_small, magnitude, 0u));
+    const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(small + 0.5f) - (126u << 23);
+    std::uint32_t rounded = detail::either(is_small, subnormal, normal);
     rounded = detail::either(magnitude >= 0x477ff000u, 0x7c00u, rounded);
     rounded = detail::either(magnitude > 0x7f800000u, 0x7e00u, rounded | (word >> 16 & 0x8000u));
     return static_cast<std::uint16_t>(rounded);

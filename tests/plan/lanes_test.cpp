@@ -12,6 +12,7 @@
 
 #include "happens_before.hpp"
 #include "plan/canonical_dissemination.hpp"
+#include "plan/decomposition.hpp"
 #include "plan/dissemination.hpp"
 #include "plan/nodes.hpp"
 #include "plan/per_round.hpp"
@@ -24,16 +25,17 @@
 namespace tutti::plan {
 namespace {
 
-using tutti::test::compositions, tutti::test::in_blocks, tutti::test::NodeOf, tutti::test::placed;
+using tutti::test::compositions, tutti::test::in_blocks, tutti::test::NodeOf, tutti::test::placed,
+    tutti::test::renamed;
 
-struct Across {
+struct ScheduleAcross {
   const char* name;
   PlanAcross plan;
   Promise promise;
   Order order;
 };
 
-const Across schedules_across[] = {
+const ScheduleAcross schedules_across[] = {
     {"two partials",
      [](Rank self, std::uint32_t nodes) {
        return two_partial_allreduce(self, nodes, uniform(nodes, 2), Order::commutative);
@@ -51,6 +53,11 @@ const Across schedules_across[] = {
            self, nodes, per_round_for_recursive_multiplying(nodes, 8, uniform(nodes, 3)));
      },
      Promise::same_expression, Order::rank_order},
+    {"decomposition",
+     [](Rank self, std::uint32_t nodes) {
+       return decomposition_allreduce(self, nodes, 2, Digits::joined, Order::commutative);
+     },
+     Promise::each_once, Order::commutative},
     {"dissemination",
      [](Rank self, std::uint32_t nodes) {
        return dissemination_allreduce(self, nodes, uniform(nodes, 3));
@@ -62,7 +69,7 @@ Plan barrier_across(Rank self, std::uint32_t nodes) {
   return dissemination_barrier(self, nodes, uniform(nodes, 2));
 }
 
-std::vector<Plan> plans_of(const LaneShape& shape, const Across& across) {
+std::vector<Plan> plans_of(const LaneShape& shape, const ScheduleAcross& across) {
   std::vector<Plan> plans;
   for (std::uint32_t rank = 0; rank < shape.rank_count; ++rank)
     plans.push_back(lanes_allreduce(Rank{rank}, shape, across.order, across.plan));
@@ -87,7 +94,7 @@ void expect_right(const NodeOf& node_of) {
   const std::string text = tutti::test::text_of(node_of);
   const auto ranks = static_cast<std::uint32_t>(node_of.size());
   for (std::uint32_t lanes = 1; lanes <= lanes_max(ranks, node_of); ++lanes)
-    for (const Across& across : schedules_across) {
+    for (const ScheduleAcross& across : schedules_across) {
       if (across.order == Order::rank_order && !nodes_are_runs(node_of)) continue;
       EXPECT_EQ(first_violation(plans_of(shape_of(node_of, lanes), across), across.promise),
                 std::nullopt)
@@ -116,13 +123,23 @@ TEST(Lanes, AreRightForManyRanksOfANode) {
       expect_right(in_blocks(std::vector<std::uint32_t>(nodes, per_node)));
 }
 
-TEST(Lanes, OneLaneCarriesBlocksOfTheCanonicalTreeToo) {
+/// Messages of several payloads.
+TEST(Lanes, OneLaneCarriesBothSidesOfTheSeamAndBlocksOfTheCanonicalTree) {
   const NodeOf node_of = in_blocks({3, 1, 2, 2, 4});
-  const Across across{"canonical",
-                      [](Rank self, std::uint32_t nodes) {
-                        return canonical_dissemination_allreduce(self, nodes, uniform(nodes, 1));
-                      },
-                      Promise::same_expression, Order::rank_order};
+  const ScheduleAcross seam{"rank order",
+                            [](Rank self, std::uint32_t nodes) {
+                              return two_partial_allreduce(self, nodes, uniform(nodes, 2),
+                                                           Order::rank_order);
+                            },
+                            Promise::rank_order, Order::rank_order};
+  EXPECT_EQ(first_violation(plans_of(shape_of(node_of, 1), seam), seam.promise), std::nullopt);
+  EXPECT_EQ(test::HappensBefore(plans_of(shape_of(node_of, 1), seam), 5, 2).race(), std::nullopt);
+  const ScheduleAcross across{"canonical",
+                              [](Rank self, std::uint32_t nodes) {
+                                return canonical_dissemination_allreduce(self, nodes,
+                                                                         uniform(nodes, 1));
+                              },
+                              Promise::same_expression, Order::rank_order};
   EXPECT_EQ(first_violation(plans_of(shape_of(node_of, 1), across), across.promise), std::nullopt);
 }
 
@@ -153,7 +170,15 @@ TEST(Lanes, SendBetweenNodesWhatTheScheduleAcrossSends) {
 TEST(Lanes, AreTheScheduleAcrossWhereEachRankIsANode) {
   const Plan plan =
       lanes_allreduce(Rank{2}, {.rank_count = 5}, Order::commutative, schedules_across[0].plan);
-  EXPECT_EQ(plan.steps.size(), schedules_across[0].plan(Rank{2}, 5).steps.size());
+  const Plan expected = schedules_across[0].plan(Rank{2}, 5);
+  EXPECT_EQ(plan.algorithm, expected.algorithm);
+  EXPECT_EQ(plan.per_round, expected.per_round);
+  ASSERT_EQ(plan.steps.size(), expected.steps.size());
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    EXPECT_EQ(plan.steps[i].action, expected.steps[i].action);
+    EXPECT_EQ(plan.steps[i].peer, expected.steps[i].peer);
+    EXPECT_EQ(plan.steps[i].slot, expected.steps[i].slot);
+  }
 }
 
 TEST(Lanes, AreNoMoreThanTheSmallestNodeHasRanks) {
@@ -164,18 +189,44 @@ TEST(Lanes, AreNoMoreThanTheSmallestNodeHasRanks) {
   EXPECT_FALSE(is_lane_shape(shape_of(node_of, 0)));
 }
 
+/// Plans of other n may have the same messages per round: ranks compare n as well.
+TEST(Lanes, SayTheNOfTheScheduleAcross) {
+  for (const std::uint32_t n : {1U, 2U})
+    EXPECT_EQ(lanes_allreduce(Rank{0}, shape_of(in_blocks({2, 2, 2, 2, 2}), 1), Order::commutative,
+                              [&](Rank self, std::uint32_t nodes) {
+                                return decomposition_allreduce(self, nodes, n, Digits::joined,
+                                                               Order::commutative);
+                              })
+                  .n,
+              n);
+}
+
+TEST(Lanes, OneCopyDoesNotSuffice) {
+  std::uint32_t races = 0;
+  for (const ScheduleAcross& across : schedules_across)
+    for (const std::uint32_t lanes : {1U, 2U})
+      if (test::HappensBefore(plans_of(shape_of(in_blocks({2, 3, 2}), lanes), across), 5, 1).race())
+        ++races;
+  EXPECT_GT(races, 5U);
+}
+
 TEST(Lanes, TwoCopiesSuffice) {
   std::mt19937 random(17);
   for (std::uint32_t ranks = 2; ranks <= 10; ++ranks)
     for (const auto& sizes : compositions(ranks)) {
       if (ranks > 6 && random() % 16 != 0) continue;
-      const NodeOf node_of = in_blocks(sizes);
+      // The same shape in blocks and scattered.
+      NodeOf node_of = in_blocks(sizes);
+      if (random() % 2 == 0) std::shuffle(node_of.begin(), node_of.end(), random);
+      node_of = renamed(node_of);
       EXPECT_EQ(test::HappensBefore(barriers_of(node_of), 5, 2).race(), std::nullopt);
       for (std::uint32_t lanes = 1; lanes <= lanes_max(ranks, node_of); ++lanes)
-        for (const Across& across : schedules_across)
+        for (const ScheduleAcross& across : schedules_across) {
+          if (across.order == Order::rank_order && !nodes_are_runs(node_of)) continue;
           EXPECT_EQ(test::HappensBefore(plans_of(shape_of(node_of, lanes), across), 5, 2).race(),
                     std::nullopt)
               << tutti::test::text_of(node_of) << ", " << lanes << " lanes, " << across.name;
+        }
     }
 }
 

@@ -201,7 +201,21 @@ class Narrows : public testing::Test {};
 using NarrowTypes = testing::Types<Half, BFloat16>;
 TYPED_TEST_SUITE(Narrows, NarrowTypes);
 
-TYPED_TEST(Narrows, OperatorsAreThoseOfFloatRoundedInBothOrders) {
+/// Whether no neighbour of `got` is nearer to `exact`, and of two as near it is the even one.
+template <class T>
+bool is_nearest(T got, double exact) {
+  const double distance = std::abs(static_cast<double>(static_cast<float>(got)) - exact);
+  if (!std::isfinite(distance)) return true;  // its bound is tested above
+  for (const int step : {-1, 1}) {
+    const auto bits = static_cast<std::uint16_t>(got.bits + step);
+    const double other =
+        std::abs(static_cast<double>(static_cast<float>(T::from_bits(bits))) - exact);
+    if (other < distance || (other == distance && got.bits % 2 != 0)) return false;
+  }
+  return true;
+}
+
+TYPED_TEST(Narrows, OperatorsAreRoundedCorrectlyInBothOrders) {
   using T = TypeParam;
   std::vector<T> values;
   for (std::uint32_t word = 0; word < 65536; word += 257)
@@ -216,16 +230,44 @@ TYPED_TEST(Narrows, OperatorsAreThoseOfFloatRoundedInBothOrders) {
       reduction.combine(values.data(), other.data(), other.size(), nullptr);
       for (std::size_t i = 0; i < values.size(); ++i) {
         const auto a = static_cast<float>(left), b = static_cast<float>(values[i]);
-        // In double the result of one operation is exact, or not near a middle.
+        // In double the result of one operation is exact, or not near the middle of two values.
         const double exact = which == BuiltIn::sum       ? static_cast<double>(a) + b
                              : which == BuiltIn::product ? static_cast<double>(a) * b
                                                          : combined(which, a, b);
-        ASSERT_EQ(one[i].bits, T(static_cast<float>(exact)).bits) << a << " " << b;
+        ASSERT_EQ(std::isnan(static_cast<float>(one[i])), std::isnan(exact)) << a << " " << b;
+        ASSERT_TRUE(is_nearest(one[i], exact)) << a << " " << b;
+        if (std::isinf(exact)) {
+          ASSERT_EQ(static_cast<double>(static_cast<float>(one[i])), exact);
+        }
         ASSERT_EQ(other[i].bits, one[i].bits) << a << " " << b;
       }
     }
   }
 }
+
+#ifdef __SSE2__
+/// Where subnormals count as zero, least and greatest are operands all the same.
+TEST(Operators, MinAndMaxOfSubnormalsAreOperandsAlsoWhereTheyCountAsZero) {
+  constexpr unsigned daz_and_ftz = 0x8040;
+  const unsigned before = __builtin_ia32_stmxcsr();
+  __builtin_ia32_ldmxcsr(before | daz_and_ftz);
+  const auto least = [](std::uint32_t a, std::uint32_t b) {
+    return std::bit_cast<std::uint32_t>(
+        combined(BuiltIn::min, std::bit_cast<float>(a), std::bit_cast<float>(b)));
+  };
+  const auto greatest = [](std::uint32_t a, std::uint32_t b) {
+    return std::bit_cast<std::uint32_t>(
+        combined(BuiltIn::max, std::bit_cast<float>(a), std::bit_cast<float>(b)));
+  };
+  const std::uint32_t of_one_and_two = least(1, 2), of_two_and_one = least(2, 1);
+  const std::uint32_t of_minus_zero = least(1, 0x80000000), top = greatest(1, 2);
+  __builtin_ia32_ldmxcsr(before);
+  EXPECT_EQ(of_one_and_two, 1u);
+  EXPECT_EQ(of_two_and_one, 1u);
+  EXPECT_EQ(of_minus_zero, 0x80000000u);
+  EXPECT_EQ(top, 2u);
+}
+#endif
 
 TEST(Operators, BitwiseOnFloatingPointIsRefusedByName) {
   for (const BuiltIn which : {BuiltIn::bit_and, BuiltIn::bit_or, BuiltIn::bit_xor,

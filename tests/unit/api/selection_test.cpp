@@ -127,6 +127,60 @@ TEST(Selection, CombinesInsideNodesFirstWhereThatKeepsThePromise) {
   EXPECT_EQ(taken(ordered), "two_partial_dissemination");
 }
 
+TEST(Selection, LanesAreWorthTheirMessages) {
+  const std::vector<Node> blocks = nodes_of(2, 16);
+  AllreduceRequest asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
+  asked.node_of = blocks;
+  asked.element_count = 1024;  // 512 bytes a lane
+  EXPECT_EQ(taken(asked, 32), "two_partial_dissemination");
+  asked.element_count = 2048;
+  EXPECT_EQ(taken(asked, 32), "lanes/two_partial_dissemination");
+  // A node of one rank leaves one lane, whose leaders would hold 16 payloads each.
+  std::vector<Node> uneven = blocks;
+  uneven.push_back(Node{2});
+  asked.node_of = uneven;
+  EXPECT_EQ(taken(asked, 33), "two_partial_dissemination");
+  asked.element_count = 1;
+  EXPECT_EQ(taken(asked, 33), "leader/two_partial_dissemination");
+  // No lane without an element.
+  asked.node_of = blocks;
+  asked.element_count = 3;
+  asked.across = Across::lanes;
+  EXPECT_EQ(allreduce_plan(Rank{0}, 32, asked).parts, 3);
+}
+
+TEST(Selection, AContextsVectorIsOneOfAllRanks) {
+  const std::vector<Node> blocks = nodes_of(3, 4);
+  AllreduceRequest asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
+  asked.node_of = blocks;
+  asked.per_round_by_default = {3, 2};
+  EXPECT_EQ(taken(asked), "two_partial_dissemination");
+  EXPECT_EQ(
+      barrier_plan(Rank{0}, 12, {.per_round_by_default = {3, 2}, .node_of = blocks}).algorithm,
+      "dissemination");
+  asked.across = Across::leader;
+  EXPECT_EQ(taken(asked), "leader/two_partial_dissemination");
+}
+
+TEST(Selection, RefusesNodesOfMoreRanksThanAreSlots) {
+  const std::vector<Node> large = nodes_of(2, 20'000);
+  AllreduceRequest asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
+  asked.node_of = large;
+  EXPECT_EQ(taken(asked, 40'000), "two_partial_dissemination");
+  EXPECT_EQ(barrier_plan(Rank{0}, 40'000, {.node_of = large}).algorithm, "dissemination");
+  asked.across = Across::leader;
+  expect_refused(ErrorCode::unsupported, [&] { (void)taken(asked, 40'000); },
+                 {"across leader", "16384", "use flat"});
+  expect_refused(
+      ErrorCode::unsupported,
+      [&] { (void)barrier_plan(Rank{0}, 40'000, {.across = Across::leader, .node_of = large}); },
+      {"barrier", "across leader", "16384"});
+  asked.across = Across{9};
+  expect_refused(ErrorCode::invalid_argument, [&] { (void)taken(asked, 40'000); }, {"across 9"});
+  expect_refused(ErrorCode::invalid_argument,
+                 [] { (void)barrier_plan(Rank{0}, 4, {.across = Across{9}}); }, {"across 9"});
+}
+
 TEST(Selection, ASingleNodeHasLanesForLargePayloadsAndNoLeader) {
   const std::vector<Node> eight = nodes_of(1, 8);
   AllreduceRequest asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
