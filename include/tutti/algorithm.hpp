@@ -25,7 +25,7 @@ enum class Algorithm : std::uint8_t {
 /// How barrier and allreduce regard that ranks share nodes (Communicator::node()); the same on
 /// every rank.  A schedule then runs across the nodes, and shared memory leads to it and back.
 enum class Across : std::uint8_t {
-  automatic,  // "automatic": by payload and shape; flat where a schedule or a vector is asked for
+  automatic,  // "automatic": by payload and shape; flat where a schedule or a vector is given
   flat,       // "flat": the schedule runs over all ranks
   leader,     // "leader": over one rank of each node, which alone uses the network
   lanes,      // "lanes": a part of the payload for each of as many ranks as the smallest node has
