@@ -44,20 +44,33 @@ if [ "$kind" = alone ]; then
   exit 0
 fi
 
-port=$((20000 + RANDOM % 10000))
-while has_port $port .; do port=$((20000 + RANDOM % 10000)); done
-run server "$@" -p $port &
-server=$!
-for ((tries = 0; tries < 500; ++tries)); do
-  has_port $port 0A && break
-  kill -0 $server 2>/dev/null || break
-  sleep 0.02
+# Both sides, once.  Sets ended_client and ended_server.
+pair() {
+  local port=$((20000 + RANDOM % 10000)) tries
+  while has_port $port .; do port=$((20000 + RANDOM % 10000)); done
+  run server "$@" -p $port &
+  server=$!
+  for ((tries = 0; tries < 500; ++tries)); do
+    has_port $port 0A && break
+    kill -0 $server 2>/dev/null || break
+    sleep 0.02
+  done
+  run client "$@" -p $port 127.0.0.1
+  ended_client=$?
+  # One that gave up at once may leave the other waiting.
+  [ $ended_client -eq "$status" ] || kill $server 2>/dev/null
+  wait $server
+  ended_server=$?
+  server=
+}
+
+# perftest finds the CPU's clock by comparing two, and gives up where something else delays it: that
+# says nothing of the device.
+for attempt in 1 2 3; do
+  pair "$@"
+  grep -q "Correlation coefficient r^2" "$directory"/*.out || break
+  echo "$*: attempt $attempt: the clock could not be measured"
 done
-run client "$@" -p $port 127.0.0.1
-ended=$?
-[ $ended -eq "$status" ] || fail "$* (client): status $ended, expected $status"
-wait $server
-ended=$?
-server=
-[ $ended -eq "$status" ] || fail "$* (server): status $ended, expected $status"
+[ $ended_client -eq "$status" ] || fail "$* (client): status $ended_client, expected $status"
+[ $ended_server -eq "$status" ] || fail "$* (server): status $ended_server, expected $status"
 grep -Eq -- "$pattern" "$directory/client.out" || fail "$* (client): no line matches \"$pattern\""
