@@ -55,8 +55,8 @@ if [ $all -eq 1 ]; then
   git ls-files '*.cpp' '*.hpp' '*.h' '*.c' | xargs clang-format --dry-run -Werror ||
     failed+=("clang-format")
   # What depends most on the compiler: kernels, memory orders, floating point.  The rest is compiled.
-  run clang -L 'unit|simulation|process' \
-    -E 'virtual_time|system_calls|soak|bench_[rtmv]|plan_|bootstrap_|process_[cdfims]'
+  run clang -L 'unit|simulation'
+  ctest --preset clang -R '^process_(bits|nodes|rooted)$' || failed+=("clang (processes)")
   run release-mpich:mpi_test_programs -L mpi
   # Plans, simulations and tutti-info know no threads; virtual time, namespaces and users are about
   # processes, which it cannot look across.
