@@ -392,7 +392,8 @@ TEST(Verify, FindsThatTwoPartialDisseminationAssociatesDifferentlyOnEachRank) {
   for (std::uint32_t rank = 0; rank < 3; ++rank)
     plans.push_back(two_partial_allreduce(Rank{rank}, 3, {1, 1}, Order::rank_order));
   EXPECT_EQ(first_violation(plans, Promise::rank_order), std::nullopt);
-  expect_violation(plans, Promise::same_expression, "ordered or associated otherwise than on rank 0");
+  expect_violation(plans, Promise::same_expression,
+                   "ordered or associated otherwise than on rank 0");
 }
 
 TEST(Verify, FindsThatARotatedOrderIsNotTheSameExpression) {
@@ -432,7 +433,8 @@ TEST(Verify, FindsOneRankThatAssociatesDifferently) {
         .into = {.place = Place::target}}});
   plan.steps = steps;
   EXPECT_EQ(first_violation(plans, Promise::rank_order), std::nullopt);
-  expect_violation(plans, Promise::same_expression, "rank 2: operands are ordered or associated otherwise");
+  expect_violation(plans, Promise::same_expression,
+                   "rank 2: operands are ordered or associated otherwise");
 }
 
 TEST(Verify, FindsABarrierThatHasNotHeardFromAll) {
