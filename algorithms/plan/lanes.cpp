@@ -192,7 +192,7 @@ class Builder {
   const std::vector<Rank>& members_;  // of the own node
   std::uint16_t member_count_;
   std::uint16_t seat_ = 0;    // of this rank among them
-  std::uint16_t others_max_;  // ranks of the largest node but one
+  std::uint16_t others_max_;  // one less than the ranks of the largest node
   std::uint16_t lane_count_;
   Order order_;
   const Plan& across_;
@@ -222,12 +222,13 @@ std::uint32_t lanes_max(std::uint32_t rank_count, std::span<const Node> node_of)
 }
 
 bool is_lane_shape(const LaneShape& shape) {
-  if (shape.lane_count < 1 || shape.lane_count > lanes_max(shape.rank_count, shape.node_of))
-    return false;
-  std::size_t ranks_max = 1;
-  for (const std::vector<Rank>& node : members_of_nodes(shape.rank_count, shape.node_of))
-    ranks_max = std::max(ranks_max, node.size());
-  return ranks_max + shape.lane_count <= slots_max / 2;
+  std::size_t smallest = shape.rank_count, largest = 1;
+  for (const std::vector<Rank>& node : members_of_nodes(shape.rank_count, shape.node_of)) {
+    smallest = std::min(smallest, node.size());
+    largest = std::max(largest, node.size());
+  }
+  return shape.lane_count >= 1 && shape.lane_count <= smallest &&
+         largest + shape.lane_count <= slots_max / 2;
 }
 
 Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanAcross& across) {
