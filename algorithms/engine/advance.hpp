@@ -11,7 +11,7 @@
 namespace tutti::engine {
 
 inline void copy_register(const Execution& execution, const plan::Step& step) noexcept {
-  const Part& part = execution.parts[step.part];
+  const Part& part = execution.part_of(step);
   std::byte* into = execution.address(step.into, part);
   const std::byte* from = execution.address(step.from, part);
   const std::size_t bytes = execution.bytes_of(step);
@@ -20,7 +20,7 @@ inline void copy_register(const Execution& execution, const plan::Step& step) no
 
 inline void combine_registers(const Execution& execution, const plan::Step& step,
                               CombineFunction function) noexcept {
-  const Part& part = execution.parts[step.part];
+  const Part& part = execution.part_of(step);
   function(execution.address(step.from, part), execution.address(step.into, part),
            part.element_count, execution.reduction.context);
 }
@@ -59,44 +59,44 @@ bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexc
 template <class F, class C>
 requires Fabric<F, C> Status advance(Execution& execution, F& fabric, C& channel)
 noexcept {
-  while (execution.next < execution.steps.size()) {
-    const plan::Step& step = execution.steps[execution.next];
-    switch (step.action) {
-      case plan::Action::put:
-        if (const Status status = fabric.put(channel, execution.parity(), execution.puts_done);
-            status != Status::ok)
-          return status;
-        ++execution.puts_done;
-        break;
-      case plan::Action::await:
-        if (!fabric.take(channel, execution.parity(), step.slot) &&
-            !(execution.any_order && bring_an_arrival_forward(execution, fabric, channel))) {
-          // Notification and payload lie in two lines that the peer writes one after the other;
-          // fetched only once the notification is seen, the payload would cost a second trip
-          // between the caches (measured, README).  Not in a function of its own: GCC 12 takes a
-          // function that only prefetches for one without effects, and drops the call.
-          if (execution.memory.payload_bytes > 0)
-            __builtin_prefetch(execution.memory.slots[execution.parity()] +
-                               step.slot * execution.memory.register_bytes);
-          return Status::in_progress;
-        }
-        break;
-      case plan::Action::await_credit:
-        if (execution.sequence > 2 && !fabric.take(channel, execution.parity(), step.slot))
-          return Status::in_progress;
-        break;
-      case plan::Action::copy:
-        copy_register(execution, step);
-        break;
-      case plan::Action::combine:
-        combine_registers(execution, step, execution.reduction.combine);
-        break;
-      case plan::Action::take_out:
-        combine_registers(execution, step, execution.reduction.inverse);
-        break;
+  do {
+    while (execution.next < execution.steps.size()) {
+      const plan::Step& step = execution.steps[execution.next];
+      switch (step.action) {
+        case plan::Action::put:
+          if (const Status status = fabric.put(channel, execution.parity(), execution.puts_done);
+              status != Status::ok)
+            return status;
+          ++execution.puts_done;
+          break;
+        case plan::Action::await:
+          if (!fabric.take(channel, execution.parity(), step.slot) &&
+              !(execution.any_order && bring_an_arrival_forward(execution, fabric, channel))) {
+            // Notification and payload lie in two lines that the peer writes one after the other;
+            // fetched only once the notification is seen, the payload would cost a second trip
+            // between the caches (measured, README).  Not in a function of its own: GCC 12 takes a
+            // function that only prefetches for one without effects, and drops the call.
+            if (execution.memory.payload_bytes > 0) __builtin_prefetch(execution.slot(step.slot));
+            return Status::in_progress;
+          }
+          break;
+        case plan::Action::await_credit:
+          if (execution.sequence > 2 && !fabric.take(channel, execution.parity(), step.slot))
+            return Status::in_progress;
+          break;
+        case plan::Action::copy:
+          copy_register(execution, step);
+          break;
+        case plan::Action::combine:
+          combine_registers(execution, step, execution.reduction.combine);
+          break;
+        case plan::Action::take_out:
+          combine_registers(execution, step, execution.reduction.inverse);
+          break;
+      }
+      ++execution.next;
     }
-    ++execution.next;
-  }
+  } while (execution.begin_next_chunk());
   execution.in_flight = false;
   return Status::ok;
 }

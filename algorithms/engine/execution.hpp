@@ -24,8 +24,11 @@ struct RegisterMemory {
   std::array<std::byte*, 2> partials = {};
   std::array<std::byte*, 2> slots = {};
   std::uint32_t data_slot_count = 0;  // the slots behind them have one line each, for credits
-  std::size_t register_bytes = 0;     // stride of a partial or slot, all segments
-  std::size_t payload_bytes = 0;      // of one segment: room for the longest part
+  /// Of a slot whose message stays where its sender has it, in memory that is mapped here: that
+  /// place.  By parity, then by slot; null: in the slot; empty: no such slot.
+  std::array<std::vector<std::byte*>, 2> in_place = {};
+  std::size_t register_bytes = 0;  // stride of a partial or slot, all segments
+  std::size_t payload_bytes = 0;   // of one segment: room for the longest part
 
   static constexpr std::size_t line_bytes = 64;
 
@@ -47,28 +50,41 @@ struct Part {
   std::size_t element_count = 0;
 };
 
-/// `element_count` elements in `part_count` parts, as even as can be, the longer ones first.
+/// `element_count` elements in `chunk_count` chunks of `part_count` parts, chunk after chunk; both
+/// are as even as can be, the longer ones first, so that none is longer than its like of the first
+/// chunk.
 inline std::vector<Part> parts_of(std::size_t element_count, std::size_t element_bytes,
-                                  std::size_t part_count) {
-  std::vector<Part> parts(part_count);
+                                  std::size_t part_count, std::size_t chunk_count = 1) {
+  std::vector<Part> parts;
+  parts.reserve(part_count * chunk_count);
+  const auto share = [](std::size_t whole, std::size_t count, std::size_t i) {
+    return whole / count + (i < whole % count ? 1 : 0);
+  };
   std::size_t first = 0;
-  for (std::size_t i = 0; i < part_count; ++i) {
-    const std::size_t count = element_count / part_count + (i < element_count % part_count ? 1 : 0);
-    parts[i] = {first * element_bytes, count * element_bytes, count};
-    first += count;
-  }
+  for (std::size_t chunk = 0; chunk < chunk_count; ++chunk)
+    for (std::size_t i = 0; i < part_count; ++i) {
+      const std::size_t count = share(share(element_count, chunk_count, chunk), part_count, i);
+      parts.push_back({first * element_bytes, count * element_bytes, count});
+      first += count;
+    }
   return parts;
 }
 
+/// A payload of several chunks runs through the plan chunk by chunk, as if each were a call: the
+/// parities alternate, and what keeps two calls apart keeps two chunks apart.  So registers hold a
+/// chunk, and where ranks can run ahead of each other, two chunks are on their way at once: the two
+/// buffers of SRM (V. Tipparaju, J. Nieplocha, D. Panda, IPDPS 2003, 2.2).
 struct Execution {
   std::span<plan::Step> steps;
   RegisterMemory memory;
   Reduction reduction;
-  std::vector<Part> parts;  // as many as the plan has
+  std::vector<Part> parts;      // as many as the plan has, for each chunk
+  std::size_t chunk_count = 1;  // of a call
 
+  std::size_t first_part = 0;  // of the chunk on its way
   std::size_t next = 0;        // step
-  std::size_t puts_done = 0;   // in this call; numbers the puts for the fabric
-  std::uint64_t sequence = 0;  // calls started, counted from 1
+  std::size_t puts_done = 0;   // in this chunk; numbers the puts for the fabric
+  std::uint64_t sequence = 0;  // chunks started in all calls, counted from 1
   bool in_flight = false;
   bool any_order = false;  // whether arrivals may be combined as they come; see advance.hpp
 
@@ -79,8 +95,27 @@ struct Execution {
     ++sequence;
     next = 0;
     puts_done = 0;
+    first_part = 0;
     in_flight = true;
   }
+
+  /// False: the call is finished.
+  bool begin_next_chunk() noexcept {
+    first_part += parts.size() / chunk_count;
+    if (first_part >= parts.size()) return false;
+    ++sequence;
+    next = 0;
+    puts_done = 0;
+    return true;
+  }
+
+  const Part& part_of(const plan::Step& step) const noexcept {
+    return parts[first_part + step.part];
+  }
+  /// Calls started.
+  std::uint64_t call() const noexcept { return (sequence + chunk_count - 1) / chunk_count; }
+  /// Counted from 1.
+  std::uint64_t chunk() const noexcept { return sequence - (call() - 1) * chunk_count; }
 
   std::byte* address(const plan::Register& where, const Part& part) const noexcept {
     switch (where.place) {
@@ -91,9 +126,16 @@ struct Execution {
       case plan::Place::partial:
         return memory.partials[parity()] + offset_of(where);
       case plan::Place::slot:
-        return memory.slots[parity()] + offset_of(where);
+        return slot(where.index) + where.segment * memory.payload_bytes;
     }
     __builtin_unreachable();
+  }
+
+  /// Where the message of a slot is.
+  std::byte* slot(std::size_t index) const noexcept {
+    if (!memory.in_place[parity()].empty())
+      if (std::byte* const there = memory.in_place[parity()][index]) return there;
+    return memory.slots[parity()] + index * memory.register_bytes;
   }
 
   /// Of a partial or slot from the first one.
@@ -101,9 +143,10 @@ struct Execution {
     return where.index * memory.register_bytes + where.segment * memory.payload_bytes;
   }
 
-  /// Of a put, await or copy.
+  /// Of a copy, and of the message of a put or await in the first chunk, where it is longest.
   std::size_t bytes_of(const plan::Step& step) const noexcept {
-    return step.segments * parts[step.part].bytes;
+    return step.segments == 0 ? 0
+                              : (step.segments - 1u) * memory.payload_bytes + part_of(step).bytes;
   }
 };
 
