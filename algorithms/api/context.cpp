@@ -53,7 +53,7 @@ std::size_t Context::Implementation::progress() noexcept {
     Operation::Implementation& operation = *in_flight[i];
     // Whatever else advance() says, the operation stays in flight: after a failed connection until
     // its communicator has been told and has found out why.
-    if (engine::advance(operation.execution, joined, operation.channel) == Status::ok) {
+    if (operation.advance(joined) == Status::ok) {
       in_flight[i] = in_flight.back();
       in_flight.pop_back();
     } else {

@@ -1,6 +1,7 @@
 // What stands behind Context, Communicator and Operation.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -77,6 +78,17 @@ struct Communicator::Implementation {
   bool is_neighbour(Rank rank) const noexcept {
     return neighbours.windows[index_of(rank)].mapping != nullptr;
   }
+  /// Ranks of this node.
+  std::size_t members_of_node() const noexcept {
+    const std::vector<Node>& nodes = neighbours.nodes.node;
+    return static_cast<std::size_t>(
+        std::count(nodes.begin(), nodes.end(), nodes[index_of(exchange.self())]));
+  }
+  /// What goes through a plan at a time, of each of its parts; alike on all ranks.
+  std::size_t chunk_bytes() const noexcept {
+    if (context.settings.chunk_bytes != 0) return context.settings.chunk_bytes;
+    return neighbours.nodes.node_count == 1 ? api::chunk_bytes_in_node : api::chunk_bytes_across;
+  }
 
   /// Takes over an operation whose user is done with it.
   void retire(std::unique_ptr<Operation::Implementation> operation) noexcept;
@@ -133,7 +145,10 @@ struct Operation::Implementation {
   std::uint32_t channel_id = 0;
   bool uses_network = false;                       // has a partner on another node
   std::array<std::vector<bool>, 2> credits_taken;  // by parity of the call, then by slot
-  std::byte* block = nullptr;  // of the arena: slots and partials, both parities
+  std::byte* block = nullptr;     // of the arena: slots and partials, both parities, words
+  std::byte* finished = nullptr;  // the words in it: what ranks of this node have read in place
+  std::vector<const shm::SequenceWord*> readers;  // those of ranks that read this rank's partials
+  std::vector<shm::SequenceWord*> is_read_here;   // this rank's, with those whose partials it reads
   engine::Execution execution;
   // Where time is simulated: what the engine calls instead of the reduction.
   struct ChargedReduction {
@@ -141,7 +156,10 @@ struct Operation::Implementation {
     detail::Clock* clock;
   } charged = {};
 
-  /// Takes those credits that no later call will take, as far as they have come.  Whether all have.
+  /// Advances as far as it can; when that is to the end, tells those whose memory was read.
+  Status advance(api::JoinedFabric& joined) noexcept;
+  /// Takes those credits that no later call will take, as far as they have come.  Whether all have,
+  /// and nobody reads this rank's partials any more.
   bool collect_credits() noexcept;
 
   Status start() noexcept;

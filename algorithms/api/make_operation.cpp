@@ -53,6 +53,7 @@ struct Card {
   std::uint8_t float_mode = 0;  // 0 where it does not matter
   // What the peers need to know.
   std::array<std::uint64_t, 2> slots = {};  // address by parity
+  std::uint64_t finished = 0;  // address of the words of the node's ranks, by LocalRank
   std::uint32_t remote_key = 0;
   std::uint32_t channel = 0;
   std::uint32_t new_connections = 0;
@@ -179,15 +180,30 @@ std::size_t register_bytes_for(std::size_t payload_bytes) {
   return rounded_to_lines(payload_bytes + sizeof(shm::SequenceWord));
 }
 
-/// Cuts the operation's block out of the arena: [parity][slots | partials].
+/// Chunks of a payload: none longer than `chunk_bytes` in each part of the plan.
+std::size_t chunk_count_of(const OperationRequest& request, const plan::Plan& plan,
+                           std::size_t chunk_bytes) {
+  const std::size_t bytes = request.element_count * request.reduction.element_bytes;
+  const std::size_t wanted = chunk_bytes * plan.parts;
+  const std::size_t count = bytes == 0 ? 1 : (bytes + wanted - 1) / wanted;
+  // A part has an element, as it has in the whole payload.
+  return std::clamp<std::size_t>(count, 1,
+                                 std::max<std::size_t>(request.element_count / plan.parts, 1));
+}
+
+/// Cuts the operation's block out of the arena: [parity][slots | partials], then the words by which
+/// the ranks of this node say up to which call they have read what they found in place.
 void lay_out(Operation::Implementation& operation, const OperationRequest& request) {
   engine::RegisterMemory& memory = operation.execution.memory;
   const plan::Plan& plan = operation.plan;
   verbs::VerbsFabric& fabric = operation.communicator.context.fabric;
   memory.source = static_cast<const std::byte*>(request.source);
   memory.target = static_cast<std::byte*>(request.target);
+  operation.execution.chunk_count =
+      chunk_count_of(request, plan, operation.communicator.chunk_bytes());
   operation.execution.parts =
-      engine::parts_of(request.element_count, request.reduction.element_bytes, plan.parts);
+      engine::parts_of(request.element_count, request.reduction.element_bytes, plan.parts,
+                       operation.execution.chunk_count);
   memory.payload_bytes = operation.execution.parts[0].bytes;  // the longest
   const std::size_t message_bytes_max =
       std::min<std::size_t>(fabric.port().description.attributes.max_msg_sz, UINT32_MAX / 2);
@@ -200,8 +216,12 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
   memory.register_bytes = register_bytes_for(plan.segments * memory.payload_bytes);
   memory.data_slot_count = plan.slot_count - plan.credit_slot_count;
   const std::size_t slots_bytes = memory.offset_of_slot(plan.slot_count);
-  const std::size_t bytes = 2 * (slots_bytes + plan.partial_count * memory.register_bytes);
-  if (bytes == 0) return;
+  const std::size_t registers_bytes =
+      2 * (slots_bytes + plan.partial_count * memory.register_bytes);
+  if (registers_bytes == 0) return;
+  const std::size_t bytes =
+      registers_bytes +
+      rounded_to_lines(operation.communicator.members_of_node() * sizeof(shm::SequenceWord));
   operation.block = fabric.arena().allocate(bytes);
   if (operation.block == nullptr)
     throw Error(ErrorCode::limit_exceeded,
@@ -212,9 +232,10 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
                     (plan.parts > 1 ? "" : ", use fewer messages per round") +
                     ", or destroy operations");
   for (std::size_t parity = 0; parity < 2; ++parity) {
-    memory.slots[parity] = operation.block + parity * (bytes / 2);
+    memory.slots[parity] = operation.block + parity * (registers_bytes / 2);
     memory.partials[parity] = memory.slots[parity] + slots_bytes;
   }
+  operation.finished = operation.block + registers_bytes;
 }
 
 /// Whether something comes into the step's slot.
@@ -283,7 +304,25 @@ void connect_partners(Operation::Implementation& operation,
                   }});
 }
 
-/// A message to a rank of this node, from a partial into the rank's slot.
+/// Messages to ranks of this node from so many bytes on are not copied: they stay in the partial
+/// that they are sent from, and their receiver reads them there.  A partial that was sent is not
+/// written before the call after the next, as the network may read it late, too.
+constexpr std::size_t in_place_from_bytes = 4096;
+
+/// The word of a rank of this node in a block whose words begin at `finished`.
+std::uint64_t word_address(const Communicator::Implementation& communicator, std::uint64_t finished,
+                           Rank rank) {
+  return finished + index_of(communicator.neighbours.nodes.local_rank[index_of(rank)]) *
+                        sizeof(shm::SequenceWord);
+}
+
+template <class T>
+void add_once(std::vector<T>& all, T one) {
+  if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
+}
+
+/// A message to a rank of this node, from a partial into the rank's slot.  If it stays where it is,
+/// the slot tells of that place once and for all.
 void prepare_store(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
                    const Card& theirs) {
   const engine::RegisterMemory& memory = operation.execution.memory;
@@ -293,12 +332,43 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
     const std::size_t slot_bytes = memory.bytes_of_slot(step.slot);
     std::byte* const slot =
         window.at(theirs.slots[parity] + memory.offset_of_slot(step.slot), slot_bytes);
+    const std::byte* const from =
+        memory.partials[parity] + operation.execution.offset_of(step.from);
+    std::size_t bytes = operation.execution.bytes_of(step);
+    if (bytes >= in_place_from_bytes) {
+      const auto place = reinterpret_cast<std::uint64_t>(from);
+      std::memcpy(slot, &place, sizeof place);
+      bytes = 0;
+    }
     operation.channel.node.prepare(
         parity, put,
-        {.local = memory.partials[parity] + operation.execution.offset_of(step.from),
-         .remote = slot,
-         .word = shm::word_of(slot, slot_bytes),
-         .bytes = operation.execution.bytes_of(step)});
+        {.local = from, .remote = slot, .word = shm::word_of(slot, slot_bytes), .bytes = bytes});
+  }
+  if (operation.execution.bytes_of(step) < in_place_from_bytes) return;
+  const std::uint64_t word = word_address(
+      operation.communicator, reinterpret_cast<std::uint64_t>(operation.finished), step.peer);
+  add_once(operation.readers, reinterpret_cast<const shm::SequenceWord*>(word));
+}
+
+/// Finds the messages that will stay where ranks of this node have them.  All of these have
+/// prepared theirs.
+void find_messages_in_place(Operation::Implementation& operation, std::span<const Card> cards) {
+  const Communicator::Implementation& communicator = operation.communicator;
+  engine::RegisterMemory& memory = operation.execution.memory;
+  for (const plan::Step& step : operation.plan.steps) {
+    if (step.action != plan::Action::await || !communicator.is_neighbour(step.peer)) continue;
+    const std::size_t bytes = operation.execution.bytes_of(step);
+    if (bytes < in_place_from_bytes) continue;
+    const api::NeighbourWindow& window = communicator.neighbours.windows[index_of(step.peer)];
+    for (std::size_t parity = 0; parity < 2; ++parity) {
+      std::uint64_t place = 0;
+      std::memcpy(&place, memory.slots[parity] + memory.offset_of_slot(step.slot), sizeof place);
+      memory.in_place[parity][step.slot] = window.at(place, bytes);
+    }
+    const std::uint64_t word = word_address(communicator, cards[index_of(step.peer)].finished,
+                                            communicator.exchange.self());
+    add_once(operation.is_read_here,
+             reinterpret_cast<shm::SequenceWord*>(window.at(word, sizeof(shm::SequenceWord))));
   }
 }
 
@@ -338,6 +408,10 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
                          memory.bytes_of_slot(step.slot)));
     }
   }
+  // What comes after the last exchange must not fail.
+  for (std::vector<std::byte*>& places : operation.execution.memory.in_place)
+    places.resize(memory.data_slot_count);
+  operation.is_read_here.reserve(communicator.members_of_node());
 }
 
 /// Runs `step`; what it throws is kept instead, so that this rank goes on taking part.
@@ -401,12 +475,14 @@ void fill_in(Card& card, const Operation::Implementation& operation) {
   std::strncpy(card.algorithm, operation.plan.algorithm.c_str(), sizeof card.algorithm - 1);
   std::vector<std::uint32_t> parameters = operation.plan.per_round;
   parameters.insert(parameters.end(),
-                    {operation.plan.n, operation.plan.parts, operation.plan.segments});
+                    {operation.plan.n, operation.plan.parts, operation.plan.segments,
+                     static_cast<std::uint32_t>(operation.execution.chunk_count)});
   card.parameters_hash = hash_of(parameters);
   card.register_bytes = static_cast<std::uint32_t>(operation.execution.memory.register_bytes);
   card.slot_count = operation.plan.slot_count;
   for (std::size_t parity = 0; parity < 2; ++parity)
     card.slots[parity] = reinterpret_cast<std::uint64_t>(operation.execution.memory.slots[parity]);
+  card.finished = reinterpret_cast<std::uint64_t>(operation.finished);
   card.remote_key = operation.communicator.context.fabric.arena().remote_key();
   card.channel = operation.channel_id;
 }
@@ -467,6 +543,7 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
   attempt(error, [&] { prepare_messages(*operation, cards); });
   const Verdict verdict = Verdict::of(error);
   agree<Verdict>(error, gather<Verdict>(communicator, {&verdict, 1}));
+  find_messages_in_place(*operation, cards);
   connections.keep();
   return operation;
 }

@@ -76,7 +76,16 @@ bool Operation::Implementation::collect_credits() noexcept {
       if (!taken[step.slot]) taken[step.slot] = joined.take(channel, call & 1, step.slot);
       all = all && taken[step.slot];
     }
+  for (const shm::SequenceWord* reader : readers)
+    all = all && shm::has_come(reader, execution.sequence);
   return all;
+}
+
+Status Operation::Implementation::advance(api::JoinedFabric& joined) noexcept {
+  const Status status = engine::advance(execution, joined, channel);
+  if (status == Status::ok)
+    for (shm::SequenceWord* word : is_read_here) shm::announce(word, execution.sequence);
+  return status;
 }
 
 Status Operation::Implementation::start() noexcept {
@@ -84,7 +93,7 @@ Status Operation::Implementation::start() noexcept {
   execution.begin();
   Context::Implementation& context = communicator.context;
   api::JoinedFabric joined{context.fabric};
-  if (engine::advance(execution, joined, channel) != Status::ok)
+  if (advance(joined) != Status::ok)
     context.in_flight.push_back(this);  // never allocates, see Context::Implementation::in_flight
   return Status::ok;
 }
@@ -134,9 +143,12 @@ std::uint32_t Operation::Implementation::round() const noexcept {
 
 std::string Operation::Implementation::describe() const {
   std::string text = std::string(name) + " #" + std::to_string(ordinal) + ", call " +
-                     std::to_string(execution.sequence);
+                     std::to_string(execution.call());
   if (communicator.failed()) return text + ": " + communicator.failure.text;
   if (!execution.in_flight) return text + ": not in flight";
+  if (execution.chunk_count > 1)
+    text += ", chunk " + std::to_string(execution.chunk()) + " of " +
+            std::to_string(execution.chunk_count);
   text += ", round " + std::to_string(round()) + " of " + std::to_string(plan.per_round.size());
   std::string missing;
   for (std::size_t i = execution.next; i < execution.steps.size(); ++i) {

@@ -20,6 +20,8 @@ constexpr Setting table[] = {
     {"TUTTI_ARENA_BYTES", "bytes, e.g. 16M", "registered memory of a context; default 16M"},
     {"TUTTI_CHECK", "off|local|collective", "what is verified when an operation is made"},
     {"TUTTI_PER_ROUND", "e.g. 3,2,1", "messages per round of every operation; default: a rule"},
+    {"TUTTI_CHUNK_BYTES", "bytes, e.g. 64K",
+     "larger payloads go through in chunks; default 64K inside a node, 1M across"},
     {"TUTTI_SETUP_TIMEOUT", "seconds", "limit of each collective set-up step; default 30"},
     {"TUTTI_CONNECT", "exchange|cm",
      "how queue pairs are connected: out of band, or by IP address (rdma_cm); default exchange"},
@@ -171,6 +173,8 @@ ContextSettings context_settings(const ContextOptions& given) {
   if (auto text = value_of("TUTTI_CHECK")) settings.check = parse_check(*text);
   if (auto text = value_of("TUTTI_PER_ROUND"))
     settings.per_round = parse_per_round(*text, "TUTTI_PER_ROUND");
+  if (auto text = value_of("TUTTI_CHUNK_BYTES"))
+    settings.chunk_bytes = parse_bytes(*text, "TUTTI_CHUNK_BYTES");
   if (auto text = value_of("TUTTI_SETUP_TIMEOUT"))
     settings.setup_timeout = parse_seconds("TUTTI_SETUP_TIMEOUT", *text);
   if (auto text = value_of("TUTTI_CONNECT")) settings.connect = parse_connect(*text);
@@ -181,6 +185,7 @@ ContextSettings context_settings(const ContextOptions& given) {
   if (!given.device.empty()) settings.device = given.device;
   settings.arena_bytes = given.arena_bytes.value_or(settings.arena_bytes);
   settings.check = given.check.value_or(settings.check);
+  settings.chunk_bytes = given.chunk_bytes.value_or(settings.chunk_bytes);
   settings.setup_timeout = given.setup_timeout.value_or(settings.setup_timeout);
   settings.connect = given.connect.value_or(settings.connect);
   settings.per_round = given.per_round.value_or(settings.per_round);

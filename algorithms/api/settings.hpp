@@ -24,10 +24,15 @@ std::span<const Setting> settings() noexcept;
 /// Throws Error{invalid_argument} if the environment has a TUTTI_* variable that is none of these.
 void refuse_unknown_settings();
 
+/// Chunks of a payload where nothing else is said: measured (README.md of this folder).
+inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
+inline constexpr std::size_t chunk_bytes_across = 1u << 20;
+
 /// ContextOptions without gaps.
 struct ContextSettings {
   std::string device;  // empty: the best one
   std::size_t arena_bytes = 16u << 20;
+  std::size_t chunk_bytes = 0;  // 0: by the node shape
   CheckLevel check = CheckLevel::collective;
   Timeout setup_timeout = std::chrono::seconds(30);
   ConnectBy connect = ConnectBy::exchange;

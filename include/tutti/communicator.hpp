@@ -35,8 +35,12 @@ struct ContextOptions {
   std::string device = {};                      // name or name:port; default: the best one
   std::optional<std::size_t> arena_bytes = {};  // for slots and send buffers; default 16 MiB
   std::optional<CheckLevel> check = {};         // default: collective
-  std::optional<Timeout> setup_timeout = {};    // of each collective set-up step; default 30 s
-  std::optional<ConnectBy> connect = {};        // alike on all ranks; default: exchange
+  /// Payloads above so many bytes go through in chunks, alike on all ranks; a plan that cuts the
+  /// payload into parts takes a chunk of each part at a time.  Default, and 0: 64 KiB inside a
+  /// node, 1 MiB across nodes.
+  std::optional<std::size_t> chunk_bytes = {};
+  std::optional<Timeout> setup_timeout = {};  // of each collective set-up step; default 30 s
+  std::optional<ConnectBy> connect = {};      // alike on all ranks; default: exchange
   /// Messages per round of every operation; empty vector and default: a rule.
   std::optional<std::vector<std::uint32_t>> per_round = {};
   /// Imposes a node shape, alike on all ranks: ranks of each node, the last entry again for all

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "plan/plan.hpp"
@@ -18,8 +19,9 @@ namespace tutti::plan::test {
 /// Runs `calls` consecutive calls, each rank as far as it can, and notes what is known to have
 /// happened where.  A slot may be written only when its owner's last read of it in an earlier call
 /// has happened before; a partial only when every message sent from it has arrived, since the
-/// network card reads it at any time until then.  `copies` of everything: 2, or 1 to see what that
-/// breaks.
+/// network card reads it at any time until then, and when its receiver has read it for the last
+/// time: inside a node it does so where the message was sent from.  `copies` of everything: 2, or 1
+/// to see what that breaks.
 class HappensBefore {
  public:
   HappensBefore(std::span<const Plan> plans, std::uint32_t calls, std::uint32_t copies)
@@ -110,6 +112,7 @@ class HappensBefore {
       const SlotKey partial{self, copy, step.from.index};
       ++unarrived_[partial];
       message.partials.push_back(partial);
+      readers_[partial].push_back({peer, step.slot});
     }
     flying_[{peer, ranks_[self].call, step.slot}] = std::move(message);
   }
@@ -129,6 +132,14 @@ class HappensBefore {
     if (known < unarrived_[partial])
       race_ = "rank " + std::to_string(self) + " writes partial " +
               std::to_string(step.into.index) + " while it may be on its way";
+    for (const auto& [reader, slot] : readers_[partial])
+      if (const auto read = last_read_.find({reader, copy, slot});
+          (read != last_read_.end() && !knows(self, read->second)) ||
+          will_read(reader, ranks_[self].call, slot))
+        race_ = "rank " + std::to_string(self) + " writes partial " +
+                std::to_string(step.into.index) + " while rank " + std::to_string(reader) +
+                " may read it";
+    readers_[partial].clear();
     unarrived_[partial] = 0;
     arrivals_.erase(partial);
     sent_in_[partial] = ranks_[self].call;
@@ -170,7 +181,8 @@ class HappensBefore {
   std::map<SlotKey, Moment> last_read_;
   std::map<SlotKey, std::size_t> unarrived_;         // messages from a partial since it was written
   std::map<SlotKey, std::vector<Moment>> arrivals_;  // of these
-  std::map<SlotKey, std::uint32_t> sent_in_;         // the call that wrote the partial last
+  std::map<SlotKey, std::vector<std::pair<std::uint32_t, std::uint16_t>>> readers_;  // and slots
+  std::map<SlotKey, std::uint32_t> sent_in_;  // the call that wrote the partial last
   std::optional<std::string> race_;
 };
 
