@@ -239,6 +239,75 @@ TEST(Nodes, PayloadsOfAnySizeFitTheirSlots) {
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
+/// Every collective in chunks of 4.5 KiB, which ranks of a node read where their neighbours have
+/// them, and in chunks that are copied, on both sides of the edges of chunks.
+int wrong_in_chunks(Exchange& exchange, const Shape& shape, Placement placement) {
+  ContextOptions options = with_nodes(shape, placement);
+  options.arena_bytes = 4u << 20;
+  int wrong = 0;
+  for (const std::size_t chunk : {std::size_t{4608}, std::size_t{512}}) {
+    options.chunk_bytes = chunk;
+    Context context(options);
+    Communicator communicator(context, exchange);
+    const std::size_t n = chunk / sizeof(std::uint64_t);
+    std::mt19937 random(index_of(exchange.self()));
+    for (const std::size_t count : {n - 1, n, n + 1, 3 * n + 1, 5 * n}) {
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
+      wrong += wrong_results(communicator, test::sum_job(), count, 3);
+      wrong += wrong_results(communicator, test::sum_job(), count, 2, Across::lanes);
+      wrong += wrong_results(communicator, test::sum_job(), count, 2, Across::flat);
+      if (placement == Placement::block)
+        wrong += wrong_results(communicator, test::ordered_job(), count, 2, Across::leader);
+    }
+  }
+  return wrong;
+}
+
+TEST(Nodes, ChunksAreRightOnBothSidesOfTheirEdges) {
+  for (const Shape& shape : {Shape{2}, Shape{5}, Shape{1, 1}, Shape{3, 1, 2}})
+    for (const Launch launch : {Launch{run_local_threads}, Launch{run_local}}) {
+      const auto results = launch({.rank_count = rank_count_of(shape)}, [&](Exchange& exchange) {
+        return wrong_in_chunks(exchange, shape, Placement::block);
+      });
+      EXPECT_EQ(codes_of(results), std::vector<int>(rank_count_of(shape))) << text_of(shape);
+    }
+}
+
+/// A rank that is done with an operation may still have its memory read: the next operation must
+/// not get it.
+TEST(Nodes, MemoryThatANeighbourStillReadsIsNotUsedAgain) {
+  const auto results = run_local_threads({.rank_count = 2}, [](Exchange& exchange) {
+    constexpr std::size_t count = 1024;
+    ContextOptions options = with_nodes({2}, Placement::block);
+    Context context(options);
+    Communicator communicator(context, exchange);
+    const std::uint32_t self = index_of(exchange.self());
+    int wrong = 0;
+    for (std::uint64_t turn = 1; turn <= 20; ++turn) {
+      std::vector<std::uint64_t> source(count, self + turn), target(count), other(count, 77);
+      const auto made = [&](std::vector<std::uint64_t>& from) {
+        return allreduce<std::uint64_t>(communicator, std::span<const std::uint64_t>(from),
+                                        std::span(target), sum);
+      };
+      Operation first = made(source);
+      if (first.start() != Status::ok) return 1000;
+      if (self == 0) {
+        if (first.wait(30s) != Status::ok) return 2000;
+        first = made(other);  // rank 1 has the first one in flight
+      } else {
+        Operation second = made(other);
+        if (first.wait(30s) != Status::ok) return 3000;
+        for (const std::uint64_t value : target) wrong += value != 2 * turn + 1;
+        first = std::move(second);
+      }
+      if (!run_once(first)) return 4000;
+      for (const std::uint64_t value : target) wrong += value != 154;
+    }
+    return wrong;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
+}
+
 TEST(Nodes, RanksOfThisHostAreFoundToBeOne) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
     Context context({.device = "soft0", .arena_bytes = 256u << 10});

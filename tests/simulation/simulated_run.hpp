@@ -19,6 +19,7 @@ using Bytes = std::vector<std::byte>;
 struct SimulatedCall {
   Reduction reduction;
   std::size_t element_count = 1;
+  std::size_t chunk_count = 1;
   bool any_order = false;
   std::uint64_t seed = 1;
 };
@@ -33,8 +34,9 @@ inline std::vector<Bytes> simulate(std::vector<plan::Plan>& plans, const Simulat
     plan::Plan& plan = plans[rank];
     SimulatedRank& r = ranks[rank];
     engine::Execution& execution = r.execution;
-    execution.parts =
-        engine::parts_of(call.element_count, call.reduction.element_bytes, plan.parts);
+    execution.parts = engine::parts_of(call.element_count, call.reduction.element_bytes, plan.parts,
+                                       call.chunk_count);
+    execution.chunk_count = call.chunk_count;
     auto& memory = execution.memory;
     memory.payload_bytes = execution.parts[0].bytes;
     memory.register_bytes = plan.segments * memory.payload_bytes;

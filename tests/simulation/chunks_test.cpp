@@ -1,0 +1,97 @@
+// Promise: a payload that goes through a plan in chunks gives what it gives as a whole, for every
+// schedule of the catalogue, whether or not the chunks are equally long.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tutti/status.hpp>
+
+#include "api/names.hpp"
+#include "api/selection.hpp"
+#include "simulated_run.hpp"
+#include "support/operators.hpp"
+
+namespace tutti {
+namespace {
+
+using simulation::Bytes;
+
+Bytes inputs_of(std::uint32_t rank, std::size_t element_count) {
+  std::vector<std::uint64_t> values;
+  for (std::size_t i = 0; i < element_count; ++i) values.push_back(test::input(rank, 1, i));
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+struct Case {
+  std::uint32_t rank_count;
+  Algorithm algorithm;
+  const test::Job& job;
+  std::size_t element_count;
+  std::size_t chunk_count;
+};
+
+/// False if the schedule does not serve them.
+bool expect_right(const Case& one) {
+  const api::AllreduceRequest request{.element_count = one.element_count,
+                                      .reduction = one.job.reduction,
+                                      .algorithm = one.algorithm};
+  std::vector<plan::Plan> plans;
+  std::vector<Bytes> sources;
+  try {
+    for (std::uint32_t rank = 0; rank < one.rank_count; ++rank) {
+      plans.push_back(api::allreduce_plan(Rank{rank}, one.rank_count, request));
+      sources.push_back(inputs_of(rank, one.element_count));
+    }
+  } catch (const Error&) {
+    return false;
+  }
+  std::vector<std::uint64_t> expected;
+  for (std::size_t i = 0; i < one.element_count; ++i)
+    expected.push_back(one.job.expected(one.rank_count, 1, i));
+  const auto bytes = std::as_bytes(std::span(expected));
+  const std::vector<Bytes> targets = simulation::simulate(plans,
+                                                          {.reduction = one.job.reduction,
+                                                           .element_count = one.element_count,
+                                                           .chunk_count = one.chunk_count,
+                                                           .seed = one.element_count},
+                                                          sources);
+  for (const Bytes& target : targets)
+    EXPECT_EQ(target, Bytes(bytes.begin(), bytes.end()))
+        << api::name_of(one.algorithm) << ", " << one.rank_count << " ranks, " << one.element_count
+        << " elements in " << one.chunk_count << " chunks, " << one.job.name;
+  return true;
+}
+
+TEST(Chunks, GiveWhatTheWholePayloadGives) {
+  const test::Job jobs[] = {test::sum_job(), test::ordered_job()};
+  int cases = 0;
+  for (const api::Schedule& schedule : api::allreduce_schedules())
+    for (const test::Job& job : jobs)
+      for (std::uint32_t ranks = 1; ranks <= 9; ++ranks)
+        for (const std::size_t chunks :
+             {std::size_t{1}, std::size_t{2}, std::size_t{3}, std::size_t{5}})
+          for (std::size_t elements = 5; elements <= 17; elements += 3)
+            cases += expect_right({ranks, schedule.algorithm, job, elements, chunks}) ? 1 : 0;
+  EXPECT_GT(cases, 2000);
+}
+
+TEST(Chunks, AreAsEvenAsCanBeAndNoneIsLongerThanItsLikeOfTheFirst) {
+  for (std::size_t elements = 0; elements < 40; ++elements)
+    for (std::size_t chunks = 1; chunks < 6; ++chunks)
+      for (std::size_t parts = 1; parts < 5; ++parts) {
+        const std::vector<engine::Part> all = engine::parts_of(elements, 8, parts, chunks);
+        ASSERT_EQ(all.size(), chunks * parts);
+        std::size_t next = 0;
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          EXPECT_EQ(all[i].offset_bytes, 8 * next);
+          EXPECT_EQ(all[i].bytes, 8 * all[i].element_count);
+          EXPECT_LE(all[i].bytes, all[i % parts].bytes);
+          EXPECT_LE(all[i % parts].element_count - all[i].element_count, 1u);
+          next += all[i].element_count;
+        }
+        EXPECT_EQ(next, elements);
+      }
+}
+
+}  // namespace
+}  // namespace tutti
