@@ -5,6 +5,8 @@
 //   send.
 // A rank that fails locally still takes part, so that the others hear the reason instead of
 // waiting.
+#include <sched.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -191,6 +193,29 @@ std::size_t chunk_count_of(const OperationRequest& request, const plan::Plan& pl
                                  std::max<std::size_t>(request.element_count / plan.parts, 1));
 }
 
+/// For neighbours to read what a destroyed operation has sent, if they are about to.  One that
+/// waits for this rank before is not waited for.
+constexpr Timeout reading_time = std::chrono::milliseconds(100);
+
+/// nullptr: no room.
+std::byte* allocate(Context::Implementation& context, std::size_t bytes) {
+  verbs::Arena& arena = context.fabric.arena();
+  std::byte* block = arena.allocate(bytes);
+  const auto is_retired = [](const Communicator::Implementation* one) {
+    return !one->retired.empty();
+  };
+  std::vector<Communicator::Implementation*>& all = context.communicators;
+  const Deadline deadline = Deadline::after(reading_time, context.clock.now());
+  while (block == nullptr && std::any_of(all.begin(), all.end(), is_retired) &&
+         !deadline.passed(context.clock.now())) {
+    context.progress();
+    for (Communicator::Implementation* one : all) one->reap();
+    block = arena.allocate(bytes);
+    if (block == nullptr) sched_yield();
+  }
+  return block;
+}
+
 /// Cuts the operation's block out of the arena: [parity][slots | partials], then the words by which
 /// the ranks of this node say up to which call they have read what they found in place.
 void lay_out(Operation::Implementation& operation, const OperationRequest& request) {
@@ -222,7 +247,7 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
   const std::size_t bytes =
       registers_bytes +
       rounded_to_lines(operation.communicator.members_of_node() * sizeof(shm::SequenceWord));
-  operation.block = fabric.arena().allocate(bytes);
+  operation.block = allocate(operation.communicator.context, bytes);
   if (operation.block == nullptr)
     throw Error(ErrorCode::limit_exceeded,
                 "needs " + std::to_string(bytes) + " bytes of the arena, whose largest gap is " +
