@@ -49,6 +49,7 @@ TEST_F(Settings, ValuesAreRead) {
   set("TUTTI_ARENA_BYTES", "3M");
   set("TUTTI_CHECK", "local");
   set("TUTTI_PER_ROUND", "3,2,1");
+  set("TUTTI_CHUNK_BYTES", "96K");
   set("TUTTI_SETUP_TIMEOUT", "0.5");
   set("TUTTI_CONNECT", "cm");
   set("TUTTI_RANKS_PER_NODE", "3,1");
@@ -58,6 +59,7 @@ TEST_F(Settings, ValuesAreRead) {
   EXPECT_EQ(options.arena_bytes, 3u << 20);
   EXPECT_EQ(options.check, CheckLevel::local);
   EXPECT_EQ(options.per_round, (std::vector<std::uint32_t>{3, 2, 1}));
+  EXPECT_EQ(options.chunk_bytes, 96u << 10);
   EXPECT_EQ(options.setup_timeout, 500ms);
   EXPECT_EQ(options.connect, ConnectBy::cm);
   EXPECT_EQ(options.ranks_per_node, (std::vector<std::uint32_t>{3, 1}));
@@ -92,6 +94,7 @@ TEST_F(Settings, BadValuesAreRefusedWithWhatIsExpected) {
   expect_refused("TUTTI_RANKS_PER_NODE", "2,0", "3,1,2");
   expect_refused("TUTTI_PLACEMENT", "near", "cyclic");
   expect_refused("TUTTI_PLACEMENT", "cyclic", "TUTTI_RANKS_PER_NODE");
+  expect_refused("TUTTI_CHUNK_BYTES", "some", "bytes");
   expect_refused("TUTTI_SETUP_TIMEOUT", "-1", "seconds");
   expect_refused("TUTTI_SETUP_TIMEOUT", "nan", "seconds");
 }
