@@ -237,7 +237,7 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
                 std::to_string(memory.payload_bytes) + " bytes in messages of " +
                     std::to_string(plan.segments) + " payloads (" + plan.algorithm +
                     ") exceed the device's " + std::to_string(message_bytes_max) +
-                    " bytes a message; call with fewer elements at a time");
+                    " bytes a message; lower TUTTI_CHUNK_BYTES");
   memory.register_bytes = register_bytes_for(plan.segments * memory.payload_bytes);
   memory.data_slot_count = plan.slot_count - plan.credit_slot_count;
   const std::size_t slots_bytes = memory.offset_of_slot(plan.slot_count);
@@ -253,7 +253,7 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
                 "needs " + std::to_string(bytes) + " bytes of the arena, whose largest gap is " +
                     std::to_string(fabric.arena().largest_gap()) + " of " +
                     std::to_string(fabric.arena().size()) +
-                    ": raise TUTTI_ARENA_BYTES, call with fewer elements at a time" +
+                    ": raise TUTTI_ARENA_BYTES, lower TUTTI_CHUNK_BYTES" +
                     (plan.parts > 1 ? "" : ", use fewer messages per round") +
                     ", or destroy operations");
   for (std::size_t parity = 0; parity < 2; ++parity) {

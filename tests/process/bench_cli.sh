@@ -109,7 +109,7 @@ refusals() {
   refuse '--per-round="0".*1 or more' "$bench" allreduce --local 2 --per-round 0
   refuse '--against="mpi".*--local.*mpirun' "$bench" allreduce --local 2 --against mpi
   refuse '--bytes="12".*multiple of 8' "$bench" allreduce --local 2 --bytes 12
-  refuse 'TUTTI_ARENA_BYTES' "$bench" allreduce --local 2 --bytes 64M
+  TUTTI_CHUNK_BYTES=64M refuse 'raise TUTTI_ARENA_BYTES' "$bench" allreduce --local 2 --bytes 64M
   refuse 'floor needs exactly 2 ranks, this run has 3' "$bench" floor --local 3
   refuse 'two_partial_dissemination promises no more than relaxed.*recursive_multiplying' \
     "$bench" allreduce --local 2 --agreement identical --algorithm two_partial_dissemination

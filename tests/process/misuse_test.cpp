@@ -144,11 +144,13 @@ TEST(Misuse, OneRanksErrorIsHeardByAll) {
 }
 
 TEST(Misuse, SizeThatDoesNotFitTheArenaNamesTheSetting) {
+  ASSERT_EQ(::setenv("TUTTI_CHUNK_BYTES", "64M", 1), 0);  // in one piece
   expect_refused(2, ErrorCode::limit_exceeded, {"TUTTI_ARENA_BYTES", "1048576"},
                  [](Communicator& c) {
                    auto memory = buffer(1 << 20);
                    (void)allreduce(c, sum_of(memory));
                  });
+  ASSERT_EQ(::unsetenv("TUTTI_CHUNK_BYTES"), 0);
 }
 
 #if defined(__x86_64__)
