@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "api/selection.hpp"
+#include "api/settings.hpp"
 #include "engine/execution.hpp"
 #include "microbench/plan_print.hpp"
 #include "microbench/words.hpp"
@@ -33,6 +35,17 @@ std::string rounds_text(const plan::Plan& plan) {
                      plan.all_alike ? "" : "at most ", fmt::join(plan.per_round, ","));
 }
 
+/// As a context has it by default.
+std::size_t chunk_count_of(const PlanRequest& request, const plan::Plan& plan) {
+  const std::vector<Node>& node_of = request.node_of;
+  const bool is_one_node =
+      !node_of.empty() &&
+      std::all_of(node_of.begin(), node_of.end(), [](Node node) { return node == Node{0}; });
+  return api::chunk_count(request.allreduce.element_count,
+                          request.allreduce.reduction.element_bytes, plan.parts,
+                          is_one_node ? api::chunk_bytes_in_node : api::chunk_bytes_across);
+}
+
 std::vector<engine::Part> parts_of(const PlanRequest& request, const plan::Plan& plan) {
   return engine::parts_of(request.allreduce.element_count,
                           request.allreduce.reduction.element_bytes, plan.parts);
@@ -47,13 +60,20 @@ std::size_t bytes_sent(const PlanRequest& request, const plan::Plan& plan) {
 }
 
 std::string scratch_text(const PlanRequest& request, const plan::Plan& plan) {
+  const std::size_t chunks = chunk_count_of(request, plan);
   const std::size_t registers = std::size_t{plan.partial_count} + plan.slot_count;
   std::string text =
       counted(plan.partial_count, "partial") + ", " + counted(plan.slot_count, "slot");
   if (plan.segments == 0 || registers == 0) return text;
-  return text + fmt::format(" of {}; {} bytes in two copies",
-                            counted(plan.segments, plan.parts > 1 ? "part" : "payload"),
-                            2 * registers * plan.segments * parts_of(request, plan)[0].bytes);
+  return text +
+         fmt::format(
+             " of {}; {} bytes in two copies",
+             counted(plan.segments, plan.parts > 1 ? "part" : "payload"),
+             2 * registers * plan.segments *
+                 engine::parts_of(request.allreduce.element_count,
+                                  request.allreduce.reduction.element_bytes, plan.parts, chunks)[0]
+                     .bytes) +
+         (chunks > 1 ? fmt::format(", for {} chunks of the payload", chunks) : "");
 }
 
 const char* flow_text(const plan::Plan& plan) {

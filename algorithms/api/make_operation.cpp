@@ -18,6 +18,7 @@
 #include "api/float_mode.hpp"
 #include "api/implementation.hpp"
 #include "api/names.hpp"
+#include "api/selection.hpp"
 
 namespace tutti::api {
 namespace {
@@ -182,17 +183,6 @@ std::size_t register_bytes_for(std::size_t payload_bytes) {
   return rounded_to_lines(payload_bytes + sizeof(shm::SequenceWord));
 }
 
-/// Chunks of a payload: none longer than `chunk_bytes` in each part of the plan.
-std::size_t chunk_count_of(const OperationRequest& request, const plan::Plan& plan,
-                           std::size_t chunk_bytes) {
-  const std::size_t bytes = request.element_count * request.reduction.element_bytes;
-  const std::size_t wanted = chunk_bytes * plan.parts;
-  const std::size_t count = bytes == 0 ? 1 : (bytes + wanted - 1) / wanted;
-  // A part has an element, as it has in the whole payload.
-  return std::clamp<std::size_t>(count, 1,
-                                 std::max<std::size_t>(request.element_count / plan.parts, 1));
-}
-
 /// For neighbours to read what a destroyed operation has sent, if they are about to.  One that
 /// waits for this rank before is not waited for.
 constexpr Timeout reading_time = std::chrono::milliseconds(100);
@@ -225,7 +215,8 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
   memory.source = static_cast<const std::byte*>(request.source);
   memory.target = static_cast<std::byte*>(request.target);
   operation.execution.chunk_count =
-      chunk_count_of(request, plan, operation.communicator.chunk_bytes());
+      api::chunk_count(request.element_count, request.reduction.element_bytes, plan.parts,
+                       operation.communicator.chunk_bytes());
   operation.execution.parts =
       engine::parts_of(request.element_count, request.reduction.element_bytes, plan.parts,
                        operation.execution.chunk_count);

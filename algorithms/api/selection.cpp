@@ -430,6 +430,14 @@ bool takes_any_order(const AllreduceRequest& request) noexcept {
          (request.agreement == Agreement::relaxed || !order_shows_in_bits(request.reduction));
 }
 
+std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
+                        std::size_t part_count, std::size_t chunk_bytes) noexcept {
+  if (element_count == 0 || element_bytes == 0) return 1;
+  const std::size_t elements = std::max<std::size_t>(chunk_bytes / element_bytes, 1) * part_count;
+  const std::size_t count = (element_count + elements - 1) / elements;
+  return std::clamp<std::size_t>(count, 1, std::max<std::size_t>(element_count / part_count, 1));
+}
+
 plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierRequest& request) {
   const plan::PerRound& vector =
       request.per_round.empty() ? request.per_round_by_default : request.per_round;

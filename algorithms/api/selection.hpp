@@ -62,6 +62,12 @@ bool order_shows_in_bits(const Reduction& reduction) noexcept;
 /// Whether messages of a round may be combined in the order in which they arrive.
 bool takes_any_order(const AllreduceRequest& request) noexcept;
 
+/// Chunks in which a payload goes through a plan that cuts it into `part_count` parts: none has
+/// more than `chunk_bytes` of a part (if an element has not), and each has an element of every
+/// part.
+std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
+                        std::size_t part_count, std::size_t chunk_bytes) noexcept;
+
 /// `self`'s plan.  Throws Error{invalid_argument} for a vector or n that does not serve
 /// `rank_count`, with the nearest that does, and Error{unsupported} for a schedule that cannot keep
 /// the promise, with those that can.

@@ -314,5 +314,17 @@ TEST(Selection, ArrivalOrderOnlyWhereNobodyCanTell) {
   EXPECT_FALSE(takes_any_order(request(BuiltIn::none, ElementType::float64, relaxed)));
 }
 
+TEST(Selection, ChunksHoldAtMostWhatIsAskedForAndAnElementOfEachPart) {
+  EXPECT_EQ(api::chunk_count(0, 8, 1, 64), 1u);
+  EXPECT_EQ(api::chunk_count(0, 0, 1, 64), 1u);  // a barrier
+  EXPECT_EQ(api::chunk_count(8, 8, 1, 64), 1u);
+  EXPECT_EQ(api::chunk_count(9, 8, 1, 64), 2u);
+  EXPECT_EQ(api::chunk_count(16, 8, 2, 64), 1u);
+  EXPECT_EQ(api::chunk_count(17, 8, 2, 64), 2u);
+  EXPECT_EQ(api::chunk_count(3, 1000, 1, 64), 3u);
+  EXPECT_EQ(api::chunk_count(3, 1000, 2, 64), 1u);
+  EXPECT_EQ(api::chunk_count(2, 1000, 3, 64), 1u);
+}
+
 }  // namespace
 }  // namespace tutti::api
