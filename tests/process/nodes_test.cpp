@@ -286,10 +286,15 @@ TEST(Nodes, MemoryThatANeighbourStillReadsIsNotUsedAgain) {
     for (std::uint64_t turn = 1; turn <= 20; ++turn) {
       std::vector<std::uint64_t> source(count, self + turn), target(count), other(count, 77);
       const auto made = [&](std::vector<std::uint64_t>& from) {
-        return allreduce<std::uint64_t>(communicator, std::span<const std::uint64_t>(from),
-                                        std::span(target), sum);
+        return allreduce(communicator,
+                         {.source = from.data(),
+                          .target = target.data(),
+                          .element_count = count,
+                          .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64),
+                          .across = Across::flat});
       };
       Operation first = made(source);
+      if (self == 0) std::this_thread::sleep_for(1ms);  // what rank 1 sends is there
       if (first.start() != Status::ok) return 1000;
       if (self == 0) {
         if (first.wait(30s) != Status::ok) return 2000;
