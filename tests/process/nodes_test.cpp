@@ -264,9 +264,17 @@ int wrong_in_chunks(Exchange& exchange, const Shape& shape, Placement placement)
   return wrong;
 }
 
+/// ThreadSanitizer does not see what orders a send of the device's thread before the next write
+/// into its memory if that goes through another process.
+#if defined(__SANITIZE_THREAD__)
+constexpr Launch launches[] = {run_local_threads};
+#else
+constexpr Launch launches[] = {run_local_threads, run_local};
+#endif
+
 TEST(Nodes, ChunksAreRightOnBothSidesOfTheirEdges) {
   for (const Shape& shape : {Shape{2}, Shape{5}, Shape{1, 1}, Shape{3, 1, 2}})
-    for (const Launch launch : {Launch{run_local_threads}, Launch{run_local}}) {
+    for (const Launch launch : launches) {
       const auto results = launch({.rank_count = rank_count_of(shape)}, [&](Exchange& exchange) {
         return wrong_in_chunks(exchange, shape, Placement::block);
       });

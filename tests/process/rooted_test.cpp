@@ -138,21 +138,22 @@ TEST(Rooted, PayloadsOfAnySize) {
 
 TEST(Rooted, ChunksAreRightOnBothSidesOfTheirEdges) {
   for (const Shape& shape : {Shape{3, {3}}, Shape{5, {3, 2}}, Shape{2, {1}}}) {
-    const auto results = run_local({.rank_count = shape.rank_count}, [&](Exchange& exchange) {
-      ContextOptions options = options_of(shape, 2u << 20);
-      options.chunk_bytes = 4608;
-      Context context(options);
-      Communicator communicator(context, exchange);
-      constexpr std::size_t n = 4608 / sizeof(std::uint64_t);
-      int wrong = 0;
-      for (const std::size_t count : {n - 1, n, n + 1, 4 * n + 1, 50'000 + n})
-        for (std::uint32_t root = 0; root < shape.rank_count; ++root) {
-          wrong += wrong_broadcasts(communicator, Rank{root}, count, 3);
-          wrong +=
-              wrong_reduces(communicator, Rank{root}, test::ordered_job(), count, 3, root == 1);
-        }
-      return wrong;
-    });
+    const auto results =
+        run_local_threads({.rank_count = shape.rank_count}, [&](Exchange& exchange) {
+          ContextOptions options = options_of(shape, 2u << 20);
+          options.chunk_bytes = 4608;
+          Context context(options);
+          Communicator communicator(context, exchange);
+          constexpr std::size_t n = 4608 / sizeof(std::uint64_t);
+          int wrong = 0;
+          for (const std::size_t count : {n - 1, n, n + 1, 4 * n + 1, 50'000 + n})
+            for (std::uint32_t root = 0; root < shape.rank_count; ++root) {
+              wrong += wrong_broadcasts(communicator, Rank{root}, count, 3);
+              wrong +=
+                  wrong_reduces(communicator, Rank{root}, test::ordered_job(), count, 3, root == 1);
+            }
+          return wrong;
+        });
     EXPECT_EQ(codes_of(results), std::vector<int>(shape.rank_count)) << shape.rank_count;
   }
 }
