@@ -158,7 +158,7 @@ void require_same(std::span<const Card> all, std::size_t self, CheckLevel level)
               std::to_string(theirs.register_bytes) + " bytes) and rank " + std::to_string(self) +
               " (" + ours.algorithm + ", " + std::to_string(ours.slot_count) + " slots of " +
               std::to_string(ours.register_bytes) +
-              " bytes); give counts and per_round alike on all ranks");
+              " bytes); give counts, per_round and TUTTI_CHUNK_BYTES alike on all ranks");
   }
 }
 
@@ -321,8 +321,8 @@ void connect_partners(Operation::Implementation& operation,
 }
 
 /// Messages to ranks of this node from so many bytes on are not copied: they stay in the partial
-/// that they are sent from, and their receiver reads them there.  A partial that was sent is not
-/// written before the call after the next, as the network may read it late, too.
+/// that they are sent from, and their receiver reads them there (a first guess).  A partial that
+/// was sent is not written before the call after the next, as the network may read it late, too.
 constexpr std::size_t in_place_from_bytes = 4096;
 
 /// The word of a rank of this node in a block whose words begin at `finished`.
@@ -425,8 +425,13 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
     }
   }
   // What comes after the last exchange must not fail.
-  for (std::vector<std::byte*>& places : operation.execution.memory.in_place)
-    places.resize(memory.data_slot_count);
+  if (std::any_of(
+          operation.plan.steps.begin(), operation.plan.steps.end(), [&](const plan::Step& step) {
+            return step.action == plan::Action::await && communicator.is_neighbour(step.peer) &&
+                   operation.execution.bytes_of(step) >= in_place_from_bytes;
+          }))
+    for (std::vector<std::byte*>& places : operation.execution.memory.in_place)
+      places.resize(memory.data_slot_count);
   operation.is_read_here.reserve(communicator.members_of_node());
 }
 

@@ -24,7 +24,7 @@ std::span<const Setting> settings() noexcept;
 /// Throws Error{invalid_argument} if the environment has a TUTTI_* variable that is none of these.
 void refuse_unknown_settings();
 
-/// Chunks of a payload where nothing else is said: measured (README.md of this folder).
+/// Chunks of a payload where nothing else is said: first guesses, not tuned.
 inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
 inline constexpr std::size_t chunk_bytes_across = 1u << 20;
 

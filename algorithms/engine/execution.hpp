@@ -101,6 +101,7 @@ struct Execution {
 
   /// False: the call is finished.
   bool begin_next_chunk() noexcept {
+    if (chunk_count == 1) return false;
     first_part += parts.size() / chunk_count;
     if (first_part >= parts.size()) return false;
     ++sequence;
