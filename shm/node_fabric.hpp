@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "shm/mailbox.hpp"
+#include "shm/peer_memory.hpp"
 
 namespace tutti::shm {
 
@@ -41,6 +42,19 @@ class Channel {
     awaited_[parity][slot] = {.word = word, .messages = 0};
   }
 
+  /// Whose memory is read for what comes into the slot.
+  void read_from(std::uint32_t slot, std::int32_t process) {
+    processes_.resize(awaited_[0].size());
+    processes_[slot] = process;
+  }
+  /// What the writer of the slot has told of; 0 or an errno, which is kept.  Only if read_from()
+  /// was called for the slot.
+  int read(std::uint32_t slot, std::uint64_t from, std::byte* into, std::size_t bytes) noexcept {
+    read_error_ = read_peer_memory(processes_[slot], from, into, bytes);
+    return read_error_;
+  }
+  int read_error() const noexcept { return read_error_; }
+
   bool holds_put(std::uint32_t parity, std::size_t put) const noexcept {
     return stores_[parity][put].remote != nullptr;
   }
@@ -71,6 +85,8 @@ class Channel {
  private:
   std::array<std::vector<PreparedStore>, 2> stores_;
   std::array<std::vector<AwaitedSlot>, 2> awaited_;
+  std::vector<std::int32_t> processes_;  // by slot
+  int read_error_ = 0;                   // of the last read
 };
 
 }  // namespace tutti::shm

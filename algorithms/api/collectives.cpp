@@ -68,6 +68,7 @@ Operation barrier(Communicator& communicator, const BarrierArguments& arguments)
 Operation allreduce(Communicator& communicator, const AllreduceArguments& arguments) {
   const Communicator::Implementation& ranks = communicator.implementation();
   const Context::Implementation& context = ranks.context;
+  const std::size_t bytes = arguments.element_count * arguments.reduction.element_bytes;
   const api::AllreduceRequest asked{.element_count = arguments.element_count,
                                     .reduction = arguments.reduction,
                                     .agreement = arguments.agreement,
@@ -76,7 +77,8 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                                     .per_round = arguments.per_round,
                                     .per_round_by_default = context.settings.per_round,
                                     .partners_max = context.fabric.connections_max(),
-                                    .node_of = ranks.neighbours.nodes.node};
+                                    .node_of = ranks.neighbours.nodes.node,
+                                    .single_copy = ranks.takes_single_copy(bytes)};
   const api::OperationRequest request{.collective = "allreduce",
                                       .element_count = arguments.element_count,
                                       .reduction = arguments.reduction,
@@ -109,15 +111,18 @@ Operation broadcast(Communicator& communicator, const BroadcastArguments& argume
         arguments.buffer == nullptr)
       throw Error(ErrorCode::invalid_argument, "broadcast: buffer is null");
     return api::broadcast_plan(communicator.rank(), communicator.rank_count(), arguments.root,
-                               ranks.neighbours.nodes.node);
+                               ranks.neighbours.nodes.node,
+                               ranks.takes_single_copy(arguments.bytes));
   });
 }
 
 Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
   const Communicator::Implementation& ranks = communicator.implementation();
+  const std::size_t bytes = arguments.element_count * arguments.reduction.element_bytes;
   const api::AllreduceRequest asked{.element_count = arguments.element_count,
                                     .reduction = arguments.reduction,
-                                    .agreement = arguments.agreement};
+                                    .agreement = arguments.agreement,
+                                    .single_copy = ranks.takes_single_copy(bytes)};
   const api::OperationRequest request{.collective = "reduce",
                                       .element_count = arguments.element_count,
                                       .reduction = arguments.reduction,

@@ -27,7 +27,7 @@ struct Introduction {
 };
 static_assert(std::is_trivially_copyable_v<Introduction>);
 
-constexpr std::uint64_t protocol_version = 5;
+constexpr std::uint64_t protocol_version = 6;
 
 /// The side channel costs a system call, the clock a few percent of a collective.
 constexpr Timeout liveness_interval = std::chrono::milliseconds(100);
@@ -244,8 +244,9 @@ void Communicator::Implementation::fail_exchange(const Error& error) noexcept {
 
 void Communicator::Implementation::suspect(const verbs::TransportFailure& cause,
                                            Rank peer) noexcept {
-  if (failed()) return;
-  suspicions.push_back({.cause = cause, .peer = peer, .until = {}});  // a connection fails once
+  const auto is_known = [&](const Suspicion& held) { return held.peer == peer; };
+  if (failed() || std::any_of(suspicions.begin(), suspicions.end(), is_known)) return;
+  suspicions.push_back({.cause = cause, .peer = peer, .until = {}});
   next_liveness_check = Timeout::zero();
 }
 

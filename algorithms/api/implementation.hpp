@@ -14,6 +14,7 @@
 
 #include "api/joined_fabric.hpp"
 #include "api/neighbourhood.hpp"
+#include "api/selection.hpp"
 #include "api/settings.hpp"
 #include "engine/execution.hpp"
 #include "plan/plan.hpp"
@@ -84,10 +85,16 @@ struct Communicator::Implementation {
     return static_cast<std::size_t>(
         std::count(nodes.begin(), nodes.end(), nodes[index_of(exchange.self())]));
   }
+  /// Whether ranks tell each other where payloads of so many bytes lie instead of sending them;
+  /// alike on all ranks.
+  bool takes_single_copy(std::size_t bytes) const noexcept {
+    return neighbours.reads_peers && neighbours.nodes.node_count == 1 &&
+           bytes >= context.settings.single_copy_bytes;
+  }
   /// What goes through a plan at a time, of each of its parts; alike on all ranks.
-  std::size_t chunk_bytes() const noexcept {
+  std::size_t chunk_bytes(const plan::Plan& plan) const noexcept {
     if (context.settings.chunk_bytes != 0) return context.settings.chunk_bytes;
-    return neighbours.nodes.node_count == 1 ? api::chunk_bytes_in_node : api::chunk_bytes_across;
+    return api::default_chunk_bytes(plan, neighbours.nodes.node_count == 1);
   }
 
   /// Takes over an operation whose user is done with it.
@@ -110,9 +117,10 @@ struct Communicator::Implementation {
   /// one; unless the reason is an incident that they know.
   void fail_exchange(const Error& error) noexcept;
 
-  /// A failed connection to `peer` is a failure of this communicator once an operation in flight
-  /// needs it, unless the side channel has a better explanation soon: the peer, or another rank,
-  /// has died.  A peer that has left in good order had all it waited for.
+  /// A failed connection to `peer`, or memory of it that cannot be read, is a failure of this
+  /// communicator once an operation in flight needs it, unless the side channel has a better
+  /// explanation soon: the peer, or another rank, has died.  A peer that has left in good order had
+  /// all it waited for.
   void suspect(const verbs::TransportFailure& cause, Rank peer) noexcept;
 
   /// Asks the side channel, at most ten times a second (more often with a suspicion).  `now` is the

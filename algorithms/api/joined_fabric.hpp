@@ -31,6 +31,10 @@ struct JoinedFabric {
     return channel.node.holds_slot(parity, slot) ? channel.node.take(parity, slot)
                                                  : network.take(channel.network, parity, slot);
   }
+  Status read(Channel& channel, std::uint32_t slot, std::uint64_t from, std::byte* into,
+              std::size_t bytes) noexcept {
+    return channel.node.read(slot, from, into, bytes) == 0 ? Status::ok : Status::transport_failed;
+  }
   bool arrived(const Channel& channel, std::uint32_t parity, std::uint32_t slot) const noexcept {
     return channel.node.holds_slot(parity, slot) ? channel.node.arrived(parity, slot)
                                                  : network.arrived(channel.network, parity, slot);

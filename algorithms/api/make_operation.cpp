@@ -158,7 +158,9 @@ void require_same(std::span<const Card> all, std::size_t self, CheckLevel level)
               std::to_string(theirs.register_bytes) + " bytes) and rank " + std::to_string(self) +
               " (" + ours.algorithm + ", " + std::to_string(ours.slot_count) + " slots of " +
               std::to_string(ours.register_bytes) +
-              " bytes); give counts, per_round and TUTTI_CHUNK_BYTES alike on all ranks");
+              " bytes); give counts, per_round, TUTTI_CHUNK_BYTES and TUTTI_SINGLE_COPY_BYTES "
+              "alike "
+              "on all ranks");
   }
 }
 
@@ -186,6 +188,9 @@ std::size_t register_bytes_for(std::size_t payload_bytes) {
 /// For neighbours to read what a destroyed operation has sent, if they are about to.  One that
 /// waits for this rank before is not waited for.
 constexpr Timeout reading_time = std::chrono::milliseconds(100);
+
+/// What is read of a peer's payload before it is combined: stays in the first two caches.
+constexpr std::size_t piece_bytes = 32u << 10;
 
 /// nullptr: no room.
 std::byte* allocate(Context::Implementation& context, std::size_t bytes) {
@@ -216,11 +221,16 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
   memory.target = static_cast<std::byte*>(request.target);
   operation.execution.chunk_count =
       api::chunk_count(request.element_count, request.reduction.element_bytes, plan.parts,
-                       operation.communicator.chunk_bytes());
+                       operation.communicator.chunk_bytes(plan));
   operation.execution.parts =
       engine::parts_of(request.element_count, request.reduction.element_bytes, plan.parts,
                        operation.execution.chunk_count);
   memory.payload_bytes = operation.execution.parts[0].bytes;  // the longest
+  if (plan::is_by_reference(plan)) {
+    operation.execution.references.resize(api::put_count(plan));
+    operation.execution.piece.resize(
+        std::max<std::size_t>(piece_bytes, request.reduction.element_bytes));
+  }
   const std::size_t message_bytes_max =
       std::min<std::size_t>(fabric.port().description.attributes.max_msg_sz, UINT32_MAX / 2);
   if (memory.payload_bytes > message_bytes_max / std::max<std::size_t>(plan.segments, 1))
@@ -230,7 +240,7 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
                     ") exceed the device's " + std::to_string(message_bytes_max) +
                     " bytes a message; lower TUTTI_CHUNK_BYTES");
   memory.register_bytes = register_bytes_for(plan.segments * memory.payload_bytes);
-  memory.data_slot_count = plan.slot_count - plan.credit_slot_count;
+  memory.data_slot_count = plan.slot_count - plan.line_slot_count;
   const std::size_t slots_bytes = memory.offset_of_slot(plan.slot_count);
   const std::size_t registers_bytes =
       2 * (slots_bytes + plan.partial_count * memory.register_bytes);
@@ -325,6 +335,11 @@ void connect_partners(Operation::Implementation& operation,
 /// was sent is not written before the call after the next, as the network may read it late, too.
 constexpr std::size_t in_place_from_bytes = 4096;
 
+/// Whether the message of a put or an await stays where it is, if the peer is of this node.
+bool stays_in_place(const Operation::Implementation& operation, const plan::Step& step) {
+  return operation.execution.bytes_of(step) >= in_place_from_bytes;
+}
+
 /// The word of a rank of this node in a block whose words begin at `finished`.
 std::uint64_t word_address(const Communicator::Implementation& communicator, std::uint64_t finished,
                            Rank rank) {
@@ -349,9 +364,10 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
     std::byte* const slot =
         window.at(theirs.slots[parity] + memory.offset_of_slot(step.slot), slot_bytes);
     const std::byte* const from =
-        memory.partials[parity] + operation.execution.offset_of(step.from);
+        step.by_reference ? reinterpret_cast<const std::byte*>(&operation.execution.references[put])
+                          : memory.partials[parity] + operation.execution.offset_of(step.from);
     std::size_t bytes = operation.execution.bytes_of(step);
-    if (bytes >= in_place_from_bytes) {
+    if (stays_in_place(operation, step)) {
       const auto place = reinterpret_cast<std::uint64_t>(from);
       std::memcpy(slot, &place, sizeof place);
       bytes = 0;
@@ -360,7 +376,7 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
         parity, put,
         {.local = from, .remote = slot, .word = shm::word_of(slot, slot_bytes), .bytes = bytes});
   }
-  if (operation.execution.bytes_of(step) < in_place_from_bytes) return;
+  if (!stays_in_place(operation, step)) return;
   const std::uint64_t word = word_address(
       operation.communicator, reinterpret_cast<std::uint64_t>(operation.finished), step.peer);
   add_once(operation.readers, reinterpret_cast<const shm::SequenceWord*>(word));
@@ -373,8 +389,8 @@ void find_messages_in_place(Operation::Implementation& operation, std::span<cons
   engine::RegisterMemory& memory = operation.execution.memory;
   for (const plan::Step& step : operation.plan.steps) {
     if (step.action != plan::Action::await || !communicator.is_neighbour(step.peer)) continue;
+    if (!stays_in_place(operation, step)) continue;
     const std::size_t bytes = operation.execution.bytes_of(step);
-    if (bytes < in_place_from_bytes) continue;
     const api::NeighbourWindow& window = communicator.neighbours.windows[index_of(step.peer)];
     for (std::size_t parity = 0; parity < 2; ++parity) {
       std::uint64_t place = 0;
@@ -422,14 +438,17 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
             parity, step.slot,
             shm::word_of(memory.slots[parity] + memory.offset_of_slot(step.slot),
                          memory.bytes_of_slot(step.slot)));
+      if (step.by_reference)
+        operation.channel.node.read_from(
+            step.slot, communicator.neighbours.windows[index_of(step.peer)].process);
     }
   }
   // What comes after the last exchange must not fail.
-  if (std::any_of(
-          operation.plan.steps.begin(), operation.plan.steps.end(), [&](const plan::Step& step) {
-            return step.action == plan::Action::await && communicator.is_neighbour(step.peer) &&
-                   operation.execution.bytes_of(step) >= in_place_from_bytes;
-          }))
+  if (std::any_of(operation.plan.steps.begin(), operation.plan.steps.end(),
+                  [&](const plan::Step& step) {
+                    return step.action == plan::Action::await &&
+                           communicator.is_neighbour(step.peer) && stays_in_place(operation, step);
+                  }))
     for (std::vector<std::byte*>& places : operation.execution.memory.in_place)
       places.resize(memory.data_slot_count);
   operation.is_read_here.reserve(communicator.members_of_node());

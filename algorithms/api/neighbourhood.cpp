@@ -4,6 +4,8 @@
 #include <cstring>
 #include <tutti/status.hpp>
 
+#include "shm/peer_memory.hpp"
+
 namespace tutti::api {
 namespace {
 
@@ -19,13 +21,15 @@ bootstrap::NodeMap imposed(std::size_t rank_count, const ContextSettings& settin
 /// What a rank tells the others after it has tried to map their windows.
 struct Report {
   std::vector<bool> out_of_reach;  // by rank
+  bool reads_peers = true;         // also what is not in their windows
   std::string reason;              // of the first of these
 
   static constexpr std::size_t reason_bytes = 192;
 
   std::vector<std::byte> packed() const {
     std::vector<std::byte> bytes(reason_bytes + out_of_reach.size());
-    std::memcpy(bytes.data(), reason.data(), std::min(reason.size(), reason_bytes - 1));
+    std::memcpy(bytes.data(), reason.data(), std::min(reason.size(), reason_bytes - 2));
+    bytes[reason_bytes - 1] = std::byte{reads_peers};
     for (std::size_t rank = 0; rank < out_of_reach.size(); ++rank)
       bytes[reason_bytes + rank] = std::byte{out_of_reach[rank]};
     return bytes;
@@ -33,11 +37,20 @@ struct Report {
   static Report unpacked(std::span<const std::byte> bytes) {
     Report report;
     report.reason = reinterpret_cast<const char*>(bytes.data());  // ends with a zero
+    report.reads_peers = bytes[reason_bytes - 1] != std::byte{0};
     for (const std::byte one : bytes.subspan(reason_bytes))
       report.out_of_reach.push_back(one != std::byte{0});
     return report;
   }
 };
+
+/// Whether this process may read memory of that one, tried where its nonce lies.
+bool reads(const shm::WindowCard& card) {
+  std::uint64_t nonce = 0;
+  return shm::read_peer_memory(card.process, card.address, reinterpret_cast<std::byte*>(&nonce),
+                               sizeof nonce) == 0 &&
+         nonce == card.nonce;
+}
 
 /// Maps the windows of this rank's node.
 Report map_neighbours(Neighbourhood& all, std::uint32_t self,
@@ -52,7 +65,9 @@ Report map_neighbours(Neighbourhood& all, std::uint32_t self,
     } else {
       try {
         all.windows[rank] = {.mapping = shm::map_window(cards[rank].window),
-                             .address = cards[rank].window.address};
+                             .address = cards[rank].window.address,
+                             .process = cards[rank].window.process};
+        report.reads_peers = report.reads_peers && reads(cards[rank].window);
         continue;
       } catch (const std::exception& error) {
         reason = error.what();
@@ -99,9 +114,11 @@ Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
   const std::vector<std::byte> mine = map_neighbours(all, index_of(self), cards).packed();
   const std::vector<std::byte> everybodys = gather(mine);
   std::vector<std::vector<bool>> out_of_reach;
+  all.reads_peers = true;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     Report report =
         Report::unpacked(std::span(everybodys).subspan(rank * mine.size(), mine.size()));
+    all.reads_peers = all.reads_peers && report.reads_peers;
     if (all.remark.empty() && !report.reason.empty())
       all.remark = "rank " + std::to_string(rank) + " cannot share memory with " + report.reason;
     out_of_reach.push_back(std::move(report.out_of_reach));

@@ -26,6 +26,7 @@ struct NeighbourCard {
 struct NeighbourWindow {
   std::shared_ptr<detail::Mapping> mapping;  // null: not of this node
   std::uint64_t address = 0;                 // of its start, in the rank's own process
+  std::int32_t process = 0;                  // that process
 
   /// Where `bytes` that lie at `theirs` there lie here.
   std::byte* at(std::uint64_t theirs, std::size_t bytes) const noexcept {
@@ -39,6 +40,7 @@ struct NeighbourWindow {
 struct Neighbourhood {
   bootstrap::NodeMap nodes;
   std::vector<NeighbourWindow> windows;  // by rank
+  bool reads_peers = false;              // whether every rank can read all memory of its neighbours
   std::string remark;                    // why ranks that may be a node are not; alike on all ranks
 };
 

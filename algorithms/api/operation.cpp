@@ -85,6 +85,10 @@ Status Operation::Implementation::advance(api::JoinedFabric& joined) noexcept {
   const Status status = engine::advance(execution, joined, channel);
   if (status == Status::ok)
     for (shm::SequenceWord* word : is_read_here) shm::announce(word, execution.sequence);
+  else if (status == Status::transport_failed && channel.node.read_error() != 0)
+    communicator.suspect({.system_errno = channel.node.read_error(),
+                          .what = "its memory cannot be read (process_vm_readv)"},
+                         execution.steps[execution.next].peer);
   return status;
 }
 

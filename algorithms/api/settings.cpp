@@ -22,6 +22,8 @@ constexpr Setting table[] = {
     {"TUTTI_PER_ROUND", "e.g. 3,2,1", "messages per round of every operation; default: a rule"},
     {"TUTTI_CHUNK_BYTES", "bytes, e.g. 64K",
      "larger payloads go through in chunks; default 64K inside a node, 1M across"},
+    {"TUTTI_SINGLE_COPY_BYTES", "bytes, or never",
+     "from so many bytes on, ranks of one node read each other's buffers; default 32K"},
     {"TUTTI_SETUP_TIMEOUT", "seconds", "limit of each collective set-up step; default 30"},
     {"TUTTI_CONNECT", "exchange|cm",
      "how queue pairs are connected: out of band, or by IP address (rdma_cm); default exchange"},
@@ -175,6 +177,9 @@ ContextSettings context_settings(const ContextOptions& given) {
     settings.per_round = parse_per_round(*text, "TUTTI_PER_ROUND");
   if (auto text = value_of("TUTTI_CHUNK_BYTES"))
     settings.chunk_bytes = parse_bytes(*text, "TUTTI_CHUNK_BYTES");
+  if (auto text = value_of("TUTTI_SINGLE_COPY_BYTES"))
+    settings.single_copy_bytes =
+        *text == "never" ? SIZE_MAX : parse_bytes(*text, "TUTTI_SINGLE_COPY_BYTES");
   if (auto text = value_of("TUTTI_SETUP_TIMEOUT"))
     settings.setup_timeout = parse_seconds("TUTTI_SETUP_TIMEOUT", *text);
   if (auto text = value_of("TUTTI_CONNECT")) settings.connect = parse_connect(*text);
@@ -186,6 +191,7 @@ ContextSettings context_settings(const ContextOptions& given) {
   settings.arena_bytes = given.arena_bytes.value_or(settings.arena_bytes);
   settings.check = given.check.value_or(settings.check);
   settings.chunk_bytes = given.chunk_bytes.value_or(settings.chunk_bytes);
+  settings.single_copy_bytes = given.single_copy_bytes.value_or(settings.single_copy_bytes);
   settings.setup_timeout = given.setup_timeout.value_or(settings.setup_timeout);
   settings.connect = given.connect.value_or(settings.connect);
   settings.per_round = given.per_round.value_or(settings.per_round);

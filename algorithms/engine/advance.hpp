@@ -25,6 +25,48 @@ inline void combine_registers(const Execution& execution, const plan::Step& step
            part.element_count, execution.reduction.context);
 }
 
+/// Where the payload of a slot lies, as its sender has told.
+inline std::uint64_t reference_in(const Execution& execution, const plan::Register& slot) noexcept {
+  std::uint64_t place = 0;
+  std::memcpy(&place, execution.slot(slot.index), sizeof place);
+  return place;
+}
+
+/// into = what the sender of a slot has told of.
+template <class F, class C>
+requires Fabric<F, C> Status copy_referenced(const Execution& execution, const plan::Step& step,
+                                             F& fabric, C& channel)
+noexcept {
+  const Part& part = execution.part_of(step);
+  return fabric.read(channel, step.from.index, reference_in(execution, step.from),
+                     execution.address(step.into, part), part.bytes);
+}
+
+/// The same combined, piece by piece: each is combined while it is in the cache.
+template <class F, class C>
+requires Fabric<F, C> Status combine_referenced(Execution& execution, const plan::Step& step,
+                                                F& fabric, C& channel)
+noexcept {
+  const Part& part = execution.part_of(step);
+  const Reduction& reduction = execution.reduction;
+  const std::size_t elements_max = execution.piece.size() / reduction.element_bytes;
+  std::uint64_t from = reference_in(execution, step.from);
+  std::byte* into = execution.address(step.into, part);
+  for (std::size_t left = part.element_count; left > 0;) {
+    const std::size_t count = left < elements_max ? left : elements_max;
+    const std::size_t bytes = count * reduction.element_bytes;
+    if (const Status status =
+            fabric.read(channel, step.from.index, from, execution.piece.data(), bytes);
+        status != Status::ok)
+      return status;
+    reduction.combine(execution.piece.data(), into, count, reduction.context);
+    from += bytes;
+    into += bytes;
+    left -= count;
+  }
+  return Status::ok;
+}
+
 /// Whether `steps[at]` awaits a message that the next step joins to something, alone.
 inline bool joins_one_message(std::span<const plan::Step> steps, std::size_t at) noexcept {
   if (at + 1 >= steps.size() || steps[at].action != plan::Action::await) return false;
@@ -55,7 +97,7 @@ bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexc
 }
 
 /// Runs `execution` until it is finished (ok), has to wait for a peer or for room (in_progress), or
-/// a put fails.  Never polls, blocks or reads a clock.
+/// a put or a read fails.  Never polls, blocks or reads a clock.
 template <class F, class C>
 requires Fabric<F, C> Status advance(Execution& execution, F& fabric, C& channel)
 noexcept {
@@ -64,6 +106,9 @@ noexcept {
       const plan::Step& step = execution.steps[execution.next];
       switch (step.action) {
         case plan::Action::put:
+          if (step.by_reference)
+            execution.references[execution.puts_done] = reinterpret_cast<std::uint64_t>(
+                execution.address(step.from, execution.part_of(step)));
           if (const Status status = fabric.put(channel, execution.parity(), execution.puts_done);
               status != Status::ok)
             return status;
@@ -85,10 +130,18 @@ noexcept {
             return Status::in_progress;
           break;
         case plan::Action::copy:
-          copy_register(execution, step);
+          if (!step.by_reference)
+            copy_register(execution, step);
+          else if (const Status status = copy_referenced(execution, step, fabric, channel);
+                   status != Status::ok)
+            return status;
           break;
         case plan::Action::combine:
-          combine_registers(execution, step, execution.reduction.combine);
+          if (!step.by_reference)
+            combine_registers(execution, step, execution.reduction.combine);
+          else if (const Status status = combine_referenced(execution, step, fabric, channel);
+                   status != Status::ok)
+            return status;
           break;
         case plan::Action::take_out:
           combine_registers(execution, step, execution.reduction.inverse);

@@ -23,7 +23,7 @@ struct RegisterMemory {
   std::byte* target = nullptr;
   std::array<std::byte*, 2> partials = {};
   std::array<std::byte*, 2> slots = {};
-  std::uint32_t data_slot_count = 0;  // the slots behind them have one line each, for credits
+  std::uint32_t data_slot_count = 0;  // the slots behind them have one line each
   /// Of a slot whose message stays where its sender has it, in memory that is mapped here: that
   /// place.  By parity, then by slot; null: in the slot; empty: no such slot.
   std::array<std::vector<std::byte*>, 2> in_place = {};
@@ -32,11 +32,11 @@ struct RegisterMemory {
 
   static constexpr std::size_t line_bytes = 64;
 
-  std::size_t bytes_of_slot(std::uint32_t slot) const noexcept {
+  std::size_t bytes_of_slot(std::size_t slot) const noexcept {
     return slot < data_slot_count ? register_bytes : line_bytes;
   }
   /// From the first one.
-  std::size_t offset_of_slot(std::uint32_t slot) const noexcept {
+  std::size_t offset_of_slot(std::size_t slot) const noexcept {
     return slot < data_slot_count
                ? slot * register_bytes
                : data_slot_count * register_bytes + (slot - data_slot_count) * line_bytes;
@@ -80,6 +80,10 @@ struct Execution {
   Reduction reduction;
   std::vector<Part> parts;      // as many as the plan has, for each chunk
   std::size_t chunk_count = 1;  // of a call
+  /// Of a plan by reference: what its puts tell, in their order, and room for a piece of what is
+  /// combined.
+  std::vector<std::uint64_t> references = {};
+  std::vector<std::byte> piece = {};
 
   std::size_t first_part = 0;  // of the chunk on its way
   std::size_t next = 0;        // step
@@ -136,7 +140,7 @@ struct Execution {
   std::byte* slot(std::size_t index) const noexcept {
     if (!memory.in_place[parity()].empty())
       if (std::byte* const there = memory.in_place[parity()][index]) return there;
-    return memory.slots[parity()] + index * memory.register_bytes;
+    return memory.slots[parity()] + memory.offset_of_slot(index);
   }
 
   /// Of a partial or slot from the first one.
@@ -146,6 +150,7 @@ struct Execution {
 
   /// Of a copy, and of the message of a put or await in the first chunk, where it is longest.
   std::size_t bytes_of(const plan::Step& step) const noexcept {
+    if (step.by_reference) return sizeof(std::uint64_t);
     return step.segments == 0 ? 0
                               : (step.segments - 1u) * memory.payload_bytes + part_of(step).bytes;
   }

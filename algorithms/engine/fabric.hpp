@@ -13,14 +13,19 @@ namespace tutti::engine {
 ///         is no room now, poll and try again.  The source memory is the fabric's until two calls
 ///         later (the parity rule of the plan).
 ///  take:  whether the message for `slot` has arrived, at most once per message: payload visible.
+///  read:  `bytes` from `from`, which the peer that writes `slot` has told of; ok, or why not: the
+///         peer may have died.
 /// Whoever drives the engine polls the fabric in between.
 template <class F, class C>
 concept Fabric = requires(F& fabric, C& channel, std::uint32_t parity, std::size_t put,
-                          std::uint32_t slot) {
+                          std::uint32_t slot, std::uint64_t from, std::byte* into,
+                          std::size_t bytes) {
   { fabric.put(channel, parity, put) }
   noexcept->std::same_as<Status>;
   { fabric.take(channel, parity, slot) }
   noexcept->std::same_as<bool>;
+  { fabric.read(channel, slot, from, into, bytes) }
+  noexcept->std::same_as<Status>;
 };
 
 }  // namespace tutti::engine

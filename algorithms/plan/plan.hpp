@@ -13,10 +13,15 @@
 // elements, as even as can be, the longer ones first; a step works on one of them, and partials and
 // slots have room for one.
 //
+// By reference.  Inside a node a payload may stay in the user's buffer: a put by reference tells
+// its peer where the source or target lies, a copy or combine by reference reads the payload there.
+// Until the reader has said that it is done, the sender neither writes that buffer nor completes.
+//
 // Slots are numbered alike on all ranks, and each is written by exactly one peer, once per call:
 // the notification of a message is its slot number.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <tutti/types.hpp>
@@ -50,6 +55,8 @@ enum class Action : std::uint8_t {
 enum class FlowControl : std::uint8_t {
   synchronising,  // completing a call needs every rank to have entered it: two copies of
                   // everything, by call parity, suffice without acknowledgements
+  acknowledged,   // whoever puts to a peer hears from that peer in the same call: the two are never
+                  // more than a call apart, so two copies suffice for what they share
   one_way,        // some rank can run ahead of another: who has read a message says so by a put
                   // without payload (the credit), for which its sender waits two calls later
 };
@@ -65,8 +72,9 @@ struct Step {
   std::uint16_t segments = 0;  // payloads that a put sends, an await receives or a copy copies
   std::uint16_t slot = 0;      // of a put (at the peer), an await or await_credit (here)
   std::uint16_t part = 0;      // of the payload
+  bool by_reference = false;   // of a put, an await, a copy or combine from a slot; one payload
   std::uint32_t round = 0;     // for people: counted from 0
-  Rank peer = no_rank;         // of a put, await or await_credit
+  Rank peer = no_rank;         // of a put, await or await_credit, or whose memory is read
   Register from = {};          // of a put, copy, combine or take_out
   Register into = {};          // of a copy, combine or take_out
 };
@@ -86,8 +94,15 @@ struct Plan {
                                 // round brings a second time and the result is without
   std::uint16_t partial_count = 0;
   std::uint16_t slot_count = 0;
-  std::uint16_t credit_slot_count = 0;  // of these, the last ones: they have room for no payload
+  std::uint16_t line_slot_count = 0;  // of these, the last ones: they have room for no payload, but
+                                      // for the notification, a credit, or a reference
   std::vector<Step> steps;
 };
+
+/// Whether payloads stay in the users' buffers.
+inline bool is_by_reference(const Plan& plan) noexcept {
+  return std::any_of(plan.steps.begin(), plan.steps.end(),
+                     [](const Step& step) { return step.by_reference; });
+}
 
 }  // namespace tutti::plan

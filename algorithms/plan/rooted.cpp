@@ -31,7 +31,7 @@ Plan empty_plan(Rank self, const RootedShape& shape, const TreePlace& place,
 Plan binomial_broadcast(Rank self, const RootedShape& shape) {
   const TreePlace place = binomial_tree(self, shape.root, shape.rank_count, shape.node_of);
   Plan plan = empty_plan(self, shape, place, place.level_count);
-  plan.credit_slot_count = place.level_count;
+  plan.line_slot_count = place.level_count;
   constexpr std::uint16_t from_parent = 0;
   const auto credit_of = [](const TreeEdge& edge) {
     return static_cast<std::uint16_t>(edge.level + 1);
@@ -77,7 +77,7 @@ Plan binomial_reduce(Rank self, const RootedShape& shape, Order order) {
     if (self == top) place.parent = {.peer = shape.root, .level = tree_levels};
   }
   Plan plan = empty_plan(self, shape, place, place.level_count);
-  plan.credit_slot_count = shape.rank_count > 1 ? 1 : 0;
+  plan.line_slot_count = shape.rank_count > 1 ? 1 : 0;
   const std::uint16_t from_parent = place.level_count;
   StepWriter steps{plan};
   if (place.parent) steps.await_credit(place.parent->peer, from_parent);

@@ -58,6 +58,30 @@ class StepWriter {
                            .from = from});
   }
 
+  /// Tells the peer where `from` lies, which is the source or the target.
+  void put_reference(Rank peer, std::uint16_t slot, Register from) {
+    put(peer, slot, 1, from);
+    plan_.steps.back().by_reference = true;
+  }
+
+  /// Until the peer has told where its payload lies.
+  void await_reference(Rank peer, std::uint16_t slot) {
+    await(peer, slot, 1);
+    plan_.steps.back().by_reference = true;
+  }
+
+  /// into = what the peer has told of.
+  void copy_referenced(Rank peer, std::uint16_t slot, Register into) {
+    copy(slot_register(slot), into);
+    read_from(peer);
+  }
+
+  /// into = what the peer has told of o into.
+  void combine_referenced(Rank peer, std::uint16_t slot, Register into) {
+    combine(slot_register(slot), into);
+    read_from(peer);
+  }
+
   void await(Rank peer, std::uint16_t slot, std::uint16_t segments) {
     assert(peer != plan_.self);
     plan_.steps.push_back({.action = Action::await,
@@ -93,6 +117,11 @@ class StepWriter {
   void take_out(Register from, Register into) { append(Action::take_out, from, into); }
 
  private:
+  void read_from(Rank peer) {
+    plan_.steps.back().by_reference = true;
+    plan_.steps.back().peer = peer;
+  }
+
   void append(Action action, Register from, Register into) {
     plan_.steps.push_back(
         {.action = action, .part = part_, .round = round_, .from = from, .into = into});

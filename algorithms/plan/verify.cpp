@@ -59,7 +59,7 @@ class ShapeCheck {
     if (plan.rank_count != put_marks_.size()) return name_of(plan.self) + ": wrong rank count";
     // Slots and notifications are laid out alike everywhere, or a put would miss its slot.
     if (plan.segments != first.segments || plan.slot_count != first.slot_count ||
-        plan.parts != first.parts || plan.credit_slot_count != first.credit_slot_count)
+        plan.parts != first.parts || plan.line_slot_count != first.line_slot_count)
       return name_of(plan.self) + ": slots are not laid out as on rank 0";
     if (plan.parts == 0 || (plan.parts > 1 && plan.segments > 1))
       return name_of(plan.self) + ": a plan of several parts has registers of one payload";
@@ -103,8 +103,14 @@ class ShapeCheck {
     round_ = step.round;
     switch (step.action) {
       case Action::put:
-        if (step.segments > 0 && step.from.place != Place::partial)
-          return "a put sends partials, not " + name_of(step.from);
+        if (step.by_reference ? !is_lent(step) : !is_sent(step))
+          return std::string("a put ") +
+                 (step.by_reference ? "by reference tells of one source or "
+                                      "target, not of "
+                                    : "sends partials, not ") +
+                 name_of(step.from);
+        if (plan.flow_control == FlowControl::acknowledged && !is_answered(plan, step.peer))
+          return "puts to " + name_of(step.peer) + " without hearing from it";
         if (is_credit(plan, step)) return credit_violation(plan, step);
         if (Violation violation = message_violation(plan, step, puts_, put_marks_))
           return violation;
@@ -133,6 +139,19 @@ class ShapeCheck {
     return "unknown action";
   }
 
+  static bool is_sent(const Step& step) {
+    return step.segments == 0 || step.from.place == Place::partial;
+  }
+  static bool is_lent(const Step& step) {
+    return step.segments == 1 &&
+           (step.from.place == Place::source || step.from.place == Place::target);
+  }
+  static bool is_answered(const Plan& plan, Rank peer) {
+    return std::any_of(plan.steps.begin(), plan.steps.end(), [&](const Step& step) {
+      return step.action == Action::await && step.peer == peer;
+    });
+  }
+
   static Violation address_violation(const Plan& plan, const Step& step) {
     if (step.peer == plan.self) return "the peer is the rank itself";
     if (index_of(step.peer) >= plan.rank_count) return "the peer does not exist";
@@ -143,7 +162,7 @@ class ShapeCheck {
 
   static Violation credit_violation(const Plan& plan, const Step& step) {
     if (Violation violation = address_violation(plan, step)) return violation;
-    if (step.slot + plan.credit_slot_count < plan.slot_count)
+    if (step.slot + plan.line_slot_count < plan.slot_count)
       return "slot " + std::to_string(step.slot) + " is none of those for credits";
     return {};
   }
@@ -152,7 +171,8 @@ class ShapeCheck {
                               std::vector<std::uint32_t>& counts,
                               std::vector<std::uint64_t>& marks) const {
     if (Violation violation = address_violation(plan, step)) return violation;
-    if (step.slot + plan.credit_slot_count >= plan.slot_count)
+    const bool is_payload = step.segments > 0 && !step.by_reference;
+    if (is_payload && step.slot + plan.line_slot_count >= plan.slot_count)
       return "slot " + std::to_string(step.slot) + " has no room for a message";
     if (step.segments > plan.segments) return "more payloads than a slot has";
     if (step.round >= counts.size()) return "a round that per_round does not know";
@@ -291,6 +311,7 @@ class Pool {
 struct Arrival {
   enum class State : std::uint8_t { empty, written, awaited } state = State::empty;
   std::uint16_t segments = 0;
+  bool by_reference = false;
   Rank writer = no_rank;
   Value heard;              // by the writer, when it put
   Rank creditor = no_rank;  // whose credit it takes, awaited in a later call
@@ -398,9 +419,14 @@ class Run {
       if (!value.defined()) return "puts " + name_of(from) + ", which is undefined";
       if (value.part != step.part) return other_part(from, value, step);
       *place(peer, {Place::slot, segment, step.slot}, step.part) = value;
-      state.was_put[mark_of(rank, from)] = true;
+      if (from.place == Place::partial) state.was_put[mark_of(rank, from)] = true;
     }
-    arrival = {Arrival::State::written, step.segments, Rank{rank}, state.heard, arrival.creditor};
+    arrival = {.state = Arrival::State::written,
+               .segments = step.segments,
+               .by_reference = step.by_reference,
+               .writer = Rank{rank},
+               .heard = state.heard,
+               .creditor = arrival.creditor};
     const State& other = ranks_[peer];
     if (other.next < plans_[peer].steps.size() && waits_for(plans_[peer].steps[other.next], step))
       runnable_.push_back(peer);
@@ -422,6 +448,8 @@ class Run {
     if (arrival.segments != step.segments)
       return slot + " is awaited with " + std::to_string(step.segments) +
              " payloads but put with " + std::to_string(arrival.segments);
+    if (arrival.by_reference != step.by_reference)
+      return slot + " is awaited as another kind of message than it is put";
     arrival.state = Arrival::State::awaited;
     if (promise_ == Promise::barrier) state.heard = pool_.combined(arrival.heard, state.heard);
     return {};
@@ -438,6 +466,8 @@ class Run {
       const Arrival& arrival = state.arrivals[source.index];
       if (arrival.state != Arrival::State::awaited)
         return "reads " + name_of(source) + ", which was not awaited";
+      if (arrival.by_reference != step.by_reference)
+        return "reads " + name_of(source) + " as another kind of message than it is put";
     }
     if (destination.place == Place::partial && state.was_put[mark_of(rank, destination)])
       return "writes " + name_of(destination) + ", which was put";
@@ -589,6 +619,8 @@ std::optional<std::string> first_violation(std::span<const Plan> plans, Promise 
   for (std::uint32_t rank = 0; rank < plans.size(); ++rank)
     if (Violation violation = shape.violation(plans[rank], plans[0], rank)) return violation;
   if (Violation violation = Run(plans, promise, root).violation()) return violation;
+  // Those make sure of it pair by pair, whoever else has entered.
+  if (plans[0].flow_control == FlowControl::acknowledged) return {};
   const bool one_way = plans[0].flow_control == FlowControl::one_way;
   // Where every rank gets everything, that has just been proved.
   if (!one_way && root == no_rank) return {};

@@ -15,8 +15,9 @@
 // Plans are *synchronising* if completing needs every rank to have entered, which lets the engine
 // use two parities without acknowledgements.  The others are one-way, and have to declare it: each
 // sender of a message awaits a credit of its receiver before, and every credit that is awaited is
-// given.  (That it is given after the last reading, so that two parities suffice, is for the
-// happens-before test.)
+// given.  Or they are acknowledged: whoever puts to a peer awaits something of it in the same call.
+// (That a credit is given after the last reading, so that two parities suffice, and that what was
+// told of by reference is not written before it is read, is for the happens-before test.)
 #pragma once
 
 #include <cstdint>

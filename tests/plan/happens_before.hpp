@@ -20,8 +20,10 @@ namespace tutti::plan::test {
 /// happened where.  A slot may be written only when its owner's last read of it in an earlier call
 /// has happened before; a partial only when every message sent from it has arrived, since the
 /// network card reads it at any time until then, and when its receiver has read it for the last
-/// time: inside a node it does so where the message was sent from.  `copies` of everything: 2, or 1
-/// to see what that breaks.
+/// time: inside a node it does so where the message was sent from.  What a put by reference tells
+/// of may be written, and the call may end, only when its receiver has read it for the last time;
+/// source and target count as the same memory, part by part.  `copies` of everything: 2, or 1 to
+/// see what that breaks.
 class HappensBefore {
  public:
   HappensBefore(std::span<const Plan> plans, std::uint32_t calls, std::uint32_t copies)
@@ -65,6 +67,9 @@ class HappensBefore {
     State& rank = ranks_[self];
     const Plan& plan = plans_[self];
     if (rank.step == plan.steps.size()) {
+      for (std::uint16_t part = 0; part < plan.parts; ++part)
+        expect_read(self, part, "ends a call");
+      lent_.erase(self);
       rank.step = 0;
       ++rank.call;
       return true;
@@ -108,7 +113,9 @@ class HappensBefore {
       race_ = "rank " + std::to_string(self) + " writes slot " + std::to_string(step.slot) +
               " of rank " + std::to_string(peer) + " while it may be read";
     Message message{ranks_[self].clock, {}};
-    if (step.segments > 0) {
+    if (step.by_reference) {
+      lent_[self].push_back({step.part, peer, step.slot});
+    } else if (step.segments > 0) {
       const SlotKey partial{self, copy, step.from.index};
       ++unarrived_[partial];
       message.partials.push_back(partial);
@@ -120,6 +127,7 @@ class HappensBefore {
   void touch_registers(std::uint32_t self, const Step& step, std::uint32_t copy) {
     if (step.from.place == Place::slot)
       last_read_[{self, copy, step.from.index}] = {self, ranks_[self].clock[self]};
+    if (step.into.place == Place::target) expect_read(self, step.part, "writes its target");
     if (step.into.place != Place::partial) return;
     const SlotKey partial{self, copy, step.into.index};
     const auto sent = sent_in_.find(partial);
@@ -145,6 +153,18 @@ class HappensBefore {
     sent_in_[partial] = ranks_[self].call;
   }
 
+  /// What `self` has told of in this call must have been read, and `self` must know.
+  void expect_read(std::uint32_t self, std::uint16_t part, const char* what) {
+    for (const Loan& loan : lent_[self]) {
+      if (loan.part != part) continue;
+      const auto read = last_read_.find({loan.reader, ranks_[self].call % copies_, loan.slot});
+      if (read == last_read_.end() || !knows(self, read->second) ||
+          will_read(loan.reader, ranks_[self].call + copies_, loan.slot))
+        race_ = "rank " + std::to_string(self) + " " + what + " while rank " +
+                std::to_string(loan.reader) + " may read part " + std::to_string(part);
+    }
+  }
+
   /// Whether the owner of the slot is yet to read what came in the last call that used the copy.
   bool will_read(std::uint32_t owner, std::uint32_t call, std::uint16_t slot) const {
     const State& rank = ranks_[owner];
@@ -168,6 +188,11 @@ class HappensBefore {
     return ranks_[self].clock[moment.rank] >= moment.time;
   }
 
+  struct Loan {
+    std::uint16_t part;
+    std::uint32_t reader;
+    std::uint16_t slot;  // at the reader
+  };
   struct Message {
     Clock clock;
     std::vector<SlotKey> partials;
@@ -179,6 +204,7 @@ class HappensBefore {
   std::vector<State> ranks_;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>, Message> flying_;
   std::map<SlotKey, Moment> last_read_;
+  std::map<std::uint32_t, std::vector<Loan>> lent_;  // by the rank that lends, in this call
   std::map<SlotKey, std::size_t> unarrived_;         // messages from a partial since it was written
   std::map<SlotKey, std::vector<Moment>> arrivals_;  // of these
   std::map<SlotKey, std::vector<std::pair<std::uint32_t, std::uint16_t>>> readers_;  // and slots

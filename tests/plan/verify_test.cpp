@@ -566,7 +566,7 @@ std::vector<Plan> exchange_with_credits() {
     plan.flow_control = FlowControl::one_way;
     plan.partial_count = 1;
     plan.slot_count = 2;
-    plan.credit_slot_count = 1;
+    plan.line_slot_count = 1;
     StepWriter steps{plan};
     const Rank other{1 - rank};
     steps.begin_round(1);
@@ -590,9 +590,9 @@ TEST(Verify, RefusesCreditsWhereNobodyRunsAhead) {
 
 TEST(Verify, FindsWhatGoesIntoAWrongKindOfSlot) {
   auto plans = exchange_with_credits();
-  for (Plan& plan : plans) plan.credit_slot_count = 0;
+  for (Plan& plan : plans) plan.line_slot_count = 0;
   expect_violation(plans, "is none of those for credits");
-  for (Plan& plan : plans) plan.credit_slot_count = 2;
+  for (Plan& plan : plans) plan.line_slot_count = 2;
   expect_violation(plans, "has no room for a message");
 }
 

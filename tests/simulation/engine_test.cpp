@@ -12,6 +12,7 @@
 #include "plan/chunked_fold.hpp"
 #include "plan/dissemination.hpp"
 #include "plan/gather_fold.hpp"
+#include "plan/single_copy.hpp"
 #include "plan/two_partial.hpp"
 #include "simulated_fabric.hpp"
 
@@ -93,15 +94,17 @@ bool run(const Job& job, std::uint32_t rank_count, std::uint64_t calls, std::uin
     r.execution.parts = engine::parts_of(element_count, sizeof(std::uint64_t), plan.parts);
     const std::size_t payload = r.execution.parts[0].bytes;
     const std::size_t stride = plan.segments * payload;
-    const std::size_t half = (std::size_t{plan.slot_count} + plan.partial_count) * stride;
+    auto& memory = r.execution.memory;
+    memory.data_slot_count = std::uint32_t{plan.slot_count} - plan.line_slot_count;
+    memory.register_bytes = stride;
+    const std::size_t slots = memory.offset_of_slot(plan.slot_count);
+    const std::size_t half = slots + plan.partial_count * stride;
     r.memory.resize(2 * half + 1);
     r.arrived.resize(2 * std::size_t{plan.slot_count});
-    auto& memory = r.execution.memory;
     for (std::size_t parity = 0; parity < 2; ++parity) {
       memory.slots[parity] = r.memory.data() + (parity % job.copies) * half;
-      memory.partials[parity] = memory.slots[parity] + plan.slot_count * stride;
+      memory.partials[parity] = memory.slots[parity] + slots;
     }
-    memory.register_bytes = stride;
     memory.payload_bytes = payload;
     memory.target = reinterpret_cast<std::byte*>(targets[rank].data());
     memory.source =
@@ -111,6 +114,8 @@ bool run(const Job& job, std::uint32_t rank_count, std::uint64_t calls, std::uin
     r.execution.any_order = job.any_order;
     for (const plan::Step& step : plan.steps)
       if (step.action == plan::Action::put) r.puts.push_back(&step);
+    r.execution.references.resize(r.puts.size());
+    r.execution.piece.resize(3 * sizeof(std::uint64_t));  // several pieces
   }
   SimulatedFabric fabric(ranks, job.copies, seed);
   std::uint32_t unfinished = rank_count;
@@ -259,6 +264,22 @@ TEST(Engine, ChunkedFoldFollowsTheTreeUnderAnyInterleaving) {
         for (const bool in_place : {false, true}) {
           Job job = tree_job(chunked_fold, {});
           job.in_place = in_place;
+          job.element_count = element_count;
+          EXPECT_TRUE(run(job, rank_count, 6, seed))
+              << "P " << rank_count << " elements " << element_count << " seed " << seed;
+        }
+}
+
+// No elements, fewer than parts, parts of different lengths; in pieces; as they come or in order.
+TEST(Engine, SumsBySingleCopyAreRightUnderAnyInterleaving) {
+  for (std::uint32_t rank_count = 1; rank_count <= 9; ++rank_count)
+    for (const std::size_t element_count : {0u, 1u, 3u, 29u, 100u})
+      for (std::uint64_t seed = 1; seed <= 4; ++seed)
+        for (const bool in_place : {false, true}) {
+          Job job = sum_job({});
+          job.plan = plan::single_copy_allreduce;
+          job.in_place = in_place;
+          job.any_order = seed % 2 == 0;
           job.element_count = element_count;
           EXPECT_TRUE(run(job, rank_count, 6, seed))
               << "P " << rank_count << " elements " << element_count << " seed " << seed;

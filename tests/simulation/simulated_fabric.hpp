@@ -49,9 +49,14 @@ class SimulatedFabric {
     const engine::Execution& execution = ranks_[self].execution;
     const auto& there = target.execution.memory;
     const std::size_t flag = (parity % copies_) * (target.arrived.size() / 2) + step.slot;
+    const std::byte* const reference =
+        step.by_reference ? reinterpret_cast<const std::byte*>(&execution.references[put])
+                          : nullptr;
     flying_[{self, index_of(step.peer)}].push_back(
-        {.from = execution.memory.partials[parity] + execution.offset_of(step.from),
-         .into = there.slots[parity] + step.slot * there.register_bytes,
+        {.from = reference != nullptr
+                     ? reference
+                     : execution.memory.partials[parity] + execution.offset_of(step.from),
+         .into = there.slots[parity] + there.offset_of_slot(step.slot),
          .bytes = execution.bytes_of(step),
          .flag = &target.arrived[flag]});
     return Status::ok;
@@ -63,6 +68,13 @@ class SimulatedFabric {
     if (flag == 0) return false;
     --flag;
     return true;
+  }
+
+  /// What the other rank has told of, which is memory of this process.
+  Status read(std::uint32_t, std::uint32_t, std::uint64_t from, std::byte* into,
+              std::size_t bytes) noexcept {
+    if (bytes > 0) std::memcpy(into, reinterpret_cast<const std::byte*>(from), bytes);
+    return Status::ok;
   }
 
   bool idle() const { return flying_.empty(); }

@@ -40,7 +40,8 @@ inline std::vector<Bytes> simulate(std::vector<plan::Plan>& plans, const Simulat
     auto& memory = execution.memory;
     memory.payload_bytes = execution.parts[0].bytes;
     memory.register_bytes = plan.segments * memory.payload_bytes;
-    const std::size_t slots = plan.slot_count * memory.register_bytes;
+    memory.data_slot_count = std::uint32_t{plan.slot_count} - plan.line_slot_count;
+    const std::size_t slots = memory.offset_of_slot(plan.slot_count);
     r.memory.resize(2 * (slots + plan.partial_count * memory.register_bytes) + 1);
     r.arrived.resize(2 * std::size_t{plan.slot_count});
     for (std::size_t parity = 0; parity < 2; ++parity) {
@@ -54,6 +55,8 @@ inline std::vector<Bytes> simulate(std::vector<plan::Plan>& plans, const Simulat
     execution.any_order = call.any_order;
     for (const plan::Step& step : plan.steps)
       if (step.action == plan::Action::put) r.puts.push_back(&step);
+    execution.references.resize(r.puts.size());
+    execution.piece.resize(3 * call.reduction.element_bytes);  // several pieces
     execution.begin();
   }
   SimulatedFabric fabric(ranks, 2, call.seed);

@@ -50,6 +50,7 @@ TEST_F(Settings, ValuesAreRead) {
   set("TUTTI_CHECK", "local");
   set("TUTTI_PER_ROUND", "3,2,1");
   set("TUTTI_CHUNK_BYTES", "96K");
+  set("TUTTI_SINGLE_COPY_BYTES", "5K");
   set("TUTTI_SETUP_TIMEOUT", "0.5");
   set("TUTTI_CONNECT", "cm");
   set("TUTTI_RANKS_PER_NODE", "3,1");
@@ -60,11 +61,20 @@ TEST_F(Settings, ValuesAreRead) {
   EXPECT_EQ(options.check, CheckLevel::local);
   EXPECT_EQ(options.per_round, (std::vector<std::uint32_t>{3, 2, 1}));
   EXPECT_EQ(options.chunk_bytes, 96u << 10);
+  EXPECT_EQ(options.single_copy_bytes, 5u << 10);
   EXPECT_EQ(options.setup_timeout, 500ms);
   EXPECT_EQ(options.connect, ConnectBy::cm);
   EXPECT_EQ(options.ranks_per_node, (std::vector<std::uint32_t>{3, 1}));
   EXPECT_EQ(options.placement, Placement::random);
   EXPECT_EQ(api::context_settings({.connect = ConnectBy::exchange}).connect, ConnectBy::exchange);
+}
+
+TEST_F(Settings, SingleCopiesMayBeSwitchedOff) {
+  set("TUTTI_SINGLE_COPY_BYTES", "never");
+  EXPECT_EQ(api::context_settings({}).single_copy_bytes, SIZE_MAX);
+  EXPECT_EQ(api::context_settings({.single_copy_bytes = 7}).single_copy_bytes, 7u);
+  set("TUTTI_SINGLE_COPY_BYTES", "always");
+  EXPECT_THROW(api::context_settings({}), Error);
 }
 
 TEST_F(Settings, WhoeverEmulatesANetworkGetsNoSharedMemory) {

@@ -1,0 +1,300 @@
+// Promise: ranks of a node that read each other's buffers get what they get otherwise, whatever the
+// size, the root and the speed of the others; where one of them may not read, none does; memory
+// that cannot be read any more fails the communicator instead of hanging it.
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <functional>
+#include <iterator>
+#include <random>
+#include <string>
+#include <thread>
+#include <tutti/tutti.hpp>
+#include <vector>
+
+#include "support/jobs.hpp"
+#include "support/operators.hpp"
+
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+using test::codes_of;
+
+ContextOptions options_of(std::uint32_t rank_count, std::size_t chunk_bytes) {
+  ContextOptions options;
+  options.device = "soft0";
+  options.arena_bytes = 2u << 20;
+  options.ranks_per_node = {rank_count};
+  options.chunk_bytes = chunk_bytes;
+  options.single_copy_bytes = 0;
+  return options;
+}
+
+struct Task {
+  std::size_t count = 1;
+  std::uint64_t calls = 3;
+  bool in_place = false;
+  Timeout delay = Timeout::zero();  // of each rank before each call, at most
+};
+
+using Values = std::vector<std::uint64_t>;
+
+/// Runs `operation` again and again; `fill` before a call, `wrong` after it.
+int wrong_of(Operation& operation, const Task& task, std::uint32_t self, bool by_single_copy,
+             const std::function<void(std::uint64_t call)>& fill,
+             const std::function<int(std::uint64_t call)>& wrong) {
+  if ((operation.algorithm() == "single_copy") != by_single_copy) return 10000;
+  std::mt19937 random(self);
+  int all = 0;
+  for (std::uint64_t call = 1; call <= task.calls; ++call) {
+    fill(call);
+    if (task.delay > Timeout::zero())
+      std::this_thread::sleep_for(task.delay * (random() % 100) / 100);
+    if (operation.start() != Status::ok || operation.wait(30s) != Status::ok) return 20000;
+    all += wrong(call);
+  }
+  return all;
+}
+
+int wrong_allreduces(Communicator& communicator, const Task& task, bool by_single_copy = true,
+                     const test::Job& job = test::sum_job()) {
+  const std::uint32_t self = index_of(communicator.rank());
+  Values source(task.count), other(task.count);
+  Values& target = task.in_place ? source : other;
+  Operation operation = allreduce(communicator, {.source = source.data(),
+                                                 .target = target.data(),
+                                                 .element_count = task.count,
+                                                 .reduction = job.reduction});
+  return wrong_of(
+      operation, task, self, by_single_copy,
+      [&](std::uint64_t call) {
+        for (std::size_t i = 0; i < task.count; ++i) source[i] = test::input(self, call, i);
+      },
+      [&](std::uint64_t call) {
+        int wrong = 0;
+        for (std::size_t i = 0; i < task.count; ++i)
+          wrong += target[i] != job.expected(communicator.rank_count(), call, i);
+        return wrong;
+      });
+}
+
+int wrong_reduces(Communicator& communicator, const Task& task, Rank root) {
+  const std::uint32_t self = index_of(communicator.rank());
+  const test::Job job = test::sum_job();
+  Values source(task.count), other(task.count);
+  Values& target = task.in_place ? source : other;
+  Operation operation = reduce(communicator, {.source = source.data(),
+                                              .target = target.data(),
+                                              .element_count = task.count,
+                                              .reduction = job.reduction,
+                                              .root = root});
+  return wrong_of(
+      operation, task, self, true,
+      [&](std::uint64_t call) {
+        for (std::size_t i = 0; i < task.count; ++i) source[i] = test::input(self, call, i);
+      },
+      [&](std::uint64_t call) {
+        int wrong = 0;
+        for (std::size_t i = 0; i < task.count; ++i)
+          wrong += communicator.rank() == root
+                       ? target[i] != job.expected(communicator.rank_count(), call, i)
+                       : source[i] != test::input(self, call, i);
+        return wrong;
+      });
+}
+
+int wrong_broadcasts(Communicator& communicator, const Task& task, Rank root) {
+  Values buffer(task.count);
+  Operation operation = broadcast<std::uint64_t>(communicator, std::span(buffer), root);
+  return wrong_of(
+      operation, task, index_of(communicator.rank()), true,
+      [&](std::uint64_t call) {
+        for (std::size_t i = 0; i < task.count; ++i)
+          buffer[i] = communicator.rank() == root ? test::input(index_of(root), call, i) : 0;
+      },
+      [&](std::uint64_t call) {
+        int wrong = 0;
+        for (std::size_t i = 0; i < task.count; ++i)
+          wrong += buffer[i] != test::input(index_of(root), call, i);
+        return wrong;
+      });
+}
+
+int wrong_of_all(Communicator& communicator, const Task& task) {
+  int wrong = wrong_allreduces(communicator, task);
+  for (std::uint32_t root = 0; root < communicator.rank_count(); ++root)
+    wrong += wrong_reduces(communicator, task, Rank{root}) +
+             wrong_broadcasts(communicator, task, Rank{root});
+  return wrong;
+}
+
+using Launch = std::vector<LocalResult> (*)(const LocalOptions&,
+                                            const std::function<int(Exchange&)>&);
+
+// ThreadSanitizer does not see what goes through the kernel.
+#if defined(__SANITIZE_THREAD__)
+constexpr Launch launches[] = {run_local_threads};
+#else
+constexpr Launch launches[] = {run_local_threads, run_local};
+#endif
+
+TEST(SingleCopy, IsRightForEveryRootAndOnBothSidesOfTheEdgesOfChunks) {
+  constexpr std::size_t chunk_bytes = 4096, n = chunk_bytes / sizeof(std::uint64_t);
+  for (std::uint32_t ranks = 1; ranks <= 7; ++ranks)
+    for (const Launch launch : launches) {
+      const auto results = launch({.rank_count = ranks}, [&](Exchange& exchange) {
+        Context context(options_of(ranks, chunk_bytes));
+        Communicator communicator(context, exchange);
+        if (ranks == 1) return 0;
+        int wrong = 0;
+        bool in_place = false;
+        for (const std::size_t count :
+             {std::size_t{0}, std::size_t{1}, n - 1, n, n + 1, ranks * n + 1, 3 * ranks * n}) {
+          in_place = !in_place;
+          wrong += wrong_of_all(communicator, {.count = count, .in_place = in_place});
+          wrong += wrong_allreduces(communicator, {.count = count, .in_place = !in_place});
+        }
+        return wrong;
+      });
+      EXPECT_EQ(codes_of(results), std::vector<int>(ranks)) << ranks << " ranks";
+    }
+}
+
+TEST(SingleCopy, RandomDelaysChangeNothing) {
+  for (const Launch launch : launches) {
+    const auto results = launch({.rank_count = 4}, [](Exchange& exchange) {
+      Context context(options_of(4, 1024));
+      Communicator communicator(context, exchange);
+      return wrong_of_all(communicator,
+                          {.count = 1000, .calls = 40, .in_place = true, .delay = 1ms});
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(4));
+  }
+}
+
+#if !defined(__SANITIZE_THREAD__)
+TEST(SingleCopy, AStoppedRankIsWaitedFor) {
+  const auto results = run_local({.rank_count = 3,
+                                  .on_started =
+                                      [](const std::vector<pid_t>& processes) {
+                                        for (const pid_t process : processes) {
+                                          std::this_thread::sleep_for(100ms);
+                                          kill(process, SIGSTOP);
+                                          std::this_thread::sleep_for(300ms);
+                                          kill(process, SIGCONT);
+                                        }
+                                      }},
+                                 [](Exchange& exchange) {
+                                   Context context(options_of(3, 64u << 10));
+                                   Communicator communicator(context, exchange);
+                                   int wrong = 0;
+                                   for (int turn = 0; turn < 15; ++turn)
+                                     wrong += wrong_of_all(
+                                         communicator, {.count = 20000, .calls = 5, .delay = 20ms});
+                                   return wrong;
+                                 });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+/// As some containers do.
+bool forbid_reading_others() {
+  sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program{.len = std::size(filter), .filter = filter};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(SingleCopy, WhereOneRankMayNotReadNoneDoes) {
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    if (exchange.self() == Rank{1} && !forbid_reading_others()) return 1;
+    Context context(options_of(3, 0));
+    Communicator communicator(context, exchange);
+    if (communicator.node_count() != 1) return 2;
+    return wrong_allreduces(communicator, {.count = 20000}, false);
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+TEST(SingleCopy, MemoryThatCanNoLongerBeReadIsAFailureNotAHang) {
+  const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
+    Context context(options_of(2, 0));
+    Communicator communicator(context, exchange);
+    Values buffer(5000);
+    Operation operation = broadcast<std::uint64_t>(communicator, std::span(buffer), Rank{0});
+    if (operation.start() != Status::ok || operation.wait(10s) != Status::ok) return 1;
+    if (exchange.self() == Rank{1} && !forbid_reading_others()) return 2;
+    const Status started = operation.start();
+    const Status status = started == Status::ok ? operation.wait(10s) : started;
+    const std::string text = communicator.failure().text;
+    if (exchange.self() == Rank{0}) return status == Status::aborted ? 0 : 3;
+    if (status != Status::transport_failed) return 4;
+    if (communicator.failure().system_errno != EPERM) return 5;
+    return text.find("rank 0") != std::string::npos &&
+                   text.find("memory cannot be read") != std::string::npos
+               ? 0
+               : 6;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
+}
+
+TEST(SingleCopy, ADeathIsNamed) {
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    Context context(options_of(3, 0));
+    Communicator communicator(context, exchange);
+    Values buffer(200000);
+    Operation operation = broadcast<std::uint64_t>(communicator, std::span(buffer), Rank{0});
+    for (int call = 0;; ++call) {
+      if (exchange.self() == Rank{0} && call == 50) raise(SIGKILL);
+      Status status = operation.start();
+      if (status == Status::ok) status = operation.wait(10s);
+      if (status == Status::ok) continue;
+      return status == Status::peer_failed && communicator.failure().peer == Rank{0} ? 0 : 1;
+    }
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{1000 + SIGKILL, 0, 0}));
+}
+#endif
+
+TEST(SingleCopy, OperatorsThatDoNotCommuteAndOtherRequestsAreServedOtherwise) {
+  const auto results = run_local_threads({.rank_count = 3}, [](Exchange& exchange) {
+    Context context(options_of(3, 0));
+    Communicator communicator(context, exchange);
+    return wrong_allreduces(communicator, {.count = 5000}, false, test::ordered_job());
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+TEST(SingleCopy, RanksWithDifferentThresholdsHearOfIt) {
+  const auto results = run_local_threads({.rank_count = 2}, [](Exchange& exchange) {
+    ContextOptions options = options_of(2, 0);
+    if (exchange.self() == Rank{1}) options.single_copy_bytes = SIZE_MAX;
+    Context context(options);
+    Communicator communicator(context, exchange);
+    Values buffer(100);
+    try {
+      broadcast<std::uint64_t>(communicator, std::span(buffer), Rank{0});
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      return error.code() == ErrorCode::mismatch &&
+                     text.find("TUTTI_SINGLE_COPY_BYTES") != std::string::npos
+                 ? 0
+                 : 1;
+    }
+    return 2;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
+}
+
+}  // namespace
+}  // namespace tutti
