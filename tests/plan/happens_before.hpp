@@ -67,9 +67,10 @@ class HappensBefore {
     State& rank = ranks_[self];
     const Plan& plan = plans_[self];
     if (rank.step == plan.steps.size()) {
-      for (std::uint16_t part = 0; part < plan.parts; ++part)
-        expect_read(self, part, "ends a call");
-      lent_.erase(self);
+      if (!lent_[self].empty())
+        for (std::uint16_t part = 0; part < plan.parts; ++part)
+          expect_read(self, part, "ends a call");
+      lent_[self].clear();
       rank.step = 0;
       ++rank.call;
       return true;
