@@ -43,7 +43,7 @@ bool Cases::is_possible(Collective collective) const {
   }
   if (!is_probe(collective)) return true;
   const std::uint32_t ranks = launch_.exchange.rank_count();
-  const bool needs_memory = collective == Collective::floor || collective == Collective::oneway;
+  const bool needs_memory = is_memory_probe(collective);
   if (ranks == 2 && (!needs_memory || placement_.one_machine)) return true;
   if (options_.all) return false;
   if (ranks != 2)
@@ -63,6 +63,16 @@ void Cases::add(Collective collective) {
       break;
     case Collective::oneway:
       add_probe(collective, oneway_probe(probe_memory().oneway, self));
+      break;
+    case Collective::memcpy:
+      for (const std::size_t bytes : options_.bytes) {
+        cases_.push_back({.collective = collective,
+                          .bytes = bytes,
+                          .buffers = std::make_unique<Buffers>(bytes)});
+        Case& made = cases_.back();
+        made.subject =
+            memcpy_probe(made.buffers->source_bytes(), made.buffers->target_bytes(), *meeting_);
+      }
       break;
     case Collective::wimm:
       add_probe(collective, wimm_probe(launch_.exchange, context_->device_name()));

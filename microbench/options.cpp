@@ -16,8 +16,8 @@ namespace tutti::bench {
 namespace {
 
 constexpr Collective every_collective[] = {
-    Collective::floor,     Collective::oneway,    Collective::wimm,  Collective::barrier,
-    Collective::allreduce, Collective::broadcast, Collective::reduce};
+    Collective::floor,   Collective::oneway,    Collective::memcpy,    Collective::wimm,
+    Collective::barrier, Collective::allreduce, Collective::broadcast, Collective::reduce};
 constexpr CheckLevel every_check_level[] = {CheckLevel::off, CheckLevel::local,
                                             CheckLevel::collective};
 constexpr Format every_format[] = {Format::table, Format::json, Format::csv};
@@ -43,7 +43,7 @@ void parse_collectives(const std::string& text, Options& options) {
                                     [&](Collective one) { return word == name_of(one); });
     if (found == std::end(every_collective))
       refuse("COLLECTIVE", word,
-             "all, or some of barrier, allreduce, broadcast, reduce, floor, oneway, wimm");
+             "all, or some of barrier, allreduce, broadcast, reduce, floor, oneway, memcpy, wimm");
     if (std::find(options.collectives.begin(), options.collectives.end(), *found) !=
         options.collectives.end())
       refuse("COLLECTIVE", text, fmt::format("each name once; {} is there twice", word));
@@ -71,9 +71,9 @@ struct Words {
 };
 
 void declare(CLI::App& app, Words& words, Options& options) {
-  app.add_option(
-         "COLLECTIVE", words.collectives,
-         "all, or some of barrier,allreduce,broadcast,reduce and the probes floor,oneway,wimm")
+  app.add_option("COLLECTIVE", words.collectives,
+                 "all, or some of barrier,allreduce,broadcast,reduce and the probes "
+                 "floor,oneway,memcpy,wimm")
       ->required();
   app.add_option("--bytes", words.bytes, "contribution of each rank, e.g. 8,1K,1M");
   app.add_option("--dtype", words.dtype,
@@ -147,7 +147,7 @@ void understand_fabric(Options& options) {
   if (options.virtual_time && options.fabric.empty()) options.fabric = "fdr";
   if (!options.fabric.empty()) (void)verbs::soft::read_fabric_model(options.fabric);
   if (!options.virtual_time) return;
-  for (const Collective probe : {Collective::floor, Collective::oneway}) {
+  for (const Collective probe : {Collective::floor, Collective::oneway, Collective::memcpy}) {
     const auto found = std::find(options.collectives.begin(), options.collectives.end(), probe);
     if (found == options.collectives.end()) continue;
     if (!options.all)
@@ -218,6 +218,8 @@ const char* name_of(Collective collective) noexcept {
       return "floor";
     case Collective::oneway:
       return "oneway";
+    case Collective::memcpy:
+      return "memcpy";
     case Collective::wimm:
       return "wimm";
     case Collective::barrier:

@@ -12,13 +12,26 @@
 
 namespace tutti::bench {
 
-enum class Collective : std::uint8_t { floor, oneway, wimm, barrier, allreduce, broadcast, reduce };
+enum class Collective : std::uint8_t {
+  floor,
+  oneway,
+  memcpy,
+  wimm,
+  barrier,
+  allreduce,
+  broadcast,
+  reduce,
+};
 
 const char* name_of(Collective collective) noexcept;
 
 constexpr bool is_probe(Collective collective) noexcept {
   return collective == Collective::floor || collective == Collective::oneway ||
-         collective == Collective::wimm;
+         collective == Collective::memcpy || collective == Collective::wimm;
+}
+/// Whether it is about this machine's memory alone.
+constexpr bool is_memory_probe(Collective collective) noexcept {
+  return is_probe(collective) && collective != Collective::wimm;
 }
 
 constexpr bool is_rooted(Collective collective) noexcept {

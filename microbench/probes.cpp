@@ -64,6 +64,27 @@ class Oneway final : public Subject {
   std::uint64_t sequence_ = 0;
 };
 
+class Copies final : public Subject {
+ public:
+  Copies(std::span<const std::byte> from, std::span<std::byte> into, Operation& meeting)
+      : from_(from), into_(into), meeting_(meeting) {}
+  void run(std::size_t calls) override {
+    for (; calls > 0; --calls) {
+      std::memcpy(into_.data(), from_.data(), from_.size());
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // every copy is made
+    }
+  }
+  void synchronise() override {
+    if (meeting_.start() != Status::ok || meeting_.wait(call_timeout) != Status::ok)
+      throw RunFailed("memcpy: " + meeting_.describe());
+  }
+
+ private:
+  std::span<const std::byte> from_;
+  std::span<std::byte> into_;
+  Operation& meeting_;
+};
+
 [[noreturn]] void throw_system(const std::string& what) {
   const int error = errno;
   throw Error(ErrorCode::system, fmt::format("{}: {}", what, std::strerror(error)), error);
@@ -112,6 +133,11 @@ std::unique_ptr<Subject> floor_probe(SharedLines& lines, Rank self) {
 std::unique_ptr<Subject> oneway_probe(SharedLines& lines, Rank self) {
   return std::make_unique<Oneway>(lines.of[index_of(self)], lines.of[1 - index_of(self)],
                                   self == Rank{0});
+}
+
+std::unique_ptr<Subject> memcpy_probe(std::span<const std::byte> from, std::span<std::byte> into,
+                                      Operation& meeting) {
+  return std::make_unique<Copies>(from, into, meeting);
 }
 
 }  // namespace tutti::bench

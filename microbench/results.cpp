@@ -20,8 +20,8 @@ const Result* find(const Findings& findings, Collective collective, std::size_t 
 }
 
 /// What a row is measured against: the exchange of two lines for wimm and for a collective of two
-/// ranks of one node, rounds of wimm for one of two nodes.  Payloads of more than wimm's 8 bytes
-/// have no bound here.
+/// ranks of one node, rounds of wimm for one of two nodes.  Payloads of more than 8 bytes are
+/// bounded by copying in memory inside a node, and have no bound here across nodes.
 std::optional<double> bound_of(const Findings& findings, const Case& one) {
   if (findings.options.virtual_time) return {};
   const Result* below = nullptr;
@@ -33,6 +33,9 @@ std::optional<double> bound_of(const Findings& findings, const Case& one) {
     rounds = one.tutti->operation().per_round().size();
     if (one_node && is_rooted(one.collective)) below = find(findings, Collective::oneway, 8);
   }
+  if (one.tutti != nullptr && findings.launch.exchange.rank_count() == 2 && one.bytes > 8 &&
+      findings.communicator.node_count() == 1)
+    below = find(findings, Collective::memcpy, one.bytes);
   if (below == nullptr) return {};
   return median(below->samples.batches) * static_cast<double>(rounds);
 }
@@ -165,6 +168,10 @@ void fill_ratios(Report& report, const Findings& findings) {
     add("allreduce 8 B / floor", samples(Collective::allreduce, 8), floor);
     add("broadcast 8 B / oneway", samples(Collective::broadcast, 8), oneway);
     add("reduce 8 B / oneway", samples(Collective::reduce, 8), oneway);
+    for (const Result& result : findings.results)
+      if (result.which->tutti != nullptr && result.which->bytes > 8)
+        add(fmt::format("{} {} B / memcpy", name_of(result.which->collective), result.which->bytes),
+            &result.samples, samples(Collective::memcpy, result.which->bytes));
   }
   for (const Result& result : findings.results) {
     if (!result.mpi) continue;

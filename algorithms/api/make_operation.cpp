@@ -190,7 +190,7 @@ std::size_t register_bytes_for(std::size_t payload_bytes) {
 constexpr Timeout reading_time = std::chrono::milliseconds(100);
 
 /// What is read of a peer's payload before it is combined: stays in the first two caches.
-constexpr std::size_t piece_bytes = 32u << 10;
+constexpr std::size_t piece_bytes = 64u << 10;
 
 /// nullptr: no room.
 std::byte* allocate(Context::Implementation& context, std::size_t bytes) {

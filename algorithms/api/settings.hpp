@@ -27,7 +27,7 @@ void refuse_unknown_settings();
 /// Chunks of a payload where nothing else is said: first guesses, not tuned.
 inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
 inline constexpr std::size_t chunk_bytes_across = 1u << 20;
-inline constexpr std::size_t chunk_bytes_by_reference = 256u << 10;
+inline constexpr std::size_t chunk_bytes_by_reference = 1u << 20;
 
 /// ContextOptions without gaps.
 struct ContextSettings {

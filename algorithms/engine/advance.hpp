@@ -42,7 +42,8 @@ noexcept {
                      execution.address(step.into, part), part.bytes);
 }
 
-/// The same combined, piece by piece: each is combined while it is in the cache.
+/// The same combined, piece by piece: each is combined while it is in the cache.  With the source,
+/// the peer's values go straight into their place, unless the source lies there.
 template <class F, class C>
 requires Fabric<F, C> Status combine_referenced(Execution& execution, const plan::Step& step,
                                                 F& fabric, C& channel)
@@ -52,16 +53,19 @@ noexcept {
   const std::size_t elements_max = execution.piece.size() / reduction.element_bytes;
   std::uint64_t from = reference_in(execution, step.from);
   std::byte* into = execution.address(step.into, part);
+  const std::byte* source = execution.address({.place = plan::Place::source}, part);
+  const bool reads_into_place = step.with_source && source != into;
   for (std::size_t left = part.element_count; left > 0;) {
     const std::size_t count = left < elements_max ? left : elements_max;
     const std::size_t bytes = count * reduction.element_bytes;
-    if (const Status status =
-            fabric.read(channel, step.from.index, from, execution.piece.data(), bytes);
+    std::byte* const read = reads_into_place ? into : execution.piece.data();
+    if (const Status status = fabric.read(channel, step.from.index, from, read, bytes);
         status != Status::ok)
       return status;
-    reduction.combine(execution.piece.data(), into, count, reduction.context);
+    reduction.combine(reads_into_place ? source : read, into, count, reduction.context);
     from += bytes;
     into += bytes;
+    source += bytes;
     left -= count;
   }
   return Status::ok;
@@ -91,6 +95,7 @@ bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexc
     if (!fabric.take(channel, execution.parity(), steps[there].slot)) continue;
     std::swap(steps[here], steps[there]);
     std::swap(steps[here + 1].from, steps[there + 1].from);
+    std::swap(steps[here + 1].peer, steps[there + 1].peer);
     return true;
   }
   return false;

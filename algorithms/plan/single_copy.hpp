@@ -2,22 +2,22 @@
 // buffer into another's.  Ranks tell each other where their buffers lie, read there, and say when
 // they are done (plan.hpp, by reference).
 //
-//   broadcast, P = 3, root 0     reduce, P = 3, root 0     allreduce, P = 2, in parts A and B
+//   broadcast, P = 3, root 0     allreduce, P = 2, in parts A and B
 //
-//   rank 0   1   2               rank 0   1   2            rank 0              1
-//        r-->|                        |<--r                     source B r---->|  target B = B0 o
-//        B1 r------>|                    |<------r   combines  target A =|<----r source A
-//        |<--a    reads               a-->|                     target A r---->|  reads A
-//        |<------a                    a------>|       reads B         |<----r target B
-//                                                                     a<---->a
+//   rank 0   1   2               rank 0              1
+//        r-->|                        source B r---->|  target B = B0 o B1
+//        r------>|    reads  target A = A0 o A1 |<---r source A
+//        |<--a                        target A r---->|  reads A
+//        |<------a                reads B      |<----r target B
+//                                              a<--->a
 //                                         r: reference, a: acknowledgement, a notification alone
 //
-// Broadcast and reduce: one round of P - 1 messages at the root, and as many acknowledgements; all
-// read at once from the root (V. Tipparaju, J. Nieplocha, D. Panda, IPDPS 2003, 2.2, without their
-// shared buffer), the root of a reduce reads all.  Allreduce: three rounds of P - 1 messages; every
-// rank combines one part of the payload, the own operand first, then those of the ranks after it,
-// so that all ranks get the same bits, and reads the others' parts.  Scratch: a line for each
-// message.  None keeps rank order.
+// Broadcast: one round of P - 1 messages at the root, and as many acknowledgements; all read at
+// once (V. Tipparaju, J. Nieplocha, D. Panda, IPDPS 2003, 2.2, without their shared buffer).
+// Allreduce: three rounds of P - 1 messages; every rank combines one part of the payload, in an
+// order of its own, and reads the others' parts, so that all ranks get the same bits.  Reduce: the
+// same, but that the others combine into a partial, which the root reads.  Scratch: a line for each
+// message; of reduce a partial of one part.  None keeps rank order.
 #pragma once
 
 #include <cstdint>

@@ -58,7 +58,7 @@ class StepWriter {
                            .from = from});
   }
 
-  /// Tells the peer where `from` lies, which is the source or the target.
+  /// Tells the peer where `from` lies, which is no slot.
   void put_reference(Rank peer, std::uint16_t slot, Register from) {
     put(peer, slot, 1, from);
     plan_.steps.back().by_reference = true;
@@ -80,6 +80,12 @@ class StepWriter {
   void combine_referenced(Rank peer, std::uint16_t slot, Register into) {
     combine(slot_register(slot), into);
     read_from(peer);
+  }
+
+  /// into = what the peer has told of o source, for operators that commute.
+  void combine_referenced_with_source(Rank peer, std::uint16_t slot, Register into) {
+    combine_referenced(peer, slot, into);
+    plan_.steps.back().with_source = true;
   }
 
   void await(Rank peer, std::uint16_t slot, std::uint16_t segments) {

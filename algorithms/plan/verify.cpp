@@ -105,8 +105,7 @@ class ShapeCheck {
       case Action::put:
         if (step.by_reference ? !is_lent(step) : !is_sent(step))
           return std::string("a put ") +
-                 (step.by_reference ? "by reference tells of one source or "
-                                      "target, not of "
+                 (step.by_reference ? "by reference tells of one payload here, not of "
                                     : "sends partials, not ") +
                  name_of(step.from);
         if (plan.flow_control == FlowControl::acknowledged && !is_answered(plan, step.peer))
@@ -132,6 +131,8 @@ class ShapeCheck {
           return "writes " + name_of(step.into);
         if (step.from == step.into) return "reads and writes " + name_of(step.into);
         if (step.action == Action::copy && step.segments == 0) return "copies nothing";
+        if (step.with_source && !(step.action == Action::combine && step.by_reference))
+          return "takes the source in another way than by a combine by reference";
         if (Violation violation = range_violation(plan, step.into, width_of(step)))
           return violation;
         return range_violation(plan, step.from, width_of(step));
@@ -143,8 +144,7 @@ class ShapeCheck {
     return step.segments == 0 || step.from.place == Place::partial;
   }
   static bool is_lent(const Step& step) {
-    return step.segments == 1 &&
-           (step.from.place == Place::source || step.from.place == Place::target);
+    return step.segments == 1 && step.from.place != Place::slot;
   }
   static bool is_answered(const Plan& plan, Rank peer) {
     return std::any_of(plan.steps.begin(), plan.steps.end(), [&](const Step& step) {
@@ -475,6 +475,10 @@ class Run {
     Value& into = *place(rank, destination, step.part);
     if (!from.defined()) return "reads " + name_of(source) + ", which is undefined";
     if (from.part != step.part) return other_part(source, from, step);
+    if (step.with_source) {
+      if (state.target_written[step.part]) return "reads source after target was written";
+      into = state.sources[step.part];
+    }
     if (step.action != Action::copy) {
       if (!into.defined()) return "combines into " + name_of(destination) + ", which is undefined";
       if (into.part != step.part) return other_part(destination, into, step);

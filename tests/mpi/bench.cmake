@@ -12,6 +12,13 @@ if(TARGET tutti-bench)
   tutti_mpi_test(bench_mpi_user_4 4 tutti-bench allreduce --op user --check --against mpi
     --iterations 50 --bytes 8)
   tutti_mpi_test(bench_mpi_probes 2 tutti-bench all --bytes 8 --iterations 400 --against mpi)
+  # What the README's picture is drawn by.
+  add_test(NAME bench_mpi_picture COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/picture.sh
+    ${PROJECT_SOURCE_DIR}/microbench/picture.py ${TUTTI_MPIRUN} ${TUTTI_MPIRUN_ARGUMENTS} -n 2
+    $<TARGET_FILE:tutti-bench> allreduce,broadcast --bytes 8,64K --iterations 40 --against mpi
+    --format json)
+  set_tests_properties(bench_mpi_picture PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS 2
+    ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
   tutti_mpi_test(bench_mpi_refused 2 tutti-bench allreduce --per-round 0)
   set_tests_properties(bench_mpi_refused PROPERTIES WILL_FAIL ON)
 endif()

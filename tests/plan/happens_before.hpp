@@ -114,7 +114,7 @@ class HappensBefore {
       race_ = "rank " + std::to_string(self) + " writes slot " + std::to_string(step.slot) +
               " of rank " + std::to_string(peer) + " while it may be read";
     Message message{ranks_[self].clock, {}};
-    if (step.by_reference) {
+    if (step.by_reference && step.from.place != Place::partial) {
       lent_[self].push_back({step.part, peer, step.slot});
     } else if (step.segments > 0) {
       const SlotKey partial{self, copy, step.from.index};

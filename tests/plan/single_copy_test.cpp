@@ -102,12 +102,10 @@ TEST(SingleCopy, AReferenceIsReadAsOne) {
   EXPECT_NE(violation_of(plans), "none");
 }
 
-TEST(SingleCopy, OnlyUsersBuffersAreToldOf) {
+TEST(SingleCopy, SlotsAreNotToldOf) {
   std::vector<Plan> plans = broadcasts(2, Rank{0});
-  plans[0].steps[0].from.place = Place::partial;
-  plans[0].partial_count = 1;
-  EXPECT_NE(violation_of(plans).find("by reference tells of one source or target"),
-            std::string::npos)
+  plans[0].steps[0].from = {.place = Place::slot, .index = 1};
+  EXPECT_NE(violation_of(plans).find("by reference tells of one payload here"), std::string::npos)
       << violation_of(plans);
 }
 
