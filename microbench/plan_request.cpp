@@ -171,9 +171,6 @@ plan::Plan plan_of(const PlanRequest& request, Rank self) {
   }
   api::AllreduceRequest asked = request.allreduce;
   asked.node_of = request.node_of;
-  asked.single_copy =
-      request.is_one_node() && asked.element_count * asked.reduction.element_bytes >=
-                                   api::ContextSettings().single_copy_bytes;
   return api::allreduce_plan(self, request.rank_count, asked);
 }
 

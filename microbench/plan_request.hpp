@@ -1,7 +1,6 @@
 // The command line of `tutti-info plan` as a value.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -41,11 +40,6 @@ struct PlanRequest {
   api::AllreduceRequest allreduce = {};  // without the nodes; a barrier takes what it has, too
   std::optional<Rank> rank = Rank{0};    // none: all
   PlanFormat format = PlanFormat::table;
-
-  bool is_one_node() const {
-    return !node_of.empty() &&
-           std::all_of(node_of.begin(), node_of.end(), [](Node node) { return node == Node{0}; });
-  }
 };
 
 /// Throws Error in one line that names the value, what was expected and what to do.

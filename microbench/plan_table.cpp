@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "api/selection.hpp"
+#include "api/settings.hpp"
 #include "engine/execution.hpp"
 #include "microbench/plan_print.hpp"
 #include "microbench/words.hpp"
@@ -36,9 +37,13 @@ std::string rounds_text(const plan::Plan& plan) {
 
 /// As a context has it by default.
 std::size_t chunk_count_of(const PlanRequest& request, const plan::Plan& plan) {
+  const std::vector<Node>& node_of = request.node_of;
+  const bool is_one_node =
+      !node_of.empty() &&
+      std::all_of(node_of.begin(), node_of.end(), [](Node node) { return node == Node{0}; });
   return api::chunk_count(request.allreduce.element_count,
                           request.allreduce.reduction.element_bytes, plan.parts,
-                          api::default_chunk_bytes(plan, request.is_one_node()));
+                          is_one_node ? api::chunk_bytes_in_node : api::chunk_bytes_across);
 }
 
 std::vector<engine::Part> parts_of(const PlanRequest& request, const plan::Plan& plan) {
@@ -50,8 +55,7 @@ std::size_t bytes_sent(const PlanRequest& request, const plan::Plan& plan) {
   const std::vector<engine::Part> parts = parts_of(request, plan);
   std::size_t bytes = 0;
   for (const plan::Step& step : plan.steps)
-    if (step.action == plan::Action::put)
-      bytes += step.by_reference ? sizeof(std::uint64_t) : step.segments * parts[step.part].bytes;
+    if (step.action == plan::Action::put) bytes += step.segments * parts[step.part].bytes;
   return bytes;
 }
 
@@ -61,9 +65,6 @@ std::string scratch_text(const PlanRequest& request, const plan::Plan& plan) {
   std::string text =
       counted(plan.partial_count, "partial") + ", " + counted(plan.slot_count, "slot");
   if (plan.segments == 0 || registers == 0) return text;
-  if (plan::is_by_reference(plan))
-    return text + fmt::format(" of a line; {} bytes in two copies",
-                              2 * plan.slot_count * engine::RegisterMemory::line_bytes);
   return text +
          fmt::format(
              " of {}; {} bytes in two copies",

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -28,6 +29,12 @@ struct AwaitedSlot {
   std::uint64_t messages = 0;          // taken so far
 };
 
+/// A rank of this node whose memory is read here.
+struct Lender {
+  std::int32_t process = 0;
+  const SequenceWord* withdrawn = nullptr;  // 1: its user has the memory back
+};
+
 /// What is kept for one operation; by parity, then in the order of the plan or by slot.
 class Channel {
  public:
@@ -42,15 +49,19 @@ class Channel {
     awaited_[parity][slot] = {.word = word, .messages = 0};
   }
 
-  /// Whose memory is read for what comes into the slot.
-  void read_from(std::uint32_t slot, std::int32_t process) {
-    processes_.resize(awaited_[0].size());
-    processes_[slot] = process;
+  /// What is read for what comes into the slot.
+  void read_from(std::uint32_t slot, const Lender& lender) {
+    lenders_.resize(awaited_[0].size());
+    lenders_[slot] = lender;
   }
-  /// What the writer of the slot has told of; 0 or an errno, which is kept.  Only if read_from()
-  /// was called for the slot.
+  /// What the writer of the slot has told of; 0 or an errno, which then is that of all further
+  /// reads.  Only if read_from() was called for the slot.
   int read(std::uint32_t slot, std::uint64_t from, std::byte* into, std::size_t bytes) noexcept {
-    read_error_ = read_peer_memory(processes_[slot], from, into, bytes);
+    if (read_error_ != 0) return read_error_;
+    const Lender& lender = lenders_[slot];
+    read_error_ = read_peer_memory(lender.process, from, into, bytes);
+    // Looked at after the reading: until then the buffer was still lent.
+    if (read_error_ == 0 && has_come(lender.withdrawn, 1)) read_error_ = ECANCELED;
     return read_error_;
   }
   int read_error() const noexcept { return read_error_; }
@@ -85,8 +96,8 @@ class Channel {
  private:
   std::array<std::vector<PreparedStore>, 2> stores_;
   std::array<std::vector<AwaitedSlot>, 2> awaited_;
-  std::vector<std::int32_t> processes_;  // by slot
-  int read_error_ = 0;                   // of the last read
+  std::vector<Lender> lenders_;  // by slot
+  int read_error_ = 0;           // the first one
 };
 
 }  // namespace tutti::shm

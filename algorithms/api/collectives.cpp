@@ -68,7 +68,6 @@ Operation barrier(Communicator& communicator, const BarrierArguments& arguments)
 Operation allreduce(Communicator& communicator, const AllreduceArguments& arguments) {
   const Communicator::Implementation& ranks = communicator.implementation();
   const Context::Implementation& context = ranks.context;
-  const std::size_t bytes = arguments.element_count * arguments.reduction.element_bytes;
   const api::AllreduceRequest asked{.element_count = arguments.element_count,
                                     .reduction = arguments.reduction,
                                     .agreement = arguments.agreement,
@@ -77,8 +76,7 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                                     .per_round = arguments.per_round,
                                     .per_round_by_default = context.settings.per_round,
                                     .partners_max = context.fabric.connections_max(),
-                                    .node_of = ranks.neighbours.nodes.node,
-                                    .single_copy = ranks.takes_single_copy(bytes)};
+                                    .node_of = ranks.neighbours.nodes.node};
   const api::OperationRequest request{.collective = "allreduce",
                                       .element_count = arguments.element_count,
                                       .reduction = arguments.reduction,
@@ -118,11 +116,9 @@ Operation broadcast(Communicator& communicator, const BroadcastArguments& argume
 
 Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
   const Communicator::Implementation& ranks = communicator.implementation();
-  const std::size_t bytes = arguments.element_count * arguments.reduction.element_bytes;
   const api::AllreduceRequest asked{.element_count = arguments.element_count,
                                     .reduction = arguments.reduction,
-                                    .agreement = arguments.agreement,
-                                    .single_copy = ranks.takes_single_copy(bytes)};
+                                    .agreement = arguments.agreement};
   const api::OperationRequest request{.collective = "reduce",
                                       .element_count = arguments.element_count,
                                       .reduction = arguments.reduction,

@@ -14,7 +14,6 @@
 
 #include "api/joined_fabric.hpp"
 #include "api/neighbourhood.hpp"
-#include "api/selection.hpp"
 #include "api/settings.hpp"
 #include "engine/execution.hpp"
 #include "plan/plan.hpp"
@@ -89,12 +88,13 @@ struct Communicator::Implementation {
   /// alike on all ranks.
   bool takes_single_copy(std::size_t bytes) const noexcept {
     return neighbours.reads_peers && neighbours.nodes.node_count == 1 &&
-           bytes >= context.settings.single_copy_bytes;
+           bytes >= context.settings.single_copy_bytes && bytes <= api::single_copy_bytes_max;
   }
   /// What goes through a plan at a time, of each of its parts; alike on all ranks.
   std::size_t chunk_bytes(const plan::Plan& plan) const noexcept {
     if (context.settings.chunk_bytes != 0) return context.settings.chunk_bytes;
-    return api::default_chunk_bytes(plan, neighbours.nodes.node_count == 1);
+    if (plan::is_by_reference(plan)) return api::single_copy_bytes_max;
+    return neighbours.nodes.node_count == 1 ? api::chunk_bytes_in_node : api::chunk_bytes_across;
   }
 
   /// Takes over an operation whose user is done with it.
@@ -157,6 +157,7 @@ struct Operation::Implementation {
   std::byte* finished = nullptr;  // the words in it: what ranks of this node have read in place
   std::vector<const shm::SequenceWord*> readers;  // those of ranks that read this rank's partials
   std::vector<shm::SequenceWord*> is_read_here;   // this rank's, with those whose partials it reads
+  shm::SequenceWord* withdrawn = nullptr;  // 1: what this rank has told of is its user's again
   engine::Execution execution;
   // Where time is simulated: what the engine calls instead of the reduction.
   struct ChargedReduction {

@@ -189,9 +189,6 @@ std::size_t register_bytes_for(std::size_t payload_bytes) {
 /// waits for this rank before is not waited for.
 constexpr Timeout reading_time = std::chrono::milliseconds(100);
 
-/// What is read of a peer's payload before it is combined: stays in the first two caches.
-constexpr std::size_t piece_bytes = 64u << 10;
-
 /// nullptr: no room.
 std::byte* allocate(Context::Implementation& context, std::size_t bytes) {
   verbs::Arena& arena = context.fabric.arena();
@@ -212,7 +209,8 @@ std::byte* allocate(Context::Implementation& context, std::size_t bytes) {
 }
 
 /// Cuts the operation's block out of the arena: [parity][slots | partials], then the words by which
-/// the ranks of this node say up to which call they have read what they found in place.
+/// the ranks of this node say up to which call they have read what they found in place, then that
+/// by which this rank says that it has withdrawn what it has told of.
 void lay_out(Operation::Implementation& operation, const OperationRequest& request) {
   engine::RegisterMemory& memory = operation.execution.memory;
   const plan::Plan& plan = operation.plan;
@@ -226,11 +224,7 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
       engine::parts_of(request.element_count, request.reduction.element_bytes, plan.parts,
                        operation.execution.chunk_count);
   memory.payload_bytes = operation.execution.parts[0].bytes;  // the longest
-  if (plan::is_by_reference(plan)) {
-    operation.execution.references.resize(api::put_count(plan));
-    operation.execution.piece.resize(
-        std::max<std::size_t>(piece_bytes, request.reduction.element_bytes));
-  }
+  if (plan::is_by_reference(plan)) operation.execution.references.resize(api::put_count(plan));
   const std::size_t message_bytes_max =
       std::min<std::size_t>(fabric.port().description.attributes.max_msg_sz, UINT32_MAX / 2);
   if (memory.payload_bytes > message_bytes_max / std::max<std::size_t>(plan.segments, 1))
@@ -247,7 +241,7 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
   if (registers_bytes == 0) return;
   const std::size_t bytes =
       registers_bytes +
-      rounded_to_lines(operation.communicator.members_of_node() * sizeof(shm::SequenceWord));
+      rounded_to_lines((operation.communicator.members_of_node() + 1) * sizeof(shm::SequenceWord));
   operation.block = allocate(operation.communicator.context, bytes);
   if (operation.block == nullptr)
     throw Error(ErrorCode::limit_exceeded,
@@ -262,6 +256,9 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
     memory.partials[parity] = memory.slots[parity] + slots_bytes;
   }
   operation.finished = operation.block + registers_bytes;
+  if (plan::is_by_reference(plan))
+    operation.withdrawn = reinterpret_cast<shm::SequenceWord*>(
+        operation.finished + operation.communicator.members_of_node() * sizeof(shm::SequenceWord));
 }
 
 /// Whether something comes into the step's slot.
@@ -438,9 +435,15 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
             parity, step.slot,
             shm::word_of(memory.slots[parity] + memory.offset_of_slot(step.slot),
                          memory.bytes_of_slot(step.slot)));
-      if (step.by_reference)
-        operation.channel.node.read_from(
-            step.slot, communicator.neighbours.windows[index_of(step.peer)].process);
+      if (step.by_reference) {
+        const api::NeighbourWindow& window = communicator.neighbours.windows[index_of(step.peer)];
+        const std::uint64_t withdrawn = cards[index_of(step.peer)].finished +
+                                        communicator.members_of_node() * sizeof(shm::SequenceWord);
+        operation.channel.node.read_from(step.slot,
+                                         {.process = window.process,
+                                          .withdrawn = reinterpret_cast<shm::SequenceWord*>(
+                                              window.at(withdrawn, sizeof(shm::SequenceWord)))});
+      }
     }
   }
   // What comes after the last exchange must not fail.

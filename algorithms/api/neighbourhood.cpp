@@ -21,7 +21,7 @@ bootstrap::NodeMap imposed(std::size_t rank_count, const ContextSettings& settin
 /// What a rank tells the others after it has tried to map their windows.
 struct Report {
   std::vector<bool> out_of_reach;  // by rank
-  bool reads_peers = true;         // also what is not in their windows
+  bool reads_peers = true;         // of this node, also what is not in their windows
   std::string reason;              // of the first of these
 
   static constexpr std::size_t reason_bytes = 192;
@@ -52,9 +52,9 @@ bool reads(const shm::WindowCard& card) {
          nonce == card.nonce;
 }
 
-/// Maps the windows of this rank's node.
-Report map_neighbours(Neighbourhood& all, std::uint32_t self,
-                      std::span<const NeighbourCard> cards) {
+/// Maps the windows of this rank's node; `may_read`: tries also whether all memory can be read.
+Report map_neighbours(Neighbourhood& all, std::uint32_t self, std::span<const NeighbourCard> cards,
+                      bool may_read) {
   Report report{.out_of_reach = std::vector<bool>(cards.size()), .reason = {}};
   for (std::uint32_t rank = 0; rank < cards.size(); ++rank) {
     if (rank == self || all.nodes.node[rank] != all.nodes.node[self]) continue;
@@ -67,7 +67,7 @@ Report map_neighbours(Neighbourhood& all, std::uint32_t self,
         all.windows[rank] = {.mapping = shm::map_window(cards[rank].window),
                              .address = cards[rank].window.address,
                              .process = cards[rank].window.process};
-        report.reads_peers = report.reads_peers && reads(cards[rank].window);
+        report.reads_peers = report.reads_peers && may_read && reads(cards[rank].window);
         continue;
       } catch (const std::exception& error) {
         reason = error.what();
@@ -111,7 +111,8 @@ Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
       .remark = {}};
   if (all.nodes.node_count == cards.size()) return all;
 
-  const std::vector<std::byte> mine = map_neighbours(all, index_of(self), cards).packed();
+  const std::vector<std::byte> mine =
+      map_neighbours(all, index_of(self), cards, settings.single_copy_bytes != SIZE_MAX).packed();
   const std::vector<std::byte> everybodys = gather(mine);
   std::vector<std::vector<bool>> out_of_reach;
   all.reads_peers = true;

@@ -6,7 +6,6 @@
 #include <tutti/status.hpp>
 
 #include "api/names.hpp"
-#include "api/settings.hpp"
 #include "plan/canonical_dissemination.hpp"
 #include "plan/chunked_fold.hpp"
 #include "plan/cost_model.hpp"
@@ -349,17 +348,6 @@ Algorithm rule(const AllreduceRequest& request, std::uint32_t rank_count) {
   return Algorithm::two_partial;
 }
 
-/// Where nothing else is asked for.
-bool takes_single_copy(const AllreduceRequest& request, std::uint32_t rank_count) {
-  const bool is_given = !request.per_round.empty() || !request.per_round_by_default.empty() ||
-                        request.algorithm != Algorithm::automatic ||
-                        request.across != Across::automatic;
-  const bool may_be_cut =
-      request.reduction.properties.commutative &&
-      (request.agreement != Agreement::reproducible || !order_shows_in_bits(request.reduction));
-  return request.single_copy && !is_given && may_be_cut && plan::is_single_copy(rank_count);
-}
-
 plan::Plan chunked_fold_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
   if (!request.per_round.empty())
     refuse_vector(request.per_round,
@@ -451,11 +439,6 @@ std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
   return std::clamp<std::size_t>(count, 1, std::max<std::size_t>(element_count / part_count, 1));
 }
 
-std::size_t default_chunk_bytes(const plan::Plan& plan, bool is_one_node) noexcept {
-  if (plan::is_by_reference(plan)) return chunk_bytes_by_reference;
-  return is_one_node ? chunk_bytes_in_node : chunk_bytes_across;
-}
-
 plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierRequest& request) {
   const plan::PerRound& vector =
       request.per_round.empty() ? request.per_round_by_default : request.per_round;
@@ -494,8 +477,6 @@ plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
   const bool one_expression =
       request.agreement == Agreement::reproducible && order_shows_in_bits(request.reduction);
   const bool ordered = one_expression || !request.reduction.properties.commutative;
-  if (request.single_copy && !ordered && plan::is_single_copy(rank_count))
-    return plan::single_copy_reduce(self, rank_count, root);
   return plan::binomial_reduce(self,
                                {.root = root,
                                 .rank_count = rank_count,
@@ -505,7 +486,6 @@ plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
 
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
   require_defined(request.across, "allreduce");
-  if (takes_single_copy(request, rank_count)) return plan::single_copy_allreduce(self, rank_count);
   if (const Across across = across_of(request, rank_count); across != Across::flat)
     return plan_by_nodes(self, rank_count, request, across);
   const std::size_t bytes = payload_bytes_of(request);

@@ -45,7 +45,6 @@ struct AllreduceRequest {
   plan::PerRound per_round_by_default = {};  // the context's; empty: a rule
   std::uint32_t partners_max = UINT32_MAX;   // connections that a context can hold
   std::span<const Node> node_of = {};        // of each rank; empty: each is a node of its own
-  bool single_copy = false;                  // whether ranks may read each other's buffers
 };
 
 struct BarrierRequest {
@@ -69,14 +68,11 @@ bool takes_any_order(const AllreduceRequest& request) noexcept;
 std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
                         std::size_t part_count, std::size_t chunk_bytes) noexcept;
 
-/// `chunk_bytes` where nothing is set; `is_one_node`: all ranks share memory.
-std::size_t default_chunk_bytes(const plan::Plan& plan, bool is_one_node) noexcept;
-
 /// `self`'s plan.  Throws Error{invalid_argument} for a vector or n that does not serve
 /// `rank_count`, with the nearest that does, and Error{unsupported} for a schedule that cannot keep
 /// the promise, with those that can.
 plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierRequest& request);
-/// `node_of`: of each rank; `single_copy`: as of an allreduce.
+/// `node_of`: of each rank; `single_copy`: whether ranks may read each other's buffers.
 plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, Rank root,
                           std::span<const Node> node_of, bool single_copy = false);
 plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,

@@ -27,14 +27,17 @@ void refuse_unknown_settings();
 /// Chunks of a payload where nothing else is said: first guesses, not tuned.
 inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
 inline constexpr std::size_t chunk_bytes_across = 1u << 20;
-inline constexpr std::size_t chunk_bytes_by_reference = 1u << 20;
+
+/// Larger broadcasts are faster in chunks that both sides copy at the same time (measured,
+/// README.md of this folder).
+inline constexpr std::size_t single_copy_bytes_max = 2u << 20;
 
 /// ContextOptions without gaps.
 struct ContextSettings {
   std::string device;  // empty: the best one
   std::size_t arena_bytes = 16u << 20;
   std::size_t chunk_bytes = 0;                // 0: by the node shape
-  std::size_t single_copy_bytes = 32u << 10;  // SIZE_MAX: never
+  std::size_t single_copy_bytes = 16u << 10;  // SIZE_MAX: never
   CheckLevel check = CheckLevel::collective;
   Timeout setup_timeout = std::chrono::seconds(30);
   ConnectBy connect = ConnectBy::exchange;

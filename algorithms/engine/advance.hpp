@@ -42,35 +42,6 @@ noexcept {
                      execution.address(step.into, part), part.bytes);
 }
 
-/// The same combined, piece by piece: each is combined while it is in the cache.  With the source,
-/// the peer's values go straight into their place, unless the source lies there.
-template <class F, class C>
-requires Fabric<F, C> Status combine_referenced(Execution& execution, const plan::Step& step,
-                                                F& fabric, C& channel)
-noexcept {
-  const Part& part = execution.part_of(step);
-  const Reduction& reduction = execution.reduction;
-  const std::size_t elements_max = execution.piece.size() / reduction.element_bytes;
-  std::uint64_t from = reference_in(execution, step.from);
-  std::byte* into = execution.address(step.into, part);
-  const std::byte* source = execution.address({.place = plan::Place::source}, part);
-  const bool reads_into_place = step.with_source && source != into;
-  for (std::size_t left = part.element_count; left > 0;) {
-    const std::size_t count = left < elements_max ? left : elements_max;
-    const std::size_t bytes = count * reduction.element_bytes;
-    std::byte* const read = reads_into_place ? into : execution.piece.data();
-    if (const Status status = fabric.read(channel, step.from.index, from, read, bytes);
-        status != Status::ok)
-      return status;
-    reduction.combine(reads_into_place ? source : read, into, count, reduction.context);
-    from += bytes;
-    into += bytes;
-    source += bytes;
-    left -= count;
-  }
-  return Status::ok;
-}
-
 /// Whether `steps[at]` awaits a message that the next step joins to something, alone.
 inline bool joins_one_message(std::span<const plan::Step> steps, std::size_t at) noexcept {
   if (at + 1 >= steps.size() || steps[at].action != plan::Action::await) return false;
@@ -95,7 +66,6 @@ bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexc
     if (!fabric.take(channel, execution.parity(), steps[there].slot)) continue;
     std::swap(steps[here], steps[there]);
     std::swap(steps[here + 1].from, steps[there + 1].from);
-    std::swap(steps[here + 1].peer, steps[there + 1].peer);
     return true;
   }
   return false;
@@ -142,11 +112,7 @@ noexcept {
             return status;
           break;
         case plan::Action::combine:
-          if (!step.by_reference)
-            combine_registers(execution, step, execution.reduction.combine);
-          else if (const Status status = combine_referenced(execution, step, fabric, channel);
-                   status != Status::ok)
-            return status;
+          combine_registers(execution, step, execution.reduction.combine);
           break;
         case plan::Action::take_out:
           combine_registers(execution, step, execution.reduction.inverse);

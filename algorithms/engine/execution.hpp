@@ -78,12 +78,9 @@ struct Execution {
   std::span<plan::Step> steps;
   RegisterMemory memory;
   Reduction reduction;
-  std::vector<Part> parts;      // as many as the plan has, for each chunk
-  std::size_t chunk_count = 1;  // of a call
-  /// Of a plan by reference: what its puts tell, in their order, and room for a piece of what is
-  /// combined.
-  std::vector<std::uint64_t> references = {};
-  std::vector<std::byte> piece = {};
+  std::vector<Part> parts;                     // as many as the plan has, for each chunk
+  std::size_t chunk_count = 1;                 // of a call
+  std::vector<std::uint64_t> references = {};  // that a plan by reference tells, by put
 
   std::size_t first_part = 0;  // of the chunk on its way
   std::size_t next = 0;        // step
@@ -138,7 +135,7 @@ struct Execution {
 
   /// Where the message of a slot is.
   std::byte* slot(std::size_t index) const noexcept {
-    if (!memory.in_place[parity()].empty())
+    if (index < memory.in_place[parity()].size())
       if (std::byte* const there = memory.in_place[parity()][index]) return there;
     return memory.slots[parity()] + memory.offset_of_slot(index);
   }

@@ -58,7 +58,7 @@ class StepWriter {
                            .from = from});
   }
 
-  /// Tells the peer where `from` lies, which is no slot.
+  /// Tells the peer where `from` lies, which is the source or the target.
   void put_reference(Rank peer, std::uint16_t slot, Register from) {
     put(peer, slot, 1, from);
     plan_.steps.back().by_reference = true;
@@ -73,19 +73,8 @@ class StepWriter {
   /// into = what the peer has told of.
   void copy_referenced(Rank peer, std::uint16_t slot, Register into) {
     copy(slot_register(slot), into);
-    read_from(peer);
-  }
-
-  /// into = what the peer has told of o into.
-  void combine_referenced(Rank peer, std::uint16_t slot, Register into) {
-    combine(slot_register(slot), into);
-    read_from(peer);
-  }
-
-  /// into = what the peer has told of o source, for operators that commute.
-  void combine_referenced_with_source(Rank peer, std::uint16_t slot, Register into) {
-    combine_referenced(peer, slot, into);
-    plan_.steps.back().with_source = true;
+    plan_.steps.back().by_reference = true;
+    plan_.steps.back().peer = peer;
   }
 
   void await(Rank peer, std::uint16_t slot, std::uint16_t segments) {
@@ -123,11 +112,6 @@ class StepWriter {
   void take_out(Register from, Register into) { append(Action::take_out, from, into); }
 
  private:
-  void read_from(Rank peer) {
-    plan_.steps.back().by_reference = true;
-    plan_.steps.back().peer = peer;
-  }
-
   void append(Action action, Register from, Register into) {
     plan_.steps.push_back(
         {.action = action, .part = part_, .round = round_, .from = from, .into = into});

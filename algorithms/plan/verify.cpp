@@ -105,7 +105,7 @@ class ShapeCheck {
       case Action::put:
         if (step.by_reference ? !is_lent(step) : !is_sent(step))
           return std::string("a put ") +
-                 (step.by_reference ? "by reference tells of one payload here, not of "
+                 (step.by_reference ? "by reference tells of a source or target, not of "
                                     : "sends partials, not ") +
                  name_of(step.from);
         if (plan.flow_control == FlowControl::acknowledged && !is_answered(plan, step.peer))
@@ -131,8 +131,9 @@ class ShapeCheck {
           return "writes " + name_of(step.into);
         if (step.from == step.into) return "reads and writes " + name_of(step.into);
         if (step.action == Action::copy && step.segments == 0) return "copies nothing";
-        if (step.with_source && !(step.action == Action::combine && step.by_reference))
-          return "takes the source in another way than by a combine by reference";
+        if (step.by_reference &&
+            (step.action != Action::copy || step.segments != 1 || step.from.place != Place::slot))
+          return "reads by reference in another way than by a copy from a slot";
         if (Violation violation = range_violation(plan, step.into, width_of(step)))
           return violation;
         return range_violation(plan, step.from, width_of(step));
@@ -144,7 +145,8 @@ class ShapeCheck {
     return step.segments == 0 || step.from.place == Place::partial;
   }
   static bool is_lent(const Step& step) {
-    return step.segments == 1 && step.from.place != Place::slot;
+    return step.segments == 1 &&
+           (step.from.place == Place::source || step.from.place == Place::target);
   }
   static bool is_answered(const Plan& plan, Rank peer) {
     return std::any_of(plan.steps.begin(), plan.steps.end(), [&](const Step& step) {
@@ -418,6 +420,8 @@ class Run {
       const Value value = *place(rank, from, step.part);
       if (!value.defined()) return "puts " + name_of(from) + ", which is undefined";
       if (value.part != step.part) return other_part(from, value, step);
+      if (from.place == Place::source && state.target_written[step.part])
+        return "tells of its source after target was written";
       *place(peer, {Place::slot, segment, step.slot}, step.part) = value;
       if (from.place == Place::partial) state.was_put[mark_of(rank, from)] = true;
     }
@@ -468,6 +472,9 @@ class Run {
         return "reads " + name_of(source) + ", which was not awaited";
       if (arrival.by_reference != step.by_reference)
         return "reads " + name_of(source) + " as another kind of message than it is put";
+      if (step.by_reference && arrival.writer != step.peer)
+        return "reads memory of " + name_of(step.peer) + ", of which " + name_of(arrival.writer) +
+               " has told";
     }
     if (destination.place == Place::partial && state.was_put[mark_of(rank, destination)])
       return "writes " + name_of(destination) + ", which was put";
@@ -475,10 +482,6 @@ class Run {
     Value& into = *place(rank, destination, step.part);
     if (!from.defined()) return "reads " + name_of(source) + ", which is undefined";
     if (from.part != step.part) return other_part(source, from, step);
-    if (step.with_source) {
-      if (state.target_written[step.part]) return "reads source after target was written";
-      into = state.sources[step.part];
-    }
     if (step.action != Action::copy) {
       if (!into.defined()) return "combines into " + name_of(destination) + ", which is undefined";
       if (into.part != step.part) return other_part(destination, into, step);

@@ -124,10 +124,14 @@ struct BroadcastArguments {
 /// Nieplocha, Panda 2003): ceil(log2 nodes) + ceil(log2 ranks of the largest node) rounds, and a
 /// payload crosses between two nodes once.
 ///
-/// One-way: the root finishes when it has handed over its messages.  It can be two calls ahead of
-/// a rank that it tells, and waits for that one before the third; nothing grows.  The memory of a
-/// destroyed operation is used again when the ranks that it told have read everything; for them the
-/// communicator waits at its end, at most 8 s.
+/// Where all ranks share a node, payloads of ContextOptions::single_copy_bytes (16 KiB) to 2 MiB
+/// are not sent: all others read the root's buffer, and the root finishes when they have.  A buffer
+/// that the kernel does not let them read (Status::transport_failed) needs SIZE_MAX there.
+///
+/// Otherwise one-way: the root finishes when it has handed over its messages.  It can be two calls
+/// ahead of a rank that it tells, and waits for that one before the third; nothing grows.  The
+/// memory of a destroyed operation is used again when the ranks that it told have read everything;
+/// for them the communicator waits at its end, at most 8 s.
 TUTTI_EXPORT Operation broadcast(Communicator& communicator, const BroadcastArguments& arguments);
 
 /// Typed form.

@@ -12,7 +12,6 @@
 #include "plan/chunked_fold.hpp"
 #include "plan/dissemination.hpp"
 #include "plan/gather_fold.hpp"
-#include "plan/single_copy.hpp"
 #include "plan/two_partial.hpp"
 #include "simulated_fabric.hpp"
 
@@ -115,7 +114,6 @@ bool run(const Job& job, std::uint32_t rank_count, std::uint64_t calls, std::uin
     for (const plan::Step& step : plan.steps)
       if (step.action == plan::Action::put) r.puts.push_back(&step);
     r.execution.references.resize(r.puts.size());
-    r.execution.piece.resize(3 * sizeof(std::uint64_t));  // several pieces
   }
   SimulatedFabric fabric(ranks, job.copies, seed);
   std::uint32_t unfinished = rank_count;
@@ -264,22 +262,6 @@ TEST(Engine, ChunkedFoldFollowsTheTreeUnderAnyInterleaving) {
         for (const bool in_place : {false, true}) {
           Job job = tree_job(chunked_fold, {});
           job.in_place = in_place;
-          job.element_count = element_count;
-          EXPECT_TRUE(run(job, rank_count, 6, seed))
-              << "P " << rank_count << " elements " << element_count << " seed " << seed;
-        }
-}
-
-// No elements, fewer than parts, parts of different lengths; in pieces; as they come or in order.
-TEST(Engine, SumsBySingleCopyAreRightUnderAnyInterleaving) {
-  for (std::uint32_t rank_count = 1; rank_count <= 9; ++rank_count)
-    for (const std::size_t element_count : {0u, 1u, 3u, 29u, 100u})
-      for (std::uint64_t seed = 1; seed <= 4; ++seed)
-        for (const bool in_place : {false, true}) {
-          Job job = sum_job({});
-          job.plan = plan::single_copy_allreduce;
-          job.in_place = in_place;
-          job.any_order = seed % 2 == 0;
           job.element_count = element_count;
           EXPECT_TRUE(run(job, rank_count, 6, seed))
               << "P " << rank_count << " elements " << element_count << " seed " << seed;

@@ -56,7 +56,6 @@ inline std::vector<Bytes> simulate(std::vector<plan::Plan>& plans, const Simulat
     for (const plan::Step& step : plan.steps)
       if (step.action == plan::Action::put) r.puts.push_back(&step);
     execution.references.resize(r.puts.size());
-    execution.piece.resize(3 * call.reduction.element_bytes);  // several pieces
     execution.begin();
   }
   SimulatedFabric fabric(ranks, 2, call.seed);
