@@ -136,8 +136,10 @@ Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
                      .reduction = arguments.reduction,
                      .has_target = communicator.rank() == arguments.root},
                     ranks.context.settings.check);
-    return api::reduce_plan(communicator.rank(), communicator.rank_count(), arguments.root,
-                            ranks.neighbours.nodes.node, asked);
+    return api::reduce_plan(
+        communicator.rank(), communicator.rank_count(), arguments.root, ranks.neighbours.nodes.node,
+        asked,
+        ranks.takes_single_copy(arguments.element_count * arguments.reduction.element_bytes));
   });
 }
 

@@ -189,6 +189,21 @@ std::size_t register_bytes_for(std::size_t payload_bytes) {
 /// waits for this rank before is not waited for.
 constexpr Timeout reading_time = std::chrono::milliseconds(100);
 
+/// What is read of a payload by reference before it is combined: stays in the second cache.
+constexpr std::size_t piece_bytes = 64u << 10;
+
+void make_room_for_references(engine::Execution& execution, const plan::Plan& plan,
+                              std::size_t element_bytes) {
+  execution.references.resize(api::put_count(plan));
+  const auto combines = [](const plan::Step& step) {
+    return step.by_reference && step.action == plan::Action::combine;
+  };
+  if (std::none_of(plan.steps.begin(), plan.steps.end(), combines)) return;
+  execution.piece_elements = std::max<std::size_t>(piece_bytes / element_bytes, 1);
+  execution.piece.resize(rounded_to_lines(execution.piece_elements * element_bytes) /
+                         engine::RegisterMemory::line_bytes);
+}
+
 /// nullptr: no room.
 std::byte* allocate(Context::Implementation& context, std::size_t bytes) {
   verbs::Arena& arena = context.fabric.arena();
@@ -224,7 +239,8 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
       engine::parts_of(request.element_count, request.reduction.element_bytes, plan.parts,
                        operation.execution.chunk_count);
   memory.payload_bytes = operation.execution.parts[0].bytes;  // the longest
-  if (plan::is_by_reference(plan)) operation.execution.references.resize(api::put_count(plan));
+  if (plan::is_by_reference(plan))
+    make_room_for_references(operation.execution, plan, request.reduction.element_bytes);
   const std::size_t message_bytes_max =
       std::min<std::size_t>(fabric.port().description.attributes.max_msg_sz, UINT32_MAX / 2);
   if (memory.payload_bytes > message_bytes_max / std::max<std::size_t>(plan.segments, 1))

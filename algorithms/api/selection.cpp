@@ -473,10 +473,12 @@ plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, Rank root,
 }
 
 plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
-                       std::span<const Node> node_of, const AllreduceRequest& request) {
+                       std::span<const Node> node_of, const AllreduceRequest& request,
+                       bool single_copy) {
   const bool one_expression =
       request.agreement == Agreement::reproducible && order_shows_in_bits(request.reduction);
   const bool ordered = one_expression || !request.reduction.properties.commutative;
+  if (single_copy && !ordered && rank_count == 2) return plan::single_copy_reduce(self, root);
   return plan::binomial_reduce(self,
                                {.root = root,
                                 .rank_count = rank_count,

@@ -76,7 +76,8 @@ plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierReques
 plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, Rank root,
                           std::span<const Node> node_of, bool single_copy = false);
 plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
-                       std::span<const Node> node_of, const AllreduceRequest& request);
+                       std::span<const Node> node_of, const AllreduceRequest& request,
+                       bool single_copy = false);
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request);
 
 }  // namespace tutti::api

@@ -42,6 +42,33 @@ noexcept {
                      execution.address(step.into, part), part.bytes);
 }
 
+/// into = that o source, piece by piece: each is combined while it is in the cache.
+template <class F, class C>
+requires Fabric<F, C> Status combine_referenced(Execution& execution, const plan::Step& step,
+                                                F& fabric, C& channel)
+noexcept {
+  const Part& part = execution.part_of(step);
+  const Reduction& reduction = execution.reduction;
+  std::uint64_t from = reference_in(execution, step.from);
+  std::byte* into = execution.address(step.into, part);
+  const std::byte* source = execution.address({.place = plan::Place::source}, part);
+  const bool in_place = source == into;
+  for (std::size_t left = part.element_count; left > 0;) {
+    const std::size_t count = left < execution.piece_elements ? left : execution.piece_elements;
+    const std::size_t bytes = count * reduction.element_bytes;
+    std::byte* const piece = in_place ? execution.piece.data()->bytes : into;
+    if (const Status status = fabric.read(channel, step.from.index, from, piece, bytes);
+        status != Status::ok)
+      return status;
+    reduction.combine(in_place ? piece : source, into, count, reduction.context);
+    from += bytes;
+    into += bytes;
+    source += bytes;
+    left -= count;
+  }
+  return Status::ok;
+}
+
 /// Whether `steps[at]` awaits a message that the next step joins to something, alone.
 inline bool joins_one_message(std::span<const plan::Step> steps, std::size_t at) noexcept {
   if (at + 1 >= steps.size() || steps[at].action != plan::Action::await) return false;
@@ -112,7 +139,11 @@ noexcept {
             return status;
           break;
         case plan::Action::combine:
-          combine_registers(execution, step, execution.reduction.combine);
+          if (!step.by_reference)
+            combine_registers(execution, step, execution.reduction.combine);
+          else if (const Status status = combine_referenced(execution, step, fabric, channel);
+                   status != Status::ok)
+            return status;
           break;
         case plan::Action::take_out:
           combine_registers(execution, step, execution.reduction.inverse);

@@ -81,6 +81,11 @@ struct Execution {
   std::vector<Part> parts;                     // as many as the plan has, for each chunk
   std::size_t chunk_count = 1;                 // of a call
   std::vector<std::uint64_t> references = {};  // that a plan by reference tells, by put
+  struct alignas(RegisterMemory::line_bytes) Line {
+    std::byte bytes[RegisterMemory::line_bytes];
+  };
+  std::vector<Line> piece = {};    // of what a combine by reference reads, where source is target
+  std::size_t piece_elements = 0;  // that are read at a time
 
   std::size_t first_part = 0;  // of the chunk on its way
   std::size_t next = 0;        // step

@@ -14,8 +14,9 @@
 // slots have room for one.
 //
 // By reference.  Inside a node a payload may stay in the user's buffer: a put by reference tells
-// its peer where source or target lies, a copy by reference reads the payload there.  Until the
-// reader has said that it is done, the sender neither writes there nor completes.
+// its peer where source or target lies, a copy by reference reads the payload there.  A combine by
+// reference does not read `into`: into = what was told of o source, for operators that commute.
+// Until the reader has said that it is done, the sender neither writes there nor completes.
 //
 // Slots are numbered alike on all ranks, and each is written by exactly one peer, once per call:
 // the notification of a message is its slot number.
@@ -72,7 +73,7 @@ struct Step {
   std::uint16_t segments = 0;  // payloads that a put sends, an await receives or a copy copies
   std::uint16_t slot = 0;      // of a put (at the peer), an await or await_credit (here)
   std::uint16_t part = 0;      // of the payload
-  bool by_reference = false;   // of a put, an await, a copy from a slot; one payload
+  bool by_reference = false;   // of a put, an await, a copy or combine from a slot; one payload
   std::uint32_t round = 0;     // for people: counted from 0
   Rank peer = no_rank;         // of a put, await or await_credit, or whose memory is read
   Register from = {};          // of a put, copy, combine or take_out

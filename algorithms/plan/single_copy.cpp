@@ -40,4 +40,27 @@ Plan single_copy_broadcast(Rank self, std::uint32_t rank_count, Rank root) {
   return plan;
 }
 
+Plan single_copy_reduce(Rank self, Rank root) {
+  const Rank leaf{1 - index_of(root)};
+  Plan plan;
+  plan.self = self;
+  plan.rank_count = 2;
+  plan.algorithm = "single_copy";
+  plan.per_round = {1};
+  plan.all_alike = true;
+  plan.flow_control = FlowControl::acknowledged;
+  plan.slot_count = plan.line_slot_count = 2;
+  const auto slot_of = [](Rank rank) { return static_cast<std::uint16_t>(index_of(rank)); };
+  StepWriter steps{plan};
+  if (self == root) {
+    steps.await_reference(leaf, slot_of(leaf));
+    steps.combine_referenced(leaf, slot_of(leaf), target_register);
+    steps.put(leaf, slot_of(root), 0);
+  } else {
+    steps.put_reference(root, slot_of(leaf), source_register);
+    steps.await(root, slot_of(root), 0);
+  }
+  return plan;
+}
+
 }  // namespace tutti::plan

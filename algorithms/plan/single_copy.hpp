@@ -1,18 +1,18 @@
-// Broadcast of a large payload among ranks that can read each other's memory: nothing is copied but
-// from the root's buffer into the others'.  The root tells where its buffer lies, the others read
-// there, and say when they are done (plan.hpp, by reference).
+// Broadcast, and reduce of two ranks, of a large payload among ranks that can read each other's
+// memory: nothing is copied but from one user's buffer into another's.  Who sends tells where its
+// buffer lies, who receives reads there, and says when it is done (plan.hpp, by reference).
 //
-//   P = 3, root 0
+//   broadcast, P = 3, root 0     reduce, root 0
 //
-//   rank 0   1   2
-//        r-->|                r: reference
-//        r------>|    reads   a: acknowledgement, a notification alone
+//   rank 0   1   2               rank 0   1
+//        r-->|                        |<--r           r: reference
+//        r------>|    reads  combines a-->|           a: acknowledgement, a notification alone
 //        |<--a
 //        |<------a
 //
 // One round of P - 1 messages, and as many acknowledgements; all read at once, as from the buffer
-// of SRM (V. Tipparaju, J. Nieplocha, D. Panda, IPDPS 2003, 2.2), but without that buffer. Scratch:
-// a line for each message.
+// of SRM (V. Tipparaju, J. Nieplocha, D. Panda, IPDPS 2003, 2.2), but without that buffer.
+// Scratch: a line for each message.
 #pragma once
 
 #include <cstdint>
@@ -27,5 +27,8 @@ bool is_single_copy(std::uint32_t rank_count) noexcept;
 
 /// The root's source gets into all other targets; the root's target is not touched.
 Plan single_copy_broadcast(Rank self, std::uint32_t rank_count, Rank root);
+
+/// Of two ranks: the root's target gets both sources, in either order.
+Plan single_copy_reduce(Rank self, Rank root);
 
 }  // namespace tutti::plan

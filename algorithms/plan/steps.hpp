@@ -77,6 +77,13 @@ class StepWriter {
     plan_.steps.back().peer = peer;
   }
 
+  /// into = what the peer has told of o source.
+  void combine_referenced(Rank peer, std::uint16_t slot, Register into) {
+    combine(slot_register(slot), into);
+    plan_.steps.back().by_reference = true;
+    plan_.steps.back().peer = peer;
+  }
+
   void await(Rank peer, std::uint16_t slot, std::uint16_t segments) {
     assert(peer != plan_.self);
     plan_.steps.push_back({.action = Action::await,

@@ -131,9 +131,9 @@ class ShapeCheck {
           return "writes " + name_of(step.into);
         if (step.from == step.into) return "reads and writes " + name_of(step.into);
         if (step.action == Action::copy && step.segments == 0) return "copies nothing";
-        if (step.by_reference &&
-            (step.action != Action::copy || step.segments != 1 || step.from.place != Place::slot))
-          return "reads by reference in another way than by a copy from a slot";
+        if (step.by_reference && (step.action == Action::take_out ||
+                                  step.from.place != Place::slot || step.segments > 1))
+          return "reads by reference in another way than by a copy or combine from a slot";
         if (Violation violation = range_violation(plan, step.into, width_of(step)))
           return violation;
         return range_violation(plan, step.from, width_of(step));
@@ -482,6 +482,11 @@ class Run {
     Value& into = *place(rank, destination, step.part);
     if (!from.defined()) return "reads " + name_of(source) + ", which is undefined";
     if (from.part != step.part) return other_part(source, from, step);
+    if (step.by_reference && step.action == Action::combine) {
+      if (is_ordered()) return "combines by reference, in either order";
+      if (state.target_written[step.part]) return "reads source after target was written";
+      into = state.sources[step.part];
+    }
     if (step.action != Action::copy) {
       if (!into.defined()) return "combines into " + name_of(destination) + ", which is undefined";
       if (into.part != step.part) return other_part(destination, into, step);
@@ -587,9 +592,7 @@ class Run {
       expected = span.last + 1;
     }
     if (expected < plans_.size()) return "contribution " + std::to_string(expected) + " is missing";
-    const bool ordered = promise_ == Promise::rank_order || promise_ == Promise::same_expression ||
-                         promise_ == Promise::canonical_tree;
-    if (ordered && result.count > 1)
+    if (is_ordered() && result.count > 1)
       return "operands are out of order: " + std::to_string(pool_.spans(result)[0].first) +
              " comes first";
     if ((promise_ == Promise::same_expression || promise_ == Promise::same_result) &&
@@ -598,6 +601,11 @@ class Run {
     if (promise_ == Promise::canonical_tree && result.expression != canonical_expression())
       return "operands are not associated along the canonical tree";
     return {};
+  }
+
+  bool is_ordered() const {
+    return promise_ == Promise::rank_order || promise_ == Promise::same_expression ||
+           promise_ == Promise::canonical_tree;
   }
 
   /// Found once: of a plan of P parts, P^2 values are compared with it.

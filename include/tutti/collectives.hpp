@@ -158,7 +158,9 @@ struct ReduceArguments {
 /// bits: the same without regard to nodes, which is the expression of the canonical tree, so that
 /// the bits are those of a reproducible allreduce().
 ///
-/// One-way like broadcast(): whoever sends can be two calls ahead of whoever receives.
+/// One-way like broadcast(): whoever sends can be two calls ahead of whoever receives.  Of two
+/// ranks that share a node, payloads that broadcast() would not send are read from the sender's
+/// buffer by the root, too, if the operator commutes, and the sender finishes when they have been.
 TUTTI_EXPORT Operation reduce(Communicator& communicator, const ReduceArguments& arguments);
 
 /// Typed form with a built-in operator.  The target of the root is as long as the source; that of

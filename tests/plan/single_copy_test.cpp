@@ -21,6 +21,10 @@ std::vector<Plan> broadcasts(std::uint32_t rank_count, Rank root) {
   return plans;
 }
 
+std::vector<Plan> reduces(Rank root) {
+  return {single_copy_reduce(Rank{0}, root), single_copy_reduce(Rank{1}, root)};
+}
+
 constexpr std::uint32_t calls = 5;
 
 TEST(SingleCopy, IsRightForEveryRankCountAndRoot) {
@@ -36,6 +40,17 @@ TEST(SingleCopy, NothingIsWrittenWhileAPeerMayReadIt) {
     for (std::uint32_t root = 0; root < ranks; ++root)
       EXPECT_EQ(test::HappensBefore(broadcasts(ranks, Rank{root}), calls, 2).race(), std::nullopt)
           << ranks << " ranks, root " << root;
+}
+
+TEST(SingleCopy, ReducesOfTwoRanksAreRight) {
+  for (const Rank root : {Rank{0}, Rank{1}}) {
+    EXPECT_EQ(first_violation(reduces(root), Promise::each_once, root), std::nullopt);
+    EXPECT_EQ(test::HappensBefore(reduces(root), calls, 2).race(), std::nullopt);
+    EXPECT_NE(first_violation(reduces(root), Promise::rank_order, root), std::nullopt);
+    std::vector<Plan> plans = reduces(root);
+    std::swap(plans[index_of(root)].steps[1], plans[index_of(root)].steps[2]);
+    EXPECT_NE(test::HappensBefore(plans, calls, 2).race(), std::nullopt) << "read too late";
+  }
 }
 
 bool is_notification(const Step& step) {
@@ -92,7 +107,7 @@ TEST(SingleCopy, WhatIsReadByReferenceIsASlotOfTheOneWhoTold) {
   EXPECT_NE(violation_of(plans).find("of which rank 0 has told"), std::string::npos)
       << violation_of(plans);
   plans = broadcasts(3, Rank{0});
-  plans[1].steps[1].action = Action::combine;
+  plans[1].steps[1].action = Action::take_out;
   EXPECT_NE(violation_of(plans).find("in another way"), std::string::npos) << violation_of(plans);
 }
 

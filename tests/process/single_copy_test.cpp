@@ -44,6 +44,7 @@ ContextOptions options_of(std::uint32_t rank_count, std::size_t chunk_bytes) {
 struct Task {
   std::size_t count = 1;
   std::uint64_t calls = 3;
+  bool in_place = false;
   Timeout delay = Timeout::zero();  // of each rank before each call, at most
 };
 
@@ -84,8 +85,39 @@ int wrong_broadcasts(Communicator& communicator, const Task& task, Rank root,
       });
 }
 
+int wrong_reduces(Communicator& communicator, const Task& task, Rank root, bool by_single_copy,
+                  const test::Job& job = test::sum_job()) {
+  const std::uint32_t self = index_of(communicator.rank());
+  Values source(task.count), other(task.count);
+  Values& target = task.in_place ? source : other;
+  Operation operation = reduce(communicator, {.source = source.data(),
+                                              .target = target.data(),
+                                              .element_count = task.count,
+                                              .reduction = job.reduction,
+                                              .root = root});
+  return wrong_of(
+      operation, task, self, by_single_copy,
+      [&](std::uint64_t call) {
+        for (std::size_t i = 0; i < task.count; ++i) source[i] = test::input(self, call, i);
+      },
+      [&](std::uint64_t call) {
+        int wrong = 0;
+        for (std::size_t i = 0; i < task.count; ++i)
+          wrong += communicator.rank() == root
+                       ? target[i] != job.expected(communicator.rank_count(), call, i)
+                       : source[i] != test::input(self, call, i);
+        return wrong;
+      });
+}
+
 int wrong_of_all(Communicator& communicator, const Task& task) {
   int wrong = 0;
+  const bool two = communicator.rank_count() == 2;
+  for (std::uint32_t root = 0; root < communicator.rank_count(); ++root) {
+    wrong += wrong_reduces(communicator, task, Rank{root}, two);
+    wrong += wrong_reduces(communicator, {.count = task.count, .in_place = true}, Rank{root}, two);
+    wrong += wrong_reduces(communicator, task, Rank{root}, false, test::ordered_job());
+  }
   for (std::uint32_t root = 0; root < communicator.rank_count(); ++root)
     wrong += wrong_broadcasts(communicator, task, Rank{root});
   return wrong;
@@ -116,6 +148,40 @@ TEST(SingleCopy, IsRightForEveryRootAndOnBothSidesOfTheEdgesOfChunks) {
       });
       EXPECT_EQ(codes_of(results), std::vector<int>(ranks)) << ranks << " ranks";
     }
+}
+
+/// As strict about where its elements lie as a compiler lets it be.
+struct alignas(32) Wide {
+  std::uint64_t value;
+  char unused[24];
+};
+Wide sum_of(Wide left, Wide right) {
+  left.value += right.value;
+  return left;
+}
+
+TEST(SingleCopy, ElementsLieWhereTheirTypeWantsThem) {
+  const auto results = run_local_threads({.rank_count = 2}, [](Exchange& exchange) {
+    Context context(options_of(2, 0));
+    Communicator communicator(context, exchange);
+    int wrong = 0;
+    for (const bool in_place : {false, true}) {
+      std::vector<Wide> source(3000, Wide{}), other(3000, Wide{});
+      for (std::size_t i = 0; i < source.size(); ++i) source[i].value = i;
+      std::vector<Wide>& target = in_place ? source : other;
+      Operation operation =
+          reduce(communicator, {.source = source.data(),
+                                .target = target.data(),
+                                .element_count = source.size(),
+                                .reduction = elementwise<Wide, sum_of>({.commutative = true})});
+      if (operation.algorithm() != "single_copy") return 1;
+      if (operation.start() != Status::ok || operation.wait(10s) != Status::ok) return 2;
+      for (std::size_t i = 0; i < target.size() && exchange.self() == Rank{0}; ++i)
+        wrong += target[i].value != 2 * i;
+    }
+    return wrong;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
 }
 
 TEST(SingleCopy, RandomDelaysChangeNothing) {

@@ -7,6 +7,7 @@
 
 #include "api/names.hpp"
 #include "api/selection.hpp"
+#include "plan/single_copy.hpp"
 #include "simulated_run.hpp"
 #include "support/operators.hpp"
 
@@ -73,6 +74,35 @@ TEST(Chunks, GiveWhatTheWholePayloadGives) {
           for (std::size_t elements = 5; elements <= 17; elements += 3)
             cases += expect_right({ranks, schedule.algorithm, job, elements, chunks}) ? 1 : 0;
   EXPECT_GT(cases, 2000);
+}
+
+/// Of two ranks, by reference: in pieces, and in place, too.
+TEST(Chunks, ReducesBySingleCopyAreRight) {
+  const test::Job job = test::sum_job();
+  for (std::uint32_t root = 0; root < 2; ++root)
+    for (const std::size_t elements : {0u, 1u, 2u, 3u, 4u, 17u, 30u})
+      for (const bool in_place : {false, true})
+        for (const std::size_t chunks : {std::size_t{1}, std::size_t{3}}) {
+          std::vector<plan::Plan> plans;
+          std::vector<Bytes> sources;
+          for (std::uint32_t rank = 0; rank < 2; ++rank) {
+            plans.push_back(plan::single_copy_reduce(Rank{rank}, Rank{root}));
+            sources.push_back(inputs_of(rank, elements));
+          }
+          const std::vector<Bytes> targets =
+              simulation::simulate(plans,
+                                   {.reduction = job.reduction,
+                                    .element_count = elements,
+                                    .chunk_count = elements < chunks ? 1 : chunks,
+                                    .in_place = in_place,
+                                    .seed = elements + 1},
+                                   sources);
+          for (std::size_t i = 0; i < elements; ++i) {
+            std::uint64_t result = 0;
+            std::memcpy(&result, targets[root].data() + 8 * i, 8);
+            EXPECT_EQ(result, job.expected(2, 1, i)) << elements << " elements, root " << root;
+          }
+        }
 }
 
 TEST(Chunks, AreAsEvenAsCanBeAndNoneIsLongerThanItsLikeOfTheFirst) {

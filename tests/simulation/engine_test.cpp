@@ -114,6 +114,8 @@ bool run(const Job& job, std::uint32_t rank_count, std::uint64_t calls, std::uin
     for (const plan::Step& step : plan.steps)
       if (step.action == plan::Action::put) r.puts.push_back(&step);
     r.execution.references.resize(r.puts.size());
+    r.execution.piece_elements = 3;  // several pieces
+    r.execution.piece.resize(3 * sizeof(std::uint64_t));
   }
   SimulatedFabric fabric(ranks, job.copies, seed);
   std::uint32_t unfinished = rank_count;

@@ -21,6 +21,7 @@ struct SimulatedCall {
   std::size_t element_count = 1;
   std::size_t chunk_count = 1;
   bool any_order = false;
+  bool in_place = false;  // the source is the target
   std::uint64_t seed = 1;
 };
 
@@ -48,14 +49,16 @@ inline std::vector<Bytes> simulate(std::vector<plan::Plan>& plans, const Simulat
       memory.slots[parity] = r.memory.data() + parity * (r.memory.size() / 2);
       memory.partials[parity] = memory.slots[parity] + slots;
     }
-    memory.source = sources[rank].data();
     memory.target = targets[rank].data();
+    memory.source = call.in_place ? memory.target : sources[rank].data();
     execution.steps = plan.steps;
     execution.reduction = call.reduction;
     execution.any_order = call.any_order;
     for (const plan::Step& step : plan.steps)
       if (step.action == plan::Action::put) r.puts.push_back(&step);
     execution.references.resize(r.puts.size());
+    execution.piece_elements = 3;  // several pieces
+    execution.piece.resize(3 * call.reduction.element_bytes);
     execution.begin();
   }
   SimulatedFabric fabric(ranks, 2, call.seed);
