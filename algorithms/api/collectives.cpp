@@ -108,9 +108,9 @@ Operation broadcast(Communicator& communicator, const BroadcastArguments& argume
     if (ranks.context.settings.check != CheckLevel::off && arguments.bytes > 0 &&
         arguments.buffer == nullptr)
       throw Error(ErrorCode::invalid_argument, "broadcast: buffer is null");
-    return api::broadcast_plan(communicator.rank(), communicator.rank_count(), arguments.root,
-                               ranks.neighbours.nodes.node,
-                               ranks.takes_single_copy(arguments.bytes));
+    return api::broadcast_plan(
+        communicator.rank(), communicator.rank_count(), arguments.root, ranks.neighbours.nodes.node,
+        ranks.takes_single_copy(arguments.bytes, api::single_copy_broadcast_bytes_max));
   });
 }
 
@@ -139,7 +139,8 @@ Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
     return api::reduce_plan(
         communicator.rank(), communicator.rank_count(), arguments.root, ranks.neighbours.nodes.node,
         asked,
-        ranks.takes_single_copy(arguments.element_count * arguments.reduction.element_bytes));
+        ranks.takes_single_copy(arguments.element_count * arguments.reduction.element_bytes,
+                                api::single_copy_reduce_bytes_max));
   });
 }
 

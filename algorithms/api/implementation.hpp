@@ -84,16 +84,16 @@ struct Communicator::Implementation {
     return static_cast<std::size_t>(
         std::count(nodes.begin(), nodes.end(), nodes[index_of(exchange.self())]));
   }
-  /// Whether ranks tell each other where payloads of so many bytes lie instead of sending them;
-  /// alike on all ranks.
-  bool takes_single_copy(std::size_t bytes) const noexcept {
+  /// Whether ranks tell each other where payloads of so many bytes lie instead of sending them, in
+  /// a collective that gains by it up to `bytes_max`; alike on all ranks.
+  bool takes_single_copy(std::size_t bytes, std::size_t bytes_max) const noexcept {
     return neighbours.reads_peers && neighbours.nodes.node_count == 1 &&
-           bytes >= context.settings.single_copy_bytes && bytes <= api::single_copy_bytes_max;
+           bytes >= context.settings.single_copy_bytes && bytes <= bytes_max;
   }
   /// What goes through a plan at a time, of each of its parts; alike on all ranks.
   std::size_t chunk_bytes(const plan::Plan& plan) const noexcept {
     if (context.settings.chunk_bytes != 0) return context.settings.chunk_bytes;
-    if (plan::is_by_reference(plan)) return api::single_copy_bytes_max;
+    if (plan::is_by_reference(plan)) return api::single_copy_broadcast_bytes_max;  // one chunk
     return neighbours.nodes.node_count == 1 ? api::chunk_bytes_in_node : api::chunk_bytes_across;
   }
 

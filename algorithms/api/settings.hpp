@@ -28,16 +28,17 @@ void refuse_unknown_settings();
 inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
 inline constexpr std::size_t chunk_bytes_across = 1u << 20;
 
-/// Larger broadcasts are faster in chunks that both sides copy at the same time (measured,
-/// README.md of this folder).
-inline constexpr std::size_t single_copy_bytes_max = 2u << 20;
+/// Larger ones are faster in chunks that both sides copy at the same time (measured,
+/// shm/README.md).
+inline constexpr std::size_t single_copy_broadcast_bytes_max = 2u << 20;
+inline constexpr std::size_t single_copy_reduce_bytes_max = 512u << 10;
 
 /// ContextOptions without gaps.
 struct ContextSettings {
   std::string device;  // empty: the best one
   std::size_t arena_bytes = 16u << 20;
-  std::size_t chunk_bytes = 0;                // 0: by the node shape
-  std::size_t single_copy_bytes = 16u << 10;  // SIZE_MAX: never
+  std::size_t chunk_bytes = 0;               // 0: by the node shape
+  std::size_t single_copy_bytes = 4u << 10;  // SIZE_MAX: never
   CheckLevel check = CheckLevel::collective;
   Timeout setup_timeout = std::chrono::seconds(30);
   ConnectBy connect = ConnectBy::exchange;

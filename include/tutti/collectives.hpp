@@ -124,7 +124,7 @@ struct BroadcastArguments {
 /// Nieplocha, Panda 2003): ceil(log2 nodes) + ceil(log2 ranks of the largest node) rounds, and a
 /// payload crosses between two nodes once.
 ///
-/// Where all ranks share a node, payloads of ContextOptions::single_copy_bytes (16 KiB) to 2 MiB
+/// Where all ranks share a node, payloads of ContextOptions::single_copy_bytes (4 KiB) to 2 MiB
 /// are not sent: all others read the root's buffer, and the root finishes when they have.  A buffer
 /// that the kernel does not let them read (Status::transport_failed) needs SIZE_MAX there.
 ///

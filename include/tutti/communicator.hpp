@@ -41,7 +41,7 @@ struct ContextOptions {
   std::optional<std::size_t> chunk_bytes = {};
   /// Broadcasts, and reduces of two ranks by an operator that commutes, of so many bytes and more,
   /// to 2 MiB, are read where their user has them if all ranks share a node and may
-  /// (process_vm_readv); alike on all ranks; SIZE_MAX: never.  Default 16 KiB.
+  /// (process_vm_readv); alike on all ranks; SIZE_MAX: never.  Default 4 KiB.
   std::optional<std::size_t> single_copy_bytes = {};
   std::optional<Timeout> setup_timeout = {};  // of each collective set-up step; default 30 s
   std::optional<ConnectBy> connect = {};      // alike on all ranks; default: exchange

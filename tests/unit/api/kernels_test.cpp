@@ -292,6 +292,28 @@ TEST(Operators, IncomingIsTheLeftOperand) {
   EXPECT_EQ(partial, 7);
 }
 
+template <class T>
+class Places : public testing::Test {};
+using PlaceTypes = testing::Types<double, float, std::int32_t, BFloat16>;
+TYPED_TEST_SUITE(Places, PlaceTypes);
+
+TYPED_TEST(Places, EveryElementIsCombinedOnceWhereverTheArraysBegin) {
+  using T = TypeParam;
+  const Reduction sum = built_in_reduction(BuiltIn::sum, element_type_of<T>());
+  constexpr std::size_t places = 64 / sizeof(T), length = 4 * places + 64;
+  for (std::size_t left = 0; left < places; left += 3)
+    for (std::size_t right = 0; right < places; ++right)
+      for (const std::size_t count : {std::size_t{1}, places - 1, places, 2 * places + 5}) {
+        std::vector<T> incoming(length, T(2)), partial(length, T(5));
+        sum.combine(incoming.data() + left, partial.data() + right, count, nullptr);
+        for (std::size_t i = 0; i < length; ++i) {
+          const T expected = i >= right && i < right + count ? T(7) : T(5);
+          ASSERT_EQ(std::memcmp(&partial[i], &expected, sizeof(T)), 0)
+              << "element " << i << " of " << count << " from " << right;
+        }
+      }
+}
+
 TEST(Operators, ZeroElementsTouchNothing) {
   const Reduction reduction = built_in_reduction(BuiltIn::sum, ElementType::int32);
   reduction.combine(nullptr, nullptr, 0, nullptr);
