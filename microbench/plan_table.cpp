@@ -55,7 +55,7 @@ std::size_t bytes_sent(const PlanRequest& request, const plan::Plan& plan) {
   const std::vector<engine::Part> parts = parts_of(request, plan);
   std::size_t bytes = 0;
   for (const plan::Step& step : plan.steps)
-    if (step.action == plan::Action::put) bytes += step.segments * parts[step.part].bytes;
+    if (step.action == plan::Action::put) bytes += step.segments * parts[step.part].source.bytes;
   return bytes;
 }
 
@@ -72,7 +72,7 @@ std::string scratch_text(const PlanRequest& request, const plan::Plan& plan) {
              2 * registers * plan.segments *
                  engine::parts_of(request.allreduce.element_count,
                                   request.allreduce.reduction.element_bytes, plan.parts, chunks)[0]
-                     .bytes) +
+                     .source.bytes) +
          (chunks > 1 ? fmt::format(", for {} chunks of the payload", chunks) : "");
 }
 

@@ -6,6 +6,7 @@
 
 #include "api/implementation.hpp"
 #include "api/selection.hpp"
+#include "plan/scan.hpp"
 
 namespace tutti {
 namespace {
@@ -142,6 +143,39 @@ Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
         ranks.takes_single_copy(arguments.element_count * arguments.reduction.element_bytes,
                                 api::single_copy_reduce_bytes_max));
   });
+}
+
+namespace {
+
+Operation prefix(Communicator& communicator, const ScanArguments& arguments, const char* collective,
+                 plan::Prefix kind) {
+  const Communicator::Implementation& ranks = communicator.implementation();
+  const api::OperationRequest request{.collective = collective,
+                                      .element_count = arguments.element_count,
+                                      .reduction = arguments.reduction,
+                                      .source = arguments.source,
+                                      .target = arguments.target};
+  return api::make_operation(communicator, request, [&] {
+    check_arguments(
+        {.collective = collective,
+         .source = arguments.source,
+         .target = arguments.target,
+         .element_count = arguments.element_count,
+         .reduction = arguments.reduction,
+         .has_target = kind == plan::Prefix::inclusive || communicator.rank() != Rank{0}},
+        ranks.context.settings.check);
+    return plan::doubling_scan(communicator.rank(), communicator.rank_count(), kind);
+  });
+}
+
+}  // namespace
+
+Operation scan(Communicator& communicator, const ScanArguments& arguments) {
+  return prefix(communicator, arguments, "scan", plan::Prefix::inclusive);
+}
+
+Operation exscan(Communicator& communicator, const ScanArguments& arguments) {
+  return prefix(communicator, arguments, "exscan", plan::Prefix::exclusive);
 }
 
 }  // namespace tutti

@@ -96,6 +96,12 @@ struct Communicator::Implementation {
     if (plan::is_by_reference(plan)) return api::single_copy_broadcast_bytes_max;  // one chunk
     return neighbours.nodes.node_count == 1 ? api::chunk_bytes_in_node : api::chunk_bytes_across;
   }
+  /// The same of each block of a plan of blocks: these have slots for all ranks.
+  std::size_t chunk_bytes_of_block(const plan::Plan& plan) const noexcept {
+    const std::size_t bytes = chunk_bytes(plan);
+    if (context.settings.chunk_bytes != 0 || plan::is_by_reference(plan)) return bytes;
+    return std::clamp<std::size_t>(api::block_registers_bytes / (4u * plan.parts), 4096, bytes);
+  }
 
   /// Takes over an operation whose user is done with it.
   void retire(std::unique_ptr<Operation::Implementation> operation) noexcept;
@@ -189,6 +195,12 @@ namespace api {
 /// Puts in the order of the plan; used to build the channel.
 std::size_t put_count(const plan::Plan& plan) noexcept;
 
+/// Where the blocks of a collective of blocks lie on this rank.
+struct Blocks {
+  std::vector<engine::Part> of_rank;  // element counts are not needed
+  std::size_t longest_bytes = 0;      // of all ranks
+};
+
 /// What a collective hands to make_operation().
 struct OperationRequest {
   const char* collective = "";
@@ -199,6 +211,11 @@ struct OperationRequest {
   void* target = nullptr;
   Rank root = no_rank;
   bool any_order = false;  // messages of a round may be combined as they arrive
+  /// Sizes that this rank tells all others first; as many numbers on every rank.
+  std::vector<std::uint64_t> row = {};
+  /// If payloads are blocks: where they are, given the rows of all ranks.  May throw Error, which
+  /// every rank then hears.  Called before the plan is built.
+  std::function<Blocks(std::span<const std::uint64_t> rows)> lay_out_blocks = {};
 };
 
 /// Collective: agrees with the other ranks that `build` succeeded everywhere and that they ask for

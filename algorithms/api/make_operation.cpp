@@ -1,4 +1,5 @@
-// Making an operation: three small exchanges out of band.
+// Making an operation: three small exchanges out of band, and before them, of collectives whose
+// ranks alone know how long their blocks are, one of cards and one of these sizes.
 //   1. every rank's card: what it asks for, where its slots are, and whether it failed so far;
 //   2. the endpoints of new connections, if any rank has some;
 //   3. every rank's verdict after connecting, which is also the barrier after which any rank may
@@ -224,22 +225,39 @@ std::byte* allocate(Context::Implementation& context, std::size_t bytes) {
   return block;
 }
 
+/// Which part of source and target each chunk is, and how long the longest one of all ranks.
+void cut_into_chunks(Operation::Implementation& operation, const OperationRequest& request,
+                     const Blocks& blocks) {
+  engine::Execution& execution = operation.execution;
+  const plan::Plan& plan = operation.plan;
+  const Communicator::Implementation& communicator = operation.communicator;
+  const std::size_t element_bytes = request.reduction.element_bytes;
+  if (blocks.of_rank.empty()) {
+    execution.chunk_count = api::chunk_count(request.element_count, element_bytes, plan.parts,
+                                             communicator.chunk_bytes(plan));
+    execution.parts =
+        engine::parts_of(request.element_count, element_bytes, plan.parts, execution.chunk_count);
+    execution.memory.payload_bytes = execution.parts[0].source.bytes;
+    return;
+  }
+  const std::size_t longest = blocks.longest_bytes / element_bytes;
+  execution.chunk_count =
+      api::chunk_count(longest, element_bytes, 1, communicator.chunk_bytes_of_block(plan));
+  execution.parts = engine::parts_of(blocks.of_rank, element_bytes, execution.chunk_count);
+  execution.memory.payload_bytes = engine::share(longest, execution.chunk_count, 0) * element_bytes;
+}
+
 /// Cuts the operation's block out of the arena: [parity][slots | partials], then the words by which
 /// the ranks of this node say up to which call they have read what they found in place, then that
 /// by which this rank says that it has withdrawn what it has told of.
-void lay_out(Operation::Implementation& operation, const OperationRequest& request) {
+void lay_out(Operation::Implementation& operation, const OperationRequest& request,
+             const Blocks& blocks) {
   engine::RegisterMemory& memory = operation.execution.memory;
   const plan::Plan& plan = operation.plan;
   verbs::VerbsFabric& fabric = operation.communicator.context.fabric;
   memory.source = static_cast<const std::byte*>(request.source);
   memory.target = static_cast<std::byte*>(request.target);
-  operation.execution.chunk_count =
-      api::chunk_count(request.element_count, request.reduction.element_bytes, plan.parts,
-                       operation.communicator.chunk_bytes(plan));
-  operation.execution.parts =
-      engine::parts_of(request.element_count, request.reduction.element_bytes, plan.parts,
-                       operation.execution.chunk_count);
-  memory.payload_bytes = operation.execution.parts[0].bytes;  // the longest
+  cut_into_chunks(operation, request, blocks);
   if (plan::is_by_reference(plan))
     make_room_for_references(operation.execution, plan, request.reduction.element_bytes);
   const std::size_t message_bytes_max =
@@ -564,6 +582,17 @@ void charge_for(Operation::Implementation& operation) {
   if (reduction.inverse) reduction.inverse = charged<&Reduction::inverse>;
 }
 
+/// The sizes that every rank tells, by rank.  Ranks that ask for something else have other rows, or
+/// none, so that is found out first.
+std::vector<std::uint64_t> rows_of(Communicator::Implementation& communicator,
+                                   const OperationRequest& request, const Card& card) {
+  if (request.row.empty()) return {};
+  const std::vector<Card> cards = gather<Card>(communicator, {&card, 1});
+  agree<Card>({}, cards);
+  require_same(cards, index_of(communicator.exchange.self()), communicator.context.settings.check);
+  return gather<std::uint64_t>(communicator, request.row);
+}
+
 std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& communicator,
                                                   const OperationRequest& request,
                                                   const std::function<plan::Plan()>& build) {
@@ -572,7 +601,9 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
   std::unique_ptr<Operation::Implementation> operation;
   std::vector<NewConnection> offers;
   Card card = card_of(communicator, request);
+  const std::vector<std::uint64_t> rows = rows_of(communicator, request, card);
   attempt(error, [&] {
+    const Blocks blocks = request.lay_out_blocks ? request.lay_out_blocks(rows) : Blocks();
     operation =
         std::make_unique<Operation::Implementation>(communicator, build(), request.collective);
     operation->execution.reduction = request.reduction;
@@ -581,7 +612,7 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
       charge_for(*operation);
     operation->uses_network = !partners_of(*operation).empty();
     if (operation->uses_network) ++communicator.context.live_network_operations;
-    lay_out(*operation, request);
+    lay_out(*operation, request, blocks);
     reserve_receives(*operation);
     offers = offer_connections(*operation);
     fill_in(card, *operation);

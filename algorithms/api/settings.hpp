@@ -28,6 +28,9 @@ void refuse_unknown_settings();
 inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
 inline constexpr std::size_t chunk_bytes_across = 1u << 20;
 
+/// Registers of a collective of blocks, which has two for each rank, in two copies: about.
+inline constexpr std::size_t block_registers_bytes = 4u << 20;
+
 /// Larger ones are faster in chunks that both sides copy at the same time (measured,
 /// shm/README.md).
 inline constexpr std::size_t single_copy_broadcast_bytes_max = 2u << 20;

@@ -39,7 +39,7 @@ requires Fabric<F, C> Status copy_referenced(const Execution& execution, const p
 noexcept {
   const Part& part = execution.part_of(step);
   return fabric.read(channel, step.from.index, reference_in(execution, step.from),
-                     execution.address(step.into, part), part.bytes);
+                     execution.address(step.into, part), part.target.bytes);
 }
 
 /// into = that o source, piece by piece: each is combined while it is in the cache.

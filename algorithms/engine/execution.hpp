@@ -2,6 +2,7 @@
 // resuming is free.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -43,12 +44,25 @@ struct RegisterMemory {
   }
 };
 
-/// Where a part lies in source and target.
-struct Part {
-  std::size_t offset_bytes = 0;
+/// Consecutive bytes of a buffer.
+struct Range {
+  std::size_t offset = 0;
   std::size_t bytes = 0;
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+/// Where a part lies in source and target.  Where both are of one length, as they are but for
+/// blocks that ranks swap, that is `element_count` elements.
+struct Part {
+  Range source = {};
+  Range target = {};
   std::size_t element_count = 0;
 };
+
+/// Element i of `count` things that `whole` is cut into, as even as can be, the longer ones first.
+inline constexpr std::size_t share(std::size_t whole, std::size_t count, std::size_t i) noexcept {
+  return whole / count + (i < whole % count ? 1 : 0);
+}
 
 /// `element_count` elements in `chunk_count` chunks of `part_count` parts, chunk after chunk; both
 /// are as even as can be, the longer ones first, so that none is longer than its like of the first
@@ -57,15 +71,33 @@ inline std::vector<Part> parts_of(std::size_t element_count, std::size_t element
                                   std::size_t part_count, std::size_t chunk_count = 1) {
   std::vector<Part> parts;
   parts.reserve(part_count * chunk_count);
-  const auto share = [](std::size_t whole, std::size_t count, std::size_t i) {
-    return whole / count + (i < whole % count ? 1 : 0);
-  };
   std::size_t first = 0;
   for (std::size_t chunk = 0; chunk < chunk_count; ++chunk)
     for (std::size_t i = 0; i < part_count; ++i) {
       const std::size_t count = share(share(element_count, chunk_count, chunk), part_count, i);
-      parts.push_back({first * element_bytes, count * element_bytes, count});
+      const Range range{first * element_bytes, count * element_bytes};
+      parts.push_back({range, range, count});
       first += count;
+    }
+  return parts;
+}
+
+/// The same where the parts are blocks that the user has laid out: each is cut into `chunk_count`
+/// chunks of its own.  The ranges are of whole elements.
+inline std::vector<Part> parts_of(std::span<const Part> blocks, std::size_t element_bytes,
+                                  std::size_t chunk_count = 1) {
+  std::vector<Part> parts;
+  parts.reserve(blocks.size() * chunk_count);
+  const auto chunk_of = [&](const Range& block, std::size_t chunk) {
+    const std::size_t count = block.bytes / element_bytes;
+    const std::size_t before = count / chunk_count * chunk + std::min(chunk, count % chunk_count);
+    return Range{block.offset + before * element_bytes,
+                 share(count, chunk_count, chunk) * element_bytes};
+  };
+  for (std::size_t chunk = 0; chunk < chunk_count; ++chunk)
+    for (const Part& block : blocks) {
+      const Range target = chunk_of(block.target, chunk);
+      parts.push_back({chunk_of(block.source, chunk), target, target.bytes / element_bytes});
     }
   return parts;
 }
@@ -127,9 +159,9 @@ struct Execution {
   std::byte* address(const plan::Register& where, const Part& part) const noexcept {
     switch (where.place) {
       case plan::Place::source:
-        return const_cast<std::byte*>(memory.source) + part.offset_bytes;  // only ever read
+        return const_cast<std::byte*>(memory.source) + part.source.offset;  // only read
       case plan::Place::target:
-        return memory.target + part.offset_bytes;
+        return memory.target + part.target.offset;
       case plan::Place::partial:
         return memory.partials[parity()] + offset_of(where);
       case plan::Place::slot:
@@ -153,8 +185,11 @@ struct Execution {
   /// Of a copy, and of the message of a put or await in the first chunk, where it is longest.
   std::size_t bytes_of(const plan::Step& step) const noexcept {
     if (step.by_reference) return sizeof(std::uint64_t);
-    return step.segments == 0 ? 0
-                              : (step.segments - 1u) * memory.payload_bytes + part_of(step).bytes;
+    if (step.segments == 0) return 0;
+    const Part& part = part_of(step);
+    const bool leaves = step.action == plan::Action::put || step.from.place == plan::Place::source;
+    return (step.segments - 1u) * memory.payload_bytes +
+           (leaves ? part.source.bytes : part.target.bytes);
   }
 };
 

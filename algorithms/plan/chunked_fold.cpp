@@ -4,7 +4,7 @@
 //              P-1        the result of the own part
 //              P ..       scratch of the fold
 //   slots      0 .. P-2   the own part, from the ranks 1 .. P-1 behind
-//              P-1 ..     results, from the same ranks
+//              P-1 ..     results, from the same ranks, if they are told
 //
 // The source is read before the target is written, part by part, so they may be the same memory.
 #include "plan/chunked_fold.hpp"
@@ -20,16 +20,20 @@
 namespace tutti::plan {
 namespace {
 
+enum class Results { everywhere, own_part };
+
 class Builder {
  public:
-  Builder(Rank self, std::uint32_t rank_count)
-      : others_(static_cast<std::uint16_t>(rank_count - 1)),
+  Builder(Rank self, std::uint32_t rank_count, Results results)
+      : results_(results),
+        others_(static_cast<std::uint16_t>(rank_count - 1)),
         scratch_(static_cast<std::uint16_t>(rank_count), 1) {
     plan_.self = self;
     plan_.rank_count = rank_count;
     plan_.algorithm = "chunked_fold";
     plan_.parts = static_cast<std::uint16_t>(rank_count);
-    plan_.slot_count = static_cast<std::uint16_t>(2 * others_);
+    plan_.slot_count =
+        static_cast<std::uint16_t>(results == Results::everywhere ? 2 * others_ : others_);
   }
 
   Plan build() && {
@@ -40,9 +44,12 @@ class Builder {
     steps_.begin_round(others_);
     send_contributions();
     fold_own_part();
-    steps_.begin_round(others_);
-    send_result();
-    receive_results();
+    if (results_ == Results::everywhere) {
+      steps_.begin_round(others_);
+      send_result();
+    }
+    steps_.copy(result(), target_register);
+    if (results_ == Results::everywhere) receive_results();
     plan_.partial_count = scratch_.partial_count();
     return std::move(plan_);
   }
@@ -73,7 +80,6 @@ class Builder {
   void send_result() {
     for (std::uint16_t i = 0; i < others_; ++i)
       steps_.put(rank_ahead(plan_.self, i + 1u, plan_.rank_count), result_slot(i), 1, result());
-    steps_.copy(result(), target_register);
   }
 
   void receive_results() {
@@ -91,6 +97,7 @@ class Builder {
     return static_cast<std::uint16_t>(others_ + i);
   }
 
+  Results results_;
   std::uint16_t others_;
   Plan plan_;
   StepWriter steps_{plan_};
@@ -105,7 +112,12 @@ bool is_chunked_fold(std::uint32_t rank_count) {
 
 Plan chunked_fold_allreduce(Rank self, std::uint32_t rank_count) {
   assert(is_chunked_fold(rank_count) && index_of(self) < rank_count);
-  return Builder(self, rank_count).build();
+  return Builder(self, rank_count, Results::everywhere).build();
+}
+
+Plan chunked_fold_reduce_scatter(Rank self, std::uint32_t rank_count) {
+  assert(is_chunked_fold(rank_count) && index_of(self) < rank_count);
+  return Builder(self, rank_count, Results::own_part).build();
 }
 
 }  // namespace tutti::plan

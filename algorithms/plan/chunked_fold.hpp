@@ -34,4 +34,7 @@ bool is_chunked_fold(std::uint32_t rank_count);
 /// proportional to P.
 Plan chunked_fold_allreduce(Rank self, std::uint32_t rank_count);
 
+/// The first round alone: part p of the result is in the target of rank p, which is told no other.
+Plan chunked_fold_reduce_scatter(Rank self, std::uint32_t rank_count);
+
 }  // namespace tutti::plan

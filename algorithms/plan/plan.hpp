@@ -13,6 +13,11 @@
 // elements, as even as can be, the longer ones first; a step works on one of them, and partials and
 // slots have room for one.
 //
+// Blocks.  Where every rank has something else for each rank, or gets something else from each, the
+// parts are blocks, one for each rank: block p of a target comes from rank p, block p of a source
+// is for rank p.  Where a plan `swaps` blocks, both differ: what was block p of the source of rank
+// q is block q of the target of rank p.
+//
 // By reference.  Inside a node a payload may stay in the user's buffer: a put by reference tells
 // its peer where source or target lies, a copy by reference reads the payload there.  A combine by
 // reference does not read `into`: into = what was told of o source, for operators that commute.
@@ -90,6 +95,7 @@ struct Plan {
                           // rounds; if not, it is the most
   FlowControl flow_control = FlowControl::synchronising;
   std::uint16_t parts = 1;      // of the payload
+  bool swaps_blocks = false;    // a message to rank p from rank q is about part p there, q here
   std::uint16_t segments = 1;   // payloads (of one part) in each partial and slot
   std::uint32_t takes_out = 0;  // contributions, the own one and those before it, that the last
                                 // round brings a second time and the result is without

@@ -59,7 +59,8 @@ class ShapeCheck {
     if (plan.rank_count != put_marks_.size()) return name_of(plan.self) + ": wrong rank count";
     // Slots and notifications are laid out alike everywhere, or a put would miss its slot.
     if (plan.segments != first.segments || plan.slot_count != first.slot_count ||
-        plan.parts != first.parts || plan.line_slot_count != first.line_slot_count)
+        plan.parts != first.parts || plan.line_slot_count != first.line_slot_count ||
+        plan.swaps_blocks != first.swaps_blocks)
       return name_of(plan.self) + ": slots are not laid out as on rank 0";
     if (plan.parts == 0 || (plan.parts > 1 && plan.segments > 1))
       return name_of(plan.self) + ": a plan of several parts has registers of one payload";
@@ -411,17 +412,20 @@ class Run {
   Violation put(std::uint32_t rank, const Step& step) {
     State& state = ranks_[rank];
     const std::uint32_t peer = index_of(step.peer);
+    const bool swaps = plans_[rank].swaps_blocks && step.segments > 0;
+    if (swaps && step.part != peer) return "sends a block that is for another rank";
     Arrival& arrival = ranks_[peer].arrivals[step.slot];
     if (arrival.state != Arrival::State::empty)
       return "writes slot " + std::to_string(step.slot) + " of " + name_of(step.peer) + ", which " +
              name_of(arrival.writer) + " has written";
     for (std::uint16_t segment = 0; segment < step.segments; ++segment) {
       const Register from = moved(step.from, segment);
-      const Value value = *place(rank, from, step.part);
+      Value value = *place(rank, from, step.part);
       if (!value.defined()) return "puts " + name_of(from) + ", which is undefined";
       if (value.part != step.part) return other_part(from, value, step);
       if (from.place == Place::source && state.target_written[step.part])
         return "tells of its source after target was written";
+      if (swaps) value.part = static_cast<std::uint16_t>(rank);
       *place(peer, {Place::slot, segment, step.slot}, step.part) = value;
       if (from.place == Place::partial) state.was_put[mark_of(rank, from)] = true;
     }
@@ -547,14 +551,15 @@ class Run {
         return name_of(plan.self) + ": " + *violation;
       return {};
     }
-    if (root_ != no_rank && (plan.self == root_) == (promise_ == Promise::broadcast)) {
+    if (root_ != no_rank && promise_ != Promise::scatter &&
+        (plan.self == root_) == (promise_ == Promise::broadcast)) {
       if (std::find(state.target_written.begin(), state.target_written.end(), true) !=
           state.target_written.end())
         return name_of(plan.self) + ": writes its target, where no result belongs";
       return {};
     }
     for (std::uint16_t part = 0; part < plan.parts; ++part)
-      if (Violation violation = value_violation(state.targets[part], part))
+      if (Violation violation = target_violation(rank, part))
         return name_of(plan.self) + (plan.parts > 1 ? ", part " + std::to_string(part) : "") +
                ": " + *violation;
     return {};
@@ -573,15 +578,37 @@ class Run {
     return {};
   }
 
-  /// Whether `result` keeps the promise.
+  /// Whether a part of the target is as it was promised.
+  Violation target_violation(std::uint32_t rank, std::uint16_t part) {
+    const Value result = ranks_[rank].targets[part];
+    const bool untouched =
+        ((promise_ == Promise::scatter || promise_ == Promise::reduce_scatter) && part != rank) ||
+        (promise_ == Promise::exscan && rank == 0);
+    if (untouched)
+      return ranks_[rank].target_written[part] ? Violation("is written, where no result belongs")
+                                               : std::nullopt;
+    if (promise_ == Promise::broadcast || promise_ == Promise::scatter)
+      return ranks_violation(result, index_of(root_), index_of(root_));
+    if (promise_ == Promise::gather) return ranks_violation(result, part, part);
+    if (promise_ == Promise::scan) return ranks_violation(result, 0, rank);
+    if (promise_ == Promise::exscan) return ranks_violation(result, 0, rank - 1);
+    return value_violation(result, part);
+  }
+
+  /// Whether `result` holds the contributions of the ranks first .. last, in rank order.
+  Violation ranks_violation(Value result, std::uint32_t first, std::uint32_t last) const {
+    if (!result.defined()) return "target is undefined";
+    const std::span<const Span> spans = pool_.spans(result);
+    if (spans.size() == 1 && spans[0].first == first && spans[0].last == last) return {};
+    return "target does not hold the contribution" +
+           (first == last ? " of rank " + std::to_string(first)
+                          : "s of the ranks " + std::to_string(first) + " to " +
+                                std::to_string(last) + " in their order");
+  }
+
+  /// Whether `result`, of all contributions, keeps the promise.
   Violation value_violation(Value result, std::uint16_t part) {
     if (!result.defined()) return "target is undefined";
-    if (promise_ == Promise::broadcast) {
-      const std::span<const Span> spans = pool_.spans(result);
-      const std::uint32_t root = index_of(root_);
-      if (spans.size() == 1 && spans[0].first == root && spans[0].last == root) return {};
-      return "target does not hold the contribution of the root";
-    }
     scratch_.assign(pool_.spans(result).begin(), pool_.spans(result).end());
     std::sort(scratch_.begin(), scratch_.end(), Pool::by_first);
     std::uint32_t expected = 0;
@@ -598,14 +625,16 @@ class Run {
     if ((promise_ == Promise::same_expression || promise_ == Promise::same_result) &&
         result.expression != ranks_.front().targets[part].expression)
       return "operands are ordered or associated otherwise than on rank 0";
-    if (promise_ == Promise::canonical_tree && result.expression != canonical_expression())
+    if ((promise_ == Promise::canonical_tree || promise_ == Promise::reduce_scatter) &&
+        result.expression != canonical_expression())
       return "operands are not associated along the canonical tree";
     return {};
   }
 
   bool is_ordered() const {
     return promise_ == Promise::rank_order || promise_ == Promise::same_expression ||
-           promise_ == Promise::canonical_tree;
+           promise_ == Promise::canonical_tree || promise_ == Promise::reduce_scatter ||
+           promise_ == Promise::scan || promise_ == Promise::exscan;
   }
 
   /// Found once: of a plan of P parts, P^2 values are compared with it.

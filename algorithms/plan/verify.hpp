@@ -40,6 +40,14 @@ enum class Promise : std::uint8_t {
                     // bits whatever the schedule
   at_least_once,    // the target holds every contribution
   broadcast,        // the target of every rank but the root holds the root's contribution
+  // Of blocks: plans whose parts are blocks, one for each rank.
+  gather,   // block p of the target holds that of rank p (which is meant for this one, if
+            // the plan swaps blocks)
+  scatter,  // block p of the target of rank p holds that of the root, and no other is written
+  reduce_scatter,  // the same, but holds all contributions, along the canonical tree
+  // Of prefixes.
+  scan,    // the target of rank p is 0 o ... o p
+  exscan,  // the target of rank p is 0 o ... o p-1, that of rank 0 is not written
 };
 
 /// The first violation found in the plans of all ranks (`plans[i]` is that of rank i), as a

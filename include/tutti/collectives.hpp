@@ -179,4 +179,46 @@ requires(defined_for(which, element_type_of<T>())) Operation
                                .agreement = agreement});
 }
 
+struct ScanArguments {
+  const void* source = nullptr;   // element_count elements
+  void* target = nullptr;         // element_count elements; may equal source.  exscan: rank 0 needs
+                                  // none, and keeps what it has
+  std::size_t element_count = 0;  // elements, not bytes; the same on every rank; 0 is allowed
+  Reduction reduction = {};       // the same on every rank
+};
+
+/// target = source of rank 0 o ... o source of this rank: inclusive prefix.
+///
+/// By doubling distances (Hillis, Steele 1986): ceil(log2 P) rounds of at most one message, in rank
+/// order whether or not the operator commutes.  Floating-point results have the same bits in every
+/// run with as many ranks.  One-way like broadcast(): whoever sends can be two calls ahead.
+TUTTI_EXPORT Operation scan(Communicator& communicator, const ScanArguments& arguments);
+
+/// target = source of rank 0 o ... o source of the rank before: exclusive prefix.
+TUTTI_EXPORT Operation exscan(Communicator& communicator, const ScanArguments& arguments);
+
+/// Typed forms with a built-in operator.  Source and target have equal sizes.
+template <Element T, BuiltIn which>
+requires(defined_for(which, element_type_of<T>())) Operation
+    scan(Communicator& communicator, std::span<const T> source, std::span<T> target,
+         BuiltInOperator<which>) {
+  if (source.size() != target.size())
+    throw Error(ErrorCode::invalid_argument, "scan: source and target differ in size");
+  return scan(communicator, {.source = source.data(),
+                             .target = target.data(),
+                             .element_count = source.size(),
+                             .reduction = built_in_reduction(which, element_type_of<T>())});
+}
+template <Element T, BuiltIn which>
+requires(defined_for(which, element_type_of<T>())) Operation
+    exscan(Communicator& communicator, std::span<const T> source, std::span<T> target,
+           BuiltInOperator<which>) {
+  if (source.size() != target.size())
+    throw Error(ErrorCode::invalid_argument, "exscan: source and target differ in size");
+  return exscan(communicator, {.source = source.data(),
+                               .target = target.data(),
+                               .element_count = source.size(),
+                               .reduction = built_in_reduction(which, element_type_of<T>())});
+}
+
 }  // namespace tutti

@@ -12,4 +12,5 @@
 #include "tutti/communicator.hpp"
 #include "tutti/operation.hpp"
 #include "tutti/collectives.hpp"
+#include "tutti/block_collectives.hpp"
 // clang-format on

@@ -22,12 +22,19 @@ namespace tutti::plan::test {
 /// network card reads it at any time until then, and when its receiver has read it for the last
 /// time: inside a node it does so where the message was sent from.  What a put by reference tells
 /// of may be written, and the call may end, only when its receiver has read it for the last time;
-/// source and target count as the same memory, part by part.  `copies` of everything: 2, or 1 to
-/// see what that breaks.
+/// source and target count as the same memory, part by part, unless told otherwise.  `copies` of
+/// everything: 2, or 1 to see what that breaks.
 class HappensBefore {
  public:
-  HappensBefore(std::span<const Plan> plans, std::uint32_t calls, std::uint32_t copies)
-      : plans_(plans), calls_(calls), copies_(copies), ranks_(plans.size()) {
+  enum class Buffers { same, apart };
+
+  HappensBefore(std::span<const Plan> plans, std::uint32_t calls, std::uint32_t copies,
+                Buffers buffers = Buffers::same)
+      : plans_(plans),
+        calls_(calls),
+        copies_(copies),
+        lent_is_target_(buffers == Buffers::same),
+        ranks_(plans.size()) {
     for (State& rank : ranks_) rank.clock.resize(plans.size());
   }
 
@@ -128,7 +135,10 @@ class HappensBefore {
   void touch_registers(std::uint32_t self, const Step& step, std::uint32_t copy) {
     if (step.from.place == Place::slot)
       last_read_[{self, copy, step.from.index}] = {self, ranks_[self].clock[self]};
-    if (step.into.place == Place::target) expect_read(self, step.part, "writes its target");
+    // Copying a part of the source to where it is does nothing.
+    const bool stays = step.action == Action::copy && step.from.place == Place::source;
+    if (step.into.place == Place::target && lent_is_target_ && !stays)
+      expect_read(self, step.part, "writes its target");
     if (step.into.place != Place::partial) return;
     const SlotKey partial{self, copy, step.into.index};
     const auto sent = sent_in_.find(partial);
@@ -202,6 +212,7 @@ class HappensBefore {
   std::span<const Plan> plans_;
   std::uint32_t calls_;
   std::uint32_t copies_;
+  bool lent_is_target_;
   std::vector<State> ranks_;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>, Message> flying_;
   std::map<SlotKey, Moment> last_read_;

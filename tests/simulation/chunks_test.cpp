@@ -113,9 +113,10 @@ TEST(Chunks, AreAsEvenAsCanBeAndNoneIsLongerThanItsLikeOfTheFirst) {
         ASSERT_EQ(all.size(), chunks * parts);
         std::size_t next = 0;
         for (std::size_t i = 0; i < all.size(); ++i) {
-          EXPECT_EQ(all[i].offset_bytes, 8 * next);
-          EXPECT_EQ(all[i].bytes, 8 * all[i].element_count);
-          EXPECT_LE(all[i].bytes, all[i % parts].bytes);
+          EXPECT_EQ(all[i].source, all[i].target);
+          EXPECT_EQ(all[i].source.offset, 8 * next);
+          EXPECT_EQ(all[i].source.bytes, 8 * all[i].element_count);
+          EXPECT_LE(all[i].source.bytes, all[i % parts].source.bytes);
           EXPECT_LE(all[i % parts].element_count - all[i].element_count, 1u);
           next += all[i].element_count;
         }

@@ -23,23 +23,33 @@ struct SimulatedCall {
   bool any_order = false;
   bool in_place = false;  // the source is the target
   std::uint64_t seed = 1;
+  // Of plans whose parts are blocks.
+  std::vector<std::vector<engine::Part>> blocks = {};  // by rank
+  std::size_t longest_block = 0;                       // elements
+  std::vector<Bytes> targets = {};                     // as they are before; empty: as the sources
 };
 
 /// The targets of all ranks; `plans` may be changed in the order of arrivals.
 inline std::vector<Bytes> simulate(std::vector<plan::Plan>& plans, const SimulatedCall& call,
                                    const std::vector<Bytes>& sources) {
   const auto rank_count = static_cast<std::uint32_t>(plans.size());
-  std::vector<Bytes> targets = sources;  // as large
+  std::vector<Bytes> targets = call.targets.empty() ? sources : call.targets;
   std::vector<SimulatedRank> ranks(rank_count);
   for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
     plan::Plan& plan = plans[rank];
     SimulatedRank& r = ranks[rank];
     engine::Execution& execution = r.execution;
-    execution.parts = engine::parts_of(call.element_count, call.reduction.element_bytes, plan.parts,
-                                       call.chunk_count);
+    const std::size_t element_bytes = call.reduction.element_bytes;
+    execution.parts =
+        call.blocks.empty()
+            ? engine::parts_of(call.element_count, element_bytes, plan.parts, call.chunk_count)
+            : engine::parts_of(call.blocks[rank], element_bytes, call.chunk_count);
     execution.chunk_count = call.chunk_count;
     auto& memory = execution.memory;
-    memory.payload_bytes = execution.parts[0].bytes;
+    memory.payload_bytes =
+        call.blocks.empty()
+            ? execution.parts[0].source.bytes
+            : engine::share(call.longest_block, call.chunk_count, 0) * element_bytes;
     memory.register_bytes = plan.segments * memory.payload_bytes;
     memory.data_slot_count = std::uint32_t{plan.slot_count} - plan.line_slot_count;
     const std::size_t slots = memory.offset_of_slot(plan.slot_count);
@@ -58,7 +68,7 @@ inline std::vector<Bytes> simulate(std::vector<plan::Plan>& plans, const Simulat
       if (step.action == plan::Action::put) r.puts.push_back(&step);
     execution.references.resize(r.puts.size());
     execution.piece_elements = 3;  // several pieces
-    execution.piece.resize(3 * call.reduction.element_bytes);
+    execution.piece.resize(3 * element_bytes);
     execution.begin();
   }
   SimulatedFabric fabric(ranks, 2, call.seed);

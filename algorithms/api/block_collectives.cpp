@@ -1,0 +1,435 @@
+// Collectives of blocks: where the blocks lie, whether they may, and which plan moves them.
+#include <tutti/block_collectives.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <string>
+
+#include "api/implementation.hpp"
+#include "api/selection.hpp"
+#include "plan/blocks.hpp"
+#include "plan/chunked_fold.hpp"
+
+namespace tutti {
+namespace {
+
+using engine::Part, engine::Range;
+
+constexpr std::size_t bytes_max = std::numeric_limits<std::size_t>::max() / 4;
+
+[[noreturn]] void refuse(const char* collective, const std::string& why) {
+  throw Error(ErrorCode::invalid_argument, std::string(collective) + ": " + why);
+}
+
+std::string rank_text(std::size_t rank) {
+  return "block " + std::to_string(rank);
+}
+
+/// The blocks of a buffer; `whose` says which, in errors.
+std::vector<Range> ranges_of(const char* collective, const char* whose, const BlockLayout& layout,
+                             std::uint32_t rank_count) {
+  if (layout.bytes.size() != rank_count)
+    refuse(collective, std::to_string(layout.bytes.size()) + " block sizes of the " + whose +
+                           "; expected one for each of the " + std::to_string(rank_count) +
+                           " ranks");
+  if (!layout.offsets.empty() && layout.offsets.size() != rank_count)
+    refuse(collective, std::to_string(layout.offsets.size()) + " offsets of the " + whose +
+                           "; expected none or one for each of the " + std::to_string(rank_count) +
+                           " ranks");
+  std::vector<Range> ranges;
+  std::size_t next = 0;
+  for (std::size_t rank = 0; rank < rank_count; ++rank) {
+    const std::size_t offset = layout.offsets.empty() ? next : layout.offsets[rank];
+    if (layout.bytes[rank] > bytes_max || offset > bytes_max)
+      refuse(collective, rank_text(rank) + " of the " + whose + ", " +
+                             std::to_string(layout.bytes[rank]) + " bytes at " +
+                             std::to_string(offset) + ", does not fit into memory");
+    ranges.push_back({offset, layout.bytes[rank]});
+    next = offset + layout.bytes[rank];
+  }
+  return ranges;
+}
+
+std::vector<Range> equal_ranges(const char* collective, std::size_t bytes,
+                                std::uint32_t rank_count) {
+  if (bytes > bytes_max / rank_count)
+    refuse(collective, std::to_string(rank_count) + " blocks of " + std::to_string(bytes) +
+                           " bytes do not fit into memory");
+  std::vector<Range> ranges;
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) ranges.push_back({rank * bytes, bytes});
+  return ranges;
+}
+
+/// Blocks that are written may not overlap.
+void require_apart(const char* collective, const std::vector<Range>& target) {
+  std::vector<std::size_t> order(target.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::erase_if(order, [&](std::size_t rank) { return target[rank].bytes == 0; });
+  std::sort(order.begin(), order.end(), [&](std::size_t left, std::size_t right) {
+    return target[left].offset < target[right].offset;
+  });
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    const Range& before = target[order[i - 1]];
+    if (before.offset + before.bytes > target[order[i]].offset)
+      refuse(collective, "the blocks of ranks " + std::to_string(order[i - 1]) + " and " +
+                             std::to_string(order[i]) + " overlap in the target");
+  }
+}
+
+struct Buffers {
+  const char* collective;
+  const void* source;
+  const void* target;
+};
+
+/// Whether a block of the source is where that of the target is.  Throws if they overlap otherwise,
+/// or a buffer is missing.  Of ranks whose blocks do not matter here, both are empty.
+bool is_in_place(const Buffers& given, const std::vector<Part>& blocks, CheckLevel level) {
+  const auto address = [](const void* buffer, const Range& range) {
+    return reinterpret_cast<std::uintptr_t>(buffer) + range.offset;
+  };
+  std::vector<std::size_t> order;  // of the blocks of the target, by address
+  for (std::size_t rank = 0; rank < blocks.size(); ++rank) {
+    if (blocks[rank].target.bytes > 0) order.push_back(rank);
+    if (level != CheckLevel::off && ((blocks[rank].source.bytes > 0 && given.source == nullptr) ||
+                                     (blocks[rank].target.bytes > 0 && given.target == nullptr)))
+      refuse(given.collective, "source or target is null");
+  }
+  std::sort(order.begin(), order.end(), [&](std::size_t left, std::size_t right) {
+    return blocks[left].target.offset < blocks[right].target.offset;
+  });
+  bool in_place = false;
+  for (std::size_t rank = 0; rank < blocks.size(); ++rank) {
+    const Range& source = blocks[rank].source;
+    if (source.bytes == 0) continue;
+    const std::uintptr_t begin = address(given.source, source);
+    // The first block that ends behind the begin.
+    for (auto at = std::partition_point(order.begin(), order.end(),
+                                        [&](std::size_t other) {
+                                          const Range& target = blocks[other].target;
+                                          return address(given.target, target) + target.bytes <=
+                                                 begin;
+                                        });
+         at != order.end() && address(given.target, blocks[*at].target) < begin + source.bytes;
+         ++at) {
+      const Range& target = blocks[*at].target;
+      if (*at != rank || address(given.target, target) != begin || target.bytes != source.bytes)
+        refuse(given.collective, rank_text(rank) + " of the source overlaps " + rank_text(*at) +
+                                     " of the target; they may be the same block, or apart");
+      in_place = true;
+    }
+  }
+  return in_place;
+}
+
+/// Of a rank that has `mine` and gets the blocks of all.
+std::vector<Part> gathered(const std::vector<Range>& target, std::size_t self) {
+  std::vector<Part> blocks;
+  for (const Range& range : target) blocks.push_back({.source = {}, .target = range});
+  blocks[self].source = {0, target[self].bytes};
+  return blocks;
+}
+
+/// Of a rank that has blocks for all and gets its own.
+std::vector<Part> scattered(const std::vector<Range>& source, std::size_t self) {
+  std::vector<Part> blocks;
+  for (const Range& range : source) blocks.push_back({.source = range, .target = {}});
+  blocks[self].target = {0, source[self].bytes};
+  return blocks;
+}
+
+/// Of a rank that has only one block, and only sends or gets that.
+std::vector<Part> only(std::size_t rank_count, std::size_t self, const Part& own) {
+  std::vector<Part> blocks(rank_count);
+  blocks[self] = own;
+  return blocks;
+}
+
+std::size_t longest_of(const std::vector<Range>& ranges) {
+  std::size_t longest = 0;
+  for (const Range& range : ranges) longest = std::max(longest, range.bytes);
+  return longest;
+}
+
+std::size_t longest_of(std::span<const std::uint64_t> row) {
+  return row.empty() ? 0 : *std::max_element(row.begin(), row.end());
+}
+
+/// What every rank says of its own block has to be what this one says of it.
+void require_told(const char* collective, const std::vector<Range>& expected,
+                  std::span<const std::uint64_t> told, std::size_t self) {
+  for (std::size_t rank = 0; rank < expected.size(); ++rank)
+    if (told[rank] != expected[rank].bytes)
+      throw Error(ErrorCode::mismatch,
+                  std::string(collective) + ": rank " + std::to_string(rank) + " has a block of " +
+                      std::to_string(told[rank]) + " bytes, which rank " + std::to_string(self) +
+                      " takes to have " + std::to_string(expected[rank].bytes));
+}
+
+void require_root(const char* collective, Rank root, std::uint32_t rank_count) {
+  if (index_of(root) >= rank_count)
+    refuse(collective, "root " + std::to_string(index_of(root)) + ": expected a rank, 0 .. " +
+                           std::to_string(rank_count - 1));
+}
+
+/// The collective that is being made, on this rank.
+class Making {
+ public:
+  Making(Communicator& communicator, const char* collective, const void* source, void* target,
+         std::size_t bytes, Rank root = no_rank)
+      : communicator_(communicator),
+        request_{.collective = collective,
+                 .element_count = bytes,
+                 .reduction = {.element_bytes = 1},
+                 .source = source,
+                 .target = target,
+                 .root = root} {}
+
+  std::uint32_t count() const { return communicator_.rank_count(); }
+  std::size_t self() const { return index_of(communicator_.rank()); }
+  bool is_root() const { return communicator_.rank() == request_.root; }
+  const char* name() const { return request_.collective; }
+  CheckLevel level() const { return settings().check; }
+  std::vector<std::uint64_t>& row() { return request_.row; }
+
+  /// `lay_out(rows)` gives the blocks; `build(transport)` the plan.  Blocks that are `swapped` are
+  /// copied in place.
+  template <class LayOut, class Build>
+  Operation operator()(bool swapped, LayOut&& lay_out, Build&& build) {
+    std::size_t longest = 0;
+    bool in_place = false;
+    request_.lay_out_blocks = [&](std::span<const std::uint64_t> rows) {
+      if (!plan::is_block_exchange(count()))
+        throw Error(ErrorCode::unsupported, std::string(name()) + ": " + std::to_string(count()) +
+                                                " ranks are more than there are slots for");
+      if (request_.root != no_rank) require_root(name(), request_.root, count());
+      api::Blocks blocks = lay_out(rows);
+      in_place = is_in_place({name(), request_.source, request_.target}, blocks.of_rank, level());
+      longest = blocks.longest_bytes;
+      return blocks;
+    };
+    return api::make_operation(communicator_, request_, [&] {
+      const bool reads =
+          implementation().takes_single_copy(longest, SIZE_MAX) && !(swapped && in_place);
+      return build(reads ? plan::Transport::by_reference : plan::Transport::copied);
+    });
+  }
+
+ private:
+  const Communicator::Implementation& implementation() const {
+    return communicator_.implementation();
+  }
+  const api::ContextSettings& settings() const { return implementation().context.settings; }
+
+  Communicator& communicator_;
+  api::OperationRequest request_;
+};
+
+/// Rank and count, as builders take them.
+template <class Builder>
+auto building(const Communicator& communicator, Builder builder) {
+  return [&communicator, builder](plan::Transport transport) {
+    return builder(communicator.rank(), communicator.rank_count(), transport);
+  };
+}
+template <class Builder>
+auto building(const Communicator& communicator, Builder builder, Rank root) {
+  return [&communicator, builder, root](plan::Transport transport) {
+    return builder(communicator.rank(), communicator.rank_count(), root, transport);
+  };
+}
+
+}  // namespace
+
+BlockLayout detail::block_layout(const char* collective, std::size_t element_bytes,
+                                 std::size_t there, std::span<const std::size_t> counts,
+                                 std::span<const std::size_t> offsets) {
+  BlockLayout layout;
+  std::size_t next = 0;
+  for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+    const std::size_t offset = rank < offsets.size() ? offsets[rank] : next;
+    if (counts[rank] > there || offset > there - counts[rank])
+      refuse(collective, rank_text(rank) + ", " + std::to_string(counts[rank]) + " elements at " +
+                             std::to_string(offset) + ", leaves a buffer of " +
+                             std::to_string(there) + " elements");
+    layout.bytes.push_back(counts[rank] * element_bytes);
+    next = offset + counts[rank];
+  }
+  for (const std::size_t offset : offsets) layout.offsets.push_back(offset * element_bytes);
+  return layout;
+}
+
+Operation allgather(Communicator& communicator, const AllgatherArguments& arguments) {
+  Making make(communicator, "allgather", arguments.source, arguments.target, arguments.bytes);
+  return make(
+      false,
+      [&](std::span<const std::uint64_t>) -> api::Blocks {
+        return {gathered(equal_ranges(make.name(), arguments.bytes, make.count()), make.self()),
+                arguments.bytes};
+      },
+      building(communicator, plan::direct_allgather));
+}
+
+Operation allgatherv(Communicator& communicator, const AllgathervArguments& arguments) {
+  Making make(communicator, "allgatherv", arguments.source, arguments.target, 0);
+  const std::vector<std::size_t>& bytes = arguments.blocks.bytes;
+  make.row() = {make.self() < bytes.size() ? bytes[make.self()] : 0};
+  return make(
+      false,
+      [&](std::span<const std::uint64_t> rows) -> api::Blocks {
+        const std::vector<Range> target =
+            ranges_of(make.name(), "target", arguments.blocks, make.count());
+        require_apart(make.name(), target);
+        require_told(make.name(), target, rows, make.self());
+        return {gathered(target, make.self()), longest_of(target)};
+      },
+      building(communicator, plan::direct_allgather));
+}
+
+Operation alltoall(Communicator& communicator, const AlltoallArguments& arguments) {
+  Making make(communicator, "alltoall", arguments.source, arguments.target, arguments.bytes);
+  return make(
+      true,
+      [&](std::span<const std::uint64_t>) -> api::Blocks {
+        std::vector<Part> blocks;
+        for (const Range& range : equal_ranges(make.name(), arguments.bytes, make.count()))
+          blocks.push_back({.source = range, .target = range});
+        return {std::move(blocks), arguments.bytes};
+      },
+      building(communicator, plan::direct_alltoall));
+}
+
+Operation alltoallv(Communicator& communicator, const AlltoallvArguments& arguments) {
+  Making make(communicator, "alltoallv", arguments.source, arguments.target, 0);
+  const std::vector<std::size_t>& sent = arguments.source_blocks.bytes;
+  make.row().assign(sent.begin(), sent.end());
+  make.row().resize(make.count());
+  return make(
+      true,
+      [&](std::span<const std::uint64_t> rows) -> api::Blocks {
+        const std::vector<Range> source =
+            ranges_of(make.name(), "source", arguments.source_blocks, make.count());
+        const std::vector<Range> target =
+            ranges_of(make.name(), "target", arguments.target_blocks, make.count());
+        require_apart(make.name(), target);
+        std::vector<std::uint64_t> told;  // what each rank sends to this one
+        std::vector<Part> blocks;
+        for (std::size_t rank = 0; rank < make.count(); ++rank) {
+          told.push_back(rows[rank * make.count() + make.self()]);
+          blocks.push_back({.source = source[rank], .target = target[rank]});
+        }
+        require_told(make.name(), target, told, make.self());
+        return {std::move(blocks), longest_of(rows)};
+      },
+      building(communicator, plan::direct_alltoall));
+}
+
+Operation gather(Communicator& communicator, const GatherArguments& arguments) {
+  Making make(communicator, "gather", arguments.source, arguments.target, arguments.bytes,
+              arguments.root);
+  return make(
+      false,
+      [&](std::span<const std::uint64_t>) -> api::Blocks {
+        const std::vector<Range> target = equal_ranges(make.name(), arguments.bytes, make.count());
+        return {make.is_root() ? gathered(target, make.self())
+                               : only(make.count(), make.self(), {.source = {0, arguments.bytes}}),
+                arguments.bytes};
+      },
+      building(communicator, plan::direct_gather, arguments.root));
+}
+
+Operation gatherv(Communicator& communicator, const GathervArguments& arguments) {
+  Making make(communicator, "gatherv", arguments.source, arguments.target, 0, arguments.root);
+  make.row() = {arguments.bytes};
+  return make(
+      false,
+      [&](std::span<const std::uint64_t> rows) -> api::Blocks {
+        if (!make.is_root())
+          return {only(make.count(), make.self(), {.source = {0, arguments.bytes}}),
+                  longest_of(rows)};
+        const std::vector<Range> target =
+            ranges_of(make.name(), "target", arguments.blocks, make.count());
+        require_apart(make.name(), target);
+        require_told(make.name(), target, rows, make.self());
+        return {gathered(target, make.self()), longest_of(rows)};
+      },
+      building(communicator, plan::direct_gather, arguments.root));
+}
+
+Operation scatter(Communicator& communicator, const ScatterArguments& arguments) {
+  Making make(communicator, "scatter", arguments.source, arguments.target, arguments.bytes,
+              arguments.root);
+  return make(
+      false,
+      [&](std::span<const std::uint64_t>) -> api::Blocks {
+        const std::vector<Range> source = equal_ranges(make.name(), arguments.bytes, make.count());
+        return {make.is_root() ? scattered(source, make.self())
+                               : only(make.count(), make.self(),
+                                      {.source = {}, .target = {0, arguments.bytes}}),
+                arguments.bytes};
+      },
+      building(communicator, plan::direct_scatter, arguments.root));
+}
+
+Operation scatterv(Communicator& communicator, const ScattervArguments& arguments) {
+  Making make(communicator, "scatterv", arguments.source, arguments.target, 0, arguments.root);
+  make.row() = {arguments.bytes};
+  return make(
+      false,
+      [&](std::span<const std::uint64_t> rows) -> api::Blocks {
+        if (!make.is_root())
+          return {only(make.count(), make.self(), {.source = {}, .target = {0, arguments.bytes}}),
+                  longest_of(rows)};
+        const std::vector<Range> source =
+            ranges_of(make.name(), "source", arguments.blocks, make.count());
+        require_told(make.name(), source, rows, make.self());
+        return {scattered(source, make.self()), longest_of(rows)};
+      },
+      building(communicator, plan::direct_scatter, arguments.root));
+}
+
+Operation reduce_scatter(Communicator& communicator, const ReduceScatterArguments& arguments) {
+  constexpr const char* name = "reduce_scatter";
+  const std::uint32_t count = communicator.rank_count();
+  const std::size_t self = index_of(communicator.rank());
+  const std::vector<std::size_t>& counts = arguments.element_counts;
+  const Reduction& reduction = arguments.reduction;
+  const api::OperationRequest request{
+      .collective = name,
+      .reduction = reduction,
+      .agreement = Agreement::reproducible,
+      .source = arguments.source,
+      .target = arguments.target,
+      .row = {self < counts.size() ? counts[self] : 0},
+      .lay_out_blocks = [&](std::span<const std::uint64_t> rows) -> api::Blocks {
+        if (reduction.combine == nullptr || reduction.element_bytes == 0)
+          refuse(name,
+                 "the reduction has no combine function or element_bytes is 0; use tutti::sum and "
+                 "friends, elementwise<>(), or fill in both");
+        if (!plan::is_chunked_fold(count))
+          throw Error(ErrorCode::unsupported, std::string(name) + ": " + std::to_string(count) +
+                                                  " ranks are more than there are slots for");
+        BlockLayout layout;
+        for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+          if (counts[rank] > bytes_max / reduction.element_bytes)
+            refuse(name, rank_text(rank) + ", " + std::to_string(counts[rank]) +
+                             " elements, does not fit into memory");
+          layout.bytes.push_back(counts[rank] * reduction.element_bytes);
+        }
+        const std::vector<Range> source = ranges_of(name, "source", layout, count);
+        std::vector<std::uint64_t> told;
+        for (const std::uint64_t elements : rows)
+          told.push_back(elements * reduction.element_bytes);
+        require_told(name, source, told, self);
+        api::Blocks blocks{scattered(source, self), longest_of(source)};
+        (void)is_in_place({name, arguments.source, arguments.target}, blocks.of_rank,
+                          communicator.implementation().context.settings.check);
+        return blocks;
+      }};
+  return api::make_operation(communicator, request, [&] {
+    return plan::chunked_fold_reduce_scatter(communicator.rank(), count);
+  });
+}
+
+}  // namespace tutti

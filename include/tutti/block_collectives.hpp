@@ -1,0 +1,230 @@
+// Collectives of blocks, one for each rank: raw factories, and thin typed templates over them.
+// Every factory is collective over the communicator, may block, and throws Error.
+//
+// All of them.  Each block is sent once, directly.  Where all ranks share a node, blocks of which
+// the longest has ContextOptions::single_copy_bytes or more are not sent but read by whom they are
+// for, where the kernel lets it.  Blocks of 0 bytes are allowed, and so are, in the forms with v,
+// blocks of all sizes; those sizes are compared across the ranks when the operation is made
+// (Error{mismatch}), not in its calls.  Large blocks go in chunks.
+//
+// In place: the own block of the source may be the own block of the target (allgather, gather at
+// the root, scatter at the root, reduce_scatter), or all blocks of the source those of the target
+// (alltoall, on all ranks or none, also of later calls with other buffers).  Nothing else may
+// overlap: Error{invalid_argument}.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "tutti/collectives.hpp"
+#include "tutti/communicator.hpp"
+#include "tutti/export.hpp"
+#include "tutti/operation.hpp"
+#include "tutti/reduction.hpp"
+
+namespace tutti {
+
+/// Where the blocks of all ranks lie in a buffer.
+struct BlockLayout {
+  std::vector<std::size_t> bytes = {};    // of each rank's block, by rank
+  std::vector<std::size_t> offsets = {};  // from the buffer's begin, in bytes; empty: one after the
+                                          // other
+};
+
+struct AllgatherArguments {
+  const void* source = nullptr;  // `bytes`
+  void* target = nullptr;        // `bytes` times the number of ranks; undefined until ok
+  std::size_t bytes = 0;         // of one block; the same on every rank
+};
+
+/// Block q of every target = the source of rank q.
+TUTTI_EXPORT Operation allgather(Communicator& communicator, const AllgatherArguments& arguments);
+
+struct AllgathervArguments {
+  const void* source = nullptr;  // as many bytes as this rank's block has
+  void* target = nullptr;
+  BlockLayout blocks = {};  // of the target; sizes are the same on every rank, offsets need not be
+};
+
+/// Block q of every target = the source of rank q.
+TUTTI_EXPORT Operation allgatherv(Communicator& communicator, const AllgathervArguments& arguments);
+
+struct AlltoallArguments {
+  const void* source = nullptr;  // `bytes` times the number of ranks
+  void* target = nullptr;        // the same; undefined until ok
+  std::size_t bytes = 0;         // of one block; the same on every rank
+};
+
+/// Block q of the target of rank p = block p of the source of rank q.
+TUTTI_EXPORT Operation alltoall(Communicator& communicator, const AlltoallArguments& arguments);
+
+struct AlltoallvArguments {
+  const void* source = nullptr;
+  BlockLayout source_blocks = {};  // block p is for rank p
+  void* target = nullptr;
+  BlockLayout target_blocks = {};  // block q comes from rank q, and is as long as that one says
+};
+
+/// Block q of the target of rank p = block p of the source of rank q.
+TUTTI_EXPORT Operation alltoallv(Communicator& communicator, const AlltoallvArguments& arguments);
+
+struct GatherArguments {
+  const void* source = nullptr;  // `bytes`
+  void* target = nullptr;        // of the root: `bytes` times the number of ranks
+  std::size_t bytes = 0;         // of one block; the same on every rank
+  Rank root{0};                  // the same on every rank
+};
+
+/// Block q of the root's target = the source of rank q.  One-way where blocks are sent: the others
+/// can be two calls ahead of the root.
+TUTTI_EXPORT Operation gather(Communicator& communicator, const GatherArguments& arguments);
+
+struct GathervArguments {
+  const void* source = nullptr;
+  std::size_t bytes = 0;    // of this rank's block
+  void* target = nullptr;   // of the root
+  BlockLayout blocks = {};  // of the root's target; the others need none
+  Rank root{0};             // the same on every rank
+};
+
+/// Block q of the root's target = the source of rank q.
+TUTTI_EXPORT Operation gatherv(Communicator& communicator, const GathervArguments& arguments);
+
+struct ScatterArguments {
+  const void* source = nullptr;  // of the root: `bytes` times the number of ranks
+  void* target = nullptr;        // `bytes`; undefined until ok
+  std::size_t bytes = 0;         // of one block; the same on every rank
+  Rank root{0};                  // the same on every rank
+};
+
+/// The target of rank p = block p of the root's source.  One-way where blocks are sent: the root
+/// can be two calls ahead of the others.
+TUTTI_EXPORT Operation scatter(Communicator& communicator, const ScatterArguments& arguments);
+
+struct ScattervArguments {
+  const void* source = nullptr;  // of the root
+  BlockLayout blocks = {};       // of the root's source; the others need none
+  void* target = nullptr;
+  std::size_t bytes = 0;  // of this rank's block
+  Rank root{0};           // the same on every rank
+};
+
+/// The target of rank p = block p of the root's source.
+TUTTI_EXPORT Operation scatterv(Communicator& communicator, const ScattervArguments& arguments);
+
+struct ReduceScatterArguments {
+  const void* source = nullptr;                  // the blocks of all ranks, one after the other
+  void* target = nullptr;                        // this rank's block
+  std::vector<std::size_t> element_counts = {};  // of each rank's block; the same on every rank
+  Reduction reduction = {};                      // the same on every rank
+};
+
+/// The target of rank p = block p of the source of rank 0 o block p of the source of rank 1 o ... .
+/// In rank order, along the canonical tree: the bits are those of a reproducible allreduce().
+TUTTI_EXPORT Operation reduce_scatter(Communicator& communicator,
+                                      const ReduceScatterArguments& arguments);
+
+// ---- Typed forms --------------------------------------------------------------------------------
+// Sizes are those of the spans, which have to fit: Error{invalid_argument}.  Counts and offsets are
+// in elements.
+
+namespace detail {
+
+/// Throws unless `there` is `count` blocks of `each` elements.
+inline void check_blocks(const char* collective, std::size_t there, std::size_t each,
+                         std::size_t count) {
+  if (there == each * count) return;
+  throw Error(ErrorCode::invalid_argument,
+              std::string(collective) + ": a buffer of " + std::to_string(there) +
+                  " elements for " + std::to_string(count) + " blocks of " + std::to_string(each) +
+                  "; expected " + std::to_string(each * count));
+}
+
+/// In bytes; throws unless all blocks lie within `there` elements.
+TUTTI_EXPORT BlockLayout block_layout(const char* collective, std::size_t element_bytes,
+                                      std::size_t there, std::span<const std::size_t> counts,
+                                      std::span<const std::size_t> offsets);
+
+}  // namespace detail
+
+template <Element T>
+Operation allgather(Communicator& communicator, std::span<const T> source, std::span<T> target) {
+  detail::check_blocks("allgather", target.size(), source.size(), communicator.rank_count());
+  return allgather(
+      communicator,
+      {.source = source.data(), .target = target.data(), .bytes = source.size_bytes()});
+}
+
+template <Element T>
+Operation allgatherv(Communicator& communicator, std::span<const T> source, std::span<T> target,
+                     std::span<const std::size_t> counts,
+                     std::span<const std::size_t> offsets = {}) {
+  if (index_of(communicator.rank()) < counts.size())
+    detail::check_blocks("allgatherv", source.size(), counts[index_of(communicator.rank())], 1);
+  return allgatherv(communicator, {.source = source.data(),
+                                   .target = target.data(),
+                                   .blocks = detail::block_layout("allgatherv", sizeof(T),
+                                                                  target.size(), counts, offsets)});
+}
+
+template <Element T>
+Operation alltoall(Communicator& communicator, std::span<const T> source, std::span<T> target) {
+  const std::size_t each = source.size() / communicator.rank_count();
+  detail::check_blocks("alltoall", source.size(), each, communicator.rank_count());
+  detail::check_blocks("alltoall", target.size(), each, communicator.rank_count());
+  return alltoall(communicator,
+                  {.source = source.data(), .target = target.data(), .bytes = each * sizeof(T)});
+}
+
+template <Element T>
+Operation alltoallv(Communicator& communicator, std::span<const T> source,
+                    std::span<const std::size_t> source_counts, std::span<T> target,
+                    std::span<const std::size_t> target_counts) {
+  return alltoallv(communicator, {.source = source.data(),
+                                  .source_blocks = detail::block_layout(
+                                      "alltoallv", sizeof(T), source.size(), source_counts, {}),
+                                  .target = target.data(),
+                                  .target_blocks = detail::block_layout(
+                                      "alltoallv", sizeof(T), target.size(), target_counts, {})});
+}
+
+/// The target of the others may be empty.
+template <Element T>
+Operation gather(Communicator& communicator, std::span<const T> source, std::span<T> target,
+                 Rank root) {
+  if (communicator.rank() == root)
+    detail::check_blocks("gather", target.size(), source.size(), communicator.rank_count());
+  return gather(communicator, {.source = source.data(),
+                               .target = target.data(),
+                               .bytes = source.size_bytes(),
+                               .root = root});
+}
+
+/// The source of the others may be empty.
+template <Element T>
+Operation scatter(Communicator& communicator, std::span<const T> source, std::span<T> target,
+                  Rank root) {
+  if (communicator.rank() == root)
+    detail::check_blocks("scatter", source.size(), target.size(), communicator.rank_count());
+  return scatter(communicator, {.source = source.data(),
+                                .target = target.data(),
+                                .bytes = target.size_bytes(),
+                                .root = root});
+}
+
+/// Blocks of equal size, that of the target.
+template <Element T, BuiltIn which>
+requires(defined_for(which, element_type_of<T>())) Operation
+    reduce_scatter(Communicator& communicator, std::span<const T> source, std::span<T> target,
+                   BuiltInOperator<which>) {
+  detail::check_blocks("reduce_scatter", source.size(), target.size(), communicator.rank_count());
+  return reduce_scatter(
+      communicator,
+      {.source = source.data(),
+       .target = target.data(),
+       .element_counts = std::vector<std::size_t>(communicator.rank_count(), target.size()),
+       .reduction = built_in_reduction(which, element_type_of<T>())});
+}
+
+}  // namespace tutti

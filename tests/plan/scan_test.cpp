@@ -1,0 +1,62 @@
+// Promise: scans hold the ranks up to their own, in order, for every rank count; two copies of
+// their slots suffice however far a rank runs ahead.
+#include "plan/scan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <vector>
+
+#include "happens_before.hpp"
+#include "plan/verify.hpp"
+#include "sizes.hpp"
+
+namespace tutti::plan {
+namespace {
+
+std::vector<Plan> scans(std::uint32_t rank_count, Prefix prefix) {
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank)
+    plans.push_back(doubling_scan(Rank{rank}, rank_count, prefix));
+  return plans;
+}
+
+TEST(Scan, IsRightForEveryRankCount) {
+  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks) {
+    EXPECT_EQ(first_violation(scans(ranks, Prefix::inclusive), Promise::scan), std::nullopt)
+        << ranks << " ranks";
+    EXPECT_EQ(first_violation(scans(ranks, Prefix::exclusive), Promise::exscan), std::nullopt)
+        << ranks << " ranks";
+  }
+}
+
+TEST(Scan, TakesAsManyRoundsAsItSays) {
+  for (std::uint32_t ranks = 2; ranks <= 64; ++ranks)
+    EXPECT_EQ(scans(ranks, Prefix::inclusive)[0].per_round.size(),
+              static_cast<std::size_t>(std::bit_width(ranks - 1)));
+}
+
+TEST(Scan, TwoCopiesOfEverythingSuffice) {
+  for (const Prefix prefix : {Prefix::inclusive, Prefix::exclusive})
+    for (std::uint32_t ranks = 2; ranks <= 12; ++ranks)
+      EXPECT_EQ(test::HappensBefore(scans(ranks, prefix), 6, 2).race(), std::nullopt)
+          << ranks << " ranks";
+}
+
+TEST(Scan, WithoutCreditsTheyWouldNot) {
+  std::vector<Plan> plans = scans(3, Prefix::inclusive);
+  for (Plan& plan : plans)
+    std::erase_if(plan.steps, [](const Step& step) {
+      return step.action == Action::await_credit ||
+             (step.action == Action::put && step.segments == 0);
+    });
+  EXPECT_NE(test::HappensBefore(plans, 6, 2).race(), std::nullopt);
+}
+
+TEST(Scan, AnotherOrderOrAnotherRankIsSeen) {
+  EXPECT_NE(first_violation(scans(3, Prefix::inclusive), Promise::exscan), std::nullopt);
+  EXPECT_NE(first_violation(scans(3, Prefix::exclusive), Promise::scan), std::nullopt);
+}
+
+}  // namespace
+}  // namespace tutti::plan
