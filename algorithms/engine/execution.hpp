@@ -187,7 +187,9 @@ struct Execution {
     if (step.by_reference) return sizeof(std::uint64_t);
     if (step.segments == 0) return 0;
     const Part& part = part_of(step);
-    const bool leaves = step.action == plan::Action::put || step.from.place == plan::Place::source;
+    const bool leaves =
+        step.action == plan::Action::put ||
+        (step.action != plan::Action::await && step.from.place == plan::Place::source);
     return (step.segments - 1u) * memory.payload_bytes +
            (leaves ? part.source.bytes : part.target.bytes);
   }

@@ -1,0 +1,543 @@
+// Promise: collectives of blocks, and scans, are right whatever shape the nodes have, for every
+// root, for blocks of any sizes, whole, in chunks, read where they are, and in place; whoever has a
+// wrong idea of the blocks is told, on every rank.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <tutti/tutti.hpp>
+#include <vector>
+
+#include "support/jobs.hpp"
+#include "support/operators.hpp"
+
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+using test::codes_of;
+using Bytes = std::vector<std::byte>;
+
+struct Shape {
+  std::uint32_t rank_count = 1;
+  std::vector<std::uint32_t> ranks_per_node = {1};
+  Placement placement = Placement::block;
+};
+
+struct Task {
+  Shape shape;
+  std::size_t chunk_bytes = 0;
+  std::size_t single_copy_bytes = SIZE_MAX;
+  std::vector<std::size_t> sizes = {0, 1, 56, 57, 5000};  // bytes of blocks, about
+  Timeout delay = Timeout::zero();                        // of each rank before each call, at most
+};
+
+constexpr std::uint64_t calls = 4;
+
+std::byte value(std::size_t from, std::size_t to, std::uint64_t call, std::size_t i) {
+  return static_cast<std::byte>(test::input(static_cast<std::uint32_t>(from * 37 + to), call, i) >>
+                                8);
+}
+
+/// Sizes that differ by rank, 0 among them.
+std::size_t uneven(std::size_t from, std::size_t to, std::size_t about) {
+  return (from * 7 + to * 3) % 4 * about / 3;
+}
+
+/// The ranks of a run with what they run on.
+struct Ranks {
+  Communicator& communicator;
+  const Task& task;
+  std::mt19937 random;
+
+  std::size_t self() const { return index_of(communicator.rank()); }
+  std::size_t count() const { return communicator.rank_count(); }
+
+  /// Runs `operation` again and again; `fill` before a call, `wrong` after it.
+  int wrong_of(Operation operation, const std::function<void(std::uint64_t call)>& fill,
+               const std::function<bool(std::uint64_t call)>& wrong) {
+    int all = 0;
+    for (std::uint64_t call = 1; call <= calls; ++call) {
+      fill(call);
+      if (task.delay > Timeout::zero())
+        std::this_thread::sleep_for(task.delay * (random() % 100) / 100);
+      if (operation.start() != Status::ok || operation.wait(30s) != Status::ok) return 1000;
+      all += wrong(call) ? 1 : 0;
+    }
+    return all;
+  }
+};
+
+/// Blocks side by side.
+struct Buffer {
+  BlockLayout layout;
+  Bytes bytes;
+
+  Buffer(std::size_t count, const std::function<std::size_t(std::size_t)>& size) {
+    std::size_t next = 0;
+    for (std::size_t rank = 0; rank < count; ++rank) {
+      layout.bytes.push_back(size(rank));
+      layout.offsets.push_back(next);
+      next += size(rank);
+    }
+    bytes.resize(next + 1);  // no null pointer
+  }
+  void fill(const std::function<std::byte(std::size_t rank, std::size_t i)>& what) {
+    for (std::size_t rank = 0; rank < layout.bytes.size(); ++rank)
+      for (std::size_t i = 0; i < layout.bytes[rank]; ++i)
+        bytes[layout.offsets[rank] + i] = what(rank, i);
+  }
+  bool differs(const std::function<std::byte(std::size_t rank, std::size_t i)>& what) const {
+    Buffer expected = *this;
+    expected.fill(what);
+    return bytes != expected.bytes;
+  }
+};
+
+int wrong_allgathers(Ranks& ranks, std::size_t bytes, bool uneven_sizes, bool in_place) {
+  const std::size_t self = ranks.self();
+  const auto size = [&](std::size_t rank) { return uneven_sizes ? uneven(rank, 0, bytes) : bytes; };
+  Buffer target(ranks.count(), size);
+  Bytes own(size(self) + 1);
+  std::byte* const source =
+      in_place ? target.bytes.data() + target.layout.offsets[self] : own.data();
+  const auto make = [&] {
+    if (uneven_sizes)
+      return allgatherv(ranks.communicator,
+                        {.source = source, .target = target.bytes.data(), .blocks = target.layout});
+    return allgather(ranks.communicator,
+                     {.source = source, .target = target.bytes.data(), .bytes = bytes});
+  };
+  return ranks.wrong_of(
+      make(),
+      [&](std::uint64_t call) {
+        target.fill([](std::size_t, std::size_t) { return std::byte{0}; });
+        for (std::size_t i = 0; i < size(self); ++i) source[i] = value(self, 0, call, i);
+      },
+      [&](std::uint64_t call) {
+        return target.differs(
+            [&](std::size_t rank, std::size_t i) { return value(rank, 0, call, i); });
+      });
+}
+
+int wrong_alltoalls(Ranks& ranks, std::size_t bytes, bool uneven_sizes, bool in_place) {
+  const std::size_t self = ranks.self();
+  Buffer source(ranks.count(),
+                [&](std::size_t rank) { return uneven_sizes ? uneven(self, rank, bytes) : bytes; });
+  Buffer target(ranks.count(),
+                [&](std::size_t rank) { return uneven_sizes ? uneven(rank, self, bytes) : bytes; });
+  const auto make = [&] {
+    if (uneven_sizes)
+      return alltoallv(ranks.communicator, {.source = source.bytes.data(),
+                                            .source_blocks = source.layout,
+                                            .target = target.bytes.data(),
+                                            .target_blocks = target.layout});
+    return alltoall(ranks.communicator,
+                    {.source = in_place ? target.bytes.data() : source.bytes.data(),
+                     .target = target.bytes.data(),
+                     .bytes = bytes});
+  };
+  return ranks.wrong_of(
+      make(),
+      [&](std::uint64_t call) {
+        (in_place ? target : source).fill([&](std::size_t rank, std::size_t i) {
+          return value(self, rank, call, i);
+        });
+      },
+      [&](std::uint64_t call) {
+        return target.differs(
+            [&](std::size_t rank, std::size_t i) { return value(rank, self, call, i); });
+      });
+}
+
+int wrong_gathers(Ranks& ranks, std::size_t bytes, bool uneven_sizes, Rank root, bool in_place) {
+  const std::size_t self = ranks.self();
+  const bool here = ranks.communicator.rank() == root;
+  const auto size = [&](std::size_t rank) { return uneven_sizes ? uneven(rank, 1, bytes) : bytes; };
+  Buffer target(here ? ranks.count() : 0, size);
+  Bytes own(size(self) + 1);
+  std::byte* const source =
+      here && in_place ? target.bytes.data() + target.layout.offsets[self] : own.data();
+  const auto make = [&] {
+    if (uneven_sizes)
+      return gatherv(ranks.communicator, {.source = source,
+                                          .bytes = size(self),
+                                          .target = target.bytes.data(),
+                                          .blocks = target.layout,
+                                          .root = root});
+    return gather(ranks.communicator, {.source = source,
+                                       .target = here ? target.bytes.data() : nullptr,
+                                       .bytes = bytes,
+                                       .root = root});
+  };
+  return ranks.wrong_of(
+      make(),
+      [&](std::uint64_t call) {
+        target.fill([](std::size_t, std::size_t) { return std::byte{0}; });
+        for (std::size_t i = 0; i < size(self); ++i) source[i] = value(self, 0, call, i);
+      },
+      [&](std::uint64_t call) {
+        return target.differs(
+            [&](std::size_t rank, std::size_t i) { return value(rank, 0, call, i); });
+      });
+}
+
+int wrong_scatters(Ranks& ranks, std::size_t bytes, bool uneven_sizes, Rank root, bool in_place) {
+  const std::size_t self = ranks.self();
+  const bool here = ranks.communicator.rank() == root;
+  const auto size = [&](std::size_t rank) { return uneven_sizes ? uneven(1, rank, bytes) : bytes; };
+  Buffer source(here ? ranks.count() : 0, size);
+  Bytes own(size(self) + 1);
+  std::byte* const target =
+      here && in_place ? source.bytes.data() + source.layout.offsets[self] : own.data();
+  const auto make = [&] {
+    if (uneven_sizes)
+      return scatterv(ranks.communicator, {.source = source.bytes.data(),
+                                           .blocks = source.layout,
+                                           .target = target,
+                                           .bytes = size(self),
+                                           .root = root});
+    return scatter(ranks.communicator, {.source = here ? source.bytes.data() : nullptr,
+                                        .target = target,
+                                        .bytes = bytes,
+                                        .root = root});
+  };
+  return ranks.wrong_of(
+      make(),
+      [&](std::uint64_t call) {
+        std::fill(own.begin(), own.end(), std::byte{0});
+        source.fill([&](std::size_t rank, std::size_t i) { return value(self, rank, call, i); });
+      },
+      [&](std::uint64_t call) {
+        bool wrong = false;
+        for (std::size_t i = 0; i < size(self); ++i)
+          wrong = wrong || target[i] != value(index_of(root), self, call, i);
+        return wrong;
+      });
+}
+
+int wrong_reduce_scatters(Ranks& ranks, std::size_t about, bool in_place) {
+  const test::Job job = test::ordered_job();
+  const std::size_t self = ranks.self();
+  std::vector<std::size_t> counts, first{0};
+  for (std::size_t rank = 0; rank < ranks.count(); ++rank) {
+    counts.push_back(uneven(rank, 2, about) / 8);
+    first.push_back(first.back() + counts.back());
+  }
+  std::vector<std::uint64_t> source(first.back() + 1), own(counts[self] + 1);
+  std::uint64_t* const target = in_place ? source.data() + first[self] : own.data();
+  return ranks.wrong_of(
+      reduce_scatter(ranks.communicator, {.source = source.data(),
+                                          .target = target,
+                                          .element_counts = counts,
+                                          .reduction = job.reduction}),
+      [&](std::uint64_t call) {
+        for (std::size_t i = 0; i < source.size(); ++i)
+          source[i] = test::input(static_cast<std::uint32_t>(self), call, i);
+      },
+      [&](std::uint64_t call) {
+        bool wrong = false;
+        for (std::size_t i = 0; i < counts[self]; ++i)
+          wrong = wrong || target[i] != job.expected(static_cast<std::uint32_t>(ranks.count()),
+                                                     call, first[self] + i);
+        return wrong;
+      });
+}
+
+int wrong_scans(Ranks& ranks, std::size_t elements, bool inclusive, bool in_place) {
+  const test::Job job = test::ordered_job();
+  const auto self = static_cast<std::uint32_t>(ranks.self());
+  std::vector<std::uint64_t> source(elements + 1), own(elements + 1);
+  std::uint64_t* const target = in_place ? source.data() : own.data();
+  const ScanArguments arguments{.source = source.data(),
+                                .target = target,
+                                .element_count = elements,
+                                .reduction = job.reduction};
+  return ranks.wrong_of(
+      inclusive ? scan(ranks.communicator, arguments) : exscan(ranks.communicator, arguments),
+      [&](std::uint64_t call) {
+        for (std::size_t i = 0; i < elements; ++i) source[i] = test::input(self, call, i);
+      },
+      [&](std::uint64_t call) {
+        bool wrong = false;
+        if (!inclusive && self == 0) return wrong;
+        for (std::size_t i = 0; i < elements; ++i)
+          wrong = wrong || target[i] != job.expected(inclusive ? self + 1 : self, call, i);
+        return wrong;
+      });
+}
+
+int exercise(Exchange& exchange, const Task& task) {
+  ContextOptions options;
+  options.device = "soft0";
+  options.arena_bytes = 4u << 20;
+  options.ranks_per_node = task.shape.ranks_per_node;
+  options.placement = task.shape.placement;
+  options.chunk_bytes = task.chunk_bytes;
+  options.single_copy_bytes = task.single_copy_bytes;
+  Context context(options);
+  Communicator communicator(context, exchange);
+  Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
+  int wrong = 0;
+  for (const std::size_t bytes : task.sizes)
+    for (const bool in_place : {false, true}) {
+      for (const bool uneven_sizes : {false, true}) {
+        wrong += wrong_allgathers(ranks, bytes, uneven_sizes, in_place);
+        wrong += wrong_alltoalls(ranks, bytes, uneven_sizes, in_place && !uneven_sizes);
+        const Rank root{static_cast<std::uint32_t>(bytes + (in_place ? 1 : 0)) %
+                        task.shape.rank_count};
+        wrong += wrong_gathers(ranks, bytes, uneven_sizes, root, in_place);
+        wrong += wrong_scatters(ranks, bytes, uneven_sizes, root, in_place);
+      }
+      wrong += wrong_reduce_scatters(ranks, bytes, in_place);
+      wrong += wrong_scans(ranks, bytes / 8, true, in_place);
+      wrong += wrong_scans(ranks, bytes / 8, false, in_place);
+    }
+  return std::min(wrong, 200);
+}
+
+using Launch = std::vector<LocalResult> (*)(const LocalOptions&,
+                                            const std::function<int(Exchange&)>&);
+
+void expect_right(const Task& task, Launch launch) {
+  const auto results = launch({.rank_count = task.shape.rank_count},
+                              [&](Exchange& exchange) { return exercise(exchange, task); });
+  EXPECT_EQ(codes_of(results), std::vector<int>(task.shape.rank_count))
+      << task.shape.rank_count << " ranks, " << task.shape.ranks_per_node.size()
+      << " nodes, chunks " << task.chunk_bytes;
+}
+
+TEST(Blocks, AreRightOverTheDevice) {
+  for (std::uint32_t ranks = 1; ranks <= 6; ++ranks)
+    expect_right({.shape = {ranks}}, ranks % 2 == 0 ? run_local : run_local_threads);
+}
+
+TEST(Blocks, AreRightInsideANode) {
+  for (std::uint32_t ranks = 2; ranks <= 8; ranks += 2)
+    expect_right({.shape = {ranks, {ranks}}}, run_local_threads);
+}
+
+TEST(Blocks, AreRightForShapesAndPlacements) {
+  expect_right({.shape = {5, {3, 2}}}, run_local);
+  expect_right({.shape = {7, {2}, Placement::cyclic}}, run_local_threads);
+  expect_right({.shape = {9, {4, 1, 3}, Placement::random}, .sizes = {8, 5000}}, run_local_threads);
+  expect_right({.shape = {12, {1, 5}}, .sizes = {8, 600}}, run_local_threads);
+}
+
+TEST(Blocks, AreRightWhereTheyAreReadWhereTheyAre) {
+  for (std::uint32_t ranks = 2; ranks <= 5; ++ranks)
+    expect_right({.shape = {ranks, {ranks}}, .single_copy_bytes = 1},
+                 ranks % 2 == 0 ? run_local : run_local_threads);
+}
+
+TEST(Blocks, AreRightInChunks) {
+  constexpr std::size_t chunk = 4608;
+  for (const std::size_t single_copy_bytes : {std::size_t{1}, std::size_t{SIZE_MAX}})
+    for (const Shape& shape : {Shape{3, {3}}, Shape{4, {3, 1}}, Shape{2, {1}}})
+      expect_right({.shape = shape,
+                    .chunk_bytes = chunk,
+                    .single_copy_bytes = single_copy_bytes,
+                    .sizes = {chunk - 1, chunk, chunk + 1, 3 * chunk + 1, 30'000}},
+                   run_local_threads);
+}
+
+TEST(Blocks, AreRightWithDelays) {
+  for (const std::size_t single_copy_bytes : {std::size_t{1}, std::size_t{SIZE_MAX}})
+    expect_right({.shape = {4, {4}},
+                  .single_copy_bytes = single_copy_bytes,
+                  .sizes = {8, 6000},
+                  .delay = 2ms},
+                 run_local_threads);
+  expect_right({.shape = {5, {2, 3}}, .sizes = {8, 6000}, .delay = 2ms}, run_local);
+}
+
+// ---- Promises of a kind -------------------------------------------------------------------------
+
+int on_two(Exchange& exchange, const std::function<int(Communicator&)>& body) {
+  ContextOptions options;
+  options.device = "soft0";
+  options.arena_bytes = 2u << 20;
+  Context context(options);
+  Communicator communicator(context, exchange);
+  return body(communicator);
+}
+
+TEST(Blocks, TypedFormsCountElements) {
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    return on_two(exchange, [](Communicator& communicator) {
+      const auto self = static_cast<int>(index_of(communicator.rank()));
+      const std::vector<int> one{10 + self}, three{self, self + 10, self + 20};
+      std::vector<int> all(3), swapped(3), own(1), sum_of_block(1), prefix(1), uneven_target(6);
+      const std::vector<std::size_t> counts{1, 2, 3};
+      const std::vector<int> mine(static_cast<std::size_t>(self) + 1, self);
+      std::vector<Operation> operations;
+      operations.push_back(allgather<int>(communicator, std::span<const int>(one), std::span(all)));
+      operations.push_back(
+          alltoall<int>(communicator, std::span<const int>(three), std::span(swapped)));
+      operations.push_back(
+          scatter<int>(communicator, std::span<const int>(three), std::span(own), Rank{2}));
+      operations.push_back(reduce_scatter<int>(communicator, std::span<const int>(three),
+                                               std::span(sum_of_block), sum));
+      operations.push_back(
+          scan<int>(communicator, std::span<const int>(one), std::span(prefix), sum));
+      operations.push_back(allgatherv<int>(communicator, std::span<const int>(mine),
+                                           std::span(uneven_target), counts));
+      for (Operation& operation : operations)
+        if (operation.start() != Status::ok) return 1;
+      for (Operation& operation : operations)
+        if (operation.wait(10s) != Status::ok) return 2;
+      if (all != std::vector<int>{10, 11, 12}) return 3;
+      if (swapped != std::vector<int>{10 * self, 10 * self + 1, 10 * self + 2}) return 4;
+      if (own[0] != 2 + 10 * self) return 5;
+      if (sum_of_block[0] != 3 + 30 * self) return 6;
+      if (prefix[0] != (self + 1) * 10 + self * (self + 1) / 2) return 7;
+      return uneven_target == std::vector<int>{0, 1, 1, 2, 2, 2} ? 0 : 8;
+    });
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+TEST(Blocks, ReduceScattersHaveTheBitsOfReproducibleAllreduces) {
+  const auto results = run_local({.rank_count = 5}, [](Exchange& exchange) {
+    return on_two(exchange, [](Communicator& communicator) {
+      constexpr std::size_t each = 100;
+      std::vector<double> source(5 * each), whole(5 * each), block(each);
+      for (std::size_t i = 0; i < source.size(); ++i)
+        source[i] = 1.0 / static_cast<double>(i * 7 + index_of(communicator.rank()) + 1);
+      Operation all = allreduce<double>(communicator, std::span<const double>(source),
+                                        std::span(whole), sum, Agreement::reproducible);
+      Operation own = reduce_scatter<double>(communicator, std::span<const double>(source),
+                                             std::span(block), sum);
+      if (all.start() != Status::ok || all.wait(10s) != Status::ok) return 1;
+      if (own.start() != Status::ok || own.wait(10s) != Status::ok) return 2;
+      return std::memcmp(block.data(), whole.data() + index_of(communicator.rank()) * each,
+                         each * sizeof(double)) == 0
+                 ? 0
+                 : 3;
+    });
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(5));
+}
+
+// ---- Bad input ----------------------------------------------------------------------------------
+
+/// Every rank throws an Error with this code whose text has all of `words`, and goes on.
+void expect_refused(ErrorCode code, const std::vector<std::string>& words,
+                    const std::function<void(Communicator&)>& make) {
+  const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+    return on_two(exchange, [&](Communicator& communicator) {
+      try {
+        make(communicator);
+      } catch (const Error& error) {
+        int wrong = error.code() == code ? 0 : 1;
+        for (const std::string& word : words)
+          if (std::strstr(error.what(), word.c_str()) == nullptr) wrong = 1;
+        if (wrong != 0) std::fprintf(stderr, "%s\n", error.what());
+        Operation after = barrier(communicator);
+        if (after.start() != Status::ok || after.wait(10s) != Status::ok) return 2;
+        return wrong;
+      }
+      return 3;
+    });
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3)) << (words.empty() ? "" : words[0]);
+}
+
+TEST(Blocks, WrongOnesAreRefusedByName) {
+  std::vector<std::byte> from(1000), to(1000);
+  const auto layout = [](std::vector<std::size_t> bytes, std::vector<std::size_t> offsets = {}) {
+    return BlockLayout{std::move(bytes), std::move(offsets)};
+  };
+  const auto allgatherv_of = [&](const BlockLayout& blocks) {
+    return [&, blocks](Communicator& communicator) {
+      (void)allgatherv(communicator,
+                       {.source = from.data(), .target = to.data(), .blocks = blocks});
+    };
+  };
+  expect_refused(ErrorCode::invalid_argument, {"allgatherv", "2 block sizes", "3 ranks"},
+                 allgatherv_of(layout({8, 8})));
+  expect_refused(ErrorCode::invalid_argument, {"allgatherv", "2 offsets"},
+                 allgatherv_of(layout({8, 8, 8}, {0, 8})));
+  expect_refused(ErrorCode::invalid_argument, {"ranks 0 and 2 overlap"},
+                 allgatherv_of(layout({8, 8, 8}, {0, 20, 7})));
+  expect_refused(ErrorCode::invalid_argument, {"block 1", "does not fit"},
+                 allgatherv_of(layout({8, SIZE_MAX, 8})));
+  // A negative number that was made unsigned.
+  expect_refused(ErrorCode::invalid_argument, {"block 2", "does not fit"},
+                 allgatherv_of(layout({8, 8, 8}, {0, 8, static_cast<std::size_t>(-8)})));
+  expect_refused(ErrorCode::mismatch, {"rank 1 has a block of 16 bytes", "takes to have 8"},
+                 [&](Communicator& communicator) {
+                   const std::size_t own = communicator.rank() == Rank{1} ? 16 : 8;
+                   allgatherv_of(layout({8, own, 8}))(communicator);
+                 });
+  expect_refused(ErrorCode::mismatch, {"alltoallv", "rank 2 has a block of 5 bytes"},
+                 [&](Communicator& communicator) {
+                   const std::size_t first = communicator.rank() == Rank{2} ? 5 : 4;
+                   (void)alltoallv(communicator, {.source = from.data(),
+                                                  .source_blocks = layout({first, 4, 4}),
+                                                  .target = to.data(),
+                                                  .target_blocks = layout({4, 4, 4})});
+                 });
+  expect_refused(ErrorCode::mismatch, {"gatherv", "rank 0 has a block of 9 bytes"},
+                 [&](Communicator& communicator) {
+                   (void)gatherv(communicator, {.source = from.data(),
+                                                .bytes = 9,
+                                                .target = to.data(),
+                                                .blocks = layout({8, 9, 9}),
+                                                .root = Rank{1}});
+                 });
+  expect_refused(ErrorCode::invalid_argument, {"scatter", "root 3", "0 .. 2"},
+                 [&](Communicator& communicator) {
+                   (void)scatter(
+                       communicator,
+                       {.source = from.data(), .target = to.data(), .bytes = 8, .root = Rank{3}});
+                 });
+  expect_refused(ErrorCode::invalid_argument, {"alltoall", "block 0 of the source overlaps"},
+                 [&](Communicator& communicator) {
+                   (void)alltoall(communicator,
+                                  {.source = to.data() + 4, .target = to.data(), .bytes = 8});
+                 });
+  expect_refused(
+      ErrorCode::invalid_argument, {"allgather", "null"}, [&](Communicator& communicator) {
+        (void)allgather(communicator, {.source = nullptr, .target = to.data(), .bytes = 8});
+      });
+  expect_refused(ErrorCode::mismatch, {"allgather", "24", "different operations"},
+                 [&](Communicator& communicator) {
+                   (void)allgather(communicator,
+                                   {.source = from.data(),
+                                    .target = to.data(),
+                                    .bytes = communicator.rank() == Rank{0} ? std::size_t{24} : 8});
+                 });
+  expect_refused(ErrorCode::mismatch, {"allgatherv", "barrier", "different operations"},
+                 [&](Communicator& communicator) {
+                   if (communicator.rank() == Rank{0})
+                     (void)barrier(communicator);
+                   else
+                     allgatherv_of(layout({8, 8, 8}))(communicator);
+                 });
+  expect_refused(ErrorCode::invalid_argument, {"reduce_scatter", "1 block sizes"},
+                 [&](Communicator& communicator) {
+                   (void)reduce_scatter(communicator, {.source = from.data(),
+                                                       .target = to.data(),
+                                                       .element_counts = {4},
+                                                       .reduction = built_in_reduction(
+                                                           BuiltIn::sum, ElementType::int32)});
+                 });
+  expect_refused(ErrorCode::invalid_argument, {"allgatherv", "block 2", "leaves a buffer of 4"},
+                 [&](Communicator& communicator) {
+                   std::vector<int> small(4), one(2);
+                   const std::vector<std::size_t> counts{1, 2, 2};
+                   (void)allgatherv<int>(
+                       communicator,
+                       std::span<const int>(one).first(counts[index_of(communicator.rank())]),
+                       std::span(small), counts);
+                 });
+}
+
+}  // namespace
+}  // namespace tutti
