@@ -84,6 +84,15 @@ void Cases::add(Collective collective) {
     case Collective::allreduce:
     case Collective::broadcast:
     case Collective::reduce:
+    case Collective::reduce_scatter:
+    case Collective::allgather:
+    case Collective::allgatherv:
+    case Collective::alltoall:
+    case Collective::alltoallv:
+    case Collective::gather:
+    case Collective::scatter:
+    case Collective::scan:
+    case Collective::exscan:
       for (const std::size_t bytes : options_.bytes) add_with_payload(collective, bytes);
       break;
   }
@@ -104,26 +113,18 @@ void Cases::add_tutti(Case&& made, Operation&& operation) {
 }
 
 void Cases::add_with_payload(Collective collective, std::size_t bytes) {
-  auto buffers = std::make_unique<Buffers>(bytes);
+  auto buffers =
+      std::make_unique<Buffers>(buffers_for(collective, bytes, launch_.exchange.rank_count()));
   const Reference reference({.type = options_.dtype,
                              .op = options_.op,
                              .rank_count = launch_.exchange.rank_count(),
                              .seed = options_.seed});
   reference.contribution(index_of(launch_.exchange.self()), 0, buffers->source_bytes());
-  const auto make = collective == Collective::allreduce   ? make_allreduce
-                    : collective == Collective::broadcast ? make_broadcast
-                                                          : make_reduce;
-  Operation operation = make(*communicator_, options_, *buffers);
+  Operation operation = make_operation(collective, *communicator_, options_, bytes, *buffers);
   add_tutti({.collective = collective, .bytes = bytes, .buffers = std::move(buffers)},
             std::move(operation));
   if (!options_.against_mpi) return;
-  Case& made = cases_.back();
-  if (collective == Collective::allreduce)
-    made.mpi = launch_.mpi->allreduce(*made.buffers, options_.op, options_.dtype);
-  else if (collective == Collective::broadcast)
-    made.mpi = launch_.mpi->broadcast(*made.buffers, options_.root);
-  else
-    made.mpi = launch_.mpi->reduce(*made.buffers, options_.op, options_.dtype, options_.root);
+  cases_.back().mpi = launch_.mpi->collective(collective, *cases_.back().buffers, bytes, options_);
 }
 
 ProbeMemory& Cases::probe_memory() {

@@ -193,6 +193,71 @@ CheckOutcome check_rooted(Collective collective, TuttiSubject& subject, Buffers&
   return earliest(exchange, found);
 }
 
+CheckOutcome check_blocks(Collective collective, TuttiSubject& subject, Buffers& buffers,
+                          const Options& options, Exchange& exchange, const CheckPlan& plan) {
+  const std::uint32_t self = index_of(exchange.self());
+  const std::uint32_t rank_count = exchange.rank_count();
+  const std::uint32_t root = index_of(options.root);
+  const Reference reference(
+      {.type = options.dtype, .op = options.op, .rank_count = rank_count, .seed = plan.seed});
+  Delays delays(plan, exchange.self());
+  const auto source = buffers.source_bytes();
+  const auto target = buffers.target_bytes();
+  const bool swaps = has_blocks_in_source(collective) && has_blocks_in_target(collective);
+  const auto block_of = [&](std::span<std::byte> buffer, std::uint32_t rank) {
+    const std::size_t bytes = buffer.size() / rank_count;
+    return buffer.subspan(rank * bytes, bytes);
+  };
+  const auto give = [&](std::uint64_t call) {
+    if (!has_blocks_in_source(collective)) return reference.contribution(self, call, source);
+    for (std::uint32_t to = 0; to < rank_count; ++to)
+      reference.contribution(swaps ? self * rank_count + to : to, call, block_of(source, to));
+  };
+  const auto expect = [&](std::uint64_t call, std::span<std::byte> expected) {
+    if (collective == Collective::scatter) return reference.contribution(self, call, expected);
+    if (collective == Collective::scan) return reference.expected_of(self + 1, call, expected);
+    if (collective == Collective::exscan) {
+      if (self > 0) reference.expected_of(self, call, expected);
+      return;
+    }
+    if (collective == Collective::reduce_scatter) {
+      const std::size_t bytes = element_bytes(options.dtype);
+      const std::vector<std::size_t> counts =
+          reduce_scatter_counts(source.size() / bytes, rank_count);
+      std::size_t before = 0;
+      for (std::uint32_t rank = 0; rank < self; ++rank) before += counts[rank] * bytes;
+      std::vector<std::byte> whole(source.size());
+      reference.expected(call, whole);
+      std::copy_n(whole.begin() + static_cast<std::ptrdiff_t>(before), counts[self] * bytes,
+                  expected.begin());
+      return;
+    }
+    if (collective == Collective::gather && self != root) return;
+    for (std::uint32_t from = 0; from < rank_count; ++from)
+      reference.contribution(swaps ? from * rank_count + self : from, call,
+                             block_of(expected, from));
+  };
+  std::vector<std::byte> expected(target.size());
+  Finding found;
+  for (std::uint64_t call = 0; call < plan.calls; ++call) {
+    give(call);
+    std::fill(target.begin(), target.end(), std::byte{0xa5});
+    std::fill(expected.begin(), expected.end(), std::byte{0xa5});
+    delays.wait();
+    subject.run_on(buffers.source.data(), buffers.target.data());
+    expect(call, expected);
+    const auto element = reference.first_difference(target, expected);
+    if (element && found.call == UINT64_MAX)
+      found = finding(call, fmt::format("{} of {} bytes: rank {}, call {}, element {}: got {}, "
+                                        "expected {}",
+                                        name_of(collective), source.size(), self, call, *element,
+                                        reference.text_of(target, *element),
+                                        reference.text_of(expected, *element)));
+  }
+  give(0);
+  return earliest(exchange, found);
+}
+
 CheckOutcome check_barrier(TuttiSubject& subject, Exchange& exchange, const Placement& placement,
                            const CheckPlan& plan) {
   if (!placement.one_machine)

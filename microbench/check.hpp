@@ -35,6 +35,10 @@ CheckOutcome check_allreduce(TuttiSubject& subject, Buffers& buffers, const Opti
 CheckOutcome check_rooted(Collective collective, TuttiSubject& subject, Buffers& buffers,
                           const Options& options, Exchange& exchange, const CheckPlan& plan);
 
+/// Collective.  Those of blocks, and scans: every byte of the target, also where nothing belongs.
+CheckOutcome check_blocks(Collective collective, TuttiSubject& subject, Buffers& buffers,
+                          const Options& options, Exchange& exchange, const CheckPlan& plan);
+
 /// Collective.  Compares the times at which the ranks entered and left each barrier, by the one
 /// clock of the machine that they share: nobody may leave before the last has entered.
 CheckOutcome check_barrier(TuttiSubject& subject, Exchange& exchange, const Placement& placement,

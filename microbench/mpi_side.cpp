@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <optional>
 #include <tutti/status.hpp>
+#include <utility>
+#include <vector>
 
 #include "bootstrap/mpi_exchange.hpp"
 #include "microbench/options.hpp"
@@ -13,69 +16,26 @@
 namespace tutti::bench {
 namespace {
 
-class MpiBarrier final : public Subject {
+/// `call` makes one call of MPI.
+template <class Call>
+class MpiSubject final : public Subject {
  public:
+  MpiSubject(Call call, std::optional<Rank> root) : call_(std::move(call)), root_(root) {}
   void run(std::size_t calls) override {
-    for (; calls > 0; --calls) MPI_Barrier(MPI_COMM_WORLD);
-  }
-  void synchronise() override { run(1); }
-};
-
-class MpiAllreduce final : public Subject {
- public:
-  MpiAllreduce(Buffers& buffers, int count, MPI_Datatype type, MPI_Op op)
-      : buffers_(buffers), count_(count), type_(type), op_(op) {}
-  void run(std::size_t calls) override {
-    for (; calls > 0; --calls)
-      MPI_Allreduce(buffers_.source.data(), buffers_.target.data(), count_, type_, op_,
-                    MPI_COMM_WORLD);
-  }
-  void synchronise() override { MPI_Barrier(MPI_COMM_WORLD); }
-
- private:
-  Buffers& buffers_;
-  int count_;
-  MPI_Datatype type_;
-  MPI_Op op_;
-};
-
-class MpiBroadcast final : public Subject {
- public:
-  MpiBroadcast(Buffers& buffers, int count, Rank root)
-      : buffers_(buffers), count_(count), root_(root) {}
-  void run(std::size_t calls) override {
-    for (; calls > 0; --calls)
-      MPI_Bcast(buffers_.source.data(), count_, MPI_BYTE, static_cast<int>(index_of(root_)),
-                MPI_COMM_WORLD);
+    for (; calls > 0; --calls) call_();
   }
   void synchronise() override { MPI_Barrier(MPI_COMM_WORLD); }
   std::optional<Rank> root() const noexcept override { return root_; }
 
  private:
-  Buffers& buffers_;
-  int count_;
-  Rank root_;
+  Call call_;
+  std::optional<Rank> root_;
 };
 
-class MpiReduce final : public Subject {
- public:
-  MpiReduce(Buffers& buffers, int count, MPI_Datatype type, MPI_Op op, Rank root)
-      : buffers_(buffers), count_(count), type_(type), op_(op), root_(root) {}
-  void run(std::size_t calls) override {
-    for (; calls > 0; --calls)
-      MPI_Reduce(buffers_.source.data(), buffers_.target.data(), count_, type_, op_,
-                 static_cast<int>(index_of(root_)), MPI_COMM_WORLD);
-  }
-  void synchronise() override { MPI_Barrier(MPI_COMM_WORLD); }
-  std::optional<Rank> root() const noexcept override { return root_; }
-
- private:
-  Buffers& buffers_;
-  int count_;
-  MPI_Datatype type_;
-  MPI_Op op_;
-  Rank root_;
-};
+template <class Call>
+std::unique_ptr<Subject> subject(Call call, std::optional<Rank> root = {}) {
+  return std::make_unique<MpiSubject<Call>>(std::move(call), root);
+}
 
 /// Of elements or bytes, as MPI counts them.
 int mpi_count(std::size_t count) {
@@ -162,23 +122,82 @@ class RealMpi final : public MpiSide {
     return shortened_library_version(text.data());
   }
 
-  std::unique_ptr<Subject> barrier() override { return std::make_unique<MpiBarrier>(); }
-
-  std::unique_ptr<Subject> allreduce(Buffers& buffers, BuiltIn op, ElementType type) override {
-    return std::make_unique<MpiAllreduce>(
-        buffers, mpi_count(buffers.source_bytes().size() / element_bytes(type)), mpi_type(type),
-        op_of(op));
+  std::unique_ptr<Subject> barrier() override {
+    return subject([] { MPI_Barrier(MPI_COMM_WORLD); });
   }
 
-  std::unique_ptr<Subject> broadcast(Buffers& buffers, Rank root) override {
-    return std::make_unique<MpiBroadcast>(buffers, mpi_count(buffers.source_bytes().size()), root);
-  }
-
-  std::unique_ptr<Subject> reduce(Buffers& buffers, BuiltIn op, ElementType type,
-                                  Rank root) override {
-    return std::make_unique<MpiReduce>(
-        buffers, mpi_count(buffers.source_bytes().size() / element_bytes(type)), mpi_type(type),
-        op_of(op), root);
+  std::unique_ptr<Subject> collective(Collective collective, Buffers& buffers, std::size_t bytes,
+                                      const Options& options) override {
+    void* const source = buffers.source.data();
+    void* const target = buffers.target.data();
+    const std::size_t element_count = bytes / element_bytes(options.dtype);
+    const int elements = mpi_count(element_count);
+    const MPI_Datatype type = mpi_type(options.dtype);
+    const MPI_Op op = op_of(options.op);
+    const int count = mpi_count(bytes);
+    const std::uint32_t rank_count = exchange_->rank_count();
+    std::vector<int> counts(rank_count, count), places;
+    for (std::size_t rank = 0; rank < rank_count; ++rank) places.push_back(mpi_count(rank * bytes));
+    const Rank of_root = options.root;
+    const int root = static_cast<int>(index_of(of_root));
+    switch (collective) {
+      case Collective::allreduce:
+        return subject([=] { MPI_Allreduce(source, target, elements, type, op, MPI_COMM_WORLD); });
+      case Collective::reduce:
+        return subject(
+            [=] { MPI_Reduce(source, target, elements, type, op, root, MPI_COMM_WORLD); }, of_root);
+      case Collective::reduce_scatter: {
+        const std::vector<std::size_t> shares = reduce_scatter_counts(element_count, rank_count);
+        for (std::size_t rank = 0; rank < rank_count; ++rank)
+          counts[rank] = mpi_count(shares[rank]);
+        return subject(
+            [=] { MPI_Reduce_scatter(source, target, counts.data(), type, op, MPI_COMM_WORLD); });
+      }
+      case Collective::scan:
+        return subject([=] { MPI_Scan(source, target, elements, type, op, MPI_COMM_WORLD); });
+      case Collective::exscan:
+        return subject([=] { MPI_Exscan(source, target, elements, type, op, MPI_COMM_WORLD); });
+      case Collective::broadcast:
+        return subject([=] { MPI_Bcast(source, count, MPI_BYTE, root, MPI_COMM_WORLD); }, of_root);
+      case Collective::allgather:
+        return subject([=] {
+          MPI_Allgather(source, count, MPI_BYTE, target, count, MPI_BYTE, MPI_COMM_WORLD);
+        });
+      case Collective::allgatherv:
+        return subject([=] {
+          MPI_Allgatherv(source, count, MPI_BYTE, target, counts.data(), places.data(), MPI_BYTE,
+                         MPI_COMM_WORLD);
+        });
+      case Collective::alltoall:
+        return subject([=] {
+          MPI_Alltoall(source, count, MPI_BYTE, target, count, MPI_BYTE, MPI_COMM_WORLD);
+        });
+      case Collective::alltoallv:
+        return subject([=] {
+          MPI_Alltoallv(source, counts.data(), places.data(), MPI_BYTE, target, counts.data(),
+                        places.data(), MPI_BYTE, MPI_COMM_WORLD);
+        });
+      case Collective::gather:
+        return subject(
+            [=] {
+              MPI_Gather(source, count, MPI_BYTE, target, count, MPI_BYTE, root, MPI_COMM_WORLD);
+            },
+            of_root);
+      case Collective::scatter:
+        return subject(
+            [=] {
+              MPI_Scatter(source, count, MPI_BYTE, target, count, MPI_BYTE, root, MPI_COMM_WORLD);
+            },
+            of_root);
+      case Collective::barrier:
+      case Collective::floor:
+      case Collective::oneway:
+      case Collective::memcpy:
+      case Collective::wimm:
+        break;
+    }
+    throw Error(ErrorCode::unsupported,
+                std::string("MPI's ") + name_of(collective) + " has no payload");
   }
 
   void abort(int status) noexcept override {

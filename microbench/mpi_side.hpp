@@ -25,12 +25,9 @@ class MpiSide {
   virtual std::string library_name() const = 0;  // "Open MPI 4.1.4"
 
   virtual std::unique_ptr<Subject> barrier() = 0;
-  /// On borrowed buffers.
-  virtual std::unique_ptr<Subject> allreduce(Buffers& buffers, BuiltIn op, ElementType type) = 0;
-
-  virtual std::unique_ptr<Subject> broadcast(Buffers& buffers, Rank root) = 0;
-  virtual std::unique_ptr<Subject> reduce(Buffers& buffers, BuiltIn op, ElementType type,
-                                          Rank root) = 0;
+  /// The counterpart of make_operation(), on borrowed buffers.
+  virtual std::unique_ptr<Subject> collective(Collective collective, Buffers& buffers,
+                                              std::size_t bytes, const Options& options) = 0;
 
   /// Ends all ranks, because this one can no longer take part.
   [[noreturn]] virtual void abort(int status) noexcept = 0;

@@ -16,8 +16,11 @@ namespace tutti::bench {
 namespace {
 
 constexpr Collective every_collective[] = {
-    Collective::floor,   Collective::oneway,    Collective::memcpy,    Collective::wimm,
-    Collective::barrier, Collective::allreduce, Collective::broadcast, Collective::reduce};
+    Collective::floor,          Collective::oneway,    Collective::memcpy,     Collective::wimm,
+    Collective::barrier,        Collective::allreduce, Collective::broadcast,  Collective::reduce,
+    Collective::reduce_scatter, Collective::allgather, Collective::allgatherv, Collective::alltoall,
+    Collective::alltoallv,      Collective::gather,    Collective::scatter,    Collective::scan,
+    Collective::exscan};
 constexpr CheckLevel every_check_level[] = {CheckLevel::off, CheckLevel::local,
                                             CheckLevel::collective};
 constexpr Format every_format[] = {Format::table, Format::json, Format::csv};
@@ -43,7 +46,9 @@ void parse_collectives(const std::string& text, Options& options) {
                                     [&](Collective one) { return word == name_of(one); });
     if (found == std::end(every_collective))
       refuse("COLLECTIVE", word,
-             "all, or some of barrier, allreduce, broadcast, reduce, floor, oneway, memcpy, wimm");
+             "all, or some of barrier, allreduce, broadcast, reduce, reduce_scatter, allgather, "
+             "allgatherv, alltoall, alltoallv, gather, scatter, scan, exscan, floor, oneway, "
+             "memcpy, wimm");
     if (std::find(options.collectives.begin(), options.collectives.end(), *found) !=
         options.collectives.end())
       refuse("COLLECTIVE", text, fmt::format("each name once; {} is there twice", word));
@@ -72,10 +77,13 @@ struct Words {
 
 void declare(CLI::App& app, Words& words, Options& options) {
   app.add_option("COLLECTIVE", words.collectives,
-                 "all, or some of barrier,allreduce,broadcast,reduce and the probes "
+                 "all, or some of barrier,allreduce,broadcast,reduce,reduce_scatter,allgather,"
+                 "allgatherv,alltoall,alltoallv,gather,scatter,scan,exscan and the probes "
                  "floor,oneway,memcpy,wimm")
       ->required();
-  app.add_option("--bytes", words.bytes, "contribution of each rank, e.g. 8,1K,1M");
+  app.add_option(
+      "--bytes", words.bytes,
+      "contribution of each rank (for alltoall, gather and scatter: of each block), e.g. 8,1K,1M");
   app.add_option("--dtype", words.dtype,
                  "int32, uint32, int64, uint64, float, double, half or bfloat16");
   app.add_option("--op", words.op,
@@ -90,7 +98,7 @@ void declare(CLI::App& app, Words& words, Options& options) {
       "--across", words.across,
       "of barrier and allreduce, where ranks share nodes: automatic, flat (over all "
       "ranks), leader (one rank of each node) or lanes (a part of the payload for each)");
-  app.add_option("--root", words.root, "of broadcast and reduce, default 0");
+  app.add_option("--root", words.root, "of broadcast, reduce, gather and scatter, default 0");
   app.add_option("--per-round", words.per_round,
                  "messages per round at most, e.g. 3,2,1; what is superfluous is not sent");
   app.add_option("--algorithm", words.algorithm,
@@ -230,6 +238,24 @@ const char* name_of(Collective collective) noexcept {
       return "broadcast";
     case Collective::reduce:
       return "reduce";
+    case Collective::reduce_scatter:
+      return "reduce_scatter";
+    case Collective::allgather:
+      return "allgather";
+    case Collective::allgatherv:
+      return "allgatherv";
+    case Collective::alltoall:
+      return "alltoall";
+    case Collective::alltoallv:
+      return "alltoallv";
+    case Collective::gather:
+      return "gather";
+    case Collective::scatter:
+      return "scatter";
+    case Collective::scan:
+      return "scan";
+    case Collective::exscan:
+      return "exscan";
   }
   return "?";
 }

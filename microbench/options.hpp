@@ -21,6 +21,15 @@ enum class Collective : std::uint8_t {
   allreduce,
   broadcast,
   reduce,
+  reduce_scatter,
+  allgather,
+  allgatherv,
+  alltoall,
+  alltoallv,
+  gather,
+  scatter,
+  scan,
+  exscan,
 };
 
 const char* name_of(Collective collective) noexcept;
@@ -35,11 +44,14 @@ constexpr bool is_memory_probe(Collective collective) noexcept {
 }
 
 constexpr bool is_rooted(Collective collective) noexcept {
-  return collective == Collective::broadcast || collective == Collective::reduce;
+  return collective == Collective::broadcast || collective == Collective::reduce ||
+         collective == Collective::gather || collective == Collective::scatter;
 }
 /// Whether it combines elements.
 constexpr bool is_reduction(Collective collective) noexcept {
-  return collective == Collective::allreduce || collective == Collective::reduce;
+  return collective == Collective::allreduce || collective == Collective::reduce ||
+         collective == Collective::reduce_scatter || collective == Collective::scan ||
+         collective == Collective::exscan;
 }
 
 enum class Format : std::uint8_t { table, json, csv };

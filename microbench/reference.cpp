@@ -192,12 +192,12 @@ class Contribution {
 };
 
 template <class T>
-void fill_expected(const Reference::Inputs& inputs, std::uint64_t call,
+void fill_expected(const Reference::Inputs& inputs, std::uint32_t rank_count, std::uint64_t call,
                    std::span<std::byte> buffer) {
   const std::size_t count = buffer.size() / sizeof(T);
   const Contribution<T> first(inputs, 0, call);
   for (std::size_t i = 0; i < count; ++i) store(buffer, i, first[i]);
-  for (std::uint32_t rank = 1; rank < inputs.rank_count; ++rank) {
+  for (std::uint32_t rank = 1; rank < rank_count; ++rank) {
     const Contribution<T> next(inputs, rank, call);
     for (std::size_t i = 0; i < count; ++i)
       store(buffer, i, fold(inputs.op, load<T>(buffer, i), next[i]));
@@ -273,7 +273,12 @@ void Reference::contribution_that_rounds(std::uint32_t rank, std::uint64_t call,
 }
 
 void Reference::expected(std::uint64_t call, std::span<std::byte> buffer) const {
-  with_type(inputs_.type, [&]<class T>(T) { fill_expected<T>(inputs_, call, buffer); });
+  expected_of(inputs_.rank_count, call, buffer);
+}
+
+void Reference::expected_of(std::uint32_t rank_count, std::uint64_t call,
+                            std::span<std::byte> buffer) const {
+  with_type(inputs_.type, [&]<class T>(T) { fill_expected<T>(inputs_, rank_count, call, buffer); });
 }
 
 std::optional<std::size_t> Reference::first_difference(std::span<const std::byte> got,

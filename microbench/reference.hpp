@@ -47,6 +47,8 @@ class Reference {
 
   /// Fills `buffer` with the result of `call`.
   void expected(std::uint64_t call, std::span<std::byte> buffer) const;
+  /// The same of the first `rank_count` ranks alone.
+  void expected_of(std::uint32_t rank_count, std::uint64_t call, std::span<std::byte> buffer) const;
 
   /// The first element whose bits differ.
   std::optional<std::size_t> first_difference(std::span<const std::byte> got,

@@ -75,8 +75,10 @@ CheckOutcome check(Case& one, const Options& options, Exchange& exchange,
                        .seed = options.seed};
   if (one.collective == Collective::barrier)
     return check_barrier(*one.tutti, exchange, placement, plan);
-  if (is_rooted(one.collective))
+  if (one.collective == Collective::broadcast || one.collective == Collective::reduce)
     return check_rooted(one.collective, *one.tutti, *one.buffers, options, exchange, plan);
+  if (one.collective != Collective::allreduce)
+    return check_blocks(one.collective, *one.tutti, *one.buffers, options, exchange, plan);
   return check_allreduce(*one.tutti, *one.buffers, options, exchange, plan);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <span>
+#include <tutti/block_collectives.hpp>
 #include <tutti/collectives.hpp>
 #include <tutti/communicator.hpp>
 #include <vector>
@@ -12,18 +13,34 @@
 
 namespace tutti::bench {
 
-/// The two buffers of an allreduce, used by tutti and MPI alike.  At least one byte each, so that a
+/// The two buffers of a collective, used by tutti and MPI alike.  At least one byte each, so that a
 /// payload of nothing has an address too.
 struct Buffers {
-  explicit Buffers(std::size_t bytes) : source(bytes + 1), target(bytes + 1), bytes_(bytes) {}
-  std::span<std::byte> source_bytes() noexcept { return {source.data(), bytes_}; }
-  std::span<std::byte> target_bytes() noexcept { return {target.data(), bytes_}; }
+  explicit Buffers(std::size_t bytes) : Buffers(bytes, bytes) {}
+  Buffers(std::size_t source_bytes, std::size_t target_bytes)
+      : source(source_bytes + 1), target(target_bytes + 1) {}
+  std::span<std::byte> source_bytes() noexcept { return {source.data(), source.size() - 1}; }
+  std::span<std::byte> target_bytes() noexcept { return {target.data(), target.size() - 1}; }
   std::vector<std::byte> source;
   std::vector<std::byte> target;
-
- private:
-  std::size_t bytes_;
 };
+
+/// Whose source, or target, has a block for each rank.
+constexpr bool has_blocks_in_source(Collective collective) noexcept {
+  return collective == Collective::alltoall || collective == Collective::alltoallv ||
+         collective == Collective::scatter;
+}
+constexpr bool has_blocks_in_target(Collective collective) noexcept {
+  return collective == Collective::allgather || collective == Collective::allgatherv ||
+         collective == Collective::alltoall || collective == Collective::alltoallv ||
+         collective == Collective::gather;
+}
+
+/// For a payload of `bytes`, as --bytes counts it.
+Buffers buffers_for(Collective collective, std::size_t bytes, std::uint32_t rank_count);
+
+/// Of `element_count` elements, that of each rank: as even as can be, the first ones longer.
+std::vector<std::size_t> reduce_scatter_counts(std::size_t element_count, std::uint32_t rank_count);
 
 class TuttiSubject final : public Subject {
  public:
@@ -64,9 +81,8 @@ class TuttiSubject final : public Subject {
 
 /// Collective.  Throw Error.
 Operation make_barrier(Communicator& communicator, const Options& options);
-Operation make_allreduce(Communicator& communicator, const Options& options, Buffers& buffers);
-/// The source is the buffer.
-Operation make_broadcast(Communicator& communicator, const Options& options, Buffers& buffers);
-Operation make_reduce(Communicator& communicator, const Options& options, Buffers& buffers);
+/// Of one that has a payload.  Of a broadcast, the source is the buffer.
+Operation make_operation(Collective collective, Communicator& communicator, const Options& options,
+                         std::size_t bytes, Buffers& buffers);
 
 }  // namespace tutti::bench

@@ -67,7 +67,7 @@ TEST(Options, ListsAndUnitsAreUnderstood) {
 TEST(Options, AllLeavesProbesToTheRun) {
   const Options options = parse({"all"});
   EXPECT_TRUE(options.all);
-  EXPECT_EQ(options.collectives.size(), 8u);
+  EXPECT_EQ(options.collectives.size(), 17u);
 }
 
 TEST(Options, OptionsWithoutAFeatureAreUnknown) {
