@@ -1,6 +1,7 @@
 #include <tutti/collectives.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -52,6 +53,22 @@ void check_root(const char* collective, Rank root, std::uint32_t rank_count) {
                     ": expected a rank, 0 .. " + std::to_string(rank_count - 1));
 }
 
+void check_fraction(const char* collective, const char* name, double fraction) {
+  if (fraction > 0 && fraction <= 1) return;
+  throw Error(ErrorCode::invalid_argument, std::string(collective) + ": " + name + " " +
+                                               std::to_string(fraction) +
+                                               ": expected more than 0 and at most 1");
+}
+
+/// The least part of `whole` that is no less than the fraction of it; rounding is no part of it.
+std::size_t share_of(double fraction, std::size_t whole) {
+  if (!(fraction > 0) || fraction >= 1) return whole;
+  const auto all = static_cast<double>(whole);
+  auto part = static_cast<std::size_t>(std::ceil(fraction * all));
+  while (part > 1 && static_cast<double>(part - 1) / all >= fraction) --part;
+  return std::min(part, whole);
+}
+
 }  // namespace
 
 Operation barrier(Communicator& communicator, const BarrierArguments& arguments) {
@@ -98,38 +115,55 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
 
 Operation broadcast(Communicator& communicator, const BroadcastArguments& arguments) {
   const Communicator::Implementation& ranks = communicator.implementation();
-  const api::OperationRequest request{.collective = "broadcast",
-                                      .element_count = arguments.bytes,
-                                      .reduction = {.element_bytes = 1},
-                                      .source = arguments.buffer,
-                                      .target = arguments.buffer,
-                                      .root = arguments.root};
+  const std::size_t element_bytes = std::max<std::size_t>(arguments.element_bytes, 1);
+  const std::size_t elements = share_of(arguments.data_fraction, arguments.bytes / element_bytes);
+  const std::size_t bytes = elements * element_bytes;
+  const api::OperationRequest request{
+      .collective = "broadcast",
+      .element_count = elements,
+      .reduction = {.element_bytes = static_cast<std::uint32_t>(element_bytes)},
+      .source = arguments.buffer,
+      .target = arguments.buffer,
+      .root = arguments.root};
   return api::make_operation(communicator, request, [&] {
     check_root("broadcast", arguments.root, communicator.rank_count());
+    check_fraction("broadcast", "data_fraction", arguments.data_fraction);
+    if (arguments.element_bytes == 0 || arguments.bytes % element_bytes != 0 ||
+        element_bytes > std::numeric_limits<std::uint32_t>::max())
+      throw Error(ErrorCode::invalid_argument,
+                  "broadcast: element_bytes " + std::to_string(arguments.element_bytes) +
+                      ": expected a size of which " + std::to_string(arguments.bytes) +
+                      " bytes are a multiple");
     if (ranks.context.settings.check != CheckLevel::off && arguments.bytes > 0 &&
         arguments.buffer == nullptr)
       throw Error(ErrorCode::invalid_argument, "broadcast: buffer is null");
     return api::broadcast_plan(
         communicator.rank(), communicator.rank_count(), arguments.root, ranks.neighbours.nodes.node,
-        ranks.takes_single_copy(arguments.bytes, api::single_copy_broadcast_bytes_max));
+        ranks.takes_single_copy(bytes, api::single_copy_broadcast_bytes_max));
   });
 }
 
 Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
   const Communicator::Implementation& ranks = communicator.implementation();
-  const api::AllreduceRequest asked{.element_count = arguments.element_count,
+  const std::size_t elements = share_of(arguments.data_fraction, arguments.element_count);
+  const auto participants =
+      static_cast<std::uint32_t>(share_of(arguments.rank_fraction, communicator.rank_count()));
+  const api::AllreduceRequest asked{.element_count = elements,
                                     .reduction = arguments.reduction,
                                     .agreement = arguments.agreement};
   const api::OperationRequest request{.collective = "reduce",
-                                      .element_count = arguments.element_count,
+                                      .element_count = elements,
                                       .reduction = arguments.reduction,
                                       .agreement = arguments.agreement,
                                       .source = arguments.source,
                                       .target = arguments.target,
                                       .root = arguments.root,
-                                      .any_order = api::takes_any_order(asked)};
+                                      .any_order = api::takes_any_order(asked),
+                                      .participant_count = participants};
   return api::make_operation(communicator, request, [&] {
     check_root("reduce", arguments.root, communicator.rank_count());
+    check_fraction("reduce", "data_fraction", arguments.data_fraction);
+    check_fraction("reduce", "rank_fraction", arguments.rank_fraction);
     check_arguments({.collective = "reduce",
                      .source = arguments.source,
                      .target = arguments.target,
@@ -137,11 +171,11 @@ Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
                      .reduction = arguments.reduction,
                      .has_target = communicator.rank() == arguments.root},
                     ranks.context.settings.check);
-    return api::reduce_plan(
-        communicator.rank(), communicator.rank_count(), arguments.root, ranks.neighbours.nodes.node,
-        asked,
-        ranks.takes_single_copy(arguments.element_count * arguments.reduction.element_bytes,
-                                api::single_copy_reduce_bytes_max));
+    return api::reduce_plan(communicator.rank(), communicator.rank_count(), arguments.root,
+                            ranks.neighbours.nodes.node, asked,
+                            ranks.takes_single_copy(elements * arguments.reduction.element_bytes,
+                                                    api::single_copy_reduce_bytes_max),
+                            participants);
   });
 }
 

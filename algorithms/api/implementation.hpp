@@ -157,6 +157,7 @@ struct Operation::Implementation {
   std::uint32_t ordinal;
   api::Channel channel;
   std::uint32_t channel_id = 0;
+  Operation::Coverage coverage;
   bool uses_network = false;                       // has a partner on another node
   std::array<std::vector<bool>, 2> credits_taken;  // by parity of the call, then by slot
   std::byte* block = nullptr;     // of the arena: slots and partials, both parities, words
@@ -210,7 +211,8 @@ struct OperationRequest {
   const void* source = nullptr;
   void* target = nullptr;
   Rank root = no_rank;
-  bool any_order = false;  // messages of a round may be combined as they arrive
+  bool any_order = false;               // messages of a round may be combined as they arrive
+  std::uint32_t participant_count = 0;  // that contribute; 0: all ranks
   /// Sizes that this rank tells all others first; as many numbers on every rank.
   std::vector<std::uint64_t> row = {};
   /// If payloads are blocks: where they are, given the rows of all ranks.  May throw Error, which

@@ -607,6 +607,9 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     operation =
         std::make_unique<Operation::Implementation>(communicator, build(), request.collective);
     operation->execution.reduction = request.reduction;
+    operation->coverage = {request.element_count, request.participant_count > 0
+                                                      ? request.participant_count
+                                                      : communicator.exchange.rank_count()};
     operation->execution.any_order = request.any_order && operation->plan.segments == 1;
     if (communicator.context.clock.is_simulated() && request.reduction.combine)
       charge_for(*operation);

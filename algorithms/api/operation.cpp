@@ -210,6 +210,10 @@ std::string Operation::describe() const {
   return implementation_->describe();
 }
 
+Operation::Coverage Operation::coverage() const noexcept {
+  return implementation_->coverage;
+}
+
 std::string Operation::algorithm() const {
   return implementation_->plan.algorithm;
 }

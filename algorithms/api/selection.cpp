@@ -474,16 +474,18 @@ plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, Rank root,
 
 plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
                        std::span<const Node> node_of, const AllreduceRequest& request,
-                       bool single_copy) {
+                       bool single_copy, std::uint32_t participant_count) {
   const bool one_expression =
       request.agreement == Agreement::reproducible && order_shows_in_bits(request.reduction);
   const bool ordered = one_expression || !request.reduction.properties.commutative;
-  if (single_copy && !ordered && rank_count == 2) return plan::single_copy_reduce(self, root);
-  return plan::binomial_reduce(self,
-                               {.root = root,
+  const plan::Order order = ordered ? plan::Order::rank_order : plan::Order::commutative;
+  const plan::RootedShape shape{.root = root,
                                 .rank_count = rank_count,
-                                .node_of = one_expression ? std::span<const Node>() : node_of},
-                               ordered ? plan::Order::rank_order : plan::Order::commutative);
+                                .node_of = one_expression ? std::span<const Node>() : node_of};
+  if (participant_count > 0 && participant_count < rank_count)
+    return plan::binomial_reduce_of(participant_count, self, shape, order);
+  if (single_copy && !ordered && rank_count == 2) return plan::single_copy_reduce(self, root);
+  return plan::binomial_reduce(self, shape, order);
 }
 
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {

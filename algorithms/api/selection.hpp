@@ -77,7 +77,7 @@ plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, Rank root,
                           std::span<const Node> node_of, bool single_copy = false);
 plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
                        std::span<const Node> node_of, const AllreduceRequest& request,
-                       bool single_copy = false);
+                       bool single_copy = false, std::uint32_t participant_count = 0);
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request);
 
 }  // namespace tutti::api

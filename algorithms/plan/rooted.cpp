@@ -116,4 +116,41 @@ Plan binomial_reduce(Rank self, const RootedShape& shape, Order order) {
   return plan;
 }
 
+Plan binomial_reduce_of(std::uint32_t participant_count, Rank self, const RootedShape& shape,
+                        Order order) {
+  assert(participant_count > 0 && participant_count <= shape.rank_count);
+  std::vector<Rank> participants;
+  for (std::uint32_t offset = 0; offset < participant_count; ++offset)
+    participants.push_back(rank_ahead(shape.root, offset, shape.rank_count));
+  std::sort(participants.begin(), participants.end());
+  const auto place_of = [&](Rank rank) {
+    return static_cast<std::uint32_t>(std::find(participants.begin(), participants.end(), rank) -
+                                      participants.begin());
+  };
+  // Their nodes, numbered by the lowest of them.
+  std::vector<Node> node_of, seen;
+  if (!shape.node_of.empty())
+    for (const Rank rank : participants) {
+      const Node node = shape.node_of[index_of(rank)];
+      const auto found = std::find(seen.begin(), seen.end(), node);
+      node_of.push_back(Node{static_cast<std::uint32_t>(found - seen.begin())});
+      if (found == seen.end()) seen.push_back(node);
+    }
+  const bool takes_part = place_of(self) < participant_count;
+  Plan plan = binomial_reduce(
+      Rank{place_of(takes_part ? self : shape.root)},
+      {.root = Rank{place_of(shape.root)}, .rank_count = participant_count, .node_of = node_of},
+      order);
+  if (!takes_part) {
+    plan.steps.clear();
+    plan.partial_count = 0;
+  }
+  for (Step& step : plan.steps)
+    if (step.peer != no_rank) step.peer = participants[index_of(step.peer)];
+  plan.self = self;
+  plan.rank_count = shape.rank_count;
+  plan.algorithm += " of " + std::to_string(participant_count) + " ranks";
+  return plan;
+}
+
 }  // namespace tutti::plan

@@ -42,4 +42,10 @@ Plan binomial_broadcast(Rank self, const RootedShape& shape);
 ///                 (canonical_tree.hpp), which makes it reproducible.
 Plan binomial_reduce(Rank self, const RootedShape& shape, Order order);
 
+/// The same of the first `participant_count` ranks alone, counted from the root on and round the
+/// end; the others have nothing to do.  (The literature rounds the
+/// number up to whole levels of the tree, which a tree over those ranks alone does not need.)
+Plan binomial_reduce_of(std::uint32_t participant_count, Rank self, const RootedShape& shape,
+                        Order order);
+
 }  // namespace tutti::plan

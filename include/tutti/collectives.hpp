@@ -113,12 +113,17 @@ Operation allreduce(Communicator& communicator, std::span<const T> source, std::
 }
 
 struct BroadcastArguments {
-  void* buffer = nullptr;  // `bytes`: read on the root, written on the others, undefined until ok
-  std::size_t bytes = 0;   // the same on every rank; 0 is allowed
-  Rank root{0};            // the same on every rank
+  void* buffer = nullptr;    // `bytes`: read on the root, written on the others, undefined until ok
+  std::size_t bytes = 0;     // the same on every rank; 0 is allowed
+  Rank root{0};              // the same on every rank
+  double data_fraction = 1;  // of the payload that is to arrive: over 0, at most 1; the same on
+                             // every rank
+  std::size_t element_bytes = 1;  // whole elements arrive; divides `bytes`
 };
 
-/// The root's buffer gets into the buffers of all ranks.
+/// The root's buffer gets into the buffers of all ranks; with a data_fraction, its first
+/// ceil(fraction x elements) elements, and the rest of the buffers stays as it is
+/// (Operation::coverage() tells how many).
 ///
 /// Along a binomial tree over the nodes and, inside each, over its ranks (papers: SRM, Tipparaju,
 /// Nieplocha, Panda 2003): ceil(log2 nodes) + ceil(log2 ranks of the largest node) rounds, and a
@@ -148,6 +153,8 @@ struct ReduceArguments {
   Reduction reduction = {};       // the same on every rank
   Rank root{0};                   // the same on every rank
   Agreement agreement = Agreement::identical;  // one result: `reproducible` alone promises more
+  double data_fraction = 1;  // of the elements: over 0, at most 1; the same on every rank
+  double rank_fraction = 1;  // of the ranks that are to contribute: the same
 };
 
 /// The root's target = source of rank 0 o source of rank 1 o ... .
@@ -161,6 +168,12 @@ struct ReduceArguments {
 /// One-way like broadcast(): whoever sends can be two calls ahead of whoever receives.  Of two
 /// ranks that share a node, payloads that broadcast() would not send are read from the sender's
 /// buffer by the root, too, if the operator commutes, and the sender finishes when they have been.
+///
+/// Thresholds (M. A. Al Ahad et al., PAW-ATM 2018): with a data_fraction the first
+/// ceil(fraction x element_count) elements are combined, and the rest of the target stays as it is;
+/// with a rank_fraction the sources of ceil(fraction x P) ranks, the root and those that follow it,
+/// modulo P, in rank order if need be; for the others a call is nothing.  Operation::coverage()
+/// tells how many of both.
 TUTTI_EXPORT Operation reduce(Communicator& communicator, const ReduceArguments& arguments);
 
 /// Typed form with a built-in operator.  The target of the root is as long as the source; that of

@@ -2,6 +2,7 @@
 // times (never allocates, never throws, takes no lock).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -41,6 +42,14 @@ class TUTTI_EXPORT Operation {
   /// One line for people: operation, sequence number, round and the ranks still missing.
   /// Allocates; not for the data path.
   std::string describe() const;
+
+  /// What a call brings: how many elements of the payload, and of how many ranks, which are the
+  /// root and those that follow it.  Less than all where thresholds were asked for.
+  struct Coverage {
+    std::size_t element_count = 0;
+    std::uint32_t rank_count = 0;
+  };
+  Coverage coverage() const noexcept;
 
   std::string algorithm() const;                 // literature name of the schedule
   std::vector<std::uint32_t> per_round() const;  // messages n of each round, as executed

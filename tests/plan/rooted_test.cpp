@@ -178,5 +178,27 @@ TEST(RootedTree, OfManyRanksNeedsNoListOfThem) {
   EXPECT_TRUE(place.parent);
 }
 
+/// That of some ranks alone: a tree over them, and nothing for the others.
+TEST(Rooted, AReduceOfSomeRanksIsATreeOverThem) {
+  for (std::uint32_t ranks = 1; ranks <= 9; ++ranks)
+    for (std::uint32_t root = 0; root < ranks; ++root)
+      for (std::uint32_t participants = 1; participants <= ranks; ++participants) {
+        std::uint32_t sent = 0;
+        for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+          const Plan plan =
+              binomial_reduce_of(participants, Rank{rank},
+                                 {.root = Rank{root}, .rank_count = ranks}, Order::commutative);
+          const bool takes_part = (rank + ranks - root) % ranks < participants;
+          EXPECT_EQ(plan.steps.empty(), !takes_part);
+          for (const Step& step : plan.steps) {
+            EXPECT_TRUE(step.peer == no_rank ||
+                        (index_of(step.peer) + ranks - root) % ranks < participants);
+            sent += step.action == Action::put && step.segments > 0 ? 1 : 0;
+          }
+        }
+        EXPECT_EQ(sent, participants - 1);
+      }
+}
+
 }  // namespace
 }  // namespace tutti::plan

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -156,6 +157,134 @@ TEST(Rooted, ChunksAreRightOnBothSidesOfTheirEdges) {
         });
     EXPECT_EQ(codes_of(results), std::vector<int>(shape.rank_count)) << shape.rank_count;
   }
+}
+
+// ---- Thresholds ---------------------------------------------------------------------------------
+
+/// What a reduce of `job` over the ranks from the root on gives.
+std::uint64_t expected_of(const test::Job& job, const std::vector<std::uint32_t>& ranks,
+                          std::uint64_t call, std::size_t i) {
+  std::uint64_t value = test::input(ranks[0], call, i);
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank)
+    value = job.fold(value, test::input(ranks[rank], call, i));
+  return value;
+}
+
+int wrong_partial_reduces(Communicator& communicator, Rank root, std::uint32_t participants,
+                          const test::Job& job) {
+  constexpr std::size_t count = 10, taken = 3;  // ceil(0.21 * 10)
+  const std::uint32_t self = index_of(communicator.rank()), all = communicator.rank_count();
+  std::vector<std::uint32_t> ranks;  // in rank order
+  for (std::uint32_t i = 0; i < participants; ++i) ranks.push_back((index_of(root) + i) % all);
+  std::sort(ranks.begin(), ranks.end());
+  std::vector<std::uint64_t> source(count), target(count);
+  Operation operation =
+      reduce(communicator, {.source = source.data(),
+                            .target = target.data(),
+                            .element_count = count,
+                            .reduction = job.reduction,
+                            .root = root,
+                            .data_fraction = 0.21,
+                            .rank_fraction = static_cast<double>(participants) / all});
+  const Operation::Coverage coverage = operation.coverage();
+  int wrong = coverage.element_count != taken || coverage.rank_count != participants ? 100 : 0;
+  for (std::uint64_t call = 1; call <= 5; ++call) {
+    for (std::size_t i = 0; i < count; ++i) source[i] = test::input(self, call, i);
+    std::fill(target.begin(), target.end(), 7);
+    if (!run_once(operation)) return 1000;
+    for (std::size_t i = 0; i < count; ++i)
+      wrong +=
+          target[i] !=
+                  (communicator.rank() == root && i < taken ? expected_of(job, ranks, call, i) : 7)
+              ? 1
+              : 0;
+  }
+  return wrong;
+}
+
+TEST(Thresholds, ReducesTakeAsManyRanksAndElementsAsWereAskedFor) {
+  for (const Shape& shape : {Shape{7, {1}}, Shape{7, {3, 2}, Placement::cyclic}, Shape{6, {6}}}) {
+    const auto results =
+        run_local_threads({.rank_count = shape.rank_count}, [&](Exchange& exchange) {
+          Context context(options_of(shape));
+          Communicator communicator(context, exchange);
+          int wrong = 0;
+          for (std::uint32_t root = 0; root < shape.rank_count; root += 2)
+            for (std::uint32_t participants = 1; participants <= shape.rank_count; ++participants)
+              for (const test::Job& job : {test::sum_job(), test::ordered_job()})
+                wrong += wrong_partial_reduces(communicator, Rank{root}, participants, job);
+          return std::min(wrong, 200);
+        });
+    EXPECT_EQ(codes_of(results), std::vector<int>(shape.rank_count)) << shape.rank_count;
+  }
+}
+
+TEST(Thresholds, BroadcastsTakeAsManyElementsAsWereAskedFor) {
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    Context context(options_of({3, {2, 1}}));
+    Communicator communicator(context, exchange);
+    const struct {
+      double fraction;
+      std::size_t elements;
+    } cases[] = {{1.0, 100}, {0.07, 7}, {0.071, 8}, {0.29, 29}, {1e-9, 1}};
+    for (const auto& one : cases) {
+      std::vector<std::uint64_t> buffer(100, communicator.rank() == Rank{2} ? 5 : 0);
+      Operation operation = broadcast(communicator, {.buffer = buffer.data(),
+                                                     .bytes = buffer.size() * 8,
+                                                     .root = Rank{2},
+                                                     .data_fraction = one.fraction,
+                                                     .element_bytes = 8});
+      if (operation.coverage().element_count != one.elements) return 1;
+      if (!run_once(operation)) return 2;
+      if (communicator.rank() == Rank{2}) continue;
+      for (std::size_t i = 0; i < buffer.size(); ++i)
+        if (buffer[i] != (i < one.elements ? 5u : 0u)) return 3;
+    }
+    return 0;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+TEST(Thresholds, FractionsOutsideAreRefusedByName) {
+  const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
+    Context context(options_of({2, {2}}));
+    Communicator communicator(context, exchange);
+    std::uint64_t value = 0, result = 0;
+    const auto refused = [](const std::string& word, const std::function<void()>& make) {
+      try {
+        make();
+      } catch (const Error& error) {
+        return error.code() == ErrorCode::invalid_argument &&
+               std::string(error.what()).find(word) != std::string::npos;
+      }
+      return false;
+    };
+    for (const double fraction : {0.0, -0.5, 1.5, std::nan("")}) {
+      const auto reduce_with = [&](double data, double ranks) {
+        (void)reduce(communicator, {.source = &value,
+                                    .target = &result,
+                                    .element_count = 1,
+                                    .reduction = test::sum_job().reduction,
+                                    .data_fraction = data,
+                                    .rank_fraction = ranks});
+      };
+      if (!refused("data_fraction", [&] { reduce_with(fraction, 1); })) return 1;
+      if (!refused("rank_fraction", [&] { reduce_with(1, fraction); })) return 2;
+      if (!refused("data_fraction", [&] {
+            (void)broadcast(communicator,
+                            {.buffer = &value, .bytes = 8, .data_fraction = fraction});
+          }))
+        return 3;
+    }
+    return refused("element_bytes 3",
+                   [&] {
+                     (void)broadcast(communicator,
+                                     {.buffer = &value, .bytes = 8, .element_bytes = 3});
+                   })
+               ? 0
+               : 4;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
 }
 
 /// A root that calls often while a leaf sleeps: it waits after two calls, and every value arrives.
