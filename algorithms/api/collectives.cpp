@@ -113,6 +113,31 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
   });
 }
 
+Operation allreduce_ssp(Communicator& communicator, const AllreduceSspArguments& arguments) {
+  const Communicator::Implementation& ranks = communicator.implementation();
+  const api::OperationRequest request{.collective = "allreduce_ssp",
+                                      .element_count = arguments.element_count,
+                                      .reduction = arguments.reduction,
+                                      .agreement = Agreement::relaxed,
+                                      .source = arguments.source,
+                                      .target = arguments.target,
+                                      .slack = arguments.slack};
+  return api::make_operation(communicator, request, [&] {
+    check_arguments({.collective = "allreduce_ssp",
+                     .source = arguments.source,
+                     .target = arguments.target,
+                     .element_count = arguments.element_count,
+                     .reduction = arguments.reduction},
+                    ranks.context.settings.check);
+    if (!arguments.reduction.properties.commutative)
+      throw Error(ErrorCode::unsupported,
+                  "allreduce_ssp: the operator does not commute; use allreduce");
+    return api::stale_plan(communicator.rank(), communicator.rank_count(),
+                           arguments.element_count * arguments.reduction.element_bytes,
+                           arguments.slack);
+  });
+}
+
 Operation broadcast(Communicator& communicator, const BroadcastArguments& arguments) {
   const Communicator::Implementation& ranks = communicator.implementation();
   const std::size_t element_bytes = std::max<std::size_t>(arguments.element_bytes, 1);

@@ -16,6 +16,7 @@
 #include "api/neighbourhood.hpp"
 #include "api/settings.hpp"
 #include "engine/execution.hpp"
+#include "engine/stale.hpp"
 #include "plan/plan.hpp"
 #include "verbs/verbs_fabric.hpp"
 
@@ -166,6 +167,7 @@ struct Operation::Implementation {
   std::vector<shm::SequenceWord*> is_read_here;   // this rank's, with those whose partials it reads
   shm::SequenceWord* withdrawn = nullptr;  // 1: what this rank has told of is its user's again
   engine::Execution execution;
+  std::unique_ptr<engine::StaleCalls> stale;  // of a stale-synchronous operation
   // Where time is simulated: what the engine calls instead of the reduction.
   struct ChargedReduction {
     Reduction reduction;
@@ -211,8 +213,9 @@ struct OperationRequest {
   const void* source = nullptr;
   void* target = nullptr;
   Rank root = no_rank;
-  bool any_order = false;               // messages of a round may be combined as they arrive
-  std::uint32_t participant_count = 0;  // that contribute; 0: all ranks
+  bool any_order = false;                   // messages of a round may be combined as they arrive
+  std::uint32_t participant_count = 0;      // that contribute; 0: all ranks
+  std::optional<std::uint32_t> slack = {};  // stale-synchronous: the plan is in slack + 1 copies
   /// Sizes that this rank tells all others first; as many numbers on every rank.
   std::vector<std::uint64_t> row = {};
   /// If payloads are blocks: where they are, given the rows of all ranks.  May throw Error, which

@@ -232,6 +232,13 @@ void cut_into_chunks(Operation::Implementation& operation, const OperationReques
   const plan::Plan& plan = operation.plan;
   const Communicator::Implementation& communicator = operation.communicator;
   const std::size_t element_bytes = request.reduction.element_bytes;
+  if (request.slack) {  // calls overlap, so chunks cannot
+    execution.parts = engine::parts_of(request.element_count, element_bytes, 1);
+    execution.memory.label_bytes = sizeof(std::uint64_t);
+    const std::size_t words = (execution.parts[0].source.bytes + 7) / sizeof(std::uint64_t);
+    execution.memory.payload_bytes = (words + 1) * sizeof(std::uint64_t);
+    return;
+  }
   if (blocks.of_rank.empty()) {
     execution.chunk_count = api::chunk_count(request.element_count, element_bytes, plan.parts,
                                              communicator.chunk_bytes(plan));
@@ -282,8 +289,9 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
     throw Error(ErrorCode::limit_exceeded,
                 "needs " + std::to_string(bytes) + " bytes of the arena, whose largest gap is " +
                     std::to_string(fabric.arena().largest_gap()) + " of " +
-                    std::to_string(fabric.arena().size()) +
-                    ": raise TUTTI_ARENA_BYTES, lower TUTTI_CHUNK_BYTES" +
+                    std::to_string(fabric.arena().size()) + ": raise TUTTI_ARENA_BYTES, " +
+                    (request.slack ? "ask for less slack than " + std::to_string(*request.slack)
+                                   : "lower TUTTI_CHUNK_BYTES") +
                     (plan.parts > 1 ? "" : ", use fewer messages per round") +
                     ", or destroy operations");
   for (std::size_t parity = 0; parity < 2; ++parity) {
@@ -611,6 +619,9 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
                                                       ? request.participant_count
                                                       : communicator.exchange.rank_count()};
     operation->execution.any_order = request.any_order && operation->plan.segments == 1;
+    if (request.slack)
+      operation->stale = std::make_unique<engine::StaleCalls>(
+          operation->plan.steps, operation->plan.slot_count, *request.slack + 1, *request.slack);
     if (communicator.context.clock.is_simulated() && request.reduction.combine)
       charge_for(*operation);
     operation->uses_network = !partners_of(*operation).empty();

@@ -76,13 +76,15 @@ bool Operation::Implementation::collect_credits() noexcept {
       if (!taken[step.slot]) taken[step.slot] = joined.take(channel, call & 1, step.slot);
       all = all && taken[step.slot];
     }
+  if (stale) all = stale->collect(execution, joined, channel) && all;
   for (const shm::SequenceWord* reader : readers)
     all = all && shm::has_come(reader, execution.sequence);
   return all;
 }
 
 Status Operation::Implementation::advance(api::JoinedFabric& joined) noexcept {
-  const Status status = engine::advance(execution, joined, channel);
+  const Status status = stale ? stale->advance(execution, joined, channel)
+                              : engine::advance(execution, joined, channel);
   if (status == Status::ok)
     for (shm::SequenceWord* word : is_read_here) shm::announce(word, execution.sequence);
   else if (status == Status::transport_failed && channel.node.read_error() != 0)
@@ -95,6 +97,7 @@ Status Operation::Implementation::advance(api::JoinedFabric& joined) noexcept {
 Status Operation::Implementation::start() noexcept {
   if (communicator.failed()) return settled();
   execution.begin();
+  if (stale) stale->begin(execution);
   Context::Implementation& context = communicator.context;
   api::JoinedFabric joined{context.fabric};
   if (advance(joined) != Status::ok)
@@ -212,6 +215,10 @@ std::string Operation::describe() const {
 
 Operation::Coverage Operation::coverage() const noexcept {
   return implementation_->coverage;
+}
+
+std::uint64_t Operation::staleness() const noexcept {
+  return implementation_->stale ? implementation_->stale->staleness() : 0;
 }
 
 std::string Operation::algorithm() const {

@@ -8,6 +8,7 @@
 #include "api/names.hpp"
 #include "plan/canonical_dissemination.hpp"
 #include "plan/chunked_fold.hpp"
+#include "plan/copies.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/decomposition.hpp"
 #include "plan/dissemination.hpp"
@@ -486,6 +487,19 @@ plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
     return plan::binomial_reduce_of(participant_count, self, shape, order);
   if (single_copy && !ordered && rank_count == 2) return plan::single_copy_reduce(self, root);
   return plan::binomial_reduce(self, shape, order);
+}
+
+plan::Plan stale_plan(Rank self, std::uint32_t rank_count, std::size_t payload_bytes,
+                      std::uint32_t slack) {
+  const plan::Plan plan = plan::two_partial_allreduce(
+      self, rank_count, covering({}, rank_count, payload_bytes), plan::Order::commutative);
+  if (slack == UINT32_MAX || !plan::has_room_for_copies(plan, slack + 1))
+    throw Error(
+        ErrorCode::invalid_argument,
+        "allreduce_ssp: slack " + std::to_string(slack) + ": expected at most " +
+            std::to_string(plan::slots_max / std::max<std::size_t>(plan.slot_count, 1) - 1) +
+            " with " + std::to_string(rank_count) + " ranks");
+  return plan::in_copies(plan, slack + 1);
 }
 
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {

@@ -78,6 +78,10 @@ plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, Rank root,
 plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
                        std::span<const Node> node_of, const AllreduceRequest& request,
                        bool single_copy = false, std::uint32_t participant_count = 0);
+
+/// Of a stale-synchronous allreduce: in slack + 1 copies.  Throws Error.
+plan::Plan stale_plan(Rank self, std::uint32_t rank_count, std::size_t payload_bytes,
+                      std::uint32_t slack);
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request);
 
 }  // namespace tutti::api

@@ -30,9 +30,11 @@ struct RegisterMemory {
   std::array<std::vector<std::byte*>, 2> in_place = {};
   std::size_t register_bytes = 0;  // stride of a partial or slot, all segments
   std::size_t payload_bytes = 0;   // of one segment: room for the longest part
+  std::size_t label_bytes = 0;  // behind the payload of a message, within payload_bytes (stale.hpp)
 
   static constexpr std::size_t line_bytes = 64;
 
+  std::size_t label_offset() const noexcept { return payload_bytes - label_bytes; }
   std::size_t bytes_of_slot(std::size_t slot) const noexcept {
     return slot < data_slot_count ? register_bytes : line_bytes;
   }
@@ -170,11 +172,12 @@ struct Execution {
     __builtin_unreachable();
   }
 
-  /// Where the message of a slot is.
-  std::byte* slot(std::size_t index) const noexcept {
-    if (index < memory.in_place[parity()].size())
-      if (std::byte* const there = memory.in_place[parity()][index]) return there;
-    return memory.slots[parity()] + memory.offset_of_slot(index);
+  /// Where the message of a slot is, of this call or of one of that parity.
+  std::byte* slot(std::size_t index) const noexcept { return slot(index, parity()); }
+  std::byte* slot(std::size_t index, std::uint32_t of_parity) const noexcept {
+    if (index < memory.in_place[of_parity].size())
+      if (std::byte* const there = memory.in_place[of_parity][index]) return there;
+    return memory.slots[of_parity] + memory.offset_of_slot(index);
   }
 
   /// Of a partial or slot from the first one.
@@ -186,6 +189,8 @@ struct Execution {
   std::size_t bytes_of(const plan::Step& step) const noexcept {
     if (step.by_reference) return sizeof(std::uint64_t);
     if (step.segments == 0) return 0;
+    const bool is_message = step.action == plan::Action::put || step.action == plan::Action::await;
+    if (is_message && memory.label_bytes > 0) return memory.payload_bytes;  // one segment
     const Part& part = part_of(step);
     const bool leaves =
         step.action == plan::Action::put ||

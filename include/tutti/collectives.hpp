@@ -112,6 +112,40 @@ Operation allreduce(Communicator& communicator, std::span<const T> source, std::
                                   .agreement = agreement});
 }
 
+struct AllreduceSspArguments {
+  const void* source = nullptr;   // element_count elements; may equal target (in place)
+  void* target = nullptr;         // element_count elements; contents undefined until ok
+  std::size_t element_count = 0;  // elements, not bytes; the same on every rank; 0 is allowed
+  Reduction reduction = {};       // the same on every rank; commutative
+  std::uint32_t slack = 0;        // calls, the same on every rank
+};
+
+/// Stale-synchronous allreduce (M. A. Al Ahad et al., PAW-ATM 2018, III.A): call t brings exactly
+/// one contribution of every rank, each from a call t - slack .. t, and the own one from call t.  A
+/// rank that is late holds up others only when they would be more than slack calls ahead of what
+/// they have of it.  Operation::staleness() tells the age of the oldest contribution after ok.
+///
+/// Results of different ranks differ where slack > 0; with slack 0 it is a relaxed allreduce.  By
+/// two-partial dissemination over all ranks, in 2 slack + 2 copies of its slots and partials, for
+/// whole payloads, so the arena has to hold that: Error{limit_exceeded}.  All ranks have to start
+/// it equally often.  Error{unsupported} where the operator does not commute.
+TUTTI_EXPORT Operation allreduce_ssp(Communicator& communicator,
+                                     const AllreduceSspArguments& arguments);
+
+/// Typed form with a built-in operator.  Source and target have equal sizes.
+template <Element T, BuiltIn which>
+requires(defined_for(which, element_type_of<T>())) Operation
+    allreduce_ssp(Communicator& communicator, std::span<const T> source, std::span<T> target,
+                  BuiltInOperator<which>, std::uint32_t slack) {
+  if (source.size() != target.size())
+    throw Error(ErrorCode::invalid_argument, "allreduce_ssp: source and target differ in size");
+  return allreduce_ssp(communicator, {.source = source.data(),
+                                      .target = target.data(),
+                                      .element_count = source.size(),
+                                      .reduction = built_in_reduction(which, element_type_of<T>()),
+                                      .slack = slack});
+}
+
 struct BroadcastArguments {
   void* buffer = nullptr;    // `bytes`: read on the root, written on the others, undefined until ok
   std::size_t bytes = 0;     // the same on every rank; 0 is allowed

@@ -51,6 +51,10 @@ class TUTTI_EXPORT Operation {
   };
   Coverage coverage() const noexcept;
 
+  /// How many calls before the last one the oldest contribution to its result is from; 0 where
+  /// nothing was asked for but the call's own (allreduce_ssp()).
+  std::uint64_t staleness() const noexcept;
+
   std::string algorithm() const;                 // literature name of the schedule
   std::vector<std::uint32_t> per_round() const;  // messages n of each round, as executed
 

@@ -1,8 +1,9 @@
 // A fabric without a device: messages wait in flight and are delivered when the test says so, in
 // any order across pairs but in order within a pair, and the source memory is read only then, as a
-// slow network card might.
+// slow network card might.  Payloads come before their notifications, perhaps several of them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -31,6 +32,7 @@ struct Message {
   std::byte* into = nullptr;
   std::size_t bytes = 0;
   std::uint8_t* flag = nullptr;
+  bool written = false;
 };
 
 class SimulatedFabric {
@@ -79,14 +81,20 @@ class SimulatedFabric {
 
   bool idle() const { return flying_.empty(); }
 
-  /// Delivers the oldest message of a random pair.
+  /// Writes the next payload of a random pair, or notifies of the oldest that is written.
   void deliver_one() {
     auto pair = flying_.begin();
     std::advance(pair, static_cast<std::ptrdiff_t>(random_() % flying_.size()));
-    const Message message = pair->second.front();
-    if (message.bytes > 0) std::memcpy(message.into, message.from, message.bytes);
-    if (++*message.flag > 1) doubled_ = true;
-    pair->second.pop_front();
+    std::deque<Message>& messages = pair->second;
+    const auto next = std::find_if(messages.begin(), messages.end(),
+                                   [](const Message& message) { return !message.written; });
+    if (next == messages.begin() || (next != messages.end() && random_() % 2 == 0)) {
+      if (next->bytes > 0) std::memcpy(next->into, next->from, next->bytes);
+      next->written = true;
+      return;
+    }
+    if (++*messages.front().flag > 1) doubled_ = true;
+    messages.pop_front();
     if (pair->second.empty()) flying_.erase(pair);
   }
 

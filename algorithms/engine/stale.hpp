@@ -1,0 +1,177 @@
+// Stale-synchronous calls: where the message of this call has not come, that of an earlier one is
+// taken, if the oldest contribution in it is no more than `slack` calls old.  Every value on its
+// way carries the number of the call that its oldest contribution is from: its label.
+//
+// After M. A. Al Ahad, C. Simmendinger, R. Iakymchuk, E. Laure, S. Markidis, "Efficient algorithms
+// for collective operations with notified communication in shared windows", PAW-ATM 2018, III.A,
+// with three corrections.  A message is labelled with the least label in it, not with the sender's
+// call: otherwise each step may add `slack` to the age.  Who finds a message too old waits until
+// one is not, which the next one need not be.  A step has 2 slack + 2 slots, each for the calls of
+// one remainder: with one, a message is torn by the next, and data of later calls are taken.  So
+// many suffice, because whoever finishes call t has something of call t - slack of everybody, which
+// bounds how far a writer is ahead of a reader.
+//
+// The plan is in slack + 1 copies (plan/copies.hpp), which with the two parities make 2 slack + 2
+// of everything; call t runs copy (t / 2) mod (slack + 1).
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "engine/advance.hpp"
+
+namespace tutti::engine {
+
+class StaleCalls {
+ public:
+  /// Steps and slots of all copies, of which there should be slack + 1.
+  StaleCalls(std::span<plan::Step> steps, std::uint32_t slots, std::uint32_t copies,
+             std::uint32_t slack)
+      : all_steps_(steps),
+        copies_(copies),
+        steps_(steps.size() / copies_),
+        slots_(slots / copies_),
+        slack_(slack),
+        puts_(static_cast<std::size_t>(std::count_if(
+            steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(steps_),
+            [](const plan::Step& step) { return step.action == plan::Action::put; }))),
+        arrived_(slots_),
+        taken_(slots_) {}
+
+  /// After Execution::begin().
+  void begin(Execution& execution) noexcept {
+    execution.steps = all_steps_.subspan(copy_of(execution.sequence) * steps_, steps_);
+  }
+
+  /// How many calls before this one the oldest contribution to the last result is from.
+  std::uint64_t staleness() const noexcept { return staleness_; }
+
+  /// Like engine::advance().
+  template <class F, class C>
+  requires Fabric<F, C> Status advance(Execution& execution, F& fabric, C& channel)
+  noexcept {
+    for (; execution.next < execution.steps.size(); ++execution.next) {
+      const plan::Step& step = execution.steps[execution.next];
+      switch (step.action) {
+        case plan::Action::put:
+          if (const Status status =
+                  fabric.put(channel, execution.parity(),
+                             copy_of(execution.sequence) * puts_ + execution.puts_done);
+              status != Status::ok)
+            return status;
+          ++execution.puts_done;
+          break;
+        case plan::Action::await:
+          if (!take(execution, step, fabric, channel)) return Status::in_progress;
+          break;
+        case plan::Action::copy:
+        case plan::Action::combine:
+          move(execution, step);
+          break;
+        case plan::Action::await_credit:
+        case plan::Action::take_out:
+          break;  // not in these plans
+      }
+    }
+    execution.in_flight = false;
+    return Status::ok;
+  }
+
+  /// Takes what has come since; whether everything has that is sent in calls up to the last one.
+  template <class F, class C>
+  requires Fabric<F, C>
+  bool collect(const Execution& execution, F& fabric, C& channel) noexcept {
+    bool all = true;
+    for (const plan::Step& step : all_steps_.first(steps_)) {
+      if (step.action != plan::Action::await) continue;
+      hear(step.slot, fabric, channel);
+      all = all && arrived_[step.slot] >= execution.sequence;
+    }
+    return all;
+  }
+
+ private:
+  std::size_t copy_of(std::uint64_t call) const noexcept {
+    return static_cast<std::size_t>(call / 2 % copies_);
+  }
+  std::uint32_t slot_of(std::uint32_t slot, std::uint64_t call) const noexcept {
+    return slot + static_cast<std::uint32_t>(copy_of(call)) * slots_;
+  }
+  /// Of a slot in any copy.
+  std::uint32_t slot_in_first_copy(std::uint32_t slot) const noexcept { return slot % slots_; }
+
+  template <class F, class C>
+  void hear(std::uint32_t slot, F& fabric, C& channel) noexcept {
+    for (;;) {
+      const std::uint64_t next = arrived_[slot] + 1;
+      if (!fabric.take(channel, static_cast<std::uint32_t>(next & 1), slot_of(slot, next))) return;
+      arrived_[slot] = next;
+    }
+  }
+
+  template <class F, class C>
+  bool take(const Execution& execution, const plan::Step& step, F& fabric, C& channel) noexcept {
+    const std::uint32_t slot = slot_in_first_copy(step.slot);
+    hear(slot, fabric, channel);
+    const std::uint64_t newest = std::min(arrived_[slot], execution.sequence);
+    // What is older than the slack is not looked at: its slot may hold a later message already, of
+    // which the notification is on its way.
+    if (newest == 0 || newest + slack_ < execution.sequence) return false;
+    if (label_at(execution, message(execution, slot, newest)) + slack_ < execution.sequence)
+      return false;
+    taken_[slot] = newest;
+    return true;
+  }
+
+  std::byte* message(const Execution& execution, std::uint32_t slot,
+                     std::uint64_t call) const noexcept {
+    return execution.slot(slot_of(slot, call), static_cast<std::uint32_t>(call & 1));
+  }
+
+  static std::uint64_t label_at(const Execution& execution, const std::byte* value) noexcept {
+    std::uint64_t label = 0;
+    std::memcpy(&label, value + execution.memory.label_offset(), sizeof label);
+    return label;
+  }
+
+  void move(const Execution& execution, const plan::Step& step) noexcept {
+    const Part& part = execution.part_of(step);
+    const bool is_slot = step.from.place == plan::Place::slot;
+    const std::uint32_t slot = is_slot ? slot_in_first_copy(step.from.index) : 0;
+    const std::byte* const from =
+        is_slot ? message(execution, slot, taken_[slot]) : execution.address(step.from, part);
+    std::byte* const into = execution.address(step.into, part);
+    const std::uint64_t given = step.from.place == plan::Place::source ? execution.sequence
+                                : step.from.place == plan::Place::target
+                                    ? target_label_
+                                    : label_at(execution, from);
+    const bool is_target = step.into.place == plan::Place::target;
+    std::uint64_t label = given;
+    if (step.action == plan::Action::copy) {
+      if (into != from && part.source.bytes > 0) std::memcpy(into, from, part.source.bytes);
+    } else {
+      execution.reduction.combine(from, into, part.element_count, execution.reduction.context);
+      label = std::min(given, is_target ? target_label_ : label_at(execution, into));
+    }
+    if (is_target) {
+      target_label_ = label;
+      staleness_ = execution.sequence - label;
+    } else {
+      std::memcpy(into + execution.memory.label_offset(), &label, sizeof label);
+    }
+  }
+
+  std::span<plan::Step> all_steps_;
+  std::uint32_t copies_;
+  std::size_t steps_;    // of one copy
+  std::uint32_t slots_;  // of one copy
+  std::uint32_t slack_;
+  std::size_t puts_;                    // of one copy
+  std::vector<std::uint64_t> arrived_;  // by slot: the last call whose message has come
+  std::vector<std::uint64_t> taken_;    // and the one whose message is used
+  std::uint64_t target_label_ = 0;
+  std::uint64_t staleness_ = 0;
+};
+
+}  // namespace tutti::engine

@@ -1,0 +1,159 @@
+// Promise: stale-synchronous allreduces hold one whole contribution of every rank, of the last
+// slack + 1 calls, over the device and in shared memory, for payloads that are copied and that stay
+// in place; a late rank holds up nobody within the slack; with slack 0 they are allreduces.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <tutti/tutti.hpp>
+#include <vector>
+
+#include "support/jobs.hpp"
+
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+using test::codes_of;
+
+struct Task {
+  std::vector<std::uint32_t> ranks_per_node;
+  std::uint32_t slack = 1;
+  std::size_t groups = 2;  // of one element for each rank
+  std::uint64_t calls = 300;
+  Timeout delay = 300us;  // at most, of each rank before some calls
+};
+
+Context context_of(const std::vector<std::uint32_t>& ranks_per_node) {
+  ContextOptions options;
+  options.device = "soft0";
+  options.arena_bytes = 8u << 20;
+  options.ranks_per_node = ranks_per_node;
+  return Context(options);
+}
+
+/// 0: everything is right.
+int run(Exchange& exchange, const Task& task) {
+  Context context = context_of(task.ranks_per_node);
+  Communicator communicator(context, exchange);
+  const std::size_t ranks = communicator.rank_count(), self = index_of(communicator.rank());
+  std::vector<std::uint64_t> source(ranks * task.groups), target(source.size());
+  Operation operation = allreduce_ssp<std::uint64_t>(
+      communicator, std::span<const std::uint64_t>(source), std::span(target), sum, task.slack);
+  std::mt19937 random(static_cast<std::uint32_t>(self));
+  for (std::uint64_t call = 1; call <= task.calls; ++call) {
+    for (std::size_t i = self; i < source.size(); i += ranks) source[i] = call;
+    if (random() % 8 == 0) std::this_thread::sleep_for(task.delay * (random() % 100) / 100);
+    if (operation.start() != Status::ok || operation.wait(30s) != Status::ok) return 1;
+    std::uint64_t oldest = call;
+    for (std::size_t i = 0; i < target.size(); ++i) {
+      if (target[i] != target[i % ranks]) return 2;  // torn
+      if (target[i] > call || target[i] == 0 || target[i] + task.slack < call) return 3;
+      oldest = std::min(oldest, target[i]);
+    }
+    if (target[self] != call) return 4;
+    if (operation.staleness() != call - oldest) return 5;
+  }
+  return 0;
+}
+
+void expect_right(std::uint32_t rank_count, const Task& task) {
+  const auto results = run_local({.rank_count = rank_count},
+                                 [&](Exchange& exchange) { return run(exchange, task); });
+  EXPECT_EQ(codes_of(results), std::vector<int>(rank_count))
+      << rank_count << " ranks, slack " << task.slack;
+}
+
+TEST(Stale, IsRightOverTheDevice) {
+  for (const std::uint32_t slack : {0u, 1u, 3u})
+    for (const std::uint32_t ranks : {1u, 2u, 5u}) expect_right(ranks, {{1}, slack});
+}
+
+TEST(Stale, IsRightInsideANodeAndAcross) {
+  for (const std::uint32_t slack : {0u, 1u, 3u}) {
+    expect_right(4, {{4}, slack});
+    expect_right(5, {{3, 2}, slack});
+  }
+}
+
+TEST(Stale, IsRightWherePayloadsStayInPlace) {
+  expect_right(3, {{3}, 2, 1000, 100});
+  expect_right(4, {{2}, 2, 1000, 100});
+}
+
+TEST(Stale, IsRightForThreads) {
+  const Task task{{3}, 2, 600, 60};
+  const auto results =
+      run_local_threads({.rank_count = 3}, [&](Exchange& exchange) { return run(exchange, task); });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+/// Rank 0 sleeps once; the others get through `slack` calls meanwhile and no further.
+TEST(Stale, ALateRankHoldsUpNobodyWithinTheSlack) {
+  constexpr std::uint32_t slack = 4;
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    Context context = context_of({3});
+    Communicator communicator(context, exchange);
+    double source = 1, target = 0;
+    Operation operation = allreduce_ssp<double>(communicator, std::span<const double>(&source, 1),
+                                                std::span(&target, 1), sum, slack);
+    const auto call = [&] {
+      return operation.start() == Status::ok && operation.wait(30s) == Status::ok;
+    };
+    if (!call()) return 1;
+    communicator.synchronize();
+    const bool late = exchange.self() == Rank{0};
+    if (late) std::this_thread::sleep_for(800ms);
+    const auto begin = std::chrono::steady_clock::now();
+    for (std::uint32_t i = 0; i < slack; ++i)
+      if (!call()) return 2;
+    if (!late && std::chrono::steady_clock::now() - begin > 600ms) return 3;
+    if (!late && operation.staleness() == 0) return 4;
+    for (std::uint32_t i = 0; i < slack + 2; ++i)
+      if (!call()) return 5;
+    if (!late && std::chrono::steady_clock::now() - begin < 600ms) return 6;
+    return target == 3 ? 0 : 7;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+TEST(Stale, WhatCannotBeIsRefusedByName) {
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    Context context = context_of({1});
+    Communicator communicator(context, exchange);
+    std::vector<double> values(100'000);
+    const auto refusal = [&](const AllreduceSspArguments& arguments) {
+      try {
+        (void)allreduce_ssp(communicator, arguments);
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    };
+    AllreduceSspArguments arguments{
+        .source = values.data(),
+        .target = values.data(),
+        .element_count = values.size(),
+        .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
+        .slack = 50};
+    if (refusal(arguments).find("less slack than 50") == std::string::npos) return 1;
+    arguments.slack = UINT32_MAX;
+    if (refusal(arguments).find("slack 4294967295: expected at most") == std::string::npos)
+      return 2;
+    arguments.slack = index_of(exchange.self());
+    arguments.element_count = 1;
+    if (refusal(arguments).find("different plans") == std::string::npos) return 3;
+    arguments.slack = 1;
+    arguments.reduction.properties.commutative = false;
+    if (refusal(arguments).find("does not commute") == std::string::npos) return 4;
+    return 0;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+}  // namespace
+}  // namespace tutti
