@@ -67,3 +67,9 @@ add_test(NAME long_death_in_virtual_time COMMAND process_virtual_time
   --gtest_filter=DeathInVirtualTime.*)
 set_tests_properties(long_death_in_virtual_time PROPERTIES LABELS long TIMEOUT 300
   FAIL_REGULAR_EXPRESSION ${none_ran})
+
+add_test(NAME process_matrix_factorization
+  COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/matrix_factorization.sh $<TARGET_FILE:matrix_factorization>
+    ${PROJECT_SOURCE_DIR}/examples/matrix_factorization.py)
+set_tests_properties(process_matrix_factorization PROPERTIES LABELS process TIMEOUT 120
+  RUN_SERIAL ON)
