@@ -43,7 +43,7 @@ std::size_t chunk_count_of(const PlanRequest& request, const plan::Plan& plan) {
       std::all_of(node_of.begin(), node_of.end(), [](Node node) { return node == Node{0}; });
   return api::chunk_count(request.allreduce.element_count,
                           request.allreduce.reduction.element_bytes, plan.parts,
-                          is_one_node ? api::chunk_bytes_in_node : api::chunk_bytes_across);
+                          api::chunk_bytes_for(plan, is_one_node));
 }
 
 std::vector<engine::Part> parts_of(const PlanRequest& request, const plan::Plan& plan) {

@@ -14,6 +14,7 @@
 
 #include "api/joined_fabric.hpp"
 #include "api/neighbourhood.hpp"
+#include "api/selection.hpp"
 #include "api/settings.hpp"
 #include "engine/execution.hpp"
 #include "engine/stale.hpp"
@@ -94,14 +95,7 @@ struct Communicator::Implementation {
   /// What goes through a plan at a time, of each of its parts; alike on all ranks.
   std::size_t chunk_bytes(const plan::Plan& plan) const noexcept {
     if (context.settings.chunk_bytes != 0) return context.settings.chunk_bytes;
-    if (plan::is_by_reference(plan)) return api::single_copy_broadcast_bytes_max;  // one chunk
-    return neighbours.nodes.node_count == 1 ? api::chunk_bytes_in_node : api::chunk_bytes_across;
-  }
-  /// The same of each block of a plan of blocks: these have slots for all ranks.
-  std::size_t chunk_bytes_of_block(const plan::Plan& plan) const noexcept {
-    const std::size_t bytes = chunk_bytes(plan);
-    if (context.settings.chunk_bytes != 0 || plan::is_by_reference(plan)) return bytes;
-    return std::clamp<std::size_t>(api::block_registers_bytes / (4u * plan.parts), 4096, bytes);
+    return api::chunk_bytes_for(plan, neighbours.nodes.node_count == 1);
   }
 
   /// Takes over an operation whose user is done with it.

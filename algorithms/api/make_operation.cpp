@@ -249,7 +249,7 @@ void cut_into_chunks(Operation::Implementation& operation, const OperationReques
   }
   const std::size_t longest = blocks.longest_bytes / element_bytes;
   execution.chunk_count =
-      api::chunk_count(longest, element_bytes, 1, communicator.chunk_bytes_of_block(plan));
+      api::chunk_count(longest, element_bytes, 1, communicator.chunk_bytes(plan));
   execution.parts = engine::parts_of(blocks.of_rank, element_bytes, execution.chunk_count);
   execution.memory.payload_bytes = engine::share(longest, execution.chunk_count, 0) * element_bytes;
 }

@@ -6,6 +6,7 @@
 #include <tutti/status.hpp>
 
 #include "api/names.hpp"
+#include "api/settings.hpp"
 #include "plan/canonical_dissemination.hpp"
 #include "plan/chunked_fold.hpp"
 #include "plan/copies.hpp"
@@ -438,6 +439,17 @@ std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
   const std::size_t elements = std::max<std::size_t>(chunk_bytes / element_bytes, 1) * part_count;
   const std::size_t count = (element_count + elements - 1) / elements;
   return std::clamp<std::size_t>(count, 1, std::max<std::size_t>(element_count / part_count, 1));
+}
+
+std::size_t chunk_bytes_for(const plan::Plan& plan, bool one_node) noexcept {
+  if (plan::is_by_reference(plan)) return single_copy_broadcast_bytes_max;  // one chunk
+  const std::size_t bytes = one_node ? chunk_bytes_in_node : chunk_bytes_across;
+  // Partials are about as many as slots and parts; how many, may differ by rank.
+  const std::size_t slots = std::size_t{plan.slot_count} - plan.line_slot_count;
+  const std::size_t registers =
+      2 * std::max<std::size_t>(plan.segments, 1) * (2 * slots + plan.parts);
+  constexpr std::size_t least = 4096;
+  return std::clamp(registers_bytes / registers, least, bytes);
 }
 
 plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierRequest& request) {

@@ -79,6 +79,10 @@ plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
                        std::span<const Node> node_of, const AllreduceRequest& request,
                        bool single_copy = false, std::uint32_t participant_count = 0);
 
+/// What goes through a plan at a time, of each of its parts, unless that was set; alike on all
+/// ranks.  `one_node`: of all ranks.
+std::size_t chunk_bytes_for(const plan::Plan& plan, bool one_node) noexcept;
+
 /// Of a stale-synchronous allreduce: in slack + 1 copies.  Throws Error.
 plan::Plan stale_plan(Rank self, std::uint32_t rank_count, std::size_t payload_bytes,
                       std::uint32_t slack);

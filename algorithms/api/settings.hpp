@@ -28,8 +28,9 @@ void refuse_unknown_settings();
 inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
 inline constexpr std::size_t chunk_bytes_across = 1u << 20;
 
-/// Registers of a collective of blocks, which has two for each rank, in two copies: about.
-inline constexpr std::size_t block_registers_bytes = 4u << 20;
+/// Where plans have many slots, chunks are as small as it takes for their registers to need about
+/// so much of the arena.
+inline constexpr std::size_t registers_bytes = 8u << 20;
 
 /// Larger ones are faster in chunks that both sides copy at the same time (measured,
 /// shm/README.md).

@@ -272,6 +272,30 @@ constexpr Launch launches[] = {run_local_threads};
 constexpr Launch launches[] = {run_local_threads, run_local};
 #endif
 
+/// However many slots a plan has.
+TEST(Nodes, LargePayloadsFitTheDefaultArena) {
+  constexpr std::uint32_t ranks = 6;
+  const auto results = run_local_threads({.rank_count = ranks}, [](Exchange& exchange) {
+    ContextOptions options;
+    options.device = "soft0";
+    options.ranks_per_node = {1};
+    Context context(options);
+    Communicator communicator(context, exchange);
+    std::vector<double> source((8u << 20) / sizeof(double) + 1, 1.0), target(source.size());
+    for (const Agreement agreement : {Agreement::relaxed, Agreement::reproducible}) {
+      std::fill(target.begin(), target.end(), 0.0);
+      Operation operation = allreduce<double>(communicator, std::span<const double>(source),
+                                              std::span(target), sum, agreement);
+      if (!run_once(operation)) return 1;
+      if (std::count(target.begin(), target.end(), 1.0 * ranks) !=
+          static_cast<std::ptrdiff_t>(target.size()))
+        return 2;
+    }
+    return 0;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(ranks));
+}
+
 TEST(Nodes, ChunksAreRightOnBothSidesOfTheirEdges) {
   for (const Shape& shape : {Shape{2}, Shape{5}, Shape{1, 1}, Shape{3, 1, 2}})
     for (const Launch launch : launches) {
