@@ -82,6 +82,8 @@ constexpr const char* name_of(Algorithm algorithm) noexcept {
       return "gather_fold";
     case Algorithm::chunked_fold:
       return "chunked_fold";
+    case Algorithm::ring:
+      return "ring";
   }
   return "?";
 }

@@ -18,6 +18,7 @@
 #include "plan/nodes.hpp"
 #include "plan/nway.hpp"
 #include "plan/recursive_multiplying.hpp"
+#include "plan/ring.hpp"
 #include "plan/rooted.hpp"
 #include "plan/single_copy.hpp"
 #include "plan/two_partial.hpp"
@@ -42,6 +43,10 @@ constexpr Schedule schedules[] = {
     {.algorithm = Algorithm::gather_fold, .agreement = Agreement::reproducible},
     {.algorithm = Algorithm::chunked_fold,
      .agreement = Agreement::reproducible,
+     .takes = PerRoundIs::nothing},
+    {.algorithm = Algorithm::ring,
+     .agreement = Agreement::identical,
+     .keeps_rank_order = false,
      .takes = PerRoundIs::nothing},
 };
 
@@ -252,17 +257,62 @@ Priced dissemination_along_the_tree(const AllreduceRequest& request, std::uint32
 
 /// Recursive multiplying, whose rounds are as few as can be where the ranks are a product.  Where
 /// they have to be folded, the canonical tree may take fewer.
-Algorithm identical_rule(const AllreduceRequest& request, std::uint32_t rank_count) {
+Priced identical_rule(const AllreduceRequest& request, std::uint32_t rank_count) {
   const plan::PerRound product =
       core(vector_for(schedule_of(Algorithm::recursive_multiplying), request), rank_count,
            payload_bytes_of(request));
   const plan::PerRound rounds = plan::recursive_multiplying_rounds(rank_count, product);
-  if (rounds.size() == product.size()) return Algorithm::recursive_multiplying;
+  const bool factors = rounds.size() == product.size();
   plan::Picoseconds cost = 0;
   for (std::size_t i = 0; i < rounds.size(); ++i)
-    cost += round_cost(rounds[i], 1, priced_bytes(request), i + 1 < rounds.size());
+    cost += round_cost(rounds[i], 1, priced_bytes(request), factors || i + 1 < rounds.size());
+  const Priced product_rule{Algorithm::recursive_multiplying, cost};
+  if (factors) return product_rule;
   const Priced tree = dissemination_along_the_tree(request, rank_count);
-  return tree.cost < cost ? tree.algorithm : Algorithm::recursive_multiplying;
+  return tree.cost < cost ? tree : product_rule;
+}
+
+/// Two-partial dissemination, or without trimming where contributions may enter twice.
+Priced relaxed_rule(const AllreduceRequest& request, std::uint32_t rank_count) {
+  const Reduction& reduction = request.reduction;
+  const bool may_repeat = reduction.properties.commutative && reduction.properties.idempotent;
+  const Algorithm algorithm = may_repeat ? Algorithm::dissemination : Algorithm::two_partial;
+  plan::Picoseconds cost = 0;
+  const std::uint64_t payloads = reduction.properties.commutative ? 1 : 2;
+  for (const plan::Round& round :
+       plan::two_partial_rounds(rank_count, covering(vector_for(schedule_of(algorithm), request),
+                                                     rank_count, payload_bytes_of(request))))
+    cost += round_cost(round.messages, payloads, priced_bytes(request));
+  return {algorithm, cost};
+}
+
+/// Schedules that cut the payload into a part for each rank send less of it in more messages.
+/// Provisional, until measured on networks.
+constexpr std::size_t in_parts_from_bytes = 64u << 10;
+/// Beyond this many ranks, which would all be connected with each other, the ring.
+constexpr std::uint32_t chunked_fold_ranks_max = 32;
+
+/// Sub-blocks of a block of the ring: while one is combined, the other is on its way.
+constexpr std::uint32_t ring_sub_blocks = 2;
+
+/// `whole`, or what is cheaper for a large payload.
+Algorithm or_in_parts(const Priced& whole, const AllreduceRequest& request,
+                      std::uint32_t rank_count) {
+  const bool is_given = !request.per_round.empty() || !request.per_round_by_default.empty();
+  if (rank_count == 1 || is_given || payload_bytes_of(request) < in_parts_from_bytes)
+    return whole.algorithm;
+  const std::uint64_t part = (priced_bytes(request) + rank_count - 1) / rank_count;
+  if (rank_count <= chunked_fold_ranks_max && serves_chunked_fold(rank_count, request)) {
+    const plan::Picoseconds cost =
+        round_cost(rank_count - 1, 1, part) + round_cost(rank_count - 1, 1, part, false);
+    return cost < whole.cost ? Algorithm::chunked_fold : whole.algorithm;
+  }
+  if (request.partners_max < 2 || !request.reduction.properties.commutative ||
+      !plan::is_ring(rank_count, ring_sub_blocks))
+    return whole.algorithm;
+  const plan::Picoseconds cost =
+      (rank_count - 1) * (round_cost(1, 1, part) + round_cost(1, 1, part, false));
+  return cost < whole.cost ? Algorithm::ring : whole.algorithm;
 }
 
 /// The cheapest along the canonical tree.  Where the call asks for a vector, one that follows it.
@@ -340,14 +390,13 @@ Across across_of(const AllreduceRequest& request, std::uint32_t rank_count) {
 }
 
 Algorithm rule(const AllreduceRequest& request, std::uint32_t rank_count) {
-  const Reduction& reduction = request.reduction;
-  if (order_shows_in_bits(reduction)) {
-    if (request.agreement == Agreement::identical) return identical_rule(request, rank_count);
-    if (request.agreement == Agreement::reproducible) return reproducible_rule(request, rank_count);
-  }
-  if (reduction.properties.commutative && reduction.properties.idempotent)
-    return Algorithm::dissemination;
-  return Algorithm::two_partial;
+  const bool shows = order_shows_in_bits(request.reduction);
+  if (shows && request.agreement == Agreement::reproducible)
+    return reproducible_rule(request, rank_count);
+  const bool is_identical = shows && request.agreement == Agreement::identical;
+  return or_in_parts(
+      is_identical ? identical_rule(request, rank_count) : relaxed_rule(request, rank_count),
+      request, rank_count);
 }
 
 plan::Plan chunked_fold_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
@@ -367,6 +416,19 @@ plan::Plan chunked_fold_plan(Rank self, std::uint32_t rank_count, const Allreduc
                                " connections") +
                     "; use canonical_dissemination");
   return plan::chunked_fold_allreduce(self, rank_count);
+}
+
+plan::Plan ring_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
+  if (!request.per_round.empty())
+    refuse_vector(request.per_round,
+                  ": algorithm ring has 2 (P - 1) rounds whatever is asked for; leave per_round "
+                  "out, or use recursive_multiplying");
+  if (!plan::is_ring(rank_count, ring_sub_blocks))
+    throw Error(ErrorCode::unsupported, "allreduce: algorithm ring needs 4 P of " +
+                                            std::to_string(plan::slots_max) + " messages, P is " +
+                                            std::to_string(rank_count) +
+                                            "; use recursive_multiplying");
+  return plan::ring_allreduce(self, rank_count, ring_sub_blocks, request.node_of);
 }
 
 plan::Plan gather_fold_plan(Rank self, std::uint32_t rank_count, const plan::PerRound& vector) {
@@ -396,6 +458,8 @@ plan::Plan plan_by_nodes(Rank self, std::uint32_t rank_count, const AllreduceReq
   inner.across = Across::flat;
   inner.node_of = {};
   inner.element_count = (request.element_count + shape.lane_count - 1) / shape.lane_count;
+  // Automatic: none that cuts the payload once more.
+  if (inner.algorithm == Algorithm::automatic) inner.partners_max = 0;
   // Messages of one payload are needed where it is cut.
   const Reduction& reduction = request.reduction;
   const bool is_ordered = !reduction.properties.commutative;
@@ -553,6 +617,8 @@ plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRe
       return gather_fold_plan(self, rank_count, covering(asked, rank_count, bytes));
     case Algorithm::chunked_fold:
       return chunked_fold_plan(self, rank_count, request);
+    case Algorithm::ring:
+      return ring_plan(self, rank_count, request);
     case Algorithm::automatic:
     case Algorithm::two_partial:
       break;

@@ -50,13 +50,15 @@ bool is_credit(const Plan& plan, const Step& step) {
 /// Looks at one plan after the other; the marks are kept so that each costs only its own steps.
 class ShapeCheck {
  public:
-  explicit ShapeCheck(std::size_t rank_count)
-      : put_marks_(rank_count), await_marks_(rank_count), credit_marks_(rank_count) {}
+  ShapeCheck(std::size_t rank_count, std::size_t parts)
+      : put_marks_(rank_count * parts),
+        await_marks_(rank_count * parts),
+        credit_marks_(rank_count) {}
 
   Violation violation(const Plan& plan, const Plan& first, std::uint32_t index) {
     if (index_of(plan.self) != index)
       return "plan " + std::to_string(index) + " belongs to " + name_of(plan.self);
-    if (plan.rank_count != put_marks_.size()) return name_of(plan.self) + ": wrong rank count";
+    if (plan.rank_count != credit_marks_.size()) return name_of(plan.self) + ": wrong rank count";
     // Slots and notifications are laid out alike everywhere, or a put would miss its slot.
     if (plan.segments != first.segments || plan.slot_count != first.slot_count ||
         plan.parts != first.parts || plan.line_slot_count != first.line_slot_count ||
@@ -180,8 +182,10 @@ class ShapeCheck {
     if (step.segments > plan.segments) return "more payloads than a slot has";
     if (step.round >= counts.size()) return "a round that per_round does not know";
     ++counts[step.round];
-    std::uint64_t& mark = marks[index_of(step.peer)];
-    if (mark == mark_) return name_of(step.peer) + " is a peer twice in one round";
+    std::uint64_t& mark = marks[index_of(step.peer) * plan.parts + step.part];
+    if (mark == mark_)
+      return name_of(step.peer) + " is a peer twice in one round" +
+             (plan.parts > 1 ? ", about part " + std::to_string(step.part) : "");
     mark = mark_;
     if (step.action == Action::put && step.segments > 0)
       return range_violation(plan, step.from, step.segments);
@@ -205,7 +209,8 @@ class ShapeCheck {
                                        : " does not exist");
   }
 
-  std::vector<std::uint64_t> put_marks_;     // by peer: the (rank, round) in which it was last told
+  std::vector<std::uint64_t>
+      put_marks_;  // by peer and part: the (rank, round) in which it was last told
   std::vector<std::uint64_t> await_marks_;   // and last awaited
   std::vector<std::uint64_t> credit_marks_;  // the plan in which its credit was last awaited
   std::uint64_t plan_mark_ = 0;
@@ -659,7 +664,7 @@ class Run {
 
 std::optional<std::string> first_violation(std::span<const Plan> plans, Promise promise,
                                            Rank root) {
-  ShapeCheck shape(plans.size());
+  ShapeCheck shape(plans.size(), std::max<std::size_t>(plans[0].parts, 1));
   for (std::uint32_t rank = 0; rank < plans.size(); ++rank)
     if (Violation violation = shape.violation(plans[rank], plans[0], rank)) return violation;
   if (Violation violation = Run(plans, promise, root).violation()) return violation;

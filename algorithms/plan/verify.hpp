@@ -5,7 +5,8 @@
 //
 // It proves, for the plans it is given and every order of arrival:
 //   - puts and awaits match one to one: peer, slot, number of payloads; nobody tells itself, or one
-//     peer twice in a round; messages per round are what the plan says; nobody waits for ever;
+//     peer twice in a round about one part; messages per round are what the plan says; nobody waits
+//     for ever;
 //   - nothing is read before it is defined, a slot only after its await; a slot is written once; a
 //     partial is not written after it was put (the NIC may still be reading it);
 //   - the source is not read once the target was written (they may be the same memory);

@@ -20,6 +20,7 @@ enum class Algorithm : std::uint8_t {
   canonical_dissemination,  // "canonical_dissemination": reproducible bits, blocks of a fixed tree
   gather_fold,              // "gather_fold": reproducible bits, for tiny payloads and few ranks
   chunked_fold,             // "chunked_fold": reproducible bits, for large payloads
+  ring,                     // "ring": identical bits, for large payloads on two connections
 };
 
 /// How barrier and allreduce regard that ranks share nodes (Communicator::node()); the same on

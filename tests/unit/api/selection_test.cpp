@@ -53,8 +53,24 @@ TEST(Selection, LeftAloneTakesASchedule) {
     EXPECT_NE(taken(large, prime), "recursive_multiplying") << prime;
   for (const std::uint32_t product : {2u, 3u, 4u, 5u, 6u, 7u, 8u, 16u, 24u, 32u, 48u, 64u, 96u})
     EXPECT_EQ(taken(large, product), "recursive_multiplying") << product;
-  large.element_count = 1 << 14;
+  large.element_count = 1 << 12;
   EXPECT_EQ(taken(large, 13), "recursive_multiplying");
+  // Large payloads in parts, whatever the agreement: among few ranks directly, among many on two
+  // connections each.
+  for (const Agreement agreement : {identical, relaxed}) {
+    large.agreement = agreement;
+    large.element_count = 1 << 17;
+    EXPECT_EQ(taken(large, 13), "chunked_fold");
+    EXPECT_EQ(taken(large, 48), "ring");
+    large.partners_max = 10;
+    EXPECT_EQ(taken(large, 13), "ring");
+    large.partners_max = UINT32_MAX;
+    large.per_round_by_default = {3, 3, 3};  // neither follows it
+    EXPECT_NE(taken(large, 48), "ring");
+    large.per_round_by_default = {};
+  }
+  large.reduction.properties.commutative = false;
+  EXPECT_NE(taken(large, 48), "ring");
   EXPECT_EQ(taken(request(BuiltIn::sum, ElementType::float64, relaxed)),
             "two_partial_dissemination");
   EXPECT_EQ(taken(request(BuiltIn::sum, ElementType::int32, reproducible)),
@@ -109,7 +125,7 @@ TEST(Selection, CombinesInsideNodesFirstWhereThatKeepsThePromise) {
   asked.agreement = Agreement::relaxed;
   EXPECT_EQ(taken(asked), "lanes/two_partial_dissemination");
   asked.across = Across::flat;
-  EXPECT_EQ(taken(asked), "two_partial_dissemination");
+  EXPECT_EQ(taken(asked), "chunked_fold");
   asked.across = Across::leader;
   asked.per_round = {2};  // three nodes
   EXPECT_EQ(taken(asked), "leader/two_partial_dissemination");

@@ -1,0 +1,106 @@
+// See ring.hpp.  Message u of round t has slot and partial t C + u, for C sub-blocks.  What comes
+// in round t is awaited where the answer to it is sent, in round t + 1, so that sub-blocks follow
+// each other; but what comes in the last round, in that.
+#include "plan/ring.hpp"
+
+#include <cassert>
+
+#include "plan/nodes.hpp"
+#include "plan/per_round.hpp"
+#include "plan/steps.hpp"
+
+namespace tutti::plan {
+namespace {
+
+class Builder {
+ public:
+  Builder(Rank self, std::uint32_t rank_count, std::uint32_t sub_blocks,
+          std::span<const Node> node_of)
+      : count_(rank_count), sub_blocks_(sub_blocks) {
+    std::vector<Rank> ring;
+    for (const std::vector<Rank>& node : members_of_nodes(rank_count, node_of))
+      ring.insert(ring.end(), node.begin(), node.end());
+    while (ring[position_] != self) ++position_;
+    next_ = ring[(position_ + 1) % count_];
+    previous_ = ring[(position_ + count_ - 1) % count_];
+    plan_.self = self;
+    plan_.rank_count = rank_count;
+    plan_.algorithm = "ring";
+    plan_.parts = static_cast<std::uint16_t>(count_ * sub_blocks_);
+    plan_.slot_count = plan_.partial_count =
+        static_cast<std::uint16_t>(2 * (count_ - 1) * sub_blocks_);
+  }
+
+  Plan build() && {
+    if (count_ == 1) {
+      for (std::uint32_t u = 0; u < sub_blocks_; ++u) {
+        begin_part(0, u);
+        steps_.copy(source_register, target_register);
+      }
+      return std::move(plan_);
+    }
+    const std::uint32_t rounds = 2 * (count_ - 1);
+    plan_.per_round.assign(rounds, sub_blocks_);
+    for (std::uint32_t u = 0; u < sub_blocks_; ++u) {
+      begin_part(0, u);
+      steps_.copy(source_register, partial_of(0, u));
+      steps_.put(next_, slot_of(0, u), 1, partial_of(0, u));
+    }
+    for (std::uint32_t round = 0; round < rounds; ++round) {
+      const bool is_last = round + 1 == rounds;
+      steps_.set_round(is_last ? round : round + 1);
+      for (std::uint32_t u = 0; u < sub_blocks_; ++u) {
+        // Combined in the first half, told in the second; what is complete is both.
+        begin_part(round + 1, u);
+        steps_.await(previous_, slot_of(round, u), 1);
+        if (round < count_ - 1) {
+          const Register grown = partial_of(round + 1, u);
+          steps_.copy(source_register, grown);
+          steps_.combine(slot_register(slot_of(round, u)), grown);
+          if (round == count_ - 2) steps_.copy(grown, target_register);
+        } else {
+          steps_.copy(slot_register(slot_of(round, u)), target_register);
+          if (!is_last) steps_.copy(slot_register(slot_of(round, u)), partial_of(round + 1, u));
+        }
+        if (!is_last) steps_.put(next_, slot_of(round + 1, u), 1, partial_of(round + 1, u));
+      }
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  /// Sends block `position - t` in round t, of both halves: in the second from block position + 1
+  /// on.
+  void begin_part(std::uint32_t round, std::uint32_t u) {
+    const std::uint32_t block = (position_ + 2 * count_ - round % (2 * count_)) % count_;
+    steps_.begin_part(static_cast<std::uint16_t>(block * sub_blocks_ + u));
+  }
+  std::uint16_t slot_of(std::uint32_t round, std::uint32_t u) const {
+    return static_cast<std::uint16_t>(round * sub_blocks_ + u);
+  }
+  Register partial_of(std::uint32_t round, std::uint32_t u) const {
+    return partial_register(slot_of(round, u));
+  }
+
+  std::uint32_t count_;
+  std::uint32_t sub_blocks_;
+  std::uint32_t position_ = 0;
+  Rank next_, previous_;
+  Plan plan_;
+  StepWriter steps_{plan_};
+};
+
+}  // namespace
+
+bool is_ring(std::uint32_t rank_count, std::uint32_t sub_blocks) noexcept {
+  return rank_count > 0 && sub_blocks > 0 &&
+         2 * std::uint64_t{rank_count} * sub_blocks <= slots_max;
+}
+
+Plan ring_allreduce(Rank self, std::uint32_t rank_count, std::uint32_t sub_blocks,
+                    std::span<const Node> node_of) {
+  assert(is_ring(rank_count, sub_blocks) && index_of(self) < rank_count);
+  return Builder(self, rank_count, sub_blocks, node_of).build();
+}
+
+}  // namespace tutti::plan

@@ -1,0 +1,93 @@
+// Promise: the ring gives all ranks one result for every rank count, number of sub-blocks and
+// placement on nodes; two copies of everything suffice; each rank tells one other rank, and a node
+// one other node.
+#include "plan/ring.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+#include <vector>
+
+#include "happens_before.hpp"
+#include "plan/verify.hpp"
+#include "sizes.hpp"
+#include "support/node_shapes.hpp"
+
+namespace tutti::plan {
+namespace {
+
+using tutti::test::NodeOf;
+
+std::vector<Plan> rings(std::uint32_t rank_count, std::uint32_t sub_blocks,
+                        const NodeOf& node_of = {}) {
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank)
+    plans.push_back(ring_allreduce(Rank{rank}, rank_count, sub_blocks, node_of));
+  return plans;
+}
+
+TEST(Ring, GivesAllRanksOneResult) {
+  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to / 4; ++ranks)
+    for (std::uint32_t sub_blocks = 1; sub_blocks <= 3; ++sub_blocks)
+      EXPECT_EQ(first_violation(rings(ranks, sub_blocks), Promise::same_result), std::nullopt)
+          << ranks << " ranks, " << sub_blocks << " sub-blocks";
+}
+
+TEST(Ring, GivesItWhateverTheNodes) {
+  std::mt19937 random(1);
+  for (int sample = 0; sample < 40; ++sample) {
+    const auto ranks = static_cast<std::uint32_t>(2 + random() % 12);
+    const NodeOf node_of = tutti::test::placed(ranks, 1 + ranks / 3, sample % 2 == 0, random);
+    const std::vector<Plan> plans = rings(ranks, 2, node_of);
+    EXPECT_EQ(first_violation(plans, Promise::same_result), std::nullopt)
+        << tutti::test::text_of(node_of);
+    std::set<std::pair<std::uint32_t, std::uint32_t>> crossings;
+    for (const Plan& plan : plans) {
+      std::set<std::uint32_t> told;
+      for (const Step& step : plan.steps)
+        if (step.action == Action::put) told.insert(index_of(step.peer));
+      ASSERT_EQ(told.size(), 1u);
+      const Node here = node_of[index_of(plan.self)], there = node_of[*told.begin()];
+      if (here != there) crossings.insert({index_of(here), index_of(there)});
+    }
+    std::set<std::uint32_t> nodes;
+    for (const Node node : node_of) nodes.insert(index_of(node));
+    EXPECT_EQ(crossings.size(), nodes.size() > 1 ? nodes.size() : 0)
+        << tutti::test::text_of(node_of);
+  }
+}
+
+TEST(Ring, TwoCopiesOfEverythingSuffice) {
+  for (std::uint32_t ranks = 2; ranks <= 7; ++ranks)
+    for (std::uint32_t sub_blocks = 1; sub_blocks <= 2; ++sub_blocks)
+      EXPECT_EQ(test::HappensBefore(rings(ranks, sub_blocks), 5, 2).race(), std::nullopt)
+          << ranks << " ranks, " << sub_blocks << " sub-blocks";
+  // Those of the first round are written again before they are read if nobody waits for the end.
+  std::vector<Plan> plans = rings(3, 1);
+  for (Plan& plan : plans)
+    std::erase_if(plan.steps, [](const Step& step) { return step.round > 1; });
+  EXPECT_NE(test::HappensBefore(plans, 5, 1).race(), std::nullopt);
+}
+
+TEST(Ring, SendsEachByteOnceInEachHalf) {
+  for (std::uint32_t ranks = 2; ranks <= 16; ++ranks) {
+    const std::vector<Plan> plans = rings(ranks, 2);
+    for (const Plan& plan : plans) {
+      std::size_t sent = 0;
+      for (const Step& step : plan.steps) sent += step.action == Action::put ? 1 : 0;
+      EXPECT_EQ(sent, 2u * (ranks - 1) * 2);
+    }
+  }
+}
+
+TEST(IsRing, KeepsToTheSlotsThereAre) {
+  EXPECT_TRUE(is_ring(1, 1));
+  EXPECT_FALSE(is_ring(0, 1));
+  EXPECT_FALSE(is_ring(2, 0));
+  EXPECT_TRUE(is_ring(8192, 2));
+  EXPECT_FALSE(is_ring(8193, 2));
+}
+
+}  // namespace
+}  // namespace tutti::plan
