@@ -506,7 +506,7 @@ std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
 }
 
 std::size_t chunk_bytes_for(const plan::Plan& plan, bool one_node) noexcept {
-  if (plan::is_by_reference(plan)) return single_copy_broadcast_bytes_max;  // one chunk
+  if (plan::is_by_reference(plan)) return by_reference_bytes;
   const std::size_t bytes = one_node ? chunk_bytes_in_node : chunk_bytes_across;
   // Partials are about as many as slots and parts; how many, may differ by rank.
   const std::size_t slots = std::size_t{plan.slot_count} - plan.line_slot_count;

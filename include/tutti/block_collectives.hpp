@@ -2,9 +2,9 @@
 // Every factory is collective over the communicator, may block, and throws Error.
 //
 // All of them.  Each block is sent once, directly.  Where all ranks share a node, blocks of which
-// the longest has ContextOptions::single_copy_bytes or more are not sent but read by whom they are
-// for, where the kernel lets it.  Blocks of 0 bytes are allowed, and so are, in the forms with v,
-// blocks of all sizes; those sizes are compared across the ranks when the operation is made
+// the longest has twice ContextOptions::single_copy_bytes or more are not sent but read by whom
+// they are for, where the kernel lets it.  Blocks of 0 bytes are allowed, and so are, in the forms
+// with v, blocks of all sizes; those sizes are compared across the ranks when the operation is made
 // (Error{mismatch}), not in its calls.  Large blocks go in chunks.
 //
 // In place: the own block of the source may be the own block of the target (allgather, gather at
