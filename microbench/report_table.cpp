@@ -20,7 +20,11 @@ std::string size_text(std::size_t bytes) {
 }
 
 std::string per_round_text(const std::vector<std::uint32_t>& per_round) {
-  return per_round.empty() ? "-" : fmt::format("{}", fmt::join(per_round, ","));
+  if (per_round.empty()) return "-";
+  const bool alike = std::all_of(per_round.begin(), per_round.end(),
+                                 [&](std::uint32_t n) { return n == per_round[0]; });
+  if (alike && per_round.size() > 5) return fmt::format("{} x {}", per_round.size(), per_round[0]);
+  return fmt::format("{}", fmt::join(per_round, ","));
 }
 
 std::string check_text(const std::optional<bool>& correct) {

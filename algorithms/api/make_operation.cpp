@@ -12,6 +12,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -312,10 +313,17 @@ bool is_arrival(const plan::Step& step) {
 void reserve_receives(Operation::Implementation& operation) {
   Communicator::Implementation& communicator = operation.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;
-  for (const plan::Step& step : operation.plan.steps)
-    if (is_arrival(step) && !communicator.is_neighbour(step.peer))
-      fabric.reserve_receive(operation.channel.network,
-                             fabric.connection_to(communicator.process_of[index_of(step.peer)]));
+  std::map<std::uint32_t, std::uint32_t> reserved;  // by connection
+  for (const plan::Step& step : operation.plan.steps) {
+    if (!is_arrival(step) || communicator.is_neighbour(step.peer)) continue;
+    const std::uint32_t connection =
+        fabric.connection_to(communicator.process_of[index_of(step.peer)]);
+    // A reservation is for two messages.
+    if (operation.plan.incoming_max > 0 && 2 * reserved[connection] >= operation.plan.incoming_max)
+      continue;
+    fabric.reserve_receive(operation.channel.network, connection);
+    ++reserved[connection];
+  }
 }
 
 /// Endpoints of the partners that are not connected yet, made here and sent to all.

@@ -289,11 +289,13 @@ Priced relaxed_rule(const AllreduceRequest& request, std::uint32_t rank_count) {
 /// Schedules that cut the payload into a part for each rank send less of it in more messages.
 /// Provisional, until measured on networks.
 constexpr std::size_t in_parts_from_bytes = 64u << 10;
-/// Beyond this many ranks, which would all be connected with each other, the ring.
+/// More ranks than that are not all connected with each other unasked.
 constexpr std::uint32_t chunked_fold_ranks_max = 32;
 
-/// Sub-blocks of a block of the ring: while one is combined, the other is on its way.
-constexpr std::uint32_t ring_sub_blocks = 2;
+plan::Picoseconds cost_of_chunked_fold(const AllreduceRequest& request, std::uint32_t rank_count) {
+  const std::uint64_t part = (priced_bytes(request) + rank_count - 1) / rank_count;
+  return round_cost(rank_count - 1, 1, part) + round_cost(rank_count - 1, 1, part, false);
+}
 
 /// `whole`, or what is cheaper for a large payload.
 Algorithm or_in_parts(const Priced& whole, const AllreduceRequest& request,
@@ -301,18 +303,10 @@ Algorithm or_in_parts(const Priced& whole, const AllreduceRequest& request,
   const bool is_given = !request.per_round.empty() || !request.per_round_by_default.empty();
   if (rank_count == 1 || is_given || payload_bytes_of(request) < in_parts_from_bytes)
     return whole.algorithm;
-  const std::uint64_t part = (priced_bytes(request) + rank_count - 1) / rank_count;
-  if (rank_count <= chunked_fold_ranks_max && serves_chunked_fold(rank_count, request)) {
-    const plan::Picoseconds cost =
-        round_cost(rank_count - 1, 1, part) + round_cost(rank_count - 1, 1, part, false);
-    return cost < whole.cost ? Algorithm::chunked_fold : whole.algorithm;
-  }
-  if (request.partners_max < 2 || !request.reduction.properties.commutative ||
-      !plan::is_ring(rank_count, ring_sub_blocks))
+  if (rank_count > chunked_fold_ranks_max || !serves_chunked_fold(rank_count, request))
     return whole.algorithm;
-  const plan::Picoseconds cost =
-      (rank_count - 1) * (round_cost(1, 1, part) + round_cost(1, 1, part, false));
-  return cost < whole.cost ? Algorithm::ring : whole.algorithm;
+  return cost_of_chunked_fold(request, rank_count) < whole.cost ? Algorithm::chunked_fold
+                                                                : whole.algorithm;
 }
 
 /// The cheapest along the canonical tree.  Where the call asks for a vector, one that follows it.
@@ -320,10 +314,8 @@ Algorithm reproducible_rule(const AllreduceRequest& request, std::uint32_t rank_
   const Priced whole = dissemination_along_the_tree(request, rank_count);
   if (rank_count == 1 || !request.per_round.empty() || !serves_chunked_fold(rank_count, request))
     return whole.algorithm;
-  const std::uint64_t part = (priced_bytes(request) + rank_count - 1) / rank_count;
-  const plan::Picoseconds chunks =
-      round_cost(rank_count - 1, 1, part) + round_cost(rank_count - 1, 1, part, false);
-  return chunks < whole.cost ? Algorithm::chunked_fold : whole.algorithm;
+  return cost_of_chunked_fold(request, rank_count) < whole.cost ? Algorithm::chunked_fold
+                                                                : whole.algorithm;
 }
 
 void require_defined(Across across, const char* collective) {
@@ -418,17 +410,23 @@ plan::Plan chunked_fold_plan(Rank self, std::uint32_t rank_count, const Allreduc
   return plan::chunked_fold_allreduce(self, rank_count);
 }
 
+/// Of a block of the ring: while one is combined, the other is on its way.  Among many ranks there
+/// are messages enough without.
+std::uint32_t ring_sub_blocks(std::uint32_t rank_count) {
+  return rank_count <= 64 ? 2 : 1;
+}
+
 plan::Plan ring_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
   if (!request.per_round.empty())
     refuse_vector(request.per_round,
                   ": algorithm ring has 2 (P - 1) rounds whatever is asked for; leave per_round "
                   "out, or use recursive_multiplying");
-  if (!plan::is_ring(rank_count, ring_sub_blocks))
-    throw Error(ErrorCode::unsupported, "allreduce: algorithm ring needs 4 P of " +
+  if (!plan::is_ring(rank_count, ring_sub_blocks(rank_count)))
+    throw Error(ErrorCode::unsupported, "allreduce: algorithm ring needs 2 P of " +
                                             std::to_string(plan::slots_max) + " messages, P is " +
                                             std::to_string(rank_count) +
                                             "; use recursive_multiplying");
-  return plan::ring_allreduce(self, rank_count, ring_sub_blocks, request.node_of);
+  return plan::ring_allreduce(self, rank_count, ring_sub_blocks(rank_count), request.node_of);
 }
 
 plan::Plan gather_fold_plan(Rank self, std::uint32_t rank_count, const plan::PerRound& vector) {

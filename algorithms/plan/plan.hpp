@@ -94,11 +94,13 @@ struct Plan {
   bool all_alike = true;  // every rank sends exactly per_round, and awaits as many, maybe in later
                           // rounds; if not, it is the most
   FlowControl flow_control = FlowControl::synchronising;
-  std::uint16_t parts = 1;      // of the payload
-  bool swaps_blocks = false;    // a message to rank p from rank q is about part p there, q here
-  std::uint16_t segments = 1;   // payloads (of one part) in each partial and slot
-  std::uint32_t takes_out = 0;  // contributions, the own one and those before it, that the last
-                                // round brings a second time and the result is without
+  std::uint16_t parts = 1;         // of the payload
+  bool swaps_blocks = false;       // a message to rank p from rank q is about part p there, q here
+  std::uint16_t segments = 1;      // payloads (of one part) in each partial and slot
+  std::uint32_t incoming_max = 0;  // messages of one peer that can be on their way to this rank at
+                                   // once; 0: as many as it sends in two calls
+  std::uint32_t takes_out = 0;     // contributions, the own one and those before it, that the last
+                                   // round brings a second time and the result is without
   std::uint16_t partial_count = 0;
   std::uint16_t slot_count = 0;
   std::uint16_t line_slot_count = 0;  // of these, the last ones: they have room for no payload, but

@@ -3,7 +3,10 @@
 // each other; but what comes in the last round, in that.
 #include "plan/ring.hpp"
 
+#include <algorithm>
 #include <cassert>
+#include <utility>
+#include <vector>
 
 #include "plan/nodes.hpp"
 #include "plan/per_round.hpp"
@@ -40,6 +43,8 @@ class Builder {
       return std::move(plan_);
     }
     const std::uint32_t rounds = 2 * (count_ - 1);
+    // What comes from behind has been caused by what this rank has sent, P - 1 rounds ago.
+    plan_.incoming_max = std::min(count_ + 1, 2 * rounds) * sub_blocks_;
     plan_.per_round.assign(rounds, sub_blocks_);
     for (std::uint32_t u = 0; u < sub_blocks_; ++u) {
       begin_part(0, u);

@@ -11,9 +11,10 @@
 //   round 3   and so on: 1 tells b, 2 tells c, 0 tells a
 //
 // Cost per rank.  2 (P - 1) rounds of one message for each sub-block, to one rank; 2 (P - 1)/P
-// payload bytes sent and (P-1)/P combined: no allreduce sends less.  Two connections.  Scratch: 2
-// (P - 1)/P payloads of partials and as many of slots.  All ranks have one expression, in the order
-// of the ring, which begins elsewhere for each block: for operators that commute.
+// payload bytes sent and (P-1)/P combined: no allreduce sends less.  Two connections, on which P +
+// 1 messages of each sub-block can be on their way.  Scratch: 2 (P - 1)/P payloads of partials and
+// as many of slots.  All ranks have one expression, in the order of the ring, which begins
+// elsewhere for each block: for operators that commute.
 //
 // Literature: P. Patarasuk, X. Yuan, JPDC 69 (2), 2009 ("Bandwidth optimal all-reduce algorithms
 // for clusters of workstations"); the pipelined ring of M. A. Al Ahad et al. 2018, IV.A, whose

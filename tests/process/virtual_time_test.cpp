@@ -20,6 +20,7 @@
 #include "plan/dissemination.hpp"
 #include "plan/makespan.hpp"
 #include "plan/per_round.hpp"
+#include "plan/ring.hpp"
 #include "plan/two_partial.hpp"
 #include "support/event_simulation.hpp"
 #include "verbs/soft/soft_clock.hpp"
@@ -196,6 +197,20 @@ TEST(VirtualTime, combining_is_charged) {
     expect_equal(
         {.rank_count = ranks, .per_round = {3, 3, 1}, .elements = 255, .fabric = file.name()},
         network);
+}
+
+TEST(VirtualTime, a_large_ring_takes_what_its_bytes_take) {
+  constexpr std::size_t bytes = 8u << 20;
+  constexpr double bytes_per_picosecond = 6.8e-3;  // of fdr
+  for (const std::uint32_t ranks : {4u, 8u}) {
+    Call call{.rank_count = ranks, .elements = bytes / 8, .calls = 2};
+    call.plan_of = [ranks](Rank self) { return plan::ring_allreduce(self, ranks, 2, {}); };
+    const double least = 2.0 * (ranks - 1) / ranks * bytes / bytes_per_picosecond;
+    for (const std::int64_t makespan : makespans(call)) {
+      EXPECT_GT(static_cast<double>(makespan) / least, 1.0) << ranks << " ranks";
+      EXPECT_LT(static_cast<double>(makespan) / least, 1.05) << ranks << " ranks";
+    }
+  }
 }
 
 TEST(VirtualTime, latency_enters_once_per_round) {
