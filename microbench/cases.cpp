@@ -33,10 +33,10 @@ Cases::Cases(const Options& options, const Launch& launch, const Placement& plac
 
 /// Throws where it was asked for by name; "all" leaves out what is not possible.
 bool Cases::is_possible(Collective collective) const {
-  if (is_rooted(collective) && !placement_.one_machine) {
+  if (is_timed_from_root(collective) && !placement_.one_machine) {
     if (options_.all) return false;
     throw Error(ErrorCode::unsupported,
-                fmt::format("{} is timed from the root's start to the last rank's end, by a clock "
+                fmt::format("{} is timed from one rank's start to the last one's end, by a clock "
                             "that several machines do not share: start all ranks on one, or leave "
                             "it out",
                             name_of(collective)));
@@ -104,7 +104,9 @@ void Cases::add_probe(Collective collective, std::unique_ptr<Subject> probe) {
 
 void Cases::add_tutti(Case&& made, Operation&& operation) {
   const std::optional<Rank> root =
-      is_rooted(made.collective) ? std::optional(options_.root) : std::nullopt;
+      is_timed_from_root(made.collective)
+          ? std::optional(is_rooted(made.collective) ? options_.root : Rank{0})
+          : std::nullopt;
   auto subject =
       std::make_unique<TuttiSubject>(*communicator_, std::move(operation), *meeting_, root);
   made.tutti = subject.get();

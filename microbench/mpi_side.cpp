@@ -131,61 +131,82 @@ class RealMpi final : public MpiSide {
     void* const source = buffers.source.data();
     void* const target = buffers.target.data();
     const std::size_t element_count = bytes / element_bytes(options.dtype);
-    const int elements = mpi_count(element_count);
+    // Looked at where they matter: MPI counts in int.
+    const auto elements = [&] { return mpi_count(element_count); };
+    const auto count_of_bytes = [&] { return mpi_count(bytes); };
     const MPI_Datatype type = mpi_type(options.dtype);
     const MPI_Op op = op_of(options.op);
-    const int count = mpi_count(bytes);
     const std::uint32_t rank_count = exchange_->rank_count();
-    std::vector<int> counts(rank_count, count), places;
-    for (std::size_t rank = 0; rank < rank_count; ++rank) places.push_back(mpi_count(rank * bytes));
+    const auto counts_of = [&] { return std::vector<int>(rank_count, count_of_bytes()); };
+    const auto places_of = [&] {
+      std::vector<int> places;
+      for (std::size_t rank = 0; rank < rank_count; ++rank)
+        places.push_back(mpi_count(rank * bytes));
+      return places;
+    };
     const Rank of_root = options.root;
     const int root = static_cast<int>(index_of(of_root));
     switch (collective) {
       case Collective::allreduce:
-        return subject([=] { MPI_Allreduce(source, target, elements, type, op, MPI_COMM_WORLD); });
+        return subject([=, count = elements()] {
+          MPI_Allreduce(source, target, count, type, op, MPI_COMM_WORLD);
+        });
       case Collective::reduce:
         return subject(
-            [=] { MPI_Reduce(source, target, elements, type, op, root, MPI_COMM_WORLD); }, of_root);
+            [=, count = elements()] {
+              MPI_Reduce(source, target, count, type, op, root, MPI_COMM_WORLD);
+            },
+            of_root);
       case Collective::reduce_scatter: {
-        const std::vector<std::size_t> shares = reduce_scatter_counts(element_count, rank_count);
-        for (std::size_t rank = 0; rank < rank_count; ++rank)
-          counts[rank] = mpi_count(shares[rank]);
+        std::vector<int> counts;
+        for (const std::size_t share : reduce_scatter_counts(element_count, rank_count))
+          counts.push_back(mpi_count(share));
         return subject(
             [=] { MPI_Reduce_scatter(source, target, counts.data(), type, op, MPI_COMM_WORLD); });
       }
       case Collective::scan:
-        return subject([=] { MPI_Scan(source, target, elements, type, op, MPI_COMM_WORLD); });
+        return subject(
+            [=, count = elements()] { MPI_Scan(source, target, count, type, op, MPI_COMM_WORLD); },
+            Rank{0});
       case Collective::exscan:
-        return subject([=] { MPI_Exscan(source, target, elements, type, op, MPI_COMM_WORLD); });
+        return subject(
+            [=, count = elements()] {
+              MPI_Exscan(source, target, count, type, op, MPI_COMM_WORLD);
+            },
+            Rank{0});
       case Collective::broadcast:
-        return subject([=] { MPI_Bcast(source, count, MPI_BYTE, root, MPI_COMM_WORLD); }, of_root);
+        return subject(
+            [=, count = count_of_bytes()] {
+              MPI_Bcast(source, count, MPI_BYTE, root, MPI_COMM_WORLD);
+            },
+            of_root);
       case Collective::allgather:
-        return subject([=] {
+        return subject([=, count = count_of_bytes()] {
           MPI_Allgather(source, count, MPI_BYTE, target, count, MPI_BYTE, MPI_COMM_WORLD);
         });
       case Collective::allgatherv:
-        return subject([=] {
+        return subject([=, count = count_of_bytes(), counts = counts_of(), places = places_of()] {
           MPI_Allgatherv(source, count, MPI_BYTE, target, counts.data(), places.data(), MPI_BYTE,
                          MPI_COMM_WORLD);
         });
       case Collective::alltoall:
-        return subject([=] {
+        return subject([=, count = count_of_bytes()] {
           MPI_Alltoall(source, count, MPI_BYTE, target, count, MPI_BYTE, MPI_COMM_WORLD);
         });
       case Collective::alltoallv:
-        return subject([=] {
+        return subject([=, counts = counts_of(), places = places_of()] {
           MPI_Alltoallv(source, counts.data(), places.data(), MPI_BYTE, target, counts.data(),
                         places.data(), MPI_BYTE, MPI_COMM_WORLD);
         });
       case Collective::gather:
         return subject(
-            [=] {
+            [=, count = count_of_bytes()] {
               MPI_Gather(source, count, MPI_BYTE, target, count, MPI_BYTE, root, MPI_COMM_WORLD);
             },
             of_root);
       case Collective::scatter:
         return subject(
-            [=] {
+            [=, count = count_of_bytes()] {
               MPI_Scatter(source, count, MPI_BYTE, target, count, MPI_BYTE, root, MPI_COMM_WORLD);
             },
             of_root);

@@ -47,6 +47,12 @@ constexpr bool is_rooted(Collective collective) noexcept {
   return collective == Collective::broadcast || collective == Collective::reduce ||
          collective == Collective::gather || collective == Collective::scatter;
 }
+/// Whether ranks need not wait for each other, so that calls are timed one by one, from the start
+/// of one rank to the end of the last: of scans, from rank 0's.
+constexpr bool is_timed_from_root(Collective collective) noexcept {
+  return is_rooted(collective) || collective == Collective::scan ||
+         collective == Collective::exscan;
+}
 /// Whether it combines elements.
 constexpr bool is_reduction(Collective collective) noexcept {
   return collective == Collective::allreduce || collective == Collective::reduce ||

@@ -31,7 +31,8 @@ std::optional<double> bound_of(const Findings& findings, const Case& one) {
     const bool one_node = findings.communicator.node_count() == 1;
     below = find(findings, one_node ? Collective::floor : Collective::wimm, 8);
     rounds = one.tutti->operation().per_round().size();
-    if (one_node && is_rooted(one.collective)) below = find(findings, Collective::oneway, 8);
+    if (one_node && is_timed_from_root(one.collective))
+      below = find(findings, Collective::oneway, 8);
   }
   if (one.tutti != nullptr && findings.launch.exchange.rank_count() == 2 && one.bytes > 8 &&
       findings.communicator.node_count() == 1)

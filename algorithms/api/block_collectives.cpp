@@ -18,11 +18,11 @@ using engine::Part, engine::Range;
 
 constexpr std::size_t bytes_max = std::numeric_limits<std::size_t>::max() / 4;
 
-[[noreturn]] void refuse(const char* collective, const std::string& why) {
+[[noreturn]] void refuse_blocks(const char* collective, const std::string& why) {
   throw Error(ErrorCode::invalid_argument, std::string(collective) + ": " + why);
 }
 
-std::string rank_text(std::size_t rank) {
+std::string block_text(std::size_t rank) {
   return "block " + std::to_string(rank);
 }
 
@@ -30,21 +30,21 @@ std::string rank_text(std::size_t rank) {
 std::vector<Range> ranges_of(const char* collective, const char* whose, const BlockLayout& layout,
                              std::uint32_t rank_count) {
   if (layout.bytes.size() != rank_count)
-    refuse(collective, std::to_string(layout.bytes.size()) + " block sizes of the " + whose +
-                           "; expected one for each of the " + std::to_string(rank_count) +
-                           " ranks");
+    refuse_blocks(collective, std::to_string(layout.bytes.size()) + " block sizes of the " + whose +
+                                  "; expected one for each of the " + std::to_string(rank_count) +
+                                  " ranks");
   if (!layout.offsets.empty() && layout.offsets.size() != rank_count)
-    refuse(collective, std::to_string(layout.offsets.size()) + " offsets of the " + whose +
-                           "; expected none or one for each of the " + std::to_string(rank_count) +
-                           " ranks");
+    refuse_blocks(collective, std::to_string(layout.offsets.size()) + " offsets of the " + whose +
+                                  "; expected none or one for each of the " +
+                                  std::to_string(rank_count) + " ranks");
   std::vector<Range> ranges;
   std::size_t next = 0;
   for (std::size_t rank = 0; rank < rank_count; ++rank) {
     const std::size_t offset = layout.offsets.empty() ? next : layout.offsets[rank];
     if (layout.bytes[rank] > bytes_max || offset > bytes_max)
-      refuse(collective, rank_text(rank) + " of the " + whose + ", " +
-                             std::to_string(layout.bytes[rank]) + " bytes at " +
-                             std::to_string(offset) + ", does not fit into memory");
+      refuse_blocks(collective, block_text(rank) + " of the " + whose + ", " +
+                                    std::to_string(layout.bytes[rank]) + " bytes at " +
+                                    std::to_string(offset) + ", does not fit into memory");
     ranges.push_back({offset, layout.bytes[rank]});
     next = offset + layout.bytes[rank];
   }
@@ -54,8 +54,8 @@ std::vector<Range> ranges_of(const char* collective, const char* whose, const Bl
 std::vector<Range> equal_ranges(const char* collective, std::size_t bytes,
                                 std::uint32_t rank_count) {
   if (bytes > bytes_max / rank_count)
-    refuse(collective, std::to_string(rank_count) + " blocks of " + std::to_string(bytes) +
-                           " bytes do not fit into memory");
+    refuse_blocks(collective, std::to_string(rank_count) + " blocks of " + std::to_string(bytes) +
+                                  " bytes do not fit into memory");
   std::vector<Range> ranges;
   for (std::uint32_t rank = 0; rank < rank_count; ++rank) ranges.push_back({rank * bytes, bytes});
   return ranges;
@@ -72,8 +72,8 @@ void require_apart(const char* collective, const std::vector<Range>& target) {
   for (std::size_t i = 1; i < order.size(); ++i) {
     const Range& before = target[order[i - 1]];
     if (before.offset + before.bytes > target[order[i]].offset)
-      refuse(collective, "the blocks of ranks " + std::to_string(order[i - 1]) + " and " +
-                             std::to_string(order[i]) + " overlap in the target");
+      refuse_blocks(collective, "the blocks of ranks " + std::to_string(order[i - 1]) + " and " +
+                                    std::to_string(order[i]) + " overlap in the target");
   }
 }
 
@@ -94,7 +94,7 @@ bool is_in_place(const Buffers& given, const std::vector<Part>& blocks, CheckLev
     if (blocks[rank].target.bytes > 0) order.push_back(rank);
     if (level != CheckLevel::off && ((blocks[rank].source.bytes > 0 && given.source == nullptr) ||
                                      (blocks[rank].target.bytes > 0 && given.target == nullptr)))
-      refuse(given.collective, "source or target is null");
+      refuse_blocks(given.collective, "source or target is null");
   }
   std::sort(order.begin(), order.end(), [&](std::size_t left, std::size_t right) {
     return blocks[left].target.offset < blocks[right].target.offset;
@@ -115,8 +115,9 @@ bool is_in_place(const Buffers& given, const std::vector<Part>& blocks, CheckLev
          ++at) {
       const Range& target = blocks[*at].target;
       if (*at != rank || address(given.target, target) != begin || target.bytes != source.bytes)
-        refuse(given.collective, rank_text(rank) + " of the source overlaps " + rank_text(*at) +
-                                     " of the target; they may be the same block, or apart");
+        refuse_blocks(given.collective, block_text(rank) + " of the source overlaps " +
+                                            block_text(*at) +
+                                            " of the target; they may be the same block, or apart");
       in_place = true;
     }
   }
@@ -169,8 +170,8 @@ void require_told(const char* collective, const std::vector<Range>& expected,
 
 void require_root(const char* collective, Rank root, std::uint32_t rank_count) {
   if (index_of(root) >= rank_count)
-    refuse(collective, "root " + std::to_string(index_of(root)) + ": expected a rank, 0 .. " +
-                           std::to_string(rank_count - 1));
+    refuse_blocks(collective, "root " + std::to_string(index_of(root)) +
+                                  ": expected a rank, 0 .. " + std::to_string(rank_count - 1));
 }
 
 /// The collective that is being made, on this rank.
@@ -243,17 +244,29 @@ auto building(const Communicator& communicator, Builder builder, Rank root) {
 
 }  // namespace
 
-BlockLayout detail::block_layout(const char* collective, std::size_t element_bytes,
-                                 std::size_t there, std::span<const std::size_t> counts,
+void detail::check_blocks(Communicator& communicator, const char* collective, std::size_t there,
+                          std::size_t each, std::size_t count) {
+  if (there == each * count) return;
+  const std::string why = "a buffer of " + std::to_string(there) + " elements for " +
+                          std::to_string(count) + " blocks of " + std::to_string(each) +
+                          "; expected " + std::to_string(each * count);
+  refuse(communicator, collective, why.c_str());
+}
+
+BlockLayout detail::block_layout(Communicator& communicator, const char* collective,
+                                 std::size_t element_bytes, std::size_t there,
+                                 std::span<const std::size_t> counts,
                                  std::span<const std::size_t> offsets) {
   BlockLayout layout;
   std::size_t next = 0;
   for (std::size_t rank = 0; rank < counts.size(); ++rank) {
     const std::size_t offset = rank < offsets.size() ? offsets[rank] : next;
-    if (counts[rank] > there || offset > there - counts[rank])
-      refuse(collective, rank_text(rank) + ", " + std::to_string(counts[rank]) + " elements at " +
-                             std::to_string(offset) + ", leaves a buffer of " +
-                             std::to_string(there) + " elements");
+    if (counts[rank] > there || offset > there - counts[rank]) {
+      const std::string why = block_text(rank) + ", " + std::to_string(counts[rank]) +
+                              " elements at " + std::to_string(offset) + ", leaves a buffer of " +
+                              std::to_string(there) + " elements";
+      refuse(communicator, collective, why.c_str());
+    }
     layout.bytes.push_back(counts[rank] * element_bytes);
     next = offset + counts[rank];
   }
@@ -405,17 +418,18 @@ Operation reduce_scatter(Communicator& communicator, const ReduceScatterArgument
       .row = {self < counts.size() ? counts[self] : 0},
       .lay_out_blocks = [&](std::span<const std::uint64_t> rows) -> api::Blocks {
         if (reduction.combine == nullptr || reduction.element_bytes == 0)
-          refuse(name,
-                 "the reduction has no combine function or element_bytes is 0; use tutti::sum and "
-                 "friends, elementwise<>(), or fill in both");
+          refuse_blocks(
+              name,
+              "the reduction has no combine function or element_bytes is 0; use tutti::sum and "
+              "friends, elementwise<>(), or fill in both");
         if (!plan::is_chunked_fold(count))
           throw Error(ErrorCode::unsupported, std::string(name) + ": " + std::to_string(count) +
                                                   " ranks are more than there are slots for");
         BlockLayout layout;
         for (std::size_t rank = 0; rank < counts.size(); ++rank) {
           if (counts[rank] > bytes_max / reduction.element_bytes)
-            refuse(name, rank_text(rank) + ", " + std::to_string(counts[rank]) +
-                             " elements, does not fit into memory");
+            refuse_blocks(name, block_text(rank) + ", " + std::to_string(counts[rank]) +
+                                    " elements, does not fit into memory");
           layout.bytes.push_back(counts[rank] * reduction.element_bytes);
         }
         const std::vector<Range> source = ranges_of(name, "source", layout, count);

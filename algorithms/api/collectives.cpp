@@ -71,6 +71,13 @@ std::size_t share_of(double fraction, std::size_t whole) {
 
 }  // namespace
 
+void detail::refuse(Communicator& communicator, const char* collective, const char* why) {
+  const Error error(ErrorCode::invalid_argument, std::string(collective) + ": " + why);
+  (void)api::make_operation(communicator, {.collective = collective},
+                            [&]() -> plan::Plan { throw error; });
+  throw error;
+}
+
 Operation barrier(Communicator& communicator, const BarrierArguments& arguments) {
   const Communicator::Implementation& ranks = communicator.implementation();
   return api::make_operation(communicator, {.collective = "barrier"}, [&] {
@@ -134,7 +141,7 @@ Operation allreduce_ssp(Communicator& communicator, const AllreduceSspArguments&
                   "allreduce_ssp: the operator does not commute; use allreduce");
     return api::stale_plan(communicator.rank(), communicator.rank_count(),
                            arguments.element_count * arguments.reduction.element_bytes,
-                           arguments.slack);
+                           ranks.context.settings.per_round, arguments.slack);
   });
 }
 

@@ -160,7 +160,8 @@ void require_same(std::span<const Card> all, std::size_t self, CheckLevel level)
               std::to_string(theirs.register_bytes) + " bytes) and rank " + std::to_string(self) +
               " (" + ours.algorithm + ", " + std::to_string(ours.slot_count) + " slots of " +
               std::to_string(ours.register_bytes) +
-              " bytes); give counts, per_round, TUTTI_CHUNK_BYTES and TUTTI_SINGLE_COPY_BYTES "
+              " bytes); give counts, slack, per_round, TUTTI_CHUNK_BYTES and "
+              "TUTTI_SINGLE_COPY_BYTES "
               "alike "
               "on all ranks");
   }
@@ -270,7 +271,8 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
     make_room_for_references(operation.execution, plan, request.reduction.element_bytes);
   const std::size_t message_bytes_max =
       std::min<std::size_t>(fabric.port().description.attributes.max_msg_sz, UINT32_MAX / 2);
-  if (memory.payload_bytes > message_bytes_max / std::max<std::size_t>(plan.segments, 1))
+  if (!plan::is_by_reference(plan) &&
+      memory.payload_bytes > message_bytes_max / std::max<std::size_t>(plan.segments, 1))
     throw Error(ErrorCode::limit_exceeded,
                 std::to_string(memory.payload_bytes) + " bytes in messages of " +
                     std::to_string(plan.segments) + " payloads (" + plan.algorithm +
@@ -635,7 +637,13 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     operation->uses_network = !partners_of(*operation).empty();
     if (operation->uses_network) ++communicator.context.live_network_operations;
     lay_out(*operation, request, blocks);
-    reserve_receives(*operation);
+    try {
+      reserve_receives(*operation);
+    } catch (const Error& refused) {
+      if (!request.slack) throw;
+      throw Error(refused.code(), "slack " + std::to_string(*request.slack) + ": " +
+                                      refused.what() + ", or ask for less slack");
+    }
     offers = offer_connections(*operation);
     fill_in(card, *operation);
     card.new_connections = static_cast<std::uint32_t>(offers.size());

@@ -165,6 +165,7 @@ std::string Operation::Implementation::describe() const {
     if (step.round != round() || !waits) continue;
     const api::JoinedFabric joined{communicator.context.fabric};
     if (joined.arrived(channel, execution.parity(), step.slot)) continue;
+    if (stale && stale->has_come(step.slot, execution.sequence)) continue;
     missing += (missing.empty() ? "" : ", ") + std::to_string(index_of(step.peer));
   }
   return text + (missing.empty() ? ": waiting for send credits" : ": waiting for ranks " + missing);

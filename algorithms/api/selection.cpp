@@ -564,9 +564,9 @@ plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
 }
 
 plan::Plan stale_plan(Rank self, std::uint32_t rank_count, std::size_t payload_bytes,
-                      std::uint32_t slack) {
+                      const std::vector<std::uint32_t>& per_round, std::uint32_t slack) {
   const plan::Plan plan = plan::two_partial_allreduce(
-      self, rank_count, covering({}, rank_count, payload_bytes), plan::Order::commutative);
+      self, rank_count, covering(per_round, rank_count, payload_bytes), plan::Order::commutative);
   if (slack == UINT32_MAX || !plan::has_room_for_copies(plan, slack + 1))
     throw Error(
         ErrorCode::invalid_argument,

@@ -85,7 +85,7 @@ std::size_t chunk_bytes_for(const plan::Plan& plan, bool one_node) noexcept;
 
 /// Of a stale-synchronous allreduce: in slack + 1 copies.  Throws Error.
 plan::Plan stale_plan(Rank self, std::uint32_t rank_count, std::size_t payload_bytes,
-                      std::uint32_t slack);
+                      const std::vector<std::uint32_t>& per_round, std::uint32_t slack);
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request);
 
 }  // namespace tutti::api

@@ -23,7 +23,7 @@ constexpr Setting table[] = {
     {"TUTTI_CHUNK_BYTES", "bytes, e.g. 64K",
      "larger payloads go through in chunks; default 64K inside a node, 1M across"},
     {"TUTTI_SINGLE_COPY_BYTES", "bytes, or never",
-     "payloads of so many bytes, to 2M, may be read from users' buffers; default 4K"},
+     "payloads of so many bytes on may be read from users' buffers in a node; default 4K"},
     {"TUTTI_SETUP_TIMEOUT", "seconds", "limit of each collective set-up step; default 30"},
     {"TUTTI_CONNECT", "exchange|cm",
      "how queue pairs are connected: out of band, or by IP address (rdma_cm); default exchange"},

@@ -32,9 +32,8 @@ inline constexpr std::size_t chunk_bytes_across = 1u << 20;
 /// so much of the arena.
 inline constexpr std::size_t registers_bytes = 8u << 20;
 
-/// What is read where it is takes no room, so it needs no chunks; but sizes are of 32 bits
-/// somewhere.
-inline constexpr std::size_t by_reference_bytes = 1u << 30;
+/// What is read where it is takes no room; chunks, so that time limits are looked at between them.
+inline constexpr std::size_t by_reference_bytes = 16u << 20;
 
 /// Larger ones are faster in chunks that both sides copy at the same time (measured,
 /// shm/README.md).

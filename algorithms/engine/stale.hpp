@@ -44,6 +44,11 @@ class StaleCalls {
     execution.steps = all_steps_.subspan(copy_of(execution.sequence) * steps_, steps_);
   }
 
+  /// Whether the message of a call has been heard of, for a slot of any copy.
+  bool has_come(std::uint32_t slot, std::uint64_t call) const noexcept {
+    return arrived_[slot_in_first_copy(slot)] >= call;
+  }
+
   /// How many calls before this one the oldest contribution to the last result is from.
   std::uint64_t staleness() const noexcept { return staleness_; }
 

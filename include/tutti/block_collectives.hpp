@@ -1,7 +1,8 @@
 // Collectives of blocks, one for each rank: raw factories, and thin typed templates over them.
 // Every factory is collective over the communicator, may block, and throws Error.
 //
-// All of them.  Each block is sent once, directly.  Where all ranks share a node, blocks of which
+// All of them.  Each block is sent once, directly.  Where all ranks share a node, and nothing is
+// combined (reduce_scatter), blocks of which
 // the longest has twice ContextOptions::single_copy_bytes or more are not sent but read by whom
 // they are for, where the kernel lets it.  Blocks of 0 bytes are allowed, and so are, in the forms
 // with v, blocks of all sizes; those sizes are compared across the ranks when the operation is made
@@ -126,31 +127,27 @@ TUTTI_EXPORT Operation reduce_scatter(Communicator& communicator,
                                       const ReduceScatterArguments& arguments);
 
 // ---- Typed forms --------------------------------------------------------------------------------
-// Sizes are those of the spans, which have to fit: Error{invalid_argument}.  Counts and offsets are
-// in elements.
+// Sizes are those of the spans, which have to fit: Error{invalid_argument}, on every rank.  Counts
+// and offsets are in elements.
 
 namespace detail {
 
-/// Throws unless `there` is `count` blocks of `each` elements.
-inline void check_blocks(const char* collective, std::size_t there, std::size_t each,
-                         std::size_t count) {
-  if (there == each * count) return;
-  throw Error(ErrorCode::invalid_argument,
-              std::string(collective) + ": a buffer of " + std::to_string(there) +
-                  " elements for " + std::to_string(count) + " blocks of " + std::to_string(each) +
-                  "; expected " + std::to_string(each * count));
-}
+/// Refuses unless `there` is `count` blocks of `each` elements.
+TUTTI_EXPORT void check_blocks(Communicator& communicator, const char* collective,
+                               std::size_t there, std::size_t each, std::size_t count);
 
-/// In bytes; throws unless all blocks lie within `there` elements.
-TUTTI_EXPORT BlockLayout block_layout(const char* collective, std::size_t element_bytes,
-                                      std::size_t there, std::span<const std::size_t> counts,
-                                      std::span<const std::size_t> offsets);
+/// In bytes; refuses unless all blocks lie within `there` elements.
+TUTTI_EXPORT BlockLayout block_layout(Communicator& communicator, const char* collective,
+                                      std::size_t element_bytes, std::size_t there,
+                                      std::span<const std::size_t> counts,
+                                      std::span<const std::size_t> offsets = {});
 
 }  // namespace detail
 
 template <Element T>
 Operation allgather(Communicator& communicator, std::span<const T> source, std::span<T> target) {
-  detail::check_blocks("allgather", target.size(), source.size(), communicator.rank_count());
+  detail::check_blocks(communicator, "allgather", target.size(), source.size(),
+                       communicator.rank_count());
   return allgather(
       communicator,
       {.source = source.data(), .target = target.data(), .bytes = source.size_bytes()});
@@ -161,18 +158,20 @@ Operation allgatherv(Communicator& communicator, std::span<const T> source, std:
                      std::span<const std::size_t> counts,
                      std::span<const std::size_t> offsets = {}) {
   if (index_of(communicator.rank()) < counts.size())
-    detail::check_blocks("allgatherv", source.size(), counts[index_of(communicator.rank())], 1);
-  return allgatherv(communicator, {.source = source.data(),
-                                   .target = target.data(),
-                                   .blocks = detail::block_layout("allgatherv", sizeof(T),
-                                                                  target.size(), counts, offsets)});
+    detail::check_blocks(communicator, "allgatherv", source.size(),
+                         counts[index_of(communicator.rank())], 1);
+  return allgatherv(communicator,
+                    {.source = source.data(),
+                     .target = target.data(),
+                     .blocks = detail::block_layout(communicator, "allgatherv", sizeof(T),
+                                                    target.size(), counts, offsets)});
 }
 
 template <Element T>
 Operation alltoall(Communicator& communicator, std::span<const T> source, std::span<T> target) {
   const std::size_t each = source.size() / communicator.rank_count();
-  detail::check_blocks("alltoall", source.size(), each, communicator.rank_count());
-  detail::check_blocks("alltoall", target.size(), each, communicator.rank_count());
+  detail::check_blocks(communicator, "alltoall", source.size(), each, communicator.rank_count());
+  detail::check_blocks(communicator, "alltoall", target.size(), each, communicator.rank_count());
   return alltoall(communicator,
                   {.source = source.data(), .target = target.data(), .bytes = each * sizeof(T)});
 }
@@ -194,7 +193,8 @@ template <Element T>
 Operation gather(Communicator& communicator, std::span<const T> source, std::span<T> target,
                  Rank root) {
   if (communicator.rank() == root)
-    detail::check_blocks("gather", target.size(), source.size(), communicator.rank_count());
+    detail::check_blocks(communicator, "gather", target.size(), source.size(),
+                         communicator.rank_count());
   return gather(communicator, {.source = source.data(),
                                .target = target.data(),
                                .bytes = source.size_bytes(),
@@ -206,7 +206,8 @@ template <Element T>
 Operation scatter(Communicator& communicator, std::span<const T> source, std::span<T> target,
                   Rank root) {
   if (communicator.rank() == root)
-    detail::check_blocks("scatter", source.size(), target.size(), communicator.rank_count());
+    detail::check_blocks(communicator, "scatter", source.size(), target.size(),
+                         communicator.rank_count());
   return scatter(communicator, {.source = source.data(),
                                 .target = target.data(),
                                 .bytes = target.size_bytes(),
@@ -218,7 +219,8 @@ template <Element T, BuiltIn which>
 requires(defined_for(which, element_type_of<T>())) Operation
     reduce_scatter(Communicator& communicator, std::span<const T> source, std::span<T> target,
                    BuiltInOperator<which>) {
-  detail::check_blocks("reduce_scatter", source.size(), target.size(), communicator.rank_count());
+  detail::check_blocks(communicator, "reduce_scatter", source.size(), target.size(),
+                       communicator.rank_count());
   return reduce_scatter(
       communicator,
       {.source = source.data(),

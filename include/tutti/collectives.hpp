@@ -15,6 +15,13 @@
 
 namespace tutti {
 
+namespace detail {
+/// Collective like the factory in whose place it is called: every rank throws Error, this one
+/// `why`, the others who said so.
+[[noreturn]] TUTTI_EXPORT void refuse(Communicator& communicator, const char* collective,
+                                      const char* why);
+}  // namespace detail
+
 struct BarrierArguments {
   std::vector<std::uint32_t> per_round =
       {};  // messages per round; empty = context's, then the rule
@@ -42,6 +49,10 @@ struct AllreduceArguments {       // raw form
 
 /// target = source of rank 0 o source of rank 1 o ... , on every rank.
 ///
+/// From 64 KiB on, among up to 32 ranks, each rank folds one part of the payload for all, along the
+/// canonical tree (see below), where that is expected to be cheaper than what follows: two rounds
+/// of P - 1 messages.  That keeps every promise.
+///
 /// An operator that is not commutative is applied in rank order, at every agreement.  What order
 /// cannot change (integers, min, max, and/or/xor) and Agreement::relaxed take n-way dissemination
 /// for any number of ranks: ceil(log_{n+1} P) rounds of at most n messages of element_count
@@ -54,7 +65,8 @@ struct AllreduceArguments {       // raw form
 /// (ElementType::other).  A user's operator has to give equal bits for equal operands; on integer
 /// elements it is taken to be exactly associative.
 ///
-/// Agreement::identical: all ranks evaluate one expression, in rank order.  Where the number of
+/// Agreement::identical: all ranks evaluate one expression, in rank order (in that of the ring for
+/// Algorithm::ring).  Where the number of
 /// ranks is a product of small factors (2 .. 8, 12, 16, 24, 32, 48, 64, 96, ...), by recursive
 /// multiplying, in as many rounds.  Elsewhere as for `reproducible`, in as many rounds, too, while
 /// payloads are small; else by recursive multiplying, with a round before and one after it in which
@@ -88,7 +100,7 @@ requires(defined_for(which, element_type_of<T>())) Operation
     allreduce(Communicator& communicator, std::span<const T> source, std::span<T> target,
               BuiltInOperator<which>, Agreement agreement = Agreement::identical) {
   if (source.size() != target.size())
-    throw Error(ErrorCode::invalid_argument, "allreduce: source and target differ in size");
+    detail::refuse(communicator, "allreduce", "source and target differ in size");
   return allreduce(communicator, {.source = source.data(),
                                   .target = target.data(),
                                   .element_count = source.size(),
@@ -101,10 +113,9 @@ template <Element T>
 Operation allreduce(Communicator& communicator, std::span<const T> source, std::span<T> target,
                     const Reduction& reduction, Agreement agreement = Agreement::identical) {
   if (source.size() != target.size())
-    throw Error(ErrorCode::invalid_argument, "allreduce: source and target differ in size");
+    detail::refuse(communicator, "allreduce", "source and target differ in size");
   if (reduction.element_bytes != sizeof(T))
-    throw Error(ErrorCode::invalid_argument,
-                "allreduce: the reduction is for another element size");
+    detail::refuse(communicator, "allreduce", "the reduction is for another element size");
   return allreduce(communicator, {.source = source.data(),
                                   .target = target.data(),
                                   .element_count = source.size(),
@@ -127,8 +138,11 @@ struct AllreduceSspArguments {
 ///
 /// Results of different ranks differ where slack > 0; with slack 0 it is a relaxed allreduce.  By
 /// two-partial dissemination over all ranks, in 2 slack + 2 copies of its slots and partials, for
-/// whole payloads, so the arena has to hold that: Error{limit_exceeded}.  All ranks have to start
-/// it equally often.  Error{unsupported} where the operator does not commute.
+/// whole payloads, so the arena has to hold that, and a queue pair as many receives for each
+/// message: Error{limit_exceeded}.  All ranks have to start it equally often, and to meet
+/// (synchronize()) before any of them destroys the communicator: a rank that is still behind would
+/// otherwise miss one that has left more than 8 s ago.  Error{unsupported} where the operator does
+/// not commute.
 TUTTI_EXPORT Operation allreduce_ssp(Communicator& communicator,
                                      const AllreduceSspArguments& arguments);
 
@@ -138,7 +152,7 @@ requires(defined_for(which, element_type_of<T>())) Operation
     allreduce_ssp(Communicator& communicator, std::span<const T> source, std::span<T> target,
                   BuiltInOperator<which>, std::uint32_t slack) {
   if (source.size() != target.size())
-    throw Error(ErrorCode::invalid_argument, "allreduce_ssp: source and target differ in size");
+    detail::refuse(communicator, "allreduce_ssp", "source and target differ in size");
   return allreduce_ssp(communicator, {.source = source.data(),
                                       .target = target.data(),
                                       .element_count = source.size(),
@@ -176,8 +190,10 @@ TUTTI_EXPORT Operation broadcast(Communicator& communicator, const BroadcastArgu
 /// Typed form.
 template <Element T>
 Operation broadcast(Communicator& communicator, std::span<T> buffer, Rank root) {
-  return broadcast(communicator,
-                   {.buffer = buffer.data(), .bytes = buffer.size_bytes(), .root = root});
+  return broadcast(communicator, {.buffer = buffer.data(),
+                                  .bytes = buffer.size_bytes(),
+                                  .root = root,
+                                  .element_bytes = sizeof(T)});
 }
 
 struct ReduceArguments {
@@ -200,8 +216,9 @@ struct ReduceArguments {
 /// the bits are those of a reproducible allreduce().
 ///
 /// One-way like broadcast(): whoever sends can be two calls ahead of whoever receives.  Of two
-/// ranks that share a node, payloads that broadcast() would not send are read from the sender's
-/// buffer by the root, too, if the operator commutes, and the sender finishes when they have been.
+/// ranks that share a node, payloads of ContextOptions::single_copy_bytes to 512 KiB are read from
+/// the sender's buffer by the root, if the operator commutes, and the sender finishes when they
+/// have been.
 ///
 /// Thresholds (M. A. Al Ahad et al., PAW-ATM 2018): with a data_fraction the first
 /// ceil(fraction x element_count) elements are combined, and the rest of the target stays as it is;
@@ -217,7 +234,7 @@ requires(defined_for(which, element_type_of<T>())) Operation
     reduce(Communicator& communicator, std::span<const T> source, std::span<T> target, Rank root,
            BuiltInOperator<which>, Agreement agreement = Agreement::identical) {
   if (communicator.rank() == root && source.size() != target.size())
-    throw Error(ErrorCode::invalid_argument, "reduce: source and target differ in size");
+    detail::refuse(communicator, "reduce", "source and target differ in size");
   return reduce(communicator, {.source = source.data(),
                                .target = target.data(),
                                .element_count = source.size(),
@@ -250,7 +267,7 @@ requires(defined_for(which, element_type_of<T>())) Operation
     scan(Communicator& communicator, std::span<const T> source, std::span<T> target,
          BuiltInOperator<which>) {
   if (source.size() != target.size())
-    throw Error(ErrorCode::invalid_argument, "scan: source and target differ in size");
+    detail::refuse(communicator, "scan", "source and target differ in size");
   return scan(communicator, {.source = source.data(),
                              .target = target.data(),
                              .element_count = source.size(),
@@ -261,7 +278,7 @@ requires(defined_for(which, element_type_of<T>())) Operation
     exscan(Communicator& communicator, std::span<const T> source, std::span<T> target,
            BuiltInOperator<which>) {
   if (source.size() != target.size())
-    throw Error(ErrorCode::invalid_argument, "exscan: source and target differ in size");
+    detail::refuse(communicator, "exscan", "source and target differ in size");
   return exscan(communicator, {.source = source.data(),
                                .target = target.data(),
                                .element_count = source.size(),

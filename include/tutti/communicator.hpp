@@ -37,11 +37,12 @@ struct ContextOptions {
   std::optional<CheckLevel> check = {};         // default: collective
   /// Payloads above so many bytes go through in chunks, alike on all ranks; a plan that cuts the
   /// payload into parts takes a chunk of each part at a time.  Default, and 0: 64 KiB inside a
-  /// node, 1 MiB across nodes.
+  /// node, 1 MiB across nodes; less where a plan has so many slots that 8 MiB would not hold them.
   std::optional<std::size_t> chunk_bytes = {};
-  /// Broadcasts, and reduces of two ranks by an operator that commutes, of so many bytes and more,
-  /// to 2 MiB, are read where their user has them if all ranks share a node and may
-  /// (process_vm_readv); alike on all ranks; SIZE_MAX: never.  Default 4 KiB.
+  /// Broadcasts of so many bytes to 2 MiB, reduces of two ranks by an operator that commutes to 512
+  /// KiB, and blocks (block_collectives.hpp) of twice so many and more, are read where their user
+  /// has them if all ranks share a node and may (process_vm_readv); alike on all ranks; SIZE_MAX:
+  /// never.  Default 4 KiB.
   std::optional<std::size_t> single_copy_bytes = {};
   std::optional<Timeout> setup_timeout = {};  // of each collective set-up step; default 30 s
   std::optional<ConnectBy> connect = {};      // alike on all ranks; default: exchange

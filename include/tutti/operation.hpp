@@ -17,7 +17,8 @@ namespace tutti {
 /// Move-only; thread rule of its context.  Progress on one operation is progress on all operations
 /// of the context.  All ranks must start the operations of a communicator equally often, and none
 /// may be more than one start ahead of the others (where the collective is one-way, two ahead of
-/// whom it tells directly), which the collectives enforce by themselves.
+/// whom it tells directly; of allreduce_ssp(), slack more), which the collectives enforce by
+/// themselves.
 class TUTTI_EXPORT Operation {
  public:
   Operation(Operation&&) noexcept;
@@ -43,8 +44,9 @@ class TUTTI_EXPORT Operation {
   /// Allocates; not for the data path.
   std::string describe() const;
 
-  /// What a call brings: how many elements of the payload, and of how many ranks, which are the
-  /// root and those that follow it.  Less than all where thresholds were asked for.
+  /// What a call of a broadcast, reduce or allreduce brings: how many elements of the payload, and
+  /// of how many ranks, which are the root and those that follow it.  Less than all where
+  /// thresholds were asked for.
   struct Coverage {
     std::size_t element_count = 0;
     std::uint32_t rank_count = 0;

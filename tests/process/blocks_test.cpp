@@ -1,5 +1,6 @@
 // Promise: collectives of blocks, and scans, are right whatever shape the nodes have, for every
-// root, for blocks of any sizes, whole, in chunks, read where they are, and in place; whoever has a
+// root, for blocks of any sizes, whole, in chunks, read where they are, and in place (alltoall: of
+// equal sizes); whoever has a
 // wrong idea of the blocks is told, on every rank.
 #include <gtest/gtest.h>
 
@@ -312,6 +313,15 @@ void expect_right(const Task& task, Launch launch) {
       << " nodes, chunks " << task.chunk_bytes;
 }
 
+int on_defaults(Exchange& exchange, const std::function<int(Communicator&)>& body) {
+  ContextOptions options;
+  options.device = "soft0";
+  options.arena_bytes = 2u << 20;
+  Context context(options);
+  Communicator communicator(context, exchange);
+  return body(communicator);
+}
+
 TEST(Blocks, AreRightOverTheDevice) {
   for (std::uint32_t ranks = 1; ranks <= 6; ++ranks)
     expect_right({.shape = {ranks}}, ranks % 2 == 0 ? run_local : run_local_threads);
@@ -327,6 +337,28 @@ TEST(Blocks, AreRightForShapesAndPlacements) {
   expect_right({.shape = {7, {2}, Placement::cyclic}}, run_local_threads);
   expect_right({.shape = {9, {4, 1, 3}, Placement::random}, .sizes = {8, 5000}}, run_local_threads);
   expect_right({.shape = {12, {1, 5}}, .sizes = {8, 600}}, run_local_threads);
+}
+
+/// Which is what happens where it may.
+TEST(Blocks, AreReadWhereTheyAre) {
+  const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
+    return on_defaults(exchange, [](Communicator& communicator) {
+      Bytes source(20'000), target(20'000);
+      const auto taken = [&](std::size_t bytes) {
+        return alltoall(communicator,
+                        {.source = source.data(), .target = target.data(), .bytes = bytes})
+            .algorithm();
+      };
+      if (taken(8191) != "direct" || taken(8192) != "single_copy") return 1;
+      // In place, they are copied.
+      return alltoall(communicator,
+                      {.source = source.data(), .target = source.data(), .bytes = 9000})
+                         .algorithm() == "direct"
+                 ? 0
+                 : 2;
+    });
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
 }
 
 TEST(Blocks, AreRightWhereTheyAreReadWhereTheyAre) {
@@ -358,18 +390,9 @@ TEST(Blocks, AreRightWithDelays) {
 
 // ---- Promises of a kind -------------------------------------------------------------------------
 
-int on_two(Exchange& exchange, const std::function<int(Communicator&)>& body) {
-  ContextOptions options;
-  options.device = "soft0";
-  options.arena_bytes = 2u << 20;
-  Context context(options);
-  Communicator communicator(context, exchange);
-  return body(communicator);
-}
-
 TEST(Blocks, TypedFormsCountElements) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
-    return on_two(exchange, [](Communicator& communicator) {
+    return on_defaults(exchange, [](Communicator& communicator) {
       const auto self = static_cast<int>(index_of(communicator.rank()));
       const std::vector<int> one{10 + self}, three{self, self + 10, self + 20};
       std::vector<int> all(3), swapped(3), own(1), sum_of_block(1), prefix(1), uneven_target(6);
@@ -404,7 +427,7 @@ TEST(Blocks, TypedFormsCountElements) {
 
 TEST(Blocks, ReduceScattersHaveTheBitsOfReproducibleAllreduces) {
   const auto results = run_local({.rank_count = 5}, [](Exchange& exchange) {
-    return on_two(exchange, [](Communicator& communicator) {
+    return on_defaults(exchange, [](Communicator& communicator) {
       constexpr std::size_t each = 100;
       std::vector<double> source(5 * each), whole(5 * each), block(each);
       for (std::size_t i = 0; i < source.size(); ++i)
@@ -430,7 +453,7 @@ TEST(Blocks, ReduceScattersHaveTheBitsOfReproducibleAllreduces) {
 void expect_refused(ErrorCode code, const std::vector<std::string>& words,
                     const std::function<void(Communicator&)>& make) {
   const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
-    return on_two(exchange, [&](Communicator& communicator) {
+    return on_defaults(exchange, [&](Communicator& communicator) {
       try {
         make(communicator);
       } catch (const Error& error) {
@@ -520,6 +543,17 @@ TEST(Blocks, WrongOnesAreRefusedByName) {
                    else
                      allgatherv_of(layout({8, 8, 8}))(communicator);
                  });
+  expect_refused(ErrorCode::invalid_argument, {"allgather", "7 elements for 3 blocks of 2"},
+                 [&](Communicator& communicator) {
+                   std::vector<int> all(communicator.rank() == Rank{2} ? 7 : 6), two(2);
+                   (void)allgather<int>(communicator, std::span<const int>(two), std::span(all));
+                 });
+  expect_refused(ErrorCode::invalid_argument, {"allreduce", "differ in size"},
+                 [&](Communicator& communicator) {
+                   std::vector<int> all(communicator.rank() == Rank{2} ? 3 : 2), two(2);
+                   (void)allreduce<int>(communicator, std::span<const int>(two), std::span(all),
+                                        sum);
+                 });
   expect_refused(ErrorCode::invalid_argument, {"reduce_scatter", "1 block sizes"},
                  [&](Communicator& communicator) {
                    (void)reduce_scatter(communicator, {.source = from.data(),
@@ -528,9 +562,10 @@ TEST(Blocks, WrongOnesAreRefusedByName) {
                                                        .reduction = built_in_reduction(
                                                            BuiltIn::sum, ElementType::int32)});
                  });
+  // Of one rank alone; the others hear of it.
   expect_refused(ErrorCode::invalid_argument, {"allgatherv", "block 2", "leaves a buffer of 4"},
                  [&](Communicator& communicator) {
-                   std::vector<int> small(4), one(2);
+                   std::vector<int> small(communicator.rank() == Rank{1} ? 4 : 5), one(2);
                    const std::vector<std::size_t> counts{1, 2, 2};
                    (void)allgatherv<int>(
                        communicator,

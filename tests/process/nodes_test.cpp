@@ -282,10 +282,16 @@ TEST(Nodes, LargePayloadsFitTheDefaultArena) {
     Context context(options);
     Communicator communicator(context, exchange);
     std::vector<double> source((8u << 20) / sizeof(double) + 1, 1.0), target(source.size());
-    for (const Agreement agreement : {Agreement::relaxed, Agreement::reproducible}) {
+    for (const Algorithm algorithm : {Algorithm::two_partial, Algorithm::canonical_dissemination,
+                                      Algorithm::chunked_fold, Algorithm::ring}) {
       std::fill(target.begin(), target.end(), 0.0);
-      Operation operation = allreduce<double>(communicator, std::span<const double>(source),
-                                              std::span(target), sum, agreement);
+      Operation operation = allreduce(
+          communicator, {.source = source.data(),
+                         .target = target.data(),
+                         .element_count = source.size(),
+                         .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
+                         .agreement = Agreement::relaxed,
+                         .algorithm = algorithm});
       if (!run_once(operation)) return 1;
       if (std::count(target.begin(), target.end(), 1.0 * ranks) !=
           static_cast<std::ptrdiff_t>(target.size()))

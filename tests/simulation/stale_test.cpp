@@ -103,6 +103,7 @@ class World {
       ahead_ = std::max(ahead_, execution.sequence - least());
     }
     while (!fabric.idle()) fabric.deliver_one();
+    if (fabric.doubled()) ++outcome.wrong;  // which ends a connection
     for (std::uint32_t rank = 0; rank < case_.rank_count; ++rank)
       if (!stale_[rank].collect(ranks_[rank].execution, fabric, rank)) ++outcome.wrong;
     return outcome;
