@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "api/selection.hpp"
@@ -31,6 +32,11 @@ std::string collective_text(const PlanRequest& request, const plan::Plan& plan) 
 
 std::string rounds_text(const plan::Plan& plan) {
   if (plan.per_round.empty()) return "none";
+  const bool alike = std::all_of(plan.per_round.begin(), plan.per_round.end(),
+                                 [&](std::uint32_t n) { return n == plan.per_round[0]; });
+  if (alike && plan.per_round.size() > 5)
+    return fmt::format("{}, each with {}{}", plan.per_round.size(),
+                       plan.all_alike ? "" : "at most ", counted(plan.per_round[0], "message"));
   return fmt::format("{}, with {}{} messages", plan.per_round.size(),
                      plan.all_alike ? "" : "at most ", fmt::join(plan.per_round, ","));
 }
@@ -94,6 +100,20 @@ std::size_t count_of(const plan::Plan& plan, plan::Action action) {
                     [action](const plan::Step& step) { return step.action == action; }));
 }
 
+/// Ranks that this one tells something or hears from: each has a queue pair, unless it shares the
+/// node.
+std::string connections_text(const PlanRequest& request, const plan::Plan& plan) {
+  std::set<Rank> near, far;
+  for (const plan::Step& step : plan.steps) {
+    if (step.peer == no_rank) continue;
+    const bool is_near = !request.node_of.empty() && request.node_of[index_of(step.peer)] ==
+                                                         request.node_of[index_of(plan.self)];
+    (is_near ? near : far).insert(step.peer);
+  }
+  return std::to_string(far.size()) +
+         (near.empty() ? "" : fmt::format(", and {} in shared memory", near.size()));
+}
+
 std::string header(const PlanRequest& request, const plan::Plan& plan) {
   std::string text = fmt::format("{}, {}, rank {}\n", plan.algorithm,
                                  counted(plan.rank_count, "rank"), index_of(plan.self));
@@ -104,6 +124,7 @@ std::string header(const PlanRequest& request, const plan::Plan& plan) {
   line("rounds", rounds_text(plan));
   line("messages", fmt::format("sends {}, receives {}", count_of(plan, plan::Action::put),
                                count_of(plan, plan::Action::await)));
+  line("connections", connections_text(request, plan));
   line("bytes sent", std::to_string(bytes_sent(request, plan)));
   line("scratch", scratch_text(request, plan));
   line("flow control", flow_text(plan));

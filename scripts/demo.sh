@@ -6,10 +6,10 @@ if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
 usage: scripts/demo.sh
 
 On Debian 12: installs what is missing (with sudo unless root), builds the preset "release" in
-build/release, and prints tables beside MPI, each of one run: all collectives of 8 B .. 1 MiB for 2
-ranks of one node; barrier and allreduce of 8 B .. 16 KiB for 2 ranks that are a node each, over the
+build/release, and prints tables beside MPI, each of one run: collectives of 8 B .. 1 MiB for 2
+ranks of one node, those of blocks in a table of their own; barrier and allreduce of 8 B .. 16 KiB for 2 ranks that are a node each, over the
 software verbs device (or a real one if there is an active port; TUTTI_DEVICE chooses), and for 4
-ranks of one node.  Takes two minutes or three.
+ranks of one node.  Takes three minutes or four.
 TEXT
   exit 0
 fi
@@ -31,6 +31,9 @@ say "2 ranks of one node, and what bounds them"
 timeout 300 "${mpirun[@]}" -n 2 build/release/bin/tutti-bench \
   floor,oneway,memcpy,barrier,allreduce,broadcast,reduce --bytes 8,512,16K,256K,1M --against mpi \
   --check
+say "2 ranks of one node: blocks for and from each rank, and prefixes"
+timeout 300 "${mpirun[@]}" -n 2 build/release/bin/tutti-bench \
+  allgather,alltoall,gather,scatter,reduce_scatter,scan --bytes 8,512,16K,256K --against mpi --check
 say "2 ranks, each a node of its own, and what bounds them"
 timeout 300 "${mpirun[@]}" -n 2 build/release/bin/tutti-bench floor,wimm,barrier,allreduce \
   --bytes "$sizes" --against mpi --check --ranks-per-node 1

@@ -74,6 +74,46 @@ int wrong_results(Communicator& communicator, const test::Job& job, std::size_t 
   return wrong;
 }
 
+/// A broadcast, a reduce and an allgather in each of `calls` turns, of one root, in flight
+/// together.
+int wrong_of_the_others(
+    Communicator& communicator, Rank root, std::uint64_t calls,
+    const std::function<void()>& pause = [] {}) {
+  constexpr std::size_t count = 3;
+  const test::Job job = test::ordered_job();
+  const std::uint32_t self = index_of(communicator.rank()), ranks = communicator.rank_count();
+  const bool here = communicator.rank() == root;
+  std::vector<std::uint64_t> told(count), source(count), target(count), all(count * ranks);
+  std::vector<Operation> operations;
+  operations.push_back(broadcast<std::uint64_t>(communicator, std::span(told), root));
+  operations.push_back(reduce(communicator, {.source = source.data(),
+                                             .target = target.data(),
+                                             .element_count = count,
+                                             .reduction = job.reduction,
+                                             .root = root}));
+  operations.push_back(allgather<std::uint64_t>(
+      communicator, std::span<const std::uint64_t>(source), std::span(all)));
+  int wrong = 0;
+  for (std::uint64_t call = 1; call <= calls; ++call) {
+    for (std::size_t i = 0; i < count; ++i) {
+      source[i] = test::input(self, call, i);
+      told[i] = here ? source[i] : 0;
+    }
+    pause();
+    for (Operation& operation : operations)
+      if (operation.start() != Status::ok) return 1000;
+    for (Operation& operation : operations)
+      if (operation.wait(30s) != Status::ok) return 2000;
+    for (std::size_t i = 0; i < count; ++i) {
+      wrong += told[i] != test::input(index_of(root), call, i);
+      wrong += here && target[i] != job.expected(ranks, call, i);
+      for (std::uint32_t rank = 0; rank < ranks; ++rank)
+        wrong += all[rank * count + i] != test::input(rank, call, i);
+    }
+  }
+  return wrong;
+}
+
 using Launch = std::vector<LocalResult> (*)(const LocalOptions&,
                                             const std::function<int(Exchange&)>&);
 
@@ -92,7 +132,9 @@ int exercise(Exchange& exchange, const Shape& shape, Placement placement) {
     if (placement == Placement::block)
       wrong += wrong_results(communicator, test::ordered_job(), 5, 2, across);
   }
-  return wrong;
+  // Another root for every shape.
+  const auto root = static_cast<std::uint32_t>(shape.size() * 5 + shape[0]);
+  return wrong + wrong_of_the_others(communicator, Rank{root % communicator.rank_count()}, 3);
 }
 
 void expect_right(const Shape& shape, Placement placement, Launch launch) {
@@ -414,7 +456,7 @@ TEST(Nodes, DelaysAndStopsChangeNothing) {
        .on_started =
            [](const std::vector<pid_t>& processes) {
              std::mt19937 random(3);
-             for (int stop = 0; stop < 20; ++stop) {
+             for (int stop = 0; stop < 40; ++stop) {
                const pid_t process = processes[random() % processes.size()];
                std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
                ::kill(process, SIGSTOP);
@@ -438,7 +480,14 @@ TEST(Nodes, DelaysAndStopsChangeNothing) {
           if (!run_once(operation)) return 1;
           wrong += target != job.expected(4, call, 0);
         }
-        return wrong == 0 ? 0 : 2;
+        if (wrong != 0) return 2;
+        const auto pause = [&] {
+          if (random() % 16 == 0)
+            std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+        };
+        for (std::uint32_t root = 0; root < 4; ++root)
+          if (wrong_of_the_others(communicator, Rank{root}, 300, pause) != 0) return 3;
+        return 0;
       });
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }

@@ -104,6 +104,15 @@ texts() {
   expect 0 '^      1       4  10..0 ' --ranks 13 --op max
   expect 0 'rounds +3, with at most 2,4,2 messages' --ranks 13 --algorithm recursive_multiplying
   expect 0 '^canonical_dissemination, 13 ranks' --ranks 13 --dtype double
+  # What a rank is connected with: few for a ring and for dissemination, all where parts are swapped.
+  for ranks in 8 64 96; do
+    expect 0 'connections +2$' --ranks $ranks --algorithm ring
+    expect 0 "connections +$((ranks - 1))\$" --ranks $ranks --algorithm chunked_fold
+  done
+  expect 0 'connections +5$' --ranks 8 --per-round 1,1,1
+  expect 0 'connections +11$' --ranks 64 --per-round 1,1,1,1,1,1
+  expect 0 'connections +1, and 3 in shared memory$' --ranks 8 --ranks-per-node 4 --across leader
+  expect 0 'rounds +126, each with 2 messages$' --ranks 64 --algorithm ring
   expect 0 'results relaxed' --ranks 13 --dtype double --algorithm two_partial_dissemination
   expect 0 'bytes sent +72$' --ranks 13 --rank 2 --op user --dtype int32 --per-round 3,3
   expect 0 'rounds +none' --ranks 1
