@@ -511,7 +511,7 @@ std::size_t chunk_bytes_for(const plan::Plan& plan, bool one_node) noexcept {
   const std::size_t registers =
       2 * std::max<std::size_t>(plan.segments, 1) * (2 * slots + plan.parts);
   constexpr std::size_t least = 4096;
-  return std::clamp(registers_bytes / registers, least, bytes);
+  return std::clamp(plan_registers_bytes / registers, least, bytes);
 }
 
 plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierRequest& request) {

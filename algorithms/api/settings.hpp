@@ -30,7 +30,7 @@ inline constexpr std::size_t chunk_bytes_across = 1u << 20;
 
 /// Where plans have many slots, chunks are as small as it takes for their registers to need about
 /// so much of the arena.
-inline constexpr std::size_t registers_bytes = 8u << 20;
+inline constexpr std::size_t plan_registers_bytes = 8u << 20;
 
 /// What is read where it is takes no room; chunks, so that time limits are looked at between them.
 inline constexpr std::size_t by_reference_bytes = 16u << 20;

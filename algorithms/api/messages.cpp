@@ -1,0 +1,139 @@
+#include "api/messages.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti::api {
+namespace {
+
+/// Messages to ranks of this node from so many bytes on are not copied: they stay in the partial
+/// that they are sent from, and their receiver reads them there (a first guess).  A partial that
+/// was sent is not written before the call after the next, as the network may read it late, too.
+constexpr std::size_t in_place_from_bytes = 4096;
+
+/// Whether the message of a put or an await stays where it is, if the peer is of this node.
+bool stays_in_place(const Operation::Implementation& operation, const plan::Step& step) {
+  return operation.execution.bytes_of(step) >= in_place_from_bytes;
+}
+
+/// The word of a rank of this node in a block whose words begin at `finished`.
+std::uint64_t word_address(const Communicator::Implementation& communicator, std::uint64_t finished,
+                           Rank rank) {
+  return finished + index_of(communicator.neighbours.nodes.local_rank[index_of(rank)]) *
+                        sizeof(shm::SequenceWord);
+}
+
+template <class T>
+void add_once(std::vector<T>& all, T one) {
+  if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
+}
+
+/// A message to a rank of this node, from a partial into the rank's slot.  If it stays where it is,
+/// the slot tells of that place once and for all.
+void prepare_store(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
+                   const Card& theirs) {
+  const engine::RegisterMemory& memory = operation.execution.memory;
+  const api::NeighbourWindow& window =
+      operation.communicator.neighbours.windows[index_of(step.peer)];
+  for (std::uint32_t parity = 0; parity < 2; ++parity) {
+    const std::size_t slot_bytes = memory.bytes_of_slot(step.slot);
+    std::byte* const slot =
+        window.at(theirs.slots[parity] + memory.offset_of_slot(step.slot), slot_bytes);
+    const std::byte* const from =
+        step.by_reference ? reinterpret_cast<const std::byte*>(&operation.execution.references[put])
+                          : memory.partials[parity] + operation.execution.offset_of(step.from);
+    std::size_t bytes = operation.execution.bytes_of(step);
+    if (stays_in_place(operation, step)) {
+      const auto place = reinterpret_cast<std::uint64_t>(from);
+      std::memcpy(slot, &place, sizeof place);
+      bytes = 0;
+    }
+    operation.channel.node.prepare(
+        parity, put,
+        {.local = from, .remote = slot, .word = shm::word_of(slot, slot_bytes), .bytes = bytes});
+  }
+  if (!stays_in_place(operation, step)) return;
+  const std::uint64_t word = word_address(
+      operation.communicator, reinterpret_cast<std::uint64_t>(operation.finished), step.peer);
+  add_once(operation.readers, reinterpret_cast<const shm::SequenceWord*>(word));
+}
+
+/// The same to a rank of another node.
+void prepare_write(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
+                   const Card& theirs) {
+  Communicator::Implementation& communicator = operation.communicator;
+  verbs::VerbsFabric& fabric = communicator.context.fabric;
+  const engine::RegisterMemory& memory = operation.execution.memory;
+  const std::uint32_t connection =
+      fabric.connection_to(communicator.process_of[index_of(step.peer)]);
+  for (std::uint32_t parity = 0; parity < 2; ++parity)
+    fabric.prepare(
+        operation.channel.network, parity, put,
+        {.connection = connection,
+         .local = memory.partials[parity] + operation.execution.offset_of(step.from),
+         .bytes = static_cast<std::uint32_t>(operation.execution.bytes_of(step)),
+         .remote_address = theirs.slots[parity] + memory.offset_of_slot(step.slot),
+         .remote_key = theirs.remote_key,
+         .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot}});
+}
+
+}  // namespace
+
+void find_messages_in_place(Operation::Implementation& operation, std::span<const Card> cards) {
+  const Communicator::Implementation& communicator = operation.communicator;
+  engine::RegisterMemory& memory = operation.execution.memory;
+  for (const plan::Step& step : operation.plan.steps) {
+    if (step.action != plan::Action::await || !communicator.is_neighbour(step.peer)) continue;
+    if (!stays_in_place(operation, step)) continue;
+    const std::size_t bytes = operation.execution.bytes_of(step);
+    const api::NeighbourWindow& window = communicator.neighbours.windows[index_of(step.peer)];
+    for (std::size_t parity = 0; parity < 2; ++parity) {
+      std::uint64_t place = 0;
+      std::memcpy(&place, memory.slots[parity] + memory.offset_of_slot(step.slot), sizeof place);
+      memory.in_place[parity][step.slot] = window.at(place, bytes);
+    }
+    const std::uint64_t word = word_address(communicator, cards[index_of(step.peer)].finished,
+                                            communicator.exchange.self());
+    add_once(operation.is_read_here,
+             reinterpret_cast<shm::SequenceWord*>(window.at(word, sizeof(shm::SequenceWord))));
+  }
+}
+
+void prepare_messages(Operation::Implementation& operation, std::span<const Card> cards) {
+  const Communicator::Implementation& communicator = operation.communicator;
+  const engine::RegisterMemory& memory = operation.execution.memory;
+  std::size_t put = 0;
+  for (const plan::Step& step : operation.plan.steps) {
+    if (step.action == plan::Action::put) {
+      const Card& theirs = cards[index_of(step.peer)];
+      const bool near = communicator.is_neighbour(step.peer);
+      (near ? prepare_store : prepare_write)(operation, step, put++, theirs);
+    } else if (is_arrival(step) && communicator.is_neighbour(step.peer)) {
+      for (std::uint32_t parity = 0; parity < 2; ++parity)
+        operation.channel.node.await(
+            parity, step.slot,
+            shm::word_of(memory.slots[parity] + memory.offset_of_slot(step.slot),
+                         memory.bytes_of_slot(step.slot)));
+      if (step.by_reference) {
+        const api::NeighbourWindow& window = communicator.neighbours.windows[index_of(step.peer)];
+        const std::uint64_t withdrawn = cards[index_of(step.peer)].finished +
+                                        communicator.members_of_node() * sizeof(shm::SequenceWord);
+        operation.channel.node.read_from(step.slot,
+                                         {.process = window.process,
+                                          .withdrawn = reinterpret_cast<shm::SequenceWord*>(
+                                              window.at(withdrawn, sizeof(shm::SequenceWord)))});
+      }
+    }
+  }
+  // What comes after the last exchange must not fail.
+  if (std::any_of(operation.plan.steps.begin(), operation.plan.steps.end(),
+                  [&](const plan::Step& step) {
+                    return step.action == plan::Action::await &&
+                           communicator.is_neighbour(step.peer) && stays_in_place(operation, step);
+                  }))
+    for (std::vector<std::byte*>& places : operation.execution.memory.in_place)
+      places.resize(memory.data_slot_count);
+  operation.is_read_here.reserve(communicator.members_of_node());
+}
+
+}  // namespace tutti::api

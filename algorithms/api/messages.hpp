@@ -1,0 +1,24 @@
+// The messages of an operation, made ready once: what a put sends from where to where, by which
+// fabric, and what an await looks at.
+#pragma once
+
+#include <span>
+
+#include "api/card.hpp"
+#include "api/implementation.hpp"
+
+namespace tutti::api {
+
+/// Whether something comes into the step's slot.
+inline bool is_arrival(const plan::Step& step) {
+  return step.action == plan::Action::await || step.action == plan::Action::await_credit;
+}
+
+/// `cards`: of all ranks, whose partners are connected.  May throw Error.
+void prepare_messages(Operation::Implementation& operation, std::span<const Card> cards);
+
+/// Finds the messages that will stay where ranks of this node have them.  All of these have
+/// prepared theirs.  Neither throws nor allocates.
+void find_messages_in_place(Operation::Implementation& operation, std::span<const Card> cards);
+
+}  // namespace tutti::api

@@ -1,0 +1,141 @@
+#include "api/operation_memory.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <string>
+
+namespace tutti::api {
+namespace {
+
+std::size_t rounded_to_lines(std::size_t bytes) {
+  return (bytes + verbs::Arena::alignment - 1) / verbs::Arena::alignment * verbs::Arena::alignment;
+}
+
+/// Stride of a register: whole lines, which end in the sequence word of a slot.
+std::size_t register_bytes_for(std::size_t payload_bytes) {
+  return rounded_to_lines(payload_bytes + sizeof(shm::SequenceWord));
+}
+
+/// For neighbours to read what a destroyed operation has sent, if they are about to.  One that
+/// waits for this rank before is not waited for.
+constexpr Timeout reading_time = std::chrono::milliseconds(100);
+
+/// What is read of a payload by reference before it is combined: stays in the second cache.  Less
+/// than this is slower, every reading being a system call (measured, shm/README.md).
+constexpr std::size_t piece_bytes = 256u << 10;
+
+void make_room_for_references(engine::Execution& execution, const plan::Plan& plan,
+                              std::size_t element_bytes) {
+  execution.references.resize(api::put_count(plan));
+  const auto combines = [](const plan::Step& step) {
+    return step.by_reference && step.action == plan::Action::combine;
+  };
+  if (std::none_of(plan.steps.begin(), plan.steps.end(), combines)) return;
+  execution.piece_elements = std::max<std::size_t>(piece_bytes / element_bytes, 1);
+  execution.piece.resize(rounded_to_lines(execution.piece_elements * element_bytes) /
+                         engine::RegisterMemory::line_bytes);
+}
+
+/// nullptr: no room.
+std::byte* allocate(Context::Implementation& context, std::size_t bytes) {
+  verbs::Arena& arena = context.fabric.arena();
+  std::byte* block = arena.allocate(bytes);
+  const auto is_retired = [](const Communicator::Implementation* one) {
+    return !one->retired.empty();
+  };
+  std::vector<Communicator::Implementation*>& all = context.communicators;
+  const Deadline deadline = Deadline::after(reading_time, context.clock.now());
+  while (block == nullptr && std::any_of(all.begin(), all.end(), is_retired) &&
+         !deadline.passed(context.clock.now())) {
+    context.progress();
+    for (Communicator::Implementation* one : all) one->reap();
+    block = arena.allocate(bytes);
+    if (block == nullptr) sched_yield();
+  }
+  return block;
+}
+
+/// Which part of source and target each chunk is, and how long the longest one of all ranks.
+void cut_into_chunks(Operation::Implementation& operation, const OperationRequest& request,
+                     const Blocks& blocks) {
+  engine::Execution& execution = operation.execution;
+  const plan::Plan& plan = operation.plan;
+  const Communicator::Implementation& communicator = operation.communicator;
+  const std::size_t element_bytes = request.reduction.element_bytes;
+  if (request.slack) {  // calls overlap, so chunks cannot
+    execution.parts = engine::parts_of(request.element_count, element_bytes, 1);
+    execution.memory.label_bytes = sizeof(std::uint64_t);
+    const std::size_t words = (execution.parts[0].source.bytes + 7) / sizeof(std::uint64_t);
+    execution.memory.payload_bytes = (words + 1) * sizeof(std::uint64_t);
+    return;
+  }
+  if (blocks.of_rank.empty()) {
+    execution.chunk_count = api::chunk_count(request.element_count, element_bytes, plan.parts,
+                                             communicator.chunk_bytes(plan));
+    execution.parts =
+        engine::parts_of(request.element_count, element_bytes, plan.parts, execution.chunk_count);
+    execution.memory.payload_bytes = execution.parts[0].source.bytes;
+    return;
+  }
+  const std::size_t longest = blocks.longest_bytes / element_bytes;
+  execution.chunk_count =
+      api::chunk_count(longest, element_bytes, 1, communicator.chunk_bytes(plan));
+  execution.parts = engine::parts_of(blocks.of_rank, element_bytes, execution.chunk_count);
+  execution.memory.payload_bytes = engine::share(longest, execution.chunk_count, 0) * element_bytes;
+}
+
+}  // namespace
+
+/// Cuts the operation's block out of the arena: [parity][slots | partials], then the words by which
+/// the ranks of this node say up to which call they have read what they found in place, then that
+/// by which this rank says that it has withdrawn what it has told of.
+void lay_out(Operation::Implementation& operation, const OperationRequest& request,
+             const Blocks& blocks) {
+  engine::RegisterMemory& memory = operation.execution.memory;
+  const plan::Plan& plan = operation.plan;
+  verbs::VerbsFabric& fabric = operation.communicator.context.fabric;
+  memory.source = static_cast<const std::byte*>(request.source);
+  memory.target = static_cast<std::byte*>(request.target);
+  cut_into_chunks(operation, request, blocks);
+  if (plan::is_by_reference(plan))
+    make_room_for_references(operation.execution, plan, request.reduction.element_bytes);
+  const std::size_t message_bytes_max =
+      std::min<std::size_t>(fabric.port().description.attributes.max_msg_sz, UINT32_MAX / 2);
+  if (!plan::is_by_reference(plan) &&
+      memory.payload_bytes > message_bytes_max / std::max<std::size_t>(plan.segments, 1))
+    throw Error(ErrorCode::limit_exceeded,
+                std::to_string(memory.payload_bytes) + " bytes in messages of " +
+                    std::to_string(plan.segments) + " payloads (" + plan.algorithm +
+                    ") exceed the device's " + std::to_string(message_bytes_max) +
+                    " bytes a message; lower TUTTI_CHUNK_BYTES");
+  memory.register_bytes = register_bytes_for(plan.segments * memory.payload_bytes);
+  memory.data_slot_count = plan.slot_count - plan.line_slot_count;
+  const std::size_t slots_bytes = memory.offset_of_slot(plan.slot_count);
+  const std::size_t registers_bytes =
+      2 * (slots_bytes + plan.partial_count * memory.register_bytes);
+  if (registers_bytes == 0) return;
+  const std::size_t bytes =
+      registers_bytes +
+      rounded_to_lines((operation.communicator.members_of_node() + 1) * sizeof(shm::SequenceWord));
+  operation.block = allocate(operation.communicator.context, bytes);
+  if (operation.block == nullptr)
+    throw Error(ErrorCode::limit_exceeded,
+                "needs " + std::to_string(bytes) + " bytes of the arena, whose largest gap is " +
+                    std::to_string(fabric.arena().largest_gap()) + " of " +
+                    std::to_string(fabric.arena().size()) + ": raise TUTTI_ARENA_BYTES, " +
+                    (request.slack ? "ask for less slack than " + std::to_string(*request.slack)
+                                   : "lower TUTTI_CHUNK_BYTES") +
+                    (plan.parts > 1 ? "" : ", use fewer messages per round") +
+                    ", or destroy operations");
+  for (std::size_t parity = 0; parity < 2; ++parity) {
+    memory.slots[parity] = operation.block + parity * (registers_bytes / 2);
+    memory.partials[parity] = memory.slots[parity] + slots_bytes;
+  }
+  operation.finished = operation.block + registers_bytes;
+  if (plan::is_by_reference(plan))
+    operation.withdrawn = reinterpret_cast<shm::SequenceWord*>(
+        operation.finished + operation.communicator.members_of_node() * sizeof(shm::SequenceWord));
+}
+
+}  // namespace tutti::api

@@ -1,0 +1,12 @@
+// Where the registers of an operation are, and what each chunk of it is about.
+#pragma once
+
+#include "api/implementation.hpp"
+
+namespace tutti::api {
+
+/// Cuts payload and arena for the operation's plan.  Throws Error{limit_exceeded}.
+void lay_out(Operation::Implementation& operation, const OperationRequest& request,
+             const Blocks& blocks);
+
+}  // namespace tutti::api
