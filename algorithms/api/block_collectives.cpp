@@ -126,16 +126,16 @@ bool is_in_place(const Buffers& given, const std::vector<Part>& blocks, CheckLev
 
 /// Of a rank that has `mine` and gets the blocks of all.
 std::vector<Part> gathered(const std::vector<Range>& target, std::size_t self) {
-  std::vector<Part> blocks;
-  for (const Range& range : target) blocks.push_back({.source = {}, .target = range});
+  std::vector<Part> blocks(target.size());
+  for (std::size_t rank = 0; rank < blocks.size(); ++rank) blocks[rank].target = target[rank];
   blocks[self].source = {0, target[self].bytes};
   return blocks;
 }
 
 /// Of a rank that has blocks for all and gets its own.
 std::vector<Part> scattered(const std::vector<Range>& source, std::size_t self) {
-  std::vector<Part> blocks;
-  for (const Range& range : source) blocks.push_back({.source = range, .target = {}});
+  std::vector<Part> blocks(source.size());
+  for (std::size_t rank = 0; rank < blocks.size(); ++rank) blocks[rank].source = source[rank];
   blocks[self].target = {0, source[self].bytes};
   return blocks;
 }
