@@ -67,13 +67,18 @@ TEST_F(EmulatedFabric, data_and_completions_come_when_they_are_due) {
   ASSERT_EQ(scene.right.receive({}), 0);
   const auto begin = SteadyClock::now();
   ASSERT_EQ(scene.write(8), 0);
-  while (since(begin) < 15ms) {
-    ibv_wc completion{};
-    ASSERT_EQ(ibv_poll_cq(scene.right.queue, 1, &completion), 0);
-    ASSERT_EQ(scene.target.data()[0], std::byte{0}) << "the data are early";
+  // What is seen is judged by a clock read after it: this process may lose its core in between.
+  ibv_wc completion{};
+  int completions = 0;
+  while (completions == 0 && since(begin) < 10s) {
+    const bool data = scene.target.data()[0] != std::byte{0};
+    completions = ibv_poll_cq(scene.right.queue, 1, &completion);
+    if (data || completions != 0) {
+      ASSERT_GE(since(begin), 20ms) << (data ? "data" : "completion");
+    }
   }
-  EXPECT_EQ(scene.right.wait().status, IBV_WC_SUCCESS);
-  EXPECT_GE(since(begin), 20ms);
+  ASSERT_EQ(completions, 1);
+  EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
   EXPECT_TRUE(scene.target.holds(4, 8));
   EXPECT_EQ(scene.left.wait().status, IBV_WC_SUCCESS);
   EXPECT_GE(since(begin), 40ms) << "the answer travels, too";
