@@ -2,12 +2,12 @@
 // choose; and the plan of any collective, which needs no device.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <tutti/status.hpp>
 
+#include "microbench/command_line.hpp"
 #include "microbench/info.hpp"
 #include "microbench/launch.hpp"
 #include "microbench/plan_print.hpp"
@@ -53,32 +53,26 @@ int run_plan(const PlanWords& words) {
   return exit_failure;
 }
 
-int run_program(int argument_count, char** arguments) {
+int run_program(std::span<const char* const> arguments) {
   std::string format = "table";
   PlanWords words;
-  CLI::App app(
+  CommandLine line(
+      program,
       "What tutti finds on this machine, what it would choose, and why.  Where it runs matters:\n"
       "bind it as a rank is bound (taskset -c CPUS tutti-info).  Exit status 1: a context could\n"
-      "not be made here; what was found is printed all the same.",
-      program);
-  app.add_option("--format", format, "table or json");
-  CLI::App* plan = app.add_subcommand(
+      "not be made here; what was found is printed all the same.");
+  line.add("--format", format, "table or json");
+  CommandLine& plan = line.add_command(
       "plan",
       "Prints the plan of a collective: who tells whom what, in which round.  Needs no device.\n"
       "For example: tutti-info plan --ranks 7 --algorithm two_partial_dissemination");
-  declare_plan_options(*plan, words);
-  try {
-    app.parse(argument_count, arguments);
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
+  declare_plan_options(plan, words);
+  if (const std::optional<std::string> help = line.parse(arguments)) {
+    std::fputs(help->c_str(), stdout);
     return 0;
-  } catch (const CLI::ParseError& error) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}; see tutti-info{} --help", one_line(error.what()),
-                            plan->parsed() ? " plan" : ""));
   }
-  if (!plan->parsed()) return print_machine(format);
-  if (app.count("--format") > 0)
+  if (!plan.is_given()) return print_machine(format);
+  if (line.is_given("--format"))
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("--format=\"{}\" before plan: expected after it; use tutti-info plan "
                             "--format {}",
@@ -92,7 +86,7 @@ int run_program(int argument_count, char** arguments) {
 int main(int argument_count, char** arguments) {
   using namespace tutti::bench;
   try {
-    return run_program(argument_count, arguments);
+    return run_program({arguments, static_cast<std::size_t>(argument_count)});
   } catch (const tutti::Error& error) {
     print_reason(program, error.what());
     return exit_status_of(error.code());

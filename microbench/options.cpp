@@ -1,8 +1,8 @@
 #include "microbench/options.hpp"
+#include "microbench/command_line.hpp"
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
@@ -75,55 +75,53 @@ struct Words {
   std::string format = "table", local;
 };
 
-void declare(CLI::App& app, Words& words, Options& options) {
-  app.add_option("COLLECTIVE", words.collectives,
-                 "all, or some of barrier,allreduce,broadcast,reduce,reduce_scatter,allgather,"
-                 "allgatherv,alltoall,alltoallv,gather,scatter,scan,exscan and the probes "
-                 "floor,oneway,memcpy,wimm")
-      ->required();
-  app.add_option(
+void declare(CommandLine& line, Words& words, Options& options) {
+  line.add("COLLECTIVE", words.collectives,
+           "all, or some of barrier,allreduce,broadcast,reduce,reduce_scatter,allgather,"
+           "allgatherv,alltoall,alltoallv,gather,scatter,scan,exscan and the probes "
+           "floor,oneway,memcpy,wimm");
+  line.add(
       "--bytes", words.bytes,
       "contribution of each rank (for alltoall, gather and scatter: of each block), e.g. 8,1K,1M");
-  app.add_option("--dtype", words.dtype,
-                 "int32, uint32, int64, uint64, float, double, half or bfloat16");
-  app.add_option("--op", words.op,
-                 "sum, prod, min, max, band, bor, bxor, land, lor, or user: an operator of this "
-                 "program that is not commutative (uint64)");
-  app.add_option("--ranks-per-node", words.ranks_per_node,
-                 "imposed node shape, e.g. 2 or 3,1,2; 1: everything goes through the device; "
-                 "default: the ranks of a host are a node");
-  app.add_option("--placement", words.placement,
-                 "of ranks on imposed nodes: block, cyclic or random; default block");
-  app.add_option(
-      "--across", words.across,
-      "of barrier and allreduce, where ranks share nodes: automatic, flat (over all "
-      "ranks), leader (one rank of each node) or lanes (a part of the payload for each)");
-  app.add_option("--root", words.root, "of broadcast, reduce, gather and scatter, default 0");
-  app.add_option("--per-round", words.per_round,
-                 "messages per round at most, e.g. 3,2,1; what is superfluous is not sent");
-  app.add_option("--algorithm", words.algorithm,
-                 "schedule of allreduce: " + names_of(every_algorithm()) +
-                     "; default automatic: by operator, agreement and size");
-  app.add_option("--agreement", words.agreement,
-                 "identical, reproducible or relaxed; default identical, or the strongest that "
-                 "--algorithm gives");
-  app.add_option("--iterations", words.iterations, "timed calls of each row, and checked ones");
-  app.add_option("--warmup", words.warmup, "untimed calls before, default 200");
-  app.add_option("--against", words.against, "mpi: alternate with MPI in the same run");
-  app.add_flag("--check", options.check, "compare every result of a further pass with a reference");
-  app.add_option("--check-level", words.check_level, "off, local or collective");
-  app.add_option("--delay-us", words.delay_us, "random delay before each checked call, at most");
-  app.add_option("--seed", words.seed,
-                 "of inputs and of --delay-us, default 1; a network's faults have their own");
-  app.add_option("--bind", words.bind, "auto or none: bind ranks to distinct cores");
-  app.add_option("--format", words.format, "table, json or csv");
-  app.add_option("--out", options.out, "write there instead of standard output");
-  app.add_option("--local", words.local, "fork that many ranks on this machine");
-  app.add_option("--fabric", options.fabric,
-                 "network that the software device emulates: " +
-                     verbs::soft::fabric_preset_names() + ", or a JSON file");
-  app.add_flag("--virtual-time", options.virtual_time,
-               "calls in simulated time on that network (default fdr); needs --local");
+  line.add("--dtype", words.dtype, "int32, uint32, int64, uint64, float, double, half or bfloat16");
+  line.add("--op", words.op,
+           "sum, prod, min, max, band, bor, bxor, land, lor, or user: an operator of this "
+           "program that is not commutative (uint64)");
+  line.add("--ranks-per-node", words.ranks_per_node,
+           "imposed node shape, e.g. 2 or 3,1,2; 1: everything goes through the device; "
+           "default: the ranks of a host are a node");
+  line.add("--placement", words.placement,
+           "of ranks on imposed nodes: block, cyclic or random; default block");
+  line.add("--across", words.across,
+           "of barrier and allreduce, where ranks share nodes: automatic, flat (over all "
+           "ranks), leader (one rank of each node) or lanes (a part of the payload for each)");
+  line.add("--root", words.root, "of broadcast, reduce, gather and scatter, default 0");
+  line.add("--per-round", words.per_round,
+           "messages per round at most, e.g. 3,2,1; what is superfluous is not sent");
+  line.add("--algorithm", words.algorithm,
+           "schedule of allreduce: " + names_of(every_algorithm()) +
+               "; default automatic: by operator, agreement and size");
+  line.add("--agreement", words.agreement,
+           "identical, reproducible or relaxed; default identical, or the strongest that "
+           "--algorithm gives");
+  line.add("--iterations", words.iterations, "timed calls of each row, and checked ones");
+  line.add("--warmup", words.warmup, "untimed calls before, default 200");
+  line.add("--against", words.against, "mpi: alternate with MPI in the same run");
+  line.add_flag("--check", options.check,
+                "compare every result of a further pass with a reference");
+  line.add("--check-level", words.check_level, "off, local or collective");
+  line.add("--delay-us", words.delay_us, "random delay before each checked call, at most");
+  line.add("--seed", words.seed,
+           "of inputs and of --delay-us, default 1; a network's faults have their own");
+  line.add("--bind", words.bind, "auto or none: bind ranks to distinct cores");
+  line.add("--format", words.format, "table, json or csv");
+  line.add("--out", options.out, "write there instead of standard output");
+  line.add("--local", words.local, "fork that many ranks on this machine");
+  line.add("--fabric", options.fabric,
+           "network that the software device emulates: " + verbs::soft::fabric_preset_names() +
+               ", or a JSON file");
+  line.add_flag("--virtual-time", options.virtual_time,
+                "calls in simulated time on that network (default fdr); needs --local");
 }
 
 void parse_reduction(const Words& words, Options& options) {
@@ -282,19 +280,15 @@ std::size_t element_bytes(ElementType type) noexcept {
 Options parse_options(std::span<const char* const> arguments) {
   Options options;
   Words words;
-  CLI::App app(
+  CommandLine line(
+      "tutti-bench",
       "Latency of tutti's collectives, beside MPI and beside what bounds them.\n"
       "Run as: mpirun -n N tutti-bench ..., or tutti-bench --local N ..., or as N processes with "
-      "TUTTI_RANK.",
-      "tutti-bench");
-  declare(app, words, options);
-  try {
-    app.parse(static_cast<int>(arguments.size()), arguments.data());
-  } catch (const CLI::CallForHelp&) {
-    options.help = app.help();
+      "TUTTI_RANK.");
+  declare(line, words, options);
+  if (const std::optional<std::string> help = line.parse(arguments)) {
+    options.help = *help;
     return options;
-  } catch (const CLI::ParseError& error) {
-    throw Error(ErrorCode::invalid_argument, one_line(error.what()) + "; see tutti-bench --help");
   }
   understand(words, options);
   return options;

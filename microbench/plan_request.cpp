@@ -1,6 +1,5 @@
 #include "microbench/plan_request.hpp"
 
-#include <CLI/CLI.hpp>
 #include <vector>
 
 #include "api/settings.hpp"
@@ -110,38 +109,36 @@ const char* name_of(PlanFormat format) noexcept {
   return "?";
 }
 
-void declare_plan_options(CLI::App& app, PlanWords& words) {
+void declare_plan_options(CommandLine& line, PlanWords& words) {
   std::string algorithms;
   for (const Algorithm algorithm : every_algorithm())
     algorithms += (algorithms.empty() ? "" : ", ") + std::string(api::name_of(algorithm));
-  app.add_option("--ranks", words.ranks, "number of ranks; needed");
-  app.add_option("--collective", words.collective, "allreduce (default) or barrier");
-  app.add_option("--per-round", words.per_round,
-                 "messages per round at most, e.g. 3,2,1; default: the library's rule");
-  app.add_option("--algorithm", words.algorithm, algorithms + "; default automatic");
-  app.add_option(
+  line.add("--ranks", words.ranks, "number of ranks; needed");
+  line.add("--collective", words.collective, "allreduce (default) or barrier");
+  line.add("--per-round", words.per_round,
+           "messages per round at most, e.g. 3,2,1; default: the library's rule");
+  line.add("--algorithm", words.algorithm, algorithms + "; default automatic");
+  line.add(
       "--dtype", words.dtype,
       "int32, uint32, int64, uint64 (default), or float, double, half, bfloat16, whose bits show "
       "the order; "
       "of an allreduce");
-  app.add_option("--op", words.op,
-                 "sum (default), prod, min, max, band, bor, bxor, land, lor, or user: one that is "
-                 "not commutative; of an allreduce");
-  app.add_option("--bytes", words.bytes,
-                 "contribution of each rank, e.g. 8 (default), 4K; of an allreduce");
-  app.add_option("--agreement", words.agreement,
-                 "identical, reproducible or relaxed; default: the strongest that the named "
-                 "algorithm gives, else identical");
-  app.add_option("--ranks-per-node", words.ranks_per_node,
-                 "e.g. 4, or 2,3 for a node of 2 and further ones of 3; default: each rank is a "
-                 "node of its own");
-  app.add_option(
-      "--across", words.across,
-      "automatic (default), flat, leader or lanes: how ranks that share nodes go about it");
-  app.add_option("--placement", words.placement,
-                 "of ranks on nodes: block (default), cyclic or random");
-  app.add_option("--rank", words.rank, "a rank, or all; default 0, for json all");
-  app.add_option("--format", words.format, "table (default), dot (Graphviz) or json");
+  line.add("--op", words.op,
+           "sum (default), prod, min, max, band, bor, bxor, land, lor, or user: one that is "
+           "not commutative; of an allreduce");
+  line.add("--bytes", words.bytes,
+           "contribution of each rank, e.g. 8 (default), 4K; of an allreduce");
+  line.add("--agreement", words.agreement,
+           "identical, reproducible or relaxed; default: the strongest that the named "
+           "algorithm gives, else identical");
+  line.add("--ranks-per-node", words.ranks_per_node,
+           "e.g. 4, or 2,3 for a node of 2 and further ones of 3; default: each rank is a "
+           "node of its own");
+  line.add("--across", words.across,
+           "automatic (default), flat, leader or lanes: how ranks that share nodes go about it");
+  line.add("--placement", words.placement, "of ranks on nodes: block (default), cyclic or random");
+  line.add("--rank", words.rank, "a rank, or all; default 0, for json all");
+  line.add("--format", words.format, "table (default), dot (Graphviz) or json");
 }
 
 PlanRequest understand(const PlanWords& words) {

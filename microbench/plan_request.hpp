@@ -9,11 +9,8 @@
 #include <vector>
 
 #include "api/selection.hpp"
+#include "microbench/command_line.hpp"
 #include "plan/plan.hpp"
-
-namespace CLI {
-class App;
-}
 
 namespace tutti::bench {
 
@@ -31,7 +28,7 @@ struct PlanWords {
   std::string collective = "allreduce", dtype = "uint64", op = "sum", bytes = "8";
 };
 
-void declare_plan_options(CLI::App& app, PlanWords& words);
+void declare_plan_options(CommandLine& line, PlanWords& words);
 
 struct PlanRequest {
   PlanCollective collective = PlanCollective::allreduce;
