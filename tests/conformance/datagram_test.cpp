@@ -613,9 +613,14 @@ TEST(Datagrams, reach_another_process_a_thousand_in_a_row) {
                         .opcode = IBV_WR_SEND_WITH_IMM,
                         .immediate = number}),
                   0);
-        ASSERT_EQ(endpoint.wait().opcode, IBV_WC_SEND);
+        if (number + 1 < stream_count) {
+          ASSERT_EQ(endpoint.wait().opcode, IBV_WC_SEND);
+        }
       }
-      EXPECT_EQ(endpoint.wait().opcode, IBV_WC_RECV);
+      // The answer may be seen before the completion of what it answers: other queue, no order.
+      const ibv_wc_opcode first = endpoint.wait().opcode, second = endpoint.wait().opcode;
+      EXPECT_EQ(std::min(first, second), IBV_WC_SEND);
+      EXPECT_EQ(std::max(first, second), IBV_WC_RECV);
     }
     other.line().meet();
   }
