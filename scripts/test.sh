@@ -11,9 +11,10 @@ usage: scripts/test.sh [--all]
 
 On Debian 12: installs what is missing (with sudo unless root), builds the presets "release" and
 "asan" and runs the tests; about 15 minutes on 2 cores.
-  --all   also: "tsan", "clang" and "release-mpich", clang-format, clang-tidy, the README's example,
-          the long runs (200,000 calls, 100 and 1,000 kills, 30 s of fuzzing, every node shape of 12
-          ranks), and the kernel's verbs in a virtual machine; under 60 minutes.
+  --all   also: "tsan", what depends most on the compiler with "clang", MPI's part with
+          "release-mpich", "asan-clang" in place of "asan", clang-format, clang-tidy, the long runs
+          (200,000 calls, 100 and 1,000 kills, 30 s of fuzzing, every node shape of 12 ranks), and
+          the kernel's verbs in a virtual machine; under 60 minutes.
 Exit status 0 if everything passed.
 TEXT
     exit 0
@@ -32,47 +33,45 @@ install "${packages[@]}"
 # run PRESET[:TARGET] [CTEST ARGUMENT...]: builds and tests; remembers a failure and goes on.  With
 # --with-plans first, the plans' tests, which need nothing but a CPU, run beside each other before.
 failed=()
+stage() { say "$* (after $((SECONDS / 60)) min)"; }
 run() {
   local preset=${1%:*} target=
   [[ $1 == *:* ]] && target=${1#*:}
   shift
   local plans=0
   if [ "${1:-}" = --with-plans ]; then plans=1; shift; fi
-  say "$preset: building"
+  stage "$preset: building"
   build "$preset" ${target:+"$target"} >"build/$preset.build.log" 2>&1 ||
     { tail -50 "build/$preset.build.log" >&2; failed+=("$preset (build)"); return 0; }
-  say "$preset: testing"
-  # A measurement of minutes, which means something in "release" alone.
-  local but_for='^$'
-  [ "$preset" != asan ] || but_for=plan_early_combining
-  [ $plans -eq 0 ] || ctest --preset "$preset" -L plan -j "$(nproc)" -E "$but_for" ||
-    failed+=("$preset (plans)")
+  stage "$preset: testing"
+  [ $plans -eq 0 ] || ctest --preset "$preset" -L plan -j "$(nproc)" || failed+=("$preset (plans)")
   ctest --preset "$preset" "$@" || failed+=("$preset")
 }
 
+# With each build what it can find: the sanitizers everything but what takes minutes, and the
+# optimised code all but the tests of the software device's verbs, which optimising does not change.
+sanitized='long|soak|kernel|mpi|tidy|compile_fail|plan'
 if [ $all -eq 1 ]; then
-  say "format"
+  stage "format"
   git ls-files '*.cpp' '*.hpp' '*.h' '*.c' | xargs clang-format --dry-run -Werror ||
     failed+=("clang-format")
-  # What depends most on the compiler: kernels, memory orders, floating point.  The rest is compiled.
-  run clang -L 'unit|simulation'
-  ctest --preset clang -R '^process_(bits|nodes|rooted)$' || failed+=("clang (processes)")
-  run release-mpich:mpi_test_programs -L mpi
+  # What depends most on the compiler: kernels and floating point, optimised.
+  run clang:compiler_test_programs -R '^(api_kernels|bits_simulation|process_bits)$'
+  run release-mpich:mpi_test_programs -L '^mpi$'
   # Plans, simulations and tutti-info know no threads; virtual time, namespaces and users are about
-  # processes, which it cannot look across.
-  run tsan -LE 'long|soak|kernel|mpi|tidy|compile_fail|plan|simulation' \
-    -E 'virtual_time|plan_|namespaces|unprivileged'
-fi
-# Minutes of what the unit tests of the same code look at in seconds.
-run asan --with-plans -LE 'long|soak|kernel|mpi|tidy|compile_fail|plan' -E plan_json
-if [ $all -eq 1 ]; then
-  say "clang-tidy"
+  # processes, which it cannot look across.  The ways to another process's memory differ in one test.
+  run tsan:thread_test_programs -LE "$sanitized|simulation" \
+    -E 'virtual_time|plan_|bench_|namespaces|unprivileged|(adverse|atomic|semantics|kills|change)_(shared|cma|bounce)'
+  # With Clang, so that it compiles everything, too.
+  run asan-clang --with-plans -LE "$sanitized" -E plan_json
+  stage "clang-tidy"
   git ls-files 'algorithms/*.cpp' 'verbs/*.cpp' 'shm/*.cpp' 'bootstrap/*.cpp' |
     xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/clang >build/clang-tidy.log 2>&1 ||
     { grep -E 'error:|warning:' build/clang-tidy.log >&2; failed+=("clang-tidy"); }
-  run release --with-plans -LE 'soak|plan'
+  run release --with-plans -LE 'soak|plan|conformance'
 else
-  run release --with-plans -LE 'long|soak|kernel|plan'
+  run asan --with-plans -LE "$sanitized" -E plan_json
+  run release --with-plans -LE 'long|soak|kernel|plan|conformance'
 fi
 
 if [ ${#failed[@]} -gt 0 ]; then

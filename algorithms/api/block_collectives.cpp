@@ -10,6 +10,7 @@
 #include "api/selection.hpp"
 #include "plan/blocks.hpp"
 #include "plan/chunked_fold.hpp"
+#include "plan/node_allgather.hpp"
 
 namespace tutti {
 namespace {
@@ -235,6 +236,16 @@ auto building(const Communicator& communicator, Builder builder) {
     return builder(communicator.rank(), communicator.rank_count(), transport);
   };
 }
+/// Of allgather and allgatherv.
+auto building_allgather(Communicator& communicator) {
+  return [&communicator](plan::Transport transport) {
+    const bootstrap::NodeMap& nodes = communicator.implementation().neighbours.nodes;
+    // Of a single node, or without shared memory, everybody is as near as everybody else.
+    if (nodes.node_count == 1 || nodes.node_count == communicator.rank_count())
+      return plan::direct_allgather(communicator.rank(), communicator.rank_count(), transport);
+    return plan::node_allgather(communicator.rank(), nodes.node);
+  };
+}
 template <class Builder>
 auto building(const Communicator& communicator, Builder builder, Rank root) {
   return [&communicator, builder, root](plan::Transport transport) {
@@ -282,7 +293,7 @@ Operation allgather(Communicator& communicator, const AllgatherArguments& argume
         return {gathered(equal_ranges(make.name(), arguments.bytes, make.count()), make.self()),
                 arguments.bytes};
       },
-      building(communicator, plan::direct_allgather));
+      building_allgather(communicator));
 }
 
 Operation allgatherv(Communicator& communicator, const AllgathervArguments& arguments) {
@@ -298,7 +309,7 @@ Operation allgatherv(Communicator& communicator, const AllgathervArguments& argu
         require_told(make.name(), target, rows, make.self());
         return {gathered(target, make.self()), longest_of(target)};
       },
-      building(communicator, plan::direct_allgather));
+      building_allgather(communicator));
 }
 
 Operation alltoall(Communicator& communicator, const AlltoallArguments& arguments) {

@@ -1,5 +1,7 @@
 #include "api/card.hpp"
 
+#include <algorithm>
+
 #include "api/float_mode.hpp"
 #include "api/names.hpp"
 
@@ -18,8 +20,12 @@ std::string text_of(const Card& card) {
 
 }  // namespace
 
-void require_same(std::span<const Card> all, std::size_t self, CheckLevel level) {
+void require_same(std::span<const Card> all, std::size_t self, CheckLevel level,
+                  std::span<const Rank> members) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const Rank number{static_cast<std::uint32_t>(rank)};
+    if (!members.empty() && std::find(members.begin(), members.end(), number) == members.end())
+      continue;
     const Card& theirs = all[rank];
     const Card& ours = all[self];
     const bool same_shape =

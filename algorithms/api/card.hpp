@@ -84,8 +84,9 @@ void agree(const std::optional<Error>& own, std::span<const HasVerdict> all) {
   if (nearest) throw *nearest;
 }
 
-/// Throws Error{mismatch} unless all cards ask for the same, as far as `level` looks, by the same
-/// plan; what the ranks ask for is named.
-void require_same(std::span<const Card> all, std::size_t self, CheckLevel level);
+/// Throws Error{mismatch} unless all cards, or those of `members` if there are some, ask for the
+/// same, as far as `level` looks, by the same plan; what the ranks ask for is named.
+void require_same(std::span<const Card> all, std::size_t self, CheckLevel level,
+                  std::span<const Rank> members = {});
 
 }  // namespace tutti::api

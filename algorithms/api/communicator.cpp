@@ -78,8 +78,9 @@ void require_ports_of_one_kind(std::span<const Introduction> all) {
 
 }  // namespace
 
-Communicator::Implementation::Implementation(Context::Implementation& owner, Exchange& given)
-    : context(owner), exchange(given) {
+Communicator::Implementation::Implementation(Context::Implementation& owner, Exchange& given,
+                                             std::unique_ptr<Exchange> kept)
+    : context(owner), kept_exchange(std::move(kept)), exchange(given) {
   const Introduction self{
       .version = protocol_version,
       .process_key = context.process_key,
@@ -318,8 +319,16 @@ void Communicator::Implementation::check_liveness_now_and_then() noexcept {
   check_liveness(context.clock.now());
 }
 
+void Communicator::Implementation::require_usable() const {
+  if (failed())
+    throw Error(ErrorCode::peer_failed,
+                std::string("the communicator has failed: ") + failure.text);
+}
+
 Communicator::Communicator(Context& context, Exchange& exchange)
     : implementation_(std::make_unique<Implementation>(context.implementation(), exchange)) {}
+Communicator::Communicator(std::unique_ptr<Implementation> made) noexcept
+    : implementation_(std::move(made)) {}
 Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 Communicator::~Communicator() = default;

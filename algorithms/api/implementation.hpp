@@ -58,12 +58,15 @@ struct Suspicion {
 };
 
 struct Communicator::Implementation {
-  Implementation(Context::Implementation& owner, Exchange& given);
+  /// `kept`: an exchange that lives as long as this, if `given` is not its user's.
+  Implementation(Context::Implementation& owner, Exchange& given,
+                 std::unique_ptr<Exchange> kept = nullptr);
   ~Implementation();
   Implementation(const Implementation&) = delete;
   Implementation& operator=(const Implementation&) = delete;
 
   Context::Implementation& context;
+  std::unique_ptr<Exchange> kept_exchange;
   Exchange& exchange;
   std::vector<std::uint64_t> process_of;  // by rank
   api::Neighbourhood neighbours;
@@ -104,6 +107,8 @@ struct Communicator::Implementation {
   void reap() noexcept;
 
   bool failed() const noexcept { return failure.status != Status::ok; }
+  /// Throws Error{peer_failed} if it has failed.
+  void require_usable() const;
 
   /// Records the first failure and takes this communicator's operations out of flight.  `met_by` is
   /// the operation that met it; without it any of those in flight is a fair witness.
@@ -209,6 +214,7 @@ struct OperationRequest {
   Rank root = no_rank;
   bool any_order = false;                   // messages of a round may be combined as they arrive
   std::uint32_t participant_count = 0;      // that contribute; 0: all ranks
+  std::vector<Rank> members = {};           // who takes part, if not all do: the plan is theirs
   std::optional<std::uint32_t> slack = {};  // stale-synchronous: the plan is in slack + 1 copies
   /// Sizes that this rank tells all others first; as many numbers on every rank.
   std::vector<std::uint64_t> row = {};

@@ -261,7 +261,8 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
   card.verdict = Verdict::of(error);
   const std::vector<Card> cards = gather<Card>(communicator, {&card, 1});
   agree<Card>(error, cards);
-  require_same(cards, index_of(communicator.exchange.self()), communicator.context.settings.check);
+  require_same(cards, index_of(communicator.exchange.self()), communicator.context.settings.check,
+               request.members);
 
   std::size_t offers_each = 0;
   for (const Card& theirs : cards)
@@ -290,9 +291,7 @@ std::size_t put_count(const plan::Plan& plan) noexcept {
 Operation make_operation(Communicator& handle, const OperationRequest& request,
                          const std::function<plan::Plan()>& build) {
   Communicator::Implementation& communicator = handle.implementation();
-  if (communicator.failed())
-    throw Error(ErrorCode::peer_failed,
-                std::string("the communicator has failed: ") + communicator.failure.text);
+  communicator.require_usable();
   communicator.reap();
   ++communicator.operations_made;
   return Operation(set_up(communicator, request, build));

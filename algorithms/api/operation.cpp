@@ -1,6 +1,8 @@
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <string>
 #include <tutti/detail/check.hpp>
 
@@ -20,6 +22,27 @@ constexpr unsigned polls_per_turn_oversubscribed = 8;
 
 /// A wait this long yields even when every rank has a CPU: somebody else may need it.
 constexpr Timeout patience = std::chrono::milliseconds(1);
+/// A wait this long sleeps: whom it waits for may be anywhere.  Then for an eighth of the time that
+/// it has taken, so that sleeping adds no more than that.
+constexpr Timeout patience_awake = std::chrono::milliseconds(10);
+constexpr Timeout patience_awake_of_block = std::chrono::microseconds(50);
+constexpr Timeout nap_min = std::chrono::microseconds(10), nap_max = std::chrono::milliseconds(1);
+
+/// After `waited`, gives the core to somebody else, or not.
+void give_way(const Context::Implementation& context, Timeout waited) noexcept {
+  const WaitPolicy policy = context.settings.wait;
+  if (policy == WaitPolicy::spin) return;
+  const bool is_automatic = policy == WaitPolicy::automatic;
+  if (is_automatic && !context.oversubscribed && waited <= patience) return;
+  if (policy == WaitPolicy::yield || context.clock.is_simulated() ||
+      waited <= (is_automatic ? patience_awake : patience_awake_of_block)) {
+    sched_yield();
+    return;
+  }
+  // Nobody wakes a sleeper: that would cost whoever sends a system call, or a look at who sleeps.
+  const timespec nap{.tv_sec = 0, .tv_nsec = std::clamp(waited / 8, nap_min, nap_max).count()};
+  clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, nullptr);
+}
 
 /// Twice what the transport's retries take towards a peer that does not answer (queue_pair.hpp).
 constexpr Timeout drain_timeout = std::chrono::seconds(8);
@@ -138,7 +161,7 @@ Status Operation::Implementation::wait_slow(Timeout timeout) noexcept {
     communicator.check_liveness(now);
     if (!execution.in_flight) return settled();
     if (deadline.passed(now)) return Status::timed_out;
-    if (context.oversubscribed || now - begin > patience) sched_yield();
+    give_way(context, now - begin);
   }
 }
 

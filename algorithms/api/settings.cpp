@@ -27,6 +27,8 @@ constexpr Setting table[] = {
     {"TUTTI_SETUP_TIMEOUT", "seconds", "limit of each collective set-up step; default 30"},
     {"TUTTI_CONNECT", "exchange|cm",
      "how queue pairs are connected: out of band, or by IP address (rdma_cm); default exchange"},
+    {"TUTTI_WAIT", "automatic|spin|yield|block",
+     "what a thread that waits does with its core; default automatic"},
     {"TUTTI_RANKS_PER_NODE", "e.g. 2 or 3,1,2",
      "imposed node shape; 1: no shared memory; default: what is found"},
     {"TUTTI_PLACEMENT", "block|cyclic|random", "of ranks on imposed nodes; default block"},
@@ -90,6 +92,14 @@ ConnectBy parse_connect(const std::string& text) {
   if (text == "cm") return ConnectBy::cm;
   refuse("TUTTI_CONNECT", text,
          "exchange (out of band) or cm (by IP address, through the kernel's rdma_cm)");
+}
+
+WaitPolicy parse_wait(const std::string& text) {
+  if (text == "automatic") return WaitPolicy::automatic;
+  if (text == "spin") return WaitPolicy::spin;
+  if (text == "yield") return WaitPolicy::yield;
+  if (text == "block") return WaitPolicy::block;
+  refuse("TUTTI_WAIT", text, "automatic, spin, yield or block");
 }
 
 }  // namespace
@@ -183,6 +193,7 @@ ContextSettings context_settings(const ContextOptions& given) {
   if (auto text = value_of("TUTTI_SETUP_TIMEOUT"))
     settings.setup_timeout = parse_seconds("TUTTI_SETUP_TIMEOUT", *text);
   if (auto text = value_of("TUTTI_CONNECT")) settings.connect = parse_connect(*text);
+  if (auto text = value_of("TUTTI_WAIT")) settings.wait = parse_wait(*text);
   if (auto text = value_of("TUTTI_RANKS_PER_NODE"))
     settings.ranks_per_node = parse_ranks_per_node(*text, "TUTTI_RANKS_PER_NODE");
   if (auto text = value_of("TUTTI_PLACEMENT"))
@@ -194,6 +205,7 @@ ContextSettings context_settings(const ContextOptions& given) {
   settings.single_copy_bytes = given.single_copy_bytes.value_or(settings.single_copy_bytes);
   settings.setup_timeout = given.setup_timeout.value_or(settings.setup_timeout);
   settings.connect = given.connect.value_or(settings.connect);
+  settings.wait = given.wait.value_or(settings.wait);
   settings.per_round = given.per_round.value_or(settings.per_round);
   settings.ranks_per_node = given.ranks_per_node.value_or(settings.ranks_per_node);
   settings.placement = given.placement.value_or(settings.placement);

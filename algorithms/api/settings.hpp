@@ -49,6 +49,7 @@ struct ContextSettings {
   CheckLevel check = CheckLevel::collective;
   Timeout setup_timeout = std::chrono::seconds(30);
   ConnectBy connect = ConnectBy::exchange;
+  WaitPolicy wait = WaitPolicy::automatic;
   std::vector<std::uint32_t> per_round;       // empty: the rule
   std::vector<std::uint32_t> ranks_per_node;  // empty: found
   Placement placement = Placement::block;

@@ -193,7 +193,7 @@ struct Execution {
     if (is_message && memory.label_bytes > 0) return memory.payload_bytes;  // one segment
     const Part& part = part_of(step);
     const bool leaves =
-        step.action == plan::Action::put ||
+        (step.action == plan::Action::put && !step.forwards) ||
         (step.action != plan::Action::await && step.from.place == plan::Place::source);
     return (step.segments - 1u) * memory.payload_bytes +
            (leaves ? part.source.bytes : part.target.bytes);

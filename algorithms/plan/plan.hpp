@@ -79,6 +79,7 @@ struct Step {
   std::uint16_t slot = 0;      // of a put (at the peer), an await or await_credit (here)
   std::uint16_t part = 0;      // of the payload
   bool by_reference = false;   // of a put, an await, a copy or combine from a slot; one payload
+  bool forwards = false;       // of a put of a block that has come from another rank
   std::uint32_t round = 0;     // for people: counted from 0
   Rank peer = no_rank;         // of a put, await or await_credit, or whose memory is read
   Register from = {};          // of a put, copy, combine or take_out

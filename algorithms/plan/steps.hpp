@@ -58,6 +58,12 @@ class StepWriter {
                            .from = from});
   }
 
+  /// A put of a block that is not this rank's own.
+  void forward(Rank peer, std::uint16_t slot, Register from) {
+    put(peer, slot, 1, from);
+    plan_.steps.back().forwards = true;
+  }
+
   /// Tells the peer where `from` lies, which is the source or the target.
   void put_reference(Rank peer, std::uint16_t slot, Register from) {
     put(peer, slot, 1, from);

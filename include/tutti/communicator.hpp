@@ -30,6 +30,16 @@ enum class ConnectBy : std::uint8_t {
   cm,        // by IP address, through the kernel's connection manager (rdma_cm)
 };
 
+/// What a thread that waits does with its core.
+enum class WaitPolicy : std::uint8_t {
+  automatic,  // yields at once where more ranks than CPUs share these, else spins for 1 ms first;
+              // blocks once it has waited for 10 ms
+  spin,       // keeps it
+  yield,      // gives way after every few polls, to whoever is ready to run
+  block,      // the same, and sleeps between looks once it has waited for 50 us: for ranks that
+              // share their CPUs with other busy programs, or that shall leave them idle
+};
+
 /// What is left empty comes from the TUTTI_* environment (README "Settings"), else the default.
 struct ContextOptions {
   std::string device = {};                      // name or name:port; default: the best one
@@ -46,6 +56,7 @@ struct ContextOptions {
   std::optional<std::size_t> single_copy_bytes = {};
   std::optional<Timeout> setup_timeout = {};  // of each collective set-up step; default 30 s
   std::optional<ConnectBy> connect = {};      // alike on all ranks; default: exchange
+  std::optional<WaitPolicy> wait = {};        // of this context; default: automatic
   /// Messages per round of every operation; empty vector and default: a rule.
   std::optional<std::vector<std::uint32_t>> per_round = {};
   /// Imposes a node shape, alike on all ranks: ranks of each node, the last entry again for all
@@ -90,6 +101,14 @@ class TUTTI_EXPORT Communicator {
   Communicator& operator=(Communicator&&) noexcept;
   ~Communicator();
 
+  /// Collective.  The ranks that give the same color become a communicator of their own, ordered by
+  /// key, then by rank here; without a color a rank takes part and gets none.  Operations of
+  /// communicators are independent of each other, also where they share ranks.  The new ones borrow
+  /// this one, which must outlive them (checked), and introduce their ranks through it: they need
+  /// no exchange of their own, but share the incidents of this one's, also of ranks that they do
+  /// not have.  As MPI_Comm_split.  Throws Error.
+  std::optional<Communicator> split(std::optional<std::uint32_t> color, std::int64_t key = 0);
+
   Rank rank() const noexcept;
   std::uint32_t rank_count() const noexcept;
   Node node() const noexcept;  // of this rank; numbered by their lowest ranks
@@ -113,6 +132,7 @@ class TUTTI_EXPORT Communicator {
   const Failure& failure() const noexcept;
 
   struct Implementation;
+  explicit Communicator(std::unique_ptr<Implementation>) noexcept;
   Implementation& implementation() noexcept { return *implementation_; }
 
  private:

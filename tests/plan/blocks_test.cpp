@@ -6,13 +6,16 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "happens_before.hpp"
 #include "plan/chunked_fold.hpp"
+#include "plan/node_allgather.hpp"
 #include "plan/verify.hpp"
 #include "sizes.hpp"
+#include "support/node_shapes.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -84,6 +87,49 @@ TEST(Blocks, NothingIsWrittenWhileAPeerMayReadIt) {
               << collective.name << ", " << ranks << " ranks, root " << index_of(root);
         });
     }
+}
+
+std::vector<Plan> allgather_plans_of(const tutti::test::NodeOf& node_of) {
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < node_of.size(); ++rank)
+    plans.push_back(node_allgather(Rank{rank}, node_of));
+  return plans;
+}
+
+void expect_right(const tutti::test::NodeOf& node_of) {
+  const std::vector<Plan> plans = allgather_plans_of(node_of);
+  EXPECT_EQ(first_violation(plans, Promise::gather), std::nullopt) << tutti::test::text_of(node_of);
+  if (node_of.size() > 9) return;
+  EXPECT_EQ(HappensBefore(plans, calls, 2).race(), std::nullopt) << tutti::test::text_of(node_of);
+}
+
+TEST(Blocks, OfNodesAreRightForEveryShape) {
+  for (std::uint32_t ranks = 1; ranks <= 9; ++ranks)
+    for (const std::vector<std::uint32_t>& sizes : tutti::test::compositions(ranks))
+      expect_right(tutti::test::in_blocks(sizes));
+  std::mt19937 random(3);
+  for (int sample = 0; sample < 60; ++sample) {
+    const std::uint32_t ranks = 2 + static_cast<std::uint32_t>(random()) % 40;
+    const std::uint32_t nodes = 1 + static_cast<std::uint32_t>(random()) % ranks;
+    expect_right(tutti::test::placed(ranks, nodes, sample % 2 == 0, random));
+  }
+}
+
+TEST(Blocks, OfNodesGoOnceIntoEachAndAreDealtOutEvenly) {
+  const tutti::test::NodeOf node_of = tutti::test::in_blocks({4, 4, 4});
+  for (const Plan& plan : allgather_plans_of(node_of)) {
+    std::uint32_t far = 0;
+    for (const Step& step : plan.steps)
+      if (step.action == Action::put &&
+          node_of[index_of(step.peer)] != node_of[index_of(plan.self)])
+        ++far;
+    EXPECT_EQ(far, 2u) << "one into each of the other nodes";
+  }
+}
+
+TEST(Blocks, OfNodesOneCopyOfTheSlotsWouldNotDo) {
+  EXPECT_NE(HappensBefore(allgather_plans_of(tutti::test::in_blocks({2, 3})), calls, 1).race(),
+            std::nullopt);
 }
 
 /// What is in the way of swapping blocks by reference in place.

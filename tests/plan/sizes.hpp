@@ -7,8 +7,8 @@
 namespace tutti::plan::test {
 
 #if defined(__SANITIZE_ADDRESS__)
-inline constexpr std::uint32_t every_rank_count_up_to = 32;
-inline constexpr int samples_divisor = 4;
+inline constexpr std::uint32_t every_rank_count_up_to = 16;
+inline constexpr int samples_divisor = 8;
 #else
 inline constexpr std::uint32_t every_rank_count_up_to = 128;
 inline constexpr int samples_divisor = 1;

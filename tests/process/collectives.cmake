@@ -1,6 +1,6 @@
 # Collectives between forked ranks over the software device.
 foreach(name bits collectives devices failures isolation misuse nodes rooted schedules
-    single_copy blocks stale)
+    single_copy blocks split stale wait)
   tutti_test(process_${name} LABEL process TIMEOUT 300 SERIAL
     SOURCES ${name}_test.cpp LINK tutti)
   target_include_directories(process_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
@@ -19,6 +19,7 @@ target_sources(process_collectives PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/a
 
 # Many calls: no mismatch, no growth.  The long form is for `scripts/test.sh --all`.
 add_executable(soak soak.cpp)
+add_dependencies(thread_test_programs soak dot_product matrix_factorization)
 target_link_libraries(soak PRIVATE tutti)
 target_include_directories(soak PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 set_target_properties(soak PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

@@ -8,8 +8,10 @@
 
 #include "plan/blocks.hpp"
 #include "plan/chunked_fold.hpp"
+#include "plan/node_allgather.hpp"
 #include "plan/scan.hpp"
 #include "simulated_run.hpp"
+#include "support/node_shapes.hpp"
 #include "support/operators.hpp"
 
 namespace tutti {
@@ -94,7 +96,7 @@ void expect_swapped(const Case& one) {
 }
 
 /// Every rank has one block, which all get, or the root; or all have a block from the root.
-enum class Kind { allgather, gather, scatter };
+enum class Kind { allgather, node_allgather, gather, scatter };
 
 void expect_gathered(const Case& one, Kind kind, Rank root) {
   std::mt19937 random(one.seed);
@@ -108,12 +110,15 @@ void expect_gathered(const Case& one, Kind kind, Rank root) {
                      .longest_block = longest};
   std::vector<Bytes> sources, expected;
   std::vector<plan::Plan> plans;
+  const test::NodeOf node_of =
+      test::placed(count, 1 + one.seed % std::min(count, 4u), one.seed % 2 == 0, random);
   for (std::uint32_t rank = 0; rank < count; ++rank) {
-    const bool has_all = kind == Kind::allgather || Rank{rank} == root;
+    const bool has_all = root == no_rank || Rank{rank} == root;
     plans.push_back(
-        kind == Kind::allgather ? plan::direct_allgather(Rank{rank}, count, one.transport)
-        : kind == Kind::gather  ? plan::direct_gather(Rank{rank}, count, root, one.transport)
-                                : plan::direct_scatter(Rank{rank}, count, root, one.transport));
+        kind == Kind::allgather        ? plan::direct_allgather(Rank{rank}, count, one.transport)
+        : kind == Kind::node_allgather ? plan::node_allgather(Rank{rank}, node_of)
+        : kind == Kind::gather         ? plan::direct_gather(Rank{rank}, count, root, one.transport)
+                               : plan::direct_scatter(Rank{rank}, count, root, one.transport));
     const std::vector<Range> all = scattered_over(size, random);
     const Range own{1, size[rank]};
     std::vector<Part> blocks(count);
@@ -153,6 +158,10 @@ TEST(Blocks, AreSwapped) {
 
 TEST(Blocks, AreGatheredByAll) {
   for_cases([](const Case& one) { expect_gathered(one, Kind::allgather, no_rank); });
+  for_cases([](const Case& one) {
+    if (one.transport == plan::Transport::copied)
+      expect_gathered(one, Kind::node_allgather, no_rank);
+  });
 }
 
 TEST(Blocks, AreGatheredByTheRootAndScatteredFromIt) {

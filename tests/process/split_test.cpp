@@ -1,0 +1,225 @@
+// Promise: communicators split by color and key have the ranks they should in the order they
+// should, work beside each other and beside the whole, and share its incidents.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <tutti/tutti.hpp>
+
+#include "support/device.hpp"
+#include "support/jobs.hpp"
+
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+using test::codes_of;
+
+ContextOptions options_for_test(const Exchange& exchange,
+                                const std::vector<std::uint32_t>& ranks_per_node) {
+  ContextOptions options = test::on_test_device(exchange);
+  options.arena_bytes = 16u << 20;
+  options.ranks_per_node = ranks_per_node;
+  return options;
+}
+
+Status call(Operation& operation) {
+  const Status status = operation.start();
+  return status == Status::ok ? operation.wait(20s) : status;
+}
+
+/// The numbers in the whole of the ranks of `part`, by an allgather there.
+std::vector<std::uint32_t> numbers_of(Communicator& part, const Communicator& whole) {
+  const std::uint32_t own = index_of(whole.rank());
+  std::vector<std::uint32_t> all(part.rank_count(), UINT32_MAX);
+  Operation operation = allgather<std::uint32_t>(part, std::span(&own, 1), std::span(all));
+  if (call(operation) != Status::ok) all.clear();
+  return all;
+}
+
+struct Shape {
+  std::uint32_t rank_count;
+  std::vector<std::uint32_t> ranks_per_node;
+};
+
+/// Ranks modulo `colors`, the last one first.
+int split_backwards(Exchange& exchange, const Shape& shape, std::uint32_t colors) {
+  Context context(options_for_test(exchange, shape.ranks_per_node));
+  Communicator whole(context, exchange);
+  const std::uint32_t self = index_of(whole.rank());
+  std::optional<Communicator> part = whole.split(self % colors, -std::int64_t{self});
+  if (!part) return 1;
+  std::vector<std::uint32_t> expected;
+  for (std::uint32_t rank = self % colors; rank < shape.rank_count; rank += colors)
+    expected.insert(expected.begin(), rank);
+  if (numbers_of(*part, whole) != expected) return 2;
+  if (expected[index_of(part->rank())] != self) return 3;
+
+  // Of both at once, several calls, of payloads that need chunks too.
+  for (const std::size_t count : {std::size_t{1}, std::size_t{40'000}}) {
+    const std::vector<std::uint64_t> mine(count, self + 1);
+    std::vector<std::uint64_t> of_part(count), of_whole(count);
+    Operation within = allreduce<std::uint64_t>(*part, mine, of_part, sum);
+    Operation across = allreduce<std::uint64_t>(whole, mine, of_whole, sum);
+    std::uint64_t part_sum = 0;
+    for (const std::uint32_t rank : expected) part_sum += rank + 1;
+    const std::uint64_t whole_sum = shape.rank_count * (shape.rank_count + 1ull) / 2;
+    for (int i = 0; i < 5; ++i) {
+      if (within.start() != Status::ok || across.start() != Status::ok) return 4;
+      if (across.wait(20s) != Status::ok || within.wait(20s) != Status::ok) return 5;
+      if (std::count(of_part.begin(), of_part.end(), part_sum) != std::ptrdiff_t(count)) return 6;
+      if (std::count(of_whole.begin(), of_whole.end(), whole_sum) != std::ptrdiff_t(count))
+        return 7;
+    }
+  }
+  return 0;
+}
+
+TEST(Split, ByColorInTheOrderOfTheKey) {
+  for (std::uint32_t rank_count = 1; rank_count <= 9; ++rank_count)
+    for (const std::uint32_t colors : {1u, 2u, 3u}) {
+      const Shape shape{rank_count, {rank_count % 2 == 0 ? 1u : 3u}};
+      const auto results = run_local({.rank_count = rank_count}, [&](Exchange& exchange) {
+        return split_backwards(exchange, shape, colors);
+      });
+      EXPECT_EQ(codes_of(results), std::vector<int>(rank_count)) << rank_count << '/' << colors;
+    }
+}
+
+TEST(Split, OfThreadsOnNodes) {
+  for (const Shape& shape : {Shape{8, {8}}, Shape{7, {2}}, Shape{6, {1, 4}}, Shape{5, {1}}}) {
+    const auto results =
+        run_local_threads({.rank_count = shape.rank_count},
+                          [&](Exchange& exchange) { return split_backwards(exchange, shape, 2); });
+    EXPECT_EQ(codes_of(results), std::vector<int>(shape.rank_count)) << shape.rank_count;
+  }
+}
+
+TEST(Split, EqualKeysKeepTheOrderAndNoColorGetsNothing) {
+  const auto results = run_local({.rank_count = 5}, [&](Exchange& exchange) {
+    Context context(options_for_test(exchange, {2}));
+    Communicator whole(context, exchange);
+    const bool is_left_out = whole.rank() == Rank{1} || whole.rank() == Rank{4};
+    std::optional<Communicator> part =
+        whole.split(is_left_out ? std::nullopt : std::optional(UINT32_MAX));
+    if (part.has_value() == is_left_out) return 1;
+    if (part && numbers_of(*part, whole) != std::vector<std::uint32_t>{0, 2, 3}) return 2;
+    Operation together = barrier(whole);
+    return call(together) == Status::ok ? 0 : 3;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(5));
+}
+
+TEST(Split, PartsOfPartsAndPartsThatNeverWaitForEachOther) {
+  const auto results = run_local({.rank_count = 8}, [&](Exchange& exchange) {
+    Context context(options_for_test(exchange, {3}));
+    Communicator whole(context, exchange);
+    const std::uint32_t self = index_of(whole.rank());
+    std::optional<Communicator> half = whole.split(self / 4);
+    // One half does much while the other one does nothing.
+    if (self >= 4) {
+      for (int i = 0; i < 3; ++i) {
+        std::optional<Communicator> pair = half->split(self / 2);
+        std::uint64_t mine = self, both = 0;
+        Operation operation = allreduce<std::uint64_t>(
+            *pair, std::span<const std::uint64_t>(&mine, 1), std::span(&both, 1), sum);
+        if (call(operation) != Status::ok || both != self / 2 * 4 + 1) return 1;
+      }
+    }
+    Operation together = barrier(whole);
+    return call(together) == Status::ok ? 0 : 2;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(8));
+}
+
+TEST(Split, WhoAsksForAnotherOperationInAPartIsNamed) {
+  const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
+    Context context(options_for_test(exchange, {1}));
+    Communicator whole(context, exchange);
+    std::optional<Communicator> part = whole.split(index_of(whole.rank()) % 2);
+    std::vector<double> memory(whole.rank() == Rank{3} ? 5 : 4);
+    bool is_refused = false;
+    try {
+      Operation operation = allreduce<double>(*part, memory, memory, sum);
+      if (call(operation) != Status::ok) return 1;
+    } catch (const Error& error) {
+      is_refused = error.code() == ErrorCode::mismatch &&
+                   std::strstr(error.what(), "rank 1 for allreduce") != nullptr;
+      if (!is_refused) std::fprintf(stderr, "%s\n", error.what());
+    }
+    if (is_refused != (index_of(whole.rank()) % 2 == 1)) return 2;
+    Operation after = barrier(*part);  // and the part is still usable
+    return call(after) == Status::ok ? 0 : 3;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+TEST(Split, ADeathIsHeardInEveryPartByName) {
+  const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
+    Context context(options_for_test(exchange, {1}));
+    Communicator whole(context, exchange);
+    const std::uint32_t self = index_of(whole.rank());
+    std::optional<Communicator> part = whole.split(self / 2);
+    Operation operation = barrier(*part);
+    if (self == 3) {
+      std::this_thread::sleep_for(300ms);
+      kill(getpid(), SIGKILL);
+    }
+    Status status = Status::ok;
+    const auto end = std::chrono::steady_clock::now() + test::patiently(5s);
+    while (status == Status::ok && std::chrono::steady_clock::now() < end) status = call(operation);
+    if (status != Status::peer_failed) return 1;
+    // Rank 3 is rank 1 of its own part, and nobody in the other one.
+    return part->failure().peer == (self == 2 ? Rank{1} : no_rank) ? 0 : 2;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0, 0, 1000 + SIGKILL}));
+}
+
+TEST(Split, WhoDoesNotComeIsNamedInTime) {
+  const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+    ContextOptions options = options_for_test(exchange, {1});
+    options.setup_timeout = 1s;
+    Context context(options);
+    Communicator whole(context, exchange);
+    std::optional<Communicator> part = whole.split(0);
+    if (whole.rank() == Rank{2}) {  // makes progress, and no operation
+      const auto end = std::chrono::steady_clock::now() + test::patiently(5s);
+      while (whole.progress() == Status::ok)
+        if (std::chrono::steady_clock::now() > end) return 1;
+      return 0;
+    }
+    try {
+      (void)barrier(*part);
+    } catch (const Error& error) {
+      const bool is_late =
+          error.code() == ErrorCode::timed_out && std::strstr(error.what(), "ranks 2") != nullptr;
+      // Of two who wait, one is first to give up.
+      const bool is_told = error.code() == ErrorCode::peer_failed;
+      if (!is_late && !is_told) std::fprintf(stderr, "%s\n", error.what());
+      return is_late || is_told ? 0 : 2;
+    }
+    return 3;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+TEST(Split, OfACommunicatorThatHasFailedIsRefused) {
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    Context context(options_for_test(exchange, {1}));
+    Communicator whole(context, exchange);
+    whole.abort();
+    try {
+      (void)whole.split(0);
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::peer_failed ? 0 : 1;
+    }
+    return 2;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
+}
+
+}  // namespace
+}  // namespace tutti
