@@ -118,7 +118,7 @@ PerRound arbitrary_vector(Random& random, std::uint32_t ranks) {
 TEST(DisseminationTime, WhileArrivingIsTheRecurrence) {
   Random random(2);
   int exact = 0;
-  for (int sample = 0; sample < 5000; ++sample) {
+  for (int sample = 0; sample < test::samples(5000); ++sample) {
     const std::uint32_t ranks = random.between(1, 500);
     const PerRound vector = arbitrary_vector(random, ranks);
     const LogGP network = arbitrary_network(random);
@@ -138,7 +138,7 @@ TEST(DisseminationTime, WhileArrivingIsTheRecurrence) {
     ASSERT_EQ(circulant_makespan(dissemination_barrier(Rank{0}, ranks, vector), network, call),
               dissemination_time(ranks, vector, 0, network, Combining::while_arriving));
   }
-  EXPECT_GT(exact, 500);
+  EXPECT_GT(exact, test::samples(500));
 }
 
 TEST(RecursiveMultiplyingTime, IsTheRecurrenceWithoutAFold) {
@@ -185,7 +185,7 @@ TEST(BestPerRound, CostsWhatTheBestOfAllMinimalVectorsDoes) {
 
 TEST(BestPerRound, CostsWhatTheBestDoesOnArbitraryNetworks) {
   Random random(2);
-  for (int sample = 0; sample < 1500; ++sample) {
+  for (int sample = 0; sample < test::samples(1500); ++sample) {
     const LogGP network = arbitrary_network(random);
     expect_best(random.between(2, 300), random.below(3000), network, random.between(1, 9),
                 both[random.below(2)]);
@@ -231,7 +231,7 @@ TEST(BestCore, CostsWhatTheBestOfAllCoresDoes) {
 
 TEST(BestCore, CostsWhatTheBestDoesOnArbitraryNetworks) {
   Random random(3);
-  for (int sample = 0; sample < 1000; ++sample) {
+  for (int sample = 0; sample < test::samples(1000); ++sample) {
     const LogGP network = arbitrary_network(random);
     expect_best_core(random.between(1, 300), random.below(3000), network, random.between(1, 9));
   }

@@ -14,6 +14,7 @@
 #include "plan/recursive_multiplying.hpp"
 #include "plan/steps.hpp"
 #include "plan/two_partial.hpp"
+#include "sizes.hpp"
 #include "support/event_simulation.hpp"
 
 namespace tutti::plan {
@@ -131,7 +132,7 @@ TEST(Makespan, OfOneMessageEachWayIsTheFormula) {
 TEST(CompletionTimes, AreThoseOfAnEventSimulation) {
   Random random(2);
   int skewed = 0, behind_ports = 0;
-  for (int count = 0; count < 4000; ++count) {
+  for (int count = 0; count < test::samples(4000); ++count) {
     const Sample sample = arbitrary_sample(random);
     for (const bool with_starts : {false, true}) {
       const Call call = sample.call(with_starts);
@@ -143,8 +144,8 @@ TEST(CompletionTimes, AreThoseOfAnEventSimulation) {
         ++(with_starts ? skewed : behind_ports);
     }
   }
-  EXPECT_GT(skewed, 2000);  // the samples are not all trivial
-  EXPECT_GT(behind_ports, 500);
+  EXPECT_GT(skewed, test::samples(2000));  // the samples are not all trivial
+  EXPECT_GT(behind_ports, test::samples(500));
 }
 
 /// Rank 0 sends three parts, of 2, 2 and 1 elements, to rank 1, which combines one, takes one out
@@ -195,7 +196,7 @@ TEST(CompletionTimes, CountTheBytesOfParts) {
 TEST(Makespan, OfCirculantPlansIsThatOfOneRank) {
   Random random(3);
   int compared = 0;
-  for (int count = 0; count < 4000; ++count) {
+  for (int count = 0; count < test::samples(4000); ++count) {
     const Sample sample = arbitrary_sample(random);
     const Call call = sample.call(false);
     for (const Plan& plan : sample.plans) {
@@ -208,7 +209,7 @@ TEST(Makespan, OfCirculantPlansIsThatOfOneRank) {
       break;
     }
   }
-  EXPECT_GT(compared, 2000);
+  EXPECT_GT(compared, test::samples(2000));
 }
 
 TEST(IsCirculant, TellsSchedulesWhoseRanksDiffer) {
@@ -240,7 +241,7 @@ TEST(Makespan, GrowsWithEveryParameter) {
 TEST(Makespan, OfCirculantPlansHasTheLatencyOncePerRound) {
   Random random(5);
   int exact = 0;
-  for (int count = 0; count < 3000; ++count) {
+  for (int count = 0; count < test::samples(3000); ++count) {
     const Sample sample = arbitrary_sample(random);
     if (!sample.schedule->is_circulant) continue;
     const Call call = sample.call(false);
@@ -259,7 +260,7 @@ TEST(Makespan, OfCirculantPlansHasTheLatencyOncePerRound) {
     ASSERT_EQ(more, most) << sample.describe();
     ++exact;
   }
-  EXPECT_GT(exact, 1000);
+  EXPECT_GT(exact, test::samples(1000));
 }
 
 /// P = 4, one round: messages of rank 0 come from 3, 2 and 1, in the order of slots.

@@ -76,7 +76,7 @@ TEST(RecursiveMultiplying, FoldsWhatIsInExcessForEveryCoreUpTo40Ranks) {
 }
 
 TEST(RecursiveMultiplying, IsOneExpressionWithTheRulesCoreForEveryRankCountUpTo256) {
-  for (std::uint32_t ranks = 1; ranks <= 256; ++ranks)
+  for (std::uint32_t ranks = 1; ranks <= test::up_to(256); ++ranks)
     for (const std::uint64_t bytes : payloads) {
       const PerRound core = per_round_for_recursive_multiplying(ranks, bytes);
       ASSERT_EQ(violation(ranks, core), std::nullopt)

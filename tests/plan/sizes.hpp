@@ -14,6 +14,11 @@ inline constexpr std::uint32_t every_rank_count_up_to = 128;
 inline constexpr int samples_divisor = 1;
 #endif
 
+/// Of ranks, for what is quick.
+constexpr std::uint32_t up_to(std::uint32_t rank_count) {
+  return samples_divisor == 1 ? rank_count : rank_count / 4;
+}
+
 constexpr int samples(int count) {
   return (count + samples_divisor - 1) / samples_divisor;
 }
