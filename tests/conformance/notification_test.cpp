@@ -271,7 +271,8 @@ TEST(Notification, a_descriptor_without_waiting_says_so) {
   scene.send();
   epoll_event got{};
   ASSERT_EQ(::epoll_wait(set.get(), &got, 1, 10'000), 1);
-  EXPECT_EQ(got.data.u64, 7u);
+  const std::uint64_t tag = got.data.u64;  // epoll_event is packed: no reference into it
+  EXPECT_EQ(tag, 7u);
   scene.right.take_event();
   EXPECT_EQ(driver().get_cq_event(scene.right.channel, &queue, &context), -1);
   EXPECT_EQ(errno, EAGAIN);
