@@ -110,6 +110,7 @@ void Cases::add_tutti(Case&& made, Operation&& operation) {
   auto subject =
       std::make_unique<TuttiSubject>(*communicator_, std::move(operation), *meeting_, root);
   made.tutti = subject.get();
+  if (options_.overlap && !root) made.overlap = std::make_unique<Overlap>(*made.tutti);
   made.subject = std::move(subject);
   cases_.push_back(std::move(made));
 }

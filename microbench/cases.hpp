@@ -10,6 +10,7 @@
 #include "microbench/check.hpp"
 #include "microbench/mpi_side.hpp"
 #include "microbench/options.hpp"
+#include "microbench/overlap.hpp"
 #include "microbench/placement.hpp"
 #include "microbench/probes.hpp"
 #include "microbench/tutti_side.hpp"
@@ -32,6 +33,7 @@ struct Case {
   std::unique_ptr<Subject> subject = {};
   TuttiSubject* tutti = nullptr;  // the subject, unless it is a probe
   std::unique_ptr<Subject> mpi = {};
+  std::unique_ptr<Overlap> overlap = {};  // if asked for, and all ranks wait for each other
 };
 
 class Cases {

@@ -107,6 +107,8 @@ void declare(CommandLine& line, Words& words, Options& options) {
   line.add("--iterations", words.iterations, "timed calls of each row, and checked ones");
   line.add("--warmup", words.warmup, "untimed calls before, default 200");
   line.add("--against", words.against, "mpi: alternate with MPI in the same run");
+  line.add_flag("--overlap", options.overlap,
+                "print how much of a call hides behind as long a computation that calls test()");
   line.add_flag("--check", options.check,
                 "compare every result of a further pass with a reference");
   line.add("--check-level", words.check_level, "off, local or collective");
@@ -153,6 +155,10 @@ void understand_fabric(Options& options) {
   if (options.virtual_time && options.fabric.empty()) options.fabric = "fdr";
   if (!options.fabric.empty()) (void)verbs::soft::read_fabric_model(options.fabric);
   if (!options.virtual_time) return;
+  if (options.overlap)
+    throw Error(ErrorCode::invalid_argument,
+                "--overlap with --virtual-time: expected real time, in which computing takes some; "
+                "leave one of them out");
   for (const Collective probe : {Collective::floor, Collective::oneway, Collective::memcpy}) {
     const auto found = std::find(options.collectives.begin(), options.collectives.end(), probe);
     if (found == options.collectives.end()) continue;

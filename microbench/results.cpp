@@ -175,10 +175,13 @@ void fill_ratios(Report& report, const Findings& findings) {
             &result.samples, samples(Collective::memcpy, result.which->bytes));
   }
   for (const Result& result : findings.results) {
-    if (!result.mpi) continue;
     std::string what = name_of(result.which->collective);
     if (result.which->buffers) what += fmt::format(" {} B", result.which->bytes);
-    add(what + " / MPI", &result.samples, &*result.mpi);
+    if (result.mpi) add(what + " / MPI", &result.samples, &*result.mpi);
+    if (!result.overlaps.empty())
+      report.ratios.push_back({.what = "overlap of " + what,
+                               .median = median(result.overlaps),
+                               .blocks = result.overlaps.size()});
   }
 }
 

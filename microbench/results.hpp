@@ -19,6 +19,7 @@ struct Result {
   Effort effort;
   Samples samples;
   std::optional<Samples> mpi = {};
+  std::vector<double> overlaps = {};  // of each block, if asked for
   CheckOutcome outcome = {};
   double slowest_median_ns = 0;  // of all ranks
 };

@@ -54,6 +54,10 @@ std::vector<Result> measure_all(Cases& cases, const Options& options, Exchange& 
     const Effort effort = effort_for(one.bytes, options.iterations, oversubscribed, schedule);
     contestants.push_back({.subject = one.subject.get(), .effort = effort});
     if (one.mpi) contestants.push_back({.subject = one.mpi.get(), .effort = effort});
+    if (!one.overlap) continue;
+    one.overlap->calibrate(timer, exchange);
+    contestants.push_back({.subject = &one.overlap->alone, .effort = effort});
+    contestants.push_back({.subject = &one.overlap->beside, .effort = effort});
   }
   measure(contestants, schedule, timer, exchange);
   std::vector<Result> results;
@@ -62,6 +66,13 @@ std::vector<Result> measure_all(Cases& cases, const Options& options, Exchange& 
     Contestant& ours = contestants[next++];
     Result result{.which = &one, .effort = ours.effort, .samples = std::move(ours.samples)};
     if (one.mpi) result.mpi = std::move(contestants[next++].samples);
+    if (one.overlap) {
+      const std::vector<double>& alone = contestants[next++].samples.block_medians;
+      const std::vector<double>& both = contestants[next++].samples.block_medians;
+      for (std::size_t block = 0; block < both.size(); ++block)
+        result.overlaps.push_back(
+            overlap_of(result.samples.block_medians[block], alone[block], both[block]));
+    }
     results.push_back(std::move(result));
   }
   return results;

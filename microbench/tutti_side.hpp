@@ -58,6 +58,17 @@ class TuttiSubject final : public Subject {
   void synchronise() override { finish(meeting_, meeting_.start()); }
   std::optional<Rank> root() const noexcept override { return root_; }
 
+  /// One call, during which `part` is done so often, with a step of progress after each.
+  template <class Part>
+  void run_beside(std::size_t parts, Part&& part) {
+    const Status started = operation_.start();
+    for (; parts > 0; --parts) {
+      part();
+      (void)operation_.test();  // what it meets, finish() meets, too
+    }
+    finish(operation_, started);
+  }
+
   /// One call on other buffers of the same size.
   void run_on(const std::byte* source, std::byte* target) {
     finish(operation_, operation_.start(source, target));

@@ -8,12 +8,13 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <string>
 #include <tutti/detail/check.hpp>
 #include <tutti/detail/file_space.hpp>
 #include <tutti/status.hpp>
+
+#include "verbs/memory_left.hpp"
 
 namespace tutti::verbs {
 namespace {
@@ -27,13 +28,30 @@ std::size_t rounded(std::size_t bytes, std::size_t unit) {
               what + ": " + std::strerror(error), error);
 }
 
-/// Bytes that can be had without pushing anybody out; SIZE_MAX where the kernel does not say.
-std::size_t available_memory() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string word; file >> word;)
-    if (std::size_t kibibytes = 0; word == "MemAvailable:" && file >> kibibytes)
-      return kibibytes * 1024;
-  return SIZE_MAX;
+/// Allocating more than there is does not fail: it wakes the out-of-memory killer.
+void require_memory(std::size_t wanted, std::size_t arena_bytes) {
+  constexpr std::size_t reserve = 16u << 20;
+  const MemoryLeft left = memory_left();
+  if (left.bytes > reserve && wanted <= left.bytes - reserve) return;
+  throw Error(ErrorCode::limit_exceeded,
+              "TUTTI_ARENA_BYTES=" + std::to_string(arena_bytes) + ": " + left.limited_by +
+                  " has only " + std::to_string(left.bytes) + " bytes left" +
+                  (wanted < arena_bytes ? " for the last " + std::to_string(wanted) : "") +
+                  "; lower it, also if several ranks are here",
+              ENOMEM);
+}
+
+/// Looks what is left before each part: other ranks may be taking theirs.
+void allocate_watchfully(int descriptor, std::size_t bytes, std::size_t arena_bytes) {
+  constexpr std::size_t part_bytes = std::size_t{64} << 20;
+  for (std::size_t done = 0; done < bytes;) {
+    require_memory(bytes - done, arena_bytes);
+    const std::size_t part = std::min(part_bytes, bytes - done);
+    if (const int error = detail::allocate_file_space(descriptor, done, part); error != 0)
+      refuse("no memory for an arena of " + std::to_string(bytes) + " bytes (TUTTI_ARENA_BYTES)",
+             error);
+    done += part;
+  }
 }
 
 }  // namespace
@@ -56,12 +74,7 @@ Arena::Arena(const Port& port, ibv_pd* domain, std::size_t bytes) {
   const std::size_t usable = rounded(std::max<std::size_t>(bytes, 1), 4096);
   bytes = header_bytes + usable;
   check_lockable(port, bytes);
-  // Allocating more than there is does not fail: it wakes the out-of-memory killer.
-  if (const std::size_t available = available_memory(); bytes > available)
-    throw Error(ErrorCode::limit_exceeded,
-                "TUTTI_ARENA_BYTES=" + std::to_string(usable) + ": only " +
-                    std::to_string(available) + " bytes of memory are available; lower it",
-                ENOMEM);
+  require_memory(bytes, usable);
   if (detail::exceeds_file_limit(bytes))
     throw Error(ErrorCode::limit_exceeded,
                 "TUTTI_ARENA_BYTES=" + std::to_string(usable) +
@@ -72,9 +85,7 @@ Arena::Arena(const Port& port, ibv_pd* domain, std::size_t bytes) {
   if (ftruncate(memory_.get(), static_cast<off_t>(bytes)) != 0)
     refuse("ftruncate to " + std::to_string(bytes) + " bytes (TUTTI_ARENA_BYTES)", errno);
   // All pages exist and can never be cut off: no SIGBUS later, on neither side.
-  if (const int error = detail::allocate_file_space(memory_.get(), 0, bytes); error != 0)
-    refuse("no memory for an arena of " + std::to_string(bytes) + " bytes (TUTTI_ARENA_BYTES)",
-           error);
+  allocate_watchfully(memory_.get(), bytes, usable);
   if (fcntl(memory_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     refuse("sealing the arena", errno);
   mapping_ = std::make_shared<detail::Mapping>(

@@ -331,6 +331,12 @@ std::uint32_t node_count_of(std::span<const Node> node_of, std::uint32_t rank_co
   return 1 + index_of(*std::max_element(node_of.begin(), node_of.end()));
 }
 
+std::size_t largest_node_of(std::span<const Node> node_of) {
+  std::vector<std::size_t> size(node_count_of(node_of, 0));
+  for (const Node node : node_of) ++size[index_of(node)];
+  return size.empty() ? 1 : *std::max_element(size.begin(), size.end());
+}
+
 /// Why the ranks of a node cannot be combined first; empty: they can.
 std::string why_not_by_nodes(const AllreduceRequest& request) {
   const Reduction& reduction = request.reduction;
@@ -543,8 +549,12 @@ plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, Rank root,
                           std::span<const Node> node_of, bool single_copy) {
   if (single_copy && plan::is_single_copy(rank_count))
     return plan::single_copy_broadcast(self, rank_count, root);
-  return plan::binomial_broadcast(self,
-                                  {.root = root, .rank_count = rank_count, .node_of = node_of});
+  const bool is_flat = largest_node_of(node_of) <= flat_ranks_max;
+  return plan::binomial_broadcast(
+      self, {.root = root,
+             .rank_count = rank_count,
+             .node_of = node_of,
+             .in_node = is_flat ? plan::InNode::flat : plan::InNode::binomial});
 }
 
 plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,

@@ -40,6 +40,9 @@ inline constexpr std::size_t by_reference_bytes = 16u << 20;
 inline constexpr std::size_t single_copy_broadcast_bytes_max = 2u << 20;
 inline constexpr std::size_t single_copy_reduce_bytes_max = 512u << 10;
 
+/// A representative tells its node of so many ranks, itself among them, one by one: a first guess.
+inline constexpr std::size_t flat_ranks_max = 16;
+
 /// ContextOptions without gaps.
 struct ContextSettings {
   std::string device;  // empty: the best one

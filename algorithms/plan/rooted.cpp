@@ -29,15 +29,20 @@ Plan empty_plan(Rank self, const RootedShape& shape, const TreePlace& place,
 }  // namespace
 
 Plan binomial_broadcast(Rank self, const RootedShape& shape) {
-  const TreePlace place = binomial_tree(self, shape.root, shape.rank_count, shape.node_of);
-  Plan plan = empty_plan(self, shape, place, place.level_count);
+  const TreePlace place =
+      binomial_tree(self, shape.root, shape.rank_count, shape.node_of, shape.in_node);
+  Plan plan = empty_plan(self, shape, place, place.round_count);
   plan.line_slot_count = place.level_count;
+  if (place.round_count < place.level_count) {  // nodes are flat, and make a difference
+    plan.algorithm = place.round_count == 1 ? "flat_tree" : "flat/binomial_tree";
+    plan.per_round.back() = place.level_count - place.round_count + 1u;
+  }
   constexpr std::uint16_t from_parent = 0;
   const auto credit_of = [](const TreeEdge& edge) {
     return static_cast<std::uint16_t>(edge.level + 1);
   };
   const auto round_of = [&](const TreeEdge& edge) {
-    return static_cast<std::uint32_t>(place.level_count - 1 - edge.level);
+    return static_cast<std::uint32_t>(place.round_count - 1 - edge.round);
   };
   StepWriter steps{plan};
   for (const TreeEdge& child : place.children) steps.await_credit(child.peer, credit_of(child));

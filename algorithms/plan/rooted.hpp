@@ -10,6 +10,9 @@
 //   then         |<--c    |<--c           c-->|   c-->|
 //                |<-------c               c------>|          c: credit, awaited in call + 2
 //
+// With flat nodes (broadcast), a representative tells the other ranks of its node in one round: one
+// hop instead of several, and a payload that stays where it was sent from is copied there once.
+//
 // Rounds: the levels of the tree, ceil(log2 P), or ceil(log2 nodes) + ceil(log2 ranks of the
 // largest node).  Messages: P - 1 of one payload and as many credits; a rank sends at most one
 // message a round.  Scratch: broadcast one partial and one slot; reduce one slot for each level and
@@ -21,6 +24,7 @@
 #include <tutti/types.hpp>
 
 #include "plan/plan.hpp"
+#include "plan/rooted_tree.hpp"
 
 namespace tutti::plan {
 
@@ -28,6 +32,7 @@ struct RootedShape {
   Rank root{0};
   std::uint32_t rank_count = 1;
   std::span<const Node> node_of = {};  // of each rank; empty: each rank is a node of its own
+  InNode in_node = InNode::binomial;   // of broadcasts
 };
 
 /// The root's source gets into all other targets; the root's target is not touched.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "happens_before.hpp"
+#include "plan/per_round.hpp"
 #include "plan/rooted_tree.hpp"
 #include "plan/verify.hpp"
 #include "sizes.hpp"
@@ -26,6 +27,11 @@ using Builder = Plan (*)(Rank, const RootedShape&);
 
 Plan broadcast(Rank self, const RootedShape& shape) {
   return binomial_broadcast(self, shape);
+}
+Plan flat_broadcast(Rank self, const RootedShape& shape) {
+  RootedShape flat = shape;
+  flat.in_node = InNode::flat;
+  return binomial_broadcast(self, flat);
 }
 Plan reduce(Rank self, const RootedShape& shape) {
   return binomial_reduce(self, shape, Order::commutative);
@@ -48,6 +54,9 @@ std::string text_of(const RootedShape& shape) {
 
 void expect_right(const RootedShape& shape) {
   EXPECT_EQ(first_violation(plans_of(broadcast, shape), Promise::broadcast, shape.root),
+            std::nullopt)
+      << text_of(shape);
+  EXPECT_EQ(first_violation(plans_of(flat_broadcast, shape), Promise::broadcast, shape.root),
             std::nullopt)
       << text_of(shape);
   EXPECT_EQ(first_violation(plans_of(reduce, shape), Promise::each_once, shape.root), std::nullopt)
@@ -93,7 +102,7 @@ TEST(Rooted, IsRightForSampledPlacements) {
 TEST(Rooted, TwoCopiesSufficeHoweverFarARankRunsAhead) {
   std::mt19937 random(11);
   for (std::uint32_t ranks = 2; ranks <= 24; ++ranks)
-    for (const Builder build : {broadcast, reduce, ordered_reduce}) {
+    for (const Builder build : {broadcast, flat_broadcast, reduce, ordered_reduce}) {
       const auto shapes = compositions(std::min(ranks, 10U));
       const NodeOf node_of = in_blocks(shapes[random() % shapes.size()]);
       for (const bool by_nodes : {false, true}) {
@@ -134,6 +143,24 @@ TEST(Rooted, AWrongRootIsSeen) {
   EXPECT_NE(first_violation(plans, Promise::broadcast, Rank{0}), std::nullopt);
   const std::vector<Plan> others = plans_of(reduce, {.root = Rank{1}, .rank_count = 3});
   EXPECT_NE(first_violation(others, Promise::each_once, Rank{0}), std::nullopt);
+}
+
+TEST(RootedTree, FlatNodesTakeOneRound) {
+  const NodeOf node_of = in_blocks({5, 3});
+  const RootedShape shape{
+      .root = Rank{6}, .rank_count = 8, .node_of = node_of, .in_node = InNode::flat};
+  const Plan root = binomial_broadcast(Rank{6}, shape);
+  EXPECT_EQ(root.algorithm, "flat/binomial_tree");
+  EXPECT_EQ(root.per_round, (PerRound{1, 4}));
+  // The other node first, then the two ranks of its own.
+  std::vector<Rank> told;
+  for (const Step& step : root.steps)
+    if (step.action == Action::put) told.push_back(step.peer);
+  EXPECT_EQ(told, (std::vector<Rank>{Rank{0}, Rank{5}, Rank{7}}));
+  const NodeOf one(8, Node{0});
+  EXPECT_EQ(binomial_broadcast(Rank{0}, {.rank_count = 8, .node_of = one, .in_node = InNode::flat})
+                .per_round,
+            PerRound{7});
 }
 
 TEST(RootedTree, CrossesBetweenTwoNodesOnceAndIsAsHighAsItSays) {

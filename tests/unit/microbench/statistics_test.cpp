@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "microbench/overlap.hpp"
+
 namespace tutti::bench {
 namespace {
 
@@ -25,6 +27,14 @@ TEST(Statistics, PercentileIsTheNearestRank) {
   EXPECT_EQ(percentile(samples, 100), 200);
   EXPECT_EQ(percentile(samples, 0), 1);
   EXPECT_EQ(percentile(std::vector<double>{7}, 99), 7);
+}
+
+TEST(Statistics, OverlapIsTheShareOfTheShorterThatTakesNoTimeOfItsOwn) {
+  EXPECT_EQ(overlap_of(100, 100, 100), 1);
+  EXPECT_EQ(overlap_of(100, 100, 200), 0);
+  EXPECT_EQ(overlap_of(100, 100, 150), 0.5);
+  EXPECT_EQ(overlap_of(50, 100, 100), 1);
+  EXPECT_EQ(overlap_of(100, 100, 230), 0) << "calling test() may cost more than it hides";
 }
 
 TEST(Statistics, NothingYieldsZero) {

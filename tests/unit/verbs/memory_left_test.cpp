@@ -1,0 +1,74 @@
+// Promise: what is left is what the nearest limit leaves, of the host or of a control group of
+// either version.
+#include "verbs/memory_left.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace tutti::verbs {
+namespace {
+
+class Files : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = std::filesystem::path(testing::TempDir()) /
+            ("memory_left." + std::to_string(testing::UnitTest::GetInstance()->random_seed()) +
+             testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directories(root_);
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  void write(const std::string& name, const std::string& text) {
+    std::filesystem::create_directories((root_ / name).parent_path());
+    std::ofstream(root_ / name) << text;
+  }
+  MemoryLeft left() const {
+    return memory_left(
+        {.meminfo = root_ / "meminfo", .own_cgroup = root_ / "own", .cgroups = root_ / "groups"});
+  }
+
+ private:
+  std::filesystem::path root_;
+};
+
+TEST_F(Files, OfAHostThatSaysNothing) {
+  EXPECT_EQ(left().bytes, SIZE_MAX);
+}
+
+TEST_F(Files, OfTheHost) {
+  write("meminfo", "MemTotal:       1000 kB\nMemFree: 5 kB\nMemAvailable:    300 kB\n");
+  write("own", "0::/job\n");
+  write("groups/job/memory.max", "max\n");
+  write("groups/job/memory.current", "1000\n");
+  EXPECT_EQ(left().bytes, 300u * 1024);
+  EXPECT_EQ(left().limited_by, "this host");
+}
+
+TEST_F(Files, OfTheNearestLimitAboveTheOwnGroup) {
+  write("meminfo", "MemAvailable:    300 kB\n");
+  write("own", "0::/job/step/task\n");
+  write("groups/job/memory.max", "200000\n");
+  write("groups/job/memory.current", "150000\n");
+  write("groups/job/memory.stat", "anon 7\ninactive_file 30000\n");
+  write("groups/job/step/task/memory.max", "100000\n");
+  write("groups/job/step/task/memory.current", "10000\n");
+  EXPECT_EQ(left().bytes, 80'000u);
+  EXPECT_EQ(left().limited_by, "memory.max of control group /job");
+  write("groups/job/step/task/memory.current", "120000\n");
+  EXPECT_EQ(left().bytes, 0u);
+}
+
+TEST_F(Files, OfTheFirstVersion) {
+  write("meminfo", "MemAvailable:    300 kB\n");
+  write("own", "9:name=systemd:/x\n8:memory:/job\n0::/y\n");
+  write("groups/memory/job/memory.limit_in_bytes", "90000\n");
+  write("groups/memory/job/memory.usage_in_bytes", "40000\n");
+  write("groups/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 1000\n");
+  EXPECT_EQ(left().bytes, 51'000u);
+  EXPECT_EQ(left().limited_by, "memory.limit_in_bytes of control group /job");
+}
+
+}  // namespace
+}  // namespace tutti::verbs
