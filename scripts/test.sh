@@ -47,9 +47,15 @@ run() {
   [ $plans -eq 0 ] || ctest --preset "$preset" -L plan -j "$(nproc)" || failed+=("$preset (plans)")
   ctest --preset "$preset" "$@" || failed+=("$preset")
 }
+# Those of the device's verbs that depend on how its shared memory is compiled, and what is not there
+# under sanitizers.
+run_verbs_optimised() {
+  ctest --preset release -R "^conformance_(ranks|process|adverse|atomic|namespaces_semantics)" ||
+    failed+=("release (verbs)")
+}
 
-# With each build what it can find: the sanitizers everything but what takes minutes, and the
-# optimised code all but the tests of the software device's verbs, which optimising does not change.
+# With each build what it can find: the sanitizers everything but what takes minutes, the optimised
+# code all but most tests of the software device's verbs.
 sanitized='long|soak|kernel|mpi|tidy|compile_fail|plan'
 if [ $all -eq 1 ]; then
   stage "format"
@@ -69,9 +75,11 @@ if [ $all -eq 1 ]; then
     xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/clang >build/clang-tidy.log 2>&1 ||
     { grep -E 'error:|warning:' build/clang-tidy.log >&2; failed+=("clang-tidy"); }
   run release --with-plans -LE 'soak|plan|conformance'
+  run_verbs_optimised
 else
   run asan --with-plans -LE "$sanitized" -E plan_json
   run release --with-plans -LE 'long|soak|kernel|plan|conformance'
+  run_verbs_optimised
 fi
 
 if [ ${#failed[@]} -gt 0 ]; then

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <string>
 #include <tutti/detail/check.hpp>
@@ -78,9 +79,19 @@ void require_ports_of_one_kind(std::span<const Introduction> all) {
 
 }  // namespace
 
-Communicator::Implementation::Implementation(Context::Implementation& owner, Exchange& given,
-                                             std::unique_ptr<Exchange> kept)
-    : context(owner), kept_exchange(std::move(kept)), exchange(given) {
+Communicator::Implementation::Implementation(Context::Implementation& owner, Exchange& given)
+    : context(owner), exchange(given) {
+  introduce({});
+}
+
+Communicator::Implementation::Implementation(Context::Implementation& owner,
+                                             std::unique_ptr<Exchange> given,
+                                             api::Neighbourhood known)
+    : context(owner), own_exchange(std::move(given)), exchange(*own_exchange) {
+  introduce(std::move(known));
+}
+
+void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> known) {
   const Introduction self{
       .version = protocol_version,
       .process_key = context.process_key,
@@ -117,12 +128,15 @@ Communicator::Implementation::Implementation(Context::Implementation& owner, Exc
   std::vector<api::NeighbourCard> cards;
   cards.reserve(all.size());
   for (const Introduction& rank : all) cards.push_back(rank.neighbour);
-  neighbours = api::meet_neighbours(exchange.self(), cards, context.settings,
-                                    [&](std::span<const std::byte> mine) {
-                                      std::vector<std::byte> everybodys(mine.size() * all.size());
-                                      gather(mine, everybodys);
-                                      return everybodys;
-                                    });
+  if (known)
+    neighbours = std::move(*known);
+  else
+    neighbours = api::meet_neighbours(exchange.self(), cards, context.settings,
+                                      [&](std::span<const std::byte> mine) {
+                                        std::vector<std::byte> everybodys(mine.size() * all.size());
+                                        gather(mine, everybodys);
+                                        return everybodys;
+                                      });
   suspicions.reserve(all.size());
   context.oversubscribed = context.oversubscribed || is_oversubscribed(all, self);
   context.communicators.push_back(this);
@@ -188,7 +202,9 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
              .completion = completion,
              .system_errno = system_errno,
              .text = {}};
+  // Who is not of this part of a communicator has no number here.
   char who[32] = "a peer";
+  if (own_exchange) std::strcpy(who, "a rank of another part");
   if (peer != no_rank) std::snprintf(who, sizeof who, "rank %u", index_of(peer));
   if (met_by)
     std::snprintf(failure.text, sizeof failure.text, "%s: %s: %s (%s #%u, call %llu, round %u)",

@@ -58,15 +58,17 @@ struct Suspicion {
 };
 
 struct Communicator::Implementation {
-  /// `kept`: an exchange that lives as long as this, if `given` is not its user's.
-  Implementation(Context::Implementation& owner, Exchange& given,
-                 std::unique_ptr<Exchange> kept = nullptr);
+  /// Collective: introduces the ranks, and finds their nodes.
+  Implementation(Context::Implementation& owner, Exchange& given);
+  /// Of some ranks of another one, whose nodes are known.
+  Implementation(Context::Implementation& owner, std::unique_ptr<Exchange> given,
+                 api::Neighbourhood known);
   ~Implementation();
   Implementation(const Implementation&) = delete;
   Implementation& operator=(const Implementation&) = delete;
 
   Context::Implementation& context;
-  std::unique_ptr<Exchange> kept_exchange;
+  std::unique_ptr<Exchange> own_exchange;  // of one that was split from another; else the user's
   Exchange& exchange;
   std::vector<std::uint64_t> process_of;  // by rank
   api::Neighbourhood neighbours;
@@ -137,6 +139,8 @@ struct Communicator::Implementation {
   Rank rank_of(std::uint64_t process) const noexcept;
 
  private:
+  /// What making one ends with, or does not.
+  void introduce(std::optional<api::Neighbourhood> known);
   bool adopt_incident() noexcept;
   void judge(Timeout now) noexcept;
   void condemn(const Suspicion& held) noexcept;
@@ -215,6 +219,7 @@ struct OperationRequest {
   bool any_order = false;                   // messages of a round may be combined as they arrive
   std::uint32_t participant_count = 0;      // that contribute; 0: all ranks
   std::vector<Rank> members = {};           // who takes part, if not all do: the plan is theirs
+  std::size_t chunk_bytes_max = SIZE_MAX;   // of a payload that is not of blocks
   std::optional<std::uint32_t> slack = {};  // stale-synchronous: the plan is in slack + 1 copies
   /// Sizes that this rank tells all others first; as many numbers on every rank.
   std::vector<std::uint64_t> row = {};

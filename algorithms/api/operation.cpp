@@ -22,26 +22,27 @@ constexpr unsigned polls_per_turn_oversubscribed = 8;
 
 /// A wait this long yields even when every rank has a CPU: somebody else may need it.
 constexpr Timeout patience = std::chrono::milliseconds(1);
-/// A wait this long sleeps: whom it waits for may be anywhere.  Then for an eighth of the time that
-/// it has taken, so that sleeping adds no more than that.
+/// Who has met no progress for so long sleeps: whom it waits for may be anywhere.  Then for an
+/// eighth of that time, so that it notices what it waits for not much later.
 constexpr Timeout patience_awake = std::chrono::milliseconds(10);
 constexpr Timeout patience_awake_of_block = std::chrono::microseconds(50);
 constexpr Timeout nap_min = std::chrono::microseconds(10), nap_max = std::chrono::milliseconds(1);
 
-/// After `waited`, gives the core to somebody else, or not.
-void give_way(const Context::Implementation& context, Timeout waited) noexcept {
+/// Without progress for `idle`, gives the core to somebody else, or not; for `left` at most.
+void give_way(const Context::Implementation& context, Timeout idle, Timeout left) noexcept {
   const WaitPolicy policy = context.settings.wait;
   if (policy == WaitPolicy::spin) return;
   const bool is_automatic = policy == WaitPolicy::automatic;
-  if (is_automatic && !context.oversubscribed && waited <= patience) return;
+  if (is_automatic && !context.oversubscribed && idle <= patience) return;
   if (policy == WaitPolicy::yield || context.clock.is_simulated() ||
-      waited <= (is_automatic ? patience_awake : patience_awake_of_block)) {
+      idle <= (is_automatic ? patience_awake : patience_awake_of_block)) {
     sched_yield();
     return;
   }
   // Nobody wakes a sleeper: that would cost whoever sends a system call, or a look at who sleeps.
-  const timespec nap{.tv_sec = 0, .tv_nsec = std::clamp(waited / 8, nap_min, nap_max).count()};
-  clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, nullptr);
+  const Timeout nap = std::min(std::clamp(idle / 8, nap_min, nap_max), left);
+  const timespec time{.tv_sec = 0, .tv_nsec = nap.count()};
+  clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
 }
 
 /// Twice what the transport's retries take towards a peer that does not answer (queue_pair.hpp).
@@ -152,16 +153,21 @@ Status Operation::Implementation::wait_slow(Timeout timeout) noexcept {
   const Deadline deadline = Deadline::after(timeout, begin);
   const unsigned polls_max =
       context.oversubscribed ? polls_per_turn_oversubscribed : polls_per_turn;
+  Timeout last_progress = begin;
   for (;;) {
+    const auto position = std::pair(execution.sequence, execution.next);
+    std::size_t completions = 0;
     for (unsigned polls = 0; polls < polls_max; ++polls) {
-      context.progress();
+      completions += context.progress();
       if (!execution.in_flight) return settled();
     }
     const Timeout now = context.clock.now();
+    if (completions > 0 || position != std::pair(execution.sequence, execution.next))
+      last_progress = now;
     communicator.check_liveness(now);
     if (!execution.in_flight) return settled();
     if (deadline.passed(now)) return Status::timed_out;
-    give_way(context, now - begin);
+    give_way(context, now - last_progress, deadline.remaining(now));
   }
 }
 

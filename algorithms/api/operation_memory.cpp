@@ -71,8 +71,9 @@ void cut_into_chunks(Operation::Implementation& operation, const OperationReques
     return;
   }
   if (blocks.of_rank.empty()) {
-    execution.chunk_count = api::chunk_count(request.element_count, element_bytes, plan.parts,
-                                             communicator.chunk_bytes(plan));
+    execution.chunk_count =
+        api::chunk_count(request.element_count, element_bytes, plan.parts,
+                         std::min(communicator.chunk_bytes(plan), request.chunk_bytes_max));
     execution.parts =
         engine::parts_of(request.element_count, element_bytes, plan.parts, execution.chunk_count);
     execution.memory.payload_bytes = execution.parts[0].source.bytes;

@@ -22,15 +22,28 @@ Rank position_of(Rank rank, std::span<const Rank> members) noexcept {
                                 : Rank{static_cast<std::uint32_t>(found - members.begin())};
 }
 
-/// Of each member, numbered as if there were no other ranks.
-std::vector<Node> nodes_of(std::span<const Rank> members, std::span<const Node> nodes_of_all) {
+/// The nodes of the members, numbered as if there were no other ranks.
+bootstrap::NodeMap nodes_of(std::span<const Rank> members, const bootstrap::NodeMap& whole) {
   std::map<Node, Node> number;
-  std::vector<Node> nodes;
+  std::map<Node, std::uint32_t> rank_count;
+  bootstrap::NodeMap part;
   for (const Rank member : members) {
     const Node next{static_cast<std::uint32_t>(number.size())};
-    nodes.push_back(number.try_emplace(nodes_of_all[index_of(member)], next).first->second);
+    const Node node = number.try_emplace(whole.node[index_of(member)], next).first->second;
+    part.node.push_back(node);
+    part.local_rank.push_back(LocalRank{rank_count[node]++});
   }
-  return nodes;
+  part.node_count = static_cast<std::uint32_t>(number.size());
+  return part;
+}
+
+Neighbourhood neighbourhood_of(std::span<const Rank> members, const Neighbourhood& whole) {
+  Neighbourhood part{.nodes = nodes_of(members, whole.nodes),
+                     .windows = {},
+                     .reads_peers = whole.reads_peers,
+                     .remark = whole.remark};
+  for (const Rank member : members) part.windows.push_back(whole.windows[index_of(member)]);
+  return part;
 }
 
 /// An allreduce of the members, as a plan of the ranks that they are in the whole.
@@ -46,13 +59,13 @@ plan::Plan plan_of_members(Rank self, std::span<const Rank> members,
 Operation make_allreduce(Communicator& whole, std::span<const Rank> members,
                          std::size_t element_count) {
   const Communicator::Implementation& ranks = whole.implementation();
-  const std::vector<Node> node_of = nodes_of(members, ranks.neighbours.nodes.node);
+  const bootstrap::NodeMap nodes = nodes_of(members, ranks.neighbours.nodes);
   const AllreduceRequest asked{
       .element_count = element_count,
       .reduction = built_in_reduction(BuiltIn::bit_or, ElementType::uint64),
       .per_round_by_default = ranks.context.settings.per_round,
       .partners_max = ranks.context.fabric.connections_max(),
-      .node_of = node_of};
+      .node_of = nodes.node};
   return make_operation(
       whole,
       {.collective = "split",
@@ -81,10 +94,16 @@ void SubsetExchange::exchange_blocks(Timeout timeout) {
   Status status = operation_.start(own_.data(), all_.data());
   if (status == Status::ok) status = operation_.wait(timeout);
   if (status == Status::ok) return;
-  if (status == Status::timed_out)
+  if (status == Status::timed_out) {
+    const std::string missing = operation_.describe();
+    // What is in flight cannot be taken back.
+    whole_.fail_all({Incident::Kind::aborted, whole_.exchange.self()},
+                    "ranks of a part of it did not come in time", nullptr);
     throw Error(ErrorCode::timed_out,
-                "ranks of a communicator that was split did not come (numbers of the whole): " +
-                    operation_.describe());
+                "ranks of a communicator that was split did not come, or wait for others who did "
+                "not (numbers of the whole): " +
+                    missing);
+  }
   throw Error(ErrorCode::peer_failed,
               std::string("the communicator that was split has failed: ") + whole_.failure.text);
 }
@@ -166,11 +185,11 @@ std::optional<Communicator> Communicator::split(std::optional<std::uint32_t> col
   std::stable_sort(members.begin(), members.end(), [&](Rank one, Rank other) {
     return choices[index_of(one)].key < choices[index_of(other)].key;
   });
+  api::Neighbourhood neighbours = api::neighbourhood_of(members, implementation_->neighbours);
   auto exchange = std::make_unique<api::SubsetExchange>(*this, std::move(members));
   if (!color) return std::nullopt;  // it took part, which the others needed
-  Exchange& borrowed = *exchange;
-  return Communicator(
-      std::make_unique<Implementation>(implementation_->context, borrowed, std::move(exchange)));
+  return Communicator(std::make_unique<Implementation>(implementation_->context,
+                                                       std::move(exchange), std::move(neighbours)));
 }
 
 }  // namespace tutti

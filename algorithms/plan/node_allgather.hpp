@@ -12,7 +12,8 @@
 //                0 -------------> 0 --> 0 --> 0
 //                      1 -------> 1 <-- 1 --> 1
 //
-// Cost, for N nodes of M ranks, blocks of B bytes: two rounds.  A rank sends N - 1 blocks to other
+// Cost, for N nodes of M ranks each, blocks of B bytes (where nodes differ, ranks of the smaller ones
+// receive more): two rounds.  A rank sends N - 1 blocks to other
 // nodes and tells M - 1 ranks of its own node of N blocks, which these read where they are.  Slots:
 // one for each rank; partials: N.  Two parities suffice: nobody leaves before all have entered.
 //

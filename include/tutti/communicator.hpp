@@ -33,11 +33,11 @@ enum class ConnectBy : std::uint8_t {
 /// What a thread that waits does with its core.
 enum class WaitPolicy : std::uint8_t {
   automatic,  // yields at once where more ranks than CPUs share these, else spins for 1 ms first;
-              // blocks once it has waited for 10 ms
+              // blocks once nothing has come for 10 ms
   spin,       // keeps it
   yield,      // gives way after every few polls, to whoever is ready to run
-  block,      // the same, and sleeps between looks once it has waited for 50 us: for ranks that
-              // share their CPUs with other busy programs, or that shall leave them idle
+  block,      // the same, and sleeps between looks (1 ms at most) once nothing has come for 50 us:
+              // for ranks that share their CPUs with other programs, or shall leave them idle
 };
 
 /// What is left empty comes from the TUTTI_* environment (README "Settings"), else the default.
@@ -106,7 +106,9 @@ class TUTTI_EXPORT Communicator {
   /// communicators are independent of each other, also where they share ranks.  The new ones borrow
   /// this one, which must outlive them (checked), and introduce their ranks through it: they need
   /// no exchange of their own, but share the incidents of this one's, also of ranks that they do
-  /// not have.  As MPI_Comm_split.  Throws Error.
+  /// not have.  Ranks share a node there if they do here.  Each takes an operation of this
+  /// communicator with small buffers.  As MPI_Comm_split.  Throws Error; what fails in one part
+  /// alone is not known to the others.
   std::optional<Communicator> split(std::optional<std::uint32_t> color, std::int64_t key = 0);
 
   Rank rank() const noexcept;

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <random>
 #include <string>
@@ -115,15 +116,26 @@ TEST(Blocks, OfNodesAreRightForEveryShape) {
   }
 }
 
+/// Puts to, or awaits from, other nodes.
+std::size_t far_steps(const Plan& plan, Action action, const tutti::test::NodeOf& node_of) {
+  return static_cast<std::size_t>(
+      std::count_if(plan.steps.begin(), plan.steps.end(), [&](const Step& step) {
+        return step.action == action &&
+               node_of[index_of(step.peer)] != node_of[index_of(plan.self)];
+      }));
+}
+
 TEST(Blocks, OfNodesGoOnceIntoEachAndAreDealtOutEvenly) {
-  const tutti::test::NodeOf node_of = tutti::test::in_blocks({4, 4, 4});
-  for (const Plan& plan : allgather_plans_of(node_of)) {
-    std::uint32_t far = 0;
-    for (const Step& step : plan.steps)
-      if (step.action == Action::put &&
-          node_of[index_of(step.peer)] != node_of[index_of(plan.self)])
-        ++far;
-    EXPECT_EQ(far, 2u) << "one into each of the other nodes";
+  const tutti::test::NodeOf even = tutti::test::in_blocks({4, 4, 4});
+  for (const Plan& plan : allgather_plans_of(even)) {
+    EXPECT_EQ(far_steps(plan, Action::put, even), 2u) << "one into each of the other nodes";
+    EXPECT_EQ(far_steps(plan, Action::await, even), 2u) << "from its like there";
+  }
+  const tutti::test::NodeOf uneven = tutti::test::in_blocks({2, 5});
+  const std::size_t expected[] = {3, 2, 1, 1, 0, 0, 0};
+  for (const Plan& plan : allgather_plans_of(uneven)) {
+    EXPECT_EQ(far_steps(plan, Action::await, uneven), expected[index_of(plan.self)])
+        << index_of(plan.self);
   }
 }
 

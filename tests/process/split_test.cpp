@@ -31,13 +31,29 @@ Status call(Operation& operation) {
   return status == Status::ok ? operation.wait(20s) : status;
 }
 
-/// The numbers in the whole of the ranks of `part`, by an allgather there.
-std::vector<std::uint32_t> numbers_of(Communicator& part, const Communicator& whole) {
-  const std::uint32_t own = index_of(whole.rank());
+/// What each rank of `part` says, by an allgather there.
+std::vector<std::uint32_t> gathered(Communicator& part, std::uint32_t own) {
   std::vector<std::uint32_t> all(part.rank_count(), UINT32_MAX);
-  Operation operation = allgather<std::uint32_t>(part, std::span(&own, 1), std::span(all));
+  Operation operation =
+      allgather<std::uint32_t>(part, std::span<const std::uint32_t>(&own, 1), std::span(all));
   if (call(operation) != Status::ok) all.clear();
   return all;
+}
+
+/// The numbers in the whole of the ranks of `part`.
+std::vector<std::uint32_t> numbers_of(Communicator& part, const Communicator& whole) {
+  return gathered(part, index_of(whole.rank()));
+}
+
+/// Whether ranks of the part share nodes exactly where they do in the whole.
+bool shares_nodes_alike(Communicator& part, const Communicator& whole) {
+  const auto here = gathered(part, index_of(part.node()));
+  const auto there = gathered(part, index_of(whole.node()));
+  if (here.empty() || there.empty()) return false;
+  for (std::size_t one = 0; one < here.size(); ++one)
+    for (std::size_t other = 0; other < one; ++other)
+      if ((here[one] == here[other]) != (there[one] == there[other])) return false;
+  return true;
 }
 
 struct Shape {
@@ -57,6 +73,7 @@ int split_backwards(Exchange& exchange, const Shape& shape, std::uint32_t colors
     expected.insert(expected.begin(), rank);
   if (numbers_of(*part, whole) != expected) return 2;
   if (expected[index_of(part->rank())] != self) return 3;
+  if (!shares_nodes_alike(*part, whole)) return 8;
 
   // Of both at once, several calls, of payloads that need chunks too.
   for (const std::size_t count : {std::size_t{1}, std::size_t{40'000}}) {
@@ -181,12 +198,12 @@ TEST(Split, ADeathIsHeardInEveryPartByName) {
 TEST(Split, WhoDoesNotComeIsNamedInTime) {
   const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
     ContextOptions options = options_for_test(exchange, {1});
-    options.setup_timeout = 1s;
+    options.setup_timeout = test::patiently(3s);
     Context context(options);
     Communicator whole(context, exchange);
     std::optional<Communicator> part = whole.split(0);
     if (whole.rank() == Rank{2}) {  // makes progress, and no operation
-      const auto end = std::chrono::steady_clock::now() + test::patiently(5s);
+      const auto end = std::chrono::steady_clock::now() + test::patiently(10s);
       while (whole.progress() == Status::ok)
         if (std::chrono::steady_clock::now() > end) return 1;
       return 0;
