@@ -12,10 +12,10 @@
 //                0 -------------> 0 --> 0 --> 0
 //                      1 -------> 1 <-- 1 --> 1
 //
-// Cost, for N nodes of M ranks each, blocks of B bytes (where nodes differ, ranks of the smaller ones
-// receive more): two rounds.  A rank sends N - 1 blocks to other
-// nodes and tells M - 1 ranks of its own node of N blocks, which these read where they are.  Slots:
-// one for each rank; partials: N.  Two parities suffice: nobody leaves before all have entered.
+// Cost, for N nodes of M ranks each, blocks of B bytes (where nodes differ, ranks of the smaller
+// ones receive more): two rounds.  A rank sends N - 1 blocks to other nodes and tells M - 1 ranks
+// of its own node of N blocks, which these read where they are.  Slots: one for each rank;
+// partials: N.  Two parities suffice: nobody leaves before all have entered.
 //
 // Literature: balanced like the node-level stage of papers on hierarchical allgatherv, J. L. Traff,
 // S. Hunold, "Decomposing collectives for exploiting multi-lane communication", CLUSTER 2020, 3.
