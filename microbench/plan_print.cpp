@@ -71,6 +71,18 @@ void print_tables(const PlanRequest& request, const PlanTrace& trace, std::ostre
   });
 }
 
+/// Of a collective whose messages bring what its blocks, or its tree, say.
+void print_untraced(const PlanRequest& request, const std::function<plan::Plan(Rank)>& plan_of_rank,
+                    std::ostream& out) {
+  if (request.format != PlanFormat::table)
+    refuse("--format", name_of(request.format), "table, or allreduce or barrier as the collective");
+  const char* between = "";
+  for_each_rank(request, [&](Rank rank) {
+    out << between << table_of(request, plan_of_rank(rank), nullptr);
+    between = "\n";
+  });
+}
+
 }  // namespace
 
 Cover taken_out(const plan::Plan& plan) {
@@ -108,6 +120,7 @@ void print_plan(const PlanRequest& request, std::ostream& out) {
   // What cannot be planned or drawn is said before anything large is tried.
   const plan::Plan first = plan_of(request, Rank{0});
   const auto plan_of_rank = planner(request, first);
+  if (!is_traced(request.collective)) return print_untraced(request, plan_of_rank, out);
   if (request.format == PlanFormat::dot && !request.rank && request.rank_count > drawn_ranks_max)
     refuse("--rank", "all",
            fmt::format("one rank where there are more than {}, whose messages nobody could tell "

@@ -5,12 +5,19 @@
 #include "api/settings.hpp"
 #include "bootstrap/node_map.hpp"
 #include "microbench/words.hpp"
+#include "plan/blocks.hpp"
+#include "plan/chunked_fold.hpp"
 #include "plan/recursive_multiplying.hpp"
+#include "plan/scan.hpp"
 
 namespace tutti::bench {
 namespace {
 
-constexpr PlanCollective every_collective[] = {PlanCollective::allreduce, PlanCollective::barrier};
+constexpr PlanCollective every_collective[] = {
+    PlanCollective::allreduce, PlanCollective::barrier,        PlanCollective::broadcast,
+    PlanCollective::reduce,    PlanCollective::reduce_scatter, PlanCollective::allgather,
+    PlanCollective::alltoall,  PlanCollective::gather,         PlanCollective::scatter,
+    PlanCollective::scan,      PlanCollective::exscan};
 constexpr PlanFormat every_format[] = {PlanFormat::table, PlanFormat::dot, PlanFormat::json};
 
 /// Stands for a user's operator where its plan is made and nothing is computed.
@@ -71,6 +78,18 @@ std::vector<Node> understand_nodes(const PlanWords& words, std::uint32_t rank_co
   return bootstrap::imposed_node_map(shape).node;
 }
 
+/// Throws if there are too many ranks for slots of their own.
+void require_possible(const PlanRequest& request) {
+  const bool is_possible =
+      request.collective == PlanCollective::reduce_scatter
+          ? plan::is_chunked_fold(request.rank_count)
+          : !is_of_blocks(request.collective) || plan::is_block_exchange(request.rank_count);
+  if (!is_possible)
+    refuse("--ranks", std::to_string(request.rank_count),
+           fmt::format("so few that there are slots for all of them ({})",
+                       name_of(request.collective)));
+}
+
 std::optional<Rank> understand_rank(const PlanWords& words, const PlanRequest& request) {
   if (!words.rank)
     return request.format == PlanFormat::json ? std::nullopt : std::optional(Rank{0});
@@ -93,6 +112,24 @@ const char* name_of(PlanCollective collective) noexcept {
       return "allreduce";
     case PlanCollective::barrier:
       return "barrier";
+    case PlanCollective::broadcast:
+      return "broadcast";
+    case PlanCollective::reduce:
+      return "reduce";
+    case PlanCollective::reduce_scatter:
+      return "reduce_scatter";
+    case PlanCollective::allgather:
+      return "allgather";
+    case PlanCollective::alltoall:
+      return "alltoall";
+    case PlanCollective::gather:
+      return "gather";
+    case PlanCollective::scatter:
+      return "scatter";
+    case PlanCollective::scan:
+      return "scan";
+    case PlanCollective::exscan:
+      return "exscan";
   }
   return "?";
 }
@@ -114,7 +151,10 @@ void declare_plan_options(CommandLine& line, PlanWords& words) {
   for (const Algorithm algorithm : every_algorithm())
     algorithms += (algorithms.empty() ? "" : ", ") + std::string(api::name_of(algorithm));
   line.add("--ranks", words.ranks, "number of ranks; needed");
-  line.add("--collective", words.collective, "allreduce (default) or barrier");
+  line.add("--collective", words.collective,
+           "allreduce (default), barrier, broadcast, reduce, reduce_scatter, allgather, alltoall, "
+           "gather, scatter, scan or exscan; as without single copies");
+  line.add("--root", words.root, "of broadcast, reduce, gather and scatter, default 0");
   line.add("--per-round", words.per_round,
            "messages per round at most, e.g. 3,2,1; default: the library's rule");
   line.add("--algorithm", words.algorithm, algorithms + "; default automatic");
@@ -127,7 +167,8 @@ void declare_plan_options(CommandLine& line, PlanWords& words) {
            "sum (default), prod, min, max, band, bor, bxor, land, lor, or user: one that is "
            "not commutative; of an allreduce");
   line.add("--bytes", words.bytes,
-           "contribution of each rank, e.g. 8 (default), 4K; of an allreduce");
+           "contribution of each rank, e.g. 8 (default), 4K (for alltoall, gather and scatter: of "
+           "each block)");
   line.add("--agreement", words.agreement,
            "identical, reproducible or relaxed; default: the strongest that the named "
            "algorithm gives, else identical");
@@ -150,25 +191,54 @@ PlanRequest understand(const PlanWords& words) {
   request.node_of = understand_nodes(words, request.rank_count);
   request.collective = parse_name(every_collective, "--collective", words.collective);
   request.allreduce = understand_allreduce(words);
+  require_possible(request);
+  if (words.root) {
+    if (!has_root(request.collective))
+      refuse("--root", *words.root,
+             "a collective that has one: broadcast, reduce, gather, scatter");
+    request.root =
+        Rank{parse_number<std::uint32_t>("--root", *words.root, 0, request.rank_count - 1)};
+  }
   if (words.format) request.format = parse_name(every_format, "--format", *words.format);
   request.rank = understand_rank(words, request);
   return request;
 }
 
 plan::Plan plan_of(const PlanRequest& request, Rank self) {
+  const std::uint32_t ranks = request.rank_count;
+  const Rank root = request.root;
+  constexpr plan::Transport copied = plan::Transport::copied;
+  api::AllreduceRequest asked = request.allreduce;
+  asked.node_of = request.node_of;
   switch (request.collective) {
     case PlanCollective::allreduce:
       break;
     case PlanCollective::barrier:
-      return api::barrier_plan(self, request.rank_count,
-                               {.algorithm = request.allreduce.algorithm,
-                                .across = request.allreduce.across,
-                                .per_round = request.allreduce.per_round,
+      return api::barrier_plan(self, ranks,
+                               {.algorithm = asked.algorithm,
+                                .across = asked.across,
+                                .per_round = asked.per_round,
                                 .node_of = request.node_of});
+    case PlanCollective::broadcast:
+      return api::broadcast_plan(self, ranks, root, request.node_of);
+    case PlanCollective::reduce:
+      return api::reduce_plan(self, ranks, root, request.node_of, asked);
+    case PlanCollective::reduce_scatter:
+      return plan::chunked_fold_reduce_scatter(self, ranks);
+    case PlanCollective::allgather:
+      return api::allgather_plan(self, ranks, request.node_of);
+    case PlanCollective::alltoall:
+      return plan::direct_alltoall(self, ranks, copied);
+    case PlanCollective::gather:
+      return plan::direct_gather(self, ranks, root, copied);
+    case PlanCollective::scatter:
+      return plan::direct_scatter(self, ranks, root, copied);
+    case PlanCollective::scan:
+      return plan::doubling_scan(self, ranks, plan::Prefix::inclusive);
+    case PlanCollective::exscan:
+      return plan::doubling_scan(self, ranks, plan::Prefix::exclusive);
   }
-  api::AllreduceRequest asked = request.allreduce;
-  asked.node_of = request.node_of;
-  return api::allreduce_plan(self, request.rank_count, asked);
+  return api::allreduce_plan(self, ranks, asked);
 }
 
 std::function<plan::Plan(Rank)> planner(const PlanRequest& request, const plan::Plan& first) {

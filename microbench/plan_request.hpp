@@ -14,17 +14,43 @@
 
 namespace tutti::bench {
 
-enum class PlanCollective : std::uint8_t { allreduce, barrier };
+enum class PlanCollective : std::uint8_t {
+  allreduce,
+  barrier,
+  broadcast,
+  reduce,
+  reduce_scatter,
+  allgather,
+  alltoall,
+  gather,
+  scatter,
+  scan,
+  exscan,
+};
 enum class PlanFormat : std::uint8_t { table, dot, json };
 
 const char* name_of(PlanCollective collective) noexcept;
+
+/// Whether what its messages bring can be told.
+constexpr bool is_traced(PlanCollective collective) noexcept {
+  return collective == PlanCollective::allreduce || collective == PlanCollective::barrier;
+}
+/// Whether --bytes are those of each rank's block, as of tutti-bench.
+constexpr bool is_of_blocks(PlanCollective collective) noexcept {
+  return collective == PlanCollective::allgather || collective == PlanCollective::alltoall ||
+         collective == PlanCollective::gather || collective == PlanCollective::scatter;
+}
+constexpr bool has_root(PlanCollective collective) noexcept {
+  return collective == PlanCollective::broadcast || collective == PlanCollective::reduce ||
+         collective == PlanCollective::gather || collective == PlanCollective::scatter;
+}
 const char* name_of(PlanFormat format) noexcept;
 
 /// What the options say as text, before anything is understood.
 struct PlanWords {
   std::optional<std::string> ranks = {}, per_round = {}, algorithm = {}, agreement = {};
   std::optional<std::string> rank = {}, format = {}, ranks_per_node = {}, placement = {};
-  std::optional<std::string> across = {};
+  std::optional<std::string> across = {}, root = {};
   std::string collective = "allreduce", dtype = "uint64", op = "sum", bytes = "8";
 };
 
@@ -33,8 +59,9 @@ void declare_plan_options(CommandLine& line, PlanWords& words);
 struct PlanRequest {
   PlanCollective collective = PlanCollective::allreduce;
   std::uint32_t rank_count = 1;
+  Rank root{0};                          // of a collective that has one
   std::vector<Node> node_of = {};        // of each rank; empty: each is a node of its own
-  api::AllreduceRequest allreduce = {};  // without the nodes; a barrier takes what it has, too
+  api::AllreduceRequest allreduce = {};  // without the nodes; others take what they have, too
   std::optional<Rank> rank = Rank{0};    // none: all
   PlanFormat format = PlanFormat::table;
 };

@@ -21,11 +21,16 @@ std::string counted(std::size_t count, const char* noun) {
 std::string collective_text(const PlanRequest& request, const plan::Plan& plan) {
   if (request.collective == PlanCollective::barrier) return "barrier, messages without payload";
   const Reduction& reduction = request.allreduce.reduction;
-  std::string text =
-      fmt::format("allreduce, {} of {}, {} bytes; results {}", api::name_of(reduction.built_in),
-                  api::name_of(reduction.element_type),
-                  request.allreduce.element_count * reduction.element_bytes,
-                  api::name_of(request.allreduce.agreement));
+  const std::size_t bytes = request.allreduce.element_count * reduction.element_bytes;
+  std::string text = name_of(request.collective);
+  if (has_root(request.collective)) text += fmt::format(", root {}", index_of(request.root));
+  if (is_of_blocks(request.collective)) return text + fmt::format(", blocks of {} bytes", bytes);
+  if (request.collective == PlanCollective::broadcast)
+    return text + fmt::format(", {} bytes", bytes);
+  text += fmt::format(", {} of {}, {} bytes", api::name_of(reduction.built_in),
+                      api::name_of(reduction.element_type), bytes);
+  if (is_traced(request.collective) || request.collective == PlanCollective::reduce)
+    text += fmt::format("; results {}", api::name_of(request.allreduce.agreement));
   if (plan.parts > 1) text += fmt::format("; payload in {} parts", plan.parts);
   return text;
 }
@@ -47,38 +52,45 @@ std::size_t chunk_count_of(const PlanRequest& request, const plan::Plan& plan) {
   const bool is_one_node =
       !node_of.empty() &&
       std::all_of(node_of.begin(), node_of.end(), [](Node node) { return node == Node{0}; });
-  return api::chunk_count(request.allreduce.element_count,
-                          request.allreduce.reduction.element_bytes, plan.parts,
-                          api::chunk_bytes_for(plan, is_one_node));
+  return api::chunk_count(
+      request.allreduce.element_count, request.allreduce.reduction.element_bytes,
+      is_of_blocks(request.collective) ? 1 : plan.parts, api::chunk_bytes_for(plan, is_one_node));
 }
 
-std::vector<engine::Part> parts_of(const PlanRequest& request, const plan::Plan& plan) {
-  return engine::parts_of(request.allreduce.element_count,
-                          request.allreduce.reduction.element_bytes, plan.parts);
+/// Bytes of each part of the payload, or of each block, in the first of so many chunks.
+std::vector<std::size_t> part_bytes(const PlanRequest& request, const plan::Plan& plan,
+                                    std::size_t chunks = 1) {
+  const std::size_t elements = request.allreduce.element_count;
+  const std::size_t element_bytes = request.allreduce.reduction.element_bytes;
+  if (is_of_blocks(request.collective))
+    return std::vector<std::size_t>(plan.parts, engine::share(elements, chunks, 0) * element_bytes);
+  std::vector<std::size_t> bytes;
+  for (const engine::Part& part : engine::parts_of(elements, element_bytes, plan.parts, chunks))
+    if (bytes.size() < plan.parts) bytes.push_back(part.source.bytes);
+  return bytes;
 }
 
 std::size_t bytes_sent(const PlanRequest& request, const plan::Plan& plan) {
-  const std::vector<engine::Part> parts = parts_of(request, plan);
+  const std::vector<std::size_t> parts = part_bytes(request, plan);
   std::size_t bytes = 0;
   for (const plan::Step& step : plan.steps)
-    if (step.action == plan::Action::put) bytes += step.segments * parts[step.part].source.bytes;
+    if (step.action == plan::Action::put) bytes += step.segments * parts[step.part];
   return bytes;
 }
 
 std::string scratch_text(const PlanRequest& request, const plan::Plan& plan) {
   const std::size_t chunks = chunk_count_of(request, plan);
-  const std::size_t registers = std::size_t{plan.partial_count} + plan.slot_count;
-  std::string text =
-      counted(plan.partial_count, "partial") + ", " + counted(plan.slot_count, "slot");
+  const std::size_t data_slots = std::size_t{plan.slot_count} - plan.line_slot_count;
+  const std::size_t registers = plan.partial_count + data_slots;
+  std::string text = counted(plan.partial_count, "partial") + ", " + counted(data_slots, "slot");
   if (plan.segments == 0 || registers == 0) return text;
   return text +
-         fmt::format(
-             " of {}; {} bytes in two copies",
-             counted(plan.segments, plan.parts > 1 ? "part" : "payload"),
-             2 * registers * plan.segments *
-                 engine::parts_of(request.allreduce.element_count,
-                                  request.allreduce.reduction.element_bytes, plan.parts, chunks)[0]
-                     .source.bytes) +
+         fmt::format(" of {}; {} bytes in two copies",
+                     counted(plan.segments, plan.parts > 1 ? "part" : "payload"),
+                     2 * registers * plan.segments * part_bytes(request, plan, chunks)[0]) +
+         (plan.line_slot_count > 0
+              ? fmt::format("; {} for credits", counted(plan.line_slot_count, "line"))
+              : "") +
          (chunks > 1 ? fmt::format(", for {} chunks of the payload", chunks) : "");
 }
 
@@ -146,7 +158,10 @@ std::vector<Cell> cells(const plan::Plan& plan, const PlanTrace* trace, plan::Ac
     Cell cell{fmt::format("{}", index_of(step.peer)), ""};
     if (trace != nullptr)
       cell.ranks = text_of(trace->brought(receiver, step.slot), plan.rank_count);
-    if (plan.parts > 1) cell.ranks += fmt::format("{}part {}", trace ? " of " : "", step.part);
+    const bool is_credit = step.segments == 0 && plan.segments > 0;
+    if (is_credit) cell.ranks = "has read";
+    if (plan.parts > 1 && !is_credit)
+      cell.ranks += fmt::format("{}part {}", trace ? " of " : "", step.part);
     cells.push_back(cell);
   }
   return cells;
@@ -202,7 +217,7 @@ std::string table_of(const PlanRequest& request, const plan::Plan& plan, const P
   if (plan.takes_out > 0)
     text += fmt::format("\n  takes out     {}, which came twice\n",
                         text_of(taken_out(plan), plan.rank_count));
-  if (trace == nullptr)
+  if (trace == nullptr && is_traced(request.collective))
     text +=
         "\n  What the messages bring is not shown: it takes the plans of all ranks, which are too\n"
         "  many here.\n";

@@ -10,7 +10,6 @@
 #include "api/selection.hpp"
 #include "plan/blocks.hpp"
 #include "plan/chunked_fold.hpp"
-#include "plan/node_allgather.hpp"
 
 namespace tutti {
 namespace {
@@ -239,11 +238,9 @@ auto building(const Communicator& communicator, Builder builder) {
 /// Of allgather and allgatherv.
 auto building_allgather(Communicator& communicator) {
   return [&communicator](plan::Transport transport) {
-    const bootstrap::NodeMap& nodes = communicator.implementation().neighbours.nodes;
-    // Of a single node, or without shared memory, everybody is as near as everybody else.
-    if (nodes.node_count == 1 || nodes.node_count == communicator.rank_count())
-      return plan::direct_allgather(communicator.rank(), communicator.rank_count(), transport);
-    return plan::node_allgather(communicator.rank(), nodes.node);
+    return api::allgather_plan(communicator.rank(), communicator.rank_count(),
+                               communicator.implementation().neighbours.nodes.node,
+                               transport == plan::Transport::by_reference);
   };
 }
 template <class Builder>

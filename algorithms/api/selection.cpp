@@ -7,6 +7,7 @@
 
 #include "api/names.hpp"
 #include "api/settings.hpp"
+#include "plan/blocks.hpp"
 #include "plan/canonical_dissemination.hpp"
 #include "plan/chunked_fold.hpp"
 #include "plan/copies.hpp"
@@ -15,6 +16,7 @@
 #include "plan/dissemination.hpp"
 #include "plan/gather_fold.hpp"
 #include "plan/lanes.hpp"
+#include "plan/node_allgather.hpp"
 #include "plan/nodes.hpp"
 #include "plan/nway.hpp"
 #include "plan/recursive_multiplying.hpp"
@@ -555,6 +557,15 @@ plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, Rank root,
              .rank_count = rank_count,
              .node_of = node_of,
              .in_node = is_flat ? plan::InNode::flat : plan::InNode::binomial});
+}
+
+plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,
+                          bool single_copy) {
+  const std::uint32_t node_count = node_count_of(node_of, rank_count);
+  // In a single node, or without shared memory, everybody is as near as everybody else.
+  if (node_count > 1 && node_count < rank_count) return plan::node_allgather(self, node_of);
+  return plan::direct_allgather(
+      self, rank_count, single_copy ? plan::Transport::by_reference : plan::Transport::copied);
 }
 
 plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,

@@ -79,6 +79,10 @@ plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
                        std::span<const Node> node_of, const AllreduceRequest& request,
                        bool single_copy = false, std::uint32_t participant_count = 0);
 
+/// Of allgather and allgatherv.
+plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,
+                          bool single_copy = false);
+
 /// What goes through a plan at a time, of each of its parts, unless that was set; alike on all
 /// ranks.  `one_node`: of all ranks.
 std::size_t chunk_bytes_for(const plan::Plan& plan, bool one_node) noexcept;

@@ -17,8 +17,10 @@
 // of its own node of N blocks, which these read where they are.  Slots: one for each rank;
 // partials: N.  Two parities suffice: nobody leaves before all have entered.
 //
-// Literature: balanced like the node-level stage of papers on hierarchical allgatherv, J. L. Traff,
-// S. Hunold, "Decomposing collectives for exploiting multi-lane communication", CLUSTER 2020, 3.
+// Literature: the work of a node is dealt out to its ranks as in M. A. Al Ahad, C. Simmendinger,
+// R. Iakymchuk, E. Laure, S. Markidis, "Efficient algorithms for collective operations with
+// notified communication in shared windows", PAW-ATM 2018, II.A, which balances bytes and
+// passes them along a ring of the nodes; here whole blocks go directly, in one hop between nodes.
 #pragma once
 
 #include <span>

@@ -93,6 +93,10 @@ virtual_time() {
     fail "wimm in virtual time: $first"
   expect 0 '"ranks":96.*"median_ns":6300.0,.*"oversubscribed":false' "$bench" barrier --local 96 \
     --virtual-time --per-round 1,1,1,1,1,1,1 --format json
+  # A wrong result would be exit status 1.
+  expect 0 '"collective":"exscan","bytes":256.*"correct":true' "$bench" \
+    allgather,alltoall,gather,scatter,reduce_scatter,broadcast,reduce,scan,exscan --local 24 \
+    --virtual-time --bytes 256 --iterations 2 --check --format json
   expect 0 'fabric +roce100, emulated in virtual time' "$bench" all --local 3 --virtual-time \
     --fabric roce100
   expect 0 '"virtual":false,"fabric":"qdr".*"correct":true' "$bench" allreduce --local 2 --bytes 8 \

@@ -3,6 +3,7 @@
 // equal sizes); whoever has a
 // wrong idea of the blocks is told, on every rank.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <chrono>
 #include <cstddef>
@@ -396,6 +397,24 @@ TEST(Blocks, AreRightWithDelays) {
 }
 
 // ---- Promises of a kind -------------------------------------------------------------------------
+
+TEST(Blocks, AreRightWhileARankIsStopped) {
+  const auto stop_some = [](const std::vector<pid_t>& ranks) {
+    for (const auto pause : {50ms, 1000ms})
+      for (const std::size_t victim : {std::size_t{1}, std::size_t{3}}) {
+        std::this_thread::sleep_for(50ms);
+        ::kill(ranks[victim], SIGSTOP);
+        std::this_thread::sleep_for(pause);
+        ::kill(ranks[victim], SIGCONT);
+      }
+  };
+  for (const std::vector<std::uint32_t>& nodes : {std::vector<std::uint32_t>{3, 2}, {5}}) {
+    const Task task{.shape = {5, nodes}};
+    const auto results = run_local({.rank_count = 5, .on_started = stop_some},
+                                   [&](Exchange& exchange) { return exercise(exchange, task); });
+    EXPECT_EQ(codes_of(results), std::vector<int>(5)) << nodes.size() << " nodes";
+  }
+}
 
 TEST(Blocks, TypedFormsCountElements) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {

@@ -112,6 +112,22 @@ texts() {
   expect 0 'connections +5$' --ranks 8 --per-round 1,1,1
   expect 0 'connections +11$' --ranks 64 --per-round 1,1,1,1,1,1
   expect 0 'connections +1, and 3 in shared memory$' --ranks 8 --ranks-per-node 4 --across leader
+  for ranks in 8 64 200; do
+    expect 0 "connections +$((ranks - 1))\$" --ranks $ranks --collective alltoall
+    expect 0 "connections +$((ranks / 4 - 1)), and 3 in shared memory\$" --ranks $ranks \
+      --collective allgather --ranks-per-node 4
+    expect 0 'connections +1$' --ranks $ranks --collective gather --root 3 --rank 7
+  done
+  expect 0 'connections +6$' --ranks 64 --collective broadcast
+  expect 0 'scratch +1 partial, 1 slot of 1 payload; 16384 bytes in two copies; 6 lines for credits$' \
+    --ranks 64 --collective broadcast --bytes 4K
+  expect 0 '^flat_tree, 8 ranks, rank 2$' --ranks 8 --ranks-per-node 8 --collective broadcast --rank 2
+  expect 0 '^ +2 +0  has read +0$' --ranks 5 --collective broadcast --rank 1
+  expect 0 'collective +scatter, root 1, blocks of 4096 bytes$' --ranks 3 --collective scatter \
+    --root 1 --bytes 4K
+  expect 0 'bytes sent +8192$' --ranks 3 --collective scatter --root 0 --bytes 4K
+  [ "$("${plan[@]}" --ranks 7 --rank all --collective scan | grep -c '^doubling, 7 ')" = 7 ] ||
+    fail "--rank all of a scan"
   expect 0 'rounds +126, each with 2 messages$' --ranks 64 --algorithm ring
   expect 0 'results relaxed' --ranks 13 --dtype double --algorithm two_partial_dissemination
   expect 0 'bytes sent +72$' --ranks 13 --rank 2 --op user --dtype int32 --per-round 3,3
@@ -130,6 +146,11 @@ texts() {
 }
 
 refusals() {
+  refuse '--root="9": expected a number from 0 to 3' --ranks 4 --collective gather --root 9
+  refuse '--root="1": expected a collective that has one' --ranks 4 --root 1
+  refuse '--format="json": expected table, or allreduce' --ranks 4 --collective alltoall --format json
+  refuse '--ranks="40000".*slots for all of them' --ranks 40000 --collective alltoall
+  refuse '--ranks="40000".*slots for all of them' --ranks 40000 --collective reduce_scatter
   refuse 'expected --ranks P' --rank 0
   refuse '--ranks="0": expected a number from 1' --ranks 0
   refuse '--ranks="-3": expected a number from 1' --ranks -3
@@ -139,7 +160,8 @@ refusals() {
   refuse '--rank="x": expected a rank' --ranks 5 --rank x
   refuse '--algorithm="gossip": expected one of automatic, dissemination, two_partial_dissem' \
     --ranks 5 --algorithm gossip
-  refuse '--collective="reduce": expected one of allreduce, barrier' --ranks 5 --collective reduce
+  refuse '--collective="gossip": expected one of allreduce, barrier, broadcast' --ranks 5 \
+    --collective gossip
   refuse '--placement="cyclic": expected --ranks-per-node' --ranks 5 --placement cyclic
   refuse '--ranks-per-node="0"' --ranks 5 --ranks-per-node 0
   refuse '--across="x": expected one of automatic, flat, leader, lanes' --ranks 5 --across x
