@@ -5,6 +5,10 @@
 // NaN that a sum or product gives becomes the canonical one, too: the payload of a CPU's NaN is
 // that of one of the operands, and which of them is the compiler's choice, which may differ between
 // the body and the ends of a vectorised loop, and hence between buffers of other alignment.
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include <bit>
 #include <cmath>
 #include <concepts>
@@ -145,6 +149,37 @@ template <BuiltIn which, class T>
   for (; i < head; ++i) right[i] = apply<which, T>(left[i], right[i]);
   for (; i < element_count; ++i) right[i] = apply<which, T>(left[i], right[i]);
 }
+
+/// Of halves, by the CPU's own conversions.  They round as Half does, whatever the floating-point
+/// environment says of subnormals, and what is computed holds no NaN but the canonical one: hence
+/// the same bits.
+template <BuiltIn which>
+[[gnu::target("avx2,f16c")]] void combine_by_f16c(const void* incoming, void* partial,
+                                                  std::size_t element_count, void*) noexcept {
+  const Half* left = static_cast<const Half*>(incoming);
+  Half* right = static_cast<Half*>(partial);
+  constexpr std::size_t width = 8, block = 64;  // a loop over a block is vectorised
+  const auto widened = [](const Half* from, float* into) __attribute__((target("avx2,f16c"))) {
+    const __m128i narrow = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    _mm256_storeu_ps(into, _mm256_cvtph_ps(narrow));
+  };
+  std::size_t i = 0;
+  for (; i + block <= element_count; i += block) {
+    float lefts[block], rights[block];
+    for (std::size_t k = 0; k < block; k += width) {
+      widened(left + i + k, lefts + k);
+      widened(right + i + k, rights + k);
+    }
+    for (std::size_t k = 0; k < block; ++k)
+      rights[k] = apply_wide<which, float>(lefts[k], rights[k]);
+    for (std::size_t k = 0; k < block; k += width) {
+      const __m128i narrow =
+          _mm256_cvtps_ph(_mm256_loadu_ps(rights + k), _MM_FROUND_TO_NEAREST_INT);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(right + i + k), narrow);
+    }
+  }
+  for (; i < element_count; ++i) right[i] = apply<which, Half>(left[i], right[i]);
+}
 #endif
 
 constexpr bool is_idempotent(BuiltIn which) {
@@ -167,6 +202,10 @@ Reduction make() {
 #if defined(__x86_64__)
     static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
     if (has_avx2) reduction.combine = combine_by_avx2<which, T>;
+    if constexpr (std::same_as<T, Half>) {
+      static const bool has_f16c = has_avx2 && __builtin_cpu_supports("f16c") != 0;
+      if (has_f16c) reduction.combine = combine_by_f16c<which>;
+    }
 #endif
     reduction.built_in = which;
     reduction.element_type = type;

@@ -245,6 +245,43 @@ TYPED_TEST(Narrows, OperatorsAreRoundedCorrectlyInBothOrders) {
   }
 }
 
+/// Many elements may be computed by other instructions than one, also where subnormals count as
+/// zero.
+TYPED_TEST(Narrows, BitsDoNotDependOnHowManyElementsThereAre) {
+  using T = TypeParam;
+  constexpr std::size_t count = 147;
+#ifdef __SSE2__
+  const unsigned before = __builtin_ia32_stmxcsr();
+  const std::vector<unsigned> environments = {before, before | 0x8040};
+#else
+  const std::vector<unsigned> environments = {0};
+#endif
+  for (const unsigned environment : environments)
+    for (const BuiltIn which : {BuiltIn::sum, BuiltIn::product, BuiltIn::min, BuiltIn::max}) {
+      const Reduction reduction = built_in_reduction(which, element_type_of<T>());
+      std::uint32_t differing = 0;
+#ifdef __SSE2__
+      __builtin_ia32_ldmxcsr(environment);
+#endif
+      for (std::uint32_t left = 0; left < 65536; left += 17)
+        for (std::uint32_t first = left * 31 % 997; first < 65536; first += 6007) {
+          std::vector<T> lefts(count, T::from_bits(static_cast<std::uint16_t>(left))), rights;
+          for (std::uint32_t i = 0; i < count; ++i)
+            rights.push_back(T::from_bits(static_cast<std::uint16_t>(first + 41 * i)));
+          std::vector<T> alone = rights;
+          reduction.combine(lefts.data(), rights.data(), count, nullptr);
+          for (std::size_t i = 0; i < count; ++i) {
+            reduction.combine(&lefts[i], &alone[i], 1, nullptr);
+            differing += alone[i].bits != rights[i].bits;
+          }
+        }
+#ifdef __SSE2__
+      __builtin_ia32_ldmxcsr(before);
+#endif
+      EXPECT_EQ(differing, 0u) << static_cast<int>(which) << ", MXCSR " << environment;
+    }
+}
+
 #ifdef __SSE2__
 /// Where subnormals count as zero, least and greatest are operands all the same.
 TEST(Operators, MinAndMaxOfSubnormalsAreOperandsAlsoWhereTheyCountAsZero) {
