@@ -201,6 +201,8 @@ void understand(const Words& words, Options& options) {
   if (words.bind != "auto" && words.bind != "none") refuse("--bind", words.bind, "auto or none");
   options.bind = words.bind == "auto";
   options.format = parse_name(every_format, "--format", words.format);
+  if (options.overlap && options.format != Format::table)
+    refuse("--format", words.format, "table with --overlap, which is no row");
   if (!words.local.empty())
     options.local = parse_number<std::uint32_t>("--local", words.local, 1, 1024);
   if (options.local && options.against_mpi)

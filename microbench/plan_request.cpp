@@ -78,6 +78,23 @@ std::vector<Node> understand_nodes(const PlanWords& words, std::uint32_t rank_co
   return bootstrap::imposed_node_map(shape).node;
 }
 
+/// Options that only some collectives know.
+void refuse_what_does_nothing(PlanCollective collective, const PlanWords& words) {
+  const bool has_tree =
+      collective == PlanCollective::broadcast || collective == PlanCollective::reduce;
+  const auto refuse_unless = [](bool known, const char* option,
+                                const std::optional<std::string>& given, const char* of) {
+    if (given && !known) refuse(option, *given, fmt::format("only with {}", of));
+  };
+  const bool is_staged = is_traced(collective);
+  refuse_unless(is_staged, "--algorithm", words.algorithm, "allreduce and barrier");
+  refuse_unless(is_staged, "--across", words.across, "allreduce and barrier");
+  refuse_unless(is_staged || has_tree, "--per-round", words.per_round,
+                "allreduce, barrier, broadcast and reduce");
+  refuse_unless(is_staged || collective == PlanCollective::reduce, "--agreement", words.agreement,
+                "allreduce, barrier and reduce");
+}
+
 /// Throws if there are too many ranks for slots of their own.
 void require_possible(const PlanRequest& request) {
   const bool is_possible =
@@ -190,6 +207,7 @@ PlanRequest understand(const PlanWords& words) {
   request.rank_count = parse_number<std::uint32_t>("--ranks", *words.ranks, 1, UINT32_MAX);
   request.node_of = understand_nodes(words, request.rank_count);
   request.collective = parse_name(every_collective, "--collective", words.collective);
+  refuse_what_does_nothing(request.collective, words);
   request.allreduce = understand_allreduce(words);
   require_possible(request);
   if (words.root) {
@@ -220,8 +238,13 @@ plan::Plan plan_of(const PlanRequest& request, Rank self) {
                                 .per_round = asked.per_round,
                                 .node_of = request.node_of});
     case PlanCollective::broadcast:
-      return api::broadcast_plan(self, ranks, root, request.node_of);
+      return api::broadcast_plan(self, ranks,
+                                 {.root = root,
+                                  .bytes = asked.element_count * asked.reduction.element_bytes,
+                                  .per_round_by_default = asked.per_round,
+                                  .node_of = request.node_of});
     case PlanCollective::reduce:
+      asked.per_round_by_default = asked.per_round;
       return api::reduce_plan(self, ranks, root, request.node_of, asked);
     case PlanCollective::reduce_scatter:
       return plan::chunked_fold_reduce_scatter(self, ranks);

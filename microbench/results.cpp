@@ -194,6 +194,13 @@ Report report_of(const Findings& findings) {
     if (findings.options.check && result.which->tutti != nullptr && !result.outcome.correct)
       report.notes.push_back(result.outcome.what);
   }
+  const bool none_of_some =
+      findings.options.overlap &&
+      std::any_of(findings.results.begin(), findings.results.end(), [](const Result& result) {
+        return result.which->tutti != nullptr && result.overlaps.empty();
+      });
+  if (none_of_some)
+    report.notes.emplace_back("no overlap of collectives that are timed from a root");
   fill_header(report, findings);
   if (!findings.options.virtual_time) fill_ratios(report, findings);
   return report;

@@ -30,12 +30,14 @@ std::size_t rounded(std::size_t bytes, std::size_t unit) {
 
 /// Allocating more than there is does not fail: it wakes the out-of-memory killer.
 void require_memory(std::size_t wanted, std::size_t arena_bytes) {
-  constexpr std::size_t reserve = 16u << 20;
+  // More than ranks that look at the same time take before they look again.
+  constexpr std::size_t reserve = 32u << 20;
   const MemoryLeft left = memory_left();
   if (left.bytes > reserve && wanted <= left.bytes - reserve) return;
   throw Error(ErrorCode::limit_exceeded,
               "TUTTI_ARENA_BYTES=" + std::to_string(arena_bytes) + ": " + left.limited_by +
-                  " has only " + std::to_string(left.bytes) + " bytes left" +
+                  " has only " + std::to_string(left.bytes) + " bytes left, of which " +
+                  std::to_string(reserve) + " are not touched" +
                   (wanted < arena_bytes ? " for the last " + std::to_string(wanted) : "") +
                   "; lower it, also if several ranks are here",
               ENOMEM);
@@ -43,7 +45,7 @@ void require_memory(std::size_t wanted, std::size_t arena_bytes) {
 
 /// Looks what is left before each part: other ranks may be taking theirs.
 void allocate_watchfully(int descriptor, std::size_t bytes, std::size_t arena_bytes) {
-  constexpr std::size_t part_bytes = std::size_t{64} << 20;
+  constexpr std::size_t part_bytes = std::size_t{2} << 20;
   for (std::size_t done = 0; done < bytes;) {
     require_memory(bytes - done, arena_bytes);
     const std::size_t part = std::min(part_bytes, bytes - done);

@@ -170,8 +170,12 @@ Operation broadcast(Communicator& communicator, const BroadcastArguments& argume
         arguments.buffer == nullptr)
       throw Error(ErrorCode::invalid_argument, "broadcast: buffer is null");
     return api::broadcast_plan(
-        communicator.rank(), communicator.rank_count(), arguments.root, ranks.neighbours.nodes.node,
-        ranks.takes_single_copy(bytes, api::single_copy_broadcast_bytes_max));
+        communicator.rank(), communicator.rank_count(),
+        {.root = arguments.root,
+         .bytes = bytes,
+         .per_round_by_default = ranks.context.settings.per_round,
+         .node_of = ranks.neighbours.nodes.node,
+         .single_copy = ranks.takes_single_copy(bytes, api::single_copy_broadcast_bytes_max)});
   });
 }
 
@@ -182,7 +186,8 @@ Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
       static_cast<std::uint32_t>(share_of(arguments.rank_fraction, communicator.rank_count()));
   const api::AllreduceRequest asked{.element_count = elements,
                                     .reduction = arguments.reduction,
-                                    .agreement = arguments.agreement};
+                                    .agreement = arguments.agreement,
+                                    .per_round_by_default = ranks.context.settings.per_round};
   const api::OperationRequest request{.collective = "reduce",
                                       .element_count = elements,
                                       .reduction = arguments.reduction,

@@ -48,6 +48,14 @@ void give_way(const Context::Implementation& context, Timeout idle, Timeout left
 /// Twice what the transport's retries take towards a peer that does not answer (queue_pair.hpp).
 constexpr Timeout drain_timeout = std::chrono::seconds(8);
 
+/// Changes when an operation in flight advances.
+std::uint64_t position_of_all(const Context::Implementation& context) noexcept {
+  std::uint64_t position = 0;
+  for (const Operation::Implementation* operation : context.in_flight)
+    position += (operation->execution.sequence << 24) + operation->execution.next + 1;
+  return position;
+}
+
 }  // namespace
 
 Operation::Implementation::Implementation(Communicator::Implementation& owner, plan::Plan&& made,
@@ -155,15 +163,14 @@ Status Operation::Implementation::wait_slow(Timeout timeout) noexcept {
       context.oversubscribed ? polls_per_turn_oversubscribed : polls_per_turn;
   Timeout last_progress = begin;
   for (;;) {
-    const auto position = std::pair(execution.sequence, execution.next);
+    const std::uint64_t position = position_of_all(context);
     std::size_t completions = 0;
     for (unsigned polls = 0; polls < polls_max; ++polls) {
       completions += context.progress();
       if (!execution.in_flight) return settled();
     }
     const Timeout now = context.clock.now();
-    if (completions > 0 || position != std::pair(execution.sequence, execution.next))
-      last_progress = now;
+    if (completions > 0 || position != position_of_all(context)) last_progress = now;
     communicator.check_liveness(now);
     if (!execution.in_flight) return settled();
     if (deadline.passed(now)) return Status::timed_out;

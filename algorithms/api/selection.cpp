@@ -339,6 +339,12 @@ std::size_t largest_node_of(std::span<const Node> node_of) {
   return size.empty() ? 1 : *std::max_element(size.begin(), size.end());
 }
 
+/// Of a tree over the nodes.
+plan::PerRound fans_across(const plan::PerRound& asked, std::uint32_t rank_count,
+                           std::span<const Node> node_of, std::size_t payload_bytes) {
+  return covering(asked, node_count_of(node_of, rank_count), payload_bytes);
+}
+
 /// Why the ranks of a node cannot be combined first; empty: they can.
 std::string why_not_by_nodes(const AllreduceRequest& request) {
   const Reduction& reduction = request.reduction;
@@ -547,16 +553,18 @@ plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierReques
   return dissemination(self, rank_count);
 }
 
-plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, Rank root,
-                          std::span<const Node> node_of, bool single_copy) {
-  if (single_copy && plan::is_single_copy(rank_count))
-    return plan::single_copy_broadcast(self, rank_count, root);
-  const bool is_flat = largest_node_of(node_of) <= flat_ranks_max;
-  return plan::binomial_broadcast(
-      self, {.root = root,
-             .rank_count = rank_count,
-             .node_of = node_of,
-             .in_node = is_flat ? plan::InNode::flat : plan::InNode::binomial});
+plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, const BroadcastRequest& request) {
+  if (request.single_copy && plan::is_single_copy(rank_count))
+    return plan::single_copy_broadcast(self, rank_count, request.root);
+  const std::size_t largest = largest_node_of(request.node_of);
+  plan::TreeFans fans{.in_node = {},
+                      .across = fans_across(request.per_round_by_default, rank_count,
+                                            request.node_of, request.bytes)};
+  if (largest > 1 && largest <= flat_ranks_max)
+    fans.in_node = {static_cast<std::uint32_t>(largest - 1)};
+  return plan::tree_broadcast(
+      self,
+      {.root = request.root, .rank_count = rank_count, .node_of = request.node_of, .fans = fans});
 }
 
 plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,
@@ -575,13 +583,16 @@ plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
       request.agreement == Agreement::reproducible && order_shows_in_bits(request.reduction);
   const bool ordered = one_expression || !request.reduction.properties.commutative;
   const plan::Order order = ordered ? plan::Order::rank_order : plan::Order::commutative;
-  const plan::RootedShape shape{.root = root,
-                                .rank_count = rank_count,
-                                .node_of = one_expression ? std::span<const Node>() : node_of};
+  plan::RootedShape shape{.root = root, .rank_count = rank_count};
+  if (!one_expression) {  // else along the canonical tree, which is binomial
+    shape.node_of = node_of;
+    shape.fans.across = fans_across(request.per_round_by_default, rank_count, node_of,
+                                    request.element_count * request.reduction.element_bytes);
+  }
   if (participant_count > 0 && participant_count < rank_count)
-    return plan::binomial_reduce_of(participant_count, self, shape, order);
+    return plan::tree_reduce_of(participant_count, self, shape, order);
   if (single_copy && !ordered && rank_count == 2) return plan::single_copy_reduce(self, root);
-  return plan::binomial_reduce(self, shape, order);
+  return plan::tree_reduce(self, shape, order);
 }
 
 plan::Plan stale_plan(Rank self, std::uint32_t rank_count, std::size_t payload_bytes,

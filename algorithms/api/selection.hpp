@@ -55,6 +55,14 @@ struct BarrierRequest {
   std::span<const Node> node_of = {};
 };
 
+struct BroadcastRequest {
+  Rank root{0};
+  std::size_t bytes = 0;
+  plan::PerRound per_round_by_default = {};
+  std::span<const Node> node_of = {};
+  bool single_copy = false;  // whether ranks may read each other's buffers
+};
+
 /// Whether another order or association of the operands may give other bits.  Integer elements are
 /// taken to be exact; what a user's operator does with elements of no known type is not known.
 bool order_shows_in_bits(const Reduction& reduction) noexcept;
@@ -72,9 +80,7 @@ std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
 /// `rank_count`, with the nearest that does, and Error{unsupported} for a schedule that cannot keep
 /// the promise, with those that can.
 plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierRequest& request);
-/// `node_of`: of each rank; `single_copy`: whether ranks may read each other's buffers.
-plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, Rank root,
-                          std::span<const Node> node_of, bool single_copy = false);
+plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, const BroadcastRequest& request);
 plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
                        std::span<const Node> node_of, const AllreduceRequest& request,
                        bool single_copy = false, std::uint32_t participant_count = 0);

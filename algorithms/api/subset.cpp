@@ -71,7 +71,8 @@ Operation make_allreduce(Communicator& whole, std::span<const Rank> members,
       {.collective = "split",
        .element_count = element_count,
        .reduction = asked.reduction,
-       .members = {members.begin(), members.end()}},
+       .members = {members.begin(), members.end()},
+       .chunk_bytes_max = 4096},  // it lives as long as what is split off
       [&] { return plan_of_members(position_of(whole.rank(), members), members, asked); });
 }
 
@@ -97,8 +98,8 @@ void SubsetExchange::exchange_blocks(Timeout timeout) {
   if (status == Status::timed_out) {
     const std::string missing = operation_.describe();
     // What is in flight cannot be taken back.
-    whole_.fail_all({Incident::Kind::aborted, whole_.exchange.self()},
-                    "ranks of a part of it did not come in time", nullptr);
+    whole_.fail(Status::aborted, whole_.exchange.self(),
+                "ranks of a part of it did not come in time", nullptr);
     throw Error(ErrorCode::timed_out,
                 "ranks of a communicator that was split did not come, or wait for others who did "
                 "not (numbers of the whole): " +

@@ -12,37 +12,39 @@
 namespace tutti::plan {
 namespace {
 
-Plan empty_plan(Rank self, const RootedShape& shape, const TreePlace& place,
-                std::uint16_t round_count) {
+std::string name_of(const PerRound& fans) {
+  const auto is_one = [](std::uint32_t fan) { return fan == 1; };
+  if (std::all_of(fans.begin(), fans.end(), is_one)) return "binomial_tree";
+  return fans.size() == 1 ? "flat_tree" : "knomial_tree";
+}
+
+/// `rounds`: by what a rank sends or hears in them at most.
+Plan empty_plan(Rank self, const RootedShape& shape, const TreePlace& place, PerRound rounds) {
   Plan plan;
   plan.self = self;
   plan.rank_count = shape.rank_count;
-  plan.algorithm = "binomial_tree";
-  plan.per_round.assign(round_count, 1);
+  plan.algorithm = name_of(place.fans);
+  plan.per_round = std::move(rounds);
   plan.all_alike = false;
   plan.flow_control = shape.rank_count > 1 ? FlowControl::one_way : FlowControl::synchronising;
   plan.slot_count =
-      shape.rank_count > 1 ? static_cast<std::uint16_t>(place.level_count + 1) : std::uint16_t{0};
+      shape.rank_count > 1 ? static_cast<std::uint16_t>(place.edge_count + 1) : std::uint16_t{0};
   return plan;
 }
 
 }  // namespace
 
-Plan binomial_broadcast(Rank self, const RootedShape& shape) {
+Plan tree_broadcast(Rank self, const RootedShape& shape) {
   const TreePlace place =
-      binomial_tree(self, shape.root, shape.rank_count, shape.node_of, shape.in_node);
-  Plan plan = empty_plan(self, shape, place, place.round_count);
-  plan.line_slot_count = place.level_count;
-  if (place.round_count < place.level_count) {  // nodes are flat, and make a difference
-    plan.algorithm = place.round_count == 1 ? "flat_tree" : "flat/binomial_tree";
-    plan.per_round.back() = place.level_count - place.round_count + 1u;
-  }
+      nested_tree(self, shape.root, shape.rank_count, shape.node_of, shape.fans);
+  Plan plan = empty_plan(self, shape, place, {place.fans.rbegin(), place.fans.rend()});
+  plan.line_slot_count = place.edge_count;
   constexpr std::uint16_t from_parent = 0;
   const auto credit_of = [](const TreeEdge& edge) {
-    return static_cast<std::uint16_t>(edge.level + 1);
+    return static_cast<std::uint16_t>(edge.number + 1);
   };
   const auto round_of = [&](const TreeEdge& edge) {
-    return static_cast<std::uint32_t>(place.round_count - 1 - edge.round);
+    return static_cast<std::uint32_t>(place.fans.size() - 1 - edge.level);
   };
   StepWriter steps{plan};
   for (const TreeEdge& child : place.children) steps.await_credit(child.peer, credit_of(child));
@@ -67,23 +69,30 @@ Plan binomial_broadcast(Rank self, const RootedShape& shape) {
   return plan;
 }
 
-Plan binomial_reduce(Rank self, const RootedShape& shape, Order order) {
+Plan tree_reduce(Rank self, const RootedShape& shape, Order order) {
   // What arrives is the left operand, which is what two ranks with root 1 need.
   const bool is_left = shape.rank_count == 2 && shape.root == Rank{1};
   const bool ordered = order == Order::rank_order && !is_left;
   const Rank top = ordered ? Rank{0} : shape.root;
   const bool by_nodes = !ordered || nodes_are_runs(shape.node_of);
-  TreePlace place = binomial_tree(self, top, shape.rank_count,
-                                  by_nodes ? shape.node_of : std::span<const Node>());
+  TreePlace place = nested_tree(self, top, shape.rank_count,
+                                by_nodes ? shape.node_of : std::span<const Node>(), shape.fans);
   const bool forwards = top != shape.root;
-  const std::uint16_t tree_levels = place.level_count;
-  if (forwards) {
-    ++place.level_count;  // from the top of the tree to the root
-    if (self == top) place.parent = {.peer = shape.root, .level = tree_levels};
+  PerRound rounds = place.fans;
+  const TreeEdge last_edge{.peer = top,
+                           .number = place.edge_count,
+                           .level = static_cast<std::uint16_t>(place.fans.size())};
+  if (forwards) {  // from the top of the tree to the root
+    ++place.edge_count;
+    rounds.push_back(1);
+    if (self == top) {
+      place.parent = last_edge;
+      place.parent->peer = shape.root;
+    }
   }
-  Plan plan = empty_plan(self, shape, place, place.level_count);
+  Plan plan = empty_plan(self, shape, place, std::move(rounds));
   plan.line_slot_count = shape.rank_count > 1 ? 1 : 0;
-  const std::uint16_t from_parent = place.level_count;
+  const std::uint16_t from_parent = place.edge_count;
   StepWriter steps{plan};
   if (place.parent) steps.await_credit(place.parent->peer, from_parent);
   // What is sent has to be a partial; the last combination of the root is one in its target.
@@ -94,8 +103,8 @@ Plan binomial_reduce(Rank self, const RootedShape& shape, Order order) {
   for (std::size_t i = 0; i < place.children.size(); ++i) {
     const TreeEdge& child = place.children[i];
     steps.set_round(child.level);
-    steps.await(child.peer, child.level, 1);
-    const Register arrived = slot_register(child.level);
+    steps.await(child.peer, child.number, 1);
+    const Register arrived = slot_register(child.number);
     if (!ordered) {
       steps.combine(arrived, held);
       continue;
@@ -109,20 +118,20 @@ Plan binomial_reduce(Rank self, const RootedShape& shape, Order order) {
   }
   if (place.parent) {
     steps.set_round(place.parent->level);
-    steps.put(place.parent->peer, place.parent->level, 1, held);
+    steps.put(place.parent->peer, place.parent->number, 1, held);
   }
   if (forwards && self == shape.root) {
-    steps.set_round(tree_levels);
-    steps.await(top, tree_levels, 1);
-    steps.copy(slot_register(tree_levels), target_register);
-    place.children.push_back({.peer = top, .level = tree_levels});
+    steps.set_round(last_edge.level);
+    steps.await(top, last_edge.number, 1);
+    steps.copy(slot_register(last_edge.number), target_register);
+    place.children.push_back(last_edge);
   }
   for (const TreeEdge& child : place.children) steps.put(child.peer, from_parent, 0);
   return plan;
 }
 
-Plan binomial_reduce_of(std::uint32_t participant_count, Rank self, const RootedShape& shape,
-                        Order order) {
+Plan tree_reduce_of(std::uint32_t participant_count, Rank self, const RootedShape& shape,
+                    Order order) {
   assert(participant_count > 0 && participant_count <= shape.rank_count);
   std::vector<Rank> participants;
   for (std::uint32_t offset = 0; offset < participant_count; ++offset)
@@ -142,10 +151,12 @@ Plan binomial_reduce_of(std::uint32_t participant_count, Rank self, const Rooted
       if (found == seen.end()) seen.push_back(node);
     }
   const bool takes_part = place_of(self) < participant_count;
-  Plan plan = binomial_reduce(
-      Rank{place_of(takes_part ? self : shape.root)},
-      {.root = Rank{place_of(shape.root)}, .rank_count = participant_count, .node_of = node_of},
-      order);
+  Plan plan = tree_reduce(Rank{place_of(takes_part ? self : shape.root)},
+                          {.root = Rank{place_of(shape.root)},
+                           .rank_count = participant_count,
+                           .node_of = node_of,
+                           .fans = shape.fans},
+                          order);
   if (!takes_part) {
     plan.steps.clear();
     plan.partial_count = 0;

@@ -1,6 +1,7 @@
-// Broadcast and reduce along a binomial tree (rooted_tree.hpp).  One-way: a root of a broadcast, a
-// leaf of a reduce needs nobody to finish.  So each message has a credit: its receiver says when it
-// has read it, and its sender waits for that two calls later, before it touches what it sent from.
+// Broadcast and reduce along a tree (rooted_tree.hpp; in the picture all fans are 1).  One-way: a
+// root of a broadcast, a leaf of a reduce needs nobody to finish.  So each message has a credit:
+// its receiver says when it has read it, and its sender waits for that two calls later, before it
+// touches what it sent from.
 //
 //   broadcast, P = 4, root 0          reduce, P = 4, root 0
 //
@@ -10,13 +11,13 @@
 //   then         |<--c    |<--c           c-->|   c-->|
 //                |<-------c               c------>|          c: credit, awaited in call + 2
 //
-// With flat nodes (broadcast), a representative tells the other ranks of its node in one round: one
-// hop instead of several, and a payload that stays where it was sent from is copied there once.
+// Where a representative tells the other ranks of its node in one round, that is one hop instead of
+// several, and a payload that stays where it was sent from is copied there once.
 //
-// Rounds: the levels of the tree, ceil(log2 P), or ceil(log2 nodes) + ceil(log2 ranks of the
-// largest node).  Messages: P - 1 of one payload and as many credits; a rank sends at most one
-// message a round.  Scratch: broadcast one partial and one slot; reduce one slot for each level and
-// one partial (in rank order, for each level and one); credits a line each.
+// Rounds: the levels of the tree, inside and across nodes.  Messages: P - 1 of one payload and as
+// many credits; a rank sends at most as many in a round as the fan of its level says.  Scratch,
+// with F the sum of the fans: broadcast one partial and one slot, F credits; reduce F slots and one
+// partial (in rank order up to F and one); credits a line each.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +33,11 @@ struct RootedShape {
   Rank root{0};
   std::uint32_t rank_count = 1;
   std::span<const Node> node_of = {};  // of each rank; empty: each rank is a node of its own
-  InNode in_node = InNode::binomial;   // of broadcasts
+  TreeFans fans = {};                  // with ones everywhere, trees are binomial
 };
 
 /// The root's source gets into all other targets; the root's target is not touched.
-Plan binomial_broadcast(Rank self, const RootedShape& shape);
+Plan tree_broadcast(Rank self, const RootedShape& shape);
 
 /// The root's target gets the sources of all ranks.
 ///   commutative:  along the tree from the root, combined in the order of the tree;
@@ -45,12 +46,12 @@ Plan binomial_broadcast(Rank self, const RootedShape& shape);
 ///                 root: one round more if that is another.  Nodes are regarded if they are runs of
 ///                 ranks.  Without nodes the expression is that of the canonical tree
 ///                 (canonical_tree.hpp), which makes it reproducible.
-Plan binomial_reduce(Rank self, const RootedShape& shape, Order order);
+Plan tree_reduce(Rank self, const RootedShape& shape, Order order);
 
 /// The same of the first `participant_count` ranks alone, counted from the root on and round the
 /// end; the others have nothing to do.  (The literature rounds the
 /// number up to whole levels of the tree, which a tree over those ranks alone does not need.)
-Plan binomial_reduce_of(std::uint32_t participant_count, Rank self, const RootedShape& shape,
-                        Order order);
+Plan tree_reduce_of(std::uint32_t participant_count, Rank self, const RootedShape& shape,
+                    Order order);
 
 }  // namespace tutti::plan

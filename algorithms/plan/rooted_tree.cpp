@@ -1,56 +1,55 @@
 #include "plan/rooted_tree.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
+#include <numeric>
 
 #include "plan/nodes.hpp"
 
 namespace tutti::plan {
 namespace {
 
-/// ceil(log2(count)).
-std::uint16_t levels_of(std::uint32_t count) {
-  return static_cast<std::uint16_t>(std::bit_width(count - 1));
-}
-
-/// Levels and rounds before those of an edge.
-struct Before {
-  std::uint16_t levels = 0;
-  std::uint16_t rounds = 0;
-
-  TreeEdge edge(Rank peer, std::uint16_t level) const {
-    return {.peer = peer,
-            .level = static_cast<std::uint16_t>(levels + level),
-            .round = static_cast<std::uint16_t>(rounds + level)};
-  }
-};
-
-/// Of a binomial tree over `count` vertices, of which `rank_at` tells the ranks.
+/// Of a tree over `count` vertices, of which `rank_at` tells the ranks; `before`: numbers and
+/// levels of the trees below it.
 template <class RankAt>
-void add_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex, const Before& before,
-               const RankAt& rank_at) {
-  const auto own_level =
-      static_cast<std::uint16_t>(vertex == 0 ? levels_of(count) : std::countr_zero(vertex));
-  if (vertex != 0) place.parent = before.edge(rank_at(vertex & (vertex - 1)), own_level);
-  for (std::uint16_t level = 0; level < own_level; ++level) {
-    const std::uint64_t child = vertex + (std::uint64_t{1} << level);
-    if (child >= count) break;
-    place.children.push_back(before.edge(rank_at(static_cast<std::uint32_t>(child)), level));
+void add_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex, const PerRound& fans,
+               TreeEdge before, const RankAt& rank_at) {
+  std::uint64_t stride = 1;
+  for (const std::uint32_t fan : fans) {
+    const auto edge = [&](std::uint64_t other, std::uint64_t digit) {
+      return TreeEdge{.peer = rank_at(static_cast<std::uint32_t>(other)),
+                      .number = static_cast<std::uint16_t>(before.number + digit - 1),
+                      .level = before.level};
+    };
+    if (const std::uint64_t digit = vertex / stride % (fan + std::uint64_t{1}); digit != 0) {
+      place.parent = edge(vertex - digit * stride, digit);
+      return;
+    }
+    for (std::uint64_t digit = 1; digit <= fan && vertex + digit * stride < count; ++digit)
+      place.children.push_back(edge(vertex + digit * stride, digit));
+    stride *= fan + std::uint64_t{1};
+    before.number = static_cast<std::uint16_t>(before.number + fan);
+    ++before.level;
   }
 }
 
-/// Of a tree whose root is everybody's parent.
-template <class RankAt>
-void add_flat_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex,
-                    const RankAt& rank_at) {
-  const auto level_of = [](std::uint32_t child) { return static_cast<std::uint16_t>(child - 1); };
-  if (vertex != 0) {
-    place.parent = {.peer = rank_at(0), .level = level_of(vertex)};
-    return;
+/// Those given, or ones if they are too few; no more than it takes.
+PerRound fans_for(const PerRound& given, std::uint32_t count) {
+  PerRound fans = covers(count, given) ? given : uniform(count, 1);
+  std::uint64_t covered = 1;
+  std::size_t levels = 0;
+  while (covered < count) {
+    std::uint32_t& fan = fans[levels++];
+    fan = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(fan, (count + covered - 1) / covered - 1));
+    covered *= fan + std::uint64_t{1};
   }
-  for (std::uint32_t child = 1; child < count; ++child)
-    place.children.push_back({.peer = rank_at(child), .level = level_of(child)});
+  fans.resize(levels);
+  return fans;
+}
+
+std::uint16_t sum_of(const PerRound& fans) {
+  return static_cast<std::uint16_t>(std::accumulate(fans.begin(), fans.end(), 0u));
 }
 
 /// Members of a cycle of `count`, counted from the member `root`.
@@ -68,14 +67,15 @@ std::uint32_t position_of(Rank rank, std::span<const Rank> members) {
 
 }  // namespace
 
-TreePlace binomial_tree(Rank self, Rank root, std::uint32_t rank_count,
-                        std::span<const Node> node_of, InNode in_node) {
+TreePlace nested_tree(Rank self, Rank root, std::uint32_t rank_count, std::span<const Node> node_of,
+                      const TreeFans& fans) {
   assert(index_of(self) < rank_count && index_of(root) < rank_count);
   TreePlace place;
   if (node_of.empty()) {
-    place.level_count = place.round_count = levels_of(rank_count);
+    place.fans = fans_for(fans.across, rank_count);
+    place.edge_count = sum_of(place.fans);
     add_edges(
-        place, rank_count, vertex_of(index_of(self), index_of(root), rank_count), {},
+        place, rank_count, vertex_of(index_of(self), index_of(root), rank_count), place.fans, {},
         [&](std::uint32_t vertex) { return Rank{member_of(vertex, index_of(root), rank_count)}; });
     return place;
   }
@@ -83,14 +83,11 @@ TreePlace binomial_tree(Rank self, Rank root, std::uint32_t rank_count,
   std::size_t largest = 1;
   for (const std::vector<Rank>& node : nodes) largest = std::max(largest, node.size());
   const auto node_count = static_cast<std::uint32_t>(nodes.size());
-  const bool is_flat = in_node == InNode::flat;
-  Before across{.levels = levels_of(static_cast<std::uint32_t>(largest))};
-  across.rounds = across.levels;
-  if (is_flat)
-    across = {.levels = static_cast<std::uint16_t>(largest - 1),
-              .rounds = static_cast<std::uint16_t>(largest > 1 ? 1 : 0)};
-  place.level_count = static_cast<std::uint16_t>(across.levels + levels_of(node_count));
-  place.round_count = static_cast<std::uint16_t>(across.rounds + levels_of(node_count));
+  const PerRound local = fans_for(fans.in_node, static_cast<std::uint32_t>(largest));
+  const PerRound across = fans_for(fans.across, node_count);
+  place.fans = local;
+  place.fans.insert(place.fans.end(), across.begin(), across.end());
+  place.edge_count = sum_of(place.fans);
 
   // The tree of the own node, then, for its representative, that of the nodes.
   const std::uint32_t root_node = index_of(node_of[index_of(root)]);
@@ -99,15 +96,11 @@ TreePlace binomial_tree(Rank self, Rank root, std::uint32_t rank_count,
   const auto count = static_cast<std::uint32_t>(members.size());
   const std::uint32_t first = node == root_node ? position_of(root, members) : 0;
   const std::uint32_t vertex = vertex_of(position_of(self, members), first, count);
-  const auto member_at = [&](std::uint32_t other) {
-    return members[member_of(other, first, count)];
-  };
-  if (is_flat)
-    add_flat_edges(place, count, vertex, member_at);
-  else
-    add_edges(place, count, vertex, {}, member_at);
+  add_edges(place, count, vertex, local, {},
+            [&](std::uint32_t other) { return members[member_of(other, first, count)]; });
   if (vertex != 0) return place;
-  add_edges(place, node_count, vertex_of(node, root_node, node_count), across,
+  const TreeEdge before{.number = sum_of(local), .level = static_cast<std::uint16_t>(local.size())};
+  add_edges(place, node_count, vertex_of(node, root_node, node_count), across, before,
             [&](std::uint32_t other) {
               return other == 0 ? root : nodes[member_of(other, root_node, node_count)].front();
             });

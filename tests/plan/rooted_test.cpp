@@ -26,18 +26,29 @@ using tutti::test::compositions, tutti::test::in_blocks, tutti::test::NodeOf, tu
 using Builder = Plan (*)(Rank, const RootedShape&);
 
 Plan broadcast(Rank self, const RootedShape& shape) {
-  return binomial_broadcast(self, shape);
+  return tree_broadcast(self, shape);
 }
-Plan flat_broadcast(Rank self, const RootedShape& shape) {
-  RootedShape flat = shape;
-  flat.in_node = InNode::flat;
-  return binomial_broadcast(self, flat);
+/// Three messages in each round, but two in the first one; one round in nodes.
+RootedShape wide(RootedShape shape) {
+  shape.fans = {.in_node = {shape.rank_count}, .across = uniform(shape.rank_count, 3)};
+  if (!shape.fans.across.empty()) shape.fans.across[0] = 2;
+  if (!covers(shape.rank_count, shape.fans.across)) shape.fans.across.push_back(1);
+  return shape;
+}
+Plan wide_broadcast(Rank self, const RootedShape& shape) {
+  return tree_broadcast(self, wide(shape));
+}
+Plan wide_reduce(Rank self, const RootedShape& shape) {
+  return tree_reduce(self, wide(shape), Order::commutative);
+}
+Plan wide_ordered_reduce(Rank self, const RootedShape& shape) {
+  return tree_reduce(self, wide(shape), Order::rank_order);
 }
 Plan reduce(Rank self, const RootedShape& shape) {
-  return binomial_reduce(self, shape, Order::commutative);
+  return tree_reduce(self, shape, Order::commutative);
 }
 Plan ordered_reduce(Rank self, const RootedShape& shape) {
-  return binomial_reduce(self, shape, Order::rank_order);
+  return tree_reduce(self, shape, Order::rank_order);
 }
 
 std::vector<Plan> plans_of(Builder build, const RootedShape& shape) {
@@ -56,7 +67,13 @@ void expect_right(const RootedShape& shape) {
   EXPECT_EQ(first_violation(plans_of(broadcast, shape), Promise::broadcast, shape.root),
             std::nullopt)
       << text_of(shape);
-  EXPECT_EQ(first_violation(plans_of(flat_broadcast, shape), Promise::broadcast, shape.root),
+  EXPECT_EQ(first_violation(plans_of(wide_broadcast, shape), Promise::broadcast, shape.root),
+            std::nullopt)
+      << text_of(shape);
+  EXPECT_EQ(first_violation(plans_of(wide_reduce, shape), Promise::each_once, shape.root),
+            std::nullopt)
+      << text_of(shape);
+  EXPECT_EQ(first_violation(plans_of(wide_ordered_reduce, shape), Promise::rank_order, shape.root),
             std::nullopt)
       << text_of(shape);
   EXPECT_EQ(first_violation(plans_of(reduce, shape), Promise::each_once, shape.root), std::nullopt)
@@ -102,7 +119,8 @@ TEST(Rooted, IsRightForSampledPlacements) {
 TEST(Rooted, TwoCopiesSufficeHoweverFarARankRunsAhead) {
   std::mt19937 random(11);
   for (std::uint32_t ranks = 2; ranks <= 24; ++ranks)
-    for (const Builder build : {broadcast, flat_broadcast, reduce, ordered_reduce}) {
+    for (const Builder build :
+         {broadcast, wide_broadcast, reduce, ordered_reduce, wide_reduce, wide_ordered_reduce}) {
       const auto shapes = compositions(std::min(ranks, 10U));
       const NodeOf node_of = in_blocks(shapes[random() % shapes.size()]);
       for (const bool by_nodes : {false, true}) {
@@ -145,22 +163,41 @@ TEST(Rooted, AWrongRootIsSeen) {
   EXPECT_NE(first_violation(others, Promise::each_once, Rank{0}), std::nullopt);
 }
 
-TEST(RootedTree, FlatNodesTakeOneRound) {
+TEST(RootedTree, FansSayHowManyAreToldInARound) {
   const NodeOf node_of = in_blocks({5, 3});
-  const RootedShape shape{
-      .root = Rank{6}, .rank_count = 8, .node_of = node_of, .in_node = InNode::flat};
-  const Plan root = binomial_broadcast(Rank{6}, shape);
-  EXPECT_EQ(root.algorithm, "flat/binomial_tree");
+  const Plan root = tree_broadcast(
+      Rank{6}, {.root = Rank{6}, .rank_count = 8, .node_of = node_of, .fans = {.in_node = {4}}});
   EXPECT_EQ(root.per_round, (PerRound{1, 4}));
+  EXPECT_EQ(root.algorithm, "knomial_tree");
   // The other node first, then the two ranks of its own.
-  std::vector<Rank> told;
-  for (const Step& step : root.steps)
-    if (step.action == Action::put) told.push_back(step.peer);
-  EXPECT_EQ(told, (std::vector<Rank>{Rank{0}, Rank{5}, Rank{7}}));
-  const NodeOf one(8, Node{0});
-  EXPECT_EQ(binomial_broadcast(Rank{0}, {.rank_count = 8, .node_of = one, .in_node = InNode::flat})
-                .per_round,
-            PerRound{7});
+  const auto told_by = [](const Plan& plan) {
+    std::vector<Rank> told;
+    for (const Step& step : plan.steps)
+      if (step.action == Action::put && step.segments > 0) told.push_back(step.peer);
+    return told;
+  };
+  EXPECT_EQ(told_by(root), (std::vector<Rank>{Rank{0}, Rank{5}, Rank{7}}));
+  const Plan flat =
+      tree_broadcast(Rank{0}, {.rank_count = 8, .fans = {.in_node = {}, .across = {7}}});
+  EXPECT_EQ(flat.algorithm, "flat_tree");
+  EXPECT_EQ(flat.per_round, PerRound{7});
+  // Two children of one rank each, then two of three.
+  const RootedShape shape{.rank_count = 9, .fans = {.in_node = {}, .across = {2, 2, 5}}};
+  EXPECT_EQ(tree_broadcast(Rank{0}, shape).per_round, (PerRound{2, 2})) << "no more than it takes";
+  EXPECT_EQ(told_by(tree_broadcast(Rank{0}, shape)),
+            (std::vector<Rank>{Rank{6}, Rank{3}, Rank{2}, Rank{1}}));
+  EXPECT_EQ(told_by(tree_broadcast(Rank{3}, shape)), (std::vector<Rank>{Rank{5}, Rank{4}}));
+}
+
+TEST(RootedTree, WhatIsSuperfluousIsNotThere) {
+  const auto rounds = [](std::uint32_t ranks, const PerRound& across) {
+    return tree_broadcast(Rank{0}, {.rank_count = ranks, .fans = {.in_node = {}, .across = across}})
+        .per_round;
+  };
+  EXPECT_EQ(rounds(10, {7, 7}), (PerRound{1, 7}));
+  EXPECT_EQ(rounds(4, {65536}), (PerRound{3}));
+  EXPECT_EQ(rounds(4, {1, 40'000, 2}), (PerRound{1, 1}));
+  EXPECT_EQ(rounds(5, {1, 1}), (PerRound{1, 1, 1})) << "too few: ones";
 }
 
 TEST(RootedTree, CrossesBetweenTwoNodesOnceAndIsAsHighAsItSays) {
@@ -173,16 +210,17 @@ TEST(RootedTree, CrossesBetweenTwoNodesOnceAndIsAsHighAsItSays) {
         std::uint32_t crossings = 0;
         std::size_t edges = 0;
         for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-          const TreePlace place = binomial_tree(Rank{rank}, Rank{root}, ranks, node_of);
-          EXPECT_EQ(place.level_count, std::bit_width(largest - 1) + std::bit_width(nodes - 1));
+          const TreePlace place = nested_tree(Rank{rank}, Rank{root}, ranks, node_of);
+          EXPECT_EQ(place.fans.size(), std::size_t(std::bit_width(largest - 1)) +
+                                           std::size_t(std::bit_width(nodes - 1)));
           EXPECT_EQ(place.parent.has_value(), rank != root);
           edges += place.children.size();
           for (const TreeEdge& child : place.children) {
             crossings += node_of[rank] != node_of[index_of(child.peer)] ? 1 : 0;
-            const TreePlace below = binomial_tree(child.peer, Rank{root}, ranks, node_of);
+            const TreePlace below = nested_tree(child.peer, Rank{root}, ranks, node_of);
             ASSERT_TRUE(below.parent);
             EXPECT_EQ(below.parent->peer, Rank{rank});
-            EXPECT_EQ(below.parent->level, child.level);
+            EXPECT_EQ(below.parent->number, child.number);
           }
         }
         EXPECT_EQ(edges, ranks - 1);
@@ -193,15 +231,15 @@ TEST(RootedTree, CrossesBetweenTwoNodesOnceAndIsAsHighAsItSays) {
 
 TEST(RootedTree, IsThatOfThePicture) {
   const NodeOf node_of = in_blocks({2, 3, 2});
-  const TreePlace place = binomial_tree(Rank{2}, Rank{2}, 7, node_of);
+  const TreePlace place = nested_tree(Rank{2}, Rank{2}, 7, node_of);
   std::vector<std::uint32_t> children;
   for (const TreeEdge& child : place.children) children.push_back(index_of(child.peer));
   EXPECT_EQ(children, (std::vector<std::uint32_t>{3, 4, 5, 0}));
 }
 
 TEST(RootedTree, OfManyRanksNeedsNoListOfThem) {
-  const TreePlace place = binomial_tree(Rank{0}, Rank{7}, UINT32_MAX, {});
-  EXPECT_EQ(place.level_count, 32);
+  const TreePlace place = nested_tree(Rank{0}, Rank{7}, UINT32_MAX, {});
+  EXPECT_EQ(place.fans.size(), 32u);
   EXPECT_TRUE(place.parent);
 }
 
@@ -213,8 +251,8 @@ TEST(Rooted, AReduceOfSomeRanksIsATreeOverThem) {
         std::uint32_t sent = 0;
         for (std::uint32_t rank = 0; rank < ranks; ++rank) {
           const Plan plan =
-              binomial_reduce_of(participants, Rank{rank},
-                                 {.root = Rank{root}, .rank_count = ranks}, Order::commutative);
+              tree_reduce_of(participants, Rank{rank}, {.root = Rank{root}, .rank_count = ranks},
+                             Order::commutative);
           const bool takes_part = (rank + ranks - root) % ranks < participants;
           EXPECT_EQ(plan.steps.empty(), !takes_part);
           for (const Step& step : plan.steps) {

@@ -56,6 +56,8 @@ results() {
     expect 0 '"op":"user".*"correct":true' "$bench" allreduce --local 5 --op user --bytes 8,256 \
       --per-round $vector "${short[@]}" --delay-us 100
   done
+  expect 0 'Note: no overlap of collectives that are timed from a root' \
+    "$bench" broadcast --local 2 --bytes 8 --iterations 400 --overlap
   expect 0 'overlap of allreduce 65536 B +[01]\.[0-9]+ +\(2 alternating blocks\)' \
     "$bench" allreduce,broadcast --local 2 --ranks-per-node 1 --fabric fdr --bytes 64K \
     --iterations 400 --overlap
@@ -105,6 +107,7 @@ virtual_time() {
 
 refusals() {
   refuse '--virtual-time.*--local' "$bench" barrier --virtual-time
+  refuse '--format="json": expected table with --overlap' "$bench" barrier --local 2 --overlap --format json
   refuse '--overlap with --virtual-time.*leave one' "$bench" allreduce --local 2 --virtual-time --overlap
   refuse '--virtual-time="floor".*leave it out' "$bench" floor --local 2 --virtual-time
   refuse 'fabric "fddr".*qdr, fdr' "$bench" barrier --local 2 --fabric fddr

@@ -118,11 +118,15 @@ texts() {
       --collective allgather --ranks-per-node 4
     expect 0 'connections +1$' --ranks $ranks --collective gather --root 3 --rank 7
   done
-  expect 0 'connections +6$' --ranks 64 --collective broadcast
-  expect 0 'scratch +1 partial, 1 slot of 1 payload; 16384 bytes in two copies; 6 lines for credits$' \
+  expect 0 'rounds +3, with at most 3,3,3 messages$' --ranks 64 --collective broadcast
+  expect 0 'connections +9$' --ranks 64 --collective broadcast
+  expect 0 'connections +6$' --ranks 64 --collective broadcast --per-round 1,1,1,1,1,1
+  expect 0 '^binomial_tree, 64 ranks' --ranks 64 --collective reduce --dtype double \
+    --agreement reproducible
+  expect 0 'scratch +1 partial, 1 slot of 1 payload; 16384 bytes in two copies; 9 lines for credits$' \
     --ranks 64 --collective broadcast --bytes 4K
   expect 0 '^flat_tree, 8 ranks, rank 2$' --ranks 8 --ranks-per-node 8 --collective broadcast --rank 2
-  expect 0 '^ +2 +0  has read +0$' --ranks 5 --collective broadcast --rank 1
+  expect 0 '^ +0 +0  has read +0$' --ranks 5 --collective broadcast --rank 1
   expect 0 'collective +scatter, root 1, blocks of 4096 bytes$' --ranks 3 --collective scatter \
     --root 1 --bytes 4K
   expect 0 'bytes sent +8192$' --ranks 3 --collective scatter --root 0 --bytes 4K
@@ -147,6 +151,8 @@ texts() {
 
 refusals() {
   refuse '--root="9": expected a number from 0 to 3' --ranks 4 --collective gather --root 9
+  refuse '--algorithm="ring": expected only with' --ranks 4 --collective alltoall --algorithm ring
+  refuse '--per-round="3": expected only with' --ranks 4 --collective scan --per-round 3
   refuse '--root="1": expected a collective that has one' --ranks 4 --root 1
   refuse '--format="json": expected table, or allreduce' --ranks 4 --collective alltoall --format json
   refuse '--ranks="40000".*slots for all of them' --ranks 40000 --collective alltoall

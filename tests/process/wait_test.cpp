@@ -80,7 +80,9 @@ TEST(Wait, KeepsItsTimeoutAsleep) {
     Operation operation = barrier(communicator);
     if (exchange.self() == Rank{0}) {
       if (operation.start() != Status::ok) return 1;
+      const auto begin = std::chrono::steady_clock::now();
       if (operation.wait(100ms) != Status::timed_out) return 2;
+      if (std::chrono::steady_clock::now() - begin < 100ms) return 3;
       communicator.synchronize();
     } else {
       communicator.synchronize();

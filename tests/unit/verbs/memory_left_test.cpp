@@ -3,6 +3,7 @@
 #include "verbs/memory_left.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -13,9 +14,8 @@ namespace {
 class Files : public testing::Test {
  protected:
   void SetUp() override {
-    root_ = std::filesystem::path(testing::TempDir()) /
-            ("memory_left." + std::to_string(testing::UnitTest::GetInstance()->random_seed()) +
-             testing::UnitTest::GetInstance()->current_test_info()->name());
+    root_ =
+        std::filesystem::path(testing::TempDir()) / ("memory_left." + std::to_string(::getpid()));
     std::filesystem::create_directories(root_);
   }
   void TearDown() override { std::filesystem::remove_all(root_); }
@@ -51,7 +51,8 @@ TEST_F(Files, OfTheNearestLimitAboveTheOwnGroup) {
   write("own", "0::/job/step/task\n");
   write("groups/job/memory.max", "200000\n");
   write("groups/job/memory.current", "150000\n");
-  write("groups/job/memory.stat", "anon 7\ninactive_file 30000\n");
+  write("groups/job/memory.stat",
+        "anon 7\ninactive_file 20000\nactive_file 9000\nslab_reclaimable 1000\n");
   write("groups/job/step/task/memory.max", "100000\n");
   write("groups/job/step/task/memory.current", "10000\n");
   EXPECT_EQ(left().bytes, 80'000u);
@@ -68,6 +69,18 @@ TEST_F(Files, OfTheFirstVersion) {
   write("groups/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 1000\n");
   EXPECT_EQ(left().bytes, 51'000u);
   EXPECT_EQ(left().limited_by, "memory.limit_in_bytes of control group /job");
+}
+
+TEST_F(Files, OfAContainerThatSeesItsOwnGroupOnly) {
+  write("meminfo", "MemAvailable:    300 kB\n");
+  write("own", "8:memory:/docker/x\n0::/init.scope\n");
+  write("groups/memory/memory.limit_in_bytes", "90000\n");
+  write("groups/memory/memory.usage_in_bytes", "40000\n");
+  EXPECT_EQ(left().bytes, 50'000u);
+  write("groups/memory.max", "70000\n");
+  write("groups/memory.current", "40000\n");
+  EXPECT_EQ(left().bytes, 30'000u);
+  EXPECT_EQ(left().limited_by, "memory.max of control group /");
 }
 
 }  // namespace
