@@ -159,6 +159,15 @@ TEST(Split, PartsOfPartsAndPartsThatNeverWaitForEachOther) {
   EXPECT_EQ(codes_of(results), std::vector<int>(8));
 }
 
+TEST(Split, OverTcp) {
+  const std::uint16_t port = test::free_port();
+  const auto results = run_local({.rank_count = 5}, [&](Exchange& exchange) {
+    const auto tcp = test::meet_over_tcp(index_of(exchange.self()), 5, port);
+    return split_backwards(*tcp, {5, {2}}, 2);
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(5));
+}
+
 TEST(Split, WhoAsksForAnotherOperationInAPartIsNamed) {
   const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
     Context context(options_for_test(exchange, {1}));
