@@ -11,10 +11,10 @@ usage: scripts/test.sh [--all]
 
 On Debian 12: installs what is missing (with sudo unless root), builds the presets "release" and
 "asan" and runs the tests; about 15 minutes on 2 cores.
-  --all   also: "tsan", what depends most on the compiler with "clang", MPI's part with
-          "release-mpich", "asan-clang" in place of "asan", clang-format, clang-tidy, the long runs
-          (200,000 calls, 100 and 1,000 kills, 30 s of fuzzing, every node shape of 12 ranks), and
-          the kernel's verbs in a virtual machine; under 60 minutes.
+  --all   also: what has threads with "tsan", MPI's part with "release-mpich", "asan-clang" in place
+          of "asan", clang-format, clang-tidy, the long runs (200,000 calls, 100 and 1,000 kills, 30 s
+          of fuzzing, every node shape of 11 ranks), and the kernel's verbs in a virtual machine;
+          under 60 minutes.  Longer ones still: ctest --preset release -L soak.
 Exit status 0 if everything passed.
 TEXT
     exit 0
@@ -61,16 +61,17 @@ if [ $all -eq 1 ]; then
   stage "format"
   git ls-files '*.cpp' '*.hpp' '*.h' '*.c' | xargs clang-format --dry-run -Werror ||
     failed+=("clang-format")
-  # What depends most on the compiler: kernels and floating point, optimised.
-  run clang:compiler_test_programs -R '^(api_kernels|bits_simulation|process_bits)$'
   run release-mpich:mpi_test_programs -L '^mpi$'
-  # Plans, simulations and tutti-info know no threads; virtual time, namespaces and users are about
-  # processes, which it cannot look across.  The ways to another process's memory differ in one test.
+  # Plans, simulations and programs know no threads; virtual time, namespaces, users, deaths and
+  # streams of calls are about processes, which it cannot look across; bits and schedules are about
+  # numbers, latency about time.  The ways to another process's memory differ in one test.
   run tsan:thread_test_programs -LE "$sanitized|simulation" \
-    -E 'virtual_time|plan_|bench_|namespaces|unprivileged|(adverse|atomic|semantics|kills|change)_(shared|cma|bounce)'
-  # With Clang, so that it compiles everything, too.
-  run asan-clang --with-plans -LE "$sanitized" -E plan_json
+    -E 'virtual_time|plan_|bench_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce'
+  # With Clang, so that it compiles everything, too; what simulates networks, and command lines, are
+  # left to the optimised code.
+  run asan-clang --with-plans -LE "$sanitized" -E 'plan_|virtual_time|bench_refusals'
   stage "clang-tidy"
+  cmake --preset clang >build/clang.configure.log 2>&1 || failed+=("clang (configure)")
   git ls-files 'algorithms/*.cpp' 'verbs/*.cpp' 'shm/*.cpp' 'bootstrap/*.cpp' |
     xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/clang >build/clang-tidy.log 2>&1 ||
     { grep -E 'error:|warning:' build/clang-tidy.log >&2; failed+=("clang-tidy"); }

@@ -6,9 +6,13 @@ foreach(name bits collectives devices failures isolation misuse nodes rooted sch
   target_include_directories(process_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 endforeach()
 set_tests_properties(process_nodes PROPERTIES ENVIRONMENT GTEST_FILTER=Nodes.*)
-add_test(NAME long_nodes COMMAND process_nodes --gtest_filter=AllNodes.*)
-set_tests_properties(long_nodes PROPERTIES LABELS long TIMEOUT 900 RUN_SERIAL ON
-  FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
+foreach(run "long:SevenToEleven" "soak:Twelve")
+  string(REPLACE ":" ";" parts ${run})
+  list(POP_FRONT parts label ranks)
+  add_test(NAME ${label}_nodes COMMAND process_nodes --gtest_filter=AllNodes.EveryShapeOf${ranks}*)
+  set_tests_properties(${label}_nodes PROPERTIES LABELS ${label} TIMEOUT 900 RUN_SERIAL ON
+    FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
+endforeach()
 target_link_libraries(process_schedules PRIVATE tutti_api)
 # Whom a context has connected.
 target_link_libraries(process_nodes PRIVATE tutti_api tutti_plan tutti_engine tutti_verbs tutti_shm
@@ -34,11 +38,13 @@ endforeach()
 add_test(NAME process_soak_node COMMAND soak 4 10000)
 set_tests_properties(process_soak_node PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON)
 set(none_ran " 0 tests from 0 test suites ran")  # a filter that fits no name would pass
-foreach(scenery local tcp local_nodes tcp_nodes)
-  add_test(NAME long_kill_${scenery} COMMAND process_failures --kills=100
+foreach(run "long:tcp" "long:local_nodes" "soak:local" "soak:tcp_nodes")
+  string(REPLACE ":" ";" parts ${run})
+  list(POP_FRONT parts label scenery)
+  add_test(NAME ${label}_kill_${scenery} COMMAND process_failures --kills=100
     --gtest_filter=Bootstrap/Kill.*/${scenery})
-  set_tests_properties(long_kill_${scenery} PROPERTIES LABELS long TIMEOUT 900 RUN_SERIAL ON
-    FAIL_REGULAR_EXPRESSION ${none_ran})
+  set_tests_properties(${label}_kill_${scenery} PROPERTIES LABELS ${label} TIMEOUT 900
+    RUN_SERIAL ON FAIL_REGULAR_EXPRESSION ${none_ran})
 endforeach()
 
 # System calls of the steady state, counted by strace; those of the sanitizers are not ours.
@@ -64,9 +70,9 @@ tutti_test(process_virtual_time LABEL process TIMEOUT 300 ARGUMENTS --gtest_filt
   SOURCES virtual_time_test.cpp ${PROJECT_SOURCE_DIR}/tests/support/event_simulation.cpp
   LINK tutti tutti_api tutti_plan tutti_engine tutti_verbs tutti_shm tutti_bootstrap)
 target_include_directories(process_virtual_time PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-add_test(NAME long_death_in_virtual_time COMMAND process_virtual_time
+add_test(NAME soak_death_in_virtual_time COMMAND process_virtual_time
   --gtest_filter=DeathInVirtualTime.*)
-set_tests_properties(long_death_in_virtual_time PROPERTIES LABELS long TIMEOUT 300
+set_tests_properties(soak_death_in_virtual_time PROPERTIES LABELS soak TIMEOUT 300
   FAIL_REGULAR_EXPRESSION ${none_ran})
 
 add_test(NAME process_matrix_factorization
