@@ -18,6 +18,13 @@ namespace {
 using namespace std::chrono_literals;
 using test::codes_of;
 
+/// The thread sanitizer does not see how messages order what two processes do.
+#if defined(__SANITIZE_THREAD__)
+constexpr auto launch = run_local_threads;
+#else
+constexpr auto launch = run_local;
+#endif
+
 ContextOptions options_for_test(const Exchange& exchange,
                                 const std::vector<std::uint32_t>& ranks_per_node) {
   ContextOptions options = test::on_test_device(exchange);
@@ -95,13 +102,6 @@ int split_backwards(Exchange& exchange, const Shape& shape, std::uint32_t colors
   return 0;
 }
 
-/// The thread sanitizer does not see how messages order what two processes do.
-#if defined(__SANITIZE_THREAD__)
-constexpr auto launch = run_local_threads;
-#else
-constexpr auto launch = run_local;
-#endif
-
 TEST(Split, ByColorInTheOrderOfTheKey) {
   for (std::uint32_t rank_count = 1; rank_count <= 9; ++rank_count)
     for (const std::uint32_t colors : {1u, 2u, 3u}) {
@@ -123,7 +123,7 @@ TEST(Split, OfThreadsOnNodes) {
 }
 
 TEST(Split, EqualKeysKeepTheOrderAndNoColorGetsNothing) {
-  const auto results = run_local({.rank_count = 5}, [&](Exchange& exchange) {
+  const auto results = launch({.rank_count = 5}, [&](Exchange& exchange) {
     Context context(options_for_test(exchange, {2}));
     Communicator whole(context, exchange);
     const bool is_left_out = whole.rank() == Rank{1} || whole.rank() == Rank{4};
@@ -138,7 +138,7 @@ TEST(Split, EqualKeysKeepTheOrderAndNoColorGetsNothing) {
 }
 
 TEST(Split, PartsOfPartsAndPartsThatNeverWaitForEachOther) {
-  const auto results = run_local({.rank_count = 8}, [&](Exchange& exchange) {
+  const auto results = launch({.rank_count = 8}, [&](Exchange& exchange) {
     Context context(options_for_test(exchange, {3}));
     Communicator whole(context, exchange);
     const std::uint32_t self = index_of(whole.rank());
@@ -161,7 +161,7 @@ TEST(Split, PartsOfPartsAndPartsThatNeverWaitForEachOther) {
 
 TEST(Split, OverTcp) {
   const std::uint16_t port = test::free_port();
-  const auto results = run_local({.rank_count = 5}, [&](Exchange& exchange) {
+  const auto results = launch({.rank_count = 5}, [&](Exchange& exchange) {
     const auto tcp = test::meet_over_tcp(index_of(exchange.self()), 5, port);
     return split_backwards(*tcp, {5, {2}}, 2);
   });
@@ -169,7 +169,7 @@ TEST(Split, OverTcp) {
 }
 
 TEST(Split, WhoAsksForAnotherOperationInAPartIsNamed) {
-  const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
+  const auto results = launch({.rank_count = 4}, [&](Exchange& exchange) {
     Context context(options_for_test(exchange, {1}));
     Communicator whole(context, exchange);
     std::optional<Communicator> part = whole.split(index_of(whole.rank()) % 2);
@@ -212,7 +212,7 @@ TEST(Split, ADeathIsHeardInEveryPartByName) {
 }
 
 TEST(Split, WhoDoesNotComeIsNamedInTime) {
-  const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+  const auto results = launch({.rank_count = 3}, [&](Exchange& exchange) {
     ContextOptions options = options_for_test(exchange, {1});
     options.setup_timeout = test::patiently(3s);
     Context context(options);
@@ -240,7 +240,7 @@ TEST(Split, WhoDoesNotComeIsNamedInTime) {
 }
 
 TEST(Split, OfACommunicatorThatHasFailedIsRefused) {
-  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+  const auto results = launch({.rank_count = 2}, [&](Exchange& exchange) {
     Context context(options_for_test(exchange, {1}));
     Communicator whole(context, exchange);
     whole.abort();
