@@ -6,6 +6,7 @@
 // that of one of the operands, and which of them is the compiler's choice, which may differ between
 // the body and the ends of a vectorised loop, and hence between buffers of other alignment.
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -150,6 +151,12 @@ template <BuiltIn which, class T>
   for (; i < element_count; ++i) right[i] = apply<which, T>(left[i], right[i]);
 }
 
+/// __builtin_cpu_supports() of Clang 14 does not know it.
+bool cpu_converts_halves() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
 /// Of halves, by the CPU's own conversions.  They round as Half does, whatever the floating-point
 /// environment says of subnormals, and what is computed holds no NaN but the canonical one: hence
 /// the same bits.
@@ -203,7 +210,7 @@ Reduction make() {
     static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
     if (has_avx2) reduction.combine = combine_by_avx2<which, T>;
     if constexpr (std::same_as<T, Half>) {
-      static const bool has_f16c = has_avx2 && __builtin_cpu_supports("f16c") != 0;
+      static const bool has_f16c = has_avx2 && cpu_converts_halves();
       if (has_f16c) reduction.combine = combine_by_f16c<which>;
     }
 #endif
