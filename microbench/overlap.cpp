@@ -40,13 +40,13 @@ void Work::set_duration(double nanoseconds, const Timer& timer) {
       static_cast<std::uint64_t>(static_cast<double>(steps_) * wanted / std::max(taken, 1.0)), 1);
 }
 
-void WorkAlone::run(std::size_t calls) {
+void WorkSubject::run(std::size_t calls) {
+  const auto slice = [this] { work_.do_slice(); };
   for (; calls > 0; --calls)
-    for (std::size_t slice = 0; slice < Work::slices; ++slice) work_.do_slice();
-}
-
-void WorkBeside::run(std::size_t calls) {
-  for (; calls > 0; --calls) beside_.run_beside(Work::slices, [&] { work_.do_slice(); });
+    if (alone_)
+      for (std::size_t done = 0; done < Work::slices; ++done) slice();
+    else
+      collective_.run_beside(Work::slices, slice);
 }
 
 void Overlap::calibrate(const Timer& timer, Exchange& exchange) {

@@ -24,32 +24,24 @@ class Work {
   std::uint64_t steps_ = 1;  // of a slice
 };
 
-class WorkAlone final : public Subject {
+/// The work, alone or while a call of the collective is on its way.
+class WorkSubject final : public Subject {
  public:
-  WorkAlone(const Work& work, TuttiSubject& beside) : work_(work), beside_(beside) {}
+  WorkSubject(const Work& work, TuttiSubject& collective, bool alone)
+      : work_(work), collective_(collective), alone_(alone) {}
   void run(std::size_t calls) override;
-  void synchronise() override { beside_.synchronise(); }
+  void synchronise() override { collective_.synchronise(); }
 
  private:
   const Work& work_;
-  TuttiSubject& beside_;
-};
-
-class WorkBeside final : public Subject {
- public:
-  WorkBeside(const Work& work, TuttiSubject& beside) : work_(work), beside_(beside) {}
-  void run(std::size_t calls) override;
-  void synchronise() override { beside_.synchronise(); }
-
- private:
-  const Work& work_;
-  TuttiSubject& beside_;
+  TuttiSubject& collective_;
+  bool alone_;
 };
 
 /// Of one row; the parts refer to each other.
 struct Overlap {
   explicit Overlap(TuttiSubject& collective)
-      : tutti(collective), alone(work, collective), beside(work, collective) {}
+      : tutti(collective), alone(work, collective, true), beside(work, collective, false) {}
   Overlap(const Overlap&) = delete;
   Overlap& operator=(const Overlap&) = delete;
 
@@ -58,8 +50,7 @@ struct Overlap {
 
   TuttiSubject& tutti;
   Work work;
-  WorkAlone alone;
-  WorkBeside beside;
+  WorkSubject alone, beside;
 };
 
 /// 1: all of the shorter one is hidden behind the other; 0: nothing is, or less than nothing.

@@ -63,22 +63,13 @@ void for_each_rank(const PlanRequest& request, Print print) {
   for (std::uint32_t rank = 0; rank < request.rank_count; ++rank) print(Rank{rank});
 }
 
-void print_tables(const PlanRequest& request, const PlanTrace& trace, std::ostream& out) {
-  const char* between = "";
-  for_each_rank(request, [&](Rank rank) {
-    out << between << table_of(request, trace.plan(rank), &trace);
-    between = "\n";
-  });
-}
+using PlanOfRank = std::function<plan::Plan(Rank)>;
 
-/// Of a collective whose messages bring what its blocks, or its tree, say.
-void print_untraced(const PlanRequest& request, const std::function<plan::Plan(Rank)>& plan_of_rank,
-                    std::ostream& out) {
-  if (request.format != PlanFormat::table)
-    refuse("--format", name_of(request.format), "table, or allreduce or barrier as the collective");
+void print_tables(const PlanRequest& request, const PlanOfRank& plan_of_rank,
+                  const PlanTrace* trace, std::ostream& out) {
   const char* between = "";
   for_each_rank(request, [&](Rank rank) {
-    out << between << table_of(request, plan_of_rank(rank), nullptr);
+    out << between << table_of(request, plan_of_rank(rank), trace);
     between = "\n";
   });
 }
@@ -120,7 +111,12 @@ void print_plan(const PlanRequest& request, std::ostream& out) {
   // What cannot be planned or drawn is said before anything large is tried.
   const plan::Plan first = plan_of(request, Rank{0});
   const auto plan_of_rank = planner(request, first);
-  if (!is_traced(request.collective)) return print_untraced(request, plan_of_rank, out);
+  if (!is_traced(request.collective)) {
+    if (request.format != PlanFormat::table)
+      refuse("--format", name_of(request.format),
+             "table, or allreduce or barrier as the collective");
+    return print_tables(request, plan_of_rank, nullptr, out);
+  }
   if (request.format == PlanFormat::dot && !request.rank && request.rank_count > drawn_ranks_max)
     refuse("--rank", "all",
            fmt::format("one rank where there are more than {}, whose messages nobody could tell "
@@ -135,7 +131,8 @@ void print_plan(const PlanRequest& request, std::ostream& out) {
   const PlanTrace known = required_trace(request, std::move(trace));
   switch (request.format) {
     case PlanFormat::table:
-      return print_tables(request, known, out);
+      return print_tables(
+          request, [&](Rank rank) { return known.plan(rank); }, &known, out);
     case PlanFormat::dot:
       out << drawing_of(known, request.rank_count, request.rank);
       return;

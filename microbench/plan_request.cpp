@@ -13,11 +13,10 @@
 namespace tutti::bench {
 namespace {
 
-constexpr PlanCollective every_collective[] = {
-    PlanCollective::allreduce, PlanCollective::barrier,        PlanCollective::broadcast,
-    PlanCollective::reduce,    PlanCollective::reduce_scatter, PlanCollective::allgather,
-    PlanCollective::alltoall,  PlanCollective::gather,         PlanCollective::scatter,
-    PlanCollective::scan,      PlanCollective::exscan};
+constexpr Collective every_collective[] = {
+    Collective::allreduce,      Collective::barrier,   Collective::broadcast, Collective::reduce,
+    Collective::reduce_scatter, Collective::allgather, Collective::alltoall,  Collective::gather,
+    Collective::scatter,        Collective::scan,      Collective::exscan};
 constexpr PlanFormat every_format[] = {PlanFormat::table, PlanFormat::dot, PlanFormat::json};
 
 /// Stands for a user's operator where its plan is made and nothing is computed.
@@ -79,9 +78,8 @@ std::vector<Node> understand_nodes(const PlanWords& words, std::uint32_t rank_co
 }
 
 /// Options that only some collectives know.
-void refuse_what_does_nothing(PlanCollective collective, const PlanWords& words) {
-  const bool has_tree =
-      collective == PlanCollective::broadcast || collective == PlanCollective::reduce;
+void refuse_what_does_nothing(Collective collective, const PlanWords& words) {
+  const bool has_tree = collective == Collective::broadcast || collective == Collective::reduce;
   const auto refuse_unless = [](bool known, const char* option,
                                 const std::optional<std::string>& given, const char* of) {
     if (given && !known) refuse(option, *given, fmt::format("only with {}", of));
@@ -91,14 +89,14 @@ void refuse_what_does_nothing(PlanCollective collective, const PlanWords& words)
   refuse_unless(is_staged, "--across", words.across, "allreduce and barrier");
   refuse_unless(is_staged || has_tree, "--per-round", words.per_round,
                 "allreduce, barrier, broadcast and reduce");
-  refuse_unless(is_staged || collective == PlanCollective::reduce, "--agreement", words.agreement,
+  refuse_unless(is_staged || collective == Collective::reduce, "--agreement", words.agreement,
                 "allreduce, barrier and reduce");
 }
 
 /// Throws if there are too many ranks for slots of their own.
 void require_possible(const PlanRequest& request) {
   const bool is_possible =
-      request.collective == PlanCollective::reduce_scatter
+      request.collective == Collective::reduce_scatter
           ? plan::is_chunked_fold(request.rank_count)
           : !is_of_blocks(request.collective) || plan::is_block_exchange(request.rank_count);
   if (!is_possible)
@@ -122,34 +120,6 @@ std::optional<Rank> understand_rank(const PlanWords& words, const PlanRequest& r
 }
 
 }  // namespace
-
-const char* name_of(PlanCollective collective) noexcept {
-  switch (collective) {
-    case PlanCollective::allreduce:
-      return "allreduce";
-    case PlanCollective::barrier:
-      return "barrier";
-    case PlanCollective::broadcast:
-      return "broadcast";
-    case PlanCollective::reduce:
-      return "reduce";
-    case PlanCollective::reduce_scatter:
-      return "reduce_scatter";
-    case PlanCollective::allgather:
-      return "allgather";
-    case PlanCollective::alltoall:
-      return "alltoall";
-    case PlanCollective::gather:
-      return "gather";
-    case PlanCollective::scatter:
-      return "scatter";
-    case PlanCollective::scan:
-      return "scan";
-    case PlanCollective::exscan:
-      return "exscan";
-  }
-  return "?";
-}
 
 const char* name_of(PlanFormat format) noexcept {
   switch (format) {
@@ -211,7 +181,7 @@ PlanRequest understand(const PlanWords& words) {
   request.allreduce = understand_allreduce(words);
   require_possible(request);
   if (words.root) {
-    if (!has_root(request.collective))
+    if (!is_rooted(request.collective))
       refuse("--root", *words.root,
              "a collective that has one: broadcast, reduce, gather, scatter");
     request.root =
@@ -229,36 +199,42 @@ plan::Plan plan_of(const PlanRequest& request, Rank self) {
   api::AllreduceRequest asked = request.allreduce;
   asked.node_of = request.node_of;
   switch (request.collective) {
-    case PlanCollective::allreduce:
+    case Collective::allreduce:
+    case Collective::allgatherv:  // the rest is not in every_collective
+    case Collective::alltoallv:
+    case Collective::floor:
+    case Collective::oneway:
+    case Collective::memcpy:
+    case Collective::wimm:
       break;
-    case PlanCollective::barrier:
+    case Collective::barrier:
       return api::barrier_plan(self, ranks,
                                {.algorithm = asked.algorithm,
                                 .across = asked.across,
                                 .per_round = asked.per_round,
                                 .node_of = request.node_of});
-    case PlanCollective::broadcast:
+    case Collective::broadcast:
       return api::broadcast_plan(self, ranks,
                                  {.root = root,
                                   .bytes = asked.element_count * asked.reduction.element_bytes,
                                   .per_round_by_default = asked.per_round,
                                   .node_of = request.node_of});
-    case PlanCollective::reduce:
+    case Collective::reduce:
       asked.per_round_by_default = asked.per_round;
       return api::reduce_plan(self, ranks, root, request.node_of, asked);
-    case PlanCollective::reduce_scatter:
+    case Collective::reduce_scatter:
       return plan::chunked_fold_reduce_scatter(self, ranks);
-    case PlanCollective::allgather:
-      return api::allgather_plan(self, ranks, request.node_of);
-    case PlanCollective::alltoall:
+    case Collective::allgather:
+      return api::allgather_plan(self, ranks, request.node_of, copied);
+    case Collective::alltoall:
       return plan::direct_alltoall(self, ranks, copied);
-    case PlanCollective::gather:
+    case Collective::gather:
       return plan::direct_gather(self, ranks, root, copied);
-    case PlanCollective::scatter:
+    case Collective::scatter:
       return plan::direct_scatter(self, ranks, root, copied);
-    case PlanCollective::scan:
+    case Collective::scan:
       return plan::doubling_scan(self, ranks, plan::Prefix::inclusive);
-    case PlanCollective::exscan:
+    case Collective::exscan:
       return plan::doubling_scan(self, ranks, plan::Prefix::exclusive);
   }
   return api::allreduce_plan(self, ranks, asked);

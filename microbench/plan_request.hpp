@@ -10,39 +10,21 @@
 
 #include "api/selection.hpp"
 #include "microbench/command_line.hpp"
+#include "microbench/options.hpp"
+#include "microbench/tutti_side.hpp"
 #include "plan/plan.hpp"
 
 namespace tutti::bench {
 
-enum class PlanCollective : std::uint8_t {
-  allreduce,
-  barrier,
-  broadcast,
-  reduce,
-  reduce_scatter,
-  allgather,
-  alltoall,
-  gather,
-  scatter,
-  scan,
-  exscan,
-};
 enum class PlanFormat : std::uint8_t { table, dot, json };
 
-const char* name_of(PlanCollective collective) noexcept;
-
 /// Whether what its messages bring can be told.
-constexpr bool is_traced(PlanCollective collective) noexcept {
-  return collective == PlanCollective::allreduce || collective == PlanCollective::barrier;
+constexpr bool is_traced(Collective collective) noexcept {
+  return collective == Collective::allreduce || collective == Collective::barrier;
 }
 /// Whether --bytes are those of each rank's block, as of tutti-bench.
-constexpr bool is_of_blocks(PlanCollective collective) noexcept {
-  return collective == PlanCollective::allgather || collective == PlanCollective::alltoall ||
-         collective == PlanCollective::gather || collective == PlanCollective::scatter;
-}
-constexpr bool has_root(PlanCollective collective) noexcept {
-  return collective == PlanCollective::broadcast || collective == PlanCollective::reduce ||
-         collective == PlanCollective::gather || collective == PlanCollective::scatter;
+constexpr bool is_of_blocks(Collective collective) noexcept {
+  return has_blocks_in_source(collective) || has_blocks_in_target(collective);
 }
 const char* name_of(PlanFormat format) noexcept;
 
@@ -57,7 +39,7 @@ struct PlanWords {
 void declare_plan_options(CommandLine& line, PlanWords& words);
 
 struct PlanRequest {
-  PlanCollective collective = PlanCollective::allreduce;
+  Collective collective = Collective::allreduce;
   std::uint32_t rank_count = 1;
   Rank root{0};                          // of a collective that has one
   std::vector<Node> node_of = {};        // of each rank; empty: each is a node of its own

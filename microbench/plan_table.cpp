@@ -19,17 +19,16 @@ std::string counted(std::size_t count, const char* noun) {
 }
 
 std::string collective_text(const PlanRequest& request, const plan::Plan& plan) {
-  if (request.collective == PlanCollective::barrier) return "barrier, messages without payload";
+  if (request.collective == Collective::barrier) return "barrier, messages without payload";
   const Reduction& reduction = request.allreduce.reduction;
   const std::size_t bytes = request.allreduce.element_count * reduction.element_bytes;
   std::string text = name_of(request.collective);
-  if (has_root(request.collective)) text += fmt::format(", root {}", index_of(request.root));
+  if (is_rooted(request.collective)) text += fmt::format(", root {}", index_of(request.root));
   if (is_of_blocks(request.collective)) return text + fmt::format(", blocks of {} bytes", bytes);
-  if (request.collective == PlanCollective::broadcast)
-    return text + fmt::format(", {} bytes", bytes);
+  if (request.collective == Collective::broadcast) return text + fmt::format(", {} bytes", bytes);
   text += fmt::format(", {} of {}, {} bytes", api::name_of(reduction.built_in),
                       api::name_of(reduction.element_type), bytes);
-  if (is_traced(request.collective) || request.collective == PlanCollective::reduce)
+  if (is_traced(request.collective) || request.collective == Collective::reduce)
     text += fmt::format("; results {}", api::name_of(request.allreduce.agreement));
   if (plan.parts > 1) text += fmt::format("; payload in {} parts", plan.parts);
   return text;

@@ -76,7 +76,6 @@ Arena::Arena(const Port& port, ibv_pd* domain, std::size_t bytes) {
   const std::size_t usable = rounded(std::max<std::size_t>(bytes, 1), 4096);
   bytes = header_bytes + usable;
   check_lockable(port, bytes);
-  require_memory(bytes, usable);
   if (detail::exceeds_file_limit(bytes))
     throw Error(ErrorCode::limit_exceeded,
                 "TUTTI_ARENA_BYTES=" + std::to_string(usable) +

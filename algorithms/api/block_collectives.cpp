@@ -239,8 +239,7 @@ auto building(const Communicator& communicator, Builder builder) {
 auto building_allgather(Communicator& communicator) {
   return [&communicator](plan::Transport transport) {
     return api::allgather_plan(communicator.rank(), communicator.rank_count(),
-                               communicator.implementation().neighbours.nodes.node,
-                               transport == plan::Transport::by_reference);
+                               communicator.implementation().neighbours.nodes.node, transport);
   };
 }
 template <class Builder>

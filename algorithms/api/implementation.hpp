@@ -139,7 +139,7 @@ struct Communicator::Implementation {
   Rank rank_of(std::uint64_t process) const noexcept;
 
  private:
-  /// What making one ends with, or does not.
+  /// Collective: tells the other ranks of this one, and finds their nodes unless they are known.
   void introduce(std::optional<api::Neighbourhood> known);
   bool adopt_incident() noexcept;
   void judge(Timeout now) noexcept;

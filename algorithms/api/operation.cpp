@@ -5,6 +5,7 @@
 #include <ctime>
 #include <string>
 #include <tutti/detail/check.hpp>
+#include <utility>
 
 #include "api/implementation.hpp"
 #include "engine/advance.hpp"
@@ -162,15 +163,16 @@ Status Operation::Implementation::wait_slow(Timeout timeout) noexcept {
   const unsigned polls_max =
       context.oversubscribed ? polls_per_turn_oversubscribed : polls_per_turn;
   Timeout last_progress = begin;
+  std::uint64_t position = position_of_all(context);
   for (;;) {
-    const std::uint64_t position = position_of_all(context);
     std::size_t completions = 0;
     for (unsigned polls = 0; polls < polls_max; ++polls) {
       completions += context.progress();
       if (!execution.in_flight) return settled();
     }
     const Timeout now = context.clock.now();
-    if (completions > 0 || position != position_of_all(context)) last_progress = now;
+    const std::uint64_t before = std::exchange(position, position_of_all(context));
+    if (completions > 0 || position != before) last_progress = now;
     communicator.check_liveness(now);
     if (!execution.in_flight) return settled();
     if (deadline.passed(now)) return Status::timed_out;

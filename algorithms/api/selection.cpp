@@ -568,12 +568,11 @@ plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, const BroadcastRe
 }
 
 plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,
-                          bool single_copy) {
+                          plan::Transport transport) {
   const std::uint32_t node_count = node_count_of(node_of, rank_count);
   // In a single node, or without shared memory, everybody is as near as everybody else.
   if (node_count > 1 && node_count < rank_count) return plan::node_allgather(self, node_of);
-  return plan::direct_allgather(
-      self, rank_count, single_copy ? plan::Transport::by_reference : plan::Transport::copied);
+  return plan::direct_allgather(self, rank_count, transport);
 }
 
 plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,

@@ -8,6 +8,7 @@
 #include <tutti/algorithm.hpp>
 #include <tutti/reduction.hpp>
 
+#include "plan/blocks.hpp"
 #include "plan/per_round.hpp"
 #include "plan/plan.hpp"
 
@@ -87,7 +88,7 @@ plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
 
 /// Of allgather and allgatherv.
 plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,
-                          bool single_copy = false);
+                          plan::Transport transport);
 
 /// What goes through a plan at a time, of each of its parts, unless that was set; alike on all
 /// ranks.  `one_node`: of all ranks.

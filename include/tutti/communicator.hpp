@@ -107,8 +107,8 @@ class TUTTI_EXPORT Communicator {
   /// this one, which must outlive them (checked), and introduce their ranks through it: they need
   /// no exchange of their own, but share the incidents of this one's, also of ranks that they do
   /// not have.  Ranks share a node there if they do here.  Each takes an operation of this
-  /// communicator with small buffers.  As MPI_Comm_split.  Throws Error; what fails in one part
-  /// alone is not known to the others.
+  /// communicator with small buffers.  As MPI_Comm_split.  Throws Error; what is wrong in one
+  /// part alone is not known to the others, but ranks that do not come in time end them all.
   std::optional<Communicator> split(std::optional<std::uint32_t> color, std::int64_t key = 0);
 
   Rank rank() const noexcept;
