@@ -135,12 +135,12 @@ T apply_inverse(T taken, T whole) {
 }
 
 #if defined(__x86_64__)
-/// The loop of elementwise() for CPUs whose vectors are twice as wide as the architecture's least:
-/// the same operations on every element, hence the same bits.  Writes whole lines: a user's large
-/// array usually begins 16 bytes into one, and then every other vector would lie in two.
+/// The loop of elementwise() for CPUs with wider vectors than the architecture's least: the same
+/// operations on every element, hence the same bits.  Writes whole lines: a user's large array
+/// usually begins 16 bytes into one, and then every other vector would lie in two.
 template <BuiltIn which, class T>
-[[gnu::target("avx2")]] void combine_by_avx2(const void* incoming, void* partial,
-                                             std::size_t element_count, void*) noexcept {
+[[gnu::always_inline]] inline void combine_lines(const void* incoming, void* partial,
+                                                 std::size_t element_count) noexcept {
   const T* left = static_cast<const T*>(incoming);
   T* right = static_cast<T*>(partial);
   constexpr std::size_t line_bytes = 64;
@@ -149,6 +149,34 @@ template <BuiltIn which, class T>
   std::size_t i = 0;
   for (; i < head; ++i) right[i] = apply<which, T>(left[i], right[i]);
   for (; i < element_count; ++i) right[i] = apply<which, T>(left[i], right[i]);
+}
+
+template <BuiltIn which, class T>
+[[gnu::target("avx2")]] void combine_by_avx2(const void* incoming, void* partial,
+                                             std::size_t element_count, void*) noexcept {
+  combine_lines<which, T>(incoming, partial, element_count);
+}
+
+#if defined(__clang__)
+#define TUTTI_TARGET_AVX512 \
+  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl"), clang::min_vector_width(512)]]
+#else
+#define TUTTI_TARGET_AVX512 \
+  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")]]
+#endif
+
+template <BuiltIn which, class T>
+TUTTI_TARGET_AVX512 void combine_by_avx512(const void* incoming, void* partial,
+                                           std::size_t element_count, void*) noexcept {
+  combine_lines<which, T>(incoming, partial, element_count);
+}
+
+/// Not on the first CPUs that have such vectors, whose clock drops while they use them; those with
+/// VBMI2 keep theirs.
+bool has_fast_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512vbmi2");
 }
 
 /// __builtin_cpu_supports() of Clang 14 does not know it.
@@ -209,6 +237,8 @@ Reduction make() {
 #if defined(__x86_64__)
     static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
     if (has_avx2) reduction.combine = combine_by_avx2<which, T>;
+    static const bool has_avx512 = has_fast_avx512();
+    if (has_avx512) reduction.combine = combine_by_avx512<which, T>;
     if constexpr (std::same_as<T, Half>) {
       static const bool has_f16c = has_avx2 && cpu_converts_halves();
       if (has_f16c) reduction.combine = combine_by_f16c<which>;
