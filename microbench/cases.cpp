@@ -68,7 +68,7 @@ void Cases::add(Collective collective) {
       for (const std::size_t bytes : options_.bytes) {
         cases_.push_back({.collective = collective,
                           .bytes = bytes,
-                          .buffers = std::make_unique<Buffers>(bytes)});
+                          .buffers = std::make_unique<Buffers>(BufferBytes{bytes, bytes})});
         Case& made = cases_.back();
         made.subject =
             memcpy_probe(made.buffers->source_bytes(), made.buffers->target_bytes(), *meeting_);
@@ -116,8 +116,9 @@ void Cases::add_tutti(Case&& made, Operation&& operation) {
 }
 
 void Cases::add_with_payload(Collective collective, std::size_t bytes) {
-  auto buffers =
-      std::make_unique<Buffers>(buffers_for(collective, bytes, launch_.exchange.rank_count()));
+  const BufferBytes room = buffer_bytes(collective, bytes, launch_.exchange.rank_count());
+  auto buffers = options_.in_segments ? std::make_unique<Buffers>(room, *communicator_)
+                                      : std::make_unique<Buffers>(room);
   const Reference reference({.type = options_.dtype,
                              .op = options_.op,
                              .rank_count = launch_.exchange.rank_count(),

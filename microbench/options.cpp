@@ -107,6 +107,9 @@ void declare(CommandLine& line, Words& words, Options& options) {
   line.add("--iterations", words.iterations, "timed calls of each row, and checked ones");
   line.add("--warmup", words.warmup, "untimed calls before, default 200");
   line.add("--against", words.against, "mpi: alternate with MPI in the same run");
+  line.add_flag("--segments", options.in_segments,
+                "buffers in memory that peers may write (tutti::Segment), of the arena: raise "
+                "TUTTI_ARENA_BYTES for large ones");
   line.add_flag("--overlap", options.overlap,
                 "print how much of a call hides behind as long a computation that calls test()");
   line.add_flag("--check", options.check,

@@ -81,6 +81,7 @@ struct Options {
   std::size_t warmup = 200;
   bool against_mpi = false;
   bool check = false;
+  bool in_segments = false;
   bool overlap = false;  // with computing
   std::optional<CheckLevel> check_level;
   std::uint32_t delay_us = 0;

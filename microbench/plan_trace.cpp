@@ -154,6 +154,7 @@ class PlanTrace::Run {
               merged(ranks_[rank].heard, *trace_.ranks_[rank].messages[step.slot], in_either);
         return;
       case Action::await_credit:
+      case Action::await_sent:
         return;
       case Action::copy:
         for (std::uint16_t i = 0; i < step.segments; ++i)

@@ -20,7 +20,7 @@ Operation make_barrier(Communicator& communicator, const Options& options) {
   return barrier(communicator, {.per_round = options.per_round, .across = options.across});
 }
 
-Buffers buffers_for(Collective collective, std::size_t bytes, std::uint32_t rank_count) {
+BufferBytes buffer_bytes(Collective collective, std::size_t bytes, std::uint32_t rank_count) {
   return {has_blocks_in_source(collective) ? bytes * rank_count : bytes,
           has_blocks_in_target(collective) ? bytes * rank_count : bytes};
 }

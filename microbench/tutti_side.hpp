@@ -13,16 +13,33 @@
 
 namespace tutti::bench {
 
+/// Bytes that a payload needs at each end.
+struct BufferBytes {
+  std::size_t source = 0;
+  std::size_t target = 0;
+};
+
 /// The two buffers of a collective, used by tutti and MPI alike.  At least one byte each, so that a
 /// payload of nothing has an address too.
 struct Buffers {
-  explicit Buffers(std::size_t bytes) : Buffers(bytes, bytes) {}
-  Buffers(std::size_t source_bytes, std::size_t target_bytes)
-      : source(source_bytes + 1), target(target_bytes + 1) {}
-  std::span<std::byte> source_bytes() noexcept { return {source.data(), source.size() - 1}; }
-  std::span<std::byte> target_bytes() noexcept { return {target.data(), target.size() - 1}; }
-  std::vector<std::byte> source;
-  std::vector<std::byte> target;
+  explicit Buffers(BufferBytes bytes)
+      : memory{std::vector<std::byte>(bytes.source + 1), std::vector<std::byte>(bytes.target + 1)},
+        source(memory[0]),
+        target(memory[1]) {}
+  /// In segments.  Collective.
+  Buffers(BufferBytes bytes, Communicator& communicator) {
+    segments.push_back(communicator.allocate(bytes.source + 1));
+    segments.push_back(communicator.allocate(bytes.target + 1));
+    source = segments[0].as<std::byte>();
+    target = segments[1].as<std::byte>();
+  }
+  std::span<std::byte> source_bytes() noexcept { return source.first(source.size() - 1); }
+  std::span<std::byte> target_bytes() noexcept { return target.first(target.size() - 1); }
+
+  std::vector<std::vector<std::byte>> memory = {};
+  std::vector<Segment> segments = {};
+  std::span<std::byte> source = {};
+  std::span<std::byte> target = {};
 };
 
 /// Whose source, or target, has a block for each rank.
@@ -37,7 +54,7 @@ constexpr bool has_blocks_in_target(Collective collective) noexcept {
 }
 
 /// For a payload of `bytes`, as --bytes counts it.
-Buffers buffers_for(Collective collective, std::size_t bytes, std::uint32_t rank_count);
+BufferBytes buffer_bytes(Collective collective, std::size_t bytes, std::uint32_t rank_count);
 
 /// Of `element_count` elements, that of each rank: as even as can be, the first ones longer.
 std::vector<std::size_t> reduce_scatter_counts(std::size_t element_count, std::uint32_t rank_count);

@@ -42,6 +42,9 @@ class Channel {
       : stores_{std::vector<PreparedStore>(put_count), std::vector<PreparedStore>(put_count)},
         awaited_{std::vector<AwaitedSlot>(slot_count), std::vector<AwaitedSlot>(slot_count)} {}
 
+  void make_room(std::size_t put_count) {
+    for (std::vector<PreparedStore>& stores : stores_) stores.resize(put_count);
+  }
   void prepare(std::uint32_t parity, std::size_t put, const PreparedStore& store) {
     stores_[parity][put] = store;
   }

@@ -196,6 +196,12 @@ void VerbsFabric::prepare(Channel& channel, std::uint32_t parity, std::size_t pu
   const Connection& connection = connections_[description.connection];
   PreparedPut& prepared = channel.puts_[parity][put];
   prepared.connection = description.connection;
+  prepared.from_user = description.from_user;
+  if (description.from_user &&
+      std::none_of(channel.sent_.begin(), channel.sent_.end(), [&](const Channel::Sent& one) {
+        return one.connection == description.connection;
+      }))
+    channel.sent_.push_back({.connection = description.connection, .posted = 0});
   prepared.piece = {.addr = reinterpret_cast<std::uint64_t>(description.local),
                     .length = description.bytes,
                     .lkey = arena_.local_key()};

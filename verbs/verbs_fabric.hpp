@@ -10,6 +10,7 @@
 // no credit, so that put() meets the failure without asking for it on every message.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -55,12 +56,28 @@ class Channel {
         arrived_(2 * std::size_t{slot_count}),
         slot_count_(slot_count) {}
 
+  /// For so many puts, none of which is prepared.
+  void make_room(std::size_t put_count) {
+    puts_ = {std::vector<PreparedPut>(put_count), std::vector<PreparedPut>(put_count)};
+  }
+
+  /// Lets a put, of both parities, send what lies `by` bytes further on.
+  void move_local(std::size_t put, std::ptrdiff_t by) noexcept {
+    for (std::vector<PreparedPut>& puts : puts_)
+      puts[put].piece.addr += static_cast<std::uint64_t>(by);
+  }
+
  private:
   friend class VerbsFabric;
   std::array<std::vector<PreparedPut>, 2> puts_;  // by parity, in the order of the plan
   std::vector<std::uint8_t> arrived_;             // [parity][slot]
   std::uint32_t slot_count_;
   std::uint32_t id_ = 0;
+  struct Sent {
+    std::uint32_t connection;
+    std::uint64_t posted;  // up to the last send from a user's memory
+  };
+  std::vector<Sent> sent_;               // by connection that sends from there
   std::vector<std::uint32_t> reserved_;  // connections on which receives are reserved, one each
 };
 
@@ -148,7 +165,15 @@ class VerbsFabric {
     if (const int error = connection.sends.post(connection.pair->get(), prepared); error != 0)
         [[unlikely]]
       return post_failed_slow(connection, error);
+    if (prepared.from_user) note_sent(channel, prepared.connection);
     return Status::ok;
+  }
+
+  /// Whether all puts from users' memory have left it, in all calls so far.
+  bool sent(const Channel& channel) const noexcept {
+    return std::all_of(channel.sent_.begin(), channel.sent_.end(), [&](const auto& one) {
+      return connections_[one.connection].sends.left() >= one.posted;
+    });
   }
 
   /// Whether the message for `slot` has arrived; if so, the flag is lowered.
@@ -182,6 +207,11 @@ class VerbsFabric {
   };
 
   static constexpr int poll_batch = 16;
+
+  void note_sent(Channel& channel, std::uint32_t connection) noexcept {
+    for (Channel::Sent& one : channel.sent_)
+      if (one.connection == connection) one.posted = connections_[connection].sends.posted();
+  }
 
   void connect_by_cm(std::span<const NewPartner> partners, const ConnectPatience& patience);
   Status post_failed_slow(Connection& connection, int error) noexcept;

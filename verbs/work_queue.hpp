@@ -23,6 +23,7 @@ struct PreparedPut {
   ibv_send_wr request = {};
   ibv_sge piece = {};
   std::uint32_t connection = UINT32_MAX;  // until it is prepared
+  bool from_user = false;                 // not from the arena's blocks: must be known to have left
 
   PreparedPut() = default;
   PreparedPut(const PreparedPut&) = delete;
@@ -36,6 +37,7 @@ struct PutDescription {
   std::uint64_t remote_address;
   std::uint32_t remote_key;
   Immediate notification;
+  bool from_user = false;  // somebody waits until it has left, see VerbsFabric::sent()
 };
 
 /// What a completion's wr_id says: whose it is, and how many sends it proves to be finished.
@@ -62,9 +64,14 @@ class SendQueue {
   std::uint32_t in_flight() const noexcept { return in_flight_; }
   std::uint32_t signal_every() const noexcept { return signal_every_; }
 
+  /// Sends posted so far, and those known to have left, in the order of posting.
+  std::uint64_t posted() const noexcept { return posted_; }
+  std::uint64_t left() const noexcept { return posted_ - in_flight_; }
+
   /// 0, or the errno of ibv_post_send.  Needs a credit.  put.request.wr_id says signal_every().
   int post(ibv_qp* pair, PreparedPut& put) noexcept {
     detail::check(has_credit(), "a send needs a credit", in_flight_, sends_max_);
+    if (put.from_user) return post_signaled(pair, put.connection, put.request);
     const bool signal = unsignaled_ + 1 == signal_every_;
     put.request.send_flags = (put.request.send_flags & ~unsigned{IBV_SEND_SIGNALED}) |
                              (signal ? unsigned{IBV_SEND_SIGNALED} : 0u);
@@ -72,6 +79,7 @@ class SendQueue {
     if (const int error = ibv_post_send(pair, &put.request, &refused); error != 0) return error;
     unsignaled_ = signal ? 0 : unsignaled_ + 1;
     ++in_flight_;
+    ++posted_;
     return 0;
   }
 
@@ -104,17 +112,19 @@ class SendQueue {
  private:
   int post_signaled(ibv_qp* pair, std::uint32_t connection, ibv_send_wr& request) noexcept {
     request.wr_id = CompletionTag{connection, unsignaled_ + 1}.encoded();
-    request.send_flags = IBV_SEND_SIGNALED;
+    request.send_flags |= IBV_SEND_SIGNALED;
     ibv_send_wr* refused = nullptr;
     if (const int error = ibv_post_send(pair, &request, &refused); error != 0) return error;
     unsignaled_ = 0;
     ++in_flight_;
+    ++posted_;
     return 0;
   }
 
   std::uint32_t sends_max_;
   std::uint32_t signal_every_;
   std::uint32_t in_flight_ = 0;
+  std::uint64_t posted_ = 0;
   std::uint32_t unsignaled_ = 0;  // since the last signaled request
 };
 

@@ -93,22 +93,33 @@ Operation barrier(Communicator& communicator, const BarrierArguments& arguments)
 Operation allreduce(Communicator& communicator, const AllreduceArguments& arguments) {
   const Communicator::Implementation& ranks = communicator.implementation();
   const Context::Implementation& context = ranks.context;
-  const api::AllreduceRequest asked{.element_count = arguments.element_count,
-                                    .reduction = arguments.reduction,
-                                    .agreement = arguments.agreement,
-                                    .algorithm = arguments.algorithm,
-                                    .across = arguments.across,
-                                    .per_round = arguments.per_round,
-                                    .per_round_by_default = context.settings.per_round,
-                                    .partners_max = context.fabric.connections_max(),
-                                    .node_of = ranks.neighbours.nodes.node};
-  const api::OperationRequest request{.collective = "allreduce",
-                                      .element_count = arguments.element_count,
-                                      .reduction = arguments.reduction,
-                                      .agreement = arguments.agreement,
-                                      .source = arguments.source,
-                                      .target = arguments.target,
-                                      .any_order = api::takes_any_order(asked)};
+  api::AllreduceRequest asked{.element_count = arguments.element_count,
+                              .reduction = arguments.reduction,
+                              .agreement = arguments.agreement,
+                              .algorithm = arguments.algorithm,
+                              .across = arguments.across,
+                              .per_round = arguments.per_round,
+                              .per_round_by_default = context.settings.per_round,
+                              .partners_max = context.fabric.connections_max(),
+                              .node_of = ranks.neighbours.nodes.node};
+  api::OperationRequest request{.collective = "allreduce",
+                                .element_count = arguments.element_count,
+                                .reduction = arguments.reduction,
+                                .agreement = arguments.agreement,
+                                .source = arguments.source,
+                                .target = arguments.target,
+                                .any_order = api::takes_any_order(asked)};
+  if (api::may_use_segments(asked)) {
+    const std::size_t bytes = arguments.element_count * arguments.reduction.element_bytes;
+    const bool here = api::segment_with(context, arguments.source, bytes) != nullptr &&
+                      api::segment_with(context, arguments.target, bytes) != nullptr;
+    request.row = {here};
+    request.lay_out_blocks = [&asked](std::span<const std::uint64_t> rows) {
+      asked.in_segments =
+          std::all_of(rows.begin(), rows.end(), [](std::uint64_t row) { return row != 0; });
+      return api::Blocks();
+    };
+  }
   return api::make_operation(communicator, request, [&] {
     check_arguments({.collective = "allreduce",
                      .source = arguments.source,

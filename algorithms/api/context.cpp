@@ -43,6 +43,7 @@ Context::Implementation::Implementation(const ContextOptions& given)
 Context::Implementation::~Implementation() {
   detail::check(communicators.empty(), "communicators are destroyed before their context",
                 communicators.size());
+  detail::check(segments.empty(), "segments are destroyed before their context", segments.size());
   if (!has_failed) fabric.take_leave(clock, farewell_timeout);
 }
 

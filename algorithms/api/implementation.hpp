@@ -14,6 +14,7 @@
 
 #include "api/joined_fabric.hpp"
 #include "api/neighbourhood.hpp"
+#include "api/segment.hpp"
 #include "api/selection.hpp"
 #include "api/settings.hpp"
 #include "engine/execution.hpp"
@@ -37,6 +38,7 @@ struct Context::Implementation {
   bool oversubscribed = false;  // more ranks than CPUs on this host: waiting yields early
 
   std::vector<Communicator::Implementation*> communicators;
+  std::vector<Segment::Implementation*> segments;
   /// Operations in flight; its capacity is at least the number of live operations, so that start()
   /// allocates nothing.
   std::vector<Operation::Implementation*> in_flight;
@@ -164,6 +166,8 @@ struct Operation::Implementation {
   Operation::Coverage coverage;
   bool uses_network = false;                       // has a partner on another node
   std::array<std::vector<bool>, 2> credits_taken;  // by parity of the call, then by slot
+  std::vector<Segment::Implementation*>
+      segments;                   // in which its buffers lie, if its plan uses them
   std::byte* block = nullptr;     // of the arena: slots and partials, both parities, words
   std::byte* finished = nullptr;  // the words in it: what ranks of this node have read in place
   std::vector<const shm::SequenceWord*> readers;  // those of ranks that read this rank's partials
@@ -182,6 +186,9 @@ struct Operation::Implementation {
   /// Takes those credits that no later call will take, as far as they have come.  Whether all have,
   /// and nobody reads this rank's partials any more.
   bool collect_credits() noexcept;
+
+  /// Of a plan in segments, before its buffers change.
+  void move_in_segments(const void* source, const void* target) noexcept;
 
   Status start() noexcept;
   Status test() noexcept;
@@ -223,8 +230,8 @@ struct OperationRequest {
   std::optional<std::uint32_t> slack = {};  // stale-synchronous: the plan is in slack + 1 copies
   /// Sizes that this rank tells all others first; as many numbers on every rank.
   std::vector<std::uint64_t> row = {};
-  /// If payloads are blocks: where they are, given the rows of all ranks.  May throw Error, which
-  /// every rank then hears.  Called before the plan is built.
+  /// Takes in the rows of all ranks, before the plan is built.  If payloads are blocks: where they
+  /// are.  May throw Error, which every rank then hears.
   std::function<Blocks(std::span<const std::uint64_t> rows)> lay_out_blocks = {};
 };
 

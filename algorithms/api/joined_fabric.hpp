@@ -14,6 +14,11 @@ namespace tutti::api {
 struct Channel {
   Channel(std::size_t put_count, std::uint32_t slot_count)
       : network(put_count, slot_count), node(put_count, slot_count) {}
+  /// For more puts than its plan has, none of which is prepared.
+  void make_room(std::size_t put_count) {
+    network.make_room(put_count);
+    node.make_room(put_count);
+  }
   verbs::Channel network;
   shm::Channel node;
 };
@@ -31,6 +36,8 @@ struct JoinedFabric {
     return channel.node.holds_slot(parity, slot) ? channel.node.take(parity, slot)
                                                  : network.take(channel.network, parity, slot);
   }
+  /// Inside a node what is put is copied at once.
+  bool sent(const Channel& channel) const noexcept { return network.sent(channel.network); }
   Status read(Channel& channel, std::uint32_t slot, std::uint64_t from, std::byte* into,
               std::size_t bytes) noexcept {
     return channel.node.read(slot, from, into, bytes) == 0 ? Status::ok : Status::transport_failed;

@@ -13,7 +13,7 @@ constexpr std::size_t in_place_from_bytes = 4096;
 
 /// Whether the message of a put or an await stays where it is, if the peer is of this node.
 bool stays_in_place(const Operation::Implementation& operation, const plan::Step& step) {
-  return operation.execution.bytes_of(step) >= in_place_from_bytes;
+  return !operation.plan.in_segments && operation.execution.bytes_of(step) >= in_place_from_bytes;
 }
 
 /// The word of a rank of this node in a block whose words begin at `finished`.
@@ -77,6 +77,38 @@ void prepare_write(Operation::Implementation& operation, const plan::Step& step,
          .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot}});
 }
 
+/// The same where buffers stand in for registers, for each chunk.
+void prepare_writes_in_segments(Operation::Implementation& operation, const plan::Step& step,
+                                std::size_t put, const Card& theirs) {
+  Communicator::Implementation& communicator = operation.communicator;
+  verbs::VerbsFabric& fabric = communicator.context.fabric;
+  const engine::Execution& execution = operation.execution;
+  const engine::RegisterMemory& memory = execution.memory;
+  const std::uint32_t connection =
+      fabric.connection_to(communicator.process_of[index_of(step.peer)]);
+  for (std::size_t chunk = 0; chunk < execution.chunk_count; ++chunk) {
+    const engine::Part& part = execution.parts[chunk * operation.plan.parts + step.part];
+    for (std::uint32_t parity = 0; parity < 2; ++parity) {
+      const std::byte* const local = step.from.place == plan::Place::source
+                                         ? memory.source + part.source.offset
+                                     : step.from.place == plan::Place::target
+                                         ? memory.target + part.target.offset
+                                         : memory.partials[parity] + execution.offset_of(step.from);
+      fabric.prepare(
+          operation.channel.network, parity, chunk * execution.puts_per_chunk + put,
+          {.connection = connection,
+           .local = local,
+           .bytes = static_cast<std::uint32_t>(step.segments * part.source.bytes),
+           .remote_address = step.into_target
+                                 ? theirs.target + part.target.offset
+                                 : theirs.slots[parity] + memory.offset_of_slot(step.slot),
+           .remote_key = theirs.remote_key,
+           .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot},
+           .from_user = step.from.place == plan::Place::target});
+    }
+  }
+}
+
 }  // namespace
 
 void find_messages_in_place(Operation::Implementation& operation, std::span<const Card> cards) {
@@ -107,7 +139,9 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
     if (step.action == plan::Action::put) {
       const Card& theirs = cards[index_of(step.peer)];
       const bool near = communicator.is_neighbour(step.peer);
-      (near ? prepare_store : prepare_write)(operation, step, put++, theirs);
+      (operation.plan.in_segments ? prepare_writes_in_segments
+       : near                     ? prepare_store
+                                  : prepare_write)(operation, step, put++, theirs);
     } else if (is_arrival(step) && communicator.is_neighbour(step.peer)) {
       for (std::uint32_t parity = 0; parity < 2; ++parity)
         operation.channel.node.await(

@@ -92,10 +92,32 @@ Operation::Implementation::~Implementation() {
       !communicator.failed() && collect_credits() &&
       context.fabric.drain(channel.network, context.clock, drain_timeout, has_gone);
   if (drained && block != nullptr) context.fabric.arena().release(block);
+  for (Segment::Implementation* segment : segments) {
+    --segment->users;
+    segment->may_be_written = segment->may_be_written || !drained;
+  }
   --context.live_operations;
   if (uses_network) --context.live_network_operations;
   --communicator.live_operations;
   context.fabric.detach(channel.network, drained);
+}
+
+void Operation::Implementation::move_in_segments(const void* source, const void* target) noexcept {
+  const std::size_t bytes = coverage.element_count * execution.reduction.element_bytes;
+  detail::check(target == execution.memory.target,
+                "a target in a segment, which peers write, stays");
+  detail::check(api::segment_with(communicator.context, source, bytes) != nullptr,
+                "a source is in a segment if it was when the operation was made");
+  const std::ptrdiff_t by = static_cast<const std::byte*>(source) - execution.memory.source;
+  if (by == 0) return;
+  std::size_t put = 0;
+  for (const plan::Step& step : plan.steps) {
+    if (step.action != plan::Action::put) continue;
+    if (step.from.place == plan::Place::source)
+      for (std::size_t chunk = 0; chunk < execution.chunk_count; ++chunk)
+        channel.network.move_local(chunk * execution.puts_per_chunk + put, by);
+    ++put;
+  }
 }
 
 bool Operation::Implementation::collect_credits() noexcept {
@@ -231,6 +253,7 @@ Status Operation::start(const void* source, void* target) noexcept {
   engine::Execution& execution = implementation_->execution;
   detail::check(!execution.in_flight, "buffers change only while not in flight",
                 execution.sequence);
+  if (implementation_->plan.in_segments) implementation_->move_in_segments(source, target);
   execution.memory.source = static_cast<const std::byte*>(source);
   execution.memory.target = static_cast<std::byte*>(target);
   return implementation_->start();

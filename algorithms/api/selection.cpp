@@ -405,6 +405,10 @@ Algorithm rule(const AllreduceRequest& request, std::uint32_t rank_count) {
       request, rank_count);
 }
 
+plan::Buffers buffers_of(const AllreduceRequest& request) {
+  return request.in_segments ? plan::Buffers::in_segments : plan::Buffers::anywhere;
+}
+
 plan::Plan chunked_fold_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
   if (!request.per_round.empty())
     refuse_vector(request.per_round,
@@ -421,7 +425,7 @@ plan::Plan chunked_fold_plan(Rank self, std::uint32_t rank_count, const Allreduc
                          : " and a context holds " + std::to_string(request.partners_max) +
                                " connections") +
                     "; use canonical_dissemination");
-  return plan::chunked_fold_allreduce(self, rank_count);
+  return plan::chunked_fold_allreduce(self, rank_count, buffers_of(request));
 }
 
 /// Of a block of the ring: while one is combined, the other is on its way.  Among many ranks there
@@ -440,7 +444,8 @@ plan::Plan ring_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest
                                             std::to_string(plan::slots_max) + " messages, P is " +
                                             std::to_string(rank_count) +
                                             "; use recursive_multiplying");
-  return plan::ring_allreduce(self, rank_count, ring_sub_blocks(rank_count), request.node_of);
+  return plan::ring_allreduce(self, rank_count, ring_sub_blocks(rank_count), request.node_of,
+                              buffers_of(request));
 }
 
 plan::Plan gather_fold_plan(Rank self, std::uint32_t rank_count, const plan::PerRound& vector) {
@@ -502,6 +507,17 @@ bool order_shows_in_bits(const Reduction& reduction) noexcept {
   if (reduction.element_type == ElementType::other) return true;
   return is_floating(reduction.element_type) && reduction.built_in != BuiltIn::min &&
          reduction.built_in != BuiltIn::max;
+}
+
+bool may_use_segments(const AllreduceRequest& request) noexcept {
+  const bool is_flat = request.across == Across::automatic || request.across == Across::flat;
+  const bool is_in_parts = request.algorithm == Algorithm::automatic ||
+                           request.algorithm == Algorithm::chunked_fold ||
+                           request.algorithm == Algorithm::ring;
+  // Between ranks of a node nothing is written straight into a target.
+  const bool all_apart = node_count_of(request.node_of, 0) == request.node_of.size();
+  return all_apart && request.node_of.size() > 1 && is_flat && is_in_parts &&
+         payload_bytes_of(request) >= in_parts_from_bytes;
 }
 
 bool takes_any_order(const AllreduceRequest& request) noexcept {

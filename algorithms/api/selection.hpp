@@ -46,6 +46,7 @@ struct AllreduceRequest {
   plan::PerRound per_round_by_default = {};  // the context's; empty: a rule
   std::uint32_t partners_max = UINT32_MAX;   // connections that a context can hold
   std::span<const Node> node_of = {};        // of each rank; empty: each is a node of its own
+  bool in_segments = false;                  // all ranks' buffers are
 };
 
 struct BarrierRequest {
@@ -67,6 +68,9 @@ struct BroadcastRequest {
 /// Whether another order or association of the operands may give other bits.  Integer elements are
 /// taken to be exact; what a user's operator does with elements of no known type is not known.
 bool order_shows_in_bits(const Reduction& reduction) noexcept;
+
+/// Whether the plan gains where all ranks have their buffers in segments; alike on all ranks.
+bool may_use_segments(const AllreduceRequest& request) noexcept;
 
 /// Whether messages of a round may be combined in the order in which they arrive.
 bool takes_any_order(const AllreduceRequest& request) noexcept;

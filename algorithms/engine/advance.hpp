@@ -111,10 +111,14 @@ noexcept {
           if (step.by_reference)
             execution.references[execution.puts_done] = reinterpret_cast<std::uint64_t>(
                 execution.address(step.from, execution.part_of(step)));
-          if (const Status status = fabric.put(channel, execution.parity(), execution.puts_done);
+          if (const Status status = fabric.put(channel, execution.parity(),
+                                               execution.first_put + execution.puts_done);
               status != Status::ok)
             return status;
           ++execution.puts_done;
+          break;
+        case plan::Action::await_sent:
+          if (!fabric.sent(channel)) return Status::in_progress;
           break;
         case plan::Action::await:
           if (!fabric.take(channel, execution.parity(), step.slot) &&

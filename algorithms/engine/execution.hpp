@@ -118,12 +118,14 @@ struct Execution {
   struct alignas(RegisterMemory::line_bytes) Line {
     std::byte bytes[RegisterMemory::line_bytes];
   };
+  std::size_t puts_per_chunk = 0;  // of a plan in segments, where each chunk has puts of its own
   std::vector<Line> piece = {};    // of what a combine by reference reads, where source is target
   std::size_t piece_elements = 0;  // that are read at a time
 
   std::size_t first_part = 0;  // of the chunk on its way
+  std::size_t first_put = 0;
   std::size_t next = 0;        // step
-  std::size_t puts_done = 0;   // in this chunk; numbers the puts for the fabric
+  std::size_t puts_done = 0;   // in this chunk; with first_put, numbers the puts for the fabric
   std::uint64_t sequence = 0;  // chunks started in all calls, counted from 1
   bool in_flight = false;
   bool any_order = false;  // whether arrivals may be combined as they come; see advance.hpp
@@ -136,6 +138,7 @@ struct Execution {
     next = 0;
     puts_done = 0;
     first_part = 0;
+    first_put = 0;
     in_flight = true;
   }
 
@@ -144,6 +147,7 @@ struct Execution {
     if (chunk_count == 1) return false;
     first_part += parts.size() / chunk_count;
     if (first_part >= parts.size()) return false;
+    first_put += puts_per_chunk;
     ++sequence;
     next = 0;
     puts_done = 0;

@@ -13,6 +13,7 @@ namespace tutti::engine {
 ///         is no room now, poll and try again.  The source memory is the fabric's until two calls
 ///         later (the parity rule of the plan).
 ///  take:  whether the message for `slot` has arrived, at most once per message: payload visible.
+///  sent:  whether what was put from memory that is not the fabric's has left it.
 ///  read:  `bytes` from `from`, which the peer that writes `slot` has told of; ok, or why not: the
 ///         peer may have died.
 /// Whoever drives the engine polls the fabric in between.
@@ -23,6 +24,8 @@ concept Fabric = requires(F& fabric, C& channel, std::uint32_t parity, std::size
   { fabric.put(channel, parity, put) }
   noexcept->std::same_as<Status>;
   { fabric.take(channel, parity, slot) }
+  noexcept->std::same_as<bool>;
+  { fabric.sent(channel) }
   noexcept->std::same_as<bool>;
   { fabric.read(channel, slot, from, into, bytes) }
   noexcept->std::same_as<Status>;

@@ -75,6 +75,7 @@ class StaleCalls {
           move(execution, step);
           break;
         case plan::Action::await_credit:
+        case plan::Action::await_sent:
         case plan::Action::take_out:
           break;  // not in these plans
       }

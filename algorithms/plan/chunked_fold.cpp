@@ -1,5 +1,7 @@
 // See chunked_fold.hpp for the schedule.  Here: which register holds what.
 //
+// (In segments: partial 0 is the result, those behind it scratch.)
+//
 //   partials   0 .. P-2   parts of the contribution, for the ranks 1 .. P-1 ahead
 //              P-1        the result of the own part
 //              P ..       scratch of the fold
@@ -24,16 +26,19 @@ enum class Results { everywhere, own_part };
 
 class Builder {
  public:
-  Builder(Rank self, std::uint32_t rank_count, Results results)
+  Builder(Rank self, std::uint32_t rank_count, Results results, Buffers buffers)
       : results_(results),
+        in_place_(buffers == Buffers::in_segments),
         others_(static_cast<std::uint16_t>(rank_count - 1)),
-        scratch_(static_cast<std::uint16_t>(rank_count), 1) {
+        scratch_(static_cast<std::uint16_t>(index_of_result() + 1), 1) {
     plan_.self = self;
     plan_.rank_count = rank_count;
     plan_.algorithm = "chunked_fold";
     plan_.parts = static_cast<std::uint16_t>(rank_count);
     plan_.slot_count =
         static_cast<std::uint16_t>(results == Results::everywhere ? 2 * others_ : others_);
+    plan_.in_segments = in_place_;
+    if (in_place_) plan_.line_slot_count = static_cast<std::uint16_t>(plan_.slot_count - others_);
   }
 
   Plan build() && {
@@ -59,8 +64,8 @@ class Builder {
     for (std::uint16_t i = 0; i < others_; ++i) {
       const Rank peer = rank_ahead(plan_.self, i + 1u, plan_.rank_count);
       steps_.begin_part(part_of(peer));
-      steps_.copy(source_register, partial_register(i));
-      steps_.put(peer, i, 1, partial_register(i));
+      if (!in_place_) steps_.copy(source_register, partial_register(i));
+      steps_.put(peer, i, 1, in_place_ ? source_register : partial_register(i));
     }
   }
 
@@ -78,26 +83,37 @@ class Builder {
   }
 
   void send_result() {
-    for (std::uint16_t i = 0; i < others_; ++i)
-      steps_.put(rank_ahead(plan_.self, i + 1u, plan_.rank_count), result_slot(i), 1, result());
+    for (std::uint16_t i = 0; i < others_; ++i) {
+      const Rank peer = rank_ahead(plan_.self, i + 1u, plan_.rank_count);
+      if (in_place_)
+        steps_.put_into_target(peer, result_slot(i), result());
+      else
+        steps_.put(peer, result_slot(i), 1, result());
+    }
   }
 
   void receive_results() {
     for (std::uint16_t i = 0; i < others_; ++i) {
       const Rank peer = rank_behind(plan_.self, i + 1u, plan_.rank_count);
       steps_.begin_part(part_of(peer));
+      if (in_place_) {
+        steps_.await_in_target(peer, result_slot(i));
+        continue;
+      }
       steps_.await(peer, result_slot(i), 1);
       steps_.copy(slot_register(result_slot(i)), target_register);
     }
   }
 
   static std::uint16_t part_of(Rank rank) { return static_cast<std::uint16_t>(index_of(rank)); }
-  Register result() const { return partial_register(others_); }
+  std::uint16_t index_of_result() const { return in_place_ ? std::uint16_t{0} : others_; }
+  Register result() const { return partial_register(index_of_result()); }
   std::uint16_t result_slot(std::uint16_t i) const {
     return static_cast<std::uint16_t>(others_ + i);
   }
 
   Results results_;
+  bool in_place_;
   std::uint16_t others_;
   Plan plan_;
   StepWriter steps_{plan_};
@@ -110,14 +126,14 @@ bool is_chunked_fold(std::uint32_t rank_count) {
   return rank_count > 0 && 2 * (rank_count - std::uint64_t{1}) <= slots_max;
 }
 
-Plan chunked_fold_allreduce(Rank self, std::uint32_t rank_count) {
+Plan chunked_fold_allreduce(Rank self, std::uint32_t rank_count, Buffers buffers) {
   assert(is_chunked_fold(rank_count) && index_of(self) < rank_count);
-  return Builder(self, rank_count, Results::everywhere).build();
+  return Builder(self, rank_count, Results::everywhere, buffers).build();
 }
 
 Plan chunked_fold_reduce_scatter(Rank self, std::uint32_t rank_count) {
   assert(is_chunked_fold(rank_count) && index_of(self) < rank_count);
-  return Builder(self, rank_count, Results::own_part).build();
+  return Builder(self, rank_count, Results::own_part, Buffers::anywhere).build();
 }
 
 }  // namespace tutti::plan

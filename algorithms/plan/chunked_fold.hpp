@@ -16,6 +16,9 @@
 // allreduce sends less.  Registers have room for one part: P partials and those for the at most
 // 2 log2 P scratch parts, 2 (P - 1) slots; all together about 3 payloads.
 //
+// In segments parts are sent from the source and results written into the targets: 2 (P-1)/P
+// payloads less are copied, and registers take about one payload.
+//
 // Literature: the direct algorithm, or reduce-scatter and allgather by pairwise exchange, of
 // Thakur, Rabenseifner, Gropp 2005 ("Optimization of collective communication operations in
 // MPICH").
@@ -32,7 +35,8 @@ bool is_chunked_fold(std::uint32_t rank_count);
 
 /// Allreduce plan of `self`, of P parts.  Needs is_chunked_fold(rank_count).  Time and memory are
 /// proportional to P.
-Plan chunked_fold_allreduce(Rank self, std::uint32_t rank_count);
+Plan chunked_fold_allreduce(Rank self, std::uint32_t rank_count,
+                            Buffers buffers = Buffers::anywhere);
 
 /// The first round alone: part p of the result is in the target of rank p, which is told no other.
 Plan chunked_fold_reduce_scatter(Rank self, std::uint32_t rank_count);

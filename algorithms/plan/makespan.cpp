@@ -83,6 +83,7 @@ class RankRun {
           }
           break;
         case Action::await_credit:  // of one call: nothing to wait for
+        case Action::await_sent:    // what is sent leaves before it arrives
         case Action::copy:
           break;
         case Action::combine:

@@ -23,6 +23,12 @@
 // reference does not read `into`: into = what was told of o source, for operators that commute.
 // Until the reader has said that it is done, the sender neither writes there nor completes.
 //
+// In place of registers.  Where the buffers of all ranks lie in memory that their peers may write
+// (tutti::Segment), a put may send from source or target, and a put `into target` lands in the same
+// part of the peer's target: its slot has the notification alone.  Its value must hold the peer's
+// contribution, so that the peer has entered the call.  What is sent from the target may not have
+// left when all has arrived: the plan awaits that.
+//
 // Slots are numbered alike on all ranks, and each is written by exactly one peer, once per call:
 // the notification of a message is its slot number.
 #pragma once
@@ -52,6 +58,7 @@ enum class Action : std::uint8_t {
   await_credit,  // until notification `slot` of two calls before has arrived from `peer`, which
                  // then no longer reads what it was sent in that call; in the first two calls:
                  // nothing
+  await_sent,    // until what was put from the target has left
   copy,          // into = from, for `segments` payloads side by side
   combine,       // into = from o into: `from` holds lower ranks and is the left operand
   take_out,      // into = into without from, by the operator's inverse
@@ -67,6 +74,12 @@ enum class FlowControl : std::uint8_t {
                   // without payload (the credit), for which its sender waits two calls later
 };
 
+/// Where the users' buffers lie, on all ranks.
+enum class Buffers : std::uint8_t {
+  anywhere,
+  in_segments,  // peers may write there, and the network may read there
+};
+
 /// In which order the operands of a result are combined.
 enum class Order : std::uint8_t {
   commutative,  // in a rotated order, arrivals perhaps as they come
@@ -79,6 +92,7 @@ struct Step {
   std::uint16_t slot = 0;      // of a put (at the peer), an await or await_credit (here)
   std::uint16_t part = 0;      // of the payload
   bool by_reference = false;   // of a put, an await, a copy or combine from a slot; one payload
+  bool into_target = false;    // of a put or an await; see "In place of registers"
   bool forwards = false;       // of a put of a block that has come from another rank
   std::uint32_t round = 0;     // for people: counted from 0
   Rank peer = no_rank;         // of a put, await or await_credit, or whose memory is read
@@ -96,6 +110,7 @@ struct Plan {
                           // rounds; if not, it is the most
   FlowControl flow_control = FlowControl::synchronising;
   std::uint16_t parts = 1;         // of the payload
+  bool in_segments = false;        // source and target stand in for registers
   bool swaps_blocks = false;       // a message to rank p from rank q is about part p there, q here
   std::uint16_t segments = 1;      // payloads (of one part) in each partial and slot
   std::uint32_t incoming_max = 0;  // messages of one peer that can be on their way to this rank at

@@ -18,8 +18,8 @@ namespace {
 class Builder {
  public:
   Builder(Rank self, std::uint32_t rank_count, std::uint32_t sub_blocks,
-          std::span<const Node> node_of)
-      : count_(rank_count), sub_blocks_(sub_blocks) {
+          std::span<const Node> node_of, Buffers buffers)
+      : count_(rank_count), sub_blocks_(sub_blocks), in_place_(buffers == Buffers::in_segments) {
     std::vector<Rank> ring;
     for (const std::vector<Rank>& node : members_of_nodes(rank_count, node_of))
       ring.insert(ring.end(), node.begin(), node.end());
@@ -32,6 +32,10 @@ class Builder {
     plan_.parts = static_cast<std::uint16_t>(count_ * sub_blocks_);
     plan_.slot_count = plan_.partial_count =
         static_cast<std::uint16_t>(2 * (count_ - 1) * sub_blocks_);
+    if (!in_place_) return;
+    plan_.in_segments = true;
+    plan_.line_slot_count = plan_.slot_count / 2;
+    plan_.partial_count = static_cast<std::uint16_t>(plan_.slot_count / 2);
   }
 
   Plan build() && {
@@ -48,8 +52,9 @@ class Builder {
     plan_.per_round.assign(rounds, sub_blocks_);
     for (std::uint32_t u = 0; u < sub_blocks_; ++u) {
       begin_part(0, u);
-      steps_.copy(source_register, partial_of(0, u));
-      steps_.put(next_, slot_of(0, u), 1, partial_of(0, u));
+      const Register first = in_place_ ? source_register : partial_of(0, u);
+      if (!in_place_) steps_.copy(source_register, first);
+      steps_.put(next_, slot_of(0, u), 1, first);
     }
     for (std::uint32_t round = 0; round < rounds; ++round) {
       const bool is_last = round + 1 == rounds;
@@ -57,23 +62,44 @@ class Builder {
       for (std::uint32_t u = 0; u < sub_blocks_; ++u) {
         // Combined in the first half, told in the second; what is complete is both.
         begin_part(round + 1, u);
-        steps_.await(previous_, slot_of(round, u), 1);
-        if (round < count_ - 1) {
-          const Register grown = partial_of(round + 1, u);
-          steps_.copy(source_register, grown);
-          steps_.combine(slot_register(slot_of(round, u)), grown);
-          if (round == count_ - 2) steps_.copy(grown, target_register);
-        } else {
-          steps_.copy(slot_register(slot_of(round, u)), target_register);
-          if (!is_last) steps_.copy(slot_register(slot_of(round, u)), partial_of(round + 1, u));
-        }
-        if (!is_last) steps_.put(next_, slot_of(round + 1, u), 1, partial_of(round + 1, u));
+        if (round < count_ - 1)
+          grow(round, u);
+        else
+          receive(round, u);
+        if (!is_last) pass_on(round, u);
       }
     }
+    if (in_place_) steps_.await_sent();
     return std::move(plan_);
   }
 
  private:
+  void grow(std::uint32_t round, std::uint32_t u) {
+    const bool is_complete = round == count_ - 2;
+    const Register grown = in_place_ && is_complete ? target_register : partial_of(round + 1, u);
+    steps_.await(previous_, slot_of(round, u), 1);
+    steps_.copy(source_register, grown);
+    steps_.combine(slot_register(slot_of(round, u)), grown);
+    if (is_complete && !in_place_) steps_.copy(grown, target_register);
+  }
+
+  void receive(std::uint32_t round, std::uint32_t u) {
+    if (in_place_) return steps_.await_in_target(previous_, slot_of(round, u));
+    steps_.await(previous_, slot_of(round, u), 1);
+    steps_.copy(slot_register(slot_of(round, u)), target_register);
+    if (round + 1 < 2 * (count_ - 1))
+      steps_.copy(slot_register(slot_of(round, u)), partial_of(round + 1, u));
+  }
+
+  /// What round `round` has brought or completed.
+  void pass_on(std::uint32_t round, std::uint32_t u) {
+    const std::uint16_t slot = slot_of(round + 1, u);
+    if (in_place_ && round + 1 >= count_ - 1)
+      steps_.put_into_target(next_, slot, target_register);
+    else
+      steps_.put(next_, slot, 1, partial_of(round + 1, u));
+  }
+
   /// Sends block `position - t` in round t, of both halves: in the second from block position + 1
   /// on.
   void begin_part(std::uint32_t round, std::uint32_t u) {
@@ -89,6 +115,7 @@ class Builder {
 
   std::uint32_t count_;
   std::uint32_t sub_blocks_;
+  bool in_place_;
   std::uint32_t position_ = 0;
   Rank next_, previous_;
   Plan plan_;
@@ -103,9 +130,9 @@ bool is_ring(std::uint32_t rank_count, std::uint32_t sub_blocks) noexcept {
 }
 
 Plan ring_allreduce(Rank self, std::uint32_t rank_count, std::uint32_t sub_blocks,
-                    std::span<const Node> node_of) {
+                    std::span<const Node> node_of, Buffers buffers) {
   assert(is_ring(rank_count, sub_blocks) && index_of(self) < rank_count);
-  return Builder(self, rank_count, sub_blocks, node_of).build();
+  return Builder(self, rank_count, sub_blocks, node_of, buffers).build();
 }
 
 }  // namespace tutti::plan

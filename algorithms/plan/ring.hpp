@@ -16,6 +16,9 @@
 // as many of slots.  All ranks have one expression, in the order of the ring, which begins
 // elsewhere for each block: for operators that commute.
 //
+// In segments nothing is copied: the first block is sent from the source, combined into the target
+// where it is complete, and written into the next rank's target from there.
+//
 // Literature: P. Patarasuk, X. Yuan, JPDC 69 (2), 2009 ("Bandwidth optimal all-reduce algorithms
 // for clusters of workstations"); the pipelined ring of M. A. Al Ahad et al. 2018, IV.A, whose
 // stages have to count k from 0 to P - 2 both.
@@ -34,6 +37,6 @@ bool is_ring(std::uint32_t rank_count, std::uint32_t sub_blocks) noexcept;
 /// Allreduce plan of `self`, of P times `sub_blocks` parts.  Needs is_ring().  `node_of`: of each
 /// rank, or empty: ranks of a node follow each other in the ring.
 Plan ring_allreduce(Rank self, std::uint32_t rank_count, std::uint32_t sub_blocks,
-                    std::span<const Node> node_of);
+                    std::span<const Node> node_of, Buffers buffers = Buffers::anywhere);
 
 }  // namespace tutti::plan

@@ -64,6 +64,22 @@ class StepWriter {
     plan_.steps.back().forwards = true;
   }
 
+  /// Into the peer's target; `slot` of it is notified.
+  void put_into_target(Rank peer, std::uint16_t slot, Register from) {
+    put(peer, slot, 1, from);
+    plan_.steps.back().into_target = true;
+  }
+
+  /// Until the peer has put its payload into this rank's target.
+  void await_in_target(Rank peer, std::uint16_t slot) {
+    await(peer, slot, 1);
+    plan_.steps.back().into_target = true;
+  }
+
+  void await_sent() {
+    plan_.steps.push_back({.action = Action::await_sent, .part = part_, .round = round_});
+  }
+
   /// Tells the peer where `from` lies, which is the source or the target.
   void put_reference(Rank peer, std::uint16_t slot, Register from) {
     put(peer, slot, 1, from);

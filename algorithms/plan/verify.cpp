@@ -62,7 +62,7 @@ class ShapeCheck {
     // Slots and notifications are laid out alike everywhere, or a put would miss its slot.
     if (plan.segments != first.segments || plan.slot_count != first.slot_count ||
         plan.parts != first.parts || plan.line_slot_count != first.line_slot_count ||
-        plan.swaps_blocks != first.swaps_blocks)
+        plan.swaps_blocks != first.swaps_blocks || plan.in_segments != first.in_segments)
       return name_of(plan.self) + ": slots are not laid out as on rank 0";
     if (plan.parts == 0 || (plan.parts > 1 && plan.segments > 1))
       return name_of(plan.self) + ": a plan of several parts has registers of one payload";
@@ -72,9 +72,14 @@ class ShapeCheck {
     awaits_.assign(plan.per_round.size(), 0);
     round_ = 0;
     ++plan_mark_;
-    for (std::size_t step = 0; step < plan.steps.size(); ++step)
+    bool awaits_sent = true;
+    for (std::size_t step = 0; step < plan.steps.size(); ++step) {
       if (Violation violation = step_violation(plan, plan.steps[step]))
         return at(plan, step, *violation);
+      if (plan.steps[step].action == Action::await_sent) awaits_sent = true;
+      if (is_sent_from_target(plan.steps[step])) awaits_sent = false;
+    }
+    if (!awaits_sent) return name_of(plan.self) + ": ends while its target may be on its way";
     if (!counts_are_right(plan, first))
       return name_of(plan.self) + ": messages of a round are not as many as per_round says";
     return {};
@@ -106,7 +111,7 @@ class ShapeCheck {
     round_ = step.round;
     switch (step.action) {
       case Action::put:
-        if (step.by_reference ? !is_lent(step) : !is_sent(step))
+        if (step.by_reference ? !is_lent(step) : !is_sent(plan, step))
           return std::string("a put ") +
                  (step.by_reference ? "by reference tells of a source or target, not of "
                                     : "sends partials, not ") +
@@ -122,6 +127,8 @@ class ShapeCheck {
         return {};
       case Action::await:
         return message_violation(plan, step, awaits_, await_marks_);
+      case Action::await_sent:
+        return {};
       case Action::await_credit:
         if (plan.flow_control != FlowControl::one_way) return "awaits a credit, and is not one-way";
         if (Violation violation = credit_violation(plan, step)) return violation;
@@ -144,8 +151,13 @@ class ShapeCheck {
     return "unknown action";
   }
 
-  static bool is_sent(const Step& step) {
-    return step.segments == 0 || step.from.place == Place::partial;
+  static bool is_sent(const Plan& plan, const Step& step) {
+    return step.segments == 0 || step.from.place == Place::partial ||
+           (plan.in_segments && is_lent(step));
+  }
+  static bool is_sent_from_target(const Step& step) {
+    return step.action == Action::put && step.segments > 0 && !step.by_reference &&
+           step.from.place == Place::target;
   }
   static bool is_lent(const Step& step) {
     return step.segments == 1 &&
@@ -176,7 +188,9 @@ class ShapeCheck {
                               std::vector<std::uint32_t>& counts,
                               std::vector<std::uint64_t>& marks) const {
     if (Violation violation = address_violation(plan, step)) return violation;
-    const bool is_payload = step.segments > 0 && !step.by_reference;
+    if (step.into_target && (!plan.in_segments || step.by_reference || step.segments != 1))
+      return "lands in a target in another way than as one payload, in segments";
+    const bool is_payload = step.segments > 0 && !step.by_reference && !step.into_target;
     if (is_payload && step.slot + plan.line_slot_count >= plan.slot_count)
       return "slot " + std::to_string(step.slot) + " has no room for a message";
     if (step.segments > plan.segments) return "more payloads than a slot has";
@@ -320,6 +334,7 @@ struct Arrival {
   enum class State : std::uint8_t { empty, written, awaited } state = State::empty;
   std::uint16_t segments = 0;
   bool by_reference = false;
+  bool into_target = false;
   Rank writer = no_rank;
   Value heard;              // by the writer, when it put
   Rank creditor = no_rank;  // whose credit it takes, awaited in a later call
@@ -342,6 +357,8 @@ class Run {
         ranks_[i].sources.push_back(pool_.contribution(i, part));
       ranks_[i].targets.resize(plan.parts);
       ranks_[i].target_written.resize(plan.parts);
+      ranks_[i].is_sent.resize(plan.parts);
+      ranks_[i].is_arriving.resize(plan.parts);
       ranks_[i].partials = values;
       values += std::size_t{plan.partial_count} * plan.segments;
       ranks_[i].slots = values;
@@ -375,7 +392,9 @@ class Run {
     std::vector<Value> targets;
     Value heard;  // ranks that have certainly entered; kept for the barrier only
     std::vector<bool> target_written;
-    std::size_t partials = 0;  // where they begin in values_
+    std::vector<bool> is_sent;      // source or target of a part, from where it is
+    std::vector<bool> is_arriving;  // a part of the target, and is not awaited yet
+    std::size_t partials = 0;       // where they begin in values_
     std::size_t slots = 0;
     std::vector<bool> was_put;
     std::vector<Arrival> arrivals;
@@ -402,6 +421,8 @@ class Run {
         return await(rank, step);
       case Action::await_credit:
         ranks_[rank].arrivals[step.slot].creditor = step.peer;
+        return {};
+      case Action::await_sent:
         return {};
       case Action::copy:
         for (std::uint16_t i = 0; i < step.segments; ++i)
@@ -430,13 +451,22 @@ class Run {
       if (value.part != step.part) return other_part(from, value, step);
       if (from.place == Place::source && state.target_written[step.part])
         return "tells of its source after target was written";
+      if (from.place == Place::target && state.is_arriving[step.part])
+        return "sends its target, which was not awaited";
       if (swaps) value.part = static_cast<std::uint16_t>(rank);
-      *place(peer, {Place::slot, segment, step.slot}, step.part) = value;
-      if (from.place == Place::partial) state.was_put[mark_of(rank, from)] = true;
+      if (!step.into_target)
+        *place(peer, {Place::slot, segment, step.slot}, step.part) = value;
+      else if (Violation violation = write_target(peer, step.part, value))
+        return violation;
+      if (from.place == Place::partial)
+        state.was_put[mark_of(rank, from)] = true;
+      else if (!step.by_reference)
+        state.is_sent[step.part] = true;
     }
     arrival = {.state = Arrival::State::written,
                .segments = step.segments,
                .by_reference = step.by_reference,
+               .into_target = step.into_target,
                .writer = Rank{rank},
                .heard = state.heard,
                .creditor = arrival.creditor};
@@ -444,6 +474,25 @@ class Run {
     if (other.next < plans_[peer].steps.size() && waits_for(plans_[peer].steps[other.next], step))
       runnable_.push_back(peer);
     return {};
+  }
+
+  /// A put into the target of `peer`.
+  Violation write_target(std::uint32_t peer, std::uint16_t part, Value value) {
+    State& other = ranks_[peer];
+    if (promise_ != Promise::barrier && !holds(value, peer))
+      return "writes the target of " + name_of(Rank{peer}) + ", which may not have entered";
+    if (other.target_written[part])
+      return "writes the target of " + name_of(Rank{peer}) + ", which was written";
+    other.targets[part] = value;
+    other.target_written[part] = true;
+    other.is_arriving[part] = true;
+    return {};
+  }
+
+  bool holds(Value value, std::uint32_t rank) const {
+    const std::span<const Span> spans = pool_.spans(value);
+    return std::any_of(spans.begin(), spans.end(),
+                       [&](Span span) { return span.first <= rank && rank <= span.last; });
   }
 
   static bool waits_for(const Step& waiting, const Step& put) {
@@ -461,9 +510,10 @@ class Run {
     if (arrival.segments != step.segments)
       return slot + " is awaited with " + std::to_string(step.segments) +
              " payloads but put with " + std::to_string(arrival.segments);
-    if (arrival.by_reference != step.by_reference)
+    if (arrival.by_reference != step.by_reference || arrival.into_target != step.into_target)
       return slot + " is awaited as another kind of message than it is put";
     arrival.state = Arrival::State::awaited;
+    if (step.into_target) state.is_arriving[step.part] = false;
     if (promise_ == Promise::barrier) state.heard = pool_.combined(arrival.heard, state.heard);
     return {};
   }
@@ -479,7 +529,7 @@ class Run {
       const Arrival& arrival = state.arrivals[source.index];
       if (arrival.state != Arrival::State::awaited)
         return "reads " + name_of(source) + ", which was not awaited";
-      if (arrival.by_reference != step.by_reference)
+      if (arrival.by_reference != step.by_reference || arrival.into_target)
         return "reads " + name_of(source) + " as another kind of message than it is put";
       if (step.by_reference && arrival.writer != step.peer)
         return "reads memory of " + name_of(step.peer) + ", of which " + name_of(arrival.writer) +
@@ -487,6 +537,11 @@ class Run {
     }
     if (destination.place == Place::partial && state.was_put[mark_of(rank, destination)])
       return "writes " + name_of(destination) + ", which was put";
+    if (destination.place == Place::target && state.is_sent[step.part])
+      return "writes target, which was put, or the source";
+    if ((source.place == Place::target || destination.place == Place::target) &&
+        state.is_arriving[step.part])
+      return "touches its target, which was not awaited";
     const Value from = *place(rank, source, step.part);
     Value& into = *place(rank, destination, step.part);
     if (!from.defined()) return "reads " + name_of(source) + ", which is undefined";

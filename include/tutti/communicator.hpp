@@ -11,6 +11,7 @@
 
 #include "tutti/exchange.hpp"
 #include "tutti/export.hpp"
+#include "tutti/segment.hpp"
 #include "tutti/status.hpp"
 #include "tutti/timeout.hpp"
 #include "tutti/types.hpp"
@@ -110,6 +111,11 @@ class TUTTI_EXPORT Communicator {
   /// communicator with small buffers.  As MPI_Comm_split.  Throws Error; what is wrong in one
   /// part alone is not known to the others, but ranks that do not come in time end them all.
   std::optional<Communicator> split(std::optional<std::uint32_t> color, std::int64_t key = 0);
+
+  /// Collective; every rank may ask for as much as it needs.  Memory for buffers that need not be
+  /// copied, out of the arena (ContextOptions::arena_bytes).  Throws Error{limit_exceeded} on all
+  /// ranks where one has no room.
+  Segment allocate(std::size_t bytes);
 
   Rank rank() const noexcept;
   std::uint32_t rank_count() const noexcept;

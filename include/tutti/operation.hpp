@@ -29,7 +29,8 @@ class TUTTI_EXPORT Operation {
   /// Never waits.  ok: accepted, the buffers are the engine's until test() or wait() says ok.
   /// Aborts the program if the operation is in flight.
   Status start() noexcept;
-  /// The same shape on other buffers.
+  /// The same shape on other buffers.  Aborts the program where the buffers that it was made with
+  /// are in segments, and the target is another one or the source in none.
   Status start(const void* source, void* target) noexcept;
 
   /// One step of progress; `in_progress` until finished.  `ok` if nothing is in flight.

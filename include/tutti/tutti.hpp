@@ -9,6 +9,7 @@
 #include "tutti/reduction.hpp"
 #include "tutti/exchange.hpp"
 #include "tutti/bootstrap.hpp"
+#include "tutti/segment.hpp"
 #include "tutti/communicator.hpp"
 #include "tutti/operation.hpp"
 #include "tutti/collectives.hpp"

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <random>
 
+#include "happens_before.hpp"
 #include "plan/per_round.hpp"
+#include "plan/steps.hpp"
 #include "plan/verify.hpp"
 #include "sizes.hpp"
 
@@ -33,6 +35,54 @@ TEST(ChunkedFold, FollowsTheTreeForSampledRankCountsUpTo2000) {
     const auto ranks = sample == 0 ? most : 129 + static_cast<std::uint32_t>(random() % 372);
     ASSERT_EQ(violation(ranks), std::nullopt) << "P = " << ranks;
   }
+}
+
+std::vector<Plan> in_segments(std::uint32_t ranks) {
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    plans.push_back(chunked_fold_allreduce(Rank{rank}, ranks, Buffers::in_segments));
+  return plans;
+}
+
+TEST(ChunkedFold, InSegmentsItIsTheSame) {
+  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
+    ASSERT_EQ(first_violation(in_segments(ranks), Promise::canonical_tree), std::nullopt)
+        << "P = " << ranks;
+}
+
+TEST(ChunkedFold, InSegmentsNothingIsWrittenWhileItIsInUse) {
+  using test::HappensBefore;
+  for (std::uint32_t ranks = 2; ranks <= 8; ++ranks)
+    for (const auto buffers : {HappensBefore::Buffers::same, HappensBefore::Buffers::apart})
+      ASSERT_EQ(HappensBefore(in_segments(ranks), 5, 2, buffers).race(), std::nullopt)
+          << "P = " << ranks;
+}
+
+// Allgather alone: what is written into a target does not say that its rank has entered.
+TEST(ChunkedFold, NobodyWritesATargetOfARankThatMayNotHaveEntered) {
+  constexpr std::uint32_t ranks = 3;
+  std::vector<Plan> plans = in_segments(ranks);
+  for (Plan& plan : plans) {
+    plan.steps.clear();
+    plan.per_round.clear();
+    StepWriter steps(plan);
+    steps.begin_round(ranks - 1);
+    steps.begin_part(static_cast<std::uint16_t>(index_of(plan.self)));
+    steps.copy(source_register, partial_register(0));
+    const auto slot_of = [](std::uint32_t i) { return static_cast<std::uint16_t>(ranks - 1 + i); };
+    for (std::uint32_t i = 0; i + 1 < ranks; ++i)
+      steps.put_into_target(rank_ahead(plan.self, i + 1, ranks), slot_of(i), partial_register(0));
+    steps.copy(partial_register(0), target_register);
+    for (std::uint32_t i = 0; i + 1 < ranks; ++i) {
+      const Rank peer = rank_behind(plan.self, i + 1, ranks);
+      steps.begin_part(static_cast<std::uint16_t>(index_of(peer)));
+      steps.await_in_target(peer, slot_of(i));
+    }
+  }
+  const std::string violation = first_violation(plans, Promise::canonical_tree).value_or("none");
+  EXPECT_NE(violation.find("which may not have entered"), std::string::npos) << violation;
+  const std::string race = test::HappensBefore(plans, 3, 2).race().value_or("none");
+  EXPECT_NE(race.find("which may not have entered"), std::string::npos) << race;
 }
 
 // Also says that the builder emits nothing that is not needed.

@@ -22,8 +22,11 @@ namespace tutti::plan::test {
 /// network card reads it at any time until then, and when its receiver has read it for the last
 /// time: inside a node it does so where the message was sent from.  What a put by reference tells
 /// of may be written, and the call may end, only when its receiver has read it for the last time;
-/// source and target count as the same memory, part by part, unless told otherwise.  `copies` of
-/// everything: 2, or 1 to see what that breaks.
+/// source and target count as the same memory, part by part, unless told otherwise.  What is put
+/// from source or target must have arrived (or, of the target, have been waited for) before it is
+/// written and before the call ends; a put into a target must come after the peer has entered, and
+/// after all that it does with that part before it awaits the put.  `copies` of everything: 2, or 1
+/// to see what that breaks.
 class HappensBefore {
  public:
   enum class Buffers { same, apart };
@@ -60,6 +63,7 @@ class HappensBefore {
     std::uint32_t call = 0;
     std::size_t step = 0;
     Clock clock;
+    std::uint32_t entered = 1;  // its first event in this call
   };
   using SlotKey = std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>;  // rank, copy, index
 
@@ -78,7 +82,12 @@ class HappensBefore {
         for (std::uint16_t part = 0; part < plan.parts; ++part)
           expect_read(self, part, "ends a call");
       lent_[self].clear();
+      for (const auto& [key, sent] : sent_)
+        if (key.first == self) expect_arrived(self, self, sent, "ends a call");
+      std::erase_if(sent_, [&](const auto& entry) { return entry.first.first == self; });
+      std::erase_if(touched_, [&](const auto& entry) { return entry.first.first == self; });
       rank.step = 0;
+      rank.entered = rank.clock[self] + 1;
       ++rank.call;
       return true;
     }
@@ -91,7 +100,13 @@ class HappensBefore {
     ++rank.clock[self];
     ++rank.step;
     const std::uint32_t copy = rank.call % copies_;
-    if (step.action == Action::put)
+    if (touches(step)) touched_[{self, step.part}] = {self, rank.clock[self]};
+    if (step.action == Action::await_sent)
+      for (auto& [key, sent] : sent_) {
+        if (key.first == self)
+          std::erase_if(sent, [](const Sent& one) { return one.place == Place::target; });
+      }
+    else if (step.action == Action::put)
       put(self, step, copy);
     else if (step.action == Action::await || step.action == Action::await_credit)
       last_read_[{self, copy, step.slot}] = {self, rank.clock[self]};
@@ -109,6 +124,9 @@ class HappensBefore {
     // The event of taking it is the next one of this rank.
     for (const SlotKey& partial : message->second.partials)
       arrivals_[partial].push_back({self, clock[self] + 1});
+    if (const auto& [sender, part] = message->second.in_place; sender != UINT32_MAX)
+      for (Sent& one : sent_[{sender, part}])
+        if (one.peer == self && one.slot == step.slot) one.arrived = Moment{self, clock[self] + 1};
     flying_.erase(message);
     return true;
   }
@@ -121,8 +139,12 @@ class HappensBefore {
       race_ = "rank " + std::to_string(self) + " writes slot " + std::to_string(step.slot) +
               " of rank " + std::to_string(peer) + " while it may be read";
     Message message{ranks_[self].clock, {}};
+    if (step.into_target) expect_untouched(self, peer, step);
     if (step.by_reference && step.from.place != Place::partial) {
       lent_[self].push_back({step.part, peer, step.slot});
+    } else if (step.segments > 0 && step.from.place != Place::partial) {
+      sent_[{self, step.part}].push_back({step.from.place, peer, step.slot, {}});
+      message.in_place = {self, step.part};
     } else if (step.segments > 0) {
       const SlotKey partial{self, copy, step.from.index};
       ++unarrived_[partial];
@@ -137,8 +159,10 @@ class HappensBefore {
       last_read_[{self, copy, step.from.index}] = {self, ranks_[self].clock[self]};
     // Copying a part of the source to where it is does nothing.
     const bool stays = step.action == Action::copy && step.from.place == Place::source;
-    if (step.into.place == Place::target && lent_is_target_ && !stays)
+    if (step.into.place == Place::target && lent_is_target_ && !stays) {
       expect_read(self, step.part, "writes its target");
+      expect_arrived(self, self, sent_[{self, step.part}], "writes its target");
+    }
     if (step.into.place != Place::partial) return;
     const SlotKey partial{self, copy, step.into.index};
     const auto sent = sent_in_.find(partial);
@@ -176,6 +200,57 @@ class HappensBefore {
     }
   }
 
+  /// Whether a step uses its part of source or target.
+  bool touches(const Step& step) const {
+    const auto is_user = [&](Place place) {
+      return place == Place::target || (place == Place::source && lent_is_target_);
+    };
+    if (step.action == Action::put) return step.segments > 0 && is_user(step.from.place);
+    const bool moves = step.action == Action::copy || step.action == Action::combine ||
+                       step.action == Action::take_out;
+    return moves && (is_user(step.from.place) || is_user(step.into.place));
+  }
+
+  struct Sent {  // from source or target
+    Place place;
+    std::uint32_t peer;
+    std::uint16_t slot;  // of the peer
+    std::optional<Moment> arrived;
+  };
+
+  /// `self` knows that what `owner` has sent from its buffers has left them.
+  void expect_arrived(std::uint32_t self, std::uint32_t owner, const std::vector<Sent>& sent,
+                      const char* what) {
+    for (const Sent& one : sent)
+      if (!one.arrived || !knows(self, *one.arrived))
+        race_ = "rank " + std::to_string(self) + " " + what + " while a buffer of rank " +
+                std::to_string(owner) + " may be on its way to rank " + std::to_string(one.peer);
+  }
+
+  /// `self` knows that `peer` is done with the part of its target until it awaits this put.
+  void expect_untouched(std::uint32_t self, std::uint32_t peer, const Step& put) {
+    const State& other = ranks_[peer];
+    const std::string whose = "rank " + std::to_string(self) + " writes part " +
+                              std::to_string(put.part) + " of the target of rank " +
+                              std::to_string(peer);
+    if (other.call != ranks_[self].call || !knows(self, {peer, other.entered})) {
+      race_ = whose + ", which may not have entered";
+      return;
+    }
+    for (std::size_t i = 0; i < plans_[peer].steps.size(); ++i) {
+      const Step& step = plans_[peer].steps[i];
+      if (step.action == Action::await && step.slot == put.slot) break;
+      if (touches(step) && step.part == put.part && other.step <= i)
+        race_ = whose + ", which it is yet to use";
+    }
+    const auto touched = touched_.find({peer, put.part});
+    if (touched != touched_.end() && !knows(self, touched->second))
+      race_ = whose + " while it may be used";
+    const auto sent = sent_.find({peer, put.part});
+    if (sent != sent_.end() && lent_is_target_)
+      expect_arrived(self, peer, sent->second, "writes a target");
+  }
+
   /// Whether the owner of the slot is yet to read what came in the last call that used the copy.
   bool will_read(std::uint32_t owner, std::uint32_t call, std::uint16_t slot) const {
     const State& rank = ranks_[owner];
@@ -207,6 +282,7 @@ class HappensBefore {
   struct Message {
     Clock clock;
     std::vector<SlotKey> partials;
+    std::pair<std::uint32_t, std::uint16_t> in_place = {UINT32_MAX, 0};  // sender, part
   };
 
   std::span<const Plan> plans_;
@@ -220,6 +296,8 @@ class HappensBefore {
   std::map<SlotKey, std::size_t> unarrived_;         // messages from a partial since it was written
   std::map<SlotKey, std::vector<Moment>> arrivals_;  // of these
   std::map<SlotKey, std::vector<std::pair<std::uint32_t, std::uint16_t>>> readers_;  // and slots
+  std::map<std::pair<std::uint32_t, std::uint16_t>, std::vector<Sent>> sent_;  // by rank and part
+  std::map<std::pair<std::uint32_t, std::uint16_t>, Moment> touched_;          // last, in this call
   std::map<SlotKey, std::uint32_t> sent_in_;  // the call that wrote the partial last
   std::optional<std::string> race_;
 };

@@ -23,10 +23,10 @@ namespace {
 using tutti::test::NodeOf;
 
 std::vector<Plan> rings(std::uint32_t rank_count, std::uint32_t sub_blocks,
-                        const NodeOf& node_of = {}) {
+                        const NodeOf& node_of = {}, Buffers buffers = Buffers::anywhere) {
   std::vector<Plan> plans;
   for (std::uint32_t rank = 0; rank < rank_count; ++rank)
-    plans.push_back(ring_allreduce(Rank{rank}, rank_count, sub_blocks, node_of));
+    plans.push_back(ring_allreduce(Rank{rank}, rank_count, sub_blocks, node_of, buffers));
   return plans;
 }
 
@@ -71,6 +71,37 @@ TEST(Ring, TwoCopiesOfEverythingSuffice) {
   for (Plan& plan : plans)
     std::erase_if(plan.steps, [](const Step& step) { return step.round > 1; });
   EXPECT_NE(test::HappensBefore(plans, 5, 1).race(), std::nullopt);
+}
+
+// ---- In segments --------------------------------------------------------------------------------
+
+TEST(Ring, InSegmentsItIsTheSame) {
+  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to / 4; ++ranks)
+    for (std::uint32_t sub_blocks = 1; sub_blocks <= 3; ++sub_blocks)
+      EXPECT_EQ(
+          first_violation(rings(ranks, sub_blocks, {}, Buffers::in_segments), Promise::same_result),
+          std::nullopt)
+          << ranks << " ranks, " << sub_blocks << " sub-blocks";
+}
+
+TEST(Ring, InSegmentsNothingIsWrittenWhileItIsInUse) {
+  using test::HappensBefore;
+  for (std::uint32_t ranks = 2; ranks <= 7; ++ranks)
+    for (const auto buffers : {HappensBefore::Buffers::same, HappensBefore::Buffers::apart})
+      EXPECT_EQ(HappensBefore(rings(ranks, 2, {}, Buffers::in_segments), 5, 2, buffers).race(),
+                std::nullopt)
+          << ranks << " ranks";
+}
+
+TEST(Ring, InSegmentsItWaitsForWhatItSends) {
+  for (std::uint32_t ranks = 2; ranks <= 4; ++ranks) {
+    std::vector<Plan> plans = rings(ranks, 1, {}, Buffers::in_segments);
+    for (Plan& plan : plans)
+      std::erase_if(plan.steps, [](const Step& step) { return step.action == Action::await_sent; });
+    EXPECT_EQ(first_violation(plans, Promise::same_result),
+              "rank 0: ends while its target may be on its way");
+    EXPECT_NE(test::HappensBefore(plans, 5, 2).race(), std::nullopt);
+  }
 }
 
 /// Messages from the rank behind rank 0 that rank 0 has not looked at, if it looks only where all

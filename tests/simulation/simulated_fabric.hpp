@@ -33,6 +33,7 @@ struct Message {
   std::size_t bytes = 0;
   std::uint8_t* flag = nullptr;
   bool written = false;
+  bool from_user = false;  // not from the rank's registers
 };
 
 class SimulatedFabric {
@@ -51,16 +52,19 @@ class SimulatedFabric {
     const engine::Execution& execution = ranks_[self].execution;
     const auto& there = target.execution.memory;
     const std::size_t flag = (parity % copies_) * (target.arrived.size() / 2) + step.slot;
+    const engine::Part& part = execution.part_of(step);
+    const bool from_user =
+        step.from.place == plan::Place::source || step.from.place == plan::Place::target;
     const std::byte* const reference =
         step.by_reference ? reinterpret_cast<const std::byte*>(&execution.references[put])
                           : nullptr;
     flying_[{self, index_of(step.peer)}].push_back(
-        {.from = reference != nullptr
-                     ? reference
-                     : execution.memory.partials[parity] + execution.offset_of(step.from),
-         .into = there.slots[parity] + there.offset_of_slot(step.slot),
+        {.from = reference != nullptr ? reference : execution.address(step.from, part),
+         .into = step.into_target ? there.target + part.target.offset
+                                  : there.slots[parity] + there.offset_of_slot(step.slot),
          .bytes = execution.bytes_of(step),
-         .flag = &target.arrived[flag]});
+         .flag = &target.arrived[flag],
+         .from_user = from_user && !step.by_reference});
     return Status::ok;
   }
 
@@ -77,6 +81,16 @@ class SimulatedFabric {
               std::size_t bytes) noexcept {
     if (bytes > 0) std::memcpy(into, reinterpret_cast<const std::byte*>(from), bytes);
     return Status::ok;
+  }
+
+  /// Whether all that a rank has put from its buffers was read there.
+  bool sent(std::uint32_t self) const noexcept {
+    return std::all_of(flying_.begin(), flying_.end(), [&](const auto& pair) {
+      return pair.first.first != self ||
+             std::all_of(pair.second.begin(), pair.second.end(), [](const Message& message) {
+               return message.written || !message.from_user;
+             });
+    });
   }
 
   bool idle() const { return flying_.empty(); }
