@@ -307,8 +307,11 @@ Algorithm or_in_parts(const Priced& whole, const AllreduceRequest& request,
     return whole.algorithm;
   if (rank_count > chunked_fold_ranks_max || !serves_chunked_fold(rank_count, request))
     return whole.algorithm;
-  return cost_of_chunked_fold(request, rank_count) < whole.cost ? Algorithm::chunked_fold
-                                                                : whole.algorithm;
+  if (cost_of_chunked_fold(request, rank_count) >= whole.cost) return whole.algorithm;
+  // Of two ranks in segments, the ring copies nothing at all, and the fold its result.
+  return request.in_segments && rank_count == 2 && request.reduction.properties.commutative
+             ? Algorithm::ring
+             : Algorithm::chunked_fold;
 }
 
 /// The cheapest along the canonical tree.  Where the call asks for a vector, one that follows it.

@@ -33,7 +33,7 @@ class Builder {
         scratch_(static_cast<std::uint16_t>(index_of_result() + 1), 1) {
     plan_.self = self;
     plan_.rank_count = rank_count;
-    plan_.algorithm = "chunked_fold";
+    plan_.algorithm = in_place_ ? "chunked_fold_in_segments" : "chunked_fold";
     plan_.parts = static_cast<std::uint16_t>(rank_count);
     plan_.slot_count =
         static_cast<std::uint16_t>(results == Results::everywhere ? 2 * others_ : others_);

@@ -34,6 +34,7 @@ class Builder {
         static_cast<std::uint16_t>(2 * (count_ - 1) * sub_blocks_);
     if (!in_place_) return;
     plan_.in_segments = true;
+    plan_.algorithm = "ring_in_segments";
     plan_.line_slot_count = plan_.slot_count / 2;
     plan_.partial_count = static_cast<std::uint16_t>(plan_.slot_count / 2);
   }

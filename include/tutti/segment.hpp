@@ -14,8 +14,8 @@ namespace tutti {
 /// line.  Where the buffers of a collective lie in segments on all ranks, nothing is copied on the
 /// way from one user's buffer into another's; everywhere else it is memory like any other.
 ///
-/// Offered today by allreduces of 64 KiB and more whose ranks are each a node of its own (see
-/// allreduce()).  Thread rule of its context.  Must outlive the operations that use it, and the
+/// That is so for allreduces of 64 KiB and more whose ranks are each a node of its own; their
+/// Operation::algorithm() ends in "_in_segments".  Thread rule of its context.  Must outlive the operations that use it, and the
 /// context must outlive it (both checked).
 class TUTTI_EXPORT Segment {
  public:

@@ -29,13 +29,16 @@ struct Case {
   const test::Job& job;
   std::size_t element_count;
   std::size_t chunk_count;
+  bool in_segments = false;
+  bool in_place = false;
 };
 
 /// False if the schedule does not serve them.
 bool expect_right(const Case& one) {
   const api::AllreduceRequest request{.element_count = one.element_count,
                                       .reduction = one.job.reduction,
-                                      .algorithm = one.algorithm};
+                                      .algorithm = one.algorithm,
+                                      .in_segments = one.in_segments};
   std::vector<plan::Plan> plans;
   std::vector<Bytes> sources;
   try {
@@ -54,6 +57,7 @@ bool expect_right(const Case& one) {
                                                           {.reduction = one.job.reduction,
                                                            .element_count = one.element_count,
                                                            .chunk_count = one.chunk_count,
+                                                           .in_place = one.in_place,
                                                            .seed = one.element_count},
                                                           sources);
   for (const Bytes& target : targets)
@@ -74,6 +78,19 @@ TEST(Chunks, GiveWhatTheWholePayloadGives) {
           for (std::size_t elements = 5; elements <= 17; elements += 3)
             cases += expect_right({ranks, schedule.algorithm, job, elements, chunks}) ? 1 : 0;
   EXPECT_GT(cases, 2000);
+}
+
+TEST(Chunks, InSegmentsToo) {
+  const test::Job jobs[] = {test::sum_job(), test::ordered_job()};
+  int cases = 0;
+  for (const Algorithm algorithm : {Algorithm::chunked_fold, Algorithm::ring})
+    for (const test::Job& job : jobs)
+      for (std::uint32_t ranks = 1; ranks <= 9; ++ranks)
+        for (const std::size_t chunks : {std::size_t{1}, std::size_t{2}, std::size_t{5}})
+          for (std::size_t elements = 5; elements <= 41; elements += 3)
+            for (const bool in_place : {false, true})
+              cases += expect_right({ranks, algorithm, job, elements, chunks, true, in_place});
+  EXPECT_GT(cases, 1000);
 }
 
 /// Of two ranks, by reference: in pieces, and in place, too.

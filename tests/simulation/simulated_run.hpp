@@ -29,11 +29,13 @@ struct SimulatedCall {
   std::vector<Bytes> targets = {};                     // as they are before; empty: as the sources
 };
 
-/// The targets of all ranks; `plans` may be changed in the order of arrivals.
+/// The targets of all ranks; `plans` may be changed in the order of arrivals.  A rank that has
+/// finished writes over its buffers, which are its user's again.
 inline std::vector<Bytes> simulate(std::vector<plan::Plan>& plans, const SimulatedCall& call,
-                                   const std::vector<Bytes>& sources) {
+                                   std::vector<Bytes> sources) {
   const auto rank_count = static_cast<std::uint32_t>(plans.size());
   std::vector<Bytes> targets = call.targets.empty() ? sources : call.targets;
+  std::vector<Bytes> results(rank_count);
   std::vector<SimulatedRank> ranks(rank_count);
   for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
     plan::Plan& plan = plans[rank];
@@ -80,9 +82,13 @@ inline std::vector<Bytes> simulate(std::vector<plan::Plan>& plans, const Simulat
     }
     auto rank = static_cast<std::uint32_t>(random() % rank_count);
     if (!ranks[rank].execution.in_flight) continue;
-    if (engine::advance(ranks[rank].execution, fabric, rank) == Status::ok) --unfinished;
+    if (engine::advance(ranks[rank].execution, fabric, rank) != Status::ok) continue;
+    --unfinished;
+    results[rank] = targets[rank];
+    for (Bytes* const buffer : {&sources[rank], &targets[rank]})
+      std::fill(buffer->begin(), buffer->end(), std::byte{0xa5});
   }
-  return targets;
+  return results;
 }
 
 }  // namespace tutti::simulation
