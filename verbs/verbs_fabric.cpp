@@ -191,6 +191,19 @@ void VerbsFabric::reserve_receive(Channel& channel, std::uint32_t index) {
   channel.reserved_.push_back(index);
 }
 
+RegionHandle VerbsFabric::register_memory(const std::byte* memory, std::size_t bytes, int access) {
+  const Driver& driver = port_.driver();
+  RegionHandle region(driver.reg_mr(domain_.get(), const_cast<std::byte*>(memory), bytes, access),
+                      {&driver});
+  if (!region)
+    throw Error(errno == ENOMEM ? ErrorCode::limit_exceeded : ErrorCode::system,
+                "registering a buffer of " + std::to_string(bytes) + " bytes on " + port_.name() +
+                    ": " + std::strerror(errno) +
+                    "; check ulimit -l, or leave TUTTI_REGISTER_BUFFERS out",
+                errno);
+  return region;
+}
+
 void VerbsFabric::prepare(Channel& channel, std::uint32_t parity, std::size_t put,
                           const PutDescription& description) {
   const Connection& connection = connections_[description.connection];
@@ -204,7 +217,7 @@ void VerbsFabric::prepare(Channel& channel, std::uint32_t parity, std::size_t pu
     channel.sent_.push_back({.connection = description.connection, .posted = 0});
   prepared.piece = {.addr = reinterpret_cast<std::uint64_t>(description.local),
                     .length = description.bytes,
-                    .lkey = arena_.local_key()};
+                    .lkey = description.local_key.value_or(arena_.local_key())};
   prepared.request = {};
   prepared.request.wr_id =
       CompletionTag{description.connection, connection.sends.signal_every()}.encoded();

@@ -61,10 +61,12 @@ class Channel {
     puts_ = {std::vector<PreparedPut>(put_count), std::vector<PreparedPut>(put_count)};
   }
 
-  /// Lets a put, of both parities, send what lies `by` bytes further on.
-  void move_local(std::size_t put, std::ptrdiff_t by) noexcept {
-    for (std::vector<PreparedPut>& puts : puts_)
+  /// Lets a put, of both parities, send what lies `by` bytes further on, in memory of that key.
+  void move_local(std::size_t put, std::ptrdiff_t by, std::uint32_t local_key) noexcept {
+    for (std::vector<PreparedPut>& puts : puts_) {
       puts[put].piece.addr += static_cast<std::uint64_t>(by);
+      puts[put].piece.lkey = local_key;
+    }
   }
 
  private:
@@ -100,6 +102,9 @@ class VerbsFabric {
 
   const Port& port() const noexcept { return port_; }
   Arena& arena() noexcept { return arena_; }
+  /// Memory of a user, for the network to read, and for peers to write if `access` says so
+  /// (IBV_ACCESS_...).  Throws Error.
+  RegionHandle register_memory(const std::byte* memory, std::size_t bytes, int access);
 
   bool connected(std::uint32_t connection) const { return connections_[connection].connected; }
   bool failed(std::uint32_t connection) const { return connections_[connection].failed; }

@@ -9,6 +9,7 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
+#include <optional>
 #include <tutti/detail/check.hpp>
 #include <tutti/status.hpp>
 
@@ -23,7 +24,7 @@ struct PreparedPut {
   ibv_send_wr request = {};
   ibv_sge piece = {};
   std::uint32_t connection = UINT32_MAX;  // until it is prepared
-  bool from_user = false;                 // not from the arena's blocks: must be known to have left
+  bool from_user = false;                 // must be known to have left
 
   PreparedPut() = default;
   PreparedPut(const PreparedPut&) = delete;
@@ -32,11 +33,12 @@ struct PreparedPut {
 
 struct PutDescription {
   std::uint32_t connection;
-  const std::byte* local;  // of the arena
-  std::uint32_t bytes;     // 0 sends the notification alone
+  const std::byte* local;
+  std::uint32_t bytes;  // 0 sends the notification alone
   std::uint64_t remote_address;
   std::uint32_t remote_key;
   Immediate notification;
+  std::optional<std::uint32_t> local_key = {};  // default: of the arena
   bool from_user = false;  // somebody waits until it has left, see VerbsFabric::sent()
 };
 

@@ -51,6 +51,7 @@ struct Card {
   std::uint64_t target = 0;                 // address, where peers write it
   std::uint64_t finished = 0;  // address of the words of the node's ranks, by LocalRank
   std::uint32_t remote_key = 0;
+  std::uint32_t target_key = 0;
   std::uint32_t channel = 0;
   std::uint32_t new_connections = 0;
   std::uint32_t root = 0;  // must be equal, too

@@ -109,13 +109,16 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                                 .source = arguments.source,
                                 .target = arguments.target,
                                 .any_order = api::takes_any_order(asked)};
-  if (api::may_use_segments(asked)) {
+  if (api::may_be_zero_copy(asked)) {
     const std::size_t bytes = arguments.element_count * arguments.reduction.element_bytes;
-    const bool here = api::segment_with(context, arguments.source, bytes) != nullptr &&
-                      api::segment_with(context, arguments.target, bytes) != nullptr;
+    const auto is_registered = [&](const void* buffer) {
+      return context.settings.register_buffers ||
+             api::segment_with(context, buffer, bytes) != nullptr;
+    };
+    const bool here = is_registered(arguments.source) && is_registered(arguments.target);
     request.row = {here};
     request.lay_out_blocks = [&asked](std::span<const std::uint64_t> rows) {
-      asked.in_segments =
+      asked.zero_copy =
           std::all_of(rows.begin(), rows.end(), [](std::uint64_t row) { return row != 0; });
       return api::Blocks();
     };

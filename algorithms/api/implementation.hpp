@@ -166,8 +166,14 @@ struct Operation::Implementation {
   Operation::Coverage coverage;
   bool uses_network = false;                       // has a partner on another node
   std::array<std::vector<bool>, 2> credits_taken;  // by parity of the call, then by slot
-  std::vector<Segment::Implementation*>
-      segments;                   // in which its buffers lie, if its plan uses them
+  /// Memory of a buffer, if the plan is zero-copy.
+  struct RegisteredBuffer {
+    const std::byte* memory = nullptr;
+    std::size_t bytes = 0;
+    std::uint32_t local_key = 0, remote_key = 0;
+    Segment::Implementation* segment = nullptr;  // or registered for this operation:
+    verbs::RegionHandle region = {};
+  } source, target;
   std::byte* block = nullptr;     // of the arena: slots and partials, both parities, words
   std::byte* finished = nullptr;  // the words in it: what ranks of this node have read in place
   std::vector<const shm::SequenceWord*> readers;  // those of ranks that read this rank's partials
@@ -187,8 +193,8 @@ struct Operation::Implementation {
   /// and nobody reads this rank's partials any more.
   bool collect_credits() noexcept;
 
-  /// Of a plan in segments, before its buffers change.
-  void move_in_segments(const void* source, const void* target) noexcept;
+  /// Of a plan that is zero-copy, before its buffers change.
+  void move_source(const void* source, const void* target) noexcept;
 
   Status start() noexcept;
   Status test() noexcept;

@@ -188,8 +188,10 @@ void fill_in(Card& card, const Operation::Implementation& operation) {
   card.slot_count = operation.plan.slot_count;
   for (std::size_t parity = 0; parity < 2; ++parity)
     card.slots[parity] = reinterpret_cast<std::uint64_t>(operation.execution.memory.slots[parity]);
-  if (operation.plan.in_segments)
+  if (operation.plan.zero_copy) {
     card.target = reinterpret_cast<std::uint64_t>(operation.execution.memory.target);
+    card.target_key = operation.target.remote_key;
+  }
   card.finished = reinterpret_cast<std::uint64_t>(operation.finished);
   card.remote_key = operation.communicator.context.fabric.arena().remote_key();
   card.channel = operation.channel_id;

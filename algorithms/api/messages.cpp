@@ -13,7 +13,7 @@ constexpr std::size_t in_place_from_bytes = 4096;
 
 /// Whether the message of a put or an await stays where it is, if the peer is of this node.
 bool stays_in_place(const Operation::Implementation& operation, const plan::Step& step) {
-  return !operation.plan.in_segments && operation.execution.bytes_of(step) >= in_place_from_bytes;
+  return !operation.plan.zero_copy && operation.execution.bytes_of(step) >= in_place_from_bytes;
 }
 
 /// The word of a rank of this node in a block whose words begin at `finished`.
@@ -77,9 +77,9 @@ void prepare_write(Operation::Implementation& operation, const plan::Step& step,
          .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot}});
 }
 
-/// The same where buffers stand in for registers, for each chunk.
-void prepare_writes_in_segments(Operation::Implementation& operation, const plan::Step& step,
-                                std::size_t put, const Card& theirs) {
+/// The same where buffers may stand in for registers, for each chunk.
+void prepare_zero_copy(Operation::Implementation& operation, const plan::Step& step,
+                       std::size_t put, const Card& theirs) {
   Communicator::Implementation& communicator = operation.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;
   const engine::Execution& execution = operation.execution;
@@ -89,11 +89,15 @@ void prepare_writes_in_segments(Operation::Implementation& operation, const plan
   for (std::size_t chunk = 0; chunk < execution.chunk_count; ++chunk) {
     const engine::Part& part = execution.parts[chunk * operation.plan.parts + step.part];
     for (std::uint32_t parity = 0; parity < 2; ++parity) {
-      const std::byte* const local = step.from.place == plan::Place::source
-                                         ? memory.source + part.source.offset
-                                     : step.from.place == plan::Place::target
-                                         ? memory.target + part.target.offset
-                                         : memory.partials[parity] + execution.offset_of(step.from);
+      const std::byte* local = memory.partials[parity] + execution.offset_of(step.from);
+      std::optional<std::uint32_t> key;  // of the arena
+      if (step.from.place == plan::Place::source) {
+        local = memory.source + part.source.offset;
+        key = operation.source.local_key;
+      } else if (step.from.place == plan::Place::target) {
+        local = memory.target + part.target.offset;
+        key = operation.target.local_key;
+      }
       fabric.prepare(
           operation.channel.network, parity, chunk * execution.puts_per_chunk + put,
           {.connection = connection,
@@ -102,8 +106,9 @@ void prepare_writes_in_segments(Operation::Implementation& operation, const plan
            .remote_address = step.into_target
                                  ? theirs.target + part.target.offset
                                  : theirs.slots[parity] + memory.offset_of_slot(step.slot),
-           .remote_key = theirs.remote_key,
+           .remote_key = step.into_target ? theirs.target_key : theirs.remote_key,
            .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot},
+           .local_key = key,
            .from_user = step.from.place == plan::Place::target});
     }
   }
@@ -139,9 +144,9 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
     if (step.action == plan::Action::put) {
       const Card& theirs = cards[index_of(step.peer)];
       const bool near = communicator.is_neighbour(step.peer);
-      (operation.plan.in_segments ? prepare_writes_in_segments
-       : near                     ? prepare_store
-                                  : prepare_write)(operation, step, put++, theirs);
+      (operation.plan.zero_copy ? prepare_zero_copy
+       : near                   ? prepare_store
+                                : prepare_write)(operation, step, put++, theirs);
     } else if (is_arrival(step) && communicator.is_neighbour(step.peer)) {
       for (std::uint32_t parity = 0; parity < 2; ++parity)
         operation.channel.node.await(

@@ -92,30 +92,37 @@ Operation::Implementation::~Implementation() {
       !communicator.failed() && collect_credits() &&
       context.fabric.drain(channel.network, context.clock, drain_timeout, has_gone);
   if (drained && block != nullptr) context.fabric.arena().release(block);
-  for (Segment::Implementation* segment : segments) {
-    --segment->users;
-    segment->may_be_written = segment->may_be_written || !drained;
-  }
+  for (const RegisteredBuffer* buffer : {&source, &target})
+    if (buffer->segment != nullptr) {
+      --buffer->segment->users;
+      buffer->segment->may_be_written = buffer->segment->may_be_written || !drained;
+    }
   --context.live_operations;
   if (uses_network) --context.live_network_operations;
   --communicator.live_operations;
   context.fabric.detach(channel.network, drained);
 }
 
-void Operation::Implementation::move_in_segments(const void* source, const void* target) noexcept {
-  const std::size_t bytes = coverage.element_count * execution.reduction.element_bytes;
-  detail::check(target == execution.memory.target,
-                "a target in a segment, which peers write, stays");
-  detail::check(api::segment_with(communicator.context, source, bytes) != nullptr,
-                "a source is in a segment if it was when the operation was made");
-  const std::ptrdiff_t by = static_cast<const std::byte*>(source) - execution.memory.source;
-  if (by == 0) return;
+void Operation::Implementation::move_source(const void* to, const void* wanted_target) noexcept {
+  detail::check(wanted_target == execution.memory.target,
+                "a target that peers write (zero-copy) is that of the making of its operation");
+  if (to == execution.memory.source) return;
+  const auto* const begin = static_cast<const std::byte*>(to);
+  const bool is_target = begin == target.memory;
+  const bool is_source = begin == source.memory;
+  detail::check(is_target || is_source || api::segment_with(communicator.context, to, source.bytes),
+                "a source that is sent from (zero-copy) is a buffer of the making of its "
+                "operation, or lies in a segment");
+  const std::uint32_t key = is_target   ? target.local_key
+                            : is_source ? source.local_key
+                                        : communicator.context.fabric.arena().local_key();
+  const std::ptrdiff_t by = begin - execution.memory.source;
   std::size_t put = 0;
   for (const plan::Step& step : plan.steps) {
     if (step.action != plan::Action::put) continue;
     if (step.from.place == plan::Place::source)
       for (std::size_t chunk = 0; chunk < execution.chunk_count; ++chunk)
-        channel.network.move_local(chunk * execution.puts_per_chunk + put, by);
+        channel.network.move_local(chunk * execution.puts_per_chunk + put, by, key);
     ++put;
   }
 }
@@ -253,7 +260,7 @@ Status Operation::start(const void* source, void* target) noexcept {
   engine::Execution& execution = implementation_->execution;
   detail::check(!execution.in_flight, "buffers change only while not in flight",
                 execution.sequence);
-  if (implementation_->plan.in_segments) implementation_->move_in_segments(source, target);
+  if (implementation_->plan.zero_copy) implementation_->move_source(source, target);
   execution.memory.source = static_cast<const std::byte*>(source);
   execution.memory.target = static_cast<std::byte*>(target);
   return implementation_->start();

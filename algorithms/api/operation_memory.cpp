@@ -86,19 +86,33 @@ void cut_into_chunks(Operation::Implementation& operation, const OperationReques
   execution.memory.payload_bytes = engine::share(longest, execution.chunk_count, 0) * element_bytes;
 }
 
+void register_buffer(Operation::Implementation& operation,
+                     Operation::Implementation::RegisteredBuffer& buffer, const void* memory,
+                     std::size_t bytes, int access) {
+  Context::Implementation& context = operation.communicator.context;
+  buffer.memory = static_cast<const std::byte*>(memory);
+  buffer.bytes = bytes;
+  buffer.segment = segment_with(context, memory, bytes);
+  if (buffer.segment != nullptr) {
+    ++buffer.segment->users;
+    buffer.local_key = context.fabric.arena().local_key();
+    buffer.remote_key = context.fabric.arena().remote_key();
+    return;
+  }
+  buffer.region = context.fabric.register_memory(buffer.memory, bytes, access);
+  buffer.local_key = buffer.region->lkey;
+  buffer.remote_key = buffer.region->rkey;
+}
+
 /// Where buffers stand in for registers, each chunk has puts of its own.
-void use_segments(Operation::Implementation& operation, const OperationRequest& request) {
+void use_buffers(Operation::Implementation& operation, const OperationRequest& request) {
   engine::Execution& execution = operation.execution;
   execution.puts_per_chunk = put_count(operation.plan);
   operation.channel.make_room(execution.puts_per_chunk * execution.chunk_count);
   const std::size_t bytes = request.element_count * request.reduction.element_bytes;
-  for (const void* buffer : {request.source, static_cast<const void*>(request.target)}) {
-    Segment::Implementation* const segment =
-        segment_with(operation.communicator.context, buffer, bytes);
-    if (segment == nullptr) throw Error(ErrorCode::invalid_argument, "a buffer lies in no segment");
-    ++segment->users;
-    operation.segments.push_back(segment);
-  }
+  register_buffer(operation, operation.source, request.source, bytes, 0);
+  register_buffer(operation, operation.target, request.target, bytes,
+                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 }
 
 }  // namespace
@@ -114,7 +128,7 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
   memory.source = static_cast<const std::byte*>(request.source);
   memory.target = static_cast<std::byte*>(request.target);
   cut_into_chunks(operation, request, blocks);
-  if (plan.in_segments) use_segments(operation, request);
+  if (plan.zero_copy) use_buffers(operation, request);
   if (plan::is_by_reference(plan))
     make_room_for_references(operation.execution, plan, request.reduction.element_bytes);
   const std::size_t message_bytes_max =

@@ -308,8 +308,8 @@ Algorithm or_in_parts(const Priced& whole, const AllreduceRequest& request,
   if (rank_count > chunked_fold_ranks_max || !serves_chunked_fold(rank_count, request))
     return whole.algorithm;
   if (cost_of_chunked_fold(request, rank_count) >= whole.cost) return whole.algorithm;
-  // Of two ranks in segments, the ring copies nothing at all, and the fold its result.
-  return request.in_segments && rank_count == 2 && request.reduction.properties.commutative
+  // Of two ranks, the ring without copies has none at all, and the fold one of its result.
+  return request.zero_copy && rank_count == 2 && request.reduction.properties.commutative
              ? Algorithm::ring
              : Algorithm::chunked_fold;
 }
@@ -409,7 +409,7 @@ Algorithm rule(const AllreduceRequest& request, std::uint32_t rank_count) {
 }
 
 plan::Buffers buffers_of(const AllreduceRequest& request) {
-  return request.in_segments ? plan::Buffers::in_segments : plan::Buffers::anywhere;
+  return request.zero_copy ? plan::Buffers::registered : plan::Buffers::anywhere;
 }
 
 plan::Plan chunked_fold_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
@@ -512,7 +512,7 @@ bool order_shows_in_bits(const Reduction& reduction) noexcept {
          reduction.built_in != BuiltIn::max;
 }
 
-bool may_use_segments(const AllreduceRequest& request) noexcept {
+bool may_be_zero_copy(const AllreduceRequest& request) noexcept {
   const bool is_flat = request.across == Across::automatic || request.across == Across::flat;
   const bool is_in_parts = request.algorithm == Algorithm::automatic ||
                            request.algorithm == Algorithm::chunked_fold ||

@@ -46,7 +46,7 @@ struct AllreduceRequest {
   plan::PerRound per_round_by_default = {};  // the context's; empty: a rule
   std::uint32_t partners_max = UINT32_MAX;   // connections that a context can hold
   std::span<const Node> node_of = {};        // of each rank; empty: each is a node of its own
-  bool in_segments = false;                  // all ranks' buffers are
+  bool zero_copy = false;                    // all ranks' buffers are registered
 };
 
 struct BarrierRequest {
@@ -69,8 +69,8 @@ struct BroadcastRequest {
 /// taken to be exact; what a user's operator does with elements of no known type is not known.
 bool order_shows_in_bits(const Reduction& reduction) noexcept;
 
-/// Whether the plan gains where all ranks have their buffers in segments; alike on all ranks.
-bool may_use_segments(const AllreduceRequest& request) noexcept;
+/// Whether there is a zero-copy plan, if all ranks' buffers are registered; alike on all ranks.
+bool may_be_zero_copy(const AllreduceRequest& request) noexcept;
 
 /// Whether messages of a round may be combined in the order in which they arrive.
 bool takes_any_order(const AllreduceRequest& request) noexcept;

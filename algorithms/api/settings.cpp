@@ -24,6 +24,9 @@ constexpr Setting table[] = {
      "larger payloads go through in chunks; default 64K inside a node, 1M across"},
     {"TUTTI_SINGLE_COPY_BYTES", "bytes, or never",
      "payloads of so many bytes on may be read from users' buffers in a node; default 4K"},
+    {"TUTTI_REGISTER_BUFFERS", "0|1",
+     "whether operations may register users' buffers, to send from them and write into them; "
+     "default 0"},
     {"TUTTI_SETUP_TIMEOUT", "seconds", "limit of each collective set-up step; default 30"},
     {"TUTTI_CONNECT", "exchange|cm",
      "how queue pairs are connected: out of band, or by IP address (rdma_cm); default exchange"},
@@ -190,6 +193,10 @@ ContextSettings context_settings(const ContextOptions& given) {
   if (auto text = value_of("TUTTI_SINGLE_COPY_BYTES"))
     settings.single_copy_bytes =
         *text == "never" ? SIZE_MAX : parse_bytes(*text, "TUTTI_SINGLE_COPY_BYTES");
+  if (auto text = value_of("TUTTI_REGISTER_BUFFERS")) {
+    if (*text != "0" && *text != "1") refuse("TUTTI_REGISTER_BUFFERS", *text, "0 or 1");
+    settings.register_buffers = *text == "1";
+  }
   if (auto text = value_of("TUTTI_SETUP_TIMEOUT"))
     settings.setup_timeout = parse_seconds("TUTTI_SETUP_TIMEOUT", *text);
   if (auto text = value_of("TUTTI_CONNECT")) settings.connect = parse_connect(*text);
@@ -203,6 +210,7 @@ ContextSettings context_settings(const ContextOptions& given) {
   settings.check = given.check.value_or(settings.check);
   settings.chunk_bytes = given.chunk_bytes.value_or(settings.chunk_bytes);
   settings.single_copy_bytes = given.single_copy_bytes.value_or(settings.single_copy_bytes);
+  settings.register_buffers = given.register_buffers.value_or(settings.register_buffers);
   settings.setup_timeout = given.setup_timeout.value_or(settings.setup_timeout);
   settings.connect = given.connect.value_or(settings.connect);
   settings.wait = given.wait.value_or(settings.wait);

@@ -49,6 +49,7 @@ struct ContextSettings {
   std::size_t arena_bytes = 16u << 20;
   std::size_t chunk_bytes = 0;               // 0: by the node shape
   std::size_t single_copy_bytes = 4u << 10;  // SIZE_MAX: never
+  bool register_buffers = false;
   CheckLevel check = CheckLevel::collective;
   Timeout setup_timeout = std::chrono::seconds(30);
   ConnectBy connect = ConnectBy::exchange;

@@ -118,7 +118,7 @@ struct Execution {
   struct alignas(RegisterMemory::line_bytes) Line {
     std::byte bytes[RegisterMemory::line_bytes];
   };
-  std::size_t puts_per_chunk = 0;  // of a plan in segments, where each chunk has puts of its own
+  std::size_t puts_per_chunk = 0;  // if each chunk has puts of its own (zero-copy)
   std::vector<Line> piece = {};    // of what a combine by reference reads, where source is target
   std::size_t piece_elements = 0;  // that are read at a time
 

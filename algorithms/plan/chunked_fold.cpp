@@ -1,6 +1,6 @@
 // See chunked_fold.hpp for the schedule.  Here: which register holds what.
 //
-// (In segments: partial 0 is the result, those behind it scratch.)
+// Without copies partial 0 is the result, and those behind it scratch.  Else:
 //
 //   partials   0 .. P-2   parts of the contribution, for the ranks 1 .. P-1 ahead
 //              P-1        the result of the own part
@@ -28,17 +28,17 @@ class Builder {
  public:
   Builder(Rank self, std::uint32_t rank_count, Results results, Buffers buffers)
       : results_(results),
-        in_place_(buffers == Buffers::in_segments),
+        zero_copy_(buffers == Buffers::registered),
         others_(static_cast<std::uint16_t>(rank_count - 1)),
         scratch_(static_cast<std::uint16_t>(index_of_result() + 1), 1) {
     plan_.self = self;
     plan_.rank_count = rank_count;
-    plan_.algorithm = in_place_ ? "chunked_fold_in_segments" : "chunked_fold";
+    plan_.algorithm = zero_copy_ ? "chunked_fold_zero_copy" : "chunked_fold";
     plan_.parts = static_cast<std::uint16_t>(rank_count);
     plan_.slot_count =
         static_cast<std::uint16_t>(results == Results::everywhere ? 2 * others_ : others_);
-    plan_.in_segments = in_place_;
-    if (in_place_) plan_.line_slot_count = static_cast<std::uint16_t>(plan_.slot_count - others_);
+    plan_.zero_copy = zero_copy_;
+    if (zero_copy_) plan_.line_slot_count = static_cast<std::uint16_t>(plan_.slot_count - others_);
   }
 
   Plan build() && {
@@ -64,8 +64,8 @@ class Builder {
     for (std::uint16_t i = 0; i < others_; ++i) {
       const Rank peer = rank_ahead(plan_.self, i + 1u, plan_.rank_count);
       steps_.begin_part(part_of(peer));
-      if (!in_place_) steps_.copy(source_register, partial_register(i));
-      steps_.put(peer, i, 1, in_place_ ? source_register : partial_register(i));
+      if (!zero_copy_) steps_.copy(source_register, partial_register(i));
+      steps_.put(peer, i, 1, zero_copy_ ? source_register : partial_register(i));
     }
   }
 
@@ -85,7 +85,7 @@ class Builder {
   void send_result() {
     for (std::uint16_t i = 0; i < others_; ++i) {
       const Rank peer = rank_ahead(plan_.self, i + 1u, plan_.rank_count);
-      if (in_place_)
+      if (zero_copy_)
         steps_.put_into_target(peer, result_slot(i), result());
       else
         steps_.put(peer, result_slot(i), 1, result());
@@ -96,7 +96,7 @@ class Builder {
     for (std::uint16_t i = 0; i < others_; ++i) {
       const Rank peer = rank_behind(plan_.self, i + 1u, plan_.rank_count);
       steps_.begin_part(part_of(peer));
-      if (in_place_) {
+      if (zero_copy_) {
         steps_.await_in_target(peer, result_slot(i));
         continue;
       }
@@ -106,14 +106,14 @@ class Builder {
   }
 
   static std::uint16_t part_of(Rank rank) { return static_cast<std::uint16_t>(index_of(rank)); }
-  std::uint16_t index_of_result() const { return in_place_ ? std::uint16_t{0} : others_; }
+  std::uint16_t index_of_result() const { return zero_copy_ ? std::uint16_t{0} : others_; }
   Register result() const { return partial_register(index_of_result()); }
   std::uint16_t result_slot(std::uint16_t i) const {
     return static_cast<std::uint16_t>(others_ + i);
   }
 
   Results results_;
-  bool in_place_;
+  bool zero_copy_;
   std::uint16_t others_;
   Plan plan_;
   StepWriter steps_{plan_};

@@ -16,7 +16,7 @@
 // allreduce sends less.  Registers have room for one part: P partials and those for the at most
 // 2 log2 P scratch parts, 2 (P - 1) slots; all together about 3 payloads.
 //
-// In segments parts are sent from the source and results written into the targets: 2 (P-1)/P
+// Zero-copy, parts are sent from the source and results written into the targets: 2 (P-1)/P
 // payloads less are copied, and registers take about one payload.
 //
 // Literature: the direct algorithm, or reduce-scatter and allgather by pairwise exchange, of

@@ -23,11 +23,11 @@
 // reference does not read `into`: into = what was told of o source, for operators that commute.
 // Until the reader has said that it is done, the sender neither writes there nor completes.
 //
-// In place of registers.  Where the buffers of all ranks lie in memory that their peers may write
-// (tutti::Segment), a put may send from source or target, and a put `into target` lands in the same
-// part of the peer's target: its slot has the notification alone.  Its value must hold the peer's
-// contribution, so that the peer has entered the call.  What is sent from the target may not have
-// left when all has arrived: the plan awaits that.
+// Zero copy.  Where the buffers of all ranks are registered memory, a put may send from source or
+// target, and a put `into target` lands in the same part of the peer's target: its slot has the
+// notification alone.  Its value must hold the peer's contribution, so that the peer has entered
+// the call.  What is sent from the target may not have left when all has arrived: the plan awaits
+// that.
 //
 // Slots are numbered alike on all ranks, and each is written by exactly one peer, once per call:
 // the notification of a message is its slot number.
@@ -77,7 +77,7 @@ enum class FlowControl : std::uint8_t {
 /// Where the users' buffers lie, on all ranks.
 enum class Buffers : std::uint8_t {
   anywhere,
-  in_segments,  // peers may write there, and the network may read there
+  registered,  // peers may write there, and the network may read there
 };
 
 /// In which order the operands of a result are combined.
@@ -92,7 +92,7 @@ struct Step {
   std::uint16_t slot = 0;      // of a put (at the peer), an await or await_credit (here)
   std::uint16_t part = 0;      // of the payload
   bool by_reference = false;   // of a put, an await, a copy or combine from a slot; one payload
-  bool into_target = false;    // of a put or an await; see "In place of registers"
+  bool into_target = false;    // of a put or an await; see "Zero copy"
   bool forwards = false;       // of a put of a block that has come from another rank
   std::uint32_t round = 0;     // for people: counted from 0
   Rank peer = no_rank;         // of a put, await or await_credit, or whose memory is read
@@ -110,7 +110,7 @@ struct Plan {
                           // rounds; if not, it is the most
   FlowControl flow_control = FlowControl::synchronising;
   std::uint16_t parts = 1;         // of the payload
-  bool in_segments = false;        // source and target stand in for registers
+  bool zero_copy = false;          // source and target stand in for registers
   bool swaps_blocks = false;       // a message to rank p from rank q is about part p there, q here
   std::uint16_t segments = 1;      // payloads (of one part) in each partial and slot
   std::uint32_t incoming_max = 0;  // messages of one peer that can be on their way to this rank at

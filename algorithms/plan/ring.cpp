@@ -19,7 +19,7 @@ class Builder {
  public:
   Builder(Rank self, std::uint32_t rank_count, std::uint32_t sub_blocks,
           std::span<const Node> node_of, Buffers buffers)
-      : count_(rank_count), sub_blocks_(sub_blocks), in_place_(buffers == Buffers::in_segments) {
+      : count_(rank_count), sub_blocks_(sub_blocks), zero_copy_(buffers == Buffers::registered) {
     std::vector<Rank> ring;
     for (const std::vector<Rank>& node : members_of_nodes(rank_count, node_of))
       ring.insert(ring.end(), node.begin(), node.end());
@@ -32,9 +32,9 @@ class Builder {
     plan_.parts = static_cast<std::uint16_t>(count_ * sub_blocks_);
     plan_.slot_count = plan_.partial_count =
         static_cast<std::uint16_t>(2 * (count_ - 1) * sub_blocks_);
-    if (!in_place_) return;
-    plan_.in_segments = true;
-    plan_.algorithm = "ring_in_segments";
+    if (!zero_copy_) return;
+    plan_.zero_copy = true;
+    plan_.algorithm = "ring_zero_copy";
     plan_.line_slot_count = plan_.slot_count / 2;
     plan_.partial_count = static_cast<std::uint16_t>(plan_.slot_count / 2);
   }
@@ -53,8 +53,8 @@ class Builder {
     plan_.per_round.assign(rounds, sub_blocks_);
     for (std::uint32_t u = 0; u < sub_blocks_; ++u) {
       begin_part(0, u);
-      const Register first = in_place_ ? source_register : partial_of(0, u);
-      if (!in_place_) steps_.copy(source_register, first);
+      const Register first = zero_copy_ ? source_register : partial_of(0, u);
+      if (!zero_copy_) steps_.copy(source_register, first);
       steps_.put(next_, slot_of(0, u), 1, first);
     }
     for (std::uint32_t round = 0; round < rounds; ++round) {
@@ -70,22 +70,22 @@ class Builder {
         if (!is_last) pass_on(round, u);
       }
     }
-    if (in_place_) steps_.await_sent();
+    if (zero_copy_) steps_.await_sent();
     return std::move(plan_);
   }
 
  private:
   void grow(std::uint32_t round, std::uint32_t u) {
     const bool is_complete = round == count_ - 2;
-    const Register grown = in_place_ && is_complete ? target_register : partial_of(round + 1, u);
+    const Register grown = zero_copy_ && is_complete ? target_register : partial_of(round + 1, u);
     steps_.await(previous_, slot_of(round, u), 1);
     steps_.copy(source_register, grown);
     steps_.combine(slot_register(slot_of(round, u)), grown);
-    if (is_complete && !in_place_) steps_.copy(grown, target_register);
+    if (is_complete && !zero_copy_) steps_.copy(grown, target_register);
   }
 
   void receive(std::uint32_t round, std::uint32_t u) {
-    if (in_place_) return steps_.await_in_target(previous_, slot_of(round, u));
+    if (zero_copy_) return steps_.await_in_target(previous_, slot_of(round, u));
     steps_.await(previous_, slot_of(round, u), 1);
     steps_.copy(slot_register(slot_of(round, u)), target_register);
     if (round + 1 < 2 * (count_ - 1))
@@ -95,7 +95,7 @@ class Builder {
   /// What round `round` has brought or completed.
   void pass_on(std::uint32_t round, std::uint32_t u) {
     const std::uint16_t slot = slot_of(round + 1, u);
-    if (in_place_ && round + 1 >= count_ - 1)
+    if (zero_copy_ && round + 1 >= count_ - 1)
       steps_.put_into_target(next_, slot, target_register);
     else
       steps_.put(next_, slot, 1, partial_of(round + 1, u));
@@ -116,7 +116,7 @@ class Builder {
 
   std::uint32_t count_;
   std::uint32_t sub_blocks_;
-  bool in_place_;
+  bool zero_copy_;
   std::uint32_t position_ = 0;
   Rank next_, previous_;
   Plan plan_;

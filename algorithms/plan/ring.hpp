@@ -16,8 +16,8 @@
 // as many of slots.  All ranks have one expression, in the order of the ring, which begins
 // elsewhere for each block: for operators that commute.
 //
-// In segments nothing is copied: the first block is sent from the source, combined into the target
-// where it is complete, and written into the next rank's target from there.
+// Zero-copy, the first block is sent from the source; what is complete is combined in the target
+// and written into the next rank's target from there.
 //
 // Literature: P. Patarasuk, X. Yuan, JPDC 69 (2), 2009 ("Bandwidth optimal all-reduce algorithms
 // for clusters of workstations"); the pipelined ring of M. A. Al Ahad et al. 2018, IV.A, whose

@@ -62,7 +62,7 @@ class ShapeCheck {
     // Slots and notifications are laid out alike everywhere, or a put would miss its slot.
     if (plan.segments != first.segments || plan.slot_count != first.slot_count ||
         plan.parts != first.parts || plan.line_slot_count != first.line_slot_count ||
-        plan.swaps_blocks != first.swaps_blocks || plan.in_segments != first.in_segments)
+        plan.swaps_blocks != first.swaps_blocks || plan.zero_copy != first.zero_copy)
       return name_of(plan.self) + ": slots are not laid out as on rank 0";
     if (plan.parts == 0 || (plan.parts > 1 && plan.segments > 1))
       return name_of(plan.self) + ": a plan of several parts has registers of one payload";
@@ -153,7 +153,7 @@ class ShapeCheck {
 
   static bool is_sent(const Plan& plan, const Step& step) {
     return step.segments == 0 || step.from.place == Place::partial ||
-           (plan.in_segments && is_lent(step));
+           (plan.zero_copy && is_lent(step));
   }
   static bool is_sent_from_target(const Step& step) {
     return step.action == Action::put && step.segments > 0 && !step.by_reference &&
@@ -188,8 +188,8 @@ class ShapeCheck {
                               std::vector<std::uint32_t>& counts,
                               std::vector<std::uint64_t>& marks) const {
     if (Violation violation = address_violation(plan, step)) return violation;
-    if (step.into_target && (!plan.in_segments || step.by_reference || step.segments != 1))
-      return "lands in a target in another way than as one payload, in segments";
+    if (step.into_target && (!plan.zero_copy || step.by_reference || step.segments != 1))
+      return "lands in a target in another way than as one payload of a zero-copy plan";
     const bool is_payload = step.segments > 0 && !step.by_reference && !step.into_target;
     if (is_payload && step.slot + plan.line_slot_count >= plan.slot_count)
       return "slot " + std::to_string(step.slot) + " has no room for a message";

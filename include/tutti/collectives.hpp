@@ -89,8 +89,9 @@ struct AllreduceArguments {       // raw form
 /// the nearest n that works.  Ranks that round differently (rounding mode, FTZ, DAZ) get
 /// Error{mismatch} unless relaxed is asked for, at CheckLevel::collective.
 ///
-/// Where every rank is a node of its own and has its buffers in segments (Communicator::allocate()),
-/// payloads from 64 KiB on by the ring or in parts are sent from the source and land in the target.
+/// Where every rank is a node of its own and has its buffers in registered memory (segment.hpp),
+/// payloads from 64 KiB on, in parts or by the ring, are sent from the source and land in the
+/// target.
 ///
 /// Slots and send buffers come from the arena of the context: Error{limit_exceeded} when it is
 /// full.

@@ -29,8 +29,9 @@ class TUTTI_EXPORT Operation {
   /// Never waits.  ok: accepted, the buffers are the engine's until test() or wait() says ok.
   /// Aborts the program if the operation is in flight.
   Status start() noexcept;
-  /// The same shape on other buffers.  Aborts the program where the buffers that it was made with
-  /// are in segments, and the target is another one or the source in none.
+  /// The same shape on other buffers.  Of an operation that is zero-copy (segment.hpp): on the
+  /// target that it was made with, and a source that lies in a segment or is one of the two buffers
+  /// of then; aborts the program otherwise.
   Status start(const void* source, void* target) noexcept;
 
   /// One step of progress; `in_progress` until finished.  `ok` if nothing is in flight.

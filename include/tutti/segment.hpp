@@ -11,12 +11,15 @@
 namespace tutti {
 
 /// Zeroed memory out of the context's arena, made by Communicator::allocate(); begins on a cache
-/// line.  Where the buffers of a collective lie in segments on all ranks, nothing is copied on the
-/// way from one user's buffer into another's; everywhere else it is memory like any other.
+/// line.  Where the buffers of a collective lie in segments on all ranks, or may be registered
+/// (ContextOptions::register_buffers), nothing is copied on the way from one user's buffer into
+/// another's; everywhere else it is memory like any other.
 ///
 /// That is so for allreduces of 64 KiB and more whose ranks are each a node of its own; their
-/// Operation::algorithm() ends in "_in_segments".  Thread rule of its context.  Must outlive the operations that use it, and the
-/// context must outlive it (both checked).
+/// Operation::algorithm() then ends in "_zero_copy".
+///
+/// Thread rule of its context.  Must outlive the operations that use it, and the context must
+/// outlive it (both checked).
 class TUTTI_EXPORT Segment {
  public:
   Segment(Segment&&) noexcept;

@@ -37,31 +37,31 @@ TEST(ChunkedFold, FollowsTheTreeForSampledRankCountsUpTo2000) {
   }
 }
 
-std::vector<Plan> in_segments(std::uint32_t ranks) {
+std::vector<Plan> zero_copy_plans(std::uint32_t ranks) {
   std::vector<Plan> plans;
   for (std::uint32_t rank = 0; rank < ranks; ++rank)
-    plans.push_back(chunked_fold_allreduce(Rank{rank}, ranks, Buffers::in_segments));
+    plans.push_back(chunked_fold_allreduce(Rank{rank}, ranks, Buffers::registered));
   return plans;
 }
 
-TEST(ChunkedFold, InSegmentsItIsTheSame) {
+TEST(ChunkedFold, ZeroCopyItIsTheSame) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
-    ASSERT_EQ(first_violation(in_segments(ranks), Promise::canonical_tree), std::nullopt)
+    ASSERT_EQ(first_violation(zero_copy_plans(ranks), Promise::canonical_tree), std::nullopt)
         << "P = " << ranks;
 }
 
-TEST(ChunkedFold, InSegmentsNothingIsWrittenWhileItIsInUse) {
+TEST(ChunkedFold, ZeroCopyNothingIsWrittenWhileItIsInUse) {
   using test::HappensBefore;
   for (std::uint32_t ranks = 2; ranks <= 8; ++ranks)
     for (const auto buffers : {HappensBefore::Buffers::same, HappensBefore::Buffers::apart})
-      ASSERT_EQ(HappensBefore(in_segments(ranks), 5, 2, buffers).race(), std::nullopt)
+      ASSERT_EQ(HappensBefore(zero_copy_plans(ranks), 5, 2, buffers).race(), std::nullopt)
           << "P = " << ranks;
 }
 
 // Allgather alone: what is written into a target does not say that its rank has entered.
 TEST(ChunkedFold, NobodyWritesATargetOfARankThatMayNotHaveEntered) {
   constexpr std::uint32_t ranks = 3;
-  std::vector<Plan> plans = in_segments(ranks);
+  std::vector<Plan> plans = zero_copy_plans(ranks);
   for (Plan& plan : plans) {
     plan.steps.clear();
     plan.per_round.clear();

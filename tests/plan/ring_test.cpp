@@ -73,29 +73,29 @@ TEST(Ring, TwoCopiesOfEverythingSuffice) {
   EXPECT_NE(test::HappensBefore(plans, 5, 1).race(), std::nullopt);
 }
 
-// ---- In segments --------------------------------------------------------------------------------
+// ---- Zero copy ----------------------------------------------------------------------------------
 
-TEST(Ring, InSegmentsItIsTheSame) {
+TEST(Ring, ZeroCopyItIsTheSame) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to / 4; ++ranks)
     for (std::uint32_t sub_blocks = 1; sub_blocks <= 3; ++sub_blocks)
       EXPECT_EQ(
-          first_violation(rings(ranks, sub_blocks, {}, Buffers::in_segments), Promise::same_result),
+          first_violation(rings(ranks, sub_blocks, {}, Buffers::registered), Promise::same_result),
           std::nullopt)
           << ranks << " ranks, " << sub_blocks << " sub-blocks";
 }
 
-TEST(Ring, InSegmentsNothingIsWrittenWhileItIsInUse) {
+TEST(Ring, ZeroCopyNothingIsWrittenWhileItIsInUse) {
   using test::HappensBefore;
   for (std::uint32_t ranks = 2; ranks <= 7; ++ranks)
     for (const auto buffers : {HappensBefore::Buffers::same, HappensBefore::Buffers::apart})
-      EXPECT_EQ(HappensBefore(rings(ranks, 2, {}, Buffers::in_segments), 5, 2, buffers).race(),
+      EXPECT_EQ(HappensBefore(rings(ranks, 2, {}, Buffers::registered), 5, 2, buffers).race(),
                 std::nullopt)
           << ranks << " ranks";
 }
 
-TEST(Ring, InSegmentsItWaitsForWhatItSends) {
+TEST(Ring, ZeroCopyItWaitsForWhatItSends) {
   for (std::uint32_t ranks = 2; ranks <= 4; ++ranks) {
-    std::vector<Plan> plans = rings(ranks, 1, {}, Buffers::in_segments);
+    std::vector<Plan> plans = rings(ranks, 1, {}, Buffers::registered);
     for (Plan& plan : plans)
       std::erase_if(plan.steps, [](const Step& step) { return step.action == Action::await_sent; });
     EXPECT_EQ(first_violation(plans, Promise::same_result),

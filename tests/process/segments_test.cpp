@@ -61,9 +61,9 @@ struct Shape {
   std::uint32_t without = UINT32_MAX;  // a rank that has no segment
 };
 
-bool ends_in_segments(const Operation& operation) {
+bool is_zero_copy(const Operation& operation) {
   const std::string name = operation.algorithm();
-  return name.find("_in_segments") != std::string::npos;
+  return name.find("_zero_copy") != std::string::npos;
 }
 
 /// Calls at random times, in place now and then; what was given is written over at once.
@@ -86,7 +86,7 @@ int call_often(Exchange& exchange, const Shape& shape) {
                         .element_count = shape.element_count,
                         .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64),
                         .algorithm = shape.algorithm});
-  if (ends_in_segments(operation) != (shape.without == UINT32_MAX)) return 1;
+  if (is_zero_copy(operation) != (shape.without == UINT32_MAX)) return 1;
   std::mt19937 random(self);
   for (std::uint64_t call = 0; call < 12; ++call) {
     const std::span<std::uint64_t> given = call % 3 == 2 ? into : from;

@@ -29,7 +29,7 @@ struct Case {
   const test::Job& job;
   std::size_t element_count;
   std::size_t chunk_count;
-  bool in_segments = false;
+  bool zero_copy = false;
   bool in_place = false;
 };
 
@@ -38,7 +38,7 @@ bool expect_right(const Case& one) {
   const api::AllreduceRequest request{.element_count = one.element_count,
                                       .reduction = one.job.reduction,
                                       .algorithm = one.algorithm,
-                                      .in_segments = one.in_segments};
+                                      .zero_copy = one.zero_copy};
   std::vector<plan::Plan> plans;
   std::vector<Bytes> sources;
   try {
@@ -80,7 +80,7 @@ TEST(Chunks, GiveWhatTheWholePayloadGives) {
   EXPECT_GT(cases, 2000);
 }
 
-TEST(Chunks, InSegmentsToo) {
+TEST(Chunks, ZeroCopyToo) {
   const test::Job jobs[] = {test::sum_job(), test::ordered_job()};
   int cases = 0;
   for (const Algorithm algorithm : {Algorithm::chunked_fold, Algorithm::ring})
