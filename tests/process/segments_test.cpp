@@ -1,6 +1,6 @@
-// Promise: allreduces whose buffers are in segments on all ranks give what others give, whatever
-// the chunks; where one rank's are not, they do too; segments that do not fit are refused on all
-// ranks.
+// Promise: allreduces whose buffers are in segments on all ranks, or registered, give what others
+// give, whatever the chunks; where one rank's are not, they do too; segments that do not fit are
+// refused on all ranks.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -53,12 +53,15 @@ bool is_sum(std::span<const std::uint64_t> result, std::uint32_t rank_count, std
   return true;
 }
 
+enum class Memory { segments, registered, mixed };
+
 struct Shape {
   std::uint32_t rank_count;
   Algorithm algorithm;
   std::size_t element_count;
   std::size_t chunk_bytes;
-  std::uint32_t without = UINT32_MAX;  // a rank that has no segment
+  Memory memory = Memory::segments;
+  std::uint32_t without = UINT32_MAX;  // a rank that has neither
 };
 
 bool is_zero_copy(const Operation& operation) {
@@ -68,14 +71,18 @@ bool is_zero_copy(const Operation& operation) {
 
 /// Calls at random times, in place now and then; what was given is written over at once.
 int call_often(Exchange& exchange, const Shape& shape) {
-  Context context(options_for_test(exchange, shape.chunk_bytes));
+  ContextOptions options = options_for_test(exchange, shape.chunk_bytes);
+  options.register_buffers = shape.memory != Memory::segments;
+  Context context(options);
   Communicator ranks(context, exchange);
   const std::uint32_t self = index_of(ranks.rank());
   const std::size_t bytes = shape.element_count * sizeof(std::uint64_t);
   const Segment source = ranks.allocate(bytes), target = ranks.allocate(bytes);
   std::vector<std::uint64_t> others[2];
   std::span<std::uint64_t> from = source.as<std::uint64_t>(), into = target.as<std::uint64_t>();
-  if (self == shape.without) {
+  const bool takes_segments =
+      shape.memory == Memory::segments || (shape.memory == Memory::mixed && self % 2 == 0);
+  if (self == shape.without || !takes_segments) {
     for (std::vector<std::uint64_t>& other : others) other.resize(shape.element_count);
     from = others[0];
     into = others[1];
@@ -116,10 +123,23 @@ TEST(Segments, GiveWhatOtherBuffersGive) {
         }
 }
 
+TEST(Segments, OrRegisteredBuffers) {
+  for (const Memory memory : {Memory::registered, Memory::mixed})
+    for (const std::uint32_t rank_count : {2u, 3u})
+      for (const Algorithm algorithm : {Algorithm::ring, Algorithm::chunked_fold})
+        for (const std::size_t chunk : {std::size_t{0}, std::size_t{4096}}) {
+          const auto results = launch({.rank_count = rank_count}, [&](Exchange& exchange) {
+            return call_often(exchange, {rank_count, algorithm, 9001, chunk, memory});
+          });
+          EXPECT_EQ(codes_of(results), std::vector<int>(rank_count))
+              << rank_count << " ranks, chunks of " << chunk;
+        }
+}
+
 TEST(Segments, OneRankWithoutMakesItAnOrdinaryCall) {
   for (const std::uint32_t without : {0u, 2u}) {
     const auto results = launch({.rank_count = 3}, [&](Exchange& exchange) {
-      return call_often(exchange, {3, Algorithm::automatic, 9000, 0, without});
+      return call_often(exchange, {3, Algorithm::automatic, 9000, 0, Memory::segments, without});
     });
     EXPECT_EQ(codes_of(results), std::vector<int>(3)) << without;
   }

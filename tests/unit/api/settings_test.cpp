@@ -54,6 +54,7 @@ TEST_F(Settings, ValuesAreRead) {
   set("TUTTI_SETUP_TIMEOUT", "0.5");
   set("TUTTI_CONNECT", "cm");
   set("TUTTI_WAIT", "block");
+  set("TUTTI_REGISTER_BUFFERS", "1");
   set("TUTTI_RANKS_PER_NODE", "3,1");
   set("TUTTI_PLACEMENT", "random");
   const api::ContextSettings options = api::context_settings({});
@@ -66,6 +67,7 @@ TEST_F(Settings, ValuesAreRead) {
   EXPECT_EQ(options.setup_timeout, 500ms);
   EXPECT_EQ(options.connect, ConnectBy::cm);
   EXPECT_EQ(options.wait, WaitPolicy::block);
+  EXPECT_TRUE(options.register_buffers);
   EXPECT_EQ(options.ranks_per_node, (std::vector<std::uint32_t>{3, 1}));
   EXPECT_EQ(options.placement, Placement::random);
   EXPECT_EQ(api::context_settings({.connect = ConnectBy::exchange}).connect, ConnectBy::exchange);
@@ -101,6 +103,7 @@ TEST_F(Settings, BadValuesAreRefusedWithWhatIsExpected) {
   expect_refused("TUTTI_CHECK", "maybe", "collective");
   expect_refused("TUTTI_CONNECT", "CM", "exchange");
   expect_refused("TUTTI_CONNECT", "", "rdma_cm");
+  expect_refused("TUTTI_REGISTER_BUFFERS", "yes", "0 or 1");
   expect_refused("TUTTI_WAIT", "sleep", "automatic, spin, yield or block");
   expect_refused("TUTTI_PER_ROUND", "3,0", "3,2,1");
   expect_refused("TUTTI_PER_ROUND", "3,", "3,2,1");
