@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "api/implementation.hpp"
 #include "api/selection.hpp"
@@ -69,6 +71,60 @@ std::size_t share_of(double fraction, std::size_t whole) {
   return std::min(part, whole);
 }
 
+/// Of the ranks of each node, whether their targets are one memory; throws if those of some are.
+bool share_targets(std::span<const Node> node_of, std::span<const std::uint64_t> place_of_rank) {
+  const auto pair = [&](bool equal) -> std::optional<std::pair<std::size_t, std::size_t>> {
+    for (std::size_t rank = 0; rank < node_of.size(); ++rank)
+      for (std::size_t other = 0; other < rank; ++other)
+        if (node_of[rank] == node_of[other] &&
+            (place_of_rank[rank] != 0 && place_of_rank[rank] == place_of_rank[other]) == equal)
+          return std::pair(other, rank);
+    return std::nullopt;
+  };
+  const auto shared = pair(true);
+  if (!shared) return false;
+  const auto apart = pair(false);
+  if (!apart) return true;
+  const auto text = [](const auto& ranks) {
+    return "ranks " + std::to_string(ranks->first) + " and " + std::to_string(ranks->second);
+  };
+  throw Error(ErrorCode::invalid_argument,
+              "allreduce: the targets of " + text(shared) +
+                  " are one memory (a segment of their node), those of " + text(apart) +
+                  ", of one node, too, are not; let all ranks of a node share one, or "
+                  "none");
+}
+
+/// Lets all ranks tell each other where their buffers are, if that may decide on the plan.
+void hear_where_buffers_are(api::OperationRequest& request, api::AllreduceRequest& asked,
+                            const Communicator::Implementation& ranks) {
+  const bool may_be_zero_copy = api::may_be_zero_copy(asked);
+  if (!may_be_zero_copy && !ranks.has_node_segments) return;
+  const Context::Implementation& context = ranks.context;
+  const std::size_t bytes = asked.element_count * asked.reduction.element_bytes;
+  const auto is_registered = [&](const void* buffer) {
+    return context.settings.register_buffers ||
+           api::registered_segment_with(context, buffer, bytes) != nullptr;
+  };
+  request.row = {is_registered(request.source) && is_registered(request.target),
+                 bytes > 0 ? api::place_in_node(context, request.target, bytes) : 0};
+  request.lay_out_blocks = [&asked, may_be_zero_copy](std::span<const std::uint64_t> rows) {
+    std::vector<std::uint64_t> place_of_rank;
+    bool all_registered = true;
+    for (std::size_t i = 0; i < rows.size(); i += 2) {
+      all_registered = all_registered && rows[i] != 0;
+      place_of_rank.push_back(rows[i + 1]);
+    }
+    asked.zero_copy = may_be_zero_copy && all_registered;
+    asked.shares_target = share_targets(asked.node_of, place_of_rank);
+    if (!asked.shares_target) return api::Blocks();
+    if (const std::string why = api::why_not_shared_target(asked); !why.empty())
+      throw Error(ErrorCode::unsupported, "allreduce: the ranks of a node have one target, and " +
+                                              why + "; give each rank a target of its own");
+    return api::Blocks();
+  };
+}
+
 }  // namespace
 
 void detail::refuse(Communicator& communicator, const char* collective, const char* why) {
@@ -109,20 +165,7 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                                 .source = arguments.source,
                                 .target = arguments.target,
                                 .any_order = api::takes_any_order(asked)};
-  if (api::may_be_zero_copy(asked)) {
-    const std::size_t bytes = arguments.element_count * arguments.reduction.element_bytes;
-    const auto is_registered = [&](const void* buffer) {
-      return context.settings.register_buffers ||
-             api::segment_with(context, buffer, bytes) != nullptr;
-    };
-    const bool here = is_registered(arguments.source) && is_registered(arguments.target);
-    request.row = {here};
-    request.lay_out_blocks = [&asked](std::span<const std::uint64_t> rows) {
-      asked.zero_copy =
-          std::all_of(rows.begin(), rows.end(), [](std::uint64_t row) { return row != 0; });
-      return api::Blocks();
-    };
-  }
+  hear_where_buffers_are(request, asked, ranks);
   return api::make_operation(communicator, request, [&] {
     check_arguments({.collective = "allreduce",
                      .source = arguments.source,
@@ -130,6 +173,10 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                      .element_count = arguments.element_count,
                      .reduction = arguments.reduction},
                     context.settings.check);
+    if (asked.shares_target && arguments.source == arguments.target)
+      throw Error(ErrorCode::invalid_argument,
+                  "allreduce: the target is that of a whole node, and the source, too; give each "
+                  "rank a source of its own");
     return api::allreduce_plan(communicator.rank(), communicator.rank_count(), asked);
   });
 }

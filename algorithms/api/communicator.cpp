@@ -146,6 +146,7 @@ void Communicator::Implementation::retire(
     std::unique_ptr<Operation::Implementation> operation) noexcept {
   reap();
   if (operation->execution.in_flight || failed() || operation->collect_credits()) return;
+  if (!operation->plan.zero_copy) operation->give_back_buffers(false);
   try {
     retired.push_back(std::move(operation));
   } catch (const std::bad_alloc&) {  // its block stays out of use, which is all that is needed

@@ -75,6 +75,7 @@ struct Communicator::Implementation {
   std::vector<std::uint64_t> process_of;  // by rank
   api::Neighbourhood neighbours;
   std::uint32_t operations_made = 0;
+  bool has_node_segments = false;  // one was allocated; alike on all ranks
   std::uint32_t live_operations = 0;
   Failure failure;
   /// Operations that are destroyed for their user, and whose peers may still read what they sent.
@@ -192,6 +193,9 @@ struct Operation::Implementation {
   /// Takes those credits that no later call will take, as far as they have come.  Whether all have,
   /// and nobody reads this rank's partials any more.
   bool collect_credits() noexcept;
+
+  /// Its user has the buffers back for good; `may_be_written`: but peers may still write there.
+  void give_back_buffers(bool may_be_written) noexcept;
 
   /// Of a plan that is zero-copy, before its buffers change.
   void move_source(const void* source, const void* target) noexcept;

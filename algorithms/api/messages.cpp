@@ -13,7 +13,8 @@ constexpr std::size_t in_place_from_bytes = 4096;
 
 /// Whether the message of a put or an await stays where it is, if the peer is of this node.
 bool stays_in_place(const Operation::Implementation& operation, const plan::Step& step) {
-  return !operation.plan.zero_copy && operation.execution.bytes_of(step) >= in_place_from_bytes;
+  return !operation.plan.zero_copy && !step.into_target &&
+         operation.execution.bytes_of(step) >= in_place_from_bytes;
 }
 
 /// The word of a rank of this node in a block whose words begin at `finished`.
@@ -43,6 +44,7 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
         step.by_reference ? reinterpret_cast<const std::byte*>(&operation.execution.references[put])
                           : memory.partials[parity] + operation.execution.offset_of(step.from);
     std::size_t bytes = operation.execution.bytes_of(step);
+    if (step.into_target) bytes = 0;  // it is there: the node has one target
     if (stays_in_place(operation, step)) {
       const auto place = reinterpret_cast<std::uint64_t>(from);
       std::memcpy(slot, &place, sizeof place);

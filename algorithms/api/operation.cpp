@@ -92,15 +92,19 @@ Operation::Implementation::~Implementation() {
       !communicator.failed() && collect_credits() &&
       context.fabric.drain(channel.network, context.clock, drain_timeout, has_gone);
   if (drained && block != nullptr) context.fabric.arena().release(block);
-  for (const RegisteredBuffer* buffer : {&source, &target})
-    if (buffer->segment != nullptr) {
-      --buffer->segment->users;
-      buffer->segment->may_be_written = buffer->segment->may_be_written || !drained;
-    }
+  give_back_buffers(!drained);
   --context.live_operations;
   if (uses_network) --context.live_network_operations;
   --communicator.live_operations;
   context.fabric.detach(channel.network, drained);
+}
+
+void Operation::Implementation::give_back_buffers(bool may_be_written) noexcept {
+  for (RegisteredBuffer* buffer : {&source, &target})
+    if (Segment::Implementation* const segment = std::exchange(buffer->segment, nullptr)) {
+      --segment->users;
+      segment->may_be_written = segment->may_be_written || may_be_written;
+    }
 }
 
 void Operation::Implementation::move_source(const void* to, const void* wanted_target) noexcept {
@@ -110,7 +114,8 @@ void Operation::Implementation::move_source(const void* to, const void* wanted_t
   const auto* const begin = static_cast<const std::byte*>(to);
   const bool is_target = begin == target.memory;
   const bool is_source = begin == source.memory;
-  detail::check(is_target || is_source || api::segment_with(communicator.context, to, source.bytes),
+  detail::check(is_target || is_source ||
+                    api::registered_segment_with(communicator.context, to, source.bytes),
                 "a source that is sent from (zero-copy) is a buffer of the making of its "
                 "operation, or lies in a segment");
   const std::uint32_t key = is_target   ? target.local_key
@@ -261,6 +266,8 @@ Status Operation::start(const void* source, void* target) noexcept {
   detail::check(!execution.in_flight, "buffers change only while not in flight",
                 execution.sequence);
   if (implementation_->plan.zero_copy) implementation_->move_source(source, target);
+  detail::check(!implementation_->plan.shares_target || target == execution.memory.target,
+                "a target that a node shares is that of the making of its operation");
   execution.memory.source = static_cast<const std::byte*>(source);
   execution.memory.target = static_cast<std::byte*>(target);
   return implementation_->start();

@@ -92,7 +92,7 @@ void register_buffer(Operation::Implementation& operation,
   Context::Implementation& context = operation.communicator.context;
   buffer.memory = static_cast<const std::byte*>(memory);
   buffer.bytes = bytes;
-  buffer.segment = segment_with(context, memory, bytes);
+  buffer.segment = registered_segment_with(context, memory, bytes);
   if (buffer.segment != nullptr) {
     ++buffer.segment->users;
     buffer.local_key = context.fabric.arena().local_key();
@@ -129,6 +129,12 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
   memory.target = static_cast<std::byte*>(request.target);
   cut_into_chunks(operation, request, blocks);
   if (plan.zero_copy) use_buffers(operation, request);
+  if (plan.shares_target) {
+    operation.target.segment =
+        segment_with(operation.communicator.context, request.target,
+                     request.element_count * request.reduction.element_bytes);
+    ++operation.target.segment->users;
+  }
   if (plan::is_by_reference(plan))
     make_room_for_references(operation.execution, plan, request.reduction.element_bytes);
   const std::size_t message_bytes_max =

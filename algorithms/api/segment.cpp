@@ -19,13 +19,25 @@ Segment::Implementation::Implementation(Context::Implementation& owner, std::siz
                     " bytes: the largest gap of the arena is " +
                     std::to_string(arena.largest_gap()) + " of " + std::to_string(arena.size()) +
                     ": raise TUTTI_ARENA_BYTES, or destroy segments and operations");
+  at_owner = reinterpret_cast<std::uint64_t>(memory);
+  context.segments.push_back(this);
+}
+
+Segment::Implementation::Implementation(Context::Implementation& user, std::size_t wanted,
+                                        std::byte* here, std::uint64_t memory_there,
+                                        std::shared_ptr<detail::Mapping> window)
+    : context(user),
+      bytes(wanted),
+      memory(here),
+      at_owner(memory_there),
+      mapping(std::move(window)) {
   context.segments.push_back(this);
 }
 
 Segment::Implementation::~Implementation() {
   detail::check(users == 0, "operations are destroyed before the segments they use", users);
   std::erase(context.segments, this);
-  if (!may_be_written) context.fabric.arena().release(memory);
+  if (mapping == nullptr && !may_be_written) context.fabric.arena().release(memory);
 }
 
 namespace api {
@@ -39,6 +51,20 @@ Segment::Implementation* segment_with(const Context::Implementation& context, co
       return one;
   }
   return nullptr;
+}
+
+Segment::Implementation* registered_segment_with(const Context::Implementation& context,
+                                                 const void* buffer, std::size_t bytes) noexcept {
+  Segment::Implementation* const segment = segment_with(context, buffer, bytes);
+  return segment != nullptr && segment->mapping == nullptr ? segment : nullptr;
+}
+
+std::uint64_t place_in_node(const Context::Implementation& context, const void* buffer,
+                            std::size_t bytes) noexcept {
+  const Segment::Implementation* const segment = segment_with(context, buffer, bytes);
+  if (segment == nullptr || segment->scope != Scope::node) return 0;
+  return segment->at_owner +
+         static_cast<std::uint64_t>(static_cast<const std::byte*>(buffer) - segment->memory);
 }
 
 }  // namespace api
@@ -57,21 +83,59 @@ std::size_t Segment::size() const noexcept {
   return implementation_->bytes;
 }
 
-Segment Communicator::allocate(std::size_t bytes) {
+namespace {
+
+/// What a rank tells the others of a segment.
+struct SegmentCard {
+  api::Verdict verdict;
+  std::uint64_t bytes = 0;
+  std::uint64_t address = 0;
+};
+
+}  // namespace
+
+Segment Communicator::allocate(std::size_t bytes, Scope scope) {
   Implementation& ranks = *implementation_;
   ranks.require_usable();
   ranks.reap();
+  const std::vector<Node>& node_of = ranks.neighbours.nodes.node;
+  const std::size_t self = index_of(rank());
+  const auto first_of_node = [&](std::size_t one) {
+    return static_cast<std::size_t>(std::find(node_of.begin(), node_of.end(), node_of[one]) -
+                                    node_of.begin());
+  };
+  const std::size_t owner = scope == Scope::node ? first_of_node(self) : self;
+
   std::optional<Error> error;
   std::unique_ptr<Segment::Implementation> made;
+  SegmentCard card{.verdict = {}, .bytes = bytes};
   try {
-    made = std::make_unique<Segment::Implementation>(ranks.context, bytes);
+    if (owner == self) {
+      made = std::make_unique<Segment::Implementation>(ranks.context, bytes);
+      card.address = made->at_owner;
+    }
   } catch (const Error& refused) {
     error = refused;
   }
-  const api::Verdict verdict = api::Verdict::of(error);
-  std::vector<api::Verdict> all(rank_count());
-  ranks.gather(std::as_bytes(std::span(&verdict, 1)), std::as_writable_bytes(std::span(all)));
-  api::agree<api::Verdict>(error, all);
+  card.verdict = api::Verdict::of(error);
+  std::vector<SegmentCard> all(rank_count());
+  ranks.gather(std::as_bytes(std::span(&card, 1)), std::as_writable_bytes(std::span(all)));
+  api::agree<SegmentCard>(error, all);
+  for (std::size_t one = 0; one < all.size() && scope == Scope::node; ++one)
+    if (const std::size_t first = first_of_node(one); all[one].bytes != all[first].bytes)
+      throw Error(ErrorCode::mismatch, "allocate: rank " + std::to_string(one) + " asks for " +
+                                           std::to_string(all[one].bytes) + " bytes, rank " +
+                                           std::to_string(first) + " of its node for " +
+                                           std::to_string(all[first].bytes) +
+                                           "; ask for the same, or use Scope::rank");
+  if (owner != self) {
+    const api::NeighbourWindow& window = ranks.neighbours.windows[owner];
+    const std::uint64_t there = all[owner].address;
+    made = std::make_unique<Segment::Implementation>(ranks.context, bytes, window.at(there, bytes),
+                                                     there, window.mapping);
+  }
+  made->scope = scope;
+  ranks.has_node_segments = ranks.has_node_segments || scope == Scope::node;
   return Segment(std::move(made));
 }
 

@@ -383,6 +383,8 @@ bool has_stages(std::span<const Node> node_of, std::uint32_t rank_count, bool of
 Across across_of(const AllreduceRequest& request, std::uint32_t rank_count) {
   if (request.node_of.empty()) return Across::flat;  // nothing to regard
   if (request.across != Across::automatic) return request.across;
+  if (request.shares_target)
+    return payload_bytes_of(request) >= lanes_from_bytes ? Across::lanes : Across::leader;
   const bool is_given = !request.per_round.empty() || !request.per_round_by_default.empty() ||
                         request.algorithm != Algorithm::automatic;
   if (is_given || !why_not_by_nodes(request).empty()) return Across::flat;
@@ -497,7 +499,8 @@ plan::Plan plan_by_nodes(Rank self, std::uint32_t rank_count, const AllreduceReq
     return plan;
   };
   return plan::lanes_allreduce(
-      self, shape, is_ordered ? plan::Order::rank_order : plan::Order::commutative, schedule);
+      self, shape, is_ordered ? plan::Order::rank_order : plan::Order::commutative, schedule,
+      request.shares_target ? plan::Target::of_node : plan::Target::of_rank);
 }
 
 }  // namespace
@@ -510,6 +513,11 @@ bool order_shows_in_bits(const Reduction& reduction) noexcept {
   if (reduction.element_type == ElementType::other) return true;
   return is_floating(reduction.element_type) && reduction.built_in != BuiltIn::min &&
          reduction.built_in != BuiltIn::max;
+}
+
+std::string why_not_shared_target(const AllreduceRequest& request) {
+  if (request.across == Across::flat) return "across flat has every rank write its own";
+  return why_not_by_nodes(request);
 }
 
 bool may_be_zero_copy(const AllreduceRequest& request) noexcept {

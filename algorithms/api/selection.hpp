@@ -46,6 +46,7 @@ struct AllreduceRequest {
   plan::PerRound per_round_by_default = {};  // the context's; empty: a rule
   std::uint32_t partners_max = UINT32_MAX;   // connections that a context can hold
   std::span<const Node> node_of = {};        // of each rank; empty: each is a node of its own
+  bool shares_target = false;                // the ranks of each node have one target
   bool zero_copy = false;                    // all ranks' buffers are registered
 };
 
@@ -68,6 +69,9 @@ struct BroadcastRequest {
 /// Whether another order or association of the operands may give other bits.  Integer elements are
 /// taken to be exact; what a user's operator does with elements of no known type is not known.
 bool order_shows_in_bits(const Reduction& reduction) noexcept;
+
+/// Why the ranks of a node cannot have one target; empty: they can.
+std::string why_not_shared_target(const AllreduceRequest& request);
 
 /// Whether there is a zero-copy plan, if all ranks' buffers are registered; alike on all ranks.
 bool may_be_zero_copy(const AllreduceRequest& request) noexcept;

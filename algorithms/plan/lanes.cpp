@@ -4,8 +4,8 @@
 //              for a rank with a lane: its part combined over the node, its part of the result
 //              those of the schedule across
 //   slots      0 .. L-2        own part, from the other ranks of the node, in rank order
-//              L-1 .. L+Z-2    results, by lane
-//              L+Z-1 ..        those of the schedule across
+//              L-1 ..          those of the schedule across
+//              behind them     results, by lane: without room for one where targets are shared
 //
 // The source is read before the target is written, part by part, so they may be the same memory.
 #include "plan/lanes.hpp"
@@ -36,13 +36,14 @@ std::string name_of(std::uint32_t lane_count, const Plan& across) {
 class Builder {
  public:
   Builder(Rank self, std::uint32_t rank_count, const Nodes& nodes, std::uint32_t node,
-          std::uint32_t lane_count, Order order, const Plan& across)
+          std::uint32_t lane_count, Order order, const Plan& across, Target target)
       : nodes_(nodes),
         members_(nodes[node]),
         member_count_(static_cast<std::uint16_t>(members_.size())),
         others_max_(static_cast<std::uint16_t>(largest(nodes) - 1)),
         lane_count_(static_cast<std::uint16_t>(lane_count)),
         order_(order),
+        shares_target_(target == Target::of_node),
         across_(across) {
     const auto place = std::find(members_.begin(), members_.end(), self);
     seat_ = static_cast<std::uint16_t>(place - members_.begin());
@@ -56,7 +57,12 @@ class Builder {
     plan_.all_alike = false;
     plan_.parts = lane_count_;
     plan_.segments = across.segments;
-    plan_.slot_count = static_cast<std::uint16_t>(first_slot_across() + across.slot_count);
+    plan_.slot_count = static_cast<std::uint16_t>(slot_of_result(lane_count_));
+    plan_.shares_target = shares_target_;
+    if (shares_target_) {
+      plan_.algorithm += "_shared_target";
+      plan_.line_slot_count = lane_count_;
+    }
   }
 
   Plan build() && {
@@ -83,11 +89,9 @@ class Builder {
     return static_cast<std::uint16_t>(giver < lane ? giver : giver - 1);
   }
   std::uint16_t slot_of_result(std::uint16_t lane) const {
-    return static_cast<std::uint16_t>(others_max_ + lane);
+    return static_cast<std::uint16_t>(others_max_ + across_.slot_count + lane);
   }
-  std::uint16_t first_slot_across() const {
-    return static_cast<std::uint16_t>(others_max_ + lane_count_);
-  }
+  std::uint16_t first_slot_across() const { return others_max_; }
   Register new_partial() {
     return has_payload() ? partial_register(plan_.partial_count++) : Register{};
   }
@@ -172,9 +176,14 @@ class Builder {
 
   void tell(const Register& result) {
     begin_last_round();
+    const bool is_elsewhere = has_payload() && result != target_register;
+    if (is_elsewhere && shares_target_) steps_.copy(result, target_register);
     for (std::uint16_t i = 1; i < member_count_; ++i)
-      steps_.put(members_[seat_ahead(i)], slot_of_result(seat_), payloads(), result);
-    if (has_payload() && result != target_register) steps_.copy(result, target_register);
+      if (shares_target_)
+        steps_.put_into_target(members_[seat_ahead(i)], slot_of_result(seat_), target_register);
+      else
+        steps_.put(members_[seat_ahead(i)], slot_of_result(seat_), payloads(), result);
+    if (is_elsewhere && !shares_target_) steps_.copy(result, target_register);
   }
 
   void hear_results() {
@@ -183,6 +192,10 @@ class Builder {
       const std::uint16_t lane = seat_ahead(i);
       if (lane >= lane_count_) continue;
       steps_.begin_part(lane);
+      if (shares_target_) {
+        steps_.await_in_target(members_[lane], slot_of_result(lane));
+        continue;
+      }
       steps_.await(members_[lane], slot_of_result(lane), payloads());
       if (has_payload()) steps_.copy(slot_register(slot_of_result(lane)), target_register);
     }
@@ -195,12 +208,14 @@ class Builder {
   std::uint16_t others_max_;  // one less than the ranks of the largest node
   std::uint16_t lane_count_;
   Order order_;
+  bool shares_target_;
   const Plan& across_;
   Plan plan_;
   StepWriter steps_{plan_};
 };
 
-Plan build(Rank self, const LaneShape& shape, Order order, const PlanAcross& across) {
+Plan build(Rank self, const LaneShape& shape, Order order, const PlanAcross& across,
+           Target target) {
   assert(index_of(self) < shape.rank_count && is_lane_shape(shape));
   const Nodes nodes = members_of_nodes(shape.rank_count, shape.node_of);
   const std::uint32_t node =
@@ -209,7 +224,8 @@ Plan build(Rank self, const LaneShape& shape, Order order, const PlanAcross& acr
   assert(plan.parts == 1 && (shape.lane_count == 1 || plan.segments <= 1));
   assert(plan.flow_control == FlowControl::synchronising);
   if (nodes.size() == shape.rank_count) return plan;
-  return Builder(self, shape.rank_count, nodes, node, shape.lane_count, order, plan).build();
+  return Builder(self, shape.rank_count, nodes, node, shape.lane_count, order, plan, target)
+      .build();
 }
 
 }  // namespace
@@ -231,14 +247,16 @@ bool is_lane_shape(const LaneShape& shape) {
          largest + shape.lane_count <= slots_max / 2;
 }
 
-Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanAcross& across) {
+Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanAcross& across,
+                     Target target) {
   assert(order == Order::commutative || nodes_are_runs(shape.node_of));
-  return build(self, shape, order, across);
+  return build(self, shape, order, across, target);
 }
 
 Plan leader_barrier(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,
                     const PlanAcross& across) {
-  return build(self, {.rank_count = rank_count, .node_of = node_of}, Order::commutative, across);
+  return build(self, {.rank_count = rank_count, .node_of = node_of}, Order::commutative, across,
+               Target::of_rank);
 }
 
 }  // namespace tutti::plan

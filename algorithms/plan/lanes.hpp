@@ -62,7 +62,9 @@ bool is_lane_shape(const LaneShape& shape);
 /// "leader/recursive_multiplying"; that schedule if each rank is a node of its own.  Needs
 /// is_lane_shape(shape), and with Order::rank_order nodes_are_runs(). With several lanes, `across`
 /// has registers of one payload.
-Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanAcross& across);
+/// With Target::of_node the ranks of a node have one target, which nobody copies to another.
+Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanAcross& across,
+                     Target target = Target::of_rank);
 
 /// Barrier of `self`, by leaders; `across` is one, too.
 Plan leader_barrier(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,

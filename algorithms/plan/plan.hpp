@@ -29,6 +29,9 @@
 // the call.  What is sent from the target may not have left when all has arrived: the plan awaits
 // that.
 //
+// Where the ranks of a node share one target, what one of them has written there is told by a put
+// from target into target, which moves nothing.
+//
 // Slots are numbered alike on all ranks, and each is written by exactly one peer, once per call:
 // the notification of a message is its slot number.
 #pragma once
@@ -80,6 +83,9 @@ enum class Buffers : std::uint8_t {
   registered,  // peers may write there, and the network may read there
 };
 
+/// Whose target it is.
+enum class Target : std::uint8_t { of_rank, of_node };
+
 /// In which order the operands of a result are combined.
 enum class Order : std::uint8_t {
   commutative,  // in a rotated order, arrivals perhaps as they come
@@ -113,6 +119,7 @@ struct Plan {
   bool zero_copy = false;          // source and target stand in for registers
   bool swaps_blocks = false;       // a message to rank p from rank q is about part p there, q here
   std::uint16_t segments = 1;      // payloads (of one part) in each partial and slot
+  bool shares_target = false;      // of the ranks of a node: it is the same memory
   std::uint32_t incoming_max = 0;  // messages of one peer that can be on their way to this rank at
                                    // once; 0: as many as it sends in two calls
   std::uint32_t takes_out = 0;     // contributions, the own one and those before it, that the last

@@ -62,7 +62,8 @@ class ShapeCheck {
     // Slots and notifications are laid out alike everywhere, or a put would miss its slot.
     if (plan.segments != first.segments || plan.slot_count != first.slot_count ||
         plan.parts != first.parts || plan.line_slot_count != first.line_slot_count ||
-        plan.swaps_blocks != first.swaps_blocks || plan.zero_copy != first.zero_copy)
+        plan.swaps_blocks != first.swaps_blocks || plan.zero_copy != first.zero_copy ||
+        plan.shares_target != first.shares_target)
       return name_of(plan.self) + ": slots are not laid out as on rank 0";
     if (plan.parts == 0 || (plan.parts > 1 && plan.segments > 1))
       return name_of(plan.self) + ": a plan of several parts has registers of one payload";
@@ -77,7 +78,7 @@ class ShapeCheck {
       if (Violation violation = step_violation(plan, plan.steps[step]))
         return at(plan, step, *violation);
       if (plan.steps[step].action == Action::await_sent) awaits_sent = true;
-      if (is_sent_from_target(plan.steps[step])) awaits_sent = false;
+      if (plan.zero_copy && is_sent_from_target(plan.steps[step])) awaits_sent = false;
     }
     if (!awaits_sent) return name_of(plan.self) + ": ends while its target may be on its way";
     if (!counts_are_right(plan, first))
@@ -153,7 +154,10 @@ class ShapeCheck {
 
   static bool is_sent(const Plan& plan, const Step& step) {
     return step.segments == 0 || step.from.place == Place::partial ||
-           (plan.zero_copy && is_lent(step));
+           (plan.zero_copy && is_lent(step)) || is_told_in_target(plan, step);
+  }
+  static bool is_told_in_target(const Plan& plan, const Step& step) {
+    return plan.shares_target && step.into_target && step.from.place == Place::target;
   }
   static bool is_sent_from_target(const Step& step) {
     return step.action == Action::put && step.segments > 0 && !step.by_reference &&
@@ -188,7 +192,8 @@ class ShapeCheck {
                               std::vector<std::uint32_t>& counts,
                               std::vector<std::uint64_t>& marks) const {
     if (Violation violation = address_violation(plan, step)) return violation;
-    if (step.into_target && (!plan.zero_copy || step.by_reference || step.segments != 1))
+    if (step.into_target &&
+        (!(plan.zero_copy || plan.shares_target) || step.by_reference || step.segments != 1))
       return "lands in a target in another way than as one payload of a zero-copy plan";
     const bool is_payload = step.segments > 0 && !step.by_reference && !step.into_target;
     if (is_payload && step.slot + plan.line_slot_count >= plan.slot_count)

@@ -116,10 +116,11 @@ class TUTTI_EXPORT Communicator {
   /// part alone is not known to the others, but ranks that do not come in time end them all.
   std::optional<Communicator> split(std::optional<std::uint32_t> color, std::int64_t key = 0);
 
-  /// Collective; every rank may ask for as much as it needs.  Memory for buffers that need not be
-  /// copied, out of the arena (ContextOptions::arena_bytes).  Throws Error{limit_exceeded} on all
-  /// ranks where one has no room.
-  Segment allocate(std::size_t bytes);
+  /// Collective, with one scope on all ranks.  Memory for buffers that need not be copied, out of
+  /// the arena (ContextOptions::arena_bytes).  Every rank may ask for as much as it needs; with
+  /// Scope::node, the ranks of a node for the same.  Throws Error on all ranks: limit_exceeded
+  /// where one has no room, mismatch.
+  Segment allocate(std::size_t bytes, Scope scope = Scope::rank);
 
   Rank rank() const noexcept;
   std::uint32_t rank_count() const noexcept;

@@ -31,7 +31,7 @@ class TUTTI_EXPORT Operation {
   Status start() noexcept;
   /// The same shape on other buffers.  Of an operation that is zero-copy (segment.hpp): on the
   /// target that it was made with, and a source that lies in a segment or is one of the two buffers
-  /// of then; aborts the program otherwise.
+  /// of then; aborts the program otherwise, also where a target that a node shares is another one.
   Status start(const void* source, void* target) noexcept;
 
   /// One step of progress; `in_progress` until finished.  `ok` if nothing is in flight.

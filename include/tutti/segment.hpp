@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -10,6 +11,12 @@
 
 namespace tutti {
 
+/// Whose memory a segment is.
+enum class Scope : std::uint8_t {
+  rank,
+  node,  // of all ranks of a node, that of its lowest rank: each of them sees what the others write
+};
+
 /// Zeroed memory out of the context's arena, made by Communicator::allocate(); begins on a cache
 /// line.  Where the buffers of a collective lie in segments on all ranks, or may be registered
 /// (ContextOptions::register_buffers), nothing is copied on the way from one user's buffer into
@@ -17,6 +24,13 @@ namespace tutti {
 ///
 /// That is so for allreduces of 64 KiB and more whose ranks are each a node of its own; their
 /// Operation::algorithm() then ends in "_zero_copy".
+///
+/// Scope::node: where the targets of an allreduce are one memory on all ranks of each node, and the
+/// sources are apart, it goes by leaders, or by lanes from 8 KiB on, which leave the result there
+/// instead of copying it for each rank (the last copy that is avoided in M. A. Al Ahad et al. 2018,
+/// II.A); its name ends in "_shared_target".  Whoever starts the next call lets the others of its
+/// node write there.  For operations of the communicator that allocated it; other collectives need
+/// a target for each rank.  With its lowest rank's segment the node's memory goes.
 ///
 /// Thread rule of its context.  Must outlive the operations that use it, and the context must
 /// outlive it (both checked).

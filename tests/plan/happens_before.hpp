@@ -142,6 +142,8 @@ class HappensBefore {
     if (step.into_target) expect_untouched(self, peer, step);
     if (step.by_reference && step.from.place != Place::partial) {
       lent_[self].push_back({step.part, peer, step.slot});
+    } else if (step.into_target && plans_[self].shares_target) {
+      // Nothing is on its way but the notification.
     } else if (step.segments > 0 && step.from.place != Place::partial) {
       sent_[{self, step.part}].push_back({step.from.place, peer, step.slot, {}});
       message.in_place = {self, step.part};

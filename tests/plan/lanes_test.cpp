@@ -69,10 +69,11 @@ Plan barrier_across(Rank self, std::uint32_t nodes) {
   return dissemination_barrier(self, nodes, uniform(nodes, 2));
 }
 
-std::vector<Plan> plans_of(const LaneShape& shape, const ScheduleAcross& across) {
+std::vector<Plan> plans_of(const LaneShape& shape, const ScheduleAcross& across,
+                           Target target = Target::of_rank) {
   std::vector<Plan> plans;
   for (std::uint32_t rank = 0; rank < shape.rank_count; ++rank)
-    plans.push_back(lanes_allreduce(Rank{rank}, shape, across.order, across.plan));
+    plans.push_back(lanes_allreduce(Rank{rank}, shape, across.order, across.plan, target));
   return plans;
 }
 
@@ -106,6 +107,33 @@ void expect_right(const NodeOf& node_of) {
 TEST(Lanes, AreRightForEveryNodeShapeOfUpToTwelveRanks) {
   for (std::uint32_t ranks = 1; ranks <= (test::samples_divisor == 1 ? 12U : 8U); ++ranks)
     for (const auto& sizes : compositions(ranks)) expect_right(in_blocks(sizes));
+}
+
+TEST(Lanes, LeaveTheirResultInATargetOfTheNode) {
+  using test::HappensBefore;
+  for (std::uint32_t ranks = 2; ranks <= 7; ++ranks)
+    for (const auto& sizes : compositions(ranks)) {
+      const NodeOf node_of = in_blocks(sizes);
+      for (std::uint32_t lanes = 1; lanes <= lanes_max(ranks, node_of); ++lanes)
+        for (const ScheduleAcross& across : schedules_across) {
+          const auto plans = plans_of(shape_of(node_of, lanes), across, Target::of_node);
+          const std::string text = tutti::test::text_of(node_of) + ", " + across.name;
+          EXPECT_EQ(first_violation(plans, across.promise), std::nullopt) << text;
+          EXPECT_EQ(HappensBefore(plans, 5, 2, HappensBefore::Buffers::apart).race(), std::nullopt)
+              << text;
+        }
+    }
+  // Whoever has not entered may still read the last result.
+  std::vector<Plan> plans =
+      plans_of(shape_of(in_blocks({2}), 1), schedules_across[0], Target::of_node);
+  for (Plan& plan : plans)
+    std::erase_if(plan.steps, [](const Step& step) {
+      return step.action == Action::combine ||
+             ((step.action == Action::put || step.action == Action::await) && !step.into_target);
+    });
+  plans[1].steps.erase(plans[1].steps.begin());
+  const std::string violation = first_violation(plans, Promise::each_once).value_or("none");
+  EXPECT_NE(violation.find("which may not have entered"), std::string::npos) << violation;
 }
 
 TEST(Lanes, AreRightForSampledPlacements) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <string>
 #include <thread>
@@ -166,6 +167,134 @@ TEST(Segments, OneThatDoesNotFitIsRefusedOnAllRanks) {
     return whole.size() == 15u << 20 && whole.data()[12345] == std::byte{0} ? 0 : 5;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+// ---- Of nodes -----------------------------------------------------------------------------------
+
+/// The ranks of each node have one target, and all contributions apart; one is stopped now and
+/// then.
+int share_target(Exchange& exchange, const std::vector<std::uint32_t>& ranks_per_node,
+                 Across across, std::size_t elements) {
+  ContextOptions options = options_for_test(exchange, 4096);
+  options.ranks_per_node = ranks_per_node;
+  Context context(options);
+  Communicator ranks(context, exchange);
+  const std::uint32_t self = index_of(ranks.rank());
+  const std::size_t bytes = elements * sizeof(std::uint64_t);
+  const Segment node = ranks.allocate(bytes + 128, Scope::node);
+  std::vector<std::uint64_t> source(elements), other(elements);
+  const std::span<std::uint64_t> target = node.as<std::uint64_t>().subspan(8, elements);
+  const Reduction add = built_in_reduction(BuiltIn::sum, ElementType::uint64);
+  Operation operation = allreduce(ranks, {.source = source.data(),
+                                          .target = target.data(),
+                                          .element_count = elements,
+                                          .reduction = add,
+                                          .across = across});
+  // Beside it, one of targets of each rank.
+  Operation ordinary = allreduce(ranks, {.source = source.data(),
+                                         .target = other.data(),
+                                         .element_count = elements,
+                                         .reduction = add,
+                                         .across = across});
+  std::mt19937 random(self);
+  for (std::uint64_t call = 0; call < 10; ++call) {
+    contribute(source, self, call);
+    if (random() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
+    if (operation.start() != Status::ok || operation.wait(20s) != Status::ok) return 1;
+    std::fill(source.begin(), source.end(), 0xa5a5);
+    if (random() % 4 == 0) std::this_thread::sleep_for(2ms);
+    if (!is_sum(target, ranks.rank_count(), call)) return 2;
+  }
+  if (ranks.rank_count() > 1 && index_of(ranks.node()) == 0 && node.as<std::uint64_t>()[0] != 0)
+    return 3;  // in front of the target
+  if (ordinary.start() != Status::ok || ordinary.wait(20s) != Status::ok) return 4;
+  if (!operation.algorithm().ends_with("_shared_target")) return 5;
+  return ordinary.algorithm().ends_with("_shared_target") ? 6 : 0;
+}
+
+TEST(Segments, OfANodeHoldItsResultOnce) {
+  struct Job {
+    std::uint32_t rank_count;
+    std::vector<std::uint32_t> ranks_per_node;
+  };
+  for (const Job& shape : {Job{2, {2}}, Job{3, {3}}, Job{4, {2}}, Job{5, {3, 2}}, Job{3, {2, 1}}})
+    for (const Across across : {Across::automatic, Across::leader, Across::lanes})
+      for (const std::size_t elements : {std::size_t{1}, std::size_t{1024}, std::size_t{5003}}) {
+        const auto results = launch({.rank_count = shape.rank_count}, [&](Exchange& exchange) {
+          return share_target(exchange, shape.ranks_per_node, across, elements);
+        });
+        EXPECT_EQ(codes_of(results), std::vector<int>(shape.rank_count))
+            << shape.rank_count << " ranks, " << elements << " elements";
+      }
+}
+
+/// `what` gives each rank's source, target and way across, of 16 elements.
+bool is_refused(
+    const std::function<AllreduceArguments(std::uint32_t, const Segment&, std::uint64_t*)>& what) {
+  const auto results = launch({.rank_count = 3}, [&](Exchange& exchange) {
+    ContextOptions options = options_for_test(exchange);
+    options.ranks_per_node = {3};
+    Context context(options);
+    Communicator ranks(context, exchange);
+    const Segment node = ranks.allocate(1024, Scope::node);
+    std::uint64_t own[16] = {};
+    AllreduceArguments arguments = what(index_of(ranks.rank()), node, own);
+    arguments.element_count = 16;
+    arguments.reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64);
+    try {
+      (void)allreduce(ranks, arguments);
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      return text.find("of its own") != std::string::npos || text.find("or none") != text.npos ? 0
+                                                                                               : 2;
+    }
+    return 1;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3, codes_of(results)[0]));
+  return codes_of(results)[0] == 0;
+}
+
+TEST(Segments, TargetsOfSomeRanksOrOfBothBuffersAreRefused) {
+  EXPECT_TRUE(is_refused([](std::uint32_t rank, const Segment& node, std::uint64_t* own) {
+    return AllreduceArguments{.source = own, .target = node.data() + (rank == 2 ? 512 : 0)};
+  }));
+  EXPECT_TRUE(is_refused([](std::uint32_t, const Segment& node, std::uint64_t*) {
+    return AllreduceArguments{.source = node.data(), .target = node.data()};
+  }));
+  EXPECT_TRUE(is_refused([](std::uint32_t, const Segment& node, std::uint64_t* own) {
+    return AllreduceArguments{.source = own, .target = node.data(), .across = Across::flat};
+  }));
+  EXPECT_FALSE(is_refused([](std::uint32_t rank, const Segment& node, std::uint64_t* own) {
+    return AllreduceArguments{.source = own, .target = node.data() + 128 * rank};
+  }));
+}
+
+TEST(Segments, OfANodeAreWhatAllItsRanksSee) {
+  const auto results = launch({.rank_count = 5}, [](Exchange& exchange) {
+    ContextOptions options = options_for_test(exchange);
+    options.ranks_per_node = {3, 2};
+    Context context(options);
+    Communicator ranks(context, exchange);
+    const std::uint32_t self = index_of(ranks.rank());
+    const Segment node = ranks.allocate(8 * sizeof(std::uint64_t), Scope::node);
+    node.as<std::uint64_t>()[self] = self + 1;
+    ranks.synchronize();
+    const std::uint32_t first = self < 3 ? 0 : 3, end = self < 3 ? 3 : 5;
+    for (std::uint32_t rank = 0; rank < 5; ++rank) {
+      const std::uint64_t expected = rank >= first && rank < end ? rank + 1 : 0;
+      if (node.as<std::uint64_t>()[rank] != expected) return 1;
+    }
+    ranks.synchronize();
+    try {
+      (void)ranks.allocate(self == 4 ? 128 : 64, Scope::node);
+      return 2;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::mismatch) return 3;
+      return std::string(error.what()).find("rank 4 asks for 128 bytes") != std::string::npos ? 0
+                                                                                              : 4;
+    }
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(5));
 }
 
 #if !defined(__SANITIZE_THREAD__)  // ranks that end the program
