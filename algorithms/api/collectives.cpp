@@ -86,7 +86,8 @@ Operation barrier(Communicator& communicator, const BarrierArguments& arguments)
                               .across = arguments.across,
                               .per_round = arguments.per_round,
                               .per_round_by_default = ranks.context.settings.per_round,
-                              .node_of = ranks.neighbours.nodes.node});
+                              .node_of = ranks.neighbours.nodes.node,
+                              .domain_of = ranks.neighbours.domain});
   });
 }
 
@@ -101,7 +102,8 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                                     .per_round = arguments.per_round,
                                     .per_round_by_default = context.settings.per_round,
                                     .partners_max = context.fabric.connections_max(),
-                                    .node_of = ranks.neighbours.nodes.node};
+                                    .node_of = ranks.neighbours.nodes.node,
+                                    .domain_of = ranks.neighbours.domain};
   const api::OperationRequest request{.collective = "allreduce",
                                       .element_count = arguments.element_count,
                                       .reduction = arguments.reduction,

@@ -339,6 +339,19 @@ std::size_t largest_node_of(std::span<const Node> node_of) {
   return size.empty() ? 1 : *std::max_element(size.begin(), size.end());
 }
 
+/// Whether nodes are divided further, into domains whose ranks and leaders have slots.
+bool has_domains(std::span<const Node> node_of, std::span<const Node> domain_of) {
+  if (domain_of.empty() || node_count_of(domain_of, 0) == node_count_of(node_of, 0)) return false;
+  const std::size_t leaders =
+      largest_node_of(plan::nodes_of_domains(node_of, domain_of));  // of a node
+  return largest_node_of(domain_of) + leaders < plan::slots_max / 2;
+}
+
+/// With the domains of nodes as nodes.
+plan::LaneShape domain_shape(std::uint32_t rank_count, std::span<const Node> domain_of) {
+  return {.rank_count = rank_count, .node_of = domain_of, .one_lane = "domains"};
+}
+
 /// Of a tree over the nodes.
 plan::PerRound fans_across(const plan::PerRound& asked, std::uint32_t rank_count,
                            std::span<const Node> node_of, std::size_t payload_bytes) {
@@ -393,6 +406,30 @@ Across across_of(const AllreduceRequest& request, std::uint32_t rank_count) {
   const bool is_worth_it =
       !is_large || (shape.lane_count > 1 && bytes / shape.lane_count >= lane_bytes_min);
   return is_worth_it ? across : Across::flat;
+}
+
+/// Whether ranks of a domain meet first: small payloads, unless it is said how.
+bool goes_by_domains(const AllreduceRequest& request) {
+  const bool is_given = !request.per_round.empty() || !request.per_round_by_default.empty() ||
+                        request.algorithm != Algorithm::automatic ||
+                        request.across != Across::automatic;
+  if (is_given || payload_bytes_of(request) >= lanes_from_bytes) return false;
+  AllreduceRequest by_domains = request;
+  by_domains.node_of = request.domain_of;
+  return has_domains(request.node_of, request.domain_of) && why_not_by_nodes(by_domains).empty();
+}
+
+plan::Plan plan_by_domains(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
+  const std::vector<Node> nodes = plan::nodes_of_domains(request.node_of, request.domain_of);
+  AllreduceRequest inner = request;
+  inner.node_of = nodes;
+  inner.domain_of = {};
+  const plan::Order order =
+      request.reduction.properties.commutative ? plan::Order::commutative : plan::Order::rank_order;
+  return plan::lanes_allreduce(self, domain_shape(rank_count, request.domain_of), order,
+                               [&](Rank domain, std::uint32_t domain_count) {
+                                 return allreduce_plan(domain, domain_count, inner);
+                               });
 }
 
 Algorithm rule(const AllreduceRequest& request, std::uint32_t rank_count) {
@@ -542,14 +579,22 @@ plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierReques
   if (request.node_of.empty()) return dissemination(self, rank_count);
   const bool is_given = !request.per_round.empty() || !request.per_round_by_default.empty() ||
                         request.algorithm != Algorithm::automatic;
+  if (!is_given && request.across == Across::automatic &&
+      has_domains(request.node_of, request.domain_of)) {
+    const std::vector<Node> nodes = plan::nodes_of_domains(request.node_of, request.domain_of);
+    return plan::leader_barrier(self, domain_shape(rank_count, request.domain_of),
+                                [&](Rank domain, std::uint32_t domain_count) {
+                                  return barrier_plan(domain, domain_count, {.node_of = nodes});
+                                });
+  }
   const bool is_asked_for = request.across == Across::leader || request.across == Across::lanes;
-  const bool is_possible =
-      plan::is_lane_shape({.rank_count = rank_count, .node_of = request.node_of});
+  const plan::LaneShape shape{.rank_count = rank_count, .node_of = request.node_of};
+  const bool is_possible = plan::is_lane_shape(shape);
   if (is_asked_for && !is_possible) refuse_nodes("barrier: across leader ");
   const bool has_leaders =
       is_asked_for || (request.across == Across::automatic && !is_given && is_possible &&
                        has_stages(request.node_of, rank_count, false));
-  if (has_leaders) return plan::leader_barrier(self, rank_count, request.node_of, dissemination);
+  if (has_leaders) return plan::leader_barrier(self, shape, dissemination);
   return dissemination(self, rank_count);
 }
 
@@ -609,6 +654,7 @@ plan::Plan stale_plan(Rank self, std::uint32_t rank_count, std::size_t payload_b
 
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
   require_defined(request.across, "allreduce");
+  if (goes_by_domains(request)) return plan_by_domains(self, rank_count, request);
   if (const Across across = across_of(request, rank_count); across != Across::flat)
     return plan_by_nodes(self, rank_count, request, across);
   const std::size_t bytes = payload_bytes_of(request);

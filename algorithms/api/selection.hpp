@@ -46,6 +46,7 @@ struct AllreduceRequest {
   plan::PerRound per_round_by_default = {};  // the context's; empty: a rule
   std::uint32_t partners_max = UINT32_MAX;   // connections that a context can hold
   std::span<const Node> node_of = {};        // of each rank; empty: each is a node of its own
+  std::span<const Node> domain_of = {};      // parts of nodes (bootstrap/domain.hpp); empty: none
 };
 
 struct BarrierRequest {
@@ -54,6 +55,7 @@ struct BarrierRequest {
   plan::PerRound per_round = {};  // as of an allreduce
   plan::PerRound per_round_by_default = {};
   std::span<const Node> node_of = {};
+  std::span<const Node> domain_of = {};
 };
 
 struct BroadcastRequest {

@@ -76,6 +76,10 @@ json() {
     check exactly "12 13 40" --across $name --dtype double --algorithm recursive_multiplying \
       --ranks-per-node 3,2,5 --placement cyclic
   done
+  check exactly "4 8 12 13 40" --dtype int64 --ranks-per-node 8 --ranks-per-domain 3,2
+  check at_least "12 13 40" --collective barrier --ranks-per-node 6 --ranks-per-domain 2
+  expect 0 '^domains/leader/dissemination, 12 ranks' --ranks 12 --collective barrier \
+    --ranks-per-node 6 --ranks-per-domain 3
   # Two segments on the wire are one interval: rank 0 holds 4 and 0.
   expect 0 '"covers":\[\[4,2\]\]' --ranks 5 --per-round 2,2 --op user --dtype int32 --format json
 }
@@ -169,6 +173,11 @@ refusals() {
   refuse '--collective="gossip": expected one of allreduce, barrier, broadcast' --ranks 5 \
     --collective gossip
   refuse '--placement="cyclic": expected --ranks-per-node' --ranks 5 --placement cyclic
+  refuse '--ranks-per-domain="2": expected --ranks-per-node' --ranks 5 --ranks-per-domain 2
+  refuse '--ranks-per-domain="2,0": expected ranks of each domain' --ranks 5 --ranks-per-node 5 \
+    --ranks-per-domain 2,0
+  refuse '--ranks-per-domain="2": expected only with allreduce and barrier' --ranks 5 \
+    --collective scan --ranks-per-node 5 --ranks-per-domain 2
   refuse '--ranks-per-node="0"' --ranks 5 --ranks-per-node 0
   refuse '--across="x": expected one of automatic, flat, leader, lanes' --ranks 5 --across x
   refuse 'across leader .*reproducible.*use automatic or flat' --ranks 4 --ranks-per-node 2 \

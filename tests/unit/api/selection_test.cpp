@@ -212,6 +212,41 @@ TEST(Selection, ASingleNodeHasLanesForLargePayloadsAndNoLeader) {
             "dissemination");
 }
 
+TEST(Selection, DomainsMeetFirstInBarriersAndSmallAllreduces) {
+  const std::vector<Node> node = nodes_of(1, 8), two = nodes_of(2, 4), domains = nodes_of(4, 2);
+  const auto barrier = [](const BarrierRequest& asked) {
+    return barrier_plan(Rank{0}, 8, asked).algorithm;
+  };
+  EXPECT_EQ(barrier({.node_of = node, .domain_of = domains}), "domains/dissemination");
+  EXPECT_EQ(barrier({.node_of = two, .domain_of = domains}), "domains/leader/dissemination");
+  EXPECT_EQ(barrier({.node_of = two, .domain_of = two}), "leader/dissemination") << "undivided";
+  EXPECT_EQ(barrier({.node_of = node, .domain_of = node}), "dissemination");
+  EXPECT_EQ(barrier({.across = Across::flat, .node_of = node, .domain_of = domains}),
+            "dissemination");
+  EXPECT_EQ(barrier({.across = Across::leader, .node_of = two, .domain_of = domains}),
+            "leader/dissemination");
+  EXPECT_EQ(barrier({.per_round = {7}, .node_of = node, .domain_of = domains}), "dissemination");
+  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  asked.node_of = node;
+  asked.domain_of = domains;
+  EXPECT_EQ(taken(asked, 8), "domains/recursive_multiplying");
+  asked.node_of = two;
+  EXPECT_EQ(taken(asked, 8), "domains/leader/recursive_multiplying");
+  asked.element_count = 1 << 16;
+  EXPECT_EQ(taken(asked, 8), "lanes/recursive_multiplying") << "large";
+  asked.element_count = 1;
+  asked.agreement = Agreement::reproducible;
+  EXPECT_EQ(taken(asked, 8).find('/'), std::string::npos) << "bits depend on no shape";
+  // In rank order only where the ranks of a domain follow each other.
+  const std::vector<Node> dealt = nodes_of(4, 2, true);
+  asked = request(BuiltIn::none, ElementType::other, Agreement::identical);
+  asked.node_of = node;
+  asked.domain_of = dealt;
+  EXPECT_EQ(taken(asked, 8).find("domains"), std::string::npos);
+  asked.domain_of = domains;
+  EXPECT_EQ(taken(asked, 8), "domains/recursive_multiplying");
+}
+
 TEST(Selection, RefusesWhatAScheduleCannotKeep) {
   AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   asked.algorithm = Algorithm::two_partial;
