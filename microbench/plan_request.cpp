@@ -96,6 +96,7 @@ void refuse_what_does_nothing(Collective collective, const PlanWords& words) {
   refuse_unless(is_staged, "--algorithm", words.algorithm, "allreduce and barrier");
   refuse_unless(is_staged, "--across", words.across, "allreduce and barrier");
   refuse_unless(is_staged, "--ranks-per-domain", words.ranks_per_domain, "allreduce and barrier");
+  refuse_unless(has_tree, "--tree", words.tree, "broadcast and reduce");
   refuse_unless(is_staged || has_tree, "--per-round", words.per_round,
                 "allreduce, barrier, broadcast and reduce");
   refuse_unless(is_staged || collective == Collective::reduce, "--agreement", words.agreement,
@@ -176,6 +177,8 @@ void declare_plan_options(CommandLine& line, PlanWords& words) {
            "first; default: none");
   line.add("--across", words.across,
            "automatic (default), flat, leader or lanes: how ranks that share nodes go about it");
+  line.add("--tree", words.tree,
+           "of broadcast and reduce, over the nodes or in the only one: " + names_of(every_tree));
   line.add("--placement", words.placement, "of ranks on nodes: block (default), cyclic or random");
   line.add("--rank", words.rank, "a rank, or all; default 0, for json all");
   line.add("--format", words.format, "table (default), dot (Graphviz) or json");
@@ -191,6 +194,7 @@ PlanRequest understand(const PlanWords& words) {
   request.collective = parse_name(every_collective, "--collective", words.collective);
   refuse_what_does_nothing(request.collective, words);
   request.allreduce = understand_allreduce(words);
+  if (words.tree) request.tree = parse_name(every_tree, "--tree", *words.tree);
   require_possible(request);
   if (words.root) {
     if (!is_rooted(request.collective))
@@ -232,10 +236,11 @@ plan::Plan plan_of(const PlanRequest& request, Rank self) {
                                  {.root = root,
                                   .bytes = asked.element_count * asked.reduction.element_bytes,
                                   .per_round_by_default = asked.per_round,
-                                  .node_of = request.node_of});
+                                  .node_of = request.node_of,
+                                  .tree = request.tree});
     case Collective::reduce:
       asked.per_round_by_default = asked.per_round;
-      return api::reduce_plan(self, ranks, root, request.node_of, asked);
+      return api::reduce_plan(self, ranks, {.root = root, .combines = asked, .tree = request.tree});
     case Collective::reduce_scatter:
       return plan::chunked_fold_reduce_scatter(self, ranks);
     case Collective::allgather:

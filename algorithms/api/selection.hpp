@@ -64,6 +64,15 @@ struct BroadcastRequest {
   plan::PerRound per_round_by_default = {};
   std::span<const Node> node_of = {};
   bool single_copy = false;  // whether ranks may read each other's buffers
+  Tree tree = Tree::automatic;
+};
+
+struct ReduceRequest {
+  Rank root{0};
+  AllreduceRequest combines = {};       // what is combined, and how
+  std::uint32_t participant_count = 0;  // 0: all ranks
+  bool single_copy = false;
+  Tree tree = Tree::automatic;
 };
 
 /// Whether another order or association of the operands may give other bits.  Integer elements are
@@ -84,9 +93,7 @@ std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
 /// the promise, with those that can.
 plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierRequest& request);
 plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, const BroadcastRequest& request);
-plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
-                       std::span<const Node> node_of, const AllreduceRequest& request,
-                       bool single_copy = false, std::uint32_t participant_count = 0);
+plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, const ReduceRequest& request);
 
 /// Of allgather and allgatherv.
 plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,

@@ -247,6 +247,46 @@ TEST(Selection, DomainsMeetFirstInBarriersAndSmallAllreduces) {
   EXPECT_EQ(taken(asked, 8), "domains/recursive_multiplying");
 }
 
+TEST(Selection, TreesOverNodesAreFibonacciUnlessMessagesPerRoundAreGiven) {
+  const auto broadcast = [](BroadcastRequest asked) {
+    asked.bytes = asked.bytes == 0 ? 1024 : asked.bytes;
+    return broadcast_plan(Rank{0}, 24, asked).algorithm;
+  };
+  const std::vector<Node> two = nodes_of(12, 2), one = nodes_of(1, 24);
+  EXPECT_EQ(broadcast({}), "fibonacci_tree");
+  EXPECT_EQ(broadcast({.node_of = two}), "fibonacci_tree");
+  EXPECT_EQ(broadcast({.bytes = 256}), "knomial_tree") << "few children, few credits";
+  EXPECT_EQ(broadcast({.bytes = 8, .tree = Tree::fibonacci}), "fibonacci_tree");
+  EXPECT_EQ(broadcast({.per_round_by_default = {4, 4}}), "knomial_tree");
+  EXPECT_EQ(broadcast({.tree = Tree::knomial}), "knomial_tree");
+  EXPECT_EQ(broadcast({.node_of = one}), "binomial_tree") << "more than a flat one is for";
+  EXPECT_EQ(broadcast({.node_of = one, .tree = Tree::binary}), "binary_tree");
+  EXPECT_EQ(broadcast({.node_of = two, .tree = Tree::binomial}), "binomial_tree");
+  EXPECT_EQ(broadcast({.node_of = one, .single_copy = true}), "single_copy");
+  EXPECT_EQ(broadcast({.node_of = one, .single_copy = true, .tree = Tree::fibonacci}),
+            "fibonacci_tree");
+  // Larger payloads keep a port busy for longer: fewer messages fit into the time of one.
+  const auto children_of_root = [](std::size_t bytes) {
+    return broadcast_plan(Rank{0}, 64, {.bytes = bytes, .tree = Tree::fibonacci}).per_round[0];
+  };
+  EXPECT_GT(children_of_root(8), children_of_root(2048));
+  EXPECT_GT(children_of_root(2048), children_of_root(65'536));
+  EXPECT_EQ(children_of_root(SIZE_MAX), 6u) << "binomial";
+  ReduceRequest asked{.combines =
+                          request(BuiltIn::sum, ElementType::float64, Agreement::reproducible)};
+  const auto reduce = [&] { return reduce_plan(Rank{0}, 24, asked).algorithm; };
+  EXPECT_EQ(reduce(), "binomial_tree") << "the canonical one";
+  asked.tree = Tree::binary;
+  expect_refused(ErrorCode::unsupported, [&] { (void)reduce(); },
+                 {"tree binary", "reproducible", "use automatic or binomial"});
+  asked.combines.agreement = Agreement::identical;
+  EXPECT_EQ(reduce(), "binary_tree");
+  asked.tree = Tree::automatic;
+  EXPECT_EQ(reduce(), "fibonacci_tree");
+  asked.tree = Tree{77};
+  expect_refused(ErrorCode::invalid_argument, [&] { (void)reduce(); }, {"tree 77", "tutti::Tree"});
+}
+
 TEST(Selection, RefusesWhatAScheduleCannotKeep) {
   AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   asked.algorithm = Algorithm::two_partial;
