@@ -304,7 +304,7 @@ TEST(DividedTree, HasAsManyChildrenAsItSaysAndNoFewerThanASmallerOne) {
       EXPECT_EQ(levels, counted_levels(count, branching)) << count;
       ASSERT_GE(levels.size(), before.size());
       for (std::size_t depth = 0; depth < before.size(); ++depth)
-        EXPECT_GE(levels.rbegin()[depth], before.rbegin()[depth]) << count;
+        EXPECT_GE(levels[levels.size() - 1 - depth], before[before.size() - 1 - depth]) << count;
       EXPECT_EQ(levels.empty() ? 0 : *std::max_element(levels.begin(), levels.end()),
                 levels.empty() ? 0 : levels.back());
       before = levels;
