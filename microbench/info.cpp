@@ -13,6 +13,7 @@
 
 #include "api/names.hpp"
 #include "api/settings.hpp"
+#include "bootstrap/domain.hpp"
 #include "bootstrap/node_map.hpp"
 #include "microbench/info_ports.hpp"
 #include "microbench/machine.hpp"
@@ -89,6 +90,12 @@ InfoSection processors() {
       .title = "Processors",
       .lines = {{"model", cpu_model()},
                 {"CPUs allowed", fmt::format("{} ({})", text_of(cpus), cpus.list().size())}}};
+  const bootstrap::CpuDomain domain = bootstrap::domain_of(cpus);
+  section.lines.emplace_back(
+      "domain of this process",
+      domain.name() == bootstrap::no_domain
+          ? "none: " + domain.reason
+          : fmt::format("CPUs {} ({})", text_of(domain.cpus), domain.reason));
   for (const NumaNode& node : numa_nodes())
     section.lines.emplace_back(fmt::format("NUMA node {}", node.number), "CPUs " + node.cpus);
   return section;
@@ -143,6 +150,13 @@ InfoSection nodes(const api::ContextSettings& settings) {
     section.lines.emplace_back("map", fmt::format("imposed: {} ranks per node, placed {}",
                                                   fmt::join(settings.ranks_per_node, ","),
                                                   api::name_of(settings.placement)));
+  section.lines.emplace_back(
+      "domains",
+      !settings.ranks_per_domain.empty()
+          ? fmt::format("imposed: {} ranks each", fmt::join(settings.ranks_per_domain, ","))
+      : settings.domains_above == SIZE_MAX
+          ? "never"
+          : fmt::format("found, in nodes of more than {} ranks", settings.domains_above));
   const bootstrap::HostIdentity host = bootstrap::host_identity();
   std::string boot;
   for (const std::byte byte : host.boot) boot += fmt::format("{:02x}", std::to_integer<int>(byte));

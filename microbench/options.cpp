@@ -70,7 +70,7 @@ void parse_bytes(const std::string& text, Options& options) {
 /// What the options say as text, before anything is understood.
 struct Words {
   std::string collectives, bytes, dtype, op = "sum", root;
-  std::string ranks_per_node, placement, per_round, agreement, algorithm, across;
+  std::string ranks_per_node, placement, per_round, agreement, algorithm, across, tree;
   std::string iterations, warmup, against, check_level, delay_us, seed, bind = "auto";
   std::string format = "table", local;
 };
@@ -95,6 +95,8 @@ void declare(CommandLine& line, Words& words, Options& options) {
   line.add("--across", words.across,
            "of barrier and allreduce, where ranks share nodes: automatic, flat (over all "
            "ranks), leader (one rank of each node) or lanes (a part of the payload for each)");
+  line.add("--tree", words.tree,
+           "of broadcast and reduce, over the nodes or in the only one: " + names_of(every_tree));
   line.add("--root", words.root, "of broadcast, reduce, gather and scatter, default 0");
   line.add("--per-round", words.per_round,
            "messages per round at most, e.g. 3,2,1; what is superfluous is not sent");
@@ -184,6 +186,7 @@ void understand(const Words& words, Options& options) {
     options.placement = api::parse_placement(words.placement, "--placement");
   if (!words.across.empty())
     options.across = parse_name(every_way_across, "--across", words.across);
+  if (!words.tree.empty()) options.tree = parse_name(every_tree, "--tree", words.tree);
   if (!words.per_round.empty())
     options.per_round = api::parse_per_round(words.per_round, "--per-round");
   constexpr std::size_t calls_max = 1'000'000'000;

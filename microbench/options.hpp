@@ -73,6 +73,7 @@ struct Options {
   Agreement agreement = Agreement::identical;
   Algorithm algorithm = Algorithm::automatic;  // of allreduce
   Across across = Across::automatic;           // of barrier and allreduce
+  Tree tree = Tree::automatic;                 // of broadcast and reduce
   Rank root{0};
   std::vector<std::uint32_t> per_round;       // empty: the library's rule
   std::vector<std::uint32_t> ranks_per_node;  // empty: found, or imposed by the environment

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "api/settings.hpp"
+#include "bootstrap/domain.hpp"
 #include "bootstrap/node_map.hpp"
 #include "microbench/words.hpp"
 #include "plan/blocks.hpp"
@@ -61,11 +62,14 @@ api::AllreduceRequest understand_allreduce(const PlanWords& words) {
   return request;
 }
 
-std::vector<Node> understand_nodes(const PlanWords& words, std::uint32_t rank_count) {
+void understand_nodes(const PlanWords& words, PlanRequest& request) {
+  const std::uint32_t rank_count = request.rank_count;
   if (!words.ranks_per_node) {
     if (words.placement)
       refuse("--placement", *words.placement, "--ranks-per-node beside it; add it");
-    return {};
+    if (words.ranks_per_domain)
+      refuse("--ranks-per-domain", *words.ranks_per_domain, "--ranks-per-node beside it; add it");
+    return;
   }
   constexpr std::uint32_t ranks_max = 1'000'000;  // a node for each is written down
   if (rank_count > ranks_max)
@@ -74,7 +78,11 @@ std::vector<Node> understand_nodes(const PlanWords& words, std::uint32_t rank_co
       .rank_count = rank_count,
       .ranks_per_node = api::parse_ranks_per_node(*words.ranks_per_node, "--ranks-per-node")};
   if (words.placement) shape.placement = api::parse_placement(*words.placement, "--placement");
-  return bootstrap::imposed_node_map(shape).node;
+  const bootstrap::NodeMap nodes = bootstrap::imposed_node_map(shape);
+  request.node_of = nodes.node;
+  if (words.ranks_per_domain)
+    request.domain_of = bootstrap::imposed_domain_map(
+        nodes, api::parse_ranks_per_domain(*words.ranks_per_domain, "--ranks-per-domain"));
 }
 
 /// Options that only some collectives know.
@@ -87,6 +95,8 @@ void refuse_what_does_nothing(Collective collective, const PlanWords& words) {
   const bool is_staged = is_traced(collective);
   refuse_unless(is_staged, "--algorithm", words.algorithm, "allreduce and barrier");
   refuse_unless(is_staged, "--across", words.across, "allreduce and barrier");
+  refuse_unless(is_staged, "--ranks-per-domain", words.ranks_per_domain, "allreduce and barrier");
+  refuse_unless(has_tree, "--tree", words.tree, "broadcast and reduce");
   refuse_unless(is_staged || has_tree, "--per-round", words.per_round,
                 "allreduce, barrier, broadcast and reduce");
   refuse_unless(is_staged || collective == Collective::reduce, "--agreement", words.agreement,
@@ -162,8 +172,13 @@ void declare_plan_options(CommandLine& line, PlanWords& words) {
   line.add("--ranks-per-node", words.ranks_per_node,
            "e.g. 4, or 2,3 for a node of 2 and further ones of 3; default: each rank is a "
            "node of its own");
+  line.add("--ranks-per-domain", words.ranks_per_domain,
+           "the same of the domains (caches) of a node: small payloads and barriers meet there "
+           "first; default: none");
   line.add("--across", words.across,
            "automatic (default), flat, leader or lanes: how ranks that share nodes go about it");
+  line.add("--tree", words.tree,
+           "of broadcast and reduce, over the nodes or in the only one: " + names_of(every_tree));
   line.add("--placement", words.placement, "of ranks on nodes: block (default), cyclic or random");
   line.add("--rank", words.rank, "a rank, or all; default 0, for json all");
   line.add("--format", words.format, "table (default), dot (Graphviz) or json");
@@ -175,10 +190,11 @@ PlanRequest understand(const PlanWords& words) {
     throw Error(ErrorCode::invalid_argument,
                 "plan: expected --ranks P, the number of ranks; add it, for example --ranks 7");
   request.rank_count = parse_number<std::uint32_t>("--ranks", *words.ranks, 1, UINT32_MAX);
-  request.node_of = understand_nodes(words, request.rank_count);
+  understand_nodes(words, request);
   request.collective = parse_name(every_collective, "--collective", words.collective);
   refuse_what_does_nothing(request.collective, words);
   request.allreduce = understand_allreduce(words);
+  if (words.tree) request.tree = parse_name(every_tree, "--tree", *words.tree);
   require_possible(request);
   if (words.root) {
     if (!is_rooted(request.collective))
@@ -198,6 +214,7 @@ plan::Plan plan_of(const PlanRequest& request, Rank self) {
   constexpr plan::Transport copied = plan::Transport::copied;
   api::AllreduceRequest asked = request.allreduce;
   asked.node_of = request.node_of;
+  asked.domain_of = request.domain_of;
   switch (request.collective) {
     case Collective::allreduce:
     case Collective::allgatherv:  // the rest is not in every_collective
@@ -212,16 +229,18 @@ plan::Plan plan_of(const PlanRequest& request, Rank self) {
                                {.algorithm = asked.algorithm,
                                 .across = asked.across,
                                 .per_round = asked.per_round,
-                                .node_of = request.node_of});
+                                .node_of = request.node_of,
+                                .domain_of = request.domain_of});
     case Collective::broadcast:
       return api::broadcast_plan(self, ranks,
                                  {.root = root,
                                   .bytes = asked.element_count * asked.reduction.element_bytes,
                                   .per_round_by_default = asked.per_round,
-                                  .node_of = request.node_of});
+                                  .node_of = request.node_of,
+                                  .tree = request.tree});
     case Collective::reduce:
       asked.per_round_by_default = asked.per_round;
-      return api::reduce_plan(self, ranks, root, request.node_of, asked);
+      return api::reduce_plan(self, ranks, {.root = root, .combines = asked, .tree = request.tree});
     case Collective::reduce_scatter:
       return plan::chunked_fold_reduce_scatter(self, ranks);
     case Collective::allgather:

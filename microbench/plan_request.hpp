@@ -32,7 +32,7 @@ const char* name_of(PlanFormat format) noexcept;
 struct PlanWords {
   std::optional<std::string> ranks = {}, per_round = {}, algorithm = {}, agreement = {};
   std::optional<std::string> rank = {}, format = {}, ranks_per_node = {}, placement = {};
-  std::optional<std::string> across = {}, root = {};
+  std::optional<std::string> ranks_per_domain = {}, across = {}, root = {}, tree = {};
   std::string collective = "allreduce", dtype = "uint64", op = "sum", bytes = "8";
 };
 
@@ -43,7 +43,9 @@ struct PlanRequest {
   std::uint32_t rank_count = 1;
   Rank root{0};                          // of a collective that has one
   std::vector<Node> node_of = {};        // of each rank; empty: each is a node of its own
+  std::vector<Node> domain_of = {};      // parts of nodes; empty: none
   api::AllreduceRequest allreduce = {};  // without the nodes; others take what they have, too
+  Tree tree = Tree::automatic;           // of broadcast and reduce
   std::optional<Rank> rank = Rank{0};    // none: all
   PlanFormat format = PlanFormat::table;
 };

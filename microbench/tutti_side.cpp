@@ -57,15 +57,17 @@ Operation make_operation(Collective collective, Communicator& communicator, cons
                                       .algorithm = options.algorithm,
                                       .across = options.across});
     case Collective::broadcast:
-      return broadcast(communicator,
-                       {.buffer = buffers.source.data(), .bytes = bytes, .root = root});
+      return broadcast(
+          communicator,
+          {.buffer = buffers.source.data(), .bytes = bytes, .root = root, .tree = options.tree});
     case Collective::reduce:
       return reduce(communicator, {.source = source,
                                    .target = target,
                                    .element_count = count,
                                    .reduction = reduction_for(options.op, options.dtype),
                                    .root = root,
-                                   .agreement = options.agreement});
+                                   .agreement = options.agreement,
+                                   .tree = options.tree});
     case Collective::reduce_scatter:
       return reduce_scatter(
           communicator, {.source = source,

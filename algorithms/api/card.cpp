@@ -63,7 +63,7 @@ void require_same(std::span<const Card> all, std::size_t self, CheckLevel level,
               std::to_string(theirs.register_bytes) + " bytes) and rank " + std::to_string(self) +
               " (" + ours.algorithm + ", " + std::to_string(ours.slot_count) + " slots of " +
               std::to_string(ours.register_bytes) +
-              " bytes); give counts, slack, per_round, TUTTI_CHUNK_BYTES and "
+              " bytes); give counts, slack, per_round, tree, TUTTI_CHUNK_BYTES and "
               "TUTTI_SINGLE_COPY_BYTES "
               "alike "
               "on all ranks");

@@ -142,7 +142,8 @@ Operation barrier(Communicator& communicator, const BarrierArguments& arguments)
                               .across = arguments.across,
                               .per_round = arguments.per_round,
                               .per_round_by_default = ranks.context.settings.per_round,
-                              .node_of = ranks.neighbours.nodes.node});
+                              .node_of = ranks.neighbours.nodes.node,
+                              .domain_of = ranks.neighbours.domain});
   });
 }
 
@@ -157,7 +158,8 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                               .per_round = arguments.per_round,
                               .per_round_by_default = context.settings.per_round,
                               .partners_max = context.fabric.connections_max(),
-                              .node_of = ranks.neighbours.nodes.node};
+                              .node_of = ranks.neighbours.nodes.node,
+                              .domain_of = ranks.neighbours.domain};
   api::OperationRequest request{.collective = "allreduce",
                                 .element_count = arguments.element_count,
                                 .reduction = arguments.reduction,
@@ -236,7 +238,8 @@ Operation broadcast(Communicator& communicator, const BroadcastArguments& argume
          .bytes = bytes,
          .per_round_by_default = ranks.context.settings.per_round,
          .node_of = ranks.neighbours.nodes.node,
-         .single_copy = ranks.takes_single_copy(bytes, api::single_copy_broadcast_bytes_max)});
+         .single_copy = ranks.takes_single_copy(bytes, api::single_copy_broadcast_bytes_max),
+         .tree = arguments.tree});
   });
 }
 
@@ -248,7 +251,8 @@ Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
   const api::AllreduceRequest asked{.element_count = elements,
                                     .reduction = arguments.reduction,
                                     .agreement = arguments.agreement,
-                                    .per_round_by_default = ranks.context.settings.per_round};
+                                    .per_round_by_default = ranks.context.settings.per_round,
+                                    .node_of = ranks.neighbours.nodes.node};
   const api::OperationRequest request{.collective = "reduce",
                                       .element_count = elements,
                                       .reduction = arguments.reduction,
@@ -269,11 +273,14 @@ Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
                      .reduction = arguments.reduction,
                      .has_target = communicator.rank() == arguments.root},
                     ranks.context.settings.check);
-    return api::reduce_plan(communicator.rank(), communicator.rank_count(), arguments.root,
-                            ranks.neighbours.nodes.node, asked,
-                            ranks.takes_single_copy(elements * arguments.reduction.element_bytes,
-                                                    api::single_copy_reduce_bytes_max),
-                            participants);
+    return api::reduce_plan(
+        communicator.rank(), communicator.rank_count(),
+        {.root = arguments.root,
+         .combines = asked,
+         .participant_count = participants,
+         .single_copy = ranks.takes_single_copy(elements * arguments.reduction.element_bytes,
+                                                api::single_copy_reduce_bytes_max),
+         .tree = arguments.tree});
   });
 }
 

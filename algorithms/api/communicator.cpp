@@ -21,7 +21,7 @@ struct Introduction {
   std::uint64_t process_key;
   std::uint64_t check_level;
   std::uint64_t connect_by;
-  std::uint64_t node_shape;  // hash of what is imposed, 0 if nothing is
+  std::uint64_t node_shape;  // hash of what is imposed on nodes and domains
   detail::CpuSet cpus;       // allowed
   api::NeighbourCard neighbour;
   verbs::PortCard port;
@@ -49,10 +49,12 @@ constexpr Timeout retirement_max = std::chrono::seconds(8);
 constexpr const char* left_too_early = "has left while it was needed";
 
 std::uint64_t hash_of_shape(const api::ContextSettings& settings) {
-  if (settings.ranks_per_node.empty()) return 0;
-  std::uint64_t hash =
-      0xcbf29ce484222325 ^ static_cast<std::uint64_t>(settings.placement);  // FNV-1a
-  for (const std::uint32_t ranks : settings.ranks_per_node) hash = (hash ^ ranks) * 0x100000001b3;
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
+  add(static_cast<std::uint64_t>(settings.placement));
+  for (const std::uint32_t ranks : settings.ranks_per_node) add(ranks);
+  add(settings.domains_above);
+  for (const std::uint32_t ranks : settings.ranks_per_domain) add(ranks);
   return hash;
 }
 
@@ -99,7 +101,9 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
       .connect_by = static_cast<std::uint64_t>(context.settings.connect),
       .node_shape = hash_of_shape(context.settings),
       .cpus = detail::allowed_cpus(),
-      .neighbour = {.host = bootstrap::host_identity(), .window = context.window.card()},
+      .neighbour = {.host = bootstrap::host_identity(),
+                    .domain = bootstrap::domain_of(detail::allowed_cpus()).name(),
+                    .window = context.window.card()},
       .port = verbs::card_of(context.fabric.port())};
   std::vector<Introduction> all(exchange.rank_count());
   gather(std::as_bytes(std::span(&self, 1)), std::as_writable_bytes(std::span(all)));
@@ -120,7 +124,8 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
     if (all[rank].node_shape != self.node_shape)
       throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
                                            " imposes another node shape than this rank: set "
-                                           "TUTTI_RANKS_PER_NODE and TUTTI_PLACEMENT alike "
+                                           "TUTTI_RANKS_PER_NODE, TUTTI_PLACEMENT, "
+                                           "TUTTI_RANKS_PER_DOMAIN and TUTTI_DOMAINS_ABOVE alike "
                                            "everywhere");
     process_of.push_back(all[rank].process_key);
   }
@@ -137,6 +142,7 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
                                         gather(mine, everybodys);
                                         return everybodys;
                                       });
+  neighbours.domain = api::domains_of(neighbours.nodes, cards, context.settings);
   suspicions.reserve(all.size());
   context.oversubscribed = context.oversubscribed || is_oversubscribed(all, self);
   context.communicators.push_back(this);

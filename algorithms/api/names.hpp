@@ -102,6 +102,22 @@ constexpr const char* name_of(Across across) noexcept {
   return "?";
 }
 
+constexpr const char* name_of(Tree tree) noexcept {
+  switch (tree) {
+    case Tree::automatic:
+      return "automatic";
+    case Tree::knomial:
+      return "knomial";
+    case Tree::binomial:
+      return "binomial";
+    case Tree::binary:
+      return "binary";
+    case Tree::fibonacci:
+      return "fibonacci";
+  }
+  return "?";
+}
+
 constexpr const char* name_of(Agreement agreement) noexcept {
   switch (agreement) {
     case Agreement::identical:

@@ -100,6 +100,15 @@ std::vector<bool> apart(std::vector<std::vector<bool>> out_of_reach) {
   }
 }
 
+std::vector<Node> domains_of(const bootstrap::NodeMap& nodes, std::span<const NeighbourCard> cards,
+                             const ContextSettings& settings) {
+  if (!settings.ranks_per_domain.empty())
+    return bootstrap::imposed_domain_map(nodes, settings.ranks_per_domain);
+  std::vector<std::uint32_t> names;
+  for (const NeighbourCard& card : cards) names.push_back(static_cast<std::uint32_t>(card.domain));
+  return bootstrap::domain_map(nodes, names, settings.domains_above);
+}
+
 Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
                               const ContextSettings& settings, const GatherBytes& gather) {
   const bool is_imposed = !settings.ranks_per_node.empty();
@@ -108,6 +117,7 @@ Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
   Neighbourhood all{
       .nodes = is_imposed ? imposed(cards.size(), settings) : bootstrap::node_map(hosts),
       .windows = std::vector<NeighbourWindow>(cards.size()),
+      .domain = {},
       .remark = {}};
   if (all.nodes.node_count == cards.size()) return all;
 

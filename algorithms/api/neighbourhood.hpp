@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "api/settings.hpp"
+#include "bootstrap/domain.hpp"
 #include "bootstrap/node_map.hpp"
 #include "shm/window.hpp"
 
@@ -19,6 +20,7 @@ namespace tutti::api {
 /// What a rank tells the others of itself.
 struct NeighbourCard {
   bootstrap::HostIdentity host;
+  std::uint64_t domain;  // its name; no_domain: none
   shm::WindowCard window;
 };
 
@@ -41,6 +43,7 @@ struct Neighbourhood {
   bootstrap::NodeMap nodes;
   std::vector<NeighbourWindow> windows;  // by rank
   bool reads_peers = false;              // whether every rank can read all memory of its neighbours
+  std::vector<Node> domain;              // of each rank, parts of nodes
   std::string remark;                    // why ranks that may be a node are not; alike on all ranks
 };
 
@@ -51,6 +54,11 @@ using GatherBytes = std::function<std::vector<std::byte>(std::span<const std::by
 /// whom most others could not map (of several, the last), again and again until nobody is left
 /// whose memory is out of reach.  Pure.
 std::vector<bool> apart(std::vector<std::vector<bool>> out_of_reach);
+
+/// The domains of the ranks of `cards` in these nodes, imposed by `settings` or found; alike on all
+/// ranks.  Pure.
+std::vector<Node> domains_of(const bootstrap::NodeMap& nodes, std::span<const NeighbourCard> cards,
+                             const ContextSettings& settings);
 
 /// Collective: the ranks of `cards`, whose shape of nodes is that of `settings`, or is found.
 /// Throws Error{unsupported} if the ranks of an imposed node cannot share memory.

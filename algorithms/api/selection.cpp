@@ -229,9 +229,12 @@ plan::Picoseconds round_cost(std::uint32_t messages, std::uint64_t payloads, std
 
 /// The payload, for costs.  Beyond some MiB their proportions do not change any more, and
 /// picoseconds would run over.
-std::uint64_t priced_bytes(const AllreduceRequest& request) {
+std::uint64_t priced_bytes(std::size_t payload_bytes) {
   constexpr std::uint64_t bytes_max = 4u << 20;
-  return std::clamp<std::uint64_t>(payload_bytes_of(request), 1, bytes_max);
+  return std::clamp<std::uint64_t>(payload_bytes, 1, bytes_max);
+}
+std::uint64_t priced_bytes(const AllreduceRequest& request) {
+  return priced_bytes(payload_bytes_of(request));
 }
 
 struct Priced {
@@ -342,10 +345,83 @@ std::size_t largest_node_of(std::span<const Node> node_of) {
   return size.empty() ? 1 : *std::max_element(size.begin(), size.end());
 }
 
-/// Of a tree over the nodes.
-plan::PerRound fans_across(const plan::PerRound& asked, std::uint32_t rank_count,
-                           std::span<const Node> node_of, std::size_t payload_bytes) {
-  return covering(asked, node_count_of(node_of, rank_count), payload_bytes);
+/// Whether nodes are divided further, into domains whose ranks and leaders have slots.
+bool has_domains(std::span<const Node> node_of, std::span<const Node> domain_of) {
+  if (domain_of.empty() || node_count_of(domain_of, 0) == node_count_of(node_of, 0)) return false;
+  const std::size_t leaders =
+      largest_node_of(plan::nodes_of_domains(node_of, domain_of));  // of a node
+  return largest_node_of(domain_of) + leaders < plan::slots_max / 2;
+}
+
+/// With the domains of nodes as nodes.
+plan::LaneShape domain_shape(std::uint32_t rank_count, std::span<const Node> domain_of) {
+  return {.rank_count = rank_count, .node_of = domain_of, .one_lane = "domains"};
+}
+
+/// Messages that a rank of the assumed network sends while one is on its way.  The root of a
+/// broadcast sees credits before it sends, which takes 0.1 us for each child (tutti-bench
+/// --virtual-time).  Combining is left out: a latency that is too long costs more than one that is
+/// too short.
+std::uint32_t latency_in_messages(std::size_t payload_bytes, bool is_broadcast) {
+  const plan::LogGP& network = assumed_network;
+  const std::uint64_t bytes = priced_bytes(payload_bytes);
+  const plan::Picoseconds credits = is_broadcast ? 2 * network.receive_overhead : 0;
+  const plan::Picoseconds gap = std::max(network.per_byte.of(bytes), network.gap + credits);
+  const plan::Picoseconds latency = network.travel_time(bytes) + network.receive_overhead;
+  return static_cast<std::uint32_t>(
+      std::clamp<plan::Picoseconds>((latency + gap / 2) / gap, 1, plan::latency_max));
+}
+
+/// Where the payload is smaller, a root with the many children of a Fibonacci tree gains nothing.
+constexpr std::size_t fibonacci_broadcast_bytes_min = 257;
+
+/// Over which ranks a tree carries payloads.
+struct TreeRequest {
+  const char* collective;
+  Tree tree;
+  const plan::PerRound& per_round;
+  std::uint32_t rank_count;
+  std::span<const Node> node_of;
+  std::size_t payload_bytes;
+  bool is_broadcast;
+};
+
+/// The tree over the nodes; one that is named, over the ranks of the only node, too.
+///
+/// Automatic: Fibonacci, whose ranks are never idle.  By the recurrence on the assumed network
+/// (plan/makespan.hpp, and the root's credits) over 2 to 512 ranks, beside the k-nomial tree of the
+/// rule: broadcasts above 256 bytes take 0.86 to 0.94 in the mean of a payload, 1.10 at most (14
+/// ranks, 8 KiB), smaller ones 1.00; reduces 0.74 to 0.95, 1.08 at most (the same), and where
+/// combining takes time, too, 0.74 to 1.00, 1.11 at most (129 ranks, 16 KiB).  Binary trees take
+/// longer than Fibonacci trees but for 8 KiB (0.92 at least).
+plan::TreeFans tree_fans(const TreeRequest& asked) {
+  if (asked.tree > Tree::fibonacci)
+    throw Error(ErrorCode::invalid_argument,
+                std::string(asked.collective) + ": tree " +
+                    std::to_string(static_cast<unsigned>(asked.tree)) +
+                    " is none; use one of the enumerators of tutti::Tree");
+  const std::uint32_t node_count = node_count_of(asked.node_of, asked.rank_count);
+  const bool is_automatic = asked.tree == Tree::automatic;
+  const bool is_tiny = asked.is_broadcast && asked.payload_bytes < fibonacci_broadcast_bytes_min;
+  const Tree rule = asked.per_round.empty() && !is_tiny ? Tree::fibonacci : Tree::knomial;
+  plan::TreeFans fans;
+  plan::Branching& by = node_count == 1 && !is_automatic ? fans.in_node_by : fans.across_by;
+  by.latency = latency_in_messages(asked.payload_bytes, asked.is_broadcast);
+  switch (is_automatic ? rule : asked.tree) {
+    case Tree::automatic:
+    case Tree::binomial:
+      break;  // ones
+    case Tree::knomial:
+      fans.across = covering(asked.per_round, node_count, asked.payload_bytes);
+      break;
+    case Tree::binary:
+      by.rule = plan::Branching::Rule::binary;
+      break;
+    case Tree::fibonacci:
+      by.rule = plan::Branching::Rule::fibonacci;
+      break;
+  }
+  return fans;
 }
 
 /// Why the ranks of a node cannot be combined first; empty: they can.
@@ -398,6 +474,31 @@ Across across_of(const AllreduceRequest& request, std::uint32_t rank_count) {
   const bool is_worth_it =
       !is_large || (shape.lane_count > 1 && bytes / shape.lane_count >= lane_bytes_min);
   return is_worth_it ? across : Across::flat;
+}
+
+/// Whether ranks of a domain meet first: small payloads, unless it is said how.
+bool goes_by_domains(const AllreduceRequest& request) {
+  if (request.shares_target) return false;  // of a node
+  const bool is_given = !request.per_round.empty() || !request.per_round_by_default.empty() ||
+                        request.algorithm != Algorithm::automatic ||
+                        request.across != Across::automatic;
+  if (is_given || payload_bytes_of(request) >= lanes_from_bytes) return false;
+  AllreduceRequest by_domains = request;
+  by_domains.node_of = request.domain_of;
+  return has_domains(request.node_of, request.domain_of) && why_not_by_nodes(by_domains).empty();
+}
+
+plan::Plan plan_by_domains(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
+  const std::vector<Node> nodes = plan::nodes_of_domains(request.node_of, request.domain_of);
+  AllreduceRequest inner = request;
+  inner.node_of = nodes;
+  inner.domain_of = {};
+  const plan::Order order =
+      request.reduction.properties.commutative ? plan::Order::commutative : plan::Order::rank_order;
+  return plan::lanes_allreduce(self, domain_shape(rank_count, request.domain_of), order,
+                               [&](Rank domain, std::uint32_t domain_count) {
+                                 return allreduce_plan(domain, domain_count, inner);
+                               });
 }
 
 Algorithm rule(const AllreduceRequest& request, std::uint32_t rank_count) {
@@ -569,25 +670,34 @@ plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierReques
   if (request.node_of.empty()) return dissemination(self, rank_count);
   const bool is_given = !request.per_round.empty() || !request.per_round_by_default.empty() ||
                         request.algorithm != Algorithm::automatic;
+  if (!is_given && request.across == Across::automatic &&
+      has_domains(request.node_of, request.domain_of)) {
+    const std::vector<Node> nodes = plan::nodes_of_domains(request.node_of, request.domain_of);
+    return plan::leader_barrier(self, domain_shape(rank_count, request.domain_of),
+                                [&](Rank domain, std::uint32_t domain_count) {
+                                  return barrier_plan(domain, domain_count, {.node_of = nodes});
+                                });
+  }
   const bool is_asked_for = request.across == Across::leader || request.across == Across::lanes;
-  const bool is_possible =
-      plan::is_lane_shape({.rank_count = rank_count, .node_of = request.node_of});
+  const plan::LaneShape shape{.rank_count = rank_count, .node_of = request.node_of};
+  const bool is_possible = plan::is_lane_shape(shape);
   if (is_asked_for && !is_possible) refuse_nodes("barrier: across leader ");
   const bool has_leaders =
       is_asked_for || (request.across == Across::automatic && !is_given && is_possible &&
                        has_stages(request.node_of, rank_count, false));
-  if (has_leaders) return plan::leader_barrier(self, rank_count, request.node_of, dissemination);
+  if (has_leaders) return plan::leader_barrier(self, shape, dissemination);
   return dissemination(self, rank_count);
 }
 
 plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, const BroadcastRequest& request) {
-  if (request.single_copy && plan::is_single_copy(rank_count))
+  plan::TreeFans fans = tree_fans({"broadcast", request.tree, request.per_round_by_default,
+                                   rank_count, request.node_of, request.bytes, true});
+  const bool by_rule = request.tree == Tree::automatic || request.tree == Tree::knomial;
+  if (request.single_copy && request.tree == Tree::automatic && plan::is_single_copy(rank_count))
     return plan::single_copy_broadcast(self, rank_count, request.root);
   const std::size_t largest = largest_node_of(request.node_of);
-  plan::TreeFans fans{.in_node = {},
-                      .across = fans_across(request.per_round_by_default, rank_count,
-                                            request.node_of, request.bytes)};
-  if (largest > 1 && largest <= flat_ranks_max)
+  const bool is_one_node = node_count_of(request.node_of, rank_count) == 1;
+  if ((by_rule || !is_one_node) && largest > 1 && largest <= flat_ranks_max)
     fans.in_node = {static_cast<std::uint32_t>(largest - 1)};
   return plan::tree_broadcast(
       self,
@@ -602,22 +712,29 @@ plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, std::span<const N
   return plan::direct_allgather(self, rank_count, transport);
 }
 
-plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
-                       std::span<const Node> node_of, const AllreduceRequest& request,
-                       bool single_copy, std::uint32_t participant_count) {
+plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, const ReduceRequest& request) {
+  const AllreduceRequest& combines = request.combines;
   const bool one_expression =
-      request.agreement == Agreement::reproducible && order_shows_in_bits(request.reduction);
-  const bool ordered = one_expression || !request.reduction.properties.commutative;
+      combines.agreement == Agreement::reproducible && order_shows_in_bits(combines.reduction);
+  const bool ordered = one_expression || !combines.reduction.properties.commutative;
   const plan::Order order = ordered ? plan::Order::rank_order : plan::Order::commutative;
-  plan::RootedShape shape{.root = root, .rank_count = rank_count};
+  const plan::TreeFans fans =
+      tree_fans({"reduce", request.tree, combines.per_round_by_default, rank_count,
+                 combines.node_of, payload_bytes_of(combines), false});
+  plan::RootedShape shape{.root = request.root, .rank_count = rank_count};
   if (!one_expression) {  // else along the canonical tree, which is binomial
-    shape.node_of = node_of;
-    shape.fans.across = fans_across(request.per_round_by_default, rank_count, node_of,
-                                    request.element_count * request.reduction.element_bytes);
+    shape.node_of = combines.node_of;
+    shape.fans = fans;
+  } else if (request.tree != Tree::automatic && request.tree != Tree::binomial) {
+    throw Error(ErrorCode::unsupported,
+                std::string("reduce: tree ") + name_of(request.tree) +
+                    " gives other bits than the canonical tree, and reproducible ones are asked "
+                    "for; use automatic or binomial");
   }
-  if (participant_count > 0 && participant_count < rank_count)
-    return plan::tree_reduce_of(participant_count, self, shape, order);
-  if (single_copy && !ordered && rank_count == 2) return plan::single_copy_reduce(self, root);
+  if (request.participant_count > 0 && request.participant_count < rank_count)
+    return plan::tree_reduce_of(request.participant_count, self, shape, order);
+  if (request.single_copy && request.tree == Tree::automatic && !ordered && rank_count == 2)
+    return plan::single_copy_reduce(self, request.root);
   return plan::tree_reduce(self, shape, order);
 }
 
@@ -636,6 +753,7 @@ plan::Plan stale_plan(Rank self, std::uint32_t rank_count, std::size_t payload_b
 
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
   require_defined(request.across, "allreduce");
+  if (goes_by_domains(request)) return plan_by_domains(self, rank_count, request);
   if (const Across across = across_of(request, rank_count); across != Across::flat)
     return plan_by_nodes(self, rank_count, request, across);
   const std::size_t bytes = payload_bytes_of(request);

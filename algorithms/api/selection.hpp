@@ -46,6 +46,7 @@ struct AllreduceRequest {
   plan::PerRound per_round_by_default = {};  // the context's; empty: a rule
   std::uint32_t partners_max = UINT32_MAX;   // connections that a context can hold
   std::span<const Node> node_of = {};        // of each rank; empty: each is a node of its own
+  std::span<const Node> domain_of = {};      // parts of nodes (bootstrap/domain.hpp); empty: none
   bool shares_target = false;                // the ranks of each node have one target
   bool zero_copy = false;                    // all ranks' buffers are registered
 };
@@ -56,6 +57,7 @@ struct BarrierRequest {
   plan::PerRound per_round = {};  // as of an allreduce
   plan::PerRound per_round_by_default = {};
   std::span<const Node> node_of = {};
+  std::span<const Node> domain_of = {};
 };
 
 struct BroadcastRequest {
@@ -64,6 +66,15 @@ struct BroadcastRequest {
   plan::PerRound per_round_by_default = {};
   std::span<const Node> node_of = {};
   bool single_copy = false;  // whether ranks may read each other's buffers
+  Tree tree = Tree::automatic;
+};
+
+struct ReduceRequest {
+  Rank root{0};
+  AllreduceRequest combines = {};       // what is combined, and how
+  std::uint32_t participant_count = 0;  // 0: all ranks
+  bool single_copy = false;
+  Tree tree = Tree::automatic;
 };
 
 /// Whether another order or association of the operands may give other bits.  Integer elements are
@@ -90,9 +101,7 @@ std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
 /// the promise, with those that can.
 plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierRequest& request);
 plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, const BroadcastRequest& request);
-plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
-                       std::span<const Node> node_of, const AllreduceRequest& request,
-                       bool single_copy = false, std::uint32_t participant_count = 0);
+plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, const ReduceRequest& request);
 
 /// Of allgather and allgatherv.
 plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,

@@ -35,6 +35,10 @@ constexpr Setting table[] = {
     {"TUTTI_RANKS_PER_NODE", "e.g. 2 or 3,1,2",
      "imposed node shape; 1: no shared memory; default: what is found"},
     {"TUTTI_PLACEMENT", "block|cyclic|random", "of ranks on imposed nodes; default block"},
+    {"TUTTI_DOMAINS_ABOVE", "ranks, or never",
+     "larger nodes meet by domains (last-level caches, NUMA nodes) first; default 16"},
+    {"TUTTI_RANKS_PER_DOMAIN", "e.g. 2 or 3,1,2",
+     "imposed domains of each node; default: what is found"},
     {"TUTTI_RANK", "0 .. size-1", "this process's rank (tcp bootstrap)"},
     {"TUTTI_SIZE", "1 ..", "number of ranks (tcp bootstrap)"},
     {"TUTTI_RENDEZVOUS", "host:port", "where rank 0 listens (tcp bootstrap)"},
@@ -159,6 +163,12 @@ std::vector<std::uint32_t> parse_ranks_per_node(std::string_view text, const std
   return parse_list(text, origin, "ranks of each node, each 1 or more, for example 2 or 3,1,2");
 }
 
+std::vector<std::uint32_t> parse_ranks_per_domain(std::string_view text,
+                                                  const std::string& origin) {
+  return parse_list(text, origin,
+                    "ranks of each domain of a node, each 1 or more, for example 2 or 3,1,2");
+}
+
 Placement parse_placement(std::string_view text, const std::string& origin) {
   if (text == "block") return Placement::block;
   if (text == "cyclic") return Placement::cyclic;
@@ -205,6 +215,13 @@ ContextSettings context_settings(const ContextOptions& given) {
     settings.ranks_per_node = parse_ranks_per_node(*text, "TUTTI_RANKS_PER_NODE");
   if (auto text = value_of("TUTTI_PLACEMENT"))
     settings.placement = parse_placement(*text, "TUTTI_PLACEMENT");
+  if (auto text = value_of("TUTTI_DOMAINS_ABOVE"))
+    settings.domains_above = *text == "never"
+                                 ? SIZE_MAX
+                                 : parse_number("TUTTI_DOMAINS_ABOVE", *text,
+                                                "a number of ranks, for example 16, or never");
+  if (auto text = value_of("TUTTI_RANKS_PER_DOMAIN"))
+    settings.ranks_per_domain = parse_ranks_per_domain(*text, "TUTTI_RANKS_PER_DOMAIN");
   if (!given.device.empty()) settings.device = given.device;
   settings.arena_bytes = given.arena_bytes.value_or(settings.arena_bytes);
   settings.check = given.check.value_or(settings.check);
@@ -217,6 +234,10 @@ ContextSettings context_settings(const ContextOptions& given) {
   settings.per_round = given.per_round.value_or(settings.per_round);
   settings.ranks_per_node = given.ranks_per_node.value_or(settings.ranks_per_node);
   settings.placement = given.placement.value_or(settings.placement);
+  settings.domains_above = given.domains_above.value_or(settings.domains_above);
+  settings.ranks_per_domain = given.ranks_per_domain.value_or(settings.ranks_per_domain);
+  for (const std::uint32_t ranks : settings.ranks_per_domain)
+    if (ranks == 0) refuse("ranks_per_domain", "0", "1 or more ranks in each domain");
   for (const std::uint32_t ranks : settings.ranks_per_node)
     if (ranks == 0) refuse("ranks_per_node", "0", "1 or more ranks on each node");
   if (settings.ranks_per_node.empty() && (given.placement || value_of("TUTTI_PLACEMENT")))

@@ -40,6 +40,12 @@ inline constexpr std::size_t by_reference_bytes = 16u << 20;
 inline constexpr std::size_t single_copy_broadcast_bytes_max = 2u << 20;
 inline constexpr std::size_t single_copy_reduce_bytes_max = 512u << 10;
 
+/// Nodes of more ranks than that meet by domains (bootstrap/domain.hpp).  A first guess, not
+/// measured: it takes a machine of several domains with as many ranks.  Flat barriers were faster
+/// on nodes of 16 processors (V. Tipparaju, J. Nieplocha, D. Panda, "Fast collective operations
+/// using shared and remote memory access protocols on clusters", IPDPS 2003, 2.2).
+inline constexpr std::size_t domains_above_ranks = 16;
+
 /// A representative tells its node of so many ranks, itself among them, one by one: a first guess.
 inline constexpr std::size_t flat_ranks_max = 16;
 
@@ -57,6 +63,8 @@ struct ContextSettings {
   std::vector<std::uint32_t> per_round;       // empty: the rule
   std::vector<std::uint32_t> ranks_per_node;  // empty: found
   Placement placement = Placement::block;
+  std::size_t domains_above = domains_above_ranks;  // SIZE_MAX: never
+  std::vector<std::uint32_t> ranks_per_domain;      // empty: found
 };
 
 /// Code over environment over defaults.  Throws Error{invalid_argument}, also for an unknown name
@@ -68,6 +76,9 @@ std::vector<std::uint32_t> parse_per_round(std::string_view text, const std::str
 
 /// "2" or "3,1,2" -> ranks of each node; throws Error{invalid_argument} that begins with `origin`.
 std::vector<std::uint32_t> parse_ranks_per_node(std::string_view text, const std::string& origin);
+
+/// "2" or "3,1,2" -> ranks of each domain of a node; throws likewise.
+std::vector<std::uint32_t> parse_ranks_per_domain(std::string_view text, const std::string& origin);
 
 /// "block", "cyclic" or "random"; throws likewise.
 Placement parse_placement(std::string_view text, const std::string& origin);

@@ -41,6 +41,7 @@ Neighbourhood neighbourhood_of(std::span<const Rank> members, const Neighbourhoo
   Neighbourhood part{.nodes = nodes_of(members, whole.nodes),
                      .windows = {},
                      .reads_peers = whole.reads_peers,
+                     .domain = {},
                      .remark = whole.remark};
   for (const Rank member : members) part.windows.push_back(whole.windows[index_of(member)]);
   return part;

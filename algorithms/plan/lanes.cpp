@@ -29,27 +29,27 @@ std::uint16_t largest(const Nodes& nodes) {
   return static_cast<std::uint16_t>(count);
 }
 
-std::string name_of(std::uint32_t lane_count, const Plan& across) {
-  return (lane_count == 1 ? "leader/" : "lanes/") + across.algorithm;
+std::string name_of(const LaneShape& shape, const Plan& across) {
+  return std::string(shape.lane_count == 1 ? shape.one_lane : "lanes") + "/" + across.algorithm;
 }
 
 class Builder {
  public:
-  Builder(Rank self, std::uint32_t rank_count, const Nodes& nodes, std::uint32_t node,
-          std::uint32_t lane_count, Order order, const Plan& across, Target target)
+  Builder(Rank self, const LaneShape& shape, const Nodes& nodes, std::uint32_t node, Order order,
+          const Plan& across, Target target)
       : nodes_(nodes),
         members_(nodes[node]),
         member_count_(static_cast<std::uint16_t>(members_.size())),
         others_max_(static_cast<std::uint16_t>(largest(nodes) - 1)),
-        lane_count_(static_cast<std::uint16_t>(lane_count)),
+        lane_count_(static_cast<std::uint16_t>(shape.lane_count)),
         order_(order),
         shares_target_(target == Target::of_node),
         across_(across) {
     const auto place = std::find(members_.begin(), members_.end(), self);
     seat_ = static_cast<std::uint16_t>(place - members_.begin());
     plan_.self = self;
-    plan_.rank_count = rank_count;
-    plan_.algorithm = name_of(lane_count, across);
+    plan_.rank_count = shape.rank_count;
+    plan_.algorithm = name_of(shape, across);
     plan_.per_round = across.per_round;
     plan_.per_round.insert(plan_.per_round.begin(), others_max_);
     plan_.per_round.push_back(others_max_);
@@ -224,8 +224,7 @@ Plan build(Rank self, const LaneShape& shape, Order order, const PlanAcross& acr
   assert(plan.parts == 1 && (shape.lane_count == 1 || plan.segments <= 1));
   assert(plan.flow_control == FlowControl::synchronising);
   if (nodes.size() == shape.rank_count) return plan;
-  return Builder(self, shape.rank_count, nodes, node, shape.lane_count, order, plan, target)
-      .build();
+  return Builder(self, shape, nodes, node, order, plan, target).build();
 }
 
 }  // namespace
@@ -253,10 +252,9 @@ Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanA
   return build(self, shape, order, across, target);
 }
 
-Plan leader_barrier(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,
-                    const PlanAcross& across) {
-  return build(self, {.rank_count = rank_count, .node_of = node_of}, Order::commutative, across,
-               Target::of_rank);
+Plan leader_barrier(Rank self, const LaneShape& shape, const PlanAcross& across) {
+  assert(shape.lane_count == 1);
+  return build(self, shape, Order::commutative, across, Target::of_rank);
 }
 
 }  // namespace tutti::plan

@@ -29,6 +29,14 @@
 // other and the schedule across keeps it.  Two parities suffice: nobody leaves before all have
 // entered, because that holds across and what is told inside a node waits for it.
 //
+// Parts of a node, such as the ranks that share a cache, may stand for nodes: they meet first, and
+// the schedule across them is one with leaders of nodes.  Then as many lines as they are cross from
+// one cache to another, instead of those of all ranks, for a hop more on the way in and out:
+//
+//   {0 1 2} {3 4 5} of a node, {6 7} of another     0 <- 1 2   3 <- 4 5     6 <- 7      domains
+//                                                   0 <- 3                  6           leader
+//                                                   0 <-------------------> 6           across
+//
 // Literature: leaders as in V. Tipparaju, J. Nieplocha, D. Panda, "Fast collective operations using
 // shared and remote memory access protocols on clusters", IPDPS 2003; lanes as in J. L. Traff,
 // S. Hunold, "Decomposing collectives for exploiting multi-lane communication", CLUSTER 2020.
@@ -47,6 +55,7 @@ struct LaneShape {
   std::uint32_t rank_count = 1;
   std::span<const Node> node_of = {};  // of each rank; empty: each rank is a node of its own
   std::uint32_t lane_count = 1;
+  const char* one_lane = "leader";  // what a name calls it
 };
 
 /// The schedule across the nodes: the plan of node number `self` (as a rank) of `node_count`.
@@ -66,8 +75,7 @@ bool is_lane_shape(const LaneShape& shape);
 Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanAcross& across,
                      Target target = Target::of_rank);
 
-/// Barrier of `self`, by leaders; `across` is one, too.
-Plan leader_barrier(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,
-                    const PlanAcross& across);
+/// Barrier of `self`, in one lane; `across` is one, too.
+Plan leader_barrier(Rank self, const LaneShape& shape, const PlanAcross& across);
 
 }  // namespace tutti::plan

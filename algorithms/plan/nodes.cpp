@@ -23,4 +23,15 @@ bool nodes_are_runs(std::span<const Node> node_of) {
   return true;
 }
 
+std::vector<Node> nodes_of_domains(std::span<const Node> node_of, std::span<const Node> domain_of) {
+  assert(node_of.size() == domain_of.size());
+  std::vector<Node> nodes;
+  for (std::size_t rank = 0; rank < domain_of.size(); ++rank) {
+    assert(index_of(domain_of[rank]) <= nodes.size());  // numbered by lowest rank
+    if (index_of(domain_of[rank]) == nodes.size()) nodes.push_back(node_of[rank]);
+    assert(nodes[index_of(domain_of[rank])] == node_of[rank]);
+  }
+  return nodes;
+}
+
 }  // namespace tutti::plan

@@ -17,4 +17,7 @@ std::vector<std::vector<Rank>> members_of_nodes(std::uint32_t rank_count,
 /// in rank order.
 bool nodes_are_runs(std::span<const Node> node_of);
 
+/// The node of each domain, where domains are parts of nodes, numbered likewise.
+std::vector<Node> nodes_of_domains(std::span<const Node> node_of, std::span<const Node> domain_of);
+
 }  // namespace tutti::plan

@@ -12,7 +12,10 @@
 namespace tutti::plan {
 namespace {
 
-std::string name_of(const PerRound& fans) {
+std::string name_of(const TreePlace& place) {
+  if (place.rule == Branching::Rule::binary) return "binary_tree";
+  if (place.rule == Branching::Rule::fibonacci) return "fibonacci_tree";
+  const PerRound& fans = place.fans;
   const auto is_one = [](std::uint32_t fan) { return fan == 1; };
   if (std::all_of(fans.begin(), fans.end(), is_one)) return "binomial_tree";
   return fans.size() == 1 ? "flat_tree" : "knomial_tree";
@@ -23,7 +26,7 @@ Plan empty_plan(Rank self, const RootedShape& shape, const TreePlace& place, Per
   Plan plan;
   plan.self = self;
   plan.rank_count = shape.rank_count;
-  plan.algorithm = name_of(place.fans);
+  plan.algorithm = name_of(place);
   plan.per_round = std::move(rounds);
   plan.all_alike = false;
   plan.flow_control = shape.rank_count > 1 ? FlowControl::one_way : FlowControl::synchronising;

@@ -9,11 +9,18 @@
 namespace tutti::plan {
 namespace {
 
-/// Of a tree over `count` vertices, of which `rank_at` tells the ranks; `before`: numbers and
-/// levels of the trees below it.
+/// One of the nested trees, as far as all ranks have to agree on it.
+struct Levels {
+  Branching branching;
+  PerRound fans;
+  std::uint16_t edge_count;  // numbers that there are
+};
+
+/// Of a k-nomial tree over `count` vertices, of which `rank_at` tells the ranks; `before`: numbers
+/// and levels of the trees below it.
 template <class RankAt>
-void add_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex, const PerRound& fans,
-               TreeEdge before, const RankAt& rank_at) {
+void add_knomial_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex,
+                       const PerRound& fans, TreeEdge before, const RankAt& rank_at) {
   std::uint64_t stride = 1;
   for (const std::uint32_t fan : fans) {
     const auto edge = [&](std::uint64_t other, std::uint64_t digit) {
@@ -33,6 +40,41 @@ void add_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex, cons
   }
 }
 
+/// The same of a tree that is divided.  Vertices of one depth talk to their children in one round.
+template <class RankAt>
+void add_divided_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex,
+                       const Levels& tree, const TreeEdge& before, const RankAt& rank_at) {
+  std::uint32_t top = 0;  // of the subtree of `count` vertices that has `vertex`
+  for (std::size_t level = tree.fans.size(); level-- > 0 && count > 1;) {
+    const std::vector<std::uint32_t> sizes = subtree_sizes(count, tree.branching);
+    const auto edge = [&](std::uint32_t other, std::size_t child) {
+      return TreeEdge{.peer = rank_at(other),
+                      .number = static_cast<std::uint16_t>(before.number + child),
+                      .level = static_cast<std::uint16_t>(before.level + level)};
+    };
+    std::uint32_t below = top + 1;
+    if (vertex == top) {
+      for (std::size_t child = 0; child < sizes.size(); below += sizes[child++])
+        place.children.push_back(edge(below, child));
+      return;
+    }
+    std::size_t child = 0;
+    while (vertex >= below + sizes[child]) below += sizes[child++];
+    place.parent = edge(top, child);
+    top = below;
+    count = sizes[child];
+  }
+}
+
+template <class RankAt>
+void add_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex, const Levels& tree,
+               const TreeEdge& before, const RankAt& rank_at) {
+  if (tree.branching.rule == Branching::Rule::fans)
+    add_knomial_edges(place, count, vertex, tree.fans, before, rank_at);
+  else
+    add_divided_edges(place, count, vertex, tree, before, rank_at);
+}
+
 /// Those given, or ones if they are too few; no more than it takes.
 PerRound fans_for(const PerRound& given, std::uint32_t count) {
   PerRound fans = covers(count, given) ? given : uniform(count, 1);
@@ -48,8 +90,15 @@ PerRound fans_for(const PerRound& given, std::uint32_t count) {
   return fans;
 }
 
-std::uint16_t sum_of(const PerRound& fans) {
-  return static_cast<std::uint16_t>(std::accumulate(fans.begin(), fans.end(), 0u));
+/// Of a tree over so many, at most.  A k-nomial vertex has children of several levels, another one
+/// of one level, and the root has the most.
+Levels levels_of(const PerRound& given, const Branching& branching, std::uint32_t count) {
+  const bool by_fans = branching.rule == Branching::Rule::fans;
+  Levels tree{branching, by_fans ? fans_for(given, count) : children_by_level(count, branching), 0};
+  const std::uint32_t edges = by_fans ? std::accumulate(tree.fans.begin(), tree.fans.end(), 0u)
+                                      : (tree.fans.empty() ? 0 : tree.fans.back());
+  tree.edge_count = static_cast<std::uint16_t>(edges);
+  return tree;
 }
 
 /// Members of a cycle of `count`, counted from the member `root`.
@@ -72,10 +121,12 @@ TreePlace nested_tree(Rank self, Rank root, std::uint32_t rank_count, std::span<
   assert(index_of(self) < rank_count && index_of(root) < rank_count);
   TreePlace place;
   if (node_of.empty()) {
-    place.fans = fans_for(fans.across, rank_count);
-    place.edge_count = sum_of(place.fans);
+    const Levels tree = levels_of(fans.across, fans.across_by, rank_count);
+    place.fans = tree.fans;
+    place.rule = tree.branching.rule;
+    place.edge_count = tree.edge_count;
     add_edges(
-        place, rank_count, vertex_of(index_of(self), index_of(root), rank_count), place.fans, {},
+        place, rank_count, vertex_of(index_of(self), index_of(root), rank_count), tree, {},
         [&](std::uint32_t vertex) { return Rank{member_of(vertex, index_of(root), rank_count)}; });
     return place;
   }
@@ -83,11 +134,13 @@ TreePlace nested_tree(Rank self, Rank root, std::uint32_t rank_count, std::span<
   std::size_t largest = 1;
   for (const std::vector<Rank>& node : nodes) largest = std::max(largest, node.size());
   const auto node_count = static_cast<std::uint32_t>(nodes.size());
-  const PerRound local = fans_for(fans.in_node, static_cast<std::uint32_t>(largest));
-  const PerRound across = fans_for(fans.across, node_count);
-  place.fans = local;
-  place.fans.insert(place.fans.end(), across.begin(), across.end());
-  place.edge_count = sum_of(place.fans);
+  const Levels local =
+      levels_of(fans.in_node, fans.in_node_by, static_cast<std::uint32_t>(largest));
+  const Levels across = levels_of(fans.across, fans.across_by, node_count);
+  place.rule = (node_count > 1 ? across : local).branching.rule;
+  place.fans = local.fans;
+  place.fans.insert(place.fans.end(), across.fans.begin(), across.fans.end());
+  place.edge_count = static_cast<std::uint16_t>(local.edge_count + across.edge_count);
 
   // The tree of the own node, then, for its representative, that of the nodes.
   const std::uint32_t root_node = index_of(node_of[index_of(root)]);
@@ -99,7 +152,8 @@ TreePlace nested_tree(Rank self, Rank root, std::uint32_t rank_count, std::span<
   add_edges(place, count, vertex, local, {},
             [&](std::uint32_t other) { return members[member_of(other, first, count)]; });
   if (vertex != 0) return place;
-  const TreeEdge before{.number = sum_of(local), .level = static_cast<std::uint16_t>(local.size())};
+  const TreeEdge before{.number = local.edge_count,
+                        .level = static_cast<std::uint16_t>(local.fans.size())};
   add_edges(place, node_count, vertex_of(node, root_node, node_count), across, before,
             [&](std::uint32_t other) {
               return other == 0 ? root : nodes[member_of(other, root_node, node_count)].front();

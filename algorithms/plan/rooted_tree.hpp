@@ -19,6 +19,8 @@
 // is its lowest digit that is not 0 in these strides, and d that digit.  It stands for the vertices
 // up to v + s_i, and has children of all lower levels.
 //
+// Either of the nested trees may be one of divided_tree.hpp instead.
+//
 // Literature: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication
 // operations in MPICH", IJHPCA 19 (1), 2005, 4 (binomial); k-nomial trees are the same with another
 // base.
@@ -30,15 +32,18 @@
 #include <tutti/types.hpp>
 #include <vector>
 
+#include "plan/divided_tree.hpp"
 #include "plan/per_round.hpp"
 
 namespace tutti::plan {
 
 /// Children by level, from the leaves on.  Where they do not cover the ranks of the largest node,
-/// or the nodes: ones.
+/// or the nodes: ones.  Not regarded where a tree branches by another rule.
 struct TreeFans {
   PerRound in_node = {};
   PerRound across = {};
+  Branching in_node_by = {};
+  Branching across_by = {};
 };
 
 struct TreeEdge {
@@ -52,7 +57,8 @@ struct TreePlace {
   std::optional<TreeEdge> parent = {};  // none: the root
   std::vector<TreeEdge> children = {};  // by number: those of the own node first
   std::uint16_t edge_count = 0;         // numbers that there are
-  PerRound fans = {};                   // of the whole tree, by level
+  PerRound fans = {};                   // of the whole tree, by level, at most
+  Branching::Rule rule = {};            // of the tree over the nodes, if they are several
 };
 
 /// `node_of` holds the node of each rank; empty: each rank is one of its own.

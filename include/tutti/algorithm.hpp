@@ -32,4 +32,15 @@ enum class Across : std::uint8_t {
   lanes,      // "lanes": a part of the payload for each of as many ranks as the smallest node has
 };
 
+/// Along which tree a broadcast or a reduce goes: over the nodes, or over the ranks of the only
+/// one; the same on every rank.
+enum class Tree : std::uint8_t {
+  automatic,  // "automatic": over nodes fibonacci, for a latency that goes with the payload, but
+              // for broadcasts of up to 256 bytes and where TUTTI_PER_ROUND says more; else knomial
+  knomial,    // "knomial": messages per round as given, or by a rule
+  binomial,   // "binomial": one message per round
+  binary,     // "binary": two children each
+  fibonacci,  // "fibonacci": whoever knows goes on telling; optimal in the postal model
+};
+
 }  // namespace tutti

@@ -31,7 +31,8 @@ struct BarrierArguments {
 
 /// No rank finishes before every rank has started.  n-way dissemination: ceil(log_{n+1} P) rounds,
 /// over all ranks, or over one of each node with a round before it and one after it in shared
-/// memory (V. Tipparaju, J. Nieplocha, D. Panda, IPDPS 2003).
+/// memory (V. Tipparaju, J. Nieplocha, D. Panda, IPDPS 2003); in nodes of many ranks by their
+/// domains first (ContextOptions::domains_above).
 TUTTI_EXPORT Operation barrier(Communicator& communicator, const BarrierArguments& arguments = {});
 
 struct AllreduceArguments {       // raw form
@@ -171,15 +172,16 @@ struct BroadcastArguments {
   double data_fraction = 1;  // of the payload that is to arrive: over 0, at most 1; the same on
                              // every rank
   std::size_t element_bytes = 1;  // whole elements arrive; divides `bytes`
+  Tree tree = Tree::automatic;    // the same on every rank; others are not read in place
 };
 
 /// The root's buffer gets into the buffers of all ranks; with a data_fraction, its first
 /// ceil(fraction x elements) elements, and the rest of the buffers stays as it is
 /// (Operation::coverage() tells how many).
 ///
-/// Along a binomial tree over the nodes and, inside each, over its ranks (papers: SRM, Tipparaju,
-/// Nieplocha, Panda 2003): ceil(log2 nodes) + ceil(log2 ranks of the largest node) rounds, and a
-/// payload crosses between two nodes once.
+/// Along a tree over the nodes (k-nomial up to 256 bytes, else Fibonacci: Bar-Noy, Kipnis 1992)
+/// and, inside each, a flat or binomial one over its ranks (nested as in SRM: Tipparaju, Nieplocha,
+/// Panda 2003), or along the `tree` that is asked for; a payload crosses between two nodes once.
 ///
 /// Where all ranks share a node, payloads of ContextOptions::single_copy_bytes (4 KiB) to 2 MiB
 /// are not sent: all others read the root's buffer, and the root finishes when they have.  A buffer
@@ -207,8 +209,9 @@ struct ReduceArguments {
   Reduction reduction = {};       // the same on every rank
   Rank root{0};                   // the same on every rank
   Agreement agreement = Agreement::identical;  // one result: `reproducible` alone promises more
-  double data_fraction = 1;  // of the elements: over 0, at most 1; the same on every rank
-  double rank_fraction = 1;  // of the ranks that are to contribute: the same
+  double data_fraction = 1;     // of the elements: over 0, at most 1; the same on every rank
+  double rank_fraction = 1;     // of the ranks that are to contribute: the same
+  Tree tree = Tree::automatic;  // the same on every rank; binomial alone is reproducible
 };
 
 /// The root's target = source of rank 0 o source of rank 1 o ... .

@@ -69,6 +69,13 @@ struct ContextOptions {
   /// Default: the ranks of a host that have mapped each other's memory are a node.
   std::optional<std::vector<std::uint32_t>> ranks_per_node = {};
   std::optional<Placement> placement = {};  // of an imposed shape; default: block
+  /// Ranks of a node of more than so many, all bound to CPUs of a domain each (those of one
+  /// last-level cache and NUMA node), meet inside their domains first, in barriers and small
+  /// allreduces; alike on all ranks; SIZE_MAX: never.  Default 16.
+  std::optional<std::size_t> domains_above = {};
+  /// Imposes domains on every node, however many ranks it has, alike on all ranks: ranks of each,
+  /// in rank order, the last entry again for all further ones.  Default: what is found.
+  std::optional<std::vector<std::uint32_t>> ranks_per_domain = {};
 };
 
 /// Device, arena, connections (keyed by peer, only the partners that plans use), completion queue.

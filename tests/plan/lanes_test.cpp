@@ -81,7 +81,8 @@ std::vector<Plan> barriers_of(const NodeOf& node_of) {
   const auto ranks = static_cast<std::uint32_t>(node_of.size());
   std::vector<Plan> plans;
   for (std::uint32_t rank = 0; rank < ranks; ++rank)
-    plans.push_back(leader_barrier(Rank{rank}, ranks, node_of, barrier_across));
+    plans.push_back(
+        leader_barrier(Rank{rank}, {.rank_count = ranks, .node_of = node_of}, barrier_across));
   return plans;
 }
 
@@ -227,6 +228,119 @@ TEST(Lanes, SayTheNOfTheScheduleAcross) {
                               })
                   .n,
               n);
+}
+
+/// Every way to cut each node into domains that follow each other, if `cuts` says so at a rank.
+NodeOf domains_of(const NodeOf& node_of, std::uint32_t cuts) {
+  NodeOf domain_of;
+  for (std::size_t rank = 0; rank < node_of.size(); ++rank) {
+    const bool is_new =
+        rank == 0 || node_of[rank] != node_of[rank - 1] || (cuts >> (rank - 1) & 1) != 0;
+    const std::uint32_t last = rank == 0 ? UINT32_MAX : index_of(domain_of.back());
+    domain_of.push_back(Node{is_new ? last + 1 : last});
+  }
+  return domain_of;
+}
+
+std::vector<Plan> barriers_by_domains(const NodeOf& node_of, const NodeOf& domain_of) {
+  const auto ranks = static_cast<std::uint32_t>(node_of.size());
+  const NodeOf nodes = nodes_of_domains(node_of, domain_of);
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    plans.push_back(leader_barrier(
+        Rank{rank}, {.rank_count = ranks, .node_of = domain_of, .one_lane = "domains"},
+        [&](Rank domain, std::uint32_t domains) {
+          return leader_barrier(domain, {.rank_count = domains, .node_of = nodes}, barrier_across);
+        }));
+  return plans;
+}
+
+std::vector<Plan> allreduces_by_domains(const NodeOf& node_of, const NodeOf& domain_of,
+                                        const ScheduleAcross& across) {
+  const auto ranks = static_cast<std::uint32_t>(node_of.size());
+  const NodeOf nodes = nodes_of_domains(node_of, domain_of);
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    plans.push_back(lanes_allreduce(Rank{rank}, {.rank_count = ranks, .node_of = domain_of},
+                                    across.order, [&](Rank domain, std::uint32_t domains) {
+                                      return lanes_allreduce(
+                                          domain, {.rank_count = domains, .node_of = nodes},
+                                          across.order, across.plan);
+                                    }));
+  return plans;
+}
+
+void expect_right_by_domains(const NodeOf& node_of, const NodeOf& domain_of) {
+  const std::string text =
+      tutti::test::text_of(node_of) + ", domains as " + tutti::test::text_of(domain_of);
+  EXPECT_EQ(first_violation(barriers_by_domains(node_of, domain_of), Promise::barrier),
+            std::nullopt)
+      << text;
+  for (const ScheduleAcross& across : schedules_across) {
+    const bool is_ordered = across.order == Order::rank_order;
+    if (is_ordered && (!nodes_are_runs(node_of) || !nodes_are_runs(domain_of))) continue;
+    EXPECT_EQ(first_violation(allreduces_by_domains(node_of, domain_of, across), across.promise),
+              std::nullopt)
+        << text << ", " << across.name;
+  }
+}
+
+TEST(Domains, AreRightForEveryShapeOfNodesAndDomainsOfUpToEightRanks) {
+  for (std::uint32_t ranks = 1; ranks <= (test::samples_divisor == 1 ? 8U : 6U); ++ranks)
+    for (const auto& sizes : compositions(ranks))
+      for (std::uint32_t cuts = 0; cuts < 1u << (ranks - 1); ++cuts) {
+        const NodeOf node_of = in_blocks(sizes);
+        expect_right_by_domains(node_of, domains_of(node_of, cuts));
+      }
+}
+
+TEST(Domains, AreRightForSampledPlacements) {
+  std::mt19937 random(29);
+  for (int sample = 0; sample < test::samples(200); ++sample) {
+    const std::uint32_t ranks = 2 + static_cast<std::uint32_t>(random() % 60);
+    const NodeOf domain_of =
+        placed(ranks, 1 + static_cast<std::uint32_t>(random() % ranks), sample % 2 == 0, random);
+    // Domains dealt to nodes: a node's need not follow each other.
+    const std::uint32_t nodes = 1 + static_cast<std::uint32_t>(random() % 4);
+    NodeOf node_of;
+    for (const Node domain : domain_of) node_of.push_back(Node{index_of(domain) % nodes});
+    expect_right_by_domains(node_of, domain_of);
+  }
+}
+
+TEST(Domains, TwoCopiesSuffice) {
+  std::mt19937 random(31);
+  for (std::uint32_t ranks = 2; ranks <= 10; ++ranks)
+    for (int sample = 0; sample < test::samples(8); ++sample) {
+      const auto shapes = compositions(ranks);
+      const NodeOf node_of = in_blocks(shapes[random() % shapes.size()]);
+      const NodeOf domain_of = domains_of(node_of, static_cast<std::uint32_t>(random()));
+      EXPECT_EQ(test::HappensBefore(barriers_by_domains(node_of, domain_of), 5, 2).race(),
+                std::nullopt)
+          << tutti::test::text_of(domain_of);
+      for (const ScheduleAcross& across : schedules_across)
+        EXPECT_EQ(
+            test::HappensBefore(allreduces_by_domains(node_of, domain_of, across), 5, 2).race(),
+            std::nullopt)
+            << tutti::test::text_of(domain_of) << ", " << across.name;
+    }
+}
+
+/// Two nodes of two domains of four: of 16 ranks, 4 write out of their domain, 2 out of their node.
+TEST(Domains, OnlyTheirLeadersWriteOutOfThem) {
+  const NodeOf node_of = in_blocks({8, 8}), domain_of = in_blocks({4, 4, 4, 4});
+  std::uint32_t out_of_domain = 0, out_of_node = 0;
+  for (const Plan& plan : barriers_by_domains(node_of, domain_of)) {
+    EXPECT_EQ(plan.algorithm, "domains/leader/dissemination");
+    for (const Step& step : plan.steps) {
+      if (step.action != Action::put) continue;
+      const std::size_t self = index_of(plan.self), peer = index_of(step.peer);
+      out_of_domain += domain_of[self] != domain_of[peer] ? 1 : 0;
+      out_of_node += node_of[self] != node_of[peer] ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(out_of_node, 2u);
+  EXPECT_EQ(out_of_domain, out_of_node + 4u) << "in and out of each node";
 }
 
 TEST(Lanes, OneCopyDoesNotSuffice) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <random>
 #include <set>
 #include <string>
@@ -34,6 +35,35 @@ RootedShape wide(RootedShape shape) {
   if (!shape.fans.across.empty()) shape.fans.across[0] = 2;
   if (!covers(shape.rank_count, shape.fans.across)) shape.fans.across.push_back(1);
   return shape;
+}
+/// Fibonacci trees of two latencies, or a binary tree in nodes and a Fibonacci tree across.
+RootedShape fibonacci(RootedShape shape) {
+  shape.fans = {.in_node_by = {Branching::Rule::fibonacci, 3},
+                .across_by = {Branching::Rule::fibonacci, 2 + index_of(shape.root) % 9}};
+  return shape;
+}
+RootedShape binary(RootedShape shape) {
+  shape.fans = {.in_node_by = {Branching::Rule::fibonacci, 1},
+                .across_by = {Branching::Rule::binary}};
+  return shape;
+}
+Plan fibonacci_broadcast(Rank self, const RootedShape& shape) {
+  return tree_broadcast(self, fibonacci(shape));
+}
+Plan fibonacci_reduce(Rank self, const RootedShape& shape) {
+  return tree_reduce(self, fibonacci(shape), Order::commutative);
+}
+Plan fibonacci_ordered_reduce(Rank self, const RootedShape& shape) {
+  return tree_reduce(self, fibonacci(shape), Order::rank_order);
+}
+Plan binary_broadcast(Rank self, const RootedShape& shape) {
+  return tree_broadcast(self, binary(shape));
+}
+Plan binary_reduce(Rank self, const RootedShape& shape) {
+  return tree_reduce(self, binary(shape), Order::commutative);
+}
+Plan binary_ordered_reduce(Rank self, const RootedShape& shape) {
+  return tree_reduce(self, binary(shape), Order::rank_order);
 }
 Plan wide_broadcast(Rank self, const RootedShape& shape) {
   return tree_broadcast(self, wide(shape));
@@ -76,6 +106,16 @@ void expect_right(const RootedShape& shape) {
   EXPECT_EQ(first_violation(plans_of(wide_ordered_reduce, shape), Promise::rank_order, shape.root),
             std::nullopt)
       << text_of(shape);
+  for (const Builder build : {fibonacci_broadcast, binary_broadcast})
+    EXPECT_EQ(first_violation(plans_of(build, shape), Promise::broadcast, shape.root), std::nullopt)
+        << text_of(shape);
+  for (const Builder build : {fibonacci_reduce, binary_reduce})
+    EXPECT_EQ(first_violation(plans_of(build, shape), Promise::each_once, shape.root), std::nullopt)
+        << text_of(shape);
+  for (const Builder build : {fibonacci_ordered_reduce, binary_ordered_reduce})
+    EXPECT_EQ(first_violation(plans_of(build, shape), Promise::rank_order, shape.root),
+              std::nullopt)
+        << text_of(shape);
   EXPECT_EQ(first_violation(plans_of(reduce, shape), Promise::each_once, shape.root), std::nullopt)
       << text_of(shape);
   EXPECT_EQ(first_violation(plans_of(ordered_reduce, shape), Promise::rank_order, shape.root),
@@ -120,7 +160,9 @@ TEST(Rooted, TwoCopiesSufficeHoweverFarARankRunsAhead) {
   std::mt19937 random(11);
   for (std::uint32_t ranks = 2; ranks <= 24; ++ranks)
     for (const Builder build :
-         {broadcast, wide_broadcast, reduce, ordered_reduce, wide_reduce, wide_ordered_reduce}) {
+         {broadcast, wide_broadcast, fibonacci_broadcast, binary_broadcast, reduce, ordered_reduce,
+          wide_reduce, wide_ordered_reduce, fibonacci_reduce, fibonacci_ordered_reduce,
+          binary_reduce, binary_ordered_reduce}) {
       const auto shapes = compositions(std::min(ranks, 10U));
       const NodeOf node_of = in_blocks(shapes[random() % shapes.size()]);
       for (const bool by_nodes : {false, true}) {
@@ -227,6 +269,109 @@ TEST(RootedTree, CrossesBetweenTwoNodesOnceAndIsAsHighAsItSays) {
         EXPECT_EQ(crossings, nodes - 1);
       }
     }
+}
+
+constexpr std::uint32_t some_latencies[] = {1, 2, 3, 5, 9, 31, latency_max};
+
+std::vector<Branching> every_branching() {
+  std::vector<Branching> all{{Branching::Rule::binary}};
+  for (const std::uint32_t latency : some_latencies)
+    all.push_back({Branching::Rule::fibonacci, latency});
+  return all;
+}
+
+/// What trees of all counts have, counted vertex by vertex.
+PerRound counted_levels(std::uint32_t count, const Branching& branching) {
+  PerRound levels;
+  for (std::vector<std::uint32_t> row{count}, next; !row.empty(); row.swap(next), next.clear()) {
+    std::uint32_t most = 0;
+    for (const std::uint32_t one : row) {
+      const auto sizes = subtree_sizes(one, branching);
+      EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), 1u), one);
+      most = std::max(most, static_cast<std::uint32_t>(sizes.size()));
+      next.insert(next.end(), sizes.begin(), sizes.end());
+    }
+    if (most > 0) levels.insert(levels.begin(), most);
+  }
+  return levels;
+}
+
+TEST(DividedTree, HasAsManyChildrenAsItSaysAndNoFewerThanASmallerOne) {
+  for (const Branching& branching : every_branching()) {
+    PerRound before;
+    for (std::uint32_t count = 1; count <= 300; ++count) {
+      const PerRound levels = children_by_level(count, branching);
+      EXPECT_EQ(levels, counted_levels(count, branching)) << count;
+      ASSERT_GE(levels.size(), before.size());
+      for (std::size_t depth = 0; depth < before.size(); ++depth)
+        EXPECT_GE(levels[levels.size() - 1 - depth], before[before.size() - 1 - depth]) << count;
+      EXPECT_EQ(levels.empty() ? 0 : *std::max_element(levels.begin(), levels.end()),
+                levels.empty() ? 0 : levels.back());
+      before = levels;
+    }
+  }
+}
+
+/// In the postal model, told as early as can be: nobody who knows is ever idle.
+std::uint64_t earliest_end(std::uint32_t count, std::uint32_t latency) {
+  std::vector<std::uint64_t> knows_at{0};
+  for (std::uint64_t now = 0; knows_at.size() < count; ++now) {
+    const auto tellers = static_cast<std::size_t>(std::count_if(
+        knows_at.begin(), knows_at.end(), [&](std::uint64_t since) { return since <= now; }));
+    for (std::size_t i = 0; i < tellers && knows_at.size() < count; ++i)
+      knows_at.push_back(now + latency);
+  }
+  return *std::max_element(knows_at.begin(), knows_at.end());
+}
+
+std::uint64_t end_of(std::uint32_t count, const Branching& branching) {
+  const auto sizes = subtree_sizes(count, branching);
+  std::uint64_t end = 0, sent = 0;
+  for (auto size = sizes.rbegin(); size != sizes.rend(); ++size)  // told in this order
+    end = std::max(end, sent++ + branching.latency + end_of(*size, branching));
+  return end;
+}
+
+TEST(DividedTree, FibonacciTreesAreOptimalInThePostalModel) {
+  for (const std::uint32_t latency : some_latencies)
+    for (std::uint32_t count = 1; count <= 200; ++count)
+      EXPECT_EQ(end_of(count, {Branching::Rule::fibonacci, latency}), earliest_end(count, latency))
+          << count << " ranks, latency " << latency;
+}
+
+TEST(DividedTree, IsThatOfThePicture) {
+  using Sizes = std::vector<std::uint32_t>;
+  EXPECT_EQ(subtree_sizes(8, {Branching::Rule::fibonacci, 2}), (Sizes{1, 1, 2, 3}));
+  EXPECT_EQ(subtree_sizes(8, {Branching::Rule::fibonacci, 1}), (Sizes{1, 2, 4})) << "binomial";
+  EXPECT_EQ(subtree_sizes(8, {Branching::Rule::fibonacci, 7}), Sizes(7, 1)) << "flat";
+  EXPECT_EQ(subtree_sizes(8, {Branching::Rule::binary}), (Sizes{3, 4}));
+  EXPECT_TRUE(subtree_sizes(1, {Branching::Rule::binary}).empty());
+  const RootedShape shape{.rank_count = 8, .fans = {.across_by = {Branching::Rule::fibonacci, 2}}};
+  const Plan root = tree_broadcast(Rank{0}, shape), five = tree_broadcast(Rank{5}, shape);
+  const auto told_by = [](const Plan& plan) {
+    std::vector<Rank> told;
+    for (const Step& step : plan.steps)
+      if (step.action == Action::put && step.segments > 0) told.push_back(step.peer);
+    return told;
+  };
+  EXPECT_EQ(told_by(root), (std::vector<Rank>{Rank{5}, Rank{3}, Rank{2}, Rank{1}}));
+  EXPECT_EQ(told_by(five), (std::vector<Rank>{Rank{7}, Rank{6}}));
+  EXPECT_EQ(root.algorithm, "fibonacci_tree");
+  EXPECT_EQ(root.per_round, (PerRound{4, 2}));
+  const NodeOf one_node = in_blocks({5});
+  EXPECT_EQ(tree_broadcast(Rank{0}, {.rank_count = 5,
+                                     .node_of = one_node,
+                                     .fans = {.in_node_by = {Branching::Rule::binary}}})
+                .algorithm,
+            "binary_tree");
+}
+
+TEST(DividedTree, OfManyRanksNeedsNoListOfThem) {
+  for (const Branching& branching : every_branching()) {
+    const TreePlace place = nested_tree(Rank{0}, Rank{7}, UINT32_MAX, {}, {.across_by = branching});
+    EXPECT_TRUE(place.parent);
+    EXPECT_LT(place.edge_count, 1024u);
+  }
 }
 
 TEST(RootedTree, IsThatOfThePicture) {

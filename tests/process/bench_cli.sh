@@ -145,6 +145,14 @@ refusals() {
   expect 0 'COLLECTIVE' "$bench" --help
 
   expect 0 'ranks of this host that can map' "$info"
+  expect 0 '"algorithm":"binary_tree"' "$bench" reduce --local 4 --ranks-per-node 1 --tree binary \
+    --check --iterations 40 --format json
+  refuse '--tree="oak": expected one of automatic, knomial' "$bench" broadcast --local 2 --tree oak
+  expect 0 'domains +found, in nodes of more than 16 ranks' "$info"
+  expect 0 'domain of this process +(CPUs |none: )' "$info"
+  expect 0 'imposed: 4,2 ranks each' env TUTTI_RANKS_PER_DOMAIN=4,2 "$info"
+  expect 0 '"algorithm":"domains/dissemination"' env TUTTI_RANKS_PER_DOMAIN=2 "$bench" barrier \
+    --local 4 --check --iterations 40 --format json
   expect 0 'imposed: 3,1 ranks per node, placed cyclic' \
     env TUTTI_RANKS_PER_NODE=3,1 TUTTI_PLACEMENT=cyclic "$info"
   expect 0 '"Limits"' "$info" --format json

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <csignal>
@@ -528,6 +529,142 @@ TEST(Nodes, ShapesThatDifferAcrossRanksAreRefused) {
     return 1;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(2));
+}
+
+struct DomainCase {
+  Shape nodes, domains;
+  Placement placement;
+  const char* barrier;  // the schedules expected
+  const char* allreduce;
+};
+
+const DomainCase domain_cases[] = {
+    {{8}, {4}, Placement::block, "domains/dissemination", "domains/two_partial_dissemination"},
+    {{7},
+     {3, 1, 2},
+     Placement::block,
+     "domains/dissemination",
+     "domains/two_partial_dissemination"},
+    {{4, 5},
+     {2},
+     Placement::block,
+     "domains/leader/dissemination",
+     "domains/leader/two_partial_dissemination"},
+    {{6, 3},
+     {2},
+     Placement::cyclic,
+     "domains/leader/dissemination",
+     "domains/leader/two_partial_dissemination"},
+    {{4}, {1}, Placement::block, "dissemination", "two_partial_dissemination"},  // nothing to share
+};
+
+ContextOptions with_domains(const DomainCase& shape) {
+  ContextOptions options = with_nodes(shape.nodes, shape.placement);
+  options.arena_bytes = 4u << 20;
+  options.ranks_per_domain = shape.domains;
+  return options;
+}
+
+/// Calls after which a rank finds that another one has not entered.
+int early_returns(Communicator& communicator, std::atomic<std::uint32_t>& entered) {
+  Operation meet = barrier(communicator);
+  std::mt19937 random(index_of(communicator.rank()));
+  int early = 0;
+  for (std::uint32_t call = 1; call <= 200; ++call) {
+    if (random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
+    entered.fetch_add(1);
+    if (!run_once(meet)) return 1000;
+    early += entered.load() < call * communicator.rank_count() ? 1 : 0;
+  }
+  return early;
+}
+
+TEST(Domains, BarriersSeparateAndSumsAreRight) {
+  for (const DomainCase& shape : domain_cases) {
+    std::atomic<std::uint32_t> entered{0};
+    const std::uint32_t ranks = rank_count_of(shape.nodes);
+    const auto results = run_local_threads({.rank_count = ranks}, [&](Exchange& exchange) {
+      Context context(with_domains(shape));
+      Communicator communicator(context, exchange);
+      if (barrier(communicator).algorithm() != shape.barrier) return 1;
+      std::uint64_t one = 1, sum = 0;
+      if (allreduce(communicator, {.source = &one,
+                                   .target = &sum,
+                                   .element_count = 1,
+                                   .reduction = test::sum_job().reduction})
+              .algorithm() != shape.allreduce)
+        return 2;
+      if (early_returns(communicator, entered) != 0) return 3;
+      for (const test::Job& job : {test::sum_job(), test::ordered_job()})
+        for (const std::size_t count : {0u, 1u, 7u, 8u, 700u, 2000u})
+          if (wrong_results(communicator, job, count, 20) != 0) return 4;
+      // Half of the ranks, whose domains are those of the shape again.
+      std::optional<Communicator> half = communicator.split(index_of(exchange.self()) % 2);
+      return wrong_results(*half, test::sum_job(), 3, 20) == 0 ? 0 : 5;
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(ranks))
+        << text_of(shape.nodes) << " by " << text_of(shape.domains);
+  }
+}
+
+TEST(Domains, GiveAllProcessesTheSameBits) {
+  constexpr std::uint32_t ranks = 6;
+  const auto results = run_local({.rank_count = ranks}, [](Exchange& exchange) {
+    Context context(with_domains({{6}, {3}, Placement::block, "", ""}));
+    Communicator communicator(context, exchange);
+    std::mt19937_64 random(index_of(exchange.self()));
+    std::vector<double> source(40), target(40), all(40 * ranks);
+    for (std::size_t i = 0; i < source.size(); ++i)
+      source[i] = test::adversarial<double>(random, index_of(exchange.self()), i);
+    Operation sum = allreduce<double>(communicator, std::span<const double>(source),
+                                      std::span(target), tutti::sum);
+    if (sum.algorithm() != "domains/recursive_multiplying" || !run_once(sum)) return 1;
+    Operation tell =
+        allgather<double>(communicator, std::span<const double>(target), std::span(all));
+    if (!run_once(tell)) return 2;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (std::bit_cast<std::uint64_t>(all[i]) != std::bit_cast<std::uint64_t>(target[i % 40]))
+        return 3;
+    return 0;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(ranks));
+}
+
+TEST(Domains, AreThoseThatRanksHaveFound) {
+  const bootstrap::NodeMap node =
+      bootstrap::imposed_node_map({.rank_count = 4, .ranks_per_node = {4}});
+  std::vector<api::NeighbourCard> cards(4);
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) cards[rank].domain = rank / 2 * 8;
+  const std::vector<Node> two{Node{0}, Node{0}, Node{1}, Node{1}}, one(4, Node{0});
+  EXPECT_EQ(api::domains_of(node, cards, api::context_settings({})), one) << "16 ranks and fewer";
+  EXPECT_EQ(api::domains_of(node, cards, api::context_settings({.domains_above = 3})), two);
+  EXPECT_EQ(api::domains_of(node, cards, api::context_settings({.domains_above = SIZE_MAX})), one);
+  cards[3].domain = bootstrap::no_domain;
+  EXPECT_EQ(api::domains_of(node, cards, api::context_settings({.domains_above = 3})), one);
+}
+
+TEST(Domains, ShapesThatDifferAcrossRanksAreRefused) {
+  for (const bool of_limits : {false, true}) {
+    const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+      ContextOptions options = with_nodes({2}, Placement::block);
+      if (of_limits)
+        options.domains_above = index_of(exchange.self());
+      else
+        options.ranks_per_domain = {1 + index_of(exchange.self())};
+      Context context(options);
+      try {
+        Communicator communicator(context, exchange);
+      } catch (const Error& error) {
+        const std::string text = error.what();
+        return error.code() == ErrorCode::mismatch &&
+                       text.find("TUTTI_RANKS_PER_DOMAIN") != std::string::npos
+                   ? 0
+                   : 2;
+      }
+      return 1;
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(2));
+  }
 }
 
 TEST(Nodes, AnEmptyNodeIsRefused) {

@@ -76,6 +76,10 @@ json() {
     check exactly "12 13 40" --across $name --dtype double --algorithm recursive_multiplying \
       --ranks-per-node 3,2,5 --placement cyclic
   done
+  check exactly "4 8 12 13 40" --dtype int64 --ranks-per-node 8 --ranks-per-domain 3,2
+  check at_least "12 13 40" --collective barrier --ranks-per-node 6 --ranks-per-domain 2
+  expect 0 '^domains/leader/dissemination, 12 ranks' --ranks 12 --collective barrier \
+    --ranks-per-node 6 --ranks-per-domain 3
   # Two segments on the wire are one interval: rank 0 holds 4 and 0.
   expect 0 '"covers":\[\[4,2\]\]' --ranks 5 --per-round 2,2 --op user --dtype int32 --format json
 }
@@ -120,11 +124,17 @@ texts() {
   done
   expect 0 'rounds +3, with at most 3,3,3 messages$' --ranks 64 --collective broadcast
   expect 0 'connections +9$' --ranks 64 --collective broadcast
+  expect 0 '^fibonacci_tree, 64 ranks' --ranks 64 --collective broadcast --bytes 1K
+  expect 0 '^fibonacci_tree, 18 ranks' --ranks 18 --ranks-per-node 2 --collective reduce
+  expect 0 '^binary_tree, 64 ranks' --ranks 64 --collective reduce --tree binary
+  expect 0 '^binary_tree, 8 ranks' --ranks 8 --ranks-per-node 8 --collective broadcast --tree binary
+  expect 0 '^binomial_tree, 8 ranks' --ranks 8 --collective broadcast --tree binomial
+  expect 0 'rounds +6, each with at most 2 messages$' --ranks 127 --collective broadcast --tree binary
   expect 0 'connections +6$' --ranks 64 --collective broadcast --per-round 1,1,1,1,1,1
   expect 0 '^binomial_tree, 64 ranks' --ranks 64 --collective reduce --dtype double \
     --agreement reproducible
   expect 0 'scratch +1 partial, 1 slot of 1 payload; 16384 bytes in two copies; 9 lines for credits$' \
-    --ranks 64 --collective broadcast --bytes 4K
+    --ranks 64 --collective broadcast --bytes 4K --tree knomial
   expect 0 '^flat_tree, 8 ranks, rank 2$' --ranks 8 --ranks-per-node 8 --collective broadcast --rank 2
   expect 0 '^ +0 +0  has read +0$' --ranks 5 --collective broadcast --rank 1
   expect 0 'collective +scatter, root 1, blocks of 4096 bytes$' --ranks 3 --collective scatter \
@@ -169,7 +179,17 @@ refusals() {
   refuse '--collective="gossip": expected one of allreduce, barrier, broadcast' --ranks 5 \
     --collective gossip
   refuse '--placement="cyclic": expected --ranks-per-node' --ranks 5 --placement cyclic
+  refuse '--ranks-per-domain="2": expected --ranks-per-node' --ranks 5 --ranks-per-domain 2
+  refuse '--ranks-per-domain="2,0": expected ranks of each domain' --ranks 5 --ranks-per-node 5 \
+    --ranks-per-domain 2,0
+  refuse '--ranks-per-domain="2": expected only with allreduce and barrier' --ranks 5 \
+    --collective scan --ranks-per-node 5 --ranks-per-domain 2
   refuse '--ranks-per-node="0"' --ranks 5 --ranks-per-node 0
+  refuse '--tree="oak": expected one of automatic, knomial, binomial, binary, fibonacci' --ranks 5 \
+    --collective reduce --tree oak
+  refuse '--tree="binary": expected only with broadcast and reduce' --ranks 5 --tree binary
+  refuse 'tree fibonacci gives other bits.*use automatic or binomial' --ranks 5 --tree fibonacci \
+    --collective reduce --dtype double --agreement reproducible
   refuse '--across="x": expected one of automatic, flat, leader, lanes' --ranks 5 --across x
   refuse 'across leader .*reproducible.*use automatic or flat' --ranks 4 --ranks-per-node 2 \
     --across leader --dtype double --agreement reproducible

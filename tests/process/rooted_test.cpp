@@ -44,11 +44,15 @@ bool run_once(Operation& operation) {
   return operation.start() == Status::ok && operation.wait(30s) == Status::ok;
 }
 
-int wrong_broadcasts(Communicator& communicator, Rank root, std::size_t count,
-                     std::uint64_t calls) {
+int wrong_broadcasts(Communicator& communicator, Rank root, std::size_t count, std::uint64_t calls,
+                     Tree tree = Tree::automatic) {
   const std::uint32_t self = index_of(communicator.rank());
   std::vector<std::uint64_t> buffer(count);
-  Operation operation = broadcast<std::uint64_t>(communicator, std::span(buffer), root);
+  Operation operation = broadcast(communicator, {.buffer = buffer.data(),
+                                                 .bytes = count * sizeof(std::uint64_t),
+                                                 .root = root,
+                                                 .element_bytes = sizeof(std::uint64_t),
+                                                 .tree = tree});
   int wrong = 0;
   for (std::uint64_t call = 1; call <= calls; ++call) {
     for (std::size_t i = 0; i < count; ++i)
@@ -61,7 +65,7 @@ int wrong_broadcasts(Communicator& communicator, Rank root, std::size_t count,
 }
 
 int wrong_reduces(Communicator& communicator, Rank root, const test::Job& job, std::size_t count,
-                  std::uint64_t calls, bool in_place) {
+                  std::uint64_t calls, bool in_place, Tree tree = Tree::automatic) {
   const std::uint32_t self = index_of(communicator.rank());
   const bool here = communicator.rank() == root;
   std::vector<std::uint64_t> source(count), result(here && !in_place ? count : 0);
@@ -70,7 +74,8 @@ int wrong_reduces(Communicator& communicator, Rank root, const test::Job& job, s
                                               .target = target,
                                               .element_count = count,
                                               .reduction = job.reduction,
-                                              .root = root});
+                                              .root = root,
+                                              .tree = tree});
   int wrong = 0;
   for (std::uint64_t call = 1; call <= calls; ++call) {
     for (std::size_t i = 0; i < count; ++i) source[i] = test::input(self, call, i);
@@ -121,6 +126,48 @@ TEST(Rooted, IsRightForSampledShapesAndPlacements) {
   expect_right({9, {4, 1, 3}, Placement::random}, run_local_threads);
   expect_right({12, {3}, Placement::cyclic}, run_local_threads);
   expect_right({12, {1, 5}, Placement::block}, run_local_threads);
+}
+
+TEST(Rooted, IsRightAlongEveryTree) {
+  const Shape shapes[] = {{7}, {13}, {8, {8}}, {12, {5}}, {9, {2}, Placement::cyclic}};
+  for (const Shape& shape : shapes) {
+    const auto results =
+        run_local_threads({.rank_count = shape.rank_count}, [&](Exchange& exchange) {
+          Context context(options_of(shape, 8u << 20));
+          Communicator communicator(context, exchange);
+          int wrong = 0;
+          const Rank root{shape.rank_count / 3};
+          for (const Tree tree : {Tree::knomial, Tree::binomial, Tree::binary, Tree::fibonacci})
+            for (const std::size_t count : {1u, 700u}) {
+              wrong += wrong_broadcasts(communicator, root, count, 10, tree);
+              for (const test::Job& job : {test::sum_job(), test::ordered_job()})
+                wrong += wrong_reduces(communicator, root, job, count, 10, count == 1, tree);
+            }
+          return wrong;
+        });
+    EXPECT_EQ(codes_of(results), std::vector<int>(shape.rank_count)) << shape.rank_count;
+  }
+}
+
+TEST(Rooted, TreesThatDifferAcrossRanksAreRefused) {
+  const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
+    Context context(options_of({4}));
+    Communicator communicator(context, exchange);
+    std::uint64_t value = 0;
+    try {
+      (void)broadcast(communicator,
+                      {.buffer = &value,
+                       .bytes = sizeof value,
+                       .tree = exchange.self() == Rank{2} ? Tree::binary : Tree::fibonacci});
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      return error.code() == ErrorCode::mismatch && text.find("binary_tree") != std::string::npos
+                 ? 0
+                 : 2;
+    }
+    return 1;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
 TEST(Rooted, PayloadsOfAnySize) {

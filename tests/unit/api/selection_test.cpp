@@ -212,6 +212,81 @@ TEST(Selection, ASingleNodeHasLanesForLargePayloadsAndNoLeader) {
             "dissemination");
 }
 
+TEST(Selection, DomainsMeetFirstInBarriersAndSmallAllreduces) {
+  const std::vector<Node> node = nodes_of(1, 8), two = nodes_of(2, 4), domains = nodes_of(4, 2);
+  const auto barrier = [](const BarrierRequest& asked) {
+    return barrier_plan(Rank{0}, 8, asked).algorithm;
+  };
+  EXPECT_EQ(barrier({.node_of = node, .domain_of = domains}), "domains/dissemination");
+  EXPECT_EQ(barrier({.node_of = two, .domain_of = domains}), "domains/leader/dissemination");
+  EXPECT_EQ(barrier({.node_of = two, .domain_of = two}), "leader/dissemination") << "undivided";
+  EXPECT_EQ(barrier({.node_of = node, .domain_of = node}), "dissemination");
+  EXPECT_EQ(barrier({.across = Across::flat, .node_of = node, .domain_of = domains}),
+            "dissemination");
+  EXPECT_EQ(barrier({.across = Across::leader, .node_of = two, .domain_of = domains}),
+            "leader/dissemination");
+  EXPECT_EQ(barrier({.per_round = {7}, .node_of = node, .domain_of = domains}), "dissemination");
+  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  asked.node_of = node;
+  asked.domain_of = domains;
+  EXPECT_EQ(taken(asked, 8), "domains/recursive_multiplying");
+  asked.node_of = two;
+  EXPECT_EQ(taken(asked, 8), "domains/leader/recursive_multiplying");
+  asked.element_count = 1 << 16;
+  EXPECT_EQ(taken(asked, 8), "lanes/recursive_multiplying") << "large";
+  asked.element_count = 1;
+  asked.agreement = Agreement::reproducible;
+  EXPECT_EQ(taken(asked, 8).find('/'), std::string::npos) << "bits depend on no shape";
+  // In rank order only where the ranks of a domain follow each other.
+  const std::vector<Node> dealt = nodes_of(4, 2, true);
+  asked = request(BuiltIn::none, ElementType::other, Agreement::identical);
+  asked.node_of = node;
+  asked.domain_of = dealt;
+  EXPECT_EQ(taken(asked, 8).find("domains"), std::string::npos);
+  asked.domain_of = domains;
+  EXPECT_EQ(taken(asked, 8), "domains/recursive_multiplying");
+}
+
+TEST(Selection, TreesOverNodesAreFibonacciUnlessMessagesPerRoundAreGiven) {
+  const auto broadcast = [](BroadcastRequest asked) {
+    asked.bytes = asked.bytes == 0 ? 1024 : asked.bytes;
+    return broadcast_plan(Rank{0}, 24, asked).algorithm;
+  };
+  const std::vector<Node> two = nodes_of(12, 2), one = nodes_of(1, 24);
+  EXPECT_EQ(broadcast({}), "fibonacci_tree");
+  EXPECT_EQ(broadcast({.node_of = two}), "fibonacci_tree");
+  EXPECT_EQ(broadcast({.bytes = 256}), "knomial_tree") << "few children, few credits";
+  EXPECT_EQ(broadcast({.bytes = 8, .tree = Tree::fibonacci}), "fibonacci_tree");
+  EXPECT_EQ(broadcast({.per_round_by_default = {4, 4}}), "knomial_tree");
+  EXPECT_EQ(broadcast({.tree = Tree::knomial}), "knomial_tree");
+  EXPECT_EQ(broadcast({.node_of = one}), "binomial_tree") << "more than a flat one is for";
+  EXPECT_EQ(broadcast({.node_of = one, .tree = Tree::binary}), "binary_tree");
+  EXPECT_EQ(broadcast({.node_of = two, .tree = Tree::binomial}), "binomial_tree");
+  EXPECT_EQ(broadcast({.node_of = one, .single_copy = true}), "single_copy");
+  EXPECT_EQ(broadcast({.node_of = one, .single_copy = true, .tree = Tree::fibonacci}),
+            "fibonacci_tree");
+  // Larger payloads keep a port busy for longer: fewer messages fit into the time of one.
+  const auto children_of_root = [](std::size_t bytes) {
+    return broadcast_plan(Rank{0}, 64, {.bytes = bytes, .tree = Tree::fibonacci}).per_round[0];
+  };
+  EXPECT_GT(children_of_root(8), children_of_root(2048));
+  EXPECT_GT(children_of_root(2048), children_of_root(65'536));
+  EXPECT_EQ(children_of_root(SIZE_MAX), 6u) << "binomial";
+  ReduceRequest asked{.combines =
+                          request(BuiltIn::sum, ElementType::float64, Agreement::reproducible)};
+  const auto reduce = [&] { return reduce_plan(Rank{0}, 24, asked).algorithm; };
+  EXPECT_EQ(reduce(), "binomial_tree") << "the canonical one";
+  asked.tree = Tree::binary;
+  expect_refused(ErrorCode::unsupported, [&] { (void)reduce(); },
+                 {"tree binary", "reproducible", "use automatic or binomial"});
+  asked.combines.agreement = Agreement::identical;
+  EXPECT_EQ(reduce(), "binary_tree");
+  asked.tree = Tree::automatic;
+  EXPECT_EQ(reduce(), "fibonacci_tree");
+  asked.tree = Tree{77};
+  expect_refused(ErrorCode::invalid_argument, [&] { (void)reduce(); }, {"tree 77", "tutti::Tree"});
+}
+
 TEST(Selection, RefusesWhatAScheduleCannotKeep) {
   AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   asked.algorithm = Algorithm::two_partial;

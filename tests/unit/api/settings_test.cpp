@@ -57,6 +57,8 @@ TEST_F(Settings, ValuesAreRead) {
   set("TUTTI_REGISTER_BUFFERS", "1");
   set("TUTTI_RANKS_PER_NODE", "3,1");
   set("TUTTI_PLACEMENT", "random");
+  set("TUTTI_DOMAINS_ABOVE", "5");
+  set("TUTTI_RANKS_PER_DOMAIN", "4,2");
   const api::ContextSettings options = api::context_settings({});
   EXPECT_EQ(options.device, "soft0");
   EXPECT_EQ(options.arena_bytes, 3u << 20);
@@ -70,6 +72,8 @@ TEST_F(Settings, ValuesAreRead) {
   EXPECT_TRUE(options.register_buffers);
   EXPECT_EQ(options.ranks_per_node, (std::vector<std::uint32_t>{3, 1}));
   EXPECT_EQ(options.placement, Placement::random);
+  EXPECT_EQ(options.domains_above, 5u);
+  EXPECT_EQ(options.ranks_per_domain, (std::vector<std::uint32_t>{4, 2}));
   EXPECT_EQ(api::context_settings({.connect = ConnectBy::exchange}).connect, ConnectBy::exchange);
 }
 
@@ -79,6 +83,17 @@ TEST_F(Settings, SingleCopiesMayBeSwitchedOff) {
   EXPECT_EQ(api::context_settings({.single_copy_bytes = 7}).single_copy_bytes, 7u);
   set("TUTTI_SINGLE_COPY_BYTES", "always");
   EXPECT_THROW(api::context_settings({}), Error);
+}
+
+TEST_F(Settings, DomainsMayBeSwitchedOff) {
+  EXPECT_EQ(api::context_settings({}).domains_above, api::domains_above_ranks);
+  set("TUTTI_DOMAINS_ABOVE", "never");
+  EXPECT_EQ(api::context_settings({}).domains_above, SIZE_MAX);
+  EXPECT_EQ(api::context_settings({.domains_above = 3}).domains_above, 3u);
+  ContextOptions empty_domain;
+  empty_domain.ranks_per_domain = {2, 0};
+  EXPECT_NE(error_of([&] { return api::context_settings(empty_domain); }).find("ranks_per_domain"),
+            std::string::npos);
 }
 
 TEST_F(Settings, WhoeverEmulatesANetworkGetsNoSharedMemory) {
@@ -109,6 +124,8 @@ TEST_F(Settings, BadValuesAreRefusedWithWhatIsExpected) {
   expect_refused("TUTTI_PER_ROUND", "3,", "3,2,1");
   expect_refused("TUTTI_RANKS_PER_NODE", "2,0", "3,1,2");
   expect_refused("TUTTI_PLACEMENT", "near", "cyclic");
+  expect_refused("TUTTI_DOMAINS_ABOVE", "always", "never");
+  expect_refused("TUTTI_RANKS_PER_DOMAIN", "4,0", "3,1,2");
   expect_refused("TUTTI_PLACEMENT", "cyclic", "TUTTI_RANKS_PER_NODE");
   expect_refused("TUTTI_CHUNK_BYTES", "some", "bytes");
   expect_refused("TUTTI_SETUP_TIMEOUT", "-1", "seconds");
