@@ -191,16 +191,19 @@ void VerbsFabric::reserve_receive(Channel& channel, std::uint32_t index) {
   channel.reserved_.push_back(index);
 }
 
-RegionHandle VerbsFabric::register_memory(const std::byte* memory, std::size_t bytes, int access) {
+RegionHandle VerbsFabric::register_memory(const std::byte* memory, std::size_t bytes, int access,
+                                          const char* name) {
   const Driver& driver = port_.driver();
   RegionHandle region(driver.reg_mr(domain_.get(), const_cast<std::byte*>(memory), bytes, access),
                       {&driver});
+  const int error = errno;
   if (!region)
-    throw Error(errno == ENOMEM ? ErrorCode::limit_exceeded : ErrorCode::system,
-                "registering a buffer of " + std::to_string(bytes) + " bytes on " + port_.name() +
-                    ": " + std::strerror(errno) +
-                    "; check ulimit -l, or leave TUTTI_REGISTER_BUFFERS out",
-                errno);
+    throw Error(error == ENOMEM ? ErrorCode::limit_exceeded : ErrorCode::system,
+                std::string("registering the ") + name + ", " + std::to_string(bytes) +
+                    " bytes, on " + port_.name() + ": " + std::strerror(error) +
+                    "; check ulimit -l, or do not let operations register buffers "
+                    "(ContextOptions::register_buffers, TUTTI_REGISTER_BUFFERS)",
+                error);
   return region;
 }
 
@@ -209,8 +212,8 @@ void VerbsFabric::prepare(Channel& channel, std::uint32_t parity, std::size_t pu
   const Connection& connection = connections_[description.connection];
   PreparedPut& prepared = channel.puts_[parity][put];
   prepared.connection = description.connection;
-  prepared.from_user = description.from_user;
-  if (description.from_user &&
+  prepared.is_awaited = description.is_awaited;
+  if (description.is_awaited &&
       std::none_of(channel.sent_.begin(), channel.sent_.end(), [&](const Channel::Sent& one) {
         return one.connection == description.connection;
       }))

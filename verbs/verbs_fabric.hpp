@@ -77,9 +77,9 @@ class Channel {
   std::uint32_t id_ = 0;
   struct Sent {
     std::uint32_t connection;
-    std::uint64_t posted;  // up to the last send from a user's memory
+    std::uint64_t posted;  // up to the last send that is awaited
   };
-  std::vector<Sent> sent_;               // by connection that sends from there
+  std::vector<Sent> sent_;               // by connection that has such sends
   std::vector<std::uint32_t> reserved_;  // connections on which receives are reserved, one each
 };
 
@@ -103,8 +103,9 @@ class VerbsFabric {
   const Port& port() const noexcept { return port_; }
   Arena& arena() noexcept { return arena_; }
   /// Memory of a user, for the network to read, and for peers to write if `access` says so
-  /// (IBV_ACCESS_...).  Throws Error.
-  RegionHandle register_memory(const std::byte* memory, std::size_t bytes, int access);
+  /// (IBV_ACCESS_...).  Throws Error, which calls it by its name.
+  RegionHandle register_memory(const std::byte* memory, std::size_t bytes, int access,
+                               const char* name);
 
   bool connected(std::uint32_t connection) const { return connections_[connection].connected; }
   bool failed(std::uint32_t connection) const { return connections_[connection].failed; }
@@ -170,14 +171,16 @@ class VerbsFabric {
     if (const int error = connection.sends.post(connection.pair->get(), prepared); error != 0)
         [[unlikely]]
       return post_failed_slow(connection, error);
-    if (prepared.from_user) note_sent(channel, prepared.connection);
+    if (prepared.is_awaited) note_sent(channel, prepared.connection);
     return Status::ok;
   }
 
-  /// Whether all puts from users' memory have left it, in all calls so far.
+  /// Whether all puts that are awaited have left, or their connections have ended: nothing leaves
+  /// a failed one any more, and a peer that has taken leave had received everything.
   bool sent(const Channel& channel) const noexcept {
     return std::all_of(channel.sent_.begin(), channel.sent_.end(), [&](const auto& one) {
-      return connections_[one.connection].sends.left() >= one.posted;
+      const Connection& connection = connections_[one.connection];
+      return connection.sends.left() >= one.posted || connection.failed || connection.left;
     });
   }
 

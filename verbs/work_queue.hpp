@@ -24,7 +24,7 @@ struct PreparedPut {
   ibv_send_wr request = {};
   ibv_sge piece = {};
   std::uint32_t connection = UINT32_MAX;  // until it is prepared
-  bool from_user = false;                 // must be known to have left
+  bool is_awaited = false;                // somebody waits until it has left
 
   PreparedPut() = default;
   PreparedPut(const PreparedPut&) = delete;
@@ -39,7 +39,7 @@ struct PutDescription {
   std::uint32_t remote_key;
   Immediate notification;
   std::optional<std::uint32_t> local_key = {};  // default: of the arena
-  bool from_user = false;  // somebody waits until it has left, see VerbsFabric::sent()
+  bool is_awaited = false;  // somebody waits until it has left, see VerbsFabric::sent()
 };
 
 /// What a completion's wr_id says: whose it is, and how many sends it proves to be finished.
@@ -73,7 +73,7 @@ class SendQueue {
   /// 0, or the errno of ibv_post_send.  Needs a credit.  put.request.wr_id says signal_every().
   int post(ibv_qp* pair, PreparedPut& put) noexcept {
     detail::check(has_credit(), "a send needs a credit", in_flight_, sends_max_);
-    if (put.from_user) return post_signaled(pair, put.connection, put.request);
+    if (put.is_awaited) return post_signaled(pair, put.connection, put.request);
     const bool signal = unsignaled_ + 1 == signal_every_;
     put.request.send_flags = (put.request.send_flags & ~unsigned{IBV_SEND_SIGNALED}) |
                              (signal ? unsigned{IBV_SEND_SIGNALED} : 0u);

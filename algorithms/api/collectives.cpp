@@ -98,7 +98,8 @@ bool share_targets(std::span<const Node> node_of, std::span<const std::uint64_t>
 /// Lets all ranks tell each other where their buffers are, if that may decide on the plan.
 void hear_where_buffers_are(api::OperationRequest& request, api::AllreduceRequest& asked,
                             const Communicator::Implementation& ranks) {
-  const bool may_be_zero_copy = api::may_be_zero_copy(asked);
+  const bool may_be_zero_copy = (ranks.has_segments || ranks.context.settings.register_buffers) &&
+                                api::may_be_zero_copy(asked);
   if (!may_be_zero_copy && !ranks.has_node_segments) return;
   const Context::Implementation& context = ranks.context;
   const std::size_t bytes = asked.element_count * asked.reduction.element_bytes;

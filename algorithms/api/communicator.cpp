@@ -313,6 +313,8 @@ const Operation::Implementation* Communicator::Implementation::operation_that_ne
   for (const Operation::Implementation* operation : context.in_flight) {
     if (&operation->communicator != this) continue;
     const plan::Step& step = operation->execution.steps[operation->execution.next];
+    // Whoever has left had received everything.
+    if (step.action == plan::Action::await_sent) continue;
     if (exchange.has_left(step.peer)) return operation;
   }
   return nullptr;

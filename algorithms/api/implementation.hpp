@@ -75,7 +75,8 @@ struct Communicator::Implementation {
   std::vector<std::uint64_t> process_of;  // by rank
   api::Neighbourhood neighbours;
   std::uint32_t operations_made = 0;
-  bool has_node_segments = false;  // one was allocated; alike on all ranks
+  // Whether such segments were allocated; alike on all ranks.
+  bool has_segments = false, has_node_segments = false;
   std::uint32_t live_operations = 0;
   Failure failure;
   /// Operations that are destroyed for their user, and whose peers may still read what they sent.
@@ -175,6 +176,7 @@ struct Operation::Implementation {
     Segment::Implementation* segment = nullptr;  // or registered for this operation:
     verbs::RegionHandle region = {};
   } source, target;
+  Segment::Implementation* moved_source = nullptr;  // of a call with another source
   std::byte* block = nullptr;     // of the arena: slots and partials, both parities, words
   std::byte* finished = nullptr;  // the words in it: what ranks of this node have read in place
   std::vector<const shm::SequenceWord*> readers;  // those of ranks that read this rank's partials

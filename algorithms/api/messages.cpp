@@ -111,7 +111,7 @@ void prepare_zero_copy(Operation::Implementation& operation, const plan::Step& s
            .remote_key = step.into_target ? theirs.target_key : theirs.remote_key,
            .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot},
            .local_key = key,
-           .from_user = step.from.place == plan::Place::target});
+           .is_awaited = step.from.place == plan::Place::target});
     }
   }
 }

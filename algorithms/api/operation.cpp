@@ -92,6 +92,10 @@ Operation::Implementation::~Implementation() {
       !communicator.failed() && collect_credits() &&
       context.fabric.drain(channel.network, context.clock, drain_timeout, has_gone);
   if (drained && block != nullptr) context.fabric.arena().release(block);
+  // Whoever has a connection to this rank loses it if a send from there, or a write of a peer,
+  // meets memory that is registered no longer.
+  if (!drained && (source.region || target.region))
+    (void)context.fabric.drain(channel.network, context.clock, drain_timeout, has_gone);
   give_back_buffers(!drained);
   --context.live_operations;
   if (uses_network) --context.live_network_operations;
@@ -100,27 +104,36 @@ Operation::Implementation::~Implementation() {
 }
 
 void Operation::Implementation::give_back_buffers(bool may_be_written) noexcept {
-  for (RegisteredBuffer* buffer : {&source, &target})
-    if (Segment::Implementation* const segment = std::exchange(buffer->segment, nullptr)) {
-      --segment->users;
-      segment->may_be_written = segment->may_be_written || may_be_written;
+  for (Segment::Implementation** segment : {&source.segment, &target.segment, &moved_source})
+    if (Segment::Implementation* const one = std::exchange(*segment, nullptr)) {
+      --one->users;
+      one->may_be_written = one->may_be_written || may_be_written;
     }
 }
 
 void Operation::Implementation::move_source(const void* to, const void* wanted_target) noexcept {
+  const auto number = [](const void* address) { return reinterpret_cast<std::uintptr_t>(address); };
   detail::check(wanted_target == execution.memory.target,
-                "a target that peers write (zero-copy) is that of the making of its operation");
+                "a target that peers write (zero-copy) is that of the making of its operation",
+                number(wanted_target), number(execution.memory.target));
   if (to == execution.memory.source) return;
   const auto* const begin = static_cast<const std::byte*>(to);
-  const bool is_target = begin == target.memory;
-  const bool is_source = begin == source.memory;
-  detail::check(is_target || is_source ||
-                    api::registered_segment_with(communicator.context, to, source.bytes),
-                "a source that is sent from (zero-copy) is a buffer of the making of its "
-                "operation, or lies in a segment");
-  const std::uint32_t key = is_target   ? target.local_key
-                            : is_source ? source.local_key
-                                        : communicator.context.fabric.arena().local_key();
+  std::uint32_t key = begin == target.memory ? target.local_key : source.local_key;
+  Segment::Implementation* segment = nullptr;
+  if (begin != target.memory && begin != source.memory) {
+    detail::check(begin + source.bytes <= target.memory || target.memory + target.bytes <= begin,
+                  "source and target do not overlap; they may be equal", number(to),
+                  number(target.memory));
+    segment = api::registered_segment_with(communicator.context, to, source.bytes);
+    detail::check(segment != nullptr,
+                  "a source that is sent from (zero-copy) is a buffer of the making of its "
+                  "operation, or lies in a segment",
+                  number(to), source.bytes);
+    ++segment->users;
+    key = communicator.context.fabric.arena().local_key();
+  }
+  if (moved_source != nullptr) --moved_source->users;
+  moved_source = segment;
   const std::ptrdiff_t by = begin - execution.memory.source;
   std::size_t put = 0;
   for (const plan::Step& step : plan.steps) {
@@ -240,7 +253,12 @@ std::string Operation::Implementation::describe() const {
     if (stale && stale->has_come(step.slot, execution.sequence)) continue;
     missing += (missing.empty() ? "" : ", ") + std::to_string(index_of(step.peer));
   }
-  return text + (missing.empty() ? ": waiting for send credits" : ": waiting for ranks " + missing);
+  if (!missing.empty()) return text + ": waiting for ranks " + missing;
+  const plan::Step& next = execution.steps[execution.next];
+  if (next.action == plan::Action::await_sent)
+    return text + ": waiting until rank " + std::to_string(index_of(next.peer)) +
+           " has what was sent";
+  return text + ": waiting for send credits";
 }
 
 Operation::Operation(std::unique_ptr<Implementation> made) noexcept
@@ -267,7 +285,9 @@ Status Operation::start(const void* source, void* target) noexcept {
                 execution.sequence);
   if (implementation_->plan.zero_copy) implementation_->move_source(source, target);
   detail::check(!implementation_->plan.shares_target || target == execution.memory.target,
-                "a target that a node shares is that of the making of its operation");
+                "a target that a node shares is that of the making of its operation",
+                reinterpret_cast<std::uintptr_t>(target),
+                reinterpret_cast<std::uintptr_t>(execution.memory.target));
   execution.memory.source = static_cast<const std::byte*>(source);
   execution.memory.target = static_cast<std::byte*>(target);
   return implementation_->start();

@@ -7,12 +7,15 @@
 
 #include "api/card.hpp"
 #include "api/implementation.hpp"
+#include "api/operation_memory.hpp"
 
 namespace tutti {
 
 Segment::Implementation::Implementation(Context::Implementation& owner, std::size_t wanted)
-    : context(owner), bytes(wanted), memory(owner.fabric.arena().allocate(wanted)) {
+    : context(owner), bytes(wanted) {
   verbs::Arena& arena = context.fabric.arena();
+  context.segments.reserve(context.segments.size() + 1);
+  memory = wanted <= arena.size() ? api::allocate_block(context, wanted) : nullptr;
   if (memory == nullptr)
     throw Error(ErrorCode::limit_exceeded,
                 "allocate: a segment of " + std::to_string(bytes) +
@@ -116,6 +119,8 @@ Segment Communicator::allocate(std::size_t bytes, Scope scope) {
     }
   } catch (const Error& refused) {
     error = refused;
+  } catch (const std::exception& thrown) {
+    error = Error(ErrorCode::system, thrown.what());
   }
   card.verdict = api::Verdict::of(error);
   std::vector<SegmentCard> all(rank_count());
@@ -135,6 +140,7 @@ Segment Communicator::allocate(std::size_t bytes, Scope scope) {
                                                      there, window.mapping);
   }
   made->scope = scope;
+  ranks.has_segments = true;
   ranks.has_node_segments = ranks.has_node_segments || scope == Scope::node;
   return Segment(std::move(made));
 }

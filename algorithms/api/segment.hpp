@@ -23,7 +23,7 @@ struct Segment::Implementation {
 
   Context::Implementation& context;
   std::size_t bytes;
-  std::byte* memory;
+  std::byte* memory = nullptr;
   Scope scope = Scope::rank;
   std::uint64_t at_owner = 0;                     // the address in its process
   std::shared_ptr<detail::Mapping> mapping = {};  // of the owner, if that is another rank

@@ -628,7 +628,10 @@ bool may_be_zero_copy(const AllreduceRequest& request) noexcept {
                            request.algorithm == Algorithm::ring;
   // Between ranks of a node nothing is written straight into a target.
   const bool all_apart = node_count_of(request.node_of, 0) == request.node_of.size();
-  return all_apart && request.node_of.size() > 1 && is_flat && is_in_parts &&
+  const bool is_taken = request.algorithm != Algorithm::automatic ||
+                        (request.per_round.empty() && request.per_round_by_default.empty() &&
+                         request.node_of.size() <= chunked_fold_ranks_max);
+  return all_apart && request.node_of.size() > 1 && is_flat && is_in_parts && is_taken &&
          payload_bytes_of(request) >= in_parts_from_bytes;
 }
 

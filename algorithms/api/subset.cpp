@@ -190,8 +190,11 @@ std::optional<Communicator> Communicator::split(std::optional<std::uint32_t> col
   api::Neighbourhood neighbours = api::neighbourhood_of(members, implementation_->neighbours);
   auto exchange = std::make_unique<api::SubsetExchange>(*this, std::move(members));
   if (!color) return std::nullopt;  // it took part, which the others needed
-  return Communicator(std::make_unique<Implementation>(implementation_->context,
-                                                       std::move(exchange), std::move(neighbours)));
+  auto part = std::make_unique<Implementation>(implementation_->context, std::move(exchange),
+                                               std::move(neighbours));
+  part->has_segments = implementation_->has_segments;
+  part->has_node_segments = implementation_->has_node_segments;
+  return Communicator(std::move(part));
 }
 
 }  // namespace tutti

@@ -118,7 +118,7 @@ noexcept {
           ++execution.puts_done;
           break;
         case plan::Action::await_sent:
-          if (!fabric.sent(channel)) return Status::in_progress;
+          if (execution.is_last_chunk() && !fabric.sent(channel)) return Status::in_progress;
           break;
         case plan::Action::await:
           if (!fabric.take(channel, execution.parity(), step.slot) &&

@@ -154,6 +154,10 @@ struct Execution {
     return true;
   }
 
+  bool is_last_chunk() const noexcept {
+    return first_part + parts.size() / chunk_count >= parts.size();
+  }
+
   const Part& part_of(const plan::Step& step) const noexcept {
     return parts[first_part + step.part];
   }

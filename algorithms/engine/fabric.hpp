@@ -10,10 +10,10 @@ namespace tutti::engine {
 
 /// `C` is whatever the fabric keeps for one operation.
 ///  put:   sends message number `put` of the plan, payload before notification.  in_progress: there
-///         is no room now, poll and try again.  The source memory is the fabric's until two calls
-///         later (the parity rule of the plan).
+///         is no room now, poll and try again.  The memory it is sent from is the fabric's until
+///         two calls later (the parity rule of the plan), or as the plan says, if it is the user's.
 ///  take:  whether the message for `slot` has arrived, at most once per message: payload visible.
-///  sent:  whether what was put from memory that is not the fabric's has left it.
+///  sent:  whether what was put from the target has left it, or never will.
 ///  read:  `bytes` from `from`, which the peer that writes `slot` has told of; ok, or why not: the
 ///         peer may have died.
 /// Whoever drives the engine polls the fabric in between.

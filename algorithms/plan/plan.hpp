@@ -55,13 +55,14 @@ struct Register {
 };
 
 enum class Action : std::uint8_t {
-  put,  // send `segments` payloads, starting at `from` (of a partial), into slot `slot` of `peer`,
-        // from its segment 0 on, with notification `slot`
+  put,           // send `segments` payloads, starting at `from`, into slot `slot` of `peer`,
+                 // from its segment 0 on, with notification `slot`
   await,         // until notification `slot` has arrived from `peer`
   await_credit,  // until notification `slot` of two calls before has arrived from `peer`, which
                  // then no longer reads what it was sent in that call; in the first two calls:
                  // nothing
-  await_sent,    // until what was put from the target has left
+  await_sent,    // until what was put from the target to `peer` has left; of a payload in chunks
+                 // in the last one
   copy,          // into = from, for `segments` payloads side by side
   combine,       // into = from o into: `from` holds lower ranks and is the left operand
   take_out,      // into = into without from, by the operator's inverse

@@ -70,7 +70,7 @@ class Builder {
         if (!is_last) pass_on(round, u);
       }
     }
-    if (zero_copy_) steps_.await_sent();
+    if (zero_copy_) steps_.await_sent(next_);
     return std::move(plan_);
   }
 

@@ -76,8 +76,9 @@ class StepWriter {
     plan_.steps.back().into_target = true;
   }
 
-  void await_sent() {
-    plan_.steps.push_back({.action = Action::await_sent, .part = part_, .round = round_});
+  void await_sent(Rank peer) {
+    plan_.steps.push_back(
+        {.action = Action::await_sent, .part = part_, .round = round_, .peer = peer});
   }
 
   /// Tells the peer where `from` lies, which is the source or the target.

@@ -455,7 +455,7 @@ class Run {
       if (!value.defined()) return "puts " + name_of(from) + ", which is undefined";
       if (value.part != step.part) return other_part(from, value, step);
       if (from.place == Place::source && state.target_written[step.part])
-        return "tells of its source after target was written";
+        return "tells of its source, or sends it, after target was written";
       if (from.place == Place::target && state.is_arriving[step.part])
         return "sends its target, which was not awaited";
       if (swaps) value.part = static_cast<std::uint16_t>(rank);

@@ -18,7 +18,8 @@
 // sender of a message awaits a credit of its receiver before, and every credit that is awaited is
 // given.  Or they are acknowledged: whoever puts to a peer awaits something of it in the same call.
 // (That a credit is given after the last reading, so that two parities suffice, and that what was
-// told of by reference is not written before it is read, is for the happens-before test.)
+// told of by reference is not written before it is read, nor what is sent from source or target
+// before it has left, is for the happens-before test.)
 #pragma once
 
 #include <cstdint>

@@ -56,8 +56,10 @@ struct ContextOptions {
   /// never.  Default 4 KiB.
   std::optional<std::size_t> single_copy_bytes = {};
   /// Whether operations that are zero-copy on registered memory (segment.hpp) may register buffers
-  /// that lie in no segment.  Their memory must then stay mapped until the operation is destroyed,
-  /// may be pinned, and start() takes no other one.  Default: false.
+  /// that lie in no segment; alike on all ranks.  Their memory must then stay mapped until the
+  /// operation is destroyed, may be pinned, and start() takes no other target.  After a failure of
+  /// the communicator, peers that write there lose their connection to this context.  Default:
+  /// false.
   std::optional<bool> register_buffers = {};
   std::optional<Timeout> setup_timeout = {};  // of each collective set-up step; default 30 s
   std::optional<ConnectBy> connect = {};      // alike on all ranks; default: exchange

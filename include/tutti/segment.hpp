@@ -18,12 +18,14 @@ enum class Scope : std::uint8_t {
 };
 
 /// Zeroed memory out of the context's arena, made by Communicator::allocate(); begins on a cache
-/// line.  Where the buffers of a collective lie in segments on all ranks, or may be registered
-/// (ContextOptions::register_buffers), nothing is copied on the way from one user's buffer into
-/// another's; everywhere else it is memory like any other.
+/// line.  Everywhere but here it is memory like any other:
 ///
-/// That is so for allreduces of 64 KiB and more whose ranks are each a node of its own; their
-/// Operation::algorithm() then ends in "_zero_copy".
+/// Where the buffers of an allreduce lie in segments on all ranks, or may be registered
+/// (ContextOptions::register_buffers), each rank is a node of its own, and the payload, of 64 KiB
+/// at least, goes in parts or by the ring, it is sent from the source and lands in the target
+/// (chunked_fold copies the result of its own part); Operation::algorithm() then ends in
+/// "_zero_copy".  Peers learn of segments when an operation is made on the communicator that
+/// allocated one, or on one split from it later.
 ///
 /// Scope::node: where the targets of an allreduce are one memory on all ranks of each node, and the
 /// sources are apart, it goes by leaders, or by lanes from 8 KiB on, which leave the result there
@@ -33,7 +35,8 @@ enum class Scope : std::uint8_t {
 /// a target for each rank.  With its lowest rank's segment the node's memory goes.
 ///
 /// Thread rule of its context.  Must outlive the operations that use it, and the context must
-/// outlive it (both checked).
+/// outlive it (both checked).  After a failure of a communicator whose operations used it, peers
+/// may still write there: no other result is safe in it.
 class TUTTI_EXPORT Segment {
  public:
   Segment(Segment&&) noexcept;

@@ -104,7 +104,8 @@ class HappensBefore {
     if (step.action == Action::await_sent)
       for (auto& [key, sent] : sent_) {
         if (key.first == self)
-          std::erase_if(sent, [](const Sent& one) { return one.place == Place::target; });
+          for (Sent& one : sent)
+            if (one.place == Place::target) one.arrived = Moment{self, rank.clock[self]};
       }
     else if (step.action == Action::put)
       put(self, step, copy);

@@ -3,6 +3,7 @@
 // refused on all ranks.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -65,9 +66,11 @@ struct Shape {
   std::uint32_t without = UINT32_MAX;  // a rank that has neither
 };
 
-bool is_zero_copy(const Operation& operation) {
-  const std::string name = operation.algorithm();
-  return name.find("_zero_copy") != std::string::npos;
+bool is_as_expected(const Operation& operation, const Shape& shape) {
+  const bool is_ring = shape.algorithm == Algorithm::ring ||
+                       (shape.algorithm == Algorithm::automatic && shape.rank_count == 2);
+  if (shape.without != UINT32_MAX) return operation.algorithm() == "chunked_fold";
+  return operation.algorithm() == (is_ring ? "ring_zero_copy" : "chunked_fold_zero_copy");
 }
 
 /// Calls at random times, in place now and then; what was given is written over at once.
@@ -79,6 +82,7 @@ int call_often(Exchange& exchange, const Shape& shape) {
   const std::uint32_t self = index_of(ranks.rank());
   const std::size_t bytes = shape.element_count * sizeof(std::uint64_t);
   const Segment source = ranks.allocate(bytes), target = ranks.allocate(bytes);
+  const Segment third = ranks.allocate(bytes + 1000);
   std::vector<std::uint64_t> others[2];
   std::span<std::uint64_t> from = source.as<std::uint64_t>(), into = target.as<std::uint64_t>();
   const bool takes_segments =
@@ -94,10 +98,11 @@ int call_often(Exchange& exchange, const Shape& shape) {
                         .element_count = shape.element_count,
                         .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64),
                         .algorithm = shape.algorithm});
-  if (is_zero_copy(operation) != (shape.without == UINT32_MAX)) return 1;
+  if (!is_as_expected(operation, shape)) return 1;
   std::mt19937 random(self);
   for (std::uint64_t call = 0; call < 12; ++call) {
-    const std::span<std::uint64_t> given = call % 3 == 2 ? into : from;
+    std::span<std::uint64_t> given = call % 3 == 2 ? into : from;
+    if (call % 4 == 3) given = third.as<std::uint64_t>().subspan(call, shape.element_count);
     contribute(given, self, call);
     if (random() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
     if (operation.start(given.data(), into.data()) != Status::ok) return 2;
@@ -162,9 +167,21 @@ TEST(Segments, OneThatDoesNotFitIsRefusedOnAllRanks) {
         return 3;
       if ((text.find("rank 1: ") == std::string::npos) != is_greedy) return 4;
     }
-    // What the others had taken is free again.
-    const Segment whole = ranks.allocate(15u << 20);
-    return whole.size() == 15u << 20 && whole.data()[12345] == std::byte{0} ? 0 : 5;
+    try {
+      (void)ranks.allocate(SIZE_MAX);
+      return 5;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::limit_exceeded) return 6;
+    }
+    // What the others had taken is free again, and zeroed.
+    for (int i = 0; i < 2; ++i) {
+      const Segment whole = ranks.allocate(15u << 20);
+      const std::span<std::byte> bytes = whole.as<std::byte>();
+      if (bytes.size() != 15u << 20) return 7;
+      if (std::count(bytes.begin(), bytes.end(), std::byte{0}) != 15 << 20) return 8;
+      std::fill(bytes.begin(), bytes.end(), std::byte{1});
+    }
+    return 0;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
@@ -297,7 +314,121 @@ TEST(Segments, OfANodeAreWhatAllItsRanksSee) {
   EXPECT_EQ(codes_of(results), std::vector<int>(5));
 }
 
+TEST(Segments, RanksThatShareNodesDoNotWriteIntoTargets) {
+  const auto results = launch({.rank_count = 4}, [](Exchange& exchange) {
+    ContextOptions options = options_for_test(exchange);
+    options.ranks_per_node = {2};
+    Context context(options);
+    Communicator ranks(context, exchange);
+    const Segment source = ranks.allocate(80'000), target = ranks.allocate(80'000);
+    const std::span<std::uint64_t> from = source.as<std::uint64_t>();
+    contribute(from, index_of(ranks.rank()), 1);
+    Operation operation = allreduce<std::uint64_t>(ranks, from, target.as<std::uint64_t>(), sum);
+    if (operation.algorithm().find("zero_copy") != std::string::npos) return 1;
+    if (operation.start() != Status::ok || operation.wait(20s) != Status::ok) return 2;
+    return is_sum(target.as<std::uint64_t>(), 4, 1) ? 0 : 3;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+TEST(Segments, CommunicatorsThatAreSplitKnowOfThem) {
+  const auto results = launch({.rank_count = 4}, [](Exchange& exchange) {
+    Context context(options_for_test(exchange));
+    Communicator whole(context, exchange);
+    const Segment source = whole.allocate(80'000), target = whole.allocate(80'000);
+    const std::uint32_t self = index_of(whole.rank());
+    std::optional<Communicator> part = whole.split(self % 2);
+    const std::span<std::uint64_t> from = source.as<std::uint64_t>();
+    contribute(from, self / 2, 1);
+    Operation operation = allreduce<std::uint64_t>(*part, from, target.as<std::uint64_t>(), sum);
+    if (operation.algorithm() != "ring_zero_copy") return 1;
+    if (operation.start() != Status::ok || operation.wait(20s) != Status::ok) return 2;
+    return is_sum(target.as<std::uint64_t>(), 2, 1) ? 0 : 3;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+// A call that has timed out goes on, also where it waits for what it has sent.
+TEST(Segments, ACallThatHasTimedOutGoesOn) {
+  const auto results = launch({.rank_count = 2}, [](Exchange& exchange) {
+    Context context(options_for_test(exchange));
+    Communicator ranks(context, exchange);
+    const Segment source = ranks.allocate(800'000), target = ranks.allocate(800'000);
+    const std::span<std::uint64_t> from = source.as<std::uint64_t>();
+    contribute(from, index_of(ranks.rank()), 3);
+    Operation operation = allreduce<std::uint64_t>(ranks, from, target.as<std::uint64_t>(), sum);
+    if (index_of(ranks.rank()) == 1) std::this_thread::sleep_for(200ms);
+    if (operation.start() != Status::ok) return 1;
+    if (index_of(ranks.rank()) == 0 && operation.wait(20ms) != Status::timed_out) return 2;
+    if (index_of(ranks.rank()) == 0 && operation.describe().find("ranks 1") == std::string::npos)
+      return 3;
+    if (operation.wait(20s) != Status::ok) return 4;
+    return is_sum(target.as<std::uint64_t>(), 2, 3) ? 0 : 5;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
+}
+
 #if !defined(__SANITIZE_THREAD__)  // ranks that end the program
+
+/// Rank 1 is killed while all call again and again; the others hear it, and their segments can go.
+int outlive(Exchange& exchange, Algorithm algorithm, bool registered) {
+  ContextOptions options = options_for_test(exchange, 16384);
+  options.register_buffers = registered;
+  Context context(options);
+  Communicator ranks(context, exchange);
+  constexpr std::size_t elements = 50'000;
+  const Segment source = ranks.allocate(8 * elements), target = ranks.allocate(8 * elements);
+  std::vector<std::uint64_t> others[2];
+  for (std::vector<std::uint64_t>& other : others) other.resize(elements);
+  Operation operation =
+      allreduce(ranks, {.source = registered ? others[0].data() : source.as<std::uint64_t>().data(),
+                        .target = registered ? others[1].data() : target.as<std::uint64_t>().data(),
+                        .element_count = elements,
+                        .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64),
+                        .algorithm = algorithm});
+  if (operation.algorithm().find("zero_copy") == std::string::npos) return 1;
+  std::mt19937 random(static_cast<unsigned>(::getpid()));
+  const int last = 3 + static_cast<int>(random() % 20);
+  for (int call = 0; call < 100'000; ++call) {
+    const Status started = operation.start();
+    if (index_of(ranks.rank()) == 1 && call == last) {
+      for (auto i = random() % 30; i > 0; --i) (void)operation.test();
+      ::kill(::getpid(), SIGKILL);
+    }
+    const Status status = started == Status::ok ? operation.wait(20s) : started;
+    if (status == Status::ok) continue;
+    return status == Status::peer_failed && ranks.failure().peer == Rank{1} ? 0 : 2;
+  }
+  return 3;
+}
+
+TEST(Segments, OthersHearOfARankThatDies) {
+  for (int run = 0; run < 4; ++run)
+    for (const Algorithm algorithm : {Algorithm::ring, Algorithm::chunked_fold})
+      for (const bool registered : {false, true}) {
+        const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+          return outlive(exchange, algorithm, registered);
+        });
+        EXPECT_EQ(codes_of(results), (std::vector<int>{0, 1000 + SIGKILL, 0}));
+      }
+}
+
+// The others have all they need of a rank that has left after the last call.
+TEST(Segments, OneMayLeaveAfterTheLastCall) {
+  for (int run = 0; run < 5; ++run) {
+    const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
+      Context context(options_for_test(exchange));
+      Communicator ranks(context, exchange);
+      const Segment source = ranks.allocate(80'000), target = ranks.allocate(80'000);
+      Operation operation = allreduce<std::uint64_t>(ranks, source.as<std::uint64_t>(),
+                                                     target.as<std::uint64_t>(), sum);
+      for (int call = 0; call < 3; ++call)
+        if (operation.start() != Status::ok || operation.wait(20s) != Status::ok) return 1;
+      return 0;
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(2));
+  }
+}
 
 enum class Misuse { other_target, source_outside, early_end };
 
