@@ -304,9 +304,7 @@ void Communicator::Implementation::condemn(const Suspicion& held) noexcept {
 const Operation::Implementation* Communicator::Implementation::operation_that_needs_one_who_left()
     const noexcept {
   for (const Operation::Implementation* operation : context.in_flight) {
-    if (&operation->communicator != this) continue;
-    const plan::Step& step = operation->execution.steps[operation->execution.next];
-    if (exchange.has_left(step.peer)) return operation;
+    if (&operation->communicator == this && operation->one_who_left() != no_rank) return operation;
   }
   return nullptr;
 }
@@ -325,8 +323,7 @@ void Communicator::Implementation::check_liveness(Timeout now) noexcept {
   }
   stuck = operation_that_needs_one_who_left();
   if (stuck == nullptr || failed()) return;
-  fail_all({Incident::Kind::left, stuck->execution.steps[stuck->execution.next].peer},
-           left_too_early, stuck);
+  fail_all({Incident::Kind::left, stuck->one_who_left()}, left_too_early, stuck);
 }
 
 void Communicator::Implementation::check_liveness_now_and_then() noexcept {

@@ -37,25 +37,6 @@ void make_room_for_references(engine::Execution& execution, const plan::Plan& pl
                          engine::RegisterMemory::line_bytes);
 }
 
-/// nullptr: no room.
-std::byte* allocate(Context::Implementation& context, std::size_t bytes) {
-  verbs::Arena& arena = context.fabric.arena();
-  std::byte* block = arena.allocate(bytes);
-  const auto is_retired = [](const Communicator::Implementation* one) {
-    return !one->retired.empty();
-  };
-  std::vector<Communicator::Implementation*>& all = context.communicators;
-  const Deadline deadline = Deadline::after(reading_time, context.clock.now());
-  while (block == nullptr && std::any_of(all.begin(), all.end(), is_retired) &&
-         !deadline.passed(context.clock.now())) {
-    context.progress();
-    for (Communicator::Implementation* one : all) one->reap();
-    block = arena.allocate(bytes);
-    if (block == nullptr) sched_yield();
-  }
-  return block;
-}
-
 /// Which part of source and target each chunk is, and how long the longest one of all ranks.
 void cut_into_chunks(Operation::Implementation& operation, const OperationRequest& request,
                      const Blocks& blocks) {
@@ -88,6 +69,24 @@ void cut_into_chunks(Operation::Implementation& operation, const OperationReques
 
 }  // namespace
 
+std::byte* allocate_block(Context::Implementation& context, std::size_t bytes) {
+  verbs::Arena& arena = context.fabric.arena();
+  std::byte* block = arena.allocate(bytes);
+  const auto is_retired = [](const Communicator::Implementation* one) {
+    return !one->retired.empty();
+  };
+  std::vector<Communicator::Implementation*>& all = context.communicators;
+  const Deadline deadline = Deadline::after(reading_time, context.clock.now());
+  while (block == nullptr && std::any_of(all.begin(), all.end(), is_retired) &&
+         !deadline.passed(context.clock.now())) {
+    context.progress();
+    for (Communicator::Implementation* one : all) one->reap();
+    block = arena.allocate(bytes);
+    if (block == nullptr) sched_yield();
+  }
+  return block;
+}
+
 /// Cuts the operation's block out of the arena: [parity][slots | partials], then the words by which
 /// the ranks of this node say up to which call they have read what they found in place, then that
 /// by which this rank says that it has withdrawn what it has told of.
@@ -119,7 +118,7 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
   const std::size_t bytes =
       registers_bytes +
       rounded_to_lines((operation.communicator.members_of_node() + 1) * sizeof(shm::SequenceWord));
-  operation.block = allocate(operation.communicator.context, bytes);
+  operation.block = allocate_block(operation.communicator.context, bytes);
   if (operation.block == nullptr)
     throw Error(ErrorCode::limit_exceeded,
                 "needs " + std::to_string(bytes) + " bytes of the arena, whose largest gap is " +
