@@ -38,11 +38,13 @@ inline std::vector<Algorithm> every_algorithm() {
   std::vector<Algorithm> all{Algorithm::automatic};
   for (const api::Schedule& schedule : api::allreduce_schedules())
     all.push_back(schedule.algorithm);
+  all.push_back(Algorithm::shared_ring);
   return all;
 }
 
 /// The strongest that a schedule asked for by name gives; nothing of `automatic`.
 inline std::optional<Agreement> agreement_of(Algorithm algorithm) {
+  if (algorithm == Algorithm::shared_ring) return Agreement::identical;
   for (const api::Schedule& schedule : api::allreduce_schedules())
     if (schedule.algorithm == algorithm) return schedule.agreement;
   return {};

@@ -44,14 +44,13 @@ std::uint64_t nonce_of(const detail::Mapping& mapping) noexcept {
   return nonce;
 }
 
+std::string path_of(const WindowCard& card) {
+  return "/proc/" + std::to_string(card.process) + "/fd/" + std::to_string(card.descriptor);
+}
+
 detail::Mapping map_from(const WindowCard& card) {
-  const std::string path =
-      "/proc/" + std::to_string(card.process) + "/fd/" + std::to_string(card.descriptor);
-  const detail::Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  if (!file)
-    refuse("opening the window " + path, errno,
-           " (it needs the same user, the same namespace of process ids, and a process that may be "
-           "traced)");
+  const std::string path = path_of(card);
+  const detail::Descriptor file = open_window(card);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) refuse("fstat of " + path, errno, "");
   // A file that is shorter, or becomes so, would end this process by SIGBUS.
@@ -69,6 +68,16 @@ detail::Mapping map_from(const WindowCard& card) {
 }
 
 }  // namespace
+
+detail::Descriptor open_window(const WindowCard& card) {
+  const std::string path = path_of(card);
+  detail::Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!file)
+    refuse("opening the window " + path, errno,
+           " (it needs the same user, the same namespace of process ids, and a process that may be "
+           "traced)");
+  return file;
+}
 
 OfferedWindow::OfferedWindow(std::uint64_t nonce, std::shared_ptr<detail::Mapping> mapping,
                              int descriptor)

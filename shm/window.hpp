@@ -51,4 +51,8 @@ class OfferedWindow {
 /// its owner is gone.  Throws Error{system} that says which step failed, and what to look at.
 std::shared_ptr<detail::Mapping> map_window(const WindowCard& card);
 
+/// The file behind a card, opened: for those who need more of it than its mapping.  Throws as
+/// map_window() does.
+detail::Descriptor open_window(const WindowCard& card);
+
 }  // namespace tutti::shm

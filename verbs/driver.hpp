@@ -60,6 +60,10 @@ struct Driver {
   int (*modify_qp)(ibv_qp* pair, ibv_qp_attr* attributes, int mask);
   int (*query_qp)(ibv_qp* pair, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* initial);
   int (*destroy_qp)(ibv_qp* pair);
+  /// Not of libibverbs as it is: whether what the peer of a connected pair writes is placed in the
+  /// order of its requests, so that who sees a word written by one finds all that earlier ones
+  /// wrote.  Verbs do not promise it; ibv_query_qp_data_in_order() tells of devices that do.
+  bool (*places_writes_in_order)(ibv_qp* pair);
 
   int (*get_async_event)(ibv_context* context, ibv_async_event* event);
   void (*ack_async_event)(ibv_async_event* event);

@@ -193,16 +193,15 @@ void VerbsFabric::reserve_receive(Channel& channel, std::uint32_t index) {
 
 RegionHandle VerbsFabric::register_memory(const std::byte* memory, std::size_t bytes, int access,
                                           const char* name) {
+  check_lockable(port_, bytes);
   const Driver& driver = port_.driver();
   RegionHandle region(driver.reg_mr(domain_.get(), const_cast<std::byte*>(memory), bytes, access),
                       {&driver});
   const int error = errno;
   if (!region)
     throw Error(error == ENOMEM ? ErrorCode::limit_exceeded : ErrorCode::system,
-                std::string("registering the ") + name + ", " + std::to_string(bytes) +
-                    " bytes, on " + port_.name() + ": " + std::strerror(error) +
-                    "; check ulimit -l, or do not let operations register buffers "
-                    "(ContextOptions::register_buffers, TUTTI_REGISTER_BUFFERS)",
+                std::string("registering ") + name + ", " + std::to_string(bytes) + " bytes, on " +
+                    port_.name() + ": " + std::strerror(error) + " (check ulimit -l)",
                 error);
   return region;
 }
@@ -232,6 +231,57 @@ void VerbsFabric::prepare(Channel& channel, std::uint32_t parity, std::size_t pu
     prepared.request.send_flags = IBV_SEND_INLINE;
   prepared.request.wr.rdma = {.remote_addr = description.remote_address,
                               .rkey = description.remote_key};
+}
+
+void VerbsFabric::assign(Channel& channel, std::size_t put, std::uint32_t connection) {
+  for (std::vector<PreparedPut>& puts : channel.puts_) puts[put].connection = connection;
+}
+
+std::string why_not_worded(const WordedLimits& limits, const std::string& port) {
+  if (!limits.places_writes_in_order)
+    return "polls words that the device writes, and " + port +
+           " does not say that it places writes in order (ibv_query_qp_data_in_order)";
+  if (limits.inline_bytes < sizeof(WordedWrite::word) || limits.sends_max < 2)
+    return "writes a chunk and then a word, inline, which takes 2 sends and 8 inline bytes; a "
+           "queue pair of " +
+           port + " has " + std::to_string(limits.sends_max) + " and " +
+           std::to_string(limits.inline_bytes);
+  return {};
+}
+
+std::string VerbsFabric::why_not_worded(std::uint32_t connection) const {
+  const QueuePair& pair = *connections_[connection].pair;
+  return verbs::why_not_worded(
+      {.places_writes_in_order = port_.driver().places_writes_in_order(pair.get()),
+       .inline_bytes = pair.inline_bytes(),
+       .sends_max = pair.sends_max()},
+      port_.name());
+}
+
+Status VerbsFabric::write(const WordedWrite& given) noexcept {
+  if (const Status status = room(given.connection); status != Status::ok) return status;
+  Connection& connection = connections_[given.connection];
+  ibv_sge piece{.addr = reinterpret_cast<std::uint64_t>(given.local),
+                .length = given.bytes,
+                .lkey = given.local_key};
+  ibv_send_wr request{};
+  request.wr_id = CompletionTag{given.connection, connection.sends.signal_every()}.encoded();
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.wr.rdma = {.remote_addr = given.remote_address, .rkey = given.remote_key};
+  if (given.bytes > 0) {
+    if (given.bytes <= connection.pair->inline_bytes()) request.send_flags = IBV_SEND_INLINE;
+    if (const int error = connection.sends.post(connection.pair->get(), request); error != 0)
+      return post_failed_slow(connection, error);
+  }
+  piece = {
+      .addr = reinterpret_cast<std::uint64_t>(&given.word), .length = sizeof given.word, .lkey = 0};
+  request.send_flags = IBV_SEND_INLINE;
+  request.wr.rdma.remote_addr = given.remote_word;
+  if (const int error = connection.sends.post(connection.pair->get(), request); error != 0)
+    return post_failed_slow(connection, error);
+  return Status::ok;
 }
 
 int VerbsFabric::post_receives(std::uint32_t index, std::uint32_t count) noexcept {

@@ -83,6 +83,27 @@ class Channel {
   std::vector<std::uint32_t> reserved_;  // connections on which receives are reserved, one each
 };
 
+/// Two plain writes: a chunk, then, with an order of its own, the word that says that it is there.
+struct WordedWrite {
+  std::uint32_t connection = 0;
+  const std::byte* local = nullptr;
+  std::uint32_t bytes = 0;  // 0: the word alone
+  std::uint32_t local_key = 0;
+  std::uint64_t remote_address = 0;
+  std::uint64_t remote_word = 0;  // address
+  std::uint32_t remote_key = 0;   // of both
+  std::uint64_t word = 0;         // what it becomes
+};
+
+/// What they need of a device and of a queue pair.
+struct WordedLimits {
+  bool places_writes_in_order = false;
+  std::uint32_t inline_bytes = 0;
+  std::uint32_t sends_max = 0;
+};
+/// Why they cannot be used there, as the end of a sentence; empty: they can.  `port`: its name.
+std::string why_not_worded(const WordedLimits& limits, const std::string& port);
+
 /// A completion that carried an error, or a refused post.
 struct TransportFailure {
   std::uint64_t process = 0;  // the peer's key, see VerbsFabric::connection_to
@@ -102,8 +123,8 @@ class VerbsFabric {
 
   const Port& port() const noexcept { return port_; }
   Arena& arena() noexcept { return arena_; }
-  /// Memory of a user, for the network to read, and for peers to write if `access` says so
-  /// (IBV_ACCESS_...).  Throws Error, which calls it by its name.
+  /// Memory that is mapped here, for the network to read, and for peers to write if `access` says
+  /// so (IBV_ACCESS_...; never relaxed ordering).  Throws Error, which calls it by its name.
   RegionHandle register_memory(const std::byte* memory, std::size_t bytes, int access,
                                const char* name);
 
@@ -138,6 +159,15 @@ class VerbsFabric {
 
   void prepare(Channel& channel, std::uint32_t parity, std::size_t put,
                const PutDescription& description);
+
+  // For words that are polled in memory, by ranks that have no part in the connection.
+
+  /// Says which connection put number `put`, which is not prepared, stands for: drain() then waits
+  /// for what write() sends there.
+  void assign(Channel& channel, std::size_t put, std::uint32_t connection);
+  /// Why write() cannot be used to tell this end something, or this end others, on a connected
+  /// connection; empty: it can.
+  std::string why_not_worded(std::uint32_t connection) const;
 
   /// Polls until all sends of this channel's connections have left, so that their source memory may
   /// be reused.  False if that did not happen by the deadline.  Nothing leaves a failed connection
@@ -183,6 +213,16 @@ class VerbsFabric {
       return connection.sends.left() >= one.posted || connection.failed || connection.left;
     });
   }
+
+  /// Whether write() would send now: in_progress: no credit, poll and try again; transport_failed.
+  Status room(std::uint32_t connection) const noexcept {
+    const Connection& one = connections_[connection];
+    if (one.sends.credits() >= 2) [[likely]]
+      return Status::ok;
+    return one.failed ? Status::transport_failed : Status::in_progress;
+  }
+  /// Chunk and word; both or, if there is no room(), neither.
+  Status write(const WordedWrite& given) noexcept;
 
   /// Whether the message for `slot` has arrived; if so, the flag is lowered.
   bool take(Channel& channel, std::uint32_t parity, std::uint32_t slot) noexcept {

@@ -63,6 +63,8 @@ class SendQueue {
       : sends_max_(sends_max), signal_every_(sends_max / 2 > 0 ? sends_max / 2 : 1) {}
 
   bool has_credit() const noexcept { return in_flight_ < sends_max_; }
+  /// How many sends have a credit.
+  std::uint32_t credits() const noexcept { return has_credit() ? sends_max_ - in_flight_ : 0; }
   std::uint32_t in_flight() const noexcept { return in_flight_; }
   std::uint32_t signal_every() const noexcept { return signal_every_; }
 
@@ -70,19 +72,24 @@ class SendQueue {
   std::uint64_t posted() const noexcept { return posted_; }
   std::uint64_t left() const noexcept { return posted_ - in_flight_; }
 
-  /// 0, or the errno of ibv_post_send.  Needs a credit.  put.request.wr_id says signal_every().
-  int post(ibv_qp* pair, PreparedPut& put) noexcept {
+  /// 0, or the errno of ibv_post_send.  Needs a credit.  request.wr_id says signal_every().
+  int post(ibv_qp* pair, ibv_send_wr& request) noexcept {
     detail::check(has_credit(), "a send needs a credit", in_flight_, sends_max_);
-    if (put.is_awaited) return post_signaled(pair, put.connection, put.request);
     const bool signal = unsignaled_ + 1 == signal_every_;
-    put.request.send_flags = (put.request.send_flags & ~unsigned{IBV_SEND_SIGNALED}) |
-                             (signal ? unsigned{IBV_SEND_SIGNALED} : 0u);
+    request.send_flags = (request.send_flags & ~unsigned{IBV_SEND_SIGNALED}) |
+                         (signal ? unsigned{IBV_SEND_SIGNALED} : 0u);
     ibv_send_wr* refused = nullptr;
-    if (const int error = ibv_post_send(pair, &put.request, &refused); error != 0) return error;
+    if (const int error = ibv_post_send(pair, &request, &refused); error != 0) return error;
     unsignaled_ = signal ? 0 : unsignaled_ + 1;
     ++in_flight_;
     ++posted_;
     return 0;
+  }
+
+  int post(ibv_qp* pair, PreparedPut& put) noexcept {
+    if (!put.is_awaited) return post(pair, put.request);
+    detail::check(has_credit(), "a send needs a credit", in_flight_, sends_max_);
+    return post_signaled(pair, put.connection, put.request);
   }
 
   /// A signaled completion was polled: everything up to it has left.

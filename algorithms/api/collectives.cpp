@@ -167,7 +167,8 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                                 .agreement = arguments.agreement,
                                 .source = arguments.source,
                                 .target = arguments.target,
-                                .any_order = api::takes_any_order(asked)};
+                                .any_order = api::takes_any_order(asked),
+                                .shared_ring = arguments.algorithm == Algorithm::shared_ring};
   hear_where_buffers_are(request, asked, ranks);
   return api::make_operation(communicator, request, [&] {
     check_arguments({.collective = "allreduce",
@@ -180,7 +181,13 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
       throw Error(ErrorCode::invalid_argument,
                   "allreduce: the target is that of a whole node, and the source, too; give each "
                   "rank a source of its own");
-    return api::allreduce_plan(communicator.rank(), communicator.rank_count(), asked);
+    if (!request.shared_ring)
+      return api::allreduce_plan(communicator.rank(), communicator.rank_count(), asked);
+    if (context.clock.is_simulated())
+      throw Error(ErrorCode::unsupported,
+                  "allreduce: algorithm shared_ring polls words in memory, and in virtual time "
+                  "only messages let time pass; use ring");
+    return api::shared_ring_partners(communicator.rank(), communicator.rank_count(), asked);
   });
 }
 

@@ -47,6 +47,20 @@ Context::Implementation::~Implementation() {
   if (!has_failed) fabric.take_leave(clock, farewell_timeout);
 }
 
+const ibv_mr& Context::Implementation::neighbour_arena(std::uint64_t process,
+                                                       const api::NeighbourWindow& theirs) {
+  const auto known = neighbour_arenas.find(process);
+  if (known != neighbour_arenas.end()) return *known->second.region;
+  // The software device lets peers map a file of which whoever registers it has a descriptor.
+  const detail::Descriptor file =
+      shm::open_window({.process = theirs.process, .descriptor = theirs.descriptor});
+  verbs::RegionHandle region = fabric.register_memory(
+      theirs.mapping->data(), theirs.mapping->size(),
+      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, "the arena of a rank of this node");
+  return *neighbour_arenas.emplace(process, NeighbourArena{theirs.mapping, std::move(region)})
+              .first->second.region;
+}
+
 std::size_t Context::Implementation::progress() noexcept {
   const std::size_t completions = live_network_operations > 0 ? fabric.poll() : 0;
   api::JoinedFabric joined{fabric};

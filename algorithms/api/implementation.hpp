@@ -10,6 +10,7 @@
 #include <string>
 #include <tutti/collectives.hpp>
 #include <tutti/detail/clock.hpp>
+#include <unordered_map>
 #include <vector>
 
 #include "api/joined_fabric.hpp"
@@ -17,6 +18,7 @@
 #include "api/segment.hpp"
 #include "api/selection.hpp"
 #include "api/settings.hpp"
+#include "api/shared_ring.hpp"
 #include "engine/execution.hpp"
 #include "engine/stale.hpp"
 #include "plan/plan.hpp"
@@ -33,7 +35,15 @@ struct Context::Implementation {
   api::ContextSettings settings;
   std::uint64_t process_key;  // random; names this context to its peers
   verbs::VerbsFabric fabric;
-  shm::OfferedWindow window;    // the arena, for the ranks of this node
+  shm::OfferedWindow window;  // the arena, for the ranks of this node
+  /// Arenas of neighbours that peers of this rank write to, by process.  Registered until the
+  /// context goes, as the own one is: a peer may see that what it has written has had its effect
+  /// before its device has heard that it was written.
+  struct NeighbourArena {
+    std::shared_ptr<detail::Mapping> mapping;
+    verbs::RegionHandle region;
+  };
+  std::unordered_map<std::uint64_t, NeighbourArena> neighbour_arenas;
   detail::Clock& clock;         // of the device
   bool oversubscribed = false;  // more ranks than CPUs on this host: waiting yields early
 
@@ -46,6 +56,8 @@ struct Context::Implementation {
   std::size_t live_network_operations = 0;  // those with a partner on another node
   bool has_failed = false;                  // a communicator of it: no orderly end
 
+  /// Registers it, once.  Throws Error.
+  const ibv_mr& neighbour_arena(std::uint64_t process, const api::NeighbourWindow& theirs);
   /// Polls once, then advances every operation in flight.  Returns the number of completions.
   std::size_t progress() noexcept;
   /// Tells the communicators of which connections have failed.
@@ -183,7 +195,8 @@ struct Operation::Implementation {
   std::vector<shm::SequenceWord*> is_read_here;   // this rank's, with those whose partials it reads
   shm::SequenceWord* withdrawn = nullptr;  // 1: what this rank has told of is its user's again
   engine::Execution execution;
-  std::unique_ptr<engine::StaleCalls> stale;  // of a stale-synchronous operation
+  std::unique_ptr<engine::StaleCalls> stale;              // of a stale-synchronous operation
+  std::unique_ptr<api::SharedRingOperation> shared_ring;  // of one along the ring of nodes
   // Where time is simulated: what the engine calls instead of the reduction.
   struct ChargedReduction {
     Reduction reduction;
@@ -209,6 +222,8 @@ struct Operation::Implementation {
   /// ok, or the communicator's failure.
   Status settled() const noexcept { return communicator.failure.status; }
   std::uint32_t round() const noexcept;
+  /// While in flight: one who has left in good order and who is waited for; no_rank: none.
+  Rank one_who_left() const noexcept;
   std::string describe() const;
 
  private:
@@ -240,6 +255,7 @@ struct OperationRequest {
   std::vector<Rank> members = {};           // who takes part, if not all do: the plan is theirs
   std::size_t chunk_bytes_max = SIZE_MAX;   // of a payload that is not of blocks
   std::optional<std::uint32_t> slack = {};  // stale-synchronous: the plan is in slack + 1 copies
+  bool shared_ring = false;  // the plan says with whom, chunks go along the ring of nodes
   /// Sizes that this rank tells all others first; as many numbers on every rank.
   std::vector<std::uint64_t> row = {};
   /// Takes in the rows of all ranks, before the plan is built.  If payloads are blocks: where they

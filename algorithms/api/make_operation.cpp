@@ -4,6 +4,8 @@
 //   2. the endpoints of new connections, if any rank has some;
 //   3. every rank's verdict after connecting, which is also the barrier after which any rank may
 //   send.
+// Ranks that share a ring of nodes tell each other in between by which key their node's block is
+// written, and once more at the end that it has been.
 // A rank that fails locally still takes part, so that the others hear the reason instead of
 // waiting.
 #include <algorithm>
@@ -55,6 +57,7 @@ std::vector<Rank> partners_of(const Operation::Implementation& operation) {
 void reserve_receives(Operation::Implementation& operation) {
   Communicator::Implementation& communicator = operation.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;
+  if (operation.shared_ring) return;                // whose messages are plain writes
   std::map<std::uint32_t, std::uint32_t> reserved;  // by connection
   for (const plan::Step& step : operation.plan.steps) {
     if (!is_arrival(step) || communicator.is_neighbour(step.peer)) continue;
@@ -183,6 +186,11 @@ void fill_in(Card& card, const Operation::Implementation& operation) {
   parameters.insert(parameters.end(),
                     {operation.plan.n, operation.plan.parts, operation.plan.segments,
                      static_cast<std::uint32_t>(operation.execution.chunk_count)});
+  // The block of a node depends on the payload, whatever the level of checks.
+  if (operation.shared_ring)
+    for (const std::uint64_t number : {card.element_count, std::uint64_t{card.element_bytes}})
+      parameters.insert(parameters.end(), {static_cast<std::uint32_t>(number),
+                                           static_cast<std::uint32_t>(number >> 32)});
   card.parameters_hash = hash_of(parameters);
   card.register_bytes = static_cast<std::uint32_t>(operation.execution.memory.register_bytes);
   card.slot_count = operation.plan.slot_count;
@@ -191,6 +199,10 @@ void fill_in(Card& card, const Operation::Implementation& operation) {
   if (operation.plan.zero_copy) {
     card.target = reinterpret_cast<std::uint64_t>(operation.execution.memory.target);
     card.target_key = operation.target.remote_key;
+  }
+  if (operation.shared_ring) {
+    card.slot_count = operation.plan.parts;  // chunks; what a rank awaits differs
+    card.slots[0] = reinterpret_cast<std::uint64_t>(operation.block);
   }
   card.finished = reinterpret_cast<std::uint64_t>(operation.finished);
   card.remote_key = operation.communicator.context.fabric.arena().remote_key();
@@ -250,7 +262,10 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
       charge_for(*operation);
     operation->uses_network = !partners_of(*operation).empty();
     if (operation->uses_network) ++communicator.context.live_network_operations;
-    lay_out(*operation, request, blocks);
+    if (request.shared_ring)
+      operation->shared_ring = std::make_unique<SharedRingOperation>(*operation, request);
+    else
+      lay_out(*operation, request, blocks);
     try {
       reserve_receives(*operation);
     } catch (const Error& refused) {
@@ -276,10 +291,23 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     const std::vector<NewConnection> all = gather<NewConnection>(communicator, offers);
     attempt(error, [&] { connect_partners(*operation, all, offers_each); });
   }
-  attempt(error, [&] { prepare_messages(*operation, cards); });
-  const Verdict verdict = Verdict::of(error);
-  agree<Verdict>(error, gather<Verdict>(communicator, {&verdict, 1}));
-  find_messages_in_place(*operation, cards);
+  const auto agree_on_all = [&] {
+    const Verdict verdict = Verdict::of(error);
+    agree<Verdict>(error, gather<Verdict>(communicator, {&verdict, 1}));
+  };
+  if (request.shared_ring) {
+    RingDoor door;
+    attempt(error, [&] { door = operation->shared_ring->open(cards); });
+    const std::vector<RingDoor> doors = gather<RingDoor>(communicator, {&door, 1});
+    attempt(error, [&] { operation->shared_ring->join(doors); });
+    agree_on_all();
+    attempt(error, [&] { operation->shared_ring->greet(); });
+    agree_on_all();
+  } else {
+    attempt(error, [&] { prepare_messages(*operation, cards); });
+    agree_on_all();
+    find_messages_in_place(*operation, cards);
+  }
   connections.keep();
   return operation;
 }

@@ -66,7 +66,8 @@ Report map_neighbours(Neighbourhood& all, std::uint32_t self, std::span<const Ne
       try {
         all.windows[rank] = {.mapping = shm::map_window(cards[rank].window),
                              .address = cards[rank].window.address,
-                             .process = cards[rank].window.process};
+                             .process = cards[rank].window.process,
+                             .descriptor = cards[rank].window.descriptor};
         report.reads_peers = report.reads_peers && may_read && reads(cards[rank].window);
         continue;
       } catch (const std::exception& error) {

@@ -29,6 +29,7 @@ struct NeighbourWindow {
   std::shared_ptr<detail::Mapping> mapping;  // null: not of this node
   std::uint64_t address = 0;                 // of its start, in the rank's own process
   std::int32_t process = 0;                  // that process
+  std::int32_t descriptor = -1;              // of the memory's file, there
 
   /// Where `bytes` that lie at `theirs` there lie here.
   std::byte* at(std::uint64_t theirs, std::size_t bytes) const noexcept {

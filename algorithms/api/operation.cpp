@@ -53,7 +53,8 @@ constexpr Timeout drain_timeout = std::chrono::seconds(8);
 std::uint64_t position_of_all(const Context::Implementation& context) noexcept {
   std::uint64_t position = 0;
   for (const Operation::Implementation* operation : context.in_flight)
-    position += (operation->execution.sequence << 24) + operation->execution.next + 1;
+    position += (operation->execution.sequence << 24) + operation->execution.next + 1 +
+                (operation->shared_ring ? operation->shared_ring->position() : 0);
   return position;
 }
 
@@ -91,6 +92,7 @@ Operation::Implementation::~Implementation() {
   const bool drained =
       !communicator.failed() && collect_credits() &&
       context.fabric.drain(channel.network, context.clock, drain_timeout, has_gone);
+  if (drained && shared_ring) shared_ring->leave();
   if (drained && block != nullptr) context.fabric.arena().release(block);
   // Whoever has a connection to this rank loses it if a send from there, or a write of a peer,
   // meets memory that is registered no longer.
@@ -157,12 +159,14 @@ bool Operation::Implementation::collect_credits() noexcept {
       all = all && taken[step.slot];
     }
   if (stale) all = stale->collect(execution, joined, channel) && all;
+  if (shared_ring && block != nullptr) all = all && shared_ring->is_deserted();
   for (const shm::SequenceWord* reader : readers)
     all = all && shm::has_come(reader, execution.sequence);
   return all;
 }
 
 Status Operation::Implementation::advance(api::JoinedFabric& joined) noexcept {
+  if (shared_ring) return shared_ring->advance();
   const Status status = stale ? stale->advance(execution, joined, channel)
                               : engine::advance(execution, joined, channel);
   if (status == Status::ok)
@@ -180,6 +184,11 @@ Status Operation::Implementation::start() noexcept {
   if (stale) stale->begin(execution);
   Context::Implementation& context = communicator.context;
   api::JoinedFabric joined{context.fabric};
+  if (shared_ring) {  // no more than that: who is stopped now has taken on no work
+    shared_ring->contribute();
+    context.in_flight.push_back(this);
+    return Status::ok;
+  }
   if (advance(joined) != Status::ok)
     context.in_flight.push_back(this);  // never allocates, see Context::Implementation::in_flight
   return Status::ok;
@@ -228,9 +237,17 @@ Status Operation::Implementation::wait_slow(Timeout timeout) noexcept {
 }
 
 std::uint32_t Operation::Implementation::round() const noexcept {
+  if (shared_ring) return shared_ring->round();
   if (execution.steps.empty()) return 0;
   const std::size_t last = execution.steps.size() - 1;
   return execution.steps[execution.next < last ? execution.next : last].round;
+}
+
+Rank Operation::Implementation::one_who_left() const noexcept {
+  if (shared_ring) return shared_ring->one_who_left();
+  const plan::Step& next = execution.steps[execution.next];
+  if (next.action == plan::Action::await_sent) return no_rank;  // who has left had received it
+  return communicator.exchange.has_left(next.peer) ? next.peer : no_rank;
 }
 
 std::string Operation::Implementation::describe() const {
@@ -238,6 +255,7 @@ std::string Operation::Implementation::describe() const {
                      std::to_string(execution.call());
   if (communicator.failed()) return text + ": " + communicator.failure.text;
   if (!execution.in_flight) return text + ": not in flight";
+  if (shared_ring) return text + ": " + shared_ring->missing();
   if (execution.chunk_count > 1)
     text += ", chunk " + std::to_string(execution.chunk()) + " of " +
             std::to_string(execution.chunk_count);

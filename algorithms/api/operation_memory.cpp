@@ -91,8 +91,8 @@ void use_buffers(Operation::Implementation& operation, const OperationRequest& r
   execution.puts_per_chunk = put_count(operation.plan);
   operation.channel.make_room(execution.puts_per_chunk * execution.chunk_count);
   const std::size_t bytes = request.element_count * request.reduction.element_bytes;
-  register_buffer(operation, operation.source, "source", request.source, bytes, 0);
-  register_buffer(operation, operation.target, "target", request.target, bytes,
+  register_buffer(operation, operation.source, "the source", request.source, bytes, 0);
+  register_buffer(operation, operation.target, "the target", request.target, bytes,
                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 }
 

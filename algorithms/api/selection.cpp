@@ -22,6 +22,7 @@
 #include "plan/recursive_multiplying.hpp"
 #include "plan/ring.hpp"
 #include "plan/rooted.hpp"
+#include "plan/shared_ring.hpp"
 #include "plan/single_copy.hpp"
 #include "plan/two_partial.hpp"
 
@@ -51,6 +52,12 @@ constexpr Schedule schedules[] = {
      .keeps_rank_order = false,
      .takes = PerRoundIs::nothing},
 };
+
+/// Not of the table: it has no plan.
+constexpr Schedule shared_ring{.algorithm = Algorithm::shared_ring,
+                               .agreement = Agreement::identical,
+                               .keeps_rank_order = false,
+                               .takes = PerRoundIs::nothing};
 
 std::string text_of(const plan::PerRound& vector) {
   std::string text;
@@ -756,6 +763,11 @@ plan::Plan stale_plan(Rank self, std::uint32_t rank_count, std::size_t payload_b
 
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
   require_defined(request.across, "allreduce");
+  if (request.algorithm == Algorithm::shared_ring)
+    throw Error(ErrorCode::unsupported,
+                "allreduce: algorithm shared_ring has no fixed plan: chunks go around the ring of "
+                "the nodes, and each is taken by whichever rank of a node finds it "
+                "(algorithms/plan/shared_ring.hpp); ring is one with a plan");
   if (goes_by_domains(request)) return plan_by_domains(self, rank_count, request);
   if (const Across across = across_of(request, rank_count); across != Across::flat)
     return plan_by_nodes(self, rank_count, request, across);
@@ -798,9 +810,34 @@ plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRe
       return ring_plan(self, rank_count, request);
     case Algorithm::automatic:
     case Algorithm::two_partial:
+    case Algorithm::shared_ring:
       break;
   }
   return plan::two_partial_allreduce(self, rank_count, covering(asked, rank_count, bytes), order);
+}
+
+plan::Plan shared_ring_partners(Rank self, std::uint32_t rank_count,
+                                const AllreduceRequest& request) {
+  require_defined(request.across, "allreduce");
+  require_service(shared_ring, request);
+  if (!request.per_round.empty())
+    refuse_vector(request.per_round,
+                  ": algorithm shared_ring has one node to send to, whatever is asked for; leave "
+                  "per_round out, or use recursive_multiplying");
+  if (request.across == Across::leader || request.across == Across::lanes)
+    throw Error(ErrorCode::unsupported,
+                std::string("allreduce: across ") + name_of(request.across) +
+                    " does not go with algorithm shared_ring, which goes by nodes itself; leave "
+                    "across out");
+  const std::uint32_t nodes = node_count_of(request.node_of, rank_count);
+  const std::uint32_t sub_blocks =
+      plan::shared_ring_sub_blocks(rank_count, request.node_of, payload_bytes_of(request));
+  if (!plan::is_shared_ring(nodes, sub_blocks))
+    throw Error(ErrorCode::unsupported,
+                "allreduce: algorithm shared_ring numbers 2 N C chunks, at most 65536: " +
+                    std::to_string(nodes) + " nodes with " + std::to_string(sub_blocks) +
+                    " sub-blocks each (the ranks of the largest) are more; use ring");
+  return plan::shared_ring_plan(self, rank_count, request.node_of, sub_blocks);
 }
 
 }  // namespace tutti::api

@@ -33,7 +33,8 @@ struct Schedule {
   PerRoundIs takes = PerRoundIs::covering;
 };
 
-/// Every schedule of allreduce, in the order of the catalogue (algorithms/README.md).
+/// Every schedule of allreduce that is a plan, in the order of the catalogue
+/// (algorithms/README.md).
 std::span<const Schedule> allreduce_schedules() noexcept;
 
 struct AllreduceRequest {
@@ -115,5 +116,10 @@ std::size_t chunk_bytes_for(const plan::Plan& plan, bool one_node) noexcept;
 plan::Plan stale_plan(Rank self, std::uint32_t rank_count, std::size_t payload_bytes,
                       const std::vector<std::uint32_t>& per_round, std::uint32_t slack);
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request);
+
+/// Of Algorithm::shared_ring, which is no plan but a flow of chunks: with whom.  Throws Error, as
+/// allreduce_plan() does, which refuses that algorithm.
+plan::Plan shared_ring_partners(Rank self, std::uint32_t rank_count,
+                                const AllreduceRequest& request);
 
 }  // namespace tutti::api

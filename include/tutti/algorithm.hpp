@@ -21,6 +21,8 @@ enum class Algorithm : std::uint8_t {
   gather_fold,              // "gather_fold": reproducible bits, for tiny payloads and few ranks
   chunked_fold,             // "chunked_fold": reproducible bits, for large payloads
   ring,                     // "ring": identical bits, for large payloads on two connections
+  shared_ring,              // "shared_ring": the same along the ring of nodes, by whichever rank of
+                            // a node is there; allreduce only
 };
 
 /// How barrier and allreduce regard that ranks share nodes (Communicator::node()); the same on

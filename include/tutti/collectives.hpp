@@ -94,6 +94,14 @@ struct AllreduceArguments {       // raw form
 /// payloads from 64 KiB on, in parts or by the ring, are sent from the source and land in the
 /// target.
 ///
+/// Algorithm::shared_ring: start() leaves the contribution in memory that the ranks of the node
+/// share, and from then on whichever of them is in test() or wait() does the work of the node: a
+/// rank that computes, or is stopped, after start() holds up nobody else in that call (stopped in
+/// the middle of test() or wait(), it may have a chunk of the payload in its hands).  It holds
+/// the payloads of all ranks of a node, twice, in the arena of the first one, and asks for a
+/// device that places writes in order (the software device does); Error{unsupported} otherwise, in
+/// virtual time too.
+///
 /// Slots and send buffers come from the arena of the context: Error{limit_exceeded} when it is
 /// full.
 TUTTI_EXPORT Operation allreduce(Communicator& communicator, const AllreduceArguments& arguments);

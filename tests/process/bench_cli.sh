@@ -52,6 +52,10 @@ results() {
     expect 0 '"correct":true' "$bench" allreduce --local 4 --dtype float --op $op --bytes 64 \
       "${short[@]}"
   done
+  for nodes in 1 2 3 4; do
+    expect 0 '"algorithm":"shared_ring".*"correct":true' "$bench" allreduce --local 4 \
+      --ranks-per-node $nodes --algorithm shared_ring --bytes 0,8,64K "${short[@]}" --delay-us 200
+  done
   for vector in 4 2,1 1,1,1; do
     expect 0 '"op":"user".*"correct":true' "$bench" allreduce --local 5 --op user --bytes 8,256 \
       --per-round $vector "${short[@]}" --delay-us 100
@@ -107,6 +111,8 @@ virtual_time() {
 
 refusals() {
   refuse '--virtual-time.*--local' "$bench" barrier --virtual-time
+  refuse 'shared_ring polls words in memory, and in virtual time' \
+    "$bench" allreduce --local 2 --virtual-time --algorithm shared_ring
   refuse '--format="json": expected table with --overlap' "$bench" barrier --local 2 --overlap --format json
   refuse '--overlap with --virtual-time.*leave one' "$bench" allreduce --local 2 --virtual-time --overlap
   refuse '--virtual-time="floor".*leave it out' "$bench" floor --local 2 --virtual-time

@@ -1,6 +1,6 @@
 # Collectives between forked ranks over the software device.
 foreach(name bits collectives devices failures isolation misuse nodes rooted schedules
-    segments single_copy blocks split stale wait)
+    segments single_copy blocks split shared_ring stale wait)
   tutti_test(process_${name} LABEL process TIMEOUT 300 SERIAL
     SOURCES ${name}_test.cpp LINK tutti)
   target_include_directories(process_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
@@ -11,6 +11,17 @@ foreach(run "long:SevenToEleven" "soak:Twelve")
   list(POP_FRONT parts label ranks)
   add_test(NAME ${label}_nodes COMMAND process_nodes --gtest_filter=AllNodes.EveryShapeOf${ranks}*)
   set_tests_properties(${label}_nodes PROPERTIES LABELS ${label} TIMEOUT 900 RUN_SERIAL ON
+    FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
+endforeach()
+# Where a first write needs the help of the other side, and where every write does.
+add_test(NAME process_shared_ring_mapped COMMAND process_shared_ring --gtest_filter=*Stopped*)
+add_test(NAME process_shared_ring_bounced COMMAND process_shared_ring
+  --gtest_filter=*IsRight*:*Operations*)
+foreach(run mapped:shared bounced:bounce)
+  string(REPLACE ":" ";" parts ${run})
+  list(POP_FRONT parts name transport)
+  set_tests_properties(process_shared_ring_${name} PROPERTIES LABELS process TIMEOUT 300
+    RUN_SERIAL ON ENVIRONMENT TUTTI_SOFT_TRANSPORT=${transport}
     FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 endforeach()
 target_link_libraries(process_schedules PRIVATE tutti_api)

@@ -64,6 +64,7 @@ json() {
       dissemination) check at_least "1 2 5 8 13 16 31" --algorithm "$name" --op max --dtype int64 ;;
       automatic | canonical_dissemination) # a block that comes twice is left unread
         check at_least "1 2 5 8 13 16 31" --algorithm "$name" --dtype double ;;
+      shared_ring) refuse 'shared_ring has no fixed plan' --ranks 5 --algorithm "$name" ;;
       nway_inverse) check exactly "1 2 5 8 13 16 31" --algorithm "$name" --dtype int64 ;;
       *) check exactly "1 2 5 8 13 16 31" --algorithm "$name" --dtype double ;;
     esac

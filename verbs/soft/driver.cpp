@@ -311,6 +311,8 @@ const Driver& soft_driver() noexcept {
       .modify_qp = modify_queue_pair,
       .query_qp = query_queue_pair,
       .destroy_qp = destroy_queue_pair,
+      // The initiator writes the one after the other (remote.cpp).
+      .places_writes_in_order = [](ibv_qp*) { return true; },
       .get_async_event = get_asynchronous_event,
       .ack_async_event = acknowledge_asynchronous_event,
   };

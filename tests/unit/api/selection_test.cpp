@@ -414,5 +414,41 @@ TEST(Selection, ChunksHoldAtMostWhatIsAskedForAndAnElementOfEachPart) {
   EXPECT_EQ(api::chunk_count(2, 1000, 3, 64), 1u);
 }
 
+TEST(Selection, TheSharedRingIsNoPlanAndRefusesWhatItCannotDo) {
+  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  const std::vector<Node> nodes = {Node{0}, Node{0}, Node{1}, Node{1}, Node{1}};
+  asked.node_of = nodes;
+  asked.algorithm = Algorithm::shared_ring;
+  expect_refused(ErrorCode::unsupported, [&] { (void)taken(asked, 5); },
+                 {"shared_ring has no fixed plan", "ring is one with a plan"});
+  const auto partners = [&](std::uint32_t rank_count = 5) {
+    return shared_ring_partners(Rank{0}, rank_count, asked);
+  };
+  EXPECT_EQ(partners().algorithm, "shared_ring");
+  EXPECT_EQ(partners().parts, 6);  // two blocks, of a sub-block for each rank of the larger node
+  asked.across = Across::leader;
+  expect_refused(ErrorCode::unsupported, [&] { (void)partners(); },
+                 {"across leader", "shared_ring", "leave across out"});
+  asked.across = Across::flat;
+  EXPECT_EQ(partners().algorithm, "shared_ring");
+  asked.per_round = {2};
+  expect_refused(ErrorCode::invalid_argument, [&] { (void)partners(); },
+                 {"per_round 2", "shared_ring", "leave per_round out"});
+  asked.per_round = {};
+  asked.agreement = Agreement::reproducible;
+  expect_refused(ErrorCode::unsupported, [&] { (void)partners(); },
+                 {"shared_ring promises no more than identical", "use automatic, canonical"});
+  asked.reduction = built_in_reduction(BuiltIn::sum, ElementType::int64);
+  EXPECT_EQ(partners().algorithm, "shared_ring");  // integers agree anyway
+  asked.reduction = request(BuiltIn::none, ElementType::float64, Agreement::identical).reduction;
+  expect_refused(ErrorCode::unsupported, [&] { (void)partners(); },
+                 {"shared_ring does not keep rank order", "does not commute"});
+  asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  asked.algorithm = Algorithm::shared_ring;
+  EXPECT_EQ(partners(32768).parts, 32768);
+  expect_refused(ErrorCode::unsupported, [&] { (void)partners(32769); },
+                 {"at most 65536", "32769 nodes", "use ring"});
+}
+
 }  // namespace
 }  // namespace tutti::api

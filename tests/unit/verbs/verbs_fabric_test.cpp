@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -273,6 +274,109 @@ TEST(VerbsFabric, AnAbandonedConnectionCanBeMadeAgain) {
   ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
   EXPECT_TRUE(arrives(b));
   settle(a, b);
+}
+
+std::uint64_t word_at(std::byte* place) {
+  return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(place)).load(std::memory_order_acquire);
+}
+
+TEST(VerbsFabric, AChunkIsThereWhenItsWordIsAndBothHaveCredits) {
+  End a(1), b(2);
+  const std::uint32_t there = connect(a, b);
+  a.fabric.assign(*a.channel, 0, there);
+  EXPECT_EQ(a.fabric.why_not_worded(there), "");
+  // Registered once more, as memory of a neighbour is.
+  std::byte* const chunk = b.fabric.arena().allocate(4096);
+  std::byte* const from = a.fabric.arena().allocate(4096);
+  const RegionHandle region = b.fabric.register_memory(chunk, 4096);
+  WordedWrite write{.connection = there,
+                    .local = from,
+                    .bytes = 4096 - 64,
+                    .local_key = a.fabric.arena().local_key(),
+                    .remote_address = reinterpret_cast<std::uint64_t>(chunk),
+                    .remote_word = reinterpret_cast<std::uint64_t>(chunk + 4096 - 64),
+                    .remote_key = region->rkey};
+  std::uint64_t refused = 0;
+  for (write.word = 1; write.word <= 1000; ++write.word) {
+    std::memset(from, static_cast<int>(write.word), write.bytes);
+    // Now and then a word alone, so that one credit may be left.
+    const std::uint32_t bytes = write.bytes;
+    if (write.word % 3 == 0) write.bytes = 0;
+    Status status = a.fabric.write(write);
+    if (status == Status::in_progress) {
+      ++refused;
+      EXPECT_EQ(word_at(chunk + 4096 - 64), write.word - 1) << "neither is sent";
+      ASSERT_TRUE(within(2s, [&] {
+        a.fabric.poll();
+        return a.fabric.room(there) == Status::ok;
+      }));
+      status = a.fabric.write(write);
+    }
+    ASSERT_EQ(status, Status::ok);
+    ASSERT_TRUE(within(2s, [&] { return word_at(chunk + 4096 - 64) == write.word; }));
+    const std::uint64_t last = write.word % 3 == 0 ? write.word - 1 : write.word;
+    for (std::uint32_t i = 0; i < bytes; i += 97)
+      ASSERT_EQ(chunk[i], static_cast<std::byte>(last)) << "chunk " << write.word;
+    write.bytes = bytes;
+  }
+  EXPECT_GT(refused, 10u);
+  settle(a, b);
+  EXPECT_FALSE(a.fabric.has_news());
+}
+
+TEST(VerbsFabric, DrainWaitsForWritesOfAnAssignedConnection) {
+  End a(1), b(2);
+  const std::uint32_t there = connect(a, b);
+  a.fabric.assign(*a.channel, 0, there);
+  const WordedWrite word{.connection = there,
+                         .local = nullptr,
+                         .remote_word = reinterpret_cast<std::uint64_t>(b.block),
+                         .remote_key = b.fabric.arena().remote_key(),
+                         .word = 1};
+  while (a.fabric.write(word) == Status::ok) {
+  }
+  EXPECT_EQ(a.fabric.room(there), Status::in_progress);
+  settle(a, b);
+  // Every credit is back, but for the one of the flush if there was one.
+  std::uint32_t sent = 0;
+  while (a.fabric.write(word) == Status::ok) ++sent;
+  EXPECT_GE(sent, 62u);
+  settle(a, b);
+}
+
+TEST(VerbsFabric, AFailedConnectionHasNoRoom) {
+  End a(1);
+  const auto there = [&] {
+    End gone(2);
+    return connect(a, gone);
+  }();
+  const WordedWrite word{
+      .connection = there, .local = nullptr, .remote_word = 64, .remote_key = 1, .word = 1};
+  ASSERT_EQ(a.fabric.write(word), Status::ok);
+  ASSERT_TRUE(within(10s, [&] {
+    a.fabric.poll();
+    return a.fabric.has_news();
+  }));
+  (void)a.fabric.next_failure();
+  EXPECT_EQ(a.fabric.room(there), Status::transport_failed);
+  EXPECT_EQ(a.fabric.write(word), Status::transport_failed);
+}
+
+TEST(VerbsFabric, WordsArePolledOnlyWhereWritesArePlacedInOrder) {
+  const WordedLimits good{.places_writes_in_order = true, .inline_bytes = 8, .sends_max = 2};
+  EXPECT_EQ(why_not_worded(good, "mlx5_0:1"), "");
+  WordedLimits bad = good;
+  bad.places_writes_in_order = false;
+  EXPECT_NE(why_not_worded(bad, "mlx5_0:1")
+                .find("mlx5_0:1 does not say that it places writes in "
+                      "order"),
+            std::string::npos);
+  bad = good;
+  bad.inline_bytes = 4;
+  EXPECT_NE(why_not_worded(bad, "mlx5_0:1").find("has 2 and 4"), std::string::npos);
+  bad = good;
+  bad.sends_max = 1;
+  EXPECT_NE(why_not_worded(bad, "mlx5_0:1").find("has 1 and 8"), std::string::npos);
 }
 
 }  // namespace

@@ -1,0 +1,94 @@
+// What an operation along the ring of nodes (engine/shared_ring.hpp) has besides its registers: the
+// block that the ranks of its node share, which lies in the arena of the node's first rank, and the
+// way to that of the next node.
+//
+// Every rank registers the arena of the first one for itself, where it has mapped it: then its own
+// connection can send from there, and the rank that sends to it can write there, without a word of
+// this rank or of the first one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <tutti/operation.hpp>
+#include <tutti/status.hpp>
+#include <tutti/types.hpp>
+#include <vector>
+
+#include "api/card.hpp"
+#include "engine/shared_ring.hpp"
+#include "verbs/verbs_fabric.hpp"
+
+namespace tutti::api {
+
+struct OperationRequest;
+
+/// By which a rank's peers get into the block of its node.
+struct RingDoor {
+  std::uint64_t address = 0;  // in that rank's process
+  std::uint32_t remote_key = 0;
+};
+
+class SharedRingOperation {
+ public:
+  /// Cuts the payload, and the block out of the arena if this rank is the first of its node.
+  /// Throws Error{limit_exceeded}.
+  SharedRingOperation(Operation::Implementation& operation, const OperationRequest& request);
+
+  // ---- set-up, in this order; throws Error ----
+
+  /// Of the cards of all ranks: finds the block, in registered memory.
+  RingDoor open(std::span<const Card> cards);
+  /// Once partners are connected.
+  void join(std::span<const RingDoor> doors);
+  /// Once all ranks have joined: writes to the next node and waits until that is there.  Devices
+  /// may need the help of the other side for the first time, which it could not give if it was
+  /// stopped.
+  void greet();
+
+  // ---- data path ----
+
+  void contribute() noexcept;
+  Status advance() noexcept;
+  std::uint64_t position() const noexcept { return ring_ ? ring_->position() : 0; }
+
+  // ForwardingFabric
+  Status room() const noexcept;
+  Status forward(const engine::Forwarding& chunk) noexcept;
+
+  // ---- while a call is in flight ----
+
+  std::uint32_t round() const noexcept;
+  /// Somebody who has left and without whom the call cannot end; no_rank: nobody.
+  Rank one_who_left() const noexcept;
+  /// What is missing, and from whom.
+  std::string missing() const;
+
+  // ---- afterwards ----
+
+  /// Whether the block is nobody's any more but this rank's.
+  bool is_deserted() const noexcept { return !ring_ || ring_->all_others_have_left(); }
+  /// Everything that was sent from the block has left.
+  void leave() noexcept {
+    if (ring_) ring_->leave();
+  }
+
+ private:
+  bool is_first() const noexcept { return members_.front() == self_; }
+  template <class F>
+  void for_each_that_comes(F&& look) const;
+  bool all_have_contributed() const noexcept;
+
+  Operation::Implementation& operation_;
+  Rank self_;
+  std::vector<Rank> members_, before_;  // ranks of this node, and of the one before
+  engine::SharedRingLayout layout_;
+  std::byte* block_ = nullptr;  // as mapped here
+  std::uint32_t local_key_ = 0;
+  std::uint32_t connection_ = 0;  // to the next node
+  RingDoor next_ = {};
+  std::optional<engine::SharedRing> ring_;
+};
+
+}  // namespace tutti::api

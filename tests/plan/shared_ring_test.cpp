@@ -1,0 +1,160 @@
+// Promise: every chunk of the ring of nodes comes to each node exactly once, but for those that the
+// node begins with and those that it completes; each block holds every node's contribution once,
+// and ends up everywhere; no node waits for a chunk that waits for it; messages are as many as the
+// formula says; and ranks agree about who sends to whom.
+#include "plan/shared_ring.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "support/node_shapes.hpp"
+
+namespace tutti::plan {
+namespace {
+
+using Stage = RingChunk::Stage;
+using test::NodeOf;
+
+/// Runs the tasks of all nodes, each in its order, as far as chunks have come.
+class Flow {
+ public:
+  Flow(std::uint32_t nodes, std::uint32_t sub_blocks, std::uint32_t first) : first_(first) {
+    for (std::uint32_t node = 0; node < nodes; ++node) rings_.push_back({nodes, node, sub_blocks});
+    come_.resize(nodes);
+    held_.resize(nodes);
+    complete_.resize(nodes);
+    next_.resize(nodes);
+    sent_.resize(nodes);
+  }
+
+  /// Empty: everything is as promised.
+  std::string run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::uint32_t node = 0; node < rings_.size(); ++node)
+        while (next_[node] < rings_[node].task_count() && do_next(node)) moved = true;
+      if (!wrong_.empty()) return wrong_;
+    }
+    for (std::uint32_t node = 0; node < rings_.size(); ++node) {
+      const NodeRing& ring = rings_[node];
+      if (next_[node] != ring.task_count()) return "stuck";
+      if (sent_[node] != 2 * (ring.nodes - 1) * ring.sub_blocks) return "number of messages";
+      std::set<std::uint32_t> parts;
+      for (std::uint32_t i = 0; i < ring.parts(); ++i) {
+        const RingChunk chunk = ring.result(i);
+        parts.insert(ring.part_of(chunk));
+        const std::multiset<std::uint32_t>& from = complete_[node][ring.part_of(chunk)];
+        if (from.size() != ring.nodes || *from.begin() != 0 || *from.rbegin() != ring.nodes - 1 ||
+            std::set<std::uint32_t>(from.begin(), from.end()).size() != ring.nodes)
+          return "contributions";
+      }
+      if (parts.size() != ring.parts()) return "parts of the result";
+      for (std::uint32_t id = 0; id < 2 * ring.parts(); ++id) {
+        const bool is_own = id < ring.parts()
+                                ? id / ring.sub_blocks == node
+                                : id / ring.sub_blocks - ring.nodes == ring.own_block();
+        if (come_[node].count(id) != (is_own ? 0 : 1)) return "what comes";
+      }
+    }
+    return {};
+  }
+
+ private:
+  bool do_next(std::uint32_t node) {
+    const NodeRing& ring = rings_[node];
+    RingChunk chunk = ring.task(next_[node], first_);
+    const bool begins = ring.begins_with(chunk);
+    if (!begins && come_[node].count(ring.id_of(chunk)) == 0) return false;
+    ++next_[node];
+    std::multiset<std::uint32_t> value;
+    if (!begins) value = held_[node][ring.id_of(chunk)];
+    if (chunk.stage == Stage::reduce_scatter) value.insert(node);
+    if (ring.completes(chunk)) {
+      chunk.stage = Stage::allgather;
+      complete_[node][ring.part_of(chunk)] = value;
+    }
+    if (ring.has_next()) send(node, chunk, value);
+    return true;
+  }
+
+  void send(std::uint32_t node, const RingChunk& chunk, const std::multiset<std::uint32_t>& value) {
+    const std::uint32_t to = (node + 1) % static_cast<std::uint32_t>(rings_.size());
+    const NodeRing& ring = rings_[to];
+    ++sent_[node];
+    if (!come_[to].insert(ring.id_of(chunk)).second) wrong_ = "comes twice";
+    held_[to][ring.id_of(chunk)] = value;
+    if (chunk.stage == Stage::allgather) complete_[to][ring.part_of(chunk)] = value;
+  }
+
+  std::uint32_t first_;
+  std::vector<NodeRing> rings_;
+  std::vector<std::set<std::uint32_t>> come_;  // by node: ids
+  std::vector<std::map<std::uint32_t, std::multiset<std::uint32_t>>> held_, complete_;
+  std::vector<std::uint32_t> next_, sent_;
+  std::string wrong_;
+};
+
+TEST(SharedRing, BringsEveryContributionEverywhereOnce) {
+  for (std::uint32_t nodes = 1; nodes <= 16; ++nodes)
+    for (std::uint32_t sub_blocks = 1; sub_blocks <= 5; ++sub_blocks)
+      for (std::uint32_t first = 0; first < sub_blocks; ++first)
+        EXPECT_EQ(Flow(nodes, sub_blocks, first).run(), "")
+            << nodes << " nodes, " << sub_blocks << " sub-blocks, from " << first << " on";
+}
+
+TEST(SharedRing, RanksAgreeAboutWhoSendsToWhom) {
+  std::mt19937 random(1);
+  for (int sample = 0; sample < 300; ++sample) {
+    const auto ranks = static_cast<std::uint32_t>(1 + random() % 12);
+    const auto at_most = static_cast<std::uint32_t>(1 + random() % std::min(ranks, 5u));
+    const NodeOf node_of = test::placed(ranks, at_most, sample % 2 == 0, random);
+    std::set<std::pair<std::uint32_t, std::uint32_t>> puts, awaits;
+    std::uint32_t nodes = 0;
+    for (const Node node : node_of) nodes = std::max(nodes, index_of(node) + 1);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      const Plan plan = shared_ring_plan(Rank{rank}, ranks, node_of, 12);
+      std::size_t own_node = 0, sends = 0;
+      for (const Step& step : plan.steps) {
+        ASSERT_NE(step.peer, Rank{rank});
+        const std::uint32_t here = index_of(node_of[rank]);
+        const std::uint32_t there = index_of(node_of[index_of(step.peer)]);
+        if (step.action == Action::put) {
+          EXPECT_EQ(there, (here + 1) % nodes);
+          puts.insert({rank, index_of(step.peer)});
+          ++sends;
+        } else if (here == there) {
+          ++own_node;
+        } else {
+          EXPECT_EQ(there, (here + nodes - 1) % nodes);
+          awaits.insert({index_of(step.peer), rank});
+        }
+      }
+      EXPECT_EQ(own_node + 1, static_cast<std::size_t>(
+                                  std::count(node_of.begin(), node_of.end(), node_of[rank])));
+      EXPECT_EQ(sends, nodes > 1 ? 1u : 0u);
+    }
+    EXPECT_EQ(puts, awaits) << test::text_of(node_of);
+  }
+}
+
+TEST(SharedRing, HasAsManySubBlocksAsTheLargestNodeHasRanks) {
+  const NodeOf node_of = test::in_blocks({2, 3, 1});
+  EXPECT_EQ(shared_ring_sub_blocks(6, node_of, 8), 3u);
+  EXPECT_EQ(shared_ring_sub_blocks(6, node_of, 1u << 20), 4u);
+  EXPECT_EQ(shared_ring_sub_blocks(6, {}, 8), 1u);
+}
+
+TEST(SharedRing, CountsItsChunks) {
+  EXPECT_TRUE(is_shared_ring(64, 512));
+  EXPECT_FALSE(is_shared_ring(64, 513));
+  EXPECT_FALSE(is_shared_ring(0, 1));
+}
+
+}  // namespace
+}  // namespace tutti::plan

@@ -1,0 +1,596 @@
+// Promise: Algorithm::shared_ring gives right results, the same bits on all ranks, for every shape
+// of nodes, count, type and operator; a rank that is stopped once it has contributed holds up no
+// other rank in that call, whichever rank it is and whether or not it was ever needed before, and
+// ends the call when it goes on; what cannot be done is refused with the reason; a late, a dead and
+// a departed rank are named.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <tutti/tutti.hpp>
+#include <vector>
+
+#include "support/jobs.hpp"
+
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+using test::codes_of;
+using Shape = std::vector<std::uint32_t>;
+using Clock = std::chrono::steady_clock;
+
+Context context_of(const Shape& shape, std::size_t arena_bytes = 4u << 20) {
+  ContextOptions options;
+  options.device = "soft0";
+  options.arena_bytes = arena_bytes;
+  options.ranks_per_node = shape;
+  return Context(options);
+}
+
+std::uint32_t ranks_of(const Shape& shape) {
+  std::uint32_t ranks = 0;
+  for (const std::uint32_t node : shape) ranks += node;
+  return ranks;
+}
+
+std::string text_of(const Shape& shape) {
+  std::string text = "nodes of";
+  for (const std::uint32_t node : shape) text += " " + std::to_string(node);
+  return text;
+}
+
+template <class T>
+AllreduceArguments arguments_of(const std::vector<T>& source, std::vector<T>& target,
+                                BuiltIn which = BuiltIn::sum) {
+  return {.source = source.data(),
+          .target = target.data(),
+          .element_count = source.size(),
+          .reduction = built_in_reduction(which, element_type_of<T>()),
+          .algorithm = Algorithm::shared_ring};
+}
+
+bool run_once(Operation& operation) {
+  return operation.start() == Status::ok && operation.wait(30s) == Status::ok;
+}
+
+/// Small numbers, of which sums are exact.
+template <class T>
+T value_of(std::uint32_t rank, std::uint64_t call, std::size_t i) {
+  return static_cast<T>((rank * 7 + call * 3 + i) % 50);
+}
+
+template <class T>
+bool is_right(const std::vector<T>& target, std::uint32_t ranks, std::uint64_t call,
+              BuiltIn which) {
+  for (std::size_t i = 0; i < target.size(); ++i) {
+    T expected = value_of<T>(0, call, i);
+    for (std::uint32_t rank = 1; rank < ranks; ++rank) {
+      const T other = value_of<T>(rank, call, i);
+      expected = which == BuiltIn::sum   ? static_cast<T>(expected + other)
+                 : which == BuiltIn::max ? std::max(expected, other)
+                                         : std::min(expected, other);
+    }
+    if (target[i] != expected) return false;
+  }
+  return true;
+}
+
+/// Calls with pauses; 0: all results are right.
+template <class T>
+int check_calls(Communicator& communicator, std::size_t count, BuiltIn which, bool in_place,
+                std::uint64_t calls, bool with_pauses) {
+  std::vector<T> source(count), target(count);
+  std::vector<T>& read = in_place ? target : source;
+  Operation operation = allreduce(communicator, arguments_of(read, target, which));
+  if (operation.algorithm() != "shared_ring") return 1;
+  const std::uint32_t self = index_of(communicator.rank());
+  std::mt19937 random(self);
+  for (std::uint64_t call = 1; call <= calls; ++call) {
+    for (std::size_t i = 0; i < count; ++i) read[i] = value_of<T>(self, call, i);
+    if (with_pauses && random() % 4 == 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 400));
+    if (operation.start() != Status::ok) return 2;
+    if (with_pauses && random() % 4 == 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 400));
+    if (operation.wait(30s) != Status::ok) return 3;
+    if (!is_right(target, communicator.rank_count(), call, which)) return 4;
+  }
+  return 0;
+}
+
+int check_all(Exchange& exchange, const Shape& shape) {
+  Context context = context_of(shape);
+  Communicator communicator(context, exchange);
+  const std::size_t chunks = shape.size() * *std::max_element(shape.begin(), shape.end());
+  for (const std::size_t count :
+       {std::size_t{0}, std::size_t{1}, chunks - 1, chunks + 1, std::size_t{5003}})
+    for (const bool in_place : {false, true}) {
+      if (const int code =
+              check_calls<double>(communicator, count, BuiltIn::sum, in_place, 5, false))
+        return 10 + code;
+      if (const int code =
+              check_calls<std::int32_t>(communicator, count, BuiltIn::max, in_place, 5, false))
+        return 20 + code;
+    }
+  if (const int code = check_calls<float>(communicator, 1000, BuiltIn::min, false, 3, false))
+    return 30 + code;
+  if (const int code = check_calls<std::uint64_t>(communicator, 300, BuiltIn::sum, true, 50, true))
+    return 40 + code;
+  return 0;
+}
+
+const Shape shapes[] = {{1}, {4}, {1, 1}, {1, 1, 1}, {2, 2}, {3, 3}, {2, 2, 2}, {3, 1, 2}, {4, 4}};
+
+TEST(SharedRing, IsRightForEveryShapeCountTypeAndOperator) {
+  for (const Shape& shape : shapes) {
+    const auto results = run_local({.rank_count = ranks_of(shape)},
+                                   [&](Exchange& exchange) { return check_all(exchange, shape); });
+    EXPECT_EQ(codes_of(results), std::vector<int>(ranks_of(shape))) << text_of(shape);
+  }
+}
+
+TEST(SharedRing, IsRightForThreads) {
+  for (const Shape& shape : {Shape{3}, Shape{2, 2}, Shape{1, 2}, Shape{2, 2, 2}}) {
+    const auto results =
+        run_local_threads({.rank_count = ranks_of(shape)},
+                          [&](Exchange& exchange) { return check_all(exchange, shape); });
+    EXPECT_EQ(codes_of(results), std::vector<int>(ranks_of(shape))) << text_of(shape);
+  }
+}
+
+TEST(SharedRing, IsRightWhereNodesAreNotRunsOfRanks) {
+  const auto results = run_local({.rank_count = 5}, [](Exchange& exchange) {
+    ContextOptions options;
+    options.device = "soft0";
+    options.arena_bytes = 4u << 20;
+    options.ranks_per_node = {2};
+    options.placement = Placement::cyclic;
+    Context context(options);
+    Communicator communicator(context, exchange);
+    return check_calls<double>(communicator, 777, BuiltIn::sum, false, 20, true);
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(5));
+}
+
+TEST(SharedRing, GivesAllRanksTheSameBits) {
+  const auto results = run_local({.rank_count = 5}, [](Exchange& exchange) {
+    Context context = context_of({3, 2});
+    Communicator communicator(context, exchange);
+    std::mt19937 random(index_of(communicator.rank()));
+    std::vector<double> source(501), target(501);
+    Operation operation = allreduce(communicator, arguments_of(source, target));
+    std::vector<std::uint64_t> bits(501), least(501), most(501);
+    Operation low = allreduce<std::uint64_t>(communicator, std::span<const std::uint64_t>(bits),
+                                             std::span(least), min);
+    Operation high = allreduce<std::uint64_t>(communicator, std::span<const std::uint64_t>(bits),
+                                              std::span(most), max);
+    for (int call = 0; call < 20; ++call) {
+      for (double& value : source) value = 1.0 / static_cast<double>(random() + 1);
+      if (!run_once(operation)) return 1;
+      std::memcpy(bits.data(), target.data(), bits.size() * sizeof bits[0]);
+      if (!run_once(low) || !run_once(high)) return 2;
+      if (least != most) return 3;
+    }
+    return 0;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(5));
+}
+
+TEST(SharedRing, OperationsComeAndGoInAnyOrder) {
+  // The block lies in the arena of the first rank of a node, which may be done with it first.
+  const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
+    Context context = context_of({2, 2}, 256u << 10);
+    Communicator communicator(context, exchange);
+    const std::uint32_t self = index_of(communicator.rank());
+    for (std::uint64_t round = 1; round <= 60; ++round) {
+      std::vector<std::uint64_t> source(2000), target(2000);
+      auto operation =
+          std::make_unique<Operation>(allreduce(communicator, arguments_of(source, target)));
+      for (std::uint64_t call = round; call < round + 2; ++call) {
+        for (std::size_t i = 0; i < source.size(); ++i)
+          source[i] = value_of<std::uint64_t>(self, call, i);
+        if (!run_once(*operation)) return 1;
+        if (!is_right(target, 4, call, BuiltIn::sum)) return 2;
+      }
+      if ((self + round) % 2 == 0) std::this_thread::sleep_for(1ms);
+      operation.reset();
+    }
+    return 0;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+/// What forked ranks see together.
+struct Board {
+  static constexpr std::size_t repetitions_max = 40;
+  std::atomic<std::uint32_t> arrived{0};
+  std::atomic<std::int32_t> process[8];
+  std::atomic<std::uint32_t> done{0};
+  std::atomic<std::uint32_t> still_stopped{0};
+  std::atomic<std::int64_t> with_stop_ns[repetitions_max], without_ns[repetitions_max];
+
+  void barrier(std::uint32_t ranks, std::uint32_t& passed) {
+    ++passed;
+    ++arrived;
+    while (arrived.load() < passed * ranks) std::this_thread::sleep_for(50us);
+  }
+};
+
+struct Unmap {
+  void operator()(Board* board) const { ::munmap(board, sizeof *board); }
+};
+std::unique_ptr<Board, Unmap> shared_board() {
+  void* const memory =
+      ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return std::unique_ptr<Board, Unmap>(new (memory) Board);
+}
+
+bool is_stopped(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const std::size_t name_end = text.rfind(')');
+  return name_end != std::string::npos && text.size() > name_end + 2 && text[name_end + 2] == 'T';
+}
+
+struct Stops {
+  Shape shape;
+  std::vector<std::uint32_t> victims;
+  std::uint64_t calls_before = 5;
+  std::size_t repetitions = 1;
+  Algorithm algorithm = Algorithm::shared_ring;
+  Timeout patience = 10s;  // of the others, for a call in which ranks are stopped
+};
+
+void note_longest(std::atomic<std::int64_t>& longest, Clock::duration time) {
+  const std::int64_t ns = std::chrono::nanoseconds(time).count();
+  for (std::int64_t before = longest.load(); before < ns;)
+    if (longest.compare_exchange_weak(before, ns)) return;
+}
+
+/// 7: the others could not end the call while the victims were stopped.
+int run_stops(Exchange& exchange, const Stops& stops, Board& board) {
+  Context context = context_of(stops.shape);
+  Communicator communicator(context, exchange);
+  const std::uint32_t self = index_of(communicator.rank()), ranks = communicator.rank_count();
+  const auto others = static_cast<std::uint32_t>(ranks - stops.victims.size());
+  const bool is_victim =
+      std::find(stops.victims.begin(), stops.victims.end(), self) != stops.victims.end();
+  board.process[self] = ::getpid();
+  std::vector<double> source(3001), target(3001);
+  AllreduceArguments arguments = arguments_of(source, target);
+  arguments.algorithm = stops.algorithm;
+  Operation operation = allreduce(communicator, arguments);
+  std::uint64_t call = 0;
+  std::uint32_t barriers = 0;
+  const auto fill = [&] {
+    ++call;
+    for (std::size_t i = 0; i < source.size(); ++i) source[i] = value_of<double>(self, call, i);
+  };
+  const auto calls = [&](std::uint64_t count) {
+    while (count-- > 0) {
+      fill();
+      if (!run_once(operation) || !is_right(target, ranks, call, BuiltIn::sum)) return false;
+    }
+    return true;
+  };
+  if (!calls(stops.calls_before)) return 1;
+  int outcome = 0;
+  for (std::size_t i = 0; i < stops.repetitions; ++i) {
+    // Once without: the victims have started before the others look at the time as well.
+    if (stops.repetitions > 1) {
+      fill();
+      board.barrier(ranks, barriers);
+      if (is_victim && operation.start() != Status::ok) return 2;
+      board.barrier(ranks, barriers);
+      const Clock::time_point begin = Clock::now();
+      if (!is_victim && operation.start() != Status::ok) return 2;
+      if (operation.wait(30s) != Status::ok) return 3;
+      if (!is_victim) note_longest(board.without_ns[i], Clock::now() - begin);
+      if (!is_right(target, ranks, call, BuiltIn::sum)) return 4;
+    }
+    fill();
+    board.barrier(ranks, barriers);
+    if (is_victim) {
+      if (operation.start() != Status::ok) return 5;
+      ::raise(SIGSTOP);
+      if (operation.wait(30s) != Status::ok) return 6;
+    } else {
+      for (const std::uint32_t victim : stops.victims)
+        while (!is_stopped(board.process[victim])) std::this_thread::sleep_for(50us);
+      const Clock::time_point begin = Clock::now();
+      if (operation.start() != Status::ok) return 5;
+      const Status status = operation.wait(stops.patience);
+      note_longest(board.with_stop_ns[i], Clock::now() - begin);
+      if (status != Status::ok) outcome = status == Status::timed_out ? 7 : 8;
+      if (status == Status::ok && !is_right(target, ranks, call, BuiltIn::sum)) return 9;
+      if (++board.done == others * (i + 1))
+        for (const std::uint32_t victim : stops.victims) {
+          if (is_stopped(board.process[victim])) ++board.still_stopped;
+          ::kill(board.process[victim], SIGCONT);
+        }
+      if (status != Status::ok && operation.wait(30s) != Status::ok) return 10;
+    }
+    if (!is_right(target, ranks, call, BuiltIn::sum)) return 11;
+    if (!calls(3)) return 12;
+  }
+  return outcome;
+}
+
+/// How the ranks ended, and whether all victims were stopped until the others had ended the call.
+std::vector<int> codes_with_stops(const Stops& stops, Board& board) {
+  const auto codes =
+      codes_of(run_local({.rank_count = ranks_of(stops.shape)},
+                         [&](Exchange& exchange) { return run_stops(exchange, stops, board); }));
+  EXPECT_EQ(board.still_stopped, stops.victims.size() * stops.repetitions);
+  return codes;
+}
+
+TEST(SharedRing, AStoppedRankHoldsUpNobody) {
+  for (const Stops& stops :
+       {Stops{{2, 2}, {0}}, Stops{{2, 2}, {1}}, Stops{{2, 2}, {3}}, Stops{{3, 3}, {0, 5}},
+        Stops{{3, 3}, {1, 2, 3, 4}}, Stops{{3}, {0}}, Stops{{2, 1, 2}, {1, 3}}}) {
+    const auto board = shared_board();
+    EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)))
+        << text_of(stops.shape) << ", first victim " << stops.victims[0];
+  }
+}
+
+TEST(SharedRing, NorDoesOneThatIsStoppedInTheVeryFirstCall) {
+  for (const Stops& stops :
+       {Stops{{2, 2}, {0}, 0}, Stops{{2, 2}, {3}, 0}, Stops{{3, 3}, {1, 4}, 0}}) {
+    const auto board = shared_board();
+    EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)))
+        << text_of(stops.shape) << ", first victim " << stops.victims[0];
+  }
+}
+
+/// The control: a ring with a plan waits for every rank.
+TEST(SharedRing, ARingWithAPlanIsHeldUp) {
+  const auto board = shared_board();
+  EXPECT_EQ(codes_with_stops(
+                {.shape = {2, 2}, .victims = {1}, .algorithm = Algorithm::ring, .patience = 300ms},
+                *board),
+            (std::vector<int>{7, 0, 7, 7}));
+}
+
+/// Reports both times; that they are alike cannot be asked of more ranks than there are CPUs.
+TEST(SharedRing, AStopCostsTheOthersNoTimeToSpeakOf) {
+  constexpr std::size_t repetitions = 21;
+  for (const Stops& stops :
+       {Stops{{2, 2}, {1}, 5, repetitions}, Stops{{3, 3}, {1}, 5, repetitions}}) {
+    const auto board = shared_board();
+    EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)));
+    const auto median_us = [&](const std::atomic<std::int64_t>* times) {
+      std::vector<std::int64_t> sorted(times, times + repetitions);
+      std::sort(sorted.begin(), sorted.end());
+      return static_cast<double>(sorted[repetitions / 2]) / 1000;
+    };
+    const double with_us = median_us(board->with_stop_ns),
+                 without_us = median_us(board->without_ns);
+    std::printf(
+        "%s, 24 KB: the last of the others ends after %.0f us, with a stopped rank after "
+        "%.0f us (medians of %zu)\n",
+        text_of(stops.shape).c_str(), without_us, with_us, repetitions);
+    EXPECT_LT(with_us, 1e6);
+  }
+}
+
+/// The text of the error by which making it is refused; empty: it is made.
+std::string refusal_of(Communicator& communicator, const AllreduceArguments& arguments,
+                       ErrorCode expected) {
+  try {
+    Operation operation = allreduce(communicator, arguments);
+  } catch (const Error& error) {
+    return error.code() == expected ? error.what() : std::string("another code: ") + error.what();
+  }
+  return {};
+}
+
+bool tells(const std::string& text, std::initializer_list<const char*> words) {
+  const bool all = std::all_of(words.begin(), words.end(), [&](const char* word) {
+    return text.find(word) != std::string::npos;
+  });
+  if (!all) std::fprintf(stderr, "does not tell: %s\n", text.c_str());
+  return all;
+}
+
+void subtract(const void* incoming, void* partial, std::size_t count, void*) noexcept {
+  for (std::size_t i = 0; i < count; ++i)
+    static_cast<double*>(partial)[i] =
+        static_cast<const double*>(incoming)[i] - static_cast<double*>(partial)[i];
+}
+
+TEST(SharedRing, WhatCannotBeDoneIsRefusedByAllRanks) {
+  const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
+    Context context = context_of({2, 2}, 64u << 10);
+    Communicator communicator(context, exchange);
+    std::vector<double> source(100), target(100);
+    const AllreduceArguments good = arguments_of(source, target);
+    AllreduceArguments bad = good;
+    bad.reduction = {.combine = subtract, .element_bytes = 8};
+    if (!tells(refusal_of(communicator, bad, ErrorCode::unsupported),
+               {"shared_ring", "does not commute"}))
+      return 1;
+    bad = good;
+    bad.agreement = Agreement::reproducible;
+    if (!tells(refusal_of(communicator, bad, ErrorCode::unsupported),
+               {"shared_ring", "reproducible is asked for", "canonical_dissemination"}))
+      return 2;
+    bad = good;
+    bad.per_round = {3};
+    if (!tells(refusal_of(communicator, bad, ErrorCode::invalid_argument),
+               {"per_round 3", "shared_ring", "leave per_round out"}))
+      return 3;
+    bad = good;
+    bad.across = Across::lanes;
+    if (!tells(refusal_of(communicator, bad, ErrorCode::unsupported),
+               {"across lanes", "shared_ring"}))
+      return 4;
+    // 2 x (2 + 2) payloads of 80,000 bytes do not fit into 64 KiB.
+    std::vector<double> long_source(10000), long_target(10000);
+    if (!tells(refusal_of(communicator, arguments_of(long_source, long_target),
+                          ErrorCode::limit_exceeded),
+               {"2 x (2 + 2) payloads of 80000 bytes", "65536", "TUTTI_ARENA_BYTES"}))
+      return 5;
+    // Ranks that do not want the same.
+    bad = good;
+    if (exchange.self() == Rank{2}) bad.element_count = 99;
+    if (!tells(refusal_of(communicator, bad, ErrorCode::mismatch), {"rank"})) return 6;
+    bad = good;
+    if (exchange.self() == Rank{1}) bad.algorithm = Algorithm::ring;
+    if (!tells(refusal_of(communicator, bad, ErrorCode::mismatch), {"shared_ring", "ring"}))
+      return 7;
+    // None of this has spoiled anything.
+    return check_calls<double>(communicator, 100, BuiltIn::sum, false, 10, false);
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+TEST(SharedRing, BarriersDoNotTakeIt) {
+  const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
+    Context context = context_of({1, 1});
+    Communicator communicator(context, exchange);
+    try {
+      Operation operation = barrier(communicator, {.algorithm = Algorithm::shared_ring});
+    } catch (const Error& error) {
+      return tells(error.what(), {"shared_ring", "not offered"}) ? 0 : 2;
+    }
+    return 1;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
+}
+
+TEST(SharedRing, SaysWhatItWaitsForAndGoesOnAfterATimeout) {
+  const auto board = shared_board();
+  const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
+    Context context = context_of({2, 2});
+    Communicator communicator(context, exchange);
+    std::vector<double> source(10, 1.0), target(10);
+    Operation operation = allreduce(communicator, arguments_of(source, target));
+    if (!tells(operation.describe(), {"not in flight"})) return 1;
+    std::uint32_t barriers = 0;
+    // Rank 3 is late: rank 2 misses its contribution, ranks 0 and 1 what their node sends.
+    if (exchange.self() != Rank{3} && operation.start() != Status::ok) return 2;
+    board->barrier(4, barriers);
+    if (exchange.self() != Rank{3}) {
+      if (operation.wait(100ms) != Status::timed_out) return 2;
+      const std::string text = operation.describe();
+      if (exchange.self() == Rank{2}) {
+        if (!tells(text, {"call 1", "contributions of ranks 3"})) return 3;
+      } else if (!tells(text, {"4 of 4 chunks", "from ranks 2, 3", "reduce_scatter (1,0)",
+                               "allgather (0,1)"})) {
+        return 4;
+      }
+    }
+    board->barrier(4, barriers);
+    if (exchange.self() == Rank{3} && operation.start() != Status::ok) return 5;
+    if (operation.wait(30s) != Status::ok || target != std::vector<double>(10, 4.0)) return 6;
+    return 0;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+TEST(SharedRing, ADeadRankIsNamed) {
+  for (const std::uint32_t victim : {0u, 3u}) {
+    const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
+      Context context = context_of({2, 2});
+      Communicator communicator(context, exchange);
+      std::vector<double> source(1000), target(1000);
+      Operation operation = allreduce(communicator, arguments_of(source, target));
+      // The others may hear of the death in the call that the victim has just ended.
+      bool goes_on = true;
+      for (int call = 0; call < 50 && goes_on; ++call) goes_on = run_once(operation);
+      if (goes_on && exchange.self() == Rank{victim}) ::kill(::getpid(), SIGKILL);
+      if (goes_on && operation.start() == Status::ok && operation.wait(10s) != Status::peer_failed)
+        return 2;
+      return communicator.failure().status == Status::peer_failed &&
+                     communicator.failure().peer == Rank{victim}
+                 ? 0
+                 : 3;
+    });
+    std::vector<int> expected(4);
+    expected[victim] = 1000 + SIGKILL;
+    EXPECT_EQ(codes_of(results), expected);
+  }
+}
+
+TEST(SharedRing, ADeadRankIsNamedWheneverItDies) {
+  std::mt19937 random(1);
+  for (int repetition = 0; repetition < 10; ++repetition) {
+    const auto victim = static_cast<std::uint32_t>(random() % 5);
+    const auto results = run_local(
+        {.rank_count = 5,
+         .on_started =
+             [&](const std::vector<pid_t>& processes) {
+               std::this_thread::sleep_for(std::chrono::microseconds(60'000 + random() % 20'000));
+               ::kill(processes[victim], SIGKILL);
+             }},
+        [&](Exchange& exchange) {
+          try {
+            Context context = context_of({2, 3});
+            Communicator communicator(context, exchange);
+            std::vector<double> source(1000), target(1000);
+            Operation operation = allreduce(communicator, arguments_of(source, target));
+            const Clock::time_point begin = Clock::now();
+            while (run_once(operation)) {
+              if (Clock::now() - begin > 20s) return 1;
+            }
+            return communicator.failure().status == Status::peer_failed &&
+                           communicator.failure().peer == Rank{victim}
+                       ? 0
+                       : 2;
+          } catch (const Error&) {
+            return 0;  // it died in the set-up
+          }
+        });
+    std::vector<int> expected(5);
+    expected[victim] = 1000 + SIGKILL;
+    EXPECT_EQ(codes_of(results), expected) << "repetition " << repetition;
+  }
+}
+
+TEST(SharedRing, RunsInPartsOfACommunicatorToo) {
+  const auto results = run_local({.rank_count = 6}, [](Exchange& exchange) {
+    Context context = context_of({3, 3});
+    Communicator whole(context, exchange);
+    // Nodes of 2 and 1 ranks, and of 1 and 2.
+    std::optional<Communicator> part = whole.split(index_of(whole.rank()) % 2);
+    if (!part) return 50;
+    if (const int code = check_calls<double>(*part, 700, BuiltIn::sum, false, 20, true))
+      return code;
+    return check_calls<double>(whole, 700, BuiltIn::sum, false, 20, true);
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(6));
+}
+
+TEST(SharedRing, ARankThatLeavesTooEarlyIsNamed) {
+  const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
+    Context context = context_of({2, 2});
+    Communicator communicator(context, exchange);
+    std::vector<double> source(1000), target(1000);
+    Operation operation = allreduce(communicator, arguments_of(source, target));
+    if (!run_once(operation)) return 1;
+    if (exchange.self() == Rank{3}) return 0;
+    if (operation.start() != Status::ok) return 0;
+    if (operation.wait(10s) != Status::peer_failed) return 2;
+    return communicator.failure().peer == Rank{3} ? 0 : 3;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+}  // namespace
+}  // namespace tutti

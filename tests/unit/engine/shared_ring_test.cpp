@@ -1,0 +1,27 @@
+// Promise: ranks that are threads get right results along the ring of nodes, call after call, and
+// the words of the node's block order everything that they share (under ThreadSanitizer; that it
+// would see a missing release is what ring_planted_release is for).
+#include <gtest/gtest.h>
+
+#include "ring_threads.hpp"
+
+namespace tutti {
+namespace {
+
+TEST(SharedRing, WordsOrderWhatThreadsShare) {
+  using Shape = std::vector<std::uint32_t>;
+  for (const Shape& shape : {Shape{1}, Shape{3}, Shape{1, 1}, Shape{2, 2}, Shape{3, 1},
+                             Shape{2, 2, 2}, Shape{1, 2, 1, 2}})
+    for (const std::size_t elements : {std::size_t{1}, std::size_t{40}})
+      EXPECT_EQ(test::run_threads<std::memory_order_release>({shape, elements}, 100), 0u);
+}
+
+/// All ranks go for one chunk at the same moment.
+TEST(SharedRing, OneOfThoseThatFindAChunkHasIt) {
+  using Shape = std::vector<std::uint32_t>;
+  for (const Shape& shape : {Shape{2}, Shape{3}, Shape{2, 2}})
+    EXPECT_EQ(test::run_threads<std::memory_order_release>({shape, 256, 1}, 4000), 0u);
+}
+
+}  // namespace
+}  // namespace tutti
