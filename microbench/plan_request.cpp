@@ -87,8 +87,8 @@ void refuse_what_does_nothing(Collective collective, const PlanWords& words) {
   const bool is_staged = is_traced(collective);
   refuse_unless(is_staged, "--algorithm", words.algorithm, "allreduce and barrier");
   refuse_unless(is_staged, "--across", words.across, "allreduce and barrier");
-  refuse_unless(is_staged || has_tree, "--per-round", words.per_round,
-                "allreduce, barrier, broadcast and reduce");
+  refuse_unless(is_staged || has_tree || collective == Collective::allgather, "--per-round",
+                words.per_round, "allreduce, barrier, broadcast, reduce and allgather");
   refuse_unless(is_staged || collective == Collective::reduce, "--agreement", words.agreement,
                 "allreduce, barrier and reduce");
 }
@@ -225,7 +225,11 @@ plan::Plan plan_of(const PlanRequest& request, Rank self) {
     case Collective::reduce_scatter:
       return plan::chunked_fold_reduce_scatter(self, ranks);
     case Collective::allgather:
-      return api::allgather_plan(self, ranks, request.node_of, copied);
+      return api::allgather_plan(
+          self, ranks,
+          {.block_bytes = asked.element_count * asked.reduction.element_bytes,
+           .per_round_by_default = asked.per_round,
+           .node_of = request.node_of});
     case Collective::alltoall:
       return plan::direct_alltoall(self, ranks, copied);
     case Collective::gather:

@@ -7,6 +7,7 @@
 
 #include "api/names.hpp"
 #include "api/settings.hpp"
+#include "plan/block_dissemination.hpp"
 #include "plan/blocks.hpp"
 #include "plan/canonical_dissemination.hpp"
 #include "plan/chunked_fold.hpp"
@@ -16,7 +17,6 @@
 #include "plan/dissemination.hpp"
 #include "plan/gather_fold.hpp"
 #include "plan/lanes.hpp"
-#include "plan/node_allgather.hpp"
 #include "plan/nodes.hpp"
 #include "plan/nway.hpp"
 #include "plan/recursive_multiplying.hpp"
@@ -339,7 +339,11 @@ std::size_t largest_node_of(std::span<const Node> node_of) {
   return size.empty() ? 1 : *std::max_element(size.begin(), size.end());
 }
 
-/// Of a tree over the nodes.
+/// Blocks go directly to so many nodes: there dissemination has as many partners (of 9 nodes with 2
+/// messages a round: 1, 2, 3 and 6 ahead and behind), and more hops.  Of more nodes it has fewer.
+constexpr std::uint32_t direct_partners_max = 8;
+
+/// Of a tree over the nodes, or of dissemination among them.
 plan::PerRound fans_across(const plan::PerRound& asked, std::uint32_t rank_count,
                            std::span<const Node> node_of, std::size_t payload_bytes) {
   return covering(asked, node_count_of(node_of, rank_count), payload_bytes);
@@ -567,12 +571,19 @@ plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, const BroadcastRe
       {.root = request.root, .rank_count = rank_count, .node_of = request.node_of, .fans = fans});
 }
 
-plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,
-                          plan::Transport transport) {
-  const std::uint32_t node_count = node_count_of(node_of, rank_count);
-  // In a single node, or without shared memory, everybody is as near as everybody else.
-  if (node_count > 1 && node_count < rank_count) return plan::node_allgather(self, node_of);
-  return plan::direct_allgather(self, rank_count, transport);
+plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, const AllgatherRequest& request) {
+  const std::uint32_t node_count = node_count_of(request.node_of, rank_count);
+  const bool is_direct =
+      request.per_round_by_default.empty() && node_count - 1 <= direct_partners_max;
+  // In a single node nobody is connected; without shared memory everybody is as near.
+  if (node_count == 1 || (is_direct && node_count == rank_count))
+    return plan::direct_allgather(self, rank_count, request.transport);
+  const plan::PerRound vector = is_direct ? plan::PerRound{node_count - 1}
+                                          : fans_across(request.per_round_by_default, rank_count,
+                                                        request.node_of, request.block_bytes);
+  return plan::dissemination_allgather(
+      self, rank_count, vector,
+      node_count < rank_count ? request.node_of : std::span<const Node>());
 }
 
 plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,

@@ -64,6 +64,14 @@ struct BroadcastRequest {
   bool single_copy = false;  // whether ranks may read each other's buffers
 };
 
+/// Also of allgatherv.
+struct AllgatherRequest {
+  std::size_t block_bytes = 0;  // of the longest
+  plan::PerRound per_round_by_default = {};
+  std::span<const Node> node_of = {};
+  plan::Transport transport = plan::Transport::copied;  // of ranks that share one node
+};
+
 /// Whether another order or association of the operands may give other bits.  Integer elements are
 /// taken to be exact; what a user's operator does with elements of no known type is not known.
 bool order_shows_in_bits(const Reduction& reduction) noexcept;
@@ -86,9 +94,7 @@ plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
                        std::span<const Node> node_of, const AllreduceRequest& request,
                        bool single_copy = false, std::uint32_t participant_count = 0);
 
-/// Of allgather and allgatherv.
-plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,
-                          plan::Transport transport);
+plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, const AllgatherRequest& request);
 
 /// What goes through a plan at a time, of each of its parts, unless that was set; alike on all
 /// ranks.  `one_node`: of all ranks.

@@ -114,10 +114,27 @@ texts() {
   expect 0 'connections +1, and 3 in shared memory$' --ranks 8 --ranks-per-node 4 --across leader
   for ranks in 8 64 200; do
     expect 0 "connections +$((ranks - 1))\$" --ranks $ranks --collective alltoall
-    expect 0 "connections +$((ranks / 4 - 1)), and 3 in shared memory\$" --ranks $ranks \
-      --collective allgather --ranks-per-node 4
     expect 0 'connections +1$' --ranks $ranks --collective gather --root 3 --rank 7
   done
+  # Blocks go directly to few, and to more by dissemination.
+  expect 0 'connections +8$' --ranks 9 --collective allgather
+  for ranks in 10 64 256 1000; do
+    for bytes in 8 4K 1M; do
+      got=$("${plan[@]}" --ranks $ranks --collective allgather --bytes $bytes |
+        sed -n 's/^ *connections *//p')
+      bits=$(python3 -c "print(($ranks - 1).bit_length())")
+      [ "$got" -le $((3 * bits)) ] && [ "$got" -ge "$bits" ] ||
+        fail "allgather of $bytes bytes, $ranks ranks: $got connections"
+    done
+  done
+  expect 0 'connections +11$' --ranks 64 --collective allgather --per-round 1,1,1,1,1,1
+  expect 0 'rounds +6, with 1,2,4,8,16,32 messages$' --ranks 64 --collective allgather \
+    --per-round 1,1,1,1,1,1
+  expect 0 'connections +8, and 3 in shared memory$' --ranks 36 --collective allgather \
+    --ranks-per-node 4
+  expect 0 'connections +11, and 3 in shared memory$' --ranks 256 --collective allgather \
+    --ranks-per-node 4 --per-round 1,1,1,1,1,1
+  expect 0 '^node_allgather, 200 ranks' --ranks 200 --collective allgather --ranks-per-node 4
   expect 0 'rounds +3, with at most 3,3,3 messages$' --ranks 64 --collective broadcast
   expect 0 'connections +9$' --ranks 64 --collective broadcast
   expect 0 'connections +6$' --ranks 64 --collective broadcast --per-round 1,1,1,1,1,1
@@ -153,6 +170,8 @@ refusals() {
   refuse '--root="9": expected a number from 0 to 3' --ranks 4 --collective gather --root 9
   refuse '--algorithm="ring": expected only with' --ranks 4 --collective alltoall --algorithm ring
   refuse '--per-round="3": expected only with' --ranks 4 --collective scan --per-round 3
+  refuse 'per_round 1,1 does not cover 16 ranks.*use 1,1,1,1' --ranks 16 --per-round 1,1 \
+    --collective allgather
   refuse '--root="1": expected a collective that has one' --ranks 4 --root 1
   refuse '--format="json": expected table, or allreduce' --ranks 4 --collective alltoall --format json
   refuse '--ranks="40000".*slots for all of them' --ranks 40000 --collective alltoall
