@@ -343,6 +343,14 @@ std::size_t largest_node_of(std::span<const Node> node_of) {
 /// messages a round: 1, 2, 3 and 6 ahead and behind), and more hops.  Of more nodes it has fewer.
 constexpr std::uint32_t direct_partners_max = 8;
 
+/// Where nodes differ in size, blocks from one rank to another have no windows, and those of more
+/// nodes would ask for more receives than a connection has.
+constexpr std::uint32_t uneven_nodes_max = 64;
+
+bool are_of_one_size(std::span<const Node> node_of, std::uint32_t rank_count) {
+  return largest_node_of(node_of) * node_count_of(node_of, rank_count) == rank_count;
+}
+
 /// Of a tree over the nodes, or of dissemination among them.
 plan::PerRound fans_across(const plan::PerRound& asked, std::uint32_t rank_count,
                            std::span<const Node> node_of, std::size_t payload_bytes) {
@@ -574,7 +582,9 @@ plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, const BroadcastRe
 plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, const AllgatherRequest& request) {
   const std::uint32_t node_count = node_count_of(request.node_of, rank_count);
   const bool is_direct =
-      request.per_round_by_default.empty() && node_count - 1 <= direct_partners_max;
+      request.per_round_by_default.empty() &&
+      (node_count - 1 <= direct_partners_max ||
+       (node_count > uneven_nodes_max && !are_of_one_size(request.node_of, rank_count)));
   // In a single node nobody is connected; without shared memory everybody is as near.
   if (node_count == 1 || (is_direct && node_count == rank_count))
     return plan::direct_allgather(self, rank_count, request.transport);

@@ -1,9 +1,10 @@
-// See block_dissemination.hpp.  At every rank, the block of rank p comes into slot p.  The age of a
-// block is how far its node is behind.
+// See block_dissemination.hpp.  At every rank, the block of rank p comes into slot p; slots of
+// answers follow.  The age of a block is how far its node is behind.
 #include "plan/block_dissemination.hpp"
 
 #include <algorithm>
 #include <cassert>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -37,21 +38,20 @@ class Circle {
 
   std::uint32_t rounds() const { return static_cast<std::uint32_t>(lengths_.size() - 1); }
 
-  /// Ages that were there before the messages of the round before came.
-  std::uint32_t begin_of_new(std::uint32_t round) const {
-    return round == 0 ? 0 : lengths_[round - 1];
-  }
   /// Ages that are there when a round begins, or after the last one.
   std::uint32_t length(std::uint32_t round) const { return lengths_[round]; }
   /// In the order in which they come.
   std::uint32_t age(std::uint32_t i) const { return ages_[i]; }
 
   /// How far ahead blocks of an age go in a round: not where they would come twice.
+  bool goes(std::uint32_t round, std::uint32_t age, std::uint64_t distance) const {
+    return age + distance < lengths_[round + 1];
+  }
   template <class F>
   void for_distances(std::uint32_t round, std::uint32_t age, F&& f) const {
     if (round == rounds()) return;
-    const std::uint64_t step = lengths_[round];
-    for (std::uint64_t distance = step; age + distance < lengths_[round + 1]; distance += step)
+    for (std::uint64_t distance = lengths_[round]; goes(round, age, distance);
+         distance += lengths_[round])
       f(static_cast<std::uint32_t>(distance));
   }
 
@@ -108,8 +108,8 @@ PerRound messages_max(const Deal& deal, const Circle& circle, std::uint32_t roun
       circle.for_distances(round, circle.age(i), [&](std::uint32_t) { ++far[i][round]; });
   std::vector<PerRound> sent(deal.rank_count(), PerRound(round_count));
   for (std::uint32_t node = 0; node < deal.node_count(); ++node)
-    for (std::uint32_t round = 0; round <= circle.rounds(); ++round)
-      for (std::uint32_t i = circle.begin_of_new(round); i < circle.length(round); ++i)
+    for (std::uint32_t round = 0, i = 0; round <= circle.rounds(); ++round)
+      for (; i < circle.length(round); ++i)  // what has come before that round
         for (const Rank whose : deal.members(deal.behind(node, circle.age(i)))) {
           PerRound& counts = sent[index_of(deal.holder(whose, node))];
           counts[round] += static_cast<std::uint32_t>(deal.members(node).size() - 1);
@@ -123,6 +123,12 @@ PerRound messages_max(const Deal& deal, const Circle& circle, std::uint32_t roun
   return most;
 }
 
+/// Blocks from one rank to another go in windows of so many.  Three are on their way at once: that
+/// which is sent, one which takes as long as the answer to the third is on its way.  So few
+/// receives will do for any number of blocks (a first guess: longer windows need fewer answers).
+constexpr std::uint32_t window = 4;
+constexpr std::uint32_t windows_in_flight = 3;
+
 class Builder {
  public:
   Builder(Rank self, std::uint32_t rank_count, const PerRound& per_round,
@@ -131,6 +137,7 @@ class Builder {
         circle_(deal_.node_count(), per_round),
         node_(deal_.node_of(self)),
         others_(deal_.members(node_)),
+        is_even_(deal_.is_even()),
         partial_of_(rank_count, no_partial) {
     std::erase(others_, self);
     const bool shares = deal_.node_count() < rank_count;
@@ -143,26 +150,18 @@ class Builder {
   }
 
   Plan build() && {
-    for (std::uint32_t round = 0; round <= circle_.rounds(); ++round) {
-      const bool is_end = round == circle_.rounds();
+    const std::uint32_t rounds = circle_.rounds();
+    for (std::uint32_t round = 0; round < rounds; ++round) {
       set_round(round);
-      for (std::uint32_t i = is_end ? circle_.begin_of_new(round) : 0; i < circle_.length(round);
-           ++i) {
-        if (round == 1 && i == 1)  // before it waits for other nodes
-          for (const Rank other : others_) take(other, other);
-        for_held(plan_.self, i, [&](Rank whose) { send(whose, i, round); });
-      }
+      build_round(round);
     }
-    if (circle_.rounds() == 0)
-      for (const Rank other : others_) take(other, other);
+    set_round(rounds);
+    if (rounds == 1) take_from_others();
+    while (come_ < deal_.node_count()) pass_on(come_, rounds);
+    if (rounds == 0) take_from_others();
     for (std::uint32_t i = 1; i < deal_.node_count(); ++i)
       for (const Rank other : others_) for_held(other, i, [&](Rank whose) { take(other, whose); });
-    if (!deal_.is_even())
-      plan_.per_round =
-          messages_max(deal_, circle_, static_cast<std::uint32_t>(plan_.per_round.size()));
-    else  // every rank sends as many as this one
-      for (const Step& step : plan_.steps)
-        if (step.action == Action::put) ++plan_.per_round[step.round];
+    count_messages();
     return std::move(plan_);
   }
 
@@ -174,6 +173,93 @@ class Builder {
     steps_.set_round(std::min(round, static_cast<std::uint32_t>(last)));
   }
 
+  void build_round(std::uint32_t round) {
+    answered_.clear();
+    answers_.clear();
+    std::uint32_t brought = circle_.length(round);  // ages, by what was passed on so far
+    std::uint32_t before = brought;                 // until the last window began
+    for (std::uint32_t i = 0; i < circle_.length(round); ++i) {
+      if (round == 1 && i == 1) take_from_others();  // before it waits for other nodes
+      if (is_even_ && i % window == 0) {
+        const std::vector<Answer> due = std::exchange(answers_, {});
+        if (i >= 2 * window) answer(round, i, before);
+        for (const Answer& one : due) await(one);
+        before = brought;
+      }
+      pass_on(i, round);
+      circle_.for_distances(round, circle_.age(i), [&](std::uint32_t) { ++brought; });
+    }
+  }
+
+  /// The i-th age: to other nodes and, if it was awaited here, to this one.
+  void pass_on(std::uint32_t i, std::uint32_t round) {
+    const bool is_new = i >= come_;
+    for_held(plan_.self, i, [&](Rank whose) {
+      steps_.begin_part(number_of(whose));
+      if (is_new && whose != plan_.self) await(i, whose, round - 1);
+      circle_.for_distances(round, circle_.age(i), [&](std::uint32_t distance) {
+        put(deal_.holder(whose, deal_.ahead(node_, distance)), whose);
+      });
+      if (is_new) share(whose);
+    });
+    if (is_new) ++come_;
+  }
+
+  struct Answer {
+    std::uint32_t distance;
+    std::uint32_t age;  // of the block that is answered, at its sender
+    std::uint16_t slot;
+  };
+
+  /// Before the window that begins with the i-th age: takes what the last but one has brought, up
+  /// to the age `end`, and says so, if there is a window after this one, before which the others'
+  /// answers are awaited.  (Each rank does so at the same points, and what it waits for is sent
+  /// before them, so nobody waits in a circle.)
+  void answer(std::uint32_t round, std::uint32_t i, std::uint32_t end) {
+    const std::set<std::uint32_t> distances = distances_of_window(round, i + window);
+    if (distances.empty()) return;
+    for (; come_ < end; ++come_)
+      for_held(plan_.self, come_, [&](Rank whose) {
+        steps_.begin_part(number_of(whose));
+        await(come_, whose, come_ < circle_.length(round) ? round - 1 : round);
+        share(whose);
+      });
+    for (const std::uint32_t distance : distances) {
+      const std::uint32_t last = last_before(i - window, round, distance);
+      if (last == nothing || !answered_.insert({distance, last}).second) continue;
+      answers_.push_back({distance, circle_.age(last), plan_.slot_count++});
+      ++plan_.line_slot_count;
+      const std::uint32_t from = deal_.behind(node_, distance);
+      steps_.begin_part(number_of(alike(deal_.behind(from, answers_.back().age))));
+      steps_.put(alike(from), answers_.back().slot, 0);
+    }
+    plan_.incoming_max = 2 * windows_in_flight * (window + 1);  // of two calls, with their answers
+  }
+
+  void await(const Answer& answer) {
+    steps_.begin_part(number_of(alike(deal_.behind(node_, answer.age))));
+    steps_.await(alike(deal_.ahead(node_, answer.distance)), answer.slot, 0);
+  }
+
+  /// How far some age of the window that begins with the i-th one goes.
+  std::set<std::uint32_t> distances_of_window(std::uint32_t round, std::uint32_t i) const {
+    std::set<std::uint32_t> distances;
+    for (const std::uint32_t end = std::min(i + window, circle_.length(round)); i < end; ++i)
+      circle_.for_distances(round, circle_.age(i),
+                            [&](std::uint32_t distance) { distances.insert(distance); });
+    return distances;
+  }
+
+  /// The last one of the first `end` ages that goes so far.
+  std::uint32_t last_before(std::uint32_t end, std::uint32_t round, std::uint32_t distance) const {
+    while (end-- > 0)
+      if (circle_.goes(round, circle_.age(end), distance)) return end;
+    return nothing;
+  }
+
+  /// The rank of another node that stands where this one does; nodes are even.
+  Rank alike(std::uint32_t node) const { return deal_.holder(plan_.self, node); }
+
   /// Whose blocks of the i-th age a rank of this node has before the others.
   template <class F>
   void for_held(Rank rank, std::uint32_t i, F&& f) const {
@@ -181,53 +267,67 @@ class Builder {
       if (deal_.holder(whose, node_) == rank) f(whose);
   }
 
-  /// To other nodes and, where it has just come, to this one.
-  void send(Rank whose, std::uint32_t i, std::uint32_t round) {
-    const bool is_own = whose == plan_.self;
-    const bool is_new = i >= circle_.begin_of_new(round);
-    steps_.begin_part(number_of(whose));
-    if (is_new && !is_own)
-      steps_.await(deal_.holder(whose, sender_of(i, round)), number_of(whose), 1);
-    circle_.for_distances(round, circle_.age(i), [&](std::uint32_t distance) {
-      put(deal_.holder(whose, deal_.ahead(node_, distance)), whose);
-    });
-    if (!is_new) return;
-    for (const Rank other : others_) put(other, whose);
-    steps_.copy(is_own ? source_register : slot_register(number_of(whose)), target_register);
+  /// What comes in `round` was sent from as many lengths of that behind as are whole in its age.
+  void await(std::uint32_t i, Rank whose, std::uint32_t round) {
+    const std::uint32_t step = circle_.length(round);
+    const std::uint32_t from = deal_.behind(node_, circle_.age(i) / step * step);
+    steps_.await(deal_.holder(whose, from), number_of(whose), 1);
   }
 
   void put(Rank peer, Rank whose) {
-    const bool is_own = whose == plan_.self;
     std::uint16_t& partial = partial_of_[index_of(whose)];
     if (partial == no_partial) {
       partial = plan_.partial_count++;
-      steps_.copy(is_own ? source_register : slot_register(number_of(whose)),
-                  partial_register(partial));
+      steps_.copy(register_of(whose), partial_register(partial));
     }
-    if (is_own)
+    if (whose == plan_.self)
       steps_.put(peer, number_of(whose), 1, partial_register(partial));
     else
       steps_.forward(peer, number_of(whose), partial_register(partial));
   }
 
+  /// With the ranks of this node.
+  void share(Rank whose) {
+    for (const Rank other : others_) put(other, whose);
+    steps_.copy(register_of(whose), target_register);
+  }
+
   void take(Rank from, Rank whose) {
     steps_.begin_part(number_of(whose));
     steps_.await(from, number_of(whose), 1);
-    steps_.copy(slot_register(number_of(whose)), target_register);
+    steps_.copy(register_of(whose), target_register);
   }
 
-  /// The node from which what is new in `round` has come, in the one before: as many lengths of
-  /// that behind as are whole in the age.
-  std::uint32_t sender_of(std::uint32_t i, std::uint32_t round) const {
-    const std::uint32_t step = circle_.begin_of_new(round);
-    return deal_.behind(node_, circle_.age(i) / step * step);
+  /// Their own blocks.
+  void take_from_others() {
+    for (const Rank other : others_) take(other, other);
   }
+
+  Register register_of(Rank whose) const {
+    return whose == plan_.self ? source_register : slot_register(number_of(whose));
+  }
+
+  void count_messages() {
+    if (!is_even_)
+      plan_.per_round =
+          messages_max(deal_, circle_, static_cast<std::uint32_t>(plan_.per_round.size()));
+    else  // every rank sends as many as this one
+      for (const Step& step : plan_.steps)
+        if (step.action == Action::put) ++plan_.per_round[step.round];
+  }
+
+  static constexpr std::uint32_t nothing = UINT32_MAX;
 
   Deal deal_;
   Circle circle_;
   std::uint32_t node_;
-  Members others_;                         // of the own node
+  Members others_;  // of the own node
+  bool is_even_;
+  std::uint32_t come_ = 0;                 // ages, so far
   std::vector<std::uint16_t> partial_of_;  // of the block of each rank, if it was sent
+  // Of this round: distance and age; and those that are awaited next.
+  std::set<std::pair<std::uint32_t, std::uint32_t>> answered_;
+  std::vector<Answer> answers_;
   Plan plan_;
   StepWriter steps_{plan_};
 };

@@ -17,6 +17,10 @@
 // What has come latest is sent last, and what would come twice (here all but the own block in the
 // last round) is not sent.  What a rank knows before it has to wait goes first.
 //
+// Many blocks from one rank to another go in windows of 4: before a fourth one is sent, the first
+// has been taken and its receiver has said so.  So a rank that does not look finds no more than
+// three of a peer and a call, and needs receives for no more.  (Not where nodes differ in size.)
+//
 // Inside the nodes.  Who receives a block in a node is dealt out: the k-th rank there (in rank
 // order) is received by the k-th one here, counted modulo their number, which passes it on and
 // tells the others of its node.  So nodes of L ranks each share the work evenly.

@@ -11,9 +11,11 @@
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "happens_before.hpp"
+#include "on_their_way.hpp"
 #include "plan/block_dissemination.hpp"
 #include "plan/chunked_fold.hpp"
 #include "plan/makespan.hpp"
@@ -159,7 +161,10 @@ TEST(Blocks, DisseminatedHaveFewPartnersAndComeOnceEach) {
       for (const Round& round : two_partial_rounds(ranks, uniform(ranks, n)))
         told += round.messages;
       EXPECT_LE(partner_count(plan, {}), 2 * told) << ranks << " ranks, n " << n;
-      EXPECT_EQ(std::accumulate(plan.per_round.begin(), plan.per_round.end(), 0u), ranks - 1);
+      std::size_t sent = 0;
+      for (const Step& step : plan.steps)
+        sent += step.action == Action::put && step.segments > 0 ? 1 : 0;
+      EXPECT_EQ(sent, ranks - 1);
     }
   const tutti::test::NodeOf even = tutti::test::in_blocks(std::vector<std::uint32_t>(32, 4));
   EXPECT_EQ(partner_count(dissemination_allgather(Rank{5}, 128, uniform(32, 1), even), even), 9u);
@@ -186,8 +191,41 @@ TEST(Blocks, DisseminatedArePassedOnAsSoonAsTheyAreThere) {
       }
 }
 
+/// Else every block of a peer would need two receives.
+TEST(Blocks, NoMoreOfThoseDisseminatedAreOnTheirWayThanItSays) {
+  for (const std::uint32_t ranks : {67u, 100u, test::up_to(200)})
+    for (std::uint32_t n = 1; n <= 3; ++n) {
+      const std::vector<Plan> plans = flat_plans_of(ranks, uniform(ranks, n));
+      const std::size_t most = test::most_on_their_way(plans, 3);
+      EXPECT_LE(most, 30u) << ranks << " ranks, n " << n;
+      EXPECT_EQ(plans[0].incoming_max, 30u);
+    }
+}
+
+/// Windows are of 4.
+TEST(Blocks, DisseminatedInSeveralWindowsAreRight) {
+  for (const auto& [ranks, per_round] :
+       std::vector<std::pair<std::uint32_t, PerRound>>{{33, {1, 1, 1, 1, 1, 1}},
+                                                       {50, {1, 1, 1, 1, 1, 1}},
+                                                       {51, {16, 2}},
+                                                       {70, {24, 2}},
+                                                       {100, {24, 3}},
+                                                       {test::up_to(200), {66, 2}},
+                                                       {test::up_to(300), {70, 5}}}) {
+    EXPECT_EQ(first_violation(flat_plans_of(ranks, per_round), Promise::gather), std::nullopt)
+        << ranks << " ranks, n " << per_round[0];
+    if (ranks < 60) {
+      EXPECT_EQ(HappensBefore(flat_plans_of(ranks, per_round), 3, 2).race(), std::nullopt)
+          << ranks << " ranks, n " << per_round[0];
+    }
+  }
+  const tutti::test::NodeOf even = tutti::test::in_blocks(std::vector<std::uint32_t>(41, 3));
+  EXPECT_EQ(first_violation(allgather_plans_of(even, uniform(41, 1)), Promise::gather),
+            std::nullopt);
+}
+
 /// Where messages are long, the port is never idle: it takes what the direct exchange takes, which
-/// is what so many bytes take.
+/// is what so many bytes take, and the answers between windows.
 TEST(Blocks, DisseminatedTakeNoLongerThanDirectlyWhereBytesCount) {
   constexpr LogGP fdr{.latency = 700'000,
                       .send_overhead = 150'000,
@@ -197,9 +235,12 @@ TEST(Blocks, DisseminatedTakeNoLongerThanDirectlyWhereBytesCount) {
   for (std::uint32_t ranks = 4; ranks <= test::up_to(64); ranks += 3)
     for (const std::uint64_t total : {1u << 20, 4u << 20}) {
       const Call call{.payload_bytes = total / ranks * ranks};
-      EXPECT_EQ(
-          makespan(flat_plans_of(ranks, default_per_round(ranks, total / ranks)), fdr, call),
-          (ranks - 1) * fdr.port_time(total / ranks) + fdr.travel_time(0) + fdr.receive_overhead)
+      const std::vector<Plan> plans = flat_plans_of(ranks, default_per_round(ranks, total / ranks));
+      const Picoseconds time = makespan(plans, fdr, call);
+      const Picoseconds bytes_alone =
+          (ranks - 1) * fdr.port_time(total / ranks) + fdr.travel_time(0) + fdr.receive_overhead;
+      EXPECT_GE(time, bytes_alone);
+      EXPECT_LE(time, bytes_alone + plans[0].line_slot_count * fdr.gap)
           << ranks << " ranks, " << total << " bytes";
     }
 }

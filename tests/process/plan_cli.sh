@@ -128,12 +128,17 @@ texts() {
     done
   done
   expect 0 'connections +11$' --ranks 64 --collective allgather --per-round 1,1,1,1,1,1
-  expect 0 'rounds +6, with 1,2,4,8,16,32 messages$' --ranks 64 --collective allgather \
+  expect 0 'rounds +6, with 1,2,4,8,17,37 messages$' --ranks 64 --collective allgather \
     --per-round 1,1,1,1,1,1
   expect 0 'connections +8, and 3 in shared memory$' --ranks 36 --collective allgather \
     --ranks-per-node 4
   expect 0 'connections +11, and 3 in shared memory$' --ranks 256 --collective allgather \
     --ranks-per-node 4 --per-round 1,1,1,1,1,1
+  # In windows, for which nodes have to be of one size.
+  expect 0 '128 slots of 1 part; .*; 16 lines for credits$' --ranks 128 --collective allgather \
+    --per-round 3,3,3,1
+  expect 0 'connections +99, and 2 in shared memory$' --ranks 200 \
+    --collective allgather --ranks-per-node 3,2
   expect 0 '^node_allgather, 200 ranks' --ranks 200 --collective allgather --ranks-per-node 4
   expect 0 'rounds +3, with at most 3,3,3 messages$' --ranks 64 --collective broadcast
   expect 0 'connections +9$' --ranks 64 --collective broadcast
