@@ -357,6 +357,24 @@ plan::PerRound fans_across(const plan::PerRound& asked, std::uint32_t rank_count
   return covering(asked, node_count_of(node_of, rank_count), payload_bytes);
 }
 
+/// Whether a payload goes along a chain of the nodes, piece after piece, instead of a tree of these
+/// fans: (N - 1) hops of a piece and once the time of all bytes, where each level of a tree takes
+/// the latter as often as its fan says.  In virtual time (FDR, algorithms/README.md) the chain is
+/// faster where this says so.
+bool takes_chain(const plan::PerRound& fans, std::uint32_t node_count, std::uint64_t bytes,
+                 bool combines) {
+  if (bytes < in_parts_from_bytes) return false;
+  constexpr std::uint64_t bytes_max = 4u << 20;  // for costs: see priced_bytes()
+  bytes = std::min(bytes, bytes_max);
+  const std::uint64_t piece = std::min<std::uint64_t>(bytes / 4, chunk_bytes_of_pipeline);
+  const plan::Picoseconds chain =
+      (node_count - plan::Picoseconds{1}) * round_cost(1, 1, piece, combines) +
+      round_cost(1, 1, bytes, combines) - round_cost(1, 1, piece, combines);
+  plan::Picoseconds tree = 0;
+  for (const std::uint32_t fan : fans) tree += round_cost(fan, 1, bytes, combines);
+  return chain < tree;
+}
+
 /// Why the ranks of a node cannot be combined first; empty: they can.
 std::string why_not_by_nodes(const AllreduceRequest& request) {
   const Reduction& reduction = request.reduction;
@@ -531,7 +549,9 @@ std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
 
 std::size_t chunk_bytes_for(const plan::Plan& plan, bool one_node) noexcept {
   if (plan::is_by_reference(plan)) return by_reference_bytes;
-  const std::size_t bytes = one_node ? chunk_bytes_in_node : chunk_bytes_across;
+  const std::size_t bytes = plan.is_pipeline ? chunk_bytes_of_pipeline
+                            : one_node       ? chunk_bytes_in_node
+                                             : chunk_bytes_across;
   // Partials are about as many as slots and parts; how many, may differ by rank.
   const std::size_t slots = std::size_t{plan.slot_count} - plan.line_slot_count;
   const std::size_t registers =
@@ -572,6 +592,9 @@ plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, const BroadcastRe
   plan::TreeFans fans{.in_node = {},
                       .across = fans_across(request.per_round_by_default, rank_count,
                                             request.node_of, request.bytes)};
+  fans.is_chain =
+      request.per_round_by_default.empty() &&
+      takes_chain(fans.across, node_count_of(request.node_of, rank_count), request.bytes, false);
   if (largest > 1 && largest <= flat_ranks_max)
     fans.in_node = {static_cast<std::uint32_t>(largest - 1)};
   return plan::tree_broadcast(
@@ -603,14 +626,21 @@ plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, Rank root,
       request.agreement == Agreement::reproducible && order_shows_in_bits(request.reduction);
   const bool ordered = one_expression || !request.reduction.properties.commutative;
   const plan::Order order = ordered ? plan::Order::rank_order : plan::Order::commutative;
+  const bool some_only = participant_count > 0 && participant_count < rank_count;
   plan::RootedShape shape{.root = root, .rank_count = rank_count};
   if (!one_expression) {  // else along the canonical tree, which is binomial
     shape.node_of = node_of;
-    shape.fans.across = fans_across(request.per_round_by_default, rank_count, node_of,
-                                    request.element_count * request.reduction.element_bytes);
+    const std::size_t bytes = payload_bytes_of(request);
+    shape.fans.across = fans_across(request.per_round_by_default, rank_count, node_of, bytes);
+    // In rank order the result comes from rank 0, which another root would wait for, chunk by
+    // chunk; and then nodes count only if they are runs of ranks.
+    const std::uint32_t node_count =
+        ordered && !plan::nodes_are_runs(node_of) ? rank_count : node_count_of(node_of, rank_count);
+    shape.fans.is_chain = request.per_round_by_default.empty() && !some_only &&
+                          (!ordered || root == Rank{0}) &&
+                          takes_chain(shape.fans.across, node_count, bytes, true);
   }
-  if (participant_count > 0 && participant_count < rank_count)
-    return plan::tree_reduce_of(participant_count, self, shape, order);
+  if (some_only) return plan::tree_reduce_of(participant_count, self, shape, order);
   if (single_copy && !ordered && rank_count == 2) return plan::single_copy_reduce(self, root);
   return plan::tree_reduce(self, shape, order);
 }

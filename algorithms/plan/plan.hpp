@@ -96,6 +96,7 @@ struct Plan {
                           // rounds; if not, it is the most
   FlowControl flow_control = FlowControl::synchronising;
   std::uint16_t parts = 1;         // of the payload
+  bool is_pipeline = false;        // parts pass through rank after rank: better many short ones
   bool swaps_blocks = false;       // a message to rank p from rank q is about part p there, q here
   std::uint16_t segments = 1;      // payloads (of one part) in each partial and slot
   std::uint32_t incoming_max = 0;  // messages of one peer that can be on their way to this rank at

@@ -33,6 +33,20 @@ void add_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex, cons
   }
 }
 
+/// The same of a chain.
+template <class RankAt>
+void add_chain_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex, TreeEdge edge,
+                     const RankAt& rank_at) {
+  if (vertex > 0) {
+    edge.peer = rank_at(vertex - 1);
+    place.parent = edge;
+  }
+  if (vertex + 1 < count) {
+    edge.peer = rank_at(vertex + 1);
+    place.children.push_back(edge);
+  }
+}
+
 /// Those given, or ones if they are too few; no more than it takes.
 PerRound fans_for(const PerRound& given, std::uint32_t count) {
   PerRound fans = covers(count, given) ? given : uniform(count, 1);
@@ -46,6 +60,11 @@ PerRound fans_for(const PerRound& given, std::uint32_t count) {
   }
   fans.resize(levels);
   return fans;
+}
+
+PerRound fans_across(const TreeFans& fans, std::uint32_t count) {
+  if (fans.is_chain) return PerRound(count > 1 ? 1 : 0, 1);
+  return fans_for(fans.across, count);
 }
 
 std::uint16_t sum_of(const PerRound& fans) {
@@ -71,11 +90,18 @@ TreePlace nested_tree(Rank self, Rank root, std::uint32_t rank_count, std::span<
                       const TreeFans& fans) {
   assert(index_of(self) < rank_count && index_of(root) < rank_count);
   TreePlace place;
+  const auto add_across = [&](std::uint32_t count, std::uint32_t vertex, TreeEdge before,
+                              const auto& rank_at) {
+    if (fans.is_chain)
+      add_chain_edges(place, count, vertex, before, rank_at);
+    else
+      add_edges(place, count, vertex, fans_across(fans, count), before, rank_at);
+  };
   if (node_of.empty()) {
-    place.fans = fans_for(fans.across, rank_count);
+    place.fans = fans_across(fans, rank_count);
     place.edge_count = sum_of(place.fans);
-    add_edges(
-        place, rank_count, vertex_of(index_of(self), index_of(root), rank_count), place.fans, {},
+    add_across(
+        rank_count, vertex_of(index_of(self), index_of(root), rank_count), {},
         [&](std::uint32_t vertex) { return Rank{member_of(vertex, index_of(root), rank_count)}; });
     return place;
   }
@@ -84,7 +110,7 @@ TreePlace nested_tree(Rank self, Rank root, std::uint32_t rank_count, std::span<
   for (const std::vector<Rank>& node : nodes) largest = std::max(largest, node.size());
   const auto node_count = static_cast<std::uint32_t>(nodes.size());
   const PerRound local = fans_for(fans.in_node, static_cast<std::uint32_t>(largest));
-  const PerRound across = fans_for(fans.across, node_count);
+  const PerRound across = fans_across(fans, node_count);
   place.fans = local;
   place.fans.insert(place.fans.end(), across.begin(), across.end());
   place.edge_count = sum_of(place.fans);
@@ -100,10 +126,9 @@ TreePlace nested_tree(Rank self, Rank root, std::uint32_t rank_count, std::span<
             [&](std::uint32_t other) { return members[member_of(other, first, count)]; });
   if (vertex != 0) return place;
   const TreeEdge before{.number = sum_of(local), .level = static_cast<std::uint16_t>(local.size())};
-  add_edges(place, node_count, vertex_of(node, root_node, node_count), across, before,
-            [&](std::uint32_t other) {
-              return other == 0 ? root : nodes[member_of(other, root_node, node_count)].front();
-            });
+  add_across(node_count, vertex_of(node, root_node, node_count), before, [&](std::uint32_t other) {
+    return other == 0 ? root : nodes[member_of(other, root_node, node_count)].front();
+  });
   return place;
 }
 

@@ -39,6 +39,7 @@ namespace tutti::plan {
 struct TreeFans {
   PerRound in_node = {};
   PerRound across = {};
+  bool is_chain = false;  // the nodes, instead: each has the next one as its only child
 };
 
 struct TreeEdge {
@@ -52,7 +53,7 @@ struct TreePlace {
   std::optional<TreeEdge> parent = {};  // none: the root
   std::vector<TreeEdge> children = {};  // by number: those of the own node first
   std::uint16_t edge_count = 0;         // numbers that there are
-  PerRound fans = {};                   // of the whole tree, by level
+  PerRound fans = {};                   // of the whole tree, by level; a chain counts as one
 };
 
 /// `node_of` holds the node of each rank; empty: each rank is one of its own.

@@ -62,7 +62,7 @@ class ShapeCheck {
     // Slots and notifications are laid out alike everywhere, or a put would miss its slot.
     if (plan.segments != first.segments || plan.slot_count != first.slot_count ||
         plan.parts != first.parts || plan.line_slot_count != first.line_slot_count ||
-        plan.swaps_blocks != first.swaps_blocks)
+        plan.swaps_blocks != first.swaps_blocks || plan.is_pipeline != first.is_pipeline)
       return name_of(plan.self) + ": slots are not laid out as on rank 0";
     if (plan.parts == 0 || (plan.parts > 1 && plan.segments > 1))
       return name_of(plan.self) + ": a plan of several parts has registers of one payload";
