@@ -84,6 +84,8 @@ constexpr const char* name_of(Algorithm algorithm) noexcept {
       return "chunked_fold";
     case Algorithm::ring:
       return "ring";
+    case Algorithm::rabenseifner:
+      return "rabenseifner";
   }
   return "?";
 }

@@ -19,6 +19,7 @@
 #include "plan/lanes.hpp"
 #include "plan/nodes.hpp"
 #include "plan/nway.hpp"
+#include "plan/rabenseifner.hpp"
 #include "plan/recursive_multiplying.hpp"
 #include "plan/ring.hpp"
 #include "plan/rooted.hpp"
@@ -49,6 +50,9 @@ constexpr Schedule schedules[] = {
     {.algorithm = Algorithm::ring,
      .agreement = Agreement::identical,
      .keeps_rank_order = false,
+     .takes = PerRoundIs::nothing},
+    {.algorithm = Algorithm::rabenseifner,
+     .agreement = Agreement::identical,
      .takes = PerRoundIs::nothing},
 };
 
@@ -473,6 +477,19 @@ plan::Plan ring_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest
   return plan::ring_allreduce(self, rank_count, ring_sub_blocks(rank_count), request.node_of);
 }
 
+plan::Plan rabenseifner_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
+  if (!request.per_round.empty())
+    refuse_vector(request.per_round,
+                  ": algorithm rabenseifner has 2 log2 P rounds whatever is asked for; leave "
+                  "per_round out, or use recursive_multiplying");
+  if (!plan::is_rabenseifner(rank_count))
+    throw Error(ErrorCode::unsupported, "allreduce: algorithm rabenseifner needs about P of " +
+                                            std::to_string(plan::slots_max) + " messages, P is " +
+                                            std::to_string(rank_count) +
+                                            "; use recursive_multiplying");
+  return plan::rabenseifner_allreduce(self, rank_count);
+}
+
 plan::Plan gather_fold_plan(Rank self, std::uint32_t rank_count, const plan::PerRound& vector) {
   if (!plan::is_gather_fold(rank_count, vector))
     throw Error(ErrorCode::unsupported,
@@ -699,6 +716,8 @@ plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRe
       return chunked_fold_plan(self, rank_count, request);
     case Algorithm::ring:
       return ring_plan(self, rank_count, request);
+    case Algorithm::rabenseifner:
+      return rabenseifner_plan(self, rank_count, request);
     case Algorithm::automatic:
     case Algorithm::two_partial:
       break;

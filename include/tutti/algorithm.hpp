@@ -21,6 +21,7 @@ enum class Algorithm : std::uint8_t {
   gather_fold,              // "gather_fold": reproducible bits, for tiny payloads and few ranks
   chunked_fold,             // "chunked_fold": reproducible bits, for large payloads
   ring,                     // "ring": identical bits, for large payloads on two connections
+  rabenseifner,             // "rabenseifner": identical bits, for large payloads on log P ones
 };
 
 /// How barrier and allreduce regard that ranks share nodes (Communicator::node()); the same on

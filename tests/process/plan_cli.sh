@@ -68,7 +68,7 @@ json() {
       *) check exactly "1 2 5 8 13 16 31" --algorithm "$name" --dtype double ;;
     esac
   done
-  [ "$names" -ge 11 ] || fail "only $names names of schedules"
+  [ "$names" -ge 12 ] || fail "only $names names of schedules"
   expect 0 '^\{"ranks":5,"rank":4,.*"takes_out":\[\]\}$' --ranks 5 --rank 4 --format json
   [ "$("${plan[@]}" --ranks 5 --rank 4 --format json | wc -l)" = 1 ] || fail "more than rank 4"
   for name in leader lanes; do
@@ -109,6 +109,9 @@ texts() {
     expect 0 'connections +2$' --ranks $ranks --algorithm ring
     expect 0 "connections +$((ranks - 1))\$" --ranks $ranks --algorithm chunked_fold
   done
+  expect 0 'connections +6$' --ranks 64 --algorithm rabenseifner
+  expect 0 'rounds +6, with 4,2,1,1,2,4 messages$' --ranks 8 --algorithm rabenseifner
+  expect 0 'connections +1$' --ranks 65 --rank 1 --algorithm rabenseifner
   expect 0 'connections +5$' --ranks 8 --per-round 1,1,1
   expect 0 'connections +11$' --ranks 64 --per-round 1,1,1,1,1,1
   expect 0 'connections +1, and 3 in shared memory$' --ranks 8 --ranks-per-node 4 --across leader
@@ -186,6 +189,10 @@ refusals() {
   refuse '--root="9": expected a number from 0 to 3' --ranks 4 --collective gather --root 9
   refuse '--algorithm="ring": expected only with' --ranks 4 --collective alltoall --algorithm ring
   refuse '--per-round="3": expected only with' --ranks 4 --collective scan --per-round 3
+  refuse 'per_round 3,3: algorithm rabenseifner has 2 log2 P rounds.*leave per_round out' --ranks 16 \
+    --per-round 3,3 --algorithm rabenseifner
+  refuse 'rabenseifner needs about P of 32768.*P is 40000; use' --ranks 40000 \
+    --algorithm rabenseifner
   refuse 'per_round 1,1 does not cover 16 ranks.*use 1,1,1,1' --ranks 16 --per-round 1,1 \
     --collective allgather
   refuse '--root="1": expected a collective that has one' --ranks 4 --root 1
