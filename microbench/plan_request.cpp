@@ -202,6 +202,8 @@ plan::Plan plan_of(const PlanRequest& request, Rank self) {
     case Collective::allreduce:
     case Collective::allgatherv:  // the rest is not in every_collective
     case Collective::alltoallv:
+    case Collective::gatherv:
+    case Collective::scatterv:
     case Collective::floor:
     case Collective::oneway:
     case Collective::memcpy:

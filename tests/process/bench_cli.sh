@@ -69,6 +69,10 @@ results() {
     expect 0 '"collective":"reduce".*"correct":true' "$bench" broadcast,reduce --local 5 --root $root \
       --op user --ranks-per-node 2,1 --placement cyclic --bytes 8,1K "${short[@]}" --delay-us 100
   done
+  for name in gatherv scatterv; do
+    expect 0 '"collective":"'$name'",.*"correct":true' "$bench" $name --local 5 --root 3 \
+      --ranks-per-node 2 --bytes 8,10000 "${short[@]}" --delay-us 100
+  done
   # The reason for a check pass: no row may have been skipped.
   if timeout 60 "$bench" all --local 3 "${short[@]}" | grep '"correct":\(null\|false\)' >/dev/null; then
     fail "an unchecked row of a checked run"
@@ -97,7 +101,8 @@ virtual_time() {
     --virtual-time --per-round 1,1,1,1,1,1,1 --format json
   # A wrong result would be exit status 1.
   expect 0 '"collective":"exscan","bytes":256.*"correct":true' "$bench" \
-    allgather,alltoall,gather,scatter,reduce_scatter,broadcast,reduce,scan,exscan --local 24 \
+    allgather,alltoall,gather,gatherv,scatter,scatterv,reduce_scatter,broadcast,reduce,scan,exscan \
+    --local 24 \
     --virtual-time --bytes 256 --iterations 2 --check --format json
   # Along a chain: all bytes once, and 14 hops of a piece; as a tree it would take four times that.
   expect 0 '"collective":"broadcast",.*"algorithm":"pipelined_chain".*"median_ns":18906[0-9]\..*"correct":true' \
