@@ -90,7 +90,9 @@ void Cases::add(Collective collective) {
     case Collective::alltoall:
     case Collective::alltoallv:
     case Collective::gather:
+    case Collective::gatherv:
     case Collective::scatter:
+    case Collective::scatterv:
     case Collective::scan:
     case Collective::exscan:
       for (const std::size_t bytes : options_.bytes) add_with_payload(collective, bytes);

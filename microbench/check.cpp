@@ -214,7 +214,8 @@ CheckOutcome check_blocks(Collective collective, TuttiSubject& subject, Buffers&
       reference.contribution(swaps ? self * rank_count + to : to, call, block_of(source, to));
   };
   const auto expect = [&](std::uint64_t call, std::span<std::byte> expected) {
-    if (collective == Collective::scatter) return reference.contribution(self, call, expected);
+    if (collective == Collective::scatter || collective == Collective::scatterv)
+      return reference.contribution(self, call, expected);
     if (collective == Collective::scan) return reference.expected_of(self + 1, call, expected);
     if (collective == Collective::exscan) {
       if (self > 0) reference.expected_of(self, call, expected);
@@ -232,7 +233,8 @@ CheckOutcome check_blocks(Collective collective, TuttiSubject& subject, Buffers&
                   expected.begin());
       return;
     }
-    if (collective == Collective::gather && self != root) return;
+    if ((collective == Collective::gather || collective == Collective::gatherv) && self != root)
+      return;
     for (std::uint32_t from = 0; from < rank_count; ++from)
       reference.contribution(swaps ? from * rank_count + self : from, call,
                              block_of(expected, from));

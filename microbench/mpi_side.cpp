@@ -204,6 +204,20 @@ class RealMpi final : public MpiSide {
               MPI_Gather(source, count, MPI_BYTE, target, count, MPI_BYTE, root, MPI_COMM_WORLD);
             },
             of_root);
+      case Collective::gatherv:
+        return subject(
+            [=, count = count_of_bytes(), counts = counts_of(), places = places_of()] {
+              MPI_Gatherv(source, count, MPI_BYTE, target, counts.data(), places.data(), MPI_BYTE,
+                          root, MPI_COMM_WORLD);
+            },
+            of_root);
+      case Collective::scatterv:
+        return subject(
+            [=, count = count_of_bytes(), counts = counts_of(), places = places_of()] {
+              MPI_Scatterv(source, counts.data(), places.data(), MPI_BYTE, target, count, MPI_BYTE,
+                           root, MPI_COMM_WORLD);
+            },
+            of_root);
       case Collective::scatter:
         return subject(
             [=, count = count_of_bytes()] {

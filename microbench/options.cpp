@@ -19,8 +19,8 @@ constexpr Collective every_collective[] = {
     Collective::floor,          Collective::oneway,    Collective::memcpy,     Collective::wimm,
     Collective::barrier,        Collective::allreduce, Collective::broadcast,  Collective::reduce,
     Collective::reduce_scatter, Collective::allgather, Collective::allgatherv, Collective::alltoall,
-    Collective::alltoallv,      Collective::gather,    Collective::scatter,    Collective::scan,
-    Collective::exscan};
+    Collective::alltoallv,      Collective::gather,    Collective::gatherv,    Collective::scatter,
+    Collective::scatterv,       Collective::scan,      Collective::exscan};
 constexpr CheckLevel every_check_level[] = {CheckLevel::off, CheckLevel::local,
                                             CheckLevel::collective};
 constexpr Format every_format[] = {Format::table, Format::json, Format::csv};
@@ -47,8 +47,9 @@ void parse_collectives(const std::string& text, Options& options) {
     if (found == std::end(every_collective))
       refuse("COLLECTIVE", word,
              "all, or some of barrier, allreduce, broadcast, reduce, reduce_scatter, allgather, "
-             "allgatherv, alltoall, alltoallv, gather, scatter, scan, exscan, floor, oneway, "
-             "memcpy, wimm");
+             "allgatherv, alltoall, alltoallv, gather, gatherv, scatter, scatterv, scan, exscan, "
+             "floor, "
+             "oneway, memcpy, wimm");
     if (std::find(options.collectives.begin(), options.collectives.end(), *found) !=
         options.collectives.end())
       refuse("COLLECTIVE", text, fmt::format("each name once; {} is there twice", word));
@@ -76,13 +77,14 @@ struct Words {
 };
 
 void declare(CommandLine& line, Words& words, Options& options) {
-  line.add("COLLECTIVE", words.collectives,
-           "all, or some of barrier,allreduce,broadcast,reduce,reduce_scatter,allgather,"
-           "allgatherv,alltoall,alltoallv,gather,scatter,scan,exscan and the probes "
-           "floor,oneway,memcpy,wimm");
   line.add(
-      "--bytes", words.bytes,
-      "contribution of each rank (for alltoall, gather and scatter: of each block), e.g. 8,1K,1M");
+      "COLLECTIVE", words.collectives,
+      "all, or some of barrier,allreduce,broadcast,reduce,reduce_scatter,allgather,"
+      "allgatherv,alltoall,alltoallv,gather,gatherv,scatter,scatterv,scan,exscan and the probes "
+      "floor,oneway,memcpy,wimm");
+  line.add("--bytes", words.bytes,
+           "contribution of each rank (for alltoall(v), gather(v) and scatter(v): of each block), "
+           "e.g. 8,1K,1M");
   line.add("--dtype", words.dtype, "int32, uint32, int64, uint64, float, double, half or bfloat16");
   line.add("--op", words.op,
            "sum, prod, min, max, band, bor, bxor, land, lor, or user: an operator of this "
@@ -97,7 +99,7 @@ void declare(CommandLine& line, Words& words, Options& options) {
            "ranks), leader (one rank of each node) or lanes (a part of the payload for each)");
   line.add("--tree", words.tree,
            "of broadcast and reduce, over the nodes or in the only one: " + names_of(every_tree));
-  line.add("--root", words.root, "of broadcast, reduce, gather and scatter, default 0");
+  line.add("--root", words.root, "of broadcast, reduce, gather(v) and scatter(v), default 0");
   line.add("--per-round", words.per_round,
            "messages per round at most, e.g. 3,2,1; what is superfluous is not sent");
   line.add("--algorithm", words.algorithm,
@@ -262,8 +264,12 @@ const char* name_of(Collective collective) noexcept {
       return "alltoallv";
     case Collective::gather:
       return "gather";
+    case Collective::gatherv:
+      return "gatherv";
     case Collective::scatter:
       return "scatter";
+    case Collective::scatterv:
+      return "scatterv";
     case Collective::scan:
       return "scan";
     case Collective::exscan:

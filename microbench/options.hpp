@@ -27,7 +27,9 @@ enum class Collective : std::uint8_t {
   alltoall,
   alltoallv,
   gather,
+  gatherv,
   scatter,
+  scatterv,
   scan,
   exscan,
 };
@@ -45,7 +47,8 @@ constexpr bool is_memory_probe(Collective collective) noexcept {
 
 constexpr bool is_rooted(Collective collective) noexcept {
   return collective == Collective::broadcast || collective == Collective::reduce ||
-         collective == Collective::gather || collective == Collective::scatter;
+         collective == Collective::gather || collective == Collective::gatherv ||
+         collective == Collective::scatter || collective == Collective::scatterv;
 }
 /// Whether ranks need not wait for each other, so that calls are timed one by one, from the start
 /// of one rank to the end of the last: of scans, from rank 0's.

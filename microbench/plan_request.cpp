@@ -97,8 +97,8 @@ void refuse_what_does_nothing(Collective collective, const PlanWords& words) {
   refuse_unless(is_staged, "--across", words.across, "allreduce and barrier");
   refuse_unless(is_staged, "--ranks-per-domain", words.ranks_per_domain, "allreduce and barrier");
   refuse_unless(has_tree, "--tree", words.tree, "broadcast and reduce");
-  refuse_unless(is_staged || has_tree, "--per-round", words.per_round,
-                "allreduce, barrier, broadcast and reduce");
+  refuse_unless(is_staged || has_tree || collective == Collective::allgather, "--per-round",
+                words.per_round, "allreduce, barrier, broadcast, reduce and allgather");
   refuse_unless(is_staged || collective == Collective::reduce, "--agreement", words.agreement,
                 "allreduce, barrier and reduce");
 }
@@ -219,6 +219,8 @@ plan::Plan plan_of(const PlanRequest& request, Rank self) {
     case Collective::allreduce:
     case Collective::allgatherv:  // the rest is not in every_collective
     case Collective::alltoallv:
+    case Collective::gatherv:
+    case Collective::scatterv:
     case Collective::floor:
     case Collective::oneway:
     case Collective::memcpy:
@@ -244,7 +246,11 @@ plan::Plan plan_of(const PlanRequest& request, Rank self) {
     case Collective::reduce_scatter:
       return plan::chunked_fold_reduce_scatter(self, ranks);
     case Collective::allgather:
-      return api::allgather_plan(self, ranks, request.node_of, copied);
+      return api::allgather_plan(
+          self, ranks,
+          {.block_bytes = asked.element_count * asked.reduction.element_bytes,
+           .per_round_by_default = asked.per_round,
+           .node_of = request.node_of});
     case Collective::alltoall:
       return plan::direct_alltoall(self, ranks, copied);
     case Collective::gather:

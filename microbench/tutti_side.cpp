@@ -87,6 +87,14 @@ Operation make_operation(Collective collective, Communicator& communicator, cons
     case Collective::gather:
       return gather(communicator,
                     {.source = source, .target = target, .bytes = bytes, .root = root});
+    case Collective::gatherv:
+      return gatherv(
+          communicator,
+          {.source = source, .bytes = bytes, .target = target, .blocks = equal, .root = root});
+    case Collective::scatterv:
+      return scatterv(
+          communicator,
+          {.source = source, .blocks = equal, .target = target, .bytes = bytes, .root = root});
     case Collective::scatter:
       return scatter(communicator,
                      {.source = source, .target = target, .bytes = bytes, .root = root});

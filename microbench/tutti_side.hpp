@@ -45,12 +45,12 @@ struct Buffers {
 /// Whose source, or target, has a block for each rank.
 constexpr bool has_blocks_in_source(Collective collective) noexcept {
   return collective == Collective::alltoall || collective == Collective::alltoallv ||
-         collective == Collective::scatter;
+         collective == Collective::scatter || collective == Collective::scatterv;
 }
 constexpr bool has_blocks_in_target(Collective collective) noexcept {
   return collective == Collective::allgather || collective == Collective::allgatherv ||
          collective == Collective::alltoall || collective == Collective::alltoallv ||
-         collective == Collective::gather;
+         collective == Collective::gather || collective == Collective::gatherv;
 }
 
 /// For a payload of `bytes`, as --bytes counts it.

@@ -194,8 +194,8 @@ class Making {
   CheckLevel level() const { return settings().check; }
   std::vector<std::uint64_t>& row() { return request_.row; }
 
-  /// `lay_out(rows)` gives the blocks; `build(transport)` the plan.  Blocks that are `swapped` are
-  /// copied in place.
+  /// `lay_out(rows)` gives the blocks; `build(transport, longest_bytes)` the plan.  Blocks that are
+  /// `swapped` are copied in place.
   template <class LayOut, class Build>
   Operation operator()(bool swapped, LayOut&& lay_out, Build&& build) {
     std::size_t longest = 0;
@@ -214,7 +214,7 @@ class Making {
       // Both sides copy what they send, so reading gains later than where one does (measured).
       const bool reads =
           implementation().takes_single_copy(longest / 2, SIZE_MAX) && !(swapped && in_place);
-      return build(reads ? plan::Transport::by_reference : plan::Transport::copied);
+      return build(reads ? plan::Transport::by_reference : plan::Transport::copied, longest);
     });
   }
 
@@ -231,20 +231,24 @@ class Making {
 /// Rank and count, as builders take them.
 template <class Builder>
 auto building(const Communicator& communicator, Builder builder) {
-  return [&communicator, builder](plan::Transport transport) {
+  return [&communicator, builder](plan::Transport transport, std::size_t) {
     return builder(communicator.rank(), communicator.rank_count(), transport);
   };
 }
 /// Of allgather and allgatherv.
 auto building_allgather(Communicator& communicator) {
-  return [&communicator](plan::Transport transport) {
+  return [&communicator](plan::Transport transport, std::size_t longest_bytes) {
+    const Communicator::Implementation& ranks = communicator.implementation();
     return api::allgather_plan(communicator.rank(), communicator.rank_count(),
-                               communicator.implementation().neighbours.nodes.node, transport);
+                               {.block_bytes = longest_bytes,
+                                .per_round_by_default = ranks.context.settings.per_round,
+                                .node_of = ranks.neighbours.nodes.node,
+                                .transport = transport});
   };
 }
 template <class Builder>
 auto building(const Communicator& communicator, Builder builder, Rank root) {
-  return [&communicator, builder, root](plan::Transport transport) {
+  return [&communicator, builder, root](plan::Transport transport, std::size_t) {
     return builder(communicator.rank(), communicator.rank_count(), root, transport);
   };
 }

@@ -86,6 +86,8 @@ constexpr const char* name_of(Algorithm algorithm) noexcept {
       return "ring";
     case Algorithm::shared_ring:
       return "shared_ring";
+    case Algorithm::rabenseifner:
+      return "rabenseifner";
   }
   return "?";
 }

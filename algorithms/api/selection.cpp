@@ -7,6 +7,7 @@
 
 #include "api/names.hpp"
 #include "api/settings.hpp"
+#include "plan/block_dissemination.hpp"
 #include "plan/blocks.hpp"
 #include "plan/canonical_dissemination.hpp"
 #include "plan/chunked_fold.hpp"
@@ -16,9 +17,9 @@
 #include "plan/dissemination.hpp"
 #include "plan/gather_fold.hpp"
 #include "plan/lanes.hpp"
-#include "plan/node_allgather.hpp"
 #include "plan/nodes.hpp"
 #include "plan/nway.hpp"
+#include "plan/rabenseifner.hpp"
 #include "plan/recursive_multiplying.hpp"
 #include "plan/ring.hpp"
 #include "plan/rooted.hpp"
@@ -50,6 +51,9 @@ constexpr Schedule schedules[] = {
     {.algorithm = Algorithm::ring,
      .agreement = Agreement::identical,
      .keeps_rank_order = false,
+     .takes = PerRoundIs::nothing},
+    {.algorithm = Algorithm::rabenseifner,
+     .agreement = Agreement::identical,
      .takes = PerRoundIs::nothing},
 };
 
@@ -352,6 +356,18 @@ std::size_t largest_node_of(std::span<const Node> node_of) {
   return size.empty() ? 1 : *std::max_element(size.begin(), size.end());
 }
 
+/// Blocks go directly to so many nodes: there dissemination has as many partners (of 9 nodes with 2
+/// messages a round: 1, 2, 3 and 6 ahead and behind), and more hops.  Of more nodes it has fewer.
+constexpr std::uint32_t direct_partners_max = 8;
+
+/// Where nodes differ in size, blocks from one rank to another have no windows, and those of more
+/// nodes would ask for more receives than a connection has.
+constexpr std::uint32_t uneven_nodes_max = 64;
+
+bool are_of_one_size(std::span<const Node> node_of, std::uint32_t rank_count) {
+  return largest_node_of(node_of) * node_count_of(node_of, rank_count) == rank_count;
+}
+
 /// Whether nodes are divided further, into domains whose ranks and leaders have slots.
 bool has_domains(std::span<const Node> node_of, std::span<const Node> domain_of) {
   if (domain_of.empty() || node_count_of(domain_of, 0) == node_count_of(node_of, 0)) return false;
@@ -429,6 +445,30 @@ plan::TreeFans tree_fans(const TreeRequest& asked) {
       break;
   }
   return fans;
+}
+
+/// Of a tree over the nodes, or of dissemination among them.
+plan::PerRound fans_across(const plan::PerRound& asked, std::uint32_t rank_count,
+                           std::span<const Node> node_of, std::size_t payload_bytes) {
+  return covering(asked, node_count_of(node_of, rank_count), payload_bytes);
+}
+
+/// Whether a payload goes along a chain of the nodes, piece after piece, instead of a tree of these
+/// fans: (N - 1) hops of a piece and once the time of all bytes, where each level of a tree takes
+/// the latter as often as its fan says.  In virtual time (FDR, algorithms/README.md) the chain is
+/// faster where this says so.
+bool takes_chain(const plan::PerRound& fans, std::uint32_t node_count, std::uint64_t bytes,
+                 bool combines) {
+  if (bytes < in_parts_from_bytes) return false;
+  constexpr std::uint64_t bytes_max = 4u << 20;  // for costs: see priced_bytes()
+  bytes = std::min(bytes, bytes_max);
+  const std::uint64_t piece = std::min<std::uint64_t>(bytes / 4, chunk_bytes_of_pipeline);
+  const plan::Picoseconds chain =
+      (node_count - plan::Picoseconds{1}) * round_cost(1, 1, piece, combines) +
+      round_cost(1, 1, bytes, combines) - round_cost(1, 1, piece, combines);
+  plan::Picoseconds tree = 0;
+  for (const std::uint32_t fan : fans) tree += round_cost(fan, 1, bytes, combines);
+  return chain < tree;
 }
 
 /// Why the ranks of a node cannot be combined first; empty: they can.
@@ -561,6 +601,19 @@ plan::Plan ring_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest
                               buffers_of(request));
 }
 
+plan::Plan rabenseifner_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
+  if (!request.per_round.empty())
+    refuse_vector(request.per_round,
+                  ": algorithm rabenseifner has 2 log2 P rounds whatever is asked for; leave "
+                  "per_round out, or use recursive_multiplying");
+  if (!plan::is_rabenseifner(rank_count))
+    throw Error(ErrorCode::unsupported, "allreduce: algorithm rabenseifner needs about P of " +
+                                            std::to_string(plan::slots_max) + " messages, P is " +
+                                            std::to_string(rank_count) +
+                                            "; use recursive_multiplying");
+  return plan::rabenseifner_allreduce(self, rank_count);
+}
+
 plan::Plan gather_fold_plan(Rank self, std::uint32_t rank_count, const plan::PerRound& vector) {
   if (!plan::is_gather_fold(rank_count, vector))
     throw Error(ErrorCode::unsupported,
@@ -657,7 +710,9 @@ std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
 
 std::size_t chunk_bytes_for(const plan::Plan& plan, bool one_node) noexcept {
   if (plan::is_by_reference(plan)) return by_reference_bytes;
-  const std::size_t bytes = one_node ? chunk_bytes_in_node : chunk_bytes_across;
+  const std::size_t bytes = plan.is_pipeline ? chunk_bytes_of_pipeline
+                            : one_node       ? chunk_bytes_in_node
+                                             : chunk_bytes_across;
   // Partials are about as many as slots and parts; how many, may differ by rank.
   const std::size_t slots = std::size_t{plan.slot_count} - plan.line_slot_count;
   const std::size_t registers =
@@ -706,6 +761,9 @@ plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, const BroadcastRe
   if (request.single_copy && request.tree == Tree::automatic && plan::is_single_copy(rank_count))
     return plan::single_copy_broadcast(self, rank_count, request.root);
   const std::size_t largest = largest_node_of(request.node_of);
+  fans.is_chain = request.tree == Tree::automatic && request.per_round_by_default.empty() &&
+                  takes_chain(fans_across({}, rank_count, request.node_of, request.bytes),
+                              node_count_of(request.node_of, rank_count), request.bytes, false);
   const bool is_one_node = node_count_of(request.node_of, rank_count) == 1;
   if ((by_rule || !is_one_node) && largest > 1 && largest <= flat_ranks_max)
     fans.in_node = {static_cast<std::uint32_t>(largest - 1)};
@@ -714,12 +772,21 @@ plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, const BroadcastRe
       {.root = request.root, .rank_count = rank_count, .node_of = request.node_of, .fans = fans});
 }
 
-plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,
-                          plan::Transport transport) {
-  const std::uint32_t node_count = node_count_of(node_of, rank_count);
-  // In a single node, or without shared memory, everybody is as near as everybody else.
-  if (node_count > 1 && node_count < rank_count) return plan::node_allgather(self, node_of);
-  return plan::direct_allgather(self, rank_count, transport);
+plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, const AllgatherRequest& request) {
+  const std::uint32_t node_count = node_count_of(request.node_of, rank_count);
+  const bool is_direct =
+      request.per_round_by_default.empty() &&
+      (node_count - 1 <= direct_partners_max ||
+       (node_count > uneven_nodes_max && !are_of_one_size(request.node_of, rank_count)));
+  // In a single node nobody is connected; without shared memory everybody is as near.
+  if (node_count == 1 || (is_direct && node_count == rank_count))
+    return plan::direct_allgather(self, rank_count, request.transport);
+  const plan::PerRound vector = is_direct ? plan::PerRound{node_count - 1}
+                                          : fans_across(request.per_round_by_default, rank_count,
+                                                        request.node_of, request.block_bytes);
+  return plan::dissemination_allgather(
+      self, rank_count, vector,
+      node_count < rank_count ? request.node_of : std::span<const Node>());
 }
 
 plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, const ReduceRequest& request) {
@@ -728,6 +795,7 @@ plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, const ReduceRequest&
       combines.agreement == Agreement::reproducible && order_shows_in_bits(combines.reduction);
   const bool ordered = one_expression || !combines.reduction.properties.commutative;
   const plan::Order order = ordered ? plan::Order::rank_order : plan::Order::commutative;
+  const bool some_only = request.participant_count > 0 && request.participant_count < rank_count;
   const plan::TreeFans fans =
       tree_fans({"reduce", request.tree, combines.per_round_by_default, rank_count,
                  combines.node_of, payload_bytes_of(combines), false});
@@ -735,14 +803,23 @@ plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, const ReduceRequest&
   if (!one_expression) {  // else along the canonical tree, which is binomial
     shape.node_of = combines.node_of;
     shape.fans = fans;
+    // In rank order the result comes from rank 0, which another root would wait for, chunk by
+    // chunk; and then nodes count only if they are runs of ranks.
+    const std::size_t bytes = payload_bytes_of(combines);
+    const std::uint32_t node_count = ordered && !plan::nodes_are_runs(combines.node_of)
+                                         ? rank_count
+                                         : node_count_of(combines.node_of, rank_count);
+    shape.fans.is_chain =
+        request.tree == Tree::automatic && combines.per_round_by_default.empty() && !some_only &&
+        (!ordered || request.root == Rank{0}) &&
+        takes_chain(fans_across({}, rank_count, combines.node_of, bytes), node_count, bytes, true);
   } else if (request.tree != Tree::automatic && request.tree != Tree::binomial) {
     throw Error(ErrorCode::unsupported,
                 std::string("reduce: tree ") + name_of(request.tree) +
                     " gives other bits than the canonical tree, and reproducible ones are asked "
                     "for; use automatic or binomial");
   }
-  if (request.participant_count > 0 && request.participant_count < rank_count)
-    return plan::tree_reduce_of(request.participant_count, self, shape, order);
+  if (some_only) return plan::tree_reduce_of(request.participant_count, self, shape, order);
   if (request.single_copy && request.tree == Tree::automatic && !ordered && rank_count == 2)
     return plan::single_copy_reduce(self, request.root);
   return plan::tree_reduce(self, shape, order);
@@ -808,6 +885,8 @@ plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRe
       return chunked_fold_plan(self, rank_count, request);
     case Algorithm::ring:
       return ring_plan(self, rank_count, request);
+    case Algorithm::rabenseifner:
+      return rabenseifner_plan(self, rank_count, request);
     case Algorithm::automatic:
     case Algorithm::two_partial:
     case Algorithm::shared_ring:

@@ -78,6 +78,14 @@ struct ReduceRequest {
   Tree tree = Tree::automatic;
 };
 
+/// Also of allgatherv.
+struct AllgatherRequest {
+  std::size_t block_bytes = 0;  // of the longest
+  plan::PerRound per_round_by_default = {};
+  std::span<const Node> node_of = {};
+  plan::Transport transport = plan::Transport::copied;  // of ranks that share one node
+};
+
 /// Whether another order or association of the operands may give other bits.  Integer elements are
 /// taken to be exact; what a user's operator does with elements of no known type is not known.
 bool order_shows_in_bits(const Reduction& reduction) noexcept;
@@ -104,9 +112,7 @@ plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierReques
 plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, const BroadcastRequest& request);
 plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, const ReduceRequest& request);
 
-/// Of allgather and allgatherv.
-plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,
-                          plan::Transport transport);
+plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, const AllgatherRequest& request);
 
 /// What goes through a plan at a time, of each of its parts, unless that was set; alike on all
 /// ranks.  `one_node`: of all ranks.

@@ -27,6 +27,9 @@ void refuse_unknown_settings();
 /// Chunks of a payload where nothing else is said: first guesses, not tuned.
 inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
 inline constexpr std::size_t chunk_bytes_across = 1u << 20;
+/// Of a piece that passes through rank after rank, which all wait for it: about as long as a
+/// message takes that has no bytes.
+inline constexpr std::size_t chunk_bytes_of_pipeline = 8u << 10;
 
 /// Where plans have many slots, chunks are as small as it takes for their registers to need about
 /// so much of the arena.

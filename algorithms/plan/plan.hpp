@@ -117,6 +117,7 @@ struct Plan {
                           // rounds; if not, it is the most
   FlowControl flow_control = FlowControl::synchronising;
   std::uint16_t parts = 1;         // of the payload
+  bool is_pipeline = false;        // parts pass through rank after rank: better many short ones
   bool zero_copy = false;          // source and target stand in for registers
   bool swaps_blocks = false;       // a message to rank p from rank q is about part p there, q here
   std::uint16_t segments = 1;      // payloads (of one part) in each partial and slot

@@ -1,5 +1,5 @@
-// See rooted.hpp.  What comes from a child has the slot of its level, what comes from the parent
-// one more; those of credits are the last ones.
+// See rooted.hpp.  What comes from a child has the slots of its edge, one for each piece, what
+// comes from the parent of a broadcast the first ones; those of credits are the last ones.
 #include "plan/rooted.hpp"
 
 #include <algorithm>
@@ -11,6 +11,9 @@
 
 namespace tutti::plan {
 namespace {
+
+/// As many as pass through two ranks while a credit is on its way back (a first guess).
+constexpr std::uint16_t pieces_of_chain = 4;
 
 std::string name_of(const TreePlace& place) {
   if (place.rule == Branching::Rule::binary) return "binary_tree";
@@ -29,11 +32,37 @@ Plan empty_plan(Rank self, const RootedShape& shape, const TreePlace& place, Per
   plan.algorithm = name_of(place);
   plan.per_round = std::move(rounds);
   plan.all_alike = false;
+  if (shape.fans.is_chain && shape.rank_count > 1) {
+    plan.algorithm = "pipelined_chain";
+    plan.parts = pieces_of_chain;
+    plan.is_pipeline = true;
+    plan.per_round.assign(pieces_of_chain, place.edge_count);
+  }
   plan.flow_control = shape.rank_count > 1 ? FlowControl::one_way : FlowControl::synchronising;
-  plan.slot_count =
-      shape.rank_count > 1 ? static_cast<std::uint16_t>(place.edge_count + 1) : std::uint16_t{0};
   return plan;
 }
+
+/// Steps of one piece after the other.  A round is a level of the tree, or a piece.
+class Pieces {
+ public:
+  Pieces(const Plan& plan, StepWriter& steps) : plan_(plan), steps_(steps) {}
+
+  template <class F>
+  void for_each(F&& f) {
+    for (std::uint16_t piece = 0; piece < plan_.parts; ++piece) {
+      steps_.begin_part(piece);
+      if (plan_.is_pipeline) steps_.set_round(piece);
+      f(piece);
+    }
+  }
+  void set_level(std::uint32_t round) {
+    if (!plan_.is_pipeline) steps_.set_round(round);
+  }
+
+ private:
+  const Plan& plan_;
+  StepWriter& steps_;
+};
 
 }  // namespace
 
@@ -41,34 +70,38 @@ Plan tree_broadcast(Rank self, const RootedShape& shape) {
   const TreePlace place =
       nested_tree(self, shape.root, shape.rank_count, shape.node_of, shape.fans);
   Plan plan = empty_plan(self, shape, place, {place.fans.rbegin(), place.fans.rend()});
-  plan.line_slot_count = place.edge_count;
-  constexpr std::uint16_t from_parent = 0;
-  const auto credit_of = [](const TreeEdge& edge) {
-    return static_cast<std::uint16_t>(edge.number + 1);
+  const std::uint16_t count = plan.parts;
+  if (shape.rank_count > 1) {
+    plan.line_slot_count = place.edge_count;
+    plan.slot_count = static_cast<std::uint16_t>(count + place.edge_count);
+  }
+  const auto credit_of = [&](const TreeEdge& edge) {
+    return static_cast<std::uint16_t>(count + edge.number);
   };
   const auto round_of = [&](const TreeEdge& edge) {
     return static_cast<std::uint32_t>(place.fans.size() - 1 - edge.level);
   };
   StepWriter steps{plan};
+  Pieces pieces(plan, steps);
   for (const TreeEdge& child : place.children) steps.await_credit(child.peer, credit_of(child));
-  const Register held = partial_register(0);
-  if (place.parent) {
-    steps.set_round(round_of(*place.parent));
-    steps.await(place.parent->peer, from_parent, 1);
-  }
-  if (!place.children.empty()) {
-    plan.partial_count = 1;
-    steps.copy(place.parent ? slot_register(from_parent) : source_register, held);
-    // The largest subtree first.
-    for (auto child = place.children.rbegin(); child != place.children.rend(); ++child) {
-      steps.set_round(round_of(*child));
-      steps.put(child->peer, from_parent, 1, held);
+  if (!place.children.empty()) plan.partial_count = count;
+  pieces.for_each([&](std::uint16_t piece) {
+    if (place.parent) {
+      pieces.set_level(round_of(*place.parent));
+      steps.await(place.parent->peer, piece, 1);
     }
-  }
-  if (place.parent) {
-    steps.copy(slot_register(from_parent), target_register);
-    steps.put(place.parent->peer, credit_of(*place.parent), 0);
-  }
+    if (!place.children.empty()) {
+      const Register held = partial_register(piece);
+      steps.copy(place.parent ? slot_register(piece) : source_register, held);
+      // The largest subtree first.
+      for (auto child = place.children.rbegin(); child != place.children.rend(); ++child) {
+        pieces.set_level(round_of(*child));
+        steps.put(child->peer, piece, 1, held);
+      }
+    }
+    if (place.parent) steps.copy(slot_register(piece), target_register);
+  });
+  if (place.parent) steps.put(place.parent->peer, credit_of(*place.parent), 0);
   return plan;
 }
 
@@ -94,39 +127,53 @@ Plan tree_reduce(Rank self, const RootedShape& shape, Order order) {
     }
   }
   Plan plan = empty_plan(self, shape, place, std::move(rounds));
-  plan.line_slot_count = shape.rank_count > 1 ? 1 : 0;
-  const std::uint16_t from_parent = place.edge_count;
+  const std::uint16_t count = plan.parts;
+  const auto slot_of = [&](const TreeEdge& edge, std::uint16_t piece) {
+    return static_cast<std::uint16_t>(edge.number * count + piece);
+  };
+  const auto from_parent = static_cast<std::uint16_t>(place.edge_count * count);
+  if (shape.rank_count > 1) {
+    plan.line_slot_count = 1;
+    plan.slot_count = static_cast<std::uint16_t>(from_parent + 1);
+  }
   StepWriter steps{plan};
+  Pieces pieces(plan, steps);
   if (place.parent) steps.await_credit(place.parent->peer, from_parent);
-  // What is sent has to be a partial; the last combination of the root is one in its target.
-  Register held = place.parent ? partial_register(plan.partial_count++) : target_register;
-  if (ordered && !place.parent && !place.children.empty())
-    held = partial_register(plan.partial_count++);
-  steps.copy(source_register, held);
-  for (std::size_t i = 0; i < place.children.size(); ++i) {
-    const TreeEdge& child = place.children[i];
-    steps.set_round(child.level);
-    steps.await(child.peer, child.number, 1);
-    const Register arrived = slot_register(child.number);
-    if (!ordered) {
-      steps.combine(arrived, held);
-      continue;
+  pieces.for_each([&](std::uint16_t piece) {
+    // What is sent has to be a partial; the last combination of the root is one in its target.
+    Register held = place.parent ? partial_register(plan.partial_count++) : target_register;
+    if (ordered && !place.parent && !place.children.empty())
+      held = partial_register(plan.partial_count++);
+    steps.copy(source_register, held);
+    for (std::size_t i = 0; i < place.children.size(); ++i) {
+      const TreeEdge& child = place.children[i];
+      pieces.set_level(child.level);
+      steps.await(child.peer, slot_of(child, piece), 1);
+      const Register arrived = slot_register(slot_of(child, piece));
+      if (!ordered) {
+        steps.combine(arrived, held);
+        continue;
+      }
+      // The child's ranks are the higher ones, so the own value is the left operand.
+      const bool last = i + 1 == place.children.size() && !place.parent;
+      const Register grown = last ? target_register : partial_register(plan.partial_count++);
+      steps.copy(arrived, grown);
+      steps.combine(held, grown);
+      held = grown;
     }
-    // The child's ranks are the higher ones, so the own value is the left operand.
-    const bool last = i + 1 == place.children.size() && !place.parent;
-    const Register grown = last ? target_register : partial_register(plan.partial_count++);
-    steps.copy(arrived, grown);
-    steps.combine(held, grown);
-    held = grown;
-  }
-  if (place.parent) {
-    steps.set_round(place.parent->level);
-    steps.put(place.parent->peer, place.parent->number, 1, held);
-  }
+    if (place.parent) {
+      pieces.set_level(place.parent->level);
+      steps.put(place.parent->peer, slot_of(*place.parent, piece), 1, held);
+    }
+  });
   if (forwards && self == shape.root) {
-    steps.set_round(last_edge.level);
-    steps.await(top, last_edge.number, 1);
-    steps.copy(slot_register(last_edge.number), target_register);
+    // All pieces were sent before, in their rounds.
+    pieces.set_level(last_edge.level);
+    for (std::uint16_t piece = 0; piece < count; ++piece) {
+      steps.begin_part(piece);
+      steps.await(top, slot_of(last_edge, piece), 1);
+      steps.copy(slot_register(slot_of(last_edge, piece)), target_register);
+    }
     place.children.push_back(last_edge);
   }
   for (const TreeEdge& child : place.children) steps.put(child.peer, from_parent, 0);

@@ -14,10 +14,25 @@
 // Where a representative tells the other ranks of its node in one round, that is one hop instead of
 // several, and a payload that stays where it was sent from is copied there once.
 //
+// Along a chain of the nodes (TreeFans::is_chain) the payload goes in 4 pieces, each of which is
+// told or combined as soon as it is there; so while a piece passes through all nodes, the next ones
+// follow, and every node sends every byte once instead of log N times.  Long payloads go in chunks
+// of 4 short pieces, of which two are on their way between two ranks.  A round is a piece.
+//
+//   broadcast, P = 4, root 0            0 --> 1 --> 2 --> 3
+//
+//   piece 0        at rank    0: sent   1     2     3
+//   piece 1                         0: sent   1     2     3
+//
 // Rounds: the levels of the tree, inside and across nodes.  Messages: P - 1 of one payload and as
 // many credits; a rank sends at most as many in a round as the fan of its level says.  Scratch,
 // with F the sum of the fans: broadcast one partial and one slot, F credits; reduce F slots and one
-// partial (in rank order up to F and one); credits a line each.
+// partial (in rank order up to F and one); credits a line each.  A chain has F = 1, four times that
+// of pieces, and takes (N - 1) hops of a piece and the time of all bytes, where a tree takes log N
+// times the latter.
+//
+// Literature: J. L. Traff, A. Ripke, "Optimal broadcast for fully connected processor-node
+// networks", JPDC 68 (7), 2008, 2 (linear pipeline); trees: rooted_tree.hpp.
 #pragma once
 
 #include <cstdint>

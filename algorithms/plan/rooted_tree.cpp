@@ -75,6 +75,20 @@ void add_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex, cons
     add_divided_edges(place, count, vertex, tree, before, rank_at);
 }
 
+/// The same of a chain.
+template <class RankAt>
+void add_chain_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex, TreeEdge edge,
+                     const RankAt& rank_at) {
+  if (vertex > 0) {
+    edge.peer = rank_at(vertex - 1);
+    place.parent = edge;
+  }
+  if (vertex + 1 < count) {
+    edge.peer = rank_at(vertex + 1);
+    place.children.push_back(edge);
+  }
+}
+
 /// Those given, or ones if they are too few; no more than it takes.
 PerRound fans_for(const PerRound& given, std::uint32_t count) {
   PerRound fans = covers(count, given) ? given : uniform(count, 1);
@@ -101,6 +115,13 @@ Levels levels_of(const PerRound& given, const Branching& branching, std::uint32_
   return tree;
 }
 
+/// Of the tree over so many nodes.
+Levels levels_across(const TreeFans& fans, std::uint32_t count) {
+  if (!fans.is_chain) return levels_of(fans.across, fans.across_by, count);
+  const std::uint16_t edges = count > 1 ? 1 : 0;
+  return {{}, PerRound(edges, 1), edges};
+}
+
 /// Members of a cycle of `count`, counted from the member `root`.
 std::uint32_t vertex_of(std::uint32_t member, std::uint32_t root, std::uint32_t count) {
   return member >= root ? member - root : member + (count - root);
@@ -120,13 +141,20 @@ TreePlace nested_tree(Rank self, Rank root, std::uint32_t rank_count, std::span<
                       const TreeFans& fans) {
   assert(index_of(self) < rank_count && index_of(root) < rank_count);
   TreePlace place;
+  const auto add_across = [&](std::uint32_t count, std::uint32_t vertex, const Levels& tree,
+                              const TreeEdge& before, const auto& rank_at) {
+    if (fans.is_chain)
+      add_chain_edges(place, count, vertex, before, rank_at);
+    else
+      add_edges(place, count, vertex, tree, before, rank_at);
+  };
   if (node_of.empty()) {
-    const Levels tree = levels_of(fans.across, fans.across_by, rank_count);
+    const Levels tree = levels_across(fans, rank_count);
     place.fans = tree.fans;
     place.rule = tree.branching.rule;
     place.edge_count = tree.edge_count;
-    add_edges(
-        place, rank_count, vertex_of(index_of(self), index_of(root), rank_count), tree, {},
+    add_across(
+        rank_count, vertex_of(index_of(self), index_of(root), rank_count), tree, {},
         [&](std::uint32_t vertex) { return Rank{member_of(vertex, index_of(root), rank_count)}; });
     return place;
   }
@@ -136,7 +164,7 @@ TreePlace nested_tree(Rank self, Rank root, std::uint32_t rank_count, std::span<
   const auto node_count = static_cast<std::uint32_t>(nodes.size());
   const Levels local =
       levels_of(fans.in_node, fans.in_node_by, static_cast<std::uint32_t>(largest));
-  const Levels across = levels_of(fans.across, fans.across_by, node_count);
+  const Levels across = levels_across(fans, node_count);
   place.rule = (node_count > 1 ? across : local).branching.rule;
   place.fans = local.fans;
   place.fans.insert(place.fans.end(), across.fans.begin(), across.fans.end());
@@ -154,10 +182,10 @@ TreePlace nested_tree(Rank self, Rank root, std::uint32_t rank_count, std::span<
   if (vertex != 0) return place;
   const TreeEdge before{.number = local.edge_count,
                         .level = static_cast<std::uint16_t>(local.fans.size())};
-  add_edges(place, node_count, vertex_of(node, root_node, node_count), across, before,
-            [&](std::uint32_t other) {
-              return other == 0 ? root : nodes[member_of(other, root_node, node_count)].front();
-            });
+  add_across(node_count, vertex_of(node, root_node, node_count), across, before,
+             [&](std::uint32_t other) {
+               return other == 0 ? root : nodes[member_of(other, root_node, node_count)].front();
+             });
   return place;
 }
 

@@ -44,6 +44,7 @@ struct TreeFans {
   PerRound across = {};
   Branching in_node_by = {};
   Branching across_by = {};
+  bool is_chain = false;  // the nodes, instead: each has the next one as its only child
 };
 
 struct TreeEdge {
@@ -57,8 +58,8 @@ struct TreePlace {
   std::optional<TreeEdge> parent = {};  // none: the root
   std::vector<TreeEdge> children = {};  // by number: those of the own node first
   std::uint16_t edge_count = 0;         // numbers that there are
-  PerRound fans = {};                   // of the whole tree, by level, at most
-  Branching::Rule rule = {};            // of the tree over the nodes, if they are several
+  PerRound fans = {};         // of the whole tree, by level, at most; a chain counts as one
+  Branching::Rule rule = {};  // of the tree over the nodes, if they are several
 };
 
 /// `node_of` holds the node of each rank; empty: each rank is one of its own.

@@ -63,7 +63,7 @@ class ShapeCheck {
     if (plan.segments != first.segments || plan.slot_count != first.slot_count ||
         plan.parts != first.parts || plan.line_slot_count != first.line_slot_count ||
         plan.swaps_blocks != first.swaps_blocks || plan.zero_copy != first.zero_copy ||
-        plan.shares_target != first.shares_target)
+        plan.shares_target != first.shares_target || plan.is_pipeline != first.is_pipeline)
       return name_of(plan.self) + ": slots are not laid out as on rank 0";
     if (plan.parts == 0 || (plan.parts > 1 && plan.segments > 1))
       return name_of(plan.self) + ": a plan of several parts has registers of one payload";

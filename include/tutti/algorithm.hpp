@@ -23,6 +23,7 @@ enum class Algorithm : std::uint8_t {
   ring,                     // "ring": identical bits, for large payloads on two connections
   shared_ring,              // "shared_ring": the same along the ring of nodes, by whichever rank of
                             // a node is there; allreduce only
+  rabenseifner,             // "rabenseifner": identical bits, for large payloads on log P ones
 };
 
 /// How barrier and allreduce regard that ranks share nodes (Communicator::node()); the same on

@@ -12,6 +12,10 @@ if(TARGET tutti-bench)
   tutti_mpi_test(bench_mpi_user_4 4 tutti-bench allreduce --op user --check --against mpi
     --iterations 50 --bytes 8)
   tutti_mpi_test(bench_mpi_probes 2 tutti-bench all --bytes 8 --iterations 400 --against mpi)
+  tutti_mpi_test(bench_mpi_vectors 4 tutti-bench gatherv,scatterv --root 2 --check --against mpi
+    --iterations 50 --bytes 8,10000 --format json)
+  set_tests_properties(bench_mpi_vectors PROPERTIES
+    FAIL_REGULAR_EXPRESSION "\"correct\":(false|null)|\"mpi\":null|\"against\":null")
   # What the README's picture is drawn by.
   add_test(NAME bench_mpi_picture COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/picture.sh
     ${PROJECT_SOURCE_DIR}/microbench/picture.py ${TUTTI_MPIRUN} ${TUTTI_MPIRUN_ARGUMENTS} -n 2

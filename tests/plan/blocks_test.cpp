@@ -7,13 +7,21 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "happens_before.hpp"
+#include "on_their_way.hpp"
+#include "plan/block_dissemination.hpp"
 #include "plan/chunked_fold.hpp"
-#include "plan/node_allgather.hpp"
+#include "plan/makespan.hpp"
+#include "plan/nodes.hpp"
+#include "plan/per_round.hpp"
+#include "plan/two_partial.hpp"
 #include "plan/verify.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
@@ -90,18 +98,165 @@ TEST(Blocks, NothingIsWrittenWhileAPeerMayReadIt) {
     }
 }
 
-std::vector<Plan> allgather_plans_of(const tutti::test::NodeOf& node_of) {
+std::uint32_t node_count_of(const tutti::test::NodeOf& node_of) {
+  return static_cast<std::uint32_t>(
+      members_of_nodes(static_cast<std::uint32_t>(node_of.size()), node_of).size());
+}
+
+std::vector<Plan> allgather_plans_of(const tutti::test::NodeOf& node_of,
+                                     const PerRound& per_round) {
   std::vector<Plan> plans;
-  for (std::uint32_t rank = 0; rank < node_of.size(); ++rank)
-    plans.push_back(node_allgather(Rank{rank}, node_of));
+  const auto count = static_cast<std::uint32_t>(node_of.size());
+  for (std::uint32_t rank = 0; rank < count; ++rank)
+    plans.push_back(dissemination_allgather(Rank{rank}, count, per_round, node_of));
   return plans;
 }
 
+/// In one hop.
+std::vector<Plan> direct_plans_of(const tutti::test::NodeOf& node_of) {
+  const std::uint32_t nodes = node_count_of(node_of);
+  return allgather_plans_of(node_of, nodes > 1 ? PerRound{nodes - 1} : PerRound{});
+}
+
+std::vector<Plan> flat_plans_of(std::uint32_t rank_count, const PerRound& per_round) {
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank)
+    plans.push_back(dissemination_allgather(Rank{rank}, rank_count, per_round));
+  return plans;
+}
+
+TEST(Blocks, DisseminatedAreRightForEveryRankCountAndVector) {
+  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to / 2; ++ranks) {
+    std::vector<PerRound> vectors{default_per_round(ranks, 8), default_per_round(ranks, 1 << 20)};
+    for (std::uint32_t n = 1; n <= 7; ++n) vectors.push_back(uniform(ranks, n));
+    for (const PerRound& vector : {PerRound{3, 1, 2, 5}, {1, 6, 6}, {60, 9}})
+      if (covers(ranks, vector)) vectors.push_back(vector);
+    for (const PerRound& vector : vectors) {
+      const std::vector<Plan> plans = flat_plans_of(ranks, vector);
+      ASSERT_EQ(first_violation(plans, Promise::gather), std::nullopt)
+          << ranks << " ranks, n " << vector[0];
+      if (ranks >= 2 && ranks <= 9) {
+        EXPECT_EQ(HappensBefore(plans, calls, 2).race(), std::nullopt)
+            << ranks << " ranks, n " << vector[0];
+      }
+    }
+  }
+}
+
+/// Queue pairs: ranks of other nodes that a rank tells or hears.
+std::size_t partner_count(const Plan& plan, const tutti::test::NodeOf& node_of) {
+  std::set<std::uint32_t> partners;
+  for (const Step& step : plan.steps)
+    if ((step.action == Action::put || step.action == Action::await) &&
+        (node_of.empty() || node_of[index_of(step.peer)] != node_of[index_of(plan.self)]))
+      partners.insert(index_of(step.peer));
+  return partners.size();
+}
+
+TEST(Blocks, DisseminatedHaveFewPartnersAndComeOnceEach) {
+  for (const std::uint32_t ranks : {9u, 16u, 31u, 64u, 100u, 500u})
+    for (std::uint32_t n = 1; n <= 4; ++n) {
+      const Plan plan = dissemination_allgather(Rank{ranks / 3}, ranks, uniform(ranks, n));
+      std::size_t told = 0;
+      for (const Round& round : two_partial_rounds(ranks, uniform(ranks, n)))
+        told += round.messages;
+      EXPECT_LE(partner_count(plan, {}), 2 * told) << ranks << " ranks, n " << n;
+      std::size_t sent = 0;
+      for (const Step& step : plan.steps)
+        sent += step.action == Action::put && step.segments > 0 ? 1 : 0;
+      EXPECT_EQ(sent, ranks - 1);
+    }
+  const tutti::test::NodeOf even = tutti::test::in_blocks(std::vector<std::uint32_t>(32, 4));
+  EXPECT_EQ(partner_count(dissemination_allgather(Rank{5}, 128, uniform(32, 1), even), even), 9u);
+}
+
+/// Not even a rank that has nothing else to do holds back what it has.
+TEST(Blocks, DisseminatedArePassedOnAsSoonAsTheyAreThere) {
+  for (const std::uint32_t ranks : {12u, 17u, 32u})
+    for (const Plan& plan : flat_plans_of(ranks, uniform(ranks, 2)))
+      for (std::size_t at = 0; at < plan.steps.size(); ++at) {
+        if (plan.steps[at].action != Action::await) continue;
+        // What is put between two awaits is about the first of them, or was there long before.
+        std::size_t next = at + 1;
+        while (next < plan.steps.size() && plan.steps[next].action != Action::await) ++next;
+        const auto sends = [&](const Step& step) {
+          return step.action == Action::put && step.part == plan.steps[at].part;
+        };
+        const auto end = plan.steps.begin() + static_cast<std::ptrdiff_t>(next);
+        const auto in_this_round = [&](const Step& step) {
+          return sends(step) && step.round == plan.steps[at].round;
+        };
+        EXPECT_TRUE(std::none_of(end, plan.steps.end(), in_this_round))
+            << ranks << " ranks, rank " << index_of(plan.self) << ", step " << at;
+      }
+}
+
+/// Else every block of a peer would need two receives.
+TEST(Blocks, NoMoreOfThoseDisseminatedAreOnTheirWayThanItSays) {
+  for (const std::uint32_t ranks : {67u, 100u, test::up_to(200)})
+    for (std::uint32_t n = 1; n <= 3; ++n) {
+      const std::vector<Plan> plans = flat_plans_of(ranks, uniform(ranks, n));
+      const std::size_t most = test::most_on_their_way(plans, 3);
+      EXPECT_LE(most, 30u) << ranks << " ranks, n " << n;
+      EXPECT_EQ(plans[0].incoming_max, 30u);
+    }
+}
+
+/// Windows are of 4.
+TEST(Blocks, DisseminatedInSeveralWindowsAreRight) {
+  for (const auto& [ranks, per_round] :
+       std::vector<std::pair<std::uint32_t, PerRound>>{{33, {1, 1, 1, 1, 1, 1}},
+                                                       {50, {1, 1, 1, 1, 1, 1}},
+                                                       {51, {16, 2}},
+                                                       {70, {24, 2}},
+                                                       {100, {24, 3}},
+                                                       {test::up_to(200), {66, 2}},
+                                                       {test::up_to(300), {70, 5}}}) {
+    EXPECT_EQ(first_violation(flat_plans_of(ranks, per_round), Promise::gather), std::nullopt)
+        << ranks << " ranks, n " << per_round[0];
+    if (ranks < 60) {
+      EXPECT_EQ(HappensBefore(flat_plans_of(ranks, per_round), 3, 2).race(), std::nullopt)
+          << ranks << " ranks, n " << per_round[0];
+    }
+  }
+  const tutti::test::NodeOf even = tutti::test::in_blocks(std::vector<std::uint32_t>(41, 3));
+  EXPECT_EQ(first_violation(allgather_plans_of(even, uniform(41, 1)), Promise::gather),
+            std::nullopt);
+}
+
+/// Where messages are long, the port is never idle: it takes what the direct exchange takes, which
+/// is what so many bytes take, and the answers between windows.
+TEST(Blocks, DisseminatedTakeNoLongerThanDirectlyWhereBytesCount) {
+  constexpr LogGP fdr{.latency = 700'000,
+                      .send_overhead = 150'000,
+                      .receive_overhead = 50'000,
+                      .gap = 100'000,
+                      .per_byte = {.time = 10'000, .bytes = 68}};
+  for (std::uint32_t ranks = 4; ranks <= test::up_to(64); ranks += 3)
+    for (const std::uint64_t total : {1u << 20, 4u << 20}) {
+      const Call call{.payload_bytes = total / ranks * ranks};
+      const std::vector<Plan> plans = flat_plans_of(ranks, default_per_round(ranks, total / ranks));
+      const Picoseconds time = makespan(plans, fdr, call);
+      const Picoseconds bytes_alone =
+          (ranks - 1) * fdr.port_time(total / ranks) + fdr.travel_time(0) + fdr.receive_overhead;
+      EXPECT_GE(time, bytes_alone);
+      EXPECT_LE(time, bytes_alone + plans[0].line_slot_count * fdr.gap)
+          << ranks << " ranks, " << total << " bytes";
+    }
+}
+
 void expect_right(const tutti::test::NodeOf& node_of) {
-  const std::vector<Plan> plans = allgather_plans_of(node_of);
-  EXPECT_EQ(first_violation(plans, Promise::gather), std::nullopt) << tutti::test::text_of(node_of);
-  if (node_of.size() > 9) return;
-  EXPECT_EQ(HappensBefore(plans, calls, 2).race(), std::nullopt) << tutti::test::text_of(node_of);
+  const std::uint32_t nodes = node_count_of(node_of);
+  std::vector<PerRound> vectors{uniform(nodes, 1), uniform(nodes, 2)};
+  if (nodes > 3) vectors.push_back({nodes - 1});
+  for (const PerRound& vector : vectors) {
+    const std::vector<Plan> plans = allgather_plans_of(node_of, vector);
+    EXPECT_EQ(first_violation(plans, Promise::gather), std::nullopt)
+        << tutti::test::text_of(node_of) << ", " << vector.size() << " rounds";
+    if (node_of.size() > 8) continue;
+    EXPECT_EQ(HappensBefore(plans, calls, 2).race(), std::nullopt)
+        << tutti::test::text_of(node_of) << ", " << vector.size() << " rounds";
+  }
 }
 
 TEST(Blocks, OfNodesAreRightForEveryShape) {
@@ -109,8 +264,8 @@ TEST(Blocks, OfNodesAreRightForEveryShape) {
     for (const std::vector<std::uint32_t>& sizes : tutti::test::compositions(ranks))
       expect_right(tutti::test::in_blocks(sizes));
   std::mt19937 random(3);
-  for (int sample = 0; sample < 60; ++sample) {
-    const std::uint32_t ranks = 2 + static_cast<std::uint32_t>(random()) % 40;
+  for (int sample = 0; sample < test::samples(80); ++sample) {
+    const std::uint32_t ranks = 2 + static_cast<std::uint32_t>(random()) % 60;
     const std::uint32_t nodes = 1 + static_cast<std::uint32_t>(random()) % ranks;
     expect_right(tutti::test::placed(ranks, nodes, sample % 2 == 0, random));
   }
@@ -127,21 +282,23 @@ std::size_t far_steps(const Plan& plan, Action action, const tutti::test::NodeOf
 
 TEST(Blocks, OfNodesGoOnceIntoEachAndAreDealtOutEvenly) {
   const tutti::test::NodeOf even = tutti::test::in_blocks({4, 4, 4});
-  for (const Plan& plan : allgather_plans_of(even)) {
-    EXPECT_EQ(far_steps(plan, Action::put, even), 2u) << "one into each of the other nodes";
-    EXPECT_EQ(far_steps(plan, Action::await, even), 2u) << "from its like there";
-  }
+  for (const PerRound& vector : {PerRound{2}, {1, 1}})
+    for (const Plan& plan : allgather_plans_of(even, vector)) {
+      EXPECT_EQ(far_steps(plan, Action::put, even), 2u) << "one for each of the other nodes";
+      EXPECT_EQ(far_steps(plan, Action::await, even), 2u) << "from its like there";
+    }
   const tutti::test::NodeOf uneven = tutti::test::in_blocks({2, 5});
   const std::size_t expected[] = {3, 2, 1, 1, 0, 0, 0};
-  for (const Plan& plan : allgather_plans_of(uneven)) {
+  for (const Plan& plan : direct_plans_of(uneven)) {
     EXPECT_EQ(far_steps(plan, Action::await, uneven), expected[index_of(plan.self)])
         << index_of(plan.self);
   }
 }
 
 TEST(Blocks, OfNodesOneCopyOfTheSlotsWouldNotDo) {
-  EXPECT_NE(HappensBefore(allgather_plans_of(tutti::test::in_blocks({2, 3})), calls, 1).race(),
+  EXPECT_NE(HappensBefore(direct_plans_of(tutti::test::in_blocks({2, 3})), calls, 1).race(),
             std::nullopt);
+  EXPECT_NE(HappensBefore(flat_plans_of(5, {1, 1, 1}), calls, 1).race(), std::nullopt);
 }
 
 /// What is in the way of swapping blocks by reference in place.

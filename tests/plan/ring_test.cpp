@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "happens_before.hpp"
+#include "on_their_way.hpp"
 #include "plan/verify.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
@@ -104,53 +105,11 @@ TEST(Ring, ZeroCopyItWaitsForWhatItSends) {
   }
 }
 
-/// Messages from the rank behind rank 0 that rank 0 has not looked at, if it looks only where all
-/// others can do nothing.
-std::size_t most_on_their_way(const std::vector<Plan>& plans, std::uint32_t calls) {
-  struct State {
-    std::uint32_t call = 0;
-    std::size_t step = 0;
-  };
-  std::vector<State> states(plans.size());
-  std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>> sent;  // to, call, slot
-  std::size_t unseen = 0, most = 0;
-  // Rank 0 looks at all that has come when it moves.
-  const auto run = [&](std::uint32_t rank) {
-    State& state = states[rank];
-    bool moved = false;
-    while (state.call < calls) {
-      if (state.step == plans[rank].steps.size()) {
-        state = {state.call + 1, 0};
-        continue;
-      }
-      const Step& step = plans[rank].steps[state.step];
-      if (step.action == Action::await && !sent.contains({rank, state.call, step.slot})) break;
-      if (step.action == Action::put) {
-        sent.insert({index_of(step.peer), state.call, step.slot});
-        if (step.peer == Rank{0}) most = std::max(most, ++unseen);
-      }
-      ++state.step;
-      moved = true;
-      // One step of rank 0 at a time: as late as can be.
-      if (rank == 0) break;
-    }
-    return moved;
-  };
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::uint32_t rank = 1; rank < plans.size(); ++rank) moved = run(rank) || moved;
-    if (moved) continue;
-    unseen = 0;
-    moved = run(0);
-  }
-  return most;
-}
-
 TEST(Ring, NoMoreMessagesAreOnTheirWayThanItSays) {
   for (std::uint32_t ranks = 2; ranks <= 20; ++ranks)
     for (std::uint32_t sub_blocks = 1; sub_blocks <= 3; ++sub_blocks) {
       const std::vector<Plan> plans = rings(ranks, sub_blocks);
-      EXPECT_LE(most_on_their_way(plans, 4), plans[0].incoming_max)
+      EXPECT_LE(test::most_on_their_way(plans, 4), plans[0].incoming_max)
           << ranks << " ranks, " << sub_blocks << " sub-blocks";
     }
 }

@@ -81,6 +81,20 @@ Plan ordered_reduce(Rank self, const RootedShape& shape) {
   return tree_reduce(self, shape, Order::rank_order);
 }
 
+RootedShape chained(RootedShape shape) {
+  shape.fans = {.in_node = {shape.rank_count}, .across = {}, .is_chain = true};
+  return shape;
+}
+Plan chain_broadcast(Rank self, const RootedShape& shape) {
+  return tree_broadcast(self, chained(shape));
+}
+Plan chain_reduce(Rank self, const RootedShape& shape) {
+  return tree_reduce(self, chained(shape), Order::commutative);
+}
+Plan chain_ordered_reduce(Rank self, const RootedShape& shape) {
+  return tree_reduce(self, chained(shape), Order::rank_order);
+}
+
 std::vector<Plan> plans_of(Builder build, const RootedShape& shape) {
   std::vector<Plan> plans;
   for (std::uint32_t rank = 0; rank < shape.rank_count; ++rank)
@@ -91,6 +105,18 @@ std::vector<Plan> plans_of(Builder build, const RootedShape& shape) {
 std::string text_of(const RootedShape& shape) {
   return std::to_string(shape.rank_count) + " ranks, root " + std::to_string(index_of(shape.root)) +
          ", " + tutti::test::text_of({shape.node_of.begin(), shape.node_of.end()});
+}
+
+void expect_chains_right(const RootedShape& shape) {
+  EXPECT_EQ(first_violation(plans_of(chain_broadcast, shape), Promise::broadcast, shape.root),
+            std::nullopt)
+      << text_of(shape);
+  EXPECT_EQ(first_violation(plans_of(chain_reduce, shape), Promise::each_once, shape.root),
+            std::nullopt)
+      << text_of(shape);
+  EXPECT_EQ(first_violation(plans_of(chain_ordered_reduce, shape), Promise::rank_order, shape.root),
+            std::nullopt)
+      << text_of(shape);
 }
 
 void expect_right(const RootedShape& shape) {
@@ -128,6 +154,7 @@ TEST(Rooted, IsRightForEveryRankCountAndRoot) {
     for (std::uint32_t root = 0; root < ranks; root += ranks <= 32 ? 1 : 7) {
       const RootedShape shape{.root = Rank{root}, .rank_count = ranks};
       expect_right(shape);
+      if (ranks <= 40) expect_chains_right(shape);
       EXPECT_EQ(
           first_violation(plans_of(ordered_reduce, shape), Promise::canonical_tree, shape.root),
           std::nullopt)
@@ -139,8 +166,11 @@ TEST(Rooted, IsRightForEveryNodeShapeOfUpToTwelveRanksAndEveryRoot) {
   for (std::uint32_t ranks = 1; ranks <= (test::samples_divisor == 1 ? 12U : 7U); ++ranks)
     for (const auto& sizes : compositions(ranks)) {
       const NodeOf node_of = in_blocks(sizes);
-      for (std::uint32_t root = 0; root < ranks; ++root)
-        expect_right({.root = Rank{root}, .rank_count = ranks, .node_of = node_of});
+      for (std::uint32_t root = 0; root < ranks; ++root) {
+        const RootedShape shape{.root = Rank{root}, .rank_count = ranks, .node_of = node_of};
+        expect_right(shape);
+        if (ranks <= 8) expect_chains_right(shape);
+      }
     }
 }
 
@@ -150,19 +180,21 @@ TEST(Rooted, IsRightForSampledPlacements) {
     const std::uint32_t ranks = 2 + static_cast<std::uint32_t>(random() % 60);
     const std::uint32_t nodes = 1 + static_cast<std::uint32_t>(random() % ranks);
     const NodeOf node_of = placed(ranks, nodes, sample % 2 == 0, random);
-    expect_right({.root = Rank{static_cast<std::uint32_t>(random() % ranks)},
-                  .rank_count = ranks,
-                  .node_of = node_of});
+    const RootedShape shape{.root = Rank{static_cast<std::uint32_t>(random() % ranks)},
+                            .rank_count = ranks,
+                            .node_of = node_of};
+    expect_right(shape);
+    expect_chains_right(shape);
   }
 }
 
 TEST(Rooted, TwoCopiesSufficeHoweverFarARankRunsAhead) {
   std::mt19937 random(11);
   for (std::uint32_t ranks = 2; ranks <= 24; ++ranks)
-    for (const Builder build :
-         {broadcast, wide_broadcast, fibonacci_broadcast, binary_broadcast, reduce, ordered_reduce,
-          wide_reduce, wide_ordered_reduce, fibonacci_reduce, fibonacci_ordered_reduce,
-          binary_reduce, binary_ordered_reduce}) {
+    for (const Builder build : {broadcast, wide_broadcast, chain_broadcast, chain_reduce,
+                                chain_ordered_reduce, fibonacci_broadcast, binary_broadcast, reduce,
+                                ordered_reduce, wide_reduce, wide_ordered_reduce, fibonacci_reduce,
+                                fibonacci_ordered_reduce, binary_reduce, binary_ordered_reduce}) {
       const auto shapes = compositions(std::min(ranks, 10U));
       const NodeOf node_of = in_blocks(shapes[random() % shapes.size()]);
       for (const bool by_nodes : {false, true}) {
@@ -203,6 +235,37 @@ TEST(Rooted, AWrongRootIsSeen) {
   EXPECT_NE(first_violation(plans, Promise::broadcast, Rank{0}), std::nullopt);
   const std::vector<Plan> others = plans_of(reduce, {.root = Rank{1}, .rank_count = 3});
   EXPECT_NE(first_violation(others, Promise::each_once, Rank{0}), std::nullopt);
+}
+
+/// Nobody tells more than one node, and a broadcast connects a rank with two.
+TEST(RootedTree, OfAChainHasOneNodeAfterTheOther) {
+  const NodeOf node_of = in_blocks({2, 3, 1, 2});
+  const std::uint32_t root = 3;
+  std::vector<std::uint32_t> way;
+  for (std::uint32_t rank = root;;) {
+    const TreePlace place = nested_tree(Rank{rank}, Rank{root}, 8, node_of, {.is_chain = true});
+    std::vector<std::uint32_t> next;
+    for (const TreeEdge& child : place.children)
+      if (node_of[index_of(child.peer)] != node_of[rank]) next.push_back(index_of(child.peer));
+    way.push_back(rank);
+    if (next.empty()) break;
+    ASSERT_EQ(next.size(), 1u);
+    rank = next[0];
+  }
+  EXPECT_EQ(way, (std::vector<std::uint32_t>{3, 5, 6, 0}));
+}
+
+/// A piece is on its way while the next one comes: the messages of a rank alternate.
+TEST(RootedTree, OfAChainPassesEachPieceOnAtOnce) {
+  const Plan plan = chain_broadcast(Rank{1}, {.rank_count = 4});
+  std::string order;
+  for (const Step& step : plan.steps) {
+    if (step.action == Action::await) order += " <" + std::to_string(step.part);
+    if (step.action == Action::put && step.segments > 0) order += " >" + std::to_string(step.part);
+  }
+  EXPECT_EQ(order, " <0 >0 <1 >1 <2 >2 <3 >3");
+  EXPECT_EQ(plan.algorithm, "pipelined_chain");
+  EXPECT_EQ(plan.per_round, (PerRound{1, 1, 1, 1}));
 }
 
 TEST(RootedTree, FansSayHowManyAreToldInARound) {

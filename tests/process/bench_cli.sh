@@ -73,6 +73,10 @@ results() {
     expect 0 '"collective":"reduce".*"correct":true' "$bench" broadcast,reduce --local 5 --root $root \
       --op user --ranks-per-node 2,1 --placement cyclic --bytes 8,1K "${short[@]}" --delay-us 100
   done
+  for name in gatherv scatterv; do
+    expect 0 '"collective":"'$name'",.*"correct":true' "$bench" $name --local 5 --root 3 \
+      --ranks-per-node 2 --bytes 8,10000 "${short[@]}" --delay-us 100
+  done
   # The reason for a check pass: no row may have been skipped.
   if timeout 60 "$bench" all --local 3 "${short[@]}" | grep '"correct":\(null\|false\)' >/dev/null; then
     fail "an unchecked row of a checked run"
@@ -101,8 +105,16 @@ virtual_time() {
     --virtual-time --per-round 1,1,1,1,1,1,1 --format json
   # A wrong result would be exit status 1.
   expect 0 '"collective":"exscan","bytes":256.*"correct":true' "$bench" \
-    allgather,alltoall,gather,scatter,reduce_scatter,broadcast,reduce,scan,exscan --local 24 \
+    allgather,alltoall,gather,gatherv,scatter,scatterv,reduce_scatter,broadcast,reduce,scan,exscan \
+    --local 24 \
     --virtual-time --bytes 256 --iterations 2 --check --format json
+  # Along a chain: all bytes once, and 14 hops of a piece, with a credit of the calls before more or
+  # less; as a tree it would take four times that.
+  expect 0 '"collective":"broadcast",.*"algorithm":"pipelined_chain".*"median_ns":18[89][0-9]{3}\..*"correct":true' \
+    "$bench" broadcast --local 16 --virtual-time --bytes 1M --iterations 1 --check --format json
+  # 31 blocks of 32 KiB, o + L + o_r, and one answer between windows; on 9 connections.
+  expect 0 '"collective":"allgatherv",.*"median_ns":150383.*"correct":true' "$bench" allgatherv \
+    --local 32 --virtual-time --bytes 32K --iterations 1 --check --format json
   expect 0 'fabric +roce100, emulated in virtual time' "$bench" all --local 3 --virtual-time \
     --fabric roce100
   expect 0 '"virtual":false,"fabric":"qdr".*"correct":true' "$bench" allreduce --local 2 --bytes 8 \

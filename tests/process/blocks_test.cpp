@@ -49,6 +49,7 @@ struct Task {
   std::size_t single_copy_bytes = SIZE_MAX;
   std::vector<std::size_t> sizes = usual_sizes;  // bytes of blocks, about
   Timeout delay = Timeout::zero();               // of each rank before each call, at most
+  std::vector<std::uint32_t> per_round = {};     // which allgathers follow
 };
 
 std::byte value(std::size_t from, std::size_t to, std::uint64_t call, std::size_t i) {
@@ -292,6 +293,7 @@ int exercise(Exchange& exchange, const Task& task) {
   options.placement = task.shape.placement;
   options.chunk_bytes = task.chunk_bytes;
   options.single_copy_bytes = task.single_copy_bytes;
+  if (!task.per_round.empty()) options.per_round = task.per_round;
   Context context(options);
   Communicator communicator(context, exchange);
   Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
@@ -348,6 +350,20 @@ TEST(Blocks, AreRightForShapesAndPlacements) {
   expect_right({.shape = {7, {2}, Placement::cyclic}}, run_local_threads);
   expect_right({.shape = {9, {4, 1, 3}, Placement::random}, .sizes = {8, 5000}}, run_local_threads);
   expect_right({.shape = {12, {1, 5}}, .sizes = {8, 600}}, run_local_threads);
+}
+
+TEST(Blocks, ArePassedOnRightly) {
+  expect_right({.shape = {11}, .sizes = {8, 5000}}, run_local_threads);
+  expect_right({.shape = {6}, .per_round = {2, 1}}, run_local);
+  expect_right({.shape = {10, {2}}, .sizes = {56, 5000}, .per_round = {1, 1, 1}},
+               run_local_threads);
+  expect_right({.shape = {9, {1, 3}, Placement::cyclic},
+                .chunk_bytes = 4608,
+                .sizes = {4609, 30'000},
+                .per_round = {1, 1, 1}},
+               run_local_threads);
+  expect_right({.shape = {7}, .sizes = {8, 6000}, .delay = 2ms, .per_round = {1, 1, 1}},
+               run_local_threads);
 }
 
 /// Which is what happens where it may.

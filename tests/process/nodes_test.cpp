@@ -332,8 +332,9 @@ TEST(Nodes, LargePayloadsFitTheDefaultArena) {
     Context context(options);
     Communicator communicator(context, exchange);
     std::vector<double> source((8u << 20) / sizeof(double) + 1, 1.0), target(source.size());
-    for (const Algorithm algorithm : {Algorithm::two_partial, Algorithm::canonical_dissemination,
-                                      Algorithm::chunked_fold, Algorithm::ring}) {
+    for (const Algorithm algorithm :
+         {Algorithm::two_partial, Algorithm::canonical_dissemination, Algorithm::chunked_fold,
+          Algorithm::ring, Algorithm::rabenseifner}) {
       std::fill(target.begin(), target.end(), 0.0);
       Operation operation = allreduce(
           communicator, {.source = source.data(),
@@ -443,6 +444,24 @@ TEST(Nodes, OnlyRanksOfOtherNodesAreConnected) {
     });
     EXPECT_EQ(codes_of(results), std::vector<int>(3)) << text_of(shape);
   }
+}
+
+TEST(Nodes, AnAllgatherOfManyConnectsFew) {
+  constexpr std::uint32_t count = 12;
+  const auto results = run_local_threads({.rank_count = count}, [&](Exchange& exchange) {
+    Context context(with_nodes({1}, Placement::block));
+    Communicator communicator(context, exchange);
+    const std::uint64_t source = 100 + index_of(exchange.self());
+    std::vector<std::uint64_t> target(count);
+    Operation operation = allgather(
+        communicator, {.source = &source, .target = target.data(), .bytes = sizeof source});
+    if (!run_once(operation)) return 1;
+    for (std::uint32_t rank = 0; rank < count; ++rank)
+      if (target[rank] != 100 + rank) return 2;
+    // In two rounds: 1 and 2, then 3, 6 and 9 ahead and behind, which are 7 ranks.
+    return context.implementation().fabric.connection_count() == 7 ? 0 : 3;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(count));
 }
 
 TEST(Nodes, WhoeverMostCannotMapIsApart) {

@@ -69,7 +69,7 @@ json() {
       *) check exactly "1 2 5 8 13 16 31" --algorithm "$name" --dtype double ;;
     esac
   done
-  [ "$names" -ge 11 ] || fail "only $names names of schedules"
+  [ "$names" -ge 12 ] || fail "only $names names of schedules"
   expect 0 '^\{"ranks":5,"rank":4,.*"takes_out":\[\]\}$' --ranks 5 --rank 4 --format json
   [ "$("${plan[@]}" --ranks 5 --rank 4 --format json | wc -l)" = 1 ] || fail "more than rank 4"
   for name in leader lanes; do
@@ -114,15 +114,40 @@ texts() {
     expect 0 'connections +2$' --ranks $ranks --algorithm ring
     expect 0 "connections +$((ranks - 1))\$" --ranks $ranks --algorithm chunked_fold
   done
+  expect 0 'connections +6$' --ranks 64 --algorithm rabenseifner
+  expect 0 'rounds +6, with 4,2,1,1,2,4 messages$' --ranks 8 --algorithm rabenseifner
+  expect 0 'connections +1$' --ranks 65 --rank 1 --algorithm rabenseifner
   expect 0 'connections +5$' --ranks 8 --per-round 1,1,1
   expect 0 'connections +11$' --ranks 64 --per-round 1,1,1,1,1,1
   expect 0 'connections +1, and 3 in shared memory$' --ranks 8 --ranks-per-node 4 --across leader
   for ranks in 8 64 200; do
     expect 0 "connections +$((ranks - 1))\$" --ranks $ranks --collective alltoall
-    expect 0 "connections +$((ranks / 4 - 1)), and 3 in shared memory\$" --ranks $ranks \
-      --collective allgather --ranks-per-node 4
     expect 0 'connections +1$' --ranks $ranks --collective gather --root 3 --rank 7
   done
+  # Blocks go directly to few, and to more by dissemination.
+  expect 0 'connections +8$' --ranks 9 --collective allgather
+  for ranks in 10 64 256 1000; do
+    for bytes in 8 4K 1M; do
+      got=$("${plan[@]}" --ranks $ranks --collective allgather --bytes $bytes |
+        sed -n 's/^ *connections *//p')
+      bits=$(python3 -c "print(($ranks - 1).bit_length())")
+      [ "$got" -le $((3 * bits)) ] && [ "$got" -ge "$bits" ] ||
+        fail "allgather of $bytes bytes, $ranks ranks: $got connections"
+    done
+  done
+  expect 0 'connections +11$' --ranks 64 --collective allgather --per-round 1,1,1,1,1,1
+  expect 0 'rounds +6, with 1,2,4,8,17,37 messages$' --ranks 64 --collective allgather \
+    --per-round 1,1,1,1,1,1
+  expect 0 'connections +8, and 3 in shared memory$' --ranks 36 --collective allgather \
+    --ranks-per-node 4
+  expect 0 'connections +11, and 3 in shared memory$' --ranks 256 --collective allgather \
+    --ranks-per-node 4 --per-round 1,1,1,1,1,1
+  # In windows, for which nodes have to be of one size.
+  expect 0 '128 slots of 1 part; .*; 16 lines for credits$' --ranks 128 --collective allgather \
+    --per-round 3,3,3,1
+  expect 0 'connections +99, and 2 in shared memory$' --ranks 200 \
+    --collective allgather --ranks-per-node 3,2
+  expect 0 '^node_allgather, 200 ranks' --ranks 200 --collective allgather --ranks-per-node 4
   expect 0 'rounds +3, with at most 3,3,3 messages$' --ranks 64 --collective broadcast
   expect 0 'connections +9$' --ranks 64 --collective broadcast
   expect 0 '^fibonacci_tree, 64 ranks' --ranks 64 --collective broadcast --bytes 1K
@@ -131,6 +156,17 @@ texts() {
   expect 0 '^binary_tree, 8 ranks' --ranks 8 --ranks-per-node 8 --collective broadcast --tree binary
   expect 0 '^binomial_tree, 8 ranks' --ranks 8 --collective broadcast --tree binomial
   expect 0 'rounds +6, each with at most 2 messages$' --ranks 127 --collective broadcast --tree binary
+  # Long ones along a chain, but where fans are asked for, or the canonical tree.
+  expect 0 '^pipelined_chain, 16 ranks' --ranks 16 --collective broadcast --bytes 1M
+  expect 0 'connections +2$' --ranks 16 --collective reduce --bytes 1M --rank 3
+  expect 0 '^binomial_tree, 64 ranks' --ranks 64 --collective broadcast --bytes 64K
+  expect 0 '^binomial_tree, 16 ranks' --ranks 16 --collective broadcast --bytes 1M --per-round 1,1,1,1
+  expect 0 '^binomial_tree, 16 ranks' --ranks 16 --collective reduce --bytes 1M --dtype double \
+    --agreement reproducible
+  expect 0 '^binomial_tree, 16 ranks' --ranks 16 --collective reduce --bytes 1M --op user \
+    --dtype int32 --root 3
+  expect 0 '^pipelined_chain, 16 ranks' --ranks 16 --collective reduce --bytes 1M --op user \
+    --dtype int32
   expect 0 'connections +6$' --ranks 64 --collective broadcast --per-round 1,1,1,1,1,1
   expect 0 '^binomial_tree, 64 ranks' --ranks 64 --collective reduce --dtype double \
     --agreement reproducible
@@ -164,6 +200,12 @@ refusals() {
   refuse '--root="9": expected a number from 0 to 3' --ranks 4 --collective gather --root 9
   refuse '--algorithm="ring": expected only with' --ranks 4 --collective alltoall --algorithm ring
   refuse '--per-round="3": expected only with' --ranks 4 --collective scan --per-round 3
+  refuse 'per_round 3,3: algorithm rabenseifner has 2 log2 P rounds.*leave per_round out' --ranks 16 \
+    --per-round 3,3 --algorithm rabenseifner
+  refuse 'rabenseifner needs about P of 32768.*P is 40000; use' --ranks 40000 \
+    --algorithm rabenseifner
+  refuse 'per_round 1,1 does not cover 16 ranks.*use 1,1,1,1' --ranks 16 --per-round 1,1 \
+    --collective allgather
   refuse '--root="1": expected a collective that has one' --ranks 4 --root 1
   refuse '--format="json": expected table, or allreduce' --ranks 4 --collective alltoall --format json
   refuse '--ranks="40000".*slots for all of them' --ranks 40000 --collective alltoall

@@ -206,6 +206,30 @@ TEST(Rooted, ChunksAreRightOnBothSidesOfTheirEdges) {
   }
 }
 
+/// Long ones pass through the nodes piece after piece.
+TEST(Rooted, LongPayloadsAreRightAlongAChain) {
+  for (const Shape& shape : {Shape{4, {1}}, Shape{7, {2}}, Shape{6, {1, 3}, Placement::cyclic}}) {
+    const auto results =
+        run_local_threads({.rank_count = shape.rank_count}, [&](Exchange& exchange) {
+          Context context(options_of(shape, 16u << 20));
+          Communicator communicator(context, exchange);
+          int wrong = 0;
+          for (const std::size_t count : {32'768u, 32'769u, 50'001u})
+            for (const Rank root : {Rank{0}, Rank{shape.rank_count - 2}}) {
+              wrong += wrong_broadcasts(communicator, root, count, 3);
+              wrong += wrong_reduces(communicator, root, test::sum_job(), count, 3, count % 2 == 1);
+              wrong += wrong_reduces(communicator, root, test::ordered_job(), count, 3, false);
+            }
+          std::vector<std::uint64_t> buffer(32'768);
+          if (broadcast<std::uint64_t>(communicator, std::span(buffer), Rank{1}).algorithm() !=
+              "pipelined_chain")
+            wrong += 100;
+          return wrong;
+        });
+    EXPECT_EQ(codes_of(results), std::vector<int>(shape.rank_count)) << shape.rank_count;
+  }
+}
+
 // ---- Thresholds ---------------------------------------------------------------------------------
 
 /// What a reduce of `job` over the ranks from the root on gives.

@@ -6,9 +6,9 @@
 #include <random>
 #include <vector>
 
+#include "plan/block_dissemination.hpp"
 #include "plan/blocks.hpp"
 #include "plan/chunked_fold.hpp"
-#include "plan/node_allgather.hpp"
 #include "plan/scan.hpp"
 #include "simulated_run.hpp"
 #include "support/node_shapes.hpp"
@@ -96,7 +96,12 @@ void expect_swapped(const Case& one) {
 }
 
 /// Every rank has one block, which all get, or the root; or all have a block from the root.
-enum class Kind { allgather, node_allgather, gather, scatter };
+enum class Kind { allgather, dissemination, node_allgather, gather, scatter };
+
+/// Nodes are numbered without gaps.
+std::uint32_t node_count_of(const test::NodeOf& node_of) {
+  return 1 + index_of(*std::max_element(node_of.begin(), node_of.end()));
+}
 
 void expect_gathered(const Case& one, Kind kind, Rank root) {
   std::mt19937 random(one.seed);
@@ -112,12 +117,17 @@ void expect_gathered(const Case& one, Kind kind, Rank root) {
   std::vector<plan::Plan> plans;
   const test::NodeOf node_of =
       test::placed(count, 1 + one.seed % std::min(count, 4u), one.seed % 2 == 0, random);
+  const std::uint32_t n = 1 + one.seed % 3;
   for (std::uint32_t rank = 0; rank < count; ++rank) {
     const bool has_all = root == no_rank || Rank{rank} == root;
     plans.push_back(
-        kind == Kind::allgather        ? plan::direct_allgather(Rank{rank}, count, one.transport)
-        : kind == Kind::node_allgather ? plan::node_allgather(Rank{rank}, node_of)
-        : kind == Kind::gather         ? plan::direct_gather(Rank{rank}, count, root, one.transport)
+        kind == Kind::allgather ? plan::direct_allgather(Rank{rank}, count, one.transport)
+        : kind == Kind::dissemination
+            ? plan::dissemination_allgather(Rank{rank}, count, plan::uniform(count, n))
+        : kind == Kind::node_allgather
+            ? plan::dissemination_allgather(Rank{rank}, count,
+                                            plan::uniform(node_count_of(node_of), n), node_of)
+        : kind == Kind::gather ? plan::direct_gather(Rank{rank}, count, root, one.transport)
                                : plan::direct_scatter(Rank{rank}, count, root, one.transport));
     const std::vector<Range> all = scattered_over(size, random);
     const Range own{1, size[rank]};
@@ -159,8 +169,9 @@ TEST(Blocks, AreSwapped) {
 TEST(Blocks, AreGatheredByAll) {
   for_cases([](const Case& one) { expect_gathered(one, Kind::allgather, no_rank); });
   for_cases([](const Case& one) {
-    if (one.transport == plan::Transport::copied)
-      expect_gathered(one, Kind::node_allgather, no_rank);
+    if (one.transport != plan::Transport::copied) return;
+    expect_gathered(one, Kind::dissemination, no_rank);
+    expect_gathered(one, Kind::node_allgather, no_rank);
   });
 }
 

@@ -288,7 +288,8 @@ TEST(VerbsFabric, AChunkIsThereWhenItsWordIsAndBothHaveCredits) {
   // Registered once more, as memory of a neighbour is.
   std::byte* const chunk = b.fabric.arena().allocate(4096);
   std::byte* const from = a.fabric.arena().allocate(4096);
-  const RegionHandle region = b.fabric.register_memory(chunk, 4096);
+  const RegionHandle region = b.fabric.register_memory(
+      chunk, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, "a part of it");
   WordedWrite write{.connection = there,
                     .local = from,
                     .bytes = 4096 - 64,

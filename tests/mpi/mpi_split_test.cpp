@@ -1,0 +1,110 @@
+// Promise: communicators split from one over an MPI exchange have the ranks they should in the
+// order they should, work beside each other and beside the whole, and can be split again.  Run by
+// mpirun with any number of ranks.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <tutti/tutti.hpp>
+#include <vector>
+
+#include "bootstrap/mpi_exchange.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using tutti::Communicator, tutti::Operation, tutti::Status;
+using tutti::index_of;
+
+bool call(Operation& operation) {
+  return operation.start() == Status::ok && operation.wait(30s) == Status::ok;
+}
+
+/// What each rank of `part` says, by an allgather there.
+std::vector<std::uint32_t> gathered(Communicator& part, std::uint32_t own) {
+  std::vector<std::uint32_t> all(part.rank_count(), UINT32_MAX);
+  Operation operation = tutti::allgather<std::uint32_t>(
+      part, std::span<const std::uint32_t>(&own, 1), std::span(all));
+  return call(operation) ? all : std::vector<std::uint32_t>();
+}
+
+std::uint64_t sum_of(Communicator& part, std::uint64_t own) {
+  std::uint64_t sum = 0;
+  Operation operation = tutti::allreduce<std::uint64_t>(
+      part, std::span<const std::uint64_t>(&own, 1), std::span(&sum, 1), tutti::sum);
+  return call(operation) ? sum : UINT64_MAX;
+}
+
+/// Every second rank of the whole from `first` on, the highest first.
+std::vector<std::uint32_t> reversed(std::uint32_t first, std::uint32_t count) {
+  std::vector<std::uint32_t> ranks;
+  for (std::uint32_t rank = first; rank < count; rank += 2) ranks.insert(ranks.begin(), rank);
+  return ranks;
+}
+
+class MpiSplit : public ::testing::TestWithParam<std::vector<std::uint32_t>> {
+ protected:
+  // Node shapes: as it is, or every rank a node of its own.
+  static tutti::ContextOptions options() {
+    tutti::ContextOptions options;
+    options.device = "soft0";
+    if (!GetParam().empty()) options.ranks_per_node = GetParam();
+    return options;
+  }
+};
+
+// Protects: colors make parts, keys order them, and parts and whole do not mix.
+TEST_P(MpiSplit, PartsHaveTheirRanksAndWorkBesideTheWhole) {
+  const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
+  tutti::Context context(options());
+  Communicator whole(context, *exchange);
+  const std::uint32_t self = index_of(whole.rank()), count = whole.rank_count();
+  std::optional<Communicator> part = whole.split(self % 2, -static_cast<std::int64_t>(self));
+  ASSERT_TRUE(part);
+  const std::vector<std::uint32_t> expected = reversed(self % 2, count);
+  EXPECT_EQ(part->rank_count(), expected.size());
+  EXPECT_EQ(gathered(*part, self), expected);
+  std::uint64_t numbers = 0;
+  for (const std::uint32_t rank : expected) numbers += rank + 1;
+  EXPECT_EQ(sum_of(*part, self + 1), numbers);
+  EXPECT_EQ(sum_of(whole, self + 1), std::uint64_t{count} * (count + 1) / 2);
+  // Again, into parts of one rank.
+  std::optional<Communicator> alone = part->split(index_of(part->rank()));
+  ASSERT_TRUE(alone);
+  EXPECT_EQ(gathered(*alone, self), std::vector<std::uint32_t>{self});
+  EXPECT_EQ(gathered(*part, self), expected);
+}
+
+// Protects: a rank without a color takes part in the splitting and is in no part.
+TEST_P(MpiSplit, ARankWithoutAColorIsInNoPart) {
+  const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
+  tutti::Context context(options());
+  Communicator whole(context, *exchange);
+  const std::uint32_t self = index_of(whole.rank()), count = whole.rank_count();
+  const bool is_last = self + 1 == count;
+  std::optional<Communicator> part =
+      whole.split(is_last ? std::nullopt : std::optional<std::uint32_t>(7));
+  EXPECT_EQ(part.has_value(), !is_last);
+  if (part) {
+    EXPECT_EQ(sum_of(*part, 1), count - 1);
+  }
+  EXPECT_EQ(sum_of(whole, 1), count);
+}
+
+INSTANTIATE_TEST_SUITE_P(Nodes, MpiSplit,
+                         ::testing::Values(std::vector<std::uint32_t>{},
+                                           std::vector<std::uint32_t>{1},
+                                           std::vector<std::uint32_t>{2}));
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+  MPI_Init(&argument_count, &arguments);
+  ::testing::InitGoogleTest(&argument_count, arguments);
+  int failed = RUN_ALL_TESTS();
+  // Every rank fails if one does; or a late rank would wait in MPI_Finalize for the others.
+  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Finalize();
+  return failed;
+}
