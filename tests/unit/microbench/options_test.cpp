@@ -67,7 +67,7 @@ TEST(Options, ListsAndUnitsAreUnderstood) {
 TEST(Options, AllLeavesProbesToTheRun) {
   const Options options = parse({"all"});
   EXPECT_TRUE(options.all);
-  EXPECT_EQ(options.collectives.size(), 17u);
+  EXPECT_EQ(options.collectives.size(), 19u);
 }
 
 TEST(Options, OptionsWithoutAFeatureAreUnknown) {
@@ -106,7 +106,7 @@ TEST(Options, VirtualTimeNeedsLocalRanksAndHasANetwork) {
   const Options options = parse({"all", "--virtual-time", "--local", "3"});
   EXPECT_TRUE(options.virtual_time);
   EXPECT_EQ(options.fabric, "fdr");
-  EXPECT_EQ(options.collectives.size(), 14u);
+  EXPECT_EQ(options.collectives.size(), 16u);
   for (const Collective one : options.collectives) EXPECT_FALSE(is_memory_probe(one));
   EXPECT_EQ(parse({"barrier", "--fabric", "hdr"}).fabric, "hdr");
   expect_refused({"barrier", "--virtual-time"}, {"--virtual-time", "--local"});
