@@ -62,7 +62,8 @@ struct Driver {
   int (*destroy_qp)(ibv_qp* pair);
   /// Not of libibverbs as it is: whether what the peer of a connected pair writes is placed in the
   /// order of its requests, so that who sees a word written by one finds all that earlier ones
-  /// wrote.  Verbs do not promise it; ibv_query_qp_data_in_order() tells of devices that do.
+  /// wrote.  Verbs promise it of no device: ibv_query_qp_data_in_order() speaks of the bytes of
+  /// one request.
   bool (*places_writes_in_order)(ibv_qp* pair);
 
   int (*get_async_event)(ibv_context* context, ibv_async_event* event);

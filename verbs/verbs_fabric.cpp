@@ -240,7 +240,7 @@ void VerbsFabric::assign(Channel& channel, std::size_t put, std::uint32_t connec
 std::string why_not_worded(const WordedLimits& limits, const std::string& port) {
   if (!limits.places_writes_in_order)
     return "polls words that the device writes, and " + port +
-           " does not say that it places writes in order (ibv_query_qp_data_in_order)";
+           " does not promise that who sees one sees all before it (the software device does)";
   if (limits.inline_bytes < sizeof(WordedWrite::word) || limits.sends_max < 2)
     return "writes a chunk and then a word, inline, which takes 2 sends and 8 inline bytes; a "
            "queue pair of " +

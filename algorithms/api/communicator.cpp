@@ -52,8 +52,10 @@ std::uint64_t hash_of_shape(const api::ContextSettings& settings) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
   add(static_cast<std::uint64_t>(settings.placement));
+  add(settings.ranks_per_node.size());
   for (const std::uint32_t ranks : settings.ranks_per_node) add(ranks);
   add(settings.domains_above);
+  add(settings.ranks_per_domain.size());
   for (const std::uint32_t ranks : settings.ranks_per_domain) add(ranks);
   return hash;
 }

@@ -301,8 +301,10 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     const std::vector<RingDoor> doors = gather<RingDoor>(communicator, {&door, 1});
     attempt(error, [&] { operation->shared_ring->join(doors); });
     agree_on_all();
+    operation->shared_ring->share();
     attempt(error, [&] { operation->shared_ring->greet(); });
     agree_on_all();
+    operation->shared_ring->begin();
   } else {
     attempt(error, [&] { prepare_messages(*operation, cards); });
     agree_on_all();

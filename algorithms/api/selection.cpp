@@ -345,6 +345,13 @@ void require_defined(Across across, const char* collective) {
                     " is none; use one of the enumerators of tutti::Across");
 }
 
+void require_defined(Tree tree, const char* collective) {
+  if (tree > Tree::fibonacci)
+    throw Error(ErrorCode::invalid_argument,
+                std::string(collective) + ": tree " + std::to_string(static_cast<unsigned>(tree)) +
+                    " is none; use one of the enumerators of tutti::Tree");
+}
+
 std::uint32_t node_count_of(std::span<const Node> node_of, std::uint32_t rank_count) {
   if (node_of.empty()) return rank_count;
   return 1 + index_of(*std::max_element(node_of.begin(), node_of.end()));
@@ -360,10 +367,8 @@ std::size_t largest_node_of(std::span<const Node> node_of) {
 /// messages a round: 1, 2, 3 and 6 ahead and behind), and more hops.  Of more nodes it has fewer.
 constexpr std::uint32_t direct_partners_max = 8;
 
-/// Where nodes differ in size, blocks from one rank to another have no windows, and those of more
-/// nodes would ask for more receives than a connection has.
-constexpr std::uint32_t uneven_nodes_max = 64;
-
+/// Where nodes differ in size, blocks from one rank to another have no windows, and could ask for
+/// more receives than a connection has: they go directly.
 bool are_of_one_size(std::span<const Node> node_of, std::uint32_t rank_count) {
   return largest_node_of(node_of) * node_count_of(node_of, rank_count) == rank_count;
 }
@@ -418,11 +423,7 @@ struct TreeRequest {
 /// combining takes time, too, 0.74 to 1.00, 1.11 at most (129 ranks, 16 KiB).  Binary trees take
 /// longer than Fibonacci trees but for 8 KiB (0.92 at least).
 plan::TreeFans tree_fans(const TreeRequest& asked) {
-  if (asked.tree > Tree::fibonacci)
-    throw Error(ErrorCode::invalid_argument,
-                std::string(asked.collective) + ": tree " +
-                    std::to_string(static_cast<unsigned>(asked.tree)) +
-                    " is none; use one of the enumerators of tutti::Tree");
+  require_defined(asked.tree, asked.collective);
   const std::uint32_t node_count = node_count_of(asked.node_of, asked.rank_count);
   const bool is_automatic = asked.tree == Tree::automatic;
   const bool is_tiny = asked.is_broadcast && asked.payload_bytes < fibonacci_broadcast_bytes_min;
@@ -775,9 +776,8 @@ plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, const BroadcastRe
 plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, const AllgatherRequest& request) {
   const std::uint32_t node_count = node_count_of(request.node_of, rank_count);
   const bool is_direct =
-      request.per_round_by_default.empty() &&
-      (node_count - 1 <= direct_partners_max ||
-       (node_count > uneven_nodes_max && !are_of_one_size(request.node_of, rank_count)));
+      (request.per_round_by_default.empty() && node_count - 1 <= direct_partners_max) ||
+      !are_of_one_size(request.node_of, rank_count);
   // In a single node nobody is connected; without shared memory everybody is as near.
   if (node_count == 1 || (is_direct && node_count == rank_count))
     return plan::direct_allgather(self, rank_count, request.transport);
@@ -796,24 +796,21 @@ plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, const ReduceRequest&
   const bool ordered = one_expression || !combines.reduction.properties.commutative;
   const plan::Order order = ordered ? plan::Order::rank_order : plan::Order::commutative;
   const bool some_only = request.participant_count > 0 && request.participant_count < rank_count;
-  const plan::TreeFans fans =
-      tree_fans({"reduce", request.tree, combines.per_round_by_default, rank_count,
-                 combines.node_of, payload_bytes_of(combines), false});
   plan::RootedShape shape{.root = request.root, .rank_count = rank_count};
   if (!one_expression) {  // else along the canonical tree, which is binomial
-    shape.node_of = combines.node_of;
-    shape.fans = fans;
-    // In rank order the result comes from rank 0, which another root would wait for, chunk by
-    // chunk; and then nodes count only if they are runs of ranks.
+    // In rank order nodes count only if they are runs of ranks, and the result comes from rank 0,
+    // which another root would wait for, chunk by chunk.
+    if (!ordered || plan::nodes_are_runs(combines.node_of)) shape.node_of = combines.node_of;
     const std::size_t bytes = payload_bytes_of(combines);
-    const std::uint32_t node_count = ordered && !plan::nodes_are_runs(combines.node_of)
-                                         ? rank_count
-                                         : node_count_of(combines.node_of, rank_count);
-    shape.fans.is_chain =
-        request.tree == Tree::automatic && combines.per_round_by_default.empty() && !some_only &&
-        (!ordered || request.root == Rank{0}) &&
-        takes_chain(fans_across({}, rank_count, combines.node_of, bytes), node_count, bytes, true);
+    shape.fans = tree_fans({"reduce", request.tree, combines.per_round_by_default, rank_count,
+                            shape.node_of, bytes, false});
+    shape.fans.is_chain = request.tree == Tree::automatic &&
+                          combines.per_round_by_default.empty() && !some_only &&
+                          (!ordered || request.root == Rank{0}) &&
+                          takes_chain(fans_across({}, rank_count, shape.node_of, bytes),
+                                      node_count_of(shape.node_of, rank_count), bytes, true);
   } else if (request.tree != Tree::automatic && request.tree != Tree::binomial) {
+    require_defined(request.tree, "reduce");
     throw Error(ErrorCode::unsupported,
                 std::string("reduce: tree ") + name_of(request.tree) +
                     " gives other bits than the canonical tree, and reproducible ones are asked "

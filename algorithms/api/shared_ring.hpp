@@ -47,6 +47,11 @@ class SharedRingOperation {
   /// stopped.
   void greet();
 
+  /// All have joined: from now on others may write into the block, which nobody has touched before.
+  void share() noexcept { is_shared_ = is_greeting_ = true; }
+  /// All have been greeted.
+  void begin() noexcept { is_greeting_ = false; }
+
   // ---- data path ----
 
   void contribute() noexcept;
@@ -67,11 +72,14 @@ class SharedRingOperation {
 
   // ---- afterwards ----
 
-  /// Whether the block is nobody's any more but this rank's.
-  bool is_deserted() const noexcept { return !ring_ || ring_->all_others_have_left(); }
+  /// Whether the block is nobody's any more but this rank's.  Where the set-up failed while ranks
+  /// greeted each other, that is never known.
+  bool is_deserted() const noexcept {
+    return !is_shared_ || (!is_greeting_ && ring_->all_others_have_left());
+  }
   /// Everything that was sent from the block has left.
   void leave() noexcept {
-    if (ring_) ring_->leave();
+    if (is_shared_) ring_->leave();
   }
 
  private:
@@ -88,6 +96,7 @@ class SharedRingOperation {
   std::uint32_t local_key_ = 0;
   std::uint32_t connection_ = 0;  // to the next node
   RingDoor next_ = {};
+  bool is_shared_ = false, is_greeting_ = false;
   std::optional<engine::SharedRing> ring_;
 };
 

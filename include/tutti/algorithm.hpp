@@ -39,7 +39,9 @@ enum class Across : std::uint8_t {
 /// one; the same on every rank.
 enum class Tree : std::uint8_t {
   automatic,  // "automatic": over nodes fibonacci, for a latency that goes with the payload, but
-              // for broadcasts of up to 256 bytes and where TUTTI_PER_ROUND says more; else knomial
+              // for broadcasts of up to 256 bytes and where TUTTI_PER_ROUND says more; else
+              // knomial; long payloads, from 64 KiB on, along a chain of the nodes where that is
+              // faster
   knomial,    // "knomial": messages per round as given, or by a rule
   binomial,   // "binomial": one message per round
   binary,     // "binary": two children each

@@ -1,7 +1,9 @@
 // Collectives of blocks, one for each rank: raw factories, and thin typed templates over them.
 // Every factory is collective over the communicator, may block, and throws Error.
 //
-// All of them.  Each block is sent once, directly.  Where all ranks share a node, and nothing is
+// All of them.  Each block is sent once, directly; those of allgather(v) once into each node, and
+// among more than 9 nodes of one size they are passed on (TUTTI_PER_ROUND says how), so that a rank
+// has O(log P) connections.  Where all ranks share a node, and nothing is
 // combined (reduce_scatter), blocks of which
 // the longest has twice ContextOptions::single_copy_bytes or more are not sent but read by whom
 // they are for, where the kernel lets it.  Blocks of 0 bytes are allowed, and so are, in the forms

@@ -96,7 +96,8 @@ struct AllreduceArguments {       // raw form
 ///
 /// Algorithm::shared_ring: start() leaves the contribution in memory that the ranks of the node
 /// share, and from then on whichever of them is in test() or wait() does the work of the node: a
-/// rank that computes, or is stopped, after start() holds up nobody else in that call (stopped in
+/// rank that computes, or is stopped, after start() holds up nobody else in that call (but where
+/// the software device has to move data by TUTTI_SOFT_TRANSPORT=bounce, or, stopped in
 /// the middle of test() or wait(), it may have a chunk of the payload in its hands).  It holds
 /// the payloads of all ranks of a node, twice, in the arena of the first one, and asks for a
 /// device that places writes in order (the software device does); Error{unsupported} otherwise, in

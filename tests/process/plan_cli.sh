@@ -159,11 +159,11 @@ texts() {
   # Long ones along a chain, but where fans are asked for, or the canonical tree.
   expect 0 '^pipelined_chain, 16 ranks' --ranks 16 --collective broadcast --bytes 1M
   expect 0 'connections +2$' --ranks 16 --collective reduce --bytes 1M --rank 3
-  expect 0 '^binomial_tree, 64 ranks' --ranks 64 --collective broadcast --bytes 64K
+  expect 0 '^fibonacci_tree, 64 ranks' --ranks 64 --collective broadcast --bytes 64K
   expect 0 '^binomial_tree, 16 ranks' --ranks 16 --collective broadcast --bytes 1M --per-round 1,1,1,1
   expect 0 '^binomial_tree, 16 ranks' --ranks 16 --collective reduce --bytes 1M --dtype double \
     --agreement reproducible
-  expect 0 '^binomial_tree, 16 ranks' --ranks 16 --collective reduce --bytes 1M --op user \
+  expect 0 '^fibonacci_tree, 16 ranks' --ranks 16 --collective reduce --bytes 1M --op user \
     --dtype int32 --root 3
   expect 0 '^pipelined_chain, 16 ranks' --ranks 16 --collective reduce --bytes 1M --op user \
     --dtype int32

@@ -224,6 +224,10 @@ TEST(Rooted, LongPayloadsAreRightAlongAChain) {
           if (broadcast<std::uint64_t>(communicator, std::span(buffer), Rank{1}).algorithm() !=
               "pipelined_chain")
             wrong += 100;
+          std::vector<std::uint64_t> result(32'768);
+          const Operation add = reduce<std::uint64_t>(
+              communicator, std::span<const std::uint64_t>(buffer), std::span(result), Rank{1}, sum);
+          if (add.algorithm() != "pipelined_chain") wrong += 1000;
           return wrong;
         });
     EXPECT_EQ(codes_of(results), std::vector<int>(shape.rank_count)) << shape.rank_count;

@@ -369,8 +369,7 @@ TEST(VerbsFabric, WordsArePolledOnlyWhereWritesArePlacedInOrder) {
   WordedLimits bad = good;
   bad.places_writes_in_order = false;
   EXPECT_NE(why_not_worded(bad, "mlx5_0:1")
-                .find("mlx5_0:1 does not say that it places writes in "
-                      "order"),
+                .find("mlx5_0:1 does not promise that who sees one sees all before it"),
             std::string::npos);
   bad = good;
   bad.inline_bytes = 4;
