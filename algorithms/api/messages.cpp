@@ -159,10 +159,12 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
         const api::NeighbourWindow& window = communicator.neighbours.windows[index_of(step.peer)];
         const std::uint64_t withdrawn = cards[index_of(step.peer)].finished +
                                         communicator.members_of_node() * sizeof(shm::SequenceWord);
-        operation.channel.node.read_from(step.slot,
-                                         {.process = window.process,
-                                          .withdrawn = reinterpret_cast<shm::SequenceWord*>(
-                                              window.at(withdrawn, sizeof(shm::SequenceWord)))});
+        operation.channel.node.read_from(
+            step.slot, {.process = window.process,
+                        .window = {window.mapping->data(), window.mapping->size()},
+                        .address = window.address,
+                        .withdrawn = reinterpret_cast<shm::SequenceWord*>(
+                            window.at(withdrawn, sizeof(shm::SequenceWord)))});
       }
     }
   }

@@ -27,6 +27,9 @@ enum class Scope : std::uint8_t {
 /// "_zero_copy".  Peers learn of segments when an operation is made on the communicator that
 /// allocated one, or on one split from it later.
 ///
+/// Where ranks of a node read each other's buffers (Operation::algorithm() "single_copy"), those in
+/// segments of their own are read by memory accesses, without a system call.
+///
 /// Scope::node: where the targets of an allreduce are one memory on all ranks of each node, and the
 /// sources are apart, it goes by leaders, or by lanes from 8 KiB on, which leave the result there
 /// instead of copying it for each rank (the last copy that is avoided in M. A. Al Ahad et al. 2018,

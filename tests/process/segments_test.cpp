@@ -368,6 +368,34 @@ TEST(Segments, ACallThatHasTimedOutGoesOn) {
   EXPECT_EQ(codes_of(results), std::vector<int>(2));
 }
 
+// What is told of inside a node, and lies in a segment, is read where it is mapped.
+TEST(Segments, InANodeAreReadWhereTheyAre) {
+  const auto results = launch({.rank_count = 2}, [](Exchange& exchange) {
+    ContextOptions options = options_for_test(exchange);
+    options.ranks_per_node = {2};
+    Context context(options);
+    Communicator ranks(context, exchange);
+    const std::uint32_t self = index_of(ranks.rank());
+    const Segment source = ranks.allocate(200'000), target = ranks.allocate(200'000);
+    const std::span<std::uint64_t> from = source.as<std::uint64_t>();
+    const std::span<std::uint64_t> into = target.as<std::uint64_t>();
+    Operation tell = broadcast<std::uint64_t>(ranks, from, Rank{1});
+    Operation add =
+        reduce<std::uint64_t>(ranks, std::span<const std::uint64_t>(from), into, Rank{0}, sum);
+    for (std::uint64_t call = 0; call < 5; ++call) {
+      contribute(from, self, call);
+      if (add.start() != Status::ok || add.wait(20s) != Status::ok) return 1;
+      if (self == 0 && !is_sum(into, 2, call)) return 2;
+      if (tell.start() != Status::ok || tell.wait(20s) != Status::ok) return 3;
+      for (std::size_t i = 0; i < from.size(); ++i)
+        if (from[i] != contribution(1, call, i)) return 4;
+      ranks.synchronize();
+    }
+    return tell.algorithm() == add.algorithm() ? 0 : 5;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
+}
+
 #if !defined(__SANITIZE_THREAD__)  // ranks that end the program
 
 /// Rank 1 is killed while all call again and again; the others hear it, and their segments can go.

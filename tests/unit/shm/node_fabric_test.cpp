@@ -86,6 +86,32 @@ TEST(NodeFabric, TakesEachMessageOnce) {
   EXPECT_FALSE(other.channel.take(1, 0));
 }
 
+// Nobody has that process, so what is not in the window cannot be read.
+TEST(NodeFabric, WhatIsInTheWindowOfALenderIsReadThere) {
+  constexpr std::int32_t nobody = 0x7fff'fff0;
+  constexpr std::uint64_t address = 0x10'0000;
+  std::vector<std::byte> window(256);
+  for (std::size_t i = 0; i < window.size(); ++i) window[i] = std::byte(i);
+  const SequenceWord withdrawn = 0;
+  const auto error_of = [&](std::uint64_t from, std::size_t bytes) {
+    Channel channel(0, 1);
+    channel.read_from(
+        0, {.process = nobody, .window = window, .address = address, .withdrawn = &withdrawn});
+    std::vector<std::byte> into(bytes + 1);
+    const int error = channel.read(0, from, into.data(), bytes);
+    if (error == 0) {
+      EXPECT_TRUE(std::equal(into.begin(), into.end() - 1,
+                             window.begin() + static_cast<std::ptrdiff_t>(from - address)));
+    }
+    return error;
+  };
+  EXPECT_EQ(error_of(address, 256), 0);
+  EXPECT_EQ(error_of(address + 100, 50), 0);
+  EXPECT_EQ(error_of(address + 256, 0), 0);
+  EXPECT_NE(error_of(address + 100, 157), 0);
+  EXPECT_NE(error_of(address - 1, 10), 0);
+}
+
 TEST(NodeFabric, HoldsOnlyWhatWasPrepared) {
   const Channel channel(2, 3);
   EXPECT_FALSE(channel.holds_put(0, 1));
