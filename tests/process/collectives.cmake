@@ -49,7 +49,7 @@ endforeach()
 add_test(NAME process_soak_node COMMAND soak 4 10000)
 set_tests_properties(process_soak_node PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON)
 set(none_ran " 0 tests from 0 test suites ran")  # a filter that fits no name would pass
-foreach(run "long:tcp" "long:local_nodes" "soak:local" "soak:tcp_nodes")
+foreach(run "long:tcp" "soak:local_nodes" "soak:local" "soak:tcp_nodes")
   string(REPLACE ":" ";" parts ${run})
   list(POP_FRONT parts label scenery)
   add_test(NAME ${label}_kill_${scenery} COMMAND process_failures --kills=100
