@@ -225,8 +225,9 @@ TEST(Rooted, LongPayloadsAreRightAlongAChain) {
               "pipelined_chain")
             wrong += 100;
           std::vector<std::uint64_t> result(32'768);
-          const Operation add = reduce<std::uint64_t>(
-              communicator, std::span<const std::uint64_t>(buffer), std::span(result), Rank{1}, sum);
+          const Operation add =
+              reduce<std::uint64_t>(communicator, std::span<const std::uint64_t>(buffer),
+                                    std::span(result), Rank{1}, sum);
           if (add.algorithm() != "pipelined_chain") wrong += 1000;
           return wrong;
         });
