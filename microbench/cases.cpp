@@ -24,6 +24,11 @@ Cases::Cases(const Options& options, const Launch& launch, const Placement& plac
   std::vector<Collective> collectives;
   for (const Collective collective : options_.collectives)
     if (is_possible(collective)) collectives.push_back(collective);
+  if (options_.rotates_root && launch_.exchange.rank_count() != 2)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--rotate-root needs exactly 2 ranks, this run has {}: start 2, or "
+                            "leave it out",
+                            launch_.exchange.rank_count()));
   together(launch_.exchange,
            [&] { context_ = std::make_unique<Context>(context_options(options_)); });
   communicator_ = std::make_unique<Communicator>(*context_, launch_.exchange);
@@ -117,6 +122,22 @@ void Cases::add_tutti(Case&& made, Operation&& operation) {
   cases_.push_back(std::move(made));
 }
 
+/// The same with the other root, in turns.
+void Cases::rotate_root(Case& made) {
+  Options other = options_;
+  other.root = Rank{1 - index_of(options_.root)};
+  made.subject = std::make_unique<TakingTurns>(
+      std::move(made.subject),
+      std::make_unique<TuttiSubject>(
+          *communicator_,
+          make_operation(made.collective, *communicator_, other, made.bytes, *made.buffers),
+          *meeting_));
+  if (made.mpi)
+    made.mpi = std::make_unique<TakingTurns>(
+        std::move(made.mpi),
+        launch_.mpi->collective(made.collective, *made.buffers, made.bytes, other));
+}
+
 void Cases::add_with_payload(Collective collective, std::size_t bytes) {
   const BufferBytes room = buffer_bytes(collective, bytes, launch_.exchange.rank_count());
   auto buffers = options_.in_segments ? std::make_unique<Buffers>(room, *communicator_)
@@ -129,8 +150,10 @@ void Cases::add_with_payload(Collective collective, std::size_t bytes) {
   Operation operation = make_operation(collective, *communicator_, options_, bytes, *buffers);
   add_tutti({.collective = collective, .bytes = bytes, .buffers = std::move(buffers)},
             std::move(operation));
-  if (!options_.against_mpi) return;
-  cases_.back().mpi = launch_.mpi->collective(collective, *cases_.back().buffers, bytes, options_);
+  Case& made = cases_.back();
+  if (options_.against_mpi)
+    made.mpi = launch_.mpi->collective(collective, *made.buffers, bytes, options_);
+  if (options_.rotates_root && is_rooted(collective)) rotate_root(made);
 }
 
 ProbeMemory& Cases::probe_memory() {

@@ -52,6 +52,7 @@ class Cases {
   void add_probe(Collective collective, std::unique_ptr<Subject> probe);
   void add_tutti(Case&& made, Operation&& operation);
   void add_with_payload(Collective collective, std::size_t bytes);
+  void rotate_root(Case& made);
   ProbeMemory& probe_memory();
 
   const Options& options_;

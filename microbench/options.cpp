@@ -116,6 +116,9 @@ void declare(CommandLine& line, Words& words, Options& options) {
                 "TUTTI_ARENA_BYTES for large ones");
   line.add_flag("--overlap", options.overlap,
                 "print how much of a call hides behind as long a computation that calls test()");
+  line.add_flag("--rotate-root", options.rotates_root,
+                "of two ranks: the root changes after each call, so that a call is one hand-over; "
+                "else calls are timed one by one after a barrier, with its skew");
   line.add_flag("--check", options.check,
                 "compare every result of a further pass with a reference");
   line.add("--check-level", words.check_level, "off, local or collective");

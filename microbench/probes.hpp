@@ -43,9 +43,8 @@ std::unique_ptr<Subject> floor_probe(SharedLines& lines, Rank self);
 /// Rank 0 writes, rank 1 sees it and answers: half of that is one hand-over.
 std::unique_ptr<Subject> oneway_probe(SharedLines& lines, Rank self);
 
-/// Both ranks copy as many bytes at the same time: what two ranks of a node need at least for a
-/// large broadcast (one of them copies all), reduce and allreduce (each combines a half, which
-/// takes no less than copying it, and somebody copies the other half).  `meeting` is borrowed.
+/// Both ranks copy as many bytes at the same time, a multiple of which bounds what two ranks of a
+/// node do with large payloads (copies_of() in results.cpp).  `meeting` is borrowed.
 std::unique_ptr<Subject> memcpy_probe(std::span<const std::byte> from, std::span<std::byte> into,
                                       Operation& meeting);
 

@@ -19,6 +19,38 @@ const Result* find(const Findings& findings, Collective collective, std::size_t 
   return nullptr;
 }
 
+/// What the busier of two ranks of a node has to do at least, as multiples of copying `bytes` (a
+/// copy reads and writes every byte, combining reads two and writes one, so it counts 1.5).
+double copies_of(Collective collective) noexcept {
+  switch (collective) {
+    case Collective::reduce:  // the root combines
+    case Collective::scan:    // rank 1 combines
+      return 1.5;
+    case Collective::allreduce:  // each combines a half and copies the other one
+      return 1.25;
+    case Collective::reduce_scatter:  // each combines a half
+      return 0.75;
+    case Collective::allgather:  // its own block and the other one
+    case Collective::allgatherv:
+    case Collective::alltoall:
+    case Collective::alltoallv:
+    case Collective::gather:  // the root both blocks
+    case Collective::gatherv:
+      return 2;
+    case Collective::broadcast:  // who is not the root copies
+    case Collective::scatter:    // each its block
+    case Collective::scatterv:
+    case Collective::exscan:  // rank 1 copies
+    case Collective::barrier:
+    case Collective::floor:
+    case Collective::oneway:
+    case Collective::memcpy:
+    case Collective::wimm:
+      break;
+  }
+  return 1;
+}
+
 /// What a row is measured against: the exchange of two lines for wimm and for a collective of two
 /// ranks of one node, rounds of wimm for one of two nodes.  Payloads of more than 8 bytes are
 /// bounded by copying in memory inside a node, and have no bound here across nodes.
@@ -35,8 +67,10 @@ std::optional<double> bound_of(const Findings& findings, const Case& one) {
       below = find(findings, Collective::oneway, 8);
   }
   if (one.tutti != nullptr && findings.launch.exchange.rank_count() == 2 && one.bytes > 8 &&
-      findings.communicator.node_count() == 1)
+      findings.communicator.node_count() == 1) {
     below = find(findings, Collective::memcpy, one.bytes);
+    if (below != nullptr) return median(below->samples.batches) * copies_of(one.collective);
+  }
   if (below == nullptr) return {};
   return median(below->samples.batches) * static_cast<double>(rounds);
 }
@@ -148,11 +182,12 @@ void fill_header(Report& report, const Findings& findings) {
 }
 
 void fill_ratios(Report& report, const Findings& findings) {
-  const auto add = [&](std::string what, const Samples* above, const Samples* below) {
+  const auto add = [&](std::string what, const Samples* above, const Samples* below,
+                       double times = 1) {
     if (above == nullptr || below == nullptr) return;
-    report.ratios.push_back({.what = std::move(what),
-                             .median = median_ratio(above->block_medians, below->block_medians),
-                             .blocks = findings.schedule.blocks});
+    const double ratio = median_ratio(above->block_medians, below->block_medians) / times;
+    report.ratios.push_back(
+        {.what = std::move(what), .median = ratio, .blocks = findings.schedule.blocks});
   };
   const auto samples = [&](Collective collective, std::size_t bytes) -> const Samples* {
     const Result* result = find(findings, collective, bytes);
@@ -171,8 +206,10 @@ void fill_ratios(Report& report, const Findings& findings) {
     add("reduce 8 B / oneway", samples(Collective::reduce, 8), oneway);
     for (const Result& result : findings.results)
       if (result.which->tutti != nullptr && result.which->bytes > 8)
-        add(fmt::format("{} {} B / memcpy", name_of(result.which->collective), result.which->bytes),
-            &result.samples, samples(Collective::memcpy, result.which->bytes));
+        add(fmt::format("{} {} B / {} memcpy", name_of(result.which->collective),
+                        result.which->bytes, copies_of(result.which->collective)),
+            &result.samples, samples(Collective::memcpy, result.which->bytes),
+            copies_of(result.which->collective));
   }
   for (const Result& result : findings.results) {
     std::string what = name_of(result.which->collective);

@@ -4,10 +4,12 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <tutti/timeout.hpp>
 #include <tutti/types.hpp>
+#include <utility>
 
 namespace tutti::bench {
 
@@ -40,6 +42,27 @@ class Subject {
 
   /// A call that goes there and back counts as two, and its time is halved.
   virtual double hand_overs_per_call() const noexcept { return 1; }
+};
+
+/// A rooted collective of two ranks whose root changes after every call: who has heard in one call
+/// tells in the next, as in a ping-pong.  So a call is one hand-over, and a batch of them is timed
+/// by one rank's clock, without the barrier, and its skew, that calls with one root need.
+class TakingTurns final : public Subject {
+ public:
+  /// The same collective, with the one root and with the other.
+  TakingTurns(std::unique_ptr<Subject> one, std::unique_ptr<Subject> other)
+      : subjects_{std::move(one), std::move(other)} {}
+  void run(std::size_t calls) override {
+    for (; calls > 0; --calls) {
+      subjects_[turn_]->run(1);
+      turn_ = 1 - turn_;
+    }
+  }
+  void synchronise() override { subjects_[0]->synchronise(); }
+
+ private:
+  std::unique_ptr<Subject> subjects_[2];
+  std::size_t turn_ = 0;
 };
 
 }  // namespace tutti::bench

@@ -307,8 +307,11 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     operation->shared_ring->begin();
   } else {
     attempt(error, [&] { prepare_messages(*operation, cards); });
+    // What comes after the last exchange must not fail: here, for its memory, and once more below.
+    attempt(error, [&] { operation->execution.resolve(); });
     agree_on_all();
     find_messages_in_place(*operation, cards);
+    operation->execution.resolve();
   }
   connections.keep();
   return operation;

@@ -10,16 +10,36 @@
 
 namespace tutti::engine {
 
-inline void copy_register(const Execution& execution, const plan::Step& step) noexcept {
-  const Part& part = execution.part_of(step);
-  std::byte* into = execution.address(step.into, part);
-  const std::byte* from = execution.address(step.from, part);
-  const std::size_t bytes = execution.bytes_of(step);
-  if (into != from && bytes > 0) std::memcpy(into, from, bytes);  // in place: source is target
+inline void copy_bytes(const std::byte* from, std::byte* into, std::size_t bytes) noexcept {
+  if (into == from) return;  // in place: source is target
+  if (bytes == 8)            // one element is what is waited for: no call of memcpy
+    std::memcpy(into, from, 8);
+  else if (bytes > 0)
+    std::memcpy(into, from, bytes);
 }
 
+/// The step that is next.
+inline void copy_register(const Execution& execution, const plan::Step& step) noexcept {
+  const std::vector<Operands>& resolved = execution.operands[execution.parity()];
+  if (!resolved.empty()) [[likely]] {
+    const Operands& operands = resolved[execution.next];
+    return copy_bytes(execution.address(operands.from), execution.address(operands.into),
+                      operands.bytes);
+  }
+  const Part& part = execution.part_of(step);
+  copy_bytes(execution.address(step.from, part), execution.address(step.into, part),
+             execution.bytes_of(step));
+}
+
+/// The same.
 inline void combine_registers(const Execution& execution, const plan::Step& step,
                               CombineFunction function) noexcept {
+  const std::vector<Operands>& resolved = execution.operands[execution.parity()];
+  if (!resolved.empty()) [[likely]] {
+    const Operands& operands = resolved[execution.next];
+    return function(execution.address(operands.from), execution.address(operands.into),
+                    operands.element_count, execution.reduction.context);
+  }
   const Part& part = execution.part_of(step);
   function(execution.address(step.from, part), execution.address(step.into, part),
            part.element_count, execution.reduction.context);
@@ -93,6 +113,8 @@ bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexc
     if (!fabric.take(channel, execution.parity(), steps[there].slot)) continue;
     std::swap(steps[here], steps[there]);
     std::swap(steps[here + 1].from, steps[there + 1].from);
+    for (std::vector<Operands>& resolved : execution.operands)
+      if (!resolved.empty()) std::swap(resolved[here + 1].from, resolved[there + 1].from);
     return true;
   }
   return false;

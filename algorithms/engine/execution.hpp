@@ -104,6 +104,19 @@ inline std::vector<Part> parts_of(std::span<const Part> blocks, std::size_t elem
   return parts;
 }
 
+/// Where what a step reads or writes is, in calls of one parity: as found by Execution::resolve().
+struct Operand {
+  enum class Base : std::uint8_t { memory, source, target } base = Base::memory;
+  std::byte* memory = nullptr;  // of a register
+  std::size_t offset = 0;       // in the user's buffer, which a call may change
+};
+/// Of a copy, combine or take_out.
+struct Operands {
+  Operand from = {}, into = {};
+  std::size_t bytes = 0;  // of a copy
+  std::size_t element_count = 0;
+};
+
 /// A payload of several chunks runs through the plan chunk by chunk, as if each were a call: the
 /// parities alternate, and what keeps two calls apart keeps two chunks apart.  So registers hold a
 /// chunk, and where ranks can run ahead of each other, two chunks are on their way at once: the two
@@ -112,9 +125,10 @@ struct Execution {
   std::span<plan::Step> steps;
   RegisterMemory memory;
   Reduction reduction;
-  std::vector<Part> parts;                     // as many as the plan has, for each chunk
-  std::size_t chunk_count = 1;                 // of a call
-  std::vector<std::uint64_t> references = {};  // that a plan by reference tells, by put
+  std::vector<Part> parts;                             // as many as the plan has, for each chunk
+  std::size_t chunk_count = 1;                         // of a call
+  std::array<std::vector<Operands>, 2> operands = {};  // by parity, then by step; or none
+  std::vector<std::uint64_t> references = {};          // that a plan by reference tells, by put
   struct alignas(RegisterMemory::line_bytes) Line {
     std::byte bytes[RegisterMemory::line_bytes];
   };
@@ -131,6 +145,40 @@ struct Execution {
   bool any_order = false;  // whether arrivals may be combined as they come; see advance.hpp
 
   std::uint32_t parity() const noexcept { return static_cast<std::uint32_t>(sequence & 1); }
+
+  /// Where more steps are run, finding their operands is not what takes the time.
+  static constexpr std::size_t resolved_steps_max = 256;
+
+  /// Finds the operands of all steps, for payloads of one chunk: what a call would compute again
+  /// and again is most of what a small one costs.  All of memory must be known.
+  void resolve() {
+    if (chunk_count != 1 || steps.size() > resolved_steps_max) return;
+    for (std::uint32_t of_parity = 0; of_parity < 2; ++of_parity) {
+      operands[of_parity].assign(steps.size(), {});
+      for (std::size_t i = 0; i < steps.size(); ++i) {
+        const plan::Step& step = steps[i];
+        const bool moves = step.action == plan::Action::copy ||
+                           step.action == plan::Action::combine ||
+                           step.action == plan::Action::take_out;
+        if (!moves || step.by_reference) continue;
+        operands[of_parity][i] = {.from = operand(step.from, part_of(step), of_parity),
+                                  .into = operand(step.into, part_of(step), of_parity),
+                                  .bytes = bytes_of(step),
+                                  .element_count = part_of(step).element_count};
+      }
+    }
+  }
+  std::byte* address(const Operand& where) const noexcept {
+    switch (where.base) {
+      case Operand::Base::memory:
+        return where.memory;
+      case Operand::Base::source:
+        return const_cast<std::byte*>(memory.source) + where.offset;  // only read
+      case Operand::Base::target:
+        return memory.target + where.offset;
+    }
+    __builtin_unreachable();
+  }
 
   void begin() noexcept {
     detail::check(!in_flight, "an operation is started when it is not in flight", sequence);
@@ -167,15 +215,19 @@ struct Execution {
   std::uint64_t chunk() const noexcept { return sequence - (call() - 1) * chunk_count; }
 
   std::byte* address(const plan::Register& where, const Part& part) const noexcept {
+    return address(operand(where, part, parity()));
+  }
+  Operand operand(const plan::Register& where, const Part& part,
+                  std::uint32_t of_parity) const noexcept {
     switch (where.place) {
       case plan::Place::source:
-        return const_cast<std::byte*>(memory.source) + part.source.offset;  // only read
+        return {.base = Operand::Base::source, .offset = part.source.offset};
       case plan::Place::target:
-        return memory.target + part.target.offset;
+        return {.base = Operand::Base::target, .offset = part.target.offset};
       case plan::Place::partial:
-        return memory.partials[parity()] + offset_of(where);
+        return {.memory = memory.partials[of_parity] + offset_of(where)};
       case plan::Place::slot:
-        return slot(where.index) + where.segment * memory.payload_bytes;
+        return {.memory = slot(where.index, of_parity) + where.segment * memory.payload_bytes};
     }
     __builtin_unreachable();
   }

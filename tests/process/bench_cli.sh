@@ -83,7 +83,10 @@ results() {
   fi
   expect 0 'wimm / floor .*alternating blocks' \
     "$bench" all --local 2 --bytes 8 --iterations 400
-  expect 0 'broadcast 65536 B / memcpy .*alternating blocks' \
+  expect 0 'reduce 8 B / oneway .*alternating blocks' \
+    "$bench" oneway,broadcast,reduce,gather,barrier --rotate-root --local 2 --bytes 8 \
+    --iterations 40 --warmup 5 --check
+  expect 0 'broadcast 65536 B / 1 memcpy .*alternating blocks' \
     "$bench" memcpy,broadcast --local 2 --bytes 64K --iterations 400
   expect 0 '"algorithm":"single_copy".*"correct":true' "$bench" broadcast --local 3 --bytes 100000 \
     --iterations 8 --check --format json
@@ -122,6 +125,7 @@ virtual_time() {
 }
 
 refusals() {
+  refuse 'rotate-root needs exactly 2 ranks, this run has 3' "$bench" broadcast --rotate-root --local 3
   refuse '--virtual-time.*--local' "$bench" barrier --virtual-time
   refuse 'shared_ring polls words in memory, and in virtual time' \
     "$bench" allreduce --local 2 --virtual-time --algorithm shared_ring

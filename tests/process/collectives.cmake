@@ -73,6 +73,22 @@ if(NOT TUTTI_SANITIZE)
     RUN_SERIAL ON SKIP_RETURN_CODE 77)
 endif()
 
+# Instructions of small calls, counted by callgrind.
+find_path(TUTTI_VALGRIND_INCLUDE valgrind/callgrind.h)
+if(TUTTI_VALGRIND_INCLUDE AND CMAKE_BUILD_TYPE STREQUAL Release AND
+   CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT TUTTI_SANITIZE)
+  add_executable(instructions instructions.cpp)
+  target_link_libraries(instructions PRIVATE tutti)
+  target_include_directories(instructions SYSTEM PRIVATE ${TUTTI_VALGRIND_INCLUDE})
+  set_target_properties(instructions PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  add_test(NAME process_instructions
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/instructions.sh $<TARGET_FILE:instructions>
+      ${PROJECT_SOURCE_DIR}/tests/data/instructions.csv)
+  set_tests_properties(process_instructions PROPERTIES LABELS process TIMEOUT 500
+    SKIP_RETURN_CODE 77)
+endif()
+
 add_test(NAME process_example COMMAND dot_product)
 set_tests_properties(process_example PROPERTIES LABELS process TIMEOUT 60
   PASS_REGULAR_EXPRESSION "rank [01]: .x.\\^2 = 500\n")
