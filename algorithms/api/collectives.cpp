@@ -160,7 +160,11 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                               .per_round_by_default = context.settings.per_round,
                               .partners_max = context.fabric.connections_max(),
                               .node_of = ranks.neighbours.nodes.node,
-                              .domain_of = ranks.neighbours.domain};
+                              .domain_of = ranks.neighbours.domain,
+                              .single_copy = ranks.takes_single_copy(
+                                  arguments.element_count * arguments.reduction.element_bytes /
+                                      communicator.rank_count() / api::single_copy_allreduce_parts,
+                                  SIZE_MAX)};
   api::OperationRequest request{.collective = "allreduce",
                                 .element_count = arguments.element_count,
                                 .reduction = arguments.reduction,

@@ -835,8 +835,23 @@ plan::Plan stale_plan(Rank self, std::uint32_t rank_count, std::size_t payload_b
   return plan::in_copies(plan, slack + 1);
 }
 
+/// Whether every rank combines its part where the others have it.
+bool goes_by_single_copy(const AllreduceRequest& request, std::uint32_t rank_count) {
+  const bool is_asked_for = request.algorithm != Algorithm::automatic ||
+                            request.across != Across::automatic || !request.per_round.empty() ||
+                            !request.per_round_by_default.empty();
+  // Of two, either order is that of the canonical tree.
+  const bool serves = request.reduction.properties.commutative &&
+                      (request.agreement != Agreement::reproducible || rank_count == 2 ||
+                       !order_shows_in_bits(request.reduction));
+  return request.single_copy && !is_asked_for && serves && !request.shares_target &&
+         plan::is_single_copy_allreduce(rank_count);
+}
+
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
   require_defined(request.across, "allreduce");
+  if (goes_by_single_copy(request, rank_count))
+    return plan::single_copy_allreduce(self, rank_count);
   if (request.algorithm == Algorithm::shared_ring)
     throw Error(ErrorCode::unsupported,
                 "allreduce: algorithm shared_ring has no fixed plan: chunks go around the ring of "

@@ -50,6 +50,7 @@ struct AllreduceRequest {
   std::span<const Node> domain_of = {};      // parts of nodes (bootstrap/domain.hpp); empty: none
   bool shares_target = false;                // the ranks of each node have one target
   bool zero_copy = false;                    // all ranks' buffers are registered
+  bool single_copy = false;                  // ranks may read each other's buffers
 };
 
 struct BarrierRequest {

@@ -1,7 +1,9 @@
-// See single_copy.hpp.  What comes from rank q has slot q.
+// See single_copy.hpp.  What comes from rank q has slot q; of an allreduce the target of q slot
+// P + q, its acknowledgement slot 2 P + q.
 #include "plan/single_copy.hpp"
 
 #include <cassert>
+#include <utility>
 
 #include "plan/per_round.hpp"
 #include "plan/steps.hpp"
@@ -37,6 +39,57 @@ Plan single_copy_broadcast(Rank self, std::uint32_t rank_count, Rank root) {
     const Rank leaf = rank_ahead(root, offset, rank_count);
     steps.await(leaf, slot_of(leaf), 0);
   }
+  return plan;
+}
+
+bool is_single_copy_allreduce(std::uint32_t rank_count) noexcept {
+  return rank_count > 1 && rank_count <= slots_max / 3;
+}
+
+Plan single_copy_allreduce(Rank self, std::uint32_t rank_count) {
+  assert(is_single_copy_allreduce(rank_count));
+  Plan plan;
+  plan.self = self;
+  plan.rank_count = rank_count;
+  plan.algorithm = "single_copy";
+  plan.flow_control = FlowControl::acknowledged;
+  plan.parts = static_cast<std::uint16_t>(rank_count);
+  plan.slot_count = plan.line_slot_count = static_cast<std::uint16_t>(3 * rank_count);
+  const auto part_of = [](Rank rank) { return static_cast<std::uint16_t>(index_of(rank)); };
+  const auto slot_of = [&](std::uint32_t kind, Rank rank) {
+    return static_cast<std::uint16_t>(kind * rank_count + index_of(rank));
+  };
+  constexpr std::uint32_t source = 0, target = 1, done = 2;
+  StepWriter steps{plan};
+  const auto for_each_peer = [&](auto&& f) {
+    for (std::uint32_t offset = 1; offset < rank_count; ++offset)
+      f(rank_ahead(self, offset, rank_count));
+  };
+  steps.begin_round(rank_count - 1);
+  for_each_peer([&](Rank peer) {
+    steps.begin_part(part_of(peer));
+    steps.put_reference(peer, slot_of(source, self), source_register);
+  });
+  steps.begin_part(part_of(self));
+  bool is_first = true;
+  for_each_peer([&](Rank peer) {
+    steps.await_reference(peer, slot_of(source, peer));
+    if (std::exchange(is_first, false))
+      steps.combine_referenced(peer, slot_of(source, peer), target_register);
+    else
+      steps.accumulate_referenced(peer, slot_of(source, peer), target_register);
+  });
+  steps.begin_round(rank_count - 1);
+  for_each_peer(
+      [&](Rank peer) { steps.put_reference(peer, slot_of(target, self), target_register); });
+  for_each_peer([&](Rank peer) {
+    steps.begin_part(part_of(peer));
+    steps.await_reference(peer, slot_of(target, peer));
+    steps.copy_referenced(peer, slot_of(target, peer), target_register);
+  });
+  steps.begin_round(rank_count - 1);
+  for_each_peer([&](Rank peer) { steps.put(peer, slot_of(done, self), 0); });
+  for_each_peer([&](Rank peer) { steps.await(peer, slot_of(done, peer), 0); });
   return plan;
 }
 

@@ -51,8 +51,8 @@ struct ContextOptions {
   /// node, 1 MiB across nodes; less where a plan has so many slots that 8 MiB would not hold them.
   std::optional<std::size_t> chunk_bytes = {};
   /// Broadcasts of so many bytes to 2 MiB, reduces of two ranks by an operator that commutes to 512
-  /// KiB, and blocks (block_collectives.hpp) of twice so many and more, are read where their user
-  /// has them if all ranks share a node and may (process_vm_readv); alike on all ranks; SIZE_MAX:
+  /// KiB, allreduces by one of 32 times so many for each rank and more, and blocks
+  /// (block_collectives.hpp) of twice so many and more, are read where their user has them if all ranks share a node and may (process_vm_readv); alike on all ranks; SIZE_MAX:
   /// never.  Default 4 KiB.
   std::optional<std::size_t> single_copy_bytes = {};
   /// Whether operations that are zero-copy on registered memory (segment.hpp) may register buffers

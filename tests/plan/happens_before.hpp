@@ -142,7 +142,7 @@ class HappensBefore {
     Message message{ranks_[self].clock, {}};
     if (step.into_target) expect_untouched(self, peer, step);
     if (step.by_reference && step.from.place != Place::partial) {
-      lent_[self].push_back({step.part, peer, step.slot});
+      lent_[self].push_back({step.part, peer, step.slot, step.from.place});
     } else if (step.into_target && plans_[self].shares_target) {
       // Nothing is on its way but the notification.
     } else if (step.segments > 0 && step.from.place != Place::partial) {
@@ -162,8 +162,9 @@ class HappensBefore {
       last_read_[{self, copy, step.from.index}] = {self, ranks_[self].clock[self]};
     // Copying a part of the source to where it is does nothing.
     const bool stays = step.action == Action::copy && step.from.place == Place::source;
+    if (step.into.place == Place::target && !stays)
+      expect_read(self, step.part, "writes its target", true);
     if (step.into.place == Place::target && lent_is_target_ && !stays) {
-      expect_read(self, step.part, "writes its target");
       expect_arrived(self, self, sent_[{self, step.part}], "writes its target");
     }
     if (step.into.place != Place::partial) return;
@@ -192,9 +193,11 @@ class HappensBefore {
   }
 
   /// What `self` has told of in this call must have been read, and `self` must know.
-  void expect_read(std::uint32_t self, std::uint16_t part, const char* what) {
+  void expect_read(std::uint32_t self, std::uint16_t part, const char* what,
+                   bool writes_target = false) {
     for (const Loan& loan : lent_[self]) {
       if (loan.part != part) continue;
+      if (writes_target && loan.place == Place::source && !lent_is_target_) continue;
       const auto read = last_read_.find({loan.reader, ranks_[self].call % copies_, loan.slot});
       if (read == last_read_.end() || !knows(self, read->second) ||
           will_read(loan.reader, ranks_[self].call + copies_, loan.slot))
@@ -281,6 +284,7 @@ class HappensBefore {
     std::uint16_t part;
     std::uint32_t reader;
     std::uint16_t slot;  // at the reader
+    Place place;         // what is lent
   };
   struct Message {
     Clock clock;

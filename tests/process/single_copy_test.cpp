@@ -110,8 +110,37 @@ int wrong_reduces(Communicator& communicator, const Task& task, Rank root, bool 
       });
 }
 
+int wrong_allreduces(Communicator& communicator, const Task& task, bool by_single_copy,
+                     const test::Job& job = test::sum_job(),
+                     Agreement agreement = Agreement::identical) {
+  const std::uint32_t self = index_of(communicator.rank());
+  Values source(task.count), other(task.count);
+  Values& target = task.in_place ? source : other;
+  Operation operation = allreduce(communicator, {.source = source.data(),
+                                                 .target = target.data(),
+                                                 .element_count = task.count,
+                                                 .reduction = job.reduction,
+                                                 .agreement = agreement});
+  return wrong_of(
+      operation, task, self, by_single_copy,
+      [&](std::uint64_t call) {
+        for (std::size_t i = 0; i < task.count; ++i) source[i] = test::input(self, call, i);
+      },
+      [&](std::uint64_t call) {
+        int wrong = 0;
+        for (std::size_t i = 0; i < task.count; ++i)
+          wrong += target[i] != job.expected(communicator.rank_count(), call, i);
+        return wrong;
+      });
+}
+
 int wrong_of_all(Communicator& communicator, const Task& task) {
-  int wrong = 0;
+  int wrong = wrong_allreduces(communicator, task, true);
+  Task in_place = task;
+  in_place.in_place = true;
+  wrong += wrong_allreduces(communicator, in_place, true);
+  wrong += wrong_allreduces(communicator, in_place, true, test::sum_job(), Agreement::relaxed);
+  wrong += wrong_allreduces(communicator, task, false, test::ordered_job());
   const bool two = communicator.rank_count() == 2;
   for (std::uint32_t root = 0; root < communicator.rank_count(); ++root) {
     wrong += wrong_reduces(communicator, task, Rank{root}, two);
@@ -182,6 +211,45 @@ TEST(SingleCopy, ElementsLieWhereTheirTypeWantsThem) {
     return wrong;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(2));
+}
+
+/// Sums that round: each is computed once, so all ranks have the same bits.
+TEST(SingleCopy, BitsOfAnAllreduceAgree) {
+  for (const std::uint32_t ranks : {2u, 3u, 5u}) {
+    std::vector<std::vector<double>> targets(ranks, std::vector<double>(1001));
+    const auto results = run_local_threads({.rank_count = ranks}, [&](Exchange& exchange) {
+      Context context(options_of(ranks, 0));
+      Communicator communicator(context, exchange);
+      const std::uint32_t self = index_of(exchange.self());
+      std::vector<double> source(1001);
+      for (std::size_t i = 0; i < source.size(); ++i)
+        source[i] = 1.0 / static_cast<double>(3 + i * (self + 1));
+      Operation operation =
+          allreduce<double>(communicator, std::span<const double>(source), std::span(targets[self]),
+                            sum, ranks == 2 ? Agreement::reproducible : Agreement::identical);
+      if (operation.algorithm() != "single_copy") return 1;
+      if (operation.start() != Status::ok || operation.wait(10s) != Status::ok) return 2;
+      for (std::size_t i = 0; i < source.size() && ranks == 2; ++i) {
+        const double other = 1.0 / static_cast<double>(3 + i * (2 - self));
+        if (targets[self][i] != source[i] + other) return 3;
+      }
+      return 0;
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(ranks));
+    for (const std::vector<double>& target : targets) EXPECT_EQ(target, targets[0]);
+  }
+}
+
+TEST(SingleCopy, AReproducibleAllreduceOfMoreThanTwoFollowsTheCanonicalTree) {
+  const auto results = run_local_threads({.rank_count = 3}, [](Exchange& exchange) {
+    Context context(options_of(3, 0));
+    Communicator communicator(context, exchange);
+    std::vector<double> source(1000), target(1000);
+    const Operation operation = allreduce<double>(communicator, std::span<const double>(source),
+                                                  std::span(target), sum, Agreement::reproducible);
+    return operation.algorithm() != "single_copy" ? 0 : 1;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
 TEST(SingleCopy, RandomDelaysChangeNothing) {
