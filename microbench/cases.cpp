@@ -14,6 +14,7 @@ ContextOptions context_options(const Options& options) {
   context.check = options.check_level;
   if (!options.ranks_per_node.empty()) context.ranks_per_node = options.ranks_per_node;
   context.placement = options.placement;
+  context.notify = options.notify;
   return context;
 }
 

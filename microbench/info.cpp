@@ -21,6 +21,7 @@
 #include "verbs/connection_request.hpp"
 #include "verbs/device.hpp"
 #include "verbs/queue_pair.hpp"
+#include "verbs/verbs_fabric.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -68,6 +69,17 @@ InfoSection choice_section(const verbs::Port& port) {
                                         verbs::name_of(port.gid.type))},
                     {"path MTU", mtu_text(port.description.attributes.active_mtu) +
                                      "; towards a rank whose port has a smaller one, that one"}}};
+}
+
+/// How messages between nodes say that they are there, and why.
+std::string notify_text(const api::ContextSettings& settings, const std::string& obstacle) {
+  const std::string flag =
+      "messages of at most 56 bytes by a word that is polled in memory, others with an immediate";
+  if (settings.notify == Notify::flag)
+    return obstacle.empty() ? "flag (TUTTI_NOTIFY): " + flag : obstacle;
+  const bool asked = std::getenv("TUTTI_NOTIFY") != nullptr;
+  return std::string("immediate (") + (asked ? "TUTTI_NOTIFY" : "default") + "); flag: " +
+         (obstacle.empty() ? "can be used here, " + flag : "cannot be used here: " + obstacle);
 }
 
 /// `port` is null where none could be opened.
@@ -184,6 +196,12 @@ Info gather_info() {
     info.problem = problem_of_connecting(*port);
     info.sections.back().lines.emplace_back(
         "connect", info.problem ? info.problem->what() : "by address, with rdma_cm");
+  }
+  if (port) {
+    const std::string obstacle = verbs::why_not_lines(*port);
+    info.sections.back().lines.emplace_back("notify", notify_text(settings, obstacle));
+    if (!obstacle.empty() && settings.notify == Notify::flag && !info.problem)
+      info.problem = Error(ErrorCode::unsupported, "TUTTI_NOTIFY=flag: " + obstacle);
   }
   info.sections.push_back(limits(port ? &*port : nullptr));
   info.sections.push_back(nodes(settings));

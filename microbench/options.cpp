@@ -23,6 +23,7 @@ constexpr Collective every_collective[] = {
     Collective::scatterv,       Collective::scan,      Collective::exscan};
 constexpr CheckLevel every_check_level[] = {CheckLevel::off, CheckLevel::local,
                                             CheckLevel::collective};
+constexpr Notify every_notification[] = {Notify::immediate, Notify::flag};
 constexpr Format every_format[] = {Format::table, Format::json, Format::csv};
 
 std::vector<std::string> split(const std::string& text) {
@@ -71,7 +72,7 @@ void parse_bytes(const std::string& text, Options& options) {
 /// What the options say as text, before anything is understood.
 struct Words {
   std::string collectives, bytes, dtype, op = "sum", root;
-  std::string ranks_per_node, placement, per_round, agreement, algorithm, across, tree;
+  std::string ranks_per_node, placement, per_round, agreement, algorithm, across, tree, notify;
   std::string iterations, warmup, against, check_level, delay_us, seed, bind = "auto";
   std::string format = "table", local;
 };
@@ -105,6 +106,9 @@ void declare(CommandLine& line, Words& words, Options& options) {
   line.add("--algorithm", words.algorithm,
            "schedule of allreduce: " + names_of(every_algorithm()) +
                "; default automatic: by operator, agreement and size");
+  line.add("--notify", words.notify,
+           "how messages of at most 56 bytes to other nodes say that they are there: immediate, or "
+           "flag, a word that is polled; default immediate");
   line.add("--agreement", words.agreement,
            "identical, reproducible or relaxed; default identical, or the strongest that "
            "--algorithm gives");
@@ -203,6 +207,8 @@ void understand(const Words& words, Options& options) {
   options.against_mpi = !words.against.empty();
   if (options.against_mpi && element_bytes(options.dtype) == 2)
     refuse("--dtype", words.dtype, "a type that MPI has, too, with --against mpi");
+  if (!words.notify.empty())
+    options.notify = parse_name(every_notification, "--notify", words.notify);
   if (!words.check_level.empty())
     options.check_level = parse_name(every_check_level, "--check-level", words.check_level);
   if (!words.delay_us.empty())

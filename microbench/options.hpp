@@ -86,8 +86,9 @@ struct Options {
   bool against_mpi = false;
   bool check = false;
   bool in_segments = false;
-  bool overlap = false;       // with computing
-  bool rotates_root = false;  // after each call, of two ranks
+  bool overlap = false;          // with computing
+  bool rotates_root = false;     // after each call, of two ranks
+  std::optional<Notify> notify;  // empty: as the environment says
   std::optional<CheckLevel> check_level;
   std::uint32_t delay_us = 0;
   std::uint64_t seed = 1;

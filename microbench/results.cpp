@@ -113,7 +113,7 @@ Row row_of(const Findings& findings, const Result& result) {
   }
   if (one.collective == Collective::wimm || one.tutti != nullptr) {
     row.device = findings.context.device_name();
-    row.notify = "immediate";
+    row.notify = api::name_of(one.tutti ? one.tutti->operation().notify() : Notify::immediate);
     row.transport = transport(findings);
   }
   if (one.tutti != nullptr) {

@@ -65,6 +65,12 @@ struct Driver {
   /// wrote.  Verbs promise it of no device: ibv_query_qp_data_in_order() speaks of the bytes of
   /// one request.
   bool (*places_writes_in_order)(ibv_qp* pair);
+  /// Nor is this: asks that from now on, whoever sees the last 8 bytes of an aligned line of 64
+  /// that a peer writes with one inline request, or of the aligned word that it writes alone, sees
+  /// all of it, and that word whole.  NULL: so it is, and what cannot be written like that fails;
+  /// else why not, as a sentence about the device.  libibverbs: a list of devices for which
+  /// the conformance suite has found it, with none so far.
+  const char* (*keep_lines_whole)(ibv_context* context);
 
   int (*get_async_event)(ibv_context* context, ibv_async_event* event);
   void (*ack_async_event)(ibv_async_event* event);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <tutti/detail/check.hpp>
 
 #include "verbs/port_card.hpp"
 
@@ -55,7 +56,11 @@ VerbsFabric::VerbsFabric(const VerbsFabricOptions& options)
       arena_(port_, domain_.get(), options.arena_bytes),
       completions_max_(
           std::min(completions_wanted, static_cast<std::uint32_t>(port_.limits.max_cqe))),
-      completions_(make_completions(port_, completions_max_)) {}
+      completions_(make_completions(port_, completions_max_)) {
+  if (!options.sends_lines) return;
+  if (const std::string obstacle = why_not_lines(port_); !obstacle.empty())
+    throw Error(ErrorCode::unsupported, "TUTTI_NOTIFY=flag (or notify in code): " + obstacle);
+}
 
 VerbsFabric::~VerbsFabric() = default;
 
@@ -161,6 +166,8 @@ std::uint32_t VerbsFabric::attach(Channel& channel) {
     if (channels_[id] != nullptr && channels_[id] != &closed_) continue;
     channels_[id] = &channel;
     channel.id_ = id;
+    // Room for a trillion messages before the numbers of one operation are those of the next.
+    channel.numbers_from_ = ++attached_ << 40;
     next_channel_ = (id + 1) % Immediate::operations_max;
     return id;
   }
@@ -231,6 +238,66 @@ void VerbsFabric::prepare(Channel& channel, std::uint32_t parity, std::size_t pu
     prepared.request.send_flags = IBV_SEND_INLINE;
   prepared.request.wr.rdma = {.remote_addr = description.remote_address,
                               .rkey = description.remote_key};
+}
+
+std::string why_not_lines(const char* tears, const std::string& port) {
+  if (tears == nullptr) return {};
+  return "a rank polls the last word of a line of 64 bytes that its peer writes, and " + port +
+         " does not promise that the line is whole when that word is seen: " + tears +
+         "; or use immediate";
+}
+
+std::string why_not_lines(const Port& port) {
+  return why_not_lines(port.driver().keep_lines_whole(port.device.get()), port.name());
+}
+
+void VerbsFabric::require_lines(std::uint32_t connection) const {
+  const std::uint32_t inline_bytes = connections_[connection].pair->inline_bytes();
+  if (inline_bytes < sizeof(Line))
+    throw Error(ErrorCode::unsupported,
+                "TUTTI_NOTIFY=flag (or notify in code): a message is one inline write of " +
+                    std::to_string(sizeof(Line)) + " bytes, and a queue pair of " + port_.name() +
+                    " has " + std::to_string(inline_bytes) + "; use immediate");
+}
+
+void VerbsFabric::prepare_line(Channel& channel, std::uint32_t parity, std::size_t put,
+                               const LineDescription& description) {
+  detail::check(description.bytes <= Line::payload_bytes_max, "the payload of a line fits",
+                description.bytes, Line::payload_bytes_max);
+  detail::check(description.remote_address % alignof(Line) == 0, "a line is aligned",
+                description.remote_address, alignof(Line));
+  const Connection& connection = connections_[description.connection];
+  PreparedPut& prepared = channel.puts_[parity][put];
+  OutgoingLine& line = channel.lines_.emplace_back();
+  line.line.number = description.numbers_from;
+  line.local = description.local;
+  line.bytes = description.bytes;
+  // Without payload, the word alone: less to copy.
+  const std::size_t skipped = description.bytes > 0 ? 0 : offsetof(Line, number);
+  prepared.connection = description.connection;
+  prepared.line = &line;
+  prepared.piece = {.addr = reinterpret_cast<std::uint64_t>(&line.line) + skipped,
+                    .length = static_cast<std::uint32_t>(sizeof(Line) - skipped),
+                    .lkey = 0};
+  prepared.request = {};
+  prepared.request.wr_id =
+      CompletionTag{description.connection, connection.sends.signal_every()}.encoded();
+  prepared.request.sg_list = &prepared.piece;
+  prepared.request.num_sge = 1;
+  prepared.request.opcode = IBV_WR_RDMA_WRITE;
+  prepared.request.send_flags = IBV_SEND_INLINE;
+  prepared.request.wr.rdma = {.remote_addr = description.remote_address + skipped,
+                              .rkey = description.remote_key};
+}
+
+void VerbsFabric::await_lines(Channel& channel, std::uint32_t parity, std::uint32_t slot,
+                              std::byte* line, std::uint32_t connection) {
+  Channel::Arrival& arrival = channel.arrivals_[parity * channel.slot_count_ + slot];
+  arrival.word = reinterpret_cast<std::uint64_t*>(line + offsetof(Line, number));
+  arrival.taken = channel.numbers_from_;
+  arrival.connection = connection;
+  // Relaxed: no peer knows of the line yet.
+  std::atomic_ref(*arrival.word).store(channel.numbers_from_, std::memory_order_relaxed);
 }
 
 void VerbsFabric::assign(Channel& channel, std::size_t put, std::uint32_t connection) {
@@ -343,12 +410,20 @@ void VerbsFabric::raise(Connection& connection, std::uint32_t immediate) noexcep
                       .what = "sent a message for an operation that is gone: it calls more often"});
     return;
   }
-  std::uint8_t& flag =
-      channel->arrived_[notification.parity * channel->slot_count_ + notification.slot];
-  if (flag != 0) [[unlikely]]
-    fail(connection, {.process = connection.process,
-                      .what = "sent a second message for one slot: it calls more often"});
-  flag = 1;
+  Channel::Arrival& arrival =
+      channel->arrivals_[notification.parity * channel->slot_count_ + notification.slot];
+  if (arrival.raised != arrival.taken) [[unlikely]]
+    return fail(connection, {.process = connection.process,
+                             .what = "sent a second message for one slot: it calls more often"});
+  ++arrival.raised;
+}
+
+bool VerbsFabric::take_failed_slow(const Channel::Arrival& arrival) noexcept {
+  Connection& connection = connections_[arrival.connection];
+  fail(connection, {.process = connection.process,
+                    .what = "wrote a line that is not the next message for its slot: it, or "
+                            "another peer, calls more often"});
+  return false;
 }
 
 void VerbsFabric::refill(std::uint32_t index) noexcept {

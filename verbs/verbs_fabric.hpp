@@ -1,10 +1,26 @@
 // The fabric between nodes: one completion queue, one arena, one queue pair per peer process, and
-// the arrival flags that write-with-immediate notifications raise.
+// the words in which messages arrive.  A message says that it is there in one of two ways.
+//   immediate  a write with immediate, which takes a receive.  Who writes the word: poll(), on the
+//              owning thread, after the completion was polled; the payload was placed before that
+//              completion.  Who reads it: take(), same thread.
+//   line       one inline write of one aligned line, the word at its end; no receive, no completion
+//              at the receiver.  Who writes the word: the peer's device, after the rest of the line
+//              (Driver::keep_lines_whole), which on the devices that promise it is a store with
+//              release by the peer's CPU.  Who reads it: take(), with acquire; without the pair the
+//              payload that it lets be read could be the one before.
 //
-// Who writes an arrival flag: poll(), on the owning thread, after the completion of the immediate
-// was polled; the payload was placed before that completion.  Who reads it: take(), same thread.
-// A flag is raised once per message and lowered by the one await that waits for it; a flag raised
-// twice means that a peer calls more often than this rank: its connection fails.
+//        | payload, up to 56 bytes ................................. | number |
+//        ^ slot, aligned to 64                                       ^ slot + 56
+//
+// A word counts the messages of its slot, and is never reset.  One that is ahead of what was taken
+// by more than the message that is awaited means that a peer calls more often than this rank: its
+// connection fails.  Where lines are counted from is different for every operation of a context, so
+// that what a peer writes too late, into memory that another operation uses by then, is no message
+// of that one.
+//
+// After J. Liu, J. Wu, D. K. Panda, "High performance RDMA-based MPI implementation over
+// InfiniBand", International Journal of Parallel Programming 32 (3), 2004: receivers that poll the
+// end of what was written.
 //
 // A connection fails alone: the others, and whoever uses only them, go on.  A failed connection has
 // no credit, so that put() meets the failure without asking for it on every message.
@@ -12,6 +28,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -39,6 +56,7 @@ struct VerbsFabricOptions {
   PathDefaults path = {};
   bool connect_by_cm = false;  // by IP address, through the kernel's connection manager
   std::uint64_t process = 0;   // this end's key; needed for connect_by_cm
+  bool sends_lines = false;    // or is sent some
 };
 
 /// A peer to be connected.
@@ -48,13 +66,20 @@ struct NewPartner {
   std::string name;  // in errors, e.g. "rank 3"
 };
 
-/// What the fabric keeps for one operation: its puts, ready to post, and its arrival flags.
+/// What the fabric keeps for one operation: its puts, ready to post, and what has arrived.
 class Channel {
  public:
   Channel(std::size_t put_count, std::uint32_t slot_count)
       : puts_{std::vector<PreparedPut>(put_count), std::vector<PreparedPut>(put_count)},
-        arrived_(2 * std::size_t{slot_count}),
-        slot_count_(slot_count) {}
+        arrivals_(2 * std::size_t{slot_count}),
+        slot_count_(slot_count) {
+    for (Arrival& arrival : arrivals_) arrival.word = &arrival.raised;
+  }
+  Channel(const Channel&) = delete;  // arrivals point at themselves
+  Channel& operator=(const Channel&) = delete;
+
+  /// Lines that come here are numbered from there on: the first one is one more.
+  std::uint64_t numbers_from() const noexcept { return numbers_from_; }
 
   /// For so many puts, none of which is prepared.
   void make_room(std::size_t put_count) {
@@ -71,10 +96,25 @@ class Channel {
 
  private:
   friend class VerbsFabric;
+  /// One slot of one parity.
+  struct Arrival {
+    std::uint64_t* word = nullptr;  // number of the last message: `raised`, or the end of the slot
+    std::uint64_t taken = 0;        // number of the last one that was taken
+    std::uint64_t raised = 0;       // by poll()
+    std::uint32_t connection = UINT32_MAX;  // that writes the slot, if by lines
+
+    /// Acquire: pairs with the release of who writes the line; for poll()'s it costs nothing.
+    std::uint64_t last() const noexcept {
+      return std::atomic_ref(*word).load(std::memory_order_acquire);
+    }
+  };
+
   std::array<std::vector<PreparedPut>, 2> puts_;  // by parity, in the order of the plan
-  std::vector<std::uint8_t> arrived_;             // [parity][slot]
+  std::deque<OutgoingLine> lines_;                // of those puts that are such
+  std::vector<Arrival> arrivals_;                 // [parity][slot]
   std::uint32_t slot_count_;
   std::uint32_t id_ = 0;
+  std::uint64_t numbers_from_ = 0;
   struct Sent {
     std::uint32_t connection;
     std::uint64_t posted;  // up to the last send that is awaited
@@ -103,6 +143,11 @@ struct WordedLimits {
 };
 /// Why they cannot be used there, as the end of a sentence; empty: they can.  `port`: its name.
 std::string why_not_worded(const WordedLimits& limits, const std::string& port);
+
+/// The same for messages of one line, as a sentence.  `tears`: what Driver::keep_lines_whole() says.
+std::string why_not_lines(const char* tears, const std::string& port);
+/// Asks the device of a port, and holds it to that.
+std::string why_not_lines(const Port& port);
 
 /// A completion that carried an error, or a refused post.
 struct TransportFailure {
@@ -160,6 +205,16 @@ class VerbsFabric {
   void prepare(Channel& channel, std::uint32_t parity, std::size_t put,
                const PutDescription& description);
 
+  // For messages of one line.
+
+  /// Throws Error if the queue pair cannot send a line.
+  void require_lines(std::uint32_t connection) const;
+  void prepare_line(Channel& channel, std::uint32_t parity, std::size_t put,
+                    const LineDescription& description);
+  /// What comes into the slot, which is one line, will be lines.  Before a peer may send some.
+  void await_lines(Channel& channel, std::uint32_t parity, std::uint32_t slot, std::byte* line,
+                   std::uint32_t connection);
+
   // For words that are polled in memory, by ranks that have no part in the connection.
 
   /// Says which connection put number `put`, which is not prepared, stands for: drain() then waits
@@ -183,7 +238,8 @@ class VerbsFabric {
 
   // ---- data path: the Fabric concept of the engine ----
 
-  /// Looks for completions once: raises arrival flags, returns credits.  How many there were.
+  /// Looks for completions once: counts what has arrived with an immediate, returns credits.  How
+  /// many there were.
   std::size_t poll() noexcept;
 
   /// Whether next_failure() has something to say.
@@ -198,6 +254,7 @@ class VerbsFabric {
     Connection& connection = connections_[prepared.connection];
     if (!connection.sends.has_credit()) [[unlikely]]
       return connection.failed ? Status::transport_failed : Status::in_progress;
+    if (prepared.line != nullptr) prepared.line->fill();
     if (const int error = connection.sends.post(connection.pair->get(), prepared); error != 0)
         [[unlikely]]
       return post_failed_slow(connection, error);
@@ -224,17 +281,21 @@ class VerbsFabric {
   /// Chunk and word; both or, if there is no room(), neither.
   Status write(const WordedWrite& given) noexcept;
 
-  /// Whether the message for `slot` has arrived; if so, the flag is lowered.
+  /// Whether the next message for `slot` has arrived; then it is taken.
   bool take(Channel& channel, std::uint32_t parity, std::uint32_t slot) noexcept {
-    std::uint8_t& flag = channel.arrived_[parity * channel.slot_count_ + slot];
-    if (flag == 0) return false;
-    flag = 0;
+    Channel::Arrival& arrival = channel.arrivals_[parity * channel.slot_count_ + slot];
+    const std::uint64_t last = arrival.last();
+    if (last == arrival.taken) return false;
+    if (last != arrival.taken + 1) [[unlikely]]
+      return take_failed_slow(arrival);
+    arrival.taken = last;
     return true;
   }
 
-  /// The same without lowering it.
+  /// The same without taking it.
   bool arrived(const Channel& channel, std::uint32_t parity, std::uint32_t slot) const noexcept {
-    return channel.arrived_[parity * channel.slot_count_ + slot] != 0;
+    const Channel::Arrival& arrival = channel.arrivals_[parity * channel.slot_count_ + slot];
+    return arrival.last() != arrival.taken;
   }
 
  private:
@@ -263,6 +324,8 @@ class VerbsFabric {
 
   void connect_by_cm(std::span<const NewPartner> partners, const ConnectPatience& patience);
   Status post_failed_slow(Connection& connection, int error) noexcept;
+  /// A line that is no message of this operation's next call: false.
+  bool take_failed_slow(const Channel::Arrival& arrival) noexcept;
   void completion_failed_slow(Connection& connection, const ibv_wc& completion) noexcept;
   /// Keeps the first failure of a connection.
   void fail(Connection& connection, const TransportFailure& failure) noexcept;
@@ -294,6 +357,7 @@ class VerbsFabric {
   std::vector<Channel*> channels_;  // by id; null: free, and what comes is dropped
   Channel closed_{0, 0};            // stands for those that were detached in good order
   std::uint32_t next_channel_ = 0;  // where attach() begins to look for a free id
+  std::uint64_t attached_ = 0;      // channels so far
   std::size_t unheard_ = 0;         // connections with an unheard failure
 };
 

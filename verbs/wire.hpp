@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -67,6 +68,17 @@ struct ConnectionRefusal {
   std::uint16_t reason;  // verbs::Refusal
 };
 static_assert(sizeof(ConnectionRefusal) == 8 && std::is_trivially_copyable_v<ConnectionRefusal>);
+
+/// A message that is its own notification, in one write of one aligned line: a device that places
+/// lines whole shows `number` last.  Words and bytes as in a slot inside a node: the payload first,
+/// the word at the end.
+struct alignas(64) Line {
+  static constexpr std::size_t payload_bytes_max = 56;
+
+  std::byte payload[payload_bytes_max];
+  std::uint64_t number;  // of the message; where they begin is up to the receiver
+};
+static_assert(sizeof(Line) == 64 && offsetof(Line, number) == Line::payload_bytes_max);
 
 /// The immediate of a notification: which arrival flag to raise at the receiver.
 struct Immediate {

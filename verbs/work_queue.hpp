@@ -9,6 +9,7 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <tutti/detail/check.hpp>
 #include <tutti/status.hpp>
@@ -18,11 +19,29 @@
 
 namespace tutti::verbs {
 
-/// A write-with-immediate that is posted again and again.  Not movable once built: the request
-/// points at its own piece.
+/// A message of one line, and where its payload is taken from.
+struct OutgoingLine {
+  Line line = {};  // holds the message before; its number
+  const std::byte* local = nullptr;
+  std::uint32_t bytes = 0;
+
+  /// The next message.  The request is inline: it is copied again when it is posted, so that
+  /// neither this line nor the payload is the device's afterwards.
+  void fill() noexcept {
+    if (bytes == 8)  // what is waited for most has no call of memcpy
+      std::memcpy(line.payload, local, 8);
+    else if (bytes > 0)
+      std::memcpy(line.payload, local, bytes);
+    ++line.number;
+  }
+};
+
+/// A write-with-immediate, or an inline write of a line, that is posted again and again.  Not
+/// movable once built: the request points at its own piece.
 struct PreparedPut {
   ibv_send_wr request = {};
   ibv_sge piece = {};
+  OutgoingLine* line = nullptr;           // null: with immediate
   std::uint32_t connection = UINT32_MAX;  // until it is prepared
   bool is_awaited = false;                // somebody waits until it has left
 
@@ -40,6 +59,16 @@ struct PutDescription {
   Immediate notification;
   std::optional<std::uint32_t> local_key = {};  // default: of the arena
   bool is_awaited = false;  // somebody waits until it has left, see VerbsFabric::sent()
+};
+
+/// A message of one line, to a slot of one line.
+struct LineDescription {
+  std::uint32_t connection;
+  const std::byte* local;
+  std::uint32_t bytes;           // at most Line::payload_bytes_max; 0 sends the number alone
+  std::uint64_t remote_address;  // of the slot
+  std::uint32_t remote_key;
+  std::uint64_t numbers_from;  // the receiver's Channel::numbers_from()
 };
 
 /// What a completion's wr_id says: whose it is, and how many sends it proves to be finished.

@@ -9,6 +9,7 @@
 #include <tutti/detail/cpu_set.hpp>
 
 #include "api/implementation.hpp"
+#include "api/names.hpp"
 #include "bootstrap/node_map.hpp"
 #include "verbs/port_card.hpp"
 
@@ -21,6 +22,7 @@ struct Introduction {
   std::uint64_t process_key;
   std::uint64_t check_level;
   std::uint64_t connect_by;
+  std::uint64_t notify;
   std::uint64_t node_shape;  // hash of what is imposed on nodes and domains
   detail::CpuSet cpus;       // allowed
   api::NeighbourCard neighbour;
@@ -28,7 +30,7 @@ struct Introduction {
 };
 static_assert(std::is_trivially_copyable_v<Introduction>);
 
-constexpr std::uint64_t protocol_version = 8;
+constexpr std::uint64_t protocol_version = 9;
 
 /// The side channel costs a system call, the clock a few percent of a collective.
 constexpr Timeout liveness_interval = std::chrono::milliseconds(100);
@@ -101,6 +103,7 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
       .process_key = context.process_key,
       .check_level = static_cast<std::uint64_t>(context.settings.check),
       .connect_by = static_cast<std::uint64_t>(context.settings.connect),
+      .notify = static_cast<std::uint64_t>(context.settings.notify),
       .node_shape = hash_of_shape(context.settings),
       .cpus = detail::allowed_cpus(),
       .neighbour = {.host = bootstrap::host_identity(),
@@ -123,6 +126,12 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
       throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
                                            " connects in another way than this rank: set "
                                            "TUTTI_CONNECT alike everywhere");
+    if (all[rank].notify != self.notify)
+      throw Error(ErrorCode::mismatch,
+                  "rank " + std::to_string(rank) + " notifies by " +
+                      api::name_of(static_cast<Notify>(all[rank].notify)) + ", this rank by " +
+                      api::name_of(context.settings.notify) +
+                      ": set TUTTI_NOTIFY (or notify in code) alike everywhere");
     if (all[rank].node_shape != self.node_shape)
       throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
                                            " imposes another node shape than this rank: set "

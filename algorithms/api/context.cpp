@@ -28,11 +28,16 @@ Context::Implementation::Implementation(const ContextOptions& given)
       fabric({.device = settings.device,
               .arena_bytes = settings.arena_bytes,
               .connect_by_cm = settings.connect == ConnectBy::cm,
-              .process = process_key}),
+              .process = process_key,
+              .sends_lines = settings.notify == Notify::flag}),
       window(process_key, fabric.arena().mapping(), fabric.arena().descriptor()),
       clock(fabric.port().driver().clock()) {
   // Shared memory takes no time there, and whoever polled it would never let time pass.
   if (!clock.is_simulated()) return;
+  if (settings.notify == Notify::flag)
+    throw Error(ErrorCode::unsupported,
+                "TUTTI_NOTIFY=flag (or notify in code): words in memory are polled, and in virtual "
+                "time only messages let time pass; use immediate");
   if (std::any_of(settings.ranks_per_node.begin(), settings.ranks_per_node.end(),
                   [](std::uint32_t ranks) { return ranks != 1; }))
     throw Error(ErrorCode::unsupported,

@@ -63,6 +63,11 @@ void reserve_receives(Operation::Implementation& operation) {
     if (!is_arrival(step) || communicator.is_neighbour(step.peer)) continue;
     const std::uint32_t connection =
         fabric.connection_to(communicator.process_of[index_of(step.peer)]);
+    if (travels_as_line(operation, step)) {  // which takes no receive
+      fabric.require_lines(connection);
+      operation.uses_lines = true;
+      continue;
+    }
     // A reservation is for two messages.
     if (operation.plan.incoming_max > 0 && 2 * reserved[connection] >= operation.plan.incoming_max)
       continue;
@@ -204,6 +209,7 @@ void fill_in(Card& card, const Operation::Implementation& operation) {
     card.slot_count = operation.plan.parts;  // chunks; what a rank awaits differs
     card.slots[0] = reinterpret_cast<std::uint64_t>(operation.block);
   }
+  card.numbers_from = operation.channel.network.numbers_from();
   card.finished = reinterpret_cast<std::uint64_t>(operation.finished);
   card.remote_key = operation.communicator.context.fabric.arena().remote_key();
   card.channel = operation.channel_id;

@@ -60,7 +60,39 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
   add_once(operation.readers, reinterpret_cast<const shm::SequenceWord*>(word));
 }
 
-/// The same to a rank of another node.
+/// The same to a rank of another node, as a line.
+void prepare_line(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
+                  const Card& theirs) {
+  Communicator::Implementation& communicator = operation.communicator;
+  verbs::VerbsFabric& fabric = communicator.context.fabric;
+  const engine::RegisterMemory& memory = operation.execution.memory;
+  const std::uint32_t connection =
+      fabric.connection_to(communicator.process_of[index_of(step.peer)]);
+  fabric.require_lines(connection);
+  operation.uses_lines = true;
+  for (std::uint32_t parity = 0; parity < 2; ++parity)
+    fabric.prepare_line(
+        operation.channel.network, parity, put,
+        {.connection = connection,
+         .local = memory.partials[parity] + operation.execution.offset_of(step.from),
+         .bytes = static_cast<std::uint32_t>(operation.execution.bytes_of(step)),
+         .remote_address = theirs.slots[parity] + memory.offset_of_slot(step.slot),
+         .remote_key = theirs.remote_key,
+         .numbers_from = theirs.numbers_from});
+}
+
+/// What comes from a rank of another node into the step's slot, if that is a line.
+void await_lines(Operation::Implementation& operation, const plan::Step& step) {
+  Communicator::Implementation& communicator = operation.communicator;
+  verbs::VerbsFabric& fabric = communicator.context.fabric;
+  const engine::RegisterMemory& memory = operation.execution.memory;
+  for (std::uint32_t parity = 0; parity < 2; ++parity)
+    fabric.await_lines(operation.channel.network, parity, step.slot,
+                       memory.slots[parity] + memory.offset_of_slot(step.slot),
+                       fabric.connection_to(communicator.process_of[index_of(step.peer)]));
+}
+
+/// The same to a rank of another node, with an immediate.
 void prepare_write(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
                    const Card& theirs) {
   Communicator::Implementation& communicator = operation.communicator;
@@ -118,6 +150,12 @@ void prepare_zero_copy(Operation::Implementation& operation, const plan::Step& s
 
 }  // namespace
 
+bool travels_as_line(const Operation::Implementation& operation, const plan::Step& step) {
+  return operation.communicator.context.settings.notify == Notify::flag &&
+         !operation.plan.zero_copy && !step.into_target &&
+         operation.execution.memory.bytes_of_slot(step.slot) == sizeof(verbs::Line);
+}
+
 void find_messages_in_place(Operation::Implementation& operation, std::span<const Card> cards) {
   const Communicator::Implementation& communicator = operation.communicator;
   engine::RegisterMemory& memory = operation.execution.memory;
@@ -146,9 +184,10 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
     if (step.action == plan::Action::put) {
       const Card& theirs = cards[index_of(step.peer)];
       const bool near = communicator.is_neighbour(step.peer);
-      (operation.plan.zero_copy ? prepare_zero_copy
-       : near                   ? prepare_store
-                                : prepare_write)(operation, step, put++, theirs);
+      (operation.plan.zero_copy           ? prepare_zero_copy
+       : near                             ? prepare_store
+       : travels_as_line(operation, step) ? prepare_line
+                                          : prepare_write)(operation, step, put++, theirs);
     } else if (is_arrival(step) && communicator.is_neighbour(step.peer)) {
       for (std::uint32_t parity = 0; parity < 2; ++parity)
         operation.channel.node.await(
@@ -166,6 +205,8 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
                         .withdrawn = reinterpret_cast<shm::SequenceWord*>(
                             window.at(withdrawn, sizeof(shm::SequenceWord)))});
       }
+    } else if (is_arrival(step) && travels_as_line(operation, step)) {
+      await_lines(operation, step);
     }
   }
   // What comes after the last exchange must not fail.

@@ -14,6 +14,10 @@ inline bool is_arrival(const plan::Step& step) {
   return step.action == plan::Action::await || step.action == plan::Action::await_credit;
 }
 
+/// Whether a message between nodes, of a put or an arrival, is a line: both ends find the same, as
+/// slots are laid out alike on all ranks.
+bool travels_as_line(const Operation::Implementation& operation, const plan::Step& step);
+
 /// `cards`: of all ranks, whose partners are connected.  May throw Error.
 void prepare_messages(Operation::Implementation& operation, std::span<const Card> cards);
 

@@ -92,6 +92,16 @@ constexpr const char* name_of(Algorithm algorithm) noexcept {
   return "?";
 }
 
+constexpr const char* name_of(Notify notify) noexcept {
+  switch (notify) {
+    case Notify::immediate:
+      return "immediate";
+    case Notify::flag:
+      return "flag";
+  }
+  return "?";
+}
+
 constexpr const char* name_of(Across across) noexcept {
   switch (across) {
     case Across::automatic:

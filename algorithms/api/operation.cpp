@@ -339,6 +339,10 @@ std::string Operation::algorithm() const {
   return implementation_->plan.algorithm;
 }
 
+Notify Operation::notify() const noexcept {
+  return implementation_->uses_lines ? Notify::flag : Notify::immediate;
+}
+
 std::vector<std::uint32_t> Operation::per_round() const {
   return implementation_->plan.per_round;
 }

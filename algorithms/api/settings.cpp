@@ -30,6 +30,9 @@ constexpr Setting table[] = {
     {"TUTTI_SETUP_TIMEOUT", "seconds", "limit of each collective set-up step; default 30"},
     {"TUTTI_CONNECT", "exchange|cm",
      "how queue pairs are connected: out of band, or by IP address (rdma_cm); default exchange"},
+    {"TUTTI_NOTIFY", "immediate|flag",
+     "how messages of at most 56 bytes to other nodes say that they are there: with an immediate, "
+     "or by a word that is polled in memory; default immediate"},
     {"TUTTI_WAIT", "automatic|spin|yield|block",
      "what a thread that waits does with its core; default automatic"},
     {"TUTTI_RANKS_PER_NODE", "e.g. 2 or 3,1,2",
@@ -176,6 +179,12 @@ Placement parse_placement(std::string_view text, const std::string& origin) {
   refuse(origin, text, "block, cyclic or random");
 }
 
+Notify parse_notify(std::string_view text, const std::string& origin) {
+  if (text == "immediate") return Notify::immediate;
+  if (text == "flag") return Notify::flag;
+  refuse(origin, text, "immediate or flag");
+}
+
 std::uint64_t parse_bytes(std::string_view text, const std::string& origin) {
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -210,6 +219,8 @@ ContextSettings context_settings(const ContextOptions& given) {
   if (auto text = value_of("TUTTI_SETUP_TIMEOUT"))
     settings.setup_timeout = parse_seconds("TUTTI_SETUP_TIMEOUT", *text);
   if (auto text = value_of("TUTTI_CONNECT")) settings.connect = parse_connect(*text);
+  if (auto text = value_of("TUTTI_NOTIFY"))
+    settings.notify = parse_notify(*text, "TUTTI_NOTIFY");
   if (auto text = value_of("TUTTI_WAIT")) settings.wait = parse_wait(*text);
   if (auto text = value_of("TUTTI_RANKS_PER_NODE"))
     settings.ranks_per_node = parse_ranks_per_node(*text, "TUTTI_RANKS_PER_NODE");
@@ -230,6 +241,7 @@ ContextSettings context_settings(const ContextOptions& given) {
   settings.register_buffers = given.register_buffers.value_or(settings.register_buffers);
   settings.setup_timeout = given.setup_timeout.value_or(settings.setup_timeout);
   settings.connect = given.connect.value_or(settings.connect);
+  settings.notify = given.notify.value_or(settings.notify);
   settings.wait = given.wait.value_or(settings.wait);
   settings.per_round = given.per_round.value_or(settings.per_round);
   settings.ranks_per_node = given.ranks_per_node.value_or(settings.ranks_per_node);

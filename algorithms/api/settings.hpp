@@ -64,6 +64,7 @@ struct ContextSettings {
   CheckLevel check = CheckLevel::collective;
   Timeout setup_timeout = std::chrono::seconds(30);
   ConnectBy connect = ConnectBy::exchange;
+  Notify notify = Notify::immediate;
   WaitPolicy wait = WaitPolicy::automatic;
   std::vector<std::uint32_t> per_round;       // empty: the rule
   std::vector<std::uint32_t> ranks_per_node;  // empty: found
@@ -87,6 +88,9 @@ std::vector<std::uint32_t> parse_ranks_per_domain(std::string_view text, const s
 
 /// "block", "cyclic" or "random"; throws likewise.
 Placement parse_placement(std::string_view text, const std::string& origin);
+
+/// "immediate" or "flag"; throws likewise.
+Notify parse_notify(std::string_view text, const std::string& origin);
 
 /// "16M" -> 16777216; K, M, G are powers of 1024; throws Error{invalid_argument}.
 std::uint64_t parse_bytes(std::string_view text, const std::string& origin);

@@ -63,6 +63,7 @@ struct ContextOptions {
   std::optional<bool> register_buffers = {};
   std::optional<Timeout> setup_timeout = {};  // of each collective set-up step; default 30 s
   std::optional<ConnectBy> connect = {};      // alike on all ranks; default: exchange
+  std::optional<Notify> notify = {};          // alike on all ranks; default: immediate
   std::optional<WaitPolicy> wait = {};        // of this context; default: automatic
   /// Messages per round of every operation; empty vector and default: a rule.
   std::optional<std::vector<std::uint32_t>> per_round = {};

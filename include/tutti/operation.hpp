@@ -11,6 +11,7 @@
 #include "tutti/export.hpp"
 #include "tutti/status.hpp"
 #include "tutti/timeout.hpp"
+#include "tutti/types.hpp"
 
 namespace tutti {
 
@@ -60,6 +61,7 @@ class TUTTI_EXPORT Operation {
   std::uint64_t staleness() const noexcept;
 
   std::string algorithm() const;                 // literature name of the schedule
+  Notify notify() const noexcept;  // flag: some of its messages to other nodes are such
   std::vector<std::uint32_t> per_round() const;  // messages n of each round, as executed
 
   struct Implementation;

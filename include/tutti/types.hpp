@@ -36,4 +36,11 @@ constexpr std::uint32_t index_of(LocalRank rank) noexcept {
   return static_cast<std::uint32_t>(rank);
 }
 
+/// How a rank of another node says that a message is there.
+enum class Notify : std::uint8_t {
+  immediate,  // by a write with immediate, which the device tells of
+  flag,       // messages of at most 56 bytes: by a word at their end, which is polled in memory;
+              // others as above.  For devices that are known to place a line of 64 bytes whole
+};
+
 }  // namespace tutti

@@ -274,6 +274,23 @@ int destroy_srq(ibv_srq* handle) {
   return 0;
 }
 
+/// The last word of a mapped line is stored after the rest (copy() in memory.hpp).  The kernel, or
+/// the owner by file, may copy byte by byte.
+const char* keep_lines_whole(ibv_context* context) {
+  Process& process = process_of(context);
+  switch (process.transport()) {
+    case Transport::automatic:
+    case Transport::shared:
+      process.keep_lines_whole();
+      return nullptr;
+    case Transport::cma:
+      return "by TUTTI_SOFT_TRANSPORT=cma the kernel copies, perhaps byte by byte; unset it";
+    case Transport::bounce:
+      return "by TUTTI_SOFT_TRANSPORT=bounce the kernel copies, perhaps byte by byte; unset it";
+  }
+  __builtin_unreachable();
+}
+
 }  // namespace
 
 const Driver& soft_driver() noexcept {
@@ -313,6 +330,7 @@ const Driver& soft_driver() noexcept {
       .destroy_qp = destroy_queue_pair,
       // The initiator writes the one after the other (remote.cpp).
       .places_writes_in_order = [](ibv_qp*) { return true; },
+      .keep_lines_whole = keep_lines_whole,
       .get_async_event = get_asynchronous_event,
       .ack_async_event = acknowledge_asynchronous_event,
   };

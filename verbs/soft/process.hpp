@@ -88,6 +88,13 @@ class Process {
   const Settings& settings() const { return settings_; }
   SegmentView view() const { return view_; }
 
+  /// Lines are stored by this process or not written at all; see Driver::keep_lines_whole.  Stays.
+  /// Relaxed: a switch, thrown before the queue pairs are connected that rely on it.
+  void keep_lines_whole() noexcept { keeps_lines_whole_.store(true, std::memory_order_relaxed); }
+  bool keeps_lines_whole() const noexcept {
+    return keeps_lines_whole_.load(std::memory_order_relaxed);
+  }
+
   std::mutex mutex;  // guards the members up to the blank line, and all control operations
   Segment segment;
   Backings backings;
@@ -181,6 +188,7 @@ class Process {
 
   const pid_t pid_;
   const Settings settings_;
+  std::atomic<bool> keeps_lines_whole_{false};
   const std::uint64_t nonce_;
   SegmentView view_;
   std::unique_ptr<Timing> timing_;

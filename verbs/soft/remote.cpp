@@ -308,6 +308,20 @@ std::uint32_t needed_right(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
 }
 
+/// Whether Driver::keep_lines_whole() has promised something of that request.
+bool must_stay_whole(const QueuePair& pair, const Request& request, std::size_t bytes) {
+  return pair.process.keeps_lines_whole() && request.is_inline &&
+         request.opcode == IBV_WR_RDMA_WRITE && (bytes == 64 || bytes == 8) &&
+         request.remote_address % bytes == 0;
+}
+
+/// What is not mapped here yet is not written in another way meanwhile, nor is what never will be.
+Outcome wait_for_mapping(QueuePair& pair, const Region& region) {
+  const bool is_coming =
+      region.backing != 0 && pair.peer->find_backing(region.backing).state != BackingState::refused;
+  return is_coming ? Outcome{.kind = Kind::wait} : failure(IBV_WC_REM_OP_ERR, ENOTSUP);
+}
+
 /// Checks the request's right to the target's memory and finds that memory.
 Outcome find_rdma_memory(QueuePair& pair, const Request& request, std::size_t bytes,
                          RemotePieces& remote) {
@@ -323,7 +337,10 @@ Outcome find_rdma_memory(QueuePair& pair, const Request& request, std::size_t by
     return failure(IBV_WC_REM_ACCESS_ERR);
   if (is_atomic(request.opcode))
     return add_remote_word(pair, region, request.remote_address, remote);
-  return add_remote(pair, region, request.remote_address, bytes, remote);
+  const Outcome found = add_remote(pair, region, request.remote_address, bytes, remote);
+  if (!remote.all_mapped && must_stay_whole(pair, request, bytes)) [[unlikely]]
+    return wait_for_mapping(pair, region);
+  return found;
 }
 
 /// Finds the memory of a receive.  `status`: what the receive completes with.
