@@ -56,6 +56,12 @@ results() {
     expect 0 '"algorithm":"shared_ring".*"correct":true' "$bench" allreduce --local 4 \
       --ranks-per-node $nodes --algorithm shared_ring --bytes 0,8,64K "${short[@]}" --delay-us 200
   done
+  expect 0 '"bytes":56,.*"notify":"flag".*"correct":true' "$bench" allreduce --local 3 --bytes 56 \
+    --ranks-per-node 1 --notify flag "${short[@]}" --delay-us 100
+  expect 0 '"bytes":64,.*"notify":"immediate".*"correct":true' env TUTTI_NOTIFY=flag "$bench" \
+    allreduce --local 3 --bytes 64 --ranks-per-node 1 "${short[@]}"
+  expect 0 '"notify":"immediate".*"correct":true' env TUTTI_NOTIFY=flag "$bench" \
+    allreduce --local 3 --bytes 8 --ranks-per-node 1 --notify immediate "${short[@]}"
   for vector in 4 2,1 1,1,1; do
     expect 0 '"op":"user".*"correct":true' "$bench" allreduce --local 5 --op user --bytes 8,256 \
       --per-round $vector "${short[@]}" --delay-us 100
@@ -133,7 +139,11 @@ refusals() {
   refuse '--overlap with --virtual-time.*leave one' "$bench" allreduce --local 2 --virtual-time --overlap
   refuse '--virtual-time="floor".*leave it out' "$bench" floor --local 2 --virtual-time
   refuse 'fabric "fddr".*qdr, fdr' "$bench" barrier --local 2 --fabric fddr
-  refuse '--notify.*--help' "$bench" allreduce --local 2 --notify flag
+  refuse '--notify="word": expected one of immediate, flag' "$bench" allreduce --local 2 --notify word
+  refuse 'TUTTI_NOTIFY=flag.*virtual time.*use immediate' \
+    "$bench" allreduce --local 2 --virtual-time --notify flag
+  refuse 'TUTTI_NOTIFY=flag.*soft0:1 does not promise.*TUTTI_SOFT_TRANSPORT=cma.*use immediate' \
+    env TUTTI_SOFT_TRANSPORT=cma "$bench" barrier --local 2 --notify flag
   refuse '--across="x": expected one of automatic, flat, leader, lanes' "$bench" barrier --local 2 --across x
   refuse 'COLLECTIVE="gossip".*allreduce' "$bench" gossip --local 2
   refuse '--dtype="quad".*int32' "$bench" allreduce --local 2 --dtype quad
@@ -170,6 +180,12 @@ refusals() {
   expect 0 '"algorithm":"binary_tree"' "$bench" reduce --local 4 --ranks-per-node 1 --tree binary \
     --check --iterations 40 --format json
   refuse '--tree="oak": expected one of automatic, knomial' "$bench" broadcast --local 2 --tree oak
+  expect 0 'notify +immediate \(default\); flag: can be used here' "$info"
+  expect 0 'notify +flag \(TUTTI_NOTIFY\): messages of at most 56 bytes' env TUTTI_NOTIFY=flag "$info"
+  expect 0 'notify +immediate \(TUTTI_NOTIFY\); flag: cannot be used here' \
+    env TUTTI_NOTIFY=immediate TUTTI_SOFT_TRANSPORT=bounce "$info"
+  expect 1 'TUTTI_NOTIFY=flag: a rank polls.*soft0:1 does not promise' \
+    env TUTTI_NOTIFY=flag TUTTI_SOFT_TRANSPORT=cma "$info"
   expect 0 'domains +found, in nodes of more than 16 ranks' "$info"
   expect 0 'domain of this process +(CPUs |none: )' "$info"
   expect 0 'imposed: 4,2 ranks each' env TUTTI_RANKS_PER_DOMAIN=4,2 "$info"

@@ -54,6 +54,7 @@ TEST_F(Settings, ValuesAreRead) {
   set("TUTTI_SETUP_TIMEOUT", "0.5");
   set("TUTTI_CONNECT", "cm");
   set("TUTTI_WAIT", "block");
+  set("TUTTI_NOTIFY", "flag");
   set("TUTTI_REGISTER_BUFFERS", "1");
   set("TUTTI_RANKS_PER_NODE", "3,1");
   set("TUTTI_PLACEMENT", "random");
@@ -69,6 +70,7 @@ TEST_F(Settings, ValuesAreRead) {
   EXPECT_EQ(options.setup_timeout, 500ms);
   EXPECT_EQ(options.connect, ConnectBy::cm);
   EXPECT_EQ(options.wait, WaitPolicy::block);
+  EXPECT_EQ(options.notify, Notify::flag);
   EXPECT_TRUE(options.register_buffers);
   EXPECT_EQ(options.ranks_per_node, (std::vector<std::uint32_t>{3, 1}));
   EXPECT_EQ(options.placement, Placement::random);
@@ -120,6 +122,7 @@ TEST_F(Settings, BadValuesAreRefusedWithWhatIsExpected) {
   expect_refused("TUTTI_CONNECT", "", "rdma_cm");
   expect_refused("TUTTI_REGISTER_BUFFERS", "yes", "0 or 1");
   expect_refused("TUTTI_WAIT", "sleep", "automatic, spin, yield or block");
+  expect_refused("TUTTI_NOTIFY", "word", "immediate or flag");
   expect_refused("TUTTI_PER_ROUND", "3,0", "3,2,1");
   expect_refused("TUTTI_PER_ROUND", "3,", "3,2,1");
   expect_refused("TUTTI_RANKS_PER_NODE", "2,0", "3,1,2");

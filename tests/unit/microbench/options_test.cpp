@@ -62,6 +62,8 @@ TEST(Options, ListsAndUnitsAreUnderstood) {
   EXPECT_EQ(options.local, 13u);
   EXPECT_EQ(options.iterations, 50u);
   EXPECT_EQ(options.seed, 7u);
+  EXPECT_FALSE(options.notify) << "the environment's";
+  EXPECT_EQ(parse({"barrier", "--notify", "flag"}).notify, Notify::flag);
 }
 
 TEST(Options, AllLeavesProbesToTheRun) {
@@ -71,7 +73,7 @@ TEST(Options, AllLeavesProbesToTheRun) {
 }
 
 TEST(Options, OptionsWithoutAFeatureAreUnknown) {
-  for (const char* option : {"--notify", "--tune"})
+  for (const char* option : {"--tune", "--notification"})
     expect_refused({"allreduce", option, "x"}, {option, "--help"});
 }
 
@@ -97,6 +99,7 @@ TEST(Options, BadValuesAreNamedWithWhatWasExpected) {
   expect_refused({"allreduce", "--bind", "all"}, {"--bind", "all", "auto"});
   expect_refused({"allreduce", "--algorithm", "gossip"}, {"--algorithm", "gossip", "automatic"});
   expect_refused({"allreduce", "--agreement", "loose"}, {"--agreement", "loose", "relaxed"});
+  expect_refused({"allreduce", "--notify", "word"}, {"--notify", "word", "immediate", "flag"});
   expect_refused({"allreduce", "--check-level", "all"}, {"--check-level", "all", "local"});
   expect_refused({"allreduce", "--against", "nccl"}, {"--against", "nccl", "mpi"});
   expect_refused({"allreduce", "--against", "mpi", "--local", "2"}, {"--local", "mpirun"});

@@ -379,5 +379,119 @@ TEST(VerbsFabric, WordsArePolledOnlyWhereWritesArePlacedInOrder) {
   EXPECT_NE(why_not_worded(bad, "mlx5_0:1").find("has 1 and 8"), std::string::npos);
 }
 
+/// Makes the put of `from`'s channel a line into the slot of `to`, as it is attached now.
+void aim_line(End& from, End& to, std::uint32_t bytes) {
+  to.fabric.require_lines(to.fabric.connection_to(from.key));
+  for (std::uint32_t parity = 0; parity < 2; ++parity) {
+    to.fabric.await_lines(*to.channel, parity, 0, to.block, to.fabric.connection_to(from.key));
+    from.fabric.prepare_line(*from.channel, parity, 0,
+                             {.connection = from.fabric.connection_to(to.key),
+                              .local = from.block + 64,
+                              .bytes = bytes,
+                              .remote_address = reinterpret_cast<std::uint64_t>(to.block),
+                              .remote_key = to.fabric.arena().remote_key(),
+                              .numbers_from = to.channel->numbers_from()});
+  }
+}
+
+TEST(Lines, PayloadIsThereWhenItsNumberIsForAllSizes) {
+  for (const std::uint32_t bytes : {0u, 1u, 8u, 40u, 56u}) {
+    End a(1), b(2);
+    connect(a, b);
+    aim_line(a, b, bytes);
+    for (int i = 1; i <= 300; ++i) {  // more than there are credits, and receives
+      std::memset(a.block + 64, i, 56);
+      while (a.fabric.put(*a.channel, 0, 0) == Status::in_progress) a.fabric.poll();
+      ASSERT_TRUE(within(2s, [&] { return b.fabric.arrived(*b.channel, 0, 0); })) << i;
+      ASSERT_TRUE(b.fabric.take(*b.channel, 0, 0));
+      EXPECT_FALSE(b.fabric.take(*b.channel, 0, 0)) << "taken once";
+      for (std::uint32_t k = 0; k < bytes; ++k) ASSERT_EQ(b.block[k], std::byte(i)) << k;
+      for (std::uint32_t k = bytes; k < 56; ++k) ASSERT_EQ(b.block[k], std::byte(0)) << k;
+    }
+    EXPECT_EQ(b.fabric.poll(), 0u) << "a line takes no receive";
+    settle(a, b);
+    EXPECT_FALSE(a.fabric.has_news() || b.fabric.has_news());
+  }
+}
+
+TEST(Lines, DrainWaitsForThemAndAFailedConnectionSendsNone) {
+  End a(1), b(3);
+  {
+    End gone(2);
+    connect(a, gone);
+    connect(a, b);
+    aim_line(a, gone, 8);
+  }
+  ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
+  ASSERT_TRUE(within(10s, [&] {
+    a.fabric.poll();
+    // Whoever awaits lines alone polls all the same: the failure comes with no message.
+    while (a.fabric.put(*a.channel, 0, 0) == Status::ok) {
+    }
+    return a.fabric.has_news();
+  }));
+  EXPECT_EQ(a.fabric.next_failure().process, 2u);
+  EXPECT_EQ(a.fabric.put(*a.channel, 0, 0), Status::transport_failed);
+  settle(a, b);
+}
+
+TEST(Lines, ASecondMessageForASlotFailsItsConnection) {
+  End a(1), b(2);
+  connect(a, b);
+  aim_line(a, b, 8);
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
+  EXPECT_FALSE(b.fabric.take(*b.channel, 0, 0));
+  ASSERT_TRUE(b.fabric.has_news());
+  const TransportFailure failure = b.fabric.next_failure();
+  EXPECT_EQ(failure.process, 1u);
+  EXPECT_NE(failure.what.find("calls more often"), std::string_view::npos);
+  settle(a, b);
+}
+
+TEST(Lines, WhatComesTooLateIsNoMessageOfALaterOperation) {
+  End a(1), b(2);
+  connect(a, b);
+  aim_line(a, b, 8);
+  // Another operation has the same memory by then, and expects its first message there, too.
+  b.attach(true);
+  b.fabric.await_lines(*b.channel, 0, 0, b.block, b.fabric.connection_to(1));
+  EXPECT_FALSE(b.fabric.take(*b.channel, 0, 0));
+  ASSERT_FALSE(b.fabric.has_news());
+  ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
+  settle(a, b);
+  EXPECT_FALSE(b.fabric.take(*b.channel, 0, 0));
+  EXPECT_TRUE(b.fabric.has_news()) << "and the next one would be lost";
+  EXPECT_EQ(b.fabric.next_failure().process, 1u);
+}
+
+TEST(Lines, AnImmediateForASlotOfLinesFailsItsConnection) {
+  End a(1), b(2);
+  connect(a, b);
+  aim(a, b);
+  b.fabric.await_lines(*b.channel, 0, 0, b.block, b.fabric.connection_to(1));
+  ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
+  ASSERT_TRUE(within(2s, [&] {
+    b.fabric.poll();
+    return b.fabric.has_news();
+  }));
+  EXPECT_EQ(b.fabric.next_failure().process, 1u);
+  settle(a, b);
+}
+
+TEST(Lines, DevicesThatTearThemAreRefusedByName) {
+  EXPECT_EQ(why_not_lines(nullptr, "mlx5_0:1"), "");
+  const std::string text = why_not_lines("it is not on the list", "mlx5_0:1");
+  for (const char* word :
+       {"64 bytes", "mlx5_0:1 does not promise", "it is not on the list", "use immediate"})
+    EXPECT_NE(text.find(word), std::string::npos) << text;
+  EXPECT_NE(libibverbs_driver().keep_lines_whole(nullptr), nullptr) << "no device is known yet";
+}
+
+TEST(LinesDeathTest, WhatDoesNotFitIsAProgrammersError) {
+  End a(1), b(2);
+  connect(a, b);
+  EXPECT_DEATH(aim_line(a, b, 57), "fits");
+}
+
 }  // namespace
 }  // namespace tutti::verbs
