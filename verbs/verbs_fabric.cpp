@@ -178,6 +178,9 @@ std::uint32_t VerbsFabric::attach(Channel& channel) {
 
 void VerbsFabric::detach(Channel& channel, bool orderly) noexcept {
   channels_[channel.id_] = orderly ? &closed_ : nullptr;
+  for (const Channel::Arrival& arrival : channel.arrivals_)
+    if (orderly && arrival.connection != UINT32_MAX && arrival.last() != arrival.taken)
+      (void)take_failed_slow(arrival);
   for (const std::uint32_t connection : channel.reserved_)
     connections_[connection].receives_reserved -= 2;
   channel.reserved_.clear();

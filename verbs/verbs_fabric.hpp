@@ -144,7 +144,8 @@ struct WordedLimits {
 /// Why they cannot be used there, as the end of a sentence; empty: they can.  `port`: its name.
 std::string why_not_worded(const WordedLimits& limits, const std::string& port);
 
-/// The same for messages of one line, as a sentence.  `tears`: what Driver::keep_lines_whole() says.
+/// The same for messages of one line, as a sentence.  `tears`: what Driver::keep_lines_whole()
+/// says.
 std::string why_not_lines(const char* tears, const std::string& port);
 /// Asks the device of a port, and holds it to that.
 std::string why_not_lines(const Port& port);
@@ -196,7 +197,8 @@ class VerbsFabric {
   /// others have been used, so that what a peer sends too late meets no later channel.
   std::uint32_t attach(Channel& channel);
   /// `orderly`: every peer has called it as often as this rank, so that nothing can come any more;
-  /// what comes all the same is a failure of its connection.
+  /// what comes all the same is a failure of its connection.  (A line that comes later is found if
+  /// another channel awaits lines there by then.)
   void detach(Channel& channel, bool orderly) noexcept;
 
   /// Reserves a receive for one message per call that the peer will send; both parities count.

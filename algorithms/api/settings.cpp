@@ -219,8 +219,7 @@ ContextSettings context_settings(const ContextOptions& given) {
   if (auto text = value_of("TUTTI_SETUP_TIMEOUT"))
     settings.setup_timeout = parse_seconds("TUTTI_SETUP_TIMEOUT", *text);
   if (auto text = value_of("TUTTI_CONNECT")) settings.connect = parse_connect(*text);
-  if (auto text = value_of("TUTTI_NOTIFY"))
-    settings.notify = parse_notify(*text, "TUTTI_NOTIFY");
+  if (auto text = value_of("TUTTI_NOTIFY")) settings.notify = parse_notify(*text, "TUTTI_NOTIFY");
   if (auto text = value_of("TUTTI_WAIT")) settings.wait = parse_wait(*text);
   if (auto text = value_of("TUTTI_RANKS_PER_NODE"))
     settings.ranks_per_node = parse_ranks_per_node(*text, "TUTTI_RANKS_PER_NODE");

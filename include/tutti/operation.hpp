@@ -60,7 +60,7 @@ class TUTTI_EXPORT Operation {
   /// nothing was asked for but the call's own (allreduce_ssp()).
   std::uint64_t staleness() const noexcept;
 
-  std::string algorithm() const;                 // literature name of the schedule
+  std::string algorithm() const;   // literature name of the schedule
   Notify notify() const noexcept;  // flag: some of its messages to other nodes are such
   std::vector<std::uint32_t> per_round() const;  // messages n of each round, as executed
 

@@ -28,11 +28,16 @@ endforeach()
 # receives that these do not take.
 set(left_out_of_misuse -*TooManyLiveOperations*)
 set(left_out_of_stale -*CannotBeIsRefused*)
-foreach(name bits blocks collectives failures isolation misuse rooted schedules split stale wait)
+foreach(run bits:1 blocks collectives:1 failures isolation:1 misuse rooted schedules:1 split stale)
+  string(REPLACE ":" ";" parts ${run})
+  list(POP_FRONT parts name ranks_per_node)
+  set(environment TUTTI_NOTIFY=flag GTEST_FILTER=*${left_out_of_${name}})
+  if(ranks_per_node)  # the others say themselves what the nodes are
+    list(APPEND environment TUTTI_RANKS_PER_NODE=${ranks_per_node})
+  endif()
   add_test(NAME process_${name}_flags COMMAND process_${name})
   set_tests_properties(process_${name}_flags PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON
-    ENVIRONMENT "TUTTI_NOTIFY=flag;GTEST_FILTER=*${left_out_of_${name}}"
-    FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
+    ENVIRONMENT "${environment}" FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 endforeach()
 target_link_libraries(process_schedules PRIVATE tutti_api)
 # Whom a context has connected.

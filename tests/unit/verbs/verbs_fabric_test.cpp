@@ -448,6 +448,22 @@ TEST(Lines, ASecondMessageForASlotFailsItsConnection) {
   settle(a, b);
 }
 
+TEST(Lines, AMessageThatNobodyTakesFailsItsConnectionAtAnOrderlyEnd) {
+  for (const bool orderly : {true, false}) {
+    End a(1), b(2);
+    connect(a, b);
+    aim_line(a, b, 8);
+    ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
+    settle(a, b);
+    b.attach(orderly);
+    EXPECT_EQ(b.fabric.has_news(), orderly);
+    if (orderly) {
+      EXPECT_EQ(b.fabric.next_failure().process, 1u);
+    }
+    settle(a, b);
+  }
+}
+
 TEST(Lines, WhatComesTooLateIsNoMessageOfALaterOperation) {
   End a(1), b(2);
   connect(a, b);
