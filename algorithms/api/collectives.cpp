@@ -163,7 +163,7 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                               .domain_of = ranks.neighbours.domain,
                               .single_copy = ranks.takes_single_copy(
                                   arguments.element_count * arguments.reduction.element_bytes /
-                                      communicator.rank_count() / api::single_copy_allreduce_parts,
+                                      api::single_copy_allreduce_times,
                                   SIZE_MAX)};
   api::OperationRequest request{.collective = "allreduce",
                                 .element_count = arguments.element_count,

@@ -840,18 +840,14 @@ bool goes_by_single_copy(const AllreduceRequest& request, std::uint32_t rank_cou
   const bool is_asked_for = request.algorithm != Algorithm::automatic ||
                             request.across != Across::automatic || !request.per_round.empty() ||
                             !request.per_round_by_default.empty();
-  // Of two, either order is that of the canonical tree.
-  const bool serves = request.reduction.properties.commutative &&
-                      (request.agreement != Agreement::reproducible || rank_count == 2 ||
-                       !order_shows_in_bits(request.reduction));
-  return request.single_copy && !is_asked_for && serves && !request.shares_target &&
-         plan::is_single_copy_allreduce(rank_count);
+  // Either order is that of the canonical tree.
+  return request.single_copy && rank_count == 2 && !is_asked_for &&
+         request.reduction.properties.commutative && !request.shares_target;
 }
 
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
   require_defined(request.across, "allreduce");
-  if (goes_by_single_copy(request, rank_count))
-    return plan::single_copy_allreduce(self, rank_count);
+  if (goes_by_single_copy(request, rank_count)) return plan::single_copy_allreduce(self);
   if (request.algorithm == Algorithm::shared_ring)
     throw Error(ErrorCode::unsupported,
                 "allreduce: algorithm shared_ring has no fixed plan: chunks go around the ring of "

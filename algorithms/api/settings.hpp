@@ -42,8 +42,8 @@ inline constexpr std::size_t by_reference_bytes = 16u << 20;
 /// shm/README.md).
 inline constexpr std::size_t single_copy_broadcast_bytes_max = 2u << 20;
 inline constexpr std::size_t single_copy_reduce_bytes_max = 512u << 10;
-/// Of an allreduce, what each rank combines and copies: so many times single_copy_bytes at least.
-inline constexpr std::size_t single_copy_allreduce_parts = 32;
+/// An allreduce of two ranks: so many times single_copy_bytes at least.
+inline constexpr std::size_t single_copy_allreduce_times = 64;
 
 /// Nodes of more ranks than that meet by domains (bootstrap/domain.hpp).  A first guess, not
 /// measured: it takes a machine of several domains with as many ranks.  Flat barriers were faster

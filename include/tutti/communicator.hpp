@@ -51,7 +51,7 @@ struct ContextOptions {
   /// node, 1 MiB across nodes; less where a plan has so many slots that 8 MiB would not hold them.
   std::optional<std::size_t> chunk_bytes = {};
   /// Broadcasts of so many bytes to 2 MiB, reduces of two ranks by an operator that commutes to 512
-  /// KiB, allreduces by one of 32 times so many for each rank and more, and blocks
+  /// KiB, allreduces of two by such a one of 64 times so many and more, and blocks
   /// (block_collectives.hpp) of twice so many and more, are read where their user has them if all ranks share a node and may (process_vm_readv); alike on all ranks; SIZE_MAX:
   /// never.  Default 4 KiB.
   std::optional<std::size_t> single_copy_bytes = {};
