@@ -45,7 +45,4 @@ class Arena {
   std::map<std::size_t, std::size_t> blocks_;  // offset -> bytes
 };
 
-/// Throws Error{limit_exceeded} if this process may not lock `bytes` for a device that needs it.
-void check_lockable(const Port& port, std::size_t bytes);
-
 }  // namespace tutti::verbs
