@@ -58,9 +58,13 @@ void allocate_watchfully(int descriptor, std::size_t bytes, std::size_t arena_by
 
 }  // namespace
 
+std::size_t Arena::total_bytes(std::size_t bytes) noexcept {
+  return header_bytes + rounded(std::max<std::size_t>(bytes, 1), 4096);
+}
+
 Arena::Arena(const Port& port, ibv_pd* domain, std::size_t bytes) {
-  const std::size_t usable = rounded(std::max<std::size_t>(bytes, 1), 4096);
-  bytes = header_bytes + usable;
+  bytes = total_bytes(bytes);
+  const std::size_t usable = bytes - header_bytes;
   check_lockable(port, bytes, "the arena");
   if (detail::exceeds_file_limit(bytes))
     throw Error(ErrorCode::limit_exceeded,

@@ -21,6 +21,9 @@ class Arena {
   /// In front of the blocks: whoever maps the arena finds its name there.
   static constexpr std::size_t header_bytes = 4096;
 
+  /// What an arena of so many usable bytes takes, and locks where the device needs it.
+  static std::size_t total_bytes(std::size_t bytes) noexcept;
+
   /// Throws Error: memory or RLIMIT_MEMLOCK too small (saying what to set), registration refused.
   Arena(const Port& port, ibv_pd* domain, std::size_t bytes);
 

@@ -17,11 +17,11 @@ const char* const remedy =
     "raise it (ulimit -l unlimited, or memlock in /etc/security/limits.conf) or lower "
     "TUTTI_ARENA_BYTES";
 
+}  // namespace
+
 bool locks_memory(const Port& port) noexcept {
   return &port.driver() != &soft_driver();
 }
-
-}  // namespace
 
 std::string LockLimit::text() const {
   if (bytes == SIZE_MAX) return "RLIMIT_MEMLOCK is unlimited";

@@ -25,6 +25,9 @@ struct LockLimit {
 /// Of this process.  `status` is where the kernel describes it; tests have their own.
 LockLimit lock_limit(const std::string& status = "/proc/self/status");
 
+/// Whether the device of `port` reaches memory by itself.
+bool locks_memory(const Port& port) noexcept;
+
 /// Throws Error{limit_exceeded}, which says what to set, if `limit` does not allow to lock `bytes`
 /// for `what` ("the arena") and the device of `port` needs it.
 void check_lockable(const Port& port, std::size_t bytes, const std::string& what,
