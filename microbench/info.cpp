@@ -1,10 +1,9 @@
 #include "microbench/info.hpp"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <sys/statvfs.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -17,19 +16,16 @@
 #include "bootstrap/node_map.hpp"
 #include "microbench/info_ports.hpp"
 #include "microbench/machine.hpp"
+#include "verbs/arena.hpp"
 #include "verbs/connection_manager.hpp"
 #include "verbs/connection_request.hpp"
 #include "verbs/device.hpp"
+#include "verbs/lock_limit.hpp"
+#include "verbs/memory_left.hpp"
 #include "verbs/queue_pair.hpp"
 
 namespace tutti::bench {
 namespace {
-
-std::string memory_text(std::uint64_t bytes) {
-  if (bytes >= 10ull << 30) return fmt::format("{} GiB", bytes >> 30);
-  if (bytes >= 10ull << 20) return fmt::format("{} MiB", bytes >> 20);
-  return fmt::format("{} KiB", bytes >> 10);
-}
 
 /// The inline size that the device grants where the library asks for its usual one.
 std::string inline_text(const verbs::Port& port) {
@@ -48,17 +44,10 @@ std::string inline_text(const verbs::Port& port) {
   }
 }
 
-std::string lockable_memory_text() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return std::strerror(errno);
-  return limit.rlim_cur == RLIM_INFINITY ? "unlimited" : memory_text(limit.rlim_cur);
-}
-
-std::string shared_memory_text() {
-  struct statvfs space {};
-  if (statvfs("/dev/shm", &space) != 0) return fmt::format("not there: {}", std::strerror(errno));
-  return fmt::format("{}, of which {} free", memory_text(space.f_frsize * space.f_blocks),
-                     memory_text(space.f_frsize * space.f_bavail));
+std::string memory_left_text() {
+  const verbs::MemoryLeft left = verbs::memory_left();
+  if (left.bytes == SIZE_MAX) return "unknown";
+  return fmt::format("{}, as {} says", memory_text(left.bytes), left.limited_by);
 }
 
 InfoSection choice_section(const verbs::Port& port) {
@@ -71,10 +60,15 @@ InfoSection choice_section(const verbs::Port& port) {
 }
 
 /// `port` is null where none could be opened.
-InfoSection limits(const verbs::Port* port) {
-  InfoSection section{.title = "Limits",
-                      .lines = {{"locked memory (ulimit -l)", lockable_memory_text()},
-                                {"/dev/shm", shared_memory_text()}}};
+InfoSection limits(const verbs::Port* port, std::size_t arena_bytes) {
+  const bool locks = port == nullptr || verbs::locks_memory(*port);
+  InfoSection section{
+      .title = "Limits",
+      .lines = {{"locked memory (ulimit -l)", lock_text(verbs::lock_limit(), locks)},
+                {"memory of a rank",
+                 fmt::format("{} (TUTTI_ARENA_BYTES), which its node maps; none in /dev/shm",
+                             memory_text(verbs::Arena::total_bytes(arena_bytes)))},
+                {"memory left", memory_left_text()}}};
   if (port == nullptr) return section;
   section.lines.emplace_back("queue pairs (max_qp)", fmt::format("{}", port->limits.max_qp));
   section.lines.emplace_back("requests of each (max_qp_wr)",
@@ -141,6 +135,16 @@ std::optional<Error> problem_of_connecting(const verbs::Port& port) {
   return std::nullopt;
 }
 
+/// What a context would say of the limit on locked memory.
+std::optional<Error> problem_of_locking(const verbs::Port& port, std::size_t arena_bytes) {
+  try {
+    verbs::check_lockable(port, verbs::Arena::total_bytes(arena_bytes), "the arena");
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
 InfoSection nodes(const api::ContextSettings& settings) {
   InfoSection section{.title = "Nodes", .lines = {}};
   if (settings.ranks_per_node.empty())
@@ -185,7 +189,8 @@ Info gather_info() {
     info.sections.back().lines.emplace_back(
         "connect", info.problem ? info.problem->what() : "by address, with rdma_cm");
   }
-  info.sections.push_back(limits(port ? &*port : nullptr));
+  if (port && !info.problem) info.problem = problem_of_locking(*port, settings.arena_bytes);
+  info.sections.push_back(limits(port ? &*port : nullptr, settings.arena_bytes));
   info.sections.push_back(nodes(settings));
   info.sections.push_back(processors());
   info.sections.push_back(settings_in_force());

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "verbs/lock_limit.hpp"
 #include "verbs/port_card.hpp"
 
 namespace tutti::verbs {
@@ -193,7 +194,7 @@ void VerbsFabric::reserve_receive(Channel& channel, std::uint32_t index) {
 
 RegionHandle VerbsFabric::register_memory(const std::byte* memory, std::size_t bytes, int access,
                                           const char* name) {
-  check_lockable(port_, bytes);
+  check_lockable(port_, bytes, name);
   const Driver& driver = port_.driver();
   RegionHandle region(driver.reg_mr(domain_.get(), const_cast<std::byte*>(memory), bytes, access),
                       {&driver});
@@ -201,7 +202,7 @@ RegionHandle VerbsFabric::register_memory(const std::byte* memory, std::size_t b
   if (!region)
     throw Error(error == ENOMEM ? ErrorCode::limit_exceeded : ErrorCode::system,
                 std::string("registering ") + name + ", " + std::to_string(bytes) + " bytes, on " +
-                    port_.name() + ": " + std::strerror(error) + " (check ulimit -l)",
+                    port_.name() + ": " + std::strerror(error) + explain_registration(port_, error),
                 error);
   return region;
 }

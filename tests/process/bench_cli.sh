@@ -124,6 +124,26 @@ virtual_time() {
     --fabric qdr --iterations 40 --check --format json
 }
 
+# What --help says of an option that is left out is what a run without it does.
+defaults() {
+  local help output name value field
+  help=$("$bench" --help)
+  output=$("$bench" allreduce --local 2 --virtual-time --format json) || fail "defaults: $output"
+  for name in dtype op agreement seed fabric; do
+    value=$(sed -En "s/^ +--$name .*; default ([a-z0-9]+).*/\1/p" <<<"$help")
+    [ "$name" != fabric ] || value=$(sed -En 's/^ +--virtual-time .*\(default ([a-z0-9]+)\).*/\1/p' <<<"$help")
+    field=$(sed -En "1s/.*\"$name\":\"?([a-z0-9]+).*/\1/p" <<<"$output")
+    [ -n "$value" ] && [ "$value" = "$field" ] ||
+      fail "--$name: the default of --help is \"$value\", that of a run \"$field\""
+  done
+  value=$(sed -En 's/^ +--bytes .*; default ([0-9,]+)$/\1/p' <<<"$help")
+  field=$(sed -En 's/.*"bytes":([0-9]+).*/\1/p' <<<"$output" | paste -sd,)
+  [ "$value" = "$field" ] || fail "--bytes: the default of --help is $value, that of a run $field"
+  value=$(sed -En 's/^ +--iterations .*, ([0-9]+) in virtual time.*/\1/p' <<<"$help")
+  field=$(sed -En '1s/.*"iterations":([0-9]+).*/\1/p' <<<"$output")
+  [ "$value" = "$field" ] || fail "--iterations: $value in --help, $field in a run"
+}
+
 refusals() {
   refuse 'rotate-root needs exactly 2 ranks, this run has 3' "$bench" broadcast --rotate-root --local 3
   refuse '--virtual-time.*--local' "$bench" barrier --virtual-time
@@ -165,8 +185,12 @@ refusals() {
   refuse 'TUTTI_SIZE' env TUTTI_RANK=0 "$bench" barrier
   refuse 'TUTTI_SIZE.*1 or more' env TUTTI_RANK=0 TUTTI_SIZE=0 "$bench" barrier
   expect 0 'COLLECTIVE' "$bench" --help
+  defaults
 
   expect 0 'ranks of this host that can map' "$info"
+  expect 0 'locked memory \(ulimit -l\) +not needed by the software device' "$info"
+  expect 0 'memory of a rank +2052 KiB \(TUTTI_ARENA_BYTES\)' env TUTTI_ARENA_BYTES=2M "$info"
+  expect 0 'memory left +[0-9]+ .iB, as (this host|memory.* of control group .*) says' "$info"
   expect 0 '"algorithm":"binary_tree"' "$bench" reduce --local 4 --ranks-per-node 1 --tree binary \
     --check --iterations 40 --format json
   refuse '--tree="oak": expected one of automatic, knomial' "$bench" broadcast --local 2 --tree oak

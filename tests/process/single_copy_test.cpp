@@ -313,7 +313,8 @@ TEST(SingleCopy, MemoryThatCanNoLongerBeReadIsAFailureNotAHang) {
 
 /// The root gives up and uses its buffer again before the other has read it.
 TEST(SingleCopy, ABufferThatItsUserHasBackIsNoResult) {
-  const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
+  const test::SharedCount given_up, seen;
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
     Context context(options_of(2, 0));
     Communicator communicator(context, exchange);
     Values buffer(5000, 1);
@@ -323,12 +324,13 @@ TEST(SingleCopy, ABufferThatItsUserHasBackIsNoResult) {
       if (operation->start() != Status::ok || operation->wait(20ms) != Status::timed_out) return 1;
       operation.reset();
       std::fill(buffer.begin(), buffer.end(), 77);
-      std::this_thread::sleep_for(1s);
-      return 0;
+      given_up.add();
+      return seen.comes_to(1) ? 0 : 3;
     }
-    std::this_thread::sleep_for(300ms);
+    if (!given_up.comes_to(1)) return 4;
     const Status started = operation->start();
     const Status status = started == Status::ok ? operation->wait(10s) : started;
+    seen.add();
     return status == Status::aborted ? 0 : 2;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(2));

@@ -74,7 +74,7 @@ bool within(std::chrono::milliseconds time, Condition&& condition) {
 }
 
 bool arrives(End& end) {
-  return within(2s, [&] {
+  return within(20s, [&] {
     end.fabric.poll();
     return end.fabric.take(*end.channel, 0, 0);
   });
@@ -83,7 +83,7 @@ bool arrives(End& end) {
 /// Polls both ends until every send has its completion and every arrival has been seen.
 void settle(End& one, End& other) {
   detail::MonotonicClock clock;
-  EXPECT_TRUE(one.fabric.drain(*one.channel, clock, 2s, [](std::uint64_t) { return false; }));
+  EXPECT_TRUE(one.fabric.drain(*one.channel, clock, 20s, [](std::uint64_t) { return false; }));
   while (other.fabric.poll() > 0) {
   }
 }
@@ -106,26 +106,26 @@ TEST(VerbsFabric, APeerThatHasTakenLeaveIsNotWaitedFor) {
   End b(2);
   connect(*a, b);
   aim(b, *a);
-  a->fabric.take_leave(clock, 2s);
+  a->fabric.take_leave(clock, 20s);
   a.reset();
   // What b sends now is never answered.
   ASSERT_EQ(b.fabric.put(*b.channel, 0, 0), Status::ok);
-  EXPECT_TRUE(b.fabric.drain(*b.channel, clock, 2s, [](std::uint64_t) { return false; }));
+  EXPECT_TRUE(b.fabric.drain(*b.channel, clock, 20s, [](std::uint64_t) { return false; }));
   EXPECT_FALSE(b.fabric.failed(b.fabric.connection_to(1))) << "that is how it would end otherwise";
   const auto begin = clock.now();
-  b.fabric.take_leave(clock, 2s);
-  EXPECT_LT(clock.now() - begin, 1s) << "nobody is there to be told";
+  b.fabric.take_leave(clock, 60s);
+  EXPECT_LT(clock.now() - begin, 20s) << "nobody is there to be told";
 }
 
 TEST(VerbsFabric, EndsThatTakeLeaveTogetherDoNotWaitForEachOther) {
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 200 && !HasFailure(); ++round) {
     detail::MonotonicClock clock;
     auto a = std::make_unique<End>(1), b = std::make_unique<End>(2);
     connect(*a, *b);
     const auto leave = [&](std::unique_ptr<End>& end) {
       const auto begin = clock.now();
-      end->fabric.take_leave(clock, 10s);
-      EXPECT_LT(clock.now() - begin, 5s);
+      end->fabric.take_leave(clock, 60s);
+      EXPECT_LT(clock.now() - begin, 20s);
       end.reset();
     };
     std::thread other([&] { leave(b); });
