@@ -123,8 +123,11 @@ virtual_time() {
 
 refusals() {
   refuse '--virtual-time.*--local' "$bench" barrier --virtual-time
-  refuse 'shared_ring polls words in memory, and in virtual time' \
+  refuse 'shared_ring polls words in memory, and in virtual time.*=republished' \
+    env TUTTI_SHARED_NOTIFICATIONS=words \
     "$bench" allreduce --local 2 --virtual-time --algorithm shared_ring
+  refuse 'TUTTI_SHARED_NOTIFICATIONS="flags": expected automatic, words or republished' \
+    env TUTTI_SHARED_NOTIFICATIONS=flags "$bench" allreduce --local 2
   refuse '--format="json": expected table with --overlap' "$bench" barrier --local 2 --overlap --format json
   refuse '--overlap with --virtual-time.*leave one' "$bench" allreduce --local 2 --virtual-time --overlap
   refuse '--virtual-time="floor".*leave it out' "$bench" floor --local 2 --virtual-time
