@@ -307,8 +307,10 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     agree_on_all();
     operation->shared_ring->share();
     attempt(error, [&] { operation->shared_ring->greet(); });
-    agree_on_all();
-    operation->shared_ring->begin();
+    const Verdict verdict = Verdict::of(error);
+    const std::vector<Verdict> verdicts = gather<Verdict>(communicator, {&verdict, 1});
+    operation->shared_ring->hear(verdicts);
+    agree<Verdict>(error, verdicts);
   } else {
     attempt(error, [&] { prepare_messages(*operation, cards); });
     agree_on_all();

@@ -61,8 +61,9 @@ class SharedRingOperation {
 
   /// All have joined: from now on others may write into the block, which nobody has touched before.
   void share() noexcept { is_shared_ = is_greeting_ = true; }
-  /// All have been greeted.
-  void begin() noexcept { is_greeting_ = false; }
+  /// Who has greeted.  If not all have, no call will be, and the block is nobody's any more unless
+  /// a greeting to this node may still be on its way.
+  void hear(std::span<const Verdict> greeters) noexcept;
 
   // ---- data path ----
 
@@ -84,8 +85,7 @@ class SharedRingOperation {
 
   // ---- afterwards ----
 
-  /// Whether the block is nobody's any more but this rank's.  Where the set-up failed while ranks
-  /// greeted each other, that is never known.
+  /// Whether the block is nobody's any more but this rank's.
   bool is_deserted() const noexcept {
     return !is_shared_ || (!is_greeting_ && ring_->all_others_have_left());
   }
