@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -754,26 +755,30 @@ TEST(SharedRing, ARankThatDiesWithAChunkInItsHandsIsNamedInTime) {
     }
 }
 
-/// Stops its rank once it has met the others so many times.
-class StoppingExchange final : public Exchange {
+/// Does something once its rank has met the others so many times.
+class InterruptedExchange final : public Exchange {
  public:
-  StoppingExchange(Exchange& inner, int meetings) : inner_(inner), meetings_left_(meetings) {}
+  explicit InterruptedExchange(Exchange& inner) : inner_(inner) {}
+  void after(int meetings, std::function<void()> act) {
+    meetings_left_ = meetings;
+    act_ = std::move(act);
+  }
   Rank self() const noexcept override { return inner_.self(); }
   std::uint32_t rank_count() const noexcept override { return inner_.rank_count(); }
   void allgather(std::span<const std::byte> mine, std::span<std::byte> everybodys,
                  Timeout timeout) override {
     inner_.allgather(mine, everybodys, timeout);
-    if (--meetings_left_ == 0) ::raise(SIGSTOP);
+    if (--meetings_left_ == 0) act_();
   }
   void barrier(Timeout timeout) override { inner_.barrier(timeout); }
   void announce(Incident incident) noexcept override { inner_.announce(incident); }
   Incident incident() noexcept override { return inner_.incident(); }
   bool has_left(Rank rank) noexcept override { return inner_.has_left(rank); }
-  int& meetings_left() { return meetings_left_; }
 
  private:
   Exchange& inner_;
-  int meetings_left_;
+  int meetings_left_ = 0;
+  std::function<void()> act_;
 };
 
 /// Where a first write needs the help of the other side, rank 0 cannot greet rank 1, which is
@@ -783,13 +788,13 @@ TEST(SharedRing, ASetUpThatFailsInItsGreetingsCostsMemoryOnlyWhereOneMayStillCom
   const auto board = shared_board();
   const auto results = run_local({.rank_count = 3}, [&](Exchange& given) {
     const std::uint32_t self = index_of(given.self());
-    StoppingExchange exchange(given, 0);
+    InterruptedExchange exchange(given);
     ContextOptions options;
     options.device = "soft0";
     // Room for one block of 2 x (1 + 2) x 64 KiB and some words; rank 1 has it for two.
     options.arena_bytes = self == 1 ? 1u << 20 : 512u << 10;
     options.ranks_per_node = {1};
-    options.setup_timeout = 2s;
+    options.setup_timeout = 6s;
     options.shared_notifications = SharedNotifications::words;
     Context context(options);
     Communicator communicator(context, exchange);
@@ -797,14 +802,19 @@ TEST(SharedRing, ASetUpThatFailsInItsGreetingsCostsMemoryOnlyWhereOneMayStillCom
     std::uint32_t barriers = 0;
     board->barrier(3, barriers);
     std::vector<double> source(8192, 1.0), target(8192);
-    if (self == 1) exchange.meetings_left() = 4;  // cards, endpoints, doors, verdicts of joining
     std::thread waker;
-    if (self == 2)
-      waker = std::thread([&] {
-        while (!is_stopped(board->process[1])) std::this_thread::sleep_for(1ms);
-        std::this_thread::sleep_for(1300ms);
-        ::kill(board->process[1], SIGCONT);
-      });
+    exchange.after(4, [&] {  // cards, endpoints, doors, verdicts of joining
+      if (self == 1) {
+        ::raise(SIGSTOP);
+        return;
+      }
+      while (!is_stopped(board->process[1])) std::this_thread::sleep_for(1ms);
+      if (self == 2)
+        waker = std::thread([&] {
+          std::this_thread::sleep_for(3500ms);
+          ::kill(board->process[1], SIGCONT);
+        });
+    });
     const std::string refusal =
         refusal_of(communicator, arguments_of(source, target), ErrorCode::timed_out);
     if (waker.joinable()) waker.join();
