@@ -167,10 +167,8 @@ class World {
     const Notified& first = queue.front();
     if (!first.is_placed && !weather_.notified_early) return;
     notifications_[owner_of(ring_.members[sender])].push_back({sender, first.parity, first.id});
-    if (first.is_placed)
-      queue.pop_front();
-    else  // later, unnoticed
-      late_.push_back({first.from, first.into, first.bytes, 0}), queue.pop_front();
+    if (!first.is_placed) late_.push_back({first.from, first.into, first.bytes, 0});  // unnoticed
+    queue.pop_front();
   }
 
   void poll(Member& member) {
