@@ -50,13 +50,27 @@ std::string memory_left_text() {
   return fmt::format("{}, as {} says", memory_text(left.bytes), left.limited_by);
 }
 
-InfoSection choice_section(const verbs::Port& port) {
+std::string shared_notifications_text(const api::ContextSettings& settings,
+                                      const verbs::Port& port) {
+  const verbs::Driver& driver = port.driver();
+  const api::SharedNotificationsChoice choice = api::choose_shared_notifications(
+      settings.shared_notifications, driver.places_writes_in_order, driver.clock().is_simulated());
+  if (choice.in_force == SharedNotifications::republished)
+    return fmt::format("republished by the rank that polls them ({})", choice.reason);
+  return fmt::format("words that the device writes ({}{})", choice.reason,
+                     driver.places_writes_in_order
+                         ? ""
+                         : "; refused: the device does not promise to place writes in order");
+}
+
+InfoSection choice_section(const api::ContextSettings& settings, const verbs::Port& port) {
   return {.title = "Choice",
           .lines = {{"port", fmt::format("{}: {}", port.name(), port.reason)},
                     {"GID", fmt::format("[{}] {} {}", port.gid.index, verbs::text_of(port.gid.gid),
                                         verbs::name_of(port.gid.type))},
                     {"path MTU", mtu_text(port.description.attributes.active_mtu) +
-                                     "; towards a rank whose port has a smaller one, that one"}}};
+                                     "; towards a rank whose port has a smaller one, that one"},
+                    {"shared notifications", shared_notifications_text(settings, port)}}};
 }
 
 /// `port` is null where none could be opened.
@@ -181,7 +195,7 @@ Info gather_info() {
   Info info{.sections = {port_section(ports, choice, surroundings)}};
   const std::optional<verbs::Port> port = open_chosen(ports, choice, info.problem);
   if (port)
-    info.sections.push_back(choice_section(*port));
+    info.sections.push_back(choice_section(settings, *port));
   else
     info.sections.push_back({.title = "Choice", .lines = {{"port", info.problem->what()}}});
   if (port && settings.connect == ConnectBy::cm) {

@@ -64,7 +64,7 @@ struct Driver {
   /// order of its requests, so that who sees a word written by one finds all that earlier ones
   /// wrote.  Verbs promise it of no device: ibv_query_qp_data_in_order() speaks of the bytes of
   /// one request.
-  bool (*places_writes_in_order)(ibv_qp* pair);
+  bool places_writes_in_order;
 
   int (*get_async_event)(ibv_context* context, ibv_async_event* event);
   void (*ack_async_event)(ibv_async_event* event);

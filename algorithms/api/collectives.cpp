@@ -187,11 +187,15 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                   "rank a source of its own");
     if (!request.shared_ring)
       return api::allreduce_plan(communicator.rank(), communicator.rank_count(), asked);
-    if (context.clock.is_simulated())
+    const bool republishes = context.shared_notifications == SharedNotifications::republished;
+    if (context.clock.is_simulated() && !republishes)
       throw Error(ErrorCode::unsupported,
                   "allreduce: algorithm shared_ring polls words in memory, and in virtual time "
-                  "only messages let time pass; use ring");
-    return api::shared_ring_partners(communicator.rank(), communicator.rank_count(), asked);
+                  "only messages let time pass: expected TUTTI_SHARED_NOTIFICATIONS=republished "
+                  "there, or automatic");
+    return api::shared_ring_partners(
+        communicator.rank(), communicator.rank_count(), asked,
+        republishes ? std::optional(context.fabric.receives_promised_max()) : std::nullopt);
   });
 }
 

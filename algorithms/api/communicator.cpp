@@ -21,6 +21,7 @@ struct Introduction {
   std::uint64_t process_key;
   std::uint64_t check_level;
   std::uint64_t connect_by;
+  std::uint64_t shared_notifications;
   std::uint64_t node_shape;  // hash of what is imposed on nodes and domains
   detail::CpuSet cpus;       // allowed
   api::NeighbourCard neighbour;
@@ -28,7 +29,7 @@ struct Introduction {
 };
 static_assert(std::is_trivially_copyable_v<Introduction>);
 
-constexpr std::uint64_t protocol_version = 8;
+constexpr std::uint64_t protocol_version = 9;
 
 /// The side channel costs a system call, the clock a few percent of a collective.
 constexpr Timeout liveness_interval = std::chrono::milliseconds(100);
@@ -47,6 +48,12 @@ constexpr unsigned turns_to_empty_queue = 1u << 16;
 constexpr Timeout retirement_max = std::chrono::seconds(8);
 
 constexpr const char* left_too_early = "has left while it was needed";
+
+const char* name_of(std::uint64_t shared_notifications) noexcept {
+  return shared_notifications == static_cast<std::uint64_t>(SharedNotifications::words)
+             ? "by words"
+             : "republished";
+}
 
 std::uint64_t hash_of_shape(const api::ContextSettings& settings) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
@@ -101,6 +108,7 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
       .process_key = context.process_key,
       .check_level = static_cast<std::uint64_t>(context.settings.check),
       .connect_by = static_cast<std::uint64_t>(context.settings.connect),
+      .shared_notifications = static_cast<std::uint64_t>(context.shared_notifications),
       .node_shape = hash_of_shape(context.settings),
       .cpus = detail::allowed_cpus(),
       .neighbour = {.host = bootstrap::host_identity(),
@@ -123,6 +131,12 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
       throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
                                            " connects in another way than this rank: set "
                                            "TUTTI_CONNECT alike everywhere");
+    if (all[rank].shared_notifications != self.shared_notifications)
+      throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
+                                           " has shared notifications " +
+                                           name_of(all[rank].shared_notifications) +
+                                           ", this rank " + name_of(self.shared_notifications) +
+                                           ": set TUTTI_SHARED_NOTIFICATIONS alike everywhere");
     if (all[rank].node_shape != self.node_shape)
       throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
                                            " imposes another node shape than this rank: set "

@@ -30,7 +30,11 @@ Context::Implementation::Implementation(const ContextOptions& given)
               .connect_by_cm = settings.connect == ConnectBy::cm,
               .process = process_key}),
       window(process_key, fabric.arena().mapping(), fabric.arena().descriptor()),
-      clock(fabric.port().driver().clock()) {
+      clock(fabric.port().driver().clock()),
+      shared_notifications(api::choose_shared_notifications(
+                               settings.shared_notifications,
+                               fabric.port().driver().places_writes_in_order, clock.is_simulated())
+                               .in_force) {
   // Shared memory takes no time there, and whoever polled it would never let time pass.
   if (!clock.is_simulated()) return;
   if (std::any_of(settings.ranks_per_node.begin(), settings.ranks_per_node.end(),

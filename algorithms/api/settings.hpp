@@ -65,6 +65,7 @@ struct ContextSettings {
   Timeout setup_timeout = std::chrono::seconds(30);
   ConnectBy connect = ConnectBy::exchange;
   WaitPolicy wait = WaitPolicy::automatic;
+  SharedNotifications shared_notifications = SharedNotifications::automatic;
   std::vector<std::uint32_t> per_round;       // empty: the rule
   std::vector<std::uint32_t> ranks_per_node;  // empty: found
   Placement placement = Placement::block;
@@ -75,6 +76,15 @@ struct ContextSettings {
 /// Code over environment over defaults.  Throws Error{invalid_argument}, also for an unknown name
 /// in the environment.
 ContextSettings context_settings(const ContextOptions& given);
+
+/// Which of both is in force, never automatic, and why.
+struct SharedNotificationsChoice {
+  SharedNotifications in_force;
+  const char* reason;
+};
+SharedNotificationsChoice choose_shared_notifications(SharedNotifications asked,
+                                                      bool places_writes_in_order,
+                                                      bool time_is_simulated) noexcept;
 
 /// "3,2,1" -> {3, 2, 1}; throws Error{invalid_argument} that begins with `origin`.
 std::vector<std::uint32_t> parse_per_round(std::string_view text, const std::string& origin);

@@ -41,6 +41,14 @@ enum class WaitPolicy : std::uint8_t {
               // for ranks that share their CPUs with other programs, or shall leave them idle
 };
 
+/// How a rank is told of what the network has brought for any rank of its node
+/// (Algorithm::shared_ring).
+enum class SharedNotifications : std::uint8_t {
+  automatic,    // words where the device places writes in order, and time is real
+  words,        // the device writes words that all ranks of the node see; Error{unsupported} if not
+  republished,  // a rank that has a connection writes them for its node, when it polls
+};
+
 /// What is left empty comes from the TUTTI_* environment (README "Settings"), else the default.
 struct ContextOptions {
   std::string device = {};                      // name or name:port; default: the best one
@@ -64,6 +72,7 @@ struct ContextOptions {
   std::optional<Timeout> setup_timeout = {};  // of each collective set-up step; default 30 s
   std::optional<ConnectBy> connect = {};      // alike on all ranks; default: exchange
   std::optional<WaitPolicy> wait = {};        // of this context; default: automatic
+  std::optional<SharedNotifications> shared_notifications = {};  // alike on all ranks; automatic
   /// Messages per round of every operation; empty vector and default: a rule.
   std::optional<std::vector<std::uint32_t>> per_round = {};
   /// Imposes a node shape, alike on all ranks: ranks of each node, the last entry again for all

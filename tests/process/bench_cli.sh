@@ -118,6 +118,9 @@ virtual_time() {
   # 31 blocks of 32 KiB, o + L + o_r, and one answer between windows; on 9 connections.
   expect 0 '"collective":"allgatherv",.*"median_ns":150383.*"correct":true' "$bench" allgatherv \
     --local 32 --virtual-time --bytes 32K --iterations 1 --check --format json
+  # Chunks that are republished cost what those of a plan do: 6 hops of o + L + o_r.
+  expect 0 '"algorithm":"shared_ring",.*"median_ns":5407\..*"correct":true' "$bench" allreduce \
+    --local 4 --virtual-time --algorithm shared_ring --bytes 8 --iterations 2 --check --format json
   expect 0 'fabric +roce100, emulated in virtual time' "$bench" all --local 3 --virtual-time \
     --fabric roce100
   expect 0 '"virtual":false,"fabric":"qdr".*"correct":true' "$bench" allreduce --local 2 --bytes 8 \
@@ -147,8 +150,11 @@ defaults() {
 refusals() {
   refuse 'rotate-root needs exactly 2 ranks, this run has 3' "$bench" broadcast --rotate-root --local 3
   refuse '--virtual-time.*--local' "$bench" barrier --virtual-time
-  refuse 'shared_ring polls words in memory, and in virtual time' \
+  refuse 'shared_ring polls words in memory, and in virtual time.*=republished' \
+    env TUTTI_SHARED_NOTIFICATIONS=words \
     "$bench" allreduce --local 2 --virtual-time --algorithm shared_ring
+  refuse 'TUTTI_SHARED_NOTIFICATIONS="flags": expected automatic, words or republished' \
+    env TUTTI_SHARED_NOTIFICATIONS=flags "$bench" allreduce --local 2
   refuse '--format="json": expected table with --overlap' "$bench" barrier --local 2 --overlap --format json
   refuse '--overlap with --virtual-time.*leave one' "$bench" allreduce --local 2 --virtual-time --overlap
   refuse '--virtual-time="floor".*leave it out' "$bench" floor --local 2 --virtual-time
