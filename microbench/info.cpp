@@ -1,10 +1,9 @@
 #include "microbench/info.hpp"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <sys/statvfs.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -17,20 +16,17 @@
 #include "bootstrap/node_map.hpp"
 #include "microbench/info_ports.hpp"
 #include "microbench/machine.hpp"
+#include "verbs/arena.hpp"
 #include "verbs/connection_manager.hpp"
 #include "verbs/connection_request.hpp"
 #include "verbs/device.hpp"
+#include "verbs/lock_limit.hpp"
+#include "verbs/memory_left.hpp"
 #include "verbs/queue_pair.hpp"
 #include "verbs/verbs_fabric.hpp"
 
 namespace tutti::bench {
 namespace {
-
-std::string memory_text(std::uint64_t bytes) {
-  if (bytes >= 10ull << 30) return fmt::format("{} GiB", bytes >> 30);
-  if (bytes >= 10ull << 20) return fmt::format("{} MiB", bytes >> 20);
-  return fmt::format("{} KiB", bytes >> 10);
-}
 
 /// The inline size that the device grants where the library asks for its usual one.
 std::string inline_text(const verbs::Port& port) {
@@ -49,26 +45,33 @@ std::string inline_text(const verbs::Port& port) {
   }
 }
 
-std::string lockable_memory_text() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return std::strerror(errno);
-  return limit.rlim_cur == RLIM_INFINITY ? "unlimited" : memory_text(limit.rlim_cur);
+std::string memory_left_text() {
+  const verbs::MemoryLeft left = verbs::memory_left();
+  if (left.bytes == SIZE_MAX) return "unknown";
+  return fmt::format("{}, as {} says", memory_text(left.bytes), left.limited_by);
 }
 
-std::string shared_memory_text() {
-  struct statvfs space {};
-  if (statvfs("/dev/shm", &space) != 0) return fmt::format("not there: {}", std::strerror(errno));
-  return fmt::format("{}, of which {} free", memory_text(space.f_frsize * space.f_blocks),
-                     memory_text(space.f_frsize * space.f_bavail));
+std::string shared_notifications_text(const api::ContextSettings& settings,
+                                      const verbs::Port& port) {
+  const verbs::Driver& driver = port.driver();
+  const api::SharedNotificationsChoice choice = api::choose_shared_notifications(
+      settings.shared_notifications, driver.places_writes_in_order, driver.clock().is_simulated());
+  if (choice.in_force == SharedNotifications::republished)
+    return fmt::format("republished by the rank that polls them ({})", choice.reason);
+  return fmt::format("words that the device writes ({}{})", choice.reason,
+                     driver.places_writes_in_order
+                         ? ""
+                         : "; refused: the device does not promise to place writes in order");
 }
 
-InfoSection choice_section(const verbs::Port& port) {
+InfoSection choice_section(const api::ContextSettings& settings, const verbs::Port& port) {
   return {.title = "Choice",
           .lines = {{"port", fmt::format("{}: {}", port.name(), port.reason)},
                     {"GID", fmt::format("[{}] {} {}", port.gid.index, verbs::text_of(port.gid.gid),
                                         verbs::name_of(port.gid.type))},
                     {"path MTU", mtu_text(port.description.attributes.active_mtu) +
-                                     "; towards a rank whose port has a smaller one, that one"}}};
+                                     "; towards a rank whose port has a smaller one, that one"},
+                    {"shared notifications", shared_notifications_text(settings, port)}}};
 }
 
 /// How messages between nodes say that they are there, and why.
@@ -83,10 +86,15 @@ std::string notify_text(const api::ContextSettings& settings, const std::string&
 }
 
 /// `port` is null where none could be opened.
-InfoSection limits(const verbs::Port* port) {
-  InfoSection section{.title = "Limits",
-                      .lines = {{"locked memory (ulimit -l)", lockable_memory_text()},
-                                {"/dev/shm", shared_memory_text()}}};
+InfoSection limits(const verbs::Port* port, std::size_t arena_bytes) {
+  const bool locks = port == nullptr || verbs::locks_memory(*port);
+  InfoSection section{
+      .title = "Limits",
+      .lines = {{"locked memory (ulimit -l)", lock_text(verbs::lock_limit(), locks)},
+                {"memory of a rank",
+                 fmt::format("{} (TUTTI_ARENA_BYTES), which its node maps; none in /dev/shm",
+                             memory_text(verbs::Arena::total_bytes(arena_bytes)))},
+                {"memory left", memory_left_text()}}};
   if (port == nullptr) return section;
   section.lines.emplace_back("queue pairs (max_qp)", fmt::format("{}", port->limits.max_qp));
   section.lines.emplace_back("requests of each (max_qp_wr)",
@@ -153,6 +161,16 @@ std::optional<Error> problem_of_connecting(const verbs::Port& port) {
   return std::nullopt;
 }
 
+/// What a context would say of the limit on locked memory.
+std::optional<Error> problem_of_locking(const verbs::Port& port, std::size_t arena_bytes) {
+  try {
+    verbs::check_lockable(port, verbs::Arena::total_bytes(arena_bytes), "the arena");
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
 InfoSection nodes(const api::ContextSettings& settings) {
   InfoSection section{.title = "Nodes", .lines = {}};
   if (settings.ranks_per_node.empty())
@@ -189,7 +207,7 @@ Info gather_info() {
   Info info{.sections = {port_section(ports, choice, surroundings)}};
   const std::optional<verbs::Port> port = open_chosen(ports, choice, info.problem);
   if (port)
-    info.sections.push_back(choice_section(*port));
+    info.sections.push_back(choice_section(settings, *port));
   else
     info.sections.push_back({.title = "Choice", .lines = {{"port", info.problem->what()}}});
   if (port && settings.connect == ConnectBy::cm) {
@@ -203,7 +221,8 @@ Info gather_info() {
     if (!obstacle.empty() && settings.notify == Notify::flag && !info.problem)
       info.problem = Error(ErrorCode::unsupported, "TUTTI_NOTIFY=flag: " + obstacle);
   }
-  info.sections.push_back(limits(port ? &*port : nullptr));
+  if (port && !info.problem) info.problem = problem_of_locking(*port, settings.arena_bytes);
+  info.sections.push_back(limits(port ? &*port : nullptr, settings.arena_bytes));
   info.sections.push_back(nodes(settings));
   info.sections.push_back(processors());
   info.sections.push_back(settings_in_force());

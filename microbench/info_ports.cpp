@@ -114,6 +114,19 @@ std::string mtu_text(ibv_mtu mtu) {
                                                    : fmt::format("unknown (code {})", int{mtu});
 }
 
+std::string memory_text(std::uint64_t bytes) {
+  if (bytes >= 10ull << 30) return fmt::format("{} GiB", bytes >> 30);
+  if (bytes >= 10ull << 20) return fmt::format("{} MiB", bytes >> 20);
+  return fmt::format("{} KiB", bytes >> 10);
+}
+
+std::string lock_text(const verbs::LockLimit& limit, bool is_needed) {
+  if (!is_needed) return "not needed by the software device";
+  if (limit.bytes == SIZE_MAX) return "unlimited";
+  return memory_text(limit.bytes) +
+         (limit.is_exempt ? ", which CAP_IPC_LOCK lifts for this process" : "");
+}
+
 InfoSection port_section(std::span<const verbs::PortDescription> ports,
                          const verbs::PortChoice& choice, const verbs::Surroundings& surroundings) {
   InfoSection section{.title = "Devices and ports", .lines = {}, .parts = {}};

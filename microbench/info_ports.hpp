@@ -2,10 +2,12 @@
 // taken or not.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 
 #include "microbench/info.hpp"
+#include "verbs/lock_limit.hpp"
 #include "verbs/port_choice.hpp"
 
 namespace tutti::bench {
@@ -19,5 +21,11 @@ std::string rate_text(const ibv_port_attr& attributes, verbs::LinkLayer link);
 
 /// "4096", or what the port says where that is none.
 std::string mtu_text(ibv_mtu mtu);
+
+/// "64 MiB".
+std::string memory_text(std::uint64_t bytes);
+
+/// Of the limit on locked memory, which the software device does not need.
+std::string lock_text(const verbs::LockLimit& limit, bool is_needed);
 
 }  // namespace tutti::bench

@@ -43,13 +43,6 @@ std::size_t batch_for(std::size_t bytes) {
   return 2;
 }
 
-std::size_t default_iterations(std::size_t bytes, bool oversubscribed) {
-  if (oversubscribed) return blocks_min * block_calls_min;
-  if (bytes <= 1024) return 20000;
-  if (bytes <= 65536) return 10000;
-  return 4000;
-}
-
 class Run {
  public:
   Run(const Timer& timer, Exchange& exchange) : timer_(timer), exchange_(exchange) {}
@@ -100,6 +93,13 @@ class Run {
 
 }  // namespace
 
+std::size_t iterations_default(std::size_t bytes, bool oversubscribed) noexcept {
+  if (oversubscribed) return blocks_min * block_calls_min;
+  if (bytes <= 1024) return 20000;
+  if (bytes <= 65536) return 10000;
+  return 4000;
+}
+
 Schedule schedule_for(std::optional<std::size_t> iterations, std::size_t warmup,
                       bool oversubscribed) {
   constexpr std::size_t blocks_default = 2 * blocks_min;
@@ -110,7 +110,7 @@ Schedule schedule_for(std::optional<std::size_t> iterations, std::size_t warmup,
 
 Effort effort_for(std::size_t bytes, std::optional<std::size_t> iterations, bool oversubscribed,
                   const Schedule& schedule) {
-  const std::size_t calls = iterations.value_or(default_iterations(bytes, oversubscribed));
+  const std::size_t calls = iterations.value_or(iterations_default(bytes, oversubscribed));
   const std::size_t per_block = std::max<std::size_t>(calls / schedule.blocks, 1);
   const std::size_t batch = std::min(batch_for(bytes), per_block);
   const std::size_t block_calls = rounded_up(per_block, batch);

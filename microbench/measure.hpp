@@ -39,8 +39,10 @@ struct Schedule {
 inline constexpr std::size_t block_calls_min = 200;
 inline constexpr std::size_t blocks_min = 10;  // unless --iterations asks for fewer calls
 
-/// `iterations` as given on the command line.  Default: enough for medians to settle, 20,000 calls
-/// of up to 1 KiB, 10,000 up to 64 KiB, 4,000 above, and 2,000 where ranks share CPUs.
+/// Timed calls of a row, enough for medians to settle: by size, and fewer where ranks share CPUs.
+std::size_t iterations_default(std::size_t bytes, bool oversubscribed) noexcept;
+
+/// `iterations` as given on the command line; nothing: the default.
 Schedule schedule_for(std::optional<std::size_t> iterations, std::size_t warmup,
                       bool oversubscribed);
 Effort effort_for(std::size_t bytes, std::optional<std::size_t> iterations, bool oversubscribed,

@@ -8,7 +8,11 @@
 #include <string_view>
 #include <tutti/status.hpp>
 
+#include "api/names.hpp"
 #include "api/settings.hpp"
+#include "microbench/measure.hpp"
+#include "microbench/results.hpp"
+#include "microbench/virtual_run.hpp"
 #include "microbench/words.hpp"
 #include "verbs/soft/fabric_model.hpp"
 
@@ -24,6 +28,7 @@ constexpr Collective every_collective[] = {
 constexpr CheckLevel every_check_level[] = {CheckLevel::off, CheckLevel::local,
                                             CheckLevel::collective};
 constexpr Notify every_notification[] = {Notify::immediate, Notify::flag};
+constexpr ElementType user_type = ElementType::uint64;  // of --op user
 constexpr Format every_format[] = {Format::table, Format::json, Format::csv};
 
 std::vector<std::string> split(const std::string& text) {
@@ -71,50 +76,95 @@ void parse_bytes(const std::string& text, Options& options) {
 
 /// What the options say as text, before anything is understood.
 struct Words {
-  std::string collectives, bytes, dtype, op = "sum", root;
+  std::string collectives, bytes, dtype, op, root;
   std::string ranks_per_node, placement, per_round, agreement, algorithm, across, tree, notify;
-  std::string iterations, warmup, against, check_level, delay_us, seed, bind = "auto";
-  std::string format = "table", local;
+  std::string iterations, warmup, against, check_level, delay_us, seed, bind, format, local;
 };
 
+constexpr const char* virtual_fabric_default = "fdr";
+
+const char* name_of_binding(bool bind) {
+  return bind ? "auto" : "none";
+}
+
+template <class Value>
+std::string or_default(const std::string& help, const Value& value) {
+  return fmt::format("{}; default {}", help, value);
+}
+
+std::string iterations_by_default() {
+  return fmt::format(
+      "{} up to 1K, {} up to 64K, {} above, {} where ranks share CPUs, {} in virtual "
+      "time; checked {}",
+      iterations_default(1 << 10, false), iterations_default(64 << 10, false),
+      iterations_default(SIZE_MAX, false), iterations_default(SIZE_MAX, true),
+      virtual_calls_default, check_calls_default);
+}
+
+/// `options` are still what they are without any of these: their defaults.
 void declare(CommandLine& line, Words& words, Options& options) {
+  const api::ContextSettings library;
+  words.op = api::name_of(options.op);
+  words.bind = name_of_binding(options.bind);
+  words.format = name_of(options.format);
   line.add(
       "COLLECTIVE", words.collectives,
       "all, or some of barrier,allreduce,broadcast,reduce,reduce_scatter,allgather,"
       "allgatherv,alltoall,alltoallv,gather,gatherv,scatter,scatterv,scan,exscan and the probes "
       "floor,oneway,memcpy,wimm");
-  line.add("--bytes", words.bytes,
-           "contribution of each rank (for alltoall(v), gather(v) and scatter(v): of each block), "
-           "e.g. 8,1K,1M");
-  line.add("--dtype", words.dtype, "int32, uint32, int64, uint64, float, double, half or bfloat16");
-  line.add("--op", words.op,
-           "sum, prod, min, max, band, bor, bxor, land, lor, or user: an operator of this "
-           "program that is not commutative (uint64)");
+  line.add(
+      "--bytes", words.bytes,
+      or_default("contribution of each rank (for alltoall(v), gather(v) and scatter(v): of each "
+                 "block), e.g. 8,1K,1M",
+                 fmt::format("{}", fmt::join(options.bytes, ","))));
+  line.add("--dtype", words.dtype,
+           or_default("int32, uint32, int64, uint64, float, double, half or bfloat16",
+                      api::name_of(options.dtype)) +
+               fmt::format(", of --op user {}", api::name_of(user_type)));
+  line.add(
+      "--op", words.op,
+      or_default("sum, prod, min, max, band, bor, bxor, land, lor, or user: an operator of this "
+                 "program that is not commutative (uint64)",
+                 api::name_of(options.op)));
   line.add("--ranks-per-node", words.ranks_per_node,
            "imposed node shape, e.g. 2 or 3,1,2; 1: everything goes through the device; "
            "default: the ranks of a host are a node");
   line.add("--placement", words.placement,
-           "of ranks on imposed nodes: block, cyclic or random; default block");
-  line.add("--across", words.across,
-           "of barrier and allreduce, where ranks share nodes: automatic, flat (over all "
-           "ranks), leader (one rank of each node) or lanes (a part of the payload for each)");
+           or_default("of ranks on imposed nodes: block, cyclic or random",
+                      api::name_of(library.placement)) +
+               ", or TUTTI_PLACEMENT");
+  line.add(
+      "--across", words.across,
+      or_default("of barrier and allreduce, where ranks share nodes: automatic, flat (over all "
+                 "ranks), leader (one rank of each node) or lanes (a part of the payload for "
+                 "each)",
+                 api::name_of(options.across)));
   line.add("--tree", words.tree,
-           "of broadcast and reduce, over the nodes or in the only one: " + names_of(every_tree));
-  line.add("--root", words.root, "of broadcast, reduce, gather(v) and scatter(v), default 0");
+           or_default("of broadcast and reduce, over the nodes or in the only one: " +
+                          names_of(every_tree),
+                      api::name_of(options.tree)));
+  line.add("--root", words.root,
+           or_default("of broadcast, reduce, gather(v) and scatter(v)", index_of(options.root)));
   line.add("--per-round", words.per_round,
-           "messages per round at most, e.g. 3,2,1; what is superfluous is not sent");
+           "messages per round at most, e.g. 3,2,1; what is superfluous is not sent; default: the "
+           "library's rule");
   line.add("--algorithm", words.algorithm,
-           "schedule of allreduce: " + names_of(every_algorithm()) +
-               "; default automatic: by operator, agreement and size");
+           or_default("schedule of allreduce: " + names_of(every_algorithm()),
+                      api::name_of(options.algorithm)) +
+               ": by operator, agreement and size");
   line.add("--notify", words.notify,
-           "how messages of at most 56 bytes to other nodes say that they are there: immediate, or "
-           "flag, a word that is polled; default immediate");
+           or_default("how messages of at most 56 bytes to other nodes say that they are there: "
+                      "immediate, or flag, a word that is polled",
+                      api::name_of(library.notify)) +
+               ", or TUTTI_NOTIFY");
   line.add("--agreement", words.agreement,
-           "identical, reproducible or relaxed; default identical, or the strongest that "
-           "--algorithm gives");
-  line.add("--iterations", words.iterations, "timed calls of each row, and checked ones");
-  line.add("--warmup", words.warmup, "untimed calls before, default 200");
-  line.add("--against", words.against, "mpi: alternate with MPI in the same run");
+           or_default("identical, reproducible or relaxed", api::name_of(options.agreement)) +
+               ", or the strongest that --algorithm gives");
+  line.add("--iterations", words.iterations,
+           or_default("timed calls of each row, and checked ones", iterations_by_default()));
+  line.add("--warmup", words.warmup, or_default("untimed calls before", options.warmup));
+  line.add("--against", words.against,
+           "mpi: alternate with MPI in the same run; default: tutti alone");
   line.add_flag("--segments", options.in_segments,
                 "buffers in memory that peers may write (tutti::Segment), of the arena: raise "
                 "TUTTI_ARENA_BYTES for large ones");
@@ -125,19 +175,27 @@ void declare(CommandLine& line, Words& words, Options& options) {
                 "else calls are timed one by one after a barrier, with its skew");
   line.add_flag("--check", options.check,
                 "compare every result of a further pass with a reference");
-  line.add("--check-level", words.check_level, "off, local or collective");
-  line.add("--delay-us", words.delay_us, "random delay before each checked call, at most");
-  line.add("--seed", words.seed,
-           "of inputs and of --delay-us, default 1; a network's faults have their own");
-  line.add("--bind", words.bind, "auto or none: bind ranks to distinct cores");
-  line.add("--format", words.format, "table, json or csv");
-  line.add("--out", options.out, "write there instead of standard output");
-  line.add("--local", words.local, "fork that many ranks on this machine");
+  line.add(
+      "--check-level", words.check_level,
+      or_default("off, local or collective", api::name_of(library.check)) + ", or TUTTI_CHECK");
+  line.add("--delay-us", words.delay_us,
+           or_default("random delay before each checked call, at most", options.delay_us));
+  line.add(
+      "--seed", words.seed,
+      or_default("of inputs and of --delay-us; a network's faults have their own", options.seed));
+  line.add("--bind", words.bind,
+           or_default("auto or none: bind ranks to distinct cores", words.bind));
+  line.add("--format", words.format, or_default("table, json or csv", words.format));
+  line.add("--out", options.out, "write there; default: standard output");
+  line.add("--local", words.local,
+           "fork that many ranks on this machine; default: the ranks are those of mpirun or "
+           "TUTTI_RANK");
   line.add("--fabric", options.fabric,
            "network that the software device emulates: " + verbs::soft::fabric_preset_names() +
-               ", or a JSON file");
+               ", or a JSON file; default: TUTTI_SOFT_FABRIC, or the device as it is");
   line.add_flag("--virtual-time", options.virtual_time,
-                "calls in simulated time on that network (default fdr); needs --local");
+                fmt::format("calls in simulated time on that network (default {}); needs --local",
+                            virtual_fabric_default));
 }
 
 void parse_reduction(const Words& words, Options& options) {
@@ -146,8 +204,8 @@ void parse_reduction(const Words& words, Options& options) {
   if (!words.dtype.empty())
     options.dtype = parse_name(every_type, "--dtype", words.dtype);
   else if (user)
-    options.dtype = ElementType::uint64;
-  if (user && options.dtype != ElementType::uint64)
+    options.dtype = user_type;
+  if (user && options.dtype != user_type)
     refuse("--dtype", words.dtype, "uint64 for --op user, whose elements are two packed numbers");
   if (!user) require_defined(options.op, options.dtype);
   if (!words.algorithm.empty())
@@ -166,7 +224,7 @@ void understand_fabric(Options& options) {
                 "--virtual-time: expected --local N, whose ranks share a clock; add it");
   if (const char* given = std::getenv("TUTTI_SOFT_FABRIC"); given && options.fabric.empty())
     options.fabric = given;
-  if (options.virtual_time && options.fabric.empty()) options.fabric = "fdr";
+  if (options.virtual_time && options.fabric.empty()) options.fabric = virtual_fabric_default;
   if (!options.fabric.empty()) (void)verbs::soft::read_fabric_model(options.fabric);
   if (!options.virtual_time) return;
   if (options.overlap)
@@ -215,8 +273,8 @@ void understand(const Words& words, Options& options) {
     options.delay_us = parse_number<std::uint32_t>("--delay-us", words.delay_us, 0, 1'000'000);
   if (!words.seed.empty())
     options.seed = parse_number<std::uint64_t>("--seed", words.seed, 0, UINT64_MAX);
-  if (words.bind != "auto" && words.bind != "none") refuse("--bind", words.bind, "auto or none");
-  options.bind = words.bind == "auto";
+  options.bind = words.bind == name_of_binding(true);
+  if (words.bind != name_of_binding(options.bind)) refuse("--bind", words.bind, "auto or none");
   options.format = parse_name(every_format, "--format", words.format);
   if (options.overlap && options.format != Format::table)
     refuse("--format", words.format, "table with --overlap, which is no row");

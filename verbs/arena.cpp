@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,6 +13,7 @@
 #include <tutti/detail/file_space.hpp>
 #include <tutti/status.hpp>
 
+#include "verbs/lock_limit.hpp"
 #include "verbs/memory_left.hpp"
 
 namespace tutti::verbs {
@@ -58,24 +58,14 @@ void allocate_watchfully(int descriptor, std::size_t bytes, std::size_t arena_by
 
 }  // namespace
 
-void check_lockable(const Port& port, std::size_t bytes) {
-  if (&port.driver() == &soft_driver()) return;  // it locks nothing
-  rlimit limit{};
-  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-      limit.rlim_cur >= bytes || geteuid() == 0)
-    return;
-  throw Error(ErrorCode::limit_exceeded,
-              "RLIMIT_MEMLOCK is " + std::to_string(limit.rlim_cur) + " bytes, the arena needs " +
-                  std::to_string(bytes) +
-                  ": raise it (ulimit -l unlimited, or memlock in limits.conf) or lower "
-                  "TUTTI_ARENA_BYTES",
-              ENOMEM);
+std::size_t Arena::total_bytes(std::size_t bytes) noexcept {
+  return header_bytes + rounded(std::max<std::size_t>(bytes, 1), 4096);
 }
 
 Arena::Arena(const Port& port, ibv_pd* domain, std::size_t bytes) {
-  const std::size_t usable = rounded(std::max<std::size_t>(bytes, 1), 4096);
-  bytes = header_bytes + usable;
-  check_lockable(port, bytes);
+  bytes = total_bytes(bytes);
+  const std::size_t usable = bytes - header_bytes;
+  check_lockable(port, bytes, "the arena");
   if (detail::exceeds_file_limit(bytes))
     throw Error(ErrorCode::limit_exceeded,
                 "TUTTI_ARENA_BYTES=" + std::to_string(usable) +
@@ -97,10 +87,14 @@ Arena::Arena(const Port& port, ibv_pd* domain, std::size_t bytes) {
   region_ = RegionHandle(port.driver().reg_mr(domain, mapping_->data(), bytes,
                                               IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE),
                          {&port.driver()});
-  if (!region_)
-    refuse("registering an arena of " + std::to_string(bytes) + " bytes on " + port.name() +
-               " (check ulimit -l, TUTTI_ARENA_BYTES)",
-           errno);
+  if (!region_) {
+    const int error = errno;
+    throw Error(error == ENOMEM ? ErrorCode::limit_exceeded : ErrorCode::system,
+                "registering an arena of " + std::to_string(bytes) +
+                    " bytes (TUTTI_ARENA_BYTES) on " + port.name() + ": " + std::strerror(error) +
+                    explain_registration(port, error),
+                error);
+  }
   gaps_.emplace(header_bytes, usable);
 }
 

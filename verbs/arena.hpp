@@ -21,6 +21,9 @@ class Arena {
   /// In front of the blocks: whoever maps the arena finds its name there.
   static constexpr std::size_t header_bytes = 4096;
 
+  /// What an arena of so many usable bytes takes, and locks where the device needs it.
+  static std::size_t total_bytes(std::size_t bytes) noexcept;
+
   /// Throws Error: memory or RLIMIT_MEMLOCK too small (saying what to set), registration refused.
   Arena(const Port& port, ibv_pd* domain, std::size_t bytes);
 
@@ -44,8 +47,5 @@ class Arena {
   std::map<std::size_t, std::size_t> gaps_;    // offset -> bytes
   std::map<std::size_t, std::size_t> blocks_;  // offset -> bytes
 };
-
-/// Throws Error{limit_exceeded} if this process may not lock `bytes` for a device that needs it.
-void check_lockable(const Port& port, std::size_t bytes);
 
 }  // namespace tutti::verbs

@@ -64,7 +64,7 @@ struct Driver {
   /// order of its requests, so that who sees a word written by one finds all that earlier ones
   /// wrote.  Verbs promise it of no device: ibv_query_qp_data_in_order() speaks of the bytes of
   /// one request.
-  bool (*places_writes_in_order)(ibv_qp* pair);
+  bool places_writes_in_order;
   /// Nor is this: asks that from now on, whoever sees the last 8 bytes of an aligned line of 64
   /// that a peer writes with one inline request, or of the aligned word that it writes alone, sees
   /// all of it, and that word whole.  NULL: so it is, and what cannot be written like that fails;

@@ -49,7 +49,7 @@ const Driver& libibverbs_driver() noexcept {
       .modify_qp = ibv_modify_qp,
       .query_qp = ibv_query_qp,
       .destroy_qp = ibv_destroy_qp,
-      .places_writes_in_order = [](ibv_qp*) { return false; },
+      .places_writes_in_order = false,
       .keep_lines_whole =
           [](ibv_context*) { return "it is not on the list of devices that are known to do so"; },
       .get_async_event = ibv_get_async_event,

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <tutti/detail/check.hpp>
 
+#include "verbs/lock_limit.hpp"
 #include "verbs/port_card.hpp"
 
 namespace tutti::verbs {
@@ -203,7 +204,7 @@ void VerbsFabric::reserve_receive(Channel& channel, std::uint32_t index) {
 
 RegionHandle VerbsFabric::register_memory(const std::byte* memory, std::size_t bytes, int access,
                                           const char* name) {
-  check_lockable(port_, bytes);
+  check_lockable(port_, bytes, name);
   const Driver& driver = port_.driver();
   RegionHandle region(driver.reg_mr(domain_.get(), const_cast<std::byte*>(memory), bytes, access),
                       {&driver});
@@ -211,7 +212,7 @@ RegionHandle VerbsFabric::register_memory(const std::byte* memory, std::size_t b
   if (!region)
     throw Error(error == ENOMEM ? ErrorCode::limit_exceeded : ErrorCode::system,
                 std::string("registering ") + name + ", " + std::to_string(bytes) + " bytes, on " +
-                    port_.name() + ": " + std::strerror(error) + " (check ulimit -l)",
+                    port_.name() + ": " + std::strerror(error) + explain_registration(port_, error),
                 error);
   return region;
 }
@@ -310,7 +311,8 @@ void VerbsFabric::assign(Channel& channel, std::size_t put, std::uint32_t connec
 std::string why_not_worded(const WordedLimits& limits, const std::string& port) {
   if (!limits.places_writes_in_order)
     return "polls words that the device writes, and " + port +
-           " does not promise that who sees one sees all before it (the software device does)";
+           " does not promise that who sees one sees all before it (the software device does): "
+           "expected TUTTI_SHARED_NOTIFICATIONS=republished there, or automatic";
   if (limits.inline_bytes < sizeof(WordedWrite::word) || limits.sends_max < 2)
     return "writes a chunk and then a word, inline, which takes 2 sends and 8 inline bytes; a "
            "queue pair of " +
@@ -321,15 +323,32 @@ std::string why_not_worded(const WordedLimits& limits, const std::string& port) 
 
 std::string VerbsFabric::why_not_worded(std::uint32_t connection) const {
   const QueuePair& pair = *connections_[connection].pair;
-  return verbs::why_not_worded(
-      {.places_writes_in_order = port_.driver().places_writes_in_order(pair.get()),
-       .inline_bytes = pair.inline_bytes(),
-       .sends_max = pair.sends_max()},
-      port_.name());
+  return verbs::why_not_worded({.places_writes_in_order = port_.driver().places_writes_in_order,
+                                .inline_bytes = pair.inline_bytes(),
+                                .sends_max = pair.sends_max()},
+                               port_.name());
+}
+
+Status VerbsFabric::write(const NotifiedWrite& given) noexcept {
+  if (const Status status = room(given.connection, 1); status != Status::ok) return status;
+  Connection& connection = connections_[given.connection];
+  ibv_sge piece{.addr = reinterpret_cast<std::uint64_t>(given.local),
+                .length = given.bytes,
+                .lkey = given.local_key};
+  ibv_send_wr request{};
+  request.wr_id = CompletionTag{given.connection, connection.sends.signal_every()}.encoded();
+  request.sg_list = &piece;
+  request.num_sge = given.bytes > 0 ? 1 : 0;
+  request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  request.imm_data = htobe32(given.notification.encoded());
+  if (given.bytes <= connection.pair->inline_bytes()) request.send_flags = IBV_SEND_INLINE;
+  request.wr.rdma = {.remote_addr = given.remote_address, .rkey = given.remote_key};
+  const int error = connection.sends.post(connection.pair->get(), request);
+  return error == 0 ? Status::ok : post_failed_slow(connection, error);
 }
 
 Status VerbsFabric::write(const WordedWrite& given) noexcept {
-  if (const Status status = room(given.connection); status != Status::ok) return status;
+  if (const Status status = room(given.connection, 2); status != Status::ok) return status;
   Connection& connection = connections_[given.connection];
   ibv_sge piece{.addr = reinterpret_cast<std::uint64_t>(given.local),
                 .length = given.bytes,
@@ -409,6 +428,7 @@ void VerbsFabric::raise(Connection& connection, std::uint32_t immediate) noexcep
   if (channel == nullptr) [[unlikely]]
     return;
   if (notification.slot >= channel->slot_count_) [[unlikely]] {
+    if (channel->words_.first != nullptr) return republish(connection, *channel, notification);
     fail(connection, {.process = connection.process,
                       .what = "sent a message for an operation that is gone: it calls more often"});
     return;
@@ -427,6 +447,13 @@ bool VerbsFabric::take_failed_slow(const Channel::Arrival& arrival) noexcept {
                     .what = "wrote a line that is not the next message for its slot: it, or "
                             "another peer, calls more often"});
   return false;
+}
+
+void VerbsFabric::republish(Connection& connection, const Channel& channel,
+                            Immediate notification) noexcept {
+  if (!channel.words_.republish(notification.parity, notification.slot)) [[unlikely]]
+    fail(connection, {.process = connection.process,
+                      .what = "sent a chunk of the ring twice, or none: it calls more often"});
 }
 
 void VerbsFabric::refill(std::uint32_t index) noexcept {

@@ -35,7 +35,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tutti/detail/check.hpp>
 #include <tutti/detail/clock.hpp>
+#include <tutti/detail/republished.hpp>
 #include <tutti/status.hpp>
 #include <tutti/timeout.hpp>
 #include <unordered_map>
@@ -86,6 +88,16 @@ class Channel {
     puts_ = {std::vector<PreparedPut>(put_count), std::vector<PreparedPut>(put_count)};
   }
 
+  /// Before anything can come: what comes is told to the ranks of this node by these words, one for
+  /// each slot, and raises no flags.
+  void republish(const detail::RepublishedWords& words) {
+    detail::check(words.count <= Immediate::slots_max, "a slot has a number of 15 bits",
+                  words.count);
+    words_ = words;
+    slot_count_ = 0;
+    arrivals_.clear();
+  }
+
   /// Lets a put, of both parities, send what lies `by` bytes further on, in memory of that key.
   void move_local(std::size_t put, std::ptrdiff_t by, std::uint32_t local_key) noexcept {
     for (std::vector<PreparedPut>& puts : puts_) {
@@ -112,7 +124,8 @@ class Channel {
   std::array<std::vector<PreparedPut>, 2> puts_;  // by parity, in the order of the plan
   std::deque<OutgoingLine> lines_;                // of those puts that are such
   std::vector<Arrival> arrivals_;                 // [parity][slot]
-  std::uint32_t slot_count_;
+  std::uint32_t slot_count_;                      // 0: there are words instead, or nothing
+  detail::RepublishedWords words_;
   std::uint32_t id_ = 0;
   std::uint64_t numbers_from_ = 0;
   struct Sent {
@@ -135,7 +148,18 @@ struct WordedWrite {
   std::uint64_t word = 0;         // what it becomes
 };
 
-/// What they need of a device and of a queue pair.
+/// One write, of which the receiver's completion says that it is there.
+struct NotifiedWrite {
+  std::uint32_t connection = 0;
+  const std::byte* local = nullptr;
+  std::uint32_t bytes = 0;  // 0: the notification alone
+  std::uint32_t local_key = 0;
+  std::uint64_t remote_address = 0;
+  std::uint32_t remote_key = 0;
+  Immediate notification = {};
+};
+
+/// What worded writes need of a device and of a queue pair.
 struct WordedLimits {
   bool places_writes_in_order = false;
   std::uint32_t inline_bytes = 0;
@@ -201,6 +225,10 @@ class VerbsFabric {
   /// another channel awaits lines there by then.)
   void detach(Channel& channel, bool orderly) noexcept;
 
+  /// How many messages, of all live channels, can be on their way along a connection at once.
+  std::uint32_t receives_promised_max() const noexcept {
+    return options_.queue_pair.receives_max - receive_batch(options_.queue_pair.receives_max);
+  }
   /// Reserves a receive for one message per call that the peer will send; both parities count.
   void reserve_receive(Channel& channel, std::uint32_t connection);
 
@@ -217,13 +245,13 @@ class VerbsFabric {
   void await_lines(Channel& channel, std::uint32_t parity, std::uint32_t slot, std::byte* line,
                    std::uint32_t connection);
 
-  // For words that are polled in memory, by ranks that have no part in the connection.
+  // For chunks that whichever rank of a node may send, and see.
 
   /// Says which connection put number `put`, which is not prepared, stands for: drain() then waits
-  /// for what write() sends there.
+  /// for what write() sends there, in either form.
   void assign(Channel& channel, std::size_t put, std::uint32_t connection);
-  /// Why write() cannot be used to tell this end something, or this end others, on a connected
-  /// connection; empty: it can.
+  /// Why a worded write() cannot be used to tell this end something, or this end others, on a
+  /// connected connection; empty: it can.
   std::string why_not_worded(std::uint32_t connection) const;
 
   /// Polls until all sends of this channel's connections have left, so that their source memory may
@@ -274,14 +302,17 @@ class VerbsFabric {
   }
 
   /// Whether write() would send now: in_progress: no credit, poll and try again; transport_failed.
-  Status room(std::uint32_t connection) const noexcept {
+  /// A worded write takes two sends, a notified one takes one.
+  Status room(std::uint32_t connection, std::uint32_t sends) const noexcept {
     const Connection& one = connections_[connection];
-    if (one.sends.credits() >= 2) [[likely]]
+    if (one.sends.credits() >= sends) [[likely]]
       return Status::ok;
     return one.failed ? Status::transport_failed : Status::in_progress;
   }
   /// Chunk and word; both or, if there is no room(), neither.
   Status write(const WordedWrite& given) noexcept;
+  /// Chunk and notification.
+  Status write(const NotifiedWrite& given) noexcept;
 
   /// Whether the next message for `slot` has arrived; then it is taken.
   bool take(Channel& channel, std::uint32_t parity, std::uint32_t slot) noexcept {
@@ -333,12 +364,16 @@ class VerbsFabric {
   void fail(Connection& connection, const TransportFailure& failure) noexcept;
   void fail_all(const char* what) noexcept;
   void raise(Connection& connection, std::uint32_t immediate) noexcept;
+  void republish(Connection& connection, const Channel& channel, Immediate notification) noexcept;
   /// Whether the peer may still not know that this end takes leave.
   bool says_farewell(std::uint32_t connection) noexcept;
   void refill(std::uint32_t connection) noexcept;
   int post_receives(std::uint32_t connection, std::uint32_t count) noexcept;
+  static std::uint32_t receive_batch(std::uint32_t receives_max) noexcept {
+    return receives_max / 4 > 0 ? receives_max / 4 : 1;
+  }
   static std::uint32_t receive_batch(const Connection& connection) noexcept {
-    return connection.pair->receives_max() / 4 > 0 ? connection.pair->receives_max() / 4 : 1;
+    return receive_batch(connection.pair->receives_max());
   }
   /// Every posted receive and, once the pair is in error, every send can have an unpolled
   /// completion.

@@ -163,7 +163,7 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                               .domain_of = ranks.neighbours.domain,
                               .single_copy = ranks.takes_single_copy(
                                   arguments.element_count * arguments.reduction.element_bytes /
-                                      communicator.rank_count() / api::single_copy_allreduce_parts,
+                                      api::single_copy_allreduce_times,
                                   SIZE_MAX)};
   api::OperationRequest request{.collective = "allreduce",
                                 .element_count = arguments.element_count,
@@ -187,11 +187,15 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                   "rank a source of its own");
     if (!request.shared_ring)
       return api::allreduce_plan(communicator.rank(), communicator.rank_count(), asked);
-    if (context.clock.is_simulated())
+    const bool republishes = context.shared_notifications == SharedNotifications::republished;
+    if (context.clock.is_simulated() && !republishes)
       throw Error(ErrorCode::unsupported,
                   "allreduce: algorithm shared_ring polls words in memory, and in virtual time "
-                  "only messages let time pass; use ring");
-    return api::shared_ring_partners(communicator.rank(), communicator.rank_count(), asked);
+                  "only messages let time pass: expected TUTTI_SHARED_NOTIFICATIONS=republished "
+                  "there, or automatic");
+    return api::shared_ring_partners(
+        communicator.rank(), communicator.rank_count(), asked,
+        republishes ? std::optional(context.fabric.receives_promised_max()) : std::nullopt);
   });
 }
 

@@ -23,6 +23,7 @@ struct Introduction {
   std::uint64_t check_level;
   std::uint64_t connect_by;
   std::uint64_t notify;
+  std::uint64_t shared_notifications;
   std::uint64_t node_shape;  // hash of what is imposed on nodes and domains
   detail::CpuSet cpus;       // allowed
   api::NeighbourCard neighbour;
@@ -49,6 +50,12 @@ constexpr unsigned turns_to_empty_queue = 1u << 16;
 constexpr Timeout retirement_max = std::chrono::seconds(8);
 
 constexpr const char* left_too_early = "has left while it was needed";
+
+const char* name_of(std::uint64_t shared_notifications) noexcept {
+  return shared_notifications == static_cast<std::uint64_t>(SharedNotifications::words)
+             ? "by words"
+             : "republished";
+}
 
 std::uint64_t hash_of_shape(const api::ContextSettings& settings) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
@@ -104,6 +111,7 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
       .check_level = static_cast<std::uint64_t>(context.settings.check),
       .connect_by = static_cast<std::uint64_t>(context.settings.connect),
       .notify = static_cast<std::uint64_t>(context.settings.notify),
+      .shared_notifications = static_cast<std::uint64_t>(context.shared_notifications),
       .node_shape = hash_of_shape(context.settings),
       .cpus = detail::allowed_cpus(),
       .neighbour = {.host = bootstrap::host_identity(),
@@ -132,6 +140,12 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
                       api::name_of(static_cast<Notify>(all[rank].notify)) + ", this rank by " +
                       api::name_of(context.settings.notify) +
                       ": set TUTTI_NOTIFY (or notify in code) alike everywhere");
+    if (all[rank].shared_notifications != self.shared_notifications)
+      throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
+                                           " has shared notifications " +
+                                           name_of(all[rank].shared_notifications) +
+                                           ", this rank " + name_of(self.shared_notifications) +
+                                           ": set TUTTI_SHARED_NOTIFICATIONS alike everywhere");
     if (all[rank].node_shape != self.node_shape)
       throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
                                            " imposes another node shape than this rank: set "

@@ -31,7 +31,11 @@ Context::Implementation::Implementation(const ContextOptions& given)
               .process = process_key,
               .sends_lines = settings.notify == Notify::flag}),
       window(process_key, fabric.arena().mapping(), fabric.arena().descriptor()),
-      clock(fabric.port().driver().clock()) {
+      clock(fabric.port().driver().clock()),
+      shared_notifications(api::choose_shared_notifications(
+                               settings.shared_notifications,
+                               fabric.port().driver().places_writes_in_order, clock.is_simulated())
+                               .in_force) {
   // Shared memory takes no time there, and whoever polled it would never let time pass.
   if (!clock.is_simulated()) return;
   if (settings.notify == Notify::flag)

@@ -44,7 +44,8 @@ struct Context::Implementation {
     verbs::RegionHandle region;
   };
   std::unordered_map<std::uint64_t, NeighbourArena> neighbour_arenas;
-  detail::Clock& clock;         // of the device
+  detail::Clock& clock;                      // of the device
+  SharedNotifications shared_notifications;  // in force
   bool oversubscribed = false;  // more ranks than CPUs on this host: waiting yields early
 
   std::vector<Communicator::Implementation*> communicators;

@@ -57,12 +57,16 @@ std::vector<Rank> partners_of(const Operation::Implementation& operation) {
 void reserve_receives(Operation::Implementation& operation) {
   Communicator::Implementation& communicator = operation.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;
-  if (operation.shared_ring) return;                // whose messages are plain writes
   std::map<std::uint32_t, std::uint32_t> reserved;  // by connection
   for (const plan::Step& step : operation.plan.steps) {
     if (!is_arrival(step) || communicator.is_neighbour(step.peer)) continue;
     const std::uint32_t connection =
         fabric.connection_to(communicator.process_of[index_of(step.peer)]);
+    if (operation.shared_ring) {
+      for (std::uint64_t i = operation.shared_ring->notified_max(); i > 0; i -= 2)
+        fabric.reserve_receive(operation.channel.network, connection);
+      continue;
+    }
     if (travels_as_line(operation, step)) {  // which takes no receive
       fabric.require_lines(connection);
       operation.uses_lines = true;
@@ -309,8 +313,10 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     agree_on_all();
     operation->shared_ring->share();
     attempt(error, [&] { operation->shared_ring->greet(); });
-    agree_on_all();
-    operation->shared_ring->begin();
+    const Verdict verdict = Verdict::of(error);
+    const std::vector<Verdict> verdicts = gather<Verdict>(communicator, {&verdict, 1});
+    operation->shared_ring->hear(verdicts);
+    agree<Verdict>(error, verdicts);
   } else {
     attempt(error, [&] { prepare_messages(*operation, cards); });
     // What comes after the last exchange must not fail: here, for its memory, and once more below.

@@ -840,18 +840,14 @@ bool goes_by_single_copy(const AllreduceRequest& request, std::uint32_t rank_cou
   const bool is_asked_for = request.algorithm != Algorithm::automatic ||
                             request.across != Across::automatic || !request.per_round.empty() ||
                             !request.per_round_by_default.empty();
-  // Of two, either order is that of the canonical tree.
-  const bool serves = request.reduction.properties.commutative &&
-                      (request.agreement != Agreement::reproducible || rank_count == 2 ||
-                       !order_shows_in_bits(request.reduction));
-  return request.single_copy && !is_asked_for && serves && !request.shares_target &&
-         plan::is_single_copy_allreduce(rank_count);
+  // Either order is that of the canonical tree.
+  return request.single_copy && rank_count == 2 && !is_asked_for &&
+         request.reduction.properties.commutative && !request.shares_target;
 }
 
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
   require_defined(request.across, "allreduce");
-  if (goes_by_single_copy(request, rank_count))
-    return plan::single_copy_allreduce(self, rank_count);
+  if (goes_by_single_copy(request, rank_count)) return plan::single_copy_allreduce(self);
   if (request.algorithm == Algorithm::shared_ring)
     throw Error(ErrorCode::unsupported,
                 "allreduce: algorithm shared_ring has no fixed plan: chunks go around the ring of "
@@ -908,7 +904,8 @@ plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRe
 }
 
 plan::Plan shared_ring_partners(Rank self, std::uint32_t rank_count,
-                                const AllreduceRequest& request) {
+                                const AllreduceRequest& request,
+                                std::optional<std::uint32_t> receives_max) {
   require_defined(request.across, "allreduce");
   require_service(shared_ring, request);
   if (!request.per_round.empty())
@@ -921,8 +918,18 @@ plan::Plan shared_ring_partners(Rank self, std::uint32_t rank_count,
                     " does not go with algorithm shared_ring, which goes by nodes itself; leave "
                     "across out");
   const std::uint32_t nodes = node_count_of(request.node_of, rank_count);
+  // Half of what a connection promises, so that another operation has room there, too.
   const std::uint32_t sub_blocks =
-      plan::shared_ring_sub_blocks(rank_count, request.node_of, payload_bytes_of(request));
+      plan::shared_ring_sub_blocks(rank_count, request.node_of, payload_bytes_of(request),
+                                   receives_max ? *receives_max / 2 : UINT64_MAX);
+  if (const std::uint64_t waiting = plan::shared_ring_waiting_max(nodes, sub_blocks);
+      receives_max && waiting > *receives_max)
+    throw Error(ErrorCode::unsupported,
+                "allreduce: algorithm shared_ring republishes what comes, and of " +
+                    std::to_string(nodes) + " nodes 2 (N - 1) = " + std::to_string(waiting) +
+                    " messages can wait in one connection, which promises " +
+                    std::to_string(*receives_max) + " receives: expected at most " +
+                    std::to_string(*receives_max / 2 + 1) + " nodes; use ring");
   if (!plan::is_shared_ring(nodes, sub_blocks))
     throw Error(ErrorCode::unsupported,
                 "allreduce: algorithm shared_ring numbers 2 N C chunks, at most 65536: " +

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <tutti/algorithm.hpp>
@@ -125,8 +126,10 @@ plan::Plan stale_plan(Rank self, std::uint32_t rank_count, std::size_t payload_b
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request);
 
 /// Of Algorithm::shared_ring, which is no plan but a flow of chunks: with whom.  Throws Error, as
-/// allreduce_plan() does, which refuses that algorithm.
+/// allreduce_plan() does, which refuses that algorithm.  `receives_max`: of what a connection
+/// promises, if its messages are notified.
 plan::Plan shared_ring_partners(Rank self, std::uint32_t rank_count,
-                                const AllreduceRequest& request);
+                                const AllreduceRequest& request,
+                                std::optional<std::uint32_t> receives_max = {});
 
 }  // namespace tutti::api

@@ -35,6 +35,9 @@ constexpr Setting table[] = {
      "or by a word that is polled in memory; default immediate"},
     {"TUTTI_WAIT", "automatic|spin|yield|block",
      "what a thread that waits does with its core; default automatic"},
+    {"TUTTI_SHARED_NOTIFICATIONS", "automatic|words|republished",
+     "how the ranks of a node learn what came for any of them: words that the device writes, or "
+     "that a rank writes which polls; default automatic"},
     {"TUTTI_RANKS_PER_NODE", "e.g. 2 or 3,1,2",
      "imposed node shape; 1: no shared memory; default: what is found"},
     {"TUTTI_PLACEMENT", "block|cyclic|random", "of ranks on imposed nodes; default block"},
@@ -112,9 +115,28 @@ WaitPolicy parse_wait(const std::string& text) {
   refuse("TUTTI_WAIT", text, "automatic, spin, yield or block");
 }
 
+SharedNotifications parse_shared_notifications(const std::string& text) {
+  if (text == "automatic") return SharedNotifications::automatic;
+  if (text == "words") return SharedNotifications::words;
+  if (text == "republished") return SharedNotifications::republished;
+  refuse("TUTTI_SHARED_NOTIFICATIONS", text, "automatic, words or republished");
+}
+
 }  // namespace
 
 namespace api {
+
+SharedNotificationsChoice choose_shared_notifications(SharedNotifications asked,
+                                                      bool places_writes_in_order,
+                                                      bool time_is_simulated) noexcept {
+  if (asked != SharedNotifications::automatic) return {asked, "asked for"};
+  if (!places_writes_in_order)
+    return {SharedNotifications::republished,
+            "the device does not promise to place writes in order"};
+  if (time_is_simulated)
+    return {SharedNotifications::republished, "only messages let simulated time pass"};
+  return {SharedNotifications::words, "the device places writes in order"};
+}
 
 std::span<const Setting> settings() noexcept {
   return table;
@@ -221,6 +243,8 @@ ContextSettings context_settings(const ContextOptions& given) {
   if (auto text = value_of("TUTTI_CONNECT")) settings.connect = parse_connect(*text);
   if (auto text = value_of("TUTTI_NOTIFY")) settings.notify = parse_notify(*text, "TUTTI_NOTIFY");
   if (auto text = value_of("TUTTI_WAIT")) settings.wait = parse_wait(*text);
+  if (auto text = value_of("TUTTI_SHARED_NOTIFICATIONS"))
+    settings.shared_notifications = parse_shared_notifications(*text);
   if (auto text = value_of("TUTTI_RANKS_PER_NODE"))
     settings.ranks_per_node = parse_ranks_per_node(*text, "TUTTI_RANKS_PER_NODE");
   if (auto text = value_of("TUTTI_PLACEMENT"))
@@ -242,6 +266,8 @@ ContextSettings context_settings(const ContextOptions& given) {
   settings.connect = given.connect.value_or(settings.connect);
   settings.notify = given.notify.value_or(settings.notify);
   settings.wait = given.wait.value_or(settings.wait);
+  settings.shared_notifications =
+      given.shared_notifications.value_or(settings.shared_notifications);
   settings.per_round = given.per_round.value_or(settings.per_round);
   settings.ranks_per_node = given.ranks_per_node.value_or(settings.ranks_per_node);
   settings.placement = given.placement.value_or(settings.placement);

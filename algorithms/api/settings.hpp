@@ -42,8 +42,8 @@ inline constexpr std::size_t by_reference_bytes = 16u << 20;
 /// shm/README.md).
 inline constexpr std::size_t single_copy_broadcast_bytes_max = 2u << 20;
 inline constexpr std::size_t single_copy_reduce_bytes_max = 512u << 10;
-/// Of an allreduce, what each rank combines and copies: so many times single_copy_bytes at least.
-inline constexpr std::size_t single_copy_allreduce_parts = 32;
+/// An allreduce of two ranks: so many times single_copy_bytes at least.
+inline constexpr std::size_t single_copy_allreduce_times = 64;
 
 /// Nodes of more ranks than that meet by domains (bootstrap/domain.hpp).  A first guess, not
 /// measured: it takes a machine of several domains with as many ranks.  Flat barriers were faster
@@ -66,6 +66,7 @@ struct ContextSettings {
   ConnectBy connect = ConnectBy::exchange;
   Notify notify = Notify::immediate;
   WaitPolicy wait = WaitPolicy::automatic;
+  SharedNotifications shared_notifications = SharedNotifications::automatic;
   std::vector<std::uint32_t> per_round;       // empty: the rule
   std::vector<std::uint32_t> ranks_per_node;  // empty: found
   Placement placement = Placement::block;
@@ -76,6 +77,15 @@ struct ContextSettings {
 /// Code over environment over defaults.  Throws Error{invalid_argument}, also for an unknown name
 /// in the environment.
 ContextSettings context_settings(const ContextOptions& given);
+
+/// Which of both is in force, never automatic, and why.
+struct SharedNotificationsChoice {
+  SharedNotifications in_force;
+  const char* reason;
+};
+SharedNotificationsChoice choose_shared_notifications(SharedNotifications asked,
+                                                      bool places_writes_in_order,
+                                                      bool time_is_simulated) noexcept;
 
 /// "3,2,1" -> {3, 2, 1}; throws Error{invalid_argument} that begins with `origin`.
 std::vector<std::uint32_t> parse_per_round(std::string_view text, const std::string& origin);

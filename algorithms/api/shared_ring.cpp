@@ -10,7 +10,7 @@
 namespace tutti::api {
 namespace {
 
-std::string text_of(const std::vector<Rank>& ranks) {
+std::string text_of(std::span<const Rank> ranks) {
   std::string text;
   for (const Rank rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(index_of(rank));
   return text;
@@ -25,7 +25,10 @@ std::string text_of(const plan::RingChunk& chunk) {
 
 SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
                                          const OperationRequest& request)
-    : operation_(operation), self_(operation.communicator.exchange.self()) {
+    : operation_(operation),
+      self_(operation.communicator.exchange.self()),
+      republishes_(operation.communicator.context.shared_notifications ==
+                   SharedNotifications::republished) {
   Communicator::Implementation& communicator = operation.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;
   const std::vector<Node>& node_of = communicator.neighbours.nodes.node;
@@ -68,13 +71,19 @@ SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
                     ": raise TUTTI_ARENA_BYTES, use ring, or destroy operations");
 }
 
+std::uint64_t SharedRingOperation::notified_max() const noexcept {
+  return republishes_ ? plan::shared_ring_waiting_max(layout_.ring.nodes, layout_.ring.sub_blocks)
+                      : 0;
+}
+
 RingDoor SharedRingOperation::open(std::span<const Card> cards) {
   Communicator::Implementation& communicator = operation_.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;
   if (is_first()) {
     local_key_ = fabric.arena().local_key();
     return {.address = reinterpret_cast<std::uint64_t>(block_),
-            .remote_key = fabric.arena().remote_key()};
+            .remote_key = fabric.arena().remote_key(),
+            .channel = operation_.channel_id};
   }
   const Rank first = members_.front();
   const NeighbourWindow& window = communicator.neighbours.windows[index_of(first)];
@@ -82,7 +91,9 @@ RingDoor SharedRingOperation::open(std::span<const Card> cards) {
   const ibv_mr& region =
       communicator.context.neighbour_arena(communicator.process_of[index_of(first)], window);
   local_key_ = region.lkey;
-  return {.address = reinterpret_cast<std::uint64_t>(block_), .remote_key = region.rkey};
+  return {.address = reinterpret_cast<std::uint64_t>(block_),
+          .remote_key = region.rkey,
+          .channel = operation_.channel_id};
 }
 
 void SharedRingOperation::join(std::span<const RingDoor> doors) {
@@ -92,9 +103,10 @@ void SharedRingOperation::join(std::span<const RingDoor> doors) {
     if (communicator.is_neighbour(step.peer)) continue;
     const std::uint32_t connection =
         fabric.connection_to(communicator.process_of[index_of(step.peer)]);
-    if (const std::string reason = fabric.why_not_worded(connection); !reason.empty())
+    if (const std::string reason = fabric.why_not_worded(connection);
+        !republishes_ && !reason.empty())
       throw Error(ErrorCode::unsupported,
-                  "allreduce: algorithm shared_ring " + reason + "; use ring, or automatic");
+                  "allreduce: algorithm shared_ring " + reason + "; or use ring");
     if (step.action != plan::Action::put) continue;
     connection_ = connection;
     next_ = doors[index_of(step.peer)];
@@ -102,10 +114,11 @@ void SharedRingOperation::join(std::span<const RingDoor> doors) {
   }
   ring_.emplace(layout_, index_of(communicator.neighbours.nodes.local_rank[index_of(self_)]),
                 block_);
+  if (republishes_) operation_.channel.network.republish(ring_->republished(operation_.execution));
 }
 
 void SharedRingOperation::greet() {
-  if (!layout_.ring.has_next()) return;
+  if (!layout_.ring.has_next() || republishes_) return;
   Communicator::Implementation& communicator = operation_.communicator;
   Context::Implementation& context = communicator.context;
   verbs::VerbsFabric& fabric = context.fabric;
@@ -130,6 +143,15 @@ void SharedRingOperation::greet() {
                 "timeout");
 }
 
+void SharedRingOperation::hear(std::span<const Verdict> greeters) noexcept {
+  const auto has_greeted = [&](Rank rank) { return !greeters[index_of(rank)].failed(); };
+  const bool all_have = std::none_of(greeters.begin(), greeters.end(),
+                                     [](const Verdict& one) { return one.failed(); });
+  // Those that send to this node have waited until their greetings had arrived.
+  if (!all_have) is_shared_ = !std::all_of(before_.begin(), before_.end(), has_greeted);
+  is_greeting_ = !all_have;
+}
+
 void SharedRingOperation::contribute() noexcept {
   ring_->contribute(operation_.execution);
 }
@@ -139,19 +161,30 @@ Status SharedRingOperation::advance() noexcept {
 }
 
 Status SharedRingOperation::room() const noexcept {
-  return operation_.communicator.context.fabric.room(connection_);
+  return operation_.communicator.context.fabric.room(connection_, republishes_ ? 1 : 2);
 }
 
 Status SharedRingOperation::forward(const engine::Forwarding& chunk) noexcept {
-  return operation_.communicator.context.fabric.write(
-      {.connection = connection_,
-       .local = block_ + chunk.from,
-       .bytes = static_cast<std::uint32_t>(chunk.bytes),
-       .local_key = local_key_,
-       .remote_address = next_.address + chunk.into,
-       .remote_word = next_.address + chunk.word,
-       .remote_key = next_.remote_key,
-       .word = chunk.sequence});
+  verbs::VerbsFabric& fabric = operation_.communicator.context.fabric;
+  if (republishes_)
+    return fabric.write(verbs::NotifiedWrite{
+        .connection = connection_,
+        .local = block_ + chunk.from,
+        .bytes = static_cast<std::uint32_t>(chunk.bytes),
+        .local_key = local_key_,
+        .remote_address = next_.address + chunk.into,
+        .remote_key = next_.remote_key,
+        .notification = {.operation = next_.channel,
+                         .parity = static_cast<std::uint32_t>(chunk.sequence & 1),
+                         .slot = chunk.id}});
+  return fabric.write(verbs::WordedWrite{.connection = connection_,
+                                         .local = block_ + chunk.from,
+                                         .bytes = static_cast<std::uint32_t>(chunk.bytes),
+                                         .local_key = local_key_,
+                                         .remote_address = next_.address + chunk.into,
+                                         .remote_word = next_.address + chunk.word,
+                                         .remote_key = next_.remote_key,
+                                         .word = chunk.sequence});
 }
 
 std::uint32_t SharedRingOperation::round() const noexcept {
@@ -210,7 +243,10 @@ std::string SharedRingOperation::missing() const {
            ") have taken, or for send credits";
   return "waiting for " + std::to_string(missing) + " of " + std::to_string(expected) +
          " chunks from ranks " + text_of(before_) + ": " + names +
-         (missing > names_max ? ", ..." : "");
+         (missing > names_max ? ", ..." : "") +
+         (republishes_ ? "; of this node, ranks " + text_of(owners()) +
+                             " have to poll for them, in test() or wait(), and republish them"
+                       : "");
 }
 
 }  // namespace tutti::api

@@ -62,7 +62,7 @@ noexcept {
                      execution.address(step.into, part), part.target.bytes);
 }
 
-/// into = that o source, or that o into if it accumulates, piece by piece: each is combined while
+/// into = that o source, piece by piece: each is combined while
 /// it is in the cache.
 template <class F, class C>
 requires Fabric<F, C> Status combine_referenced(Execution& execution, const plan::Step& step,
@@ -72,8 +72,7 @@ noexcept {
   const Reduction& reduction = execution.reduction;
   std::uint64_t from = reference_in(execution, step.from);
   std::byte* into = execution.address(step.into, part);
-  const std::byte* source =
-      step.accumulates ? into : execution.address({.place = plan::Place::source}, part);
+  const std::byte* source = execution.address({.place = plan::Place::source}, part);
   const bool in_place = source == into;
   for (std::size_t left = part.element_count; left > 0;) {
     const std::size_t count = left < execution.piece_elements ? left : execution.piece_elements;
@@ -115,7 +114,6 @@ bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexc
     if (!fabric.take(channel, execution.parity(), steps[there].slot)) continue;
     std::swap(steps[here], steps[there]);
     std::swap(steps[here + 1].from, steps[there + 1].from);
-    std::swap(steps[here + 1].peer, steps[there + 1].peer);
     for (std::vector<Operands>& resolved : execution.operands)
       if (!resolved.empty()) std::swap(resolved[here + 1].from, resolved[there + 1].from);
     return true;

@@ -3,6 +3,11 @@
 // more for the node's part of the ring: late, or stopped, it holds up nobody else.  Only who is
 // stopped in advance(), between taking a chunk and sending it on, keeps that one.
 //
+// Where words are republished, a rank that connections lead to is needed as long as chunks come:
+// while it does not poll, after start(), what comes by them waits, and the ranks of its node do.
+// Polling for anything of its context is enough.  Once it has ended a call itself, it has polled
+// all that came for it, and is needed no more.
+//
 // All that the ranks of a node share lies in one block of memory, which the ranks of the node
 // before write by the network, each by its own connection.  Offsets are alike on all nodes up to
 // the contributions, of which a node has as many as ranks.
@@ -23,13 +28,16 @@
 //                      by all ranks of the node with acquire, before they combine.  Without the
 //                      pair a rank would combine what is half copied, of the call before the last.
 //   arrived[parity][chunk]  written by the device of the node before, after the chunk, on the same
-//                      connection; the device places both in that order, or the algorithm is
-//                      refused.  For the chunks of the block that is completed here, which do not
-//                      come by the network: by who has completed it, with release.  Read by all
-//                      ranks with acquire, before they read the chunk.  It is compared for
-//                      equality, so that a word which is written byte by byte is not taken for
-//                      another one before its last byte that differs is there: it holds the number
-//                      of this call, or that of two calls before, or a mixture of them.
+//                      connection, where the device places both in that order.  Where it does not,
+//                      the chunk is notified to the rank that the connection leads to, its owner,
+//                      who writes the word, with release, when it has polled that
+//                      (tutti/detail/republished.hpp).  For the chunks of the block that is
+//                      completed here, which do not come by the network: by who has completed it,
+//                      with release.  Read by all ranks with acquire, before they read the chunk.
+//                      It is compared for equality, so that a word which is written byte by byte is
+//                      not taken for another one before its last byte that differs is there: it
+//                      holds the number of this call, or that of two calls before, or a mixture of
+//                      them.
 //   claimed[chunk]     raised to the call's number by compare-and-swap; who raises it has the chunk
 //                      to itself.  Relaxed: it says who does what, and guards no data; those are
 //                      guarded by the words above.
@@ -56,6 +64,7 @@
 #include <cstdint>
 #include <cstring>
 #include <tutti/detail/check.hpp>
+#include <tutti/detail/republished.hpp>
 #include <tutti/status.hpp>
 
 #include "engine/execution.hpp"
@@ -74,9 +83,11 @@ struct SharedRingLayout {
   std::size_t arrived(std::uint32_t parity, std::uint32_t id) const noexcept {
     return (std::size_t{parity} * ids() + id) * line_bytes;
   }
-  std::size_t claimed(std::uint32_t id) const noexcept { return (2 * ids() + id) * line_bytes; }
+  std::size_t claimed(std::uint32_t id) const noexcept {
+    return (2 * std::size_t{ids()} + id) * line_bytes;
+  }
   std::size_t partials(std::uint32_t parity) const noexcept {
-    return 3 * ids() * line_bytes + parity * stride();
+    return 3 * std::size_t{ids()} * line_bytes + parity * stride();
   }
   std::size_t results(std::uint32_t parity) const noexcept {
     return partials(2) + parity * stride();
@@ -92,8 +103,10 @@ struct SharedRingLayout {
   }
   std::size_t bytes() const noexcept { return contribution(2, 0); }
 
+  /// Of chunks: numbers below.
+  std::uint32_t ids() const noexcept { return 2 * ring.parts(); }
+
  private:
-  std::size_t ids() const noexcept { return 2 * std::size_t{ring.parts()}; }
   /// Of a payload: whole lines.
   std::size_t stride() const noexcept {
     return (payload_bytes + line_bytes - 1) / line_bytes * line_bytes;
@@ -101,12 +114,13 @@ struct SharedRingLayout {
 };
 
 /// A chunk for the next node: from an offset of this node's block to one of that node's, then the
-/// word.
+/// word, or a notification by which a rank there knows whose word to write.
 struct Forwarding {
   std::size_t from = 0;
   std::size_t into = 0;
   std::size_t bytes = 0;  // 0: the word alone
   std::size_t word = 0;   // where, in that node's block
+  std::uint32_t id = 0;   // of the chunk
   std::uint64_t sequence = 0;
 };
 
@@ -161,6 +175,14 @@ class SharedRing {
   /// Grows while advance() gets on in a call.
   std::uint64_t position() const noexcept {
     return std::uint64_t{members_heard_} + tasks_claimed_ + results_copied_;
+  }
+
+  /// For a rank to whom chunks are notified: the words of the node that it then writes.
+  detail::RepublishedWords republished(const Execution& execution) const noexcept {
+    return {.first = block_ + layout_.arrived(0, 0),
+            .stride = SharedRingLayout::line_bytes,
+            .count = layout_.ids(),
+            .call = &execution.sequence};
   }
 
   // What an operation in flight waits for.
@@ -290,6 +312,7 @@ class SharedRing {
                         .into = into + part.source.offset,
                         .bytes = part.source.bytes,
                         .word = layout_.arrived(parity, layout_.ring.id_of(chunk)),
+                        .id = layout_.ring.id_of(chunk),
                         .sequence = execution.sequence});
     detail::check(status != Status::in_progress, "a chunk is claimed when there is room for it",
                   execution.sequence);

@@ -20,8 +20,7 @@
 //
 // By reference.  Inside a node a payload may stay in the user's buffer: a put by reference tells
 // its peer where source or target lies, a copy by reference reads the payload there.  A combine by
-// reference does not read `into`: into = what was told of o source, for operators that commute; one
-// that accumulates does: into = what was told of o into.
+// reference does not read `into`: into = what was told of o source, for operators that commute.
 // Until the reader has said that it is done, the sender neither writes there nor completes.
 //
 // Zero copy.  Where the buffers of all ranks are registered memory, a put may send from source or
@@ -100,7 +99,6 @@ struct Step {
   std::uint16_t slot = 0;      // of a put (at the peer), an await or await_credit (here)
   std::uint16_t part = 0;      // of the payload
   bool by_reference = false;   // of a put, an await, a copy or combine from a slot; one payload
-  bool accumulates = false;    // of a combine by reference
   bool into_target = false;    // of a put or an await; see "Zero copy"
   bool forwards = false;       // of a put of a block that has come from another rank
   std::uint32_t round = 0;     // for people: counted from 0

@@ -18,13 +18,18 @@ std::uint32_t largest_of(const std::vector<std::vector<Rank>>& nodes) {
 }  // namespace
 
 std::uint32_t shared_ring_sub_blocks(std::uint32_t rank_count, std::span<const Node> node_of,
-                                     std::uint64_t payload_bytes) {
+                                     std::uint64_t payload_bytes, std::uint64_t waiting_max) {
   // By LogGP the ring is bound by bandwidth once C blocks take longer than one hop with its
   // combining: 2 to 4 sub-blocks for 1 MiB over up to 32 nodes.
   constexpr std::uint64_t large_payload_bytes = 1u << 20;
   constexpr std::uint32_t of_large_payload = 4;
-  const std::uint32_t ranks = largest_of(members_of_nodes(rank_count, node_of));
-  return payload_bytes < large_payload_bytes ? ranks : std::max(ranks, of_large_payload);
+  const std::vector<std::vector<Rank>> nodes = members_of_nodes(rank_count, node_of);
+  const std::uint32_t ranks = largest_of(nodes);
+  const std::uint32_t wanted =
+      payload_bytes < large_payload_bytes ? ranks : std::max(ranks, of_large_payload);
+  const std::uint64_t of_one = shared_ring_waiting_max(static_cast<std::uint32_t>(nodes.size()), 1);
+  if (of_one == 0) return wanted;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(waiting_max / of_one, 1, wanted));
 }
 
 bool is_shared_ring(std::uint32_t nodes, std::uint32_t sub_blocks) noexcept {

@@ -1,7 +1,8 @@
 // The pipelined ring of nodes as a flow of chunks: what a node does with a chunk once it is there,
 // whichever of its ranks finds it.  There are no rounds and no fixed partner: only this rule.
 //
-//   block b of N, in C >= M sub-blocks u (M: ranks of the largest node); a chunk is (stage, b, u).
+//   block b of N, in C sub-blocks u (>= M, the ranks of the largest node, where that many chunks
+//   can be announced, see shared_ring_sub_blocks()); a chunk is (stage, b, u).
 //   node i    at first      sends reduce_scatter (i, u) to node i + 1
 //   on reduce_scatter (b, u)  joins its own contribution; if b = i + 1 the chunk is complete and
 //                             goes on as allgather (b, u), else as reduce_scatter (b, u)
@@ -89,10 +90,24 @@ struct NodeRing {
   }
 };
 
+/// How many chunks, of all calls, can have come to a node and wait to be looked at: 2 (N - 1) C.
+/// That is all of one call, not of two, as no chunk waits together with itself of another call.
+/// Node i - 1 is in call c + 1 once call c has ended there, for which node i had to look at all of
+/// reduce_scatter; so of call c only chunks of allgather still wait, and of call c + 1 only those
+/// of reduce_scatter come, until the ranks of node i are in it, too, and have looked at the former.
+/// Any of them may come from one rank of node i - 1.
+constexpr std::uint64_t shared_ring_waiting_max(std::uint32_t nodes,
+                                                std::uint32_t sub_blocks) noexcept {
+  return 2 * std::uint64_t{nodes - 1} * sub_blocks;
+}
+
 /// Sub-blocks for ranks on these nodes: one for each rank of the largest, and for a large payload
-/// enough that the ring is kept full while chunks are combined.
+/// enough that the ring is kept full while chunks are combined.  But no more, if one does it, than
+/// keep shared_ring_waiting_max() within `waiting_max`: with fewer than ranks, these share the work
+/// less evenly.
 std::uint32_t shared_ring_sub_blocks(std::uint32_t rank_count, std::span<const Node> node_of,
-                                     std::uint64_t payload_bytes);
+                                     std::uint64_t payload_bytes,
+                                     std::uint64_t waiting_max = UINT64_MAX);
 
 /// Whether chunks can be numbered: 2 N C are at most 2^16.
 bool is_shared_ring(std::uint32_t nodes, std::uint32_t sub_blocks) noexcept;

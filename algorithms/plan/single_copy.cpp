@@ -1,9 +1,8 @@
 // See single_copy.hpp.  What comes from rank q has slot q; of an allreduce the target of q slot
-// P + q, its acknowledgement slot 2 P + q.
+// 2 + q, its acknowledgement slot 4 + q.
 #include "plan/single_copy.hpp"
 
 #include <cassert>
-#include <utility>
 
 #include "plan/per_round.hpp"
 #include "plan/steps.hpp"
@@ -42,54 +41,35 @@ Plan single_copy_broadcast(Rank self, std::uint32_t rank_count, Rank root) {
   return plan;
 }
 
-bool is_single_copy_allreduce(std::uint32_t rank_count) noexcept {
-  return rank_count > 1 && rank_count <= slots_max / 3;
-}
-
-Plan single_copy_allreduce(Rank self, std::uint32_t rank_count) {
-  assert(is_single_copy_allreduce(rank_count));
+Plan single_copy_allreduce(Rank self) {
+  const Rank peer{1 - index_of(self)};
   Plan plan;
   plan.self = self;
-  plan.rank_count = rank_count;
+  plan.rank_count = 2;
   plan.algorithm = "single_copy";
   plan.flow_control = FlowControl::acknowledged;
-  plan.parts = static_cast<std::uint16_t>(rank_count);
-  plan.slot_count = plan.line_slot_count = static_cast<std::uint16_t>(3 * rank_count);
+  plan.parts = 2;
+  plan.slot_count = plan.line_slot_count = 6;
+  enum Kind : std::uint16_t { source, target, done };
   const auto part_of = [](Rank rank) { return static_cast<std::uint16_t>(index_of(rank)); };
-  const auto slot_of = [&](std::uint32_t kind, Rank rank) {
-    return static_cast<std::uint16_t>(kind * rank_count + index_of(rank));
+  const auto slot_of = [&](Kind kind, Rank rank) {
+    return static_cast<std::uint16_t>(2 * kind + part_of(rank));
   };
-  constexpr std::uint32_t source = 0, target = 1, done = 2;
   StepWriter steps{plan};
-  const auto for_each_peer = [&](auto&& f) {
-    for (std::uint32_t offset = 1; offset < rank_count; ++offset)
-      f(rank_ahead(self, offset, rank_count));
-  };
-  steps.begin_round(rank_count - 1);
-  for_each_peer([&](Rank peer) {
-    steps.begin_part(part_of(peer));
-    steps.put_reference(peer, slot_of(source, self), source_register);
-  });
+  steps.begin_round(1);
+  steps.begin_part(part_of(peer));
+  steps.put_reference(peer, slot_of(source, self), source_register);
   steps.begin_part(part_of(self));
-  bool is_first = true;
-  for_each_peer([&](Rank peer) {
-    steps.await_reference(peer, slot_of(source, peer));
-    if (std::exchange(is_first, false))
-      steps.combine_referenced(peer, slot_of(source, peer), target_register);
-    else
-      steps.accumulate_referenced(peer, slot_of(source, peer), target_register);
-  });
-  steps.begin_round(rank_count - 1);
-  for_each_peer(
-      [&](Rank peer) { steps.put_reference(peer, slot_of(target, self), target_register); });
-  for_each_peer([&](Rank peer) {
-    steps.begin_part(part_of(peer));
-    steps.await_reference(peer, slot_of(target, peer));
-    steps.copy_referenced(peer, slot_of(target, peer), target_register);
-  });
-  steps.begin_round(rank_count - 1);
-  for_each_peer([&](Rank peer) { steps.put(peer, slot_of(done, self), 0); });
-  for_each_peer([&](Rank peer) { steps.await(peer, slot_of(done, peer), 0); });
+  steps.await_reference(peer, slot_of(source, peer));
+  steps.combine_referenced(peer, slot_of(source, peer), target_register);
+  steps.begin_round(1);
+  steps.put_reference(peer, slot_of(target, self), target_register);
+  steps.begin_part(part_of(peer));
+  steps.await_reference(peer, slot_of(target, peer));
+  steps.copy_referenced(peer, slot_of(target, peer), target_register);
+  steps.begin_round(1);
+  steps.put(peer, slot_of(done, self), 0);
+  steps.await(peer, slot_of(done, peer), 0);
   return plan;
 }
 

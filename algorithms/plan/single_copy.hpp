@@ -1,6 +1,6 @@
-// Broadcast, allreduce, and reduce of two ranks, of a large payload among ranks that can read each
-// other's memory: nothing is copied but from one user's buffer into another's.  Who sends tells
-// where its buffer lies, who receives reads there, and says when it is done (plan.hpp, by
+// Broadcast, and reduce and allreduce of two ranks, of a large payload among ranks that can read
+// each other's memory: nothing is copied but from one user's buffer into another's.  Who sends
+// tells where its buffer lies, who receives reads there, and says when it is done (plan.hpp, by
 // reference).
 //
 //   broadcast, P = 3, root 0     reduce, root 0
@@ -22,10 +22,10 @@
 //        r(target)<-->r(target)    copies part 1   | copies part 0      from the peer's
 //        a<---------->a
 //
-// Three rounds of P - 1 messages, the last of acknowledgements.  Every rank reads (P - 1) / P of
-// the payload twice, once to combine it and once to copy it, which is reduce-scatter and allgather
-// (R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19 (1), 2005) without a buffer between.  A part is
-// combined once, by one rank, so all ranks get the same bits.
+// Three rounds of a message, the last of acknowledgements.  Each rank reads half of the payload to
+// combine it and half to copy it: reduce-scatter and allgather (R. Thakur, R. Rabenseifner, W.
+// Gropp, IJHPCA 19 (1), 2005) without a buffer between.  A part is combined once, by one rank, so
+// both get the same bits.
 #pragma once
 
 #include <cstdint>
@@ -41,12 +41,8 @@ bool is_single_copy(std::uint32_t rank_count) noexcept;
 /// The root's source gets into all other targets; the root's target is not touched.
 Plan single_copy_broadcast(Rank self, std::uint32_t rank_count, Rank root);
 
-/// Whether there are parts and slots enough.
-bool is_single_copy_allreduce(std::uint32_t rank_count) noexcept;
-
-/// For operators that commute: part p is combined as src(p-1) o ... o src(p+1) o src(p), counted
-/// round the end.
-Plan single_copy_allreduce(Rank self, std::uint32_t rank_count);
+/// Of two ranks, for operators that commute.
+Plan single_copy_allreduce(Rank self);
 
 /// Of two ranks: the root's target gets both sources, in either order.
 Plan single_copy_reduce(Rank self, Rank root);

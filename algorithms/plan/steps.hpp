@@ -107,12 +107,6 @@ class StepWriter {
     plan_.steps.back().peer = peer;
   }
 
-  /// into = what the peer has told of o into.
-  void accumulate_referenced(Rank peer, std::uint16_t slot, Register into) {
-    combine_referenced(peer, slot, into);
-    plan_.steps.back().accumulates = true;
-  }
-
   void await(Rank peer, std::uint16_t slot, std::uint16_t segments) {
     assert(peer != plan_.self);
     plan_.steps.push_back({.action = Action::await,

@@ -145,8 +145,6 @@ class ShapeCheck {
         if (step.by_reference && (step.action == Action::take_out ||
                                   step.from.place != Place::slot || step.segments > 1))
           return "reads by reference in another way than by a copy or combine from a slot";
-        if (step.accumulates && (!step.by_reference || step.action != Action::combine))
-          return "accumulates without a combine by reference";
         if (Violation violation = range_violation(plan, step.into, width_of(step)))
           return violation;
         return range_violation(plan, step.from, width_of(step));
@@ -555,10 +553,8 @@ class Run {
     if (from.part != step.part) return other_part(source, from, step);
     if (step.by_reference && step.action == Action::combine) {
       if (is_ordered()) return "combines by reference, in either order";
-      if (!step.accumulates) {
-        if (state.target_written[step.part]) return "reads source after target was written";
-        into = state.sources[step.part];
-      }
+      if (state.target_written[step.part]) return "reads source after target was written";
+      into = state.sources[step.part];
     }
     if (step.action != Action::copy) {
       if (!into.defined()) return "combines into " + name_of(destination) + ", which is undefined";

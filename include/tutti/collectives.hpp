@@ -98,10 +98,12 @@ struct AllreduceArguments {       // raw form
 /// share, and from then on whichever of them is in test() or wait() does the work of the node: a
 /// rank that computes, or is stopped, after start() holds up nobody else in that call (but where
 /// the software device has to move data by TUTTI_SOFT_TRANSPORT=bounce, or, stopped in
-/// the middle of test() or wait(), it may have a chunk of the payload in its hands).  It holds
-/// the payloads of all ranks of a node, twice, in the arena of the first one, and asks for a
-/// device that places writes in order (the software device does); Error{unsupported} otherwise, in
-/// virtual time too.
+/// the middle of test() or wait(), it may have a chunk of the payload in its hands).  That is where
+/// the device places writes in order, as the software device does.  Elsewhere
+/// (SharedNotifications::republished) the ranks of a node to which ranks of the node before send,
+/// as many as those are, have to be in test() or wait(), of any operation, for the others to get
+/// on; describe() names them.  It holds the payloads of all ranks of a node, twice, in the arena of
+/// the first one.
 ///
 /// Slots and send buffers come from the arena of the context: Error{limit_exceeded} when it is
 /// full.

@@ -41,6 +41,14 @@ enum class WaitPolicy : std::uint8_t {
               // for ranks that share their CPUs with other programs, or shall leave them idle
 };
 
+/// How a rank is told of what the network has brought for any rank of its node
+/// (Algorithm::shared_ring).
+enum class SharedNotifications : std::uint8_t {
+  automatic,    // words where the device places writes in order, and time is real
+  words,        // the device writes words that all ranks of the node see; Error{unsupported} if not
+  republished,  // a rank that has a connection writes them for its node, when it polls
+};
+
 /// What is left empty comes from the TUTTI_* environment (README "Settings"), else the default.
 struct ContextOptions {
   std::string device = {};                      // name or name:port; default: the best one
@@ -51,7 +59,7 @@ struct ContextOptions {
   /// node, 1 MiB across nodes; less where a plan has so many slots that 8 MiB would not hold them.
   std::optional<std::size_t> chunk_bytes = {};
   /// Broadcasts of so many bytes to 2 MiB, reduces of two ranks by an operator that commutes to 512
-  /// KiB, allreduces by one of 32 times so many for each rank and more, and blocks
+  /// KiB, allreduces of two by such a one of 64 times so many and more, and blocks
   /// (block_collectives.hpp) of twice so many and more, are read where their user has them if all ranks share a node and may (process_vm_readv); alike on all ranks; SIZE_MAX:
   /// never.  Default 4 KiB.
   std::optional<std::size_t> single_copy_bytes = {};
@@ -65,6 +73,7 @@ struct ContextOptions {
   std::optional<ConnectBy> connect = {};      // alike on all ranks; default: exchange
   std::optional<Notify> notify = {};          // alike on all ranks; default: immediate
   std::optional<WaitPolicy> wait = {};        // of this context; default: automatic
+  std::optional<SharedNotifications> shared_notifications = {};  // alike on all ranks; automatic
   /// Messages per round of every operation; empty vector and default: a rule.
   std::optional<std::vector<std::uint32_t>> per_round = {};
   /// Imposes a node shape, alike on all ranks: ranks of each node, the last entry again for all

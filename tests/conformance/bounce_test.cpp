@@ -267,7 +267,7 @@ TEST_F(Bounce, ends_with_the_death_of_the_target) {
   ASSERT_EQ(side.write(large, peer), 0);
   EXPECT_TRUE(side.endpoint.is_quiet(20ms));
   other.kill();
-  EXPECT_EQ(side.endpoint.wait(5s).status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(side.endpoint.wait(20s).status, IBV_WC_RETRY_EXC_ERR);
 }
 
 TEST_F(Bounce, fails_as_other_transports_do) {
@@ -539,7 +539,7 @@ TEST_F(Bounce, survives_the_death_of_an_initiator_at_any_moment) {
     while (alive && std::chrono::steady_clock::now() < end) alive = step();
     ASSERT_TRUE(alive);
     other.kill();
-    const auto deadline = std::chrono::steady_clock::now() + 5s;
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
     while (alive && std::chrono::steady_clock::now() < deadline) alive = step();
     ASSERT_FALSE(alive) << "the death was not noticed in round " << round;
   }

@@ -273,7 +273,7 @@ ibv_qp_state Endpoint::state() const {
 }
 
 bool Endpoint::comes_to(ibv_qp_state wanted) const {
-  const auto deadline = std::chrono::steady_clock::now() + (device_is_soft() ? 0s : 1s);
+  const auto deadline = std::chrono::steady_clock::now() + (device_is_soft() ? 0s : 5s);
   while (state() != wanted)
     if (std::chrono::steady_clock::now() >= deadline) return false;
   return true;

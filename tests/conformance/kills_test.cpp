@@ -32,7 +32,7 @@ using Random = std::mt19937;
 constexpr ConnectionOptions connection{
     .access = all_access | IBV_ACCESS_REMOTE_ATOMIC, .timeout = 14, .retries = 6};
 /// 67 ms, seven times, and what a busy machine takes on top of that.
-constexpr auto patience = 470ms + 5s;
+constexpr auto patience = 470ms + 20s;
 
 unsigned setting(const char* name, unsigned otherwise) {
   const char* const text = std::getenv(name);

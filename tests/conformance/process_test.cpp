@@ -230,7 +230,7 @@ TEST(Death, of_the_target_ends_the_next_request) {
                         ASSERT_EQ(completion.status, IBV_WC_SUCCESS);
                         std::this_thread::sleep_for(1ms);
                       }
-                      EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+                      EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
                       EXPECT_TRUE(endpoint.comes_to(IBV_QPS_ERR));
                     });
 }
@@ -242,7 +242,7 @@ TEST(Death, beats_waiting_for_a_receive) {
         ASSERT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
         EXPECT_TRUE(endpoint.is_quiet(20ms));
         other.kill();
-        EXPECT_EQ(endpoint.wait(5s).status, IBV_WC_RETRY_EXC_ERR);
+        EXPECT_EQ(endpoint.wait(20s).status, IBV_WC_RETRY_EXC_ERR);
       });
 }
 
@@ -252,7 +252,7 @@ TEST(Death, before_the_first_request) {
       [](OtherProcess& other, const Endpoint& endpoint, const Region&, const RemoteRegion&) {
         other.kill();
         ASSERT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
-        EXPECT_EQ(endpoint.wait(5s).status, IBV_WC_RETRY_EXC_ERR);
+        EXPECT_EQ(endpoint.wait(20s).status, IBV_WC_RETRY_EXC_ERR);
       });
 }
 
@@ -308,7 +308,7 @@ TEST(Death, at_random_moments_leaves_the_survivor_whole) {
     while (alive && std::chrono::steady_clock::now() < end) alive = step();
     ASSERT_TRUE(alive);
     other.kill();
-    const auto deadline = std::chrono::steady_clock::now() + 5s;
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
     while (alive && std::chrono::steady_clock::now() < deadline) alive = step();
     ASSERT_FALSE(alive) << "the death was not noticed in round " << round;
     ASSERT_EQ(completion.status, IBV_WC_RETRY_EXC_ERR);
@@ -380,14 +380,21 @@ TEST(Receive, posted_by_another_process_fetches_the_message_long_before_the_time
   with_passive_peer(
       {.rnr_retries = 7, .rnr_timer = 0}, 0,  // 655 ms
       [](OtherProcess& other, const Endpoint& endpoint, const Region&, const RemoteRegion&) {
-        ASSERT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
-        std::this_thread::sleep_for(20ms);
         other.line().put('s');
-        const auto start = std::chrono::steady_clock::now();
-        other.line().put('r');
-        EXPECT_EQ(other.line().get<char>(), 'd');
-        EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
-        EXPECT_LT(std::chrono::steady_clock::now() - start, 300ms);
+        // Five times, as the machine may be busy with something else; the timer keeps to its time.
+        auto shortest = std::chrono::nanoseconds::max();
+        for (int attempt = 0; attempt < 5 && shortest >= 300ms; ++attempt) {
+          ASSERT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
+          std::this_thread::sleep_for(20ms);
+          const std::chrono::nanoseconds start =
+              std::chrono::steady_clock::now().time_since_epoch();
+          other.line().put('r');
+          EXPECT_EQ(other.line().get<char>(), 'd');
+          EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+          shortest =
+              std::min(shortest, std::chrono::steady_clock::now().time_since_epoch() - start);
+        }
+        EXPECT_LT(shortest, 300ms);
       });
 }
 

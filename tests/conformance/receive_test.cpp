@@ -52,13 +52,20 @@ TEST(Receive, waiting_for_one_uses_up_no_timeouts) {
 TEST(Receive, a_posted_receive_fetches_the_message_long_before_the_timer) {
   if (!device_is_soft()) GTEST_SKIP() << "verbs promise the repetition after the timer, not before";
   Loopback ends({}, {.rnr_retries = 7, .rnr_timer = 0});  // 655 ms
-  ASSERT_EQ(ends.left.send(IBV_WR_SEND, {}), 0);
-  std::this_thread::sleep_for(20ms);
-  const auto start = std::chrono::steady_clock::now();
-  ASSERT_EQ(ends.right.receive({}), 0);
-  ibv_wc completion;
-  while (ibv_poll_cq(ends.right.queue, 1, &completion) == 0) std::this_thread::yield();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 300ms);
+  // Five times, as the machine may be busy with something else; the timer keeps to its time.
+  auto shortest = std::chrono::nanoseconds::max();
+  for (int attempt = 0; attempt < 5 && shortest >= 300ms; ++attempt) {
+    ASSERT_EQ(ends.left.send(IBV_WR_SEND, {}), 0);
+    std::this_thread::sleep_for(20ms);
+    const auto start = std::chrono::steady_clock::now();
+    ASSERT_EQ(ends.right.receive({}), 0);
+    ibv_wc completion;
+    while (ibv_poll_cq(ends.right.queue, 1, &completion) == 0) std::this_thread::yield();
+    shortest =
+        std::min<std::chrono::nanoseconds>(shortest, std::chrono::steady_clock::now() - start);
+    EXPECT_EQ(ends.left.wait().status, IBV_WC_SUCCESS);
+  }
+  EXPECT_LT(shortest, 300ms);
 }
 
 TEST(Receive, messages_behind_a_waiting_one_keep_their_order) {
@@ -218,7 +225,7 @@ TEST(SharedReceives, a_waiting_initiator_leaves_the_memory_of_a_destroyed_queue_
   for (std::uint64_t id = 0; id < 4; ++id) ASSERT_EQ(target.receive({}, id), 0);
   EXPECT_TRUE(left.is_quiet(20ms));  // it looks again meanwhile
   for (std::uint64_t id = 0; id < 4; ++id) ASSERT_EQ(source.send(IBV_WR_SEND, {}), 0);
-  for (std::uint64_t id = 0; id < 4; ++id) ASSERT_EQ(target.wait(1s).wr_id, id);
+  for (std::uint64_t id = 0; id < 4; ++id) ASSERT_EQ(target.wait().wr_id, id);
 }
 
 TEST(SharedReceives, capacity_is_kept) {

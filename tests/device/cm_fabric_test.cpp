@@ -157,7 +157,7 @@ TEST(CmFabric, APeerThatNeverTakesPartIsNamedInTimeAndCanBeConnectedLater) {
     End& other = end == &a ? b : a;
     const auto begin = Clock::now();
     const std::string text = error_of(*end, end->towards(other), 1s);
-    EXPECT_LT(Clock::now() - begin, 5s);
+    EXPECT_LT(Clock::now() - begin, 15s);
     EXPECT_NE(text.find("rank 3"), std::string::npos) << text;
     EXPECT_NE(text.find("the time is up"), std::string::npos) << text;
     // Its unanswered request is still with the other one.
@@ -257,7 +257,7 @@ TEST(CmFabric, AnAddressThatNobodyHasIsNamed) {
   partner.remote.gid[15] ^= 0x80;  // in the same network
   const auto begin = Clock::now();
   const std::string text = error_of(a, partner, 20s);
-  EXPECT_LT(Clock::now() - begin, 25s);
+  EXPECT_LT(Clock::now() - begin, 60s);
   ibv_gid gid{};
   std::memcpy(gid.raw, partner.remote.gid, sizeof gid.raw);
   for (const std::string& word :

@@ -150,6 +150,24 @@ TEST(SharedRing, HasAsManySubBlocksAsTheLargestNodeHasRanks) {
   EXPECT_EQ(shared_ring_sub_blocks(6, {}, 8), 1u);
 }
 
+TEST(SharedRing, HasFewerWhereNotAllChunksCanBeAnnounced) {
+  for (std::uint32_t nodes = 1; nodes <= 64; ++nodes)
+    for (const std::uint32_t ranks : {1u, 4u, 16u})
+      for (const std::uint64_t waiting_max : {2u, 96u, 192u}) {
+        const NodeOf node_of = test::in_blocks(std::vector<std::uint32_t>(nodes, ranks));
+        const std::uint32_t sub_blocks =
+            shared_ring_sub_blocks(nodes * ranks, node_of, 8, waiting_max);
+        ASSERT_GE(sub_blocks, 1u);
+        ASSERT_LE(sub_blocks, ranks);
+        if (sub_blocks > 1) {
+          EXPECT_LE(shared_ring_waiting_max(nodes, sub_blocks), waiting_max);
+        }
+        if (sub_blocks < ranks) {
+          EXPECT_GT(shared_ring_waiting_max(nodes, sub_blocks + 1), waiting_max);
+        }
+      }
+}
+
 TEST(SharedRing, CountsItsChunks) {
   EXPECT_TRUE(is_shared_ring(64, 512));
   EXPECT_FALSE(is_shared_ring(64, 513));

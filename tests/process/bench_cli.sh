@@ -124,17 +124,43 @@ virtual_time() {
   # 31 blocks of 32 KiB, o + L + o_r, and one answer between windows; on 9 connections.
   expect 0 '"collective":"allgatherv",.*"median_ns":150383.*"correct":true' "$bench" allgatherv \
     --local 32 --virtual-time --bytes 32K --iterations 1 --check --format json
+  # Chunks that are republished cost what those of a plan do: 6 hops of o + L + o_r.
+  expect 0 '"algorithm":"shared_ring",.*"median_ns":5407\..*"correct":true' "$bench" allreduce \
+    --local 4 --virtual-time --algorithm shared_ring --bytes 8 --iterations 2 --check --format json
   expect 0 'fabric +roce100, emulated in virtual time' "$bench" all --local 3 --virtual-time \
     --fabric roce100
   expect 0 '"virtual":false,"fabric":"qdr".*"correct":true' "$bench" allreduce --local 2 --bytes 8 \
     --fabric qdr --iterations 40 --check --format json
 }
 
+# What --help says of an option that is left out is what a run without it does.
+defaults() {
+  local help output name value field
+  help=$("$bench" --help)
+  output=$("$bench" allreduce --local 2 --virtual-time --format json) || fail "defaults: $output"
+  for name in dtype op agreement seed fabric; do
+    value=$(sed -En "s/^ +--$name .*; default ([a-z0-9]+).*/\1/p" <<<"$help")
+    [ "$name" != fabric ] || value=$(sed -En 's/^ +--virtual-time .*\(default ([a-z0-9]+)\).*/\1/p' <<<"$help")
+    field=$(sed -En "1s/.*\"$name\":\"?([a-z0-9]+).*/\1/p" <<<"$output")
+    [ -n "$value" ] && [ "$value" = "$field" ] ||
+      fail "--$name: the default of --help is \"$value\", that of a run \"$field\""
+  done
+  value=$(sed -En 's/^ +--bytes .*; default ([0-9,]+)$/\1/p' <<<"$help")
+  field=$(sed -En 's/.*"bytes":([0-9]+).*/\1/p' <<<"$output" | paste -sd,)
+  [ "$value" = "$field" ] || fail "--bytes: the default of --help is $value, that of a run $field"
+  value=$(sed -En 's/^ +--iterations .*, ([0-9]+) in virtual time.*/\1/p' <<<"$help")
+  field=$(sed -En '1s/.*"iterations":([0-9]+).*/\1/p' <<<"$output")
+  [ "$value" = "$field" ] || fail "--iterations: $value in --help, $field in a run"
+}
+
 refusals() {
   refuse 'rotate-root needs exactly 2 ranks, this run has 3' "$bench" broadcast --rotate-root --local 3
   refuse '--virtual-time.*--local' "$bench" barrier --virtual-time
-  refuse 'shared_ring polls words in memory, and in virtual time' \
+  refuse 'shared_ring polls words in memory, and in virtual time.*=republished' \
+    env TUTTI_SHARED_NOTIFICATIONS=words \
     "$bench" allreduce --local 2 --virtual-time --algorithm shared_ring
+  refuse 'TUTTI_SHARED_NOTIFICATIONS="flags": expected automatic, words or republished' \
+    env TUTTI_SHARED_NOTIFICATIONS=flags "$bench" allreduce --local 2
   refuse '--format="json": expected table with --overlap' "$bench" barrier --local 2 --overlap --format json
   refuse '--overlap with --virtual-time.*leave one' "$bench" allreduce --local 2 --virtual-time --overlap
   refuse '--virtual-time="floor".*leave it out' "$bench" floor --local 2 --virtual-time
@@ -175,8 +201,12 @@ refusals() {
   refuse 'TUTTI_SIZE' env TUTTI_RANK=0 "$bench" barrier
   refuse 'TUTTI_SIZE.*1 or more' env TUTTI_RANK=0 TUTTI_SIZE=0 "$bench" barrier
   expect 0 'COLLECTIVE' "$bench" --help
+  defaults
 
   expect 0 'ranks of this host that can map' "$info"
+  expect 0 'locked memory \(ulimit -l\) +not needed by the software device' "$info"
+  expect 0 'memory of a rank +2052 KiB \(TUTTI_ARENA_BYTES\)' env TUTTI_ARENA_BYTES=2M "$info"
+  expect 0 'memory left +[0-9]+ .iB, as (this host|memory.* of control group .*) says' "$info"
   expect 0 '"algorithm":"binary_tree"' "$bench" reduce --local 4 --ranks-per-node 1 --tree binary \
     --check --iterations 40 --format json
   refuse '--tree="oak": expected one of automatic, knomial' "$bench" broadcast --local 2 --tree oak

@@ -17,6 +17,11 @@ endforeach()
 add_test(NAME process_shared_ring_mapped COMMAND process_shared_ring --gtest_filter=*Stopped*)
 add_test(NAME process_shared_ring_bounced COMMAND process_shared_ring
   --gtest_filter=*IsRight*:*Operations*)
+add_test(NAME process_shared_ring_republished COMMAND process_shared_ring
+  --gtest_filter=SharedRing.*-*Stop*)
+set_tests_properties(process_shared_ring_republished PROPERTIES LABELS process TIMEOUT 300
+  RUN_SERIAL ON ENVIRONMENT TUTTI_SHARED_NOTIFICATIONS=republished
+  FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 foreach(run mapped:shared bounced:bounce)
   string(REPLACE ":" ";" parts ${run})
   list(POP_FRONT parts name transport)

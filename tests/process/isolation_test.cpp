@@ -51,7 +51,7 @@ TEST(Isolation, ADeathFailsOnlyTheCommunicatorsOfTheDead) {
     if (left) left_barrier.emplace(barrier(*left));
     if (right) right_barrier.emplace(barrier(*right));
     if (self == 1) die_soon();
-    const auto end = std::chrono::steady_clock::now() + test::patiently(2s);
+    const auto end = std::chrono::steady_clock::now() + 30s;
     if (left) {
       Status status = Status::ok;
       while (status == Status::ok && std::chrono::steady_clock::now() < end)
@@ -132,7 +132,7 @@ TEST(Progress, HearsOfADeathToo) {
     Operation operation = barrier(communicator);
     if (exchange.self() == Rank{1}) die_soon();
     if (operation.start() != Status::ok) return 1;
-    const auto end = std::chrono::steady_clock::now() + 3s;
+    const auto end = std::chrono::steady_clock::now() + 30s;
     while (communicator.progress() == Status::ok)
       if (std::chrono::steady_clock::now() > end) return 2;
     return operation.in_flight() ? 3 : 0;

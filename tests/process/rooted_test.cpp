@@ -363,8 +363,10 @@ TEST(Thresholds, FractionsOutsideAreRefusedByName) {
   EXPECT_EQ(codes_of(results), std::vector<int>(2));
 }
 
-/// A root that calls often while a leaf sleeps: it waits after two calls, and every value arrives.
-int run_ahead(Exchange& exchange, const std::vector<std::uint32_t>& ranks_per_node) {
+/// A root that calls often while a leaf does nothing: it waits after two calls, and every value
+/// arrives.
+int run_ahead(Exchange& exchange, const std::vector<std::uint32_t>& ranks_per_node,
+              const test::SharedCount& waiting) {
   Context context(options_of({3, ranks_per_node}));
   Communicator communicator(context, exchange);
   std::uint64_t buffer = 0;
@@ -373,16 +375,17 @@ int run_ahead(Exchange& exchange, const std::vector<std::uint32_t>& ranks_per_no
   if (exchange.self() == Rank{0}) {
     for (buffer = 1; buffer <= 2; ++buffer)
       if (!run_once(operation)) return 1;
-    // The third call needs the sleeper.
+    // The third call needs the leaf.
     if (operation.start() != Status::ok) return 2;
     if (operation.wait(50ms) != Status::timed_out) return 3;
     if (operation.describe().find("waiting for ranks") == std::string::npos) return 4;
+    waiting.add();
     if (operation.wait(30s) != Status::ok) return 5;
     for (buffer = 4; buffer <= 20000; ++buffer)
       if (!run_once(operation)) return 6;
     return 0;
   }
-  if (exchange.self() == Rank{2}) std::this_thread::sleep_for(1s);
+  if (exchange.self() == Rank{2} && !waiting.comes_to(1)) return 9;
   for (std::uint64_t call = 1; call <= 20000; ++call) {
     if (!run_once(operation)) return 7;
     if (buffer != call) return 8;
@@ -394,14 +397,16 @@ int run_ahead(Exchange& exchange, const std::vector<std::uint32_t>& ranks_per_no
 TEST(Rooted, ARootRunsAheadByTwoCallsAndNoFurther) {
   for (const std::vector<std::uint32_t>& shape :
        {std::vector<std::uint32_t>{3}, std::vector<std::uint32_t>{1}}) {
-    const auto results = run_local({.rank_count = 3},
-                                   [&](Exchange& exchange) { return run_ahead(exchange, shape); });
+    const test::SharedCount waiting;
+    const auto results = run_local(
+        {.rank_count = 3}, [&](Exchange& exchange) { return run_ahead(exchange, shape, waiting); });
     EXPECT_EQ(codes_of(results), std::vector<int>(3));
   }
 }
 
 TEST(Rooted, ALeafThatSendsRunsAheadToo) {
-  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+  const test::SharedCount waiting;
+  const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
     Context context(options_of({3, {2, 1}}));
     Communicator communicator(context, exchange);
     std::uint64_t source = 0, target = 0;
@@ -409,16 +414,18 @@ TEST(Rooted, ALeafThatSendsRunsAheadToo) {
         reduce<std::uint64_t>(communicator, std::span<const std::uint64_t>(&source, 1),
                               std::span(&target, 1), Rank{1}, sum);
     communicator.synchronize();
-    if (exchange.self() == Rank{1}) std::this_thread::sleep_for(1s);
-    const auto begin = std::chrono::steady_clock::now();
+    const bool root = exchange.self() == Rank{1};
+    if (root && !waiting.comes_to(2)) return 5;
     for (std::uint64_t call = 1; call <= 5000; ++call) {
       source = call * (index_of(exchange.self()) + 1);
-      if (!run_once(operation)) return 1;
-      if (exchange.self() == Rank{1} && target != 6 * call) return 2;
-      // The others finish two calls while the root sleeps, and not the third.
-      const auto time = std::chrono::steady_clock::now() - begin;
-      if (exchange.self() != Rank{1} && call == 2 && time > 700ms) return 3;
-      if (exchange.self() != Rank{1} && call == 3 && time < 700ms) return 4;
+      if (operation.start() != Status::ok) return 1;
+      if (!root && call == 3) {
+        // The others finish two calls while the root does nothing, and not the third.
+        if (operation.wait(100ms) != Status::timed_out) return 4;
+        waiting.add();
+      }
+      if (operation.wait(30s) != Status::ok) return 3;
+      if (root && target != 6 * call) return 2;
     }
     return 0;
   });
@@ -442,6 +449,9 @@ TEST(Rooted, OperationsThatComeAndGoDoNotMeet) {
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
+
+/// Of the 8 s that an operation may take to get its memory back.
+constexpr auto not_waited_out = 6s;
 
 /// A root that is done with an operation waits for nobody before it goes on: whoever still has to
 /// read may need it for something else first.
@@ -471,7 +481,7 @@ int destroys_early(Exchange& exchange, const std::vector<std::uint32_t>& ranks_p
     if (!root && first != 5) return 7;
     if (!run_once(next)) return 8;
   }
-  return std::chrono::steady_clock::now() - begin < 3s ? 0 : 9;
+  return std::chrono::steady_clock::now() - begin < not_waited_out ? 0 : 9;
 }
 
 TEST(Rooted, DestroyingAnOperationThatOthersStillReadWaitsForNobody) {
@@ -495,7 +505,7 @@ TEST(Rooted, ADeathEndsTheWaitForWhoHasNotRead) {
       if (exchange.self() == Rank{1}) ::kill(::getpid(), SIGKILL);
       (void)run_once(told);
     }
-    return std::chrono::steady_clock::now() - begin < 3s ? 0 : 1;
+    return std::chrono::steady_clock::now() - begin < not_waited_out ? 0 : 1;
   });
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 1000 + SIGKILL}));
 }

@@ -350,18 +350,20 @@ TEST(Segments, CommunicatorsThatAreSplitKnowOfThem) {
 
 // A call that has timed out goes on, also where it waits for what it has sent.
 TEST(Segments, ACallThatHasTimedOutGoesOn) {
-  const auto results = launch({.rank_count = 2}, [](Exchange& exchange) {
+  const test::SharedCount timed_out;
+  const auto results = launch({.rank_count = 2}, [&](Exchange& exchange) {
     Context context(options_for_test(exchange));
     Communicator ranks(context, exchange);
     const Segment source = ranks.allocate(800'000), target = ranks.allocate(800'000);
     const std::span<std::uint64_t> from = source.as<std::uint64_t>();
     contribute(from, index_of(ranks.rank()), 3);
     Operation operation = allreduce<std::uint64_t>(ranks, from, target.as<std::uint64_t>(), sum);
-    if (index_of(ranks.rank()) == 1) std::this_thread::sleep_for(200ms);
+    if (index_of(ranks.rank()) == 1 && !timed_out.comes_to(1)) return 6;
     if (operation.start() != Status::ok) return 1;
     if (index_of(ranks.rank()) == 0 && operation.wait(20ms) != Status::timed_out) return 2;
     if (index_of(ranks.rank()) == 0 && operation.describe().find("ranks 1") == std::string::npos)
       return 3;
+    timed_out.add();
     if (operation.wait(20s) != Status::ok) return 4;
     return is_sum(target.as<std::uint64_t>(), 2, 3) ? 0 : 5;
   });

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <random>
@@ -32,11 +33,13 @@ using test::codes_of;
 using Shape = std::vector<std::uint32_t>;
 using Clock = std::chrono::steady_clock;
 
-Context context_of(const Shape& shape, std::size_t arena_bytes = 4u << 20) {
+Context context_of(const Shape& shape, std::size_t arena_bytes = 4u << 20,
+                   std::optional<SharedNotifications> shared_notifications = {}) {
   ContextOptions options;
   options.device = "soft0";
   options.arena_bytes = arena_bytes;
   options.ranks_per_node = shape;
+  options.shared_notifications = shared_notifications;
   return Context(options);
 }
 
@@ -253,6 +256,8 @@ struct Stops {
   std::size_t repetitions = 1;
   Algorithm algorithm = Algorithm::shared_ring;
   Timeout patience = 10s;  // of the others, for a call in which ranks are stopped
+  std::optional<SharedNotifications> shared_notifications = {};
+  std::vector<std::string> said = {};  // by rank: what it says when its patience is over
 };
 
 void note_longest(std::atomic<std::int64_t>& longest, Clock::duration time) {
@@ -261,9 +266,28 @@ void note_longest(std::atomic<std::int64_t>& longest, Clock::duration time) {
     if (longest.compare_exchange_weak(before, ns)) return;
 }
 
+bool tells(const std::string& text, std::initializer_list<const char*> words) {
+  const bool all = std::all_of(words.begin(), words.end(), [&](const char* word) {
+    return text.find(word) != std::string::npos;
+  });
+  if (!all) std::fprintf(stderr, "does not tell: %s\n", text.c_str());
+  return all;
+}
+
+/// The text of the error by which making it is refused; empty: it is made.
+std::string refusal_of(Communicator& communicator, const AllreduceArguments& arguments,
+                       ErrorCode expected) {
+  try {
+    Operation operation = allreduce(communicator, arguments);
+  } catch (const Error& error) {
+    return error.code() == expected ? error.what() : std::string("another code: ") + error.what();
+  }
+  return {};
+}
+
 /// 7: the others could not end the call while the victims were stopped.
 int run_stops(Exchange& exchange, const Stops& stops, Board& board) {
-  Context context = context_of(stops.shape);
+  Context context = context_of(stops.shape, 4u << 20, stops.shared_notifications);
   Communicator communicator(context, exchange);
   const std::uint32_t self = index_of(communicator.rank()), ranks = communicator.rank_count();
   const auto others = static_cast<std::uint32_t>(ranks - stops.victims.size());
@@ -316,6 +340,8 @@ int run_stops(Exchange& exchange, const Stops& stops, Board& board) {
       const Status status = operation.wait(stops.patience);
       note_longest(board.with_stop_ns[i], Clock::now() - begin);
       if (status != Status::ok) outcome = status == Status::timed_out ? 7 : 8;
+      if (!stops.said.empty() && !tells(operation.describe(), {stops.said[self].c_str()}))
+        outcome = 13;
       if (status == Status::ok && !is_right(target, ranks, call, BuiltIn::sum)) return 9;
       if (++board.done == others * (i + 1))
         for (const std::uint32_t victim : stops.victims) {
@@ -367,6 +393,141 @@ TEST(SharedRing, ARingWithAPlanIsHeldUp) {
             (std::vector<int>{7, 0, 7, 7}));
 }
 
+/// Which ranks are those, depends on the node before: each of its ranks sends to one.
+TEST(Republished, AStoppedRankToWhichNobodySendsHoldsUpNobody) {
+  for (Stops stops : {Stops{{2, 1, 2}, {4}}, Stops{{1, 2}, {2}}, Stops{{1, 3}, {2, 3}},
+                      Stops{{1, 2}, {2}, 0}, Stops{{3}, {0}}, Stops{{3}, {1, 2}, 0}}) {
+    stops.shared_notifications = SharedNotifications::republished;
+    const auto board = shared_board();
+    EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)))
+        << text_of(stops.shape) << ", first victim " << stops.victims[0];
+  }
+}
+
+TEST(Republished, WhatComesToAStoppedRankWaitsAndItIsNamed) {
+  const char* const first = "; of this node, ranks 0 have to poll for them";
+  const char* const second = "; of this node, ranks 1 have to poll for them";
+  const Stops stops{.shape = {1, 2},
+                    .victims = {1},
+                    .patience = 300ms,
+                    .shared_notifications = SharedNotifications::republished,
+                    .said = {first, "", second}};
+  const auto board = shared_board();
+  EXPECT_EQ(codes_with_stops(stops, *board), (std::vector<int>{7, 0, 7}));
+  // The control: with words nobody waits.
+  Stops words = stops;
+  words.shared_notifications = SharedNotifications::words;
+  words.patience = 10s;
+  words.said = {};
+  const auto other = shared_board();
+  EXPECT_EQ(codes_with_stops(words, *other), std::vector<int>(3));
+}
+
+/// Of nodes of two, both are sent to, and each by one rank, whichever chunks that has found.
+TEST(Republished, AllGoOnWhenAStoppedRankDoes) {
+  for (const std::uint32_t victim : {0u, 1u, 3u}) {
+    const auto board = shared_board();
+    const auto codes = codes_with_stops({.shape = {2, 2},
+                                         .victims = {victim},
+                                         .repetitions = 3,
+                                         .patience = 100ms,
+                                         .shared_notifications = SharedNotifications::republished},
+                                        *board);
+    for (std::uint32_t rank = 0; rank < 4; ++rank)
+      EXPECT_TRUE(codes[rank] == 0 || (codes[rank] == 7 && rank != victim)) << codes[rank];
+  }
+}
+
+TEST(Republished, IsRightForShapesProcessesAndThreads) {
+  for (const Shape& shape : {Shape{2, 2}, Shape{3, 3}, Shape{3}, Shape{2, 1, 2}, Shape{1, 1, 1}}) {
+    const auto check = [&](Exchange& exchange) {
+      Context context = context_of(shape, 4u << 20, SharedNotifications::republished);
+      Communicator communicator(context, exchange);
+      for (const bool in_place : {false, true})
+        if (const int code =
+                check_calls<double>(communicator, 5003, BuiltIn::sum, in_place, 30, true))
+          return code;
+      return 0;
+    };
+    const std::vector<int> all_well(ranks_of(shape));
+    EXPECT_EQ(codes_of(run_local({.rank_count = ranks_of(shape)}, check)), all_well);
+    EXPECT_EQ(codes_of(run_local_threads({.rank_count = ranks_of(shape)}, check)), all_well);
+  }
+}
+
+/// Rank 1, to which all is sent that comes to its node, polls for something else, which it gets
+/// from rank 2 once that has had its results.
+TEST(Republished, PollingForAnotherOperationIsEnough) {
+  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+    Context context = context_of({1, 2}, 4u << 20, SharedNotifications::republished);
+    Communicator communicator(context, exchange);
+    constexpr std::size_t operations_in_flight = 3;
+    std::vector<double> source(1000, 1.0), targets[operations_in_flight];
+    std::vector<Operation> operations;
+    for (std::vector<double>& target : targets) {
+      target.resize(1000);
+      operations.push_back(allreduce(communicator, arguments_of(source, target)));
+    }
+    Operation other = barrier(communicator);
+    const bool is_busy = exchange.self() == Rank{1};
+    for (int call = 0; call < 20; ++call) {
+      for (Operation& operation : operations)
+        if (operation.start() != Status::ok) return 1;
+      if (!is_busy)
+        for (Operation& operation : operations)
+          if (operation.wait(10s) != Status::ok) return 2;
+      if (!run_once(other)) return 3;
+      for (Operation& operation : operations)
+        if (operation.wait(10s) != Status::ok) return 4;
+      for (const std::vector<double>& target : targets)
+        if (target != std::vector<double>(1000, 3.0)) return 5;
+    }
+    return 0;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+TEST(Republished, AllRanksOrNone) {
+  const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
+    Context context = context_of(
+        {1, 1}, 1u << 20,
+        exchange.self() == Rank{0} ? SharedNotifications::words : SharedNotifications::republished);
+    try {
+      Communicator communicator(context, exchange);
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::mismatch &&
+                     tells(error.what(), {"rank", "republished", "by words",
+                                          "set TUTTI_SHARED_NOTIFICATIONS alike"})
+                 ? 0
+                 : 2;
+    }
+    return 1;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
+}
+
+/// Each holds 2 receives of the 192 that a connection promises.
+TEST(Republished, TooManyOperationsAreRefused) {
+  const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
+    Context context = context_of({1, 1}, 4u << 20, SharedNotifications::republished);
+    Communicator communicator(context, exchange);
+    std::vector<double> source(10, 1.0), target(10);
+    const AllreduceArguments arguments = arguments_of(source, target);
+    std::vector<Operation> operations;
+    for (int i = 0; i < 96; ++i) operations.push_back(allreduce(communicator, arguments));
+    if (!tells(refusal_of(communicator, arguments, ErrorCode::limit_exceeded),
+               {"256 receives", "192 can be promised and 192 are", "destroy some operations"}))
+      return 1;
+    for (Operation& operation : operations) {
+      target.assign(10, 0.0);
+      if (!run_once(operation) || target != std::vector<double>(10, 2.0)) return 2;
+    }
+    operations.pop_back();
+    return refusal_of(communicator, arguments, ErrorCode::limit_exceeded).empty() ? 0 : 3;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
+}
+
 /// Reports both times; that they are alike cannot be asked of more ranks than there are CPUs.
 TEST(SharedRing, AStopCostsTheOthersNoTimeToSpeakOf) {
   constexpr std::size_t repetitions = 21;
@@ -387,25 +548,6 @@ TEST(SharedRing, AStopCostsTheOthersNoTimeToSpeakOf) {
         text_of(stops.shape).c_str(), without_us, with_us, repetitions);
     EXPECT_LT(with_us, 20 * without_us + 20'000);
   }
-}
-
-/// The text of the error by which making it is refused; empty: it is made.
-std::string refusal_of(Communicator& communicator, const AllreduceArguments& arguments,
-                       ErrorCode expected) {
-  try {
-    Operation operation = allreduce(communicator, arguments);
-  } catch (const Error& error) {
-    return error.code() == expected ? error.what() : std::string("another code: ") + error.what();
-  }
-  return {};
-}
-
-bool tells(const std::string& text, std::initializer_list<const char*> words) {
-  const bool all = std::all_of(words.begin(), words.end(), [&](const char* word) {
-    return text.find(word) != std::string::npos;
-  });
-  if (!all) std::fprintf(stderr, "does not tell: %s\n", text.c_str());
-  return all;
 }
 
 void subtract(const void* incoming, void* partial, std::size_t count, void*) noexcept {
@@ -561,6 +703,128 @@ TEST(SharedRing, ADeadRankIsNamedWheneverItDies) {
     expected[victim] = 1000 + SIGKILL;
     EXPECT_EQ(codes_of(results), expected) << "repetition " << repetition;
   }
+}
+
+/// A user's operator that ends its process, while that has a chunk in its hands.
+struct DeadlySum {
+  std::uint64_t combines_left;  // of this rank, in all calls; 0: for ever
+  Board* board;
+
+  static void combine(const void* incoming, void* partial, std::size_t count,
+                      void* context) noexcept {
+    auto& self = *static_cast<DeadlySum*>(context);
+    if (self.combines_left != 0 && --self.combines_left == 0) {
+      self.board->with_stop_ns[0] = Clock::now().time_since_epoch().count();
+      ::kill(::getpid(), SIGKILL);
+    }
+    for (std::size_t i = 0; i < count; ++i)
+      static_cast<double*>(partial)[i] += static_cast<const double*>(incoming)[i];
+  }
+};
+
+TEST(SharedRing, ARankThatDiesWithAChunkInItsHandsIsNamedInTime) {
+  std::mt19937 random(1);
+  for (const auto mode : {SharedNotifications::words, SharedNotifications::republished})
+    for (int repetition = 0; repetition < 8; ++repetition) {
+      const auto victim = static_cast<std::uint32_t>(random() % 5);
+      const std::uint64_t combines = 1 + random() % 40;
+      const auto board = shared_board();
+      const auto results = run_local({.rank_count = 5}, [&](Exchange& exchange) {
+        Context context = context_of({2, 3}, 4u << 20, mode);
+        Communicator communicator(context, exchange);
+        std::vector<double> source(1000, 1.0), target(1000);
+        DeadlySum sum{exchange.self() == Rank{victim} ? combines : 0, board.get()};
+        AllreduceArguments arguments = arguments_of(source, target);
+        arguments.reduction = {.combine = DeadlySum::combine,
+                               .context = &sum,
+                               .element_bytes = sizeof(double),
+                               .properties = {.commutative = true}};
+        Operation operation = allreduce(communicator, arguments);
+        const Clock::time_point begin = Clock::now();
+        while (run_once(operation))
+          if (Clock::now() - begin > 20s) return 1;
+        const std::int64_t found = Clock::now().time_since_epoch().count();
+        if (communicator.failure().status != Status::peer_failed ||
+            communicator.failure().peer != Rank{victim})
+          return 2;
+        return found - board->with_stop_ns[0] < std::chrono::nanoseconds(2s).count() ? 0 : 3;
+      });
+      std::vector<int> expected(5);
+      expected[victim] = 1000 + SIGKILL;
+      EXPECT_EQ(codes_of(results), expected) << "victim " << victim << ", combine " << combines;
+    }
+}
+
+/// Does something once its rank has met the others so many times.
+class InterruptedExchange final : public Exchange {
+ public:
+  explicit InterruptedExchange(Exchange& inner) : inner_(inner) {}
+  void after(int meetings, std::function<void()> act) {
+    meetings_left_ = meetings;
+    act_ = std::move(act);
+  }
+  Rank self() const noexcept override { return inner_.self(); }
+  std::uint32_t rank_count() const noexcept override { return inner_.rank_count(); }
+  void allgather(std::span<const std::byte> mine, std::span<std::byte> everybodys,
+                 Timeout timeout) override {
+    inner_.allgather(mine, everybodys, timeout);
+    if (--meetings_left_ == 0) act_();
+  }
+  void barrier(Timeout timeout) override { inner_.barrier(timeout); }
+  void announce(Incident incident) noexcept override { inner_.announce(incident); }
+  Incident incident() noexcept override { return inner_.incident(); }
+  bool has_left(Rank rank) noexcept override { return inner_.has_left(rank); }
+
+ private:
+  Exchange& inner_;
+  int meetings_left_ = 0;
+  std::function<void()> act_;
+};
+
+/// Where a first write needs the help of the other side, rank 0 cannot greet rank 1, which is
+/// stopped.  Rank 1's memory may be written later; that of the others is free.
+TEST(SharedRing, ASetUpThatFailsInItsGreetingsCostsMemoryOnlyWhereOneMayStillCome) {
+  ASSERT_EQ(::setenv("TUTTI_SOFT_TRANSPORT", "shared", 1), 0);
+  const auto board = shared_board();
+  const auto results = run_local({.rank_count = 3}, [&](Exchange& given) {
+    const std::uint32_t self = index_of(given.self());
+    InterruptedExchange exchange(given);
+    ContextOptions options;
+    options.device = "soft0";
+    // Room for one block of 2 x (1 + 2) x 64 KiB and some words; rank 1 has it for two.
+    options.arena_bytes = self == 1 ? 1u << 20 : 512u << 10;
+    options.ranks_per_node = {1};
+    options.setup_timeout = 6s;
+    options.shared_notifications = SharedNotifications::words;
+    Context context(options);
+    Communicator communicator(context, exchange);
+    board->process[self] = ::getpid();
+    std::uint32_t barriers = 0;
+    board->barrier(3, barriers);
+    std::vector<double> source(8192, 1.0), target(8192);
+    std::thread waker;
+    exchange.after(4, [&] {  // cards, endpoints, doors, verdicts of joining
+      if (self == 1) {
+        ::raise(SIGSTOP);
+        return;
+      }
+      while (!is_stopped(board->process[1])) std::this_thread::sleep_for(1ms);
+      if (self == 2)
+        waker = std::thread([&] {
+          std::this_thread::sleep_for(3500ms);
+          ::kill(board->process[1], SIGCONT);
+        });
+    });
+    const std::string refusal =
+        refusal_of(communicator, arguments_of(source, target), ErrorCode::timed_out);
+    if (waker.joinable()) waker.join();
+    if (!tells(refusal, {"could not be written to within half of the set-up timeout"})) return 1;
+    Operation operation = allreduce(communicator, arguments_of(source, target));
+    if (!run_once(operation) || target != std::vector<double>(8192, 3.0)) return 2;
+    return 0;
+  });
+  ::unsetenv("TUTTI_SOFT_TRANSPORT");
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
 TEST(SharedRing, RunsInPartsOfACommunicatorToo) {

@@ -202,7 +202,7 @@ TEST(Split, ADeathIsHeardInEveryPartByName) {
       kill(getpid(), SIGKILL);
     }
     Status status = Status::ok;
-    const auto end = std::chrono::steady_clock::now() + test::patiently(5s);
+    const auto end = std::chrono::steady_clock::now() + 30s;
     while (status == Status::ok && std::chrono::steady_clock::now() < end) status = call(operation);
     if (status != Status::peer_failed) return 1;
     // Rank 3 is rank 1 of its own part, and nobody in the other one.
@@ -219,7 +219,7 @@ TEST(Split, WhoDoesNotComeIsNamedInTime) {
     Communicator whole(context, exchange);
     std::optional<Communicator> part = whole.split(0);
     if (whole.rank() == Rank{2}) {  // makes progress, and no operation
-      const auto end = std::chrono::steady_clock::now() + test::patiently(10s);
+      const auto end = std::chrono::steady_clock::now() + 60s;
       while (whole.progress() == Status::ok)
         if (std::chrono::steady_clock::now() > end) return 1;
       return 0;

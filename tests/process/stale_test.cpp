@@ -92,10 +92,11 @@ TEST(Stale, IsRightForThreads) {
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
-/// Rank 0 sleeps once; the others get through `slack` calls meanwhile and no further.
+/// Rank 0 does nothing until the others have got through `slack` calls, and no further.
 TEST(Stale, ALateRankHoldsUpNobodyWithinTheSlack) {
   constexpr std::uint32_t slack = 4;
-  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+  const test::SharedCount waiting;
+  const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
     Context context = context_of({3});
     Communicator communicator(context, exchange);
     double source = 1, target = 0;
@@ -107,15 +108,17 @@ TEST(Stale, ALateRankHoldsUpNobodyWithinTheSlack) {
     if (!call()) return 1;
     communicator.synchronize();
     const bool late = exchange.self() == Rank{0};
-    if (late) std::this_thread::sleep_for(800ms);
-    const auto begin = std::chrono::steady_clock::now();
+    if (late && !waiting.comes_to(2)) return 3;
     for (std::uint32_t i = 0; i < slack; ++i)
       if (!call()) return 2;
-    if (!late && std::chrono::steady_clock::now() - begin > 600ms) return 3;
-    if (!late && operation.staleness() == 0) return 4;
-    for (std::uint32_t i = 0; i < slack + 2; ++i)
+    if (!late) {
+      if (operation.staleness() == 0) return 4;
+      if (operation.start() != Status::ok || operation.wait(100ms) != Status::timed_out) return 6;
+      waiting.add();
+      if (operation.wait(30s) != Status::ok) return 5;
+    }
+    for (std::uint32_t i = late ? 0 : 1; i < slack + 2; ++i)
       if (!call()) return 5;
-    if (!late && std::chrono::steady_clock::now() - begin < 600ms) return 6;
     return target == 3 ? 0 : 7;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(3));

@@ -1,7 +1,9 @@
 // Promise: whoever finds a chunk of the ring takes it, and all results are right, however ranks and
 // chunks are delayed, for every shape of nodes and every count; a rank that stops once it has
 // contributed holds up nobody, and finds its own result whenever it goes on; with one parity
-// instead of two, or with words that overtake their chunks, results would be wrong.
+// instead of two, or with words that overtake their chunks, results would be wrong.  The same where
+// words are republished, but that what comes to a rank waits for it; and then never more wait than
+// receives are reserved for.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,14 +24,33 @@ struct Weather {
   std::uint64_t seed = 1;
   bool one_parity = false;      // every call has the same one
   bool words_overtake = false;  // the device places words before their chunks
+  // The device places writes in any order and notifies them, and who polls republishes.
+  bool republished = false;
+  bool notified_early = false;  // and does not wait for what it notifies
 };
 
 /// Each rank has a connection, along which chunks and words wait until they are delivered; a chunk
-/// is read only then.
+/// is read only then.  A rank polls when it gets on in a call, and at no other time.
 class World {
  public:
   World(const RingCase& one, const Weather& weather)
-      : ring_(one), weather_(weather), random_(weather.seed), queues_(ring_.members.size()) {}
+      : ring_(one),
+        weather_(weather),
+        random_(weather.seed),
+        queues_(ring_.members.size()),
+        notified_(ring_.members.size()),
+        notifications_(ring_.members.size()) {}
+
+  /// The most messages of a connection that were sent and not polled; some came twice, or were
+  /// nobody's.
+  std::uint64_t waiting_max() const { return waiting_max_; }
+  std::uint64_t refused() const { return refused_; }
+  /// Whether connections lead to it.
+  bool is_owner(const Member& member) const {
+    return std::any_of(ring_.members.begin(), ring_.members.end(), [&](const Member& sender) {
+      return sender.next == member.node && owner_of(sender) == member.rank;
+    });
+  }
 
   std::uint64_t wrong() const { return wrong_; }
   std::deque<Member>& members() { return ring_.members; }
@@ -56,7 +77,11 @@ class World {
       if (over) return true;
       if (turn > 40'000 * calls) return false;
       if (random_() % 2 == 0) {
-        deliver(queues_[random_() % queues_.size()]);
+        const auto sender = static_cast<std::uint32_t>(random_() % queues_.size());
+        if (weather_.republished)
+          place_or_notify(sender);
+        else
+          deliver(queues_[sender]);
         continue;
       }
       Member& member = members()[random_() % members().size()];
@@ -65,6 +90,7 @@ class World {
         if (calls_of(member) < calls) start(member);
         continue;
       }
+      poll(member);
       Connection connection{*this, member};
       if (member.ring->advance(member.execution, connection) != Status::ok) continue;
       wrong_ += ring_.is_right(member) ? 0 : 1;
@@ -85,6 +111,13 @@ class World {
     Status room() noexcept { return world.random_() % 4 == 0 ? Status::in_progress : Status::ok; }
     Status forward(const engine::Forwarding& chunk) noexcept {
       std::byte* const there = world.ring_.block(member.next);
+      if (world.weather_.republished) {
+        world.notified_[member.rank].push_back(
+            {world.ring_.block(member.node) + chunk.from, there + chunk.into, chunk.bytes,
+             static_cast<std::uint32_t>(chunk.sequence & 1), chunk.id});
+        world.count_waiting(member.rank);
+        return Status::ok;
+      }
       std::deque<Write>& queue = world.queues_[member.rank];
       const Write word{nullptr, there + chunk.word, sizeof chunk.sequence, chunk.sequence};
       if (world.weather_.words_overtake) queue.push_back(word);
@@ -94,6 +127,59 @@ class World {
       return Status::ok;
     }
   };
+
+  struct Notified {
+    const std::byte* from;
+    std::byte* into;
+    std::size_t bytes;
+    std::uint32_t parity, id;
+    bool is_placed = false;
+  };
+  struct Notification {
+    std::uint32_t sender, parity, id;
+  };
+
+  std::uint32_t owner_of(const Member& sender) const {
+    std::vector<std::uint32_t> there;
+    for (const Member& member : ring_.members)
+      if (member.node == sender.next) there.push_back(member.rank);
+    return there[sender.local % there.size()];
+  }
+
+  void count_waiting(std::uint32_t sender) {
+    std::uint64_t waiting = notified_[sender].size();
+    for (const std::deque<Notification>& queue : notifications_)
+      waiting += static_cast<std::uint64_t>(
+          std::count_if(queue.begin(), queue.end(),
+                        [&](const Notification& one) { return one.sender == sender; }));
+    waiting_max_ = std::max(waiting_max_, waiting);
+  }
+
+  /// Chunks are placed in any order, and notified in the order in which they were sent.
+  void place_or_notify(std::uint32_t sender) {
+    std::deque<Notified>& queue = notified_[sender];
+    if (queue.empty()) return;
+    Notified& any = queue[random_() % queue.size()];
+    if (!any.is_placed && random_() % 2 == 0) {
+      if (any.bytes > 0) std::memcpy(any.into, any.from, any.bytes);
+      any.is_placed = true;
+    }
+    const Notified& first = queue.front();
+    if (!first.is_placed && !weather_.notified_early) return;
+    notifications_[owner_of(ring_.members[sender])].push_back({sender, first.parity, first.id});
+    if (!first.is_placed) late_.push_back({first.from, first.into, first.bytes, 0});  // unnoticed
+    queue.pop_front();
+  }
+
+  void poll(Member& member) {
+    if (!late_.empty() && random_() % 64 == 0) deliver(late_);
+    std::deque<Notification>& queue = notifications_[member.rank];
+    for (std::uint64_t batch = random_() % 4; batch > 0 && !queue.empty(); --batch) {
+      const detail::RepublishedWords words = member.ring->republished(member.execution);
+      if (!words.republish(queue.front().parity, queue.front().id)) ++refused_;
+      queue.pop_front();
+    }
+  }
 
   /// One rank, of every other seed.
   bool is_slow(const Member& member) const {
@@ -114,8 +200,11 @@ class World {
   RingOfNodes ring_;
   Weather weather_;
   std::mt19937_64 random_;
-  std::vector<std::deque<Write>> queues_;  // by the rank that sends
-  std::uint64_t wrong_ = 0;
+  std::vector<std::deque<Write>> queues_;                // by the rank that sends
+  std::vector<std::deque<Notified>> notified_;           // likewise
+  std::vector<std::deque<Notification>> notifications_;  // by the rank that polls
+  std::deque<Write> late_;
+  std::uint64_t wrong_ = 0, waiting_max_ = 0, refused_ = 0;
 };
 
 const std::vector<std::vector<std::uint32_t>> shapes = {
@@ -174,6 +263,62 @@ TEST(SharedRing, WithWordsThatOvertakeTheirChunksResultsWouldBeWrong) {
   std::uint64_t wrong = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     World world({{2, 2, 2}, 33, 0}, {.seed = seed, .words_overtake = true});
+    EXPECT_TRUE(world.run(20));
+    wrong += world.wrong();
+  }
+  EXPECT_GT(wrong, 0u);
+}
+
+/// And no connection has more messages on their way than receives are reserved for.
+TEST(SharedRing, RepublishedGivesRightResultsHoweverLateAnythingIs) {
+  bool was_full = false;
+  for (const auto& shape : shapes)
+    for (const std::uint32_t sub_blocks : {0u, 1u, 5u})
+      for (const std::size_t elements : {0u, 1u, 33u})
+        for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+          World world({shape, elements, sub_blocks}, {.seed = seed, .republished = true});
+          EXPECT_TRUE(world.run(20)) << "stuck: " << text_of(shape) << elements << " seed " << seed;
+          EXPECT_EQ(world.wrong(), 0u) << text_of(shape) << elements << " seed " << seed;
+          EXPECT_EQ(world.refused(), 0u) << text_of(shape) << elements << " seed " << seed;
+          const plan::NodeRing& ring = world.members()[0].ring->layout().ring;
+          const std::uint64_t reserved = plan::shared_ring_waiting_max(ring.nodes, ring.sub_blocks);
+          EXPECT_LE(world.waiting_max(), reserved) << text_of(shape);
+          was_full = was_full || (reserved > 0 && world.waiting_max() == reserved);
+        }
+  EXPECT_TRUE(was_full) << "fewer would do";
+}
+
+TEST(SharedRing, RepublishedARankToWhichNoConnectionLeadsHoldsUpNobody) {
+  for (const auto& shape : {std::vector<std::uint32_t>{1, 4}, {2, 1, 2}, {3, 1, 2}, {1, 2, 3}})
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+      World world({shape, 33, 0}, {.seed = seed, .republished = true});
+      ASSERT_TRUE(world.run(3));
+      std::vector<std::uint32_t> stopped;
+      for (const Member& member : world.members())
+        if (!world.is_owner(member)) stopped.push_back(member.rank);
+      ASSERT_FALSE(stopped.empty());
+      for (const std::uint32_t rank : stopped) world.start(world.members()[rank]);
+      EXPECT_TRUE(world.run(4, stopped)) << text_of(shape);
+      EXPECT_TRUE(world.run(8)) << text_of(shape);
+      EXPECT_EQ(world.wrong() + world.refused(), 0u) << text_of(shape);
+    }
+}
+
+TEST(SharedRing, RepublishedWhatComesToAStoppedRankWaitsForIt) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    World world({{1, 2, 1}, 33, 0}, {.seed = seed, .republished = true});
+    ASSERT_TRUE(world.run(3));
+    world.start(world.members()[1]);  // all that comes to its node comes to it
+    EXPECT_FALSE(world.run(4, {1}));
+    EXPECT_TRUE(world.run(8));
+    EXPECT_EQ(world.wrong() + world.refused(), 0u);
+  }
+}
+
+TEST(SharedRing, RepublishedBeforeAChunkIsPlacedResultsWouldBeWrong) {
+  std::uint64_t wrong = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    World world({{2, 2, 2}, 33, 0}, {.seed = seed, .republished = true, .notified_early = true});
     EXPECT_TRUE(world.run(20));
     wrong += world.wrong();
   }

@@ -1,14 +1,19 @@
-// Jobs for tests: a rendezvous on the loopback, and how the ranks of run_local() ended.
+// Jobs for tests: a rendezvous on the loopback, what ranks of run_local() tell each other beside
+// their exchange, and how they ended.
 #pragma once
 
 #include <netinet/in.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
+#include <thread>
 #include <tutti/bootstrap.hpp>
 #include <tutti/detail/descriptor.hpp>
 #include <vector>
@@ -45,6 +50,33 @@ inline std::unique_ptr<Exchange> meet_over_tcp(std::uint32_t rank, std::uint32_t
                        .secret = "of this test",
                        .timeout = std::chrono::seconds(20)});
 }
+
+/// A number that ranks see though they are processes; made before them.  For tests in which one
+/// rank does nothing until others have come somewhere: a sleep would have to be longer than they
+/// take.
+class SharedCount {
+ public:
+  SharedCount()
+      : mapping_(::mmap(nullptr, sizeof(Number), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                        -1, 0),
+                 sizeof(Number)),
+        number_(*new (mapping_.data()) Number(0)) {}
+
+  void add() const { number_.fetch_add(1); }
+  /// Whether the others have added so much within a minute.
+  bool comes_to(std::uint32_t number) const {
+    for (int pause = 0; number_ < number; ++pause) {
+      if (pause == 60'000) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
+  }
+
+ private:
+  using Number = std::atomic<std::uint32_t>;
+  detail::Mapping mapping_;
+  Number& number_;
+};
 
 /// Exit statuses in rank order; 1000 + the signal of a rank that a signal ended.
 inline std::vector<int> codes_of(const std::vector<LocalResult>& results) {

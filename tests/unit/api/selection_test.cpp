@@ -446,6 +446,18 @@ TEST(Selection, TheSharedRingIsNoPlanAndRefusesWhatItCannotDo) {
   asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   asked.algorithm = Algorithm::shared_ring;
   EXPECT_EQ(partners(32768).parts, 32768);
+  // Where chunks are notified: 2 (N - 1) C fit into half of the receives, or at least one each.
+  const auto notified = [&](std::uint32_t rank_count) {
+    return shared_ring_partners(Rank{0}, rank_count, asked, 192);
+  };
+  asked.element_count = 1u << 20;  // 4 sub-blocks are wanted
+  EXPECT_EQ(notified(13).parts, 13 * 4);
+  EXPECT_EQ(notified(14).parts, 14 * 3);
+  EXPECT_EQ(notified(97).parts, 97);
+  expect_refused(ErrorCode::unsupported, [&] { (void)notified(98); },
+                 {"of 98 nodes", "= 194 messages", "promises 192 receives",
+                  "expected at most 97 nodes", "use ring"});
+  asked.element_count = 1;
   expect_refused(ErrorCode::unsupported, [&] { (void)partners(32769); },
                  {"at most 65536", "32769 nodes", "use ring"});
 }

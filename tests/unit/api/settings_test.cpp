@@ -55,6 +55,7 @@ TEST_F(Settings, ValuesAreRead) {
   set("TUTTI_CONNECT", "cm");
   set("TUTTI_WAIT", "block");
   set("TUTTI_NOTIFY", "flag");
+  set("TUTTI_SHARED_NOTIFICATIONS", "republished");
   set("TUTTI_REGISTER_BUFFERS", "1");
   set("TUTTI_RANKS_PER_NODE", "3,1");
   set("TUTTI_PLACEMENT", "random");
@@ -71,12 +72,16 @@ TEST_F(Settings, ValuesAreRead) {
   EXPECT_EQ(options.connect, ConnectBy::cm);
   EXPECT_EQ(options.wait, WaitPolicy::block);
   EXPECT_EQ(options.notify, Notify::flag);
+  EXPECT_EQ(options.shared_notifications, SharedNotifications::republished);
   EXPECT_TRUE(options.register_buffers);
   EXPECT_EQ(options.ranks_per_node, (std::vector<std::uint32_t>{3, 1}));
   EXPECT_EQ(options.placement, Placement::random);
   EXPECT_EQ(options.domains_above, 5u);
   EXPECT_EQ(options.ranks_per_domain, (std::vector<std::uint32_t>{4, 2}));
   EXPECT_EQ(api::context_settings({.connect = ConnectBy::exchange}).connect, ConnectBy::exchange);
+  ContextOptions given;
+  given.shared_notifications = SharedNotifications::words;
+  EXPECT_EQ(api::context_settings(given).shared_notifications, SharedNotifications::words);
 }
 
 TEST_F(Settings, SingleCopiesMayBeSwitchedOff) {
@@ -107,6 +112,18 @@ TEST_F(Settings, WhoeverEmulatesANetworkGetsNoSharedMemory) {
   EXPECT_EQ(api::context_settings(imposed).ranks_per_node, std::vector<std::uint32_t>{2});
 }
 
+TEST_F(Settings, NotificationsAreWordsOnlyWhereTheirOrderIsPromisedAndTimeIsReal) {
+  using enum SharedNotifications;
+  const auto chosen = [](SharedNotifications asked, bool in_order, bool is_simulated) {
+    return api::choose_shared_notifications(asked, in_order, is_simulated).in_force;
+  };
+  EXPECT_EQ(chosen(automatic, true, false), words);
+  EXPECT_EQ(chosen(automatic, false, false), republished);
+  EXPECT_EQ(chosen(automatic, true, true), republished);
+  EXPECT_EQ(chosen(words, false, false), words);  // to be refused by who needs it
+  EXPECT_EQ(chosen(republished, true, false), republished);
+}
+
 TEST_F(Settings, UnknownNamesAreRefusedWithTheValidOnes) {
   set("TUTTI_DEVCIE", "soft0");
   const std::string text = error_of([] { return api::context_settings({}); });
@@ -123,6 +140,7 @@ TEST_F(Settings, BadValuesAreRefusedWithWhatIsExpected) {
   expect_refused("TUTTI_REGISTER_BUFFERS", "yes", "0 or 1");
   expect_refused("TUTTI_WAIT", "sleep", "automatic, spin, yield or block");
   expect_refused("TUTTI_NOTIFY", "word", "immediate or flag");
+  expect_refused("TUTTI_SHARED_NOTIFICATIONS", "flags", "automatic, words or republished");
   expect_refused("TUTTI_PER_ROUND", "3,0", "3,2,1");
   expect_refused("TUTTI_PER_ROUND", "3,", "3,2,1");
   expect_refused("TUTTI_RANKS_PER_NODE", "2,0", "3,1,2");

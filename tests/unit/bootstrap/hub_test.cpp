@@ -80,7 +80,8 @@ wire::Hello hello_of(const TcpOptions& options) {
 }
 
 /// Runs a job whose last rank comes only once `strangers` is done, so that they meet a hub that is
-/// still waiting; all ranks then complete within 2 s.
+/// still waiting; all ranks then complete, long before the
+/// time that they have is up.
 void run_job_with(const std::vector<TcpOptions>& job, const std::function<void()>& strangers) {
   std::vector<TcpOptions> early(job.begin(), job.end() - 1);
   std::vector<Ending> endings;
@@ -94,7 +95,7 @@ void run_job_with(const std::vector<TcpOptions>& job, const std::function<void()
   ranks.join();
   endings.push_back(last[0]);
   for (const Ending& ending : endings) EXPECT_FALSE(ending.failed) << ending.text;
-  EXPECT_LT(last[0].took, 2s);
+  EXPECT_LT(last[0].took, 10s);
 }
 
 Ending refused_client(const TcpOptions& options) {
@@ -126,7 +127,7 @@ TEST(Hub, RefusesLatecomers) {
            const Ending refused = refused_client(job[1]);
            EXPECT_EQ(refused.code, ErrorCode::peer_failed);
            EXPECT_TRUE(refused.says("rank 1: this rank is taken")) << refused.text;
-           EXPECT_LT(refused.took, 2s);
+           EXPECT_LT(refused.took, 10s);
          }
          exchange.barrier(5s);
        })) {

@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <sstream>
 
 #include "microbench/info_ports.hpp"
@@ -27,6 +28,15 @@ TEST(Info, RatesAreThoseOfTheCodes) {
             "unknown rate (width code 3, speed code 32)");
   EXPECT_EQ(rate_text(rate_of(2, 0), LinkLayer::infiniband),
             "unknown rate (width code 2, speed code 0)");
+}
+
+TEST(Info, LockedMemoryIsLimitedUnlessNobodyNeedsItOrMayExceedIt) {
+  const verbs::LockLimit limit{.bytes = 8 << 20};
+  EXPECT_EQ(lock_text(limit, true), "8192 KiB");
+  EXPECT_EQ(lock_text(limit, false), "not needed by the software device");
+  EXPECT_EQ(lock_text({.bytes = 8 << 20, .is_exempt = true}, true),
+            "8192 KiB, which CAP_IPC_LOCK lifts for this process");
+  EXPECT_EQ(lock_text({.bytes = SIZE_MAX}, true), "unlimited");
 }
 
 TEST(Info, PathMtusAreBytes) {

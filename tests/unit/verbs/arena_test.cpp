@@ -5,9 +5,17 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/time.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
 #include <random>
+#include <string>
 #include <tutti/status.hpp>
+#include <vector>
+
+#include "verbs/lock_limit.hpp"
 
 namespace tutti::verbs {
 namespace {
@@ -77,22 +85,128 @@ TEST(Arena, ImpossibleSizeIsRefusedWithTheSetting) {
   }
 }
 
-TEST(Arena, LockLimitIsCheckedForDevicesThatLock) {
-  rlimit old{};
-  ASSERT_EQ(getrlimit(RLIMIT_MEMLOCK, &old), 0);
-  const rlimit small{.rlim_cur = 65536, .rlim_max = old.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &small), 0);
-  Port port;
-  port.description.driver = &libibverbs_driver();
-  const auto asked = [&] { check_lockable(port, 1 << 20); };
-  if (geteuid() == 0) {
-    EXPECT_NO_THROW(asked()) << "root may lock what it likes";
-  } else {
-    EXPECT_THROW(asked(), Error);
+/// A device that locks memory: the software device under another table, whose registrations a test
+/// can have refused.
+struct LockingDevice {
+  LockingDevice()
+      : port(open_port("soft0")),
+        domain(port.driver().alloc_pd(port.device.get()), {&port.driver()}) {
+    port.description.driver = &table();
+    asked_count = 0;
   }
-  port.description.driver = &soft_driver();
-  EXPECT_NO_THROW(asked()) << "the software device locks nothing";
-  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &old), 0);
+  static const Driver& table() {
+    static const Driver driver = [] {
+      Driver made = soft_driver();
+      made.reg_mr = [](ibv_pd* pd, void* address, std::size_t bytes, int access) -> ibv_mr* {
+        ++asked_count;
+        if (refusal == 0) return soft_driver().reg_mr(pd, address, bytes, access);
+        errno = refusal;
+        return nullptr;
+      };
+      return made;
+    }();
+    return driver;
+  }
+  std::string error_of_arena(std::size_t bytes) const {
+    try {
+      const Arena arena(port, domain.get(), bytes);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::limit_exceeded);
+      EXPECT_EQ(error.system_errno(), ENOMEM);
+      return error.what();
+    }
+    return "no error";
+  }
+
+  static inline int asked_count = 0, refusal = 0;
+  Port port;
+  DomainHandle domain;
+};
+
+/// A user without capabilities who may lock 1 MiB.
+class SmallLimit {
+ public:
+  SmallLimit() {
+    EXPECT_EQ(getrlimit(RLIMIT_MEMLOCK, &former_), 0);
+    const rlimit small{.rlim_cur = 1 << 20, .rlim_max = former_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_MEMLOCK, &small), 0);
+    if (user_ == 0) {
+      EXPECT_EQ(seteuid(65534), 0);
+    }
+  }
+  ~SmallLimit() {
+    EXPECT_EQ(seteuid(user_), 0);
+    EXPECT_EQ(setrlimit(RLIMIT_MEMLOCK, &former_), 0);
+  }
+  SmallLimit(const SmallLimit&) = delete;
+  SmallLimit& operator=(const SmallLimit&) = delete;
+
+ private:
+  const uid_t user_ = geteuid();
+  rlimit former_{};
+};
+
+void expect_parts(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+const std::vector<std::string> remedies = {"ulimit -l", "limits.conf", "TUTTI_ARENA_BYTES"};
+
+TEST(LockLimit, ThatIsTooSmallForTheArenaIsNamedBeforeTheDeviceIsAsked) {
+  const LockingDevice locking;
+  const SmallLimit small;
+  const std::string text = locking.error_of_arena(4 << 20);
+  expect_parts(text, remedies);
+  expect_parts(text,
+               {"RLIMIT_MEMLOCK is 1048576 bytes", "soft0:1 needs 4198400 more for the arena"});
+  EXPECT_EQ(LockingDevice::asked_count, 0);
+  EXPECT_EQ(locking.error_of_arena(64 << 10), "no error");
+  EXPECT_EQ(LockingDevice::asked_count, 1);
+}
+
+TEST(LockLimit, IsNothingToTheSoftwareDevice) {
+  const SmallLimit small;
+  EXPECT_NO_THROW(SoftArena(4 << 20));
+}
+
+TEST(LockLimit, ExplainsWhatTheDeviceRefuses) {
+  const LockingDevice locking;
+  LockingDevice::refusal = ENOMEM;
+  {
+    const SmallLimit small;
+    const std::string text = locking.error_of_arena(64 << 10);
+    expect_parts(text, remedies);
+    expect_parts(text, {"69632 bytes", "on soft0:1: Cannot allocate memory",
+                        "RLIMIT_MEMLOCK is 1048576 bytes"});
+  }
+  EXPECT_EQ(explain_registration(locking.port, EINVAL), "") << "has nothing to do with it";
+  EXPECT_EQ(explain_registration(open_port("soft0"), ENOMEM), "");
+  LockingDevice::refusal = 0;
+}
+
+TEST(LockLimit, CountsWhatIsLockedAndWhoIsExempt) {
+  const std::string name = "lock_limit_test." + std::to_string(::getpid());
+  std::ofstream(name) << "Name:\tx\nVmPin:\t     512 kB\nCapEff:\t0000000000004000\n";
+  LockLimit limit = lock_limit(name);
+  std::remove(name.c_str());
+  EXPECT_EQ(limit.locked, 512u << 10);
+  EXPECT_TRUE(limit.is_exempt);
+  limit.bytes = 1 << 20;
+  EXPECT_TRUE(limit.allows(SIZE_MAX));
+  limit.is_exempt = false;
+  EXPECT_TRUE(limit.allows(512 << 10));
+  EXPECT_FALSE(limit.allows((512 << 10) + 1));
+  const LockingDevice locking;
+  try {
+    check_lockable(locking.port, 1 << 20, "a segment", limit);
+    FAIL();
+  } catch (const Error& error) {
+    expect_parts(error.what(),
+                 {"1048576 bytes, of which 524288 are locked", "1048576 more for a segment"});
+  }
+  limit.bytes = SIZE_MAX;
+  EXPECT_TRUE(limit.allows(SIZE_MAX));
+  EXPECT_FALSE(lock_limit("/nowhere").is_exempt);
 }
 
 TEST(Arena, ALimitOnFilesIsNamedAndNoSignal) {

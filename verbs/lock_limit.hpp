@@ -1,0 +1,40 @@
+// How much memory this process may lock.  A device that reads and writes memory by itself needs its
+// pages locked: the kernel counts those of all registrations and refuses what is beyond
+// RLIMIT_MEMLOCK with ENOMEM, unless the process has CAP_IPC_LOCK.  The software device locks none.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "verbs/device.hpp"
+
+namespace tutti::verbs {
+
+struct LockLimit {
+  std::size_t bytes = 0;   // RLIMIT_MEMLOCK; SIZE_MAX: unlimited
+  std::size_t locked = 0;  // by the registrations there are
+  bool is_exempt = false;  // has CAP_IPC_LOCK; which may count for nothing in a user namespace
+
+  bool allows(std::size_t more) const noexcept {
+    return is_exempt || bytes == SIZE_MAX || (locked <= bytes && more <= bytes - locked);
+  }
+  /// "RLIMIT_MEMLOCK is 1048576 bytes, of which 4096 are locked"
+  std::string text() const;
+};
+
+/// Of this process.  `status` is where the kernel describes it; tests have their own.
+LockLimit lock_limit(const std::string& status = "/proc/self/status");
+
+/// Whether the device of `port` reaches memory by itself.
+bool locks_memory(const Port& port) noexcept;
+
+/// Throws Error{limit_exceeded}, which says what to set, if `limit` does not allow to lock `bytes`
+/// for `what` ("the arena") and the device of `port` needs it.
+void check_lockable(const Port& port, std::size_t bytes, const std::string& what,
+                    const LockLimit& limit = lock_limit());
+
+/// What to say behind the error of a registration: the limit and what to do, if it can have to do
+/// with it; else nothing.
+std::string explain_registration(const Port& port, int error);
+
+}  // namespace tutti::verbs
