@@ -60,8 +60,9 @@ struct ContextOptions {
   std::optional<std::size_t> chunk_bytes = {};
   /// Broadcasts of so many bytes to 2 MiB, reduces of two ranks by an operator that commutes to 512
   /// KiB, allreduces of two by such a one of 64 times so many and more, and blocks
-  /// (block_collectives.hpp) of twice so many and more, are read where their user has them if all ranks share a node and may (process_vm_readv); alike on all ranks; SIZE_MAX:
-  /// never.  Default 4 KiB.
+  /// (block_collectives.hpp) of twice so many and more, are read where their user has them if all
+  /// ranks share a node and may (process_vm_readv); alike on all ranks; SIZE_MAX: never.  Default 4
+  /// KiB.
   std::optional<std::size_t> single_copy_bytes = {};
   /// Whether operations that are zero-copy on registered memory (segment.hpp) may register buffers
   /// that lie in no segment; alike on all ranks.  Their memory must then stay mapped until the

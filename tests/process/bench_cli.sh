@@ -182,7 +182,7 @@ refusals() {
   refuse '--per-round="0".*1 or more' "$bench" allreduce --local 2 --per-round 0
   refuse '--against="mpi".*--local.*mpirun' "$bench" allreduce --local 2 --against mpi
   refuse '--bytes="12".*multiple of 8' "$bench" allreduce --local 2 --bytes 12
-  TUTTI_CHUNK_BYTES=64M refuse 'raise TUTTI_ARENA_BYTES' \
+  TUTTI_CHUNK_BYTES=64M TUTTI_SINGLE_COPY_BYTES=1G refuse 'raise TUTTI_ARENA_BYTES' \
     "$bench" allreduce --local 2 --bytes 64M
   refuse 'memcpy needs exactly 2 ranks, this run has 3' "$bench" memcpy --local 3
   refuse 'TUTTI_SINGLE_COPY_BYTES="x".*bytes' env TUTTI_SINGLE_COPY_BYTES=x "$bench" memcpy --local 2
