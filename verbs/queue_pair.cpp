@@ -69,7 +69,7 @@ std::string text_of(const Endpoint& endpoint) {
 QueuePair::QueuePair(const Port& port, ibv_pd* domain, ibv_cq* completions,
                      const QueuePairLimits& wanted)
     : port_(port) {
-  const auto requests_max = static_cast<std::uint32_t>(port.limits.max_qp_wr);
+  const std::uint32_t requests_max = requests_max_of(port);
   ibv_qp_init_attr attributes{};
   attributes.send_cq = completions;
   attributes.recv_cq = completions;

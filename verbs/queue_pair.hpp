@@ -33,6 +33,11 @@ struct PathDefaults {
   std::uint8_t service_level = 0;
 };
 
+/// How many sends, and receives, a queue pair of that port can have.
+inline std::uint32_t requests_max_of(const Port& port) noexcept {
+  return static_cast<std::uint32_t>(port.limits.max_qp_wr);
+}
+
 class QueuePair {
  public:
   /// Creates the pair and takes it to INIT, so that receives may be posted.  Throws Error.

@@ -227,7 +227,9 @@ class VerbsFabric {
 
   /// How many messages, of all live channels, can be on their way along a connection at once.
   std::uint32_t receives_promised_max() const noexcept {
-    return options_.queue_pair.receives_max - receive_batch(options_.queue_pair.receives_max);
+    const std::uint32_t receives_max =
+        std::min(options_.queue_pair.receives_max, requests_max_of(port_));
+    return receives_max - receive_batch(receives_max);
   }
   /// Reserves a receive for one message per call that the peer will send; both parities count.
   void reserve_receive(Channel& channel, std::uint32_t connection);

@@ -80,7 +80,7 @@ struct alignas(64) Line {
 };
 static_assert(sizeof(Line) == 64 && offsetof(Line, number) == Line::payload_bytes_max);
 
-/// The immediate of a notification: which arrival flag to raise at the receiver.
+/// The immediate of a notification: of which slot of which operation the receiver counts one.
 struct Immediate {
   static constexpr std::uint32_t operations_max = (1u << 16) - 1;
   static constexpr std::uint32_t slots_max = 1u << 15;

@@ -120,12 +120,14 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
       .port = verbs::card_of(context.fabric.port())};
   std::vector<Introduction> all(exchange.rank_count());
   gather(std::as_bytes(std::span(&self, 1)), std::as_writable_bytes(std::span(all)));
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
     if (all[rank].version != protocol_version)
       throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) + " speaks protocol " +
                                            std::to_string(all[rank].version) + ", this rank " +
                                            std::to_string(protocol_version) +
                                            ": use one version of tutti everywhere");
+  require_ports_of_one_kind(all);  // before what follows from the kind
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].check_level != self.check_level)
       throw Error(ErrorCode::mismatch,
                   "rank " + std::to_string(rank) +
@@ -145,7 +147,8 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
                                            " has shared notifications " +
                                            name_of(all[rank].shared_notifications) +
                                            ", this rank " + name_of(self.shared_notifications) +
-                                           ": set TUTTI_SHARED_NOTIFICATIONS alike everywhere");
+                                           ": set TUTTI_SHARED_NOTIFICATIONS (or "
+                                           "shared_notifications in code) alike everywhere");
     if (all[rank].node_shape != self.node_shape)
       throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
                                            " imposes another node shape than this rank: set "
@@ -154,7 +157,6 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
                                            "everywhere");
     process_of.push_back(all[rank].process_key);
   }
-  require_ports_of_one_kind(all);
   std::vector<api::NeighbourCard> cards;
   cards.reserve(all.size());
   for (const Introduction& rank : all) cards.push_back(rank.neighbour);

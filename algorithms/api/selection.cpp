@@ -840,9 +840,13 @@ bool goes_by_single_copy(const AllreduceRequest& request, std::uint32_t rank_cou
   const bool is_asked_for = request.algorithm != Algorithm::automatic ||
                             request.across != Across::automatic || !request.per_round.empty() ||
                             !request.per_round_by_default.empty();
-  // Either order is that of the canonical tree.
-  return request.single_copy && rank_count == 2 && !is_asked_for &&
-         request.reduction.properties.commutative && !request.shares_target;
+  // Which contribution is the left one depends on the part, and on whether the call is in place.
+  const bool serves =
+      request.reduction.properties.commutative &&
+      (request.agreement == Agreement::relaxed || request.reduction.built_in != BuiltIn::none ||
+       !order_shows_in_bits(request.reduction));
+  return request.single_copy && rank_count == 2 && !is_asked_for && serves &&
+         !request.shares_target;
 }
 
 plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {

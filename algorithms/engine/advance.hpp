@@ -146,10 +146,10 @@ noexcept {
         case plan::Action::await:
           if (!fabric.take(channel, execution.parity(), step.slot) &&
               !(execution.any_order && bring_an_arrival_forward(execution, fabric, channel))) {
-            // Notification and payload lie in two lines that the peer writes one after the other;
-            // fetched only once the notification is seen, the payload would cost a second trip
-            // between the caches (measured, README).  Not in a function of its own: GCC 12 takes a
-            // function that only prefetches for one without effects, and drops the call.
+            // Notification and payload may lie in two lines that the peer writes one after the
+            // other; fetched only once the notification is seen, the payload would cost a second
+            // trip between the caches (measured, README).  Not in a function of its own: GCC 12
+            // takes a function that only prefetches for one without effects, and drops the call.
             if (execution.memory.payload_bytes > 0) __builtin_prefetch(execution.slot(step.slot));
             return Status::in_progress;
           }

@@ -232,6 +232,27 @@ TEST(SingleCopy, AnAllreduceOfTwoIsReproducible) {
   EXPECT_EQ(codes_of(results), std::vector<int>(2));
 }
 
+/// Which operand is the left one differs by part, so bits could, for a user's operator.
+TEST(SingleCopy, WhereAUsersOrderCouldShowAnAllreduceIsNotBySingleCopy) {
+  const auto results = run_local_threads({.rank_count = 2}, [](Exchange& exchange) {
+    Context context(options_of(2, 0));
+    Communicator communicator(context, exchange);
+    std::vector<Wide> source(3000, Wide{}), target(3000, Wide{});
+    const auto algorithm_for = [&](Agreement agreement) {
+      return allreduce(communicator, {.source = source.data(),
+                                      .target = target.data(),
+                                      .element_count = source.size(),
+                                      .reduction = elementwise<Wide, sum_of>({.commutative = true}),
+                                      .agreement = agreement})
+          .algorithm();
+    };
+    if (algorithm_for(Agreement::relaxed) != "single_copy") return 1;
+    if (algorithm_for(Agreement::identical) == "single_copy") return 2;
+    return algorithm_for(Agreement::reproducible) == "single_copy" ? 3 : 0;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
+}
+
 TEST(SingleCopy, RandomDelaysChangeNothing) {
   for (const Launch launch : launches) {
     const auto results = launch({.rank_count = 4}, [](Exchange& exchange) {
