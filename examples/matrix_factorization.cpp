@@ -227,6 +227,7 @@ int main(int argc, char** argv) try {
                          communicator.failure().text);
             return 1;
           }
+        communicator.synchronize();  // nobody leaves while another one still reads from it
         return 0;
       });
   for (const auto& rank : ranks)

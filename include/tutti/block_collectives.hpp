@@ -182,12 +182,13 @@ template <Element T>
 Operation alltoallv(Communicator& communicator, std::span<const T> source,
                     std::span<const std::size_t> source_counts, std::span<T> target,
                     std::span<const std::size_t> target_counts) {
-  return alltoallv(communicator, {.source = source.data(),
-                                  .source_blocks = detail::block_layout(
-                                      "alltoallv", sizeof(T), source.size(), source_counts, {}),
-                                  .target = target.data(),
-                                  .target_blocks = detail::block_layout(
-                                      "alltoallv", sizeof(T), target.size(), target_counts, {})});
+  return alltoallv(communicator,
+                   {.source = source.data(),
+                    .source_blocks = detail::block_layout(communicator, "alltoallv", sizeof(T),
+                                                          source.size(), source_counts),
+                    .target = target.data(),
+                    .target_blocks = detail::block_layout(communicator, "alltoallv", sizeof(T),
+                                                          target.size(), target_counts)});
 }
 
 /// The target of the others may be empty.

@@ -59,7 +59,7 @@ struct ContextOptions {
   /// node, 1 MiB across nodes; less where a plan has so many slots that 8 MiB would not hold them.
   std::optional<std::size_t> chunk_bytes = {};
   /// Broadcasts of so many bytes to 2 MiB, reduces of two ranks by an operator that commutes to 512
-  /// KiB, allreduces of two by such a one of 64 times so many and more, and blocks
+  /// KiB, allreduces of two by such an operator of 64 times so many and more, and blocks
   /// (block_collectives.hpp) of twice so many and more, are read where their user has them if all
   /// ranks share a node and may (process_vm_readv); alike on all ranks; SIZE_MAX: never.  Default 4
   /// KiB.
@@ -150,7 +150,8 @@ class TUTTI_EXPORT Communicator {
   const std::string& node_remark() const noexcept;
 
   /// Gives up: every operation in flight here returns `aborted`, and within the detection bound
-  /// (README "Guarantees") those of the other ranks do too.
+  /// (README "Guarantees") those of the other ranks do too; not over mpi_exchange(), which has no
+  /// side channel: there the others time out.
   void abort() noexcept;
 
   /// Collective, out of band: no rank returns before all have entered.  Slow; for set-up and tests.

@@ -32,7 +32,8 @@ class TUTTI_EXPORT Operation {
   Status start() noexcept;
   /// The same shape on other buffers.  Of an operation that is zero-copy (segment.hpp): on the
   /// target that it was made with, and a source that lies in a segment or is one of the two buffers
-  /// of then; aborts the program otherwise, also where a target that a node shares is another one.
+  /// it was made with; aborts the program otherwise, also where a target that a node shares is
+  /// another one.
   Status start(const void* source, void* target) noexcept;
 
   /// One step of progress; `in_progress` until finished.  `ok` if nothing is in flight.
@@ -61,7 +62,7 @@ class TUTTI_EXPORT Operation {
   std::uint64_t staleness() const noexcept;
 
   std::string algorithm() const;   // literature name of the schedule
-  Notify notify() const noexcept;  // flag: some of its messages to other nodes are such
+  Notify notify() const noexcept;  // flag: some of its messages to other nodes arrive so
   std::vector<std::uint32_t> per_round() const;  // messages n of each round, as executed
 
   struct Implementation;

@@ -1,4 +1,4 @@
-// Segment: memory of the user's that peers may write and the network may read.
+// Segment: user memory that peers may write and the network may read.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ enum class Scope : std::uint8_t {
 };
 
 /// Zeroed memory out of the context's arena, made by Communicator::allocate(); begins on a cache
-/// line.  Everywhere but here it is memory like any other:
+/// line.  Only in these cases is it more than ordinary memory:
 ///
 /// Where the buffers of an allreduce lie in segments on all ranks, or may be registered
 /// (ContextOptions::register_buffers), each rank is a node of its own, and the payload, of 64 KiB

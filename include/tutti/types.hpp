@@ -41,8 +41,8 @@ enum class Notify : std::uint8_t {
   immediate,  // by a write with immediate, which the device tells of
   flag,       // messages of at most 56 bytes: by a word at their end, which is polled in memory;
               // others as above.  For devices that are known to place a line of 64 bytes whole.
-              // Where ranks call an operation unequally often, what comes after it was destroyed
-              // may go unnoticed, as it does not with immediates
+              // A message that comes after its operation was destroyed, because ranks called it
+              // unequally often, may go undetected; with immediates it does not
 };
 
 }  // namespace tutti

@@ -455,10 +455,20 @@ TEST(Blocks, TypedFormsCountElements) {
           scan<int>(communicator, std::span<const int>(one), std::span(prefix), sum));
       operations.push_back(allgatherv<int>(communicator, std::span<const int>(mine),
                                            std::span(uneven_target), counts));
+      std::vector<int> gathered(3), triangle(3);
+      operations.push_back(
+          gather<int>(communicator, std::span<const int>(one), std::span(gathered), Rank{1}));
+      const std::vector<std::size_t> same(3, std::size_t{index_of(communicator.rank())});
+      const std::vector<std::size_t> each_its_own{0, 1, 2};  // rank q sends q elements to everybody
+      const std::vector<int> sent(3 * same[0], self);
+      operations.push_back(alltoallv<int>(communicator, std::span<const int>(sent), same,
+                                          std::span(triangle), each_its_own));
       for (Operation& operation : operations)
         if (operation.start() != Status::ok) return 1;
       for (Operation& operation : operations)
         if (operation.wait(10s) != Status::ok) return 2;
+      if (triangle != std::vector<int>{1, 2, 2}) return 9;
+      if (self == 1 && gathered != all) return 10;
       if (all != std::vector<int>{10, 11, 12}) return 3;
       if (swapped != std::vector<int>{10 * self, 10 * self + 1, 10 * self + 2}) return 4;
       if (own[0] != 2 + 10 * self) return 5;

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Promise: a program that embeds tutti keeps its own warnings and its own floating-point rules, and
+# the library's sources keep theirs.
+set -eu
+cmake=$1 source=$2
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+"$cmake" -S "$source/tests/embedding" -B "$scratch" -D TUTTI_SOURCE="$source" >"$scratch/log" 2>&1 ||
+  { cat "$scratch/log"; exit 1; }
+python3 - "$scratch/compile_commands.json" <<'PYTHON'
+import json, sys
+commands = {c["file"]: c["command"].split() for c in json.load(open(sys.argv[1]))}
+users = next(c for f, c in commands.items() if f.endswith("/tests/embedding/main.cpp"))
+inherited = [flag for flag in users if flag.startswith(("-W", "-ffp", "-ped"))]
+if inherited:
+    sys.exit(f"the program inherits {' '.join(inherited)}; expected none")
+for name in ("/algorithms/api/kernels.cpp", "/verbs/verbs_fabric.cpp"):
+    own = next(c for f, c in commands.items() if f.endswith(name))
+    missing = {"-Werror", "-Wconversion", "-ffp-contract=off"} - set(own)
+    if missing:
+        sys.exit(f"{name} is compiled without {' '.join(sorted(missing))}")
+PYTHON
