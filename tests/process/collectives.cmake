@@ -29,6 +29,12 @@ foreach(run mapped:shared bounced:bounce)
     RUN_SERIAL ON ENVIRONMENT TUTTI_SOFT_TRANSPORT=${transport}
     FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 endforeach()
+# Only processes can be stopped, and ThreadSanitizer does not see what one process hears from
+# another: to it, a chunk that has come back around the ring says nothing about what was sent.
+if(TUTTI_SANITIZE MATCHES thread)
+  set_tests_properties(process_shared_ring PROPERTIES ENVIRONMENT GTEST_FILTER=-*Stop*)
+  set_tests_properties(process_shared_ring_mapped PROPERTIES DISABLED ON)
+endif()
 # The same where small messages between nodes are polled in memory.  Left out: what is about the
 # receives that these do not take.
 set(left_out_of_misuse -*TooManyLiveOperations*)
