@@ -66,10 +66,10 @@ if [ $all -eq 1 ]; then
   # streams of calls are about processes, which it cannot look across; bits and schedules are about
   # numbers, latency about time.  The ways to another process's memory differ in one test.
   run tsan:thread_test_programs -LE "$sanitized|simulation" \
-    -E 'api_kernels|virtual_time|plan_|bench_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce'
+    -E 'api_kernels|virtual_time|plan_|bench_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce'
   # With Clang, so that it compiles everything, too; what simulates networks, and command lines, are
   # left to the optimised code, as are numbers.
-  run asan-clang --with-plans -LE "$sanitized" -E 'plan_|virtual_time|bench_refusals|bits|(isolation|misuse|schedules|split)_flags'
+  run asan-clang --with-plans -LE "$sanitized" -E 'plan_|virtual_time|bench_refusals|bits|(blocks|collectives|failures|isolation|misuse|schedules|soak|split)_flags|ring_(mapped|bounced)'
   stage "clang-tidy"
   cmake --preset clang >build/clang.configure.log 2>&1 || failed+=("clang (configure)")
   git ls-files 'algorithms/*.cpp' 'verbs/*.cpp' 'shm/*.cpp' 'bootstrap/*.cpp' |

@@ -81,7 +81,7 @@ set(none_ran " 0 tests from 0 test suites ran")  # a filter that fits no name wo
 foreach(run "long:tcp" "soak:local_nodes" "soak:local" "soak:tcp_nodes")
   string(REPLACE ":" ";" parts ${run})
   list(POP_FRONT parts label scenery)
-  add_test(NAME ${label}_kill_${scenery} COMMAND process_failures --kills=100
+  add_test(NAME ${label}_kill_${scenery} COMMAND process_failures --kills=50
     --gtest_filter=Bootstrap/Kill.*/${scenery})
   set_tests_properties(${label}_kill_${scenery} PROPERTIES LABELS ${label} TIMEOUT 900
     RUN_SERIAL ON FAIL_REGULAR_EXPRESSION ${none_ran})
