@@ -497,7 +497,7 @@ TEST(Republished, AllRanksOrNone) {
     } catch (const Error& error) {
       return error.code() == ErrorCode::mismatch &&
                      tells(error.what(), {"rank", "republished", "by words",
-                                          "set TUTTI_SHARED_NOTIFICATIONS alike"})
+                                          "set TUTTI_SHARED_NOTIFICATIONS (or"})
                  ? 0
                  : 2;
     }
