@@ -16,7 +16,7 @@ int main() {
       for (const double x : part) mine += x * x;
       if (dot.start() != tutti::Status::ok) return 1;  // never waits
       // ... compute here what does not need the result; call dot.test() now and then ...
-      if (dot.wait(5s) != tutti::Status::ok) return 1;  // communicator.failure() says why
+      if (dot.wait(5s) != tutti::Status::ok) return 1;  // dot.describe() says what is missing
     }
     std::printf("rank %u: |x|^2 = %g\n", index_of(communicator.rank()), whole);
     return 0;

@@ -20,8 +20,9 @@ ContextOptions context_options(const Options& options) {
 
 }  // namespace
 
-Cases::Cases(const Options& options, const Launch& launch, const Placement& placement)
-    : options_(options), launch_(launch), placement_(placement) {
+Cases::Cases(const Options& options, const Launch& launch, const Placement& placement,
+             const Timer& timer)
+    : options_(options), launch_(launch), placement_(placement), timer_(timer) {
   std::vector<Collective> collectives;
   for (const Collective collective : options_.collectives)
     if (is_possible(collective)) collectives.push_back(collective);
@@ -118,7 +119,7 @@ void Cases::add_tutti(Case&& made, Operation&& operation) {
   auto subject =
       std::make_unique<TuttiSubject>(*communicator_, std::move(operation), *meeting_, root);
   made.tutti = subject.get();
-  if (options_.overlap && !root) made.overlap = std::make_unique<Overlap>(*made.tutti);
+  if (options_.overlap && !root) made.overlap = std::make_unique<Overlap>(*made.tutti, timer_);
   made.subject = std::move(subject);
   cases_.push_back(std::move(made));
 }
@@ -140,7 +141,8 @@ void Cases::rotate_root(Case& made) {
 }
 
 void Cases::add_with_payload(Collective collective, std::size_t bytes) {
-  const BufferBytes room = buffer_bytes(collective, bytes, launch_.exchange.rank_count());
+  const BufferBytes room = buffer_bytes(collective, options_, bytes, launch_.exchange.self(),
+                                        launch_.exchange.rank_count());
   auto buffers = options_.in_segments ? std::make_unique<Buffers>(room, *communicator_)
                                       : std::make_unique<Buffers>(room);
   const Reference reference({.type = options_.dtype,

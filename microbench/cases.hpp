@@ -39,7 +39,8 @@ struct Case {
 class Cases {
  public:
   /// Collective.  Throws Error, the same on all ranks.  Everything given is borrowed.
-  Cases(const Options& options, const Launch& launch, const Placement& placement);
+  Cases(const Options& options, const Launch& launch, const Placement& placement,
+        const Timer& timer);
 
   std::deque<Case>& all() noexcept { return cases_; }
   const std::deque<Case>& all() const noexcept { return cases_; }
@@ -58,6 +59,7 @@ class Cases {
   const Options& options_;
   const Launch& launch_;
   const Placement& placement_;
+  const Timer& timer_;
   detail::Mapping probe_mapping_;
   std::unique_ptr<Context> context_;
   std::unique_ptr<Communicator> communicator_;

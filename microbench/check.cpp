@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <tutti/detail/clock.hpp>
 
@@ -193,10 +194,13 @@ CheckOutcome check_rooted(Collective collective, TuttiSubject& subject, Buffers&
   return earliest(exchange, found);
 }
 
-CheckOutcome check_blocks(Collective collective, TuttiSubject& subject, Buffers& buffers,
-                          const Options& options, Exchange& exchange, const CheckPlan& plan) {
+CheckOutcome check_blocks(Collective collective, std::size_t payload_bytes, TuttiSubject& subject,
+                          Buffers& buffers, const Options& options, Exchange& exchange,
+                          const CheckPlan& plan) {
   const std::uint32_t self = index_of(exchange.self());
   const std::uint32_t rank_count = exchange.rank_count();
+  const std::vector<std::size_t> sizes =
+      block_sizes(collective, options, payload_bytes, rank_count);
   const std::uint32_t root = index_of(options.root);
   const Reference reference(
       {.type = options.dtype, .op = options.op, .rank_count = rank_count, .seed = plan.seed});
@@ -205,8 +209,8 @@ CheckOutcome check_blocks(Collective collective, TuttiSubject& subject, Buffers&
   const auto target = buffers.target_bytes();
   const bool swaps = has_blocks_in_source(collective) && has_blocks_in_target(collective);
   const auto block_of = [&](std::span<std::byte> buffer, std::uint32_t rank) {
-    const std::size_t bytes = buffer.size() / rank_count;
-    return buffer.subspan(rank * bytes, bytes);
+    const std::size_t before = std::accumulate(sizes.begin(), sizes.begin() + rank, std::size_t{0});
+    return buffer.subspan(before, sizes[rank]);
   };
   const auto give = [&](std::uint64_t call) {
     if (!has_blocks_in_source(collective)) return reference.contribution(self, call, source);

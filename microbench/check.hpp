@@ -36,8 +36,9 @@ CheckOutcome check_rooted(Collective collective, TuttiSubject& subject, Buffers&
                           const Options& options, Exchange& exchange, const CheckPlan& plan);
 
 /// Collective.  Those of blocks, and scans: every byte of the target, also where nothing belongs.
-CheckOutcome check_blocks(Collective collective, TuttiSubject& subject, Buffers& buffers,
-                          const Options& options, Exchange& exchange, const CheckPlan& plan);
+CheckOutcome check_blocks(Collective collective, std::size_t payload_bytes, TuttiSubject& subject,
+                          Buffers& buffers, const Options& options, Exchange& exchange,
+                          const CheckPlan& plan);
 
 /// Collective.  Compares the times at which the ranks entered and left each barrier, by the one
 /// clock of the machine that they share: nobody may leave before the last has entered.

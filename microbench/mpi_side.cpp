@@ -137,11 +137,18 @@ class RealMpi final : public MpiSide {
     const MPI_Datatype type = mpi_type(options.dtype);
     const MPI_Op op = op_of(options.op);
     const std::uint32_t rank_count = exchange_->rank_count();
-    const auto counts_of = [&] { return std::vector<int>(rank_count, count_of_bytes()); };
+    const std::vector<std::size_t> sizes = block_sizes(collective, options, bytes, rank_count);
+    const auto own_count = [&] { return mpi_count(sizes[index_of(exchange_->self())]); };
+    const auto counts_of = [&] {
+      std::vector<int> counts;
+      for (const std::size_t size : sizes) counts.push_back(mpi_count(size));
+      return counts;
+    };
     const auto places_of = [&] {
       std::vector<int> places;
-      for (std::size_t rank = 0; rank < rank_count; ++rank)
-        places.push_back(mpi_count(rank * bytes));
+      std::size_t next = 0;
+      for (const std::size_t size : sizes)
+        places.push_back(mpi_count(std::exchange(next, next + size)));
       return places;
     };
     const Rank of_root = options.root;
@@ -185,7 +192,7 @@ class RealMpi final : public MpiSide {
           MPI_Allgather(source, count, MPI_BYTE, target, count, MPI_BYTE, MPI_COMM_WORLD);
         });
       case Collective::allgatherv:
-        return subject([=, count = count_of_bytes(), counts = counts_of(), places = places_of()] {
+        return subject([=, count = own_count(), counts = counts_of(), places = places_of()] {
           MPI_Allgatherv(source, count, MPI_BYTE, target, counts.data(), places.data(), MPI_BYTE,
                          MPI_COMM_WORLD);
         });
@@ -206,14 +213,14 @@ class RealMpi final : public MpiSide {
             of_root);
       case Collective::gatherv:
         return subject(
-            [=, count = count_of_bytes(), counts = counts_of(), places = places_of()] {
+            [=, count = own_count(), counts = counts_of(), places = places_of()] {
               MPI_Gatherv(source, count, MPI_BYTE, target, counts.data(), places.data(), MPI_BYTE,
                           root, MPI_COMM_WORLD);
             },
             of_root);
       case Collective::scatterv:
         return subject(
-            [=, count = count_of_bytes(), counts = counts_of(), places = places_of()] {
+            [=, count = own_count(), counts = counts_of(), places = places_of()] {
               MPI_Scatterv(source, counts.data(), places.data(), MPI_BYTE, target, count, MPI_BYTE,
                            root, MPI_COMM_WORLD);
             },

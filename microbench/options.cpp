@@ -29,6 +29,8 @@ constexpr CheckLevel every_check_level[] = {CheckLevel::off, CheckLevel::local,
                                             CheckLevel::collective};
 constexpr Notify every_notification[] = {Notify::immediate, Notify::flag};
 constexpr ElementType user_type = ElementType::uint64;  // of --op user
+constexpr Distribution every_distribution[] = {Distribution::regular, Distribution::decreasing,
+                                               Distribution::single};
 constexpr Format every_format[] = {Format::table, Format::json, Format::csv};
 
 std::vector<std::string> split(const std::string& text) {
@@ -78,6 +80,7 @@ void parse_bytes(const std::string& text, Options& options) {
 struct Words {
   std::string collectives, bytes, dtype, op, root;
   std::string ranks_per_node, placement, per_round, agreement, algorithm, across, tree, notify;
+  std::string distribution;
   std::string iterations, warmup, against, check_level, delay_us, seed, bind, format, local;
 };
 
@@ -143,6 +146,12 @@ void declare(CommandLine& line, Words& words, Options& options) {
            or_default("of broadcast and reduce, over the nodes or in the only one: " +
                           names_of(every_tree),
                       api::name_of(options.tree)));
+  line.add(
+      "--distribution", words.distribution,
+      or_default("of the payload, --bytes for each rank, over the blocks of allgatherv, gatherv "
+                 "and scatterv: regular, decreasing (linearly, to nothing) or single (all "
+                 "in rank 0's)",
+                 name_of(options.distribution)));
   line.add("--root", words.root,
            or_default("of broadcast, reduce, gather(v) and scatter(v)", index_of(options.root)));
   line.add("--per-round", words.per_round,
@@ -169,7 +178,8 @@ void declare(CommandLine& line, Words& words, Options& options) {
                 "buffers in memory that peers may write (tutti::Segment), of the arena: raise "
                 "TUTTI_ARENA_BYTES for large ones");
   line.add_flag("--overlap", options.overlap,
-                "print how much of a call hides behind as long a computation that calls test()");
+                "print how much of a call hides behind as long a computation that calls test(), "
+                "and what share of it start() and test() take, which cannot be hidden");
   line.add_flag("--rotate-root", options.rotates_root,
                 "of two ranks: the root changes after each call, so that a call is one hand-over; "
                 "else calls are timed one by one after a barrier, with its skew");
@@ -254,6 +264,12 @@ void understand(const Words& words, Options& options) {
   if (!words.across.empty())
     options.across = parse_name(every_way_across, "--across", words.across);
   if (!words.tree.empty()) options.tree = parse_name(every_tree, "--tree", words.tree);
+  if (!words.distribution.empty()) {
+    options.distribution = parse_name(every_distribution, "--distribution", words.distribution);
+    if (std::none_of(options.collectives.begin(), options.collectives.end(), has_distribution))
+      refuse("--distribution", words.distribution,
+             "allgatherv, gatherv or scatterv among the collectives, or no such option");
+  }
   if (!words.per_round.empty())
     options.per_round = api::parse_per_round(words.per_round, "--per-round");
   constexpr std::size_t calls_max = 1'000'000'000;
@@ -288,6 +304,18 @@ void understand(const Words& words, Options& options) {
 }
 
 }  // namespace
+
+const char* name_of(Distribution distribution) noexcept {
+  switch (distribution) {
+    case Distribution::regular:
+      return "regular";
+    case Distribution::decreasing:
+      return "decreasing";
+    case Distribution::single:
+      return "single";
+  }
+  return "?";
+}
 
 const char* name_of(Format format) noexcept {
   switch (format) {

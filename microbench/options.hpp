@@ -63,6 +63,21 @@ constexpr bool is_reduction(Collective collective) noexcept {
          collective == Collective::exscan;
 }
 
+/// How much of a payload each rank has, of collectives whose blocks may differ: those that
+/// M. A. Al Ahad et al. (PAW-ATM 2018, II.B) measure.
+enum class Distribution : std::uint8_t {
+  regular,     // the same
+  decreasing,  // linearly, the last rank has nothing
+  single,      // rank 0 has everything ("broadcast" there)
+};
+
+const char* name_of(Distribution distribution) noexcept;
+
+constexpr bool has_distribution(Collective collective) noexcept {
+  return collective == Collective::allgatherv || collective == Collective::gatherv ||
+         collective == Collective::scatterv;
+}
+
 enum class Format : std::uint8_t { table, json, csv };
 
 const char* name_of(Format format) noexcept;
@@ -74,9 +89,10 @@ struct Options {
   ElementType dtype = ElementType::float64;
   BuiltIn op = BuiltIn::sum;  // none: the user's operator of this program
   Agreement agreement = Agreement::identical;
-  Algorithm algorithm = Algorithm::automatic;  // of allreduce
-  Across across = Across::automatic;           // of barrier and allreduce
-  Tree tree = Tree::automatic;                 // of broadcast and reduce
+  Algorithm algorithm = Algorithm::automatic;         // of allreduce
+  Across across = Across::automatic;                  // of barrier and allreduce
+  Tree tree = Tree::automatic;                        // of broadcast and reduce
+  Distribution distribution = Distribution::regular;  // of allgatherv, gatherv, scatterv
   Rank root{0};
   std::vector<std::uint32_t> per_round;       // empty: the library's rule
   std::vector<std::uint32_t> ranks_per_node;  // empty: found, or imposed by the environment

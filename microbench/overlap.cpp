@@ -1,6 +1,7 @@
 #include "microbench/overlap.hpp"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "microbench/statistics.hpp"
@@ -33,31 +34,47 @@ void Work::do_slice() const noexcept {
 }
 
 void Work::set_duration(double nanoseconds, const Timer& timer) {
-  const double wanted = nanoseconds / slices;
+  const auto correct = [&](double wanted, double taken) {
+    const double steps = static_cast<double>(steps_) * wanted / std::max(taken, 1.0);
+    steps_ = std::max<std::uint64_t>(static_cast<std::uint64_t>(steps), 1);
+  };
   steps_ = 1000;
-  const double taken = median_time(timer, [&] { do_slice(); });
-  steps_ = std::max<std::uint64_t>(
-      static_cast<std::uint64_t>(static_cast<double>(steps_) * wanted / std::max(taken, 1.0)), 1);
+  correct(nanoseconds / slices, median_time(timer, [&] { do_slice(); }));
+  // A few microseconds are no measure of a CPU's speed: once more, over as long as it shall take.
+  correct(nanoseconds, median_time(timer, [&] { do_all(); }));
 }
 
 void WorkSubject::run(std::size_t calls) {
-  const auto slice = [this] { work_.do_slice(); };
-  for (; calls > 0; --calls)
-    if (alone_)
-      for (std::size_t done = 0; done < Work::slices; ++done) slice();
-    else
-      collective_.run_beside(Work::slices, slice);
+  for (; calls > 0; --calls) {
+    if (alone_) {
+      work_.do_all();
+      continue;
+    }
+    std::uint64_t done = 0;
+    collective_.run_beside(
+        Work::slices, [this] { work_.do_slice(); }, [&] { done = timer_.ticks(); });
+    waits_[waits_count_++ % waits_kept] = timer_.nanoseconds(timer_.ticks() - done);
+  }
+}
+
+double WorkSubject::wait_ns() const {
+  return median(std::span(waits_).first(std::min(waits_count_, waits_kept)));
 }
 
 void Overlap::calibrate(const Timer& timer, Exchange& exchange) {
   tutti.synchronise();
   tutti.run(calibrations);
-  const double mine = median_time(timer, [&] { tutti.run(1); });
+  // Of two calls: ranks may take turns at being ahead.
+  const double mine = median_time(timer, [&] { tutti.run(2); }) / 2;
   work.set_duration(largest(gather(exchange, mine)), timer);
 }
 
 double overlap_of(double collective_ns, double work_ns, double both_ns) {
   return std::max(0.0, collective_ns + work_ns - both_ns) / std::min(collective_ns, work_ns);
+}
+
+double busy_of(double collective_ns, double work_ns, double both_ns, double wait_ns) {
+  return std::max(0.0, both_ns - work_ns - wait_ns) / collective_ns;
 }
 
 }  // namespace tutti::bench

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Draws latency over size from runs of tutti-bench, as SVG: tutti and the MPIs beside it.
 
-usage: picture.py OUT.svg RUN.json...
+usage: picture.py [--note TEXT] OUT.svg RUN.json...
 
 Each RUN is the output of `tutti-bench allreduce,broadcast,reduce --against mpi --format json`, one
 for each MPI.  A panel for each collective; both axes are logarithmic.  tutti is drawn once for each
-run, for it was measured anew beside each MPI.
+run, for it was measured anew beside each MPI.  The note is printed below the panels.
 """
+import html
 import json
 import math
 import sys
@@ -82,6 +83,10 @@ def panel_svg(title, lines, left):
 
 
 def main(arguments):
+    note = ""
+    if arguments[:1] == ["--note"] and len(arguments) > 1:
+        note = "; " + html.escape(arguments[1])
+        arguments = arguments[2:]
     if len(arguments) < 2 or arguments[0].startswith("-"):
         sys.exit(__doc__)
     panels = series_of(arguments[1:])
@@ -92,7 +97,10 @@ def main(arguments):
            f'<rect width="{width}" height="{height}" fill="white"/>']
     for number, (title, lines) in enumerate(panels.items()):
         svg += panel_svg(f"{title}, microseconds", lines, step * number)
-    svg.append(f'<text x="{LEFT}" y="{height - 8}">bytes of each rank</text></svg>')
+    sizes = "bytes of each rank"
+    if "alltoall" in panels:
+        sizes += " (alltoall: of each block)"
+    svg.append(f'<text x="{LEFT}" y="{height - 8}">{sizes}{note}</text></svg>')
     with open(arguments[0], "w", encoding="utf-8") as file:
         file.write("\n".join(svg) + "\n")
 

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "api/block_selection.hpp"
+#include "api/rooted_selection.hpp"
 #include "api/settings.hpp"
 #include "bootstrap/domain.hpp"
 #include "bootstrap/node_map.hpp"
@@ -9,7 +11,6 @@
 #include "plan/blocks.hpp"
 #include "plan/chunked_fold.hpp"
 #include "plan/recursive_multiplying.hpp"
-#include "plan/scan.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -247,20 +248,32 @@ plan::Plan plan_of(const PlanRequest& request, Rank self) {
       return plan::chunked_fold_reduce_scatter(self, ranks);
     case Collective::allgather:
       return api::allgather_plan(
-          self, ranks,
-          {.block_bytes = asked.element_count * asked.reduction.element_bytes,
+          self,
+          {.block_bytes = std::vector(ranks, asked.element_count * asked.reduction.element_bytes),
            .per_round_by_default = asked.per_round,
            .node_of = request.node_of});
     case Collective::alltoall:
       return plan::direct_alltoall(self, ranks, copied);
     case Collective::gather:
-      return plan::direct_gather(self, ranks, root, copied);
+      return api::gather_plan(self, ranks,
+                              {.root = root,
+                               .block_bytes = asked.element_count * asked.reduction.element_bytes,
+                               .node_of = request.node_of});
     case Collective::scatter:
-      return plan::direct_scatter(self, ranks, root, copied);
+      return api::scatter_plan(self, ranks,
+                               {.root = root,
+                                .block_bytes = asked.element_count * asked.reduction.element_bytes,
+                                .node_of = request.node_of});
     case Collective::scan:
-      return plan::doubling_scan(self, ranks, plan::Prefix::inclusive);
+      return api::scan_plan(self, ranks,
+                            {.kind = plan::Prefix::inclusive,
+                             .reduction = asked.reduction,
+                             .node_of = request.node_of});
     case Collective::exscan:
-      return plan::doubling_scan(self, ranks, plan::Prefix::exclusive);
+      return api::scan_plan(self, ranks,
+                            {.kind = plan::Prefix::exclusive,
+                             .reduction = asked.reduction,
+                             .node_of = request.node_of});
   }
   return api::allreduce_plan(self, ranks, asked);
 }

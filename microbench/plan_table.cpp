@@ -47,13 +47,12 @@ std::string rounds_text(const plan::Plan& plan) {
 
 /// As a context has it by default.
 std::size_t chunk_count_of(const PlanRequest& request, const plan::Plan& plan) {
-  const std::vector<Node>& node_of = request.node_of;
-  const bool is_one_node =
-      !node_of.empty() &&
-      std::all_of(node_of.begin(), node_of.end(), [](Node node) { return node == Node{0}; });
+  std::vector<Node> nodes = request.node_of;  // of each rank; empty: each is a node of its own
+  std::sort(nodes.begin(), nodes.end());
+  const bool shares_nodes = std::adjacent_find(nodes.begin(), nodes.end()) != nodes.end();
   return api::chunk_count(
       request.allreduce.element_count, request.allreduce.reduction.element_bytes,
-      is_of_blocks(request.collective) ? 1 : plan.parts, api::chunk_bytes_for(plan, is_one_node));
+      is_of_blocks(request.collective) ? 1 : plan.parts, api::chunk_bytes_for(plan, shares_nodes));
 }
 
 /// Bytes of each part of the payload, or of each block, in the first of so many chunks.

@@ -215,10 +215,13 @@ void fill_ratios(Report& report, const Findings& findings) {
     std::string what = name_of(result.which->collective);
     if (result.which->buffers) what += fmt::format(" {} B", result.which->bytes);
     if (result.mpi) add(what + " / MPI", &result.samples, &*result.mpi);
-    if (!result.overlaps.empty())
-      report.ratios.push_back({.what = "overlap of " + what,
-                               .median = median(result.overlaps),
-                               .blocks = result.overlaps.size()});
+    if (result.overlaps.empty()) continue;
+    report.ratios.push_back({.what = "overlap of " + what,
+                             .median = median(result.overlaps),
+                             .blocks = result.overlaps.size()});
+    report.ratios.push_back({.what = "busy in test() of " + what,
+                             .median = median(result.busy),
+                             .blocks = result.busy.size()});
   }
 }
 

@@ -20,6 +20,7 @@ struct Result {
   Samples samples;
   std::optional<Samples> mpi = {};
   std::vector<double> overlaps = {};  // of each block, if asked for
+  std::vector<double> busy = {};      // the same: what bounds them
   CheckOutcome outcome = {};
   double slowest_median_ns = 0;  // of all ranks
 };

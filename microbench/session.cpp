@@ -46,6 +46,19 @@ std::vector<Result> measure_all_virtually(Cases& cases, const Options& options,
   return results;
 }
 
+/// Collective.  Of the slowest rank, which waits least: the others would also wait for its work.
+void fill_overlaps(Result& result, const Samples& alone, const Samples& both, Exchange& exchange) {
+  const auto slowest = [&](double mine) { return largest(gather(exchange, mine)); };
+  const double wait_ns = smallest(gather(exchange, result.which->overlap->beside.wait_ns()));
+  for (std::size_t block = 0; block < both.block_medians.size(); ++block) {
+    const double collective_ns = slowest(result.samples.block_medians[block]);
+    const double work_ns = slowest(alone.block_medians[block]);
+    const double both_ns = slowest(both.block_medians[block]);
+    result.overlaps.push_back(overlap_of(collective_ns, work_ns, both_ns));
+    result.busy.push_back(busy_of(collective_ns, work_ns, both_ns, wait_ns));
+  }
+}
+
 std::vector<Result> measure_all(Cases& cases, const Options& options, Exchange& exchange,
                                 bool oversubscribed, const Schedule& schedule, const Timer& timer) {
   if (options.virtual_time) return measure_all_virtually(cases, options, exchange);
@@ -67,11 +80,9 @@ std::vector<Result> measure_all(Cases& cases, const Options& options, Exchange& 
     Result result{.which = &one, .effort = ours.effort, .samples = std::move(ours.samples)};
     if (one.mpi) result.mpi = std::move(contestants[next++].samples);
     if (one.overlap) {
-      const std::vector<double>& alone = contestants[next++].samples.block_medians;
-      const std::vector<double>& both = contestants[next++].samples.block_medians;
-      for (std::size_t block = 0; block < both.size(); ++block)
-        result.overlaps.push_back(
-            overlap_of(result.samples.block_medians[block], alone[block], both[block]));
+      const Samples& alone = contestants[next++].samples;
+      const Samples& both = contestants[next++].samples;
+      fill_overlaps(result, alone, both, exchange);
     }
     results.push_back(std::move(result));
   }
@@ -89,7 +100,8 @@ CheckOutcome check(Case& one, const Options& options, Exchange& exchange,
   if (one.collective == Collective::broadcast || one.collective == Collective::reduce)
     return check_rooted(one.collective, *one.tutti, *one.buffers, options, exchange, plan);
   if (one.collective != Collective::allreduce)
-    return check_blocks(one.collective, *one.tutti, *one.buffers, options, exchange, plan);
+    return check_blocks(one.collective, one.bytes, *one.tutti, *one.buffers, options, exchange,
+                        plan);
   return check_allreduce(*one.tutti, *one.buffers, options, exchange, plan);
 }
 
@@ -117,8 +129,8 @@ int run_session(const Options& options, const Launch& launch) {
   Exchange& exchange = launch.exchange;
   const Placement placement = place_ranks(exchange, options.bind);
   const File file = open_output(options, exchange);
-  Cases cases(options, launch, placement);
   const Timer timer;  // calibrated on the CPU that will be used
+  Cases cases(options, launch, placement, timer);
   if (!options.fabric.empty() && !cases.context().device_name().starts_with("soft"))
     throw Error(ErrorCode::unsupported,
                 fmt::format("--fabric=\"{}\": {} is a real device; set TUTTI_DEVICE=soft0",

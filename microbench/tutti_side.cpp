@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "microbench/reference.hpp"
 
 namespace tutti::bench {
@@ -20,9 +23,28 @@ Operation make_barrier(Communicator& communicator, const Options& options) {
   return barrier(communicator, {.per_round = options.per_round, .across = options.across});
 }
 
-BufferBytes buffer_bytes(Collective collective, std::size_t bytes, std::uint32_t rank_count) {
-  return {has_blocks_in_source(collective) ? bytes * rank_count : bytes,
-          has_blocks_in_target(collective) ? bytes * rank_count : bytes};
+std::vector<std::size_t> block_sizes(Collective collective, const Options& options,
+                                     std::size_t bytes, std::uint32_t rank_count) {
+  std::vector<std::size_t> sizes(rank_count, bytes);
+  if (!has_distribution(collective) || rank_count == 1) return sizes;
+  const std::size_t element = element_bytes(options.dtype);
+  if (options.distribution == Distribution::decreasing)
+    for (std::uint32_t rank = 0; rank < rank_count; ++rank)
+      sizes[rank] = 2 * (bytes / element) * (rank_count - 1 - rank) / (rank_count - 1) * element;
+  if (options.distribution == Distribution::single) {
+    std::fill(sizes.begin(), sizes.end(), std::size_t{0});
+    sizes.front() = bytes * rank_count;
+  }
+  return sizes;
+}
+
+BufferBytes buffer_bytes(Collective collective, const Options& options, std::size_t bytes,
+                         Rank self, std::uint32_t rank_count) {
+  const std::vector<std::size_t> sizes = block_sizes(collective, options, bytes, rank_count);
+  const std::size_t whole = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+  const std::size_t own = sizes[index_of(self)];
+  return {has_blocks_in_source(collective) ? whole : own,
+          has_blocks_in_target(collective) ? whole : own};
 }
 
 std::vector<std::size_t> reduce_scatter_counts(std::size_t element_count,
@@ -39,7 +61,9 @@ Operation make_operation(Collective collective, Communicator& communicator, cons
   void* const target = buffers.target.data();
   const Rank root = options.root;
   const std::size_t count = bytes / element_bytes(options.dtype);
-  const BlockLayout equal{.bytes = std::vector<std::size_t>(communicator.rank_count(), bytes)};
+  const BlockLayout blocks{.bytes =
+                               block_sizes(collective, options, bytes, communicator.rank_count())};
+  const std::size_t own = blocks.bytes[index_of(communicator.rank())];
   const auto prefix = [&] {
     return ScanArguments{.source = source,
                          .target = target,
@@ -77,24 +101,24 @@ Operation make_operation(Collective collective, Communicator& communicator, cons
     case Collective::allgather:
       return allgather(communicator, {.source = source, .target = target, .bytes = bytes});
     case Collective::allgatherv:
-      return allgatherv(communicator, {.source = source, .target = target, .blocks = equal});
+      return allgatherv(communicator, {.source = source, .target = target, .blocks = blocks});
     case Collective::alltoall:
       return alltoall(communicator, {.source = source, .target = target, .bytes = bytes});
     case Collective::alltoallv:
       return alltoallv(
           communicator,
-          {.source = source, .source_blocks = equal, .target = target, .target_blocks = equal});
+          {.source = source, .source_blocks = blocks, .target = target, .target_blocks = blocks});
     case Collective::gather:
       return gather(communicator,
                     {.source = source, .target = target, .bytes = bytes, .root = root});
     case Collective::gatherv:
       return gatherv(
           communicator,
-          {.source = source, .bytes = bytes, .target = target, .blocks = equal, .root = root});
+          {.source = source, .bytes = own, .target = target, .blocks = blocks, .root = root});
     case Collective::scatterv:
       return scatterv(
           communicator,
-          {.source = source, .blocks = equal, .target = target, .bytes = bytes, .root = root});
+          {.source = source, .blocks = blocks, .target = target, .bytes = own, .root = root});
     case Collective::scatter:
       return scatter(communicator,
                      {.source = source, .target = target, .bytes = bytes, .root = root});

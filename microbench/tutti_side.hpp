@@ -53,8 +53,13 @@ constexpr bool has_blocks_in_target(Collective collective) noexcept {
          collective == Collective::gather || collective == Collective::gatherv;
 }
 
-/// For a payload of `bytes`, as --bytes counts it.
-BufferBytes buffer_bytes(Collective collective, std::size_t bytes, std::uint32_t rank_count);
+/// Of each rank, in bytes, for a payload of `bytes`, as --bytes counts it.
+std::vector<std::size_t> block_sizes(Collective collective, const Options& options,
+                                     std::size_t bytes, std::uint32_t rank_count);
+
+/// Of rank `self`, for the same payload.
+BufferBytes buffer_bytes(Collective collective, const Options& options, std::size_t bytes,
+                         Rank self, std::uint32_t rank_count);
 
 /// Of `element_count` elements, that of each rank: as even as can be, the first ones longer.
 std::vector<std::size_t> reduce_scatter_counts(std::size_t element_count, std::uint32_t rank_count);
@@ -75,14 +80,16 @@ class TuttiSubject final : public Subject {
   void synchronise() override { finish(meeting_, meeting_.start()); }
   std::optional<Rank> root() const noexcept override { return root_; }
 
-  /// One call, during which `part` is done so often, with a step of progress after each.
-  template <class Part>
-  void run_beside(std::size_t parts, Part&& part) {
+  /// One call, during which `part` is done so often, with a step of progress after each; `done` is
+  /// told when there is nothing left but to wait.
+  template <class Part, class Done>
+  void run_beside(std::size_t parts, Part&& part, Done&& done) {
     const Status started = operation_.start();
     for (; parts > 0; --parts) {
       part();
       (void)operation_.test();  // what it meets, finish() meets, too
     }
+    done();
     finish(operation_, started);
   }
 

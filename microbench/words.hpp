@@ -15,8 +15,8 @@
 #include <tutti/status.hpp>
 #include <vector>
 
+#include "api/allreduce_schedules.hpp"
 #include "api/names.hpp"
-#include "api/selection.hpp"
 
 namespace tutti::bench {
 

@@ -49,9 +49,13 @@ LockLimit lock_limit(const std::string& status) {
   return result;
 }
 
+void check_lockable(const Port& port, std::size_t bytes, const std::string& what) {
+  if (locks_memory(port)) check_lockable(port, bytes, what, lock_limit());
+}
+
 void check_lockable(const Port& port, std::size_t bytes, const std::string& what,
                     const LockLimit& limit) {
-  if (!locks_memory(port) || limit.allows(bytes)) return;
+  if (limit.allows(bytes)) return;
   throw Error(ErrorCode::limit_exceeded,
               limit.text() + ", and " + port.name() + " needs " + std::to_string(bytes) +
                   " more for " + what + ": " + remedy,

@@ -28,10 +28,12 @@ LockLimit lock_limit(const std::string& status = "/proc/self/status");
 /// Whether the device of `port` reaches memory by itself.
 bool locks_memory(const Port& port) noexcept;
 
-/// Throws Error{limit_exceeded}, which says what to set, if `limit` does not allow to lock `bytes`
-/// for `what` ("the arena") and the device of `port` needs it.
+/// Throws Error{limit_exceeded}, which says what to set, if the device of `port` needs to lock
+/// `bytes` for `what` ("the arena") and this process may not.
+void check_lockable(const Port& port, std::size_t bytes, const std::string& what);
+/// The same for a device that does, beside a limit that is known.
 void check_lockable(const Port& port, std::size_t bytes, const std::string& what,
-                    const LockLimit& limit = lock_limit());
+                    const LockLimit& limit);
 
 /// What to say behind the error of a registration: the limit and what to do, if it can have to do
 /// with it; else nothing.

@@ -1,21 +1,39 @@
 #include "verbs/memory_left.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <fstream>
 #include <optional>
+#include <span>
+#include <vector>
 
 namespace tutti::verbs {
 namespace {
 
-/// The number behind `name` in a file of names and numbers, or the first one of a file.
-std::optional<std::size_t> number_in(const std::string& path, const std::string& name = {}) {
+/// The number that a file begins with.
+std::optional<std::size_t> number_in(const std::string& path) {
   std::ifstream file(path);
   std::size_t number = 0;
-  if (name.empty()) return file >> number ? std::optional(number) : std::nullopt;
+  return file >> number ? std::optional(number) : std::nullopt;
+}
+
+/// The sum of the numbers behind `names` in a file of names and numbers; nothing if it has none.
+std::optional<std::size_t> sum_in(const std::string& path, std::span<const char* const> names) {
+  std::ifstream file(path);
+  std::optional<std::size_t> sum;
+  std::size_t number = 0;
   for (std::string word; file >> word;)
-    if (word == name && file >> number) return number;
-  return std::nullopt;
+    if (std::find(names.begin(), names.end(), word) != names.end() && file >> number)
+      sum = sum.value_or(0) + number;
+  return sum;
+}
+
+std::vector<std::string> lines_of(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
 }
 
 /// Where control groups of a version say what they use.
@@ -26,6 +44,9 @@ struct Version {
   const char* used;
   std::array<const char*, 3> idle;  // in memory.stat: what can be had back, pages of files mostly
 };
+/// No machine has that much.
+constexpr std::size_t no_limit_from = std::size_t{1} << 62;
+
 constexpr Version versions[] = {
     {"0::",
      "",
@@ -40,9 +61,8 @@ constexpr Version versions[] = {
 };
 
 /// "/some/group" of "0::/some/group" or "9:memory:/some/group".
-std::string own_group(const std::string& path, const std::string& before) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
+std::string own_group(std::span<const std::string> lines, const std::string& before) {
+  for (const std::string& line : lines) {
     const std::size_t found = line.find(before);
     if (found != std::string::npos && line.find('/') == found + before.size())
       return line.substr(found + before.size());
@@ -50,32 +70,34 @@ std::string own_group(const std::string& path, const std::string& before) {
   return {};
 }
 
-/// What a control group leaves to its members.  Nothing if it has no limit.
-std::optional<std::size_t> left_in(const std::string& folder, const Version& version) {
+/// What a control group leaves to its members, if that is less than `least`.  Looks no further than
+/// it takes to know: an arena asks many times.
+std::optional<std::size_t> left_in(const std::string& folder, const Version& version,
+                                   std::size_t least) {
   const auto limit = number_in(folder + '/' + version.limit);
+  if (!limit || *limit >= no_limit_from) return std::nullopt;
   const auto used = number_in(folder + '/' + version.used);
-  if (!limit || !used) return std::nullopt;
-  std::size_t idle = 0;
-  for (const char* const name : version.idle)
-    if (*name != '\0') idle += number_in(folder + "/memory.stat", name).value_or(0);
+  if (!used || (*used <= *limit && *limit - *used >= least)) return std::nullopt;
+  const std::size_t idle = sum_in(folder + "/memory.stat", version.idle).value_or(0);
   const std::size_t needed = *used > idle ? *used - idle : 0;
-  return *limit > needed ? *limit - needed : 0;
+  const std::size_t left = *limit > needed ? *limit - needed : 0;
+  return left < least ? std::optional(left) : std::nullopt;
 }
 
 }  // namespace
 
 MemoryLeft memory_left(const MemoryFiles& files) {
   MemoryLeft left{.bytes = SIZE_MAX, .limited_by = "this host"};
-  if (const auto kibibytes = number_in(files.meminfo, "MemAvailable:"))
-    left.bytes = *kibibytes * 1024;
+  constexpr const char* available[] = {"MemAvailable:"};
+  if (const auto kibibytes = sum_in(files.meminfo, available)) left.bytes = *kibibytes * 1024;
   const auto look_at = [&](const Version& version, const std::string& group) {
-    const auto bytes = left_in(files.cgroups + version.folder + group, version);
-    if (bytes && *bytes < left.bytes)
+    if (const auto bytes = left_in(files.cgroups + version.folder + group, version, left.bytes))
       left = {*bytes,
               std::string(version.limit) + " of control group " + (group.empty() ? "/" : group)};
   };
+  const std::vector<std::string> groups = lines_of(files.own_cgroup);
   for (const Version& version : versions) {
-    std::string group = own_group(files.own_cgroup, version.line);
+    std::string group = own_group(groups, version.line);
     for (; group.size() > 1; group.erase(group.rfind('/'))) look_at(version, group);
     // Inside a container, what is mounted may be its own group, whatever that is called outside.
     look_at(version, "");

@@ -217,9 +217,24 @@ RegionHandle VerbsFabric::register_memory(const std::byte* memory, std::size_t b
   return region;
 }
 
+template <class Write>
+ibv_send_wr VerbsFabric::request_of(const Write& given, std::uint32_t local_key,
+                                    const Connection& connection, ibv_sge& piece) noexcept {
+  piece = {.addr = reinterpret_cast<std::uint64_t>(given.local),
+           .length = given.bytes,
+           .lkey = local_key};
+  ibv_send_wr request{};
+  request.wr_id = CompletionTag{given.connection, connection.sends.signal_every()}.encoded();
+  request.sg_list = &piece;
+  request.num_sge = given.bytes > 0 ? 1 : 0;
+  request.opcode = IBV_WR_RDMA_WRITE;
+  if (given.bytes <= connection.pair->inline_bytes()) request.send_flags = IBV_SEND_INLINE;
+  request.wr.rdma = {.remote_addr = given.remote_address, .rkey = given.remote_key};
+  return request;
+}
+
 void VerbsFabric::prepare(Channel& channel, std::uint32_t parity, std::size_t put,
                           const PutDescription& description) {
-  const Connection& connection = connections_[description.connection];
   PreparedPut& prepared = channel.puts_[parity][put];
   prepared.connection = description.connection;
   prepared.is_awaited = description.is_awaited;
@@ -228,20 +243,10 @@ void VerbsFabric::prepare(Channel& channel, std::uint32_t parity, std::size_t pu
         return one.connection == description.connection;
       }))
     channel.sent_.push_back({.connection = description.connection, .posted = 0});
-  prepared.piece = {.addr = reinterpret_cast<std::uint64_t>(description.local),
-                    .length = description.bytes,
-                    .lkey = description.local_key.value_or(arena_.local_key())};
-  prepared.request = {};
-  prepared.request.wr_id =
-      CompletionTag{description.connection, connection.sends.signal_every()}.encoded();
-  prepared.request.sg_list = &prepared.piece;
-  prepared.request.num_sge = description.bytes > 0 ? 1 : 0;
+  prepared.request = request_of(description, description.local_key.value_or(arena_.local_key()),
+                                connections_[description.connection], prepared.piece);
   prepared.request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   prepared.request.imm_data = htobe32(description.notification.encoded());
-  if (description.bytes <= connection.pair->inline_bytes())
-    prepared.request.send_flags = IBV_SEND_INLINE;
-  prepared.request.wr.rdma = {.remote_addr = description.remote_address,
-                              .rkey = description.remote_key};
 }
 
 std::string why_not_lines(const char* tears, const std::string& port) {
@@ -332,17 +337,10 @@ std::string VerbsFabric::why_not_worded(std::uint32_t connection) const {
 Status VerbsFabric::write(const NotifiedWrite& given) noexcept {
   if (const Status status = room(given.connection, 1); status != Status::ok) return status;
   Connection& connection = connections_[given.connection];
-  ibv_sge piece{.addr = reinterpret_cast<std::uint64_t>(given.local),
-                .length = given.bytes,
-                .lkey = given.local_key};
-  ibv_send_wr request{};
-  request.wr_id = CompletionTag{given.connection, connection.sends.signal_every()}.encoded();
-  request.sg_list = &piece;
-  request.num_sge = given.bytes > 0 ? 1 : 0;
+  ibv_sge piece;
+  ibv_send_wr request = request_of(given, given.local_key, connection, piece);
   request.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
   request.imm_data = htobe32(given.notification.encoded());
-  if (given.bytes <= connection.pair->inline_bytes()) request.send_flags = IBV_SEND_INLINE;
-  request.wr.rdma = {.remote_addr = given.remote_address, .rkey = given.remote_key};
   const int error = connection.sends.post(connection.pair->get(), request);
   return error == 0 ? Status::ok : post_failed_slow(connection, error);
 }
@@ -350,22 +348,14 @@ Status VerbsFabric::write(const NotifiedWrite& given) noexcept {
 Status VerbsFabric::write(const WordedWrite& given) noexcept {
   if (const Status status = room(given.connection, 2); status != Status::ok) return status;
   Connection& connection = connections_[given.connection];
-  ibv_sge piece{.addr = reinterpret_cast<std::uint64_t>(given.local),
-                .length = given.bytes,
-                .lkey = given.local_key};
-  ibv_send_wr request{};
-  request.wr_id = CompletionTag{given.connection, connection.sends.signal_every()}.encoded();
-  request.sg_list = &piece;
-  request.num_sge = 1;
-  request.opcode = IBV_WR_RDMA_WRITE;
-  request.wr.rdma = {.remote_addr = given.remote_address, .rkey = given.remote_key};
-  if (given.bytes > 0) {
-    if (given.bytes <= connection.pair->inline_bytes()) request.send_flags = IBV_SEND_INLINE;
+  ibv_sge piece;
+  ibv_send_wr request = request_of(given, given.local_key, connection, piece);
+  if (given.bytes > 0)
     if (const int error = connection.sends.post(connection.pair->get(), request); error != 0)
       return post_failed_slow(connection, error);
-  }
   piece = {
       .addr = reinterpret_cast<std::uint64_t>(&given.word), .length = sizeof given.word, .lkey = 0};
+  request.num_sge = 1;
   request.send_flags = IBV_SEND_INLINE;
   request.wr.rdma.remote_addr = given.remote_word;
   if (const int error = connection.sends.post(connection.pair->get(), request); error != 0)

@@ -358,6 +358,10 @@ class VerbsFabric {
   }
 
   void connect_by_cm(std::span<const NewPartner> partners, const ConnectPatience& patience);
+  /// A plain write of what is given, a PutDescription or one of the writes, by way of `piece`.
+  template <class Write>
+  static ibv_send_wr request_of(const Write& given, std::uint32_t local_key,
+                                const Connection& connection, ibv_sge& piece) noexcept;
   Status post_failed_slow(Connection& connection, int error) noexcept;
   /// A line that is no message of this operation's next call: false.
   bool take_failed_slow(const Channel::Arrival& arrival) noexcept;

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <string>
 
+#include "api/block_selection.hpp"
 #include "api/implementation.hpp"
-#include "api/selection.hpp"
 #include "plan/blocks.hpp"
 #include "plan/chunked_fold.hpp"
 
@@ -147,6 +147,28 @@ std::vector<Part> only(std::size_t rank_count, std::size_t self, const Part& own
   return blocks;
 }
 
+/// Element i of `count` pieces of a block, which begin on a line of it.
+Range piece_of(const Range& block, std::size_t count, std::size_t i) {
+  constexpr std::size_t line = engine::RegisterMemory::line_bytes;
+  const std::size_t lines = (block.bytes + line - 1) / line;
+  const auto begin = [&](std::size_t piece) {
+    return std::min(lines * piece / count * line, block.bytes);
+  };
+  return {block.offset + begin(i), begin(i + 1) - begin(i)};
+}
+
+/// Each block in as many parts.
+api::Blocks in_pieces(const std::vector<Part>& blocks, std::span<const std::uint16_t> pieces) {
+  api::Blocks cut;
+  for (std::size_t rank = 0; rank < blocks.size(); ++rank)
+    for (std::uint16_t i = 0; i < pieces[rank]; ++i) {
+      cut.of_part.push_back({.source = piece_of(blocks[rank].source, pieces[rank], i),
+                             .target = piece_of(blocks[rank].target, pieces[rank], i)});
+      cut.longest_bytes = std::max(cut.longest_bytes, cut.of_part.back().target.bytes);
+    }
+  return cut;
+}
+
 std::size_t longest_of(const std::vector<Range>& ranges) {
   std::size_t longest = 0;
   for (const Range& range : ranges) longest = std::max(longest, range.bytes);
@@ -193,6 +215,10 @@ class Making {
   const char* name() const { return request_.collective; }
   CheckLevel level() const { return settings().check; }
   std::vector<std::uint64_t>& row() { return request_.row; }
+  /// Into how many parts blocks are cut, if they are; set by `lay_out`.
+  std::vector<std::uint16_t>& pieces() { return pieces_; }
+  /// How long the blocks of all ranks are, where they may pass through this one; set by `lay_out`.
+  std::vector<std::size_t>& passing() { return passing_; }
 
   /// `lay_out(rows)` gives the blocks; `build(transport, longest_bytes)` the plan.  Blocks that are
   /// `swapped` are copied in place.
@@ -206,9 +232,12 @@ class Making {
                                                 " ranks are more than there are slots for");
       if (request_.root != no_rank) require_root(name(), request_.root, count());
       api::Blocks blocks = lay_out(rows);
-      in_place = is_in_place({name(), request_.source, request_.target}, blocks.of_rank, level());
+      in_place = is_in_place({name(), request_.source, request_.target}, blocks.of_part, level());
       longest = blocks.longest_bytes;
-      return blocks;
+      for (std::size_t rank = 0; rank < passing_.size(); ++rank)
+        if (Part& block = blocks.of_part[rank]; block.source.bytes + block.target.bytes == 0)
+          block.target.bytes = passing_[rank];  // it never gets there
+      return pieces_.empty() ? blocks : in_pieces(blocks.of_part, pieces_);
     };
     return api::make_operation(communicator_, request_, [&] {
       // Both sides copy what they send, so reading gains later than where one does (measured).
@@ -226,6 +255,8 @@ class Making {
 
   Communicator& communicator_;
   api::OperationRequest request_;
+  std::vector<std::uint16_t> pieces_;
+  std::vector<std::size_t> passing_;
 };
 
 /// Rank and count, as builders take them.
@@ -236,20 +267,21 @@ auto building(const Communicator& communicator, Builder builder) {
   };
 }
 /// Of allgather and allgatherv.
-auto building_allgather(Communicator& communicator) {
-  return [&communicator](plan::Transport transport, std::size_t longest_bytes) {
-    const Communicator::Implementation& ranks = communicator.implementation();
-    return api::allgather_plan(communicator.rank(), communicator.rank_count(),
-                               {.block_bytes = longest_bytes,
-                                .per_round_by_default = ranks.context.settings.per_round,
-                                .node_of = ranks.neighbours.nodes.node,
-                                .transport = transport});
-  };
+api::AllgatherRequest allgather_of(Communicator& communicator, std::vector<std::size_t> bytes) {
+  const Communicator::Implementation& ranks = communicator.implementation();
+  return {.block_bytes = std::move(bytes),
+          .per_round_by_default = ranks.context.settings.per_round,
+          .node_of = ranks.neighbours.nodes.node};
 }
-template <class Builder>
-auto building(const Communicator& communicator, Builder builder, Rank root) {
-  return [&communicator, builder, root](plan::Transport transport, std::size_t) {
-    return builder(communicator.rank(), communicator.rank_count(), root, transport);
+/// `select` is gather_plan() or scatter_plan().
+template <class Select>
+auto building(Communicator& communicator, Select select, Rank root) {
+  return [&communicator, select, root](plan::Transport transport, std::size_t longest) {
+    return select(communicator.rank(), communicator.rank_count(),
+                  {.root = root,
+                   .block_bytes = longest,
+                   .node_of = communicator.implementation().neighbours.nodes.node,
+                   .transport = transport});
   };
 }
 
@@ -287,19 +319,25 @@ BlockLayout detail::block_layout(Communicator& communicator, const char* collect
 
 Operation allgather(Communicator& communicator, const AllgatherArguments& arguments) {
   Making make(communicator, "allgather", arguments.source, arguments.target, arguments.bytes);
+  api::AllgatherRequest request =
+      allgather_of(communicator, std::vector<std::size_t>(make.count(), arguments.bytes));
   return make(
       false,
       [&](std::span<const std::uint64_t>) -> api::Blocks {
         return {gathered(equal_ranges(make.name(), arguments.bytes, make.count()), make.self()),
                 arguments.bytes};
       },
-      building_allgather(communicator));
+      [&](plan::Transport transport, std::size_t) {
+        request.transport = transport;
+        return api::allgather_plan(communicator.rank(), request);
+      });
 }
 
 Operation allgatherv(Communicator& communicator, const AllgathervArguments& arguments) {
   Making make(communicator, "allgatherv", arguments.source, arguments.target, 0);
   const std::vector<std::size_t>& bytes = arguments.blocks.bytes;
   make.row() = {make.self() < bytes.size() ? bytes[make.self()] : 0};
+  api::AllgatherRequest request = allgather_of(communicator, bytes);
   return make(
       false,
       [&](std::span<const std::uint64_t> rows) -> api::Blocks {
@@ -307,9 +345,13 @@ Operation allgatherv(Communicator& communicator, const AllgathervArguments& argu
             ranges_of(make.name(), "target", arguments.blocks, make.count());
         require_apart(make.name(), target);
         require_told(make.name(), target, rows, make.self());
+        make.pieces() = api::ring_pieces(request);
         return {gathered(target, make.self()), longest_of(target)};
       },
-      building_allgather(communicator));
+      [&](plan::Transport transport, std::size_t) {
+        request.transport = transport;
+        return api::allgather_plan(communicator.rank(), request);
+      });
 }
 
 Operation alltoall(Communicator& communicator, const AlltoallArguments& arguments) {
@@ -356,12 +398,13 @@ Operation gather(Communicator& communicator, const GatherArguments& arguments) {
   return make(
       false,
       [&](std::span<const std::uint64_t>) -> api::Blocks {
+        make.passing().assign(make.count(), arguments.bytes);
         const std::vector<Range> target = equal_ranges(make.name(), arguments.bytes, make.count());
         return {make.is_root() ? gathered(target, make.self())
                                : only(make.count(), make.self(), {.source = {0, arguments.bytes}}),
                 arguments.bytes};
       },
-      building(communicator, plan::direct_gather, arguments.root));
+      building(communicator, api::gather_plan, arguments.root));
 }
 
 Operation gatherv(Communicator& communicator, const GathervArguments& arguments) {
@@ -370,6 +413,7 @@ Operation gatherv(Communicator& communicator, const GathervArguments& arguments)
   return make(
       false,
       [&](std::span<const std::uint64_t> rows) -> api::Blocks {
+        make.passing().assign(rows.begin(), rows.end());
         if (!make.is_root())
           return {only(make.count(), make.self(), {.source = {0, arguments.bytes}}),
                   longest_of(rows)};
@@ -379,7 +423,7 @@ Operation gatherv(Communicator& communicator, const GathervArguments& arguments)
         require_told(make.name(), target, rows, make.self());
         return {gathered(target, make.self()), longest_of(rows)};
       },
-      building(communicator, plan::direct_gather, arguments.root));
+      building(communicator, api::gather_plan, arguments.root));
 }
 
 Operation scatter(Communicator& communicator, const ScatterArguments& arguments) {
@@ -388,13 +432,14 @@ Operation scatter(Communicator& communicator, const ScatterArguments& arguments)
   return make(
       false,
       [&](std::span<const std::uint64_t>) -> api::Blocks {
+        make.passing().assign(make.count(), arguments.bytes);
         const std::vector<Range> source = equal_ranges(make.name(), arguments.bytes, make.count());
         return {make.is_root() ? scattered(source, make.self())
                                : only(make.count(), make.self(),
                                       {.source = {}, .target = {0, arguments.bytes}}),
                 arguments.bytes};
       },
-      building(communicator, plan::direct_scatter, arguments.root));
+      building(communicator, api::scatter_plan, arguments.root));
 }
 
 Operation scatterv(Communicator& communicator, const ScattervArguments& arguments) {
@@ -403,6 +448,7 @@ Operation scatterv(Communicator& communicator, const ScattervArguments& argument
   return make(
       false,
       [&](std::span<const std::uint64_t> rows) -> api::Blocks {
+        make.passing().assign(rows.begin(), rows.end());
         if (!make.is_root())
           return {only(make.count(), make.self(), {.source = {}, .target = {0, arguments.bytes}}),
                   longest_of(rows)};
@@ -411,7 +457,7 @@ Operation scatterv(Communicator& communicator, const ScattervArguments& argument
         require_told(make.name(), source, rows, make.self());
         return {scattered(source, make.self()), longest_of(rows)};
       },
-      building(communicator, plan::direct_scatter, arguments.root));
+      building(communicator, api::scatter_plan, arguments.root));
 }
 
 Operation reduce_scatter(Communicator& communicator, const ReduceScatterArguments& arguments) {
@@ -449,7 +495,7 @@ Operation reduce_scatter(Communicator& communicator, const ReduceScatterArgument
           told.push_back(elements * reduction.element_bytes);
         require_told(name, source, told, self);
         api::Blocks blocks{scattered(source, self), longest_of(source)};
-        (void)is_in_place({name, arguments.source, arguments.target}, blocks.of_rank,
+        (void)is_in_place({name, arguments.source, arguments.target}, blocks.of_part,
                           communicator.implementation().context.settings.check);
         return blocks;
       }};

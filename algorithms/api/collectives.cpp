@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/implementation.hpp"
+#include "api/rooted_selection.hpp"
 #include "api/selection.hpp"
 #include "plan/scan.hpp"
 
@@ -319,7 +320,9 @@ Operation prefix(Communicator& communicator, const ScanArguments& arguments, con
          .reduction = arguments.reduction,
          .has_target = kind == plan::Prefix::inclusive || communicator.rank() != Rank{0}},
         ranks.context.settings.check);
-    return plan::doubling_scan(communicator.rank(), communicator.rank_count(), kind);
+    return api::scan_plan(
+        communicator.rank(), communicator.rank_count(),
+        {.kind = kind, .reduction = arguments.reduction, .node_of = ranks.neighbours.nodes.node});
   });
 }
 

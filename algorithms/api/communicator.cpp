@@ -200,7 +200,8 @@ Communicator::Implementation::~Implementation() {
     if (!retired.empty()) sched_yield();
   }
   retired.clear();
-  detail::check(live_operations == 0, "operations are destroyed before their communicator",
+  detail::check(live_operations == 0,
+                "operations, and what was split off, are destroyed before their communicator",
                 live_operations);
   std::erase(context.communicators, this);
 }

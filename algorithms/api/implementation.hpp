@@ -116,8 +116,11 @@ struct Communicator::Implementation {
   }
   /// What goes through a plan at a time, of each of its parts; alike on all ranks.
   std::size_t chunk_bytes(const plan::Plan& plan) const noexcept {
-    if (context.settings.chunk_bytes != 0) return context.settings.chunk_bytes;
-    return api::chunk_bytes_for(plan, neighbours.nodes.node_count == 1);
+    const std::size_t asked = context.settings.chunk_bytes;
+    if (asked != 0 && plan.owners.empty()) return asked;  // pieces have to be short
+    const std::size_t bytes =
+        api::chunk_bytes_for(plan, neighbours.nodes.node_count < process_of.size());
+    return asked == 0 ? bytes : std::min(asked, bytes);
   }
 
   /// Takes over an operation whose user is done with it.
@@ -239,7 +242,8 @@ std::size_t put_count(const plan::Plan& plan) noexcept;
 
 /// Where the blocks of a collective of blocks lie on this rank.
 struct Blocks {
-  std::vector<engine::Part> of_rank;  // element counts are not needed
+  std::vector<engine::Part> of_part;  // of the plan: by rank, if they are not cut into pieces;
+                                      // element counts are not needed
   std::size_t longest_bytes = 0;      // of all ranks
 };
 

@@ -67,10 +67,9 @@ void reserve_receives(Operation::Implementation& operation) {
         fabric.reserve_receive(operation.channel.network, connection);
       continue;
     }
-    if (travels_as_line(operation, step)) {  // which takes no receive
-      fabric.require_lines(connection);
-      operation.uses_lines = true;
-      continue;
+    if (travels_as_line(operation, step)) {
+      use_lines(operation, connection);
+      continue;  // they take no receive
     }
     // A reservation is for two messages.
     if (operation.plan.incoming_max > 0 && 2 * reserved[connection] >= operation.plan.incoming_max)
@@ -319,11 +318,8 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     agree<Verdict>(error, verdicts);
   } else {
     attempt(error, [&] { prepare_messages(*operation, cards); });
-    // What comes after the last exchange must not fail: here, for its memory, and once more below.
-    attempt(error, [&] { operation->execution.resolve(); });
     agree_on_all();
     find_messages_in_place(*operation, cards);
-    operation->execution.resolve();
   }
   connections.keep();
   return operation;

@@ -60,27 +60,6 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
   add_once(operation.readers, reinterpret_cast<const shm::SequenceWord*>(word));
 }
 
-/// The same to a rank of another node, as a line.
-void prepare_line(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
-                  const Card& theirs) {
-  Communicator::Implementation& communicator = operation.communicator;
-  verbs::VerbsFabric& fabric = communicator.context.fabric;
-  const engine::RegisterMemory& memory = operation.execution.memory;
-  const std::uint32_t connection =
-      fabric.connection_to(communicator.process_of[index_of(step.peer)]);
-  fabric.require_lines(connection);
-  operation.uses_lines = true;
-  for (std::uint32_t parity = 0; parity < 2; ++parity)
-    fabric.prepare_line(
-        operation.channel.network, parity, put,
-        {.connection = connection,
-         .local = memory.partials[parity] + operation.execution.offset_of(step.from),
-         .bytes = static_cast<std::uint32_t>(operation.execution.bytes_of(step)),
-         .remote_address = theirs.slots[parity] + memory.offset_of_slot(step.slot),
-         .remote_key = theirs.remote_key,
-         .numbers_from = theirs.numbers_from});
-}
-
 /// What comes from a rank of another node into the step's slot, if that is a line.
 void await_lines(Operation::Implementation& operation, const plan::Step& step) {
   Communicator::Implementation& communicator = operation.communicator;
@@ -92,7 +71,7 @@ void await_lines(Operation::Implementation& operation, const plan::Step& step) {
                        fabric.connection_to(communicator.process_of[index_of(step.peer)]));
 }
 
-/// The same to a rank of another node, with an immediate.
+/// The same to a rank of another node: as a line, or with an immediate.
 void prepare_write(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
                    const Card& theirs) {
   Communicator::Implementation& communicator = operation.communicator;
@@ -100,15 +79,31 @@ void prepare_write(Operation::Implementation& operation, const plan::Step& step,
   const engine::RegisterMemory& memory = operation.execution.memory;
   const std::uint32_t connection =
       fabric.connection_to(communicator.process_of[index_of(step.peer)]);
-  for (std::uint32_t parity = 0; parity < 2; ++parity)
-    fabric.prepare(
-        operation.channel.network, parity, put,
-        {.connection = connection,
-         .local = memory.partials[parity] + operation.execution.offset_of(step.from),
-         .bytes = static_cast<std::uint32_t>(operation.execution.bytes_of(step)),
-         .remote_address = theirs.slots[parity] + memory.offset_of_slot(step.slot),
-         .remote_key = theirs.remote_key,
-         .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot}});
+  const bool is_line = travels_as_line(operation, step);
+  if (is_line) use_lines(operation, connection);
+  const auto bytes = static_cast<std::uint32_t>(operation.execution.bytes_of(step));
+  for (std::uint32_t parity = 0; parity < 2; ++parity) {
+    const std::byte* const local =
+        memory.partials[parity] + operation.execution.offset_of(step.from);
+    const std::uint64_t slot = theirs.slots[parity] + memory.offset_of_slot(step.slot);
+    if (is_line)
+      fabric.prepare_line(operation.channel.network, parity, put,
+                          {.connection = connection,
+                           .local = local,
+                           .bytes = bytes,
+                           .remote_address = slot,
+                           .remote_key = theirs.remote_key,
+                           .numbers_from = theirs.numbers_from});
+    else
+      fabric.prepare(
+          operation.channel.network, parity, put,
+          {.connection = connection,
+           .local = local,
+           .bytes = bytes,
+           .remote_address = slot,
+           .remote_key = theirs.remote_key,
+           .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot}});
+  }
 }
 
 /// The same where buffers may stand in for registers, for each chunk.
@@ -156,6 +151,11 @@ bool travels_as_line(const Operation::Implementation& operation, const plan::Ste
          operation.execution.memory.bytes_of_slot(step.slot) == sizeof(verbs::Line);
 }
 
+void use_lines(Operation::Implementation& operation, std::uint32_t connection) {
+  operation.communicator.context.fabric.require_lines(connection);
+  operation.uses_lines = true;
+}
+
 void find_messages_in_place(Operation::Implementation& operation, std::span<const Card> cards) {
   const Communicator::Implementation& communicator = operation.communicator;
   engine::RegisterMemory& memory = operation.execution.memory;
@@ -174,6 +174,8 @@ void find_messages_in_place(Operation::Implementation& operation, std::span<cons
     add_once(operation.is_read_here,
              reinterpret_cast<shm::SequenceWord*>(window.at(word, sizeof(shm::SequenceWord))));
   }
+  // Once more: some operands are elsewhere now.  Takes no more memory.
+  if (!operation.stale && !memory.in_place[0].empty()) operation.execution.resolve();
 }
 
 void prepare_messages(Operation::Implementation& operation, std::span<const Card> cards) {
@@ -184,10 +186,9 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
     if (step.action == plan::Action::put) {
       const Card& theirs = cards[index_of(step.peer)];
       const bool near = communicator.is_neighbour(step.peer);
-      (operation.plan.zero_copy           ? prepare_zero_copy
-       : near                             ? prepare_store
-       : travels_as_line(operation, step) ? prepare_line
-                                          : prepare_write)(operation, step, put++, theirs);
+      (operation.plan.zero_copy ? prepare_zero_copy
+       : near                   ? prepare_store
+                                : prepare_write)(operation, step, put++, theirs);
     } else if (is_arrival(step) && communicator.is_neighbour(step.peer)) {
       for (std::uint32_t parity = 0; parity < 2; ++parity)
         operation.channel.node.await(
@@ -218,6 +219,8 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
     for (std::vector<std::byte*>& places : operation.execution.memory.in_place)
       places.resize(memory.data_slot_count);
   operation.is_read_here.reserve(communicator.members_of_node());
+  if (!operation.stale)
+    operation.execution.resolve();  // stale calls find their operands themselves
 }
 
 }  // namespace tutti::api

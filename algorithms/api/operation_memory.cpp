@@ -51,7 +51,7 @@ void cut_into_chunks(Operation::Implementation& operation, const OperationReques
     execution.memory.payload_bytes = (words + 1) * sizeof(std::uint64_t);
     return;
   }
-  if (blocks.of_rank.empty()) {
+  if (blocks.of_part.empty()) {
     execution.chunk_count =
         api::chunk_count(request.element_count, element_bytes, plan.parts,
                          std::min(communicator.chunk_bytes(plan), request.chunk_bytes_max));
@@ -60,10 +60,12 @@ void cut_into_chunks(Operation::Implementation& operation, const OperationReques
     execution.memory.payload_bytes = execution.parts[0].source.bytes;
     return;
   }
+  detail::check(blocks.of_part.size() == plan.parts, "a plan has a part for each block or piece",
+                blocks.of_part.size(), plan.parts);
   const std::size_t longest = blocks.longest_bytes / element_bytes;
   execution.chunk_count =
       api::chunk_count(longest, element_bytes, 1, communicator.chunk_bytes(plan));
-  execution.parts = engine::parts_of(blocks.of_rank, element_bytes, execution.chunk_count);
+  execution.parts = engine::parts_of(blocks.of_part, element_bytes, execution.chunk_count);
   execution.memory.payload_bytes = engine::share(longest, execution.chunk_count, 0) * element_bytes;
 }
 

@@ -98,22 +98,26 @@ struct SegmentCard {
 }  // namespace
 
 Segment Communicator::allocate(std::size_t bytes, Scope scope) {
-  Implementation& ranks = *implementation_;
+  return api::allocate(*this, bytes, scope, std::nullopt);
+}
+
+Segment api::allocate(Communicator& communicator, std::size_t bytes, Scope scope,
+                      std::optional<Error> error) {
+  Communicator::Implementation& ranks = communicator.implementation();
   ranks.require_usable();
   ranks.reap();
   const std::vector<Node>& node_of = ranks.neighbours.nodes.node;
-  const std::size_t self = index_of(rank());
+  const std::size_t self = index_of(communicator.rank());
   const auto first_of_node = [&](std::size_t one) {
     return static_cast<std::size_t>(std::find(node_of.begin(), node_of.end(), node_of[one]) -
                                     node_of.begin());
   };
   const std::size_t owner = scope == Scope::node ? first_of_node(self) : self;
 
-  std::optional<Error> error;
   std::unique_ptr<Segment::Implementation> made;
   SegmentCard card{.verdict = {}, .bytes = bytes};
   try {
-    if (owner == self) {
+    if (owner == self && !error) {
       made = std::make_unique<Segment::Implementation>(ranks.context, bytes);
       card.address = made->at_owner;
     }
@@ -123,7 +127,7 @@ Segment Communicator::allocate(std::size_t bytes, Scope scope) {
     error = Error(ErrorCode::system, thrown.what());
   }
   card.verdict = api::Verdict::of(error);
-  std::vector<SegmentCard> all(rank_count());
+  std::vector<SegmentCard> all(communicator.rank_count());
   ranks.gather(std::as_bytes(std::span(&card, 1)), std::as_writable_bytes(std::span(all)));
   api::agree<SegmentCard>(error, all);
   for (std::size_t one = 0; one < all.size() && scope == Scope::node; ++one)

@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <tutti/communicator.hpp>
 #include <tutti/detail/descriptor.hpp>
 #include <tutti/segment.hpp>
+#include <tutti/status.hpp>
 
 namespace tutti {
 
@@ -44,6 +46,10 @@ Segment::Implementation* registered_segment_with(const Context::Implementation& 
 /// Where the buffer lies in the memory of its node; 0: elsewhere.
 std::uint64_t place_in_node(const Context::Implementation& context, const void* buffer,
                             std::size_t bytes) noexcept;
+
+/// Communicator::allocate(), on a rank that has found something wrong before: every rank throws.
+Segment allocate(Communicator& communicator, std::size_t bytes, Scope scope,
+                 std::optional<Error> error);
 
 }  // namespace api
 }  // namespace tutti

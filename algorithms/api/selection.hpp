@@ -1,4 +1,5 @@
 // Which schedule a collective takes, and what is refused: pure, needs no device and no other rank.
+// Those with a root: rooted_selection.hpp.
 #pragma once
 
 #include <cstddef>
@@ -9,34 +10,11 @@
 #include <tutti/algorithm.hpp>
 #include <tutti/reduction.hpp>
 
-#include "plan/blocks.hpp"
 #include "plan/per_round.hpp"
 #include "plan/plan.hpp"
+#include "plan/scan.hpp"
 
 namespace tutti::api {
-
-/// What messages per round mean to a schedule.
-enum class PerRoundIs : std::uint8_t {
-  covering,  // any vector that covers the ranks
-  core,      // a core, or upper bounds of its rounds
-  uniform,   // one n for all rounds: one entry, or several equal ones
-  nothing,   // it has none to choose
-};
-
-/// What a schedule of allreduce needs and gives.
-struct Schedule {
-  Algorithm algorithm = Algorithm::automatic;
-  Agreement agreement =
-      Agreement::relaxed;         // the strongest that it gives where order shows in bits
-  bool keeps_rank_order = true;   // else it needs an operator that commutes
-  bool needs_idempotent = false;  // contributions may enter twice
-  bool needs_inverse = false;     // of the operator
-  PerRoundIs takes = PerRoundIs::covering;
-};
-
-/// Every schedule of allreduce that is a plan, in the order of the catalogue
-/// (algorithms/README.md).
-std::span<const Schedule> allreduce_schedules() noexcept;
 
 struct AllreduceRequest {
   std::size_t element_count = 0;
@@ -63,30 +41,15 @@ struct BarrierRequest {
   std::span<const Node> domain_of = {};
 };
 
-struct BroadcastRequest {
-  Rank root{0};
-  std::size_t bytes = 0;
-  plan::PerRound per_round_by_default = {};
+/// Also of exscan.
+struct ScanRequest {
+  plan::Prefix kind = plan::Prefix::inclusive;
+  Reduction reduction = {};
   std::span<const Node> node_of = {};
-  bool single_copy = false;  // whether ranks may read each other's buffers
-  Tree tree = Tree::automatic;
 };
 
-struct ReduceRequest {
-  Rank root{0};
-  AllreduceRequest combines = {};       // what is combined, and how
-  std::uint32_t participant_count = 0;  // 0: all ranks
-  bool single_copy = false;
-  Tree tree = Tree::automatic;
-};
-
-/// Also of allgatherv.
-struct AllgatherRequest {
-  std::size_t block_bytes = 0;  // of the longest
-  plan::PerRound per_round_by_default = {};
-  std::span<const Node> node_of = {};
-  plan::Transport transport = plan::Transport::copied;  // of ranks that share one node
-};
+/// Of one contribution.
+std::size_t payload_bytes_of(const AllreduceRequest& request) noexcept;
 
 /// Whether another order or association of the operands may give other bits.  Integer elements are
 /// taken to be exact; what a user's operator does with elements of no known type is not known.
@@ -111,14 +74,11 @@ std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
 /// `rank_count`, with the nearest that does, and Error{unsupported} for a schedule that cannot keep
 /// the promise, with those that can.
 plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierRequest& request);
-plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, const BroadcastRequest& request);
-plan::Plan reduce_plan(Rank self, std::uint32_t rank_count, const ReduceRequest& request);
-
-plan::Plan allgather_plan(Rank self, std::uint32_t rank_count, const AllgatherRequest& request);
+plan::Plan scan_plan(Rank self, std::uint32_t rank_count, const ScanRequest& request);
 
 /// What goes through a plan at a time, of each of its parts, unless that was set; alike on all
-/// ranks.  `one_node`: of all ranks.
-std::size_t chunk_bytes_for(const plan::Plan& plan, bool one_node) noexcept;
+/// ranks.  `shares_nodes`: whether any two of them are on one node.
+std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes) noexcept;
 
 /// Of a stale-synchronous allreduce: in slack + 1 copies.  Throws Error.
 plan::Plan stale_plan(Rank self, std::uint32_t rank_count, std::size_t payload_bytes,

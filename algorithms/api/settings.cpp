@@ -53,7 +53,7 @@ constexpr Setting table[] = {
     {"TUTTI_SOFT_TRANSPORT", "auto|shared|cma|bounce", "how the software device moves data"},
     {"TUTTI_SOFT_PROMOTE", "0|1", "whether registered private memory becomes shared; default 0"},
     {"TUTTI_SOFT_LOG", "off|transport", "whether it says which way it took and why; default off"},
-    {"TUTTI_SOFT_FABRIC", "qdr|fdr|edr|hdr|ndr|roce100|FILE",
+    {"TUTTI_SOFT_FABRIC", "qdr|fdr|edr|hdr|ndr|roce100|roce25|roce10|FILE",
      "network that the software device emulates; default: none"},
     {"TUTTI_SOFT_PLACE", "0 ..", "place of this process in that network; default 0"},
     {"TUTTI_SOFT_DEVICES", "name:ports,...", "software devices and their ports; default soft0:1"},
@@ -113,6 +113,12 @@ WaitPolicy parse_wait(const std::string& text) {
   if (text == "yield") return WaitPolicy::yield;
   if (text == "block") return WaitPolicy::block;
   refuse("TUTTI_WAIT", text, "automatic, spin, yield or block");
+}
+
+Notify parse_notify(const std::string& text) {
+  if (text == "immediate") return Notify::immediate;
+  if (text == "flag") return Notify::flag;
+  refuse("TUTTI_NOTIFY", text, "immediate or flag");
 }
 
 SharedNotifications parse_shared_notifications(const std::string& text) {
@@ -201,12 +207,6 @@ Placement parse_placement(std::string_view text, const std::string& origin) {
   refuse(origin, text, "block, cyclic or random");
 }
 
-Notify parse_notify(std::string_view text, const std::string& origin) {
-  if (text == "immediate") return Notify::immediate;
-  if (text == "flag") return Notify::flag;
-  refuse(origin, text, "immediate or flag");
-}
-
 std::uint64_t parse_bytes(std::string_view text, const std::string& origin) {
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -241,7 +241,7 @@ ContextSettings context_settings(const ContextOptions& given) {
   if (auto text = value_of("TUTTI_SETUP_TIMEOUT"))
     settings.setup_timeout = parse_seconds("TUTTI_SETUP_TIMEOUT", *text);
   if (auto text = value_of("TUTTI_CONNECT")) settings.connect = parse_connect(*text);
-  if (auto text = value_of("TUTTI_NOTIFY")) settings.notify = parse_notify(*text, "TUTTI_NOTIFY");
+  if (auto text = value_of("TUTTI_NOTIFY")) settings.notify = parse_notify(*text);
   if (auto text = value_of("TUTTI_WAIT")) settings.wait = parse_wait(*text);
   if (auto text = value_of("TUTTI_SHARED_NOTIFICATIONS"))
     settings.shared_notifications = parse_shared_notifications(*text);

@@ -24,9 +24,14 @@ std::span<const Setting> settings() noexcept;
 /// Throws Error{invalid_argument} if the environment has a TUTTI_* variable that is none of these.
 void refuse_unknown_settings();
 
-/// Chunks of a payload where nothing else is said: first guesses, not tuned.
+/// Chunks of a payload where nothing else is said: those that ranks of a node pass to each other,
+/// and those between nodes of one rank.  A chunk is written to a partial, sent, combined and copied
+/// out while it is in the second cache; smaller ones have more rounds to wait for (measured,
+/// engine/README.md).
 inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
-inline constexpr std::size_t chunk_bytes_across = 1u << 20;
+inline constexpr std::size_t chunk_bytes_across = 128u << 10;
+/// Where most of it stays in the users' buffers.
+inline constexpr std::size_t chunk_bytes_zero_copy = 1u << 20;
 /// Of a piece that passes through rank after rank, which all wait for it: about as long as a
 /// message takes that has no bytes.
 inline constexpr std::size_t chunk_bytes_of_pipeline = 8u << 10;
@@ -98,9 +103,6 @@ std::vector<std::uint32_t> parse_ranks_per_domain(std::string_view text, const s
 
 /// "block", "cyclic" or "random"; throws likewise.
 Placement parse_placement(std::string_view text, const std::string& origin);
-
-/// "immediate" or "flag"; throws likewise.
-Notify parse_notify(std::string_view text, const std::string& origin);
 
 /// "16M" -> 16777216; K, M, G are powers of 1024; throws Error{invalid_argument}.
 std::uint64_t parse_bytes(std::string_view text, const std::string& origin);

@@ -103,8 +103,8 @@ void SharedRingOperation::join(std::span<const RingDoor> doors) {
     if (communicator.is_neighbour(step.peer)) continue;
     const std::uint32_t connection =
         fabric.connection_to(communicator.process_of[index_of(step.peer)]);
-    if (const std::string reason = fabric.why_not_worded(connection);
-        !republishes_ && !reason.empty())
+    if (const std::string reason = republishes_ ? "" : fabric.why_not_worded(connection);
+        !reason.empty())
       throw Error(ErrorCode::unsupported,
                   "allreduce: algorithm shared_ring " + reason + "; or use ring");
     if (step.action != plan::Action::put) continue;

@@ -165,6 +165,7 @@ namespace {
 
 /// What a rank says when a communicator is split.
 struct Choice {
+  api::Verdict verdict;
   std::uint64_t has_color = 0;
   std::uint64_t color = 0;
   std::int64_t key = 0;
@@ -174,26 +175,32 @@ struct Choice {
 
 std::optional<Communicator> Communicator::split(std::optional<std::uint32_t> color,
                                                 std::int64_t key) {
-  implementation_->require_usable();
-  const Choice own{color ? 1u : 0u, color.value_or(0), key};
-  std::vector<Choice> choices(rank_count());
-  implementation_->gather(std::as_bytes(std::span(&own, 1)),
-                          std::as_writable_bytes(std::span(choices)));
+  return api::split(*this, color, key, std::nullopt);
+}
+
+std::optional<Communicator> api::split(Communicator& whole, std::optional<std::uint32_t> color,
+                                       std::int64_t key, const std::optional<Error>& error) {
+  Communicator::Implementation& ranks = whole.implementation();
+  ranks.require_usable();
+  const Choice own{Verdict::of(error), color ? 1u : 0u, color.value_or(0), key};
+  std::vector<Choice> choices(whole.rank_count());
+  ranks.gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(choices)));
+  agree<Choice>(error, choices);
   std::vector<Rank> members;
   for (std::uint32_t index = 0; index < choices.size(); ++index)
     if (color ? choices[index].has_color != 0 && choices[index].color == *color
-              : Rank{index} == rank())
+              : Rank{index} == whole.rank())
       members.push_back(Rank{index});
   std::stable_sort(members.begin(), members.end(), [&](Rank one, Rank other) {
     return choices[index_of(one)].key < choices[index_of(other)].key;
   });
-  api::Neighbourhood neighbours = api::neighbourhood_of(members, implementation_->neighbours);
-  auto exchange = std::make_unique<api::SubsetExchange>(*this, std::move(members));
+  Neighbourhood neighbours = neighbourhood_of(members, ranks.neighbours);
+  auto exchange = std::make_unique<SubsetExchange>(whole, std::move(members));
   if (!color) return std::nullopt;  // it took part, which the others needed
-  auto part = std::make_unique<Implementation>(implementation_->context, std::move(exchange),
-                                               std::move(neighbours));
-  part->has_segments = implementation_->has_segments;
-  part->has_node_segments = implementation_->has_node_segments;
+  auto part = std::make_unique<Communicator::Implementation>(ranks.context, std::move(exchange),
+                                                             std::move(neighbours));
+  part->has_segments = ranks.has_segments;
+  part->has_node_segments = ranks.has_node_segments;
   return Communicator(std::move(part));
 }
 

@@ -4,9 +4,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <tutti/communicator.hpp>
 #include <tutti/operation.hpp>
+#include <tutti/status.hpp>
 #include <vector>
 
 namespace tutti::api {
@@ -47,5 +49,10 @@ class SubsetExchange final : public Exchange {
   std::vector<Block> own_, all_;  // by member
   Operation operation_;           // from own_ to all_
 };
+
+/// Communicator::split(), on a rank that may have found something wrong before: then every rank
+/// throws.
+std::optional<Communicator> split(Communicator& whole, std::optional<std::uint32_t> color,
+                                  std::int64_t key, const std::optional<Error>& error);
 
 }  // namespace tutti::api

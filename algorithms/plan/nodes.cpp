@@ -1,5 +1,6 @@
 #include "plan/nodes.hpp"
 
+#include <algorithm>
 #include <cassert>
 
 namespace tutti::plan {
@@ -15,6 +16,17 @@ std::vector<std::vector<Rank>> members_of_nodes(std::uint32_t rank_count,
     nodes[node].push_back(Rank{rank});
   }
   return nodes;
+}
+
+std::uint32_t node_count_of(std::span<const Node> node_of, std::uint32_t rank_count) {
+  if (node_of.empty()) return rank_count;
+  return 1 + index_of(*std::max_element(node_of.begin(), node_of.end()));
+}
+
+std::size_t largest_node_of(std::span<const Node> node_of) {
+  std::vector<std::size_t> size(node_count_of(node_of, 0));
+  for (const Node node : node_of) ++size[index_of(node)];
+  return size.empty() ? 1 : *std::max_element(size.begin(), size.end());
 }
 
 bool nodes_are_runs(std::span<const Node> node_of) {

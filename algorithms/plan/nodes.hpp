@@ -1,6 +1,7 @@
 // Which ranks share a node, as plans see it.  Nodes are numbered by their lowest rank.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <tutti/types.hpp>
@@ -12,6 +13,12 @@ namespace tutti::plan {
 /// is one of its own.
 std::vector<std::vector<Rank>> members_of_nodes(std::uint32_t rank_count,
                                                 std::span<const Node> node_of);
+
+/// How many there are, of so many ranks; `rank_count` is asked only where `node_of` is empty.
+std::uint32_t node_count_of(std::span<const Node> node_of, std::uint32_t rank_count);
+
+/// Ranks of the largest.
+std::size_t largest_node_of(std::span<const Node> node_of);
 
 /// Whether each node's ranks follow each other: then what is combined node after node is combined
 /// in rank order.

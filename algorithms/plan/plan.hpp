@@ -10,13 +10,14 @@
 // commutative, blocks of a fixed tree, or contributions as they are.
 //
 // Parts.  Most plans work on whole payloads.  A plan of N parts cuts the payload into N runs of
-// elements, as even as can be, the longer ones first; a step works on one of them, and partials and
-// slots have room for one.
+// elements, as even as can be, the longer ones first; a step works on one of them, and each segment
+// of a partial or slot has room for one.  A message of several segments holds several parts: it is
+// as long as so many of the longest, but for the last one, whose part is that of its put and await.
 //
 // Blocks.  Where every rank has something else for each rank, or gets something else from each, the
 // parts are blocks, one for each rank: block p of a target comes from rank p, block p of a source
 // is for rank p.  Where a plan `swaps` blocks, both differ: what was block p of the source of rank
-// q is block q of the target of rank p.
+// q is block q of the target of rank p.  Long blocks may be several parts each.
 //
 // By reference.  Inside a node a payload may stay in the user's buffer: a put by reference tells
 // its peer where source or target lies, a copy by reference reads the payload there.  A combine by
@@ -116,12 +117,14 @@ struct Plan {
   bool all_alike = true;  // every rank sends exactly per_round, and awaits as many, maybe in later
                           // rounds; if not, it is the most
   FlowControl flow_control = FlowControl::synchronising;
-  std::uint16_t parts = 1;         // of the payload
-  bool is_pipeline = false;        // parts pass through rank after rank: better many short ones
-  bool zero_copy = false;          // source and target stand in for registers
-  bool swaps_blocks = false;       // a message to rank p from rank q is about part p there, q here
-  std::uint16_t segments = 1;      // payloads (of one part) in each partial and slot
-  bool shares_target = false;      // of the ranks of a node: it is the same memory
+  std::uint16_t parts = 1;        // of the payload
+  std::vector<Rank> owners = {};  // of blocks in pieces: whose block each part is of; empty: part p
+                                  // is the block of rank p
+  bool is_pipeline = false;       // parts pass through rank after rank: better many short ones
+  bool zero_copy = false;         // source and target stand in for registers
+  bool swaps_blocks = false;      // a message to rank p from rank q is about part p there, q here
+  std::uint16_t segments = 1;     // payloads (of one part) in each partial and slot
+  bool shares_target = false;     // of the ranks of a node: it is the same memory
   std::uint32_t incoming_max = 0;  // messages of one peer that can be on their way to this rank at
                                    // once; 0: as many as it sends in two calls
   std::uint32_t takes_out = 0;     // contributions, the own one and those before it, that the last

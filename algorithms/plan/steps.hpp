@@ -58,9 +58,9 @@ class StepWriter {
                            .from = from});
   }
 
-  /// A put of a block that is not this rank's own.
-  void forward(Rank peer, std::uint16_t slot, Register from) {
-    put(peer, slot, 1, from);
+  /// A put of blocks that are not this rank's own, or the last of which is not.
+  void forward(Rank peer, std::uint16_t slot, Register from, std::uint16_t segments = 1) {
+    put(peer, slot, segments, from);
     plan_.steps.back().forwards = true;
   }
 

@@ -277,7 +277,9 @@ struct ScanArguments {
 ///
 /// By doubling distances (Hillis, Steele 1986): ceil(log2 P) rounds of at most one message, in rank
 /// order whether or not the operator commutes.  Floating-point results have the same bits in every
-/// run with as many ranks.  One-way like broadcast(): whoever sends can be two calls ahead.
+/// run with as many ranks.  Where nodes of several ranks follow each other and order does not show
+/// in bits, inside the nodes and over one rank of each.  One-way like broadcast(): whoever sends
+/// can be two calls ahead.
 TUTTI_EXPORT Operation scan(Communicator& communicator, const ScanArguments& arguments);
 
 /// target = source of rank 0 o ... o source of the rank before: exclusive prefix.

@@ -55,8 +55,9 @@ struct ContextOptions {
   std::optional<std::size_t> arena_bytes = {};  // for slots and send buffers; default 16 MiB
   std::optional<CheckLevel> check = {};         // default: collective
   /// Payloads above so many bytes go through in chunks, alike on all ranks; a plan that cuts the
-  /// payload into parts takes a chunk of each part at a time.  Default, and 0: 64 KiB inside a
-  /// node, 1 MiB across nodes; less where a plan has so many slots that 8 MiB would not hold them.
+  /// payload into parts takes a chunk of each part at a time.  Default, and 0: 64 KiB where
+  /// ranks share nodes, 128 KiB where each is a node of its own, 1 MiB if zero-copy; less where a
+  /// plan has so many slots that 8 MiB would not hold them.
   std::optional<std::size_t> chunk_bytes = {};
   /// Broadcasts of so many bytes to 2 MiB, reduces of two ranks by an operator that commutes to 512
   /// KiB, allreduces of two by such an operator of 64 times so many and more, and blocks

@@ -30,10 +30,10 @@ class TUTTI_EXPORT Operation {
   /// Never waits.  ok: accepted, the buffers are the engine's until test() or wait() says ok.
   /// Aborts the program if the operation is in flight.
   Status start() noexcept;
-  /// The same shape on other buffers.  Of an operation that is zero-copy (segment.hpp): on the
-  /// target that it was made with, and a source that lies in a segment or is one of the two buffers
-  /// it was made with; aborts the program otherwise, also where a target that a node shares is
-  /// another one.
+  /// The same shape on other buffers, also for later calls of start().  Of an operation that is
+  /// zero-copy (segment.hpp): on the target that it was made with, and a source that lies in a
+  /// segment or is one of the two buffers it was made with; aborts the program otherwise, also
+  /// where a target that a node shares is another one.
   Status start(const void* source, void* target) noexcept;
 
   /// One step of progress; `in_progress` until finished.  `ok` if nothing is in flight.

@@ -7,6 +7,9 @@ shift
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "$@" >"$folder/run.json"
+"$picture" --note 'tutti & others' "$folder/out.svg" "$folder/run.json"
+grep -q 'bytes of each rank; tutti &amp; others</text>' "$folder/out.svg" ||
+  { echo "picture.sh: the note is missing" >&2; exit 1; }
 "$picture" "$folder/out.svg" "$folder/run.json"
 lines=$(grep -c '<polyline' "$folder/out.svg")
 [ "$lines" = 4 ] || { echo "picture.sh: $lines lines, expected 2 collectives of 2" >&2; exit 1; }

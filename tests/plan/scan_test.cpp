@@ -10,6 +10,7 @@
 #include "happens_before.hpp"
 #include "plan/verify.hpp"
 #include "sizes.hpp"
+#include "support/node_shapes.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -41,6 +42,45 @@ TEST(Scan, TwoCopiesOfEverythingSuffice) {
     for (std::uint32_t ranks = 2; ranks <= 12; ++ranks)
       EXPECT_EQ(test::HappensBefore(scans(ranks, prefix), 6, 2).race(), std::nullopt)
           << ranks << " ranks";
+}
+
+std::vector<Plan> scans_of(const tutti::test::NodeOf& node_of, Prefix prefix) {
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < node_of.size(); ++rank)
+    plans.push_back(node_scan(Rank{rank}, node_of, prefix));
+  return plans;
+}
+
+TEST(Scan, OfNodesIsRightForEveryShape) {
+  for (std::uint32_t ranks = 2; ranks <= 10; ++ranks)
+    for (const std::vector<std::uint32_t>& sizes : tutti::test::compositions(ranks)) {
+      const tutti::test::NodeOf node_of = tutti::test::in_blocks(sizes);
+      for (const Prefix prefix : {Prefix::inclusive, Prefix::exclusive}) {
+        const std::vector<Plan> plans = scans_of(node_of, prefix);
+        EXPECT_EQ(
+            first_violation(plans, prefix == Prefix::inclusive ? Promise::scan : Promise::exscan),
+            std::nullopt)
+            << tutti::test::text_of(node_of);
+        if (ranks > 7) continue;
+        EXPECT_EQ(test::HappensBefore(plans, 6, 2).race(), std::nullopt)
+            << tutti::test::text_of(node_of);
+      }
+    }
+  for (const std::vector<std::uint32_t>& sizes :
+       std::vector<std::vector<std::uint32_t>>{{8, 8, 8, 8}, {1, 16, 3}, {5, 5, 5, 5, 5, 5, 5}})
+    EXPECT_EQ(
+        first_violation(scans_of(tutti::test::in_blocks(sizes), Prefix::inclusive), Promise::scan),
+        std::nullopt);
+}
+
+TEST(Scan, OfNodesOneRankOfEachUsesTheNetwork) {
+  const tutti::test::NodeOf node_of = tutti::test::in_blocks({4, 4, 4, 4});
+  for (const Plan& plan : scans_of(node_of, Prefix::inclusive))
+    for (const Step& step : plan.steps)
+      if (step.peer != no_rank && node_of[index_of(step.peer)] != node_of[index_of(plan.self)]) {
+        EXPECT_EQ(index_of(plan.self) % 4, 3u);
+        EXPECT_EQ(index_of(step.peer) % 4, 3u);
+      }
 }
 
 TEST(Scan, WithoutCreditsTheyWouldNot) {

@@ -5,6 +5,15 @@ if(TARGET tutti-bench)
     set_tests_properties(bench_${group} PROPERTIES LABELS process TIMEOUT 300 PROCESSORS 2)
   endforeach()
 
+  foreach(run process:ranks process:shapes soak:scale soak:sizes)
+    string(REPLACE ":" ";" parts ${run})
+    list(POP_FRONT parts label group)
+    add_test(NAME ${label}_every_collective_${group}
+      COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/every_collective.sh $<TARGET_FILE:tutti-bench> ${group})
+    set_tests_properties(${label}_every_collective_${group} PROPERTIES LABELS ${label} TIMEOUT 900
+      RUN_SERIAL ON)
+  endforeach()
+
   find_package(Python3 COMPONENTS Interpreter REQUIRED)
   foreach(group json tampered texts refusals)
     add_test(NAME plan_${group} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/plan_cli.sh

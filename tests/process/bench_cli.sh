@@ -71,6 +71,9 @@ results() {
   expect 0 'overlap of allreduce 65536 B +[01]\.[0-9]+ +\(2 alternating blocks\)' \
     "$bench" allreduce,broadcast --local 2 --ranks-per-node 1 --fabric fdr --bytes 64K \
     --iterations 400 --overlap
+  expect 0 'busy in test\(\) of allreduce 65536 B +[0-9]+\.[0-9]+ +\(1 alternating blocks\)' \
+    "$bench" allreduce --local 2 --ranks-per-node 1 --fabric roce10 --bytes 64K --iterations 200 \
+    --overlap
   for across in leader lanes; do
     expect 0 '"algorithm":"'$across'/.*"correct":true' "$bench" allreduce --local 7 --dtype double \
       --across $across --ranks-per-node 3,2 --placement cyclic --bytes 8,1K "${short[@]}" --delay-us 100
@@ -124,6 +127,17 @@ virtual_time() {
   # 31 blocks of 32 KiB, o + L + o_r, and one answer between windows; on 9 connections.
   expect 0 '"collective":"allgatherv",.*"median_ns":150383.*"correct":true' "$bench" allgatherv \
     --local 32 --virtual-time --bytes 32K --iterations 1 --check --format json
+  # Whatever the distribution, about what so many bytes take: 154 us, and a piece from hop to hop.
+  local distribution ranks time
+  for distribution in decreasing single; do
+    for ranks in 4 8 16 32; do
+      time=$("$bench" allgatherv --local $ranks --virtual-time --fabric fdr --dtype int32 \
+        --bytes $((1048576 / ranks)) --distribution $distribution --iterations 1 --check \
+        --format json | sed -En 's/.*"median_ns":([0-9]+)\..*"correct":true.*/\1/p')
+      [ "${time:-0}" -gt 150000 ] && [ "$time" -lt 245000 ] ||
+        fail "allgatherv, $distribution, $ranks ranks: ${time:-no result} ns, expected about 154200"
+    done
+  done
   # Chunks that are republished cost what those of a plan do: 6 hops of o + L + o_r.
   expect 0 '"algorithm":"shared_ring",.*"median_ns":5407\..*"correct":true' "$bench" allreduce \
     --local 4 --virtual-time --algorithm shared_ring --bytes 8 --iterations 2 --check --format json
@@ -155,6 +169,9 @@ defaults() {
 
 refusals() {
   refuse 'rotate-root needs exactly 2 ranks, this run has 3' "$bench" broadcast --rotate-root --local 3
+  refuse '--distribution="odd"' "$bench" allgatherv --local 2 --distribution odd
+  refuse '--distribution="single".*allgatherv, gatherv or scatterv' \
+    "$bench" allgather --local 2 --distribution single
   refuse '--virtual-time.*--local' "$bench" barrier --virtual-time
   refuse 'shared_ring polls words in memory, and in virtual time.*=republished' \
     env TUTTI_SHARED_NOTIFICATIONS=words \

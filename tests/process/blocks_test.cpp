@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 #include <tutti/tutti.hpp>
+#include <utility>
 #include <vector>
 
 #include "support/jobs.hpp"
@@ -364,6 +365,100 @@ TEST(Blocks, ArePassedOnRightly) {
                run_local_threads);
   expect_right({.shape = {7}, .sizes = {8, 6000}, .delay = 2ms, .per_round = {1, 1, 1}},
                run_local_threads);
+}
+
+TEST(Blocks, SmallOnesOfANodeGoTogether) {
+  const Task task{.shape = {9, {3}}, .sizes = {0, 8, 1000}, .delay = 1ms};
+  expect_right(task, run_local);
+  expect_right({.shape = {12, {5, 4, 3}}, .sizes = {8}}, run_local_threads);
+  expect_right({.shape = {10, {4}, Placement::random}, .sizes = {1024}}, run_local_threads);
+  const auto results = run_local({.rank_count = 9}, [](Exchange& exchange) {
+    ContextOptions options;
+    options.device = "soft0";
+    options.arena_bytes = 8u << 20;
+    options.ranks_per_node = {3};
+    Context context(options);
+    Communicator communicator(context, exchange);
+    Bytes source(9 * 2000), target(9 * 2000);
+    const auto names = [&](std::size_t bytes) {
+      return gather(communicator,
+                    {.source = source.data(), .target = target.data(), .bytes = bytes})
+                 .algorithm() +
+             " " +
+             scatter(communicator, {.source = source.data(),
+                                    .target = target.data(),
+                                    .bytes = bytes,
+                                    .root = Rank{8}})
+                 .algorithm();
+    };
+    if (names(8) != "node_gather node_scatter" || names(1024) != names(8)) return 1;
+    if (names(1025) != "direct direct") return 2;
+    const auto prefix = [&](ElementType type) {
+      return scan(communicator, {.source = source.data(),
+                                 .target = target.data(),
+                                 .element_count = 4,
+                                 .reduction = built_in_reduction(BuiltIn::sum, type)})
+          .algorithm();
+    };
+    if (prefix(ElementType::int64) != "node_doubling") return 3;
+    return prefix(ElementType::float64) == "doubling" ? 0 : 4;  // whose bits would differ
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(9));
+}
+
+/// Blocks of which some are so long that they go along rings of the nodes, in pieces; in reverse
+/// order, with gaps.
+int exercise_long_ones(Exchange& exchange, const Task& task, bool in_place) {
+  ContextOptions options;
+  options.device = "soft0";
+  options.arena_bytes = 8u << 20;
+  options.ranks_per_node = task.shape.ranks_per_node;
+  options.placement = task.shape.placement;
+  options.chunk_bytes = task.chunk_bytes;
+  Context context(options);
+  Communicator communicator(context, exchange);
+  Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
+  BlockLayout layout{.bytes = task.sizes, .offsets = std::vector<std::size_t>(task.sizes.size())};
+  std::size_t end = 0;
+  for (std::size_t rank = task.sizes.size(); rank-- > 0; end += task.sizes[rank] + 3)
+    layout.offsets[rank] = end;
+  const std::size_t self = ranks.self();
+  Bytes target(end), expected(end), own(task.sizes[self] + 1);
+  std::byte* const source = in_place ? target.data() + layout.offsets[self] : own.data();
+  Operation operation =
+      allgatherv(communicator, {.source = source, .target = target.data(), .blocks = layout});
+  if (operation.algorithm() != "ring_allgather") return 2000;
+  return ranks.wrong_of(
+      std::move(operation),
+      [&](std::uint64_t call) {
+        std::fill(target.begin(), target.end(), std::byte{1});
+        expected = target;
+        for (std::size_t from = 0; from < task.sizes.size(); ++from)
+          for (std::size_t i = 0; i < task.sizes[from]; ++i)
+            expected[layout.offsets[from] + i] = value(from, 0, call, i);
+        for (std::size_t i = 0; i < task.sizes[self]; ++i) source[i] = value(self, 0, call, i);
+      },
+      [&](std::uint64_t) { return target != expected; });
+}
+
+TEST(Blocks, LongOnesGoAlongRingsOfNodes) {
+  const auto expect = [](const Task& task, Launch launch) {
+    for (const bool in_place : {false, true}) {
+      const auto results = launch({.rank_count = task.shape.rank_count}, [&](Exchange& exchange) {
+        return std::min(exercise_long_ones(exchange, task, in_place), 200);
+      });
+      EXPECT_EQ(codes_of(results), std::vector<int>(task.shape.rank_count))
+          << task.shape.rank_count << " ranks, chunks " << task.chunk_bytes;
+    }
+  };
+  expect({.shape = {4}, .sizes = {70'001, 0, 5, 0}}, run_local);
+  expect({.shape = {4}, .sizes = {0, 20'000, 5, 60'000}, .delay = 2ms}, run_local_threads);
+  // Asked for, but so many pieces of it would not fit.
+  expect({.shape = {4}, .chunk_bytes = 256 << 10, .sizes = {70'001, 0, 5, 0}}, run_local_threads);
+  expect({.shape = {3}, .chunk_bytes = 1000, .sizes = {0, 70'000, 1}}, run_local_threads);
+  expect({.shape = {6, {2}}, .sizes = {1, 0, 60'000, 20'000, 0, 0}}, run_local_threads);
+  expect({.shape = {6, {2}, Placement::cyclic}, .sizes = {90'000, 0, 8, 0, 0, 0}, .delay = 2ms},
+         run_local);
 }
 
 /// Which is what happens where it may.

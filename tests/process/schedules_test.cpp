@@ -6,6 +6,7 @@
 #include <cstring>
 #include <tutti/tutti.hpp>
 
+#include "api/allreduce_schedules.hpp"
 #include "api/names.hpp"
 #include "api/selection.hpp"
 #include "support/adversarial.hpp"

@@ -1,19 +1,13 @@
 // Promise: Algorithm::shared_ring gives right results, the same bits on all ranks, for every shape
-// of nodes, count, type and operator; a rank that is stopped once it has contributed holds up no
-// other rank in that call, whichever rank it is and whether or not it was ever needed before, and
-// ends the call when it goes on; what cannot be done is refused with the reason; a late, a dead and
-// a departed rank are named.
+// of nodes, count, type and operator; what cannot be done is refused with the reason; a late, a
+// dead and a departed rank are named.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -24,72 +18,14 @@
 #include <vector>
 
 #include "support/jobs.hpp"
+#include "support/ring_jobs.hpp"
 
 namespace tutti {
 namespace {
 
 using namespace std::chrono_literals;
-using test::codes_of;
-using Shape = std::vector<std::uint32_t>;
+using namespace test;
 using Clock = std::chrono::steady_clock;
-
-Context context_of(const Shape& shape, std::size_t arena_bytes = 4u << 20,
-                   std::optional<SharedNotifications> shared_notifications = {}) {
-  ContextOptions options;
-  options.device = "soft0";
-  options.arena_bytes = arena_bytes;
-  options.ranks_per_node = shape;
-  options.shared_notifications = shared_notifications;
-  return Context(options);
-}
-
-std::uint32_t ranks_of(const Shape& shape) {
-  std::uint32_t ranks = 0;
-  for (const std::uint32_t node : shape) ranks += node;
-  return ranks;
-}
-
-std::string text_of(const Shape& shape) {
-  std::string text = "nodes of";
-  for (const std::uint32_t node : shape) text += " " + std::to_string(node);
-  return text;
-}
-
-template <class T>
-AllreduceArguments arguments_of(const std::vector<T>& source, std::vector<T>& target,
-                                BuiltIn which = BuiltIn::sum) {
-  return {.source = source.data(),
-          .target = target.data(),
-          .element_count = source.size(),
-          .reduction = built_in_reduction(which, element_type_of<T>()),
-          .algorithm = Algorithm::shared_ring};
-}
-
-bool run_once(Operation& operation) {
-  return operation.start() == Status::ok && operation.wait(30s) == Status::ok;
-}
-
-/// Small numbers, of which sums are exact.
-template <class T>
-T value_of(std::uint32_t rank, std::uint64_t call, std::size_t i) {
-  return static_cast<T>((rank * 7 + call * 3 + i) % 50);
-}
-
-template <class T>
-bool is_right(const std::vector<T>& target, std::uint32_t ranks, std::uint64_t call,
-              BuiltIn which) {
-  for (std::size_t i = 0; i < target.size(); ++i) {
-    T expected = value_of<T>(0, call, i);
-    for (std::uint32_t rank = 1; rank < ranks; ++rank) {
-      const T other = value_of<T>(rank, call, i);
-      expected = which == BuiltIn::sum   ? static_cast<T>(expected + other)
-                 : which == BuiltIn::max ? std::max(expected, other)
-                                         : std::min(expected, other);
-    }
-    if (target[i] != expected) return false;
-  }
-  return true;
-}
 
 /// Calls with pauses; 0: all results are right.
 template <class T>
@@ -216,64 +152,6 @@ TEST(SharedRing, OperationsComeAndGoInAnyOrder) {
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
-/// What forked ranks see together.
-struct Board {
-  static constexpr std::size_t repetitions_max = 40;
-  std::atomic<std::uint32_t> arrived{0};
-  std::atomic<std::int32_t> process[8];
-  std::atomic<std::uint32_t> done{0};
-  std::atomic<std::uint32_t> still_stopped{0};
-  std::atomic<std::int64_t> with_stop_ns[repetitions_max], without_ns[repetitions_max];
-
-  void barrier(std::uint32_t ranks, std::uint32_t& passed) {
-    ++passed;
-    ++arrived;
-    while (arrived.load() < passed * ranks) std::this_thread::sleep_for(50us);
-  }
-};
-
-struct Unmap {
-  void operator()(Board* board) const { ::munmap(board, sizeof *board); }
-};
-std::unique_ptr<Board, Unmap> shared_board() {
-  void* const memory =
-      ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  return std::unique_ptr<Board, Unmap>(new (memory) Board);
-}
-
-bool is_stopped(pid_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  std::string text;
-  std::getline(file, text);
-  const std::size_t name_end = text.rfind(')');
-  return name_end != std::string::npos && text.size() > name_end + 2 && text[name_end + 2] == 'T';
-}
-
-struct Stops {
-  Shape shape;
-  std::vector<std::uint32_t> victims;
-  std::uint64_t calls_before = 5;
-  std::size_t repetitions = 1;
-  Algorithm algorithm = Algorithm::shared_ring;
-  Timeout patience = 10s;  // of the others, for a call in which ranks are stopped
-  std::optional<SharedNotifications> shared_notifications = {};
-  std::vector<std::string> said = {};  // by rank: what it says when its patience is over
-};
-
-void note_longest(std::atomic<std::int64_t>& longest, Clock::duration time) {
-  const std::int64_t ns = std::chrono::nanoseconds(time).count();
-  for (std::int64_t before = longest.load(); before < ns;)
-    if (longest.compare_exchange_weak(before, ns)) return;
-}
-
-bool tells(const std::string& text, std::initializer_list<const char*> words) {
-  const bool all = std::all_of(words.begin(), words.end(), [&](const char* word) {
-    return text.find(word) != std::string::npos;
-  });
-  if (!all) std::fprintf(stderr, "does not tell: %s\n", text.c_str());
-  return all;
-}
-
 /// The text of the error by which making it is refused; empty: it is made.
 std::string refusal_of(Communicator& communicator, const AllreduceArguments& arguments,
                        ErrorCode expected) {
@@ -283,159 +161,6 @@ std::string refusal_of(Communicator& communicator, const AllreduceArguments& arg
     return error.code() == expected ? error.what() : std::string("another code: ") + error.what();
   }
   return {};
-}
-
-/// 7: the others could not end the call while the victims were stopped.
-int run_stops(Exchange& exchange, const Stops& stops, Board& board) {
-  Context context = context_of(stops.shape, 4u << 20, stops.shared_notifications);
-  Communicator communicator(context, exchange);
-  const std::uint32_t self = index_of(communicator.rank()), ranks = communicator.rank_count();
-  const auto others = static_cast<std::uint32_t>(ranks - stops.victims.size());
-  const bool is_victim =
-      std::find(stops.victims.begin(), stops.victims.end(), self) != stops.victims.end();
-  board.process[self] = ::getpid();
-  std::vector<double> source(3001), target(3001);
-  AllreduceArguments arguments = arguments_of(source, target);
-  arguments.algorithm = stops.algorithm;
-  Operation operation = allreduce(communicator, arguments);
-  std::uint64_t call = 0;
-  std::uint32_t barriers = 0;
-  const auto fill = [&] {
-    ++call;
-    for (std::size_t i = 0; i < source.size(); ++i) source[i] = value_of<double>(self, call, i);
-  };
-  const auto calls = [&](std::uint64_t count) {
-    while (count-- > 0) {
-      fill();
-      if (!run_once(operation) || !is_right(target, ranks, call, BuiltIn::sum)) return false;
-    }
-    return true;
-  };
-  if (!calls(stops.calls_before)) return 1;
-  int outcome = 0;
-  for (std::size_t i = 0; i < stops.repetitions; ++i) {
-    // Once without: the victims have started before the others look at the time as well.
-    if (stops.repetitions > 1) {
-      fill();
-      board.barrier(ranks, barriers);
-      if (is_victim && operation.start() != Status::ok) return 2;
-      board.barrier(ranks, barriers);
-      const Clock::time_point begin = Clock::now();
-      if (!is_victim && operation.start() != Status::ok) return 2;
-      if (operation.wait(30s) != Status::ok) return 3;
-      if (!is_victim) note_longest(board.without_ns[i], Clock::now() - begin);
-      if (!is_right(target, ranks, call, BuiltIn::sum)) return 4;
-    }
-    fill();
-    board.barrier(ranks, barriers);
-    if (is_victim) {
-      if (operation.start() != Status::ok) return 5;
-      ::raise(SIGSTOP);
-      if (operation.wait(30s) != Status::ok) return 6;
-    } else {
-      for (const std::uint32_t victim : stops.victims)
-        while (!is_stopped(board.process[victim])) std::this_thread::sleep_for(50us);
-      const Clock::time_point begin = Clock::now();
-      if (operation.start() != Status::ok) return 5;
-      const Status status = operation.wait(stops.patience);
-      note_longest(board.with_stop_ns[i], Clock::now() - begin);
-      if (status != Status::ok) outcome = status == Status::timed_out ? 7 : 8;
-      if (!stops.said.empty() && !tells(operation.describe(), {stops.said[self].c_str()}))
-        outcome = 13;
-      if (status == Status::ok && !is_right(target, ranks, call, BuiltIn::sum)) return 9;
-      if (++board.done == others * (i + 1))
-        for (const std::uint32_t victim : stops.victims) {
-          if (is_stopped(board.process[victim])) ++board.still_stopped;
-          ::kill(board.process[victim], SIGCONT);
-        }
-      if (status != Status::ok && operation.wait(30s) != Status::ok) return 10;
-    }
-    if (!is_right(target, ranks, call, BuiltIn::sum)) return 11;
-    if (!calls(3)) return 12;
-  }
-  return outcome;
-}
-
-/// How the ranks ended, and whether all victims were stopped until the others had ended the call.
-std::vector<int> codes_with_stops(const Stops& stops, Board& board) {
-  const auto codes =
-      codes_of(run_local({.rank_count = ranks_of(stops.shape)},
-                         [&](Exchange& exchange) { return run_stops(exchange, stops, board); }));
-  EXPECT_EQ(board.still_stopped, stops.victims.size() * stops.repetitions);
-  return codes;
-}
-
-TEST(SharedRing, AStoppedRankHoldsUpNobody) {
-  for (const Stops& stops :
-       {Stops{{2, 2}, {0}}, Stops{{2, 2}, {1}}, Stops{{2, 2}, {3}}, Stops{{3, 3}, {0, 5}},
-        Stops{{3, 3}, {1, 2, 3, 4}}, Stops{{3}, {0}}, Stops{{2, 1, 2}, {1, 3}}}) {
-    const auto board = shared_board();
-    EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)))
-        << text_of(stops.shape) << ", first victim " << stops.victims[0];
-  }
-}
-
-TEST(SharedRing, NorDoesOneThatIsStoppedInTheVeryFirstCall) {
-  for (const Stops& stops :
-       {Stops{{2, 2}, {0}, 0}, Stops{{2, 2}, {3}, 0}, Stops{{3, 3}, {1, 4}, 0}}) {
-    const auto board = shared_board();
-    EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)))
-        << text_of(stops.shape) << ", first victim " << stops.victims[0];
-  }
-}
-
-/// The control: a ring with a plan waits for every rank.
-TEST(SharedRing, ARingWithAPlanIsHeldUp) {
-  const auto board = shared_board();
-  EXPECT_EQ(codes_with_stops(
-                {.shape = {2, 2}, .victims = {1}, .algorithm = Algorithm::ring, .patience = 300ms},
-                *board),
-            (std::vector<int>{7, 0, 7, 7}));
-}
-
-/// Which ranks are those, depends on the node before: each of its ranks sends to one.
-TEST(Republished, AStoppedRankToWhichNobodySendsHoldsUpNobody) {
-  for (Stops stops : {Stops{{2, 1, 2}, {4}}, Stops{{1, 2}, {2}}, Stops{{1, 3}, {2, 3}},
-                      Stops{{1, 2}, {2}, 0}, Stops{{3}, {0}}, Stops{{3}, {1, 2}, 0}}) {
-    stops.shared_notifications = SharedNotifications::republished;
-    const auto board = shared_board();
-    EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)))
-        << text_of(stops.shape) << ", first victim " << stops.victims[0];
-  }
-}
-
-TEST(Republished, WhatComesToAStoppedRankWaitsAndItIsNamed) {
-  const char* const first = "; of this node, ranks 0 have to poll for them";
-  const char* const second = "; of this node, ranks 1 have to poll for them";
-  const Stops stops{.shape = {1, 2},
-                    .victims = {1},
-                    .patience = 300ms,
-                    .shared_notifications = SharedNotifications::republished,
-                    .said = {first, "", second}};
-  const auto board = shared_board();
-  EXPECT_EQ(codes_with_stops(stops, *board), (std::vector<int>{7, 0, 7}));
-  // The control: with words nobody waits.
-  Stops words = stops;
-  words.shared_notifications = SharedNotifications::words;
-  words.patience = 10s;
-  words.said = {};
-  const auto other = shared_board();
-  EXPECT_EQ(codes_with_stops(words, *other), std::vector<int>(3));
-}
-
-/// Of nodes of two, both are sent to, and each by one rank, whichever chunks that has found.
-TEST(Republished, AllGoOnWhenAStoppedRankDoes) {
-  for (const std::uint32_t victim : {0u, 1u, 3u}) {
-    const auto board = shared_board();
-    const auto codes = codes_with_stops({.shape = {2, 2},
-                                         .victims = {victim},
-                                         .repetitions = 3,
-                                         .patience = 100ms,
-                                         .shared_notifications = SharedNotifications::republished},
-                                        *board);
-    for (std::uint32_t rank = 0; rank < 4; ++rank)
-      EXPECT_TRUE(codes[rank] == 0 || (codes[rank] == 7 && rank != victim)) << codes[rank];
-  }
 }
 
 TEST(Republished, IsRightForShapesProcessesAndThreads) {
@@ -526,28 +251,6 @@ TEST(Republished, TooManyOperationsAreRefused) {
     return refusal_of(communicator, arguments, ErrorCode::limit_exceeded).empty() ? 0 : 3;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(2));
-}
-
-/// Reports both times; that they are alike cannot be asked of more ranks than there are CPUs.
-TEST(SharedRing, AStopCostsTheOthersNoTimeToSpeakOf) {
-  constexpr std::size_t repetitions = 21;
-  for (const Stops& stops :
-       {Stops{{2, 2}, {1}, 5, repetitions}, Stops{{3, 3}, {1}, 5, repetitions}}) {
-    const auto board = shared_board();
-    EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)));
-    const auto median_us = [&](const std::atomic<std::int64_t>* times) {
-      std::vector<std::int64_t> sorted(times, times + repetitions);
-      std::sort(sorted.begin(), sorted.end());
-      return static_cast<double>(sorted[repetitions / 2]) / 1000;
-    };
-    const double with_us = median_us(board->with_stop_ns),
-                 without_us = median_us(board->without_ns);
-    std::printf(
-        "%s, 24 KB: the last of the others ends after %.0f us, with a stopped rank after "
-        "%.0f us (medians of %zu)\n",
-        text_of(stops.shape).c_str(), without_us, with_us, repetitions);
-    EXPECT_LT(with_us, 20 * without_us + 20'000);
-  }
 }
 
 void subtract(const void* incoming, void* partial, std::size_t count, void*) noexcept {

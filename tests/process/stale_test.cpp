@@ -92,6 +92,16 @@ TEST(Stale, IsRightForThreads) {
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
+/// Each element of a result says from which call its contribution is: torn ones and too old ones
+/// would be seen.
+TEST(LongStale, AMillionResultsAreWhole) {
+  constexpr std::uint64_t calls = 62'500;  // of 4 ranks, for each of 4
+  expect_right(4, {{1}, 1, 2, calls, 50us});
+  expect_right(4, {{4}, 2, 40, calls, 50us});
+  expect_right(4, {{2, 2}, 7, 5, calls, 50us});
+  expect_right(4, {{3, 1}, 3, 300, calls, 50us});
+}
+
 /// Rank 0 does nothing until the others have got through `slack` calls, and no further.
 TEST(Stale, ALateRankHoldsUpNobodyWithinTheSlack) {
   constexpr std::uint32_t slack = 4;

@@ -9,6 +9,7 @@
 #include <tutti/reduction.hpp>
 #include <vector>
 
+#include "api/allreduce_schedules.hpp"
 #include "api/names.hpp"
 #include "api/selection.hpp"
 #include "simulated_run.hpp"

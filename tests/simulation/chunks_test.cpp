@@ -5,6 +5,7 @@
 #include <string>
 #include <tutti/status.hpp>
 
+#include "api/allreduce_schedules.hpp"
 #include "api/names.hpp"
 #include "api/selection.hpp"
 #include "plan/single_copy.hpp"

@@ -231,6 +231,13 @@ void Process::add_pending(QueuePair& pair) {
   if (!timing_) wake_helper();
 }
 
+void Process::note_due(Picoseconds due) noexcept {
+  Picoseconds known = next_due_.load(std::memory_order_relaxed);
+  while (due < known && !next_due_.compare_exchange_weak(known, due, std::memory_order_release,
+                                                         std::memory_order_relaxed)) {
+  }
+}
+
 void Process::remove_pending(QueuePair& pair) {
   if (!pair.listed) return;
   pair.listed = false;
@@ -243,6 +250,7 @@ void Process::count_bounces(std::size_t count) {
   const std::lock_guard guard(pending_lock_);
   bounces_count_ = count;
   count_pending();
+  note_due(0);
 }
 
 void Process::progress_pending_slow() {
@@ -261,6 +269,7 @@ void Process::copy_pending() {
 /// Tries all pending requests; nanoseconds until it is worth trying again, -1: when woken.
 std::int64_t Process::progress_pending_ns() {
   if (!has_pending()) return -1;
+  (void)next_due_.exchange(bounces_count_ > 0 ? 0 : never_ps, std::memory_order_acq_rel);
   copy_pending();
   if (pending_now_.empty()) return -1;
   const std::int64_t now = now_ns();
@@ -272,6 +281,7 @@ std::int64_t Process::progress_pending_ns() {
       remove_pending(*pair);
       continue;
     }
+    note_due(guard ? soft::next_due(*pair) : 0);
     // Not ours to look into without its lock: then its holder has just tried.
     const std::int64_t wish_ns = guard ? pair->patience.look_again_ns - now : 1'000'000;
     const std::int64_t pair_ns = std::clamp<std::int64_t>(wish_ns, 50'000, 10'000'000);

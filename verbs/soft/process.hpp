@@ -131,6 +131,16 @@ class Process {
   /// Tries the pending requests of all queue pairs once, unless another thread is at it.
   void progress_pending_slow();
 
+  // For an emulated network in real time, where most polls come before anything is due:
+
+  /// Something pending is due at `due`.  After it was stored and its queue pair put on the list.
+  void note_due(Picoseconds due) noexcept;
+  /// Whether a poll may find something to try.
+  bool may_be_due() const noexcept {
+    const Picoseconds next = next_due_.load(std::memory_order_relaxed);
+    return next != never_ps && (next == 0 || next <= timing_->now());
+  }
+
   // For an emulated network in virtual time, where the helper thread leaves the requests alone:
 
   /// Tries what is due.
@@ -205,6 +215,11 @@ class Process {
   // the helper thread is woken anyway.
   std::atomic<std::uint32_t> pending_count_{0};
   std::vector<QueuePair*> pending_now_;  // scratch of progress_pending_ns, guarded by the mutex
+  // When the first of what is pending is due, or earlier; 0: now.  Who tries it all sets never_ps
+  // (acquire) before he copies the list, and then notes what is left: what was noted before
+  // (release) is on that list, what is noted later stays.  A poll between the two leaves it all to
+  // him.
+  std::atomic<Picoseconds> next_due_{0};
   // Set by kick_slow (release) before it wakes the helper thread, which takes it (acquire) and then
   // tells all clients to look.
   std::atomic<bool> kick_all_{false};

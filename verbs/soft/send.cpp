@@ -179,6 +179,7 @@ void store_timed(QueuePair& pair, const Request& request) {
   store_pending(pair, request);
   depart(pair, pair.pending.back());
   pair.process.add_pending(pair);
+  pair.process.note_due(pair.pending.back().due_ps);
 }
 
 void execute_or_store(QueuePair& pair, const Request& request) {
@@ -365,12 +366,14 @@ int post_send_all(QueuePair& pair, ibv_send_wr* first, std::uint64_t count) noex
 void hold(QueuePair& pair, const Request& request) {
   store_pending(pair, request);
   pair.process.add_pending(pair);  // an error of the queue pair flushes it all the same
+  pair.process.note_due(0);
 }
 
 void release_held(QueuePair& pair) noexcept {
   if (!pair.timing || !pair.timing->is_active() || pair.qp_type == IBV_QPT_UD) return;
   for (PendingRequest& pending : pair.pending)
     if (pending.request.position >= pair.draining.held_from) depart(pair, pending);
+  pair.process.note_due(0);
 }
 
 void progress(QueuePair& pair, std::int64_t now_ns) noexcept {

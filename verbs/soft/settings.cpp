@@ -74,7 +74,7 @@ constexpr Known known_settings[] = {
     {"TUTTI_SOFT_TRANSPORT", "auto|shared|cma|bounce", read_transport},
     {"TUTTI_SOFT_LOG", "off|transport", read_log},
     {"TUTTI_SOFT_PROMOTE", "0|1", read_promotion},
-    {"TUTTI_SOFT_FABRIC", "qdr|fdr|edr|hdr|ndr|roce100|FILE", read_fabric},
+    {"TUTTI_SOFT_FABRIC", "qdr|fdr|edr|hdr|ndr|roce100|roce25|roce10|FILE", read_fabric},
     {"TUTTI_SOFT_PLACE", "a number from 0", read_place},
     {"TUTTI_SOFT_DEVICES", "name:ports,...", leave},
     {"TUTTI_SOFT_LINK_DOWN", "name:port,...", leave},

@@ -34,6 +34,7 @@ class Timing {
   /// Emulated time; of a request that comes now.
   bool is_active() const noexcept { return !virtual_time_ || virtual_time_->is_entered(); }
   bool is_virtual() const noexcept { return virtual_time_ && virtual_time_->is_entered(); }
+  bool is_never_virtual() const noexcept { return virtual_time_ == nullptr; }
   Picoseconds now() const noexcept;
 
   /// What becomes of a request that is posted now.

@@ -9,7 +9,9 @@
 #include <tutti/status.hpp>
 #include <vector>
 
+#include "api/allreduce_schedules.hpp"
 #include "api/names.hpp"
+#include "api/rooted_selection.hpp"
 #include "api/settings.hpp"
 
 namespace tutti::api {
@@ -412,6 +414,26 @@ TEST(Selection, ChunksHoldAtMostWhatIsAskedForAndAnElementOfEachPart) {
   EXPECT_EQ(api::chunk_count(3, 1000, 1, 64), 3u);
   EXPECT_EQ(api::chunk_count(3, 1000, 2, 64), 1u);
   EXPECT_EQ(api::chunk_count(2, 1000, 3, 64), 1u);
+}
+
+TEST(Selection, ChunksStayInTheCacheUnlessTheUsersBuffersHoldThem) {
+  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  asked.element_count = 1u << 20;
+  const auto chunk_bytes = [&](std::uint32_t rank_count, bool shares_nodes) {
+    return chunk_bytes_for(allreduce_plan(Rank{0}, rank_count, asked), shares_nodes);
+  };
+  EXPECT_EQ(chunk_bytes(2, false), 128u << 10);
+  EXPECT_EQ(chunk_bytes(2, true), 64u << 10);
+  EXPECT_LT(chunk_bytes(32, false), 64u << 10);  // 62 slots
+  asked.algorithm = Algorithm::recursive_multiplying;
+  EXPECT_EQ(chunk_bytes(2, false), 128u << 10);
+  asked.algorithm = Algorithm::chunked_fold;
+  asked.zero_copy = true;
+  EXPECT_EQ(chunk_bytes(2, false), 1u << 20);
+  const plan::Plan chain =
+      broadcast_plan(Rank{0}, 8, {.bytes = 8u << 20, .per_round_by_default = {}, .node_of = {}});
+  ASSERT_TRUE(chain.is_pipeline);
+  EXPECT_EQ(chunk_bytes_for(chain, false), 8u << 10);
 }
 
 TEST(Selection, TheSharedRingIsNoPlanAndRefusesWhatItCannotDo) {

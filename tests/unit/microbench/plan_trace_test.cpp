@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "api/allreduce_schedules.hpp"
 #include "api/names.hpp"
 #include "microbench/plan_print.hpp"
 #include "plan/dissemination.hpp"

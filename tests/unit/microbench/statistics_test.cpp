@@ -37,6 +37,29 @@ TEST(Statistics, OverlapIsTheShareOfTheShorterThatTakesNoTimeOfItsOwn) {
   EXPECT_EQ(overlap_of(100, 100, 230), 0) << "calling test() may cost more than it hides";
 }
 
+TEST(Statistics, BusyIsWhatIsNeitherWorkNorWaitingForTheRest) {
+  EXPECT_EQ(busy_of(100, 100, 100, 0), 0);
+  EXPECT_EQ(busy_of(100, 100, 125, 0), 0.25);
+  EXPECT_EQ(busy_of(100, 100, 150, 30), 0.2);
+  EXPECT_EQ(busy_of(50, 100, 150, 0), 1) << "of the collective, not of the work";
+  EXPECT_EQ(busy_of(100, 100, 90, 0), 0) << "the work alone was disturbed";
+}
+
+TEST(Statistics, WorkTakesAsLongAsItShall) {
+  const Timer timer;
+  Work work;
+  constexpr double wanted = 400'000;
+  work.set_duration(wanted, timer);
+  std::vector<double> times;
+  for (int i = 0; i < 25; ++i) {
+    const std::uint64_t begin = timer.ticks();
+    work.do_all();
+    times.push_back(timer.nanoseconds(timer.ticks() - begin));
+  }
+  EXPECT_GT(median(times), wanted / 2);
+  EXPECT_LT(median(times), wanted * 2);
+}
+
 TEST(Statistics, NothingYieldsZero) {
   EXPECT_EQ(median({}), 0);
   EXPECT_EQ(median_absolute_deviation({}), 0);

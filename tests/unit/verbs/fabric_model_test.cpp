@@ -41,8 +41,10 @@ TEST(FabricModel, presets_have_the_published_rates) {
   EXPECT_EQ(fdr.wire_time(6800), 1'000'000);
   EXPECT_EQ(fdr.port_time(8), 100'000);
   EXPECT_EQ(fdr.port_time(6800), 1'000'000);
-  for (const char* name : {"qdr", "edr", "hdr", "ndr", "roce100"})
+  for (const char* name : {"qdr", "edr", "hdr", "ndr", "roce100", "roce25", "roce10"})
     EXPECT_GT(read_fabric_model(name).latency, 0) << name;
+  EXPECT_EQ(read_fabric_model("roce25").wire_time(2900), 1'000'000);
+  EXPECT_EQ(read_fabric_model("roce10").wire_time(1160), 1'000'000);
 }
 
 TEST(FabricModel, a_file_changes_a_preset) {
@@ -74,7 +76,7 @@ TEST(FabricModel, mistakes_are_named_with_their_place) {
       {"{\"latencies_us\": [[[[[[[[[[[[1]]]]]]]]]]]]}", {"nested"}},
       {R"({"messages_per_second": 1e-7})", {"messages_per_second", "from 1"}},
       {R"({"latncy_us": 1})", {"latncy_us", "latency_us"}},
-      {R"({"preset": "sdr"})", {"sdr", "qdr, fdr, edr, hdr, ndr, roce100"}},
+      {R"({"preset": "sdr"})", {"sdr", "qdr, fdr, edr, hdr, ndr, roce100, roce25, roce10"}},
       {R"({"latency_us": -1})", {"latency_us", "-1", "from 0"}},
       {R"({"latency_us": "fast"})", {"latency_us", "fast", "a number"}},
       {R"({"gigabytes_per_second": 0})", {"gigabytes_per_second", "0"}},

@@ -37,6 +37,13 @@ TEST_F(Files, OfAHostThatSaysNothing) {
   EXPECT_EQ(left().bytes, SIZE_MAX);
 }
 
+TEST_F(Files, OfAGroupOfTheFirstVersionWithoutLimit) {
+  write("own", "8:memory:/job\n");
+  write("groups/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
+  write("groups/memory/job/memory.usage_in_bytes", "40000\n");
+  EXPECT_EQ(left().bytes, SIZE_MAX);
+}
+
 TEST_F(Files, OfTheHost) {
   write("meminfo", "MemTotal:       1000 kB\nMemFree: 5 kB\nMemAvailable:    300 kB\n");
   write("own", "0::/job\n");

@@ -1,0 +1,40 @@
+// Messages per round that a call or a context asks for, held against the ranks that they have to
+// serve: what a schedule runs with, or a refusal that names the nearest that will do.  Where
+// nothing is asked for, the rule of plan/per_round.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <tutti/algorithm.hpp>
+#include <tutti/types.hpp>
+
+#include "plan/decomposition.hpp"
+#include "plan/per_round.hpp"
+
+namespace tutti::api {
+
+/// Throws Error{invalid_argument}: "per_round 3,2" and why it cannot be.
+[[noreturn]] void refuse_vector(const plan::PerRound& vector, const std::string& why);
+
+/// The vector asked for, which has to cover the ranks; where there is none, the rule's.
+plan::PerRound covering(const plan::PerRound& asked, std::uint32_t rank_count,
+                        std::size_t payload_bytes);
+
+/// Of a tree over the nodes, or of dissemination among them.
+plan::PerRound fans_across(const plan::PerRound& asked, std::uint32_t rank_count,
+                           std::span<const Node> node_of, std::size_t payload_bytes);
+
+/// A core of recursive multiplying, or the rounds that bound it.
+plan::PerRound core(const plan::PerRound& asked, std::uint32_t rank_count,
+                    std::size_t payload_bytes);
+
+/// One n for all rounds, of n-way dissemination: one that can be adapted to the ranks.
+std::uint32_t nway_n(const plan::PerRound& asked, std::uint32_t rank_count,
+                     std::size_t payload_bytes, Algorithm algorithm);
+/// The same, of the decomposition of the ranks into digits.
+std::uint32_t decomposition_n(const plan::PerRound& asked, std::uint32_t rank_count,
+                              std::size_t payload_bytes, Algorithm algorithm, plan::Digits digits);
+
+}  // namespace tutti::api

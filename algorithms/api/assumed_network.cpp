@@ -1,0 +1,22 @@
+#include "api/assumed_network.hpp"
+
+#include <algorithm>
+
+#include "plan/cost_model.hpp"
+
+namespace tutti::api {
+
+plan::Picoseconds round_cost(std::uint32_t messages, std::uint64_t payloads, std::uint64_t payload,
+                             bool combines) {
+  plan::LogGP network = assumed_network;
+  network.work *= combines ? static_cast<plan::Picoseconds>(payloads) : 0;
+  if (!combines) network.work_per_byte = {};
+  return plan::round_time(messages, payloads * payload, network, plan::Combining::while_arriving);
+}
+
+std::uint64_t priced_bytes(std::size_t payload_bytes) {
+  constexpr std::uint64_t bytes_max = 4u << 20;
+  return std::clamp<std::uint64_t>(payload_bytes, 1, bytes_max);
+}
+
+}  // namespace tutti::api

@@ -1,0 +1,166 @@
+#include "api/block_selection.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "api/allreduce_schedules.hpp"
+#include "api/asked_per_round.hpp"
+#include "api/assumed_network.hpp"
+#include "api/selection.hpp"
+#include "api/settings.hpp"
+#include "plan/block_dissemination.hpp"
+#include "plan/node_blocks.hpp"
+#include "plan/nodes.hpp"
+#include "plan/ring_allgather.hpp"
+
+namespace tutti::api {
+namespace {
+
+/// Blocks go directly to so many nodes: there dissemination has as many partners (of 9 nodes with 2
+/// messages a round: 1, 2, 3 and 6 ahead and behind), and more hops.  Of more nodes it has fewer.
+constexpr std::uint32_t direct_partners_max = 8;
+
+/// Where nodes differ in size, blocks from one rank to another have no windows, and could ask for
+/// more receives than a connection has: they go directly.
+bool are_of_one_size(std::span<const Node> node_of, std::uint32_t rank_count) {
+  return plan::largest_node_of(node_of) * plan::node_count_of(node_of, rank_count) == rank_count;
+}
+
+constexpr std::size_t countable_bytes = std::size_t{1} << 48;  // more cannot be, and would run over
+
+std::size_t longest_of(const AllgatherRequest& request) {
+  return *std::max_element(request.block_bytes.begin(), request.block_bytes.end());
+}
+
+/// Of blocks that are sent whole.
+bool is_direct(const AllgatherRequest& request, std::uint32_t node_count) {
+  return (request.per_round_by_default.empty() && node_count - 1 <= direct_partners_max) ||
+         !are_of_one_size(request.node_of, static_cast<std::uint32_t>(request.block_bytes.size()));
+}
+plan::PerRound vector_across(const AllgatherRequest& request, std::uint32_t node_count) {
+  if (is_direct(request, node_count)) return {node_count - 1};
+  return fans_across(request.per_round_by_default,
+                     static_cast<std::uint32_t>(request.block_bytes.size()), request.node_of,
+                     longest_of(request));
+}
+
+/// Bytes that the busiest rank sends to other nodes where blocks are sent whole.  Nodes are of one
+/// size, so that blocks stay with the ranks that stand where their owners do.
+std::size_t most_sent(const AllgatherRequest& request, std::uint32_t node_count) {
+  std::vector<std::size_t> times(node_count);  // that a block so many nodes behind is sent
+  for (const plan::Step& step :
+       plan::dissemination_allgather(Rank{0}, node_count, vector_across(request, node_count)).steps)
+    if (step.action == plan::Action::put && step.segments > 0)
+      ++times[(node_count - step.part) % node_count];
+  const auto rank_count = static_cast<std::uint32_t>(request.block_bytes.size());
+  const auto nodes = plan::members_of_nodes(rank_count, request.node_of);
+  std::size_t most = 0;
+  for (std::size_t node = 0; node < node_count; ++node)
+    for (std::size_t place = 0; place < nodes[node].size(); ++place) {
+      std::size_t bytes = 0;
+      for (std::size_t behind = 0; behind < node_count; ++behind) {
+        const Rank owner = nodes[(node + node_count - behind) % node_count][place];
+        bytes += times[behind] * request.block_bytes[index_of(owner)];
+      }
+      most = std::max(most, bytes);
+    }
+  return most;
+}
+
+/// Of all blocks, about, so that the last pieces come soon after the first ones; a block of nothing
+/// has one, too.
+constexpr std::size_t pieces_aimed_at = 128;
+constexpr std::size_t piece_bytes_min = 4096;
+/// More pieces would need more slots than an arena has.
+constexpr std::size_t ring_ranks_max = 256;
+
+}  // namespace
+
+std::vector<std::uint16_t> ring_pieces(const AllgatherRequest& request) {
+  const auto rank_count = static_cast<std::uint32_t>(request.block_bytes.size());
+  const std::uint32_t node_count = plan::node_count_of(request.node_of, rank_count);
+  const auto [shortest, longest] =
+      std::minmax_element(request.block_bytes.begin(), request.block_bytes.end());
+  if (!request.per_round_by_default.empty() || node_count < 3 || rank_count > ring_ranks_max ||
+      *shortest == *longest || *longest > countable_bytes ||
+      !are_of_one_size(request.node_of, rank_count))
+    return {};
+  const std::size_t total =
+      std::accumulate(request.block_bytes.begin(), request.block_bytes.end(), std::size_t{0});
+  if (total < in_parts_from_bytes) return {};
+  const std::size_t piece = std::max(total / pieces_aimed_at, piece_bytes_min);
+  std::vector<std::uint16_t> pieces;
+  for (const std::size_t bytes : request.block_bytes)
+    pieces.push_back(
+        static_cast<std::uint16_t>(std::max<std::size_t>((bytes + piece - 1) / piece, 1)));
+
+  plan::Plan ring;  // as far as it decides how much of each piece goes through it at a time
+  ring.parts = ring.slot_count = std::accumulate(pieces.begin(), pieces.end(), std::uint16_t{0});
+  ring.is_pipeline = true;
+  const std::size_t chunk = std::min(piece, chunk_bytes_for(ring, false));
+  // A rank sends its share of everything once, and each time a chunk goes around.
+  const std::size_t share = total / plan::largest_node_of(request.node_of);
+  const std::size_t hops = (piece + chunk - 1) / chunk * node_count;
+  // Proportions are all that counts, and picoseconds could run over.
+  const std::size_t unit = std::max<std::size_t>(total >> 30, 1);
+  const auto time_of = [&](std::size_t bytes) { return assumed_network.port_time(bytes / unit); };
+  const plan::Picoseconds hop =
+      assumed_network.travel_time(chunk) + assumed_network.receive_overhead;
+  const plan::Picoseconds around =
+      hop * static_cast<plan::Picoseconds>(hops) / static_cast<plan::Picoseconds>(unit);
+  if (time_of(std::max(most_sent(request, node_count), share)) <= time_of(share) + around)
+    return {};
+  return pieces;
+}
+
+plan::Plan allgather_plan(Rank self, const AllgatherRequest& request) {
+  if (const std::vector<std::uint16_t> pieces = ring_pieces(request); !pieces.empty())
+    return plan::ring_allgather(self, pieces, request.node_of);
+  const auto rank_count = static_cast<std::uint32_t>(request.block_bytes.size());
+  const std::uint32_t node_count = plan::node_count_of(request.node_of, rank_count);
+  // In a single node nobody is connected; without shared memory everybody is as near.
+  if (node_count == 1 || (node_count == rank_count && is_direct(request, node_count)))
+    return plan::direct_allgather(self, rank_count, request.transport);
+  return plan::dissemination_allgather(
+      self, rank_count, vector_across(request, node_count),
+      node_count < rank_count ? request.node_of : std::span<const Node>());
+}
+
+namespace {
+
+/// Blocks up to here may be copied once more, so that those of a node are one message (a first
+/// guess: copying so many takes less than a message of the assumed network).
+constexpr std::size_t together_bytes_max = 1024;
+/// What that may take of the arena, where blocks of many ranks have a place in each slot.
+constexpr std::size_t together_registers_bytes = 1u << 20;
+
+bool go_together(std::uint32_t rank_count, const RootedBlocksRequest& request) {
+  if (request.transport != plan::Transport::copied || request.block_bytes > together_bytes_max ||
+      index_of(request.root) >= rank_count)
+    return false;
+  const std::size_t nodes = plan::node_count_of(request.node_of, rank_count);
+  const std::size_t largest = plan::largest_node_of(request.node_of);
+  if (nodes == 1 ||
+      2 * (2 * nodes + largest) * largest * request.block_bytes > together_registers_bytes)
+    return false;
+  const auto at_root = std::count(request.node_of.begin(), request.node_of.end(),
+                                  request.node_of[index_of(request.root)]);
+  const auto saved = static_cast<plan::Picoseconds>(rank_count - nodes + 1) - at_root;
+  return saved * assumed_network.gap > hop_in_memory;  // messages at the root, for a hop more
+}
+
+}  // namespace
+
+plan::Plan gather_plan(Rank self, std::uint32_t rank_count, const RootedBlocksRequest& request) {
+  return go_together(rank_count, request)
+             ? plan::node_gather(self, request.node_of, request.root)
+             : plan::direct_gather(self, rank_count, request.root, request.transport);
+}
+
+plan::Plan scatter_plan(Rank self, std::uint32_t rank_count, const RootedBlocksRequest& request) {
+  return go_together(rank_count, request)
+             ? plan::node_scatter(self, request.node_of, request.root)
+             : plan::direct_scatter(self, rank_count, request.root, request.transport);
+}
+
+}  // namespace tutti::api

@@ -1,0 +1,44 @@
+// Which plan collectives of blocks take, by what the blocks weigh: pure, as selection.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <tutti/types.hpp>
+#include <vector>
+
+#include "plan/blocks.hpp"
+#include "plan/per_round.hpp"
+#include "plan/plan.hpp"
+
+namespace tutti::api {
+
+/// Also of allgatherv.
+struct AllgatherRequest {
+  std::vector<std::size_t> block_bytes = {};  // of each rank
+  plan::PerRound per_round_by_default = {};
+  std::span<const Node> node_of = {};
+  plan::Transport transport = plan::Transport::copied;  // of ranks that share one node
+};
+
+/// Into how many parts of a plan each rank's block is cut, alike on all ranks; empty: into none,
+/// each is a part.  Where some blocks are so much longer than others that it takes less time to
+/// send them along rings of the nodes.
+std::vector<std::uint16_t> ring_pieces(const AllgatherRequest& request);
+
+/// `self`'s plan.  Throws Error{invalid_argument} for a vector that does not cover the nodes, with
+/// the nearest that does.
+plan::Plan allgather_plan(Rank self, const AllgatherRequest& request);
+
+/// Also of gatherv, scatter and scatterv.
+struct RootedBlocksRequest {
+  Rank root{0};
+  std::size_t block_bytes = 0;  // of the longest
+  std::span<const Node> node_of = {};
+  plan::Transport transport = plan::Transport::copied;
+};
+
+plan::Plan gather_plan(Rank self, std::uint32_t rank_count, const RootedBlocksRequest& request);
+plan::Plan scatter_plan(Rank self, std::uint32_t rank_count, const RootedBlocksRequest& request);
+
+}  // namespace tutti::api
