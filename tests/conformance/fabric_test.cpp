@@ -91,7 +91,7 @@ TEST_F(EmulatedFabric, polls_find_what_has_become_due_since_the_last_one) {
   const Fabric fabric(R"({"latency_us": 200, "gap_us": 300})");
   const Scene scene;
   std::vector<SteadyClock::duration> first, second, answered;
-  for (int round = 0; round < 41; ++round) {
+  for (int round = 0; round < 101; ++round) {
     ASSERT_EQ(scene.right.receive({}), 0);
     ASSERT_EQ(scene.right.receive({}), 0);
     const auto begin = SteadyClock::now();
@@ -107,9 +107,9 @@ TEST_F(EmulatedFabric, polls_find_what_has_become_due_since_the_last_one) {
   }
   for (auto* const late : {&first, &second, &answered}) {
     // A quarter of them: others may take this process's core away.  Of those that the helper thread
-    // brings, one in twenty is late by so little.
-    std::nth_element(late->begin(), late->begin() + 10, late->end());
-    EXPECT_LT((*late)[10], 50us);
+    // brings, about one in seven is late by so little, one in four in less than one of 300 runs.
+    std::nth_element(late->begin(), late->begin() + 25, late->end());
+    EXPECT_LT((*late)[25], 150us);
   }
 }
 

@@ -128,28 +128,33 @@ TEST(SharedRing, GivesAllRanksTheSameBits) {
   EXPECT_EQ(codes_of(results), std::vector<int>(5));
 }
 
-TEST(SharedRing, OperationsComeAndGoInAnyOrder) {
-  // The block lies in the arena of the first rank of a node, which may be done with it first.
-  const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
-    Context context = context_of({2, 2}, 256u << 10);
-    Communicator communicator(context, exchange);
-    const std::uint32_t self = index_of(communicator.rank());
-    for (std::uint64_t round = 1; round <= 60; ++round) {
-      std::vector<std::uint64_t> source(2000), target(2000);
-      auto operation =
-          std::make_unique<Operation>(allreduce(communicator, arguments_of(source, target)));
-      for (std::uint64_t call = round; call < round + 2; ++call) {
-        for (std::size_t i = 0; i < source.size(); ++i)
-          source[i] = value_of<std::uint64_t>(self, call, i);
-        if (!run_once(*operation)) return 1;
-        if (!is_right(target, 4, call, BuiltIn::sum)) return 2;
-      }
-      if ((self + round) % 2 == 0) std::this_thread::sleep_for(1ms);
-      operation.reset();
+/// The block lies in the arena of the first rank of a node, which may be done with it first.
+int come_and_go(Exchange& exchange) {
+  Context context = context_of({2, 2}, 256u << 10);
+  Communicator communicator(context, exchange);
+  const std::uint32_t self = index_of(communicator.rank());
+  for (std::uint64_t round = 1; round <= 60; ++round) {
+    std::vector<std::uint64_t> source(2000), target(2000);
+    auto operation =
+        std::make_unique<Operation>(allreduce(communicator, arguments_of(source, target)));
+    for (std::uint64_t call = round; call < round + 2; ++call) {
+      for (std::size_t i = 0; i < source.size(); ++i)
+        source[i] = value_of<std::uint64_t>(self, call, i);
+      if (!run_once(*operation)) return 1;
+      if (!is_right(target, 4, call, BuiltIn::sum)) return 2;
     }
-    return 0;
-  });
-  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+    if ((self + round) % 2 == 0) std::this_thread::sleep_for(1ms);
+    operation.reset();
+  }
+  return 0;
+}
+
+TEST(SharedRing, OperationsComeAndGoInAnyOrder) {
+  EXPECT_EQ(codes_of(run_local({.rank_count = 4}, come_and_go)), std::vector<int>(4));
+}
+
+TEST(SharedRing, OperationsComeAndGoInAnyOrderForThreads) {
+  EXPECT_EQ(codes_of(run_local_threads({.rank_count = 4}, come_and_go)), std::vector<int>(4));
 }
 
 /// The text of the error by which making it is refused; empty: it is made.
@@ -163,21 +168,35 @@ std::string refusal_of(Communicator& communicator, const AllreduceArguments& arg
   return {};
 }
 
-TEST(Republished, IsRightForShapesProcessesAndThreads) {
-  for (const Shape& shape : {Shape{2, 2}, Shape{3, 3}, Shape{3}, Shape{2, 1, 2}, Shape{1, 1, 1}}) {
-    const auto check = [&](Exchange& exchange) {
-      Context context = context_of(shape, 4u << 20, SharedNotifications::republished);
-      Communicator communicator(context, exchange);
-      for (const bool in_place : {false, true})
-        if (const int code =
-                check_calls<double>(communicator, 5003, BuiltIn::sum, in_place, 30, true))
-          return code;
-      return 0;
-    };
-    const std::vector<int> all_well(ranks_of(shape));
-    EXPECT_EQ(codes_of(run_local({.rank_count = ranks_of(shape)}, check)), all_well);
-    EXPECT_EQ(codes_of(run_local_threads({.rank_count = ranks_of(shape)}, check)), all_well);
-  }
+int check_republished(Exchange& exchange, const Shape& shape) {
+  Context context = context_of(shape, 4u << 20, SharedNotifications::republished);
+  Communicator communicator(context, exchange);
+  for (const bool in_place : {false, true})
+    if (const int code = check_calls<double>(communicator, 5003, BuiltIn::sum, in_place, 30, true))
+      return code;
+  return 0;
+}
+
+/// `run` is run_local() or run_local_threads().
+template <class Run>
+void expect_republished_right(Run&& run) {
+  for (const Shape& shape : {Shape{2, 2}, Shape{3, 3}, Shape{3}, Shape{2, 1, 2}, Shape{1, 1, 1}})
+    EXPECT_EQ(codes_of(run({.rank_count = ranks_of(shape)},
+                           [&](Exchange& exchange) { return check_republished(exchange, shape); })),
+              std::vector<int>(ranks_of(shape)))
+        << text_of(shape);
+}
+
+TEST(Republished, IsRightForEveryShape) {
+  expect_republished_right([](const LocalOptions& options, const auto& rank) {
+    return run_local(options, rank);
+  });
+}
+
+TEST(Republished, IsRightForThreads) {
+  expect_republished_right([](const LocalOptions& options, const auto& rank) {
+    return run_local_threads(options, rank);
+  });
 }
 
 /// Rank 1, to which all is sent that comes to its node, polls for something else, which it gets
