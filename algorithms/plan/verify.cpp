@@ -325,9 +325,10 @@ class Run {
   /// Whether a part of the target is as it was promised.
   Violation target_violation(std::uint32_t rank, std::uint16_t part) {
     const Value result = ranks_[rank].targets[part];
-    const bool untouched =
-        ((promise_ == Promise::scatter || promise_ == Promise::reduce_scatter) && part != rank) ||
-        (promise_ == Promise::exscan && rank == 0);
+    const bool untouched = ((promise_ == Promise::scatter || promise_ == Promise::reduce_scatter ||
+                             promise_ == Promise::reduce_scatter_any_order) &&
+                            part != rank) ||
+                           (promise_ == Promise::exscan && rank == 0);
     if (untouched)
       return ranks_[rank].target_written[part] ? Violation("is written, where no result belongs")
                                                : std::nullopt;

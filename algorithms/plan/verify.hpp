@@ -46,7 +46,8 @@ enum class Promise : std::uint8_t {
   gather,   // block p of the target holds that of rank p (which is meant for this one, if
             // the plan swaps blocks)
   scatter,  // block p of the target of rank p holds that of the root, and no other is written
-  reduce_scatter,  // the same, but holds all contributions, along the canonical tree
+  reduce_scatter,            // the same, but holds all contributions, along the canonical tree
+  reduce_scatter_any_order,  // or in any order, each once
   // Of prefixes.
   scan,    // the target of rank p is 0 o ... o p
   exscan,  // the target of rank p is 0 o ... o p-1, that of rank 0 is not written
