@@ -9,7 +9,6 @@
 #include "bootstrap/node_map.hpp"
 #include "microbench/words.hpp"
 #include "plan/blocks.hpp"
-#include "plan/chunked_fold.hpp"
 #include "plan/recursive_multiplying.hpp"
 
 namespace tutti::bench {
@@ -100,15 +99,16 @@ void refuse_what_does_nothing(Collective collective, const PlanWords& words) {
   refuse_unless(has_tree, "--tree", words.tree, "broadcast and reduce");
   refuse_unless(is_staged || has_tree || collective == Collective::allgather, "--per-round",
                 words.per_round, "allreduce, barrier, broadcast, reduce and allgather");
-  refuse_unless(is_staged || collective == Collective::reduce, "--agreement", words.agreement,
-                "allreduce, barrier and reduce");
+  refuse_unless(
+      is_staged || collective == Collective::reduce || collective == Collective::reduce_scatter,
+      "--agreement", words.agreement, "allreduce, barrier, reduce and reduce_scatter");
 }
 
 /// Throws if there are too many ranks for slots of their own.
 void require_possible(const PlanRequest& request) {
   const bool is_possible =
       request.collective == Collective::reduce_scatter
-          ? plan::is_chunked_fold(request.rank_count)
+          ? api::is_reduce_scatter(request.rank_count)
           : !is_of_blocks(request.collective) || plan::is_block_exchange(request.rank_count);
   if (!is_possible)
     refuse("--ranks", std::to_string(request.rank_count),
@@ -245,7 +245,11 @@ plan::Plan plan_of(const PlanRequest& request, Rank self) {
       asked.per_round_by_default = asked.per_round;
       return api::reduce_plan(self, ranks, {.root = root, .combines = asked, .tree = request.tree});
     case Collective::reduce_scatter:
-      return plan::chunked_fold_reduce_scatter(self, ranks);
+      return api::reduce_scatter_plan(self, ranks,
+                                      {.bytes = asked.element_count * asked.reduction.element_bytes,
+                                       .reduction = asked.reduction,
+                                       .agreement = asked.agreement,
+                                       .node_of = request.node_of});
     case Collective::allgather:
       return api::allgather_plan(
           self,

@@ -9,7 +9,6 @@
 #include "api/block_selection.hpp"
 #include "api/implementation.hpp"
 #include "plan/blocks.hpp"
-#include "plan/chunked_fold.hpp"
 
 namespace tutti {
 namespace {
@@ -469,7 +468,7 @@ Operation reduce_scatter(Communicator& communicator, const ReduceScatterArgument
   const api::OperationRequest request{
       .collective = name,
       .reduction = reduction,
-      .agreement = Agreement::reproducible,
+      .agreement = arguments.agreement,
       .source = arguments.source,
       .target = arguments.target,
       .row = {self < counts.size() ? counts[self] : 0},
@@ -479,7 +478,7 @@ Operation reduce_scatter(Communicator& communicator, const ReduceScatterArgument
               name,
               "the reduction has no combine function or element_bytes is 0; use tutti::sum and "
               "friends, elementwise<>(), or fill in both");
-        if (!plan::is_chunked_fold(count))
+        if (!api::is_reduce_scatter(count))
           throw Error(ErrorCode::unsupported, std::string(name) + ": " + std::to_string(count) +
                                                   " ranks are more than there are slots for");
         BlockLayout layout;
@@ -497,10 +496,17 @@ Operation reduce_scatter(Communicator& communicator, const ReduceScatterArgument
         api::Blocks blocks{scattered(source, self), longest_of(source)};
         (void)is_in_place({name, arguments.source, arguments.target}, blocks.of_part,
                           communicator.implementation().context.settings.check);
+        for (Part& block : blocks.of_part) block.target.bytes = block.source.bytes;  // sums of it
         return blocks;
       }};
   return api::make_operation(communicator, request, [&] {
-    return plan::chunked_fold_reduce_scatter(communicator.rank(), count);
+    const std::size_t elements = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+    return api::reduce_scatter_plan(
+        communicator.rank(), count,
+        {.bytes = elements * reduction.element_bytes,
+         .reduction = reduction,
+         .agreement = arguments.agreement,
+         .node_of = communicator.implementation().neighbours.nodes.node});
   });
 }
 

@@ -9,6 +9,9 @@
 #include "api/selection.hpp"
 #include "api/settings.hpp"
 #include "plan/block_dissemination.hpp"
+#include "plan/chunked_fold.hpp"
+#include "plan/circulant_reduce_scatter.hpp"
+#include "plan/lanes.hpp"
 #include "plan/node_blocks.hpp"
 #include "plan/nodes.hpp"
 #include "plan/ring_allgather.hpp"
@@ -161,6 +164,44 @@ plan::Plan scatter_plan(Rank self, std::uint32_t rank_count, const RootedBlocksR
   return go_together(rank_count, request)
              ? plan::node_scatter(self, request.node_of, request.root)
              : plan::direct_scatter(self, rank_count, request.root, request.transport);
+}
+
+bool is_reduce_scatter(std::uint32_t rank_count) noexcept {
+  return plan::is_chunked_fold(rank_count);
+}
+
+namespace {
+
+/// Sums that a rank hands to one other at most, where it does not talk with all: each needs a
+/// receive.
+constexpr std::uint32_t sums_per_partner_max = 32;
+
+/// Whether the bits may be those of any order.
+bool takes_partial_sums(const ReduceScatterRequest& request) {
+  return request.reduction.properties.commutative &&
+         (request.agreement != Agreement::reproducible || !order_shows_in_bits(request.reduction));
+}
+
+}  // namespace
+
+plan::Plan reduce_scatter_plan(Rank self, std::uint32_t rank_count,
+                               const ReduceScatterRequest& request) {
+  const std::uint32_t nodes = plan::node_count_of(request.node_of, rank_count);
+  const plan::CirculantShape shape{
+      .rank_count = rank_count,
+      .node_of = nodes < rank_count ? request.node_of : std::span<const Node>(),
+      .run = nodes - 1 <= direct_partners_max ? 1 : sums_per_partner_max};
+  const auto sends_partial_sums = [&] {
+    if (nodes == 1 || !takes_partial_sums(request) || !plan::is_circulant_reduce_scatter(shape))
+      return false;
+    if (nodes == rank_count) return rank_count > chunked_fold_ranks_max;
+    const std::uint64_t block = priced_bytes(request.bytes / rank_count);
+    const auto smallest = static_cast<std::uint32_t>(plan::lanes_max(rank_count, request.node_of));
+    return hop_in_memory + round_cost(nodes - 1, 1, block) <
+           round_cost(rank_count - smallest, 1, block);
+  };
+  return sends_partial_sums() ? plan::circulant_reduce_scatter(self, shape)
+                              : plan::chunked_fold_reduce_scatter(self, rank_count);
 }
 
 }  // namespace tutti::api

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <tutti/reduction.hpp>
 #include <tutti/types.hpp>
 #include <vector>
 
@@ -40,5 +41,18 @@ struct RootedBlocksRequest {
 
 plan::Plan gather_plan(Rank self, std::uint32_t rank_count, const RootedBlocksRequest& request);
 plan::Plan scatter_plan(Rank self, std::uint32_t rank_count, const RootedBlocksRequest& request);
+
+struct ReduceScatterRequest {
+  std::size_t bytes = 0;  // of all blocks together
+  Reduction reduction = {};
+  Agreement agreement = Agreement::identical;
+  std::span<const Node> node_of = {};
+};
+
+/// Whether there are slots for so many ranks, whatever is asked.
+bool is_reduce_scatter(std::uint32_t rank_count) noexcept;
+
+plan::Plan reduce_scatter_plan(Rank self, std::uint32_t rank_count,
+                               const ReduceScatterRequest& request);
 
 }  // namespace tutti::api

@@ -67,7 +67,7 @@ inline constexpr std::size_t first_version_bytes<tutti_gather_arguments> = 40;
 template <>
 inline constexpr std::size_t first_version_bytes<tutti_gatherv_arguments> = 56;
 template <>
-inline constexpr std::size_t first_version_bytes<tutti_reduce_scatter_arguments> = 88;
+inline constexpr std::size_t first_version_bytes<tutti_reduce_scatter_arguments> = 96;
 // Without a size of their own, they are what they are for good.
 static_assert(sizeof(tutti_counts) == 16 && sizeof(tutti_block_layout) == 16 &&
               sizeof(tutti_reduction) == 56 && sizeof(tutti_failure) == 1096 &&

@@ -333,11 +333,13 @@ tutti_status tutti_reduce_scatter_init(tutti_communicator* communicator,
   return make(
       "reduce_scatter", communicator, arguments, operation, failure,
       [](const tutti_reduce_scatter_arguments& given, std::uint32_t rank_count) {
+        require_reserved(given.reserved);
         return ReduceScatterArguments{
             .source = given.source,
             .target = given.target,
             .element_counts = sizes_of("element_counts", given.element_counts, rank_count),
-            .reduction = reduction_of(given.reduction)};
+            .reduction = reduction_of(given.reduction),
+            .agreement = agreement_of(given.agreement)};
       },
       reduce_scatter);
 }

@@ -23,20 +23,24 @@ namespace {
 
 constexpr std::uint32_t parts_max = 64;
 
-std::uint32_t core_of(std::uint32_t rank_count) {
+}  // namespace
+
+std::uint32_t rabenseifner_parts(std::uint32_t rank_count) noexcept {
   return std::min(std::bit_floor(rank_count), parts_max);
 }
 
+namespace {
+
 /// Of the largest group.
 std::uint32_t group_size_max(std::uint32_t rank_count) {
-  const std::uint32_t core = core_of(rank_count);
+  const std::uint32_t core = rabenseifner_parts(rank_count);
   return rank_count / core + (rank_count % core > 0 ? 1 : 0);
 }
 
 class Builder {
  public:
   Builder(Rank self, std::uint32_t rank_count)
-      : core_(core_of(rank_count)),
+      : core_(rabenseifner_parts(rank_count)),
         bits_(static_cast<std::uint32_t>(std::bit_width(core_) - 1)),
         small_(rank_count / core_),
         large_count_(rank_count % core_),
@@ -243,7 +247,8 @@ class Builder {
 
 bool is_rabenseifner(std::uint32_t rank_count) noexcept {
   return rank_count > 0 &&
-         (group_size_max(rank_count) + std::uint64_t{2}) * core_of(rank_count) <= slots_max;
+         (group_size_max(rank_count) + std::uint64_t{2}) * rabenseifner_parts(rank_count) <=
+             slots_max;
 }
 
 Plan rabenseifner_allreduce(Rank self, std::uint32_t rank_count) {

@@ -124,10 +124,14 @@ struct ReduceScatterArguments {
   void* target = nullptr;                        // this rank's block
   std::vector<std::size_t> element_counts = {};  // of each rank's block; the same on every rank
   Reduction reduction = {};                      // the same on every rank
+  Agreement agreement = Agreement::identical;    // one result: `reproducible` alone promises more
 };
 
 /// The target of rank p = block p of the source of rank 0 o block p of the source of rank 1 o ... .
-/// In rank order, along the canonical tree: the bits are those of a reproducible allreduce().
+/// In rank order where the operator does not commute.  Agreement::reproducible: along the canonical
+/// tree, with the bits of a reproducible allreduce().  Else, where the operator commutes, the ranks
+/// of a node may add up what they have for the others before it is sent, and of more than 32 nodes
+/// not all are connected with each other: the order depends on the nodes, not on who comes first.
 TUTTI_EXPORT Operation reduce_scatter(Communicator& communicator,
                                       const ReduceScatterArguments& arguments);
 
@@ -224,15 +228,15 @@ Operation scatter(Communicator& communicator, std::span<const T> source, std::sp
 template <Element T, BuiltIn which>
 requires(defined_for(which, element_type_of<T>())) Operation
     reduce_scatter(Communicator& communicator, std::span<const T> source, std::span<T> target,
-                   BuiltInOperator<which>) {
+                   BuiltInOperator<which>, Agreement agreement = Agreement::identical) {
   detail::check_blocks(communicator, "reduce_scatter", source.size(), target.size(),
                        communicator.rank_count());
-  return reduce_scatter(
-      communicator,
-      {.source = source.data(),
-       .target = target.data(),
-       .element_counts = std::vector<std::size_t>(communicator.rank_count(), target.size()),
-       .reduction = built_in_reduction(which, element_type_of<T>())});
+  return reduce_scatter(communicator, {.source = source.data(),
+                                       .target = target.data(),
+                                       .element_counts = std::vector<std::size_t>(
+                                           communicator.rank_count(), target.size()),
+                                       .reduction = built_in_reduction(which, element_type_of<T>()),
+                                       .agreement = agreement});
 }
 
 }  // namespace tutti

@@ -544,8 +544,10 @@ typedef struct {
   void* target;                  /* this rank's block */
   const int64_t* element_counts; /* of each rank's block */
   tutti_reduction reduction;
+  int32_t agreement;
+  int32_t reserved;
 } tutti_reduce_scatter_arguments;
-/* The target of rank p = block p of all sources combined, in rank order. */
+/* The target of rank p = block p of all sources combined. */
 TUTTI_EXPORT tutti_status tutti_reduce_scatter_init(tutti_communicator* communicator,
                                                     const tutti_reduce_scatter_arguments* arguments,
                                                     tutti_operation** operation,

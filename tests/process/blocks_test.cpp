@@ -235,8 +235,7 @@ int wrong_scatters(Ranks& ranks, std::size_t bytes, bool uneven_sizes, Rank root
       });
 }
 
-int wrong_reduce_scatters(Ranks& ranks, std::size_t about, bool in_place) {
-  const test::Job job = test::ordered_job();
+int wrong_reduce_scatters(Ranks& ranks, const test::Job& job, std::size_t about, bool in_place) {
   const std::size_t self = ranks.self();
   std::vector<std::size_t> counts, first{0};
   for (std::size_t rank = 0; rank < ranks.count(); ++rank) {
@@ -309,7 +308,8 @@ int exercise(Exchange& exchange, const Task& task) {
         wrong += wrong_gathers(ranks, bytes, uneven_sizes, root, in_place);
         wrong += wrong_scatters(ranks, bytes, uneven_sizes, root, in_place);
       }
-      wrong += wrong_reduce_scatters(ranks, bytes, in_place);
+      for (const test::Job& job : {test::ordered_job(), test::sum_job()})
+        wrong += wrong_reduce_scatters(ranks, job, bytes, in_place);
       wrong += wrong_scans(ranks, bytes / 8, true, in_place);
       wrong += wrong_scans(ranks, bytes / 8, false, in_place);
     }
@@ -585,7 +585,7 @@ TEST(Blocks, ReduceScattersHaveTheBitsOfReproducibleAllreduces) {
       Operation all = allreduce<double>(communicator, std::span<const double>(source),
                                         std::span(whole), sum, Agreement::reproducible);
       Operation own = reduce_scatter<double>(communicator, std::span<const double>(source),
-                                             std::span(block), sum);
+                                             std::span(block), sum, Agreement::reproducible);
       if (all.start() != Status::ok || all.wait(10s) != Status::ok) return 1;
       if (own.start() != Status::ok || own.wait(10s) != Status::ok) return 2;
       return std::memcmp(block.data(), whole.data() + index_of(communicator.rank()) * each,
