@@ -10,10 +10,9 @@
 #include "api/assumed_network.hpp"
 #include "api/names.hpp"
 #include "plan/chunked_fold.hpp"
+#include "plan/circulant.hpp"
 #include "plan/gather_fold.hpp"
-#include "plan/rabenseifner.hpp"
 #include "plan/recursive_multiplying.hpp"
-#include "plan/ring.hpp"
 #include "plan/two_partial.hpp"
 
 namespace tutti::api {
@@ -43,6 +42,10 @@ constexpr Schedule schedules[] = {
      .takes = PerRoundIs::nothing},
     {.algorithm = Algorithm::rabenseifner,
      .agreement = Agreement::identical,
+     .takes = PerRoundIs::nothing},
+    {.algorithm = Algorithm::circulant,
+     .agreement = Agreement::identical,
+     .keeps_rank_order = false,
      .takes = PerRoundIs::nothing},
 };
 
@@ -138,36 +141,12 @@ plan::Picoseconds cost_of_chunked_fold(const AllreduceRequest& request, std::uin
   return round_cost(rank_count - 1, 1, part) + round_cost(rank_count - 1, 1, part, false);
 }
 
-/// The first round of each half tells most; where ranks are folded into a core of fewer, whole
-/// payloads go in and out.
-plan::Picoseconds cost_of_rabenseifner(const AllreduceRequest& request, std::uint32_t rank_count) {
-  const std::uint32_t core = plan::rabenseifner_parts(rank_count);
-  const std::uint64_t part = (priced_bytes(request) + core - 1) / core;
-  plan::Picoseconds cost = 0;
-  const auto add_both_halves = [&](std::uint32_t messages) {
-    cost += round_cost(messages, 1, part) + round_cost(messages, 1, part, false);
-  };
-  for (std::uint32_t messages = core / 2; messages > 0; messages /= 2) add_both_halves(messages);
-  if (rank_count > core) add_both_halves((rank_count - 1) / core * core);
-  return cost;
-}
-
-plan::Picoseconds cost_of_ring(const AllreduceRequest& request, std::uint32_t rank_count) {
+plan::Picoseconds cost_of_circulant(const AllreduceRequest& request, std::uint32_t rank_count) {
   const std::uint64_t part = (priced_bytes(request) + rank_count - 1) / rank_count;
-  return (rank_count - 1) * (round_cost(1, 1, part) + round_cost(1, 1, part, false));
-}
-
-/// The cheaper of those whose partners are few however many ranks there are, or `whole`.
-Algorithm or_passed_on(const Priced& whole, const AllreduceRequest& request,
-                       std::uint32_t rank_count) {
-  Priced best = whole;
-  const auto consider = [&](Algorithm algorithm, plan::Picoseconds cost) {
-    if (cost < best.cost && serves(schedule_of(algorithm), request)) best = {algorithm, cost};
-  };
-  if (plan::is_rabenseifner(rank_count))
-    consider(Algorithm::rabenseifner, cost_of_rabenseifner(request, rank_count));
-  if (plan::is_ring(rank_count, 1)) consider(Algorithm::ring, cost_of_ring(request, rank_count));
-  return best.algorithm;
+  plan::Picoseconds cost = 0;
+  for (const std::uint32_t messages : plan::circulant_runs(rank_count, circulant_run))
+    cost += round_cost(messages, 1, part) + round_cost(messages, 1, part, false);
+  return cost;
 }
 
 /// `whole`, or what is cheaper for a large payload.
@@ -176,8 +155,12 @@ Algorithm or_in_parts(const Priced& whole, const AllreduceRequest& request,
   const bool is_given = !request.per_round.empty() || !request.per_round_by_default.empty();
   if (rank_count == 1 || is_given || payload_bytes_of(request) < in_parts_from_bytes)
     return whole.algorithm;
-  if (rank_count > chunked_fold_ranks_max && request.partners_max > 0)
-    return or_passed_on(whole, request, rank_count);
+  if (rank_count > chunked_fold_ranks_max)
+    return request.partners_max > 0 && plan::is_circulant_allreduce(rank_count) &&
+                   serves(schedule_of(Algorithm::circulant), request) &&
+                   cost_of_circulant(request, rank_count) < whole.cost
+               ? Algorithm::circulant
+               : whole.algorithm;
   if (!serves_chunked_fold(rank_count, request)) return whole.algorithm;
   if (cost_of_chunked_fold(request, rank_count) >= whole.cost) return whole.algorithm;
   // Of two ranks, the ring without copies has none at all, and the fold one of its result.

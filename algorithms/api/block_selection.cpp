@@ -10,7 +10,7 @@
 #include "api/settings.hpp"
 #include "plan/block_dissemination.hpp"
 #include "plan/chunked_fold.hpp"
-#include "plan/circulant_reduce_scatter.hpp"
+#include "plan/circulant.hpp"
 #include "plan/lanes.hpp"
 #include "plan/node_blocks.hpp"
 #include "plan/nodes.hpp"
@@ -172,10 +172,6 @@ bool is_reduce_scatter(std::uint32_t rank_count) noexcept {
 
 namespace {
 
-/// Sums that a rank hands to one other at most, where it does not talk with all: each needs a
-/// receive.
-constexpr std::uint32_t sums_per_partner_max = 32;
-
 /// Whether the bits may be those of any order.
 bool takes_partial_sums(const ReduceScatterRequest& request) {
   return request.reduction.properties.commutative &&
@@ -190,7 +186,7 @@ plan::Plan reduce_scatter_plan(Rank self, std::uint32_t rank_count,
   const plan::CirculantShape shape{
       .rank_count = rank_count,
       .node_of = nodes < rank_count ? request.node_of : std::span<const Node>(),
-      .run = nodes - 1 <= direct_partners_max ? 1 : sums_per_partner_max};
+      .run = nodes - 1 <= direct_partners_max ? 1 : circulant_run};
   const auto sends_partial_sums = [&] {
     if (nodes == 1 || !takes_partial_sums(request) || !plan::is_circulant_reduce_scatter(shape))
       return false;

@@ -88,6 +88,8 @@ constexpr const char* name_of(Algorithm algorithm) noexcept {
       return "shared_ring";
     case Algorithm::rabenseifner:
       return "rabenseifner";
+    case Algorithm::circulant:
+      return "circulant";
   }
   return "?";
 }

@@ -12,6 +12,7 @@
 #include "api/settings.hpp"
 #include "plan/canonical_dissemination.hpp"
 #include "plan/chunked_fold.hpp"
+#include "plan/circulant.hpp"
 #include "plan/copies.hpp"
 #include "plan/decomposition.hpp"
 #include "plan/dissemination.hpp"
@@ -192,6 +193,19 @@ plan::Plan rabenseifner_plan(Rank self, std::uint32_t rank_count, const Allreduc
                                             std::to_string(rank_count) +
                                             "; use recursive_multiplying");
   return plan::rabenseifner_allreduce(self, rank_count);
+}
+
+plan::Plan circulant_plan(Rank self, std::uint32_t rank_count, const AllreduceRequest& request) {
+  if (!request.per_round.empty())
+    refuse_vector(request.per_round,
+                  ": algorithm circulant has 2 (P - 1) messages along its skips whatever is asked "
+                  "for; leave per_round out, or use recursive_multiplying");
+  if (!plan::is_circulant_allreduce(rank_count))
+    throw Error(ErrorCode::unsupported, "allreduce: algorithm circulant needs 2 (P - 1) of " +
+                                            std::to_string(plan::slots_max) + " messages, P is " +
+                                            std::to_string(rank_count) +
+                                            "; use recursive_multiplying");
+  return plan::circulant_allreduce(self, rank_count, circulant_run);
 }
 
 plan::Plan gather_fold_plan(Rank self, std::uint32_t rank_count, const plan::PerRound& vector) {
@@ -426,6 +440,8 @@ plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRe
       return ring_plan(self, rank_count, request);
     case Algorithm::rabenseifner:
       return rabenseifner_plan(self, rank_count, request);
+    case Algorithm::circulant:
+      return circulant_plan(self, rank_count, request);
     case Algorithm::automatic:
     case Algorithm::two_partial:
     case Algorithm::shared_ring:

@@ -23,24 +23,20 @@ namespace {
 
 constexpr std::uint32_t parts_max = 64;
 
-}  // namespace
-
-std::uint32_t rabenseifner_parts(std::uint32_t rank_count) noexcept {
+std::uint32_t core_of(std::uint32_t rank_count) {
   return std::min(std::bit_floor(rank_count), parts_max);
 }
 
-namespace {
-
 /// Of the largest group.
 std::uint32_t group_size_max(std::uint32_t rank_count) {
-  const std::uint32_t core = rabenseifner_parts(rank_count);
+  const std::uint32_t core = core_of(rank_count);
   return rank_count / core + (rank_count % core > 0 ? 1 : 0);
 }
 
 class Builder {
  public:
   Builder(Rank self, std::uint32_t rank_count)
-      : core_(rabenseifner_parts(rank_count)),
+      : core_(core_of(rank_count)),
         bits_(static_cast<std::uint32_t>(std::bit_width(core_) - 1)),
         small_(rank_count / core_),
         large_count_(rank_count % core_),
@@ -57,6 +53,8 @@ class Builder {
     for (std::uint32_t bit = 0; bit < bits_; ++bit) plan_.per_round.push_back(core_ >> (bit + 1));
     for (std::uint32_t bit = bits_; bit-- > 0;) plan_.per_round.push_back(core_ >> (bit + 1));
     if (folds()) plan_.per_round.push_back((largest_ - 1) * core_);
+    // Nobody is in the next call before this rank has looked, without which it has no result.
+    plan_.incoming_max = core_;
     plan_.slot_count =
         static_cast<std::uint16_t>(2 * (core_ - 1) + (folds() ? largest_ * core_ : 0));
   }
@@ -247,7 +245,7 @@ class Builder {
 
 bool is_rabenseifner(std::uint32_t rank_count) noexcept {
   return rank_count > 0 &&
-         (group_size_max(rank_count) + std::uint64_t{2}) * rabenseifner_parts(rank_count) <=
+         (group_size_max(rank_count) + std::uint64_t{2}) * core_of(rank_count) <=
              slots_max;
 }
 

@@ -36,9 +36,6 @@
 
 namespace tutti::plan {
 
-/// Into how many parts the payload is cut, which is the size of the core.
-std::uint32_t rabenseifner_parts(std::uint32_t rank_count) noexcept;
-
 /// Whether there are slots for so many ranks.
 bool is_rabenseifner(std::uint32_t rank_count) noexcept;
 

@@ -24,6 +24,8 @@ enum class Algorithm : std::uint8_t {
   shared_ring,              // "shared_ring": the same along the ring of nodes, by whichever rank of
                             // a node is there; allreduce only
   rabenseifner,             // "rabenseifner": identical bits, for large payloads on log P ones
+  circulant,                // "circulant": the same for operators that commute and any number of
+                            // ranks
 };
 
 /// How barrier and allreduce regard that ranks share nodes (Communicator::node()); the same on

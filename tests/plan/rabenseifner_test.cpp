@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "happens_before.hpp"
+#include "on_their_way.hpp"
 #include "plan/makespan.hpp"
 #include "plan/verify.hpp"
 #include "sizes.hpp"
@@ -52,6 +53,14 @@ TEST(Rabenseifner, HasFewPartnersAndSendsEachByteTwiceAtMost) {
       EXPECT_EQ(plan.parts, ranks);
       EXPECT_LE(plan.partial_count, 3 * ranks);
     }
+}
+
+/// Each message that was not looked at needs a receive.
+TEST(Rabenseifner, RanksThatDoNotLookFindNoMoreThanIsPromised) {
+  for (const std::uint32_t ranks : {2u, 3u, 8u, 12u, 64u, 70u}) {
+    const std::vector<Plan> plans = plans_of(ranks);
+    EXPECT_LE(test::most_on_their_way(plans, 4), plans[0].incoming_max) << ranks << " ranks";
+  }
 }
 
 /// What it is for: the bytes count, not the rounds.

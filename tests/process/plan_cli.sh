@@ -117,6 +117,8 @@ texts() {
   expect 0 'connections +6$' --ranks 64 --algorithm rabenseifner
   expect 0 'rounds +6, with 4,2,1,1,2,4 messages$' --ranks 8 --algorithm rabenseifner
   expect 0 'connections +1$' --ranks 65 --rank 1 --algorithm rabenseifner
+  expect 0 'connections +11$' --ranks 64 --algorithm circulant
+  expect 0 'rounds +6, with 4,2,1,1,2,4 messages$' --ranks 8 --algorithm circulant
   expect 0 'connections +5$' --ranks 8 --per-round 1,1,1
   expect 0 'connections +11$' --ranks 64 --per-round 1,1,1,1,1,1
   expect 0 'connections +1, and 3 in shared memory$' --ranks 8 --ranks-per-node 4 --across leader

@@ -57,12 +57,14 @@ TEST(Selection, LeftAloneTakesASchedule) {
     EXPECT_EQ(taken(large, product), "recursive_multiplying") << product;
   large.element_count = 1 << 12;
   EXPECT_EQ(taken(large, 13), "recursive_multiplying");
-  // Large payloads in parts, whatever the agreement, but not among many ranks.
+  // Large payloads in parts, whatever the agreement, along skips among many ranks.
   for (const Agreement agreement : {identical, relaxed}) {
     large.agreement = agreement;
     large.element_count = 1 << 17;
     EXPECT_EQ(taken(large, 13), "chunked_fold");
-    EXPECT_NE(taken(large, 48), "chunked_fold");
+    EXPECT_EQ(taken(large, 32), "chunked_fold");
+    for (const std::uint32_t many : {33u, 48u, 64u, 200u, 1000u})
+      EXPECT_EQ(taken(large, many), "circulant") << many << " ranks";
     large.partners_max = 10;
     EXPECT_NE(taken(large, 13), "chunked_fold");
     large.partners_max = UINT32_MAX;
@@ -70,6 +72,9 @@ TEST(Selection, LeftAloneTakesASchedule) {
     EXPECT_NE(taken(large, 13), "chunked_fold");
     large.per_round_by_default = {};
   }
+  AllreduceRequest ordered = request(BuiltIn::none, ElementType::float64, identical);
+  ordered.element_count = 1 << 17;
+  EXPECT_EQ(taken(ordered, 48), "recursive_multiplying");  // it does not commute
   EXPECT_EQ(taken(request(BuiltIn::sum, ElementType::float64, relaxed)),
             "two_partial_dissemination");
   EXPECT_EQ(taken(request(BuiltIn::sum, ElementType::int32, reproducible)),

@@ -1,8 +1,9 @@
-// See circulant_reduce_scatter.hpp.
+// See circulant.hpp.
 //
 //   slots   of each other rank of the node, by how far behind it stands: one for each sum held here
 //           then of other nodes, by how far ahead of the sender the owner's node is: 1 .. N-1
-#include "plan/circulant_reduce_scatter.hpp"
+//           then results, by how far ahead of this rank their owners are
+#include "plan/circulant.hpp"
 
 #include <algorithm>
 #include <cassert>
@@ -18,6 +19,8 @@ namespace tutti::plan {
 namespace {
 
 using Members = std::vector<Rank>;
+
+enum class Results { own_part, everywhere };
 
 /// Who adds up what, alike on all ranks.
 class Deal {
@@ -83,7 +86,8 @@ class Deal {
 
 class Builder {
  public:
-  Builder(Rank self, const CirculantShape& shape) : deal_(shape) {
+  Builder(Rank self, const CirculantShape& shape, Results results)
+      : deal_(shape), results_(results) {
     const auto found = [&] { return std::find(here().begin(), here().end(), self); };
     while (found() == here().end()) ++node_;
     place_ = static_cast<std::size_t>(found() - here().begin());
@@ -98,6 +102,12 @@ class Builder {
     if (shares) plan_.per_round = {static_cast<std::uint32_t>(deal_.most_in_node())};
     make_schedule(deal_.is_even() ? shape.run : 1);
     plan_.algorithm = std::string(shares ? "node_" : "") + (is_direct_ ? "direct" : "circulant");
+    if (results_ == Results::own_part) return;
+    plan_.algorithm = "circulant";
+    plan_.slot_count = static_cast<std::uint16_t>(plan_.slot_count + deal_.node_count() - 1);
+    // Nobody is in the next call before this rank has looked: without, it has no result to tell.
+    for (const Run& one : runs_)
+      plan_.incoming_max = std::max(plan_.incoming_max, static_cast<std::uint32_t>(2 * one.length));
   }
 
   Plan build() && {
@@ -108,6 +118,7 @@ class Builder {
       if (waiting_for_[distance] == 0) tell(distance);
     }
     for (const Arrival& arrival : arrivals_) receive(arrival);
+    if (results_ == Results::everywhere) allgather();
     return std::move(plan_);
   }
 
@@ -128,26 +139,29 @@ class Builder {
   const Members& here() const { return deal_.members(node_); }
 
   /// Which way each distance goes, in which round, and what comes before.
-  void make_schedule(std::size_t run) {
+  void make_schedule(std::uint32_t run) {
     const std::size_t nodes = deal_.node_count();
     round_across_ = static_cast<std::uint32_t>(plan_.per_round.size());
     skip_of_.assign(nodes, 0);
     waiting_for_.assign(nodes, 0);
     round_of_.assign(nodes, 0);
     std::uint32_t round = round_across_;
-    for (std::size_t left = nodes, skip = 0; left > 1; left = skip) {
-      skip = std::max((left + 1) / 2, left - std::min(left, run));
+    std::size_t left = nodes;
+    for (const std::uint32_t length : circulant_runs(static_cast<std::uint32_t>(nodes), run)) {
+      const std::size_t skip = left - length;
+      runs_.push_back({skip, length});
       // Of those that go now the smallest distance waits if any does.
       if (waiting_for_[skip] > 0) ++round;
       plan_.per_round.resize(round + 1);
-      plan_.per_round[round] += static_cast<std::uint32_t>(left - skip);
+      plan_.per_round[round] += length;
       for (std::size_t distance = left; distance-- > skip;) {
         skip_of_[distance] = skip;
         round_of_[distance] = round;
         arrivals_.push_back({skip, distance - skip, round});
         ++waiting_for_[distance - skip];
       }
-      is_direct_ = is_direct_ && left - skip == 1;
+      is_direct_ = is_direct_ && length == 1;
+      left = skip;
     }
     if (!deal_.is_even())
       plan_.per_round.back() = static_cast<std::uint32_t>(deal_.most_held() - 1);
@@ -175,7 +189,7 @@ class Builder {
     for (std::size_t i = deal_.held_in_node(); i-- > 0;)
       for (std::size_t offset = 1; offset < here().size(); ++offset) {
         if (i >= held[offset].size()) continue;
-        const Register own = partial_register(plan_.partial_count++);
+        const Register own = next_partial();
         steps_.begin_part(part_of(held[offset][i].second));
         steps_.copy(source_register, own);
         steps_.put(here()[(place_ + offset) % here().size()], slot_in_node(offset, i), 1, own);
@@ -186,7 +200,8 @@ class Builder {
   void add_up(std::size_t distance) {
     for (std::size_t i = 0; i < sums_.size(); ++i) {
       if (sums_[i].distance != distance) continue;
-      sums_[i].at = distance == 0 ? target_register : partial_register(plan_.partial_count++);
+      sums_[i].at =
+          distance == 0 && results_ == Results::own_part ? target_register : next_partial();
       steps_.begin_part(part_of(sums_[i].owner));
       steps_.copy(source_register, sums_[i].at);
       for (std::size_t offset = 1; offset < here().size(); ++offset) {
@@ -225,7 +240,68 @@ class Builder {
     if (--waiting_for_[arrival.distance] == 0) tell(arrival.distance);
   }
 
+  /// Back along the skips: who had a sum from this rank tells it the result.
+  void allgather() {
+    std::vector<Register> results{sums_.front().at};  // by distance
+    steps_.begin_part(part_of(plan_.self));
+    steps_.copy(results.front(), target_register);
+    for (std::size_t i = runs_.size(); i-- > 0;) {
+      if (i + 1 == runs_.size()) {
+        plan_.per_round.push_back(0);
+        tell_result(i, 0, results.front());
+      }
+      if (i > 0) {
+        plan_.per_round.push_back(0);
+        for (std::size_t distance = 0; distance < results.size(); ++distance)
+          tell_result(i - 1, distance, results[distance]);
+      }
+      const std::size_t skip = runs_[i].skip;
+      for (std::size_t distance = skip; distance < skip + runs_[i].length; ++distance) {
+        const Rank owner = deal_.ahead(node_, distance).front();
+        const std::uint16_t slot = result_slot(distance);
+        steps_.begin_part(part_of(owner));
+        steps_.await(deal_.ahead(node_, skip).front(), slot, 1);
+        results.push_back(slot_register(slot));
+        if (is_passed_on(i, distance)) {
+          results.back() = next_partial();
+          steps_.copy(slot_register(slot), results.back());
+        }
+        if (i > 0) tell_result(i - 1, distance, results.back());
+        steps_.copy(results.back(), target_register);
+      }
+    }
+  }
+
+  /// What comes back by run `i`, by an earlier one.
+  bool is_passed_on(std::size_t i, std::size_t distance) const {
+    while (i-- > 0)
+      if (distance < runs_[i].length) return true;
+    return false;
+  }
+
+  /// In the last round that was begun, if the rank that run `i` goes back to had that sum.
+  void tell_result(std::size_t i, std::size_t distance, const Register& result) {
+    if (distance >= runs_[i].length) return;
+    go_to_round(static_cast<std::uint32_t>(plan_.per_round.size() - 1));
+    ++plan_.per_round.back();
+    steps_.begin_part(part_of(deal_.ahead(node_, distance).front()));
+    steps_.put(deal_.behind(node_, runs_[i].skip).front(), result_slot(distance + runs_[i].skip), 1,
+               result);
+  }
+
+  std::uint16_t result_slot(std::size_t distance) const {
+    return static_cast<std::uint16_t>(slot_across(distance) + deal_.node_count() - 1);
+  }
+  Register next_partial() { return partial_register(plan_.partial_count++); }
+
+  /// What goes to one node: the sums of the distances skip .. skip + length - 1.
+  struct Run {
+    std::size_t skip, length;
+  };
+
   Deal deal_;
+  Results results_;
+  std::vector<Run> runs_;
   std::size_t node_ = 0, place_ = 0;
   std::vector<Sum> sums_;  // held here, by distance
   std::uint32_t round_across_ = 0, round_ = 0;
@@ -240,13 +316,29 @@ class Builder {
 
 }  // namespace
 
+std::vector<std::uint32_t> circulant_runs(std::uint32_t rank_count, std::uint32_t run) {
+  std::vector<std::uint32_t> runs;
+  for (std::uint32_t left = rank_count; left > 1; left -= runs.back())
+    runs.push_back(std::min(left / 2, run));
+  return runs;
+}
+
 bool is_circulant_reduce_scatter(const CirculantShape& shape) {
   return shape.rank_count <= slots_max && Deal(shape).slot_count() <= slots_max;
 }
 
 Plan circulant_reduce_scatter(Rank self, const CirculantShape& shape) {
   assert(is_circulant_reduce_scatter(shape) && index_of(self) < shape.rank_count && shape.run > 0);
-  return Builder(self, shape).build();
+  return Builder(self, shape, Results::own_part).build();
+}
+
+bool is_circulant_allreduce(std::uint32_t rank_count) {
+  return rank_count > 0 && 2 * (rank_count - std::uint64_t{1}) <= slots_max;
+}
+
+Plan circulant_allreduce(Rank self, std::uint32_t rank_count, std::uint32_t run) {
+  assert(is_circulant_allreduce(rank_count) && index_of(self) < rank_count && run > 0);
+  return Builder(self, {.rank_count = rank_count, .run = run}, Results::everywhere).build();
 }
 
 }  // namespace tutti::plan

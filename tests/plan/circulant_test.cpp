@@ -1,7 +1,7 @@
-// Promise: reduce-scatters in which nodes add up first are right for every shape of nodes and every
-// longest run; two copies of their slots suffice; they send no block more than they have to, to as
-// few partners as they say.
-#include "plan/circulant_reduce_scatter.hpp"
+// Promise: reduce-scatters along circulant skips, in which nodes add up first, are right for every
+// shape of nodes and every longest run, and allreduces for every rank count; two copies of their
+// slots suffice; they send no block more than they have to, to as few partners as they say.
+#include "plan/circulant.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "happens_before.hpp"
+#include "on_their_way.hpp"
 #include "plan/nodes.hpp"
 #include "plan/verify.hpp"
 #include "sizes.hpp"
@@ -51,12 +52,12 @@ void expect_right(const NodeOf& node_of, std::uint32_t run, std::size_t with_ord
       << tutti::test::text_of(node_of) << ", run " << run;
 }
 
-TEST(CirculantReduceScatter, IsRightForEveryRankCountAndRun) {
+TEST(Circulant, IsRightForEveryRankCountAndRun) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to / 2; ++ranks)
     for (const std::uint32_t run : {1u, 2u, 3u, 5u, 32u}) expect_right(all_apart(ranks), run, 9);
 }
 
-TEST(CirculantReduceScatter, IsRightForEveryShape) {
+TEST(Circulant, IsRightForEveryShape) {
   for (std::uint32_t ranks = 2; ranks <= 9; ++ranks)
     for (const std::vector<std::uint32_t>& sizes : tutti::test::compositions(ranks))
       for (const std::uint32_t run : {1u, 8u}) expect_right(tutti::test::in_blocks(sizes), run);
@@ -69,7 +70,7 @@ TEST(CirculantReduceScatter, IsRightForEveryShape) {
   }
 }
 
-TEST(CirculantReduceScatter, EachNodeSendsABlockOnce) {
+TEST(Circulant, EachNodeSendsABlockOnce) {
   for (const std::uint32_t run : {1u, 8u})
     for (const NodeOf& node_of :
          {tutti::test::in_blocks({4, 4, 4, 4, 4, 4, 4}), tutti::test::in_blocks({3, 1, 2, 5})}) {
@@ -84,7 +85,7 @@ TEST(CirculantReduceScatter, EachNodeSendsABlockOnce) {
     }
 }
 
-TEST(CirculantReduceScatter, PartnersAreAsFewAsRunsAllow) {
+TEST(Circulant, PartnersAreAsFewAsRunsAllow) {
   const auto partners = [](std::uint32_t nodes, std::uint32_t run) {
     std::map<Rank, std::size_t> messages;
     const NodeOf node_of = all_apart(nodes);
@@ -101,7 +102,50 @@ TEST(CirculantReduceScatter, PartnersAreAsFewAsRunsAllow) {
   EXPECT_EQ(partners(1024, 32), 30u + 6u);  // down to 64 by 32, then halves
 }
 
-TEST(CirculantReduceScatter, WhatIsNotAddedUpIsSeen) {
+std::vector<Plan> allreduces(std::uint32_t rank_count, std::uint32_t run) {
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank)
+    plans.push_back(circulant_allreduce(Rank{rank}, rank_count, run));
+  return plans;
+}
+
+TEST(Circulant, AllreducesGiveOneResultForEveryRankCountAndRun) {
+  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to / 2; ++ranks)
+    for (const std::uint32_t run : {1u, 2u, 3u, 16u}) {
+      const std::vector<Plan> plans = allreduces(ranks, run);
+      EXPECT_EQ(first_violation(plans, Promise::same_result), std::nullopt)
+          << ranks << " ranks, run " << run;
+      if (ranks < 2 || ranks > 9) continue;
+      EXPECT_EQ(HappensBefore(plans, 4, 2).race(), std::nullopt) << ranks << " ranks, run " << run;
+      EXPECT_NE(HappensBefore(plans, 4, 1).race(), std::nullopt) << "one copy does not do";
+    }
+}
+
+TEST(Circulant, AllreducesSendEachByteTwice) {
+  for (const std::uint32_t ranks : {5u, 33u, 64u, 100u})
+    for (const Plan& plan : allreduces(ranks, 16)) {
+      std::set<Rank> partners;
+      std::size_t puts = 0;
+      for (const Step& step : plan.steps) {
+        if (step.peer != no_rank) partners.insert(step.peer);
+        puts += step.action == Action::put ? 1 : 0;
+      }
+      EXPECT_EQ(puts, 2 * (ranks - 1));
+      EXPECT_LE(partners.size(), 2 * (std::size_t(std::bit_width(ranks - 1)) + ranks / 16));
+      EXPECT_LE(plan.partial_count, 2 * ranks);
+    }
+}
+
+/// Each message that was not looked at needs a receive.
+TEST(Circulant, RanksThatDoNotLookFindNoMoreThanIsPromised) {
+  for (const std::uint32_t ranks : {2u, 3u, 8u, 33u, 64u}) {
+    const std::vector<Plan> plans = allreduces(ranks, 16);
+    EXPECT_LE(test::most_on_their_way(plans, 4), plans[0].incoming_max) << ranks << " ranks";
+    EXPECT_LE(plans[0].incoming_max, 32u);
+  }
+}
+
+TEST(Circulant, WhatIsNotAddedUpIsSeen) {
   std::vector<Plan> plans = plans_of(tutti::test::in_blocks({2, 2, 2}), 8);
   const auto combine =
       std::find_if(plans[1].steps.begin(), plans[1].steps.end(),

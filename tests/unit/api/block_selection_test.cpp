@@ -1,0 +1,81 @@
+// Promise: collectives of blocks take the plan that saves most between nodes, connect few ranks
+// where there are many, and keep what was promised of order.
+#include "api/block_selection.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <tutti/reduction.hpp>
+#include <vector>
+
+namespace tutti::api {
+namespace {
+
+/// `count` nodes of `size` ranks that follow each other.
+std::vector<Node> nodes_of(std::uint32_t count, std::uint32_t size) {
+  std::vector<Node> node_of;
+  for (std::uint32_t rank = 0; rank < count * size; ++rank) node_of.push_back(Node{rank / size});
+  return node_of;
+}
+
+std::size_t partners_of(const plan::Plan& plan) {
+  std::set<Rank> partners;
+  for (const plan::Step& step : plan.steps)
+    if (step.peer != no_rank) partners.insert(step.peer);
+  return partners.size();
+}
+
+class ReduceScatter : public testing::Test {
+ protected:
+  std::string taken(std::uint32_t nodes, std::uint32_t ranks_per_node) {
+    node_of_ = nodes_of(nodes, ranks_per_node);
+    asked.node_of = node_of_;
+    plan = reduce_scatter_plan(Rank{0}, nodes * ranks_per_node, asked);
+    return plan.algorithm;
+  }
+
+  ReduceScatterRequest asked{.bytes = 1u << 20,
+                             .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64)};
+  plan::Plan plan;
+
+ private:
+  std::vector<Node> node_of_;
+};
+
+TEST_F(ReduceScatter, GoesDirectlyAmongFewRanks) {
+  EXPECT_EQ(taken(1, 8), "chunked_fold");
+  EXPECT_EQ(taken(8, 1), "chunked_fold");
+  EXPECT_EQ(taken(32, 1), "chunked_fold");
+}
+
+TEST_F(ReduceScatter, OfManyRanksConnectsFew) {
+  EXPECT_EQ(taken(33, 1), "circulant");
+  EXPECT_EQ(taken(64, 1), "circulant");
+  EXPECT_EQ(partners_of(plan), 11u);
+  EXPECT_EQ(taken(1000, 1), "circulant");
+  EXPECT_LE(partners_of(plan), 2 * (1000u / 16 + 5));
+}
+
+TEST_F(ReduceScatter, NodesAddUpWhereThatSavesMoreThanAHop) {
+  EXPECT_EQ(taken(2, 4), "node_direct");
+  EXPECT_EQ(taken(9, 2), "node_direct");
+  EXPECT_EQ(taken(10, 2), "node_circulant");
+  asked.bytes = 8 * 8;
+  EXPECT_EQ(taken(2, 2), "chunked_fold");  // one message of 8 bytes less
+  EXPECT_EQ(taken(8, 8), "node_direct");
+}
+
+TEST_F(ReduceScatter, KeepsOrderWhereItIsPromised) {
+  asked.agreement = Agreement::reproducible;
+  EXPECT_EQ(taken(4, 4), "chunked_fold");
+  EXPECT_EQ(taken(64, 1), "chunked_fold");
+  asked.reduction = built_in_reduction(BuiltIn::sum, ElementType::int64);
+  EXPECT_EQ(taken(4, 4), "node_direct") << "order does not show";
+  asked.agreement = Agreement::identical;
+  asked.reduction.properties.commutative = false;
+  EXPECT_EQ(taken(4, 4), "chunked_fold");
+}
+
+}  // namespace
+}  // namespace tutti::api
