@@ -97,7 +97,8 @@ Operation make_operation(Collective collective, Communicator& communicator, cons
           communicator, {.source = source,
                          .target = target,
                          .element_counts = reduce_scatter_counts(count, communicator.rank_count()),
-                         .reduction = reduction_for(options.op, options.dtype)});
+                         .reduction = reduction_for(options.op, options.dtype),
+                         .agreement = options.agreement});
     case Collective::allgather:
       return allgather(communicator, {.source = source, .target = target, .bytes = bytes});
     case Collective::allgatherv:
