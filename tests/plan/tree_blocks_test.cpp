@@ -114,7 +114,8 @@ std::set<Rank> partners_of(const Plan& plan) {
 TEST(TreeBlocks, TheRootHasAPartnerForEachHalvingOfTheNodes) {
   for (const Build build : {tree_gather, tree_scatter}) {
     for (std::uint32_t nodes = 1; nodes <= 1000; nodes += nodes < 130 ? 1 : 97)
-      EXPECT_EQ(partners_of(build(Rank{0}, nodes, {}, Rank{0})).size(), std::bit_width(nodes - 1));
+      EXPECT_EQ(partners_of(build(Rank{0}, nodes, {}, Rank{0})).size(),
+                static_cast<std::size_t>(std::bit_width(nodes - 1)));
     // Heads of nodes 2, 3 and 0; the root's node is 1.
     const NodeOf node_of = tutti::test::in_blocks({4, 4, 4, 4});
     EXPECT_EQ(partners_of(build(Rank{5}, 16, node_of, Rank{5})),
