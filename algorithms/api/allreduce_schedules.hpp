@@ -54,8 +54,10 @@ bool serves_chunked_fold(std::uint32_t rank_count, const AllreduceRequest& reque
 /// Schedules that cut the payload into a part for each rank send less of it in more messages.
 /// Provisional, until measured on networks.
 inline constexpr std::size_t in_parts_from_bytes = 64u << 10;
-/// More ranks than that are not all connected with each other unasked.
-inline constexpr std::uint32_t chunked_fold_ranks_max = 32;
+/// With more ranks of other nodes than that none is connected unasked, where fewer will do.
+inline constexpr std::uint32_t partners_unasked_max = 31;
+/// More ranks than that are not all connected with each other.
+inline constexpr std::uint32_t chunked_fold_ranks_max = partners_unasked_max + 1;
 
 /// The rule: the cheapest that keeps the promise.
 Algorithm automatic_schedule(const AllreduceRequest& request, std::uint32_t rank_count);

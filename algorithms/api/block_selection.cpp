@@ -15,6 +15,7 @@
 #include "plan/node_blocks.hpp"
 #include "plan/nodes.hpp"
 #include "plan/ring_allgather.hpp"
+#include "plan/tree_blocks.hpp"
 
 namespace tutti::api {
 namespace {
@@ -137,33 +138,62 @@ constexpr std::size_t together_bytes_max = 1024;
 /// What that may take of the arena, where blocks of many ranks have a place in each slot.
 constexpr std::size_t together_registers_bytes = 1u << 20;
 
+/// The root's node has.
+std::uint32_t ranks_at_root(const RootedBlocksRequest& request) {
+  if (request.node_of.empty()) return 1;
+  return static_cast<std::uint32_t>(std::count(request.node_of.begin(), request.node_of.end(),
+                                               request.node_of[index_of(request.root)]));
+}
+
 bool go_together(std::uint32_t rank_count, const RootedBlocksRequest& request) {
-  if (request.transport != plan::Transport::copied || request.block_bytes > together_bytes_max ||
-      index_of(request.root) >= rank_count)
-    return false;
   const std::size_t nodes = plan::node_count_of(request.node_of, rank_count);
   const std::size_t largest = plan::largest_node_of(request.node_of);
-  if (nodes == 1 ||
+  if (request.block_bytes > together_bytes_max || nodes == 1 ||
       2 * (2 * nodes + largest) * largest * request.block_bytes > together_registers_bytes)
     return false;
-  const auto at_root = std::count(request.node_of.begin(), request.node_of.end(),
-                                  request.node_of[index_of(request.root)]);
-  const auto saved = static_cast<plan::Picoseconds>(rank_count - nodes + 1) - at_root;
+  const auto saved =
+      static_cast<plan::Picoseconds>(rank_count - nodes + 1) - ranks_at_root(request);
   return saved * assumed_network.gap > hop_in_memory;  // messages at the root, for a hop more
+}
+
+/// How blocks get from all ranks to the root, or the other way.
+enum class Way : std::uint8_t { direct, by_node, along_tree };
+
+Way way_of(std::uint32_t rank_count, const RootedBlocksRequest& request) {
+  if (request.transport != plan::Transport::copied || index_of(request.root) >= rank_count)
+    return Way::direct;
+  const bool together = go_together(rank_count, request);
+  const std::uint32_t partners =
+      together ? plan::node_count_of(request.node_of, rank_count) - 1
+               : rank_count - ranks_at_root(request);  // of the root, in other nodes
+  if (partners > partners_unasked_max) return Way::along_tree;
+  return together ? Way::by_node : Way::direct;
 }
 
 }  // namespace
 
 plan::Plan gather_plan(Rank self, std::uint32_t rank_count, const RootedBlocksRequest& request) {
-  return go_together(rank_count, request)
-             ? plan::node_gather(self, request.node_of, request.root)
-             : plan::direct_gather(self, rank_count, request.root, request.transport);
+  switch (way_of(rank_count, request)) {
+    case Way::by_node:
+      return plan::node_gather(self, request.node_of, request.root);
+    case Way::along_tree:
+      return plan::tree_gather(self, rank_count, request.node_of, request.root);
+    case Way::direct:
+      break;
+  }
+  return plan::direct_gather(self, rank_count, request.root, request.transport);
 }
 
 plan::Plan scatter_plan(Rank self, std::uint32_t rank_count, const RootedBlocksRequest& request) {
-  return go_together(rank_count, request)
-             ? plan::node_scatter(self, request.node_of, request.root)
-             : plan::direct_scatter(self, rank_count, request.root, request.transport);
+  switch (way_of(rank_count, request)) {
+    case Way::by_node:
+      return plan::node_scatter(self, request.node_of, request.root);
+    case Way::along_tree:
+      return plan::tree_scatter(self, rank_count, request.node_of, request.root);
+    case Way::direct:
+      break;
+  }
+  return plan::direct_scatter(self, rank_count, request.root, request.transport);
 }
 
 bool is_reduce_scatter(std::uint32_t rank_count) noexcept {

@@ -34,6 +34,9 @@ inline std::size_t most_on_their_way(const std::vector<Plan>& plans, std::uint32
       }
       const Step& step = plans[rank].steps[state.step];
       if (step.action == Action::await && !sent.contains({rank, state.call, step.slot})) break;
+      if (step.action == Action::await_credit && state.call >= 2 &&
+          !sent.contains({rank, state.call - 2, step.slot}))
+        break;
       if (step.action == Action::put) {
         sent.insert({index_of(step.peer), state.call, step.slot});
         if (step.peer == Rank{0}) most = std::max(most, ++unseen[rank]);

@@ -406,6 +406,49 @@ TEST(Blocks, SmallOnesOfANodeGoTogether) {
   EXPECT_EQ(codes_of(results), std::vector<int>(9));
 }
 
+/// Where the root would be connected with more than 31 others; with windows that are answered.
+int exercise_tree(Exchange& exchange, const Task& task) {
+  ContextOptions options;
+  options.device = "soft0";
+  options.arena_bytes = 4u << 20;
+  options.ranks_per_node = task.shape.ranks_per_node;
+  options.placement = task.shape.placement;
+  options.chunk_bytes = task.chunk_bytes;
+  Context context(options);
+  Communicator communicator(context, exchange);
+  Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
+  Bytes block(2000), blocks(ranks.count() * block.size());
+  const Operation named = gather(
+      communicator, {.source = block.data(), .target = blocks.data(), .bytes = block.size()});
+  if (named.algorithm() != "tree_gather") return 201;
+  int wrong = 0;
+  for (const std::size_t bytes : task.sizes)
+    for (const bool uneven_sizes : {false, true}) {
+      const bool in_place = uneven_sizes;
+      const Rank root{static_cast<std::uint32_t>(bytes + (in_place ? 1 : 0)) %
+                      task.shape.rank_count};
+      wrong += wrong_gathers(ranks, bytes, uneven_sizes, root, in_place);
+      wrong += wrong_scatters(ranks, bytes, uneven_sizes, root, in_place);
+    }
+  return std::min(wrong, 200);
+}
+
+TEST(Blocks, OfManyNodesGoAlongATree) {
+  const auto expect = [](const Task& task, Launch launch) {
+    const auto results = launch({.rank_count = task.shape.rank_count},
+                                [&](Exchange& exchange) { return exercise_tree(exchange, task); });
+    EXPECT_EQ(codes_of(results), std::vector<int>(task.shape.rank_count))
+        << task.shape.rank_count << " ranks, chunks " << task.chunk_bytes;
+  };
+  expect({.shape = {34}, .sizes = {3000}}, run_local_threads);
+#if !defined(__SANITIZE_THREAD__)
+  expect({.shape = {34}, .sizes = {0, 5, 3000}}, run_local);
+  expect({.shape = {40, {1, 1, 1, 2}, Placement::random}, .chunk_bytes = 4608, .sizes = {9001}},
+         run_local_threads);
+  expect({.shape = {34}, .sizes = {8}, .delay = 5ms}, run_local);
+#endif
+}
+
 /// Blocks of which some are so long that they go along rings of the nodes, in pieces; in reverse
 /// order, with gaps.
 int exercise_long_ones(Exchange& exchange, const Task& task, bool in_place) {

@@ -124,8 +124,18 @@ texts() {
   expect 0 'connections +1, and 3 in shared memory$' --ranks 8 --ranks-per-node 4 --across leader
   for ranks in 8 64 200; do
     expect 0 "connections +$((ranks - 1))\$" --ranks $ranks --collective alltoall
-    expect 0 'connections +1$' --ranks $ranks --collective gather --root 3 --rank 7
   done
+  # Of a root: all, unless they are many; then one for each halving of the nodes.
+  expect 0 'connections +1$' --ranks 32 --collective gather --root 3 --rank 7
+  expect 0 'connections +31$' --ranks 32 --collective gather --root 3 --rank 3
+  for ranks in 33 64 200; do
+    bits=$(python3 -c "print(($ranks - 1).bit_length())")
+    for collective in gather scatter; do
+      expect 0 "connections +$bits\$" --ranks $ranks --collective $collective --root 3 --rank 3
+    done
+  done
+  expect 0 'connections +6, and 3 in shared memory$' --ranks 256 --ranks-per-node 4 --bytes 4K \
+    --collective scatter
   # Blocks go directly to few, and to more by dissemination.
   expect 0 'connections +8$' --ranks 9 --collective allgather
   for ranks in 10 64 256 1000; do

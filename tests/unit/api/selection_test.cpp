@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/allreduce_schedules.hpp"
+#include "api/block_selection.hpp"
 #include "api/names.hpp"
 #include "api/rooted_selection.hpp"
 #include "api/settings.hpp"
@@ -439,6 +440,32 @@ TEST(Selection, ChunksStayInTheCacheUnlessTheUsersBuffersHoldThem) {
       broadcast_plan(Rank{0}, 8, {.bytes = 8u << 20, .per_round_by_default = {}, .node_of = {}});
   ASSERT_TRUE(chain.is_pipeline);
   EXPECT_EQ(chunk_bytes_for(chain, false), 8u << 10);
+}
+
+TEST(Selection, ARootIsNotConnectedWithManyRanksOfOtherNodes) {
+  const auto taken = [](std::uint32_t count, std::uint32_t size, std::size_t bytes,
+                        plan::Transport transport = plan::Transport::copied) {
+    const std::vector<Node> nodes = nodes_of(count, size);
+    const RootedBlocksRequest asked{
+        .root = Rank{1}, .block_bytes = bytes, .node_of = nodes, .transport = transport};
+    const std::string gather = gather_plan(Rank{0}, count * size, asked).algorithm;
+    const std::string scatter = scatter_plan(Rank{0}, count * size, asked).algorithm;
+    EXPECT_EQ(gather.substr(0, gather.find("gather")), scatter.substr(0, scatter.find("scatter")));
+    return gather;
+  };
+  EXPECT_EQ(taken(32, 1, 8), "direct");
+  EXPECT_EQ(taken(33, 1, 8), "tree_gather");
+  EXPECT_EQ(taken(33, 1, 1u << 20), "tree_gather");
+  EXPECT_EQ(taken(1, 100, 5000), "direct");  // of its node it is connected with none
+  EXPECT_EQ(taken(1, 100, 5000, plan::Transport::by_reference), "single_copy");
+  EXPECT_EQ(taken(2, 31, 5000), "direct");
+  EXPECT_EQ(taken(2, 32, 5000), "tree_gather");
+  EXPECT_EQ(taken(2, 32, 8), "node_gather");
+  EXPECT_EQ(taken(32, 8, 8), "node_gather");
+  EXPECT_EQ(taken(33, 8, 8), "tree_gather");
+  const RootedBlocksRequest nodes_of_one{.root = Rank{39}, .block_bytes = 8};
+  EXPECT_EQ(gather_plan(Rank{0}, 40, nodes_of_one).algorithm, "tree_gather");
+  EXPECT_EQ(scatter_plan(Rank{0}, 32, {.root = Rank{3}}).algorithm, "direct");
 }
 
 TEST(Selection, TheSharedRingIsNoPlanAndRefusesWhatItCannotDo) {
