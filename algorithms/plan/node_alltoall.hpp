@@ -7,9 +7,11 @@
 // for each of its nodes, and deals out what it gets for them.  So a node of L ranks has N - 1
 // messages of the network instead of L (P - L), dealt out over its ranks: those ahead of a node
 // belong to its members in turn.  Each block is copied twice more, which is why they have to be
-// small. One message between two nodes: A. Jackson, S. Booth, "Planned AlltoAllv: A Cluster
-// Approach", HPCx TR0409, 2004; with the work dealt out over the ranks of a node: S. Kinkead et
-// al., "Scaling All-to-all Operations Across Emerging Many-Core Supercomputers", SC Workshops 2025.
+// small.
+//
+// One message between two nodes: A. Jackson, S. Booth, "Planned AlltoAllv: A Cluster Approach",
+// HPCx TR0409, 2004.  For many cores: S. Kinkead et al., "Scaling All-to-all Operations Across
+// Emerging Many-Core Supercomputers", SC Workshops 2025.
 //
 //   nodes {0 1} {2 3} {4}, block qp from rank q for rank p
 //   round 0   0 -> 1: 04 01      1 -> 0: 12 13 10     2 -> 3: 20 21 23     3 -> 2: 34 32
