@@ -212,7 +212,6 @@ PlanRequest understand(const PlanWords& words) {
 plan::Plan plan_of(const PlanRequest& request, Rank self) {
   const std::uint32_t ranks = request.rank_count;
   const Rank root = request.root;
-  constexpr plan::Transport copied = plan::Transport::copied;
   api::AllreduceRequest asked = request.allreduce;
   asked.node_of = request.node_of;
   asked.domain_of = request.domain_of;
@@ -257,7 +256,9 @@ plan::Plan plan_of(const PlanRequest& request, Rank self) {
            .per_round_by_default = asked.per_round,
            .node_of = request.node_of});
     case Collective::alltoall:
-      return plan::direct_alltoall(self, ranks, copied);
+      return api::alltoall_plan(self, ranks,
+                                {.block_bytes = asked.element_count * asked.reduction.element_bytes,
+                                 .node_of = request.node_of});
     case Collective::gather:
       return api::gather_plan(self, ranks,
                               {.root = root,

@@ -363,7 +363,12 @@ Operation alltoall(Communicator& communicator, const AlltoallArguments& argument
           blocks.push_back({.source = range, .target = range});
         return {std::move(blocks), arguments.bytes};
       },
-      building(communicator, plan::direct_alltoall));
+      [&](plan::Transport transport, std::size_t longest) {
+        return api::alltoall_plan(communicator.rank(), communicator.rank_count(),
+                                  {.block_bytes = longest,
+                                   .node_of = communicator.implementation().neighbours.nodes.node,
+                                   .transport = transport});
+      });
 }
 
 Operation alltoallv(Communicator& communicator, const AlltoallvArguments& arguments) {

@@ -42,6 +42,15 @@ struct RootedBlocksRequest {
 plan::Plan gather_plan(Rank self, std::uint32_t rank_count, const RootedBlocksRequest& request);
 plan::Plan scatter_plan(Rank self, std::uint32_t rank_count, const RootedBlocksRequest& request);
 
+/// Of blocks of one length.
+struct AlltoallRequest {
+  std::size_t block_bytes = 0;
+  std::span<const Node> node_of = {};
+  plan::Transport transport = plan::Transport::copied;
+};
+
+plan::Plan alltoall_plan(Rank self, std::uint32_t rank_count, const AlltoallRequest& request);
+
 struct ReduceScatterRequest {
   std::size_t bytes = 0;  // of all blocks together
   Reduction reduction = {};

@@ -11,13 +11,14 @@
 //
 // Parts.  Most plans work on whole payloads.  A plan of N parts cuts the payload into N runs of
 // elements, as even as can be, the longer ones first; a step works on one of them, and each segment
-// of a partial or slot has room for one.  A message of several segments holds several parts: it is
-// as long as so many of the longest, but for the last one, whose part is that of its put and await.
+// of a partial or slot has room for one.  Several segments of a message or copy are several parts,
+// each as long as the longest, but for the last one, whose part is that of the step.
 //
 // Blocks.  Where every rank has something else for each rank, or gets something else from each, the
-// parts are blocks, one for each rank: block p of a target comes from rank p, block p of a source
-// is for rank p.  Where a plan `swaps` blocks, both differ: what was block p of the source of rank
-// q is block q of the target of rank p.  Long blocks may be several parts each.
+// parts are blocks, one for each rank: block p of a target is from rank p, block p of a source for
+// rank p.  Where a plan `swaps` blocks, part p of the source of rank q is part p on its way, too,
+// and part q in the target of rank p; if any is forwarded, all have one length.  If none is
+// swapped, a long block may be several parts.
 //
 // By reference.  Inside a node a payload may stay in the user's buffer: a put by reference tells
 // its peer where source or target lies, a copy by reference reads the payload there.  A combine by
@@ -122,7 +123,7 @@ struct Plan {
                                   // is the block of rank p
   bool is_pipeline = false;       // parts pass through rank after rank: better many short ones
   bool zero_copy = false;         // source and target stand in for registers
-  bool swaps_blocks = false;      // a message to rank p from rank q is about part p there, q here
+  bool swaps_blocks = false;      // block p of rank q becomes block q of rank p
   std::uint16_t segments = 1;     // payloads (of one part) in each partial and slot
   bool shares_target = false;     // of the ranks of a node: it is the same memory
   std::uint32_t incoming_max = 0;  // messages of one peer that can be on their way to this rank at

@@ -121,15 +121,15 @@ class Run {
   Violation put(std::uint32_t rank, const Step& step) {
     State& state = ranks_[rank];
     const std::uint32_t peer = index_of(step.peer);
-    const bool swaps = plans_[rank].swaps_blocks && step.segments > 0;
-    if (swaps && step.part != peer) return "sends a block that is for another rank";
+    if (plans_[rank].swaps_blocks && step.segments > 0 && !step.forwards && step.part != peer)
+      return "sends a block that is for another rank";
     Arrival& arrival = ranks_[peer].arrivals[step.slot];
     if (arrival.state != Arrival::State::empty)
       return "writes slot " + std::to_string(step.slot) + " of " + name_of(step.peer) + ", which " +
              name_of(arrival.writer) + " has written";
     for (std::uint16_t segment = 0; segment < step.segments; ++segment) {
       const Register from = moved(step.from, segment);
-      Value value = *place(rank, from, step.part);
+      const Value value = *place(rank, from, step.part);
       if (!value.defined()) return "puts " + name_of(from) + ", which is undefined";
       if (segment + 1 == step.segments && value.part != step.part)
         return other_part(from, value, step);
@@ -137,7 +137,6 @@ class Run {
         return "tells of its source, or sends it, after target was written";
       if (from.place == Place::target && state.is_arriving[step.part])
         return "sends its target, which was not awaited";
-      if (swaps) value.part = static_cast<std::uint16_t>(rank);
       if (!step.into_target)
         *place(peer, {Place::slot, segment, step.slot}, step.part) = value;
       else if (Violation violation = write_target(peer, step.part, value))
@@ -226,10 +225,16 @@ class Run {
     if ((source.place == Place::target || destination.place == Place::target) &&
         state.is_arriving[step.part])
       return "touches its target, which was not awaited";
-    const Value from = *place(rank, source, step.part);
+    Value from = *place(rank, source, step.part);
     Value& into = *place(rank, destination, step.part);
     if (!from.defined()) return "reads " + name_of(source) + ", which is undefined";
-    if (from.part != step.part) return other_part(source, from, step);
+    if (plans_[rank].swaps_blocks && destination.place == Place::target) {
+      if (from.part != rank)
+        return name_of(source) + " holds a block for " + name_of(Rank{from.part});
+      from.part = step.part;  // from whom it is, says the promise
+    }
+    const bool is_last = step.action != Action::copy || segment + 1 == step.segments;
+    if (is_last && from.part != step.part) return other_part(source, from, step);
     if (step.by_reference && step.action == Action::combine) {
       if (is_ordered()) return "combines by reference, in either order";
       if (state.target_written[step.part]) return "reads source after target was written";

@@ -3,18 +3,18 @@
 //
 // All of them.  Each block is sent once, directly; those of allgather(v) once into each node, and
 // among more than 9 nodes of one size they are passed on (TUTTI_PER_ROUND says how), so that a rank
-// has O(log P) connections; those of gather(v) and scatter(v), up to 1 KiB, with those of the other
-// ranks of their node as one message, where that saves messages.  Where the root would have to be
-// connected with more than 31 ranks of other nodes, gather(v) and scatter(v) pass blocks on along a
-// binomial tree over the nodes, so that it is connected with log2 of their number.  Where some
-// blocks of an allgatherv are far longer than others, all go piece by piece along rings of the
-// nodes (if these have one size, and TUTTI_PER_ROUND says nothing), so that it takes hardly longer
-// than the same bytes in equal blocks.  Where all ranks share a node, and nothing is combined
-// (reduce_scatter), blocks of which the longest has twice ContextOptions::single_copy_bytes or more
-// are not sent but read by whom they are for, where the kernel lets it.  Blocks of 0 bytes are
-// allowed, and so are, in the forms with v, blocks of all sizes; those sizes are compared across
-// the ranks when the operation is made (Error{mismatch}), not in its calls.  Large blocks go in
-// chunks.
+// has O(log P) connections; those of gather(v), scatter(v) and alltoall, up to 1 KiB, with those of
+// the other ranks of their node as one message, where that saves messages (an alltoall: with those
+// for the other ranks of the same node, too).  Where the root would have to be connected with more
+// than 31 ranks of other nodes, gather(v) and scatter(v) pass blocks on along a binomial tree over
+// the nodes, so that it is connected with log2 of their number.  Where some blocks of an allgatherv
+// are far longer than others, all go piece by piece along rings of the nodes (if these have one
+// size, and TUTTI_PER_ROUND says nothing), so that it takes hardly longer than the same bytes in
+// equal blocks.  Where all ranks share a node, and nothing is combined (reduce_scatter), blocks of
+// which the longest has twice ContextOptions::single_copy_bytes or more are not sent but read by
+// whom they are for, where the kernel lets it.  Blocks of 0 bytes are allowed, and so are, in the
+// forms with v, blocks of all sizes; those sizes are compared across the ranks when the operation
+// is made (Error{mismatch}), not in its calls.  Large blocks go in chunks.
 //
 // In place: the own block of the source may be the own block of the target (allgather, gather at
 // the root, scatter at the root, reduce_scatter), or all blocks of the source those of the target

@@ -371,7 +371,7 @@ TEST(Blocks, SmallOnesOfANodeGoTogether) {
   const Task task{.shape = {9, {3}}, .sizes = {0, 8, 1000}, .delay = 1ms};
   expect_right(task, run_local);
   expect_right({.shape = {12, {5, 4, 3}}, .sizes = {8}}, run_local_threads);
-  expect_right({.shape = {10, {4}, Placement::random}, .sizes = {1024}}, run_local_threads);
+  expect_right({.shape = {10, {4}, Placement::random}, .sizes = {1, 200, 1024}}, run_local_threads);
   const auto results = run_local({.rank_count = 9}, [](Exchange& exchange) {
     ContextOptions options;
     options.device = "soft0";
@@ -393,6 +393,13 @@ TEST(Blocks, SmallOnesOfANodeGoTogether) {
     };
     if (names(8) != "node_gather node_scatter" || names(1024) != names(8)) return 1;
     if (names(1025) != "direct direct") return 2;
+    const auto swapped = [&](std::size_t bytes) {
+      return alltoall(communicator,
+                      {.source = source.data(), .target = target.data(), .bytes = bytes})
+          .algorithm();
+    };
+    if (swapped(0) != "node_alltoall" || swapped(8) != "node_alltoall") return 5;
+    if (swapped(1025) != "direct") return 6;
     const auto prefix = [&](ElementType type) {
       return scan(communicator, {.source = source.data(),
                                  .target = target.data(),
@@ -407,7 +414,7 @@ TEST(Blocks, SmallOnesOfANodeGoTogether) {
 }
 
 /// Where the root would be connected with more than 31 others; with windows that are answered.
-int exercise_tree(Exchange& exchange, const Task& task) {
+int exercise_many(Exchange& exchange, const Task& task) {
   ContextOptions options;
   options.device = "soft0";
   options.arena_bytes = 4u << 20;
@@ -429,14 +436,15 @@ int exercise_tree(Exchange& exchange, const Task& task) {
                       task.shape.rank_count};
       wrong += wrong_gathers(ranks, bytes, uneven_sizes, root, in_place);
       wrong += wrong_scatters(ranks, bytes, uneven_sizes, root, in_place);
+      wrong += wrong_reduce_scatters(ranks, test::sum_job(), bytes, in_place);
     }
   return std::min(wrong, 200);
 }
 
-TEST(Blocks, OfManyNodesGoAlongATree) {
+TEST(Blocks, OfManyNodesArePassedOn) {
   const auto expect = [](const Task& task, Launch launch) {
     const auto results = launch({.rank_count = task.shape.rank_count},
-                                [&](Exchange& exchange) { return exercise_tree(exchange, task); });
+                                [&](Exchange& exchange) { return exercise_many(exchange, task); });
     EXPECT_EQ(codes_of(results), std::vector<int>(task.shape.rank_count))
         << task.shape.rank_count << " ranks, chunks " << task.chunk_bytes;
   };
@@ -447,6 +455,40 @@ TEST(Blocks, OfManyNodesGoAlongATree) {
          run_local_threads);
   expect({.shape = {34}, .sizes = {8}, .delay = 5ms}, run_local);
 #endif
+}
+
+/// As many ranks as it takes for blocks of 1 KiB.
+TEST(Blocks, SmallOnesOfAnAlltoallGoTogetherBetweenNodes) {
+#if defined(__SANITIZE_THREAD__)
+  const Task task{.shape = {9, {3}}, .sizes = {8}};
+#else
+  const Task task{.shape = {20, {4}, Placement::cyclic}, .sizes = {0, 1, 8, 1024, 1025}};
+#endif
+  const auto results =
+      run_local_threads({.rank_count = task.shape.rank_count}, [&](Exchange& exchange) {
+        ContextOptions options;
+        options.device = "soft0";
+        options.arena_bytes = 4u << 20;
+        options.ranks_per_node = task.shape.ranks_per_node;
+        options.placement = task.shape.placement;
+        Context context(options);
+        Communicator communicator(context, exchange);
+        Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
+        Bytes source(task.shape.rank_count * 1025), target(source.size());
+        int wrong = 0;
+        for (const std::size_t bytes : task.sizes) {
+          const std::string name =
+              alltoall(communicator,
+                       {.source = source.data(), .target = target.data(), .bytes = bytes})
+                  .algorithm();
+          if (task.shape.rank_count == 20 && (name == "node_alltoall") != (bytes <= 1024))
+            return 199;
+          for (const bool in_place : {false, true})
+            wrong += wrong_alltoalls(ranks, bytes, false, in_place);
+        }
+        return std::min(wrong, 198);
+      });
+  EXPECT_EQ(codes_of(results), std::vector<int>(task.shape.rank_count));
 }
 
 /// Blocks of which some are so long that they go along rings of the nodes, in pieces; in reverse

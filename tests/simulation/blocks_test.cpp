@@ -9,6 +9,7 @@
 #include "plan/block_dissemination.hpp"
 #include "plan/blocks.hpp"
 #include "plan/chunked_fold.hpp"
+#include "plan/node_alltoall.hpp"
 #include "plan/scan.hpp"
 #include "simulated_run.hpp"
 #include "support/node_shapes.hpp"
@@ -60,14 +61,20 @@ std::string text_of(const Case& one) {
          (one.transport == plan::Transport::copied ? ", copied" : ", by reference");
 }
 
-/// Every rank has a block of size[from][to] for every rank.
-void expect_swapped(const Case& one) {
+/// Every rank has a block of size[from][to] for every rank; those of nodes go together if
+/// `by_nodes`, and have one size.
+void expect_swapped(const Case& one, bool by_nodes) {
   std::mt19937 random(one.seed);
   const std::uint32_t count = one.rank_count;
+  const test::NodeOf node_of =
+      test::placed(count, std::min(count, 2 + one.seed % 4), one.seed % 2 == 0, random);
+  if (by_nodes && !plan::is_node_alltoall(node_of)) return;
   std::vector<std::vector<std::size_t>> size(count, std::vector<std::size_t>(count));
   std::size_t longest = 1;
   for (auto& row : size)
     for (std::size_t& bytes : row) longest = std::max(longest, bytes = random() % 20);
+  if (by_nodes)
+    for (auto& row : size) std::fill(row.begin(), row.end(), longest);
   SimulatedCall call{.reduction = {.element_bytes = 1},
                      .chunk_count = std::min(one.chunk_count, longest),
                      .seed = one.seed,
@@ -75,7 +82,8 @@ void expect_swapped(const Case& one) {
   std::vector<Bytes> sources, expected;
   std::vector<plan::Plan> plans;
   for (std::uint32_t rank = 0; rank < count; ++rank) {
-    plans.push_back(plan::direct_alltoall(Rank{rank}, count, one.transport));
+    plans.push_back(by_nodes ? plan::node_alltoall(Rank{rank}, node_of)
+                             : plan::direct_alltoall(Rank{rank}, count, one.transport));
     std::vector<std::size_t> incoming;
     for (std::uint32_t peer = 0; peer < count; ++peer) incoming.push_back(size[peer][rank]);
     const std::vector<Range> source = scattered_over(size[rank], random);
@@ -92,7 +100,8 @@ void expect_swapped(const Case& one) {
         expected[rank][target[peer].offset + i] = value(peer, rank, i);
     }
   }
-  EXPECT_EQ(simulation::simulate(plans, call, sources), expected) << text_of(one);
+  EXPECT_EQ(simulation::simulate(plans, call, sources), expected)
+      << text_of(one) << (by_nodes ? ", by " + test::text_of(node_of) : "");
 }
 
 /// Every rank has one block, which all get, or the root; or all have a block from the root.
@@ -163,7 +172,10 @@ void for_cases(F&& f) {
 }
 
 TEST(Blocks, AreSwapped) {
-  for_cases(expect_swapped);
+  for_cases([](const Case& one) { expect_swapped(one, false); });
+  for_cases([](const Case& one) {
+    if (one.transport == plan::Transport::copied) expect_swapped(one, true);
+  });
 }
 
 TEST(Blocks, AreGatheredByAll) {

@@ -516,5 +516,44 @@ TEST(Selection, TheSharedRingIsNoPlanAndRefusesWhatItCannotDo) {
                  {"at most 65536", "32769 nodes", "use ring"});
 }
 
+/// Node after node.
+std::vector<Node> nodes_of(const std::vector<std::uint32_t>& sizes) {
+  std::vector<Node> nodes;
+  for (std::uint32_t node = 0; node < sizes.size(); ++node)
+    nodes.insert(nodes.end(), sizes[node], Node{node});
+  return nodes;
+}
+std::vector<Node> even_nodes(std::uint32_t count, std::uint32_t ranks) {
+  return nodes_of(std::vector<std::uint32_t>(count, ranks));
+}
+
+TEST(Selection, SmallBlocksOfAnAlltoallGoTogetherWhereThatSavesMessages) {
+  const auto taken = [](const std::vector<Node>& nodes, std::size_t bytes,
+                        plan::Transport transport = plan::Transport::copied, Rank self = Rank{0}) {
+    return alltoall_plan(self, static_cast<std::uint32_t>(nodes.size()),
+                         {.block_bytes = bytes, .node_of = nodes, .transport = transport})
+        .algorithm;
+  };
+  for (const std::size_t bytes : {0, 1, 8, 1024})
+    EXPECT_EQ(taken(even_nodes(16, 4), bytes), "node_alltoall") << bytes;
+  EXPECT_EQ(taken(even_nodes(16, 4), 1025), "direct");
+  EXPECT_EQ(taken(even_nodes(16, 4), 8, plan::Transport::by_reference), "single_copy");
+  // There are enough messages to save, for what is copied more.
+  for (const std::uint32_t nodes : {2, 3, 4}) EXPECT_EQ(taken(even_nodes(nodes, 2), 8), "direct");
+  EXPECT_EQ(taken(even_nodes(3, 3), 8), "node_alltoall");
+  EXPECT_EQ(taken(even_nodes(3, 3), 512), "direct");
+  EXPECT_EQ(taken(even_nodes(1, 16), 8), "direct");
+  EXPECT_EQ(taken(even_nodes(64, 1), 8), "direct");
+  EXPECT_EQ(alltoall_plan(Rank{0}, 64, {.block_bytes = 8}).algorithm, "direct");
+  // Registers of 2^18 bytes, in two copies of slots and as many partials.
+  EXPECT_EQ(taken(even_nodes(8, 8), 273), "node_alltoall");
+  EXPECT_EQ(taken(even_nodes(8, 8), 274), "direct");
+  EXPECT_EQ(taken(even_nodes(2, 300), 1), "direct");
+  // All ranks choose alike.
+  const std::vector<Node> uneven = nodes_of({5, 1, 4, 2});
+  for (std::uint32_t rank = 0; rank < uneven.size(); ++rank)
+    EXPECT_EQ(taken(uneven, 8, plan::Transport::copied, Rank{rank}), "node_alltoall") << rank;
+}
+
 }  // namespace
 }  // namespace tutti::api
