@@ -45,9 +45,6 @@ void require_service(const Schedule& schedule, const AllreduceRequest& request);
 /// What the call asks for, else what the context has by default where the schedule can follow it.
 const plan::PerRound& vector_for(const Schedule& schedule, const AllreduceRequest& request);
 
-/// Messages to one partner at most where a rank talks with few: each needs a receive.
-inline constexpr std::uint32_t circulant_run = 16;
-
 /// Every rank talks to every other one.
 bool serves_chunked_fold(std::uint32_t rank_count, const AllreduceRequest& request);
 

@@ -198,6 +198,15 @@ void require_root(const char* collective, Rank root, std::uint32_t rank_count) {
 /// The collective that is being made, on this rank.
 class Making {
  public:
+  /// What the collective knows of blocks.
+  struct LaidOut {
+    std::vector<Part> of_rank;
+    std::size_t longest_bytes;               // of all ranks
+    std::vector<std::uint16_t> pieces = {};  // into how many parts each is cut, if they are
+    std::vector<std::size_t> passing = {};   // how long each is, where it may pass through this
+                                             // rank
+  };
+
   Making(Communicator& communicator, const char* collective, const void* source, void* target,
          std::size_t bytes, Rank root = no_rank)
       : communicator_(communicator),
@@ -214,29 +223,26 @@ class Making {
   const char* name() const { return request_.collective; }
   CheckLevel level() const { return settings().check; }
   std::vector<std::uint64_t>& row() { return request_.row; }
-  /// Into how many parts blocks are cut, if they are; set by `lay_out`.
-  std::vector<std::uint16_t>& pieces() { return pieces_; }
-  /// How long the blocks of all ranks are, where they may pass through this one; set by `lay_out`.
-  std::vector<std::size_t>& passing() { return passing_; }
 
-  /// `lay_out(rows)` gives the blocks; `build(transport, longest_bytes)` the plan.  Blocks that are
+  /// `lay_out(rows)` gives a LaidOut; `build(transport, longest_bytes)` the plan.  Blocks that are
   /// `swapped` are copied in place.
   template <class LayOut, class Build>
   Operation operator()(bool swapped, LayOut&& lay_out, Build&& build) {
     std::size_t longest = 0;
     bool in_place = false;
-    request_.lay_out_blocks = [&](std::span<const std::uint64_t> rows) {
+    request_.lay_out_blocks = [&](std::span<const std::uint64_t> rows) -> api::Blocks {
       if (!plan::is_block_exchange(count()))
         throw Error(ErrorCode::unsupported, std::string(name()) + ": " + std::to_string(count()) +
                                                 " ranks are more than there are slots for");
       if (request_.root != no_rank) require_root(name(), request_.root, count());
-      api::Blocks blocks = lay_out(rows);
-      in_place = is_in_place({name(), request_.source, request_.target}, blocks.of_part, level());
+      LaidOut blocks = lay_out(rows);
+      in_place = is_in_place({name(), request_.source, request_.target}, blocks.of_rank, level());
       longest = blocks.longest_bytes;
-      for (std::size_t rank = 0; rank < passing_.size(); ++rank)
-        if (Part& block = blocks.of_part[rank]; block.source.bytes + block.target.bytes == 0)
-          block.target.bytes = passing_[rank];  // it never gets there
-      return pieces_.empty() ? blocks : in_pieces(blocks.of_part, pieces_);
+      for (std::size_t rank = 0; rank < blocks.passing.size(); ++rank)
+        if (Part& block = blocks.of_rank[rank]; block.source.bytes + block.target.bytes == 0)
+          block.target.bytes = blocks.passing[rank];  // it never gets there
+      if (!blocks.pieces.empty()) return in_pieces(blocks.of_rank, blocks.pieces);
+      return api::Blocks{std::move(blocks.of_rank), blocks.longest_bytes};
     };
     return api::make_operation(communicator_, request_, [&] {
       // Both sides copy what they send, so reading gains later than where one does (measured).
@@ -254,8 +260,6 @@ class Making {
 
   Communicator& communicator_;
   api::OperationRequest request_;
-  std::vector<std::uint16_t> pieces_;
-  std::vector<std::size_t> passing_;
 };
 
 /// Rank and count, as builders take them.
@@ -322,7 +326,7 @@ Operation allgather(Communicator& communicator, const AllgatherArguments& argume
       allgather_of(communicator, std::vector<std::size_t>(make.count(), arguments.bytes));
   return make(
       false,
-      [&](std::span<const std::uint64_t>) -> api::Blocks {
+      [&](std::span<const std::uint64_t>) -> Making::LaidOut {
         return {gathered(equal_ranges(make.name(), arguments.bytes, make.count()), make.self()),
                 arguments.bytes};
       },
@@ -339,13 +343,13 @@ Operation allgatherv(Communicator& communicator, const AllgathervArguments& argu
   api::AllgatherRequest request = allgather_of(communicator, bytes);
   return make(
       false,
-      [&](std::span<const std::uint64_t> rows) -> api::Blocks {
+      [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
         const std::vector<Range> target =
             ranges_of(make.name(), "target", arguments.blocks, make.count());
         require_apart(make.name(), target);
         require_told(make.name(), target, rows, make.self());
-        make.pieces() = api::ring_pieces(request);
-        return {gathered(target, make.self()), longest_of(target)};
+        request.pieces = api::ring_pieces(request);
+        return {gathered(target, make.self()), longest_of(target), request.pieces};
       },
       [&](plan::Transport transport, std::size_t) {
         request.transport = transport;
@@ -357,7 +361,7 @@ Operation alltoall(Communicator& communicator, const AlltoallArguments& argument
   Making make(communicator, "alltoall", arguments.source, arguments.target, arguments.bytes);
   return make(
       true,
-      [&](std::span<const std::uint64_t>) -> api::Blocks {
+      [&](std::span<const std::uint64_t>) -> Making::LaidOut {
         std::vector<Part> blocks;
         for (const Range& range : equal_ranges(make.name(), arguments.bytes, make.count()))
           blocks.push_back({.source = range, .target = range});
@@ -378,7 +382,7 @@ Operation alltoallv(Communicator& communicator, const AlltoallvArguments& argume
   make.row().resize(make.count());
   return make(
       true,
-      [&](std::span<const std::uint64_t> rows) -> api::Blocks {
+      [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
         const std::vector<Range> source =
             ranges_of(make.name(), "source", arguments.source_blocks, make.count());
         const std::vector<Range> target =
@@ -401,12 +405,13 @@ Operation gather(Communicator& communicator, const GatherArguments& arguments) {
               arguments.root);
   return make(
       false,
-      [&](std::span<const std::uint64_t>) -> api::Blocks {
-        make.passing().assign(make.count(), arguments.bytes);
+      [&](std::span<const std::uint64_t>) -> Making::LaidOut {
         const std::vector<Range> target = equal_ranges(make.name(), arguments.bytes, make.count());
         return {make.is_root() ? gathered(target, make.self())
                                : only(make.count(), make.self(), {.source = {0, arguments.bytes}}),
-                arguments.bytes};
+                arguments.bytes,
+                {},
+                std::vector(make.count(), arguments.bytes)};
       },
       building(communicator, api::gather_plan, arguments.root));
 }
@@ -416,16 +421,18 @@ Operation gatherv(Communicator& communicator, const GathervArguments& arguments)
   make.row() = {arguments.bytes};
   return make(
       false,
-      [&](std::span<const std::uint64_t> rows) -> api::Blocks {
-        make.passing().assign(rows.begin(), rows.end());
+      [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
+        const std::vector<std::size_t> all(rows.begin(), rows.end());
         if (!make.is_root())
           return {only(make.count(), make.self(), {.source = {0, arguments.bytes}}),
-                  longest_of(rows)};
+                  longest_of(rows),
+                  {},
+                  all};
         const std::vector<Range> target =
             ranges_of(make.name(), "target", arguments.blocks, make.count());
         require_apart(make.name(), target);
         require_told(make.name(), target, rows, make.self());
-        return {gathered(target, make.self()), longest_of(rows)};
+        return {gathered(target, make.self()), longest_of(rows), {}, all};
       },
       building(communicator, api::gather_plan, arguments.root));
 }
@@ -435,13 +442,14 @@ Operation scatter(Communicator& communicator, const ScatterArguments& arguments)
               arguments.root);
   return make(
       false,
-      [&](std::span<const std::uint64_t>) -> api::Blocks {
-        make.passing().assign(make.count(), arguments.bytes);
+      [&](std::span<const std::uint64_t>) -> Making::LaidOut {
         const std::vector<Range> source = equal_ranges(make.name(), arguments.bytes, make.count());
         return {make.is_root() ? scattered(source, make.self())
                                : only(make.count(), make.self(),
                                       {.source = {}, .target = {0, arguments.bytes}}),
-                arguments.bytes};
+                arguments.bytes,
+                {},
+                std::vector(make.count(), arguments.bytes)};
       },
       building(communicator, api::scatter_plan, arguments.root));
 }
@@ -451,15 +459,17 @@ Operation scatterv(Communicator& communicator, const ScattervArguments& argument
   make.row() = {arguments.bytes};
   return make(
       false,
-      [&](std::span<const std::uint64_t> rows) -> api::Blocks {
-        make.passing().assign(rows.begin(), rows.end());
+      [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
+        const std::vector<std::size_t> all(rows.begin(), rows.end());
         if (!make.is_root())
           return {only(make.count(), make.self(), {.source = {}, .target = {0, arguments.bytes}}),
-                  longest_of(rows)};
+                  longest_of(rows),
+                  {},
+                  all};
         const std::vector<Range> source =
             ranges_of(make.name(), "source", arguments.blocks, make.count());
         require_told(make.name(), source, rows, make.self());
-        return {scattered(source, make.self()), longest_of(rows)};
+        return {scattered(source, make.self()), longest_of(rows), {}, all};
       },
       building(communicator, api::scatter_plan, arguments.root));
 }

@@ -99,10 +99,9 @@ std::vector<std::uint16_t> ring_pieces(const AllgatherRequest& request) {
     pieces.push_back(
         static_cast<std::uint16_t>(std::max<std::size_t>((bytes + piece - 1) / piece, 1)));
 
-  plan::Plan ring;  // as far as it decides how much of each piece goes through it at a time
-  ring.parts = ring.slot_count = std::accumulate(pieces.begin(), pieces.end(), std::uint16_t{0});
-  ring.is_pipeline = true;
-  const std::size_t chunk = std::min(piece, chunk_bytes_for(ring, false));
+  const std::size_t parts = std::accumulate(pieces.begin(), pieces.end(), std::size_t{0});
+  const std::size_t chunk =
+      std::min(piece, within_registers(chunk_bytes_of_pipeline, parts, parts));
   // A rank sends its share of everything once, and each time a chunk goes around.
   const std::size_t share = total / plan::largest_node_of(request.node_of);
   const std::size_t hops = (piece + chunk - 1) / chunk * node_count;
@@ -119,8 +118,7 @@ std::vector<std::uint16_t> ring_pieces(const AllgatherRequest& request) {
 }
 
 plan::Plan allgather_plan(Rank self, const AllgatherRequest& request) {
-  if (const std::vector<std::uint16_t> pieces = ring_pieces(request); !pieces.empty())
-    return plan::ring_allgather(self, pieces, request.node_of);
+  if (!request.pieces.empty()) return plan::ring_allgather(self, request.pieces, request.node_of);
   const auto rank_count = static_cast<std::uint32_t>(request.block_bytes.size());
   const std::uint32_t node_count = plan::node_count_of(request.node_of, rank_count);
   // In a single node nobody is connected; without shared memory everybody is as near.
@@ -239,7 +237,7 @@ plan::Plan reduce_scatter_plan(Rank self, std::uint32_t rank_count,
   const plan::CirculantShape shape{
       .rank_count = rank_count,
       .node_of = nodes < rank_count ? request.node_of : std::span<const Node>(),
-      .run = nodes - 1 <= direct_partners_max ? 1 : circulant_run};
+      .skips = nodes - 1 <= direct_partners_max ? plan::Skips::ones : plan::Skips::halves};
   const auto sends_partial_sums = [&] {
     if (nodes == 1 || !takes_partial_sums(request) || !plan::is_circulant_reduce_scatter(shape))
       return false;

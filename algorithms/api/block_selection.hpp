@@ -17,6 +17,7 @@ namespace tutti::api {
 /// Also of allgatherv.
 struct AllgatherRequest {
   std::vector<std::size_t> block_bytes = {};  // of each rank
+  std::vector<std::uint16_t> pieces = {};     // as ring_pieces() says of the rest
   plan::PerRound per_round_by_default = {};
   std::span<const Node> node_of = {};
   plan::Transport transport = plan::Transport::copied;  // of ranks that share one node

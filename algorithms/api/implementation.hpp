@@ -116,11 +116,8 @@ struct Communicator::Implementation {
   }
   /// What goes through a plan at a time, of each of its parts; alike on all ranks.
   std::size_t chunk_bytes(const plan::Plan& plan) const noexcept {
-    const std::size_t asked = context.settings.chunk_bytes;
-    if (asked != 0 && plan.owners.empty()) return asked;  // pieces have to be short
-    const std::size_t bytes =
-        api::chunk_bytes_for(plan, neighbours.nodes.node_count < process_of.size());
-    return asked == 0 ? bytes : std::min(asked, bytes);
+    return api::chunk_bytes_for(plan, neighbours.nodes.node_count < process_of.size(),
+                                context.settings.chunk_bytes);
   }
 
   /// Takes over an operation whose user is done with it.

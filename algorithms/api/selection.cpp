@@ -201,11 +201,11 @@ plan::Plan circulant_plan(Rank self, std::uint32_t rank_count, const AllreduceRe
                   ": algorithm circulant has 2 (P - 1) messages along its skips whatever is asked "
                   "for; leave per_round out, or use recursive_multiplying");
   if (!plan::is_circulant_allreduce(rank_count))
-    throw Error(ErrorCode::unsupported, "allreduce: algorithm circulant needs 2 (P - 1) of " +
+    throw Error(ErrorCode::unsupported, "allreduce: algorithm circulant needs 4 (P - 1) of " +
                                             std::to_string(plan::slots_max) + " messages, P is " +
                                             std::to_string(rank_count) +
                                             "; use recursive_multiplying");
-  return plan::circulant_allreduce(self, rank_count, circulant_run);
+  return plan::circulant_allreduce(self, rank_count);
 }
 
 plan::Plan gather_fold_plan(Rank self, std::uint32_t rank_count, const plan::PerRound& vector) {
@@ -302,18 +302,24 @@ std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
   return std::clamp<std::size_t>(count, 1, std::max<std::size_t>(element_count / part_count, 1));
 }
 
-std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes) noexcept {
-  if (plan::is_by_reference(plan)) return by_reference_bytes;
-  const std::size_t bytes = plan.is_pipeline ? chunk_bytes_of_pipeline
-                            : plan.zero_copy ? chunk_bytes_zero_copy
-                            : shares_nodes   ? chunk_bytes_in_node
-                                             : chunk_bytes_across;
+std::size_t within_registers(std::size_t chunk_bytes, std::size_t slots, std::size_t parts,
+                             std::size_t segments) noexcept {
   // Partials are about as many as slots and parts; how many, may differ by rank.
-  const std::size_t slots = std::size_t{plan.slot_count} - plan.line_slot_count;
-  const std::size_t registers =
-      2 * std::max<std::size_t>(plan.segments, 1) * (2 * slots + plan.parts);
+  const std::size_t registers = 2 * std::max<std::size_t>(segments, 1) * (2 * slots + parts);
   constexpr std::size_t least = 4096;
-  return std::clamp(plan_registers_bytes / registers, least, bytes);
+  return std::clamp(plan_registers_bytes / registers, least, std::max(least, chunk_bytes));
+}
+
+std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes, std::size_t asked) noexcept {
+  if (asked != 0 && !plan.is_pipeline) return asked;
+  if (plan::is_by_reference(plan)) return by_reference_bytes;
+  const std::size_t bytes = asked != 0         ? asked
+                            : plan.is_pipeline ? chunk_bytes_of_pipeline
+                            : plan.zero_copy   ? chunk_bytes_zero_copy
+                            : shares_nodes     ? chunk_bytes_in_node
+                                               : chunk_bytes_across;
+  const std::size_t slots = std::size_t{plan.slot_count} - plan.line_slot_count;
+  return std::min(bytes, within_registers(bytes, slots, plan.parts, plan.segments));
 }
 
 plan::Plan scan_plan(Rank self, std::uint32_t rank_count, const ScanRequest& request) {

@@ -76,9 +76,16 @@ std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
 plan::Plan barrier_plan(Rank self, std::uint32_t rank_count, const BarrierRequest& request);
 plan::Plan scan_plan(Rank self, std::uint32_t rank_count, const ScanRequest& request);
 
-/// What goes through a plan at a time, of each of its parts, unless that was set; alike on all
-/// ranks.  `shares_nodes`: whether any two of them are on one node.
-std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes) noexcept;
+/// `chunk_bytes`, or less where a plan of so many slots, parts, and payloads in each would take
+/// more of the arena than it should.
+std::size_t within_registers(std::size_t chunk_bytes, std::size_t slots, std::size_t parts,
+                             std::size_t segments = 1) noexcept;
+
+/// What goes through a plan at a time, of each of its parts; alike on all ranks.  `shares_nodes`:
+/// whether any two of them are on one node.  `asked`: what the context's options say, if they do;
+/// of pipelines, which have many slots, the arena may allow less.
+std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes,
+                            std::size_t asked = 0) noexcept;
 
 /// Of a stale-synchronous allreduce: in slack + 1 copies.  Throws Error.
 plan::Plan stale_plan(Rank self, std::uint32_t rank_count, std::size_t payload_bytes,

@@ -12,6 +12,7 @@
 #include "plan/nodes.hpp"
 #include "plan/steps.hpp"
 #include "plan/two_partial.hpp"
+#include "plan/windows.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -123,12 +124,6 @@ PerRound messages_max(const Deal& deal, const Circle& circle, std::uint32_t roun
   return most;
 }
 
-/// Blocks from one rank to another go in windows of so many.  Three are on their way at once: that
-/// which is sent, one which takes as long as the answer to the third is on its way.  So few
-/// receives will do for any number of blocks (a first guess: longer windows need fewer answers).
-constexpr std::uint32_t window = 4;
-constexpr std::uint32_t windows_in_flight = 3;
-
 class Builder {
  public:
   Builder(Rank self, std::uint32_t rank_count, const PerRound& per_round,
@@ -233,7 +228,7 @@ class Builder {
       steps_.begin_part(number_of(alike(deal_.behind(from, answers_.back().age))));
       steps_.put(alike(from), answers_.back().slot, 0);
     }
-    plan_.incoming_max = 2 * windows_in_flight * (window + 1);  // of two calls, with their answers
+    plan_.incoming_max = incoming_of_windows;
   }
 
   void await(const Answer& answer) {

@@ -3,10 +3,12 @@
 //   slots   of each other rank of the node, by how far behind it stands: one for each sum held here
 //           then of other nodes, by how far ahead of the sender the owner's node is: 1 .. N-1
 //           then results, by how far ahead of this rank their owners are
+//           then answers, of each run of sums, and of results
 #include "plan/circulant.hpp"
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "plan/nodes.hpp"
 #include "plan/per_round.hpp"
 #include "plan/steps.hpp"
+#include "plan/windows.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -93,32 +96,31 @@ class Builder {
     place_ = static_cast<std::size_t>(found() - here().begin());
     for (const auto& [distance, owner] : deal_.held_by(node_, place_))
       sums_.push_back({distance, owner, {}});
-    const bool shares = deal_.node_count() < shape.rank_count;
+    shares_ = deal_.node_count() < shape.rank_count;
+    const Skips skips = deal_.is_even() ? shape.skips : Skips::ones;
     plan_.self = self;
     plan_.rank_count = shape.rank_count;
+    plan_.algorithm =
+        std::string(shares_ ? "node_" : "") +
+        (skips == Skips::ones && results == Results::own_part ? "direct" : "circulant");
     plan_.all_alike = deal_.is_even();
     plan_.parts = static_cast<std::uint16_t>(shape.rank_count);
-    plan_.slot_count = static_cast<std::uint16_t>(deal_.slot_count());
-    if (shares) plan_.per_round = {static_cast<std::uint32_t>(deal_.most_in_node())};
-    make_schedule(deal_.is_even() ? shape.run : 1);
-    plan_.algorithm = std::string(shares ? "node_" : "") + (is_direct_ ? "direct" : "circulant");
-    if (results_ == Results::own_part) return;
-    plan_.algorithm = "circulant";
-    plan_.slot_count = static_cast<std::uint16_t>(plan_.slot_count + deal_.node_count() - 1);
-    // Nobody is in the next call before this rank has looked: without, it has no result to tell.
-    for (const Run& one : runs_)
-      plan_.incoming_max = std::max(plan_.incoming_max, static_cast<std::uint32_t>(2 * one.length));
+    make_schedule(skips);
   }
 
   Plan build() && {
     tell_node();
-    if (deal_.node_count() > 1) go_to_round(round_across_);
-    for (std::size_t distance = deal_.node_count(); distance-- > 0;) {
+    for (std::size_t distance = nodes(); distance-- > 0;) {
       add_up(distance);
-      if (waiting_for_[distance] == 0) tell(distance);
+      tell_complete();
     }
-    for (const Arrival& arrival : arrivals_) receive(arrival);
+    for (Run& run : runs_)
+      while (run.taken < run.length) {
+        take(run);
+        tell_complete();
+      }
     if (results_ == Results::everywhere) allgather();
+    count_messages();
     return std::move(plan_);
   }
 
@@ -127,52 +129,73 @@ class Builder {
     std::size_t distance;
     Rank owner;
     Register at;
+    bool is_there = false;
   };
-  /// From `skip` nodes behind: what is added to the sum of `distance`.
-  struct Arrival {
+  /// What goes to the node `skip` ahead: the sums of the distances skip + length - 1 down to skip,
+  /// and for an allreduce, the other way, their results.
+  struct Run {
     std::size_t skip;
-    std::size_t distance;
+    std::uint32_t length;
     std::uint32_t round;
+    std::uint16_t answers;    // the first slot for them
+    std::uint32_t taken = 0;  // of those from as far behind
+    std::uint32_t results_taken = 0;
+
+    std::size_t distance(std::uint32_t i) const { return skip + length - 1 - i; }
   };
 
   static std::uint16_t part_of(Rank rank) { return static_cast<std::uint16_t>(index_of(rank)); }
   const Members& here() const { return deal_.members(node_); }
+  std::size_t nodes() const { return deal_.node_count(); }
+  Register next_partial() { return partial_register(plan_.partial_count++); }
 
-  /// Which way each distance goes, in which round, and what comes before.
-  void make_schedule(std::uint32_t run) {
-    const std::size_t nodes = deal_.node_count();
-    round_across_ = static_cast<std::uint32_t>(plan_.per_round.size());
-    skip_of_.assign(nodes, 0);
-    waiting_for_.assign(nodes, 0);
-    round_of_.assign(nodes, 0);
-    std::uint32_t round = round_across_;
-    std::size_t left = nodes;
-    for (const std::uint32_t length : circulant_runs(static_cast<std::uint32_t>(nodes), run)) {
-      const std::size_t skip = left - length;
-      runs_.push_back({skip, length});
+  void make_schedule(Skips skips) {
+    waiting_for_.assign(nodes(), 0);
+    std::size_t left = nodes();
+    std::uint32_t round = shares_ ? 1 : 0;
+    std::size_t slots = deal_.slots_in_node() + halves() * (nodes() - 1);
+    std::uint32_t longest = 0;
+    for (const std::uint32_t length : circulant_runs(static_cast<std::uint32_t>(left), skips)) {
+      left -= length;
       // Of those that go now the smallest distance waits if any does.
-      if (waiting_for_[skip] > 0) ++round;
-      plan_.per_round.resize(round + 1);
-      plan_.per_round[round] += length;
-      for (std::size_t distance = left; distance-- > skip;) {
-        skip_of_[distance] = skip;
-        round_of_[distance] = round;
-        arrivals_.push_back({skip, distance - skip, round});
-        ++waiting_for_[distance - skip];
-      }
-      is_direct_ = is_direct_ && length == 1;
-      left = skip;
+      if (waiting_for_[left] > 0) ++round;
+      runs_.push_back({.skip = left,
+                       .length = length,
+                       .round = round,
+                       .answers = static_cast<std::uint16_t>(slots)});
+      for (std::uint32_t i = 0; i < length; ++i) ++waiting_for_[i];
+      slots += halves() * answer_count(length);
+      longest = std::max(longest, length);
     }
-    if (!deal_.is_even())
-      plan_.per_round.back() = static_cast<std::uint32_t>(deal_.most_held() - 1);
+    const std::size_t lines = slots - deal_.slots_in_node() - halves() * (nodes() - 1);
+    plan_.slot_count = static_cast<std::uint16_t>(slots);
+    plan_.line_slot_count = static_cast<std::uint16_t>(lines);
+    next_ = nodes() - 1;
+    // Nobody is in the next call of an allreduce before this rank has looked: without, it has no
+    // result to tell.
+    if (longest > windows_in_flight * window)
+      plan_.incoming_max = incoming_of_windows;
+    else if (results_ == Results::everywhere)
+      plan_.incoming_max = 2 * longest;
   }
 
+  std::size_t halves() const { return results_ == Results::everywhere ? 2 : 1; }
   std::uint16_t slot_in_node(std::size_t offset, std::size_t held) const {
     return static_cast<std::uint16_t>((offset - 1) * deal_.held_in_node() + held);
   }
   /// Of what was of that distance at its sender.
   std::uint16_t slot_across(std::size_t distance) const {
     return static_cast<std::uint16_t>(deal_.slots_in_node() + distance - 1);
+  }
+  /// Of what is of that distance at its receiver.
+  std::uint16_t result_slot(std::size_t distance) const {
+    return static_cast<std::uint16_t>(slot_across(distance) + nodes() - 1);
+  }
+  static std::uint16_t answer_slot(const Run& run, std::uint32_t number) {
+    return static_cast<std::uint16_t>(run.answers + number);
+  }
+  static std::uint16_t result_answer_slot(const Run& run, std::uint32_t number) {
+    return answer_slot(run, answer_count(run.length) + number);
   }
 
   /// Or stays in a later one, to which it has sent already.
@@ -196,149 +219,203 @@ class Builder {
       }
   }
 
-  /// What this node contributes to the blocks of a distance.
+  /// What this node contributes to the blocks of a distance, once.
   void add_up(std::size_t distance) {
     for (std::size_t i = 0; i < sums_.size(); ++i) {
-      if (sums_[i].distance != distance) continue;
-      sums_[i].at =
-          distance == 0 && results_ == Results::own_part ? target_register : next_partial();
-      steps_.begin_part(part_of(sums_[i].owner));
-      steps_.copy(source_register, sums_[i].at);
+      Sum& sum = sums_[i];
+      if (sum.distance != distance || sum.is_there) continue;
+      sum.is_there = true;
+      sum.at = distance == 0 && results_ == Results::own_part ? target_register : next_partial();
+      steps_.begin_part(part_of(sum.owner));
+      steps_.copy(source_register, sum.at);
       for (std::size_t offset = 1; offset < here().size(); ++offset) {
         const Rank other = here()[(place_ + here().size() - offset) % here().size()];
         steps_.await(other, slot_in_node(offset, i), 1);
-        steps_.combine(slot_register(slot_in_node(offset, i)), sums_[i].at);
+        steps_.combine(slot_register(slot_in_node(offset, i)), sum.at);
       }
     }
   }
 
-  /// Sends the sums of a distance, unless they have arrived.
+  /// The only sum of a distance, where nodes are of one size; or that of the own block.
+  Sum& sum_of(std::size_t distance) {
+    return *std::find_if(sums_.begin(), sums_.end(), [&](const Sum& sum) {
+      return distance == 0 ? sum.owner == plan_.self : sum.distance == distance;
+    });
+  }
+
+  /// Sends the sums that have all they get, the farthest first.  They get no less than those that
+  /// are farther, and that later.
+  void tell_complete() {
+    const auto is_missing = [&](const Sum& sum) { return sum.distance == next_ && !sum.is_there; };
+    for (; next_ > 0 && waiting_for_[next_] == 0; --next_) {
+      if (std::any_of(sums_.begin(), sums_.end(), is_missing)) return;
+      tell(next_);
+    }
+  }
+
   void tell(std::size_t distance) {
-    if (distance == 0) return;
-    go_to_round(round_of_[distance]);
-    const std::size_t skip = skip_of_[distance];
+    while (distance < runs_[run_].skip) ++run_;
+    Run& run = runs_[run_];
+    go_to_round(run.round);
+    const auto i = static_cast<std::uint32_t>(run.distance(0) - distance);
+    if (awaits_answer(i)) {
+      while (run.taken < taken_before(i)) take(run);
+      const std::size_t last = run.distance(taken_before(i) - 1);
+      steps_.begin_part(part_of(sum_of(last).owner));
+      steps_.await(ahead(run), answer_slot(run, answer_before(i)), 0);
+    }
     for (const Sum& sum : sums_) {
       if (sum.distance != distance) continue;
       steps_.begin_part(part_of(sum.owner));
       // Where nodes differ, all go directly.
-      const Rank peer = skip == distance ? sum.owner : deal_.ahead(node_, skip)[place_];
-      steps_.put(peer, slot_across(distance), 1, sum.at);
+      steps_.put(run.skip == distance ? sum.owner : ahead(run), slot_across(distance), 1, sum.at);
     }
   }
 
-  /// Of nodes that differ in size only the own block comes from others.
-  void receive(const Arrival& arrival) {
-    const Members& there = deal_.behind(node_, arrival.skip);
-    const std::uint16_t slot = slot_across(arrival.distance + arrival.skip);
-    const auto sum = std::find_if(sums_.begin(), sums_.end(), [&](const Sum& one) {
-      return arrival.distance == 0 ? one.owner == plan_.self : one.distance == arrival.distance;
-    });
-    go_to_round(arrival.round);
-    steps_.begin_part(part_of(sum->owner));
-    steps_.await(there[place_ % there.size()], slot, 1);
-    steps_.combine(slot_register(slot), sum->at);
-    if (--waiting_for_[arrival.distance] == 0) tell(arrival.distance);
+  /// The next sum from behind.  Of nodes that differ in size only the own block comes.  It was sent
+  /// before what this rank sends next, as all do the same at the same point: so nobody waits in a
+  /// circle.
+  void take(Run& run) {
+    const std::uint32_t i = run.taken++;
+    const std::size_t distance = run.distance(i), there = distance - run.skip;
+    add_up(there);
+    go_to_round(run.round);
+    const Sum& sum = sum_of(there);
+    steps_.begin_part(part_of(sum.owner));
+    steps_.await(behind(run), slot_across(distance), 1);
+    steps_.combine(slot_register(slot_across(distance)), sum.at);
+    --waiting_for_[there];
+    if (is_answered(i, run.length)) steps_.put(behind(run), answer_slot(run, i / window), 0);
+  }
+
+  /// Those of other nodes that stand where this rank does.
+  Rank ahead(const Run& run) const {
+    const Members& there = deal_.ahead(node_, run.skip);
+    return there[place_ % there.size()];
+  }
+  Rank behind(const Run& run) const {
+    const Members& there = deal_.behind(node_, run.skip);
+    return there[place_ % there.size()];
   }
 
   /// Back along the skips: who had a sum from this rank tells it the result.
   void allgather() {
-    std::vector<Register> results{sums_.front().at};  // by distance
+    result_at_.resize(nodes());
+    result_at_[0] = sums_.front().at;
     steps_.begin_part(part_of(plan_.self));
-    steps_.copy(results.front(), target_register);
-    for (std::size_t i = runs_.size(); i-- > 0;) {
-      if (i + 1 == runs_.size()) {
-        plan_.per_round.push_back(0);
-        tell_result(i, 0, results.front());
+    steps_.copy(*result_at_[0], target_register);
+    back_ = runs_.size();
+    if (back_ > 0) go_back();
+    tell_results();
+    for (std::size_t run = runs_.size(); run-- > 0;)
+      while (runs_[run].results_taken < runs_[run].length) {
+        take_result(run);
+        tell_results();
       }
-      if (i > 0) {
-        plan_.per_round.push_back(0);
-        for (std::size_t distance = 0; distance < results.size(); ++distance)
-          tell_result(i - 1, distance, results[distance]);
+  }
+
+  void go_back() {
+    --back_;
+    told_ = 0;
+    runs_[back_].round = round_ + 1;
+  }
+
+  /// Those that are known, of one run after the other, the nearest first.
+  void tell_results() {
+    while (back_ < runs_.size()) {
+      Run& run = runs_[back_];
+      if (told_ == run.length) {
+        if (back_ == 0) return;
+        go_back();
+        continue;
       }
-      const std::size_t skip = runs_[i].skip;
-      for (std::size_t distance = skip; distance < skip + runs_[i].length; ++distance) {
-        const Rank owner = deal_.ahead(node_, distance).front();
-        const std::uint16_t slot = result_slot(distance);
-        steps_.begin_part(part_of(owner));
-        steps_.await(deal_.ahead(node_, skip).front(), slot, 1);
-        results.push_back(slot_register(slot));
-        if (is_passed_on(i, distance)) {
-          results.back() = next_partial();
-          steps_.copy(slot_register(slot), results.back());
-        }
-        if (i > 0) tell_result(i - 1, distance, results.back());
-        steps_.copy(results.back(), target_register);
+      if (!result_at_[told_]) return;
+      go_to_round(run.round);
+      if (awaits_answer(told_)) {
+        while (run.results_taken < taken_before(told_)) take_result(back_);
+        steps_.begin_part(part_of(owner_at(taken_before(told_) - 1)));
+        steps_.await(behind(run), result_answer_slot(run, answer_before(told_)), 0);
       }
+      steps_.begin_part(part_of(owner_at(told_)));
+      steps_.put(behind(run), result_slot(told_ + run.skip), 1, *result_at_[told_]);
+      ++told_;
     }
   }
 
-  /// What comes back by run `i`, by an earlier one.
-  bool is_passed_on(std::size_t i, std::size_t distance) const {
-    while (i-- > 0)
-      if (distance < runs_[i].length) return true;
-    return false;
+  /// The next result of a run.
+  void take_result(std::size_t of_run) {
+    Run& run = runs_[of_run];
+    const std::uint32_t i = run.results_taken++;
+    const std::size_t distance = run.skip + i;
+    const std::uint16_t slot = result_slot(distance);
+    go_to_round(run.round);
+    steps_.begin_part(part_of(owner_at(distance)));
+    steps_.await(ahead(run), slot, 1);
+    Register at = slot_register(slot);
+    if (std::any_of(runs_.begin(), runs_.begin() + static_cast<std::ptrdiff_t>(of_run),
+                    [&](const Run& earlier) { return distance < earlier.length; })) {
+      at = next_partial();  // to be passed on
+      steps_.copy(slot_register(slot), at);
+    }
+    steps_.copy(at, target_register);
+    result_at_[distance] = at;
+    if (is_answered(i, run.length)) steps_.put(ahead(run), result_answer_slot(run, i / window), 0);
   }
 
-  /// In the last round that was begun, if the rank that run `i` goes back to had that sum.
-  void tell_result(std::size_t i, std::size_t distance, const Register& result) {
-    if (distance >= runs_[i].length) return;
-    go_to_round(static_cast<std::uint32_t>(plan_.per_round.size() - 1));
-    ++plan_.per_round.back();
-    steps_.begin_part(part_of(deal_.ahead(node_, distance).front()));
-    steps_.put(deal_.behind(node_, runs_[i].skip).front(), result_slot(distance + runs_[i].skip), 1,
-               result);
-  }
+  Rank owner_at(std::size_t distance) const { return deal_.ahead(node_, distance).front(); }
 
-  std::uint16_t result_slot(std::size_t distance) const {
-    return static_cast<std::uint16_t>(slot_across(distance) + deal_.node_count() - 1);
+  void count_messages() {
+    plan_.per_round.assign(plan_.rank_count > 1 ? round_ + 1 : 0, 0);
+    if (deal_.is_even()) {  // every rank sends as many as this one
+      for (const Step& step : plan_.steps)
+        if (step.action == Action::put) ++plan_.per_round[step.round];
+      return;
+    }
+    plan_.per_round = {static_cast<std::uint32_t>(deal_.most_in_node()),
+                       static_cast<std::uint32_t>(deal_.most_held() - 1)};
   }
-  Register next_partial() { return partial_register(plan_.partial_count++); }
-
-  /// What goes to one node: the sums of the distances skip .. skip + length - 1.
-  struct Run {
-    std::size_t skip, length;
-  };
 
   Deal deal_;
   Results results_;
-  std::vector<Run> runs_;
+  bool shares_ = false;
   std::size_t node_ = 0, place_ = 0;
   std::vector<Sum> sums_;  // held here, by distance
-  std::uint32_t round_across_ = 0, round_ = 0;
-  bool is_direct_ = true;
-  std::vector<Arrival> arrivals_;
-  // Of each distance:
-  std::vector<std::size_t> skip_of_, waiting_for_;
-  std::vector<std::uint32_t> round_of_;
+  std::vector<Run> runs_;
+  std::vector<std::size_t> waiting_for_;  // by distance: what comes before it goes
+  std::size_t next_ = 0, run_ = 0;        // the distance that is told next; the run it is of
+  std::vector<std::optional<Register>> result_at_;  // by distance, as far as they are known
+  std::size_t back_ = 0;  // the run in which results are told, and how many were
+  std::uint32_t told_ = 0;
+  std::uint32_t round_ = 0;
   Plan plan_;
   StepWriter steps_{plan_};
 };
 
 }  // namespace
 
-std::vector<std::uint32_t> circulant_runs(std::uint32_t rank_count, std::uint32_t run) {
+std::vector<std::uint32_t> circulant_runs(std::uint32_t rank_count, Skips skips) {
   std::vector<std::uint32_t> runs;
   for (std::uint32_t left = rank_count; left > 1; left -= runs.back())
-    runs.push_back(std::min(left / 2, run));
+    runs.push_back(skips == Skips::halves ? left / 2 : 1);
   return runs;
 }
 
 bool is_circulant_reduce_scatter(const CirculantShape& shape) {
-  return shape.rank_count <= slots_max && Deal(shape).slot_count() <= slots_max;
+  return shape.rank_count <= slots_max && 2 * Deal(shape).slot_count() <= slots_max;
 }
 
 Plan circulant_reduce_scatter(Rank self, const CirculantShape& shape) {
-  assert(is_circulant_reduce_scatter(shape) && index_of(self) < shape.rank_count && shape.run > 0);
+  assert(is_circulant_reduce_scatter(shape) && index_of(self) < shape.rank_count);
   return Builder(self, shape, Results::own_part).build();
 }
 
 bool is_circulant_allreduce(std::uint32_t rank_count) {
-  return rank_count > 0 && 2 * (rank_count - std::uint64_t{1}) <= slots_max;
+  return rank_count > 0 && 4 * (rank_count - std::uint64_t{1}) <= slots_max;
 }
 
-Plan circulant_allreduce(Rank self, std::uint32_t rank_count, std::uint32_t run) {
-  assert(is_circulant_allreduce(rank_count) && index_of(self) < rank_count && run > 0);
-  return Builder(self, {.rank_count = rank_count, .run = run}, Results::everywhere).build();
+Plan circulant_allreduce(Rank self, std::uint32_t rank_count) {
+  assert(is_circulant_allreduce(rank_count) && index_of(self) < rank_count);
+  return Builder(self, {.rank_count = rank_count}, Results::everywhere).build();
 }
 
 }  // namespace tutti::plan

@@ -23,9 +23,7 @@
 // to that block, and adds them up; then it goes across as above, with nodes for ranks.  Where nodes
 // are not all of one size, all goes directly.
 //
-// No more than `run` sums go to one rank, because each needs a receive: a skip is at least what is
-// left less `run`.  So run = 1 is the direct exchange, and beyond 2 run ranks there is one partner
-// more for every `run` of them.
+// Of the P / 2 blocks that go to one rank, at most three windows are on their way (windows.hpp).
 //
 // Cost per rank, for N nodes of L ranks: N (L - 1) messages in memory, N - 1 across, of a block
 // each, to so many partners as there are skips; as many combined.  N L partials, N L - 1 slots.
@@ -48,24 +46,27 @@
 
 namespace tutti::plan {
 
+/// Between ranks that sums are handed on: few, or to their owners at once.
+enum class Skips : std::uint8_t { halves, ones };
+
 struct CirculantShape {
   std::uint32_t rank_count = 1;
   std::span<const Node> node_of = {};  // of each rank; empty: each rank is a node of its own
-  std::uint32_t run = 1;               // at least 1
+  Skips skips = Skips::halves;
 };
 
 /// Whether there are slots enough.
 bool is_circulant_reduce_scatter(const CirculantShape& shape);
 bool is_circulant_allreduce(std::uint32_t rank_count);
 
-/// Messages to each partner, from the farthest on; an allreduce has as many on its way back.
-std::vector<std::uint32_t> circulant_runs(std::uint32_t rank_count, std::uint32_t run);
+/// Sums to each partner, from the farthest on; an allreduce has as many results on its way back.
+std::vector<std::uint32_t> circulant_runs(std::uint32_t rank_count, Skips skips);
 
 /// Part p of the result is in the target of rank p, which is told no other: blocks of any length.
 /// For operators that commute.  Needs is_circulant_reduce_scatter(shape).
 Plan circulant_reduce_scatter(Rank self, const CirculantShape& shape);
 
 /// Of P parts.  For operators that commute.  Needs is_circulant_allreduce(rank_count).
-Plan circulant_allreduce(Rank self, std::uint32_t rank_count, std::uint32_t run);
+Plan circulant_allreduce(Rank self, std::uint32_t rank_count);
 
 }  // namespace tutti::plan

@@ -245,8 +245,7 @@ class Builder {
 
 bool is_rabenseifner(std::uint32_t rank_count) noexcept {
   return rank_count > 0 &&
-         (group_size_max(rank_count) + std::uint64_t{2}) * core_of(rank_count) <=
-             slots_max;
+         (group_size_max(rank_count) + std::uint64_t{2}) * core_of(rank_count) <= slots_max;
 }
 
 Plan rabenseifner_allreduce(Rank self, std::uint32_t rank_count) {

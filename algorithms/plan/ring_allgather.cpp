@@ -10,6 +10,7 @@
 #include "plan/nodes.hpp"
 #include "plan/per_round.hpp"
 #include "plan/steps.hpp"
+#include "plan/windows.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -18,12 +19,6 @@ struct Place {
   std::uint32_t node = 0;
   std::uint32_t lane = 0;  // which rank of its node, in rank order
 };
-
-/// Who sends a piece to the next node waits until the first of the last three windows, of so many
-/// pieces, has been taken, so that few receives will do for any number of pieces (a first guess;
-/// as in block_dissemination.cpp).
-constexpr std::uint32_t window = 4;
-constexpr std::uint32_t windows_in_flight = 3;
 
 class Builder {
  public:
@@ -47,8 +42,7 @@ class Builder {
     plan_.parts = static_cast<std::uint16_t>(first_.back());
     plan_.line_slot_count = static_cast<std::uint16_t>(answers_max);
     plan_.slot_count = static_cast<std::uint16_t>(first_.back() + answers_max);
-    if (answers_max > 0)  // of two calls, with their answers
-      plan_.incoming_max = 2 * windows_in_flight * (window + 1);
+    if (answers_max > 0) plan_.incoming_max = incoming_of_windows;
     for (std::uint32_t rank = 0; rank < pieces.size(); ++rank)
       plan_.owners.insert(plan_.owners.end(), pieces[rank], Rank{rank});
     plan_.per_round.assign(plan_.rank_count > 1 ? 1 : 0, messages_max());

@@ -10,19 +10,10 @@
 #include "plan/blocks.hpp"
 #include "plan/nodes.hpp"
 #include "plan/steps.hpp"
+#include "plan/windows.hpp"
 
 namespace tutti::plan {
 namespace {
-
-/// Who sends blocks waits until the first of the last three windows, of so many, has been taken (a
-/// first guess; as in block_dissemination.cpp).
-constexpr std::size_t window = 4;
-constexpr std::size_t windows_in_flight = 3;
-
-/// Of so many blocks between two ranks: all windows but the last ones.
-std::size_t answer_count(std::size_t blocks) {
-  return std::max((blocks + window - 1) / window, windows_in_flight) - windows_in_flight;
-}
 
 enum class Direction : std::uint8_t { to_root, from_root };
 
@@ -41,7 +32,8 @@ struct Nodes {
 class Tree {
  public:
   struct Passing {
-    std::size_t child, i;  // which block of that edge
+    std::size_t child;
+    std::uint32_t i;  // which block of that edge
   };
 
   Tree(Rank self, std::uint32_t rank_count, std::span<const Node> node_of, Rank root,
@@ -106,7 +98,7 @@ class Tree {
     std::vector<Passing> passing;
     std::vector<std::size_t> left(edges.size());  // edges of which some are
     for (std::size_t edge = 0; edge < edges.size(); ++edge) left[edge] = edge;
-    for (std::size_t i = 0; !left.empty(); ++i) {
+    for (std::uint32_t i = 0; !left.empty(); ++i) {
       std::erase_if(left, [&](std::size_t edge) { return edges[edge].blocks.size() <= i; });
       for (const std::size_t edge : left) passing.push_back({edge, i});
     }
@@ -143,7 +135,8 @@ class Tree {
   void turn_round() {
     std::reverse(parent_.blocks.begin(), parent_.blocks.end());
     std::reverse(passing_.begin(), passing_.end());
-    for (Passing& one : passing_) one.i = children_[one.child].blocks.size() - 1 - one.i;
+    for (Passing& one : passing_)
+      one.i = static_cast<std::uint32_t>(children_[one.child].blocks.size()) - 1 - one.i;
     for (Edge& edge : children_) std::reverse(edge.blocks.begin(), edge.blocks.end());
   }
 
@@ -169,8 +162,8 @@ class Builder {
     plan_.flow_control = FlowControl::one_way;
     plan_.slot_count = static_cast<std::uint16_t>(2 * rank_count);
     plan_.line_slot_count = static_cast<std::uint16_t>(rank_count);
-    const std::size_t most = tree_.most_below() + answer_count(tree_.most_below());
-    plan_.per_round = {std::max(rank_count - 1, static_cast<std::uint32_t>(most))};
+    const auto below = static_cast<std::uint32_t>(tree_.most_below());
+    plan_.per_round = {std::max(rank_count - 1, below + answer_count(below))};
     // The last windows of one call and the first ones of the next.
     plan_.incoming_max = 2 * windows_in_flight * window;
   }
@@ -178,7 +171,7 @@ class Builder {
   Plan gather() && {
     const Edge& up = tree_.parent();
     const bool is_root = up.peer == no_rank;
-    std::size_t i = 0;  // of the blocks that go up
+    std::uint32_t i = 0;  // of the blocks that go up
     if (!is_root) await_room(up, i);
     begin_part(plan_.self);
     if (is_root)
@@ -207,7 +200,7 @@ class Builder {
   Plan scatter() && {
     const Edge& up = tree_.parent();
     const bool is_root = up.peer == no_rank;
-    std::size_t i = 0;  // of the blocks that come from there
+    std::uint32_t i = 0;  // of the blocks that come from there
     for (const Tree::Passing& one : tree_.passing()) {
       const Edge& down = tree_.children()[one.child];
       const Rank block = down.blocks[one.i];
@@ -248,21 +241,21 @@ class Builder {
 
   /// Before the i-th block is sent.  The peer answers for blocks that it has been sent, and what it
   /// waits for meanwhile comes from further on the way: nobody waits in a circle.
-  void await_room(const Edge& edge, std::size_t i) {
+  void await_room(const Edge& edge, std::uint32_t i) {
     if (i == 0) {
       begin_part(edge.blocks.back());
       steps_.await_credit(edge.peer, taken_slot(edge.blocks.back()));
-    } else if (i % window == 0 && i >= windows_in_flight * window) {
-      const Rank last = edge.blocks[i - (windows_in_flight - 1) * window - 1];
+    } else if (awaits_answer(i)) {
+      const Rank last = edge.blocks[taken_before(i) - 1];
       begin_part(last);
       steps_.await(edge.peer, taken_slot(last), 0);
     }
   }
 
   /// After the i-th block was read: the credit of the call, or the answer for a window.
-  void give_room(const Edge& edge, std::size_t i) {
-    const std::size_t next = i + 1 + (windows_in_flight - 1) * window;  // waits for this one
-    if (i + 1 == edge.blocks.size() || ((i + 1) % window == 0 && next < edge.blocks.size()))
+  void give_room(const Edge& edge, std::uint32_t i) {
+    const auto count = static_cast<std::uint32_t>(edge.blocks.size());
+    if (i + 1 == count || is_answered(i, count))
       steps_.put(edge.peer, taken_slot(edge.blocks[i]), 0);
   }
 

@@ -1,6 +1,6 @@
 // Promise: reduce-scatters along circulant skips, in which nodes add up first, are right for every
-// shape of nodes and every longest run, and allreduces for every rank count; two copies of their
-// slots suffice; they send no block more than they have to, to as few partners as they say.
+// shape of nodes, and allreduces for every rank count; two copies of their slots suffice; they send
+// no block more than they have to, to as few partners as they say, and few at a time.
 #include "plan/circulant.hpp"
 
 #include <gtest/gtest.h>
@@ -25,9 +25,15 @@ namespace {
 using test::HappensBefore;
 using tutti::test::NodeOf;
 
-std::vector<Plan> plans_of(const NodeOf& node_of, std::uint32_t run) {
+constexpr Skips all_skips[] = {Skips::halves, Skips::ones};
+
+const char* text_of(Skips skips) {
+  return skips == Skips::halves ? ", halves" : ", ones";
+}
+
+std::vector<Plan> scatters(const NodeOf& node_of, Skips skips) {
   const auto ranks = static_cast<std::uint32_t>(node_of.size());
-  const CirculantShape shape{.rank_count = ranks, .node_of = node_of, .run = run};
+  const CirculantShape shape{.rank_count = ranks, .node_of = node_of, .skips = skips};
   EXPECT_TRUE(is_circulant_reduce_scatter(shape));
   std::vector<Plan> plans;
   for (std::uint32_t rank = 0; rank < ranks; ++rank)
@@ -35,124 +41,130 @@ std::vector<Plan> plans_of(const NodeOf& node_of, std::uint32_t run) {
   return plans;
 }
 
+std::vector<Plan> allreduces(std::uint32_t rank_count) {
+  EXPECT_TRUE(is_circulant_allreduce(rank_count));
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank)
+    plans.push_back(circulant_allreduce(Rank{rank}, rank_count));
+  return plans;
+}
+
 NodeOf all_apart(std::uint32_t ranks) {
   return tutti::test::in_blocks(std::vector<std::uint32_t>(ranks, 1));
 }
 
-bool is_across(const Step& step, Rank self, const NodeOf& node_of) {
-  return step.action == Action::put && node_of[index_of(step.peer)] != node_of[index_of(self)];
+bool sends_payload(const Step& step) {
+  return step.action == Action::put && step.segments > 0;
 }
 
-void expect_right(const NodeOf& node_of, std::uint32_t run, std::size_t with_order_up_to = 7) {
-  const std::vector<Plan> plans = plans_of(node_of, run);
+std::set<Rank> partners_of(const Plan& plan) {
+  std::set<Rank> partners;
+  for (const Step& step : plan.steps)
+    if (step.peer != no_rank) partners.insert(step.peer);
+  return partners;
+}
+
+void expect_right(const NodeOf& node_of, Skips skips, std::size_t with_order_up_to = 7) {
+  const std::vector<Plan> plans = scatters(node_of, skips);
   EXPECT_EQ(first_violation(plans, Promise::reduce_scatter_any_order), std::nullopt)
-      << tutti::test::text_of(node_of) << ", run " << run;
+      << tutti::test::text_of(node_of) << text_of(skips);
   if (node_of.size() > with_order_up_to || node_of.size() == 1) return;
   EXPECT_EQ(HappensBefore(plans, 4, 2).race(), std::nullopt)
-      << tutti::test::text_of(node_of) << ", run " << run;
+      << tutti::test::text_of(node_of) << text_of(skips);
 }
 
-TEST(Circulant, IsRightForEveryRankCountAndRun) {
-  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to / 2; ++ranks)
-    for (const std::uint32_t run : {1u, 2u, 3u, 5u, 32u}) expect_right(all_apart(ranks), run, 9);
+TEST(Circulant, ScattersAreRightForEveryRankCount) {
+  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
+    for (const Skips skips : all_skips) expect_right(all_apart(ranks), skips, 9);
+  for (const Skips skips : all_skips) expect_right(all_apart(test::up_to(300)), skips);
 }
 
-TEST(Circulant, IsRightForEveryShape) {
+TEST(Circulant, ScattersAreRightForEveryShape) {
   for (std::uint32_t ranks = 2; ranks <= 9; ++ranks)
     for (const std::vector<std::uint32_t>& sizes : tutti::test::compositions(ranks))
-      for (const std::uint32_t run : {1u, 8u}) expect_right(tutti::test::in_blocks(sizes), run);
+      for (const Skips skips : all_skips) expect_right(tutti::test::in_blocks(sizes), skips);
   std::mt19937 random(7);
   for (int sample = 0; sample < test::samples(80); ++sample) {
     const std::uint32_t ranks = 3 + static_cast<std::uint32_t>(random()) % 40;
     const std::uint32_t nodes = 1 + static_cast<std::uint32_t>(random()) % std::min(ranks, 12u);
-    expect_right(tutti::test::placed(ranks, nodes, sample % 2 == 0, random),
-                 1 + static_cast<std::uint32_t>(random()) % 8);
+    expect_right(tutti::test::placed(ranks, nodes, sample % 4 < 2, random), all_skips[sample % 2]);
+  }
+  expect_right(tutti::test::in_blocks(std::vector<std::uint32_t>(test::up_to(100), 2)),
+               Skips::halves);
+}
+
+TEST(Circulant, AllreducesGiveOneResultForEveryRankCount) {
+  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks) {
+    const std::vector<Plan> plans = allreduces(ranks);
+    EXPECT_EQ(first_violation(plans, Promise::same_result), std::nullopt) << ranks << " ranks";
+    if (ranks < 2 || ranks > 9) continue;
+    EXPECT_EQ(HappensBefore(plans, 4, 2).race(), std::nullopt) << ranks << " ranks";
+    EXPECT_NE(HappensBefore(plans, 4, 1).race(), std::nullopt) << "one copy does not do";
+  }
+  EXPECT_EQ(first_violation(allreduces(test::up_to(300)), Promise::same_result), std::nullopt);
+}
+
+/// Which begins with 25 ranks.
+TEST(Circulant, TwoCopiesDoWhereWindowsAreAnswered) {
+  for (const std::uint32_t ranks : {26u, 27u, 33u}) {
+    EXPECT_EQ(HappensBefore(scatters(all_apart(ranks), Skips::halves), 3, 2).race(), std::nullopt)
+        << ranks << " ranks";
+    EXPECT_EQ(HappensBefore(allreduces(ranks), 3, 2).race(), std::nullopt) << ranks << " ranks";
   }
 }
 
 TEST(Circulant, EachNodeSendsABlockOnce) {
-  for (const std::uint32_t run : {1u, 8u})
+  for (const Skips skips : all_skips)
     for (const NodeOf& node_of :
          {tutti::test::in_blocks({4, 4, 4, 4, 4, 4, 4}), tutti::test::in_blocks({3, 1, 2, 5})}) {
-      std::map<std::uint32_t, std::size_t> sent;  // by node
-      for (const Plan& plan : plans_of(node_of, run))
-        for (const Step& step : plan.steps)
-          if (is_across(step, plan.self, node_of)) ++sent[index_of(node_of[index_of(plan.self)])];
+      std::map<Node, std::size_t> sent;
+      for (const Plan& plan : scatters(node_of, skips))
+        for (const Step& step : plan.steps) {
+          const Node own = node_of[index_of(plan.self)];
+          if (sends_payload(step) && node_of[index_of(step.peer)] != own) ++sent[own];
+        }
       for (const auto& [node, messages] : sent) {
-        const auto own = std::count(node_of.begin(), node_of.end(), Node{node});
+        const auto own = std::count(node_of.begin(), node_of.end(), node);
         EXPECT_EQ(messages, node_of.size() - static_cast<std::size_t>(own));
       }
     }
 }
 
-TEST(Circulant, PartnersAreAsFewAsRunsAllow) {
-  const auto partners = [](std::uint32_t nodes, std::uint32_t run) {
-    std::map<Rank, std::size_t> messages;
-    const NodeOf node_of = all_apart(nodes);
-    const CirculantShape shape{.rank_count = nodes, .node_of = node_of, .run = run};
-    for (const Step& step : circulant_reduce_scatter(Rank{3}, shape).steps)
-      if (step.action == Action::put) ++messages[step.peer];
-    for (const auto& [peer, count] : messages) EXPECT_LE(count, run);
-    return messages.size();
-  };
-  for (std::uint32_t nodes = 4; nodes <= 64; ++nodes) {
-    EXPECT_EQ(partners(nodes, 32), static_cast<std::size_t>(std::bit_width(nodes - 1)));
-    EXPECT_EQ(partners(nodes, 1), nodes - 1u);
+TEST(Circulant, HasFewPartnersAndSendsEachByteTwiceAtMost) {
+  for (const std::uint32_t ranks : {4u, 5u, 33u, 64u, 100u, 1000u}) {
+    const std::size_t skips = std::bit_width(ranks - 1);
+    const Plan scatter = circulant_reduce_scatter(Rank{3}, {.rank_count = ranks});
+    const Plan allreduce = circulant_allreduce(Rank{3}, ranks);
+    EXPECT_LE(partners_of(scatter).size(), 2 * skips);
+    EXPECT_LE(partners_of(allreduce).size(), 2 * skips);
+    EXPECT_EQ(std::ranges::count_if(scatter.steps, sends_payload), ranks - 1);
+    EXPECT_EQ(std::ranges::count_if(allreduce.steps, sends_payload), 2 * (ranks - 1));
+    EXPECT_LE(allreduce.partial_count, 2 * ranks);
   }
-  EXPECT_EQ(partners(1024, 32), 30u + 6u);  // down to 64 by 32, then halves
-}
-
-std::vector<Plan> allreduces(std::uint32_t rank_count, std::uint32_t run) {
-  std::vector<Plan> plans;
-  for (std::uint32_t rank = 0; rank < rank_count; ++rank)
-    plans.push_back(circulant_allreduce(Rank{rank}, rank_count, run));
-  return plans;
-}
-
-TEST(Circulant, AllreducesGiveOneResultForEveryRankCountAndRun) {
-  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to / 2; ++ranks)
-    for (const std::uint32_t run : {1u, 2u, 3u, 16u}) {
-      const std::vector<Plan> plans = allreduces(ranks, run);
-      EXPECT_EQ(first_violation(plans, Promise::same_result), std::nullopt)
-          << ranks << " ranks, run " << run;
-      if (ranks < 2 || ranks > 9) continue;
-      EXPECT_EQ(HappensBefore(plans, 4, 2).race(), std::nullopt) << ranks << " ranks, run " << run;
-      EXPECT_NE(HappensBefore(plans, 4, 1).race(), std::nullopt) << "one copy does not do";
-    }
-}
-
-TEST(Circulant, AllreducesSendEachByteTwice) {
-  for (const std::uint32_t ranks : {5u, 33u, 64u, 100u})
-    for (const Plan& plan : allreduces(ranks, 16)) {
-      std::set<Rank> partners;
-      std::size_t puts = 0;
-      for (const Step& step : plan.steps) {
-        if (step.peer != no_rank) partners.insert(step.peer);
-        puts += step.action == Action::put ? 1 : 0;
-      }
-      EXPECT_EQ(puts, 2 * (ranks - 1));
-      EXPECT_LE(partners.size(), 2 * (std::size_t(std::bit_width(ranks - 1)) + ranks / 16));
-      EXPECT_LE(plan.partial_count, 2 * ranks);
-    }
 }
 
 /// Each message that was not looked at needs a receive.
 TEST(Circulant, RanksThatDoNotLookFindNoMoreThanIsPromised) {
-  for (const std::uint32_t ranks : {2u, 3u, 8u, 33u, 64u}) {
-    const std::vector<Plan> plans = allreduces(ranks, 16);
-    EXPECT_LE(test::most_on_their_way(plans, 4), plans[0].incoming_max) << ranks << " ranks";
-    EXPECT_LE(plans[0].incoming_max, 32u);
+  for (const std::uint32_t ranks : {2u, 3u, 8u, 24u, 26u, 33u, 64u, 100u}) {
+    const std::vector<Plan> all = allreduces(ranks);
+    EXPECT_LE(test::most_on_their_way(all, 4), all[0].incoming_max) << ranks << " ranks";
+    const std::vector<Plan> own = scatters(all_apart(ranks), Skips::halves);
+    EXPECT_LE(test::most_on_their_way(own, 4), ranks > 25 ? own[0].incoming_max : 24)
+        << ranks << " ranks";
+    EXPECT_LE(all[0].incoming_max, 30u);
+    EXPECT_LE(own[0].incoming_max, 30u);
   }
 }
 
 TEST(Circulant, WhatIsNotAddedUpIsSeen) {
-  std::vector<Plan> plans = plans_of(tutti::test::in_blocks({2, 2, 2}), 8);
+  std::vector<Plan> plans = scatters(tutti::test::in_blocks({2, 2, 2}), Skips::halves);
   const auto combine =
       std::find_if(plans[1].steps.begin(), plans[1].steps.end(),
                    [](const Step& step) { return step.action == Action::combine; });
   plans[1].steps.erase(combine);
   EXPECT_NE(first_violation(plans, Promise::reduce_scatter_any_order), std::nullopt);
-  EXPECT_NE(first_violation(plans_of(all_apart(5), 8), Promise::reduce_scatter), std::nullopt)
+  EXPECT_NE(first_violation(scatters(all_apart(5), Skips::halves), Promise::reduce_scatter),
+            std::nullopt)
       << "it does not follow the canonical tree";
 }
 

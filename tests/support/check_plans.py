@@ -74,7 +74,8 @@ def check_knowledge(plan):
     for number, one in enumerate(plan["rounds"]):
         for put in one["puts"]:
             told = set(contributions(put["covers"], plan["ranks"]))
-            require(told and told <= known[put.get("part", 0)],
+            is_answer = not told and "part" in put  # to one that was taken: it has no payload
+            require(is_answer or told and told <= known[put.get("part", 0)],
                     "rank", plan["rank"], "round", number, "tells", put)
         for got in one["awaits"]:
             known[got.get("part", 0)] |= set(contributions(got["covers"], plan["ranks"]))
@@ -86,7 +87,7 @@ def check_result(plan, exactly):
     require(plan["takes_out"] in ([], [[(rank - taken + 1) % ranks, taken]]), plan["takes_out"])
     for part in range(plan.get("parts", 1)):
         heard = [contributions(got["covers"], ranks) for one in plan["rounds"]
-                 for got in one["awaits"] if got.get("part", 0) == part]
+                 for got in one["awaits"] if got.get("part", 0) == part and got["covers"]]
         total = Counter([rank])
         for one in heard:
             total.update(one)

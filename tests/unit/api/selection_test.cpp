@@ -440,6 +440,9 @@ TEST(Selection, ChunksStayInTheCacheUnlessTheUsersBuffersHoldThem) {
       broadcast_plan(Rank{0}, 8, {.bytes = 8u << 20, .per_round_by_default = {}, .node_of = {}});
   ASSERT_TRUE(chain.is_pipeline);
   EXPECT_EQ(chunk_bytes_for(chain, false), 8u << 10);
+  EXPECT_EQ(chunk_bytes_for(chain, false, 1000), 1000u);
+  EXPECT_EQ(chunk_bytes_for(chain, false, 64u << 10), 64u << 10);
+  EXPECT_LT(chunk_bytes_for(chain, false, 1u << 30), 4u << 20);  // the arena's share
 }
 
 TEST(Selection, ARootIsNotConnectedWithManyRanksOfOtherNodes) {
