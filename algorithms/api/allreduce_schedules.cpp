@@ -144,7 +144,7 @@ plan::Picoseconds cost_of_chunked_fold(const AllreduceRequest& request, std::uin
 plan::Picoseconds cost_of_circulant(const AllreduceRequest& request, std::uint32_t rank_count) {
   const std::uint64_t part = (priced_bytes(request) + rank_count - 1) / rank_count;
   plan::Picoseconds cost = 0;
-  for (const std::uint32_t messages : plan::circulant_runs(rank_count, plan::Skips::halves))
+  for (const std::uint32_t messages : plan::circulant_runs(rank_count, plan::Skips::few))
     cost += round_cost(messages, 1, part) + round_cost(messages, 1, part, false);
   return cost;
 }

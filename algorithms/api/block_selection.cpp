@@ -237,7 +237,7 @@ plan::Plan reduce_scatter_plan(Rank self, std::uint32_t rank_count,
   const plan::CirculantShape shape{
       .rank_count = rank_count,
       .node_of = nodes < rank_count ? request.node_of : std::span<const Node>(),
-      .skips = nodes - 1 <= direct_partners_max ? plan::Skips::ones : plan::Skips::halves};
+      .skips = nodes - 1 <= direct_partners_max ? plan::Skips::ones : plan::Skips::few};
   const auto sends_partial_sums = [&] {
     if (nodes == 1 || !takes_partial_sums(request) || !plan::is_circulant_reduce_scatter(shape))
       return false;

@@ -7,7 +7,8 @@
 // where they are of the distances 0 .. s0 - s1 - 1 and are added to those; then the distances
 // s2 .. s1 - 1 go s2 ahead, and so on, until only distance 0 is left, the own block.  With skips
 // that are halves there are ceil(log2 P) rounds; with all of P - 1, .., 1 every sum goes straight
-// to its owner.  Either way a rank sends P - 1 blocks.
+// to its owner; either way a rank sends P - 1 blocks.  Here halves of up to 24 ranks are taken, and
+// of more at most 12 blocks, or P / 12, go to one, so that there are up to 12 partners more.
 //
 //   P = 5, skips 3, 2, 1, rank 0; which sums it has left, and what it is told:
 //
@@ -23,7 +24,8 @@
 // to that block, and adds them up; then it goes across as above, with nodes for ranks.  Where nodes
 // are not all of one size, all goes directly.
 //
-// Of the P / 2 blocks that go to one rank, at most three windows are on their way (windows.hpp).
+// Of the blocks that go to one rank, at most three windows of 4 are on their way (windows.hpp):
+// from 156 ranks on some have to be answered for.
 //
 // Cost per rank, for N nodes of L ranks: N (L - 1) messages in memory, N - 1 across, of a block
 // each, to so many partners as there are skips; as many combined.  N L partials, N L - 1 slots.
@@ -47,12 +49,12 @@
 namespace tutti::plan {
 
 /// Between ranks that sums are handed on: few, or to their owners at once.
-enum class Skips : std::uint8_t { halves, ones };
+enum class Skips : std::uint8_t { few, ones };
 
 struct CirculantShape {
   std::uint32_t rank_count = 1;
   std::span<const Node> node_of = {};  // of each rank; empty: each rank is a node of its own
-  Skips skips = Skips::halves;
+  Skips skips = Skips::few;
 };
 
 /// Whether there are slots enough.

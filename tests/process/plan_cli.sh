@@ -117,13 +117,26 @@ texts() {
   expect 0 'connections +6$' --ranks 64 --algorithm rabenseifner
   expect 0 'rounds +6, with 4,2,1,1,2,4 messages$' --ranks 8 --algorithm rabenseifner
   expect 0 'connections +1$' --ranks 65 --rank 1 --algorithm rabenseifner
-  expect 0 'connections +11$' --ranks 64 --algorithm circulant
+  expect 0 'connections +16$' --ranks 64 --algorithm circulant
   expect 0 'rounds +6, with 4,2,1,1,2,4 messages$' --ranks 8 --algorithm circulant
   expect 0 'connections +5$' --ranks 8 --per-round 1,1,1
   expect 0 'connections +11$' --ranks 64 --per-round 1,1,1,1,1,1
   expect 0 'connections +1, and 3 in shared memory$' --ranks 8 --ranks-per-node 4 --across leader
   for ranks in 8 64 200; do
     expect 0 "connections +$((ranks - 1))\$" --ranks $ranks --collective alltoall
+  done
+  # Of many ranks only an alltoall connects all: every other collective few more than their logarithm.
+  local collective bytes connections
+  for collective in barrier allreduce broadcast reduce reduce_scatter allgather gather scatter scan \
+    exscan; do
+    for bytes in 8 1M; do
+      for ranks in 64 200 1024; do
+        connections=$("${plan[@]}" --ranks $ranks --collective $collective --bytes $bytes |
+          sed -n 's/.*connections *\([0-9]*\)$/\1/p')
+        [ "$connections" -le $((4 * $(python3 -c "print(($ranks - 1).bit_length())"))) ] ||
+          fail "$collective of $bytes bytes connects $connections of $ranks ranks"
+      done
+    done
   done
   # Of a root: all, unless they are many; then one for each halving of the nodes.
   expect 0 'connections +1$' --ranks 32 --collective gather --root 3 --rank 7

@@ -188,9 +188,8 @@ void expect_republished_right(Run&& run) {
 }
 
 TEST(Republished, IsRightForEveryShape) {
-  expect_republished_right([](const LocalOptions& options, const auto& rank) {
-    return run_local(options, rank);
-  });
+  expect_republished_right(
+      [](const LocalOptions& options, const auto& rank) { return run_local(options, rank); });
 }
 
 TEST(Republished, IsRightForThreads) {
