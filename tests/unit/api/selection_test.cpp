@@ -537,12 +537,12 @@ TEST(Selection, SmallBlocksOfAnAlltoallGoTogetherWhereThatSavesMessages) {
                          {.block_bytes = bytes, .node_of = nodes, .transport = transport})
         .algorithm;
   };
-  for (const std::size_t bytes : {0, 1, 8, 1024})
+  for (const std::size_t bytes : {0u, 1u, 8u, 1024u})
     EXPECT_EQ(taken(even_nodes(16, 4), bytes), "node_alltoall") << bytes;
   EXPECT_EQ(taken(even_nodes(16, 4), 1025), "direct");
   EXPECT_EQ(taken(even_nodes(16, 4), 8, plan::Transport::by_reference), "single_copy");
   // There are enough messages to save, for what is copied more.
-  for (const std::uint32_t nodes : {2, 3, 4}) EXPECT_EQ(taken(even_nodes(nodes, 2), 8), "direct");
+  for (const std::uint32_t nodes : {2u, 3u, 4u}) EXPECT_EQ(taken(even_nodes(nodes, 2), 8), "direct");
   EXPECT_EQ(taken(even_nodes(3, 3), 8), "node_alltoall");
   EXPECT_EQ(taken(even_nodes(3, 3), 512), "direct");
   EXPECT_EQ(taken(even_nodes(1, 16), 8), "direct");
