@@ -149,6 +149,11 @@ plan::Picoseconds cost_of_circulant(const AllreduceRequest& request, std::uint32
   return cost;
 }
 
+bool may_be_circulant(const AllreduceRequest& request, std::uint32_t rank_count) {
+  return rank_count <= passed_on_ranks_max && plan::is_circulant_allreduce(rank_count) &&
+         2 * plan::circulant_runs(rank_count, plan::Skips::few).size() <= request.partners_max;
+}
+
 /// `whole`, or what is cheaper for a large payload.
 Algorithm or_in_parts(const Priced& whole, const AllreduceRequest& request,
                       std::uint32_t rank_count) {
@@ -156,7 +161,7 @@ Algorithm or_in_parts(const Priced& whole, const AllreduceRequest& request,
   if (rank_count == 1 || is_given || payload_bytes_of(request) < in_parts_from_bytes)
     return whole.algorithm;
   if (rank_count > chunked_fold_ranks_max)
-    return request.partners_max > 0 && plan::is_circulant_allreduce(rank_count) &&
+    return may_be_circulant(request, rank_count) &&
                    serves(schedule_of(Algorithm::circulant), request) &&
                    cost_of_circulant(request, rank_count) < whole.cost
                ? Algorithm::circulant

@@ -56,6 +56,10 @@ inline constexpr std::uint32_t partners_unasked_max = 31;
 /// More ranks than that are not all connected with each other.
 inline constexpr std::uint32_t chunked_fold_ranks_max = partners_unasked_max + 1;
 
+/// Of more, what is passed on part by part would take more than the arena that there is by default:
+/// it has registers for a part of each.
+inline constexpr std::uint32_t passed_on_ranks_max = 4096;
+
 /// The rule: the cheapest that keeps the promise.
 Algorithm automatic_schedule(const AllreduceRequest& request, std::uint32_t rank_count);
 

@@ -165,7 +165,7 @@ Way way_of(std::uint32_t rank_count, const RootedBlocksRequest& request) {
   const std::uint32_t partners =
       together ? plan::node_count_of(request.node_of, rank_count) - 1
                : rank_count - ranks_at_root(request);  // of the root, in other nodes
-  if (partners > partners_unasked_max) return Way::along_tree;
+  if (partners > partners_unasked_max && rank_count <= passed_on_ranks_max) return Way::along_tree;
   return together ? Way::by_node : Way::direct;
 }
 
@@ -244,8 +244,9 @@ plan::Plan reduce_scatter_plan(Rank self, std::uint32_t rank_count,
     if (nodes == rank_count) return rank_count > chunked_fold_ranks_max;
     const std::uint64_t block = priced_bytes(request.bytes / rank_count);
     const auto smallest = static_cast<std::uint32_t>(plan::lanes_max(rank_count, request.node_of));
-    return hop_in_memory + round_cost(nodes - 1, 1, block) <
-           round_cost(rank_count - smallest, 1, block);
+    const auto largest = static_cast<std::uint32_t>(plan::largest_node_of(request.node_of));
+    const std::uint32_t sums = (largest + smallest - 1) / smallest * (nodes - 1);  // at most
+    return hop_in_memory + round_cost(sums, 1, block) < round_cost(rank_count - smallest, 1, block);
   };
   return sends_partial_sums() ? plan::circulant_reduce_scatter(self, shape)
                               : plan::chunked_fold_reduce_scatter(self, rank_count);

@@ -306,7 +306,7 @@ std::size_t within_registers(std::size_t chunk_bytes, std::size_t slots, std::si
                              std::size_t segments) noexcept {
   // Partials are about as many as slots and parts; how many, may differ by rank.
   const std::size_t registers = 2 * std::max<std::size_t>(segments, 1) * (2 * slots + parts);
-  constexpr std::size_t least = 4096;
+  constexpr std::size_t least = 512;
   return std::clamp(plan_registers_bytes / registers, least, std::max(least, chunk_bytes));
 }
 

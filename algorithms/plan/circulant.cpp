@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <cassert>
+#include <map>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -94,8 +97,13 @@ class Builder {
     const auto found = [&] { return std::find(here().begin(), here().end(), self); };
     while (found() == here().end()) ++node_;
     place_ = static_cast<std::size_t>(found() - here().begin());
-    for (const auto& [distance, owner] : deal_.held_by(node_, place_))
-      sums_.push_back({distance, owner, {}});
+    first_.assign(deal_.node_count() + 1, 0);
+    for (const auto& [distance, owner] : deal_.held_by(node_, place_)) {
+      sums_.push_back({.owner = owner, .at = {}});
+      first_[distance + 1] = sums_.size();
+    }
+    std::partial_sum(first_.begin(), first_.end(), first_.begin(),
+                     [](std::size_t before, std::size_t next) { return std::max(before, next); });
     shares_ = deal_.node_count() < shape.rank_count;
     const Skips skips = deal_.is_even() ? shape.skips : Skips::ones;
     plan_.self = self;
@@ -121,12 +129,13 @@ class Builder {
       }
     if (results_ == Results::everywhere) allgather();
     count_messages();
+    if (results_ == Results::everywhere && plan_.incoming_max == 0)
+      plan_.incoming_max = most_from_one();
     return std::move(plan_);
   }
 
  private:
   struct Sum {
-    std::size_t distance;
     Rank owner;
     Register at;
     bool is_there = false;
@@ -171,12 +180,7 @@ class Builder {
     plan_.slot_count = static_cast<std::uint16_t>(slots);
     plan_.line_slot_count = static_cast<std::uint16_t>(lines);
     next_ = nodes() - 1;
-    // Nobody is in the next call of an allreduce before this rank has looked: without, it has no
-    // result to tell.
-    if (longest > windows_in_flight * window)
-      plan_.incoming_max = incoming_of_windows;
-    else if (results_ == Results::everywhere)
-      plan_.incoming_max = 2 * longest;
+    if (longest > windows_in_flight * window) plan_.incoming_max = incoming_of_windows;
   }
 
   std::size_t halves() const { return results_ == Results::everywhere ? 2 : 1; }
@@ -221,9 +225,9 @@ class Builder {
 
   /// What this node contributes to the blocks of a distance, once.
   void add_up(std::size_t distance) {
-    for (std::size_t i = 0; i < sums_.size(); ++i) {
+    for (std::size_t i = first_[distance]; i < first_[distance + 1]; ++i) {
       Sum& sum = sums_[i];
-      if (sum.distance != distance || sum.is_there) continue;
+      if (sum.is_there) continue;
       sum.is_there = true;
       sum.at = distance == 0 && results_ == Results::own_part ? target_register : next_partial();
       steps_.begin_part(part_of(sum.owner));
@@ -236,19 +240,20 @@ class Builder {
     }
   }
 
-  /// The only sum of a distance, where nodes are of one size; or that of the own block.
-  Sum& sum_of(std::size_t distance) {
-    return *std::find_if(sums_.begin(), sums_.end(), [&](const Sum& sum) {
-      return distance == 0 ? sum.owner == plan_.self : sum.distance == distance;
-    });
+  std::span<const Sum> sums_of(std::size_t distance) const {
+    return std::span(sums_).subspan(first_[distance], first_[distance + 1] - first_[distance]);
   }
+
+  /// The only sum of a distance, where nodes are of one size; or that of the own block.
+  Sum& sum_of(std::size_t distance) { return sums_[first_[distance]]; }
 
   /// Sends the sums that have all they get, the farthest first.  They get no less than those that
   /// are farther, and that later.
   void tell_complete() {
-    const auto is_missing = [&](const Sum& sum) { return sum.distance == next_ && !sum.is_there; };
     for (; next_ > 0 && waiting_for_[next_] == 0; --next_) {
-      if (std::any_of(sums_.begin(), sums_.end(), is_missing)) return;
+      const std::span<const Sum> sums = sums_of(next_);
+      if (!std::all_of(sums.begin(), sums.end(), [](const Sum& sum) { return sum.is_there; }))
+        return;
       tell(next_);
     }
   }
@@ -264,8 +269,7 @@ class Builder {
       steps_.begin_part(part_of(sum_of(last).owner));
       steps_.await(ahead(run), answer_slot(run, answer_before(i)), 0);
     }
-    for (const Sum& sum : sums_) {
-      if (sum.distance != distance) continue;
+    for (const Sum& sum : sums_of(distance)) {
       steps_.begin_part(part_of(sum.owner));
       // Where nodes differ, all go directly.
       steps_.put(run.skip == distance ? sum.owner : ahead(run), slot_across(distance), 1, sum.at);
@@ -375,11 +379,22 @@ class Builder {
                        static_cast<std::uint32_t>(deal_.most_held() - 1)};
   }
 
+  /// In a call.  Nobody is in the next call of an allreduce before this rank has looked: without,
+  /// it has no result to tell.
+  std::uint32_t most_from_one() const {
+    std::map<Rank, std::uint32_t> messages;
+    std::uint32_t most = 0;
+    for (const Step& step : plan_.steps)
+      if (step.action == Action::await) most = std::max(most, ++messages[step.peer]);
+    return most;
+  }
+
   Deal deal_;
   Results results_;
   bool shares_ = false;
   std::size_t node_ = 0, place_ = 0;
-  std::vector<Sum> sums_;  // held here, by distance
+  std::vector<Sum> sums_;           // held here, by distance
+  std::vector<std::size_t> first_;  // of each distance, and behind the last
   std::vector<Run> runs_;
   std::vector<std::size_t> waiting_for_;  // by distance: what comes before it goes
   std::size_t next_ = 0, run_ = 0;        // the distance that is told next; the run it is of

@@ -1,4 +1,4 @@
-// Reduce-scatter and allreduce along skips of a circle: of many ranks each talks with log P, and no
+// Reduce-scatter and allreduce along skips of a circle: of many ranks each talks with few, and no
 // schedule sends less.  Where ranks share nodes, a reduce-scatter adds up inside them first, so
 // that every block leaves a node once.
 //
@@ -8,7 +8,8 @@
 // s2 .. s1 - 1 go s2 ahead, and so on, until only distance 0 is left, the own block.  With skips
 // that are halves there are ceil(log2 P) rounds; with all of P - 1, .., 1 every sum goes straight
 // to its owner; either way a rank sends P - 1 blocks.  Here halves of up to 24 ranks are taken, and
-// of more at most 12 blocks, or P / 12, go to one, so that there are up to 12 partners more.
+// of more at most 12 blocks go to one, or P / 12 if that is more, so that there are up to 12 skips
+// more.
 //
 //   P = 5, skips 3, 2, 1, rank 0; which sums it has left, and what it is told:
 //
@@ -28,8 +29,8 @@
 // from 156 ranks on some have to be answered for.
 //
 // Cost per rank, for N nodes of L ranks: N (L - 1) messages in memory, N - 1 across, of a block
-// each, to so many partners as there are skips; as many combined.  N L partials, N L - 1 slots.
-// Of an allreduce (L = 1): twice the messages and slots, up to 2 P partials.
+// each, to so many ranks as there are skips, and from as many; as many combined.  N L partials, N L
+// - 1 slots. Of an allreduce (L = 1): twice the messages and slots, up to 2 P partials.
 //
 // Two parities suffice: a block has the contributions of all ranks to this call.  Results are alike
 // on all ranks, bit by bit: one rank computes each part.

@@ -136,7 +136,8 @@ struct ReduceScatterArguments {
 /// In rank order where the operator does not commute.  Agreement::reproducible: along the canonical
 /// tree, with the bits of a reproducible allreduce().  Else, where the operator commutes, the ranks
 /// of a node may add up what they have for the others before it is sent, and of more than 32 nodes
-/// not all are connected with each other: the order depends on the nodes, not on who comes first.
+/// of one size not all are connected with each other: the order depends on the nodes, not on who
+/// comes first.
 TUTTI_EXPORT Operation reduce_scatter(Communicator& communicator,
                                       const ReduceScatterArguments& arguments);
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <set>
+#include <map>
 #include <tuple>
 #include <vector>
 
@@ -12,50 +12,66 @@
 
 namespace tutti::plan::test {
 
-/// Messages from one rank to rank 0 that rank 0 has not looked at, the most from any, if it looks
-/// only where all others can do nothing.
-inline std::size_t most_on_their_way(const std::vector<Plan>& plans, std::uint32_t calls) {
-  struct State {
+/// Messages from one rank to rank 0 that rank 0 has not looked at, the most from any, before any of
+/// its steps, if all others are as far as they can be then.  It has looked at what had to be sent
+/// before it could get there, and at no more.
+class OnTheirWay {
+ public:
+  OnTheirWay(const std::vector<Plan>& plans, std::uint32_t calls)
+      : plans_(plans), calls_(calls), at_(plans.size()), sent_(plans.size()) {
+    known_.assign(plans.size(), std::vector<std::uint16_t>(plans.size()));
+    do {
+      for (bool moved = true; moved;) {
+        moved = false;
+        for (std::uint32_t rank = 1; rank < plans.size(); ++rank)
+          while (step(rank)) moved = true;
+      }
+      for (std::uint32_t rank = 1; rank < plans.size(); ++rank)
+        most_ = std::max<std::size_t>(most_, sent_[rank] - known_[0][rank]);
+    } while (step(0));
+  }
+
+  std::size_t most() const { return most_; }
+
+ private:
+  struct At {
     std::uint32_t call = 0;
     std::size_t step = 0;
   };
-  std::vector<State> states(plans.size());
-  std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>> sent;  // to, call, slot
-  std::vector<std::size_t> unseen(plans.size());                           // by sender
-  std::size_t most = 0;
-  // Rank 0 looks at all that has come when it moves.
-  const auto run = [&](std::uint32_t rank) {
-    State& state = states[rank];
-    bool moved = false;
-    while (state.call < calls) {
-      if (state.step == plans[rank].steps.size()) {
-        state = {state.call + 1, 0};
-        continue;
-      }
-      const Step& step = plans[rank].steps[state.step];
-      if (step.action == Action::await && !sent.contains({rank, state.call, step.slot})) break;
-      if (step.action == Action::await_credit && state.call >= 2 &&
-          !sent.contains({rank, state.call - 2, step.slot}))
-        break;
-      if (step.action == Action::put) {
-        sent.insert({index_of(step.peer), state.call, step.slot});
-        if (step.peer == Rank{0}) most = std::max(most, ++unseen[rank]);
-      }
-      ++state.step;
-      moved = true;
-      // One step of rank 0 at a time: as late as can be.
-      if (rank == 0) break;
+  using Message = std::tuple<std::uint32_t, std::uint32_t, std::uint16_t>;  // to, call, slot
+  using Sent = std::vector<std::uint16_t>;                                  // to rank 0, by whom
+
+  bool step(std::uint32_t rank) {
+    At& at = at_[rank];
+    while (at.call < calls_ && at.step == plans_[rank].steps.size()) at = {at.call + 1, 0};
+    if (at.call == calls_) return false;
+    const Step& step = plans_[rank].steps[at.step];
+    const bool is_credit = step.action == Action::await_credit && at.call >= 2;
+    if (step.action == Action::await || is_credit) {
+      const auto found = before_.find({rank, is_credit ? at.call - 2 : at.call, step.slot});
+      if (found == before_.end()) return false;
+      for (std::size_t i = 0; i < known_[rank].size(); ++i)
+        known_[rank][i] = std::max(known_[rank][i], found->second[i]);
     }
-    return moved;
-  };
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::uint32_t rank = 1; rank < plans.size(); ++rank) moved = run(rank) || moved;
-    if (moved) continue;
-    std::fill(unseen.begin(), unseen.end(), 0);
-    moved = run(0);
+    if (step.action == Action::put) {
+      if (step.peer == Rank{0}) known_[rank][rank] = ++sent_[rank];
+      before_[{index_of(step.peer), at.call, step.slot}] = known_[rank];
+    }
+    ++at.step;
+    return true;
   }
-  return most;
+
+  const std::vector<Plan>& plans_;
+  std::uint32_t calls_;
+  std::vector<At> at_;
+  Sent sent_;
+  std::vector<Sent> known_;         // in the past of each rank
+  std::map<Message, Sent> before_;  // in that of each message
+  std::size_t most_ = 0;
+};
+
+inline std::size_t most_on_their_way(const std::vector<Plan>& plans, std::uint32_t calls) {
+  return OnTheirWay(plans, calls).most();
 }
 
 }  // namespace tutti::plan::test

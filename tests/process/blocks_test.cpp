@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -436,7 +437,6 @@ int exercise_many(Exchange& exchange, const Task& task) {
                       task.shape.rank_count};
       wrong += wrong_gathers(ranks, bytes, uneven_sizes, root, in_place);
       wrong += wrong_scatters(ranks, bytes, uneven_sizes, root, in_place);
-      wrong += wrong_reduce_scatters(ranks, test::sum_job(), bytes, in_place);
     }
   return std::min(wrong, 200);
 }
@@ -455,6 +455,49 @@ TEST(Blocks, OfManyNodesArePassedOn) {
          run_local_threads);
   expect({.shape = {34}, .sizes = {8}, .delay = 5ms}, run_local);
 #endif
+}
+
+/// Over nodes of two ranks, and over ranks alone.
+TEST(Blocks, AreAddedUpAlongSkips) {
+  const auto expect = [](const Task& task, const char* algorithm) {
+    const auto results =
+        run_local_threads({.rank_count = task.shape.rank_count}, [&](Exchange& exchange) {
+          ContextOptions options;
+          options.device = "soft0";
+          options.arena_bytes = 4u << 20;
+          options.ranks_per_node = task.shape.ranks_per_node;
+          options.chunk_bytes = task.chunk_bytes;
+          Context context(options);
+          Communicator communicator(context, exchange);
+          Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
+          std::vector<std::int64_t> source(8192), target(8192);
+          const std::string name =
+              reduce_scatter(communicator,
+                             {.source = source.data(),
+                              .target = target.data(),
+                              .element_counts = std::vector<std::size_t>(ranks.count(), 9),
+                              .reduction = built_in_reduction(BuiltIn::sum, ElementType::int64)})
+                  .algorithm();
+          if (name != algorithm) return 201;
+          int wrong = 0;
+          for (const std::size_t bytes : task.sizes)
+            for (const bool in_place : {false, true})
+              wrong += wrong_reduce_scatters(ranks, test::sum_job(), bytes, in_place);
+          if (ranks.count() <= 32) return std::min(wrong, 200);
+          Operation all = allreduce<std::int64_t>(
+              communicator, std::span<const std::int64_t>(source), std::span(target), sum);
+          if (all.algorithm() != "circulant") return 202;
+          std::iota(source.begin(), source.end(), index_of(communicator.rank()));
+          if (all.start() != Status::ok || all.wait(30s) != Status::ok) return 203;
+          const auto n = static_cast<std::int64_t>(ranks.count());
+          for (std::size_t i = 0; i < target.size(); ++i)
+            wrong += target[i] == n * static_cast<std::int64_t>(i) + n * (n - 1) / 2 ? 0 : 1;
+          return std::min(wrong, 200);
+        });
+    EXPECT_EQ(codes_of(results), std::vector<int>(task.shape.rank_count)) << algorithm;
+  };
+  expect({.shape = {20, {2}}, .chunk_bytes = 4608, .sizes = {0, 9, 9001}}, "node_circulant");
+  expect({.shape = {34}, .sizes = {3000}}, "circulant");
 }
 
 /// As many ranks as it takes for blocks of 1 KiB.

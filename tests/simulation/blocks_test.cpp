@@ -9,6 +9,7 @@
 #include "plan/block_dissemination.hpp"
 #include "plan/blocks.hpp"
 #include "plan/chunked_fold.hpp"
+#include "plan/circulant.hpp"
 #include "plan/node_alltoall.hpp"
 #include "plan/scan.hpp"
 #include "simulated_run.hpp"
@@ -200,42 +201,94 @@ Bytes bytes_of(const std::vector<std::uint64_t>& values) {
   return {bytes.begin(), bytes.end()};
 }
 
+/// Reduce-scatter of blocks of up to 6 elements; `build(rank)` is the plan.
+template <class Build>
+void expect_combined(std::uint32_t ranks, std::size_t chunks, std::uint32_t seed,
+                     const test::Job& job, Build&& build) {
+  std::mt19937 random(seed);
+  std::vector<std::size_t> first{0};  // element of each block
+  std::size_t longest = 1;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    first.push_back(first.back() + random() % 7);
+    longest = std::max(longest, first[rank + 1] - first[rank]);
+  }
+  SimulatedCall call{.reduction = job.reduction,
+                     .chunk_count = std::min(chunks, longest),
+                     .seed = seed,
+                     .longest_block = longest};
+  std::vector<Bytes> sources, expected;
+  std::vector<plan::Plan> plans;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    plans.push_back(build(Rank{rank}));
+    std::vector<std::uint64_t> source, result;
+    for (std::size_t i = 0; i < first.back(); ++i) source.push_back(test::input(rank, 1, i));
+    for (std::size_t i = first[rank]; i < first[rank + 1]; ++i)
+      result.push_back(job.expected(ranks, 1, i));
+    sources.push_back(bytes_of(source));
+    expected.push_back(bytes_of(result));
+    call.targets.emplace_back(expected.back().size());
+    call.blocks.emplace_back();
+    for (std::uint32_t peer = 0; peer < ranks; ++peer) {
+      const std::size_t bytes = (first[peer + 1] - first[peer]) * 8;
+      call.blocks[rank].push_back({.source = {first[peer] * 8, bytes}, .target = {0, bytes}});
+    }
+  }
+  EXPECT_EQ(simulation::simulate(plans, call, sources), expected)
+      << ranks << " ranks, " << chunks << " chunks, seed " << seed;
+}
+
 TEST(Blocks, AreCombinedInRankOrder) {
-  const test::Job job = test::ordered_job();
   for (std::uint32_t ranks = 1; ranks <= 8; ++ranks)
     for (const std::size_t chunks : {1u, 2u, 5u})
-      for (std::uint32_t seed = 1; seed <= 10; ++seed) {
-        std::mt19937 random(seed);
-        std::vector<std::size_t> first{0};  // element of each block
-        std::size_t longest = 1;
-        for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-          first.push_back(first.back() + random() % 7);
-          longest = std::max(longest, first[rank + 1] - first[rank]);
-        }
-        SimulatedCall call{.reduction = job.reduction,
-                           .chunk_count = std::min(chunks, longest),
-                           .seed = seed,
-                           .longest_block = longest};
-        std::vector<Bytes> sources, expected;
-        std::vector<plan::Plan> plans;
-        for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-          plans.push_back(plan::chunked_fold_reduce_scatter(Rank{rank}, ranks));
-          std::vector<std::uint64_t> source, result;
-          for (std::size_t i = 0; i < first.back(); ++i) source.push_back(test::input(rank, 1, i));
-          for (std::size_t i = first[rank]; i < first[rank + 1]; ++i)
-            result.push_back(job.expected(ranks, 1, i));
-          sources.push_back(bytes_of(source));
-          expected.push_back(bytes_of(result));
-          call.targets.emplace_back(expected.back().size());
-          call.blocks.emplace_back();
-          for (std::uint32_t peer = 0; peer < ranks; ++peer)
-            call.blocks[rank].push_back(
-                {.source = {first[peer] * 8, (first[peer + 1] - first[peer]) * 8}, .target = {}});
-          call.blocks[rank][rank].target = {0, expected.back().size()};
-        }
-        EXPECT_EQ(simulation::simulate(plans, call, sources), expected)
-            << ranks << " ranks, " << chunks << " chunks, seed " << seed;
+      for (std::uint32_t seed = 1; seed <= 10; ++seed)
+        expect_combined(ranks, chunks, seed, test::ordered_job(),
+                        [&](Rank self) { return plan::chunked_fold_reduce_scatter(self, ranks); });
+}
+
+TEST(Blocks, AreCombinedAlongSkips) {
+  const auto expect = [](std::uint32_t ranks, std::uint32_t ranks_per_node, std::size_t chunks,
+                         plan::Skips skips) {
+    std::vector<Node> node_of;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      node_of.push_back(Node{rank / ranks_per_node});
+    expect_combined(ranks, chunks, ranks, test::sum_job(), [&](Rank self) {
+      return plan::circulant_reduce_scatter(
+          self, {.rank_count = ranks, .node_of = node_of, .skips = skips});
+    });
+  };
+  for (const std::uint32_t ranks : {1u, 2u, 3u, 5u, 8u, 11u, 26u})
+    for (const std::uint32_t ranks_per_node : {1u, 2u, 3u, 30u})
+      for (const std::size_t chunks : {1u, 3u})
+        for (const plan::Skips skips : {plan::Skips::few, plan::Skips::ones})
+          expect(ranks, ranks_per_node, chunks, skips);
+  expect(160, 1, 2, plan::Skips::few);  // whose longest run is answered for
+}
+
+TEST(Allreduces, AreRightAlongSkips) {
+  const test::Job job = test::sum_job();
+  for (const std::uint32_t ranks : {1u, 2u, 3u, 7u, 12u, 25u, 34u, 160u})
+    for (const bool in_place : {false, true}) {
+      const std::size_t elements = 3 * ranks + 5;
+      std::vector<plan::Plan> plans;
+      std::vector<Bytes> sources;
+      std::vector<std::uint64_t> result;
+      for (std::size_t i = 0; i < elements; ++i) result.push_back(job.expected(ranks, 1, i));
+      for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+        plans.push_back(plan::circulant_allreduce(Rank{rank}, ranks));
+        std::vector<std::uint64_t> source;
+        for (std::size_t i = 0; i < elements; ++i) source.push_back(test::input(rank, 1, i));
+        sources.push_back(bytes_of(source));
       }
+      EXPECT_EQ(simulation::simulate(plans,
+                                     {.reduction = job.reduction,
+                                      .element_count = elements,
+                                      .chunk_count = 2,
+                                      .in_place = in_place,
+                                      .seed = ranks},
+                                     sources),
+                std::vector<Bytes>(ranks, bytes_of(result)))
+          << ranks << " ranks" << (in_place ? ", in place" : "");
+    }
 }
 
 TEST(Scans, AreRightWholeAndInChunksAndInPlace) {

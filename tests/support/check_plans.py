@@ -71,10 +71,13 @@ def check_match(plans):
 def check_knowledge(plan):
     """What is sent was known before the round."""
     known = {part: {plan["rank"]} for part in range(plan.get("parts", 1))}
+    heard_from = set()
     for number, one in enumerate(plan["rounds"]):
+        heard_from |= {got["peer"] for got in one["awaits"]}
         for put in one["puts"]:
             told = set(contributions(put["covers"], plan["ranks"]))
-            is_answer = not told and "part" in put  # to one that was taken: it has no payload
+            # To a message that was taken, without payload.
+            is_answer = not told and "part" in put and put["peer"] in heard_from
             require(is_answer or told and told <= known[put.get("part", 0)],
                     "rank", plan["rank"], "round", number, "tells", put)
         for got in one["awaits"]:

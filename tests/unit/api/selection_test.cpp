@@ -99,6 +99,26 @@ TEST(Selection, LeftAloneTakesASchedule) {
   EXPECT_EQ(taken(asked), "canonical_dissemination");
 }
 
+/// However large the payload, with room for a few more operations.
+TEST(Selection, WhatIsPassedOnFitsTheDefaultArena) {
+  const auto memory = [](const plan::Plan& plan) {
+    const std::size_t registers = plan.slot_count - plan.line_slot_count + plan.partial_count;
+    return 2 * registers * (chunk_bytes_for(plan, false) + 64);
+  };
+  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  asked.element_count = 64u << 20;
+  for (const std::uint32_t ranks : {33u, 64u, 341u, 600u, 1024u, 4096u}) {
+    const plan::Plan plan = allreduce_plan(Rank{0}, ranks, asked);
+    EXPECT_EQ(plan.algorithm, "circulant") << ranks << " ranks";
+    EXPECT_LE(memory(plan), 14u << 20) << ranks << " ranks";
+    const RootedBlocksRequest blocks{.block_bytes = 64u << 20};
+    const plan::Plan scatter = scatter_plan(Rank{0}, ranks, blocks);
+    EXPECT_EQ(scatter.algorithm, "tree_scatter") << ranks << " ranks";
+    EXPECT_LE(memory(scatter), 14u << 20) << ranks << " ranks";
+  }
+  EXPECT_NE(taken(asked, 5000), "circulant");
+}
+
 TEST(Selection, EveryScheduleOfTheCatalogueIsTakenByNameWhereItServes) {
   for (const Schedule& schedule : allreduce_schedules()) {
     AllreduceRequest asked = request(
@@ -542,7 +562,8 @@ TEST(Selection, SmallBlocksOfAnAlltoallGoTogetherWhereThatSavesMessages) {
   EXPECT_EQ(taken(even_nodes(16, 4), 1025), "direct");
   EXPECT_EQ(taken(even_nodes(16, 4), 8, plan::Transport::by_reference), "single_copy");
   // There are enough messages to save, for what is copied more.
-  for (const std::uint32_t nodes : {2u, 3u, 4u}) EXPECT_EQ(taken(even_nodes(nodes, 2), 8), "direct");
+  for (const std::uint32_t nodes : {2u, 3u, 4u})
+    EXPECT_EQ(taken(even_nodes(nodes, 2), 8), "direct");
   EXPECT_EQ(taken(even_nodes(3, 3), 8), "node_alltoall");
   EXPECT_EQ(taken(even_nodes(3, 3), 512), "direct");
   EXPECT_EQ(taken(even_nodes(1, 16), 8), "direct");
