@@ -286,16 +286,20 @@ int wrong_scans(Ranks& ranks, std::size_t elements, bool inclusive, bool in_plac
       });
 }
 
-int exercise(Exchange& exchange, const Task& task) {
+ContextOptions options_of(const Task& task, std::size_t arena_bytes = 4u << 20) {
   ContextOptions options;
   options.device = "soft0";
-  options.arena_bytes = 4u << 20;
+  options.arena_bytes = arena_bytes;
   options.ranks_per_node = task.shape.ranks_per_node;
   options.placement = task.shape.placement;
   options.chunk_bytes = task.chunk_bytes;
   options.single_copy_bytes = task.single_copy_bytes;
   if (!task.per_round.empty()) options.per_round = task.per_round;
-  Context context(options);
+  return options;
+}
+
+int exercise(Exchange& exchange, const Task& task) {
+  Context context(options_of(task));
   Communicator communicator(context, exchange);
   Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
   int wrong = 0;
@@ -416,13 +420,7 @@ TEST(Blocks, SmallOnesOfANodeGoTogether) {
 
 /// Where the root would be connected with more than 31 others; with windows that are answered.
 int exercise_many(Exchange& exchange, const Task& task) {
-  ContextOptions options;
-  options.device = "soft0";
-  options.arena_bytes = 4u << 20;
-  options.ranks_per_node = task.shape.ranks_per_node;
-  options.placement = task.shape.placement;
-  options.chunk_bytes = task.chunk_bytes;
-  Context context(options);
+  Context context(options_of(task));
   Communicator communicator(context, exchange);
   Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
   Bytes block(2000), blocks(ranks.count() * block.size());
@@ -462,12 +460,7 @@ TEST(Blocks, AreAddedUpAlongSkips) {
   const auto expect = [](const Task& task, const char* algorithm) {
     const auto results =
         run_local_threads({.rank_count = task.shape.rank_count}, [&](Exchange& exchange) {
-          ContextOptions options;
-          options.device = "soft0";
-          options.arena_bytes = 4u << 20;
-          options.ranks_per_node = task.shape.ranks_per_node;
-          options.chunk_bytes = task.chunk_bytes;
-          Context context(options);
+          Context context(options_of(task));
           Communicator communicator(context, exchange);
           Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
           std::vector<std::int64_t> source(8192), target(8192);
@@ -509,12 +502,7 @@ TEST(Blocks, SmallOnesOfAnAlltoallGoTogetherBetweenNodes) {
 #endif
   const auto results =
       run_local_threads({.rank_count = task.shape.rank_count}, [&](Exchange& exchange) {
-        ContextOptions options;
-        options.device = "soft0";
-        options.arena_bytes = 4u << 20;
-        options.ranks_per_node = task.shape.ranks_per_node;
-        options.placement = task.shape.placement;
-        Context context(options);
+        Context context(options_of(task));
         Communicator communicator(context, exchange);
         Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
         Bytes source(task.shape.rank_count * 1025), target(source.size());
@@ -537,13 +525,7 @@ TEST(Blocks, SmallOnesOfAnAlltoallGoTogetherBetweenNodes) {
 /// Blocks of which some are so long that they go along rings of the nodes, in pieces; in reverse
 /// order, with gaps.
 int exercise_long_ones(Exchange& exchange, const Task& task, bool in_place) {
-  ContextOptions options;
-  options.device = "soft0";
-  options.arena_bytes = 8u << 20;
-  options.ranks_per_node = task.shape.ranks_per_node;
-  options.placement = task.shape.placement;
-  options.chunk_bytes = task.chunk_bytes;
-  Context context(options);
+  Context context(options_of(task, 8u << 20));
   Communicator communicator(context, exchange);
   Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
   BlockLayout layout{.bytes = task.sizes, .offsets = std::vector<std::size_t>(task.sizes.size())};
