@@ -236,6 +236,8 @@ TEST(Limits, unknown_settings_are_refused) {
   const std::string kept = before ? before : "auto";
   EXPECT_EQ(opens("TUTTI_SOFT_TRANSPORT", "pigeon"), EINVAL);
   EXPECT_EQ(opens("TUTTI_SOFT_COLOUR", "blue"), EINVAL);
+  EXPECT_EQ(opens("TUTTI_SOFT_STORES", "fast"), EINVAL);
+  EXPECT_EQ(opens("TUTTI_SOFT_STORES", "streaming"), 0);
   EXPECT_EQ(opens("TUTTI_SOFT_LOG", "off"), 0);
   testing::internal::CaptureStderr();
   EXPECT_EQ(opens("TUTTI_SOFT_LOG", "loudly"), EINVAL);

@@ -88,7 +88,7 @@ bool find_region(const SegmentView& segment, std::uint32_t key, Region& region) 
   return entry.key.load(acquire) == key;
 }
 
-void copy(const Pieces& source, const Pieces& target) noexcept {
+void copy(const Pieces& source, const Pieces& target, BulkCopy* bulk) noexcept {
   assert(source.bytes <= target.bytes);
   if (source.bytes == 0) return;
   if (source.count == 1) {
@@ -97,7 +97,10 @@ void copy(const Pieces& source, const Pieces& target) noexcept {
     if (const iovec whole{to, source.bytes}; source.bytes <= target.items[0].iov_len) {
       const std::size_t word_bytes = last_word_bytes(whole);
       const std::size_t before_bytes = source.bytes - word_bytes;
-      if (before_bytes != 0) std::memmove(to, from, before_bytes);
+      if (bulk && before_bytes >= BulkCopy::bytes_min)
+        (*bulk)(to, from, before_bytes);
+      else if (before_bytes != 0)
+        std::memmove(to, from, before_bytes);
       return store_last(to + before_bytes, from + before_bytes, word_bytes);
     }
   }

@@ -308,7 +308,8 @@ QueuePair::QueuePair(Process& owner, std::uint32_t entry_index)
     : QueuePairHandle{},
       process(owner),
       index(entry_index),
-      entry(owner.view().queue_pair(entry_index)) {}
+      entry(owner.view().queue_pair(entry_index)),
+      bulk(owner.settings().stores) {}
 
 CompletionQueue& QueuePair::send_queue() const {
   return *static_cast<CompletionQueue*>(send_cq);

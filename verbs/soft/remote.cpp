@@ -388,7 +388,7 @@ Outcome move_data(QueuePair& pair, const Request& request, const Pieces& local,
     if (reads)
       copy(remote.mapped, local);
     else
-      copy(local, remote.mapped);
+      copy(local, remote.mapped, &pair.bulk);
   } else {
     if (remote.bounced) return bounce(pair, request, local, receive);
     const pid_t process = pair.peer->process();

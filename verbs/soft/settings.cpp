@@ -41,6 +41,18 @@ bool read_promotion(std::string_view value, Settings& settings) {
   return settings.promotes || value == "0";
 }
 
+bool read_stores(std::string_view value, Settings& settings) {
+  if (value == "auto")
+    settings.stores = Stores::automatic;
+  else if (value == "plain")
+    settings.stores = Stores::plain;
+  else if (value == "streaming")
+    settings.stores = Stores::streaming;
+  else
+    return false;
+  return true;
+}
+
 /// The file may change later: what is read when the process opens the device counts.
 bool read_fabric(std::string_view value, Settings& settings) {
   settings.fabric = value;
@@ -74,6 +86,7 @@ constexpr Known known_settings[] = {
     {"TUTTI_SOFT_TRANSPORT", "auto|shared|cma|bounce", read_transport},
     {"TUTTI_SOFT_LOG", "off|transport", read_log},
     {"TUTTI_SOFT_PROMOTE", "0|1", read_promotion},
+    {"TUTTI_SOFT_STORES", "auto|plain|streaming", read_stores},
     {"TUTTI_SOFT_FABRIC", "qdr|fdr|edr|hdr|ndr|roce100|roce25|roce10|FILE", read_fabric},
     {"TUTTI_SOFT_PLACE", "a number from 0", read_place},
     {"TUTTI_SOFT_DEVICES", "name:ports,...", leave},

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "verbs/soft/bulk_copy.hpp"
+
 namespace tutti::verbs::soft {
 
 enum class Transport : std::uint8_t { automatic, shared, cma, bounce };
@@ -12,6 +14,7 @@ struct Settings {
   Transport transport = Transport::automatic;
   bool logs_transports = false;
   bool promotes = false;
+  Stores stores = Stores::automatic;
   std::string fabric;       // preset or file; empty: no emulated network
   std::uint32_t place = 0;  // of this process in it
 

@@ -1,0 +1,133 @@
+// Large copies: exact with either kind of stores, and with the kind that pays where the two CPUs
+// are at the time.
+#include "verbs/soft/bulk_copy.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tutti::verbs::soft {
+namespace {
+
+/// Ticks that a copy takes.
+struct Costs {
+  std::uint64_t plain, streaming;
+};
+// As seen between two CPUs of one machine, us per MiB.
+constexpr Costs same_core{25, 45}, shared_cache{75, 40}, no_shared_cache{450, 40};
+
+/// How many of that many copies were by streaming stores.
+int streamed(StoreChoice& choice, Costs costs, int copies) {
+  int count = 0;
+  for (int copy = 0; copy < copies; ++copy) {
+    const Stores kind = choice.next();
+    EXPECT_NE(kind, Stores::automatic);
+    choice.took(kind, 1 << 17, kind == Stores::plain ? costs.plain : costs.streaming);
+    if (kind == Stores::streaming) ++count;
+  }
+  return count;
+}
+
+TEST(StoreChoice, streams_where_the_cpus_share_no_cache_and_there_alone) {
+  for (const Costs costs : {same_core, shared_cache}) {
+    StoreChoice choice;
+    EXPECT_LT(streamed(choice, costs, 10000), 10000 / 32);
+  }
+  StoreChoice choice;
+  EXPECT_GT(streamed(choice, no_shared_cache, 10000), 10000 - 10000 / 300);
+}
+
+TEST(StoreChoice, tries_the_other_kind_for_ever) {
+  for (const Costs costs : {same_core, shared_cache}) {
+    StoreChoice choice;
+    streamed(choice, costs, 10000);
+    EXPECT_GT(streamed(choice, costs, 10000), 50);
+  }
+  StoreChoice choice;
+  streamed(choice, {1'000'000, 1}, 10000);
+  EXPECT_LT(streamed(choice, {1'000'000, 1}, 2000), 2000);
+}
+
+TEST(StoreChoice, follows_when_the_ranks_are_moved) {
+  StoreChoice choice;
+  streamed(choice, shared_cache, 10000);
+  EXPECT_GT(streamed(choice, no_shared_cache, 100), 80);
+  streamed(choice, no_shared_cache, 10000);
+  streamed(choice, same_core, 2000);
+  EXPECT_LT(streamed(choice, same_core, 1000), 1000 / 32);
+}
+
+TEST(StoreChoice, is_not_changed_by_one_interruption) {
+  StoreChoice choice;
+  streamed(choice, same_core, 1000);
+  choice.took(Stores::plain, 1 << 17, 1'000'000);
+  EXPECT_LT(streamed(choice, same_core, 64), 3);
+}
+
+TEST(StoreChoice, is_not_misled_by_the_first_copy_into_new_memory) {
+  StoreChoice choice;
+  for (const Stores kind : {Stores::plain, Stores::streaming}) {
+    ASSERT_EQ(choice.next(), kind);
+    choice.took(kind, 1 << 17, 5000);
+  }
+  streamed(choice, no_shared_cache, 1000);
+  EXPECT_GT(streamed(choice, no_shared_cache, 1000), 990);
+}
+
+class Bulk : public testing::TestWithParam<Stores> {};
+
+constexpr std::size_t page = 4096, area = BulkCopy::bytes_min + 2 * page;
+
+std::vector<std::byte> numbered() {
+  std::vector<std::byte> bytes(area);
+  std::uint32_t state = 1;
+  for (std::byte& byte : bytes) byte = std::byte((state = state * 1664525 + 1013904223) >> 24);
+  return bytes;
+}
+
+TEST_P(Bulk, copies_are_exact_at_every_alignment_and_touch_nothing_else) {
+  const std::vector<std::byte> source = numbered();
+  BulkCopy copy(GetParam());
+  for (std::size_t to = 0; to <= 65; ++to)
+    for (const std::size_t from : std::to_array<std::size_t>({0, 1, 8, 15, 16, 63}))
+      for (const std::size_t more : std::to_array<std::size_t>({0, 1, 55, 64, 127})) {
+        const std::size_t bytes = BulkCopy::bytes_min + more;
+        std::vector<std::byte> target(area, std::byte{0xEE}), wanted = target;
+        const auto begin = source.begin() + static_cast<std::ptrdiff_t>(from);
+        std::copy(begin, begin + static_cast<std::ptrdiff_t>(bytes),
+                  wanted.begin() + static_cast<std::ptrdiff_t>(to));
+        copy(target.data() + to, source.data() + from, bytes);
+        ASSERT_EQ(target, wanted) << to << " " << from << " " << more;
+      }
+}
+
+TEST_P(Bulk, copies_within_a_buffer_may_overlap) {
+  const std::vector<std::byte> before = numbered();
+  BulkCopy copy(GetParam());
+  for (const std::ptrdiff_t distance : std::to_array<std::ptrdiff_t>({0, 1, 64, 4096})) {
+    constexpr std::ptrdiff_t bytes = BulkCopy::bytes_min;
+    std::vector<std::byte> up = before, down = before, wanted = before;
+    copy(up.data() + distance, up.data(), bytes);
+    std::copy(before.begin(), before.begin() + bytes, wanted.begin() + distance);
+    EXPECT_EQ(up, wanted) << distance;
+    wanted = before;
+    copy(down.data(), down.data() + distance, bytes);
+    std::copy(before.begin() + distance, before.begin() + distance + bytes, wanted.begin());
+    EXPECT_EQ(down, wanted) << distance;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(With, Bulk,
+                         testing::Values(Stores::automatic, Stores::plain, Stores::streaming),
+                         [](const testing::TestParamInfo<Stores>& stores) -> std::string {
+                           if (stores.param == Stores::automatic) return "automatic";
+                           return stores.param == Stores::plain ? "plain" : "streaming";
+                         });
+
+}  // namespace
+}  // namespace tutti::verbs::soft

@@ -1,0 +1,99 @@
+// See bulk_copy.hpp.
+#include "verbs/soft/bulk_copy.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+// Not under ThreadSanitizer, which does not see streaming stores.
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#define TUTTI_HAS_STREAMING 1
+#include <emmintrin.h>
+#include <x86intrin.h>
+#endif
+
+namespace tutti::verbs::soft {
+
+Stores StoreChoice::faster() const noexcept {
+  return costs_[0] > gain_min * costs_[1] ? Stores::streaming : Stores::plain;
+}
+
+Stores StoreChoice::next() noexcept {
+  if (costs_[0] == 0) return Stores::plain;
+  if (costs_[1] == 0) return Stores::streaming;
+  const Stores best = faster();
+  if (until_trial_ != 0) {
+    --until_trial_;
+    return best;
+  }
+  const auto [low, high] = std::minmax(costs_[0], costs_[1]);
+  until_trial_ = static_cast<unsigned>(copies_between_trials * std::min(high / low, seldom_max));
+  return best == Stores::plain ? Stores::streaming : Stores::plain;
+}
+
+void StoreChoice::took(Stores kind, std::size_t bytes, std::uint64_t ticks) noexcept {
+  const double sample = static_cast<double>(ticks) / static_cast<double>(bytes);
+  double& mean = costs_[kind == Stores::streaming ? 1 : 0];
+  if (mean == 0)
+    mean = sample;
+  else if (sample < mean)
+    mean = (mean + sample) / 2;
+  else
+    mean += (std::min(sample, outlier * mean) - mean) / 4;
+}
+
+#if defined(TUTTI_HAS_STREAMING)
+namespace {
+
+constexpr std::size_t line_bytes = 64;
+
+/// Whole lines; the target begins with one.
+void stream(std::byte* target, const std::byte* source, std::size_t bytes) noexcept {
+  for (std::size_t done = 0; done < bytes; done += line_bytes) {
+    const auto* const from = reinterpret_cast<const __m128i*>(source + done);
+    auto* const to = reinterpret_cast<__m128i*>(target + done);
+    const __m128i first = _mm_loadu_si128(from), second = _mm_loadu_si128(from + 1);
+    const __m128i third = _mm_loadu_si128(from + 2), fourth = _mm_loadu_si128(from + 3);
+    _mm_stream_si128(to, first);
+    _mm_stream_si128(to + 1, second);
+    _mm_stream_si128(to + 2, third);
+    _mm_stream_si128(to + 3, fourth);
+  }
+  _mm_sfence();  // streaming stores may be seen after later plain ones
+}
+
+bool overlap(const std::byte* target, const std::byte* source, std::size_t bytes) {
+  const auto to = reinterpret_cast<std::uintptr_t>(target);
+  const auto from = reinterpret_cast<std::uintptr_t>(source);
+  return to < from + bytes && from < to + bytes;
+}
+
+}  // namespace
+
+void BulkCopy::operator()(std::byte* target, const std::byte* source, std::size_t bytes) noexcept {
+  if (overlap(target, source, bytes)) {
+    std::memmove(target, source, bytes);
+    return;
+  }
+  const Stores kind = asked_ == Stores::automatic ? choice_.next() : asked_;
+  const std::uint64_t begin = __rdtsc();
+  if (kind == Stores::plain) {
+    std::memcpy(target, source, bytes);
+  } else {
+    const std::size_t head = -reinterpret_cast<std::uintptr_t>(target) % line_bytes;
+    const std::size_t lines = (bytes - head) / line_bytes * line_bytes;
+    std::memcpy(target, source, head);
+    std::memcpy(target + head + lines, source + head + lines, bytes - head - lines);
+    stream(target + head, source + head, lines);
+  }
+  if (asked_ == Stores::automatic) choice_.took(kind, bytes, __rdtsc() - begin);
+}
+
+#else
+
+void BulkCopy::operator()(std::byte* target, const std::byte* source, std::size_t bytes) noexcept {
+  std::memmove(target, source, bytes);
+}
+
+#endif
+
+}  // namespace tutti::verbs::soft
