@@ -19,10 +19,6 @@ namespace {
 
 using Members = std::vector<Rank>;
 
-std::uint16_t number_of(Rank rank) {
-  return static_cast<std::uint16_t>(index_of(rank));
-}
-
 /// In which round blocks of which age are sent how far.
 class Circle {
  public:
@@ -190,7 +186,7 @@ class Builder {
   void pass_on(std::uint32_t i, std::uint32_t round) {
     const bool is_new = i >= come_;
     for_held(plan_.self, i, [&](Rank whose) {
-      steps_.begin_part(number_of(whose));
+      steps_.begin_part(part_of(whose));
       if (is_new && whose != plan_.self) await(i, whose, round - 1);
       circle_.for_distances(round, circle_.age(i), [&](std::uint32_t distance) {
         put(deal_.holder(whose, deal_.ahead(node_, distance)), whose);
@@ -215,7 +211,7 @@ class Builder {
     if (distances.empty()) return;
     for (; come_ < end; ++come_)
       for_held(plan_.self, come_, [&](Rank whose) {
-        steps_.begin_part(number_of(whose));
+        steps_.begin_part(part_of(whose));
         await(come_, whose, come_ < circle_.length(round) ? round - 1 : round);
         share(whose);
       });
@@ -225,14 +221,14 @@ class Builder {
       answers_.push_back({distance, circle_.age(last), plan_.slot_count++});
       ++plan_.line_slot_count;
       const std::uint32_t from = deal_.behind(node_, distance);
-      steps_.begin_part(number_of(alike(deal_.behind(from, answers_.back().age))));
+      steps_.begin_part(part_of(alike(deal_.behind(from, answers_.back().age))));
       steps_.put(alike(from), answers_.back().slot, 0);
     }
     plan_.incoming_max = incoming_of_windows;
   }
 
   void await(const Answer& answer) {
-    steps_.begin_part(number_of(alike(deal_.behind(node_, answer.age))));
+    steps_.begin_part(part_of(alike(deal_.behind(node_, answer.age))));
     steps_.await(alike(deal_.ahead(node_, answer.distance)), answer.slot, 0);
   }
 
@@ -266,7 +262,7 @@ class Builder {
   void await(std::uint32_t i, Rank whose, std::uint32_t round) {
     const std::uint32_t step = circle_.length(round);
     const std::uint32_t from = deal_.behind(node_, circle_.age(i) / step * step);
-    steps_.await(deal_.holder(whose, from), number_of(whose), 1);
+    steps_.await(deal_.holder(whose, from), part_of(whose), 1);
   }
 
   void put(Rank peer, Rank whose) {
@@ -276,9 +272,9 @@ class Builder {
       steps_.copy(register_of(whose), partial_register(partial));
     }
     if (whose == plan_.self)
-      steps_.put(peer, number_of(whose), 1, partial_register(partial));
+      steps_.put(peer, part_of(whose), 1, partial_register(partial));
     else
-      steps_.forward(peer, number_of(whose), partial_register(partial));
+      steps_.forward(peer, part_of(whose), partial_register(partial));
   }
 
   /// With the ranks of this node.
@@ -288,8 +284,8 @@ class Builder {
   }
 
   void take(Rank from, Rank whose) {
-    steps_.begin_part(number_of(whose));
-    steps_.await(from, number_of(whose), 1);
+    steps_.begin_part(part_of(whose));
+    steps_.await(from, part_of(whose), 1);
     steps_.copy(register_of(whose), target_register);
   }
 
@@ -299,7 +295,7 @@ class Builder {
   }
 
   Register register_of(Rank whose) const {
-    return whose == plan_.self ? source_register : slot_register(number_of(whose));
+    return whose == plan_.self ? source_register : slot_register(part_of(whose));
   }
 
   void count_messages() {

@@ -12,10 +12,6 @@
 namespace tutti::plan {
 namespace {
 
-std::uint16_t part_of(Rank rank) {
-  return static_cast<std::uint16_t>(index_of(rank));
-}
-
 Plan empty_plan(Rank self, std::uint32_t rank_count, const char* algorithm) {
   assert(is_block_exchange(rank_count) && index_of(self) < rank_count);
   Plan plan;

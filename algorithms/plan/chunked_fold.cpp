@@ -105,7 +105,6 @@ class Builder {
     }
   }
 
-  static std::uint16_t part_of(Rank rank) { return static_cast<std::uint16_t>(index_of(rank)); }
   std::uint16_t index_of_result() const { return zero_copy_ ? std::uint16_t{0} : others_; }
   Register result() const { return partial_register(index_of_result()); }
   std::uint16_t result_slot(std::uint16_t i) const {

@@ -153,7 +153,6 @@ class Builder {
     std::size_t distance(std::uint32_t i) const { return skip + length - 1 - i; }
   };
 
-  static std::uint16_t part_of(Rank rank) { return static_cast<std::uint16_t>(index_of(rank)); }
   const Members& here() const { return deal_.members(node_); }
   std::size_t nodes() const { return deal_.node_count(); }
   Register next_partial() { return partial_register(plan_.partial_count++); }

@@ -19,10 +19,6 @@ std::uint16_t narrow(std::size_t count) {
   return static_cast<std::uint16_t>(count);
 }
 
-std::uint16_t part_of(Rank rank) {
-  return narrow(index_of(rank));
-}
-
 /// What all ranks have, whatever their node: enough for the busiest.
 struct Extent {
   std::uint64_t members = 1;   // of the largest node

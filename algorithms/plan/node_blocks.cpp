@@ -14,10 +14,6 @@ std::uint16_t count_of(const std::vector<Rank>& members) {
   return static_cast<std::uint16_t>(members.size());
 }
 
-std::uint16_t part_of(Rank rank) {
-  return static_cast<std::uint16_t>(index_of(rank));
-}
-
 /// Who gathers for whom.
 class Heads {
  public:

@@ -24,19 +24,18 @@ Plan single_copy_broadcast(Rank self, std::uint32_t rank_count, Rank root) {
   plan.all_alike = false;
   plan.flow_control = FlowControl::acknowledged;
   plan.slot_count = plan.line_slot_count = static_cast<std::uint16_t>(rank_count);
-  const auto slot_of = [](Rank rank) { return static_cast<std::uint16_t>(index_of(rank)); };
   StepWriter steps{plan};
   if (self != root) {
-    steps.await_reference(root, slot_of(root));
-    steps.copy_referenced(root, slot_of(root), target_register);
-    steps.put(root, slot_of(self), 0);
+    steps.await_reference(root, part_of(root));
+    steps.copy_referenced(root, part_of(root), target_register);
+    steps.put(root, part_of(self), 0);
     return plan;
   }
   for (std::uint32_t offset = 1; offset < rank_count; ++offset)
-    steps.put_reference(rank_ahead(root, offset, rank_count), slot_of(root), source_register);
+    steps.put_reference(rank_ahead(root, offset, rank_count), part_of(root), source_register);
   for (std::uint32_t offset = 1; offset < rank_count; ++offset) {
     const Rank leaf = rank_ahead(root, offset, rank_count);
-    steps.await(leaf, slot_of(leaf), 0);
+    steps.await(leaf, part_of(leaf), 0);
   }
   return plan;
 }
@@ -51,7 +50,6 @@ Plan single_copy_allreduce(Rank self) {
   plan.parts = 2;
   plan.slot_count = plan.line_slot_count = 6;
   enum Kind : std::uint16_t { source, target, done };
-  const auto part_of = [](Rank rank) { return static_cast<std::uint16_t>(index_of(rank)); };
   const auto slot_of = [&](Kind kind, Rank rank) {
     return static_cast<std::uint16_t>(2 * kind + part_of(rank));
   };
@@ -83,15 +81,14 @@ Plan single_copy_reduce(Rank self, Rank root) {
   plan.all_alike = true;
   plan.flow_control = FlowControl::acknowledged;
   plan.slot_count = plan.line_slot_count = 2;
-  const auto slot_of = [](Rank rank) { return static_cast<std::uint16_t>(index_of(rank)); };
   StepWriter steps{plan};
   if (self == root) {
-    steps.await_reference(leaf, slot_of(leaf));
-    steps.combine_referenced(leaf, slot_of(leaf), target_register);
-    steps.put(leaf, slot_of(root), 0);
+    steps.await_reference(leaf, part_of(leaf));
+    steps.combine_referenced(leaf, part_of(leaf), target_register);
+    steps.put(leaf, part_of(root), 0);
   } else {
-    steps.put_reference(root, slot_of(leaf), source_register);
-    steps.await(root, slot_of(root), 0);
+    steps.put_reference(root, part_of(leaf), source_register);
+    steps.await(root, part_of(root), 0);
   }
   return plan;
 }

@@ -5,6 +5,7 @@
 
 #include <cassert>
 #include <cstdint>
+#include <limits>
 
 #include "plan/plan.hpp"
 
@@ -18,6 +19,12 @@ inline Rank rank_ahead(Rank self, std::uint64_t offset, std::uint32_t rank_count
 inline Rank rank_behind(Rank self, std::uint64_t offset, std::uint32_t rank_count) {
   assert(offset < rank_count);
   return Rank{static_cast<std::uint32_t>((index_of(self) + rank_count - offset) % rank_count)};
+}
+
+/// Where there is a part, a block or a slot for each rank: that of this one.
+inline std::uint16_t part_of(Rank rank) {
+  assert(index_of(rank) <= std::numeric_limits<std::uint16_t>::max());
+  return static_cast<std::uint16_t>(index_of(rank));
 }
 
 inline constexpr Register source_register{.place = Place::source};

@@ -177,22 +177,22 @@ class Builder {
     if (is_root)
       steps_.copy(source_register, target_register);
     else
-      steps_.put(up.peer, slot_of(plan_.self), 1, sendable(source_register));
+      steps_.put(up.peer, part_of(plan_.self), 1, sendable(source_register));
     for (const Tree::Passing& one : tree_.passing()) {
       const Edge& down = tree_.children()[one.child];
       const Rank block = down.blocks[one.i];
       begin_part(block);
-      steps_.await(down.peer, slot_of(block), 1);
+      steps_.await(down.peer, part_of(block), 1);
       if (is_root) {
-        steps_.copy(slot_register(slot_of(block)), target_register);
+        steps_.copy(slot_register(part_of(block)), target_register);
         give_room(down, one.i);
         continue;
       }
-      const Register from = sendable(slot_register(slot_of(block)));
+      const Register from = sendable(slot_register(part_of(block)));
       give_room(down, one.i);
       await_room(up, ++i);
       begin_part(block);
-      steps_.forward(up.peer, slot_of(block), from);
+      steps_.forward(up.peer, part_of(block), from);
     }
     return std::move(plan_);
   }
@@ -207,31 +207,30 @@ class Builder {
       await_room(down, one.i);
       begin_part(block);
       if (is_root) {
-        steps_.put(down.peer, slot_of(block), 1, sendable(source_register));
+        steps_.put(down.peer, part_of(block), 1, sendable(source_register));
         continue;
       }
-      steps_.await(up.peer, slot_of(block), 1);
-      const Register from = sendable(slot_register(slot_of(block)));
+      steps_.await(up.peer, part_of(block), 1);
+      const Register from = sendable(slot_register(part_of(block)));
       give_room(up, i++);
-      steps_.forward(down.peer, slot_of(block), from);
+      steps_.forward(down.peer, part_of(block), from);
     }
     begin_part(plan_.self);
     if (is_root) {
       steps_.copy(source_register, target_register);
       return std::move(plan_);
     }
-    steps_.await(up.peer, slot_of(plan_.self), 1);
-    steps_.copy(slot_register(slot_of(plan_.self)), target_register);
+    steps_.await(up.peer, part_of(plan_.self), 1);
+    steps_.copy(slot_register(part_of(plan_.self)), target_register);
     give_room(up, i);
     return std::move(plan_);
   }
 
  private:
-  static std::uint16_t slot_of(Rank block) { return static_cast<std::uint16_t>(index_of(block)); }
   std::uint16_t taken_slot(Rank block) const {
-    return static_cast<std::uint16_t>(plan_.parts + slot_of(block));
+    return static_cast<std::uint16_t>(plan_.parts + part_of(block));
   }
-  void begin_part(Rank block) { steps_.begin_part(static_cast<std::uint16_t>(index_of(block))); }
+  void begin_part(Rank block) { steps_.begin_part(part_of(block)); }
 
   Register sendable(Register from) {
     const Register partial = partial_register(plan_.partial_count++);
