@@ -53,7 +53,7 @@ constexpr Setting table[] = {
     {"TUTTI_SOFT_TRANSPORT", "auto|shared|cma|bounce", "how the software device moves data"},
     {"TUTTI_SOFT_PROMOTE", "0|1", "whether registered private memory becomes shared; default 0"},
     {"TUTTI_SOFT_STORES", "auto|plain|streaming",
-     "how it writes 32 KiB and more; default: as is faster at the time"},
+     "how it stores writes of 32 KiB and more; default: as pays at the time"},
     {"TUTTI_SOFT_LOG", "off|transport", "whether it says which way it took and why; default off"},
     {"TUTTI_SOFT_FABRIC", "qdr|fdr|edr|hdr|ndr|roce100|roce25|roce10|FILE",
      "network that the software device emulates; default: none"},

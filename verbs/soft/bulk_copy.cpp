@@ -2,9 +2,10 @@
 #include "verbs/soft/bulk_copy.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
-// Not under ThreadSanitizer, which does not see streaming stores.
+// Not under GCC's ThreadSanitizer, which does not see streaming stores.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 #define TUTTI_HAS_STREAMING 1
 #include <emmintrin.h>
@@ -13,30 +14,30 @@
 
 namespace tutti::verbs::soft {
 
-Stores StoreChoice::faster() const noexcept {
+Stores StoreChoice::preferred() const noexcept {
   return costs_[0] > gain_min * costs_[1] ? Stores::streaming : Stores::plain;
 }
 
 Stores StoreChoice::next() noexcept {
-  if (costs_[0] == 0) return Stores::plain;
-  if (costs_[1] == 0) return Stores::streaming;
-  const Stores best = faster();
+  if (alternated_ < alternating_copies)
+    return alternated_++ % 2 == 0 ? Stores::plain : Stores::streaming;
+  const Stores best = preferred();
   if (until_trial_ != 0) {
     --until_trial_;
     return best;
   }
   const auto [low, high] = std::minmax(costs_[0], costs_[1]);
-  until_trial_ = static_cast<unsigned>(copies_between_trials * std::min(high / low, seldom_max));
+  const double seldom = low > 0 ? std::min(high / low, seldom_max) : 1;
+  until_trial_ = static_cast<unsigned>(copies_between_trials * seldom);
   return best == Stores::plain ? Stores::streaming : Stores::plain;
 }
 
 void StoreChoice::took(Stores kind, std::size_t bytes, std::uint64_t ticks) noexcept {
+  if (static_cast<std::int64_t>(ticks) <= 0) return;  // counters of two CPUs
   const double sample = static_cast<double>(ticks) / static_cast<double>(bytes);
   double& mean = costs_[kind == Stores::streaming ? 1 : 0];
-  if (mean == 0)
+  if (mean == 0 || sample < mean / 2)
     mean = sample;
-  else if (sample < mean)
-    mean = (mean + sample) / 2;
   else
     mean += (std::min(sample, outlier * mean) - mean) / 4;
 }
@@ -70,12 +71,13 @@ bool overlap(const std::byte* target, const std::byte* source, std::size_t bytes
 }  // namespace
 
 void BulkCopy::operator()(std::byte* target, const std::byte* source, std::size_t bytes) noexcept {
+  assert(bytes >= bytes_min);
   if (overlap(target, source, bytes)) {
     std::memmove(target, source, bytes);
     return;
   }
   const Stores kind = asked_ == Stores::automatic ? choice_.next() : asked_;
-  const std::uint64_t begin = __rdtsc();
+  const std::uint64_t begin = asked_ == Stores::automatic ? __rdtsc() : 0;
   if (kind == Stores::plain) {
     std::memcpy(target, source, bytes);
   } else {

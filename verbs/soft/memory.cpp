@@ -24,6 +24,13 @@ std::byte* data_of(const iovec& piece) {
   return static_cast<std::byte*>(piece.iov_base);
 }
 
+void move(std::byte* target, const std::byte* source, std::size_t bytes, BulkCopy* bulk) {
+  if (bulk && bytes >= BulkCopy::bytes_min)
+    (*bulk)(target, source, bytes);
+  else if (bytes != 0)
+    std::memmove(target, source, bytes);
+}
+
 template <class Word>
 void store_word(std::byte* target, const std::byte* source) {
   Word word;
@@ -97,10 +104,7 @@ void copy(const Pieces& source, const Pieces& target, BulkCopy* bulk) noexcept {
     if (const iovec whole{to, source.bytes}; source.bytes <= target.items[0].iov_len) {
       const std::size_t word_bytes = last_word_bytes(whole);
       const std::size_t before_bytes = source.bytes - word_bytes;
-      if (bulk && before_bytes >= BulkCopy::bytes_min)
-        (*bulk)(to, from, before_bytes);
-      else if (before_bytes != 0)
-        std::memmove(to, from, before_bytes);
+      move(to, from, before_bytes, bulk);
       return store_last(to + before_bytes, from + before_bytes, word_bytes);
     }
   }
@@ -109,7 +113,7 @@ void copy(const Pieces& source, const Pieces& target, BulkCopy* bulk) noexcept {
   Cursor from{source}, to{split};
   while (to.index + 1 < split.count) {
     const std::size_t bytes = std::min(from.left_bytes(), to.left_bytes());
-    std::memmove(to.position(), from.position(), bytes);
+    move(to.position(), from.position(), bytes, bulk);
     from.advance(bytes);
     to.advance(bytes);
   }
