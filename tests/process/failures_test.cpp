@@ -238,10 +238,13 @@ TEST(Abort, IsSeenByEveryRankAndSticks) {
 }
 
 TEST(Abort, DestroyingAnOperationInFlightAborts) {
-  EXPECT_EQ(with_barrier([](Communicator& communicator, Operation& operation, std::uint32_t self) {
+  const test::SharedCount destroyed;  // before that the others' messages could end rank 0's call
+  EXPECT_EQ(with_barrier([&](Communicator& communicator, Operation& operation, std::uint32_t self) {
+              if (self != 0 && !destroyed.comes_to(1)) return 3;
               if (operation.start() != Status::ok) return 1;
               if (self == 0) {
                 { const Operation gone = std::move(operation); }
+                destroyed.add();
                 return communicator.failure().status == Status::aborted ? 0 : 1;
               }
               // Rank 0's messages of the first call had left, so that one may still complete.
