@@ -79,7 +79,7 @@ if [ $all -eq 1 ]; then
   run release --with-plans -LE 'soak|plan|conformance' -E bootstrap_tcp_exchange  # which mostly waits
   run_verbs_optimised
 else
-  run asan --with-plans -LE "$sanitized|process" -E 'virtual_time|bench_refusals|unprivileged|bits'
+  run asan --with-plans -LE "$sanitized|process" -E unprivileged
   run release --with-plans -LE 'long|soak|kernel|plan|conformance|tools' -E bootstrap_tcp_exchange
   run_verbs_optimised
 fi
