@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <tutti/status.hpp>
+#include <vector>
 
 #include "api/asked_per_round.hpp"
 #include "api/assumed_network.hpp"
 #include "api/names.hpp"
+#include "plan/canonical_halving.hpp"
 #include "plan/chunked_fold.hpp"
 #include "plan/circulant.hpp"
 #include "plan/gather_fold.hpp"
+#include "plan/lanes.hpp"
 #include "plan/recursive_multiplying.hpp"
 #include "plan/two_partial.hpp"
 
@@ -46,6 +50,9 @@ constexpr Schedule schedules[] = {
     {.algorithm = Algorithm::circulant,
      .agreement = Agreement::identical,
      .keeps_rank_order = false,
+     .takes = PerRoundIs::nothing},
+    {.algorithm = Algorithm::canonical_halving,
+     .agreement = Agreement::reproducible,
      .takes = PerRoundIs::nothing},
 };
 
@@ -141,17 +148,34 @@ plan::Picoseconds cost_of_chunked_fold(const AllreduceRequest& request, std::uin
   return round_cost(rank_count - 1, 1, part) + round_cost(rank_count - 1, 1, part, false);
 }
 
-plan::Picoseconds cost_of_circulant(const AllreduceRequest& request, std::uint32_t rank_count) {
-  const std::uint64_t part = (priced_bytes(request) + rank_count - 1) / rank_count;
+/// In runs of messages of a part each, there and back.
+plan::Picoseconds cost_of_runs(const AllreduceRequest& request,
+                               const std::vector<std::uint32_t>& runs) {
+  const std::uint64_t parts = std::accumulate(runs.begin(), runs.end(), std::uint64_t{1});
+  const std::uint64_t part = (priced_bytes(request) + parts - 1) / parts;
   plan::Picoseconds cost = 0;
-  for (const std::uint32_t messages : plan::circulant_runs(rank_count, plan::Skips::few))
+  for (const std::uint32_t messages : runs)
     cost += round_cost(messages, 1, part) + round_cost(messages, 1, part, false);
   return cost;
 }
 
-bool may_be_circulant(const AllreduceRequest& request, std::uint32_t rank_count) {
-  return rank_count <= passed_on_ranks_max && plan::is_circulant_allreduce(rank_count) &&
-         2 * plan::circulant_runs(rank_count, plan::Skips::few).size() <= request.partners_max;
+/// What is passed on part by part, on few connections, if it costs less than `whole`.
+Algorithm or_passed_on(const Priced& whole, const AllreduceRequest& request,
+                       std::uint32_t rank_count) {
+  if (rank_count > passed_on_ranks_max) return whole.algorithm;
+  if (serves(schedule_of(Algorithm::circulant), request)) {
+    const std::vector<std::uint32_t> runs = plan::circulant_runs(rank_count, plan::Skips::few);
+    const bool is_possible =
+        plan::is_circulant_allreduce(rank_count) && 2 * runs.size() <= request.partners_max;
+    return is_possible && cost_of_runs(request, runs) < whole.cost ? Algorithm::circulant
+                                                                   : whole.algorithm;
+  }
+  const bool is_possible = plan::is_canonical_halving(rank_count) &&
+                           plan::canonical_halving_partners_max(rank_count) <= request.partners_max;
+  return is_possible &&
+                 cost_of_runs(request, plan::canonical_halving_runs(rank_count)) < whole.cost
+             ? Algorithm::canonical_halving
+             : whole.algorithm;
 }
 
 /// `whole`, or what is cheaper for a large payload.
@@ -160,12 +184,7 @@ Algorithm or_in_parts(const Priced& whole, const AllreduceRequest& request,
   const bool is_given = !request.per_round.empty() || !request.per_round_by_default.empty();
   if (rank_count == 1 || is_given || payload_bytes_of(request) < in_parts_from_bytes)
     return whole.algorithm;
-  if (rank_count > chunked_fold_ranks_max)
-    return may_be_circulant(request, rank_count) &&
-                   serves(schedule_of(Algorithm::circulant), request) &&
-                   cost_of_circulant(request, rank_count) < whole.cost
-               ? Algorithm::circulant
-               : whole.algorithm;
+  if (rank_count > chunked_fold_ranks_max) return or_passed_on(whole, request, rank_count);
   if (!serves_chunked_fold(rank_count, request)) return whole.algorithm;
   if (cost_of_chunked_fold(request, rank_count) >= whole.cost) return whole.algorithm;
   // Of two ranks, the ring without copies has none at all, and the fold one of its result.
@@ -177,8 +196,10 @@ Algorithm or_in_parts(const Priced& whole, const AllreduceRequest& request,
 /// The cheapest along the canonical tree.  Where the call asks for a vector, one that follows it.
 Algorithm reproducible_rule(const AllreduceRequest& request, std::uint32_t rank_count) {
   const Priced whole = dissemination_along_the_tree(request, rank_count);
-  if (rank_count == 1 || !request.per_round.empty() || !serves_chunked_fold(rank_count, request))
-    return whole.algorithm;
+  if (rank_count == 1 || !request.per_round.empty()) return whole.algorithm;
+  if (rank_count - plan::lanes_max(rank_count, request.node_of) > partners_unasked_max)
+    return or_passed_on(whole, request, rank_count);
+  if (!serves_chunked_fold(rank_count, request)) return whole.algorithm;
   return cost_of_chunked_fold(request, rank_count) < whole.cost ? Algorithm::chunked_fold
                                                                 : whole.algorithm;
 }

@@ -9,6 +9,7 @@
 #include "api/selection.hpp"
 #include "api/settings.hpp"
 #include "plan/block_dissemination.hpp"
+#include "plan/canonical_halving.hpp"
 #include "plan/chunked_fold.hpp"
 #include "plan/circulant.hpp"
 #include "plan/lanes.hpp"
@@ -238,18 +239,22 @@ plan::Plan reduce_scatter_plan(Rank self, std::uint32_t rank_count,
       .rank_count = rank_count,
       .node_of = nodes < rank_count ? request.node_of : std::span<const Node>(),
       .skips = nodes - 1 <= direct_partners_max ? plan::Skips::ones : plan::Skips::few};
+  const auto smallest = static_cast<std::uint32_t>(plan::lanes_max(rank_count, request.node_of));
+  const auto largest = static_cast<std::uint32_t>(plan::largest_node_of(request.node_of));
+  const bool would_connect_many = rank_count - smallest > partners_unasked_max;
   const auto sends_partial_sums = [&] {
     if (nodes == 1 || !takes_partial_sums(request) || !plan::is_circulant_reduce_scatter(shape))
       return false;
-    if (nodes == rank_count) return rank_count > chunked_fold_ranks_max;
+    if (nodes == rank_count) return would_connect_many;
+    if (would_connect_many && smallest < largest) return false;  // they would go directly
     const std::uint64_t block = priced_bytes(request.bytes / rank_count);
-    const auto smallest = static_cast<std::uint32_t>(plan::lanes_max(rank_count, request.node_of));
-    const auto largest = static_cast<std::uint32_t>(plan::largest_node_of(request.node_of));
     const std::uint32_t sums = (largest + smallest - 1) / smallest * (nodes - 1);  // at most
     return hop_in_memory + round_cost(sums, 1, block) < round_cost(rank_count - smallest, 1, block);
   };
-  return sends_partial_sums() ? plan::circulant_reduce_scatter(self, shape)
-                              : plan::chunked_fold_reduce_scatter(self, rank_count);
+  if (sends_partial_sums()) return plan::circulant_reduce_scatter(self, shape);
+  return would_connect_many && plan::is_canonical_halving(rank_count)
+             ? plan::canonical_halving_reduce_scatter(self, rank_count)
+             : plan::chunked_fold_reduce_scatter(self, rank_count);
 }
 
 plan::Plan alltoall_plan(Rank self, std::uint32_t rank_count, const AlltoallRequest& request) {

@@ -16,7 +16,7 @@ static_assert(TUTTI_REPRODUCIBLE == static_cast<int>(Agreement::reproducible));
 static_assert(TUTTI_RELAXED == static_cast<int>(Agreement::relaxed));
 static_assert(TUTTI_ALGORITHM_NWAY == static_cast<int>(Algorithm::nway));
 static_assert(TUTTI_ALGORITHM_RING == static_cast<int>(Algorithm::ring));
-static_assert(TUTTI_ALGORITHM_CIRCULANT == static_cast<int>(Algorithm::circulant));
+static_assert(TUTTI_ALGORITHM_CANONICAL_HALVING == static_cast<int>(Algorithm::canonical_halving));
 static_assert(TUTTI_ACROSS_LANES == static_cast<int>(Across::lanes));
 static_assert(TUTTI_TREE_FIBONACCI == static_cast<int>(Tree::fibonacci));
 
@@ -71,7 +71,7 @@ Reduction reduction_of(const tutti_reduction& given) {
 }
 
 Algorithm algorithm_of(std::int32_t value) {
-  return enumerator_of("algorithm", value, Algorithm::circulant);
+  return enumerator_of("algorithm", value, Algorithm::canonical_halving);
 }
 Across across_of(std::int32_t value) {
   return enumerator_of("across", value, Across::lanes);

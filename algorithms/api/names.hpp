@@ -90,6 +90,8 @@ constexpr const char* name_of(Algorithm algorithm) noexcept {
       return "rabenseifner";
     case Algorithm::circulant:
       return "circulant";
+    case Algorithm::canonical_halving:
+      return "canonical_halving";
   }
   return "?";
 }

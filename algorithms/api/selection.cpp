@@ -11,6 +11,7 @@
 #include "api/names.hpp"
 #include "api/settings.hpp"
 #include "plan/canonical_dissemination.hpp"
+#include "plan/canonical_halving.hpp"
 #include "plan/chunked_fold.hpp"
 #include "plan/circulant.hpp"
 #include "plan/copies.hpp"
@@ -206,6 +207,20 @@ plan::Plan circulant_plan(Rank self, std::uint32_t rank_count, const AllreduceRe
                                             std::to_string(rank_count) +
                                             "; use recursive_multiplying");
   return plan::circulant_allreduce(self, rank_count);
+}
+
+plan::Plan canonical_halving_plan(Rank self, std::uint32_t rank_count,
+                                  const AllreduceRequest& request) {
+  if (!request.per_round.empty())
+    refuse_vector(request.per_round,
+                  ": algorithm canonical_halving has about 2 (P - 1) messages in 2 log2 P rounds "
+                  "whatever is asked for; leave per_round out, or use canonical_dissemination");
+  if (!plan::is_canonical_halving(rank_count))
+    throw Error(ErrorCode::unsupported,
+                "allreduce: algorithm canonical_halving needs 4 P of " +
+                    std::to_string(plan::slots_max) + " messages, P is " +
+                    std::to_string(rank_count) + "; use canonical_dissemination");
+  return plan::canonical_halving_allreduce(self, rank_count);
 }
 
 plan::Plan gather_fold_plan(Rank self, std::uint32_t rank_count, const plan::PerRound& vector) {
@@ -448,6 +463,8 @@ plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRe
       return rabenseifner_plan(self, rank_count, request);
     case Algorithm::circulant:
       return circulant_plan(self, rank_count, request);
+    case Algorithm::canonical_halving:
+      return canonical_halving_plan(self, rank_count, request);
     case Algorithm::automatic:
     case Algorithm::two_partial:
     case Algorithm::shared_ring:

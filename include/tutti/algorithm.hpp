@@ -26,6 +26,8 @@ enum class Algorithm : std::uint8_t {
   rabenseifner,             // "rabenseifner": identical bits, for large payloads on log P ones
   circulant,                // "circulant": the same for operators that commute and any number of
                             // ranks
+  canonical_halving,        // "canonical_halving": reproducible bits, for large payloads of many
+                            // ranks on few connections
 };
 
 /// How barrier and allreduce regard that ranks share nodes (Communicator::node()); the same on

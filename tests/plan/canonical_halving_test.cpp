@@ -1,0 +1,156 @@
+// Promise: halving along the canonical tree gives the tree's bits for every rank count; two copies
+// of its slots suffice; each rank has few partners, few messages on their way from each, and sends
+// no more than an eighth of a payload beyond what has to be sent.
+#include "plan/canonical_halving.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <set>
+#include <vector>
+
+#include "happens_before.hpp"
+#include "on_their_way.hpp"
+#include "plan/per_round.hpp"
+#include "plan/verify.hpp"
+#include "sizes.hpp"
+
+namespace tutti::plan {
+namespace {
+
+using test::HappensBefore;
+
+std::vector<Plan> plans_of(std::uint32_t ranks, Plan (*plan_of)(Rank, std::uint32_t)) {
+  EXPECT_TRUE(is_canonical_halving(ranks));
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) plans.push_back(plan_of(Rank{rank}, ranks));
+  return plans;
+}
+
+std::vector<Plan> allreduces(std::uint32_t ranks) {
+  return plans_of(ranks, canonical_halving_allreduce);
+}
+
+std::vector<Plan> scatters(std::uint32_t ranks) {
+  return plans_of(ranks, canonical_halving_reduce_scatter);
+}
+
+void expect_right(std::uint32_t ranks) {
+  EXPECT_EQ(first_violation(allreduces(ranks), Promise::canonical_tree), std::nullopt)
+      << ranks << " ranks";
+  EXPECT_EQ(first_violation(scatters(ranks), Promise::reduce_scatter), std::nullopt)
+      << ranks << " ranks, reduce-scatter";
+}
+
+TEST(CanonicalHalving, FollowsTheTreeForEveryRankCount) {
+  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks) expect_right(ranks);
+}
+
+TEST(CanonicalHalving, FollowsTheTreeForManyRanks) {
+  for (const std::uint32_t ranks : {200u, 255u, 256u, 300u, 511u})
+    if (ranks <= test::up_to(511)) expect_right(ranks);
+}
+
+TEST(CanonicalHalving, TwoCopiesDo) {
+  for (std::uint32_t ranks = 2; ranks <= 9; ++ranks) {
+    EXPECT_EQ(HappensBefore(allreduces(ranks), 4, 2).race(), std::nullopt) << ranks << " ranks";
+    EXPECT_EQ(HappensBefore(scatters(ranks), 4, 2).race(), std::nullopt) << ranks << " ranks";
+  }
+}
+
+TEST(CanonicalHalving, TwoCopiesDoWhereWindowsAreAnswered) {
+  for (const std::uint32_t ranks : {32u, 39u, 43u}) {
+    ASSERT_GT(allreduces(ranks)[0].line_slot_count, 0u);
+    EXPECT_EQ(HappensBefore(allreduces(ranks), 3, 2).race(), std::nullopt) << ranks << " ranks";
+    EXPECT_EQ(HappensBefore(scatters(ranks), 3, 2).race(), std::nullopt) << ranks << " ranks";
+  }
+}
+
+/// Each message that was not looked at needs a receive.
+TEST(CanonicalHalving, RanksThatDoNotLookFindNoMoreThanIsPromised) {
+  for (const std::uint32_t ranks : {2u, 3u, 8u, 11u, 24u, 25u, 33u, 39u, 64u, 65u, 127u, 128u})
+    for (const bool everywhere : {true, false}) {
+      const std::vector<Plan> plans = everywhere ? allreduces(ranks) : scatters(ranks);
+      for (const Plan& plan : plans) EXPECT_LE(plan.incoming_max, 30u);
+      const std::uint32_t most = plans[0].incoming_max;
+      EXPECT_LE(test::most_on_their_way(plans, 4), most == 0 ? 24 : most)
+          << ranks << " ranks" << (everywhere ? "" : ", reduce-scatter");
+    }
+}
+
+/// As seen by rank 0; turned about, so that every rank is.
+TEST(CanonicalHalving, NoRankFindsMoreThanIsPromised) {
+  for (const std::uint32_t ranks : {33u, 43u}) {
+    const std::vector<Plan> plans = allreduces(ranks);
+    for (std::uint32_t first = 0; first < ranks; ++first) {
+      std::vector<Plan> turned;
+      for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+        turned.push_back(plans[(rank + first) % ranks]);
+        for (Step& step : turned.back().steps)
+          if (step.peer != no_rank) step.peer = Rank{(index_of(step.peer) + ranks - first) % ranks};
+      }
+      EXPECT_LE(test::most_on_their_way(turned, 3), plans[first].incoming_max) << first;
+    }
+  }
+}
+
+TEST(CanonicalHalving, HasFewPartners) {
+  for (std::uint32_t ranks : {2u, 3u, 7u, 32u, 33u, 63u, 64u, 65u, 100u, 127u, 200u, 1000u, 1024u})
+    for (const bool everywhere : {true, false}) {
+      const std::vector<Plan> plans = everywhere ? allreduces(ranks) : scatters(ranks);
+      for (const Plan& plan : plans) {
+        std::set<Rank> partners;
+        for (const Step& step : plan.steps)
+          if (step.peer != no_rank) partners.insert(step.peer);
+        ASSERT_LE(partners.size(), std::bit_width(ranks - 1) + 9u) << ranks << " ranks";
+        if (std::has_single_bit(ranks)) {
+          ASSERT_EQ(partners.size(), static_cast<std::size_t>(std::countr_zero(ranks)));
+        }
+      }
+    }
+}
+
+/// Parts that a rank sends, and those that it has to combine, of an allreduce as many again.
+TEST(CanonicalHalving, SendsLittleMoreThanHasToBeSent) {
+  for (std::uint32_t ranks : {32u, 33u, 63u, 64u, 65u, 100u, 127u, 200u, 255u})
+    for (const Plan& plan : allreduces(ranks)) {
+      std::uint32_t sent = 0;
+      for (const Step& step : plan.steps)
+        if (step.action == Action::put) sent += step.segments;
+      const std::uint32_t parts = plan.parts;
+      const std::uint32_t least = 2 * (parts - 1);
+      ASSERT_LE(sent, std::has_single_bit(ranks) ? least : least + parts / 2)
+          << ranks << " ranks, rank " << index_of(plan.self);
+      ASSERT_LE(plan.slot_count - plan.line_slot_count, 3 * parts);
+      ASSERT_LE(plan.partial_count, 3 * parts);
+    }
+}
+
+TEST(CanonicalHalving, NeedsEveryStep) {
+  for (std::uint32_t ranks = 2; ranks <= 13; ++ranks) {
+    std::vector<Plan> plans = allreduces(ranks);
+    for (Plan& plan : plans) {
+      const Plan right = plan;
+      for (std::size_t step = 0; step < right.steps.size(); ++step) {
+        plan.steps.erase(plan.steps.begin() + static_cast<std::ptrdiff_t>(step));
+        EXPECT_TRUE(first_violation(plans, Promise::canonical_tree))
+            << "P = " << ranks << ", rank " << index_of(plan.self) << ", step " << step;
+        plan = right;
+      }
+    }
+  }
+}
+
+TEST(CanonicalHalving, KeepsToTheSlotsThereAre) {
+  EXPECT_FALSE(is_canonical_halving(0));
+  EXPECT_TRUE(is_canonical_halving(8192));
+  EXPECT_FALSE(is_canonical_halving(8193));
+  for (const std::uint32_t ranks : {1u, 8191u, 8192u}) {
+    EXPECT_LE(canonical_halving_allreduce(Rank{0}, ranks).slot_count, slots_max);
+    EXPECT_LE(canonical_halving_reduce_scatter(Rank{0}, ranks).slot_count, slots_max);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::plan
