@@ -172,8 +172,7 @@ Algorithm or_passed_on(const Priced& whole, const AllreduceRequest& request,
   }
   const bool is_possible = plan::is_canonical_halving(rank_count) &&
                            plan::canonical_halving_partners_max(rank_count) <= request.partners_max;
-  return is_possible &&
-                 cost_of_runs(request, plan::canonical_halving_runs(rank_count)) < whole.cost
+  return is_possible && cost_of_runs(request, plan::canonical_halving_runs(rank_count)) < whole.cost
              ? Algorithm::canonical_halving
              : whole.algorithm;
 }

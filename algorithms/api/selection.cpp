@@ -216,10 +216,10 @@ plan::Plan canonical_halving_plan(Rank self, std::uint32_t rank_count,
                   ": algorithm canonical_halving has about 2 (P - 1) messages in 2 log2 P rounds "
                   "whatever is asked for; leave per_round out, or use canonical_dissemination");
   if (!plan::is_canonical_halving(rank_count))
-    throw Error(ErrorCode::unsupported,
-                "allreduce: algorithm canonical_halving needs 4 P of " +
-                    std::to_string(plan::slots_max) + " messages, P is " +
-                    std::to_string(rank_count) + "; use canonical_dissemination");
+    throw Error(ErrorCode::unsupported, "allreduce: algorithm canonical_halving needs 4 P of " +
+                                            std::to_string(plan::slots_max) + " messages, P is " +
+                                            std::to_string(rank_count) +
+                                            "; use canonical_dissemination");
   return plan::canonical_halving_allreduce(self, rank_count);
 }
 

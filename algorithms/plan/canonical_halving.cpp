@@ -5,8 +5,8 @@
 //           then results: of an allreduce one for each part, of a reduce-scatter one
 //           then answers: of each round; of what enters the cube before; of results, likewise
 //
-// All ranks of a cube do the same at the same point, if there is a part to do it with, and what they
-// await was put at an earlier one: so nobody waits in a circle.
+// All ranks of a cube do the same at the same point, if there is a part to do it with, and what
+// they await was put at an earlier one: so nobody waits in a circle.
 #include "plan/canonical_halving.hpp"
 
 #include <algorithm>
@@ -23,8 +23,8 @@
 namespace tutti::plan {
 namespace {
 
-/// What is carried enters by so many ranks at least, if there are as many.
-constexpr std::uint32_t entry_bits_min = 3;
+/// Cubes of fewer bits tell what they have to 2^3 ranks of one that has as many, if there is any.
+constexpr std::uint32_t large_bits_min = 3;
 
 enum class Results { everywhere, own_part };
 
@@ -36,14 +36,8 @@ struct Cube {
 std::vector<Cube> cubes_of(std::uint32_t rank_count) {
   std::vector<Cube> cubes;
   for (std::uint32_t first = 0; first < rank_count; first += 1u << cubes.back().bits)
-    cubes.push_back(
-        {first, static_cast<std::uint32_t>(std::bit_width(rank_count - first) - 1)});
+    cubes.push_back({first, static_cast<std::uint32_t>(std::bit_width(rank_count - first) - 1)});
   return cubes;
-}
-
-/// By the first 2^bits ranks of a cube what the next one has enters.
-std::uint32_t entry_bits(const Cube& cube, const Cube& next) {
-  return std::min(cube.bits, std::max(next.bits, entry_bits_min));
 }
 
 std::uint16_t number(std::uint32_t value) {
@@ -56,6 +50,9 @@ class Layout {
  public:
   Layout(std::uint32_t rank_count, Results results)
       : cubes_(cubes_of(rank_count)),
+        last_large_(std::max<std::size_t>(
+                        static_cast<std::size_t>(std::popcount(rank_count >> large_bits_min)), 1) -
+                    1),
         parts_(results == Results::everywhere ? 1u << cubes_[0].bits : rank_count),
         least_entry_bits_(cubes_[0].bits) {
     std::uint32_t next = 0;
@@ -64,19 +61,21 @@ class Layout {
       halved_.push_back(append(count_like(0, bit + 1)));
     std::uint32_t carried = 0, entering = 0, leaving = 0;
     for (std::size_t cube = 1; cube < cubes_.size(); ++cube) {
-      const std::uint32_t bits = entry_bits(cubes_[cube - 1], cubes_[cube]);
+      const std::uint32_t bits = entry_bits(told_by(cube));
       least_entry_bits_ = std::min(least_entry_bits_, bits);
       const std::uint32_t parts = count_like(0, bits), answers = answer_count(parts);
-      carried = std::max(carried, parts);
+      const std::uint32_t before = number_of_teller(cube);
+      carried = std::max(carried, (before + 1) * parts);
       entering = std::max(entering, answers << (bits - cubes_[cube].bits));
-      leaving = std::max(leaving, answers);
+      leaving = std::max(leaving, (before + 1) * answers);
     }
     carried_ = append(carried);
     const bool everywhere = results == Results::everywhere;
     results_ = append(everywhere ? parts_ : is_cube() ? 0 : 1);
     line_first_ = next;
     for (std::uint32_t bit = 0; bit < cubes_[0].bits; ++bit)
-      halving_answers_.push_back(append(answer_count((is_cube() ? 1 : 2) * count_like(0, bit + 1))));
+      halving_answers_.push_back(
+          append(answer_count((is_cube() ? 1 : 2) * count_like(0, bit + 1))));
     entry_answers_ = append(entering);
     for (std::uint32_t bit = 0; everywhere && bit < cubes_[0].bits; ++bit)
       result_answers_.push_back(append(answer_count(count_like(0, bit + 1))));
@@ -85,6 +84,21 @@ class Layout {
   }
 
   const std::vector<Cube>& cubes() const { return cubes_; }
+  /// To which a cube tells what it and those that tell it have, and as which of those that do.
+  std::size_t told_by(std::size_t cube) const { return std::min(cube - 1, last_large_); }
+  std::uint32_t number_of_teller(std::size_t cube) const {
+    return static_cast<std::uint32_t>(cube - 1 - told_by(cube));
+  }
+  /// How many tell a cube: from the one behind it on.
+  std::uint32_t teller_count(std::size_t cube) const {
+    return static_cast<std::uint32_t>(cube > last_large_    ? 0
+                                      : cube == last_large_ ? cubes_.size() - 1 - cube
+                                                            : 1);
+  }
+  /// They tell its first 2^bits ranks.
+  std::uint32_t entry_bits(std::size_t cube) const {
+    return cube < last_large_ ? cubes_[cube + 1].bits : std::min(cubes_[cube].bits, large_bits_min);
+  }
   bool is_cube() const { return cubes_.size() == 1; }
   std::uint32_t least_entry_bits() const { return least_entry_bits_; }
   std::uint32_t parts() const { return parts_; }
@@ -97,8 +111,8 @@ class Layout {
   std::uint16_t halved(std::uint32_t bit, std::uint32_t part) const {
     return number(halved_[bit] + (part >> (bit + 1)));
   }
-  std::uint16_t carried(std::uint32_t bits, std::uint32_t part) const {
-    return number(carried_ + (part >> bits));
+  std::uint16_t carried(std::uint32_t teller, std::uint32_t bits, std::uint32_t part) const {
+    return number(carried_ + teller * count_like(0, bits) + (part >> bits));
   }
   std::uint16_t result(std::uint32_t part) const { return number(results_ + part); }
   std::uint16_t own_result() const { return number(results_); }
@@ -107,12 +121,15 @@ class Layout {
     return entry_answers_ + rank * answer_count(count_like(0, bits));
   }
   std::uint32_t result_answers(std::uint32_t bit) const { return result_answers_[bit]; }
-  std::uint32_t leaving_answers() const { return leaving_answers_; }
+  std::uint32_t leaving_answers(std::uint32_t teller, std::uint32_t bits) const {
+    return leaving_answers_ + teller * answer_count(count_like(0, bits));
+  }
   std::uint32_t slot_count() const { return slot_count_; }
   std::uint32_t line_slot_count() const { return slot_count_ - line_first_; }
 
  private:
   std::vector<Cube> cubes_;
+  std::size_t last_large_;
   std::uint32_t parts_, least_entry_bits_;
   std::vector<std::uint32_t> halved_, halving_answers_, result_answers_;
   std::uint32_t carried_ = 0, results_ = 0, line_first_ = 0;
@@ -156,8 +173,9 @@ class Builder {
     while (cube_ + 1 < cubes.size() && cubes[cube_ + 1].first <= index_of(self)) ++cube_;
     bits_ = cubes[cube_].bits;
     place_ = index_of(self) - cubes[cube_].first;
-    if (carries()) entry_bits_ = entry_bits(cubes[cube_], cubes[cube_ + 1]);
+    if (carries()) entry_bits_ = layout_.entry_bits(cube_);
     at_.assign(layout_.parts(), source_register);
+    carried_at_.resize(layout_.parts());
     for (std::uint32_t bit = 0; bit < bits_; ++bit) {
       const bool brings_more = carries() && bit >= entry_bits_ && (place_ >> bit) == 1;
       halving_.push_back({steps_, partner(bit), layout_.halving_answers(bit),
@@ -184,7 +202,7 @@ class Builder {
       if (cube_ == 0)
         keep_result(place_);
       else
-        results_from_before();
+        results_from_other_cube();
       allgather();
     }
     count_messages();
@@ -192,10 +210,13 @@ class Builder {
   }
 
  private:
-  bool carries() const { return cube_ + 1 < layout_.cubes().size(); }
+  std::uint32_t teller_count() const { return layout_.teller_count(cube_); }
+  bool carries() const { return teller_count() > 0; }
   const Cube& here() const { return layout_.cubes()[cube_]; }
-  const Cube& before() const { return layout_.cubes()[cube_ - 1]; }
-  const Cube& next() const { return layout_.cubes()[cube_ + 1]; }
+  const Cube& teller(std::uint32_t i) const { return layout_.cubes()[cube_ + 1 + i]; }
+  /// Where what this cube has enters another.
+  const Cube& told() const { return layout_.cubes()[layout_.told_by(cube_)]; }
+  std::uint32_t told_bits() const { return layout_.entry_bits(layout_.told_by(cube_)); }
   Rank partner(std::uint32_t bit) const { return Rank{here().first + (place_ ^ (1u << bit))}; }
   bool differs(std::uint32_t part, std::uint32_t bit) const {
     return ((part ^ place_) >> bit & 1) != 0;
@@ -252,7 +273,7 @@ class Builder {
       if (bit > entry_bits_) carry(bit - 1);
       if (bit == entry_bits_ && place_ < 1u << entry_bits_) let_enter();
     }
-    if (cube_ > 0) tell_cube_before();
+    if (cube_ > 0) tell_other_cube();
   }
 
   void send_half(std::uint32_t bit, std::uint32_t part) {
@@ -302,68 +323,98 @@ class Builder {
   // What the cubes behind this one have.
 
   void let_enter() {
-    const Rank from{next().first + place_ % (1u << next().bits)};
-    const std::uint32_t count = count_like(place_, entry_bits_);
-    Channel channel(steps_, from, layout_.entry_answers(entry_bits_, place_ >> next().bits), count);
     go_to_round(entry_round(entry_bits_));
-    await_carried(channel, entry_bits_);
+    for (std::uint32_t i = 0; i < teller_count(); ++i) {
+      const Rank from{teller(i).first + place_ % (1u << teller(i).bits)};
+      Channel channel(steps_, from, layout_.entry_answers(entry_bits_, place_ >> teller(i).bits),
+                      count_like(place_, entry_bits_));
+      await_carried(channel, i, entry_bits_);
+    }
+    if (teller_count() == 1) return;
+    for (std::uint32_t i = 0; i < count_like(place_, entry_bits_); ++i) {
+      const std::uint32_t part = part_like(place_, entry_bits_, i);
+      begin_part(part);
+      const Register fold = new_partial();
+      steps_.copy(carried_at_[part], fold);  // of the last one
+      for (std::uint32_t other = teller_count() - 1; other-- > 0;)
+        steps_.combine(slot_register(layout_.carried(other, entry_bits_, part)), fold);
+      carried_at_[part] = fold;
+    }
   }
 
   /// Has been awaited on the ranks below 2^bit by now.
   void carry(std::uint32_t bit) {
     Channel& channel = halving_[bit];
     go_to_round(carrying_round(bit));
-    if (place_ >> bit == 1) await_carried(channel, bit + 1);
+    if (place_ >> bit == 1) await_carried(channel, 0, bit + 1);
     if (place_ >> bit != 0) return;
     const std::uint32_t to = place_ ^ (1u << bit);
     for (std::uint32_t i = 0; i < count_like(to, bit + 1); ++i) {
       const std::uint32_t part = part_like(to, bit + 1, i);
       begin_part(part);
       channel.before_put();
-      const Register copy = new_partial();
-      const std::uint16_t slot = layout_.carried(entry_bits_, part);
-      steps_.copy(slot_register(slot), copy);
-      steps_.put(channel.peer(), slot, 1, copy);
+      const Register sent = in_partial(carried_at_[part]);
+      steps_.put(channel.peer(), layout_.carried(0, entry_bits_, part), 1, sent);
     }
   }
 
-  void await_carried(Channel& channel, std::uint32_t bits) {
+  void await_carried(Channel& channel, std::uint32_t teller, std::uint32_t bits) {
     for (std::uint32_t i = 0; i < count_like(place_, bits); ++i) {
       const std::uint32_t part = part_like(place_, bits, i);
+      const std::uint16_t slot = layout_.carried(teller, entry_bits_, part);
       begin_part(part);
-      steps_.await(channel.peer(), layout_.carried(entry_bits_, part), 1);
+      steps_.await(channel.peer(), slot, 1);
+      carried_at_[part] = slot_register(slot);
       channel.after_await();
     }
   }
 
-  /// What this cube and those behind it have contributed, in a partial.
+  /// The value, or a copy that can be sent or added to.
+  Register in_partial(Register value) {
+    if (value.place == Place::partial) return value;
+    const Register copy = new_partial();
+    steps_.copy(value, copy);
+    return copy;
+  }
+
+  /// What this cube and those that tell it have contributed, in a partial.
   Register fold_of(std::uint32_t part) {
     begin_part(part);
-    if (!carries() && at_[part] != source_register) return at_[part];
-    const Register fold = new_partial();
-    if (carries()) {
-      steps_.copy(slot_register(layout_.carried(entry_bits_, part)), fold);
-      steps_.combine(at_[part], fold);
-    } else {
-      steps_.copy(at_[part], fold);
-    }
+    if (!carries()) return in_partial(at_[part]);
+    const Register fold = in_partial(carried_at_[part]);
+    steps_.combine(at_[part], fold);
     return fold;
   }
 
-  void tell_cube_before() {
-    const std::uint32_t bits = entry_bits(before(), here());
+  /// With the ranks of the other cube that hear from this one, and tell it results.
+  std::vector<Channel> told_channels(std::uint32_t answers_apart, std::uint32_t first_answer,
+                                     std::uint32_t incoming) {
+    std::vector<Channel> channels;
+    for (std::uint32_t place = place_; place < 1u << told_bits(); place += 1u << bits_) {
+      channels.push_back({steps_, Rank{told().first + place}, first_answer, incoming});
+      first_answer += answers_apart;
+    }
+    return channels;
+  }
+
+  /// All of them at the same time.
+  void tell_other_cube() {
+    const std::uint32_t bits = told_bits();
     go_to_round(entry_round(bits));
-    for (std::uint32_t index = 0; index < 1u << (bits - bits_); ++index) {
-      const std::uint32_t place = place_ + (index << bits_);
-      Channel channel(steps_, Rank{before().first + place}, layout_.entry_answers(bits, index), 0);
-      for (std::uint32_t i = 0; i < count_like(place, bits); ++i) {
+    std::vector<Channel> channels =
+        told_channels(layout_.entry_answers(bits, 1) - layout_.entry_answers(bits, 0),
+                      layout_.entry_answers(bits, 0), 0);
+    for (std::uint32_t i = 0; i < count_like(0, bits); ++i)
+      for (Channel& channel : channels) {
+        const std::uint32_t place = index_of(channel.peer()) - told().first;
+        if (i == count_like(place, bits)) continue;
         const std::uint32_t part = part_like(place, bits, i);
         begin_part(part);
         channel.before_put();
-          const Register fold = fold_of(part);
-        steps_.put(channel.peer(), layout_.carried(bits, part), 1, fold);
+        const Register fold = fold_of(part);
+        steps_.put(channel.peer(), layout_.carried(layout_.number_of_teller(cube_), bits, part), 1,
+                   fold);
       }
-    }
   }
 
   // Results.
@@ -391,8 +442,7 @@ class Builder {
 
   /// In the order in which a rank of that place comes to know them.
   std::uint32_t known_part(std::uint32_t place, std::uint32_t index) const {
-    for (std::uint32_t bit = most_bits(); bit-- > 0; index >>= 1)
-      place ^= (index & 1) << bit;
+    for (std::uint32_t bit = most_bits(); bit-- > 0; index >>= 1) place ^= (index & 1) << bit;
     return place;
   }
   /// Before those of the bit below are told.
@@ -417,16 +467,16 @@ class Builder {
     steps_.put(channel.peer(), layout_.result(part), 1, at_[part]);
   }
 
-  void results_from_before() {
-    const std::uint32_t bits = entry_bits(before(), here());
-    const std::uint32_t count = known_count(bits);
+  void results_from_other_cube() {
+    const std::uint32_t bits = told_bits();
     go_to_round(result_round(bits - 1));
-    for (std::uint32_t index = 0; index < 1u << (bits - bits_); ++index) {
-      const std::uint32_t place = place_ + (index << bits_);
-      Channel channel(steps_, Rank{before().first + place}, layout_.leaving_answers(), count);
-      for (std::uint32_t i = 0; i < count; ++i)
+    std::vector<Channel> channels = told_channels(
+        0, layout_.leaving_answers(layout_.number_of_teller(cube_), bits), known_count(bits));
+    for (std::uint32_t i = 0; i < known_count(bits); ++i)
+      for (Channel& channel : channels) {
+        const std::uint32_t place = index_of(channel.peer()) - told().first;
         await_result(channel, known_part(place, i), bits_ > 0);
-    }
+      }
   }
 
   /// While those of one bit are taken, those of the next are told.
@@ -444,7 +494,7 @@ class Builder {
         take_results(bit, channel.to_be_taken());
         put_result(channel, known_part(place_, i));
       }
-      if (carries() && bit + 1 == entry_bits_ && place_ < 1u << entry_bits_) tell_next_cube();
+      if (carries() && bit + 1 == entry_bits_ && place_ < 1u << entry_bits_) tell_tellers();
     }
     if (bits_ > 0) take_results(0, known_count(1));
   }
@@ -455,16 +505,17 @@ class Builder {
       await_result(channel, known_part(place_ ^ (1u << bit), channel.taken()), bit > 0);
   }
 
-  void tell_next_cube() {
-    const Rank to{next().first + place_ % (1u << next().bits)};
-    Channel channel(steps_, to, layout_.leaving_answers(), 0);
-    for (std::uint32_t i = 0; i < known_count(entry_bits_); ++i)
-      put_result(channel, known_part(place_, i));
+  void tell_tellers() {
+    for (std::uint32_t teller_number = 0; teller_number < teller_count(); ++teller_number) {
+      const Cube& cube = teller(teller_number);
+      Channel channel(steps_, Rank{cube.first + place_ % (1u << cube.bits)},
+                      layout_.leaving_answers(teller_number, entry_bits_), 0);
+      for (std::uint32_t i = 0; i < known_count(entry_bits_); ++i)
+        put_result(channel, known_part(place_, i));
+    }
   }
 
-  void begin_part(std::uint32_t part) {
-    steps_.begin_part(number(part));
-  }
+  void begin_part(std::uint32_t part) { steps_.begin_part(number(part)); }
 
   void count_messages() {
     std::map<Rank, std::uint32_t> incoming;
@@ -499,7 +550,7 @@ class Builder {
       if (everywhere) most[result_round(bit)] += half + half / window + half / (2 * window);
     }
     for (std::size_t cube = 1; cube < cubes.size(); ++cube) {
-      const std::uint32_t entering = entry_bits(cubes[cube - 1], cubes[cube]);
+      const std::uint32_t entering = layout_.entry_bits(layout_.told_by(cube));
       const std::uint32_t parts = count_like(0, cubes[cube].bits), answers = parts / window;
       most[entry_round(entering)] += parts + answers;
       if (everywhere) most[result_round(entering - 1)] += count_like(0, entering) + answers;
@@ -511,9 +562,9 @@ class Builder {
   Layout layout_;
   Results results_;
   std::size_t cube_ = 0;
-  std::uint32_t bits_ = 0, place_ = 0;  // of the own cube, and in it
-  std::uint32_t entry_bits_ = 0;        // of what the next cube has
-  std::vector<Register> at_;            // what is held of each part
+  std::uint32_t bits_ = 0, place_ = 0;     // of the own cube, and in it
+  std::uint32_t entry_bits_ = 0;           // of what the next cube has
+  std::vector<Register> at_, carried_at_;  // what is held of each part, of this cube and of others
   std::vector<Register> unused_;
   std::vector<Channel> halving_, gathering_;  // by bit
   std::uint32_t round_ = 0;
@@ -535,7 +586,7 @@ std::vector<std::uint32_t> canonical_halving_runs(std::uint32_t rank_count) {
 }
 
 std::uint32_t canonical_halving_partners_max(std::uint32_t rank_count) {
-  return static_cast<std::uint32_t>(std::bit_width(rank_count - 1)) + (1u << entry_bits_min) + 1;
+  return static_cast<std::uint32_t>(std::bit_width(rank_count - 1)) + (1u << large_bits_min) + 1;
 }
 
 Plan canonical_halving_allreduce(Rank self, std::uint32_t rank_count) {

@@ -4,8 +4,8 @@
 //
 // Idea.  The payload is cut into parts.  In round t the ranks that differ in bit t alone halve what
 // they hold: each sends the parts whose number has the other's bit t, and keeps those with its own,
-// to which it adds what it hears.  After round t a rank knows of its parts what the 2^(t+1) ranks of
-// its node of the tree have contributed: no value on its way is other than a node.  After all k
+// to which it adds what it hears.  After round t a rank knows of its parts what the 2^(t+1) ranks
+// of its node of the tree have contributed: no value on its way is other than a node.  After all k
 // rounds of P = 2^k ranks each has one part of the result, and tells it back the same way.
 //
 //   P = 4, parts a, b, c, d (00, 01, 10, 11)
@@ -15,10 +15,10 @@
 //
 // Other numbers of ranks are cubes of 2^e ranks, the largest first: P = 11 is 0 .. 7, 8 and 9, 10.
 // Each halves by itself; what a cube and those behind it have is told to the cube before, in which
-// it is carried along, one value beside the other, to the rank that has the same part in the end and
-// puts them together: 01234567 o (89 o 10).  It enters after round 2 or, of a larger cube, the round
-// after which that is complete: at the first 8 or 2^e ranks, so that nobody carries more than an
-// eighth of a payload where there are so many.  Results go back by the same messages.
+// it is carried along, one value beside the other, to the rank that has the same part in the end
+// and puts them together: 01234567 o (89 o 10).  It enters after round 2 or, of a larger cube, the
+// round after which that is complete: at the first 8 or 2^e ranks, so that nobody carries more than
+// an eighth of a payload where there are so many.  Results go back by the same messages.
 //
 //   P = 11   round 0   8 and 9 have (8 o 9) of half the parts each; 10 has told them its own before
 //            then      8 tells 0, 2, 4, 6 and 9 tells 1, 3, 5, 7 what it has of one part each
@@ -26,10 +26,11 @@
 // The parts of an allreduce are as many as the first cube has ranks.  A reduce-scatter has a part,
 // of any length, for each rank; the first cube tells the others theirs.
 //
-// Cost per rank.  Connections to at most log2 P + 9 others.  P - 1 messages of a P-th of the payload
-// out, as many in, of which each is combined; an eighth more for those that carry; for an allreduce
-// twice that.  No allreduce sends less where P = 2^k.  Of the parts that go to one rank at most
-// three windows of 4 are on their way (windows.hpp).  At most 3 payloads in slots, 3 in partials.
+// Cost per rank.  Connections to at most log2 P + 9 others.  P - 1 messages of a P-th of the
+// payload out, as many in, of which each is combined; an eighth more for those that carry; for an
+// allreduce twice that.  No allreduce sends less where P = 2^k.  Of the parts that go to one rank
+// at most three windows of 4 are on their way (windows.hpp).  At most 3 payloads in slots, 3 in
+// partials.
 //
 // Two parities suffice: a part has the contributions of all ranks to this call.
 //
