@@ -99,9 +99,10 @@ class Builder {
   }
 
   /// What this rank passes on, and what comes to it on its lane.  One loop sends one piece and
-  /// takes one that was sent a window ago, which has come meanwhile; earlier what is sent next.
-  /// Whatever is waited for, a piece or an answer, was sent in an earlier loop: nobody waits in a
-  /// circle.
+  /// takes one that was sent half a window ago, which has come meanwhile, so that answers come
+  /// before the next window needs them; a whole window ago while it sends what its node holds, as
+  /// what comes then may be short and late; earlier what is sent next.  Whatever is waited for, a
+  /// piece or an answer, was sent in an earlier loop: nobody waits in a circle.
   void pass_on() {
     if (node_count() == 1) return take_from_neighbours();
     std::vector<std::uint16_t> out, in;
@@ -132,9 +133,10 @@ class Builder {
           steps_.await(ahead(), answer_slot(loop / window - 2), 0);
         put(ahead(), out[loop]);
       }
-      if (loop + 1 > window)
+      const std::uint32_t lag = loop < of_node ? window : window / 2;
+      if (loop + 1 > lag)
         take_up_to(
-            std::max(taken, std::min(loop + 1 - window, static_cast<std::uint32_t>(in.size()))));
+            std::max(taken, std::min(loop + 1 - lag, static_cast<std::uint32_t>(in.size()))));
       for (; finished < taken; ++finished) {
         steps_.begin_part(in[finished]);
         tell_others(in[finished]);

@@ -77,5 +77,33 @@ TEST_F(ReduceScatter, KeepsOrderWhereItIsPromised) {
   EXPECT_EQ(taken(4, 4), "chunked_fold");
 }
 
+/// How `total` bytes that `ranks` nodes hold are sent, if the r-th holds a share of weight(r).
+template <class Weight>
+std::string allgather_taken(std::uint32_t ranks, std::size_t total, Weight weight) {
+  AllgatherRequest request;
+  std::size_t weights = 0;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) weights += weight(rank);
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    request.block_bytes.push_back(total * weight(rank) / weights);
+  request.pieces = ring_pieces(request);
+  return allgather_plan(Rank{0}, request).algorithm;
+}
+
+TEST(Allgatherv, GoesAlongARingWhereBlocksDifferHoweverManyNodesThereAre) {
+  for (const std::uint32_t ranks : {4u, 8u, 16u, 24u, 32u, 48u, 64u})
+    for (const std::size_t total : {1u << 20, 4u << 20}) {
+      EXPECT_EQ(allgather_taken(ranks, total, [&](auto rank) { return ranks - 1 - rank; }),
+                "ring_allgather")
+          << ranks << " ranks, " << total << " bytes";
+      EXPECT_EQ(allgather_taken(ranks, total, [](auto rank) { return rank == 0 ? 1u : 0u; }),
+                "ring_allgather")
+          << ranks << " ranks, " << total << " bytes";
+      EXPECT_NE(allgather_taken(ranks, total, [](auto) { return 1u; }), "ring_allgather") << ranks;
+      EXPECT_NE(allgather_taken(ranks, total, [](auto rank) { return 99u + rank % 3; }),
+                "ring_allgather")
+          << ranks << " ranks, nearly equal blocks";
+    }
+}
+
 }  // namespace
 }  // namespace tutti::api
