@@ -170,7 +170,8 @@ Algorithm or_passed_on(const Priced& whole, const AllreduceRequest& request,
     return is_possible && cost_of_runs(request, runs) < whole.cost ? Algorithm::circulant
                                                                    : whole.algorithm;
   }
-  const bool is_possible = plan::is_canonical_halving(rank_count) &&
+  // Which takes a sixth more of the arena.
+  const bool is_possible = rank_count < passed_on_ranks_max &&
                            plan::canonical_halving_partners_max(rank_count) <= request.partners_max;
   return is_possible && cost_of_runs(request, plan::canonical_halving_runs(rank_count)) < whole.cost
              ? Algorithm::canonical_halving

@@ -685,26 +685,47 @@ TEST(Blocks, TypedFormsCountElements) {
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
+/// 5 ranks fold their parts, 35 halve them: cubes of 32, 2 and 1.
 TEST(Blocks, ReduceScattersHaveTheBitsOfReproducibleAllreduces) {
-  const auto results = run_local({.rank_count = 5}, [](Exchange& exchange) {
-    return on_defaults(exchange, [](Communicator& communicator) {
-      constexpr std::size_t each = 100;
-      std::vector<double> source(5 * each), whole(5 * each), block(each);
+  const auto expect = [](std::uint32_t rank_count, Launch launch, const std::string& algorithm) {
+    const auto results = launch({.rank_count = rank_count}, [&](Exchange& exchange) {
+      Context context(options_of({.shape = {rank_count}}, 16u << 20));
+      Communicator communicator(context, exchange);
+      constexpr std::size_t each = 300;
+      std::vector<double> source(rank_count * each), whole(rank_count * each), block(each);
       for (std::size_t i = 0; i < source.size(); ++i)
         source[i] = 1.0 / static_cast<double>(i * 7 + index_of(communicator.rank()) + 1);
       Operation all = allreduce<double>(communicator, std::span<const double>(source),
                                         std::span(whole), sum, Agreement::reproducible);
       Operation own = reduce_scatter<double>(communicator, std::span<const double>(source),
                                              std::span(block), sum, Agreement::reproducible);
-      if (all.start() != Status::ok || all.wait(10s) != Status::ok) return 1;
-      if (own.start() != Status::ok || own.wait(10s) != Status::ok) return 2;
-      return std::memcmp(block.data(), whole.data() + index_of(communicator.rank()) * each,
-                         each * sizeof(double)) == 0
-                 ? 0
-                 : 3;
+      AllreduceArguments arguments{
+          .source = source.data(),
+          .target = source.data(),
+          .element_count = source.size(),
+          .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
+          .agreement = Agreement::reproducible,
+          .algorithm = Algorithm::canonical_dissemination};
+      Operation reference = allreduce(communicator, arguments);
+      if (all.algorithm() != algorithm || own.algorithm() != algorithm) return 4;
+      for (int call = 0; call < 3; ++call) {
+        std::fill(block.begin(), block.end(), 0.0);
+        std::fill(whole.begin(), whole.end(), 0.0);
+        if (all.start() != Status::ok || own.start() != Status::ok) return 1;
+        if (all.wait(30s) != Status::ok || own.wait(30s) != Status::ok) return 2;
+        if (std::memcmp(block.data(), whole.data() + index_of(communicator.rank()) * each,
+                        each * sizeof(double)) != 0)
+          return 3;
+      }
+      if (reference.start() != Status::ok || reference.wait(30s) != Status::ok) return 5;
+      return source == whole ? 0 : 6;
     });
-  });
-  EXPECT_EQ(codes_of(results), std::vector<int>(5));
+    EXPECT_EQ(codes_of(results), std::vector<int>(rank_count)) << algorithm;
+  };
+#if !defined(__SANITIZE_THREAD__)
+  expect(5, run_local, "chunked_fold");
+#endif
+  expect(35, run_local_threads, "canonical_halving");
 }
 
 // ---- Bad input ----------------------------------------------------------------------------------

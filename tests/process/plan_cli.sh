@@ -119,6 +119,8 @@ texts() {
   expect 0 'connections +1$' --ranks 65 --rank 1 --algorithm rabenseifner
   expect 0 'connections +16$' --ranks 64 --algorithm circulant
   expect 0 'rounds +6, with 4,2,1,1,2,4 messages$' --ranks 8 --algorithm circulant
+  expect 0 'connections +6$' --ranks 64 --algorithm canonical_halving
+  expect 0 'rounds +6, with 4,2,1,1,2,4 messages$' --ranks 8 --algorithm canonical_halving
   expect 0 'connections +5$' --ranks 8 --per-round 1,1,1
   expect 0 'connections +11$' --ranks 64 --per-round 1,1,1,1,1,1
   expect 0 'connections +1, and 3 in shared memory$' --ranks 8 --ranks-per-node 4 --across leader
@@ -126,7 +128,7 @@ texts() {
     expect 0 "connections +$((ranks - 1))\$" --ranks $ranks --collective alltoall
   done
   # Of many ranks only an alltoall connects all: every other collective few more than their logarithm.
-  local collective bytes connections
+  local collective bytes connections how
   for collective in barrier allreduce broadcast reduce reduce_scatter allgather gather scatter scan \
     exscan; do
     for bytes in 8 1M; do
@@ -136,6 +138,18 @@ texts() {
         [ "$connections" -le $((4 * $(python3 -c "print(($ranks - 1).bit_length())"))) ] ||
           fail "$collective of $bytes bytes connects $connections of $ranks ranks"
       done
+    done
+  done
+  # Whatever the agreement, the operator and the nodes.
+  for how in "allreduce --dtype double --agreement reproducible" "allreduce --op user --dtype int32" \
+    "reduce_scatter --dtype double --agreement reproducible" \
+    "reduce_scatter --op user --dtype int32" "reduce_scatter --ranks-per-node 3,2"; do
+    for ranks in 64 99 200 1024; do
+      # shellcheck disable=SC2086 # words
+      connections=$("${plan[@]}" --ranks $ranks --collective $how --bytes 1M |
+        sed -n 's/.*connections *\([0-9]*\).*/\1/p')
+      [ "${connections:-999}" -le $((4 * $(python3 -c "print(($ranks - 1).bit_length())"))) ] ||
+        fail "$how of 1 MiB connects $connections of $ranks ranks"
     done
   done
   # Of a root: all, unless they are many; then one for each halving of the nodes.

@@ -8,6 +8,7 @@
 
 #include "plan/block_dissemination.hpp"
 #include "plan/blocks.hpp"
+#include "plan/canonical_halving.hpp"
 #include "plan/chunked_fold.hpp"
 #include "plan/circulant.hpp"
 #include "plan/node_alltoall.hpp"
@@ -245,6 +246,15 @@ TEST(Blocks, AreCombinedInRankOrder) {
                         [&](Rank self) { return plan::chunked_fold_reduce_scatter(self, ranks); });
 }
 
+TEST(Blocks, AreCombinedInRankOrderByHalving) {
+  for (const std::uint32_t ranks : {1u, 2u, 3u, 5u, 7u, 8u, 11u, 26u, 33u, 63u, 160u})
+    for (const std::size_t chunks : {1u, 3u})
+      for (std::uint32_t seed = 1; seed <= 3; ++seed)
+        expect_combined(ranks, chunks, seed, test::ordered_job(), [&](Rank self) {
+          return plan::canonical_halving_reduce_scatter(self, ranks);
+        });
+}
+
 TEST(Blocks, AreCombinedAlongSkips) {
   const auto expect = [](std::uint32_t ranks, std::uint32_t ranks_per_node, std::size_t chunks,
                          plan::Skips skips) {
@@ -264,8 +274,7 @@ TEST(Blocks, AreCombinedAlongSkips) {
   expect(160, 1, 2, plan::Skips::few);  // whose longest run is answered for
 }
 
-TEST(Allreduces, AreRightAlongSkips) {
-  const test::Job job = test::sum_job();
+void expect_reduced(const test::Job& job, plan::Plan (*plan_of)(Rank, std::uint32_t)) {
   for (const std::uint32_t ranks : {1u, 2u, 3u, 7u, 12u, 25u, 34u, 160u})
     for (const bool in_place : {false, true}) {
       const std::size_t elements = 3 * ranks + 5;
@@ -274,7 +283,7 @@ TEST(Allreduces, AreRightAlongSkips) {
       std::vector<std::uint64_t> result;
       for (std::size_t i = 0; i < elements; ++i) result.push_back(job.expected(ranks, 1, i));
       for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-        plans.push_back(plan::circulant_allreduce(Rank{rank}, ranks));
+        plans.push_back(plan_of(Rank{rank}, ranks));
         std::vector<std::uint64_t> source;
         for (std::size_t i = 0; i < elements; ++i) source.push_back(test::input(rank, 1, i));
         sources.push_back(bytes_of(source));
@@ -289,6 +298,14 @@ TEST(Allreduces, AreRightAlongSkips) {
                 std::vector<Bytes>(ranks, bytes_of(result)))
           << ranks << " ranks" << (in_place ? ", in place" : "");
     }
+}
+
+TEST(Allreduces, AreRightAlongSkips) {
+  expect_reduced(test::sum_job(), plan::circulant_allreduce);
+}
+
+TEST(Allreduces, AreRightByHalving) {
+  expect_reduced(test::ordered_job(), plan::canonical_halving_allreduce);
 }
 
 TEST(Scans, AreRightWholeAndInChunksAndInPlace) {

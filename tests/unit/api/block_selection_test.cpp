@@ -29,18 +29,18 @@ std::size_t partners_of(const plan::Plan& plan) {
 class ReduceScatter : public testing::Test {
  protected:
   std::string taken(std::uint32_t nodes, std::uint32_t ranks_per_node) {
-    node_of_ = nodes_of(nodes, ranks_per_node);
-    asked.node_of = node_of_;
-    plan = reduce_scatter_plan(Rank{0}, nodes * ranks_per_node, asked);
+    return taken(nodes_of(nodes, ranks_per_node));
+  }
+  std::string taken(const std::vector<Node>& node_of) {
+    asked.node_of = node_of;
+    plan = reduce_scatter_plan(Rank{0}, static_cast<std::uint32_t>(node_of.size()), asked);
+    asked.node_of = {};
     return plan.algorithm;
   }
 
   ReduceScatterRequest asked{.bytes = 1u << 20,
                              .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64)};
   plan::Plan plan;
-
- private:
-  std::vector<Node> node_of_;
 };
 
 TEST_F(ReduceScatter, GoesDirectlyAmongFewRanks) {
@@ -69,12 +69,30 @@ TEST_F(ReduceScatter, NodesAddUpWhereThatSavesMoreThanAHop) {
 TEST_F(ReduceScatter, KeepsOrderWhereItIsPromised) {
   asked.agreement = Agreement::reproducible;
   EXPECT_EQ(taken(4, 4), "chunked_fold");
-  EXPECT_EQ(taken(64, 1), "chunked_fold");
+  EXPECT_EQ(taken(32, 1), "chunked_fold");
+  EXPECT_EQ(taken(1, 40), "chunked_fold");
+  for (const std::uint32_t nodes : {33u, 64u, 200u, 1000u}) {
+    EXPECT_EQ(taken(nodes, 1), "canonical_halving");
+    EXPECT_LE(partners_of(plan), std::bit_width(nodes) + 9u);
+  }
+  EXPECT_EQ(taken(20, 2), "canonical_halving");
+  EXPECT_EQ(taken(10'000, 1), "chunked_fold") << "too many ranks for the other one";
   asked.reduction = built_in_reduction(BuiltIn::sum, ElementType::int64);
   EXPECT_EQ(taken(4, 4), "node_direct") << "order does not show";
   asked.agreement = Agreement::identical;
   asked.reduction.properties.commutative = false;
   EXPECT_EQ(taken(4, 4), "chunked_fold");
+  EXPECT_EQ(taken(64, 1), "canonical_halving");
+}
+
+TEST_F(ReduceScatter, ConnectsFewWhereNodesDifferToo) {
+  std::vector<Node> node_of;
+  for (std::uint32_t node = 0; node < 80; ++node)
+    for (std::uint32_t rank = 0; rank < 2 + node % 2; ++rank) node_of.push_back(Node{node});
+  EXPECT_EQ(taken(node_of), "canonical_halving");
+  EXPECT_LE(partners_of(plan), 17u);
+  node_of.resize(10);  // nodes of 2, 3, 2, 3
+  EXPECT_EQ(taken(node_of), "node_direct");
 }
 
 /// How `total` bytes that `ranks` nodes hold are sent, if the r-th holds a share of weight(r).

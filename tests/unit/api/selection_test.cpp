@@ -75,7 +75,9 @@ TEST(Selection, LeftAloneTakesASchedule) {
   }
   AllreduceRequest ordered = request(BuiltIn::none, ElementType::float64, identical);
   ordered.element_count = 1 << 17;
-  EXPECT_EQ(taken(ordered, 48), "recursive_multiplying");  // it does not commute
+  EXPECT_EQ(taken(ordered, 48), "canonical_halving");  // it does not commute
+  ordered.partners_max = 10;
+  EXPECT_EQ(taken(ordered, 48), "recursive_multiplying");
   EXPECT_EQ(taken(request(BuiltIn::sum, ElementType::float64, relaxed)),
             "two_partial_dissemination");
   EXPECT_EQ(taken(request(BuiltIn::sum, ElementType::int32, reproducible)),
@@ -90,8 +92,16 @@ TEST(Selection, LeftAloneTakesASchedule) {
   EXPECT_EQ(taken(asked, 1'000'000), "canonical_dissemination");  // too many ranks for the others
   EXPECT_EQ(taken(asked, 8), "chunked_fold");
   EXPECT_EQ(taken(asked, 2), "chunked_fold");
+  EXPECT_EQ(taken(asked, 32), "chunked_fold");
+  for (const std::uint32_t many : {33u, 63u, 64u, 200u, 1000u})
+    EXPECT_EQ(taken(asked, many), "canonical_halving") << many << " ranks";
+  const std::vector<Node> one_node(48);
+  asked.node_of = one_node;
+  EXPECT_EQ(taken(asked, 48), "chunked_fold") << "nobody is connected";
+  asked.node_of = {};
   asked.partners_max = 10;  // of 11
   EXPECT_EQ(taken(asked), "canonical_dissemination");
+  EXPECT_EQ(taken(asked, 64), "canonical_dissemination");
   asked.partners_max = UINT32_MAX;
   asked.per_round_by_default = {3, 2};  // binds only who can follow it
   EXPECT_EQ(taken(asked), "chunked_fold");
@@ -111,12 +121,20 @@ TEST(Selection, WhatIsPassedOnFitsTheDefaultArena) {
     const plan::Plan plan = allreduce_plan(Rank{0}, ranks, asked);
     EXPECT_EQ(plan.algorithm, "circulant") << ranks << " ranks";
     EXPECT_LE(memory(plan), 14u << 20) << ranks << " ranks";
+    asked.agreement = Agreement::reproducible;
+    const std::uint32_t fewer = std::min(ranks, 4095u);
+    const plan::Plan along_tree = allreduce_plan(Rank{0}, fewer, asked);
+    EXPECT_EQ(along_tree.algorithm, "canonical_halving") << ranks << " ranks";
+    EXPECT_LE(memory(along_tree), 14u << 20) << ranks << " ranks";
+    asked.agreement = Agreement::identical;
     const RootedBlocksRequest blocks{.block_bytes = 64u << 20};
     const plan::Plan scatter = scatter_plan(Rank{0}, ranks, blocks);
     EXPECT_EQ(scatter.algorithm, "tree_scatter") << ranks << " ranks";
     EXPECT_LE(memory(scatter), 14u << 20) << ranks << " ranks";
   }
   EXPECT_NE(taken(asked, 5000), "circulant");
+  asked.agreement = Agreement::reproducible;
+  EXPECT_EQ(taken(asked, 4096), "canonical_dissemination") << "halves would not fit";
 }
 
 TEST(Selection, EveryScheduleOfTheCatalogueIsTakenByNameWhereItServes) {
