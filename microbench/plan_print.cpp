@@ -18,23 +18,14 @@ std::string json_of(const Cover& cover) {
   return '[' + text + ']';
 }
 
-/// By slot, the round in which a message for it is put.  Where all ranks are alike it is that of
-/// the own put: what is needed late may be awaited in a later one.
-std::vector<std::optional<std::uint32_t>> rounds_of_slots(const plan::Plan& plan) {
-  std::vector<std::optional<std::uint32_t>> rounds(plan.slot_count);
-  for (const plan::Step& step : plan.steps)
-    if (plan.all_alike && step.action == plan::Action::put) rounds[step.slot] = step.round;
-  return rounds;
-}
-
 /// The puts of a round, or the awaits of what others put in it.
 std::string json_of(const plan::Plan& plan, const PlanTrace& trace, std::uint32_t round,
                     plan::Action action) {
-  const auto put_in = rounds_of_slots(plan);
   std::string text;
   for (const plan::Step& step : plan.steps) {
-    if (step.action != action || put_in[step.slot].value_or(step.round) != round) continue;
+    if (step.action != action) continue;
     const Rank receiver = action == plan::Action::put ? step.peer : plan.self;
+    if (trace.round(receiver, step.slot) != round) continue;
     text += fmt::format(R"({}{{"peer":{},"slot":{},"covers":{}{}}})", text.empty() ? "" : ",",
                         index_of(step.peer), step.slot, json_of(trace.brought(receiver, step.slot)),
                         plan.parts > 1 ? fmt::format(R"(,"part":{})", step.part) : "");

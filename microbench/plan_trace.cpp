@@ -95,6 +95,7 @@ class PlanTrace::Run {
       ranks_[rank].registers.resize(registers_of(plan));
       ranks_[rank].own = ranks_[rank].heard = contribution(rank);
       trace.ranks_[rank].messages.resize(plan.slot_count);
+      trace.ranks_[rank].rounds.resize(plan.slot_count);
       trace.ranks_[rank].targets.resize(plan.parts);
     }
     // The last one is taken first: start at rank 0.
@@ -176,6 +177,7 @@ class PlanTrace::Run {
       message = i == 0 ? payload : merged(message, payload, sum);
     }
     trace_.ranks_[peer].messages[step.slot] = message;
+    trace_.ranks_[peer].rounds[step.slot] = step.round;
     const std::vector<Step>& steps = trace_.plans_[peer].steps;
     const std::size_t next = ranks_[peer].next;
     if (next < steps.size() && steps[next].action == Action::await && steps[next].slot == step.slot)

@@ -58,6 +58,11 @@ class PlanTrace {
   /// entered as far as its sender knows.
   Cover brought(Rank receiver, std::uint16_t slot) const;
 
+  /// The round in which it is put: what is needed late may be awaited in a later one.
+  std::uint32_t round(Rank receiver, std::uint16_t slot) const {
+    return ranks_[index_of(receiver)].rounds[slot];
+  }
+
   /// What a part of the target contains at the end; of a barrier, who has certainly entered.
   Cover result(Rank rank, std::uint16_t part = 0) const;
 
@@ -69,6 +74,7 @@ class PlanTrace {
   };
   struct RankState {
     std::vector<std::optional<Value>> messages;  // by slot
+    std::vector<std::uint32_t> rounds;           // of these
     std::vector<Value> targets;                  // by part
   };
 

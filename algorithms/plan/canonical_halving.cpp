@@ -89,6 +89,15 @@ class Layout {
   std::uint32_t number_of_teller(std::size_t cube) const {
     return static_cast<std::uint32_t>(cube - 1 - told_by(cube));
   }
+  bool is_large(std::size_t cube) const { return cube <= last_large_; }
+  /// Whether the second cube is half as large as the first one.
+  bool has_half() const {
+    return cubes_.size() > 1 && is_large(1) && cubes_[1].bits + 1 == cubes_[0].bits;
+  }
+  /// Cubes from the first one to this, each told by the next.
+  std::uint32_t depth(std::size_t cube) const {
+    return static_cast<std::uint32_t>(std::min(cube, last_large_ + 1));
+  }
   /// How many tell a cube: from the one behind it on.
   std::uint32_t teller_count(std::size_t cube) const {
     return static_cast<std::uint32_t>(cube > last_large_    ? 0
@@ -246,18 +255,23 @@ class Builder {
   /// What is carried has rounds between those of the halves: it goes over a bit after the halves of
   /// the next one, so that it is not the second message about its part.
   std::uint32_t halving_round(std::uint32_t bit) const {
-    return bit + (bit > layout_.least_entry_bits() ? bit - layout_.least_entry_bits() : 0);
+    const std::uint32_t first_carried = layout_.least_entry_bits() + 1;
+    return bit + (bit > first_carried ? bit - first_carried : 0);
   }
   std::uint32_t carrying_round(std::uint32_t bit) const {
-    return halving_round(bit + 1) + (bit + 1 < most_bits() ? 1 : 0);
+    return halving_round(bit + 1) + (bit + 1 < most_bits() || layout_.has_half() ? 1 : 0);
   }
-  /// As if it came over the bit below those of the ranks where it enters.
-  std::uint32_t entry_round(std::uint32_t bits) const { return carrying_round(bits - 1); }
+  /// What a cube has goes when it has all, and is carried later.
+  std::uint32_t entry_round(std::size_t cube) const {
+    const std::uint32_t bits = layout_.entry_bits(layout_.told_by(cube));
+    return layout_.is_large(cube) ? halving_round(bits + 1) : bits - 1;
+  }
   std::uint32_t first_result_round() const {
     return layout_.is_cube() ? most_bits() : carrying_round(most_bits() - 1) + 1;
   }
-  std::uint32_t result_round(std::uint32_t bit) const {
-    return first_result_round() + most_bits() - 1 - bit;
+  /// Each cube is told a round after that which tells it.
+  std::uint32_t result_round(std::size_t cube, std::uint32_t bit) const {
+    return first_result_round() + most_bits() - 1 - bit + layout_.depth(cube);
   }
 
   /// While what came in one round is taken, what goes in the next is sent.
@@ -323,7 +337,7 @@ class Builder {
   // What the cubes behind this one have.
 
   void let_enter() {
-    go_to_round(entry_round(entry_bits_));
+    go_to_round(entry_round(cube_ + 1));
     for (std::uint32_t i = 0; i < teller_count(); ++i) {
       const Rank from{teller(i).first + place_ % (1u << teller(i).bits)};
       Channel channel(steps_, from, layout_.entry_answers(entry_bits_, place_ >> teller(i).bits),
@@ -400,7 +414,7 @@ class Builder {
   /// All of them at the same time.
   void tell_other_cube() {
     const std::uint32_t bits = told_bits();
-    go_to_round(entry_round(bits));
+    go_to_round(entry_round(cube_));
     std::vector<Channel> channels =
         told_channels(layout_.entry_answers(bits, 1) - layout_.entry_answers(bits, 0),
                       layout_.entry_answers(bits, 0), 0);
@@ -469,7 +483,7 @@ class Builder {
 
   void results_from_other_cube() {
     const std::uint32_t bits = told_bits();
-    go_to_round(result_round(bits - 1));
+    go_to_round(result_round(cube_, bits_));
     std::vector<Channel> channels = told_channels(
         0, layout_.leaving_answers(layout_.number_of_teller(cube_), bits), known_count(bits));
     for (std::uint32_t i = 0; i < known_count(bits); ++i)
@@ -485,7 +499,7 @@ class Builder {
       gathering_.push_back(
           {steps_, partner(bit), layout_.result_answers(bit), known_count(bit + 1)});
     for (std::uint32_t bit = bits_; bit-- > 0;) {
-      go_to_round(result_round(bit));
+      go_to_round(result_round(cube_, bit));
       Channel& channel = gathering_[bit];
       const std::uint32_t count = known_count(bit + 1);
       for (std::uint32_t i = 0; i < count; ++i) {
@@ -541,19 +555,26 @@ class Builder {
   std::vector<std::uint32_t> most_in_rounds() const {
     const std::vector<Cube>& cubes = layout_.cubes();
     const bool everywhere = results_ == Results::everywhere;
-    std::vector<std::uint32_t> most(first_result_round() + (everywhere ? most_bits() : 1), 0);
+    const std::uint32_t rounds = everywhere ? most_bits() + layout_.depth(cubes.size() - 1) : 1;
+    std::vector<std::uint32_t> most(first_result_round() + rounds, 0);
     for (std::uint32_t bit = 0; bit < most_bits(); ++bit) {
       const std::uint32_t half = count_like(0, bit + 1);
       // To what comes over this bit, and the rest of what came over that before.
       most[halving_round(bit)] += half + half / window + (bit > 0 ? 2 * half / window : 0);
       if (bit >= layout_.least_entry_bits()) most[carrying_round(bit)] += half + half / window;
-      if (everywhere) most[result_round(bit)] += half + half / window + half / (2 * window);
     }
+    for (std::size_t cube = 0; everywhere && cube < cubes.size(); ++cube)
+      for (std::uint32_t bit = 0; bit < cubes[cube].bits; ++bit) {
+        const std::uint32_t half = count_like(0, bit + 1);
+        std::uint32_t& in_round = most[result_round(cube, bit)];
+        in_round = std::max(in_round, half + half / window + half / (2 * window));
+      }
     for (std::size_t cube = 1; cube < cubes.size(); ++cube) {
-      const std::uint32_t entering = layout_.entry_bits(layout_.told_by(cube));
-      const std::uint32_t parts = count_like(0, cubes[cube].bits), answers = parts / window;
-      most[entry_round(entering)] += parts + answers;
-      if (everywhere) most[result_round(entering - 1)] += count_like(0, entering) + answers;
+      const std::size_t told = layout_.told_by(cube);
+      const std::uint32_t parts = count_like(0, cubes[cube].bits);
+      const std::uint32_t messages = parts + parts / window;
+      most[entry_round(cube)] += messages;
+      if (everywhere) most[result_round(told, layout_.entry_bits(told) - 1)] += messages;
     }
     if (!everywhere) most[first_result_round()] = 1;
     return most;

@@ -66,6 +66,7 @@ json() {
         check at_least "1 2 5 8 13 16 31" --algorithm "$name" --dtype double ;;
       shared_ring) refuse 'shared_ring has no fixed plan' --ranks 5 --algorithm "$name" ;;
       nway_inverse) check exactly "1 2 5 8 13 16 31" --algorithm "$name" --dtype int64 ;;
+      canonical_halving) check exactly "1 2 3 5 7 8 31 49 65" --algorithm "$name" --dtype double ;;
       *) check exactly "1 2 5 8 13 16 31" --algorithm "$name" --dtype double ;;
     esac
   done
