@@ -154,11 +154,20 @@ class Channel {
   Rank peer() const { return peer_; }
   std::uint32_t taken() const { return taken_; }
   /// So many have to be taken before the next one is sent, in which the peer does the same.
-  std::uint32_t to_be_taken() const { return awaits_answer(sent_) ? taken_before(sent_) : 0; }
+  std::uint32_t to_be_taken() const {
+    const auto next = static_cast<std::uint32_t>(sent_.size());
+    return awaits_answer(next) ? taken_before(next) : 0;
+  }
 
-  void before_put() {
-    if (awaits_answer(sent_)) steps_->await(peer_, answer(answer_before(sent_)), 0);
-    ++sent_;
+  /// About the part that is put then.  An answer is about the last part that it is for.
+  void before_put(std::uint32_t part) {
+    const auto next = static_cast<std::uint32_t>(sent_.size());
+    if (awaits_answer(next)) {
+      steps_->begin_part(number(sent_[taken_before(next) - 1]));
+      steps_->await(peer_, answer(answer_before(next)), 0);
+    }
+    steps_->begin_part(number(part));
+    sent_.push_back(part);
   }
   void after_await() {
     if (is_answered(taken_, incoming_)) steps_->put(peer_, answer(taken_ / window), 0);
@@ -171,7 +180,8 @@ class Channel {
   StepWriter* steps_;
   Rank peer_;
   std::uint32_t first_answer_, incoming_;
-  std::uint32_t sent_ = 0, taken_ = 0;
+  std::vector<std::uint32_t> sent_;  // parts
+  std::uint32_t taken_ = 0;
 };
 
 class Builder {
@@ -293,8 +303,7 @@ class Builder {
   void send_half(std::uint32_t bit, std::uint32_t part) {
     Channel& channel = halving_[bit];
     take_halves(bit, channel.to_be_taken());
-    begin_part(part);
-    channel.before_put();
+    channel.before_put(part);
     if (at_[part] == source_register) {
       at_[part] = new_partial();
       steps_.copy(source_register, at_[part]);
@@ -365,8 +374,7 @@ class Builder {
     const std::uint32_t to = place_ ^ (1u << bit);
     for (std::uint32_t i = 0; i < count_like(to, bit + 1); ++i) {
       const std::uint32_t part = part_like(to, bit + 1, i);
-      begin_part(part);
-      channel.before_put();
+      channel.before_put(part);
       const Register sent = in_partial(carried_at_[part]);
       steps_.put(channel.peer(), layout_.carried(0, entry_bits_, part), 1, sent);
     }
@@ -423,8 +431,7 @@ class Builder {
         const std::uint32_t place = index_of(channel.peer()) - told().first;
         if (i == count_like(place, bits)) continue;
         const std::uint32_t part = part_like(place, bits, i);
-        begin_part(part);
-        channel.before_put();
+        channel.before_put(part);
         const Register fold = fold_of(part);
         steps_.put(channel.peer(), layout_.carried(layout_.number_of_teller(cube_), bits, part), 1,
                    fold);
@@ -476,8 +483,7 @@ class Builder {
   }
 
   void put_result(Channel& channel, std::uint32_t part) {
-    begin_part(part);
-    channel.before_put();
+    channel.before_put(part);
     steps_.put(channel.peer(), layout_.result(part), 1, at_[part]);
   }
 
