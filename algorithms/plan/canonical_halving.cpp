@@ -489,7 +489,7 @@ class Builder {
 
   void results_from_other_cube() {
     const std::uint32_t bits = told_bits();
-    go_to_round(result_round(cube_, bits_));
+    go_to_round(result_round(layout_.told_by(cube_), bits - 1));
     std::vector<Channel> channels = told_channels(
         0, layout_.leaving_answers(layout_.number_of_teller(cube_), bits), known_count(bits));
     for (std::uint32_t i = 0; i < known_count(bits); ++i)
@@ -583,6 +583,7 @@ class Builder {
       if (everywhere) most[result_round(told, layout_.entry_bits(told) - 1)] += messages;
     }
     if (!everywhere) most[first_result_round()] = 1;
+    while (most.back() == 0) most.pop_back();  // the last cube may have one rank
     return most;
   }
 
@@ -613,7 +614,7 @@ std::vector<std::uint32_t> canonical_halving_runs(std::uint32_t rank_count) {
 }
 
 std::uint32_t canonical_halving_partners_max(std::uint32_t rank_count) {
-  return static_cast<std::uint32_t>(std::bit_width(rank_count - 1)) + (1u << large_bits_min) + 1;
+  return static_cast<std::uint32_t>(std::bit_width(rank_count - 1)) + 4;
 }
 
 Plan canonical_halving_allreduce(Rank self, std::uint32_t rank_count) {

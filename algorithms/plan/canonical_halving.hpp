@@ -14,23 +14,25 @@
 //   back      0 tells 2 a and hears c; then 0 tells 1 a and c, and hears b and d
 //
 // Other numbers of ranks are cubes of 2^e ranks, the largest first: P = 11 is 0 .. 7, 8 and 9, 10.
-// Each halves by itself; what a cube and those behind it have is told to the cube before, in which
+// Each halves by itself.  What a cube and those behind it have is told to the cube before, in which
 // it is carried along, one value beside the other, to the rank that has the same part in the end
-// and puts them together: 01234567 o (89 o 10).  It enters after round 2 or, of a larger cube, the
-// round after which that is complete: at the first 8 or 2^e ranks, so that nobody carries more than
-// an eighth of a payload where there are so many.  Results go back by the same messages.
+// and puts them together: 01234567 o (89 o 10).  A cube of 2^e ranks tells the first 2^e of the
+// other, which are done with round e - 1 by then.  Those of 4, 2 and 1 ranks, if there are larger
+// ones, all tell the first 8 ranks of the last of these, at the same time: so nobody carries more
+// than an eighth of a payload.  Results go back by the same messages.
 //
-//   P = 11   round 0   8 and 9 have (8 o 9) of half the parts each; 10 has told them its own before
-//            then      8 tells 0, 2, 4, 6 and 9 tells 1, 3, 5, 7 what it has of one part each
+//   P = 11   round 0   8 and 9 have (8 o 9) of half the parts each
+//            then      8 tells 0, 2, 4, 6, and 9 tells 1, 3, 5, 7, what it has of one part each;
+//                      10 tells all of them, and they have (89 o 10)
 //
 // The parts of an allreduce are as many as the first cube has ranks.  A reduce-scatter has a part,
 // of any length, for each rank; the first cube tells the others theirs.
 //
-// Cost per rank.  Connections to at most log2 P + 9 others.  P - 1 messages of a P-th of the
-// payload out, as many in, of which each is combined; an eighth more for those that carry; for an
-// allreduce twice that.  No allreduce sends less where P = 2^k.  Of the parts that go to one rank
-// at most three windows of 4 are on their way (windows.hpp).  At most 3 payloads in slots, 3 in
-// partials.
+// Cost per rank.  Connections to log2 P others if P = 2^k, else to at most 4 more.  P - 1 messages
+// of a P-th of the payload out, and up to an eighth more; as many in, and up to three eighths more.
+// For an allreduce twice that out, and the results of three eighths to the smallest cubes.  None
+// sends less where P = 2^k.  Of the parts that go to one rank at most three windows of 4 are on
+// their way (windows.hpp).  Registers are up to 2.5 payloads of slots and 2 of partials.
 //
 // Two parities suffice: a part has the contributions of all ranks to this call.
 //
