@@ -270,9 +270,9 @@ plan::Plan reduce_scatter_plan(Rank self, std::uint32_t rank_count,
     if (nodes == 1 || !takes_partial_sums(request) || !plan::is_circulant_reduce_scatter(shape))
       return false;
     if (nodes == rank_count) return would_connect_many;
-    if (would_connect_many && smallest < largest) return false;  // they would go directly
     const std::uint64_t block = priced_bytes(request.bytes / rank_count);
     const std::uint32_t sums = (largest + smallest - 1) / smallest * (nodes - 1);  // at most
+    if (smallest < largest && sums > partners_unasked_max) return false;  // they would go directly
     return hop_in_memory + round_cost(sums, 1, block) < round_cost(rank_count - smallest, 1, block);
   };
   if (sends_partial_sums()) return plan::circulant_reduce_scatter(self, shape);

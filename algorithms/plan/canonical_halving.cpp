@@ -563,26 +563,38 @@ class Builder {
     const bool everywhere = results_ == Results::everywhere;
     const std::uint32_t rounds = everywhere ? most_bits() + layout_.depth(cubes.size() - 1) : 1;
     std::vector<std::uint32_t> most(first_result_round() + rounds, 0);
+    const auto allow = [&](std::uint32_t round, std::uint32_t messages) {
+      most[round] = std::max(most[round], messages);
+    };
     for (std::uint32_t bit = 0; bit < most_bits(); ++bit) {
       const std::uint32_t half = count_like(0, bit + 1);
-      // To what comes over this bit, and the rest of what came over that before.
-      most[halving_round(bit)] += half + half / window + (bit > 0 ? 2 * half / window : 0);
-      if (bit >= layout_.least_entry_bits()) most[carrying_round(bit)] += half + half / window;
+      // Answers to what comes over this bit, and to the rest of what came over that before.
+      allow(halving_round(bit), half + half / window + (bit > 0 ? 2 * half / window : 0));
+      if (bit >= layout_.least_entry_bits()) allow(carrying_round(bit), half + half / window);
     }
-    for (std::size_t cube = 0; everywhere && cube < cubes.size(); ++cube)
-      for (std::uint32_t bit = 0; bit < cubes[cube].bits; ++bit) {
+    if (!everywhere) allow(first_result_round(), 1);
+    for (std::size_t cube = 0; cube < cubes.size(); ++cube) {
+      for (std::uint32_t bit = 0; everywhere && bit < cubes[cube].bits; ++bit) {
         const std::uint32_t half = count_like(0, bit + 1);
-        std::uint32_t& in_round = most[result_round(cube, bit)];
-        in_round = std::max(in_round, half + half / window + half / (2 * window));
+        allow(result_round(cube, bit), half + half / window + half / (2 * window));
       }
+      if (cube == 0) continue;
+      // What a cube tells, and what it is told.
+      const std::size_t told = layout_.told_by(cube);
+      allow(entry_round(cube), count_like(0, cubes[cube].bits));
+      if (everywhere)
+        allow(result_round(told, layout_.entry_bits(told) - 1), count_like(0, cubes[cube].bits));
+    }
+    // Besides, with the ranks of others that it tells and that tell it.
     for (std::size_t cube = 1; cube < cubes.size(); ++cube) {
       const std::size_t told = layout_.told_by(cube);
-      const std::uint32_t parts = count_like(0, cubes[cube].bits);
-      const std::uint32_t messages = parts + parts / window;
-      most[entry_round(cube)] += messages;
-      if (everywhere) most[result_round(told, layout_.entry_bits(told) - 1)] += messages;
+      const std::uint32_t bits = layout_.entry_bits(told), parts = count_like(0, bits);
+      const std::uint32_t round = bits < cubes[told].bits
+                                      ? std::max(entry_round(cube), halving_round(bits))
+                                      : entry_round(cube);
+      most[round] += parts;  // and answers, which are fewer
+      if (everywhere) most[result_round(told, bits - 1)] += parts;
     }
-    if (!everywhere) most[first_result_round()] = 1;
     while (most.back() == 0) most.pop_back();  // the last cube may have one rank
     return most;
   }

@@ -28,8 +28,8 @@
 // The parts of an allreduce are as many as the first cube has ranks.  A reduce-scatter has a part,
 // of any length, for each rank; the first cube tells the others theirs.
 //
-// Cost per rank.  Connections to log2 P others if P = 2^k, else to at most 4 more.  P - 1 messages
-// of a P-th of the payload out, and up to an eighth more; as many in, and up to three eighths more.
+// Cost per rank.  Connections to log2 P others if P = 2^k, else to at most 4 more.  A payload
+// but for a part out, and up to an eighth more (P > 8); as much in, and up to three eighths more.
 // For an allreduce twice that out, and the results of three eighths to the smallest cubes.  None
 // sends less where P = 2^k.  Of the parts that go to one rank at most three windows of 4 are on
 // their way (windows.hpp).  Registers are up to 2.5 payloads of slots and 2 of partials.

@@ -48,7 +48,8 @@ TEST(CanonicalHalving, FollowsTheTreeForEveryRankCount) {
 }
 
 TEST(CanonicalHalving, FollowsTheTreeForManyRanks) {
-  for (const std::uint32_t ranks : {200u, 255u, 256u, 300u, 511u})
+  for (const std::uint32_t ranks :
+       {129u, 137u, 167u, 200u, 231u, 255u, 256u, 257u, 263u, 279u, 300u, 511u})
     if (ranks <= test::up_to(511)) expect_right(ranks);
 }
 
@@ -81,8 +82,8 @@ TEST(CanonicalHalving, RanksThatDoNotLookFindNoMoreThanIsPromised) {
 
 /// As seen by rank 0; turned about, so that every rank is.
 TEST(CanonicalHalving, NoRankFindsMoreThanIsPromised) {
-  for (const std::uint32_t ranks : {33u, 43u}) {
-    const std::vector<Plan> plans = allreduces(ranks);
+  for (const std::uint32_t ranks : {33u, 43u, 47u}) {
+    const std::vector<Plan> plans = ranks == 43 ? scatters(ranks) : allreduces(ranks);
     for (std::uint32_t first = 0; first < ranks; ++first) {
       std::vector<Plan> turned;
       for (std::uint32_t rank = 0; rank < ranks; ++rank) {

@@ -93,6 +93,10 @@ TEST_F(ReduceScatter, ConnectsFewWhereNodesDifferToo) {
   EXPECT_LE(partners_of(plan), 17u);
   node_of.resize(10);  // nodes of 2, 3, 2, 3
   EXPECT_EQ(taken(node_of), "node_direct");
+  node_of = nodes_of(4, 20);
+  node_of.pop_back();
+  EXPECT_EQ(taken(node_of), "node_direct") << "a few partners in each";
+  EXPECT_LE(partners_of(plan), 31u);
 }
 
 /// How `total` bytes that `ranks` nodes hold are sent, if the r-th holds a share of weight(r).
