@@ -116,7 +116,7 @@ struct Plan {
   std::vector<std::uint32_t> per_round;  // messages of each round, as executed
   std::uint32_t n = 0;    // of schedules with one n for all rounds, which per_round may not tell
   bool all_alike = true;  // every rank sends exactly per_round, and awaits as many, maybe in later
-                          // rounds; if not, it is the most
+                          // rounds; if not, none sends more
   FlowControl flow_control = FlowControl::synchronising;
   std::uint16_t parts = 1;        // of the payload
   std::vector<Rank> owners = {};  // of blocks in pieces: whose block each part is of; empty: part p

@@ -6,8 +6,10 @@
 #include <bit>
 #include <cstdint>
 #include <random>
+#include <utility>
 
 #include "happens_before.hpp"
+#include "needed_steps.hpp"
 #include "plan/per_round.hpp"
 #include "plan/steps.hpp"
 #include "plan/verify.hpp"
@@ -91,15 +93,7 @@ TEST(ChunkedFold, NeedsEveryStep) {
     std::vector<Plan> plans;
     for (std::uint32_t rank = 0; rank < ranks; ++rank)
       plans.push_back(chunked_fold_allreduce(Rank{rank}, ranks));
-    for (Plan& plan : plans) {
-      const Plan right = plan;
-      for (std::size_t step = 0; step < right.steps.size(); ++step) {
-        plan.steps.erase(plan.steps.begin() + static_cast<std::ptrdiff_t>(step));
-        EXPECT_TRUE(first_violation(plans, Promise::canonical_tree))
-            << "P = " << ranks << ", rank " << index_of(plan.self) << ", step " << step;
-        plan = right;
-      }
-    }
+    test::expect_every_step_needed(std::move(plans), Promise::canonical_tree);
   }
 }
 

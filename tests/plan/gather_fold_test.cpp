@@ -7,7 +7,9 @@
 #include <bit>
 #include <cstdint>
 #include <random>
+#include <utility>
 
+#include "needed_steps.hpp"
 #include "plan/two_partial.hpp"
 #include "plan/verify.hpp"
 #include "sizes.hpp"
@@ -70,15 +72,7 @@ TEST(GatherFold, NeedsEveryStep) {
     std::vector<Plan> plans;
     for (std::uint32_t rank = 0; rank < ranks; ++rank)
       plans.push_back(build(rank, ranks, uniform(ranks, 2)));
-    for (Plan& plan : plans) {
-      const Plan right = plan;
-      for (std::size_t step = 0; step < right.steps.size(); ++step) {
-        plan.steps.erase(plan.steps.begin() + static_cast<std::ptrdiff_t>(step));
-        EXPECT_TRUE(first_violation(plans, Promise::canonical_tree))
-            << "P = " << ranks << ", rank " << index_of(plan.self) << ", step " << step;
-        plan = right;
-      }
-    }
+    test::expect_every_step_needed(std::move(plans), Promise::canonical_tree);
   }
 }
 
