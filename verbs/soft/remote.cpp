@@ -15,6 +15,13 @@
 #include "verbs/soft/notification.hpp"
 #include "verbs/soft/receive_queue.hpp"
 
+#if defined(__SANITIZE_THREAD__)
+extern "C" {
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+}
+#endif
+
 namespace tutti::verbs::soft {
 namespace {
 
@@ -380,8 +387,30 @@ bool has_lost_access(QueuePair& pair, int error) {
   return true;
 }
 
+/// Data that go to or come from another process are no business of a race detector's: that the
+/// helper thread has sent them the program may learn from there, which it cannot follow.
+class PastRaceDetector {
+ public:
+#if defined(__SANITIZE_THREAD__)
+  explicit PastRaceDetector(const Peer& peer) : is_past_(!peer.is_self()) {
+    if (is_past_) AnnotateIgnoreReadsBegin(__FILE__, __LINE__);  // and writes
+  }
+  PastRaceDetector(const PastRaceDetector&) = delete;
+  PastRaceDetector& operator=(const PastRaceDetector&) = delete;
+  ~PastRaceDetector() {
+    if (is_past_) AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+  }
+
+ private:
+  bool is_past_;
+#else
+  explicit PastRaceDetector(const Peer&) {}
+#endif
+};
+
 Outcome move_data(QueuePair& pair, const Request& request, const Pieces& local,
                   const RemotePieces& remote, const Receive& receive) {
+  const PastRaceDetector past(*pair.peer);
   const bool reads = request.opcode == IBV_WR_RDMA_READ;
   int error = 0;
   if (remote.all_mapped) {
