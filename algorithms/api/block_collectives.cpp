@@ -348,7 +348,7 @@ Operation allgatherv(Communicator& communicator, const AllgathervArguments& argu
             ranges_of(make.name(), "target", arguments.blocks, make.count());
         require_apart(make.name(), target);
         require_told(make.name(), target, rows, make.self());
-        request.pieces = api::ring_pieces(request);
+        api::cut_into_pieces(request);
         return {gathered(target, make.self()), longest_of(target), request.pieces};
       },
       [&](plan::Transport transport, std::size_t) {

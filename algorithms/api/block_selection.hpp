@@ -10,6 +10,7 @@
 
 #include "plan/blocks.hpp"
 #include "plan/per_round.hpp"
+#include "plan/piece_timetable.hpp"
 #include "plan/plan.hpp"
 
 namespace tutti::api {
@@ -17,16 +18,17 @@ namespace tutti::api {
 /// Also of allgatherv.
 struct AllgatherRequest {
   std::vector<std::size_t> block_bytes = {};  // of each rank
-  std::vector<std::uint16_t> pieces = {};     // as ring_pieces() says of the rest
+  std::vector<std::uint16_t> pieces = {};     // of each; empty: blocks are sent whole
+  plan::PieceRoute route = plan::PieceRoute::ring;
   plan::PerRound per_round_by_default = {};
   std::span<const Node> node_of = {};
   plan::Transport transport = plan::Transport::copied;  // of ranks that share one node
 };
 
-/// Into how many parts of a plan each rank's block is cut, alike on all ranks; empty: into none,
-/// each is a part.  Where some blocks are so much longer than others that it takes less time to
-/// send them along rings of the nodes.
-std::vector<std::uint16_t> ring_pieces(const AllgatherRequest& request);
+/// Sets `pieces`, into how many parts of a plan each rank's block is cut, and their `route`, by the
+/// rest and alike on all ranks, where some blocks are so much longer than others that it takes less
+/// time to pass on pieces from node to node.
+void cut_into_pieces(AllgatherRequest& request);
 
 /// `self`'s plan.  Throws Error{invalid_argument} for a vector that does not cover the nodes, with
 /// the nearest that does.

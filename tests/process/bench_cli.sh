@@ -134,7 +134,7 @@ virtual_time() {
       time=$("$bench" allgatherv --local $ranks --virtual-time --fabric fdr --dtype int32 \
         --bytes $((1048576 / ranks)) --distribution $distribution --iterations 1 --check \
         --format json | sed -En 's/.*"median_ns":([0-9]+)\..*"correct":true.*/\1/p')
-      [ "${time:-0}" -gt 150000 ] && [ "$time" -lt 220000 ] ||
+      [ "${time:-0}" -gt 150000 ] && [ "$time" -lt 190000 ] ||
         fail "allgatherv, $distribution, $ranks ranks: ${time:-no result} ns, expected about 154200"
     done
   done

@@ -522,8 +522,7 @@ TEST(Blocks, SmallOnesOfAnAlltoallGoTogetherBetweenNodes) {
   EXPECT_EQ(codes_of(results), std::vector<int>(task.shape.rank_count));
 }
 
-/// Blocks of which some are so long that they go along rings of the nodes, in pieces; in reverse
-/// order, with gaps.
+/// Blocks of which some are so long that they are passed on in pieces; in reverse order, with gaps.
 int exercise_long_ones(Exchange& exchange, const Task& task, bool in_place) {
   Context context(options_of(task, 8u << 20));
   Communicator communicator(context, exchange);
@@ -537,7 +536,8 @@ int exercise_long_ones(Exchange& exchange, const Task& task, bool in_place) {
   std::byte* const source = in_place ? target.data() + layout.offsets[self] : own.data();
   Operation operation =
       allgatherv(communicator, {.source = source, .target = target.data(), .blocks = layout});
-  if (operation.algorithm() != "ring_allgather") return 2000;
+  if (operation.algorithm() != (ranks.count() < 8 ? "ring_allgather" : "two_tree_allgather"))
+    return 2000;
   return ranks.wrong_of(
       std::move(operation),
       [&](std::uint64_t call) {
@@ -551,7 +551,7 @@ int exercise_long_ones(Exchange& exchange, const Task& task, bool in_place) {
       [&](std::uint64_t) { return target != expected; });
 }
 
-TEST(Blocks, LongOnesGoAlongRingsOfNodes) {
+TEST(Blocks, LongOnesArePassedOnInPieces) {
   const auto expect = [](const Task& task, Launch launch) {
     for (const bool in_place : {false, true}) {
       const auto results = launch({.rank_count = task.shape.rank_count}, [&](Exchange& exchange) {
@@ -569,6 +569,11 @@ TEST(Blocks, LongOnesGoAlongRingsOfNodes) {
   expect({.shape = {6, {2}}, .sizes = {1, 0, 60'000, 20'000, 0, 0}}, run_local_threads);
   expect({.shape = {6, {2}, Placement::cyclic}, .sizes = {90'000, 0, 8, 0, 0, 0}, .delay = 2ms},
          run_local);
+  // Down two trees.
+  expect({.shape = {9}, .sizes = {0, 5, 0, 300'001, 0, 1, 0, 0, 0}}, run_local_threads);
+  std::vector<std::size_t> sizes(16);
+  sizes[5] = 90'000;
+  expect({.shape = {16, {2}, Placement::cyclic}, .sizes = sizes, .delay = 2ms}, run_local_threads);
 }
 
 /// Which is what happens where it may.

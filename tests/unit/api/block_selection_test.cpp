@@ -109,23 +109,23 @@ std::string allgather_taken(std::uint32_t ranks, std::size_t total, Weight weigh
   for (std::uint32_t rank = 0; rank < ranks; ++rank) weights += weight(rank);
   for (std::uint32_t rank = 0; rank < ranks; ++rank)
     request.block_bytes.push_back(total * weight(rank) / weights);
-  request.pieces = ring_pieces(request);
+  cut_into_pieces(request);
   return allgather_plan(Rank{0}, request).algorithm;
 }
 
-TEST(Allgatherv, GoesAlongARingWhereBlocksDifferHoweverManyNodesThereAre) {
+TEST(Allgatherv, IsPassedOnInPiecesWhereBlocksDifferHoweverManyNodesThereAre) {
   for (const std::uint32_t ranks : {4u, 8u, 16u, 24u, 32u, 48u, 64u})
     for (const std::size_t total : {1u << 20, 4u << 20}) {
-      EXPECT_EQ(allgather_taken(ranks, total, [&](auto rank) { return ranks - 1 - rank; }),
-                "ring_allgather")
-          << ranks << " ranks, " << total << " bytes";
-      EXPECT_EQ(allgather_taken(ranks, total, [](auto rank) { return rank == 0 ? 1u : 0u; }),
-                "ring_allgather")
-          << ranks << " ranks, " << total << " bytes";
-      EXPECT_NE(allgather_taken(ranks, total, [](auto) { return 1u; }), "ring_allgather") << ranks;
-      EXPECT_NE(allgather_taken(ranks, total, [](auto rank) { return 99u + rank % 3; }),
-                "ring_allgather")
-          << ranks << " ranks, nearly equal blocks";
+      const std::string where = std::to_string(ranks) + " ranks, " + std::to_string(total);
+      const auto taken = [&](auto weight) { return allgather_taken(ranks, total, weight); };
+      EXPECT_EQ(taken([&](auto rank) { return ranks - 1 - rank; }), "ring_allgather") << where;
+      EXPECT_EQ(taken([](auto rank) { return rank == 0 ? 1u : 0u; }),
+                ranks < 8 ? "ring_allgather" : "two_tree_allgather")
+          << where;
+      const std::string whole = ranks < 10 ? "direct" : "block_dissemination";
+      EXPECT_EQ(taken([](auto) { return 1u; }), whole) << where;
+      EXPECT_EQ(taken([](auto rank) { return 99u + rank % 3; }), whole)
+          << where << ", nearly equal";
     }
 }
 
