@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/per_round.hpp"
 #include "plan/steps.hpp"
 #include "plan/windows.hpp"
 
