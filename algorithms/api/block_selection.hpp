@@ -27,7 +27,7 @@ struct AllgatherRequest {
 
 /// Sets `pieces`, into how many parts of a plan each rank's block is cut, and their `route`, by the
 /// rest and alike on all ranks, where some blocks are so much longer than others that it takes less
-/// time to pass on pieces from node to node.
+/// time to pass on pieces from node to node; elsewhere leaves them.
 void cut_into_pieces(AllgatherRequest& request);
 
 /// `self`'s plan.  Throws Error{invalid_argument} for a vector that does not cover the nodes, with

@@ -27,7 +27,7 @@ void for_trees(const LanePieces& pieces, std::uint32_t node, std::uint32_t lane,
   pieces.for_lane(node, lane, [&](std::uint16_t, Rank owner) { ++left[index_of(owner)]; });
   pieces.for_lane(node, lane, [&](std::uint16_t piece, Rank owner) {
     --left[index_of(owner)];
-    f(piece, (left[index_of(owner)] + index_of(owner)) % tree_count, left[index_of(owner)]);
+    f(piece, left[index_of(owner)] % tree_count, left[index_of(owner)]);
   });
 }
 

@@ -10,7 +10,7 @@
 // Why a simulation: what has the least to wait for depends on all blocks.  Rejected: one rule for
 // the order of a ring's steps (by the recurrence of makespan.hpp, 32 nodes, 1 MiB: with two long
 // blocks 292 us instead of 200, with one 236 instead of 210); to each node one message at a time
-// (some wait for their turn: 219 us instead of 183 in two trees).
+// (some wait for their turn: 219 us instead of 183 in two trees, virtual time).
 #pragma once
 
 #include <cstdint>

@@ -69,7 +69,8 @@ class Builder {
   Rank rank_at(std::uint32_t node) const { return pieces_.members(node)[lane()]; }
   bool is_own(std::uint16_t piece) const { return plan_.owners[piece] == plan_.self; }
 
-  /// What has come is passed on before it is copied into the target.
+  /// What has come is copied into the target before the next is awaited: what has to be sent at
+  /// once has been sent by then.
   void pass_on() {
     std::vector<std::uint16_t> taken;
     const auto finish = [&] {

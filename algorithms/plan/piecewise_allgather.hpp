@@ -20,12 +20,15 @@
 //
 //   8 nodes, block of node 0; by distance from it
 //
-//   even pieces:  0 --- 4 --- 2 --- 1         odd pieces:  0 --- 5 --- 3 --- 2
+//   the last piece but 0, 2, ...              the last piece but 1, 3, ...
+//
+//                 0 --- 4 --- 2 --- 1                      0 --- 5 --- 3 --- 2
 //                       |      `--- 3                            |      `--- 4
 //                        `--- 6 --- 5                             `--- 7 --- 6
 //                              `--- 7                                   `--- 1
 //
-// A node tells those that are powers of two away, on either side, whosever block it is.
+// A node tells those that are powers of two away, on either side, whosever block it is; where the
+// second tree, which stands one node further, goes round past its root, one more.
 //
 // Who sends what when is a timetable that every rank draws up for itself, the same for all
 // (piece_timetable.hpp).
@@ -38,7 +41,7 @@
 // other nodes, about m / L bytes where blocks have L pieces at least, and tells L - 1 ranks of its
 // own node of as many, which these read where they are.  Along a ring a piece takes N - 1 hops, and
 // there are two connections; in trees log2 N hops, each of which may wait for a piece, and about
-// 2 log2 N connections.  Few messages are on their way on each (windows.hpp).  Slots: one for each
+// 2 log2 N connections in all, to tell and to hear on.  Few messages are on their way on each (windows.hpp).  Slots: one for each
 // piece, and one for each answer.
 //
 // Two parities suffice: every block has a piece at least, maybe of no bytes, so nobody has all

@@ -8,6 +8,7 @@
 #include "verbs/soft/atomic.hpp"
 #include "verbs/soft/memory.hpp"
 #include "verbs/soft/queue_pair.hpp"
+#include "verbs/soft/race_detector.hpp"
 #include "verbs/soft/remote.hpp"
 
 namespace tutti::verbs::soft {
@@ -101,8 +102,10 @@ void ask(QueuePair& pair, BounceArea& area, const Request& request, const Pieces
   area.opcode = request.opcode;
   area.operand = request.operand;
   area.swap = request.swap;
-  if (!reads(request) && !is_atomic(request.opcode))
+  if (!reads(request) && !is_atomic(request.opcode)) {
+    const PastRaceDetector past(*pair.peer);
     copy(part_of(local, progress.done_bytes, bytes), data_of(area, bytes));
+  }
   progress.asked = area.requested.load(std::memory_order_relaxed) + 1;
   // Release: the owner that sees the count sees the question.
   area.requested.store(progress.asked, std::memory_order_release);

@@ -13,14 +13,8 @@
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/memory.hpp"
 #include "verbs/soft/notification.hpp"
+#include "verbs/soft/race_detector.hpp"
 #include "verbs/soft/receive_queue.hpp"
-
-#if defined(__SANITIZE_THREAD__)
-extern "C" {
-void AnnotateIgnoreReadsBegin(const char* file, int line);
-void AnnotateIgnoreReadsEnd(const char* file, int line);
-}
-#endif
 
 namespace tutti::verbs::soft {
 namespace {
@@ -387,42 +381,28 @@ bool has_lost_access(QueuePair& pair, int error) {
   return true;
 }
 
-/// Data that go to or come from another process are no business of a race detector's: that the
-/// helper thread has sent them the program may learn from there, which it cannot follow.
-class PastRaceDetector {
- public:
-#if defined(__SANITIZE_THREAD__)
-  explicit PastRaceDetector(const Peer& peer) : is_past_(!peer.is_self()) {
-    if (is_past_) AnnotateIgnoreReadsBegin(__FILE__, __LINE__);  // and writes
-  }
-  PastRaceDetector(const PastRaceDetector&) = delete;
-  PastRaceDetector& operator=(const PastRaceDetector&) = delete;
-  ~PastRaceDetector() {
-    if (is_past_) AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
-  }
-
- private:
-  bool is_past_;
-#else
-  explicit PastRaceDetector(const Peer&) {}
-#endif
-};
+void send_mapped(QueuePair& pair, const Pieces& local, const Pieces& mapped) {
+  const PastRaceDetector past(*pair.peer);
+  copy(local, mapped, &pair.bulk);
+}
+int send_to_process(QueuePair& pair, const Pieces& local, const Pieces& direct) {
+  const PastRaceDetector past(*pair.peer);
+  return copy_to_process(pair.peer->process(), local, direct);
+}
 
 Outcome move_data(QueuePair& pair, const Request& request, const Pieces& local,
                   const RemotePieces& remote, const Receive& receive) {
-  const PastRaceDetector past(*pair.peer);
-  const bool reads = request.opcode == IBV_WR_RDMA_READ;
   int error = 0;
   if (remote.all_mapped) {
-    if (reads)
+    if (request.opcode == IBV_WR_RDMA_READ)
       copy(remote.mapped, local);
     else
-      copy(local, remote.mapped, &pair.bulk);
+      send_mapped(pair, local, remote.mapped);
   } else {
     if (remote.bounced) return bounce(pair, request, local, receive);
-    const pid_t process = pair.peer->process();
-    error = reads ? copy_from_process(process, remote.direct, local)
-                  : copy_to_process(process, local, remote.direct);
+    error = request.opcode == IBV_WR_RDMA_READ
+                ? copy_from_process(pair.peer->process(), remote.direct, local)
+                : send_to_process(pair, local, remote.direct);
     if (error != 0 && has_lost_access(pair, error)) return {.kind = Kind::wait};
   }
   return error == 0 ? Outcome{.kind = Kind::done} : failed_access(pair, error);

@@ -122,6 +122,12 @@ TEST(Allgatherv, IsPassedOnInPiecesWhereBlocksDifferHoweverManyNodesThereAre) {
       EXPECT_EQ(taken([](auto rank) { return rank == 0 ? 1u : 0u; }),
                 ranks < 8 ? "ring_allgather" : "two_tree_allgather")
           << where;
+      if (ranks == 64) {  // two long blocks, half in one
+        EXPECT_EQ(taken([](auto rank) { return rank % 32 == 0 ? 1u : 0u; }), "two_tree_allgather")
+            << where;
+        EXPECT_EQ(taken([](auto rank) { return rank == 0 ? 63u : 1u; }), "two_tree_allgather")
+            << where;
+      }
       const std::string whole = ranks < 10 ? "direct" : "block_dissemination";
       EXPECT_EQ(taken([](auto) { return 1u; }), whole) << where;
       EXPECT_EQ(taken([](auto rank) { return 99u + rank % 3; }), whole)
