@@ -37,12 +37,12 @@
 // block are dealt out to the ranks of its node, beginning with its owner, and the k-th ranks of all
 // nodes pass on what falls to them.  Who receives a piece tells the others of its node.
 //
-// Cost, for N nodes of L ranks, m bytes in all: a rank sends at most the pieces of its lane to
-// other nodes, about m / L bytes where blocks have L pieces at least, and tells L - 1 ranks of its
-// own node of as many, which these read where they are.  Along a ring a piece takes N - 1 hops, and
-// there are two connections; in trees log2 N hops, each of which may wait for a piece, and about
-// 2 log2 N connections in all, to tell and to hear on.  Few messages are on their way on each (windows.hpp).  Slots: one for each
-// piece, and one for each answer.
+// Cost, for N nodes of L ranks, m bytes in all: a rank sends about as many pieces to other nodes as
+// its lane has, m / L bytes where blocks have L pieces at least, and tells L - 1 ranks of its own
+// node of as many, which these read where they are.  Along a ring a piece takes N - 1 hops, and
+// there are two connections; in trees log2 N hops, each of which may wait for a piece, and about 2
+// log2 N connections, to tell and to hear on.  Few messages are on their way on each (windows.hpp).
+// Slots: one for each piece, and one for each answer.
 //
 // Two parities suffice: every block has a piece at least, maybe of no bytes, so nobody has all
 // before all have entered.
