@@ -18,8 +18,8 @@ namespace {
 
 /// What every rank tells every other when a communicator is made.
 struct Introduction {
-  std::uint64_t version;
   std::uint64_t process_key;
+  std::uint64_t communicators_made;  // of its context, with this one
   std::uint64_t check_level;
   std::uint64_t connect_by;
   std::uint64_t notify;
@@ -31,7 +31,8 @@ struct Introduction {
 };
 static_assert(std::is_trivially_copyable_v<Introduction>);
 
-constexpr std::uint64_t protocol_version = 10;
+/// Raised with every change of what ranks tell each other at set-up.
+constexpr std::uint64_t protocol_version = 11;
 
 /// The side channel costs a system call, the clock a few percent of a collective.
 constexpr Timeout liveness_interval = std::chrono::milliseconds(100);
@@ -67,6 +68,15 @@ std::uint64_t hash_of_shape(const api::ContextSettings& settings) {
   add(settings.ranks_per_domain.size());
   for (const std::uint32_t ranks : settings.ranks_per_domain) add(ranks);
   return hash;
+}
+
+/// Of the communicator that these ranks make: no other one has the same contexts and numbers.
+std::uint64_t id_of(std::span<const Introduction> all) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const Introduction& rank : all)
+    for (const std::uint64_t value : {rank.process_key, rank.communicators_made})
+      hash = (hash ^ value) * 0x100000001b3;
+  return hash | 1;  // never 0
 }
 
 /// Whether the ranks that may run only where this one may are more than those CPUs.
@@ -106,8 +116,8 @@ Communicator::Implementation::Implementation(Context::Implementation& owner,
 
 void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> known) {
   const Introduction self{
-      .version = protocol_version,
       .process_key = context.process_key,
+      .communicators_made = ++context.communicators_made,
       .check_level = static_cast<std::uint64_t>(context.settings.check),
       .connect_by = static_cast<std::uint64_t>(context.settings.connect),
       .notify = static_cast<std::uint64_t>(context.settings.notify),
@@ -119,13 +129,8 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
                     .window = context.window.card()},
       .port = verbs::card_of(context.fabric.port())};
   std::vector<Introduction> all(exchange.rank_count());
-  gather(std::as_bytes(std::span(&self, 1)), std::as_writable_bytes(std::span(all)));
-  for (std::size_t rank = 0; rank < all.size(); ++rank)
-    if (all[rank].version != protocol_version)
-      throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) + " speaks protocol " +
-                                           std::to_string(all[rank].version) + ", this rank " +
-                                           std::to_string(protocol_version) +
-                                           ": use one version of tutti everywhere");
+  api::SetUpCall call{api::CallKind::communicator, "Communicator"};
+  gather(call, std::as_bytes(std::span(&self, 1)), std::as_writable_bytes(std::span(all)));
   require_ports_of_one_kind(all);  // before what follows from the kind
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].check_level != self.check_level)
@@ -166,9 +171,10 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
     neighbours = api::meet_neighbours(exchange.self(), cards, context.settings,
                                       [&](std::span<const std::byte> mine) {
                                         std::vector<std::byte> everybodys(mine.size() * all.size());
-                                        gather(mine, everybodys);
+                                        gather(call, mine, everybodys);
                                         return everybodys;
                                       });
+  id = id_of(all);
   neighbours.domain = api::domains_of(neighbours.nodes, cards, context.settings);
   suspicions.reserve(all.size());
   context.oversubscribed = context.oversubscribed || is_oversubscribed(all, self);
@@ -206,8 +212,43 @@ Communicator::Implementation::~Implementation() {
   std::erase(context.communicators, this);
 }
 
-void Communicator::Implementation::gather(std::span<const std::byte> mine,
+void Communicator::Implementation::gather(api::SetUpCall& call, std::span<const std::byte> mine,
                                           std::span<std::byte> everybodys) {
+  api::SetUpBlock block{.version = protocol_version,
+                        .communicator = id,
+                        .payload_bytes = mine.size(),
+                        .kind = call.kind,
+                        .step = call.step++,
+                        .operations_made = operations_made,
+                        .name = {},
+                        .payload = {}};
+  std::strncpy(block.name, call.name, sizeof block.name - 1);
+  const auto first = mine.first(std::min(mine.size(), api::SetUpBlock::payload_bytes_max));
+  std::copy(first.begin(), first.end(), block.payload.begin());
+  std::vector<api::SetUpBlock> blocks(exchange.rank_count());
+  exchange_all(std::as_bytes(std::span(&block, 1)), std::as_writable_bytes(std::span(blocks)));
+  try {
+    api::require_one_call(blocks);
+  } catch (const Error&) {
+    // Some ranks were about to make an operation, others were not: they go on from one number.
+    for (const api::SetUpBlock& theirs : blocks)
+      if (theirs.communicator == id)
+        operations_made = std::max(operations_made, theirs.operations_made);
+    throw;
+  }
+  const auto rest = mine.subspan(first.size());
+  std::vector<std::byte> rests(rest.size() * blocks.size());
+  if (!rest.empty()) exchange_all(rest, rests);
+  for (std::size_t rank = 0; rank < blocks.size(); ++rank) {
+    const auto theirs = everybodys.subspan(rank * mine.size(), mine.size());
+    std::copy_n(blocks[rank].payload.begin(), first.size(), theirs.begin());
+    std::copy_n(rests.begin() + static_cast<std::ptrdiff_t>(rank * rest.size()), rest.size(),
+                theirs.subspan(first.size()).begin());
+  }
+}
+
+void Communicator::Implementation::exchange_all(std::span<const std::byte> mine,
+                                                std::span<std::byte> everybodys) {
   try {
     exchange.allgather(mine, everybodys, context.settings.setup_timeout);
   } catch (const Error& error) {
@@ -291,8 +332,14 @@ bool Communicator::Implementation::adopt_incident() noexcept {
 }
 
 void Communicator::Implementation::fail_exchange(const Error& error) noexcept {
-  if (!adopt_incident())
-    fail_all({Incident::Kind::aborted, exchange.self()}, error.what(), nullptr);
+  if (adopt_incident()) return;
+  // Whoever hears of it is to hear of the rank that is missing, not of the one that noticed first.
+  for (std::uint32_t rank = 0; rank < exchange.rank_count(); ++rank) {
+    if (error.code() != ErrorCode::peer_failed || !exchange.has_left(Rank{rank})) continue;
+    fail_all({Incident::Kind::left, Rank{rank}}, left_too_early, nullptr);
+    return;
+  }
+  fail_all({Incident::Kind::aborted, exchange.self()}, error.what(), nullptr);
 }
 
 void Communicator::Implementation::suspect(const verbs::TransportFailure& cause,
@@ -407,12 +454,8 @@ void Communicator::abort() noexcept {
 }
 
 void Communicator::synchronize() {
-  try {
-    implementation_->exchange.barrier(implementation_->context.settings.setup_timeout);
-  } catch (const Error& error) {
-    implementation_->fail_exchange(error);
-    throw;
-  }
+  api::SetUpCall call{api::CallKind::synchronize, "synchronize"};
+  implementation_->gather(call, {}, {});  // which no rank leaves before all have entered
 }
 
 Status Communicator::progress() noexcept {

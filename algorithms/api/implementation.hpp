@@ -17,6 +17,7 @@
 #include "api/neighbourhood.hpp"
 #include "api/segment.hpp"
 #include "api/selection.hpp"
+#include "api/set_up_call.hpp"
 #include "api/settings.hpp"
 #include "api/shared_ring.hpp"
 #include "engine/execution.hpp"
@@ -55,7 +56,8 @@ struct Context::Implementation {
   std::vector<Operation::Implementation*> in_flight;
   std::size_t live_operations = 0;
   std::size_t live_network_operations = 0;  // those with a partner on another node
-  bool has_failed = false;                  // a communicator of it: no orderly end
+  std::uint32_t communicators_made = 0;
+  bool has_failed = false;  // a communicator of it: no orderly end
 
   /// Registers it, once.  Throws Error.
   const ibv_mr& neighbour_arena(std::uint64_t process, const api::NeighbourWindow& theirs);
@@ -86,6 +88,7 @@ struct Communicator::Implementation {
   std::unique_ptr<Exchange> own_exchange;  // of one that was split from another; else the user's
   Exchange& exchange;
   std::vector<std::uint64_t> process_of;  // by rank
+  std::uint64_t id = 0;  // the same on all ranks, another for each communicator; 0: being made
   api::Neighbourhood neighbours;
   std::uint32_t operations_made = 0;
   // Whether such segments were allocated; alike on all ranks.
@@ -136,8 +139,11 @@ struct Communicator::Implementation {
   /// The same, after telling the other ranks of the incident.
   void fail_all(Incident incident, const char* what,
                 const Operation::Implementation* met_by) noexcept;
-  /// An allgather of the exchange, within the set-up timeout; its failure is the communicator's.
-  void gather(std::span<const std::byte> mine, std::span<std::byte> everybodys);
+  /// The next step of a call that all ranks make: an allgather, within the set-up timeout.  Throws
+  /// Error{mismatch} on every rank, and stays usable, if ranks make different calls.  A failure of
+  /// the exchange is the communicator's.
+  void gather(api::SetUpCall& call, std::span<const std::byte> mine,
+              std::span<std::byte> everybodys);
   /// The exchange has failed here.  Some ranks may have got past that step, and would wait for this
   /// one; unless the reason is an incident that they know.
   void fail_exchange(const Error& error) noexcept;
@@ -158,6 +164,8 @@ struct Communicator::Implementation {
  private:
   /// Collective: tells the other ranks of this one, and finds their nodes unless they are known.
   void introduce(std::optional<api::Neighbourhood> known);
+  /// An allgather of the exchange, whose failure is the communicator's.
+  void exchange_all(std::span<const std::byte> mine, std::span<std::byte> everybodys);
   bool adopt_incident() noexcept;
   void judge(Timeout now) noexcept;
   void condemn(const Suspicion& held) noexcept;

@@ -30,9 +30,10 @@ struct NewConnection {
 };
 
 template <class T>
-std::vector<T> gather(Communicator::Implementation& communicator, std::span<const T> mine) {
+std::vector<T> gather(Communicator::Implementation& communicator, SetUpCall& call,
+                      std::span<const T> mine) {
   std::vector<T> all(mine.size() * communicator.exchange.rank_count());
-  communicator.gather(std::as_bytes(mine), std::as_writable_bytes(std::span(all)));
+  communicator.gather(call, std::as_bytes(mine), std::as_writable_bytes(std::span(all)));
   return all;
 }
 
@@ -237,13 +238,13 @@ void charge_for(Operation::Implementation& operation) {
 
 /// The sizes that every rank tells, by rank.  Ranks that ask for something else have other rows, or
 /// none, so that is found out first.
-std::vector<std::uint64_t> rows_of(Communicator::Implementation& communicator,
+std::vector<std::uint64_t> rows_of(Communicator::Implementation& communicator, SetUpCall& call,
                                    const OperationRequest& request, const Card& card) {
   if (request.row.empty()) return {};
-  const std::vector<Card> cards = gather<Card>(communicator, {&card, 1});
+  const std::vector<Card> cards = gather<Card>(communicator, call, {&card, 1});
   agree<Card>({}, cards);
   require_same(cards, index_of(communicator.exchange.self()), communicator.context.settings.check);
-  return gather<std::uint64_t>(communicator, request.row);
+  return gather<std::uint64_t>(communicator, call, request.row);
 }
 
 std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& communicator,
@@ -254,7 +255,8 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
   std::unique_ptr<Operation::Implementation> operation;
   std::vector<NewConnection> offers;
   Card card = card_of(communicator, request);
-  const std::vector<std::uint64_t> rows = rows_of(communicator, request, card);
+  SetUpCall call{CallKind::operation, request.collective};
+  const std::vector<std::uint64_t> rows = rows_of(communicator, call, request, card);
   attempt(error, [&] {
     const Blocks blocks = request.lay_out_blocks ? request.lay_out_blocks(rows) : Blocks();
     operation =
@@ -287,7 +289,7 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     card.new_connections = static_cast<std::uint32_t>(offers.size());
   });
   card.verdict = Verdict::of(error);
-  const std::vector<Card> cards = gather<Card>(communicator, {&card, 1});
+  const std::vector<Card> cards = gather<Card>(communicator, call, {&card, 1});
   agree<Card>(error, cards);
   require_same(cards, index_of(communicator.exchange.self()), communicator.context.settings.check,
                request.members);
@@ -297,23 +299,23 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     offers_each = std::max<std::size_t>(offers_each, theirs.new_connections);
   if (offers_each > 0) {
     offers.resize(offers_each);
-    const std::vector<NewConnection> all = gather<NewConnection>(communicator, offers);
+    const std::vector<NewConnection> all = gather<NewConnection>(communicator, call, offers);
     attempt(error, [&] { connect_partners(*operation, all, offers_each); });
   }
   const auto agree_on_all = [&] {
     const Verdict verdict = Verdict::of(error);
-    agree<Verdict>(error, gather<Verdict>(communicator, {&verdict, 1}));
+    agree<Verdict>(error, gather<Verdict>(communicator, call, {&verdict, 1}));
   };
   if (request.shared_ring) {
     RingDoor door;
     attempt(error, [&] { door = operation->shared_ring->open(cards); });
-    const std::vector<RingDoor> doors = gather<RingDoor>(communicator, {&door, 1});
+    const std::vector<RingDoor> doors = gather<RingDoor>(communicator, call, {&door, 1});
     attempt(error, [&] { operation->shared_ring->join(doors); });
     agree_on_all();
     operation->shared_ring->share();
     attempt(error, [&] { operation->shared_ring->greet(); });
     const Verdict verdict = Verdict::of(error);
-    const std::vector<Verdict> verdicts = gather<Verdict>(communicator, {&verdict, 1});
+    const std::vector<Verdict> verdicts = gather<Verdict>(communicator, call, {&verdict, 1});
     operation->shared_ring->hear(verdicts);
     agree<Verdict>(error, verdicts);
   } else {

@@ -88,12 +88,27 @@ std::size_t Segment::size() const noexcept {
 
 namespace {
 
+const char* name_of(Scope scope) noexcept {
+  return scope == Scope::node ? "Scope::node" : "Scope::rank";
+}
+
 /// What a rank tells the others of a segment.
 struct SegmentCard {
   api::Verdict verdict;
   std::uint64_t bytes = 0;
   std::uint64_t address = 0;
+  Scope scope = Scope::rank;
 };
+
+/// Else one rank's private memory would be another rank's share of the node's.
+void require_one_scope(std::span<const SegmentCard> all) {
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank].scope != all[0].scope)
+      throw Error(ErrorCode::mismatch,
+                  std::string("allocate: rank 0 asks for ") + name_of(all[0].scope) + ", rank " +
+                      std::to_string(rank) + " for " + name_of(all[rank].scope) +
+                      "; ask for the same on all ranks");
+}
 
 }  // namespace
 
@@ -115,7 +130,7 @@ Segment api::allocate(Communicator& communicator, std::size_t bytes, Scope scope
   const std::size_t owner = scope == Scope::node ? first_of_node(self) : self;
 
   std::unique_ptr<Segment::Implementation> made;
-  SegmentCard card{.verdict = {}, .bytes = bytes};
+  SegmentCard card{.verdict = {}, .bytes = bytes, .scope = scope};
   try {
     if (owner == self && !error) {
       made = std::make_unique<Segment::Implementation>(ranks.context, bytes);
@@ -128,8 +143,10 @@ Segment api::allocate(Communicator& communicator, std::size_t bytes, Scope scope
   }
   card.verdict = api::Verdict::of(error);
   std::vector<SegmentCard> all(communicator.rank_count());
-  ranks.gather(std::as_bytes(std::span(&card, 1)), std::as_writable_bytes(std::span(all)));
+  SetUpCall call{CallKind::allocate, "allocate"};
+  ranks.gather(call, std::as_bytes(std::span(&card, 1)), std::as_writable_bytes(std::span(all)));
   api::agree<SegmentCard>(error, all);
+  require_one_scope(all);
   for (std::size_t one = 0; one < all.size() && scope == Scope::node; ++one)
     if (const std::size_t first = first_of_node(one); all[one].bytes != all[first].bytes)
       throw Error(ErrorCode::mismatch, "allocate: rank " + std::to_string(one) + " asks for " +

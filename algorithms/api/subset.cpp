@@ -184,7 +184,8 @@ std::optional<Communicator> api::split(Communicator& whole, std::optional<std::u
   ranks.require_usable();
   const Choice own{Verdict::of(error), color ? 1u : 0u, color.value_or(0), key};
   std::vector<Choice> choices(whole.rank_count());
-  ranks.gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(choices)));
+  SetUpCall call{CallKind::split, "split"};
+  ranks.gather(call, std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(choices)));
   agree<Choice>(error, choices);
   std::vector<Rank> members;
   for (std::uint32_t index = 0; index < choices.size(); ++index)

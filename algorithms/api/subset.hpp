@@ -11,6 +11,8 @@
 #include <tutti/status.hpp>
 #include <vector>
 
+#include "api/set_up_call.hpp"
+
 namespace tutti::api {
 
 /// Borrows the communicator, which must outlive it.  Incidents are those of that one's exchange: of
@@ -34,7 +36,7 @@ class SubsetExchange final : public Exchange {
   /// What a rank contributes to one allreduce; zero where others contribute.
   struct Block {
     std::uint64_t total_bytes = 0;  // of its whole contribution
-    std::array<std::byte, 248> payload = {};
+    std::array<std::byte, sizeof(SetUpBlock)> payload = {};
   };
 
   /// One allreduce: `own_` of every rank to `all_`.

@@ -119,6 +119,9 @@ class TUTTI_EXPORT Context {
 /// and exchange are borrowed and must outlive it, and it its operations (checked).  Communicators
 /// over one exchange share its incidents: a rank that dies or gives up ends them all.  Give each an
 /// exchange of its own to keep them apart.
+/// Collective functions are called by all ranks in the same order.  If ranks call different ones,
+/// or one on different communicators of an exchange, every rank throws Error{mismatch} that names
+/// the calls and the ranks, and the communicators stay usable.
 class TUTTI_EXPORT Communicator {
  public:
   /// Collective.  Throws Error.

@@ -17,9 +17,10 @@
  *
  * Making anything may block.  It is collective over the ranks of the communicator or the exchange:
  * a rank whose arguments are refused still takes part, and all of them get the same failure, after
- * which the communicator is as good as before (not after a set-up that timed out).  What was to be
- * made is NULL then.  Only a communicator, context or exchange that is NULL itself is not heard of
- * by the others, who wait for the set-up timeout.
+ * which the communicator is as good as before (not after a set-up that timed out).  The same holds
+ * if ranks call different functions on communicators of one exchange: TUTTI_ERROR_MISMATCH names
+ * the calls and the ranks.  What was to be made is NULL then.  Only a communicator, context or
+ * exchange that is NULL itself is not heard of by the others, who wait for the set-up timeout.
  *
  * Starting, testing and waiting never allocate and take no lock.  A negative timeout has passed
  * already.  No exception leaves the library; one that leaves a function of the user's ends the
@@ -121,7 +122,7 @@ typedef struct {
   /* `all` receives the `bytes` of every rank in rank order.  `bytes` is equal on all ranks. */
   tutti_status (*allgather)(void* context, const void* mine, void* all, size_t bytes,
                             int64_t timeout_ns);
-  /* No rank returns before every rank has entered. */
+  /* No rank returns before every rank has entered.  tutti_synchronize() uses allgather instead. */
   tutti_status (*barrier)(void* context, int64_t timeout_ns);
 } tutti_exchange_functions;
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <tutti/tutti.hpp>
 #include <vector>
 
@@ -90,6 +91,26 @@ TEST_P(MpiSplit, ARankWithoutAColorIsInNoPart) {
     EXPECT_EQ(sum_of(*part, 1), count - 1);
   }
   EXPECT_EQ(sum_of(whole, 1), count);
+}
+
+// Protects: ranks that call different functions all hear which, and MPI's exchange stays in step.
+TEST_P(MpiSplit, RanksThatCallSomethingElseAreNamedOnAll) {
+  const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
+  if (exchange->rank_count() == 1) GTEST_SKIP() << "needs a rank that differs";
+  tutti::Context context(options());
+  Communicator whole(context, *exchange);
+  try {
+    if (index_of(whole.rank()) == 1)
+      (void)whole.split(0u);
+    else
+      whole.synchronize();
+    ADD_FAILURE() << "different calls were accepted";
+  } catch (const tutti::Error& error) {
+    EXPECT_EQ(error.code(), tutti::ErrorCode::mismatch);
+    const std::string text = error.what();
+    EXPECT_NE(text.find("synchronize, rank 1 calls split"), std::string::npos) << text;
+  }
+  EXPECT_EQ(sum_of(whole, 1), whole.rank_count());
 }
 
 INSTANTIATE_TEST_SUITE_P(Nodes, MpiSplit,

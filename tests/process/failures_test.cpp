@@ -281,6 +281,38 @@ TEST_P(Leaving, ARankThatLeavesWhileItIsNeededIsAFailureNotAHang) {
   }
 }
 
+// Whoever notices first must not be taken for the one that is missing.
+TEST_P(Leaving, ARankThatLeavesDuringASetUpIsNamedOnEveryRank) {
+  if (GetParam().ranks_per_node > 1 && !test::device_is_soft())
+    GTEST_SKIP() << "about shared memory";
+  for (const std::uint32_t leaver : {0u, 5u}) {
+    const bool over_tcp = GetParam().over_tcp;
+    const std::uint16_t port = over_tcp ? test::free_port() : std::uint16_t{0};
+    const auto results = run_local({.rank_count = rank_count}, [&](Exchange& local) {
+      const std::uint32_t self = index_of(local.self());
+      const auto tcp = over_tcp ? test::meet_over_tcp(self, rank_count, port) : nullptr;
+      Context context(options_of(local, GetParam().ranks_per_node));
+      Communicator communicator(context, tcp ? *tcp : local);
+      communicator.synchronize();
+      if (self == leaver) return 0;
+      try {
+        const Operation operation = barrier(communicator);
+        return 1;
+      } catch (const Error& error) {
+        const std::string text = error.what();
+        const bool says = text.find("rank " + std::to_string(leaver)) != std::string::npos &&
+                          text.find("left") != std::string::npos;
+        if (!says) std::fprintf(stderr, "rank %u: %s\n", self, error.what());
+        if (!says || error.code() != ErrorCode::peer_failed) return 2;
+      }
+      const Failure& failure = communicator.failure();
+      if (failure.status != Status::peer_failed || failure.peer != Rank{leaver}) return 3;
+      return std::string(failure.text).find("has left") != std::string::npos ? 0 : 4;
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(rank_count)) << "rank " << leaver << " left";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Bootstrap, Leaving, sceneries, name_of);
 
 TEST(Silence, APeerThatDoesNotAnswerIsNamedByAllRanks) {

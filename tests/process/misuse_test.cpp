@@ -3,8 +3,13 @@
 
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <string>
 #include <tutti/tutti.hpp>
+#include <vector>
 
+#include "support/jobs.hpp"
 #include "support/tampering.hpp"
 
 #if defined(__x86_64__)
@@ -292,6 +297,137 @@ TEST(SetUp, AStepThatFailsOnOneRankOnlyEndsTheCommunicatorOnAll) {
     return communicator.failure().peer == Rank{1} ? 0 : 4;
   });
   for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
+}
+
+// Calls of a set-up that ranks make together, by the name that an error has for them.
+struct NamedCall {
+  const char* name;
+  std::function<void(Communicator&)> make;
+};
+
+const std::vector<NamedCall>& named_calls() {
+  static const std::vector<NamedCall> calls = {
+      {"synchronize", [](Communicator& c) { c.synchronize(); }},
+      {"split", [](Communicator& c) { (void)c.split(0u); }},
+      {"allocate", [](Communicator& c) { (void)c.allocate(64); }},
+      {"allreduce",
+       [](Communicator& c) {
+         auto memory = buffer(2);
+         (void)allreduce(c, sum_of(memory));
+       }},
+      {"allgatherv",  // which has an exchange more, before its cards
+       [](Communicator& c) {
+         std::vector<std::byte> mine(8), all(8 * c.rank_count());
+         const std::vector<std::size_t> bytes(c.rank_count(), 8);
+         (void)allgatherv(
+             c, {.source = mine.data(), .target = all.data(), .blocks = {.bytes = bytes}});
+       }},
+  };
+  return calls;
+}
+
+/// What `call` throws on this rank; empty if it throws nothing or something else.
+std::string mismatch_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::mismatch) return error.what();
+    std::fprintf(stderr, "code %d: %s\n", static_cast<int>(error.code()), error.what());
+  }
+  return "";
+}
+
+bool still_works(Communicator& communicator) {
+  Operation after = barrier(communicator);
+  return after.start() == Status::ok && after.wait(10s) == Status::ok &&
+         communicator.failure().status == Status::ok;
+}
+
+/// Rank 2 makes another call than the others, for every pair of calls.
+int confuse(Communicator& communicator) {
+  const bool is_odd_one = communicator.rank() == Rank{2};
+  for (const NamedCall& usual : named_calls()) {
+    for (const NamedCall& odd : named_calls()) {
+      if (&usual == &odd) continue;
+      const std::string text = mismatch_of([&] { (is_odd_one ? odd : usual).make(communicator); });
+      std::string expected = std::string("ranks make different calls: ranks 0, 1 and 3 call ") +
+                             usual.name + ", rank 2 calls " + odd.name +
+                             "; every rank has to make the same calls in the same order";
+      // Operations have cards, which say more; each rank compares its own with another one's.
+      const bool are_operations =
+          std::strncmp(usual.name, "all", 3) == 0 && std::strncmp(odd.name, "all", 3) == 0 &&
+          usual.name != std::string("allocate") && odd.name != std::string("allocate");
+      const bool is_as_expected =
+          are_operations ? text.find("different operations: rank ") != std::string::npos &&
+                               text.find(usual.name) != std::string::npos &&
+                               text.find(odd.name) != std::string::npos
+                         : text == expected;
+      if (!is_as_expected) {
+        std::fprintf(stderr, "%s and %s: \"%s\"\n", usual.name, odd.name, text.c_str());
+        return 1;
+      }
+    }
+    if (!still_works(communicator)) return 2;
+  }
+  return 0;
+}
+
+class DifferentCalls : public testing::TestWithParam<bool> {};
+
+/// Runs `body` on four ranks that have met on this machine or over TCP.
+void expect_all_well(bool over_tcp, const std::function<int(Exchange&)>& body) {
+  const std::uint16_t port = over_tcp ? test::free_port() : std::uint16_t{0};
+  const auto results = run_local({.rank_count = 4}, [&](Exchange& local) {
+    const auto tcp = over_tcp ? test::meet_over_tcp(index_of(local.self()), 4, port) : nullptr;
+    return body(tcp ? *tcp : local);
+  });
+  EXPECT_EQ(test::codes_of(results), std::vector<int>(4));
+}
+
+TEST_P(DifferentCalls, AreNamedOnEveryRankAndTheCommunicatorGoesOn) {
+  expect_all_well(GetParam(), [](Exchange& exchange) {
+    Context context(options_for_test());
+    Communicator communicator(context, exchange);
+    return confuse(communicator);
+  });
+}
+
+TEST_P(DifferentCalls, OnCommunicatorsThatShareAnExchangeAreNamedToo) {
+  expect_all_well(GetParam(), [](Exchange& exchange) {
+    Context context(options_for_test());
+    Communicator one(context, exchange), other(context, exchange);
+    const bool is_odd_one = exchange.self() == Rank{2};
+    const auto says = [](const std::string& text, const char* what) {
+      if (text.find(what) == std::string::npos) std::fprintf(stderr, "\"%s\"\n", text.c_str());
+      return text.find(what) != std::string::npos;
+    };
+    if (!says(mismatch_of([&] { (is_odd_one ? other : one).synchronize(); }),
+              "ranks 0, 1 and 3 call synchronize on one communicator, rank 2 calls synchronize on "
+              "another communicator"))
+      return 1;
+    const auto makes = [&] {
+      if (is_odd_one)
+        Communicator third(context, exchange);
+      else
+        other.synchronize();
+    };
+    if (!says(mismatch_of(makes), "rank 2 calls Communicator;")) return 2;
+    return still_works(one) && still_works(other) ? 0 : 3;
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Bootstrap, DifferentCalls, testing::Values(false, true),
+                         [](const auto& over_tcp) { return over_tcp.param ? "tcp" : "local"; });
+
+// Ranks of a part introduce themselves in another way, over the whole.
+TEST(Misuse, DifferentCallsOnAPartAreNamedToo) {
+  expect_all_well(false, [](Exchange& exchange) {
+    Context context(options_for_test());
+    Communicator whole(context, exchange);
+    std::optional<Communicator> part = whole.split(0u);
+    if (const int wrong = confuse(*part); wrong != 0) return wrong;
+    return still_works(whole) ? 0 : 3;
+  });
 }
 
 TEST(Misuse, TooManyLiveOperationsAreRefusedWithTheNumbers) {

@@ -307,9 +307,25 @@ TEST(Segments, OfANodeAreWhatAllItsRanksSee) {
       return 2;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::mismatch) return 3;
-      return std::string(error.what()).find("rank 4 asks for 128 bytes") != std::string::npos ? 0
-                                                                                              : 4;
+      if (std::string(error.what()).find("rank 4 asks for 128 bytes") == std::string::npos)
+        return 4;
     }
+    // One rank's private memory would become its neighbours' share of the node's.
+    for (const std::uint32_t odd : {0u, 4u}) {
+      try {
+        (void)ranks.allocate(64, (self == odd) == (odd == 4) ? Scope::rank : Scope::node);
+        return 5;
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::mismatch) return 6;
+        const char* const expected =
+            odd == 4 ? "allocate: rank 0 asks for Scope::node, rank 4 for Scope::rank; "
+                     : "allocate: rank 0 asks for Scope::node, rank 1 for Scope::rank; ";
+        if (std::string(error.what()).find(expected) == std::string::npos) return 7;
+      }
+    }
+    const Segment after = ranks.allocate(64, Scope::node);
+    ranks.synchronize();
+    return 0;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(5));
 }
