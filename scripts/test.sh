@@ -1,89 +1,131 @@
 #!/usr/bin/env bash
 # Builds and tests tutti.
 set -euo pipefail
-all=0
+mode=usual
 case "${1:-}" in
   "") ;;
-  --all) all=1 ;;
+  --all) mode=all ;;
+  --quick) mode=quick ;;
   --help | -h)
     cat <<'TEXT'
-usage: scripts/test.sh [--all]
+usage: scripts/test.sh [--quick | --all]
 
 On Debian 12: installs what is missing (with sudo unless root), builds the presets "release" and
 "asan" and runs the tests, those of whole jobs with "release" alone; 15 to 25 minutes on 2 cores.
-  --all   also: jobs with sanitizers, perftest and UCX, what has threads with "tsan", MPI's part with
+  --quick what takes seconds of "release" alone: plans, units, simulations, rules about sources
+  --all   also: scripts/demo.sh and --quick one after the other in a fresh clone, jobs with
+          sanitizers, perftest and UCX, what has threads with "tsan", MPI's part with
           "release-mpich", "asan-clang" in place of "asan", clang-format, clang-tidy, the long runs
           (200,000 calls, 100 and 1,000 kills, 30 s of fuzzing, every node shape of 11 ranks), and the
           kernel's verbs in a virtual machine; under 60 minutes.  Longer ones still:
           ctest --preset release -L soak.
+Prints what each stage took, and CTest's summary of all stages at the end.  Logs: build/*.log.
 Exit status 0 if everything passed.
 TEXT
     exit 0
     ;;
   *)
-    echo "test.sh: unknown argument \"$1\"; expected nothing, --all or --help" >&2
+    echo "test.sh: unknown argument \"$1\"; expected nothing, --quick, --all or --help" >&2
     exit 2
     ;;
 esac
 . "$(dirname "$0")/common.sh"
 
 packages=("${packages_to_build[@]}" "${packages_to_test[@]}")
-[ $all -eq 1 ] && packages+=("${packages_to_test_all[@]}" "${packages_to_boot[@]}")
+[ $mode != all ] || packages+=("${packages_to_test_all[@]}" "${packages_to_boot[@]}")
 install "${packages[@]}"
 
-# run PRESET[:TARGET] [CTEST ARGUMENT...]: builds and tests; remembers a failure and goes on.  With
-# --with-plans first, the plans' tests, which need nothing but a CPU, run beside each other before.
 failed=()
-stage() { say "$* (after $((SECONDS / 60)) min)"; }
+# test_with PRESET [CTEST ARGUMENT...]: remembers a failure and goes on.
+: >build/test.log
+test_with() {
+  alive "$1: testing" ctest --preset "$@" 2>&1 | tee -a build/test.log ||
+    failed+=("$1 (tests)")
+}
+# run PRESET[:TARGET] [CTEST ARGUMENT...]: builds and tests.  With --with-plans first, the plans'
+# tests, which need nothing but a CPU, run beside each other before.
 run() {
   local preset=${1%:*} target=
   [[ $1 == *:* ]] && target=${1#*:}
   shift
   local plans=0
   if [ "${1:-}" = --with-plans ]; then plans=1; shift; fi
-  stage "$preset: building"
-  build "$preset" ${target:+"$target"} >"build/$preset.build.log" 2>&1 ||
-    { tail -50 "build/$preset.build.log" >&2; failed+=("$preset (build)"); return 0; }
+  stage "$preset: building (log: build/$preset.build.log)"
+  build "$preset" ${target:+"$target"} || { failed+=("$preset (build)"); return 0; }
   stage "$preset: testing"
-  [ $plans -eq 0 ] || ctest --preset "$preset" -L plan -j "$(nproc)" || failed+=("$preset (plans)")
-  ctest --preset "$preset" "$@" || failed+=("$preset")
+  [ $plans -eq 0 ] || test_with "$preset" -L plan -j "$(nproc)"
+  test_with "$preset" "$@"
 }
 # Those of the device's verbs that depend on how its shared memory is compiled, and what is not there
 # under sanitizers.
 run_verbs_optimised() {
-  ctest --preset release -R "^conformance_(ranks|process|adverse|atomic|lines|namespaces_(semantics|atomic|notification))" ||
-    failed+=("release (verbs)")
+  test_with release -R "^conformance_(ranks|process|adverse|atomic|lines|namespaces_(semantics|atomic|notification))"
+}
+format() {
+  git ls-files '*.cpp' '*.hpp' '*.h' '*.c' | xargs clang-format --dry-run -Werror
+}
+tidy() {
+  configure clang || return
+  git ls-files 'algorithms/*.cpp' 'verbs/*.cpp' 'shm/*.cpp' 'bootstrap/*.cpp' |
+    xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/clang >build/clang-tidy.log 2>&1 ||
+    { grep -E 'error:|warning:' build/clang-tidy.log >&2; return 1; }
+}
+# What a newcomer does: the two commands of the README, one after the other, in a clone.  What is
+# compiled comes from the compiler's cache.
+demo_then_tests() {
+  rm -rf build/fresh
+  git clone -q . build/fresh && (cd build/fresh && scripts/demo.sh && scripts/test.sh --quick) &&
+    rm -rf build/fresh
 }
 
 # With each build what it can find: the sanitizers everything but what takes minutes, the optimised
 # code all but most tests of the software device's verbs.
 sanitized='long|soak|kernel|mpi|tidy|compile_fail|plan'
-if [ $all -eq 1 ]; then
-  stage "format"
-  git ls-files '*.cpp' '*.hpp' '*.h' '*.c' | xargs clang-format --dry-run -Werror ||
-    failed+=("clang-format")
-  run release-mpich:mpi_test_programs -L '^mpi$'
-  # Plans, simulations and programs know no threads; virtual time, namespaces, users, deaths and
-  # streams of calls are about processes, which it cannot look across; bits and schedules are about
-  # numbers, latency about time.  The ways to another process's memory differ in one test.
-  run tsan:thread_test_programs -LE "$sanitized|simulation" \
-    -E 'api_kernels|virtual_time|plan_|bench_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|every_collective|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce'
-  # With Clang, so that it compiles everything, too; what simulates networks, and command lines, are
-  # left to the optimised code, as are numbers.
-  run asan-clang --with-plans -LE "$sanitized" -E 'plan_|virtual_time|bench_refusals|bits|(blocks|collectives|failures|isolation|misuse|schedules|soak|split)_flags|ring_(mapped|bounced)|every_collective'
-  stage "clang-tidy"
-  cmake --preset clang >build/clang.configure.log 2>&1 || failed+=("clang (configure)")
-  git ls-files 'algorithms/*.cpp' 'verbs/*.cpp' 'shm/*.cpp' 'bootstrap/*.cpp' |
-    xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/clang >build/clang-tidy.log 2>&1 ||
-    { grep -E 'error:|warning:' build/clang-tidy.log >&2; failed+=("clang-tidy"); }
-  run release --with-plans -LE 'soak|plan|conformance' -E bootstrap_tcp_exchange  # which mostly waits
-  run_verbs_optimised
-else
-  run asan --with-plans -LE "$sanitized|process" -E unprivileged
-  run release --with-plans -LE 'long|soak|kernel|plan|conformance|tools' -E bootstrap_tcp_exchange
-  run_verbs_optimised
-fi
+case $mode in
+  quick)
+    run release --with-plans -L 'unit|simulation|compile_fail|tidy' \
+      -E 'bootstrap_tcp_exchange|self_contained'
+    ;;
+  usual)
+    run asan --with-plans -LE "$sanitized|process" -E unprivileged
+    run release --with-plans -LE 'long|soak|kernel|plan|conformance|tools' -E bootstrap_tcp_exchange
+    run_verbs_optimised
+    ;;
+  all)
+    stage "format"
+    format || failed+=("clang-format")
+    run release-mpich:mpi_test_programs -L '^mpi$'
+    # Plans, simulations and programs know no threads; virtual time, namespaces, users, deaths and
+    # streams of calls are about processes, which it cannot look across; bits and schedules are about
+    # numbers, latency about time.  The ways to another process's memory differ in one test.
+    run tsan:thread_test_programs -LE "$sanitized|simulation" \
+      -E 'api_kernels|virtual_time|plan_|bench_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|every_collective|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce'
+    # With Clang, so that it compiles everything, too; what simulates networks, and command lines, are
+    # left to the optimised code, as are numbers.
+    run asan-clang --with-plans -LE "$sanitized" -E 'plan_|virtual_time|bench_refusals|bits|(blocks|collectives|failures|isolation|misuse|schedules|soak|split)_flags|ring_(mapped|bounced)|every_collective'
+    stage "clang-tidy"
+    alive clang-tidy tidy || failed+=("clang-tidy")
+    run release --with-plans -LE 'soak|plan|conformance' -E bootstrap_tcp_exchange  # which waits
+    run_verbs_optimised
+    stage "demo.sh, then test.sh --quick, in a fresh clone"
+    demo_then_tests || failed+=("demo.sh, then test.sh --quick, in a fresh clone (build/fresh)")
+    ;;
+esac
 
+stages
+# CTest's summary, of all its runs together.
+say "tests"
+awk '/tests? failed out of [0-9]+/ { failed += $4; all += $NF }
+  /^Total Test time/ { seconds += $(NF - 1) }
+  /^The following tests FAILED:/ { listing = 1 }
+  listing && /^[ \t]*[0-9]+ - / { list = list $0 "\n" }
+  /^$/ { listing = 0 }
+  END {
+    if (!all) { print "No tests were run"; exit }
+    printf "%d%% tests passed, %d tests failed out of %d\n", (all - failed) * 100 / all, failed, all
+    printf "Total Test time (real) = %.2f sec\n", seconds
+    if (failed) printf "The following tests FAILED:\n%s", list
+  }' build/test.log
 if [ ${#failed[@]} -gt 0 ]; then
   printf 'FAILED: %s\n' "${failed[*]}" >&2
   exit 1
