@@ -277,7 +277,9 @@ refusals() {
 }
 
 tcp() {
-  local port=$((20000 + RANDOM % 20000)) rank folder
+  local port rank folder
+  . "$(dirname "$0")/../support/free_port.sh"
+  port=$(free_port) || exit 1
   folder=$(mktemp -d)
   trap 'rm -r "$folder"' EXIT
   export TUTTI_SIZE=4 TUTTI_RENDEZVOUS=127.0.0.1:$port TUTTI_SECRET=s TUTTI_BOOTSTRAP_TIMEOUT=20

@@ -10,8 +10,9 @@ unset "${!TUTTI_@}"
 export LC_ALL=C
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
-# Below the ports that the kernel gives to outgoing connections.
-export TUTTI_SIZE=4 TUTTI_RENDEZVOUS=127.0.0.1:$((20000 + RANDOM % 12000))
+. "$(dirname "$0")/../support/free_port.sh"
+port=$(free_port) || exit 1
+export TUTTI_SIZE=4 TUTTI_RENDEZVOUS=127.0.0.1:$port
 export TUTTI_SECRET=rumpelstiltskin TUTTI_BOOTSTRAP_TIMEOUT=20
 
 fail() {

@@ -22,12 +22,7 @@ fail() {
   exit 1
 }
 
-# Whether a socket with this local port is listening (0A), or has any state.
-has_port() {
-  awk -v port=":$(printf %04X "$1")" -v state="$2" \
-    'index($2, port) == length($2) - 4 && $4 ~ state { found = 1 } END { exit !found }' \
-    /proc/net/tcp /proc/net/tcp6 2>/dev/null
-}
+. "$(dirname "$0")/../../support/free_port.sh"
 
 # run NAME COMMAND...: its own output and status.
 run() {
@@ -46,8 +41,8 @@ fi
 
 # Both sides, once.  Sets ended_client and ended_server.
 pair() {
-  local port=$((20000 + RANDOM % 10000)) tries
-  while has_port $port .; do port=$((20000 + RANDOM % 10000)); done
+  local port tries
+  port=$(free_port) || fail "no port"
   run server "$@" -p $port &
   server=$!
   for ((tries = 0; tries < 500; ++tries)); do
