@@ -21,19 +21,6 @@ Outcome failure(ibv_wc_status status, int error) {
       .kind = Kind::failed, .status = status, .vendor_error = static_cast<std::uint32_t>(error)};
 }
 
-/// Bytes `first` to before `first + bytes` of the list.
-Pieces part_of(const Pieces& whole, std::size_t first, std::size_t bytes) {
-  Pieces part;
-  for (unsigned index = 0; index < whole.count && part.bytes < bytes; ++index) {
-    const iovec& piece = whole.items[index];
-    if (first < piece.iov_len)
-      part.add(static_cast<std::byte*>(piece.iov_base) + first,
-               std::min(piece.iov_len - first, bytes - part.bytes));
-    first -= std::min(first, piece.iov_len);
-  }
-  return part;
-}
-
 Pieces data_of(BounceArea& area, std::size_t bytes) {
   Pieces pieces;
   pieces.add(area.data, bytes);

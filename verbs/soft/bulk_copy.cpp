@@ -76,7 +76,10 @@ void BulkCopy::operator()(std::byte* target, const std::byte* source, std::size_
     std::memmove(target, source, bytes);
     return;
   }
-  const Stores kind = asked_ == Stores::automatic ? choice_.next() : asked_;
+  const bool is_step = kind_of_steps_ != Stores::automatic;
+  const Stores kind = is_step                       ? kind_of_steps_
+                      : asked_ == Stores::automatic ? choice_.next()
+                                                    : asked_;
   const std::uint64_t begin = asked_ == Stores::automatic ? __rdtsc() : 0;
   if (kind == Stores::plain) {
     std::memcpy(target, source, bytes);
@@ -87,7 +90,23 @@ void BulkCopy::operator()(std::byte* target, const std::byte* source, std::size_
     std::memcpy(target + head + lines, source + head + lines, bytes - head - lines);
     stream(target + head, source + head, lines);
   }
-  if (asked_ == Stores::automatic) choice_.took(kind, bytes, __rdtsc() - begin);
+  if (asked_ != Stores::automatic) return;
+  const std::uint64_t ticks = __rdtsc() - begin;
+  if (!is_step) return choice_.took(kind, bytes, ticks);
+  steps_bytes_ += bytes;
+  steps_ticks_ += ticks;
+}
+
+void BulkCopy::begin_steps() noexcept {
+  kind_of_steps_ = asked_ == Stores::automatic ? choice_.next() : asked_;
+  steps_bytes_ = 0;
+  steps_ticks_ = 0;
+}
+
+void BulkCopy::end_steps() noexcept {
+  if (asked_ == Stores::automatic && steps_bytes_ != 0)
+    choice_.took(kind_of_steps_, steps_bytes_, steps_ticks_);
+  kind_of_steps_ = Stores::automatic;
 }
 
 #else
@@ -95,6 +114,8 @@ void BulkCopy::operator()(std::byte* target, const std::byte* source, std::size_
 void BulkCopy::operator()(std::byte* target, const std::byte* source, std::size_t bytes) noexcept {
   std::memmove(target, source, bytes);
 }
+void BulkCopy::begin_steps() noexcept {}
+void BulkCopy::end_steps() noexcept {}
 
 #endif
 

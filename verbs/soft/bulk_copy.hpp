@@ -51,9 +51,16 @@ class BulkCopy {
   /// As memmove, also in order: before what this thread stores afterwards with release.
   void operator()(std::byte* target, const std::byte* source, std::size_t bytes) noexcept;
 
+  /// The copies from here to the end are steps of one: of one kind, and measured together.
+  void begin_steps() noexcept;
+  void end_steps() noexcept;
+
  private:
   [[maybe_unused]] Stores asked_;
   StoreChoice choice_;
+  [[maybe_unused]] Stores kind_of_steps_ = Stores::automatic;  // that: not within steps
+  [[maybe_unused]] std::size_t steps_bytes_ = 0;
+  [[maybe_unused]] std::uint64_t steps_ticks_ = 0;
 };
 
 }  // namespace tutti::verbs::soft

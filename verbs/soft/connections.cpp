@@ -1,10 +1,33 @@
 // See connections.hpp.
 #include "verbs/soft/connections.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <string_view>
 
 namespace tutti::verbs::soft {
+namespace {
+
+/// By the letter in /proc: stopped by a signal, or by a debugger.
+Life read_life(pid_t process) noexcept {
+  char path[32];
+  (void)std::snprintf(path, sizeof(path), "/proc/%d/stat", static_cast<int>(process));
+  const detail::Descriptor file(::open(path, O_RDONLY | O_CLOEXEC));
+  char text[128];  // number, name of up to 15 letters in parentheses, state
+  const ssize_t bytes = file ? ::read(file.get(), text, sizeof(text)) : -1;
+  if (bytes <= 0) return Life::unseen;
+  const std::string_view line(text, static_cast<std::size_t>(bytes));
+  const std::size_t name_end = line.rfind(") ");
+  if (name_end == line.npos || name_end + 2 >= line.size()) return Life::unseen;
+  const char state = line[name_end + 2];
+  return state == 'T' || state == 't' ? Life::stopped : Life::runs;
+}
+
+}  // namespace
 
 int Connections::open(std::uint32_t first_id) {
   return listen_for_peers(first_id, listener_, id_);
@@ -33,6 +56,17 @@ std::shared_ptr<Peer> Connections::attach(std::uint32_t id) {
     peer->connect(message(MessageKind::hello));
   }
   return peer;
+}
+
+Life Connections::life_of(std::uint64_t nonce) const noexcept {
+  if (nonce == nonce_) return Life::runs;  // this process: whoever asks is no stopped one
+  for (const Client& client : clients_) {
+    if (client.nonce != nonce) continue;
+    bool same_user = false;
+    const pid_t process = process_behind(client.connection.get(), same_user);
+    return process > 0 ? read_life(process) : Life::unseen;
+  }
+  return Life::unseen;
 }
 
 void Connections::kick(std::uint32_t id) {

@@ -37,6 +37,9 @@ struct Events {
   std::vector<detail::Descriptor> datagram_sources;  // connections that are for datagrams
 };
 
+/// How a process fares, as far as the system says.
+enum class Life : std::uint8_t { runs, stopped, unseen };
+
 class Connections {
  public:
   /// Binds a name and thereby an id, searched from a random place.  0 or an errno value.
@@ -48,6 +51,9 @@ class Connections {
 
   /// The peer with this id, perhaps not attached yet.
   std::shared_ptr<Peer> attach(std::uint32_t id);
+
+  /// Of the process with this nonce, which has attached to this one.
+  Life life_of(std::uint64_t nonce) const noexcept;
 
   /// Tells one client, or all (id 0), to look at its pending requests.
   void kick(std::uint32_t id);

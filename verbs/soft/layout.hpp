@@ -133,8 +133,9 @@ struct alignas(line_bytes) QueuePairEntry {
   // first and looks here (seq_cst) then.  Hence either the initiator sees the change, or the owner
   // sees the initiator and waits before memory is reused.
   alignas(line_bytes) std::atomic<std::uint64_t> engaged;
-  // Engagements that have ended.  The initiator counts (release) before it clears `engaged`; see
-  // RunningEngagement.
+  // Engagements that have ended, and looks that an initiator has taken between the steps of a long
+  // copy.  It counts (release) before it clears `engaged`, and (seq_cst) before it looks at status
+  // and keys again; see RunningEngagement.
   std::atomic<std::uint64_t> engagements;
   // Completions written so far, without the event, which is always the last of an incarnation.
   // Only the engaged initiator writes; the owner reads it to count.
@@ -163,8 +164,12 @@ inline constexpr std::uint32_t news_access_error = 8;
 static_assert(sizeof(QueuePairEntry) == 4 * line_bytes);
 
 /// The engagement that the owner must wait for when it has changed a status or a key: the one that
-/// was running then.  Later ones see the change; but as an initiator may begin one request right
-/// after the other, the owner might never find `engaged` empty, and so looks for the count as well.
+/// was running then, up to where it ends or looks at them again.  Later ones see the change; but as
+/// an initiator may begin one request right after the other, the owner might never find `engaged`
+/// empty, and so looks for the count as well.
+///
+/// The change, the loads here, and the initiator's count and look are all seq_cst: an owner that
+/// has loaded the count from before a look has made its change before that look.
 class RunningEngagement {
  public:
   explicit RunningEngagement(const QueuePairEntry& entry)
@@ -172,13 +177,18 @@ class RunningEngagement {
         // In this order: the initiator seen in `engaged` has counted all engagements before its
         // own.
         engaged_(entry.engaged.load(std::memory_order_seq_cst)),
-        ended_(entry.engagements.load(std::memory_order_acquire)) {}
+        ended_(entry.engagements.load(std::memory_order_seq_cst)) {}
 
-  /// Acquire: what the initiator did is done.
+  /// Whose it is, see Process::token(); 0: nobody's.
+  std::uint64_t initiator() const { return engaged_; }
+
+  /// Acquire: what the initiator did is done.  It may still be engaged, but has looked again.
   bool is_over() const {
     return engaged_ == 0 || entry_->engaged.load(std::memory_order_acquire) == 0 ||
            entry_->engagements.load(std::memory_order_acquire) != ended_;
   }
+  /// Nobody at all is engaged there.
+  bool has_left() const { return entry_->engaged.load(std::memory_order_acquire) == 0; }
 
  private:
   const QueuePairEntry* entry_;

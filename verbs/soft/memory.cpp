@@ -95,6 +95,17 @@ bool find_region(const SegmentView& segment, std::uint32_t key, Region& region) 
   return entry.key.load(acquire) == key;
 }
 
+Pieces part_of(const Pieces& whole, std::size_t first, std::size_t bytes) noexcept {
+  Pieces part;
+  for (unsigned index = 0; index < whole.count && part.bytes < bytes; ++index) {
+    const iovec& piece = whole.items[index];
+    if (first < piece.iov_len)
+      part.add(data_of(piece) + first, std::min(piece.iov_len - first, bytes - part.bytes));
+    first -= std::min(first, piece.iov_len);
+  }
+  return part;
+}
+
 void copy(const Pieces& source, const Pieces& target, BulkCopy* bulk) noexcept {
   assert(source.bytes <= target.bytes);
   if (source.bytes == 0) return;

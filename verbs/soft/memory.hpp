@@ -45,6 +45,9 @@ struct Pieces {
   }
 };
 
+/// Bytes `first` to before `first + bytes` of the list.
+Pieces part_of(const Pieces& whole, std::size_t first, std::size_t bytes) noexcept;
+
 /// Copies all of `source` to the beginning of `target`.  Who sees the last word of the target
 /// (up to 8 bytes, within its aligned word) sees everything before it: who polls memory relies on
 /// that.  `bulk`: how large pieces are copied; NULL: as small ones.

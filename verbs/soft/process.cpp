@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
+#include <optional>
 #include <system_error>
 #include <tutti/status.hpp>
 
@@ -345,7 +347,8 @@ void Process::bury(std::uint32_t index) {
 
 void Process::reap() {
   std::erase_if(buried_, [this](const Buried& buried) {
-    if (!buried.engagement.is_over()) return false;
+    // Not only over: the next queue pair with this entry needs the word.
+    if (!buried.engagement.is_over() || !buried.engagement.has_left()) return false;
     QueuePairEntry& entry = view_.queue_pair(buried.index);
     bounces.remove(*this, buried.index);
     if (entry.receive_slots != 0)
@@ -357,21 +360,58 @@ void Process::reap() {
   });
 }
 
+bool Process::outlasts_slow(const RunningEngagement& engagement,
+                            std::unique_lock<std::mutex>& held) const {
+  constexpr std::int64_t ms = 1'000'000;
+  constexpr std::int64_t stop_max_ns = 1'000 * ms;
+  // Where the system does not say whether the process is stopped: it lives in a process-id
+  // namespace that we do not see.
+  constexpr std::int64_t unseen_max_ns = 10'000 * ms;
+  // Memory that an initiator copies from or to may be as slow as it likes, and a debugger may hold
+  // one of its threads alone; but whoever calls gets his answer.
+  constexpr std::int64_t any_max_ns = 60'000 * ms;
+  constexpr std::int64_t between_looks_ns = 10 * ms;
+  const std::int64_t begin = now_ns();
+  std::int64_t look_at = begin + between_looks_ns;
+  std::int64_t stopped_since = 0;  // 0: was not when last looked at
+  for (unsigned tries = 0; !engagement.is_over(); ++tries) {
+    if (const std::int64_t now = now_ns(); now >= look_at) {
+      look_at = now + between_looks_ns;
+      const Life life = connections.life_of(engagement.initiator() >> 24);
+      if (life != Life::stopped)
+        stopped_since = 0;
+      else if (stopped_since == 0)
+        stopped_since = now;
+      if ((stopped_since != 0 && now - stopped_since >= stop_max_ns) ||
+          (life == Life::unseen && now - begin >= unseen_max_ns) || now - begin >= any_max_ns)
+        return false;
+    }
+    held.unlock();
+    // An initiator that has lost its CPU gets it back by a yield, but not from a caller of a higher
+    // priority: that one has to sleep.
+    constexpr unsigned yields = 100;
+    const timespec nap{.tv_sec = 0, .tv_nsec = 100'000};
+    if (tries < yields)
+      ::sched_yield();
+    else
+      ::nanosleep(&nap, nullptr);
+    held.lock();
+  }
+  return true;
+}
+
 bool Process::wait_for_initiators_slow(std::unique_lock<std::mutex>& held, std::uint32_t first,
                                        std::uint32_t last) const {
-  // All are looked at first, so that the waits overlap.
-  std::vector<RunningEngagement> running;
-  for (std::uint32_t index = first; index < last; ++index)
-    if (const RunningEngagement engagement(view_.queue_pair(index)); !engagement.is_over())
-      running.push_back(engagement);
-  const std::int64_t deadline = now_ns() + 1'000'000'000;
-  for (const RunningEngagement& engagement : running) {
-    while (!engagement.is_over()) {
-      if (now_ns() > deadline) return false;
-      held.unlock();
-      ::sched_yield();
-      held.lock();
-    }
+  // Many are looked at first, so that the waits overlap; without allocating, as what is taken down
+  // must not need memory.
+  std::array<std::optional<RunningEngagement>, 64> running;
+  while (first < last) {
+    std::size_t count = 0;
+    for (; first < last && count < running.size(); ++first)
+      if (const RunningEngagement engagement(view_.queue_pair(first)); !engagement.is_over())
+        running[count++].emplace(engagement);
+    for (std::size_t index = 0; index < count; ++index)
+      if (!outlasts_slow(*running[index], held)) return false;
   }
   return true;
 }

@@ -167,10 +167,13 @@ class Process {
   /// engaged on it has gone, which takes long if it is stopped.  The mutex is held.
   void bury(std::uint32_t index);
 
-  /// Waits for the initiators that are engaged now on the queue pairs from `first` to before
-  /// `last`; false when one still is after a second, its process being stopped.  The mutex is held,
-  /// but not while waiting: the helper thread needs it to clear up behind an initiator that was
-  /// killed.
+  /// Waits until the initiators that are engaged now on the queue pairs from `first` to before
+  /// `last` have ended or looked again, which takes one that runs microseconds.  False when one has
+  /// not because its process has been stopped for a second; or for longer than any that runs could
+  /// take, see process.cpp.  The mutex is held, but not while waiting: the helper thread needs it
+  /// to clear up behind an initiator that was killed.
+  ///
+  /// Engaged initiators wait for nothing, least of all for an owner: nobody waits in a circle.
   bool wait_for_initiators_slow(std::unique_lock<std::mutex>& held, std::uint32_t first,
                                 std::uint32_t last) const;
   bool wait_for_initiators_slow(std::unique_lock<std::mutex>& held) const {
@@ -183,6 +186,7 @@ class Process {
   }
 
  private:
+  bool outlasts_slow(const RunningEngagement& engagement, std::unique_lock<std::mutex>& held) const;
   Process(const Settings& settings, std::uint64_t nonce);
   int start();
   void help();

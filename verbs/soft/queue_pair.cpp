@@ -464,8 +464,8 @@ int destroy_queue_pair(ibv_qp* handle) {
   guard.lock();
   const std::uint32_t index = pair.index;
   delete &pair;
-  // The caller may reuse the buffers of its receives.  A stopped initiator is not waited for in
-  // full: it has until it is resumed, and dereg_mr refuses until then.
+  // The caller may reuse the buffers of its receives.  A stopped initiator is not waited for: it
+  // writes up to one more step when it is resumed, and dereg_mr refuses until then.
   (void)process.wait_for_initiators_slow(guard, index, index + 1);
   process.bury(index);
   return 0;

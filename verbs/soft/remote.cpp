@@ -59,6 +59,16 @@ class Engagement {
   }
   explicit operator bool() const { return engaged_; }
 
+  /// Tells an owner that waits for this engagement that status and keys are looked at again from
+  /// here on.  False when the owner took this process for dead.
+  bool renew() noexcept {
+    if (entry_.engaged.load(std::memory_order_relaxed) != token_) return false;
+    // Sequentially consistent: before the looks that follow; see RunningEngagement.
+    entry_.engagements.store(entry_.engagements.load(std::memory_order_relaxed) + 1,
+                             std::memory_order_seq_cst);
+    return true;
+  }
+
  private:
   QueuePairEntry& entry_;
   std::uint64_t token_;
@@ -323,6 +333,22 @@ Outcome wait_for_mapping(QueuePair& pair, const Region& region) {
   return is_coming ? Outcome{.kind = Kind::wait} : failure(IBV_WC_REM_OP_ERR, ENOTSUP);
 }
 
+/// Whether the key of a request fits.
+bool may_access(const Target& target, const Request& request, std::size_t bytes, Region& region) {
+  return find_region(target.segment, request.remote_key, region) &&
+         region.domain == target.entry->domain &&
+         (region.access & needed_right(request.opcode)) != 0 &&
+         region.covers(request.remote_address, bytes);
+}
+
+/// Whether a piece of a receive may be written.
+bool may_write(const Target& target, const ibv_sge& piece, Region& region) {
+  const std::uint32_t domain =
+      target.shared_receives ? target.shared_receives->domain : target.entry->domain;
+  return find_region(target.segment, piece.lkey, region) && region.domain == domain &&
+         (region.access & IBV_ACCESS_LOCAL_WRITE) != 0 && region.covers(piece.addr, piece.length);
+}
+
 /// Checks the request's right to the target's memory and finds that memory.
 Outcome find_rdma_memory(QueuePair& pair, const Request& request, std::size_t bytes,
                          RemotePieces& remote) {
@@ -332,10 +358,7 @@ Outcome find_rdma_memory(QueuePair& pair, const Request& request, std::size_t by
     return failure(IBV_WC_REM_INV_REQ_ERR);
   if (bytes == 0) return {.kind = Kind::done};  // nothing is accessed, no key is looked at
   Region region;
-  if (!find_region(pair.target.segment, request.remote_key, region) ||
-      region.domain != entry.domain || (region.access & needed) == 0 ||
-      !region.covers(request.remote_address, bytes))
-    return failure(IBV_WC_REM_ACCESS_ERR);
+  if (!may_access(pair.target, request, bytes, region)) return failure(IBV_WC_REM_ACCESS_ERR);
   if (is_atomic(request.opcode))
     return add_remote_word(pair, region, request.remote_address, remote);
   const Outcome found = add_remote(pair, region, request.remote_address, bytes, remote);
@@ -347,16 +370,12 @@ Outcome find_rdma_memory(QueuePair& pair, const Request& request, std::size_t by
 /// Finds the memory of a receive.  `status`: what the receive completes with.
 Outcome find_receive_memory(QueuePair& pair, const Receive& receive, std::size_t bytes,
                             RemotePieces& remote, ibv_wc_status& status) {
-  const Target& target = pair.target;
-  const std::uint32_t domain =
-      target.shared_receives ? target.shared_receives->domain : target.entry->domain;
   for (std::uint32_t index = 0; index < receive.scatter_count && remote.direct.bytes < bytes;
        ++index) {
     const ibv_sge& piece = receive.scatter[index];
     Region region;
     if (piece.length == 0) continue;
-    if (!find_region(target.segment, piece.lkey, region) || region.domain != domain ||
-        (region.access & IBV_ACCESS_LOCAL_WRITE) == 0 || !region.covers(piece.addr, piece.length)) {
+    if (!may_write(pair.target, piece, region)) {
       status = IBV_WC_LOC_PROT_ERR;
       return failure(IBV_WC_REM_OP_ERR);
     }
@@ -390,22 +409,75 @@ int send_to_process(QueuePair& pair, const Pieces& local, const Pieces& direct) 
   return copy_to_process(pair.peer->process(), local, direct);
 }
 
+/// Copies between memory of both sides, of the same length.  0 or an errno value.
+int move_part(QueuePair& pair, ibv_wr_opcode opcode, const Pieces& local, const Pieces& there,
+              bool mapped) {
+  const bool reads = opcode == IBV_WR_RDMA_READ;
+  if (!mapped)
+    return reads ? copy_from_process(pair.peer->process(), there, local)
+                 : send_to_process(pair, local, there);
+  if (reads)
+    copy(there, local);
+  else
+    send_mapped(pair, local, there);
+  return 0;
+}
+
+/// A long copy looks after each of these steps whether it may go on: whoever takes something down
+/// waits for one.  Plain stores take some 20 us for it; by the kernel a step begins with up to 3.
+constexpr std::size_t step_bytes(bool mapped) {
+  return mapped ? std::size_t{256} << 10 : std::size_t{1} << 20;
+}
+
+/// What execute() and find_rdma_memory() or find_receive_memory() have looked at: `done` if it
+/// still holds.  `dropped`: the target's owner has taken the queue pair down, and nothing of it may
+/// be touched; or, with the status WR_FLUSH_ERR, has moved it to the error state.
+Outcome look_again(const QueuePair& pair, const Request& request, const Receive& receive,
+                   std::size_t bytes, Engagement& engagement) {
+  const Target& target = pair.target;
+  if (!engagement.renew()) return {.kind = Kind::dropped};
+  const Status status{target.entry->status.load(std::memory_order_seq_cst)};
+  if (status.incarnation() != Status{target.status_word}.incarnation())
+    return {.kind = Kind::dropped};
+  if (!status.receives_from(pair.qp_num))
+    return {.kind = Kind::dropped, .status = IBV_WC_WR_FLUSH_ERR};
+  Region region;
+  if (!is_send(request.opcode))
+    return may_access(target, request, bytes, region) ? Outcome{.kind = Kind::done}
+                                                      : failure(IBV_WC_REM_ACCESS_ERR);
+  for (std::uint32_t index = 0; index < receive.scatter_count; ++index)
+    if (receive.scatter[index].length != 0 && !may_write(target, receive.scatter[index], region))
+      return failure(IBV_WC_REM_OP_ERR);
+  return {.kind = Kind::done};
+}
+
 Outcome move_data(QueuePair& pair, const Request& request, const Pieces& local,
-                  const RemotePieces& remote, const Receive& receive) {
+                  const RemotePieces& remote, const Receive& receive, Engagement& engagement) {
+  if (remote.bounced) return bounce(pair, request, local, receive);
+  const bool mapped = remote.all_mapped;
+  const Pieces& there = mapped ? remote.mapped : remote.direct;
+  const std::size_t step = step_bytes(mapped);
   int error = 0;
-  if (remote.all_mapped) {
-    if (request.opcode == IBV_WR_RDMA_READ)
-      copy(remote.mapped, local);
-    else
-      send_mapped(pair, local, remote.mapped);
+  if (local.bytes <= step) [[likely]] {
+    error = move_part(pair, request.opcode, local, there, mapped);
   } else {
-    if (remote.bounced) return bounce(pair, request, local, receive);
-    error = request.opcode == IBV_WR_RDMA_READ
-                ? copy_from_process(pair.peer->process(), remote.direct, local)
-                : send_to_process(pair, local, remote.direct);
-    if (error != 0 && has_lost_access(pair, error)) return {.kind = Kind::wait};
+    Outcome outcome{.kind = Kind::done};
+    pair.bulk.begin_steps();
+    for (std::size_t done = 0; error == 0 && done < local.bytes;) {
+      if (done != 0) outcome = look_again(pair, request, receive, local.bytes, engagement);
+      if (outcome.kind != Kind::done) break;
+      // The last step is not shorter than a word: that of the whole is stored last, as one.
+      const std::size_t left = local.bytes - done;
+      const std::size_t bytes = left < step + line_bytes ? left : step;
+      error = move_part(pair, request.opcode, part_of(local, done, bytes),
+                        part_of(there, done, bytes), mapped);
+      done += bytes;
+    }
+    pair.bulk.end_steps();
+    if (outcome.kind != Kind::done) return outcome;
   }
-  return error == 0 ? Outcome{.kind = Kind::done} : failed_access(pair, error);
+  if (error == 0) return {.kind = Kind::done};
+  return has_lost_access(pair, error) ? Outcome{.kind = Kind::wait} : failed_access(pair, error);
 }
 
 /// The former value goes where the answer of a read would.
@@ -477,7 +549,8 @@ void keep_receive(QueuePair& pair, const Receive& receive) {
 }
 
 /// The part that is done while engaged on the target.
-Outcome execute_engaged(QueuePair& pair, const Request& request, const Pieces& local) {
+Outcome execute_engaged(QueuePair& pair, const Request& request, const Pieces& local,
+                        Engagement& engagement) {
   RemotePieces remote;
   Receive receive;
   ibv_wc_status receive_status = IBV_WC_SUCCESS;
@@ -490,10 +563,16 @@ Outcome execute_engaged(QueuePair& pair, const Request& request, const Pieces& l
   }
   if (outcome.kind != Kind::done && outcome.kind != Kind::failed) return outcome;
   if (outcome.kind == Kind::done) {
-    outcome = is_atomic(request.opcode) ? change_word(pair, request, local, remote)
-                                        : move_data(pair, request, local, remote, receive);
+    outcome = is_atomic(request.opcode)
+                  ? change_word(pair, request, local, remote)
+                  : move_data(pair, request, local, remote, receive, engagement);
     if (outcome.kind == Kind::wait) {  // for an atomic's turn, or the target's help
       if (has_receive) keep_receive(pair, receive);
+      return outcome;
+    }
+    if (outcome.kind == Kind::dropped) {  // in the middle; what was taken is flushed
+      if (has_receive && outcome.status == IBV_WC_WR_FLUSH_ERR)
+        complete_receive(pair, request, receive, 0, IBV_WC_WR_FLUSH_ERR);
       return outcome;
     }
     if (outcome.kind != Kind::done) receive_status = IBV_WC_LOC_PROT_ERR;
@@ -549,13 +628,13 @@ Outcome execute(QueuePair& pair, const Request& request) noexcept {
     return {.kind = Kind::dropped};
   Outcome outcome;
   {
-    const Engagement engagement(entry, pair.token);
+    Engagement engagement(entry, pair.token);
     if (!engagement) return {.kind = Kind::wait};
     const Status status{entry.status.load(std::memory_order_seq_cst)};
     if (!status.receives_from(pair.qp_num)) return {.kind = Kind::dropped};
     if (status.word != target.status_word && !learn(pair, status.word))
       return {.kind = Kind::dropped};
-    outcome = execute_engaged(pair, request, local);
+    outcome = execute_engaged(pair, request, local, engagement);
   }
   if (target.call != 0) [[unlikely]]
     call_owner(pair);
