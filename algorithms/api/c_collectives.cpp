@@ -30,6 +30,7 @@ template <class Given, class Read,
 tutti_status make(const char* collective, tutti_communicator* communicator, const Given* given,
                   tutti_operation** operation, tutti_failure* failure, Read read,
                   Operation (*factory)(Communicator&, const std::type_identity_t<Arguments>&)) {
+  if (operation != nullptr) *operation = nullptr;  // whatever else is wrong
   return detail::at_c_boundary(failure, [&] {
     if (communicator == nullptr) refuse("communicator", "NULL", "one that was made");
     Communicator& ranks = communicator->value;

@@ -258,6 +258,7 @@ tutti_status tutti_communicator_free(tutti_communicator* communicator) {
 
 tutti_status tutti_communicator_split(tutti_communicator* communicator, int32_t color, int64_t key,
                                       tutti_communicator** part, tutti_failure* failure) {
+  if (part != nullptr) *part = nullptr;  // whatever else is wrong
   return at_c_boundary(failure, [&] {
     Communicator& whole = known(communicator, "communicator").value;
     std::optional<std::uint32_t> asked;
@@ -331,6 +332,7 @@ tutti_status tutti_get_failure(const tutti_communicator* communicator, tutti_fai
 
 tutti_status tutti_segment_allocate(tutti_communicator* communicator, int64_t bytes, int32_t scope,
                                     tutti_segment** segment, tutti_failure* failure) {
+  if (segment != nullptr) *segment = nullptr;  // whatever else is wrong
   return at_c_boundary(failure, [&] {
     Communicator& ranks = known(communicator, "communicator").value;
     std::size_t size = 0;

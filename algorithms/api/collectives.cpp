@@ -121,7 +121,7 @@ void hear_where_buffers_are(api::OperationRequest& request, api::AllreduceReques
     asked.shares_target = share_targets(asked.node_of, place_of_rank);
     if (!asked.shares_target) return api::Blocks();
     if (const std::string why = api::why_not_shared_target(asked); !why.empty())
-      throw Error(ErrorCode::unsupported, "allreduce: the ranks of a node have one target, and " +
+      throw Error(ErrorCode::unsupported, "allreduce: the ranks of a node have one target, but " +
                                               why + "; give each rank a target of its own");
     return api::Blocks();
   };
@@ -246,6 +246,9 @@ Operation broadcast(Communicator& communicator, const BroadcastArguments& argume
                   "broadcast: element_bytes " + std::to_string(arguments.element_bytes) +
                       ": expected a size of which " + std::to_string(arguments.bytes) +
                       " bytes are a multiple");
+    if (arguments.bytes > std::numeric_limits<std::size_t>::max() / 4)
+      throw Error(ErrorCode::invalid_argument, "broadcast: " + std::to_string(arguments.bytes) +
+                                                   " bytes do not fit into memory");
     if (ranks.context.settings.check != CheckLevel::off && arguments.bytes > 0 &&
         arguments.buffer == nullptr)
       throw Error(ErrorCode::invalid_argument, "broadcast: buffer is null");

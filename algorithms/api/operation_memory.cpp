@@ -37,6 +37,20 @@ void make_room_for_references(engine::Execution& execution, const plan::Plan& pl
                          engine::RegisterMemory::line_bytes);
 }
 
+/// Parts of chunks that an operation has at most: the table of them takes 40 bytes each, and is
+/// made before anything else is known of the payload.  512 GiB in chunks of 128 KiB.
+constexpr std::size_t chunk_parts_max = std::size_t{1} << 22;
+
+void require_few_chunks(std::size_t payload_bytes, std::size_t chunk_count, std::size_t parts) {
+  if (chunk_count <= chunk_parts_max / parts) return;
+  throw Error(ErrorCode::limit_exceeded,
+              "a payload of " + std::to_string(payload_bytes) + " bytes takes " +
+                  std::to_string(chunk_count) + " chunks of " + std::to_string(parts) +
+                  (parts == 1 ? " part" : " parts") + ", and an operation has at most " +
+                  std::to_string(chunk_parts_max) +
+                  " such parts; raise TUTTI_CHUNK_BYTES, or make several operations of it");
+}
+
 /// Which part of source and target each chunk is, and how long the longest one of all ranks.
 void cut_into_chunks(Operation::Implementation& operation, const OperationRequest& request,
                      const Blocks& blocks) {
@@ -55,6 +69,7 @@ void cut_into_chunks(Operation::Implementation& operation, const OperationReques
     execution.chunk_count =
         api::chunk_count(request.element_count, element_bytes, plan.parts,
                          std::min(communicator.chunk_bytes(plan), request.chunk_bytes_max));
+    require_few_chunks(request.element_count * element_bytes, execution.chunk_count, plan.parts);
     execution.parts =
         engine::parts_of(request.element_count, element_bytes, plan.parts, execution.chunk_count);
     execution.memory.payload_bytes = execution.parts[0].source.bytes;
@@ -65,6 +80,7 @@ void cut_into_chunks(Operation::Implementation& operation, const OperationReques
   const std::size_t longest = blocks.longest_bytes / element_bytes;
   execution.chunk_count =
       api::chunk_count(longest, element_bytes, 1, communicator.chunk_bytes(plan));
+  require_few_chunks(blocks.longest_bytes, execution.chunk_count, plan.parts);
   execution.parts = engine::parts_of(blocks.of_part, element_bytes, execution.chunk_count);
   execution.memory.payload_bytes = engine::share(longest, execution.chunk_count, 0) * element_bytes;
 }

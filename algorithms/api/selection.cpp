@@ -287,7 +287,8 @@ bool order_shows_in_bits(const Reduction& reduction) noexcept {
 
 std::string why_not_shared_target(const AllreduceRequest& request) {
   if (request.across == Across::flat) return "across flat has every rank write its own";
-  return why_not_by_nodes(request);
+  const std::string why = why_not_by_nodes(request);
+  return why.empty() ? why : "an allreduce node by node " + why;
 }
 
 bool may_be_zero_copy(const AllreduceRequest& request) noexcept {

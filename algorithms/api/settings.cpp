@@ -260,6 +260,10 @@ ContextSettings context_settings(const ContextOptions& given) {
     settings.ranks_per_domain = parse_ranks_per_domain(*text, "TUTTI_RANKS_PER_DOMAIN");
   if (!given.device.empty()) settings.device = given.device;
   settings.arena_bytes = given.arena_bytes.value_or(settings.arena_bytes);
+  if (settings.arena_bytes > arena_bytes_max)
+    refuse("TUTTI_ARENA_BYTES", std::to_string(settings.arena_bytes),
+           "at most " + std::to_string(arena_bytes_max) +
+               " bytes, also in code, and less than there is memory");
   settings.check = given.check.value_or(settings.check);
   settings.chunk_bytes = given.chunk_bytes.value_or(settings.chunk_bytes);
   settings.single_copy_bytes = given.single_copy_bytes.value_or(settings.single_copy_bytes);

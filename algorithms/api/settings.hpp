@@ -59,6 +59,9 @@ inline constexpr std::size_t domains_above_ranks = 16;
 /// A representative tells its node of so many ranks, itself among them, one by one: a first guess.
 inline constexpr std::size_t flat_ranks_max = 16;
 
+/// More than any address space has room for; sizes near 2^64 would wrap when they are rounded.
+inline constexpr std::size_t arena_bytes_max = std::size_t{1} << 47;
+
 /// ContextOptions without gaps.
 struct ContextSettings {
   std::string device;  // empty: the best one

@@ -566,6 +566,8 @@ static void bad_set_up(void) {
     REFUSED(tutti_context_create(&changed, &context, &failure), words); \
   } while (0)
   CONTEXT_REFUSED(arena_bytes, -1, "arena_bytes -1: expected 0 or more");
+  CONTEXT_REFUSED(arena_bytes, TUTTI_NEVER, "18446744073709551615\": expected at most ");
+  CONTEXT_REFUSED(arena_bytes, TUTTI_NEVER - 1, "9223372036854775806\": expected at most ");
   CONTEXT_REFUSED(setup_timeout_ns, -1, "setup_timeout_ns -1: expected 0 or more");
   CONTEXT_REFUSED(check, 4, "check 4: expected 0 (not given) .. 3");
   CONTEXT_REFUSED(notify, -1, "notify -1: expected 0 (not given) .. 2");
@@ -580,7 +582,21 @@ static void bad_set_up(void) {
   REFUSED(tutti_context_create(NULL, NULL, &failure), "context NULL: expected where");
   CHECK(tutti_context_create(NULL, NULL, NULL) == TUTTI_INVALID_ARGUMENT);
   REFUSED(tutti_communicator_create(NULL, NULL, &communicator, &failure), "context NULL: ");
+  /* Nothing was made, and nothing is left of what stood there before. */
+  const tutti_allreduce_arguments arguments = {.struct_size = sizeof arguments};
+  tutti_segment* segment = (tutti_segment*)&failure;
+  operation = (tutti_operation*)&failure;
   REFUSED(tutti_barrier_init(NULL, NULL, &operation, &failure), "communicator NULL: ");
+  CHECK(operation == NULL);
+  operation = (tutti_operation*)&failure;
+  REFUSED(tutti_allreduce_init(NULL, &arguments, &operation, &failure), "communicator NULL: ");
+  CHECK(operation == NULL);
+  REFUSED(tutti_segment_allocate(NULL, 8, TUTTI_SCOPE_RANK, &segment, &failure),
+          "communicator NULL: ");
+  CHECK(segment == NULL);
+  communicator = (tutti_communicator*)&failure;
+  REFUSED(tutti_communicator_split(NULL, 0, 0, &communicator, &failure), "communicator NULL: ");
+  CHECK(communicator == NULL);
   options.device = "nothing_of_this_name";
   CHECK(tutti_context_create(&options, &context, &failure) < 0);
   CHECK(strstr(failure.text, "nothing_of_this_name") != NULL);

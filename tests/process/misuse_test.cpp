@@ -1,6 +1,7 @@
 // Promise: bad input is refused on every rank with a reason that names the value, never by a hang.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -156,6 +157,35 @@ TEST(Misuse, SizeThatDoesNotFitTheArenaNamesTheSetting) {
                    (void)allreduce(c, sum_of(memory));
                  });
   ASSERT_EQ(::unsetenv("TUTTI_CHUNK_BYTES"), 0);
+}
+
+// Before a table is made of the chunks, which would take seconds and hundreds of megabytes.
+TEST(Misuse, PayloadsOfTooManyChunksAreRefusedAtOnce) {
+  const auto begin = std::chrono::steady_clock::now();
+  auto* const nowhere = reinterpret_cast<std::byte*>(4096);
+  constexpr std::size_t bytes = std::size_t{1} << 40;
+  for (const std::uint32_t ranks_per_node : {1u, 2u}) {
+    ContextOptions options = options_for_test();
+    options.ranks_per_node = {ranks_per_node};
+    options.single_copy_bytes = SIZE_MAX;
+    expect_refused(
+        2, ErrorCode::limit_exceeded, {"1099511627776 bytes", "4194304", "TUTTI_CHUNK_BYTES"},
+        [&](Communicator& c) {
+          (void)broadcast(c, {.buffer = nowhere, .bytes = bytes, .root = Rank{0}});
+        },
+        options);
+    expect_refused(
+        2, ErrorCode::limit_exceeded, {"1099511627776 bytes", "4194304", "TUTTI_CHUNK_BYTES"},
+        [&](Communicator& c) {
+          (void)allgather(c, {.source = nowhere, .target = nowhere + bytes, .bytes = bytes});
+        },
+        options);
+  }
+  expect_refused(2, ErrorCode::invalid_argument, {"18446744073709551615 bytes do not fit"},
+                 [&](Communicator& c) {
+                   (void)broadcast(c, {.buffer = nowhere, .bytes = SIZE_MAX, .root = Rank{0}});
+                 });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
 }
 
 #if defined(__x86_64__)

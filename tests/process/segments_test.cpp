@@ -262,6 +262,7 @@ bool is_refused(
       (void)allreduce(ranks, arguments);
     } catch (const Error& error) {
       const std::string text = error.what();
+      if (text.find("have one target, and") != std::string::npos) return 3;
       return text.find("of its own") != std::string::npos || text.find("or none") != text.npos ? 0
                                                                                                : 2;
     }

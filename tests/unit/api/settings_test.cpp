@@ -84,6 +84,21 @@ TEST_F(Settings, ValuesAreRead) {
   EXPECT_EQ(api::context_settings(given).shared_notifications, SharedNotifications::words);
 }
 
+// Rounded up, they would wrap to an arena of a page.
+TEST_F(Settings, ArenasNearTheLargestNumberAreRefused) {
+  for (const std::size_t bytes : {SIZE_MAX, SIZE_MAX - 4095, api::arena_bytes_max + 1}) {
+    const std::string text =
+        error_of([&] { return api::context_settings({.arena_bytes = bytes}); });
+    EXPECT_NE(text.find(std::to_string(bytes)), std::string::npos) << text;
+    EXPECT_NE(text.find("at most 140737488355328 bytes"), std::string::npos) << text;
+  }
+  set("TUTTI_ARENA_BYTES", "17179869183G");
+  EXPECT_NE(error_of([] { return api::context_settings({}); }).find("TUTTI_ARENA_BYTES"),
+            std::string::npos);
+  EXPECT_EQ(api::context_settings({.arena_bytes = api::arena_bytes_max}).arena_bytes,
+            api::arena_bytes_max);
+}
+
 TEST_F(Settings, SingleCopiesMayBeSwitchedOff) {
   set("TUTTI_SINGLE_COPY_BYTES", "never");
   EXPECT_EQ(api::context_settings({}).single_copy_bytes, SIZE_MAX);
