@@ -93,6 +93,77 @@ TEST_F(Reregistration, changes_what_a_region_may_be_used_for) {
             IBV_WC_REM_ACCESS_ERR);
 }
 
+TEST_F(Reregistration, keeps_the_keys_where_only_the_rights_change) {
+  for (const Storage storage : {Storage::private_pages, Storage::shared_file}) {
+    Loopback ends;
+    const Buffer source(4096), buffer(4096, storage);
+    const Region from(ends.device, source), region(ends.device, buffer, IBV_ACCESS_LOCAL_WRITE);
+    const std::uint32_t local = region.handle->lkey, remote = region.handle->rkey;
+    source.fill(7);
+    ASSERT_EQ(change_access(region, all_access), 0);
+    EXPECT_EQ(region.handle->lkey, local);
+    EXPECT_EQ(region.handle->rkey, remote);
+    EXPECT_EQ(write(ends.left, from, buffer.address() + 64, remote), IBV_WC_SUCCESS);
+    EXPECT_TRUE(buffer.holds(7, 8, 64));
+    ASSERT_EQ(change_access(region, IBV_ACCESS_LOCAL_WRITE), 0);
+    EXPECT_EQ(region.handle->rkey, remote);
+    EXPECT_EQ(write(ends.left, from, buffer.address() + 64, remote), IBV_WC_REM_ACCESS_ERR);
+  }
+}
+
+/// The other process writes one number after the other until it is refused.
+void write_until_refused(Line& line) {
+  const Device device;
+  const Buffer buffer(4096);
+  const Region region(device, buffer);
+  const Endpoint writer(device);
+  connect_over(line, writer);
+  const auto target = line.get<RemoteRegion>();
+  for (std::uint64_t number = 1;; ++number) {
+    std::memcpy(buffer.data(), &number, sizeof(number));
+    const ibv_wc_status status = write(writer, region, target.address, target.key);
+    if (number == 100) line.meet();
+    if (status == IBV_WC_SUCCESS) continue;
+    EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR);
+    break;
+  }
+  line.meet();
+}
+
+/// A right that stays is never missing while others come and go.
+TEST_F(Reregistration, of_rights_refuses_nobody_who_keeps_his) {
+  if (!device_is_soft()) GTEST_SKIP() << "verbs leave open what requests meet meanwhile";
+  for (const Storage storage : {Storage::private_pages, Storage::shared_file}) {
+    if (storage == Storage::private_pages && reaches_shared_files_only()) continue;
+    OtherProcess other(write_until_refused);
+    {
+      const Device device;
+      const Buffer buffer(4096, storage);
+      const Region region(device, buffer);
+      const Endpoint written(device);
+      connect_over(other.line(), written);
+      other.line().put(remote_of(region));
+      other.line().meet();
+      for (int round = 0; round < 200; ++round)
+        ASSERT_EQ(
+            change_access(region, round % 2 == 0 ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE
+                                                 : all_access),
+            0);
+      std::uint64_t before = 0, now = 0;
+      std::memcpy(&before, buffer.data(), sizeof(before));
+      const auto end = std::chrono::steady_clock::now() + 10s;
+      while (now <= before && std::chrono::steady_clock::now() < end)
+        now = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(buffer.data())).load();
+      EXPECT_GT(now, before) << "it was refused";
+      ASSERT_EQ(change_access(region, IBV_ACCESS_LOCAL_WRITE), 0);
+      buffer.fill(5);
+      other.line().meet();
+      EXPECT_TRUE(buffer.holds(5, buffer.size()));
+    }
+    other.expect_success();
+  }
+}
+
 TEST_F(Reregistration, moves_a_region_to_another_domain) {
   Loopback ends;
   const Buffer buffer(4096);
@@ -155,25 +226,6 @@ TEST_F(Reregistration, wrong_input_leaves_the_region_as_it_was) {
     refused(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_ON_DEMAND);
   }
   EXPECT_EQ(write(ends.left, from, buffer.address(), key), IBV_WC_SUCCESS);
-}
-
-/// The other process writes one number after the other until it is refused.
-void write_until_refused(Line& line) {
-  const Device device;
-  const Buffer buffer(4096);
-  const Region region(device, buffer);
-  const Endpoint writer(device);
-  connect_over(line, writer);
-  const auto target = line.get<RemoteRegion>();
-  for (std::uint64_t number = 1;; ++number) {
-    std::memcpy(buffer.data(), &number, sizeof(number));
-    const ibv_wc_status status = write(writer, region, target.address, target.key);
-    if (number == 100) line.meet();
-    if (status == IBV_WC_SUCCESS) continue;
-    EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR);
-    break;
-  }
-  line.meet();
 }
 
 TEST_F(Reregistration, nobody_writes_to_the_former_memory_when_it_has_returned) {

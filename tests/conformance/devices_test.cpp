@@ -3,6 +3,7 @@
 // nobody; and no object is made of those of two devices.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -70,6 +71,10 @@ TEST_F(Devices, are_listed_in_order_with_their_ports) {
     ibv_device_attr attributes{};
     EXPECT_EQ(driver().query_device(device.context, &attributes), 0);
     EXPECT_EQ(attributes.phys_port_cnt, ports[index]);
+    EXPECT_NE(attributes.vendor_id, 0u);
+    EXPECT_NE(attributes.vendor_part_id, 0u);
+    const detail::Descriptor command(::dup(device.context->cmd_fd));
+    EXPECT_TRUE(command) << "programs duplicate it for an import";
     ibv_port_attr port{};
     ibv_gid_entry entry{};
     for (const int absent : {0, ports[index] + 1, 255}) {

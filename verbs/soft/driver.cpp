@@ -82,7 +82,9 @@ ibv_context* open_device(ibv_device* device) {
   context->ops.post_srq_recv = post_shared_receive;
   context->ops.poll_cq = poll_completion_queue;
   context->ops.req_notify_cq = request_notification;
-  context->cmd_fd = -1;
+  // No commands go there, but programs may duplicate it and ask to import a context by it, which
+  // libtutti-softverbs then knows as this device's and refuses.
+  context->cmd_fd = process->segment.descriptor();
   context->async_fd = made->events.descriptor();
   context->num_comp_vectors = 1;
   made->process = process;

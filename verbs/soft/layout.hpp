@@ -78,7 +78,9 @@ struct alignas(line_bytes) SegmentHeader {
 
 /// One memory region.  A reader takes the key, the fields and the key again (all acquire); the
 /// owner clears the key before and stores it after the fields (all release), so that two equal keys
-/// enclose fields of that key.
+/// enclose fields of that key.  `access` alone may change under a key (seq_cst), and the others may
+/// under one that comes again: whoever is engaged has met the former ones, as the owner waits for
+/// it in between.
 struct alignas(line_bytes) RegionEntry {
   std::atomic<std::uint32_t> key;  // 0: not in use
   std::atomic<std::uint32_t> domain;

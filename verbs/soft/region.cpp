@@ -33,12 +33,11 @@ std::uint32_t next_key(Process& process, std::uint32_t index) {
   return index << region_generation_bits | generation;
 }
 
-/// Gives the region its keys, and stores the fields and then the key (release each): see
-/// RegionEntry.
-void publish(Process& process, MemoryRegion& region, const Backings::Place& place,
-             unsigned access) {
+/// Stores the fields and then the key (release each): see RegionEntry.
+void publish(Process& process, MemoryRegion& region, const Backings::Place& place, unsigned access,
+             std::uint32_t key) {
   constexpr auto release = std::memory_order_release;
-  region.lkey = region.rkey = next_key(process, region.handle);
+  region.lkey = region.rkey = key;
   region.backing = place.number;
   RegionEntry& entry = process.view().regions()[region.handle];
   entry.domain.store(region.pd->handle, release);
@@ -61,6 +60,19 @@ void release_backing(Process& process, std::uint32_t number) {
   if (number == 0 || !process.backings.release(number)) return;
   process.connections.announce_gone(number);
   process.wake_helper();
+}
+
+/// Requests that are on their way meet the former rights or the present ones; when this returns,
+/// nobody is at work with those that were taken away.
+bool change_rights(Process& process, const MemoryRegion& region, unsigned access,
+                   std::unique_lock<std::mutex>& held) {
+  process.view().regions()[region.handle].access.store(access, std::memory_order_seq_cst);
+  return process.wait_for_initiators_slow(held);
+}
+
+int refuse_while_busy() {
+  errno = EBUSY;
+  return IBV_REREG_MR_ERR_CMD;
 }
 
 int fail_input(int error) {
@@ -126,7 +138,7 @@ ibv_mr* register_region(ibv_pd* domain, void* address, std::size_t bytes, int ac
   region->addr = address;
   region->length = bytes;
   region->handle = index;
-  publish(process, *region, place, access);
+  publish(process, *region, place, access, next_key(process, index));
   ++static_cast<Domain*>(domain)->users;
   ++context_of(domain->context).objects;
   return region;
@@ -153,10 +165,16 @@ int reregister_region(ibv_mr* handle, int flags, ibv_pd* domain, void* address, 
                                            (wanted.access & IBV_ACCESS_LOCAL_WRITE) != 0);
   if (place.error != 0) return fail_input(place.error);
 
+  // The keys that peers have been told stay good where only the rights change.
+  const bool keeps_keys = flags == IBV_REREG_MR_CHANGE_ACCESS;
+  if (keeps_keys && place.number == region.backing &&
+      entry.key.load(std::memory_order_relaxed) == region.rkey) {
+    release_backing(process, place.number);  // one user more than before
+    return change_rights(process, region, wanted.access, guard) ? 0 : refuse_while_busy();
+  }
   if (!withdraw(process, region, guard)) {
     release_backing(process, place.number);
-    errno = EBUSY;
-    return IBV_REREG_MR_ERR_CMD;
+    return refuse_while_busy();
   }
   release_backing(process, region.backing);
   --static_cast<Domain*>(region.pd)->users;
@@ -164,7 +182,8 @@ int reregister_region(ibv_mr* handle, int flags, ibv_pd* domain, void* address, 
   region.pd = wanted.domain;
   region.addr = wanted.address;
   region.length = wanted.bytes;
-  publish(process, region, place, wanted.access);
+  publish(process, region, place, wanted.access,
+          keeps_keys ? region.rkey : next_key(process, region.handle));
   return 0;
 }
 

@@ -2,9 +2,11 @@
  * device too, and the functions that are not the device's. */
 #define _GNU_SOURCE /* dlvsym */
 #include <dlfcn.h>
+#include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #undef ibv_get_device_list
 
@@ -32,6 +34,8 @@ int main(void) {
   FIND(ibv_query_device);
   FIND(ibv_close_device);
   FIND(ibv_wc_status_str);
+  struct ibv_context* (*import_device)(int); /* younger: of another version */
+  *(void**)&import_device = dlsym(library, "ibv_import_device");
   int count = 0;
   struct ibv_device** const list = ibv_get_device_list_found(&count);
   if (count < 1 || strcmp(ibv_get_device_name_found(list[count - 1]), "soft0") != 0) {
@@ -46,6 +50,12 @@ int main(void) {
     printf("soft0 cannot be used\n");
     return 1;
   }
+  const int command = dup(context->cmd_fd);
+  if (command < 0 || !import_device || import_device(command) || errno != EOPNOTSUPP) {
+    printf("soft0 does not refuse to be imported\n");
+    return 1;
+  }
+  close(command);
   printf("soft0 opened: %s\n", ibv_wc_status_str_found(IBV_WC_SUCCESS));
   return ibv_close_device_found(context);
 }

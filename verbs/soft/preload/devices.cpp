@@ -1,8 +1,11 @@
 // The functions of libibverbs about devices and contexts.  Each goes to the software device if its
 // object is of that device, and to the system's libibverbs otherwise.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <mutex>
 #include <vector>
@@ -197,6 +200,15 @@ int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* attributes, u
                                 uint16_t* vlan) {
   static const Real<decltype(ibv_resolve_eth_l2_from_gid)> real("ibv_resolve_eth_l2_from_gid");
   return is_soft(context) ? -EOPNOTSUPP : real(context, attributes, mac, vlan);
+}
+
+ibv_context* ibv_import_device(int descriptor) {
+  static const Real<decltype(ibv_import_device)> real("ibv_import_device");
+  std::uint64_t magic = 0;
+  if (::pread(descriptor, &magic, sizeof(magic), 0) != sizeof(magic) || magic != segment_magic)
+    return real(descriptor);
+  errno = EOPNOTSUPP;
+  return nullptr;
 }
 
 // --- Asynchronous events ------------------------------------------------------------------------
