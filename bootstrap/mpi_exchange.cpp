@@ -203,7 +203,7 @@ class MpiExchange final : public Exchange {
     }
   }
 
-  std::vector<Rank> ended_ranks() noexcept {
+  std::vector<Rank> ended_ranks() {
     std::vector<Rank> ended;
     for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
       if (has_left(Rank{rank})) ended.push_back(Rank{rank});

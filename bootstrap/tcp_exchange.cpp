@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <new>
 #include <thread>
 
 #include "bootstrap/describe.hpp"
@@ -117,7 +118,7 @@ TcpExchange::~TcpExchange() {
 void TcpExchange::say_goodbye() noexcept {
   if (!socket_) return;
   const Deadline deadline = Deadline::after(goodbye_timeout, now());
-  append_frame(outbox_, FrameType::goodbye, {});
+  say_last(FrameType::goodbye, {});
   for (flush(); !outbox_.empty() && !deadline.passed(now()); flush()) {
     pollfd waiting{socket_.get(), POLLOUT, 0};
     (void)::poll(&waiting, 1, poll_milliseconds(deadline.remaining(now())));
@@ -152,7 +153,7 @@ void TcpExchange::join(const TcpOptions& options) {
       reader_ = FrameReader(joining_bytes_max(rank_count_));
       outbox_.clear();
       outbox_sent_ = 0;
-      append_frame(outbox_, FrameType::hello, bytes_of(hello));
+      say(FrameType::hello, bytes_of(hello));
       if (await_welcome(options, deadline)) return;
       last_words = "the connection was closed again";
     } else {
@@ -256,7 +257,7 @@ void TcpExchange::exchange(const char* name, std::span<const std::byte> mine,
     receive();
     fail_if_gone(call);
     const wire::Step step{++sequence_, mine.size()};
-    append_frame(outbox_, FrameType::contribution, bytes_of(step), chunk);
+    say(FrameType::contribution, bytes_of(step), chunk);
     awaiting_ = true;
     await_gathered(call);
     offset_ += chunk.size();
@@ -336,14 +337,14 @@ std::vector<Rank> TcpExchange::left_among(std::span<const Rank> ranks) const {
 
 Incident TcpExchange::incident() noexcept {
   flush();
-  receive();
+  receive_what_fits();
   return incident_;
 }
 
 bool TcpExchange::has_left(Rank rank) noexcept {
   detail::check(index_of(rank) < rank_count_, "the rank is one of the exchange's", index_of(rank),
                 rank_count_);
-  receive();
+  receive_what_fits();
   return left_[index_of(rank)];
 }
 
@@ -354,7 +355,7 @@ void TcpExchange::announce(Incident incident) noexcept {
   if (!socket_) return;  // nobody can hear it, and losing the hub was an incident already
   // Not believed here until the hub repeats it: another one may have been first.
   const wire::News news{static_cast<std::uint32_t>(incident.kind), index_of(incident.rank)};
-  append_frame(outbox_, FrameType::incident, bytes_of(news));
+  say_last(FrameType::incident, bytes_of(news));
   flush();
 }
 
@@ -362,7 +363,22 @@ void TcpExchange::announce(Incident incident) noexcept {
 
 void TcpExchange::ask(std::uint64_t sequence) {
   answer_.reset();
-  append_frame(outbox_, FrameType::query, bytes_of(wire::Step{sequence, 0}));
+  say(FrameType::query, bytes_of(wire::Step{sequence, 0}));
+}
+
+void TcpExchange::say(FrameType type, std::span<const std::byte> front,
+                      std::span<const std::byte> rest) {
+  outbox_.reserve(outbox_.size() + sizeof(wire::FrameHeader) + front.size() + rest.size() +
+                  last_words_bytes);
+  append_frame(outbox_, type, front, rest);
+}
+
+/// Without memory of its own, for which say() has left room.  There is none for what is said once
+/// more before the first is sent: it would not be believed either.
+void TcpExchange::say_last(FrameType type, std::span<const std::byte> front) noexcept {
+  const std::size_t goodbye_bytes = type == FrameType::goodbye ? 0 : sizeof(wire::FrameHeader);
+  const std::size_t bytes = sizeof(wire::FrameHeader) + front.size() + goodbye_bytes;
+  if (bytes <= outbox_.capacity() - outbox_.size()) append_frame(outbox_, type, front);
 }
 
 void TcpExchange::flush() noexcept {
@@ -393,6 +409,15 @@ void TcpExchange::receive() {
   while (const auto frame = reader_.next()) handle(*frame);
   if (reader_.malformed()) foreign_ = true;
   if (foreign_) lose_hub();
+}
+
+/// What there is no memory for stays in the socket until the next call.  Answers, which are longer,
+/// are for exchanges, and none is under way.
+void TcpExchange::receive_what_fits() noexcept {
+  try {
+    receive();
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 void TcpExchange::handle(const Frame& frame) {

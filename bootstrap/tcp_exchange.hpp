@@ -49,9 +49,16 @@ class TcpExchange final : public Exchange {
   [[noreturn]] void fail(const Call& call, ErrorCode code, const std::string& text);
   std::vector<Rank> left_among(std::span<const Rank> ranks) const;
 
+  // What say_last() needs at most: an incident and the goodbye.
+  static constexpr std::size_t last_words_bytes =
+      2 * sizeof(wire::FrameHeader) + sizeof(wire::News);
+  void say(wire::FrameType type, std::span<const std::byte> front,
+           std::span<const std::byte> rest = {});
+  void say_last(wire::FrameType type, std::span<const std::byte> front) noexcept;
   void ask(std::uint64_t sequence);
   void flush() noexcept;
   void receive();
+  void receive_what_fits() noexcept;
   void handle(const Frame& frame);
   void await_news(Deadline deadline);
   void lose_hub() noexcept;

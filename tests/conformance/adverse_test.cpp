@@ -18,8 +18,11 @@
 #include <ctime>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "harness.hpp"
+#include "verbs/soft/layout.hpp"
+#include "verbs/soft/rendezvous.hpp"
 
 namespace tutti::conformance {
 namespace {
@@ -347,6 +350,32 @@ TEST(Descriptors, whose_lack_keeps_connections_waiting_does_not_keep_a_thread_bu
     EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
     other.expect_success();
   }
+}
+
+/// They are taken some at a time, as the device's calls wait meanwhile; none is forgotten.
+TEST(Crowd, of_connections_is_taken_in_turns) {
+  if (!device_is_soft()) GTEST_SKIP() << "connections of the software device";
+  constexpr std::size_t crowd_size = 150;  // several turns, and descriptors enough for both ends
+  const Device device;
+  const Endpoint endpoint(device);
+  const std::uint32_t id = verbs::soft::process_id_of(endpoint.pair->qp_num);
+  const std::size_t before = open_descriptors_count();
+  const auto comes_to = [](std::size_t count) {
+    const auto end = std::chrono::steady_clock::now() + 20s;
+    while (open_descriptors_count() != count && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(1ms);
+    return open_descriptors_count() == count;
+  };
+  std::vector<detail::Descriptor> crowd(crowd_size);
+  const Buffer buffer(4096);
+  for (detail::Descriptor& one : crowd) {
+    while (verbs::soft::connect_to_peer(id, one) == EAGAIN) std::this_thread::yield();
+    ASSERT_TRUE(one);
+    const Region region(device, buffer);  // goes on meanwhile
+  }
+  EXPECT_TRUE(comes_to(before + 2 * crowd_size));
+  crowd.clear();
+  EXPECT_TRUE(comes_to(before));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 
 #include "verbs/soft/atomic.hpp"
 #include "verbs/soft/layout.hpp"
@@ -105,7 +106,11 @@ bool Bounces::answer(Process& process, std::uint32_t index) {
   const std::uint64_t offset = entry.bounce.load(std::memory_order_relaxed);
   if (offset == 0 || offset == bounce_refused) return true;
   if (offset == bounce_wanted) {
-    const std::size_t made = process.segment.allocate(sizeof(BounceArea));
+    std::size_t made = 0;
+    try {
+      made = process.segment.allocate(sizeof(BounceArea));
+    } catch (const std::bad_alloc&) {  // as if the segment had none
+    }
     entry.bounce.store(made != 0 ? made : bounce_refused, std::memory_order_release);
     if (made != 0) queue_pairs_.push_back(index);
     process.count_bounces(queue_pairs_.size());

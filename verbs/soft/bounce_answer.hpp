@@ -3,6 +3,7 @@
 // what makes memory the program's again: a copy is over, or finds the key gone.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -21,6 +22,9 @@ class Bounces {
   bool answer_all(Process& process);
   /// The same for those that have an area.
   void answer(Process& process);
+
+  /// For so many queue pairs, none of which lacks memory to be listed later.
+  void reserve(std::size_t count) { queue_pairs_.reserve(count); }
 
   /// Gives the area's memory back, after the last engagement.
   void remove(Process& process, std::uint32_t index);

@@ -182,12 +182,24 @@ void CompletionQueue::forget(const QueuePair& pair) noexcept {
   local_tail.store(kept, std::memory_order_relaxed);
 }
 
-Watch& Watches::take() {
+void CompletionQueue::reserve_receiver() {
+  const std::lock_guard guard(lock);
+  if (receivers.size() == receivers.capacity()) receivers.reserve(2 * receivers.size() + 1);
+  watches.reserve();
+}
+
+void Watches::reserve() {
+  const std::size_t count = count_.load(std::memory_order_relaxed);
+  if (std::unique_ptr<Chunk>& next = chunks_[std::min(count / chunk_size, chunks_.size() - 1)];
+      !next)
+    next = std::make_unique<Chunk>();
+}
+
+Watch& Watches::take() noexcept {
   const std::size_t count = count_.load(std::memory_order_relaxed);
   for (std::size_t index = 0; index < count; ++index)
     if (Watch& watch = at(index); watch.sequence.load(std::memory_order_relaxed) == nullptr)
       return watch;
-  if (count % chunk_size == 0) chunks_[count / chunk_size] = std::make_unique<Chunk>();
   count_.store(count + 1, std::memory_order_release);
   return at(count);
 }

@@ -47,8 +47,9 @@ struct Watch {
 
 class Watches {
  public:
-  /// A watch that is not in use.  The lock is held.
-  Watch& take();
+  /// A watch that is not in use, for which reserve() has made room.  The lock is held.
+  Watch& take() noexcept;
+  void reserve();
   /// Whether any receiver has a completion.  No lock.
   bool any_ready() const noexcept;
 
@@ -70,6 +71,9 @@ struct Unpolled {
 
 struct CompletionQueue : CompletionQueueHandle {
   explicit CompletionQueue(std::uint32_t entries);
+
+  /// Makes room for one more receiver.  Takes the lock.
+  void reserve_receiver();
 
   /// Adds a local completion.  The lock is held.
   void push(const LocalCompletion& added) noexcept;

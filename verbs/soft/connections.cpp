@@ -7,10 +7,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <new>
 #include <string_view>
+#include <utility>
 
 namespace tutti::verbs::soft {
 namespace {
+
+/// Connections, and messages of one of them, that are taken at once.  The mutex of the process is
+/// held meanwhile; what is left wakes the helper thread again.
+constexpr unsigned turn_max = 64;
 
 /// By the letter in /proc: stopped by a signal, or by a debugger.
 Life read_life(pid_t process) noexcept {
@@ -50,9 +56,10 @@ Message Connections::message(MessageKind kind) const {
 }
 
 std::shared_ptr<Peer> Connections::attach(std::uint32_t id) {
+  auto made = std::make_shared<Peer>(id);  // first: the table has no empty places
   std::shared_ptr<Peer>& peer = peers_[id];
   if (!peer || peer->state() == PeerState::dead) {
-    peer = std::make_shared<Peer>(id);
+    peer = std::move(made);
     peer->connect(message(MessageKind::hello));
   }
   return peer;
@@ -76,11 +83,16 @@ void Connections::kick(std::uint32_t id) {
       (void)send_message(client.connection.get(), message(MessageKind::look));
 }
 
-void Connections::announce_gone(std::uint32_t backing) {
+void Connections::announce_gone(std::uint32_t backing) noexcept {
   Message gone = message(MessageKind::backing_gone);
   gone.backing = backing;
-  for (Client& client : clients_)
-    if (client.backings.erase(backing) != 0) client.answers.emplace_back(gone, -1);
+  for (Client& client : clients_) {
+    if (client.backings.erase(backing) == 0) continue;
+    try {
+      client.answers.emplace_back(gone, -1);
+    } catch (const std::bad_alloc&) {  // it keeps a mapping that no key leads to any more
+    }
+  }
 }
 
 void Connections::collect(std::vector<pollfd>& descriptors) const {
@@ -102,14 +114,14 @@ void Connections::collect(std::vector<pollfd>& descriptors) const {
 
 bool Connections::serve(const Backings& backings, Events& events) {
   int error = 0;
-  do {
+  for (unsigned count = 0; error == 0 && count < turn_max; ++count) {
     detail::Descriptor connection;
     error = accept_peer(listener_.get(), connection);
     if (!connection) continue;
     clients_.emplace_back();
     clients_.back().connection = std::move(connection);
-  } while (error == 0);
-  accepts_ = error == EAGAIN || error == EINTR || error == ECONNABORTED;
+  }
+  accepts_ = error == 0 || error == EAGAIN || error == EINTR || error == ECONNABORTED;
   bool again = !accepts_;
   for (auto place = clients_.begin(); place != clients_.end();) {
     serve_client(*place, backings, events);
@@ -151,7 +163,7 @@ bool Connections::serve(const Backings& backings, Events& events) {
 }
 
 void Connections::serve_client(Client& client, const Backings& backings, Events& events) {
-  while (client.alive && client.answers.empty()) {
+  for (unsigned count = 0; client.alive && client.answers.empty() && count < turn_max; ++count) {
     Message request{};
     detail::Descriptor attached;
     const Reception reception = receive_message(client.connection.get(), request, attached);

@@ -60,7 +60,7 @@ class Connections {
 
   /// A message in the name of this process.
   Message message(MessageKind kind) const;
-  void announce_gone(std::uint32_t backing);
+  void announce_gone(std::uint32_t backing) noexcept;
 
   void collect(std::vector<pollfd>& descriptors) const;
   /// True when something has to be tried again soon.

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstdio>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <span>
@@ -16,6 +17,7 @@
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/device.hpp"
 #include "verbs/soft/extended.hpp"
+#include "verbs/soft/guarded.hpp"
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/notification.hpp"
 #include "verbs/soft/process.hpp"
@@ -57,23 +59,24 @@ const char* get_device_name(ibv_device* device) {
   return device->name;
 }
 
+struct Release {
+  void operator()(Process* process) const { process->release(); }
+};
+
 ibv_context* open_device(ibv_device* device) {
   Settings settings;
   if (const int error = read_settings(settings)) return refuse<ibv_context>(error);
   (void)gid_of(1);  // reads the host's number while there is a descriptor for it
   int error = 0;
-  Process* const process = Process::acquire(settings, error);
+  auto made = std::make_unique<Context>();
+  std::unique_ptr<Process, Release> kept(Process::acquire(settings, error));
+  Process* const process = kept.get();
   if (!process) {
     if (error == EBUSY)
       std::fprintf(stderr, "tutti: TUTTI_SOFT_* differ from when this process opened the device\n");
     return refuse<ibv_context>(error == EBUSY ? EINVAL : error);
   }
-  auto* const made = new Context{};
-  if (error = made->events.open(); error != 0) {
-    delete made;
-    process->release();
-    return refuse<ibv_context>(error);
-  }
+  if (error = made->events.open(); error != 0) return refuse<ibv_context>(error);
   offer_extended(*made);
   ibv_context* const context = &made->context;
   context->device = device;
@@ -89,7 +92,9 @@ ibv_context* open_device(ibv_device* device) {
   context->num_comp_vectors = 1;
   made->process = process;
   const std::lock_guard guard(process->mutex);
-  process->contexts.push_back(made);
+  process->contexts.push_back(made.get());
+  (void)made.release();
+  (void)kept.release();
   return context;
 }
 
@@ -167,11 +172,9 @@ ibv_cq* create_cq(ibv_context* context, int entries, void* cq_context, ibv_comp_
     return refuse<ibv_cq>(EINVAL);
   const std::lock_guard guard(process.mutex);
   if (process.completion_queues_count == completion_queues_max) return refuse<ibv_cq>(ENOMEM);
-  auto* const queue = new CompletionQueue(static_cast<std::uint32_t>(entries));
-  if (channel && !process.notifiers.add(*queue, process.segment)) {
-    delete queue;
-    return refuse<ibv_cq>(ENOMEM);
-  }
+  auto made = std::make_unique<CompletionQueue>(static_cast<std::uint32_t>(entries));
+  if (channel && !process.notifiers.add(*made, process.segment)) return refuse<ibv_cq>(ENOMEM);
+  CompletionQueue* const queue = made.release();
   if (channel) ++channel->refcnt;
   queue->channel = channel;
   queue->context = context;
@@ -214,14 +217,19 @@ ibv_srq* create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
   const std::uint32_t slots = std::bit_ceil(wanted.max_wr);
   const std::uint32_t stride = stride_of(wanted.max_sge);
   const std::size_t slots_bytes = std::size_t{slots} * stride;
-  const std::size_t offset = process.segment.allocate(sizeof(SharedReceiveEntry));
-  const std::size_t slots_offset = process.segment.allocate(slots_bytes);
-  if (offset == 0 || slots_offset == 0) {
+  auto made = std::make_unique<SharedReceiveQueue>();
+  process.shared_receive_queues.reserve(process.shared_receive_queues.size() + 1);
+  std::size_t offset = 0, slots_offset = 0;
+  try {
+    offset = process.segment.allocate(sizeof(SharedReceiveEntry));
+    if (offset != 0) slots_offset = process.segment.allocate(slots_bytes);
+  } catch (const std::bad_alloc&) {  // as if the segment had none
+  }
+  if (slots_offset == 0) {
     process.segment.free(offset, sizeof(SharedReceiveEntry));
-    process.segment.free(slots_offset, slots_bytes);
     return refuse<ibv_srq>(ENOMEM);
   }
-  auto* const queue = new SharedReceiveQueue{};
+  SharedReceiveQueue* const queue = made.release();
   queue->context = domain->context;
   queue->srq_context = attributes->srq_context;
   queue->pd = domain;
@@ -299,37 +307,37 @@ const Driver& soft_driver() noexcept {
   static constexpr Driver driver{
       .name = "soft",
       .clock = soft_clock,
-      .get_device_list = get_device_list,
+      .get_device_list = guarded<get_device_list>,
       .free_device_list = free_device_list,
       .get_device_name = get_device_name,
-      .open_device = open_device,
+      .open_device = guarded<open_device>,
       .close_device = close_device,
       .query_device = query_device,
       .query_port = query_port,
       .query_gid = query_gid,
-      .alloc_pd = alloc_pd,
-      .dealloc_pd = dealloc_pd,
-      .reg_mr = register_region,
+      .alloc_pd = guarded<alloc_pd>,
+      .dealloc_pd = guarded<dealloc_pd>,
+      .reg_mr = guarded<register_region>,
       .rereg_mr = reregister_region,
-      .dereg_mr = deregister_region,
-      .create_ah = create_address_handle,
-      .destroy_ah = destroy_address_handle,
-      .create_comp_channel = create_completion_channel,
-      .destroy_comp_channel = destroy_completion_channel,
-      .create_cq = create_cq,
-      .resize_cq = resize_completion_queue,
-      .destroy_cq = destroy_cq,
+      .dereg_mr = guarded<deregister_region>,
+      .create_ah = guarded<create_address_handle>,
+      .destroy_ah = guarded<destroy_address_handle>,
+      .create_comp_channel = guarded<create_completion_channel>,
+      .destroy_comp_channel = guarded<destroy_completion_channel>,
+      .create_cq = guarded<create_cq>,
+      .resize_cq = guarded<resize_completion_queue>,
+      .destroy_cq = guarded<destroy_cq>,
       .get_cq_event = get_completion_event,
       .ack_cq_events = acknowledge_completion_events,
-      .create_srq = create_srq,
-      .modify_srq = modify_srq,
+      .create_srq = guarded<create_srq>,
+      .modify_srq = guarded<modify_srq>,
       .query_srq = query_srq,
-      .destroy_srq = destroy_srq,
-      .create_qp = create_queue_pair,
+      .destroy_srq = guarded<destroy_srq>,
+      .create_qp = guarded<create_queue_pair>,
       .qp_to_qp_ex = extended_queue_pair,
-      .modify_qp = modify_queue_pair,
+      .modify_qp = guarded<modify_queue_pair>,
       .query_qp = query_queue_pair,
-      .destroy_qp = destroy_queue_pair,
+      .destroy_qp = guarded<destroy_queue_pair>,
       // The initiator writes the one after the other (remote.cpp).
       .places_writes_in_order = true,
       .keep_lines_whole = keep_lines_whole,

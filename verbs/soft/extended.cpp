@@ -10,6 +10,7 @@
 
 #include "verbs/soft/device.hpp"
 #include "verbs/soft/extended_poll.hpp"
+#include "verbs/soft/guarded.hpp"
 #include "verbs/soft/queue_pair.hpp"
 #include "verbs/soft/work_request_builder.hpp"
 
@@ -87,7 +88,7 @@ void offer_extended(verbs_context& context) {
   context.priv = reinterpret_cast<verbs_ex_private*>(no_tables.data());
   context.query_port = query_port;
   context.query_device_ex = query_device;
-  context.create_qp_ex = create_qp;
+  context.create_qp_ex = guarded<create_qp>;
   context.create_cq_ex = create_extended_queue;
 }
 

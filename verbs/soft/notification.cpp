@@ -48,18 +48,21 @@ void notify(CompletionQueue& queue, bool urgent) noexcept {
 // --- The queues ---------------------------------------------------------------------------------
 
 bool Notifiers::add(CompletionQueue& queue, Segment& segment) {
-  std::size_t offset = 0;
-  if (!unused_.empty()) {
-    offset = unused_.back();
-    unused_.pop_back();
-  } else if (offset = segment.allocate(sizeof(ArmingEntry)); offset == 0) {
-    return false;
+  // First what may lack memory: room for all words, and for the queue under its word.
+  const std::lock_guard guard(mutex_);
+  if (unused_.capacity() <= unused_.size() + queues_.size())
+    unused_.reserve(2 * (unused_.size() + queues_.size()) + 1);
+  if (unused_.empty()) {
+    const std::size_t made = segment.allocate(sizeof(ArmingEntry));
+    if (made == 0) return false;
+    unused_.push_back(made);
   }
+  const std::size_t offset = unused_.back();
+  queues_.emplace(offset, &queue);
+  unused_.pop_back();
   queue.arming = segment.view().at<ArmingEntry>(offset);
   queue.arming->state.store(Arming::idle, std::memory_order_relaxed);
   queue.arming_offset = offset;
-  const std::lock_guard guard(mutex_);
-  queues_.emplace(offset, &queue);
   return true;
 }
 

@@ -47,7 +47,9 @@ bool Peer::connect(const Message& hello) {
 }
 
 std::uint32_t Peer::receive() {
-  for (;;) {
+  // No more at once: a mutex is held.  What is left wakes the helper thread again.
+  constexpr unsigned turn_max = 64;
+  for (unsigned count = 0; count < turn_max; ++count) {
     Message message{};
     detail::Descriptor attached;
     switch (receive_message(connection_.get(), message, attached)) {
@@ -87,6 +89,7 @@ std::uint32_t Peer::receive() {
     }
     if (state() == PeerState::dead) return 0;
   }
+  return 0;
 }
 
 void Peer::take_segment(const Message& message, detail::Descriptor attached) {

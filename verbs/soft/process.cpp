@@ -210,11 +210,18 @@ bool Process::raise_events(const Events& events) {
   return true;
 }
 
-void Process::reserve_pending(std::size_t queue_pairs_count) {
-  if (pending_now_.capacity() >= queue_pairs_count) return;
-  pending_now_.reserve(2 * queue_pairs_count);
-  const std::lock_guard guard(pending_lock_);
-  pending_.reserve(2 * queue_pairs_count);
+void Process::reserve_queue_pair() {
+  // Those that are buried have their entries still.
+  const std::size_t count = queue_pairs.size() + buried_.size() + 1;
+  if (pending_now_.capacity() >= count) return;
+  queue_pairs.reserve(2 * count);
+  buried_.reserve(2 * count);
+  bounces.reserve(2 * count);
+  {
+    const std::lock_guard guard(pending_lock_);
+    pending_.reserve(2 * count);
+  }
+  pending_now_.reserve(2 * count);
 }
 
 void Process::count_pending() {
@@ -338,7 +345,7 @@ void Process::kick_slow(std::uint32_t process_id) {
   if (!guard || process_id == id() || process_id == 0) wake_helper();
 }
 
-void Process::bury(std::uint32_t index) {
+void Process::bury(std::uint32_t index) noexcept {
   // The status was cleared before: whoever engages from now on goes away again by itself.
   buried_.push_back({index, RunningEngagement(view_.queue_pair(index))});
   reap();

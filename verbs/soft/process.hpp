@@ -14,7 +14,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -41,24 +40,28 @@ struct SharedReceiveQueue;
 /// Indices of a table.  The one unused for longest comes first, so that stale names stay stale.
 class Slots {
  public:
-  explicit Slots(std::uint32_t count) : count_(count) {}
+  explicit Slots(std::uint32_t count) : free_(count) {}
   bool take(std::uint32_t& index) {
-    if (next_ < count_) {
+    if (next_ < free_.size()) {
       index = next_++;
       return true;
     }
-    if (free_.empty()) return false;
-    index = free_.front();
-    free_.pop_front();
+    if (free_count_ == 0) return false;
+    index = free_[first_free_];
+    first_free_ = (first_free_ + 1) % free_.size();
+    --free_count_;
     return true;
   }
-  void give_back(std::uint32_t index) { free_.push_back(index); }
+  void give_back(std::uint32_t index) noexcept {
+    free_[(first_free_ + free_count_++) % free_.size()] = index;
+  }
   std::uint32_t ever_taken_count() const { return next_; }
 
  private:
-  std::uint32_t count_;
   std::uint32_t next_ = 0;
-  std::deque<std::uint32_t> free_;
+  std::vector<std::uint32_t> free_;  // a ring, with room for all: giving back needs no memory
+  std::size_t first_free_ = 0;
+  std::size_t free_count_ = 0;
 };
 
 class Process {
@@ -114,9 +117,9 @@ class Process {
   std::uint32_t completion_queues_count = 0;
   std::uint32_t address_handles_count = 0;
 
-  /// Makes room for all queue pairs on the list of pending ones, so that no request fails after it
-  /// was stored, and no poll for lack of memory.  The mutex is held.
-  void reserve_pending(std::size_t queue_pairs_count);
+  /// Makes room for one more queue pair on every list that one may come to, so that no request
+  /// fails after it was stored, no poll for lack of memory, and no destruction.  The mutex is held.
+  void reserve_queue_pair();
 
   /// Puts the queue pair on the list that the helper thread and every poll progress.  Called under
   /// its send lock.
@@ -165,7 +168,7 @@ class Process {
 
   /// Frees the index and the memory of a destroyed queue pair as soon as the initiator that is
   /// engaged on it has gone, which takes long if it is stopped.  The mutex is held.
-  void bury(std::uint32_t index);
+  void bury(std::uint32_t index) noexcept;
 
   /// Waits until the initiators that are engaged now on the queue pairs from `first` to before
   /// `last` have ended or looked again, which takes one that runs microseconds.  False when one has

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cerrno>
 #include <mutex>
+#include <new>
 
 #include "verbs/soft/asynchronous.hpp"
 #include "verbs/soft/completion_queue.hpp"
@@ -264,9 +265,12 @@ std::int64_t make_entry(Process& process, const ibv_pd& domain, const ibv_qp_ini
   const std::uint32_t ring_slots = std::bit_ceil(shared ? 2 * shared->entry->slots + 2 : slots + 2);
   std::size_t receive_offset = shared ? shared->offset : 0;
   std::size_t ring_offset = 0;
-  if (process.segment.commit_queue_pair(index) == 0 &&
-      (shared || (receive_offset = process.segment.allocate(std::size_t{slots} * stride)) != 0))
-    ring_offset = process.segment.allocate(ring_slots * sizeof(Completion));
+  try {
+    if (process.segment.commit_queue_pair(index) == 0 &&
+        (shared || (receive_offset = process.segment.allocate(std::size_t{slots} * stride)) != 0))
+      ring_offset = process.segment.allocate(ring_slots * sizeof(Completion));
+  } catch (const std::bad_alloc&) {  // as if the segment had none
+  }
   if (ring_offset == 0) {
     if (!shared) process.segment.free(receive_offset, std::size_t{slots} * stride);
     process.queue_pair_slots.give_back(index);
@@ -290,6 +294,16 @@ std::int64_t make_entry(Process& process, const ibv_pd& domain, const ibv_qp_ini
   entry.wanted.store(0, std::memory_order_relaxed);
   entry.news.store(0, std::memory_order_relaxed);
   return index;
+}
+
+/// Gives the entry back if there is no memory for the rest.
+QueuePair* make_pair_of(Process& process, std::uint32_t index) {
+  try {
+    return new QueuePair(process, index);
+  } catch (const std::bad_alloc&) {
+    process.bury(index);  // at once: no initiator has ever seen it ready
+    throw;
+  }
 }
 
 /// How many completions the queue pair may have outstanding in its queues.
@@ -337,11 +351,12 @@ ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr* attributes) {
     return nullptr;
   }
   const std::lock_guard guard(process.mutex);
-  process.reserve_pending(process.queue_pairs.size() + 1);
+  process.reserve_queue_pair();
+  static_cast<CompletionQueue*>(attributes->recv_cq)->reserve_receiver();
   const std::int64_t index = make_entry(process, *domain, *attributes);
   if (index < 0) return nullptr;
+  auto* const pair = make_pair_of(process, static_cast<std::uint32_t>(index));
   attributes->cap.max_inline_data = inline_max_bytes;
-  auto* const pair = new QueuePair(process, static_cast<std::uint32_t>(index));
   pair->timing = process.timing();
   pair->context = domain->context;
   pair->qp_context = attributes->qp_context;

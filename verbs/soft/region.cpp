@@ -3,7 +3,9 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <memory>
 #include <mutex>
+#include <new>
 
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/process.hpp"
@@ -124,6 +126,7 @@ ibv_mr* register_region(ibv_pd* domain, void* address, std::size_t bytes, int ac
   if (const int error = process.inherited() ? EINVAL : check_region(address, bytes, access))
     return refuse(error);
   const std::lock_guard guard(process.mutex);
+  auto made = std::make_unique<MemoryRegion>();
   const Backings::Place place =
       find_place(process, address, bytes, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
   if (place.error != 0) return refuse(place.error);
@@ -132,7 +135,7 @@ ibv_mr* register_region(ibv_pd* domain, void* address, std::size_t bytes, int ac
     process.backings.release(place.number);
     return refuse(ENOMEM);
   }
-  auto* const region = new MemoryRegion{};
+  MemoryRegion* const region = made.release();
   region->context = domain->context;
   region->pd = domain;
   region->addr = address;
@@ -161,8 +164,13 @@ int reregister_region(ibv_mr* handle, int flags, ibv_pd* domain, void* address, 
   if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) wanted.access = static_cast<unsigned>(access);
   if (const int error = check_change(region, flags, wanted)) return fail_input(error);
   // Also where only the access changes: it may not have been writable for the former one.
-  const Backings::Place place = find_place(process, wanted.address, wanted.bytes,
-                                           (wanted.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  Backings::Place place;
+  try {
+    place = find_place(process, wanted.address, wanted.bytes,
+                       (wanted.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+  } catch (const std::bad_alloc&) {
+    place.error = ENOMEM;
+  }
   if (place.error != 0) return fail_input(place.error);
 
   // The keys that peers have been told stay good where only the rights change.

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include "tutti/detail/file_space.hpp"
 
@@ -82,17 +83,24 @@ std::size_t Segment::allocate(std::size_t bytes) {
     if (free_bytes < bytes) continue;
     // Without memory for this place, another may have been committed before.
     if (commit(offset, bytes) != 0) continue;
-    free_.erase(place);
-    if (free_bytes > bytes) free_.emplace(offset + bytes, free_bytes - bytes);
+    spare_.emplace(offset, 0);
+    auto rest = free_.extract(place);
+    if (free_bytes > bytes) {
+      rest.key() = offset + bytes;
+      rest.mapped() = free_bytes - bytes;
+      free_.insert(std::move(rest));
+    }
     std::memset(mapping_.data() + offset, 0, bytes);
     return offset;
   }
   return 0;
 }
 
-void Segment::free(std::size_t offset, std::size_t bytes) {
+void Segment::free(std::size_t offset, std::size_t bytes) noexcept {
   if (offset == 0) return;
-  auto place = free_.emplace(offset, rounded_to_line(bytes)).first;
+  auto node = spare_.extract(offset);
+  node.mapped() = rounded_to_line(bytes);
+  auto place = free_.insert(std::move(node)).position;
   if (const auto next = std::next(place);
       next != free_.end() && place->first + place->second == next->first) {
     place->second += next->second;

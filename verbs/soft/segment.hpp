@@ -24,9 +24,11 @@ class Segment {
   /// Backs the table entries up to and including `index` with memory; 0 or ENOMEM.
   int commit_queue_pair(std::uint32_t index);
 
-  /// Offset of zeroed memory, aligned to a line; 0 when there is none.
+  /// Offset of zeroed memory, aligned to a line; 0 when there is none.  Throws std::bad_alloc, and
+  /// has done nothing then.
   std::size_t allocate(std::size_t bytes);
-  void free(std::size_t offset, std::size_t bytes);
+  /// What allocate() gave; 0: nothing.  Needs no memory.
+  void free(std::size_t offset, std::size_t bytes) noexcept;
 
   /// Closes the descriptor, in a child of fork; the mapping is not inherited.
   void abandon() { descriptor_ = detail::Descriptor(); }
@@ -36,8 +38,11 @@ class Segment {
 
   detail::Descriptor descriptor_;
   detail::Mapping mapping_;
-  std::vector<bool> committed_;              // by granule
-  std::map<std::size_t, std::size_t> free_;  // offset -> bytes, no two adjacent
+  std::vector<bool> committed_;                       // by granule
+  using Places = std::map<std::size_t, std::size_t>;  // offset -> bytes
+  Places free_;                                       // no two adjacent
+  // One for each allocation, so that it can be given back without one.
+  Places spare_;
 };
 
 }  // namespace tutti::verbs::soft

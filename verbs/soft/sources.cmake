@@ -63,6 +63,7 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/virtual_time.hpp
   soft/extended.hpp
   soft/extended_poll.hpp
+  soft/guarded.hpp
   soft/handle_room.hpp
   soft/layout.hpp
   soft/limits.hpp

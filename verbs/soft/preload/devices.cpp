@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "is_soft.hpp"
@@ -64,10 +65,16 @@ extern "C" {
 // list: what is in it lives as long as that one is not freed.
 ibv_device** ibv_get_device_list(int* count) {
   static const Real<decltype(ibv_get_device_list)> real("ibv_get_device_list");
+  static const Real<decltype(ibv_free_device_list)> real_free("ibv_free_device_list");
   ibv_device** const real_list = real(nullptr);  // NULL also where the kernel knows no RDMA
   const std::size_t real_count = count_of(real_list);
   const auto soft = devices();
-  auto** const list = new ibv_device*[real_count + soft.size() + 2];
+  auto** const list = new (std::nothrow) ibv_device*[real_count + soft.size() + 2];
+  if (!list) {
+    if (real_list) real_free(real_list);
+    errno = ENOMEM;
+    return nullptr;
+  }
   list[0] = reinterpret_cast<ibv_device*>(real_list);
   std::copy_n(real_list, real_count, list + 1);
   ibv_device** const end = std::transform(soft.begin(), soft.end(), list + real_count + 1,
