@@ -1,7 +1,12 @@
 // Promise: processes that share nothing but the host reach each other with every payload, whatever
 // memory it lies in; and the death, the stop or the fork of one never blocks or corrupts another.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/sched.h>
 #include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -257,6 +262,74 @@ TEST(Death, before_the_first_request) {
         ASSERT_EQ(endpoint.send(IBV_WR_SEND, {}), 0);
         EXPECT_EQ(endpoint.wait(20s).status, IBV_WC_RETRY_EXC_ERR);
       });
+}
+
+/// A child of this process with that process-id, which must be free; -1 with errno.
+pid_t fork_as(pid_t number) {
+  clone_args wanted{};
+  wanted.exit_signal = SIGCHLD;
+  wanted.set_tid = reinterpret_cast<std::uint64_t>(&number);
+  wanted.set_tid_size = 1;
+  return static_cast<pid_t>(::syscall(SYS_clone3, &wanted, sizeof(wanted)));
+}
+
+/// Only what may be done in a child of a process with threads.  0: nobody has written to the page.
+int watch_page(std::uint64_t address, int ready, int done) {
+  constexpr std::size_t bytes = 4096;
+  auto* const page = static_cast<volatile char*>(
+      ::mmap(reinterpret_cast<void*>(address), bytes, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+  if (page == MAP_FAILED) return 2;
+  page[0] = 'x';
+  char byte = 'r';
+  if (::write(ready, &byte, 1) != 1 || ::read(done, &byte, 1) != 1) return 3;
+  return page[0] == 'x' ? 0 : 1;
+}
+
+TEST(Death, is_not_undone_by_another_process_with_the_same_number) {
+  if (!device_is_soft()) GTEST_SKIP() << "a decision of the software device";
+  OtherProcess other([](Line& line) {
+    const Device device;
+    const Buffer buffer(4096);
+    const Region region(device, buffer);
+    const Endpoint endpoint(device);
+    connect_over(line, endpoint);
+    line.put(remote_of(region));
+    (void)line.get<char>();  // until it is killed
+  });
+  const Device device;
+  const Buffer buffer(4096);
+  const Region region(device, buffer);
+  const Endpoint endpoint(device);
+  connect_over(other.line(), endpoint);
+  const auto peer = other.line().get<RemoteRegion>();
+  const auto write = [&] {
+    EXPECT_EQ(endpoint.send(IBV_WR_RDMA_WRITE, {region.piece(0, 8)}, peer.address, peer.key), 0);
+    return endpoint.wait().status;
+  };
+  if (!reaches_shared_files_only()) {
+    ASSERT_EQ(write(), IBV_WC_SUCCESS);
+  }
+  int ready[2], done[2];
+  ASSERT_EQ(::pipe2(ready, O_CLOEXEC), 0);
+  ASSERT_EQ(::pipe2(done, O_CLOEXEC), 0);
+  const pid_t number = other.id();
+  other.kill();
+  std::this_thread::sleep_for(2ms);  // a number that comes round takes longer
+  const pid_t successor = fork_as(number);
+  if (successor == 0) ::_exit(watch_page(peer.address, ready[1], done[0]));
+  const int error = errno;
+  char byte = 0;
+  if (successor == number) {
+    EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+    EXPECT_EQ(write(), IBV_WC_RETRY_EXC_ERR);
+    EXPECT_EQ(::write(done[1], &byte, 1), 1);
+    int status = 0;
+    EXPECT_EQ(::waitpid(successor, &status, 0), successor);
+    EXPECT_EQ(status, 0) << "another process's memory was written to";
+  }
+  for (const int end : {ready[0], ready[1], done[0], done[1]}) ::close(end);
+  if (successor < 0) GTEST_SKIP() << "no choice of process-ids for this user: errno " << error;
 }
 
 TEST(Death, at_random_moments_leaves_the_survivor_whole) {

@@ -39,6 +39,7 @@ Outcome change_private_word(const QueuePair& pair, const Request& request,
     return {.kind = Kind::done};
   }
   const pid_t process = pair.peer->process();
+  if (!pair.peer->is_there()) return failed_access(pair, ESRCH);
   int error = copy_from_process(process, word_at(address), word_at(&former));
   std::uint64_t value = 0;
   if (error == 0 && changes(former, request.opcode, request.operand, request.swap, value))

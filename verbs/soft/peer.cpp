@@ -12,6 +12,7 @@
 #include <new>
 #include <utility>
 
+#include "tutti/detail/clock.hpp"
 #include "verbs/soft/backing.hpp"
 
 namespace tutti::verbs::soft {
@@ -168,6 +169,18 @@ bool Peer::call(std::uint64_t where) noexcept {
 
 bool Peer::owes_call() noexcept {
   return owes_call_.exchange(false, std::memory_order_relaxed) && !call(everything);
+}
+
+bool Peer::is_there() noexcept {
+  // Process-ids are given out in turn: none comes back within so little time.
+  constexpr std::int64_t believed_ns = 1'000'000;
+  const std::int64_t now = detail::MonotonicClock::read().count();
+  if (now - seen_ns_.load(std::memory_order_relaxed) < believed_ns) return true;
+  pollfd ends[] = {{.fd = liveness_.get(), .events = POLLIN, .revents = 0},
+                   {.fd = connection_.get(), .events = 0, .revents = 0}};
+  if (::poll(ends, 2, 0) > 0) return false;
+  seen_ns_.store(now, std::memory_order_relaxed);
+  return true;
 }
 
 bool Peer::leaves_slow() const noexcept {

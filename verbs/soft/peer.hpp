@@ -53,6 +53,9 @@ class Peer {
   static constexpr std::uint64_t everything = 1;
   bool call(std::uint64_t where) noexcept;
 
+  /// False when the process has ended or replaced its program, whether or not the helper thread has
+  /// heard of it: its number may be another's.  Asks the system once a millisecond.
+  bool is_there() noexcept;
   /// Whether the process ends, or replaces its program, within a few milliseconds.  Slow: for the
   /// error that its memory is not where it was.
   bool leaves_slow() const noexcept;
@@ -88,6 +91,8 @@ class Peer {
   detail::Descriptor connection_;
   detail::Descriptor liveness_;
   detail::Mapping mapping_;
+  // When is_there() has asked last.  Relaxed: who misses it asks once more.
+  std::atomic<std::int64_t> seen_ns_{0};
   // A call found no room.  Relaxed: the helper thread is woken afterwards.
   std::atomic<bool> owes_call_{false};
   struct MappedBacking {

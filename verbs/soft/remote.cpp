@@ -413,6 +413,7 @@ int send_to_process(QueuePair& pair, const Pieces& local, const Pieces& direct) 
 int move_part(QueuePair& pair, ibv_wr_opcode opcode, const Pieces& local, const Pieces& there,
               bool mapped) {
   const bool reads = opcode == IBV_WR_RDMA_READ;
+  if (!mapped && !pair.peer->is_there()) return ESRCH;
   if (!mapped)
     return reads ? copy_from_process(pair.peer->process(), there, local)
                  : send_to_process(pair, local, there);
