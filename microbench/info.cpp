@@ -126,11 +126,12 @@ InfoSection settings_in_force() {
   for (const api::Setting& setting : api::settings()) {
     const char* value = std::getenv(setting.name);
     const bool secret = std::string_view(setting.name) == "TUTTI_SECRET";
-    section.lines.emplace_back(setting.name, fmt::format("{}  [{}; {}]",
-                                                         value == nullptr ? "default"
-                                                         : secret         ? "(set)"
-                                                                          : value,
-                                                         setting.takes, setting.meaning));
+    section.lines.emplace_back(
+        setting.name, fmt::format("{}  [{}]",
+                                  value == nullptr ? fmt::format("default ({})", setting.fallback)
+                                  : secret         ? "(set)"
+                                                   : value,
+                                  setting.decides));
   }
   return section;
 }

@@ -1,5 +1,5 @@
 // tutti-info: devices, limits, processors and settings as tutti sees them, and what it would
-// choose; and the plan of any collective, which needs no device.
+// choose; the plan of any collective, and the table of settings, which need no device.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -11,6 +11,7 @@
 #include "microbench/info.hpp"
 #include "microbench/launch.hpp"
 #include "microbench/plan_print.hpp"
+#include "microbench/settings_print.hpp"
 #include "microbench/words.hpp"
 
 namespace tutti::bench {
@@ -45,6 +46,13 @@ int print_machine(const std::string& format) {
   return exit_failure;
 }
 
+int print_settings(const std::string& format) {
+  const std::string text = settings_text(format);
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
+  print_reason(program, "settings: standard output could not be written");
+  return exit_failure;
+}
+
 int run_plan(const PlanWords& words) {
   print_plan(understand(words), std::cout);
   std::cout.flush();
@@ -54,7 +62,7 @@ int run_plan(const PlanWords& words) {
 }
 
 int run_program(std::span<const char* const> arguments) {
-  std::string format = "table";
+  std::string format = "table", settings_format = "table";
   PlanWords words;
   CommandLine line(
       program,
@@ -67,17 +75,21 @@ int run_program(std::span<const char* const> arguments) {
       "Prints the plan of a collective: who tells whom what, in which round.  Needs no device.\n"
       "For example: tutti-info plan --ranks 7 --algorithm two_partial_dissemination");
   declare_plan_options(plan, words);
+  CommandLine& settings = line.add_command(
+      "settings", "Prints every TUTTI_* variable: its values, its default, and what it decides.");
+  settings.add("--format", settings_format, "table, json or markdown (docs/settings.md)");
   if (const std::optional<std::string> help = line.parse(arguments)) {
     std::fputs(help->c_str(), stdout);
     return 0;
   }
-  if (!plan.is_given()) return print_machine(format);
+  if (!plan.is_given() && !settings.is_given()) return print_machine(format);
+  const char* const command = plan.is_given() ? "plan" : "settings";
   if (line.is_given("--format"))
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("--format=\"{}\" before plan: expected after it; use tutti-info plan "
-                            "--format {}",
-                            format, format));
-  return run_plan(words);
+                fmt::format("--format=\"{0}\" before {1}: expected after it; use tutti-info {1} "
+                            "--format {0}",
+                            format, command));
+  return plan.is_given() ? run_plan(words) : print_settings(settings_format);
 }
 
 }  // namespace

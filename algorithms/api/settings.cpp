@@ -13,55 +13,6 @@
 namespace tutti {
 namespace {
 
-using api::Setting;
-
-constexpr Setting table[] = {
-    {"TUTTI_DEVICE", "name or name:port", "device to use; default: nearest active port"},
-    {"TUTTI_ARENA_BYTES", "bytes, e.g. 16M", "registered memory of a context; default 16M"},
-    {"TUTTI_CHECK", "off|local|collective", "what is verified when an operation is made"},
-    {"TUTTI_PER_ROUND", "e.g. 3,2,1", "messages per round of every operation; default: a rule"},
-    {"TUTTI_CHUNK_BYTES", "bytes, e.g. 64K",
-     "larger payloads go through in chunks; default 64K inside a node, 1M across"},
-    {"TUTTI_SINGLE_COPY_BYTES", "bytes, or never",
-     "payloads of so many bytes on may be read from users' buffers in a node; default 4K"},
-    {"TUTTI_REGISTER_BUFFERS", "0|1",
-     "whether operations may register users' buffers, to send from them and write into them; "
-     "default 0"},
-    {"TUTTI_SETUP_TIMEOUT", "seconds", "limit of each collective set-up step; default 30"},
-    {"TUTTI_CONNECT", "exchange|cm",
-     "how queue pairs are connected: out of band, or by IP address (rdma_cm); default exchange"},
-    {"TUTTI_NOTIFY", "immediate|flag",
-     "how messages of at most 56 bytes to other nodes say that they are there: with an immediate, "
-     "or by a word that is polled in memory; default immediate"},
-    {"TUTTI_WAIT", "automatic|spin|yield|block",
-     "what a thread that waits does with its core; default automatic"},
-    {"TUTTI_SHARED_NOTIFICATIONS", "automatic|words|republished",
-     "how the ranks of a node learn what came for any of them: words that the device writes, or "
-     "that a rank writes which polls; default automatic"},
-    {"TUTTI_RANKS_PER_NODE", "e.g. 2 or 3,1,2",
-     "imposed node shape; 1: no shared memory; default: what is found"},
-    {"TUTTI_PLACEMENT", "block|cyclic|random", "of ranks on imposed nodes; default block"},
-    {"TUTTI_DOMAINS_ABOVE", "ranks, or never",
-     "larger nodes meet by domains (last-level caches, NUMA nodes) first; default 16"},
-    {"TUTTI_RANKS_PER_DOMAIN", "e.g. 2 or 3,1,2",
-     "imposed domains of each node; default: what is found"},
-    {"TUTTI_RANK", "0 .. size-1", "this process's rank (tcp bootstrap)"},
-    {"TUTTI_SIZE", "1 ..", "number of ranks (tcp bootstrap)"},
-    {"TUTTI_RENDEZVOUS", "host:port", "where rank 0 listens (tcp bootstrap)"},
-    {"TUTTI_SECRET", "any text", "shared by the ranks of one job (tcp bootstrap)"},
-    {"TUTTI_BOOTSTRAP_TIMEOUT", "seconds", "until all ranks have met (tcp bootstrap); default 30"},
-    {"TUTTI_SOFT_TRANSPORT", "auto|shared|cma|bounce", "how the software device moves data"},
-    {"TUTTI_SOFT_PROMOTE", "0|1", "whether registered private memory becomes shared; default 0"},
-    {"TUTTI_SOFT_STORES", "auto|plain|streaming",
-     "how it stores writes of 32 KiB and more; default: as pays at the time"},
-    {"TUTTI_SOFT_LOG", "off|transport", "whether it says which way it took and why; default off"},
-    {"TUTTI_SOFT_FABRIC", "qdr|fdr|edr|hdr|ndr|roce100|roce25|roce10|FILE",
-     "network that the software device emulates; default: none"},
-    {"TUTTI_SOFT_PLACE", "0 ..", "place of this process in that network; default 0"},
-    {"TUTTI_SOFT_DEVICES", "name:ports,...", "software devices and their ports; default soft0:1"},
-    {"TUTTI_SOFT_LINK_DOWN", "name:port,...", "ports of software devices whose link is down"},
-};
-
 [[noreturn]] void refuse(const std::string& origin, std::string_view value,
                          const std::string& expected) {
   throw Error(ErrorCode::invalid_argument,
@@ -146,10 +97,6 @@ SharedNotificationsChoice choose_shared_notifications(SharedNotifications asked,
   return {SharedNotifications::words, "the device places writes in order"};
 }
 
-std::span<const Setting> settings() noexcept {
-  return table;
-}
-
 void refuse_unknown_settings() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
@@ -157,7 +104,7 @@ void refuse_unknown_settings() {
     const std::string_view name = text.substr(0, text.find('='));
     std::string valid;
     bool known = false;
-    for (const Setting& setting : table) {
+    for (const Setting& setting : settings()) {
       known = known || name == setting.name;
       valid += (valid.empty() ? "" : ", ") + std::string(setting.name);
     }

@@ -4,24 +4,17 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <tutti/communicator.hpp>
 #include <vector>
 
+#include "api/settings_table.hpp"
+
 namespace tutti::api {
 
-struct Setting {
-  const char* name;
-  const char* takes;    // what a value looks like
-  const char* meaning;  // one line
-};
-
-/// Every TUTTI_* variable there is, in the order of the README.
-std::span<const Setting> settings() noexcept;
-
-/// Throws Error{invalid_argument} if the environment has a TUTTI_* variable that is none of these.
+/// Throws Error{invalid_argument} if the environment has a TUTTI_* variable that is not in
+/// settings().
 void refuse_unknown_settings();
 
 /// Chunks of a payload where nothing else is said: those that ranks of a node pass to each other,

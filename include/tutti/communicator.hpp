@@ -49,7 +49,7 @@ enum class SharedNotifications : std::uint8_t {
   republished,  // a rank that has a connection writes them for its node, when it polls
 };
 
-/// What is left empty comes from the TUTTI_* environment (README "Settings"), else the default.
+/// What is left empty comes from the TUTTI_* environment (docs/settings.md), else the default.
 struct ContextOptions {
   std::string device = {};                      // name or name:port; default: the best one
   std::optional<std::size_t> arena_bytes = {};  // for slots and send buffers; default 16 MiB
@@ -154,7 +154,7 @@ class TUTTI_EXPORT Communicator {
   const std::string& node_remark() const noexcept;
 
   /// Gives up: every operation in flight here returns `aborted`, and within the detection bound
-  /// (README "Guarantees") those of the other ranks do too; not over mpi_exchange(), which has no
+  /// (docs/guarantees.md) those of the other ranks do too; not over mpi_exchange(), which has no
   /// side channel: there the others time out.
   void abort() noexcept;
 

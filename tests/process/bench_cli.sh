@@ -242,6 +242,12 @@ refusals() {
     env TUTTI_RANKS_PER_NODE=3,1 TUTTI_PLACEMENT=cyclic "$info"
   expect 0 '"Limits"' "$info" --format json
   refuse '--format="xml"' "$info" --format xml
+  expect 0 '^  TUTTI_WAIT +.*default: automatic' "$info" settings
+  expect 0 '"name": "TUTTI_SOFT_LOG"' "$info" settings --format json
+  expect 0 '^[|] `TUTTI_CHECK` [|] `off`, `local`, `collective` [|]' \
+    "$info" settings --format markdown
+  refuse '--format="xml": expected table, json or markdown' "$info" settings --format xml
+  refuse '--format="json" before settings.*settings --format json' "$info" --format json settings
   expect 1 'tutti-info: device "nonsense".*expected name or name:port' \
     env TUTTI_DEVICE=nonsense "$info"
   expect 1 '^  TUTTI_DEVICE +nonsense' env TUTTI_DEVICE=nonsense "$info"

@@ -21,7 +21,7 @@ LAYERS = {
 }
 LAYER_NAMES = {"plan", "engine", "api", "verbs", "bootstrap", "shm"}
 PLAN_MAY_SEE = re.compile(r"<tutti/types\.hpp>|<[a-z_]+>|\"plan/[a-z_]+\.hpp\"")
-MPI_FOLDERS = ("bootstrap/mpi", "bindings/mpi", "microbench/mpi", "tests/mpi")
+MPI_FOLDERS = ("bootstrap/mpi", "bindings/mpi", "microbench/mpi", "tests/mpi", "examples/under_mpi")
 
 BANNED = [
     (re.compile(r"\bTODO\b|\bFIXME\b|\bXXX\b|\bTBD\b"), "unfinished work"),

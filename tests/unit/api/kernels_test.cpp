@@ -1,4 +1,4 @@
-// Promise: every built-in operator on every type is what README "Guarantees" says, in every order.
+// Promise: every built-in operator on every type is what docs/guarantees.md says, in every order.
 #include <gtest/gtest.h>
 
 #include <bit>
