@@ -84,10 +84,11 @@ set_tests_properties(process_soak_flags PROPERTIES LABELS process TIMEOUT 300 RU
 add_test(NAME process_soak_node COMMAND soak 4 10000)
 set_tests_properties(process_soak_node PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON)
 set(none_ran " 0 tests from 0 test suites ran")  # a filter that fits no name would pass
-foreach(run "long:tcp" "soak:local_nodes" "soak:local" "soak:tcp_nodes")
+# A hundred kills for each bootstrap, and as many again where ranks share nodes.
+foreach(run "long:local" "long:tcp" "soak:local_nodes" "soak:tcp_nodes")
   string(REPLACE ":" ";" parts ${run})
   list(POP_FRONT parts label scenery)
-  add_test(NAME ${label}_kill_${scenery} COMMAND process_failures --kills=50
+  add_test(NAME ${label}_kill_${scenery} COMMAND process_failures --kills=100
     --gtest_filter=Bootstrap/Kill.*/${scenery})
   set_tests_properties(${label}_kill_${scenery} PROPERTIES LABELS ${label} TIMEOUT 900
     RUN_SERIAL ON FAIL_REGULAR_EXPRESSION ${none_ran})

@@ -24,13 +24,11 @@ unsigned kills = 5;  // --kills=N
 
 constexpr std::uint32_t rank_count = 8;
 
-/// What is promised; more where eight ranks wait on an emulated machine, on two processors.
+/// What is promised of every survivor of every kill.  Eight ranks that wait on the two processors
+/// of an emulated machine are given longer, and the guarantees say so.
 std::chrono::seconds bound() {
   return test::device_is_soft() ? 2s : 10s;
 }
-
-/// So late may a survivor be when this machine does something else for a while: in one run of five.
-constexpr auto latest = 15s;
 
 std::int64_t now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch().count();
@@ -176,32 +174,27 @@ TEST_P(Kill, EverySurvivorNamesTheDeadRankInTime) {
   if (GetParam().ranks_per_node > 1 && !test::device_is_soft())
     GTEST_SKIP() << "about shared memory";
   std::int64_t slowest_ns = 0;
-  unsigned late = 0;  // runs
   const unsigned times = test::device_is_soft() ? kills : std::min(kills, 2U);
   for (unsigned seed = 1; seed <= times; ++seed) {
     const Scene scene = play(GetParam(), SIGKILL, seed);
     EXPECT_EQ(scene.results[scene.victim].signal, SIGKILL);
     ASSERT_EQ(scene.findings.size(), rank_count - 1) << "seed " << seed;
-    bool is_late = false;
     for (const Finding& finding : scene.findings) {
       EXPECT_EQ(finding.status, static_cast<std::int32_t>(Status::peer_failed))
           << "rank " << finding.rank << ", seed " << seed;
       EXPECT_EQ(finding.peer, scene.victim) << "rank " << finding.rank << ", seed " << seed;
       EXPECT_FALSE(finding.leaves_a_file) << "rank " << finding.rank << ", seed " << seed;
       const std::int64_t took_ns = finding.at_ns - scene.killed_at_ns;
-      EXPECT_LT(took_ns, std::chrono::nanoseconds(latest).count()) << "seed " << seed;
-      is_late |= took_ns >= std::chrono::nanoseconds(bound()).count();
+      EXPECT_LT(took_ns, std::chrono::nanoseconds(bound()).count())
+          << "rank " << finding.rank << ", seed " << seed;
       slowest_ns = std::max(slowest_ns, took_ns);
     }
-    late += is_late ? 1 : 0;
     for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
       if (rank == scene.victim) continue;
       EXPECT_EQ(scene.results[rank].signal, 0);
       EXPECT_EQ(scene.results[rank].exit_status, 0);
     }
   }
-  EXPECT_LE(late, times / 5) << "runs in which a survivor did not know after " << bound().count()
-                             << " s";
   std::printf("slowest of %u kills: %.0f ms until the last survivor knew\n", times,
               static_cast<double>(slowest_ns) * 1e-6);
 }
