@@ -242,7 +242,7 @@ refusals() {
     env TUTTI_RANKS_PER_NODE=3,1 TUTTI_PLACEMENT=cyclic "$info"
   expect 0 '"Limits"' "$info" --format json
   refuse '--format="xml"' "$info" --format xml
-  expect 0 '^  TUTTI_WAIT +.*default: automatic' "$info" settings
+  expect 0 '^  TUTTI_SETUP_TIMEOUT +.*[[]seconds; default: 30]' "$info" settings
   expect 0 '"name": "TUTTI_SOFT_LOG"' "$info" settings --format json
   expect 0 '^[|] `TUTTI_CHECK` [|] `off`, `local`, `collective` [|]' \
     "$info" settings --format markdown
