@@ -33,6 +33,17 @@ namespace {
 
 using FileRange = Backings::FileRange;
 
+/// What getline() allocates.
+struct Line {
+  Line() = default;
+  Line(const Line&) = delete;
+  Line& operator=(const Line&) = delete;
+  ~Line() { std::free(text); }
+
+  char* text = nullptr;
+  std::size_t room = 0;
+};
+
 struct Close {
   void operator()(std::FILE* file) const { std::fclose(file); }
   void operator()(DIR* folder) const { ::closedir(folder); }
@@ -44,15 +55,14 @@ FileRange look_up(std::size_t first, std::size_t last) {
 
   FileRange range;
   std::size_t covered = first;
-  char* line = nullptr;
-  std::size_t line_room = 0;
-  while (covered<last&& ::getline(&line, &line_room, maps.get())> 0) {
+  Line line;
+  while (covered<last&& ::getline(&line.text, &line.room, maps.get())> 0) {
     unsigned long start = 0, end = 0, offset = 0, inode = 0;
     unsigned major = 0, minor = 0;
     char rights[5] = {};
     int name_at = 0;
-    if (std::sscanf(line, "%lx-%lx %4s %lx %x:%x %lu %n", &start, &end, rights, &offset, &major,
-                    &minor, &inode, &name_at) < 7 ||
+    if (std::sscanf(line.text, "%lx-%lx %4s %lx %x:%x %lu %n", &start, &end, rights, &offset,
+                    &major, &minor, &inode, &name_at) < 7 ||
         end <= covered)
       continue;
     if (start > covered || rights[0] != 'r') break;  // a hole, or as good as one
@@ -65,7 +75,7 @@ FileRange look_up(std::size_t first, std::size_t last) {
                .device = device,
                .inode = inode,
                .offset = offset + (first - start),
-               .name = line + name_at};
+               .name = line.text + name_at};
     } else {
       range.writable = range.writable && rights[1] == 'w';
       range.shared = range.shared && shared && device == range.device && inode == range.inode &&
@@ -73,7 +83,6 @@ FileRange look_up(std::size_t first, std::size_t last) {
     }
     covered = end;
   }
-  std::free(line);
   range.mapped = covered >= last;
   if (!range.name.empty() && range.name.back() == '\n') range.name.pop_back();
   return range;

@@ -14,20 +14,20 @@ struct Weight {
 };
 constexpr Weight weights[] = {
     {Verb::create_shared, 3},
-    {Verb::destroy_shared, 1},
+    {Verb::destroy_shared, 2},
     {Verb::create_pair, 16},
-    {Verb::destroy_pair, 1},
+    {Verb::destroy_pair, 4},
     {Verb::modify, 80},
     {Verb::query, 4},
     {Verb::post_send, 90},
     {Verb::post_receive, 25},
     {Verb::post_shared, 12},
     {Verb::register_region, 24},
-    {Verb::deregister, 2},
+    {Verb::deregister, 4},
     {Verb::poll, 20},
     {Verb::arm, 8},
-    {Verb::destroy_queue, 1},
-    {Verb::deallocate_domain, 1},
+    {Verb::destroy_queue, 4},
+    {Verb::deallocate_domain, 4},
     {Verb::scribble, 6},
 };
 

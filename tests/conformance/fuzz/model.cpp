@@ -181,6 +181,7 @@ bool Model::apply(const Command& command, std::uint32_t& accepted) {
     }
     case Verb::destroy_queue:
       succeeds = !queue_is_used(command.side, command.slot);
+      if (succeeds) side.queues[command.slot] = {};  // another takes its place
       break;
     case Verb::deallocate_domain:
       succeeds = !domain_is_used(command.side, command.slot);

@@ -23,7 +23,7 @@ std::byte scribbled(std::uint64_t random, std::uint32_t offset) {
 Party::Party(Storage storage)
     : buffer_(memory_bytes, storage), channel_(driver().create_comp_channel(device_.context)) {
   for (ibv_pd*& domain : domains_) domain = driver().alloc_pd(device_.context);
-  make_queues();
+  for (std::uint32_t index = 0; index < queues_count; ++index) make_queue(index);
 }
 
 Party::~Party() {
@@ -33,10 +33,9 @@ Party::~Party() {
   for (ibv_pd* const domain : domains_) EXPECT_EQ(driver().dealloc_pd(domain), 0);
 }
 
-void Party::make_queues() {
-  for (std::uint32_t index = 0; index < queues_count; ++index)
-    queues_[index] = driver().create_cq(device_.context, completions, nullptr,
-                                        index == channel_queue ? channel_ : nullptr, 0);
+void Party::make_queue(std::uint32_t index) {
+  queues_[index] = driver().create_cq(device_.context, completions, nullptr,
+                                      index == channel_queue ? channel_ : nullptr, 0);
 }
 
 Introduction Party::introduction() const {
@@ -65,7 +64,7 @@ void Party::clear() {
   destroy_all(regions_, driver().dereg_mr);
   // With them, what they have completed and what was armed.
   for (ibv_cq* const queue : queues_) EXPECT_EQ(driver().destroy_cq(queue), 0);
-  make_queues();
+  for (std::uint32_t index = 0; index < queues_count; ++index) make_queue(index);
   std::fill_n(buffer_.data(), buffer_.size(), std::byte{0});
 }
 
@@ -227,9 +226,11 @@ Reply Party::run(const Command& command) {
       break;
     case Verb::destroy_queue:
       reply.error = driver().destroy_cq(queues_[command.slot]);
+      if (reply.error == 0) make_queue(command.slot);
       break;
     case Verb::deallocate_domain:
       reply.error = driver().dealloc_pd(domains_[command.slot]);
+      if (reply.error == 0) domains_[command.slot] = driver().alloc_pd(device_.context);
       break;
     case Verb::scribble:
       for (std::uint32_t index = 0; index < command.bytes; ++index)

@@ -131,7 +131,7 @@ class Party {
   void clear();
 
  private:
-  void make_queues();
+  void make_queue(std::uint32_t index);
   ibv_sge piece_of(const Piece& piece) const;
   void create_pair(const Command& command, Reply& reply);
   void create_shared(const Command& command, Reply& reply);
