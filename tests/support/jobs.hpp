@@ -63,6 +63,7 @@ class SharedCount {
         number_(*new (mapping_.data()) Number(0)) {}
 
   void add() const { number_.fetch_add(1); }
+  std::uint32_t number() const { return number_.load(); }
   /// Whether the others have added so much within a minute.
   bool comes_to(std::uint32_t number) const {
     for (int pause = 0; number_ < number; ++pause) {
