@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "support/jobs.hpp"
+#include "support/node_shapes.hpp"
 #include "support/operators.hpp"
 
 namespace tutti {
@@ -356,6 +357,27 @@ TEST(Blocks, AreRightForShapesAndPlacements) {
   expect_right({.shape = {7, {2}, Placement::cyclic}}, run_local_threads);
   expect_right({.shape = {9, {4, 1, 3}, Placement::random}, .sizes = {8, 5000}}, run_local_threads);
   expect_right({.shape = {12, {1, 5}}, .sizes = {8, 600}}, run_local_threads);
+}
+
+TEST(Blocks, AreGatheredAndScatteredByEveryRootOnEveryShapeOfUpToSixRanks) {
+  for (std::uint32_t count = 1; count <= std::min(6u, ranks_max); ++count)
+    for (const std::vector<std::uint32_t>& nodes : test::compositions(count)) {
+      const Task task{.shape = {count, nodes}};
+      const auto results = run_local_threads({.rank_count = count}, [&](Exchange& exchange) {
+        Context context(options_of(task));
+        Communicator communicator(context, exchange);
+        Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
+        int wrong = communicator.node_count() == nodes.size() ? 0 : 100;
+        for (std::uint32_t root = 0; root < count; ++root)
+          for (const bool uneven_sizes : {false, true}) {
+            wrong += wrong_gathers(ranks, 57, uneven_sizes, Rank{root}, uneven_sizes);
+            wrong += wrong_scatters(ranks, 57, uneven_sizes, Rank{root}, uneven_sizes);
+          }
+        return std::min(wrong, 200);
+      });
+      EXPECT_EQ(codes_of(results), std::vector<int>(count))
+          << ::testing::PrintToString(nodes) << " ranks per node";
+    }
 }
 
 TEST(Blocks, ArePassedOnRightly) {

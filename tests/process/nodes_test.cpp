@@ -157,9 +157,13 @@ void expect_every_shape_right(std::uint32_t ranks) {
     expect_right(shape, Placement::block, run_local_threads);
 }
 
-// Minutes: the labels long and soak.
-TEST(AllNodes, EveryShapeOfSevenToElevenRanksIsRight) {
-  for (std::uint32_t ranks = 7; ranks <= 11; ++ranks) expect_every_shape_right(ranks);
+// These are tests of their own for CTest: the first one runs with the address sanitizer, too; the
+// others take minutes and have the labels long and soak.
+TEST(AllNodes, EveryShapeOfSevenAndEightRanksIsRight) {
+  for (std::uint32_t ranks = 7; ranks <= 8; ++ranks) expect_every_shape_right(ranks);
+}
+TEST(AllNodes, EveryShapeOfNineToElevenRanksIsRight) {
+  for (std::uint32_t ranks = 9; ranks <= 11; ++ranks) expect_every_shape_right(ranks);
 }
 TEST(AllNodes, EveryShapeOfTwelveRanksIsRight) {
   expect_every_shape_right(12);

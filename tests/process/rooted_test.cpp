@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "support/jobs.hpp"
+#include "support/node_shapes.hpp"
 #include "support/operators.hpp"
 
 namespace tutti {
@@ -89,15 +90,20 @@ int wrong_reduces(Communicator& communicator, Rank root, const test::Job& job, s
   return wrong;
 }
 
+int wrong_of_root(Communicator& communicator, Rank root) {
+  const std::size_t count = 1 + index_of(root) % 9;
+  int wrong = wrong_broadcasts(communicator, root, count, 5);
+  for (const test::Job& job : {test::sum_job(), test::ordered_job()})
+    wrong += wrong_reduces(communicator, root, job, count, 5, index_of(root) % 2 == 1);
+  return wrong;
+}
+
 int exercise(Exchange& exchange, const Shape& shape) {
   Context context(options_of(shape));
   Communicator communicator(context, exchange);
   int wrong = 0;
-  for (std::uint32_t root = 0; root < shape.rank_count; ++root) {
-    wrong += wrong_broadcasts(communicator, Rank{root}, 1 + root % 9, 5);
-    for (const test::Job& job : {test::sum_job(), test::ordered_job()})
-      wrong += wrong_reduces(communicator, Rank{root}, job, 1 + root % 9, 5, root % 2 == 1);
-  }
+  for (std::uint32_t root = 0; root < shape.rank_count; ++root)
+    wrong += wrong_of_root(communicator, Rank{root});
   return wrong;
 }
 
@@ -293,6 +299,27 @@ TEST(Thresholds, ReducesTakeAsManyRanksAndElementsAsWereAskedFor) {
         });
     EXPECT_EQ(codes_of(results), std::vector<int>(shape.rank_count)) << shape.rank_count;
   }
+}
+
+/// Any two roots of a shape may have different trees, so each root of each shape is run: whole
+/// payloads, and reduces to which only some ranks contribute.
+TEST(Rooted, IsRightForEveryRootOnEveryShapeOfUpToSixRanks) {
+  for (std::uint32_t ranks = 1; ranks <= 6; ++ranks)
+    for (const std::vector<std::uint32_t>& nodes : test::compositions(ranks)) {
+      const auto results = run_local_threads({.rank_count = ranks}, [&](Exchange& exchange) {
+        Context context(options_of({ranks, nodes}));
+        Communicator communicator(context, exchange);
+        int wrong = communicator.node_count() == nodes.size() ? 0 : 100;
+        for (std::uint32_t root = 0; root < ranks; ++root) {
+          wrong += wrong_of_root(communicator, Rank{root});
+          wrong +=
+              wrong_partial_reduces(communicator, Rank{root}, (ranks + 1) / 2, test::ordered_job());
+        }
+        return std::min(wrong, 200);
+      });
+      EXPECT_EQ(codes_of(results), std::vector<int>(ranks))
+          << ::testing::PrintToString(nodes) << " ranks per node";
+    }
 }
 
 TEST(Thresholds, BroadcastsTakeAsManyElementsAsWereAskedFor) {
