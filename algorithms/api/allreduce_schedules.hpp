@@ -49,7 +49,7 @@ const plan::PerRound& vector_for(const Schedule& schedule, const AllreduceReques
 bool serves_chunked_fold(std::uint32_t rank_count, const AllreduceRequest& request);
 
 /// Schedules that cut the payload into a part for each rank send less of it in more messages.
-/// Provisional, until measured on networks.
+/// Provisional: it has not been measured on a network.
 inline constexpr std::size_t in_parts_from_bytes = 64u << 10;
 /// With more ranks of other nodes than that none is connected unasked, where fewer will do.
 inline constexpr std::uint32_t partners_unasked_max = 31;

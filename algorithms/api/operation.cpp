@@ -23,8 +23,10 @@ constexpr unsigned polls_per_turn_oversubscribed = 8;
 
 /// A wait this long yields even when every rank has a CPU: somebody else may need it.
 constexpr Timeout patience = std::chrono::milliseconds(1);
-/// Who has met no progress for so long sleeps: whom it waits for may be anywhere.  Then for an
-/// eighth of that time, so that it notices what it waits for not much later.
+/// A wait that has met no progress for this long sleeps between its looks, because its partner may
+/// be away for any time.  Each nap is an eighth of the time since the last progress, but no less
+/// than nap_min and no more than nap_max, so that the partner's message is noticed not much later.
+/// An automatic wait therefore always naps for nap_max, one of WaitPolicy::block at first for less.
 constexpr Timeout patience_awake = std::chrono::milliseconds(10);
 constexpr Timeout patience_awake_of_block = std::chrono::microseconds(50);
 constexpr Timeout nap_min = std::chrono::microseconds(10), nap_max = std::chrono::milliseconds(1);

@@ -37,7 +37,8 @@ constexpr Schedule shared_ring{.algorithm = Algorithm::shared_ring,
                                .keeps_rank_order = false,
                                .takes = PerRoundIs::nothing};
 
-// Measured (README.md of this folder).
+// Provisional: measured in one run each with 2 to 8 ranks on 2 CPUs (README.md of this folder), not
+// on a network.
 constexpr std::size_t lanes_from_bytes = 8192;
 constexpr std::size_t lane_bytes_min = 1024;  // of a lane
 

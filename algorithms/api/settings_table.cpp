@@ -14,18 +14,19 @@ constexpr Setting table[] = {
      "How much registered memory a context has.", ""},
     {device_and_memory, "TUTTI_REGISTER_BUFFERS", "0|1", "0",
      "Whether operations may register users' buffers, to send from them and write into them.",
-     "It concerns operations that can be zero-copy, and buffers that lie in no Segment. The memory "
+     "It concerns operations that can be zero-copy and buffers that do not lie in a Segment. The "
+     "memory "
      "must stay mapped for as long as the operation exists, and start(source, target) with another "
-     "target aborts the program. The same on all ranks."},
+     "target aborts the program. All ranks must agree."},
     {device_and_memory, "TUTTI_CHECK", "off|local|collective", "collective",
      "What is verified when an operation is made.",
-     "off: only what memory safety needs. local: this rank's arguments. collective: also that all "
-     "ranks gave the same arguments."},
+     "off: only what memory safety needs is checked. local: this rank's arguments are checked. "
+     "collective: the ranks also compare their arguments."},
     {device_and_memory, "TUTTI_SETUP_TIMEOUT", "seconds", "30",
      "How long each collective set-up step may take.", ""},
     {device_and_memory, "TUTTI_CONNECT", "exchange|cm", "exchange",
      "How queue pairs are connected: out of band, or by IP address (rdma_cm).",
-     "cm needs a RoCE device with an IPv4 or a routable IPv6 address. The same on all ranks."},
+     "cm needs a RoCE device with an IPv4 or a routable IPv6 address. All ranks must agree."},
 
     {messages, "TUTTI_PER_ROUND", "e.g. 3,2,1", "a rule by ranks and payload",
      "How many messages a rank sends in each round.",
@@ -48,33 +49,32 @@ constexpr Setting table[] = {
      "broadcasts from so many bytes to 2M, for reduces of two ranks to 512K, for allreduces of two "
      "ranks (by a built-in operator that commutes, or relaxed) from 64 times so many, and for "
      "blocks "
-     "from twice so many. Operation::algorithm() then says single_copy. never is also for buffers "
+     "from twice so many. Operation::algorithm() then says single_copy. Choose never also for "
+     "buffers "
      "that other processes cannot read, for example those of a device."},
     {messages, "TUTTI_NOTIFY", "immediate|flag", "immediate",
      "How messages to other nodes say that they are there.",
      "immediate: with a completion. flag: messages of up to 56 bytes are one line of memory that "
      "their receiver polls. That needs a device which is known to place a line whole, as the "
-     "software device is; elsewhere making the context fails. The same on all ranks."},
+     "software device is; elsewhere making the context fails. All ranks must agree."},
     {messages, "TUTTI_SHARED_NOTIFICATIONS", "automatic|words|republished", "automatic",
      "How the ranks of a node learn what has come for any of them, in shared_ring.",
      "words: the device writes words that all ranks of the node see, which needs a device that "
      "places writes in order. republished: the rank that polls writes them. automatic takes words "
-     "where they are possible. The same on all ranks."},
+     "where they are possible. All ranks must agree."},
     {messages, "TUTTI_WAIT", "automatic|spin|yield|block", "automatic",
      "What a thread that waits does with its core.",
      "automatic: it yields at once where ranks exceed CPUs, else it spins for 1 ms first; once "
-     "nothing has come for 10 ms, it sleeps between looks, for 1 ms at most. spin: it never "
-     "yields; "
-     "for cores of one's own. yield: it always yields. block: it yields, and sleeps once nothing "
-     "has "
-     "come for 50 us."},
+     "nothing has come for 10 ms, it sleeps for 1 ms between looks. spin: it never yields; for "
+     "cores of one's own. yield: it always yields. block: it yields, and once nothing has come for "
+     "50 us, it sleeps between looks, at first for 10 us and later for up to 1 ms."},
 
     {nodes, "TUTTI_RANKS_PER_NODE", "e.g. 2 or 3,1,2", "what is found",
      "How ranks are grouped into nodes.",
      "By default the ranks of a host that have mapped each other's memory are a node. Otherwise "
      "this "
      "shape is imposed, and its last entry holds for all further nodes. 1: all messages go through "
-     "the device. The same on all ranks."},
+     "the device. All ranks must agree."},
     {nodes, "TUTTI_PLACEMENT", "block|cyclic|random", "block",
      "Which ranks go to which imposed node.", "It needs TUTTI_RANKS_PER_NODE."},
     {nodes, "TUTTI_DOMAINS_ABOVE", "ranks, or never", "16",
@@ -82,13 +82,13 @@ constexpr Setting table[] = {
      "It concerns barriers and small allreduces of nodes with more ranks than that, of which every "
      "one is bound to a domain. The value is a first guess, not a measurement."},
     {nodes, "TUTTI_RANKS_PER_DOMAIN", "e.g. 2 or 3,1,2", "what is found",
-     "Imposed domains of each node.", ""},
+     "How the ranks of each node are grouped into imposed domains.", ""},
 
     {tcp_bootstrap, "TUTTI_RANK", "0 .. size-1", "none", "This process's rank.",
      "tutti-bench uses the tcp bootstrap if TUTTI_RANK is set."},
     {tcp_bootstrap, "TUTTI_SIZE", "1 ..", "none", "The number of ranks.", ""},
     {tcp_bootstrap, "TUTTI_RENDEZVOUS", "host:port", "none", "Where rank 0 listens.",
-     "An address is safer than a name: to some hosts their own name is 127.0.1.1."},
+     "An address is safer than a name, because some hosts resolve their own name to 127.0.1.1."},
     {tcp_bootstrap, "TUTTI_SECRET", "any text", "none", "What the ranks of one job share.",
      "A connection with another secret is refused."},
     {tcp_bootstrap, "TUTTI_BOOTSTRAP_TIMEOUT", "seconds", "30",
@@ -97,7 +97,7 @@ constexpr Setting table[] = {
      "goes."},
 
     {software_device, "TUTTI_SOFT_TRANSPORT", "auto|shared|cma|bounce", "auto",
-     "By which way the software device moves data.",
+     "How the software device moves data.",
      "auto: a shared mapping where the memory allows it, else process_vm_writev (cma), else a "
      "buffer "
      "and the target's help (bounce)."},
@@ -105,7 +105,8 @@ constexpr Setting table[] = {
      "Whether registered private memory is moved to a sealed file, to be mapped by others.", ""},
     {software_device, "TUTTI_SOFT_STORES", "auto|plain|streaming", "auto",
      "How it stores writes of 32 KiB and more into shared maps.",
-     "auto: past the caches while that is several times as fast, as where two CPUs share none."},
+     "auto: past the caches while that is several times as fast, as it is where two CPUs share no "
+     "cache."},
     {software_device, "TUTTI_SOFT_LOG", "off|transport", "off",
      "Whether it says on stderr which way data take, and why.", ""},
     {software_device, "TUTTI_SOFT_FABRIC", "qdr|fdr|edr|hdr|ndr|roce100|roce25|roce10|FILE", "none",
