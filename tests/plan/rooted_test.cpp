@@ -167,7 +167,7 @@ TEST(Rooted, IsRightForEveryRankCountAndRoot) {
 }
 
 TEST(Rooted, IsRightForEveryNodeShapeOfUpToTwelveRanksAndEveryRoot) {
-  for (std::uint32_t ranks = 1; ranks <= (test::samples_divisor == 1 ? 12U : 7U); ++ranks)
+  for (std::uint32_t ranks = 1; ranks <= (test::samples_divisor == 1 ? 12U : 8U); ++ranks)
     for (const auto& sizes : compositions(ranks)) {
       const NodeOf node_of = in_blocks(sizes);
       for (std::uint32_t root = 0; root < ranks; ++root) {
