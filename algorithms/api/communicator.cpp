@@ -32,7 +32,7 @@ struct Introduction {
 static_assert(std::is_trivially_copyable_v<Introduction>);
 
 /// Raised with every change of what ranks tell each other at set-up.
-constexpr std::uint64_t protocol_version = 11;
+constexpr std::uint64_t protocol_version = 12;
 
 /// The side channel costs a system call, the clock a few percent of a collective.
 constexpr Timeout liveness_interval = std::chrono::milliseconds(100);
@@ -219,7 +219,6 @@ void Communicator::Implementation::gather(api::SetUpCall& call, std::span<const 
                         .payload_bytes = mine.size(),
                         .kind = call.kind,
                         .step = call.step++,
-                        .operations_made = operations_made,
                         .name = {},
                         .payload = {}};
   std::strncpy(block.name, call.name, sizeof block.name - 1);
@@ -230,10 +229,8 @@ void Communicator::Implementation::gather(api::SetUpCall& call, std::span<const 
   try {
     api::require_one_call(blocks);
   } catch (const Error&) {
-    // Some ranks were about to make an operation, others were not: they go on from one number.
-    for (const api::SetUpBlock& theirs : blocks)
-      if (theirs.communicator == id)
-        operations_made = std::max(operations_made, theirs.operations_made);
+    // Whoever makes another call, perhaps on another communicator, has not counted this operation.
+    if (call.kind == api::CallKind::operation) --operations_made;
     throw;
   }
   const auto rest = mine.subspan(first.size());

@@ -34,8 +34,7 @@ struct SetUpBlock {
   std::uint64_t payload_bytes = 0;
   CallKind kind = CallKind::communicator;
   std::uint32_t step = 0;
-  std::uint32_t operations_made = 0;  // by the communicator, this one included
-  char name[28] = {};
+  char name[32] = {};
   std::array<std::byte, payload_bytes_max> payload = {};
 };
 static_assert(sizeof(SetUpBlock) == 512 && std::is_trivially_copyable_v<SetUpBlock>);

@@ -442,7 +442,19 @@ TEST_P(DifferentCalls, OnCommunicatorsThatShareAnExchangeAreNamedToo) {
         other.synchronize();
     };
     if (!says(mismatch_of(makes), "rank 2 calls Communicator;")) return 2;
-    return still_works(one) && still_works(other) ? 0 : 3;
+    // Operations have numbers, which must agree afterwards, too.
+    if (!says(mismatch_of([&] { (void)barrier(is_odd_one ? other : one); }),
+              "ranks 0, 1 and 3 call barrier on one communicator, rank 2 calls barrier on another "
+              "communicator"))
+      return 3;
+    const auto makes_operation = [&] {
+      if (is_odd_one)
+        Communicator third(context, exchange);
+      else
+        (void)barrier(one);
+    };
+    if (!says(mismatch_of(makes_operation), "rank 2 calls Communicator;")) return 4;
+    return still_works(one) && still_works(other) ? 0 : 5;
   });
 }
 
