@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Promise: a program that embeds tutti keeps its own warnings and its own floating-point rules, and
-# the library's sources keep theirs.
+# is compiled as the C++20 that tutti's headers need; the library's sources keep their rules.
 set -eu
 cmake=$1 source=$2
 scratch=$(mktemp -d)
@@ -14,6 +14,8 @@ users = next(c for f, c in commands.items() if f.endswith("/tests/embedding/main
 inherited = [flag for flag in users if flag.startswith(("-W", "-ffp", "-ped"))]
 if inherited:
     sys.exit(f"the program inherits {' '.join(inherited)}; expected none")
+if not {"-std=c++20", "-std=gnu++20"} & set(users):
+    sys.exit(f"the program is not compiled as C++20: {' '.join(users)}")
 for name in ("/algorithms/api/kernels.cpp", "/verbs/verbs_fabric.cpp"):
     own = next(c for f, c in commands.items() if f.endswith(name))
     missing = {"-Wconversion", "-ffp-contract=off"} - set(own)
