@@ -33,11 +33,19 @@ LocalExchange::LocalExchange(Board& board, Rank self) noexcept
     : board_(board), self_(self), process_(::getpid()) {}
 
 LocalExchange::~LocalExchange() {
-  if (!dead_ && ::getpid() == process_) board_.leave(self_);
+  if (!dead_ && !is_inherited()) board_.leave(self_);
+}
+
+bool LocalExchange::is_inherited() const noexcept {
+  return ::getpid() != process_;
+}
+
+void LocalExchange::announce(Incident incident) noexcept {
+  if (!is_inherited()) board_.announce(incident);
 }
 
 void LocalExchange::die() noexcept {
-  if (::getpid() != process_) return;
+  if (is_inherited()) return;
   dead_ = true;
   board_.announce({.kind = Incident::Kind::died, .rank = self_});
 }
@@ -55,6 +63,10 @@ void LocalExchange::barrier(Timeout timeout) {
 
 void LocalExchange::exchange(const char* name, std::span<const std::byte> mine,
                              std::span<std::byte> all, Timeout timeout) {
+  // What a child posted would be taken for its parent's.
+  if (is_inherited())
+    throw Error(ErrorCode::invalid_argument,
+                std::string(name) + ": this is a forked child, and the exchange is its parent's");
   const Deadline deadline = Deadline::after(timeout, detail::MonotonicClock::read());
   std::size_t offset = 0;
   do {  // at least once: an empty allgather is a barrier

@@ -28,7 +28,7 @@ class LocalExchange final : public Exchange {
   void barrier(Timeout timeout) override;
   Incident incident() noexcept override { return board_.incident(); }
   bool has_left(Rank rank) noexcept override { return board_.has_left(rank); }
-  void announce(Incident incident) noexcept override { board_.announce(incident); }
+  void announce(Incident incident) noexcept override;
 
   /// This rank's body has failed: the others hear that it died, unless that was a forked child's.
   void die() noexcept;
@@ -36,6 +36,7 @@ class LocalExchange final : public Exchange {
  private:
   void exchange(const char* name, std::span<const std::byte> mine, std::span<std::byte> all,
                 Timeout timeout);
+  bool is_inherited() const noexcept;  // by a child that the rank has forked
   void await_all(const char* name, Deadline deadline, Timeout timeout);
   [[noreturn]] void fail(ErrorCode code, const std::string& text);
 

@@ -211,7 +211,12 @@ class MpiExchange final : public Exchange {
     return ended;
   }
 
+  bool is_inherited() const noexcept { return ::getpid() != process_; }  // by a forked child
+
   void check_usable() const {
+    if (is_inherited())
+      throw Error(ErrorCode::invalid_argument,
+                  "this is a forked child, and the exchange is its parent's");
     if (!broken_.empty()) throw Error(ErrorCode::peer_failed, broken_);
   }
 
@@ -222,6 +227,7 @@ class MpiExchange final : public Exchange {
   }
 
   void release() noexcept {
+    if (is_inherited()) return;
     if (request_ != MPI_REQUEST_NULL) {
       // A nonblocking collective can be neither cancelled nor freed: MPI keeps the memory it was
       // lent, and the communicator, whose collective release would wait for the missing ranks.
@@ -239,6 +245,7 @@ class MpiExchange final : public Exchange {
   MPI_Request request_ = MPI_REQUEST_NULL;
   std::unique_ptr<Lent> lent_ = std::make_unique<Lent>();
   std::string broken_;  // why exchanges no longer line up with those of the others
+  pid_t process_ = ::getpid();
 };
 
 }  // namespace

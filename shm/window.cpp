@@ -62,6 +62,9 @@ detail::Mapping map_from(const WindowCard& card) {
       ::mmap(nullptr, card.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file.get(), 0),
       card.bytes);
   if (!mapping) refuse("mapping " + path, errno, " (check ulimit -v)");
+  // A forked child has no part in it.
+  if (::madvise(mapping.data(), mapping.size(), MADV_DONTFORK) != 0)
+    refuse("madvise(MADV_DONTFORK) of " + path, errno, "");
   if (nonce_of(mapping) != card.nonce)
     refuse(path + " is another window than the one offered", ESTALE, "");
   return mapping;

@@ -83,6 +83,9 @@ Arena::Arena(const Port& port, ibv_pd* domain, std::size_t bytes) {
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory_.get(), 0),
       bytes);
   if (!*mapping_) refuse("mapping the arena", errno);
+  // A forked child has no part in it, and must not keep the memory when its parent is gone.
+  if (madvise(mapping_->data(), bytes, MADV_DONTFORK) != 0)
+    refuse("madvise(MADV_DONTFORK) of the arena", errno);
   // Strict ordering (no IBV_ACCESS_RELAXED_ORDERING): a notification must not overtake its payload.
   region_ = RegionHandle(port.driver().reg_mr(domain, mapping_->data(), bytes,
                                               IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE),

@@ -7,6 +7,7 @@
 #include <string>
 #include <tutti/detail/check.hpp>
 #include <tutti/detail/cpu_set.hpp>
+#include <utility>
 
 #include "api/implementation.hpp"
 #include "api/names.hpp"
@@ -214,6 +215,7 @@ Communicator::Implementation::~Implementation() {
 
 void Communicator::Implementation::gather(api::SetUpCall& call, std::span<const std::byte> mine,
                                           std::span<std::byte> everybodys) {
+  require_own();
   api::SetUpBlock block{.version = protocol_version,
                         .communicator = id,
                         .payload_bytes = mine.size(),
@@ -266,6 +268,7 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
                                         std::uint32_t completion, int system_errno) noexcept {
   if (failed()) return;
   context.has_failed = true;
+  usable = &unusable;
   if (met_by == nullptr) met_by = any_in_flight();
   failure = {.status = status,
              .peer = peer,
@@ -411,7 +414,27 @@ void Communicator::Implementation::check_liveness_now_and_then() noexcept {
   check_liveness(context.clock.now());
 }
 
+void Communicator::Implementation::disown() noexcept {
+  usable = &unusable;
+  if (!failed()) {
+    failure = {.status = Status::aborted, .text = {}};
+    std::snprintf(failure.text, sizeof failure.text, "%s: %s", name_of(failure.status),
+                  api::text_for_forked_child);
+  }
+  std::erase_if(context.in_flight, [&](Operation::Implementation* operation) {
+    if (&operation->communicator != this) return false;
+    operation->execution.in_flight = false;
+    return true;
+  });
+}
+
+void Communicator::Implementation::require_own() const {
+  if (context.mark.is_inherited())
+    throw Error(ErrorCode::invalid_argument, api::text_for_forked_child);
+}
+
 void Communicator::Implementation::require_usable() const {
+  require_own();
   if (failed())
     throw Error(ErrorCode::peer_failed,
                 std::string("the communicator has failed: ") + failure.text);
@@ -422,8 +445,14 @@ Communicator::Communicator(Context& context, Exchange& exchange)
 Communicator::Communicator(std::unique_ptr<Implementation> made) noexcept
     : implementation_(std::move(made)) {}
 Communicator::Communicator(Communicator&&) noexcept = default;
-Communicator& Communicator::operator=(Communicator&&) noexcept = default;
-Communicator::~Communicator() = default;
+Communicator& Communicator::operator=(Communicator&& other) noexcept {
+  Communicator taken(std::move(other));
+  std::swap(implementation_, taken.implementation_);
+  return *this;
+}
+Communicator::~Communicator() {
+  if (implementation_) api::destroy_own(implementation_, implementation_->context.mark);
+}
 
 Rank Communicator::rank() const noexcept {
   return implementation_->exchange.self();
@@ -446,22 +475,25 @@ const std::string& Communicator::node_remark() const noexcept {
 }
 
 void Communicator::abort() noexcept {
-  if (!implementation_->failed())
+  if (implementation_->settled() == Status::ok)
     implementation_->fail_all({Incident::Kind::aborted, rank()}, "abort() was called", nullptr);
 }
 
 void Communicator::synchronize() {
   api::SetUpCall call{api::CallKind::synchronize, "synchronize"};
-  implementation_->gather(call, {}, {});  // which no rank leaves before all have entered
+  std::byte none{};  // GCC 12 warns of copies of no bytes from a null pointer
+  implementation_->gather(call, {&none, 0}, {&none, 0});  // which no rank leaves before all enter
 }
 
 Status Communicator::progress() noexcept {
+  if (implementation_->context.mark.is_inherited()) return implementation_->settled();
   implementation_->context.progress();
   implementation_->check_liveness_now_and_then();
   return implementation_->failure.status;
 }
 
 const Failure& Communicator::failure() const noexcept {
+  (void)implementation_->settled();  // which is a failure in a forked child
   return implementation_->failure;
 }
 

@@ -2,6 +2,7 @@
 #include <random>
 #include <string>
 #include <tutti/detail/check.hpp>
+#include <utility>
 
 #include "api/implementation.hpp"
 #include "engine/advance.hpp"
@@ -70,6 +71,10 @@ const ibv_mr& Context::Implementation::neighbour_arena(std::uint64_t process,
               .first->second.region;
 }
 
+void Context::Implementation::disown_slow() noexcept {
+  for (Communicator::Implementation* communicator : communicators) communicator->disown();
+}
+
 std::size_t Context::Implementation::progress() noexcept {
   const std::size_t completions = live_network_operations > 0 ? fabric.poll() : 0;
   api::JoinedFabric joined{fabric};
@@ -101,8 +106,14 @@ void Context::Implementation::hear_failures_slow() noexcept {
 Context::Context(const ContextOptions& options)
     : implementation_(std::make_unique<Implementation>(options)) {}
 Context::Context(Context&&) noexcept = default;
-Context& Context::operator=(Context&&) noexcept = default;
-Context::~Context() = default;
+Context& Context::operator=(Context&& other) noexcept {
+  Context taken(std::move(other));
+  std::swap(implementation_, taken.implementation_);
+  return *this;
+}
+Context::~Context() {
+  if (implementation_) api::destroy_own(implementation_, implementation_->mark);
+}
 
 std::string Context::device_name() const {
   return implementation_->fabric.port().name();

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "api/fork_mark.hpp"
 #include "api/joined_fabric.hpp"
 #include "api/neighbourhood.hpp"
 #include "api/segment.hpp"
@@ -33,6 +34,7 @@ struct Context::Implementation {
   Implementation(const Implementation&) = delete;
   Implementation& operator=(const Implementation&) = delete;
 
+  const api::ForkMark mark;
   api::ContextSettings settings;
   std::uint64_t process_key;  // random; names this context to its peers
   verbs::VerbsFabric fabric;
@@ -61,7 +63,11 @@ struct Context::Implementation {
 
   /// Registers it, once.  Throws Error.
   const ibv_mr& neighbour_arena(std::uint64_t process, const api::NeighbourWindow& theirs);
-  /// Polls once, then advances every operation in flight.  Returns the number of completions.
+  /// In a forked child: lets every communicator fail, here alone.  Touches neither the device nor
+  /// memory that is shared.
+  void disown_slow() noexcept;
+  /// Polls once, then advances every operation in flight.  Returns the number of completions.  Not
+  /// in a forked child.
   std::size_t progress() noexcept;
   /// Tells the communicators of which connections have failed.
   void hear_failures_slow() noexcept;
@@ -100,6 +106,10 @@ struct Communicator::Implementation {
   std::vector<Suspicion> suspicions;  // room for one of each rank
   Timeout next_liveness_check{0};
   std::uint32_t calls_since_clock = 0;
+  static constexpr std::uint32_t unusable = 0;
+  /// The word of ForkMark until this has failed: one look finds a failure as well as a forked
+  /// child.
+  const std::uint32_t* usable = &context.mark.word();
 
   /// Whether messages to and from that rank go through shared memory.
   bool is_neighbour(Rank rank) const noexcept {
@@ -128,8 +138,20 @@ struct Communicator::Implementation {
   /// Destroys those that nobody reads from any more.
   void reap() noexcept;
 
+  /// Neither failed, nor inherited by a forked child.
+  bool is_usable() const noexcept { return *usable != 0; }
   bool failed() const noexcept { return failure.status != Status::ok; }
-  /// Throws Error{peer_failed} if it has failed.
+  /// The failure of this communicator, or ok; in a forked child a failure.
+  Status settled() noexcept {
+    if (context.mark.is_inherited()) [[unlikely]]
+      context.disown_slow();
+    return failure.status;
+  }
+  /// Fails in a forked child, which tells nobody.
+  void disown() noexcept;
+  /// Throws Error{invalid_argument} in a forked child.
+  void require_own() const;
+  /// Throws Error{peer_failed} if it has failed, Error{invalid_argument} in a forked child.
   void require_usable() const;
 
   /// Records the first failure and takes this communicator's operations out of flight.  `met_by` is
@@ -231,6 +253,8 @@ struct Operation::Implementation {
 
   /// ok, or the communicator's failure.
   Status settled() const noexcept { return communicator.failure.status; }
+  /// Whether this is a forked child of the process that made it.
+  bool is_inherited() const noexcept { return communicator.context.mark.is_inherited(); }
   std::uint32_t round() const noexcept;
   /// While in flight: one who has left in good order and who is waited for; no_rank: none.
   Rank one_who_left() const noexcept;

@@ -181,7 +181,8 @@ Status Operation::Implementation::advance(api::JoinedFabric& joined) noexcept {
 }
 
 Status Operation::Implementation::start() noexcept {
-  if (communicator.failed()) return settled();
+  if (!communicator.is_usable()) [[unlikely]]
+    return communicator.settled();
   execution.begin();
   if (stale) stale->begin(execution);
   Context::Implementation& context = communicator.context;
@@ -200,6 +201,8 @@ Status Operation::Implementation::start() noexcept {
 }
 
 Status Operation::Implementation::test() noexcept {
+  if (!communicator.is_usable()) [[unlikely]]
+    return communicator.settled();
   if (!execution.in_flight) return settled();
   communicator.context.progress();
   if (!execution.in_flight) return settled();
@@ -208,6 +211,8 @@ Status Operation::Implementation::test() noexcept {
 }
 
 Status Operation::Implementation::wait(Timeout timeout) noexcept {
+  if (!communicator.is_usable()) [[unlikely]]
+    return communicator.settled();
   Context::Implementation& context = communicator.context;
   for (unsigned polls = 0; polls < polls_before_clock; ++polls) {
     if (!execution.in_flight) return settled();
@@ -226,6 +231,7 @@ Status Operation::Implementation::wait_slow(Timeout timeout) noexcept {
   Timeout last_progress = begin;
   std::uint64_t position = position_of_all(context);
   for (;;) {
+    if (is_inherited()) return communicator.settled();  // a signal handler may fork
     std::size_t completions = 0;
     for (unsigned polls = 0; polls < polls_max; ++polls) {
       completions += context.progress();
@@ -258,7 +264,7 @@ Rank Operation::Implementation::one_who_left() const noexcept {
 std::string Operation::Implementation::describe() const {
   std::string text = std::string(name) + " #" + std::to_string(ordinal) + ", call " +
                      std::to_string(execution.call());
-  if (communicator.failed()) return text + ": " + communicator.failure.text;
+  if (communicator.settled() != Status::ok) return text + ": " + communicator.failure.text;
   if (!execution.in_flight) return text + ": not in flight";
   if (shared_ring) return text + ": " + shared_ring->missing();
   if (execution.chunk_count > 1)
@@ -295,7 +301,10 @@ Operation& Operation::operator=(Operation&& other) noexcept {
 Operation::~Operation() {
   if (!implementation_) return;
   Communicator::Implementation& communicator = implementation_->communicator;
-  communicator.retire(std::move(implementation_));
+  if (implementation_->is_inherited())
+    api::keep_inherited(implementation_.release());
+  else
+    communicator.retire(std::move(implementation_));
 }
 
 Status Operation::start() noexcept {
@@ -304,6 +313,7 @@ Status Operation::start() noexcept {
 
 Status Operation::start(const void* source, void* target) noexcept {
   engine::Execution& execution = implementation_->execution;
+  if (implementation_->is_inherited()) return implementation_->start();
   detail::check(!execution.in_flight, "buffers change only while not in flight",
                 execution.sequence);
   if (implementation_->plan.zero_copy) implementation_->move_source(source, target);
@@ -325,7 +335,7 @@ Status Operation::wait(Timeout timeout) noexcept {
 }
 
 bool Operation::in_flight() const noexcept {
-  return implementation_->execution.in_flight;
+  return implementation_->execution.in_flight && !implementation_->is_inherited();
 }
 
 std::string Operation::describe() const {

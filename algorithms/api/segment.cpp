@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <tutti/detail/check.hpp>
+#include <utility>
 
 #include "api/card.hpp"
 #include "api/implementation.hpp"
@@ -75,8 +76,14 @@ std::uint64_t place_in_node(const Context::Implementation& context, const void* 
 Segment::Segment(std::unique_ptr<Implementation> made) noexcept
     : implementation_(std::move(made)) {}
 Segment::Segment(Segment&&) noexcept = default;
-Segment& Segment::operator=(Segment&&) noexcept = default;
-Segment::~Segment() = default;
+Segment& Segment::operator=(Segment&& other) noexcept {
+  Segment taken(std::move(other));
+  std::swap(implementation_, taken.implementation_);
+  return *this;
+}
+Segment::~Segment() {
+  if (implementation_) api::destroy_own(implementation_, implementation_->context.mark);
+}
 
 std::byte* Segment::data() const noexcept {
   return implementation_->memory;

@@ -37,7 +37,8 @@ struct TcpOptions {
 /// Rank 0's destruction blocks until every other rank has left or died, or all have heard of an
 /// incident, at most `timeout`; whoever is still there then hears that rank 0 has aborted.  Several
 /// exchanges of the same processes are therefore destroyed in the same order everywhere.
-/// A forked child has no part in its parent's exchange: it may only destroy it.
+/// A forked child has no part in its parent's exchange, whichever it is: it may only destroy it,
+/// and exchanging throws Error{invalid_argument} there.
 TUTTI_EXPORT std::unique_ptr<Exchange> tcp_exchange(const TcpOptions& options);
 
 /// How one rank of run_local() ended.

@@ -95,6 +95,11 @@ struct ContextOptions {
 /// Device, arena, connections (keyed by peer, only the partners that plans use), completion queue.
 /// One thread at a time for it and for everything made from it.  Must outlive its communicators
 /// (checked, also when another is assigned to it).
+///
+/// A forked child has no part in its parent's context, nor in what was made from it: making
+/// something throws Error{invalid_argument}, calls return `aborted` and tell nobody, and the memory
+/// of segments is not there.  Destroying is allowed there and concerns the parent in no way, which
+/// goes on.  A child may make a context of its own, over an exchange of its own.
 class TUTTI_EXPORT Context {
  public:
   /// Opens the device and registers the arena.  Throws Error; Error{invalid_argument} also for an

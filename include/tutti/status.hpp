@@ -20,7 +20,7 @@ enum class [[nodiscard]] Status : std::int32_t{
     timed_out = 2,          // the deadline passed; STILL in flight, waiting may resume
     peer_failed = -1,       // a peer is gone; the communicator accepts only report and destruction
     transport_failed = -2,  // a work completion carried an error; same consequence
-    aborted = -3,           // a rank gave up: by abort(), or because its set-up or transport failed
+    aborted = -3,           // a rank gave up (abort(), set-up, transport), or in a forked child
 };
 
 /// Lower-case name of a status, as in this header.

@@ -47,7 +47,7 @@ enum {
   TUTTI_TIMED_OUT = 2,         /* the deadline passed; STILL in flight, waiting may resume */
   TUTTI_PEER_FAILED = -1,      /* a peer is gone; the communicator can only be asked and freed */
   TUTTI_TRANSPORT_FAILED = -2, /* a work completion carried an error; same consequence */
-  TUTTI_ABORTED = -3,          /* a rank gave up */
+  TUTTI_ABORTED = -3,          /* a rank gave up, or this is a forked child */
   TUTTI_INVALID_ARGUMENT = -4, /* set-up only: the caller's value cannot work anywhere */
   TUTTI_SETUP_FAILED = -5      /* set-up only: tutti_failure.error says how */
 };

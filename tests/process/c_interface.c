@@ -551,6 +551,65 @@ static int giving_up(tutti_exchange* exchange, void* unused) {
 }
 
 /* Refused before there is anybody to be told. */
+/* What a forked child may do with what it inherits: be told that it is one, and free it. */
+static int as_forked_child(place* here, tutti_operation* operation, tutti_segment* segment) {
+  const int before = failures;
+  tutti_failure failure;
+  tutti_operation* other = NULL;
+  tutti_communicator* part = NULL;
+  CHECK(tutti_start(operation) == TUTTI_ABORTED && tutti_test(operation) == TUTTI_ABORTED);
+  CHECK(tutti_wait(operation, 1000000000) == TUTTI_ABORTED && tutti_in_flight(operation) == 0);
+  CHECK(tutti_progress(here->communicator) == TUTTI_ABORTED);
+  CHECK(tutti_get_failure(here->communicator, &failure) == TUTTI_ABORTED);
+  CHECK(failure.status == TUTTI_ABORTED && strstr(failure.text, "this is a forked child") != NULL);
+  CHECK(tutti_abort(here->communicator) == TUTTI_OK);
+  const tutti_barrier_arguments nothing = {.struct_size = sizeof nothing};
+  expect_refused(tutti_barrier_init(here->communicator, &nothing, &other, &failure), &failure,
+                 "this is a forked child", __LINE__);
+  CHECK(other == NULL);
+  expect_refused(tutti_communicator_split(here->communicator, 0, 0, &part, &failure), &failure,
+                 "this is a forked child", __LINE__);
+  expect_refused(tutti_synchronize(here->communicator, &failure), &failure,
+                 "this is a forked child", __LINE__);
+  CHECK(tutti_operation_free(operation) == TUTTI_OK && tutti_segment_free(segment) == TUTTI_OK);
+  leave(here);
+  return failures - before;
+}
+
+static int with_forked_children(tutti_exchange* exchange, void* unused) {
+  (void)unused;
+  failures = 0;
+  place here;
+  if (!enter(&here, exchange)) return 1;
+  tutti_failure failure;
+  tutti_segment* segment = NULL;
+  tutti_operation* operation = NULL;
+  double mine = 0, all = 0;
+  const tutti_allreduce_arguments arguments = {
+      .struct_size = sizeof arguments,
+      .source = &mine,
+      .target = &all,
+      .element_count = 1,
+      .reduction = {.which = TUTTI_SUM, .type = TUTTI_DOUBLE}};
+  CHECK(tutti_segment_allocate(here.communicator, 64, TUTTI_SCOPE_RANK, &segment, &failure) ==
+        TUTTI_OK);
+  CHECK(tutti_allreduce_init(here.communicator, &arguments, &operation, &failure) == TUTTI_OK);
+  for (int i = 0; i < 6 && failures == 0; ++i) {
+    mine = 10 * i + here.self;
+    CHECK(tutti_start(operation) == TUTTI_OK);
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) _exit(as_forked_child(&here, operation, segment) != 0);
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(tutti_wait(operation, INT64_C(10000000000)) == TUTTI_OK);
+    CHECK(all == 20 * i + 1);
+  }
+  CHECK(tutti_operation_free(operation) == TUTTI_OK && tutti_segment_free(segment) == TUTTI_OK);
+  leave(&here);
+  return failures != 0;
+}
+
 static void bad_set_up(void) {
   tutti_failure failure;
   tutti_context* context = NULL;
@@ -728,6 +787,7 @@ int main(void) {
   on_ranks(2, everything);
   on_ranks(4, everything);
   on_ranks(3, giving_up);
+  on_ranks(2, with_forked_children);
   users_exchange();
   printf("%s\n", failures == 0 ? "all right" : "WRONG");
   return failures != 0;

@@ -1,11 +1,19 @@
 // Promise: communicators of one context fail apart from each other, whoever only makes progress
-// hears of a death too, and objects that go in the wrong order are found.
+// hears of a death too, objects that go in the wrong order are found, and a forked child has no
+// part in what its parent has made.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <string>
 #include <thread>
 #include <tutti/tutti.hpp>
+#include <vector>
 
 #include "support/device.hpp"
 #include "support/jobs.hpp"
@@ -162,6 +170,207 @@ TEST(Order, AContextThatGoesBeforeItsCommunicatorIsFound) {
                                  return 0;
                                })),
             (std::vector<int>{1000 + SIGABRT}));
+}
+
+/// Runs `body` in a forked child of this rank.  Returns what it returns, 1000 + a signal that ended
+/// it, or 999 if it hangs.
+int in_child(const std::function<int()>& body) {
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    ::_exit(body());
+  }
+  int status = 0;
+  if (::waitpid(child, &status, 0) != child) return 998;
+  if (WIFSIGNALED(status)) return WTERMSIG(status) == SIGALRM ? 999 : 1000 + WTERMSIG(status);
+  return WEXITSTATUS(status);
+}
+
+bool is_forked_child(const std::string& text) {
+  if (text.find("this is a forked child") != std::string::npos) return true;
+  std::fprintf(stderr, "not about a forked child: %s\n", text.c_str());
+  return false;
+}
+
+/// Whether `make` throws what a forked child is told.
+template <class F>
+bool is_refused(F&& make) {
+  try {
+    make();
+  } catch (const Error& error) {
+    return error.code() == ErrorCode::invalid_argument && is_forked_child(error.what());
+  }
+  std::fprintf(stderr, "not refused\n");
+  return false;
+}
+
+constexpr std::size_t values_of_fork = 6000;  // more than one chunk below
+
+/// What one rank has, and how it adds.
+struct Adder {
+  Adder(Exchange& given, bool shares_memory) : exchange(given) {
+    ContextOptions options = test::on_test_device(given);
+    options.chunk_bytes = 16u << 10;
+    if (shares_memory) options.ranks_per_node = {given.rank_count()};
+    context.emplace(options);
+    communicator.emplace(*context, given);
+    segment.emplace(communicator->allocate(4096, Scope::node));
+    part = communicator->split(0);
+    operation.emplace(make(*communicator));
+    of_part.emplace(make(*part));
+  }
+
+  Operation make(Communicator& ranks) {
+    return allreduce<std::int64_t>(ranks, std::span<const std::int64_t>(mine), std::span(all), sum);
+  }
+
+  /// Begins a sum of which nobody else can have an old one.
+  Status start(Operation& one) {
+    ++call;
+    for (std::size_t i = 0; i < mine.size(); ++i)
+      mine[i] = call * 1000 + static_cast<std::int64_t>(i) + index_of(exchange.self());
+    return one.start();
+  }
+  bool finish(Operation& one) {
+    if (const Status status = one.wait(10s); status != Status::ok) {
+      std::fprintf(stderr, "%s\n", one.describe().c_str());
+      return false;
+    }
+    const auto ranks = static_cast<std::int64_t>(exchange.rank_count());
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (all[i] != ranks * (call * 1000 + static_cast<std::int64_t>(i)) + ranks * (ranks - 1) / 2)
+        return false;
+    return true;
+  }
+  bool add(Operation& one) { return start(one) == Status::ok && finish(one); }
+
+  void destroy() {
+    of_part.reset();
+    operation.reset();
+    segment.reset();
+    part.reset();
+    communicator.reset();
+    context.reset();
+  }
+
+  Exchange& exchange;
+  std::vector<std::int64_t> mine = std::vector<std::int64_t>(values_of_fork), all = mine;
+  std::int64_t call = 0;
+  std::optional<Context> context;
+  std::optional<Communicator> communicator, part;
+  std::optional<Segment> segment;
+  std::optional<Operation> operation, of_part;
+};
+
+/// Everything that a forked child could do with what it inherits, the data path first.
+int use_all(Adder& adder) {
+  Operation& operation = *adder.operation;
+  if (operation.in_flight() || operation.wait(1s) != Status::aborted) return 10;
+  if (operation.start() != Status::aborted || operation.test() != Status::aborted) return 11;
+  if (operation.start(adder.mine.data(), adder.all.data()) != Status::aborted) return 12;
+  if (operation.wait(1s) != Status::aborted || operation.in_flight()) return 13;
+  if (!is_forked_child(operation.describe())) return 14;
+  if (adder.add(*adder.of_part) || !is_forked_child(adder.of_part->describe())) return 15;
+  Communicator& communicator = *adder.communicator;
+  if (communicator.progress() != Status::aborted) return 16;
+  if (!is_forked_child(communicator.failure().text)) return 17;
+  communicator.abort();
+  if (!is_refused([&] { (void)adder.make(communicator); })) return 18;
+  if (!is_refused([&] { (void)adder.make(*adder.part); })) return 19;
+  if (!is_refused([&] { (void)communicator.split(0); })) return 20;
+  if (!is_refused([&] { (void)communicator.allocate(64); })) return 21;
+  if (!is_refused([&] { communicator.synchronize(); })) return 22;
+  if (!is_refused([&] { const Communicator other(*adder.context, adder.exchange); })) return 23;
+  if (adder.context->device_name().empty() || communicator.rank() != adder.exchange.self())
+    return 24;
+  adder.exchange.announce({Incident::Kind::aborted, adder.exchange.self()});
+  if (!is_refused([&] { adder.exchange.barrier(1s); })) return 25;
+  adder.destroy();
+  return 0;
+}
+
+/// The same, each as the first thing that a child does.
+std::vector<std::function<int(Adder&)>> uses_of_child() {
+  std::vector<std::function<int(Adder&)>> uses{use_all};
+  uses.emplace_back([](Adder& adder) {
+    adder.destroy();
+    return 0;
+  });
+  uses.emplace_back(
+      [](Adder& adder) { return adder.operation->start() == Status::aborted ? 0 : 30; });
+  uses.emplace_back(
+      [](Adder& adder) { return is_forked_child(adder.communicator->failure().text) ? 0 : 31; });
+  uses.emplace_back([](Adder& adder) {
+    adder.communicator->abort();
+    return adder.operation->test() == Status::aborted ? 0 : 32;
+  });
+  uses.emplace_back([](Adder& adder) {
+    *adder.operation = adder.of_part ? std::move(*adder.of_part) : std::move(*adder.operation);
+    *adder.part = std::move(*adder.communicator);
+    return is_refused([&] { adder.exchange.barrier(1s); }) ? 0 : 33;
+  });
+  return uses;
+}
+
+class Fork : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(, Fork, testing::Values(true, false), [](const auto& one) {
+  return one.param ? std::string("SharedMemory") : std::string("Device");
+});
+
+// Protects: whatever a forked child does with what it inherits, it is told that it is one, and its
+// parent's results, also of a call in flight, stay right.
+TEST_P(Fork, AChildIsRefusedAndItsParentGoesOn) {
+  for (const std::uint32_t rank_count : {2u, 3u}) {
+    const auto results = run_local({.rank_count = rank_count}, [&](Exchange& exchange) {
+      Adder adder(exchange, GetParam());
+      for (int i = 0; i < 3; ++i)
+        if (!adder.add(*adder.operation) || !adder.add(*adder.of_part)) return 1;
+      for (const auto& use : uses_of_child()) {
+        if (const int code = in_child([&] { return use(adder); }); code != 0) return code;
+        if (!adder.add(*adder.operation) || !adder.add(*adder.of_part)) return 2;
+        // The child is made, uses everything and ends while the parent's call is in flight.
+        if (adder.start(*adder.operation) != Status::ok) return 3;
+        if (index_of(exchange.self()) == 0)
+          if (const int code = in_child([&] { return use(adder); }); code != 0) return 1 + code;
+        if (!adder.finish(*adder.operation)) return 4;
+      }
+      const Operation later = adder.make(*adder.communicator);
+      adder.communicator->synchronize();
+      return adder.communicator->failure().status == Status::ok ? 0 : 5;
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(rank_count));
+  }
+}
+
+// Protects: a child that outlives its parent does not hide that the parent is gone, and a child of
+// a child is as much a stranger as the child.
+TEST_P(Fork, AGrandchildIsRefusedToo) {
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    Adder adder(exchange, GetParam());
+    if (const int code = in_child([&] { return in_child([&] { return use_all(adder); }); });
+        code != 0)
+      return code;
+    return adder.add(*adder.operation) ? 0 : 1;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0}));
+}
+
+// Protects: a child that comes to its end by exit(), with everything still there, harms nobody.
+TEST_P(Fork, AChildThatExitsHarmsNobody) {
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    Adder adder(exchange, GetParam());
+    const int code = in_child([&]() -> int {
+#if defined(__SANITIZE_ADDRESS__)
+      std::quick_exit(0);  // the check for leaks would look for the threads of the parent
+#else
+      std::exit(0);
+#endif
+    });
+    if (code != 0) return code;
+    return adder.add(*adder.operation) ? 0 : 1;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0}));
 }
 
 }  // namespace
