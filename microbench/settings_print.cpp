@@ -49,8 +49,8 @@ std::string as_table() {
       },
       [&](const api::Setting& setting) {
         sections.back().lines.emplace_back(
-            setting.name, fmt::format("{} [{}; default: {}]", setting.decides, setting.values,
-                                      setting.fallback));
+            setting.name,
+            fmt::format("{} [{}; default: {}]", setting.decides, setting.values, setting.fallback));
       });
   return text_of(sections);
 }

@@ -670,9 +670,9 @@ TEST_P(Middle, of_a_message_is_where_it_stops_when_its_target_is_taken_down) {
     GTEST_SKIP() << "no private memory";
   if (withdrawal.is_shared && transport_is("bounce"))
     GTEST_SKIP() << "what an initiator has claimed is lost there with the connection";
-  // A message may be through before this process runs again: where both share a core, in one turn of
-  // the scheduler (8 MiB take less than that on a fast machine), else while something else has the
-  // second core.  So the attempts alternate between the two.
+  // A message may be through before this process runs again: where both share a core, in one turn
+  // of the scheduler (8 MiB take less than that on a fast machine), else while something else has
+  // the second core.  So the attempts alternate between the two.
   bool is_caught = false;
   for (int attempt = 0; attempt < 40 && !is_caught && !HasFailure(); ++attempt)
     is_caught = is_stopped(withdrawal, storage, 1 - attempt % 2);
