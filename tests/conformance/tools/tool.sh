@@ -41,16 +41,17 @@ fi
 
 # Both sides, once.  Sets ended_client and ended_server.
 pair() {
-  local port tries
+  local port tries listen=-p connect=-p
+  [ "$1" != fi_pingpong ] || listen=-B connect=-P
   port=$(free_port) || fail "no port"
-  run server "$@" -p $port &
+  run server "$@" $listen $port &
   server=$!
   for ((tries = 0; tries < 500; ++tries)); do
     has_port $port 0A && break
     kill -0 $server 2>/dev/null || break
     sleep 0.02
   done
-  run client "$@" -p $port 127.0.0.1
+  run client "$@" $connect $port 127.0.0.1
   ended_client=$?
   # One that gave up at once may leave the other waiting.
   [ $ended_client -eq "$status" ] || kill $server 2>/dev/null
