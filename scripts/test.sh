@@ -14,11 +14,11 @@ On Debian 12: installs what is missing (with sudo unless root), builds the prese
 "asan" and runs the tests, those of whole jobs with "release" alone; 15 to 25 minutes on 2 cores.
   --quick what takes seconds of "release" alone: plans, units, simulations, rules about sources
   --all   also: scripts/demo.sh and --quick one after the other in a fresh clone, jobs with
-          sanitizers, perftest and UCX, what has threads with "tsan", MPI's part with
-          "release-mpich", "asan-clang" in place of "asan", clang-format, clang-tidy, the long runs
-          (200,000 calls, 100 and 1,000 kills, 30 s of fuzzing, every node shape of 11 ranks), and the
-          kernel's verbs in a virtual machine; under 60 minutes.  Longer ones still:
-          ctest --preset release -L soak.
+          sanitizers, programs and tests of others on the software device (perftest, UCX, rdma-core),
+          what has threads with "tsan", MPI's part with "release-mpich", "asan-clang" in place of
+          "asan", clang-format, clang-tidy, the long runs (200,000 calls, 100 and 1,000 kills, 30 s of
+          fuzzing, every node shape of 11 ranks), and the kernel's verbs in a virtual machine; under
+          60 minutes.  Longer ones still: ctest --preset release -L soak.
 Prints what each stage took, and CTest's summary of all stages at the end.  Logs: build/*.log.
 Exit status 0 if everything passed.
 TEXT
