@@ -62,7 +62,8 @@ def differences(rows, outcomes):
     found, claimed = [], {}
     for outcome, pattern, names, reason in rows:
         if isinstance(names, int):
-            matching = [test for test in outcomes if fnmatch.fnmatchcase(test.rpartition(".")[0], pattern)]
+            matching = [test for test in outcomes
+                        if fnmatch.fnmatchcase(test.rpartition(".")[0], pattern)]
             if len(matching) != names:
                 found.append(f"{pattern}: {len(matching)} tests; expected {names}")
         else:
@@ -72,10 +73,11 @@ def differences(rows, outcomes):
     for test, (outcome, reason) in sorted(claimed.items()):
         ended, said = outcomes.get(test, ("not there", ""))
         if ended != outcome:
-            found.append(f"{test}: {ended}; expected: {outcome} {reason}".rstrip() + f"\n    {said}")
+            found.append(f"{test}: {ended}; expected: {outcome} {reason}".rstrip() +
+                         f"\n    {said}".rstrip())
         elif not re.search(reason, said):
             found.append(f"{test}: {ended} for another reason than \"{reason}\":\n    {said}")
-    found += [f"{test}: {outcomes[test][0]}, and not in the list\n    {outcomes[test][1]}"
+    found += [f"{test}: {outcomes[test][0]}, and not in the list\n    {outcomes[test][1]}".rstrip()
               for test in sorted(set(outcomes) - set(claimed))]
     return found
 
@@ -227,7 +229,7 @@ def main():
               for kind in ("passes", "skipped", "fails")]
     print("{} tests: {} passed, {} skipped, {} failed".format(len(outcomes), *counts))
     if found:
-        fail(f"{len(found)} differences from {path}:\n" + "\n".join(found))
+        fail(f"differences from {path}: {len(found)}\n" + "\n".join(found))
 
 
 main()
