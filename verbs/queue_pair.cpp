@@ -138,6 +138,11 @@ void QueuePair::modify(const char* state, ibv_qp_attr& attributes, int mask, con
                 error);
 }
 
+std::uint8_t timeout_on(const PortDescription& port, const PathDefaults& path) noexcept {
+  const bool is_virtual = !port.is_software() && port.kernel_driver.empty();
+  return is_virtual ? std::max(path.timeout, path.timeout_of_virtual_devices) : path.timeout;
+}
+
 void QueuePair::connect(const Endpoint& remote, const std::string& peer_name,
                         const PathDefaults& path) {
   ibv_qp_attr attributes{};
@@ -163,7 +168,7 @@ void QueuePair::connect(const Endpoint& remote, const std::string& peer_name,
   modify("RTR", attributes, mask, remote, peer_name);
 
   attributes.qp_state = IBV_QPS_RTS;
-  attributes.timeout = path.timeout;
+  attributes.timeout = timeout_on(port_.description, path);
   attributes.retry_cnt = path.retries;
   attributes.rnr_retry = path.receiver_not_ready_retries;
   attributes.sq_psn = endpoint_.packet_sequence;
@@ -193,7 +198,7 @@ void QueuePair::connect_by(const AttributeSource& source, const Endpoint& remote
     // The kernel has no opinion (0, which is the longest one), and takes RoCE's worst network: with
     // its timeout a dead peer would be noticed after half a minute.
     attributes.min_rnr_timer = path.receiver_not_ready_timer;
-    attributes.timeout = path.timeout;
+    attributes.timeout = timeout_on(port_.description, path);
     attributes.retry_cnt = path.retries;
     attributes.rnr_retry = path.receiver_not_ready_retries;
     modify(name, attributes, mask, remote, peer_name);

@@ -25,6 +25,7 @@ struct QueuePairLimits {
 /// soft-RoCE on a host without a free CPU, a timeout of 0.07 s was too short.
 struct PathDefaults {
   std::uint8_t timeout = 17;
+  std::uint8_t timeout_of_virtual_devices = 22;  // 17 s; see timeout_on()
   std::uint8_t retries = 7;
   std::uint8_t receiver_not_ready_retries = 7;  // without end: receives are pre-posted by count
   std::uint8_t receiver_not_ready_timer = 12;   // 0.64 ms
@@ -32,6 +33,12 @@ struct PathDefaults {
   std::uint8_t traffic_class = 0;
   std::uint8_t service_level = 0;
 };
+
+/// The timeout of a queue pair on that port.  rxe, the kernel's virtual device (seen in Linux 6.1),
+/// leaves its timer running when everything has been acknowledged; when it runs out, what is under
+/// way just then is sent again, although nothing was lost, and now and then such a repetition is
+/// answered with an error that ends the connection.  The longer the timeout, the fewer there are.
+std::uint8_t timeout_on(const PortDescription& port, const PathDefaults& path) noexcept;
 
 /// How many sends, and receives, a queue pair of that port can have.
 inline std::uint32_t requests_max_of(const Port& port) noexcept {

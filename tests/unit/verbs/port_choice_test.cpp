@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "verbs/queue_pair.hpp"
+
 namespace tutti::verbs {
 namespace {
 
@@ -241,6 +243,18 @@ TEST(PortRequest, PortWithoutASubnetManagerSaysSo) {
   waiting.state = "init";
   waiting.attributes.state = IBV_PORT_INIT;
   EXPECT_EQ(obstacle_of(waiting), "port init: no subnet manager has set it up");
+}
+
+/// soft-RoCE sends again what has not been lost, the more often the shorter the timeout is.
+TEST(PortChoice, OnlyTheKernelsVirtualDevicesWaitLongForAcknowledgements) {
+  PortDescription card = port("mlx5_0", 1), rxe = roce(port("rxe0", 1));
+  card.kernel_driver = "mlx5_core";
+  const PathDefaults path;
+  EXPECT_EQ(timeout_on(card, path), path.timeout);
+  EXPECT_EQ(timeout_on(soft("soft0", 1), path), path.timeout);
+  EXPECT_EQ(timeout_on(rxe, path), path.timeout_of_virtual_devices);
+  EXPECT_GT(path.timeout_of_virtual_devices, path.timeout);
+  EXPECT_EQ(timeout_on(rxe, {.timeout = 24}), 24) << "never shorter than asked for";
 }
 
 }  // namespace
