@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/device.hpp"
 #include "support/jobs.hpp"
 #include "support/node_shapes.hpp"
 #include "support/operators.hpp"
@@ -287,9 +288,9 @@ int wrong_scans(Ranks& ranks, std::size_t elements, bool inclusive, bool in_plac
       });
 }
 
-ContextOptions options_of(const Task& task, std::size_t arena_bytes = 4u << 20) {
-  ContextOptions options;
-  options.device = "soft0";
+ContextOptions options_of(const Exchange& exchange, const Task& task,
+                          std::size_t arena_bytes = 4u << 20) {
+  ContextOptions options = test::on_test_device(exchange);
   options.arena_bytes = arena_bytes;
   options.ranks_per_node = task.shape.ranks_per_node;
   options.placement = task.shape.placement;
@@ -300,7 +301,7 @@ ContextOptions options_of(const Task& task, std::size_t arena_bytes = 4u << 20) 
 }
 
 int exercise(Exchange& exchange, const Task& task) {
-  Context context(options_of(task));
+  Context context(options_of(exchange, task));
   Communicator communicator(context, exchange);
   Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
   int wrong = 0;
@@ -335,7 +336,7 @@ void expect_right(const Task& task, Launch launch) {
 
 int on_defaults(Exchange& exchange, const std::function<int(Communicator&)>& body) {
   ContextOptions options;
-  options.device = "soft0";
+  options.device = test::device_of(exchange.self());
   options.arena_bytes = 2u << 20;
   Context context(options);
   Communicator communicator(context, exchange);
@@ -343,8 +344,15 @@ int on_defaults(Exchange& exchange, const std::function<int(Communicator&)>& bod
 }
 
 TEST(Blocks, AreRightOverTheDevice) {
-  for (std::uint32_t ranks = 1; ranks <= std::min(6u, ranks_max); ++ranks)
-    expect_right({.shape = {ranks}}, ranks % 2 == 0 ? run_local : run_local_threads);
+  if (!test::device_is_soft())
+    for (const std::uint32_t ranks : {2u, 4u, 8u})
+      expect_right(
+          {.shape = {ranks},
+           .sizes = ranks < 8 ? std::vector<std::size_t>{57, 65536} : std::vector<std::size_t>{57}},
+          run_local);
+  else
+    for (std::uint32_t ranks = 1; ranks <= std::min(6u, ranks_max); ++ranks)
+      expect_right({.shape = {ranks}}, ranks % 2 == 0 ? run_local : run_local_threads);
 }
 
 TEST(Blocks, AreRightInsideANode) {
@@ -353,6 +361,8 @@ TEST(Blocks, AreRightInsideANode) {
 }
 
 TEST(Blocks, AreRightForShapesAndPlacements) {
+  if (!test::device_is_soft())
+    return expect_right({.shape = {5, {3, 2}}, .sizes = {57, 5000}}, run_local);
   expect_right({.shape = {5, {3, 2}}}, run_local);
   expect_right({.shape = {7, {2}, Placement::cyclic}}, run_local_threads);
   expect_right({.shape = {9, {4, 1, 3}, Placement::random}, .sizes = {8, 5000}}, run_local_threads);
@@ -364,7 +374,7 @@ TEST(Blocks, AreGatheredAndScatteredByEveryRootOnEveryShapeOfUpToSixRanks) {
     for (const std::vector<std::uint32_t>& nodes : test::compositions(count)) {
       const Task task{.shape = {count, nodes}};
       const auto results = run_local_threads({.rank_count = count}, [&](Exchange& exchange) {
-        Context context(options_of(task));
+        Context context(options_of(exchange, task));
         Communicator communicator(context, exchange);
         Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
         int wrong = communicator.node_count() == nodes.size() ? 0 : 100;
@@ -442,7 +452,7 @@ TEST(Blocks, SmallOnesOfANodeGoTogether) {
 
 /// Where the root would be connected with more than 31 others; with windows that are answered.
 int exercise_many(Exchange& exchange, const Task& task) {
-  Context context(options_of(task));
+  Context context(options_of(exchange, task));
   Communicator communicator(context, exchange);
   Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
   Bytes block(2000), blocks(ranks.count() * block.size());
@@ -482,7 +492,7 @@ TEST(Blocks, AreAddedUpAlongSkips) {
   const auto expect = [](const Task& task, const char* algorithm) {
     const auto results =
         run_local_threads({.rank_count = task.shape.rank_count}, [&](Exchange& exchange) {
-          Context context(options_of(task));
+          Context context(options_of(exchange, task));
           Communicator communicator(context, exchange);
           Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
           std::vector<std::int64_t> source(8192), target(8192);
@@ -524,7 +534,7 @@ TEST(Blocks, SmallOnesOfAnAlltoallGoTogetherBetweenNodes) {
 #endif
   const auto results =
       run_local_threads({.rank_count = task.shape.rank_count}, [&](Exchange& exchange) {
-        Context context(options_of(task));
+        Context context(options_of(exchange, task));
         Communicator communicator(context, exchange);
         Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
         Bytes source(task.shape.rank_count * 1025), target(source.size());
@@ -546,7 +556,7 @@ TEST(Blocks, SmallOnesOfAnAlltoallGoTogetherBetweenNodes) {
 
 /// Blocks of which some are so long that they are passed on in pieces; in reverse order, with gaps.
 int exercise_long_ones(Exchange& exchange, const Task& task, bool in_place) {
-  Context context(options_of(task, 8u << 20));
+  Context context(options_of(exchange, task, 8u << 20));
   Communicator communicator(context, exchange);
   Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
   BlockLayout layout{.bytes = task.sizes, .offsets = std::vector<std::size_t>(task.sizes.size())};
@@ -716,7 +726,7 @@ TEST(Blocks, TypedFormsCountElements) {
 TEST(Blocks, ReduceScattersHaveTheBitsOfReproducibleAllreduces) {
   const auto expect = [](std::uint32_t rank_count, Launch launch, const std::string& algorithm) {
     const auto results = launch({.rank_count = rank_count}, [&](Exchange& exchange) {
-      Context context(options_of({.shape = {rank_count}}, 16u << 20));
+      Context context(options_of(exchange, {.shape = {rank_count}}, 16u << 20));
       Communicator communicator(context, exchange);
       constexpr std::size_t each = 300;
       std::vector<double> source(rank_count * each), whole(rank_count * each), block(each);

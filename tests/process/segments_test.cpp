@@ -32,7 +32,7 @@ constexpr auto launch = run_local;
 
 ContextOptions options_for_test(const Exchange& exchange, std::size_t chunk_bytes = 0) {
   ContextOptions options = test::on_test_device(exchange);
-  options.arena_bytes = 16u << 20;
+  if (test::device_is_soft()) options.arena_bytes = 16u << 20;
   options.ranks_per_node = {1};
   options.chunk_bytes = chunk_bytes;
   return options;
@@ -115,11 +115,12 @@ int call_often(Exchange& exchange, const Shape& shape) {
 }
 
 TEST(Segments, GiveWhatOtherBuffersGive) {
-  for (const std::uint32_t rank_count : {2u, 3u, 5u})
-    for (const Algorithm algorithm :
-         {Algorithm::automatic, Algorithm::ring, Algorithm::chunked_fold})
-      for (const std::size_t elements : {8192u, 30'011u})
-        for (const std::size_t chunk : {std::size_t{0}, std::size_t{4096}}) {
+  for (const std::uint32_t rank_count : test::all_or_few<std::uint32_t>({2u, 3u, 5u}, {2u, 4u, 8u}))
+    for (const Algorithm algorithm : test::all_or_few<Algorithm>(
+             {Algorithm::automatic, Algorithm::ring, Algorithm::chunked_fold},
+             {Algorithm::ring, Algorithm::chunked_fold}))
+      for (const std::size_t elements : test::all_or_few<std::size_t>({8192, 30'011}, {8192}))
+        for (const std::size_t chunk : test::all_or_few<std::size_t>({0, 4096}, {4096})) {
           const Shape shape{rank_count, algorithm, elements, chunk};
           const auto results = launch({.rank_count = rank_count}, [&](Exchange& exchange) {
             return call_often(exchange, shape);
@@ -131,9 +132,9 @@ TEST(Segments, GiveWhatOtherBuffersGive) {
 
 TEST(Segments, OrRegisteredBuffers) {
   for (const Memory memory : {Memory::registered, Memory::mixed})
-    for (const std::uint32_t rank_count : {2u, 3u})
+    for (const std::uint32_t rank_count : test::all_or_few<std::uint32_t>({2u, 3u}, {3u}))
       for (const Algorithm algorithm : {Algorithm::ring, Algorithm::chunked_fold})
-        for (const std::size_t chunk : {std::size_t{0}, std::size_t{4096}}) {
+        for (const std::size_t chunk : test::all_or_few<std::size_t>({0, 4096}, {4096})) {
           const auto results = launch({.rank_count = rank_count}, [&](Exchange& exchange) {
             return call_often(exchange, {rank_count, algorithm, 9001, chunk, memory});
           });
@@ -234,9 +235,10 @@ TEST(Segments, OfANodeHoldItsResultOnce) {
     std::uint32_t rank_count;
     std::vector<std::uint32_t> ranks_per_node;
   };
-  for (const Job& shape : {Job{2, {2}}, Job{3, {3}}, Job{4, {2}}, Job{5, {3, 2}}, Job{3, {2, 1}}})
+  for (const Job& shape : test::all_or_few<Job>(
+           {{2, {2}}, {3, {3}}, {4, {2}}, {5, {3, 2}}, {3, {2, 1}}}, {{4, {2}}, {3, {2, 1}}}))
     for (const Across across : {Across::automatic, Across::leader, Across::lanes})
-      for (const std::size_t elements : {std::size_t{1}, std::size_t{1024}, std::size_t{5003}}) {
+      for (const std::size_t elements : test::all_or_few<std::size_t>({1, 1024, 5003}, {5003})) {
         const auto results = launch({.rank_count = shape.rank_count}, [&](Exchange& exchange) {
           return share_target(exchange, shape.ranks_per_node, across, elements);
         });
@@ -450,7 +452,7 @@ int outlive(Exchange& exchange, Algorithm algorithm, bool registered) {
 }
 
 TEST(Segments, OthersHearOfARankThatDies) {
-  for (int run = 0; run < 4; ++run)
+  for (std::uint32_t run = 0; run < test::times(4); ++run)
     for (const Algorithm algorithm : {Algorithm::ring, Algorithm::chunked_fold})
       for (const bool registered : {false, true}) {
         const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
@@ -462,7 +464,7 @@ TEST(Segments, OthersHearOfARankThatDies) {
 
 // The others have all they need of a rank that has left after the last call.
 TEST(Segments, OneMayLeaveAfterTheLastCall) {
-  for (int run = 0; run < 5; ++run) {
+  for (std::uint32_t run = 0; run < test::times(5); ++run) {
     const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
       Context context(options_for_test(exchange));
       Communicator ranks(context, exchange);

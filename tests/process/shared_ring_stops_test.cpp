@@ -45,7 +45,7 @@ void note_longest(std::atomic<std::int64_t>& longest, Clock::duration time) {
 
 /// 7: the others could not end the call while the victims were stopped.
 int run_stops(Exchange& exchange, const Stops& stops, Board& board) {
-  Context context = context_of(stops.shape, 4u << 20, stops.shared_notifications);
+  Context context = context_of(exchange, stops.shape, 4u << 20, stops.shared_notifications);
   Communicator communicator(context, exchange);
   const std::uint32_t self = index_of(communicator.rank()), ranks = communicator.rank_count();
   const auto others = static_cast<std::uint32_t>(ranks - stops.victims.size());

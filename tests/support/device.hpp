@@ -8,6 +8,7 @@
 #include <string>
 #include <tutti/communicator.hpp>
 #include <tutti/exchange.hpp>
+#include <utility>
 #include <vector>
 
 namespace tutti::test {
@@ -19,6 +20,12 @@ inline bool device_is_soft() {
 /// As often as that on the software device, and less often where a message takes longer.
 inline std::uint32_t times(std::uint32_t count) {
   return device_is_soft() ? count : (count + 9) / 10;
+}
+
+/// What a test goes through on the software device, or the few where each takes long.
+template <class T>
+std::vector<T> all_or_few(std::vector<T> all, std::vector<T> few) {
+  return device_is_soft() ? std::move(all) : std::move(few);
 }
 
 /// As long as that on the software device, and longer where ranks wait for an emulated processor.

@@ -20,14 +20,16 @@
 #include <tutti/tutti.hpp>
 #include <vector>
 
+#include "support/device.hpp"
+
 namespace tutti::test {
 
 using Shape = std::vector<std::uint32_t>;  // ranks of each node
 
-inline Context context_of(const Shape& shape, std::size_t arena_bytes = 4u << 20,
+inline Context context_of(const Exchange& exchange, const Shape& shape,
+                          std::size_t arena_bytes = 4u << 20,
                           std::optional<SharedNotifications> shared_notifications = {}) {
-  ContextOptions options;
-  options.device = "soft0";
+  ContextOptions options = on_test_device(exchange);
   options.arena_bytes = arena_bytes;
   options.ranks_per_node = shape;
   options.shared_notifications = shared_notifications;
