@@ -14,6 +14,7 @@
 #include "microbench/launch.hpp"
 #include "microbench/options.hpp"
 #include "microbench/session.hpp"
+#include "microbench/summary.hpp"
 #include "verbs/soft/virtual_time.hpp"
 
 namespace tutti::bench {
@@ -83,6 +84,10 @@ int run_under_mpi(const Options& options) {
 }
 
 int run_program(std::span<const char* const> arguments) {
+  if (arguments.size() > 1 && std::string_view(arguments[1]) == "summary") {
+    std::fputs(run_summary(arguments.subspan(1)).c_str(), stdout);
+    return 0;
+  }
   const Options options = parse_options(arguments);
   if (!options.help.empty()) {
     std::fputs(options.help.c_str(), stdout);

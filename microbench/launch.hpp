@@ -9,6 +9,7 @@ namespace tutti::bench {
 
 inline constexpr int exit_failure = 1;
 inline constexpr int exit_usage = 2;
+inline constexpr int exit_not_met = 3;  // a bound of --expect
 
 /// Usage, where the user's value is at fault; failure, where the run is.
 int exit_status_of(ErrorCode code) noexcept;

@@ -1,5 +1,6 @@
 #include "microbench/options.hpp"
 #include "microbench/command_line.hpp"
+#include "microbench/expectation.hpp"
 
 #include <fmt/format.h>
 
@@ -27,7 +28,6 @@ constexpr Collective every_collective[] = {
     Collective::scatterv,       Collective::scan,      Collective::exscan};
 constexpr CheckLevel every_check_level[] = {CheckLevel::off, CheckLevel::local,
                                             CheckLevel::collective};
-constexpr Notify every_notification[] = {Notify::immediate, Notify::flag};
 constexpr ElementType user_type = ElementType::uint64;  // of --op user
 constexpr Distribution every_distribution[] = {Distribution::regular, Distribution::decreasing,
                                                Distribution::single};
@@ -50,9 +50,8 @@ void parse_collectives(const std::string& text, Options& options) {
     return;
   }
   for (const std::string& word : split(text)) {
-    const auto found = std::find_if(std::begin(every_collective), std::end(every_collective),
-                                    [&](Collective one) { return word == name_of(one); });
-    if (found == std::end(every_collective))
+    const std::optional<Collective> found = collective_of(word);
+    if (!found)
       refuse("COLLECTIVE", word,
              "all, or some of barrier, allreduce, broadcast, reduce, reduce_scatter, allgather, "
              "allgatherv, alltoall, alltoallv, gather, gatherv, scatter, scatterv, scan, exscan, "
@@ -196,7 +195,19 @@ void declare(CommandLine& line, Words& words, Options& options) {
   line.add("--bind", words.bind,
            or_default("auto or none: bind ranks to distinct cores", words.bind));
   line.add("--format", words.format, or_default("table, json or csv", words.format));
+  line.add_flag("--brief", options.brief,
+                "a table without what a first look does not need: deviations, extremes, and how "
+                "samples were taken");
   line.add("--out", options.out, "write there; default: standard output");
+  line.add("--record", options.record,
+           "append the rows to this file, too, as JSON; tutti-bench summary reads it");
+  line.add("--expect", options.expect,
+           "file of bounds such as \"allreduce 8 <= 1.6 wimm\" (microbench/targets.txt): says of "
+           "each row whether it is met; exit status 3 if one is not");
+  line.add_flag("--tripwire", options.tripwire,
+                fmt::format("with --expect: against the second column, the tripwires; what is not "
+                            "met is measured again, up to {} times in all, and the best counts",
+                            tripwire_tries));
   line.add("--local", words.local,
            "fork that many ranks on this machine; default: the ranks are those of mpirun or "
            "TUTTI_RANK");
@@ -251,6 +262,24 @@ void understand_fabric(Options& options) {
   }
 }
 
+void understand_expectations(const Options& options) {
+  if (options.expect.empty()) {
+    if (options.tripwire)
+      throw Error(ErrorCode::invalid_argument,
+                  "--tripwire: expected --expect FILE, whose second column it chooses; add it");
+    return;
+  }
+  if (options.virtual_time)
+    throw Error(ErrorCode::invalid_argument,
+                "--expect with --virtual-time: expected real time, in which blocks alternate; "
+                "leave one of them out");
+  constexpr std::size_t calls_min = blocks_min * block_calls_min;
+  if (options.iterations.value_or(calls_min) < calls_min)
+    refuse("--iterations", fmt::format("{}", *options.iterations),
+           fmt::format("at least {} with --expect, which judges by {} alternating blocks",
+                       calls_min, blocks_min));
+}
+
 void understand(const Words& words, Options& options) {
   parse_collectives(words.collectives, options);
   parse_reduction(words, options);
@@ -301,6 +330,7 @@ void understand(const Words& words, Options& options) {
            "a run under MPI, and --local starts without it; use mpirun -n N tutti-bench ... "
            "instead of --local");
   understand_fabric(options);
+  understand_expectations(options);
 }
 
 }  // namespace
@@ -327,6 +357,12 @@ const char* name_of(Format format) noexcept {
       return "csv";
   }
   return "?";
+}
+
+std::optional<Collective> collective_of(std::string_view name) {
+  for (const Collective one : every_collective)
+    if (name == name_of(one)) return one;
+  return {};
 }
 
 const char* name_of(Collective collective) noexcept {
@@ -399,7 +435,7 @@ Options parse_options(std::span<const char* const> arguments) {
       "tutti-bench",
       "Latency of tutti's collectives, beside MPI and beside what bounds them.\n"
       "Run as: mpirun -n N tutti-bench ..., or tutti-bench --local N ..., or as N processes with "
-      "TUTTI_RANK.");
+      "TUTTI_RANK.\nThen: tutti-bench summary FILE, of what --record FILE has written.");
   declare(line, words, options);
   if (const std::optional<std::string> help = line.parse(arguments)) {
     options.help = *help;

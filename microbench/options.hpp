@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tutti/algorithm.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/reduction.hpp>
@@ -35,6 +36,7 @@ enum class Collective : std::uint8_t {
 };
 
 const char* name_of(Collective collective) noexcept;
+std::optional<Collective> collective_of(std::string_view name);
 
 constexpr bool is_probe(Collective collective) noexcept {
   return collective == Collective::floor || collective == Collective::oneway ||
@@ -110,7 +112,11 @@ struct Options {
   std::uint64_t seed = 1;
   bool bind = true;
   Format format = Format::table;
-  std::string out;  // empty: standard output
+  bool brief = false;  // of a table: what a first look needs
+  std::string out;     // empty: standard output
+  std::string record;  // empty: none; the rows are appended there as JSON
+  std::string expect;  // empty: none; a file of bounds
+  bool tripwire = false;
   std::optional<std::uint32_t> local;
   bool virtual_time = false;
   std::string fabric;  // preset or file; empty: the device as it is

@@ -14,6 +14,14 @@ struct AgainstMpi {
   std::string name;
   double median_ns = 0;
   double p99_ns = 0;
+  double ratio = 0;  // tutti's time over it: median of those of the blocks
+};
+
+/// What a row is measured against, and how it compares.
+struct Bound {
+  std::string name;  // "floor", "1.25 memcpy"
+  double ns = 0;
+  double ratio = 0;  // as in AgainstMpi
 };
 
 /// One measured size of one collective.  Absent means: does not apply, or is not known.
@@ -36,7 +44,7 @@ struct Row {
   double p99_ns = 0;
   double max_ns = 0;
   std::optional<bool> correct;  // absent: not checked
-  std::optional<double> bound_ns;
+  std::optional<Bound> bound;
   std::optional<AgainstMpi> mpi;
   bool is_virtual = false;
   std::optional<std::string> fabric;
@@ -49,7 +57,7 @@ struct Row {
   double slowest_median_ns = 0;  // largest median of all ranks, each by its own clock
 };
 
-/// Of two medians, taken in every block.
+/// A figure of every block that is no row: how much of a collective computing hides.
 struct Ratio {
   std::string what;
   double median = 0;
@@ -61,7 +69,11 @@ struct Report {
   std::vector<Row> rows;
   std::vector<Ratio> ratios;
   std::vector<std::string> notes;
+  bool brief = false;
 };
+
+/// 8, 64K, 1M; what is no whole number of such units in bytes.
+std::string size_text(std::size_t bytes);
 
 std::string as_table(const Report& report);
 

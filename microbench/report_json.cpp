@@ -46,13 +46,14 @@ Json json_of(const Row& row) {
   json["p99_ns"] = rounded(row.p99_ns);
   json["max_ns"] = rounded(row.max_ns);
   json["correct"] = or_null(row.correct);
-  json["bound_ns"] = row.bound_ns ? tenths(*row.bound_ns) : Json(nullptr);
+  json["bound_ns"] = row.bound ? tenths(row.bound->ns) : Json(nullptr);
   json["against"] = nullptr;
   if (row.mpi)
     json["against"] = {{"mpi",
                         {{"name", row.mpi->name},
                          {"median_ns", tenths(row.mpi->median_ns)},
-                         {"p99_ns", tenths(row.mpi->p99_ns)}}}};
+                         {"p99_ns", tenths(row.mpi->p99_ns)},
+                         {"ratio", thousandths(row.mpi->ratio)}}}};
   json["oversubscribed"] = row.oversubscribed;
   json["bootstrap"] = row.bootstrap;
   json["transport"] = or_null(row.transport);
@@ -87,7 +88,7 @@ std::string as_json(std::span<const Row> rows) {
 }
 
 std::string as_csv(std::span<const Row> rows) {
-  static constexpr const char* mpi_keys[] = {"name", "median_ns", "p99_ns"};
+  static constexpr const char* mpi_keys[] = {"name", "median_ns", "p99_ns", "ratio"};
   std::string names;
   std::string lines;
   for (const Row& row : rows) {

@@ -9,14 +9,10 @@ namespace {
 
 using Cells = std::vector<std::string>;
 
+/// As many digits as a time of that length is worth.
 std::string microseconds(double ns) {
-  return fmt::format("{:.3f}", ns / 1000);
-}
-
-std::string size_text(std::size_t bytes) {
-  if (bytes >= 1u << 20 && bytes % (1u << 20) == 0) return fmt::format("{}M", bytes >> 20);
-  if (bytes >= 1u << 10 && bytes % (1u << 10) == 0) return fmt::format("{}K", bytes >> 10);
-  return fmt::format("{}", bytes);
+  const int digits = ns < 100'000 ? 3 : ns < 1'000'000 ? 1 : 0;
+  return fmt::format("{:.{}f}", ns / 1000, digits);
 }
 
 std::string per_round_text(const std::vector<std::uint32_t>& per_round) {
@@ -27,37 +23,109 @@ std::string per_round_text(const std::vector<std::uint32_t>& per_round) {
   return fmt::format("{}", fmt::join(per_round, ","));
 }
 
-std::string check_text(const std::optional<bool>& correct) {
-  if (!correct) return "-";
-  return *correct ? "ok" : "WRONG";
+/// Which columns a table has, beyond those of every table.
+struct Columns {
+  bool brief = false;
+  bool mpi = false;
+  bool bound = false;
+  bool check = false;  // only where not every result was right
+};
+
+Columns columns_of(const Report& report) {
+  Columns columns{.brief = report.brief};
+  for (const Row& row : report.rows) {
+    columns.mpi |= row.mpi.has_value();
+    columns.bound |= row.bound.has_value();
+    columns.check |= !row.correct.value_or(true);
+  }
+  return columns;
 }
 
-Cells title(bool with_mpi) {
-  Cells cells = {"collective", "bytes", "n", "median", "MAD", "min", "p99", "max", "slowest"};
-  if (with_mpi) cells.insert(cells.end(), {"MPI", "MPI p99", "/MPI"});
-  cells.insert(cells.end(), {"/bound", "check"});
+Cells title(const Columns& columns) {
+  Cells cells = {"collective", "bytes", "n", "median"};
+  if (!columns.brief) cells.insert(cells.end(), {"MAD", "min"});
+  cells.emplace_back("p99");
+  if (!columns.brief) cells.emplace_back("max");
+  if (columns.mpi) cells.insert(cells.end(), {"MPI", "MPI p99", "/MPI"});
+  if (columns.bound) cells.emplace_back("/bound");
+  if (columns.check) cells.emplace_back("check");
   return cells;
 }
 
-Cells cells_of(const Row& row, bool with_mpi) {
-  Cells cells = {row.collective,
-                 size_text(row.bytes),
-                 per_round_text(row.per_round),
-                 microseconds(row.median_ns),
-                 microseconds(row.deviation_ns),
-                 microseconds(row.min_ns),
-                 microseconds(row.p99_ns),
-                 microseconds(row.max_ns),
-                 microseconds(row.slowest_median_ns)};
-  if (with_mpi && row.mpi)
+Cells cells_of(const Row& row, const Columns& columns) {
+  Cells cells = {row.collective, size_text(row.bytes), per_round_text(row.per_round),
+                 microseconds(row.median_ns)};
+  if (!columns.brief)
+    cells.insert(cells.end(), {microseconds(row.deviation_ns), microseconds(row.min_ns)});
+  cells.push_back(microseconds(row.p99_ns));
+  if (!columns.brief) cells.push_back(microseconds(row.max_ns));
+  if (columns.mpi && row.mpi)
     cells.insert(cells.end(), {microseconds(row.mpi->median_ns), microseconds(row.mpi->p99_ns),
-                               fmt::format("{:.2f}", row.median_ns / row.mpi->median_ns)});
-  else if (with_mpi)
+                               fmt::format("{:.2f}", row.mpi->ratio)});
+  else if (columns.mpi)
     cells.insert(cells.end(), {"-", "-", "-"});
-  cells.push_back(row.bound_ns ? fmt::format("{:.2f}", row.median_ns / *row.bound_ns) : "-");
-  cells.push_back(check_text(row.correct));
-  if (row.oversubscribed) cells.emplace_back("oversubscribed, not a latency");
+  if (columns.bound) cells.push_back(row.bound ? fmt::format("{:.2f}", row.bound->ratio) : "-");
+  if (columns.check) cells.emplace_back(!row.correct ? "-" : *row.correct ? "ok" : "WRONG");
+  if (row.oversubscribed) cells.emplace_back("oversubscribed");
   return cells;
+}
+
+/// "floor for barrier, allreduce 8; 1.25 memcpy for allreduce 64K": the rows of each bound.
+std::string bounds_text(const std::vector<Row>& rows) {
+  std::vector<std::pair<std::string, std::vector<const Row*>>> groups;
+  for (const Row& row : rows) {
+    if (!row.bound) continue;
+    const auto group = std::find_if(groups.begin(), groups.end(),
+                                    [&](const auto& one) { return one.first == row.bound->name; });
+    if (group == groups.end())
+      groups.push_back({row.bound->name, {&row}});
+    else
+      group->second.push_back(&row);
+  }
+  std::string text;
+  for (const auto& [name, members] : groups) {
+    text += text.empty() ? name + " for" : "; " + name + " for";
+    std::string before;
+    for (const Row* row : members) {
+      const bool goes_on = row->collective == before;
+      text += goes_on ? "," : (before.empty() ? " " : ", ") + row->collective;
+      if (row->dtype || row->bytes != 0) text += ' ' + size_text(row->bytes);
+      before = row->collective;
+    }
+  }
+  return text;
+}
+
+/// Broken at blanks; what follows the first line is indented.
+std::string wrapped(const std::string& text) {
+  constexpr std::size_t columns = 100;
+  std::string out;
+  std::size_t used = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    if (used != 0 && used + 1 + end - begin > columns) {
+      out += "\n  ";
+      used = 2;
+    } else if (used != 0) {
+      out += ' ';
+      ++used;
+    }
+    out += text.substr(begin, end - begin);
+    used += end - begin;
+    begin = end + 1;
+  }
+  return out + '\n';
+}
+
+std::string legend(const Report& report, const Columns& columns) {
+  if (!report.rows.empty() && report.rows.front().is_virtual)
+    return "Microseconds of virtual time; n: messages of each round.\n";
+  std::string text = "Microseconds, rank 0's clock; n: messages of each round";
+  if (columns.mpi) text += "; /MPI: median over MPI's";
+  if (columns.bound) text += "; /bound: median over what bounds it, " + bounds_text(report.rows);
+  text += '.';
+  if (columns.mpi || columns.bound) text += " Ratios are medians of those of each block.";
+  return wrapped(text);
 }
 
 /// The first column to the left, the others to the right.
@@ -79,6 +147,12 @@ std::string aligned(const std::vector<Cells>& lines) {
 
 }  // namespace
 
+std::string size_text(std::size_t bytes) {
+  if (bytes >= 1u << 20 && bytes % (1u << 20) == 0) return fmt::format("{}M", bytes >> 20);
+  if (bytes >= 1u << 10 && bytes % (1u << 10) == 0) return fmt::format("{}K", bytes >> 10);
+  return fmt::format("{}", bytes);
+}
+
 std::string as_table(const Report& report) {
   std::string text;
   std::size_t label_width = 0;
@@ -86,18 +160,14 @@ std::string as_table(const Report& report) {
     label_width = std::max(label_width, label.size());
   for (const auto& [label, value] : report.header)
     text += fmt::format("{:<{}}  {}\n", label, label_width, value);
-  const bool with_mpi = std::any_of(report.rows.begin(), report.rows.end(),
-                                    [](const Row& row) { return row.mpi.has_value(); });
-  std::vector<Cells> lines = {title(with_mpi)};
-  for (const Row& row : report.rows) lines.push_back(cells_of(row, with_mpi));
-  text += '\n' + aligned(lines);
-  const bool is_virtual = !report.rows.empty() && report.rows.front().is_virtual;
-  text += is_virtual ? "Microseconds of virtual time; n: messages of each round.\n"
-                     : "Microseconds, rank 0's clock; slowest: largest median of all ranks; n: "
-                       "messages of each round.\n";
-  if (!report.ratios.empty()) text += "\nRatios, the median of those of each block:\n";
+  const Columns columns = columns_of(report);
+  std::vector<Cells> lines = {title(columns)};
+  for (const Row& row : report.rows) lines.push_back(cells_of(row, columns));
+  text += '\n' + aligned(lines) + legend(report, columns);
+  if (!report.rows.empty() && report.rows.front().oversubscribed)
+    text += "The ranks share CPUs (oversubscribed): these times are not latencies.\n";
   for (const Ratio& ratio : report.ratios)
-    text += fmt::format("  {:<24} {:.3f}  ({} alternating blocks)\n", ratio.what, ratio.median,
+    text += fmt::format("{:<24} {:.3f}  ({} alternating blocks)\n", ratio.what, ratio.median,
                         ratio.blocks);
   for (const std::string& note : report.notes) text += fmt::format("Note: {}\n", note);
   return text;

@@ -54,25 +54,32 @@ double copies_of(Collective collective) noexcept {
 /// What a row is measured against: the exchange of two lines for wimm and for a collective of two
 /// ranks of one node, rounds of wimm for one of two nodes.  Payloads of more than 8 bytes are
 /// bounded by copying in memory inside a node, and have no bound here across nodes.
-std::optional<double> bound_of(const Findings& findings, const Case& one) {
+std::optional<Bound> bound_of(const Findings& findings, const Result& result) {
   if (findings.options.virtual_time) return {};
+  const Case& one = *result.which;
+  const bool of_two = one.tutti != nullptr && findings.launch.exchange.rank_count() == 2;
+  const bool one_node = findings.communicator.node_count() == 1;
   const Result* below = nullptr;
-  std::size_t rounds = 1;
-  if (one.collective == Collective::wimm) below = find(findings, Collective::floor, 8);
-  if (one.tutti != nullptr && findings.launch.exchange.rank_count() == 2 && one.bytes <= 8) {
-    const bool one_node = findings.communicator.node_count() == 1;
-    below = find(findings, one_node ? Collective::floor : Collective::wimm, 8);
-    rounds = one.tutti->operation().per_round().size();
-    if (one_node && is_timed_from_root(one.collective))
-      below = find(findings, Collective::oneway, 8);
-  }
-  if (one.tutti != nullptr && findings.launch.exchange.rank_count() == 2 && one.bytes > 8 &&
-      findings.communicator.node_count() == 1) {
+  double times = 1;
+  if (one.collective == Collective::wimm) {
+    below = find(findings, Collective::floor, 8);
+  } else if (of_two && one.bytes <= 8) {
+    below = find(findings,
+                 !one_node                            ? Collective::wimm
+                 : is_timed_from_root(one.collective) ? Collective::oneway
+                                                      : Collective::floor,
+                 8);
+    times = static_cast<double>(one.tutti->operation().per_round().size());
+  } else if (of_two && one_node) {
     below = find(findings, Collective::memcpy, one.bytes);
-    if (below != nullptr) return median(below->samples.batches) * copies_of(one.collective);
+    times = copies_of(one.collective);
   }
   if (below == nullptr) return {};
-  return median(below->samples.batches) * static_cast<double>(rounds);
+  const char* name = name_of(below->which->collective);
+  const std::vector<double>& medians = below->samples.block_medians;
+  return Bound{.name = times == 1 ? name : fmt::format("{} {}", times, name),
+               .ns = median(below->samples.batches) * times,
+               .ratio = median_ratio(result.samples.block_medians, medians) / times};
 }
 
 /// The device does not tell; only what was demanded of it is known.
@@ -99,7 +106,7 @@ Row row_of(const Findings& findings, const Result& result) {
   row.p99_ns = percentile(samples.singles, 99);
   row.max_ns = largest(samples.singles);
   row.correct = result.outcome.correct;
-  row.bound_ns = bound_of(findings, one);
+  row.bound = bound_of(findings, result);
   row.is_virtual = options.virtual_time;
   if (!options.fabric.empty()) row.fabric = options.fabric;
   row.oversubscribed = findings.placement.oversubscribed && !options.virtual_time;
@@ -123,7 +130,8 @@ Row row_of(const Findings& findings, const Result& result) {
   if (result.mpi)
     row.mpi = {.name = findings.launch.mpi->library_name(),
                .median_ns = median(result.mpi->batches),
-               .p99_ns = percentile(result.mpi->singles, 99)};
+               .p99_ns = percentile(result.mpi->singles, 99),
+               .ratio = median_ratio(samples.block_medians, result.mpi->block_medians)};
   return row;
 }
 
@@ -140,7 +148,7 @@ void fill_header(Report& report, const Findings& findings) {
     report.header.emplace_back(label, std::move(text));
   };
   add("machine", fmt::format("{}, CPUs allowed {}", cpu_model(), cpus_text(findings.placement)));
-  add("build", build_text());
+  if (!options.brief) add("build", build_text());
   add("device", findings.context.device_choice());
   if (const auto known = transport(findings)) add("transport", *known);
   if (!options.fabric.empty())
@@ -159,7 +167,7 @@ void fill_header(Report& report, const Findings& findings) {
     add("samples", fmt::format("{} calls, all ranks starting at the same instant; the last "
                                "rank's end counts",
                                first.block_calls));
-  } else {
+  } else if (!options.brief) {
     add("binding", findings.placement.binding);
     add("timer", fmt::format("{}, {:.1f} ns a reading, not subtracted", findings.timer.name(),
                              findings.timer.cost_ns()));
@@ -171,51 +179,21 @@ void fill_header(Report& report, const Findings& findings) {
   const bool reduces =
       std::any_of(findings.results.begin(), findings.results.end(),
                   [](const Result& result) { return is_reduction(result.which->collective); });
-  if (reduces)
+  if (reduces && !options.brief)
     add("reductions", fmt::format("{} of {}, agreement {}", api::name_of(options.op),
                                   api::name_of(options.dtype), api::name_of(options.agreement)));
   if (findings.launch.mpi != nullptr) add("MPI", findings.launch.mpi->library_name());
-  if (options.check)
+  if (options.check && !options.brief)
     add("check", fmt::format("{} further calls of each row, delays up to {} us, seed {}",
                              options.iterations.value_or(check_calls_default), options.delay_us,
                              options.seed));
 }
 
 void fill_ratios(Report& report, const Findings& findings) {
-  const auto add = [&](std::string what, const Samples* above, const Samples* below,
-                       double times = 1) {
-    if (above == nullptr || below == nullptr) return;
-    const double ratio = median_ratio(above->block_medians, below->block_medians) / times;
-    report.ratios.push_back(
-        {.what = std::move(what), .median = ratio, .blocks = findings.schedule.blocks});
-  };
-  const auto samples = [&](Collective collective, std::size_t bytes) -> const Samples* {
-    const Result* result = find(findings, collective, bytes);
-    return result != nullptr ? &result->samples : nullptr;
-  };
-  const Samples* wimm = samples(Collective::wimm, 8);
-  add("wimm / floor", wimm, samples(Collective::floor, 8));
-  add("barrier / wimm", samples(Collective::barrier, 0), wimm);
-  add("allreduce 8 B / wimm", samples(Collective::allreduce, 8), wimm);
-  if (findings.communicator.node_count() == 1 && findings.launch.exchange.rank_count() == 2) {
-    const Samples* floor = samples(Collective::floor, 8);
-    const Samples* oneway = samples(Collective::oneway, 8);
-    add("barrier / floor", samples(Collective::barrier, 0), floor);
-    add("allreduce 8 B / floor", samples(Collective::allreduce, 8), floor);
-    add("broadcast 8 B / oneway", samples(Collective::broadcast, 8), oneway);
-    add("reduce 8 B / oneway", samples(Collective::reduce, 8), oneway);
-    for (const Result& result : findings.results)
-      if (result.which->tutti != nullptr && result.which->bytes > 8)
-        add(fmt::format("{} {} B / {} memcpy", name_of(result.which->collective),
-                        result.which->bytes, copies_of(result.which->collective)),
-            &result.samples, samples(Collective::memcpy, result.which->bytes),
-            copies_of(result.which->collective));
-  }
   for (const Result& result : findings.results) {
+    if (result.overlaps.empty()) continue;
     std::string what = name_of(result.which->collective);
     if (result.which->buffers) what += fmt::format(" {} B", result.which->bytes);
-    if (result.mpi) add(what + " / MPI", &result.samples, &*result.mpi);
-    if (result.overlaps.empty()) continue;
     report.ratios.push_back({.what = "overlap of " + what,
                              .median = median(result.overlaps),
                              .blocks = result.overlaps.size()});
@@ -223,6 +201,21 @@ void fill_ratios(Report& report, const Findings& findings) {
                              .median = median(result.busy),
                              .blocks = result.busy.size()});
   }
+}
+
+/// A rank that is slower than rank 0, whose clock the table is by.
+void note_slow_ranks(Report& report) {
+  constexpr double worth_a_note = 1.1, clock_ns = 20;  // twice what one reading takes
+  for (const Row& row : report.rows)
+    if (!row.is_virtual && row.slowest_median_ns > worth_a_note * row.median_ns + clock_ns)
+      report.notes.push_back(fmt::format("{} {} B: the largest median of all ranks is {:.3f} us",
+                                         row.collective, row.bytes, row.slowest_median_ns / 1000));
+}
+
+bool all_right(const Findings& findings) {
+  return std::all_of(findings.results.begin(), findings.results.end(), [](const Result& result) {
+    return result.which->tutti == nullptr || result.outcome.correct.value_or(false);
+  });
 }
 
 }  // namespace
@@ -242,7 +235,11 @@ Report report_of(const Findings& findings) {
   if (none_of_some)
     report.notes.emplace_back("no overlap of collectives that are timed from a root");
   fill_header(report, findings);
-  if (!findings.options.virtual_time) fill_ratios(report, findings);
+  fill_ratios(report, findings);
+  note_slow_ranks(report);
+  if (findings.options.check && all_right(findings))
+    report.notes.emplace_back("every checked result was right");
+  report.brief = findings.options.brief;
   return report;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "microbench/expectation.hpp"
 #include "microbench/launch.hpp"
 #include "microbench/results.hpp"
 #include "microbench/statistics.hpp"
@@ -21,19 +22,108 @@ struct Close {
 };
 using File = std::unique_ptr<std::FILE, Close>;
 
-/// Rank 0's file for --out, opened before anything is measured: a bad name must not cost a run.
-File open_output(const Options& options, Exchange& exchange) {
+/// Rank 0's file for `option`, opened before anything is measured: a bad name must not cost a run.
+File open_file(const char* option, const std::string& name, const char* mode, const char* wanted,
+               Exchange& exchange) {
   File file;
   together(exchange, [&] {
-    if (exchange.self() != Rank{0} || options.out.empty()) return;
-    file.reset(std::fopen(options.out.c_str(), "w"));
+    if (exchange.self() != Rank{0} || name.empty()) return;
+    file.reset(std::fopen(name.c_str(), mode));
     if (!file)
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("--out=\"{}\": {}; give a file that can be written", options.out,
-                              std::strerror(errno)));
+      throw Error(ErrorCode::invalid_argument, fmt::format("{}=\"{}\": {}; give a file {}", option,
+                                                           name, std::strerror(errno), wanted));
   });
   return file;
 }
+
+/// The bounds of --expect, on rank 0, and what this run has to say about them.
+class Expected {
+ public:
+  /// Collective.  Throws Error, the same on all ranks, if the file is wrong or nothing of it will
+  /// be measured.
+  Expected(const Options& options, const Cases& cases, const Placement& placement,
+           Exchange& exchange)
+      : options_(options), exchange_(exchange) {
+    if (options_.expect.empty()) return;
+    const File file =
+        open_file("--expect", options_.expect, "r",
+                  "of bounds that can be read, such as microbench/targets.txt", exchange);
+    together(exchange, [&] {
+      if (!file) return;
+      bounds_ = parse_expectations(read(file.get()), options_.expect);
+      if (placement.oversubscribed)
+        throw Error(ErrorCode::invalid_argument,
+                    fmt::format("--expect=\"{}\": expected a CPU for each rank, as what ranks take "
+                                "that share one is no latency; start fewer",
+                                options_.expect));
+      for (const Case& one : cases.all())
+        rows_.push_back(
+            {.collective = one.collective,
+             .bytes = one.bytes,
+             .notify = one.tutti ? std::optional(one.tutti->operation().notify()) : std::nullopt,
+             .beside_mpi = one.mpi != nullptr});
+      found_ = match(bounds_, rows_, exchange.rank_count(), cases.communicator().node_count());
+      if (found_.pairings.empty()) refuse_nothing_measured();
+    });
+  }
+
+  /// Collective.  Whether all is met by `results` or those before them; the best counts.
+  bool judge(std::span<const Result> results) {
+    if (options_.expect.empty()) return true;
+    for (std::size_t i = 0; i < found_.pairings.size(); ++i) {
+      const double ratio = ratio_of(found_.pairings[i], results);
+      if (i == ratios_.size()) ratios_.push_back(ratio);
+      if (ratio > 0) ratios_[i] = std::min(ratios_[i], ratio);
+    }
+    missed_ = gather(exchange_, missed(bounds_, found_, ratios_, options_.tripwire)).front();
+    return missed_ == 0;
+  }
+
+  std::string text() const { return as_text(bounds_, found_, rows_, ratios_, options_.tripwire); }
+  std::size_t missed_count() const { return missed_; }
+
+ private:
+  std::string read(std::FILE* file) const {
+    std::string text;
+    char part[4096];
+    while (const std::size_t count = std::fread(part, 1, sizeof part, file))
+      text.append(part, count);
+    if (std::ferror(file) != 0)
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("--expect=\"{}\": {}; give a file of bounds", options_.expect,
+                              std::strerror(errno)));
+    return text;
+  }
+
+  [[noreturn]] void refuse_nothing_measured() const {
+    if (found_.gaps.empty())
+      throw Error(
+          ErrorCode::invalid_argument,
+          fmt::format("{}:{}: \"{}\": expected a run of [{}], as all bounds of this file are "
+                      "about other runs than this one",
+                      options_.expect, bounds_.front().line, bounds_.front().text,
+                      bounds_.front().condition));
+    const Gap& gap = found_.gaps.front();
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}:{}: \"{}\": {}; expected a run that measures what a bound is about",
+                            options_.expect, bounds_[gap.expectation].line,
+                            bounds_[gap.expectation].text, gap.reason));
+  }
+
+  static double ratio_of(const Pairing& pairing, std::span<const Result> results) {
+    const Result& row = results[pairing.row];
+    const Samples& beside = pairing.beside ? results[*pairing.beside].samples : *row.mpi;
+    return median_ratio(row.samples.block_medians, beside.block_medians);
+  }
+
+  const Options& options_;
+  Exchange& exchange_;
+  std::vector<Expectation> bounds_;
+  std::vector<Measured> rows_;
+  Match found_;
+  std::vector<double> ratios_;  // the best so far, one for each pairing
+  std::size_t missed_ = 0;
+};
 
 std::vector<Result> measure_all_virtually(Cases& cases, const Options& options,
                                           Exchange& exchange) {
@@ -105,22 +195,22 @@ CheckOutcome check(Case& one, const Options& options, Exchange& exchange,
   return check_allreduce(*one.tutti, *one.buffers, options, exchange, plan);
 }
 
-void print(const Report& report, Format format, std::FILE* file) {
-  std::string text;
-  switch (format) {
-    case Format::table:
-      text = as_table(report);
-      break;
-    case Format::json:
-      text = as_json(report.rows);
-      break;
-    case Format::csv:
-      text = as_csv(report.rows);
-      break;
-  }
+void write(const std::string& text, std::FILE* file) {
   const bool complete = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (!complete || std::fflush(file) != 0)
     throw RunFailed(fmt::format("writing the results: {}", std::strerror(errno)));
+}
+
+std::string text_of(const Report& report, Format format) {
+  switch (format) {
+    case Format::table:
+      return as_table(report);
+    case Format::json:
+      return as_json(report.rows);
+    case Format::csv:
+      return as_csv(report.rows);
+  }
+  return {};
 }
 
 }  // namespace
@@ -128,13 +218,15 @@ void print(const Report& report, Format format, std::FILE* file) {
 int run_session(const Options& options, const Launch& launch) {
   Exchange& exchange = launch.exchange;
   const Placement placement = place_ranks(exchange, options.bind);
-  const File file = open_output(options, exchange);
+  const File file = open_file("--out", options.out, "w", "that can be written", exchange);
+  const File record = open_file("--record", options.record, "a", "that can be written", exchange);
   const Timer timer;  // calibrated on the CPU that will be used
   Cases cases(options, launch, placement, timer);
   if (!options.fabric.empty() && !cases.context().device_name().starts_with("soft"))
     throw Error(ErrorCode::unsupported,
                 fmt::format("--fabric=\"{}\": {} is a real device; set TUTTI_DEVICE=soft0",
                             options.fabric, cases.context().device_name()));
+  Expected expected(options, cases, placement, exchange);
   const Schedule schedule = options.virtual_time ? Schedule{}
                                                  : schedule_for(options.iterations, options.warmup,
                                                                 placement.oversubscribed);
@@ -147,21 +239,40 @@ int run_session(const Options& options, const Launch& launch) {
       .timer = timer,
       .schedule = schedule,
       .results = measure_all(cases, options, exchange, placement.oversubscribed, schedule, timer)};
+  std::size_t tries = 1;
+  while (!expected.judge(findings.results) && options.tripwire && tries < tripwire_tries) {
+    ++tries;
+    findings.results =
+        measure_all(cases, options, exchange, placement.oversubscribed, schedule, timer);
+  }
   for (std::size_t i = 0; i < findings.results.size(); ++i)
     findings.results[i].outcome = check(cases.all()[i], options, exchange, placement);
   for (Result& result : findings.results) {
     const std::vector<double> medians = gather(exchange, median(result.samples.batches));
     result.slowest_median_ns = largest(medians);
   }
-  if (exchange.self() == Rank{0})
-    print(report_of(findings), options.format, file ? file.get() : stdout);
+  if (exchange.self() == Rank{0}) {
+    const Report report = report_of(findings);
+    write(text_of(report, options.format), file ? file.get() : stdout);
+    if (record) write(as_json(report.rows), record.get());
+    if (!options.expect.empty()) {
+      // What a program reads from standard output stays alone there.
+      const bool apart = !file && options.format != Format::table;
+      const std::string times =
+          tries > 1 ? fmt::format("; measured {} times, the best counts", tries) : "";
+      write(fmt::format("\nExpected by {}{}{}:\n{}", options.expect,
+                        options.tripwire ? ", its tripwires" : "", times, expected.text()),
+            apart ? stderr : stdout);
+    }
+  }
   for (const Result& result : findings.results) {
     if (result.outcome.correct.value_or(true)) continue;
     if (exchange.self() == Rank{0})
       print_reason("tutti-bench", "wrong result: " + result.outcome.what);
     return exit_failure;
   }
-  return 0;
+  // One rank says so: a launcher may end the others of a job in which one has failed.
+  return expected.missed_count() == 0 || exchange.self() != Rank{0} ? 0 : exit_not_met;
 }
 
 }  // namespace tutti::bench

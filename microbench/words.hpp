@@ -30,6 +30,7 @@ inline constexpr Across every_way_across[] = {Across::automatic, Across::flat, A
                                               Across::lanes};
 inline constexpr Tree every_tree[] = {Tree::automatic, Tree::knomial, Tree::binomial, Tree::binary,
                                       Tree::fibonacci};
+inline constexpr Notify every_notification[] = {Notify::immediate, Notify::flag};
 inline constexpr Agreement every_agreement[] = {Agreement::identical, Agreement::reproducible,
                                                 Agreement::relaxed};
 

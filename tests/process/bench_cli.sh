@@ -90,13 +90,13 @@ results() {
   if timeout 60 "$bench" all --local 3 "${short[@]}" | grep '"correct":\(null\|false\)' >/dev/null; then
     fail "an unchecked row of a checked run"
   fi
-  expect 0 'wimm / floor .*alternating blocks' \
+  expect 0 '/bound: .* floor for wimm, barrier, allreduce 8' \
     "$bench" all --local 2 --bytes 8 --iterations 400
-  expect 0 'reduce 8 B / oneway .*alternating blocks' \
+  expect 0 'oneway for broadcast 8, reduce 8, gather 8' \
     "$bench" oneway,broadcast,reduce,gather,barrier --rotate-root --local 2 --bytes 8 \
     --iterations 40 --warmup 5 --check
-  expect 0 'broadcast 65536 B / 1 memcpy .*alternating blocks' \
-    "$bench" memcpy,broadcast --local 2 --bytes 64K --iterations 400
+  expect 0 'memcpy for broadcast 64K; 1.5 memcpy for reduce 64K' \
+    "$bench" memcpy,broadcast,reduce --local 2 --bytes 64K --iterations 400
   expect 0 '"algorithm":"single_copy".*"correct":true' "$bench" broadcast --local 3 --bytes 100000 \
     --iterations 8 --check --format json
   expect 0 'oversubscribed' "$bench" barrier --local 16 --iterations 20
@@ -280,6 +280,59 @@ refusals() {
   if TUTTI_SECRET=rumpelstiltskin "$info" | grep rumpelstiltskin >/dev/null; then
     fail "tutti-info prints the secret"
   fi
+}
+
+# The shape and the figures of a run decide which bounds of a file are judged, and how it ends.
+bounds() {
+  local folder run
+  folder=$(mktemp -d)
+  trap 'rm -r "$folder"' EXIT
+  run=("$bench" floor,barrier --local 2 --iterations 2000)
+  refuse '--expect="/nowhere/x": No such file' "${run[@]}" --expect /nowhere/x
+  refuse '--expect="/": .*give a file of bounds' "${run[@]}" --expect /
+  printf 'barrier <= 9 floor\nbarrier < 1 floor\n' >"$folder/bad"
+  refuse "$folder/bad:2: \"<\": expected <=" "${run[@]}" --expect "$folder/bad"
+  printf '# nothing\n' >"$folder/empty"
+  refuse "$folder/empty: expected bounds such as" "${run[@]}" --expect "$folder/empty"
+  echo 'barrier <= 9 mpi' >"$folder/mpi"
+  refuse "$folder/mpi:1: \"barrier <= 9 mpi\": it is not measured --against mpi" \
+    "${run[@]}" --expect "$folder/mpi"
+  printf '[ranks 4]\nbarrier <= 9 floor\n' >"$folder/four"
+  refuse "$folder/four:2: .*expected a run of .ranks 4" "${run[@]}" --expect "$folder/four"
+  refuse '--iterations="40": expected at least 2000' "${run[@]}" --iterations 40 \
+    --expect "$folder/four"
+  if [ "$(nproc)" -lt 2 ]; then
+    refuse 'expected a CPU for each rank' "${run[@]}" --expect "$folder/mpi"
+    return
+  fi
+  # No barrier takes a millionth of the floor, none a million times as long.
+  printf '[ranks 2, nodes 1]\nbarrier <= 0.000001 floor tripwire 1000000\n[nodes 2]\nbarrier <= 1 wimm\n' \
+    >"$folder/targets"
+  expect 3 '^NOT met  barrier .* <= 1e-06 floor +line 2$' "${run[@]}" --expect "$folder/targets"
+  expect 3 '^0 of 1 met, 1 line about other numbers' "${run[@]}" --expect "$folder/targets"
+  expect 0 '^met      barrier .* <= 1e\+06 floor +line 2$' "${run[@]}" --expect "$folder/targets" \
+    --tripwire
+  printf 'barrier <= 0.000001 floor\n' >"$folder/out_of_reach"
+  expect 3 'its tripwires; measured 3 times, the best counts' "${run[@]}" --tripwire \
+    --expect "$folder/out_of_reach"
+  # Standard output is the JSON alone.
+  timeout 60 "${run[@]}" --format json --expect "$folder/targets" 2>"$folder/stderr" |
+    grep -v '^{.*}$' && fail "not only JSON on standard output"
+  grep -q '^NOT met' "$folder/stderr" || fail "no verdict on standard error"
+
+  # Rows of several runs in one file; none is beside MPI here.
+  for run in 1 2; do
+    "$bench" barrier --local 2 --iterations 20 --record "$folder/rows" >/dev/null || fail "--record"
+  done
+  [ "$(grep -c '"collective":"barrier"' "$folder/rows")" = 2 ] || fail "--record does not append"
+  refuse 'no row stands beside MPI; expected rows of tutti-bench --against mpi' \
+    "$bench" summary "$folder/rows"
+  refuse 'FILE="/nowhere/x": No such file' "$bench" summary /nowhere/x
+  refuse 'FILE is required' "$bench" summary
+  expect 0 'FILE' "$bench" summary --help
+  sed 's|"against":null|"against":{"mpi":{"name":"MPI 1","ratio":0.5}}|' "$folder/rows" \
+    >"$folder/beside"
+  expect 0 'faster than MPI 1 in 2 of 2 rows' "$bench" summary "$folder/beside"
 }
 
 tcp() {

@@ -117,6 +117,15 @@ TEST(Options, VirtualTimeNeedsLocalRanksAndHasANetwork) {
   expect_refused({"barrier", "--fabric", "sdr"}, {"sdr", "qdr, fdr"});
 }
 
+TEST(Options, BoundsNeedTenBlocksOfRealTime) {
+  EXPECT_TRUE(parse({"barrier", "--expect", "x", "--tripwire", "--iterations", "2000"}).tripwire);
+  expect_refused({"barrier", "--tripwire"}, {"--tripwire", "--expect FILE"});
+  expect_refused({"barrier", "--expect", "x", "--iterations", "1999"},
+                 {"--iterations", "1999", "2000", "10 alternating blocks"});
+  expect_refused({"barrier", "--expect", "x", "--local", "2", "--virtual-time"},
+                 {"--expect", "--virtual-time"});
+}
+
 TEST(Options, HelpIsNoError) {
   EXPECT_NE(parse({"--help"}).help.find("--bytes"), std::string::npos);
 }

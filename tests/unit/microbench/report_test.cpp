@@ -61,11 +61,12 @@ TEST(Report, WhatDoesNotApplyIsNull) {
 
 TEST(Report, MpiStandsBeside) {
   Row row = a_row();
-  row.mpi = {.name = "Open MPI 4.1.4", .median_ns = 10, .p99_ns = 20};
+  row.mpi = {.name = "Open MPI 4.1.4", .median_ns = 10, .p99_ns = 20, .ratio = 0.125};
   const auto json = nlohmann::json::parse(as_json(std::vector{row}));
   EXPECT_EQ(json["against"]["mpi"]["name"], "Open MPI 4.1.4");
   EXPECT_EQ(json["against"]["mpi"]["median_ns"], 10);
   EXPECT_EQ(json["against"]["mpi"]["p99_ns"], 20);
+  EXPECT_EQ(json["against"]["mpi"]["ratio"], 0.125);
 }
 
 TEST(Report, CsvHasAsManyFieldsAsNames) {
@@ -83,22 +84,75 @@ TEST(Report, CsvHasAsManyFieldsAsNames) {
   EXPECT_NE(text.find("1 1"), std::string::npos);
 }
 
+std::size_t count_of(const std::string& part, const std::string& text) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++count;
+  return count;
+}
+
 TEST(Report, SharedCpusAreSaidInEveryRowOfTheTable) {
   Report report;
   report.rows = {a_row(), a_row()};
   for (Row& row : report.rows) row.oversubscribed = true;
   const std::string text = as_table(report);
-  std::size_t marks = 0;
-  for (std::size_t at = text.find("oversubscribed, not a latency"); at != std::string::npos;
-       at = text.find("oversubscribed, not a latency", at + 1))
-    ++marks;
-  EXPECT_EQ(marks, report.rows.size());
+  EXPECT_EQ(count_of("  oversubscribed\n", text), report.rows.size());
+  EXPECT_EQ(count_of("not latencies", text), 1u);
 }
 
-TEST(Report, RatiosComeWithTheNumberOfBlocks) {
+TEST(Report, RatiosAreColumnsAndTheLegendSaysOverWhat) {
   Report report;
   report.rows = {a_row()};
-  report.ratios = {{.what = "wimm / floor", .median = 1.5, .blocks = 20}};
+  report.rows[0].mpi = {.name = "MPICH 4.0.2", .median_ns = 10, .p99_ns = 20, .ratio = 0.42};
+  report.rows[0].bound = {.name = "1.25 memcpy", .ns = 5, .ratio = 1.07};
+  const std::string text = as_table(report);
+  EXPECT_NE(text.find("/MPI  /bound\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("0.42    1.07\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("1.25 memcpy for allreduce 8"), std::string::npos) << text;
+}
+
+TEST(Report, ATableOfWhatWasMeasuredFitsATerminalOf100Columns) {
+  Report report;
+  Row row = a_row();
+  row.collective = "reduce_scatter";
+  row.per_round = {1, 1, 1};
+  row.max_ns = 99'999'000;
+  row.mpi = {.name = "MPICH 4.0.2", .median_ns = 99'999'000, .p99_ns = 99'999'000, .ratio = 0.42};
+  row.bound = {.name = "0.75 memcpy", .ns = 5, .ratio = 11.07};
+  report.rows = std::vector<Row>(20, row);
+  for (const bool brief : {false, true}) {
+    report.brief = brief;
+    const std::string text = as_table(report);
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = text.find('\n', begin);
+      EXPECT_LE(end - begin, 100u) << text.substr(begin, end - begin);
+      begin = end + 1;
+    }
+  }
+}
+
+TEST(Report, ABriefTableHasNoExtremes) {
+  Report report;
+  report.rows = {a_row()};
+  EXPECT_NE(as_table(report).find("  MAD "), std::string::npos);
+  report.brief = true;
+  EXPECT_EQ(as_table(report).find("  MAD "), std::string::npos);
+}
+
+TEST(Report, AColumnOfChecksIsThereIfAResultWasWrong) {
+  Report report;
+  report.rows = {a_row(), a_row()};
+  EXPECT_EQ(as_table(report).find("check"), std::string::npos);
+  report.rows[1].correct = false;
+  const std::string text = as_table(report);
+  EXPECT_EQ(count_of("  WRONG\n", text), 1u);
+  EXPECT_EQ(count_of("     ok\n", text), 1u);
+}
+
+TEST(Report, RatiosThatAreNoRowComeWithTheNumberOfBlocks) {
+  Report report;
+  report.rows = {a_row()};
+  report.ratios = {{.what = "overlap of allreduce 8 B", .median = 1.5, .blocks = 20}};
   EXPECT_NE(as_table(report).find("1.500  (20 alternating blocks)"), std::string::npos);
 }
 
