@@ -6,10 +6,11 @@ if [ "${1:-}" = --help ] || [ "${1:-}" = -h ]; then
 usage: scripts/demo.sh
 
 On Debian 12: installs what is missing (with sudo unless root), builds the preset "release" in
-build/release, and prints tables beside MPI, each of one run: collectives of 8 B .. 1 MiB for 2
-ranks of one node, those of blocks in a table of their own; barrier and allreduce of 8 B .. 16 KiB for 2 ranks that are a node each, over the
-software verbs device (or a real one if there is an active port; TUTTI_DEVICE chooses), and for 4
-ranks of one node.  Takes three minutes or four.
+build/release, and prints five tables beside MPI, each of one run, and a summary of all: collectives
+of 8 B .. 1 MiB for 2 ranks of one node, those of blocks in a table of their own; barrier and
+allreduce for 2 ranks that are a node each, over the software verbs device (or a real one if there
+is an active port; TUTTI_DEVICE chooses), and for 4 ranks, of one node and each a node of its own.
+Takes three minutes or four after the build.
 TEXT
   exit 0
 fi
@@ -28,18 +29,27 @@ compile release tutti-bench tutti-info tutti_softverbs_shim dot_product dot_prod
 
 mpirun=(mpirun.openmpi --oversubscribe)
 [ "$(id -u)" -eq 0 ] && mpirun+=(--allow-run-as-root)
-sizes=8,64,512,2K,16K
+results=build/demo.json
+rm -f "$results"
 
-say "2 ranks of one node, and what bounds them"
-timeout 300 "${mpirun[@]}" -n 2 build/release/bin/tutti-bench \
-  floor,oneway,memcpy,barrier,allreduce,broadcast,reduce --bytes 8,512,16K,256K,1M --against mpi \
-  --check
-say "2 ranks of one node: blocks for and from each rank, and prefixes"
-timeout 300 "${mpirun[@]}" -n 2 build/release/bin/tutti-bench \
-  allgather,alltoall,gather,scatter,reduce_scatter,scan --bytes 8,512,16K,256K --against mpi --check
-say "2 ranks, each a node of its own, and what bounds them"
-timeout 300 "${mpirun[@]}" -n 2 build/release/bin/tutti-bench floor,wimm,barrier,allreduce \
-  --bytes "$sizes" --against mpi --check --ranks-per-node 1
-say "4 ranks of one node"
-timeout 300 "${mpirun[@]}" -n 4 build/release/bin/tutti-bench barrier,allreduce \
-  --bytes "$sizes" --against mpi --check
+# beside_mpi RANKS TITLE ARGUMENT...: a table, whose rows are kept for the summary.
+beside_mpi() {
+  local ranks=$1 title=$2
+  shift 2
+  say "$title"
+  timeout 300 "${mpirun[@]}" -n "$ranks" build/release/bin/tutti-bench "$@" --against mpi --check \
+    --brief --record "$results"
+}
+beside_mpi 2 "2 ranks of one node, and what bounds them" \
+  floor,oneway,barrier,allreduce,broadcast,reduce --bytes 8,1K,32K,1M
+beside_mpi 2 "2 ranks of one node: blocks for and from each rank, and prefixes" \
+  allgather,alltoall,gather,scatter,reduce_scatter,scan --bytes 8,1K,32K
+beside_mpi 2 "2 ranks, each a node of its own, and what bounds them" \
+  floor,wimm,barrier,allreduce --bytes 8,64,1K,16K --ranks-per-node 1
+beside_mpi 4 "4 ranks of one node" barrier,allreduce --bytes 8,1K,16K
+beside_mpi 4 "4 ranks, each a node of its own" barrier,allreduce --bytes 8,1K,16K --ranks-per-node 1
+
+say "summary"
+build/release/bin/tutti-bench summary "$results"
+echo
+echo "docs/performance.md says what bounds these times, and which targets are missed."
