@@ -17,8 +17,9 @@ On Debian 12: installs what is missing (with sudo unless root), builds the prese
           sanitizers, programs and tests of others on the software device (perftest, UCX, rdma-core),
           what has threads with "tsan", MPI's part with "release-mpich", "asan-clang" in place of
           "asan", clang-format, clang-tidy, the long runs (200,000 calls, 100 and 1,000 kills, 30 s of
-          fuzzing, every node shape of 11 ranks), and the kernel's verbs in a virtual machine; under
-          60 minutes.  Longer ones still: ctest --preset release -L soak.
+          fuzzing, every node shape of 11 ranks), and the kernel's verbs in a virtual machine; last,
+          with nothing beside it, whether anything has lost half its speed (microbench/targets.txt,
+          soft_device.py); under 60 minutes.  Longer ones still: ctest --preset release -L soak.
 Prints what each stage took, and CTest's summary of all stages at the end.  Logs: build/*.log.
 Exit status 0 if everything passed.
 TEXT
@@ -70,6 +71,26 @@ tidy() {
     xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/clang >build/clang-tidy.log 2>&1 ||
     { grep -E 'error:|warning:' build/clang-tidy.log >&2; return 1; }
 }
+# Ratios against the tripwires of microbench/targets.txt: a loss of half the speed or more fails, what
+# one neighbour on the machine costs does not.  Best of three each.
+performance() {
+  if [ "$(nproc)" -lt 2 ]; then
+    echo "skipped: needs two CPUs"
+    return
+  fi
+  local launch=(timeout 120 mpirun.openmpi --oversubscribe) status=0 notify
+  [ "$(id -u)" -ne 0 ] || launch+=(--allow-run-as-root)
+  local bench=(-n 2 build/release/bin/tutti-bench) held=(--brief --iterations 2000 --tripwire
+    --expect microbench/targets.txt)
+  "${launch[@]}" "${bench[@]}" floor,oneway,barrier,allreduce,broadcast,reduce,allgather,alltoall \
+    --bytes 8,1K,64K,512K --against mpi "${held[@]}" || status=1
+  for notify in immediate flag; do
+    "${launch[@]}" "${bench[@]}" floor,wimm,barrier,allreduce --bytes 8 --ranks-per-node 1 \
+      --notify $notify "${held[@]}" || status=1
+  done
+  microbench/soft_device.py --tripwire || status=1
+  return $status
+}
 # What a newcomer does: the two commands of the README, one after the other, in a clone.  What is
 # compiled comes from the compiler's cache.
 demo_then_tests() {
@@ -109,6 +130,8 @@ case $mode in
     run_verbs_optimised
     stage "demo.sh, then test.sh --quick, in a fresh clone"
     demo_then_tests || failed+=("demo.sh, then test.sh --quick, in a fresh clone (build/fresh)")
+    stage "performance"
+    performance || failed+=("performance: a tripwire of microbench/targets.txt or soft_device.py")
     ;;
 esac
 
