@@ -15,13 +15,15 @@ fail() {
 }
 
 # expect STATUS 'regular expression of the output' COMMAND...
+# Matches a line, or what is one once the lines that the text was broken into are joined.
 expect() {
   local status=$1 pattern=$2 output got
   shift 2
   output=$(timeout 60 "$@" 2>&1)
   got=$?
   [ "$got" = "$status" ] || fail "exit status $got, expected $status: $*: $output"
-  grep -Eq -- "$pattern" <<<"$output" || fail "no \"$pattern\" in the output of: $*: $output"
+  grep -Eq -- "$pattern" <<<"$output" || grep -Eq -- "$pattern" <<<"$(tr -s ' \n' ' ' <<<"$output")" ||
+    fail "no \"$pattern\" in the output of: $*: $output"
 }
 
 # Refused in exactly one line, on standard error, with nothing on standard output.
@@ -286,7 +288,7 @@ refusals() {
 bounds() {
   local folder run
   folder=$(mktemp -d)
-  trap 'rm -r "$folder"' EXIT
+  trap "rm -r '$folder'" EXIT
   run=("$bench" floor,barrier --local 2 --iterations 2000)
   refuse '--expect="/nowhere/x": No such file' "${run[@]}" --expect /nowhere/x
   refuse '--expect="/": .*give a file of bounds' "${run[@]}" --expect /
@@ -299,8 +301,8 @@ bounds() {
     "${run[@]}" --expect "$folder/mpi"
   printf '[ranks 4]\nbarrier <= 9 floor\n' >"$folder/four"
   refuse "$folder/four:2: .*expected a run of .ranks 4" "${run[@]}" --expect "$folder/four"
-  refuse '--iterations="40": expected at least 2000' "${run[@]}" --iterations 40 \
-    --expect "$folder/four"
+  refuse '--iterations="40": expected at least 2000' "$bench" floor,barrier --local 2 \
+    --iterations 40 --expect "$folder/four"
   if [ "$(nproc)" -lt 2 ]; then
     refuse 'expected a CPU for each rank' "${run[@]}" --expect "$folder/mpi"
     return
