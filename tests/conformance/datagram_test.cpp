@@ -4,9 +4,12 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <thread>
+#include <utility>
 
 #include "harness.hpp"
 
@@ -706,6 +709,292 @@ TEST(Datagrams, in_a_flood_hold_up_nothing_else) {
   for (int count = 0; count < 10; ++count) EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
   EXPECT_LT(time_of_other_business(device, buffer), limit);
   other.kill();
+}
+
+// --- Another process, which sends as it is told -------------------------------------------------
+
+constexpr std::size_t words_count = 20;  // of a numbered datagram: each is its number
+constexpr std::size_t slot_bytes = 128;
+
+/// Sends as many numbered datagrams as it is told, and says when it has; 0: ends.
+void send_as_told(Line& line) {
+  const Device device;
+  const Buffer buffer(4096);
+  const Region region(device, buffer);
+  const Endpoint endpoint(device, datagrams());
+  make_ready(endpoint);
+  const Address peer = line.swap(endpoint.address());
+  const Handle handle(device.domain, peer);
+  std::uint32_t number = 0;
+  while (const auto count = line.get<std::uint32_t>()) {
+    for (const std::uint32_t end = number + count; number < end; ++number) {
+      std::array<std::uint32_t, words_count> words;
+      words.fill(number);
+      std::memcpy(buffer.data(), words.data(), sizeof(words));
+      ASSERT_EQ(post(endpoint, handle,
+                     {.pieces = {region.piece(0, sizeof(words))},
+                      .target = peer.queue_pair,
+                      .opcode = IBV_WR_SEND_WITH_IMM,
+                      .immediate = number}),
+                0);
+      ASSERT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+    }
+    line.put('s');
+  }
+}
+
+/// Where they arrive.
+class Inbox {
+ public:
+  explicit Inbox(std::uint32_t receives, ibv_cq* queue = nullptr)
+      : endpoint(device, datagrams({.receives = 2048, .completions = 4096, .queue = queue})) {
+    make_ready(endpoint);
+    post_more(receives);
+  }
+  void post_more(std::uint32_t count) {
+    for (; count > 0; --count, ++posted_)
+      ASSERT_EQ(endpoint.receive({region_.piece(slot_bytes * (posted_ % slots_count), slot_bytes)},
+                                 posted_ % slots_count),
+                0);
+  }
+  /// The next one; it is whole.
+  std::uint32_t take() const { return check(endpoint.wait()); }
+  std::uint32_t check(const ibv_wc& arrived) const {
+    EXPECT_EQ(arrived.status, IBV_WC_SUCCESS);
+    EXPECT_EQ(arrived.byte_len, header_bytes + words_count * sizeof(std::uint32_t));
+    std::array<std::uint32_t, words_count> words, expected;
+    expected.fill(arrived.imm_data);
+    std::memcpy(words.data(), buffer_.data() + slot_bytes * arrived.wr_id + header_bytes,
+                sizeof(words));
+    EXPECT_EQ(words, expected);
+    return arrived.imm_data;
+  }
+  void expect(std::uint32_t first, std::uint32_t end) const {
+    for (std::uint32_t number = first; number < end && !testing::Test::HasFailure(); ++number)
+      ASSERT_EQ(take(), number);
+  }
+
+  const Device device;
+  Endpoint endpoint;
+
+ private:
+  static constexpr std::uint32_t slots_count = 2048;
+  const Buffer buffer_{slot_bytes * slots_count};
+  const Region region_{device, buffer_};
+  std::uint32_t posted_ = 0;
+};
+
+/// To be made before anything that has threads, which a fork does not copy.
+class Sender {
+ public:
+  void greet(const Inbox& inbox) { address = process.line().swap(inbox.endpoint.address()); }
+  void tell(std::uint32_t count) { process.line().put(count); }
+  void wait() { EXPECT_EQ(process.line().get<char>(), 's'); }
+  void send(std::uint32_t count) {
+    tell(count);
+    wait();
+  }
+  void end() {
+    tell(0);
+    process.expect_success();
+  }
+
+  OtherProcess process{send_as_told};
+  Address address{};
+};
+
+/// What a process has sent is on its way, even if it ends right then: the first datagram, those
+/// before and after the device changes to a faster way, and what has gone that way.
+TEST(Datagrams, of_a_process_that_ends_at_once_arrive) {
+  if (!device_is_soft()) GTEST_SKIP() << "adapters may lose them";
+  for (const std::uint32_t count : {1u, 15u, 16u, 17u, 60u}) {
+    Sender sender;
+    Inbox inbox(100);
+    sender.greet(inbox);
+    sender.send(count);
+    sender.process.kill();
+    inbox.expect(0, count);
+  }
+  Sender sender;
+  Inbox inbox(200);
+  sender.greet(inbox);
+  sender.send(40);
+  inbox.expect(0, 40);
+  sender.send(10);
+  inbox.expect(40, 50);
+  sender.send(60);
+  sender.process.kill();
+  inbox.expect(50, 110);
+  EXPECT_TRUE(inbox.endpoint.is_quiet());
+}
+
+/// Its program goes on sending; neither side waits for the other, and the order stays.
+TEST(Datagrams, to_a_process_that_is_stopped_arrive_when_it_goes_on) {
+  if (!device_is_soft()) GTEST_SKIP() << "how many are kept is the device's decision";
+  for (const std::uint32_t before : {0u, 50u}) {
+    constexpr std::uint32_t count = 1500;
+    OtherProcess other([](Line& line) {
+      Inbox inbox(2000);
+      (void)line.swap(inbox.endpoint.address());
+      const auto first = line.get<std::uint32_t>();
+      inbox.expect(0, first);
+      line.put('r');
+      inbox.expect(first, first + count);
+      line.put('r');
+    });
+    OtherProcess sender(send_as_told);
+    const Address target = other.line().get<Address>();
+    other.line().put(sender.line().swap(target));
+    other.line().put(before);
+    if (before != 0) {
+      sender.line().put(before);
+      EXPECT_EQ(sender.line().get<char>(), 's');
+    }
+    EXPECT_EQ(other.line().get<char>(), 'r');
+    other.stop();
+    sender.line().put(count);
+    EXPECT_EQ(sender.line().get<char>(), 's');
+    other.resume();
+    EXPECT_EQ(other.line().get<char>(), 'r');
+    sender.line().put(std::uint32_t{0});
+    sender.expect_success();
+    other.expect_success();
+  }
+}
+
+TEST(Datagrams, of_one_sender_come_while_another_is_stopped_or_dies) {
+  Sender stopped, killed, lively;
+  Inbox inbox(2000);
+  for (Sender* const sender : {&stopped, &killed, &lively}) {
+    sender->greet(inbox);
+    sender->send(40);
+    inbox.expect(0, 40);
+    inbox.post_more(40);
+  }
+  // Both are in the middle of more than can be received.
+  stopped.tell(10'000'000);
+  killed.tell(10'000'000);
+  std::map<std::uint32_t, std::uint32_t> last;
+  const auto take = [&](const ibv_wc& arrived) {
+    const std::uint32_t number = inbox.check(arrived);
+    EXPECT_GT(number, std::exchange(last[arrived.src_qp], number));
+    inbox.post_more(1);
+  };
+  for (int count = 0; count < 3000 && !HasFailure(); ++count) take(inbox.endpoint.wait());
+  stopped.process.stop();
+  killed.process.kill();
+  const auto take_what_is_left = [&] {
+    const auto patience = std::chrono::milliseconds(20);
+    for (auto end = std::chrono::steady_clock::now() + patience;
+         std::chrono::steady_clock::now() < end && !HasFailure();) {
+      ibv_wc arrived;
+      if (ibv_poll_cq(inbox.endpoint.queue, 1, &arrived) != 1) continue;
+      take(arrived);
+      end = std::chrono::steady_clock::now() + patience;
+    }
+  };
+  // Between what the others have sent, if that is slow to come.
+  const auto take_of_lively = [&](std::uint32_t first, std::uint32_t end) {
+    while (first < end && !HasFailure()) {
+      const ibv_wc arrived = inbox.endpoint.wait();
+      take(arrived);
+      if (arrived.src_qp == lively.address.queue_pair) {
+        ASSERT_EQ(arrived.imm_data, first++);
+      }
+    }
+  };
+  take_what_is_left();
+  lively.send(400);
+  take_of_lively(40, 440);
+  stopped.process.kill();
+  take_what_is_left();
+  lively.send(40);
+  take_of_lively(440, 480);
+  lively.end();
+}
+
+TEST(Datagrams, of_another_process_are_dropped_without_a_receive) {
+  Sender sender;
+  Inbox inbox(60);
+  sender.greet(inbox);
+  sender.send(40);
+  inbox.expect(0, 40);
+  sender.send(50);
+  inbox.expect(40, 60);
+  EXPECT_TRUE(inbox.endpoint.is_quiet(50ms));
+  inbox.post_more(100);
+  sender.send(30);
+  inbox.expect(90, 120);
+  sender.end();
+}
+
+TEST(Datagrams, to_a_queue_pair_that_is_gone_are_dropped_and_disturb_no_other) {
+  Sender sender;
+  Inbox inbox(1000);
+  sender.greet(inbox);
+  sender.send(40);
+  inbox.expect(0, 40);
+  sender.tell(3000);
+  inbox.expect(40, 200);
+  inbox.endpoint.destroy_queue_pair();
+  const Endpoint next(inbox.device, datagrams());
+  make_ready(next);
+  const Buffer buffer(4096);
+  const Region region(inbox.device, buffer);
+  ASSERT_EQ(next.receive({region.piece(0, 4096)}), 0);
+  sender.wait();
+  EXPECT_TRUE(next.is_quiet(20ms));
+  // Its own come.
+  const Handle handle(inbox.device.domain, next.address());
+  ASSERT_EQ(post(next, handle, {{region.piece(0, 8)}, next.pair->qp_num}), 0);
+  EXPECT_EQ(next.wait().qp_num, next.pair->qp_num);
+  sender.end();
+}
+
+/// Whether its owner has polled until then, or has waited, or has done neither.
+TEST(Datagrams, of_another_process_wake_who_waits_for_an_event) {
+  OtherProcess sender(send_as_told);
+  const Device device;
+  ibv_comp_channel* const channel = driver().create_comp_channel(device.context);
+  ASSERT_NE(channel, nullptr);
+  ibv_cq* const queue = driver().create_cq(device.context, 256, nullptr, channel, 0);
+  ASSERT_NE(queue, nullptr);
+  {
+    const Buffer buffer(4096);
+    const Region region(device, buffer);
+    const Endpoint endpoint(device, datagrams({.receives = 200, .queue = queue}));
+    make_ready(endpoint);
+    for (int count = 0; count < 180; ++count)
+      ASSERT_EQ(endpoint.receive({region.piece(0, 4096)}), 0);
+    (void)sender.line().swap(endpoint.address());
+    std::uint32_t number = 0;
+    for (int round = 0; round < 60 && !testing::Test::HasFailure(); ++round) {
+      // By polls.
+      for (int count = 0; count < round % 3; ++count) {
+        sender.line().put(std::uint32_t{1});
+        ASSERT_EQ(endpoint.wait().imm_data, number++);
+        EXPECT_EQ(sender.line().get<char>(), 's');
+      }
+      if (round % 4 == 3) std::this_thread::sleep_for(3ms);
+      // By an event; no poll after this one.
+      ASSERT_EQ(ibv_req_notify_cq(queue, 0), 0);
+      ibv_wc completion;
+      ASSERT_EQ(ibv_poll_cq(queue, 1, &completion), 0);
+      sender.line().put(std::uint32_t{1});
+      ASSERT_TRUE(becomes_readable(channel->fd, 10s)) << "in round " << round;
+      ibv_cq* of = nullptr;
+      void* context = nullptr;
+      ASSERT_EQ(driver().get_cq_event(channel, &of, &context), 0);
+      driver().ack_cq_events(queue, 1);
+      ASSERT_EQ(ibv_poll_cq(queue, 1, &completion), 1);
+      EXPECT_EQ(completion.imm_data, number++);
+      EXPECT_EQ(sender.line().get<char>(), 's');
+    }
+    sender.line().put(std::uint32_t{0});
+    sender.expect_success();
+  }
+  EXPECT_EQ(driver().destroy_cq(queue), 0);
+  EXPECT_EQ(driver().destroy_comp_channel(channel), 0);
 }
 
 }  // namespace

@@ -188,35 +188,6 @@ void CompletionQueue::reserve_receiver() {
   watches.reserve();
 }
 
-void Watches::reserve() {
-  const std::size_t count = count_.load(std::memory_order_relaxed);
-  if (std::unique_ptr<Chunk>& next = chunks_[std::min(count / chunk_size, chunks_.size() - 1)];
-      !next)
-    next = std::make_unique<Chunk>();
-}
-
-Watch& Watches::take() noexcept {
-  const std::size_t count = count_.load(std::memory_order_relaxed);
-  for (std::size_t index = 0; index < count; ++index)
-    if (Watch& watch = at(index); watch.sequence.load(std::memory_order_relaxed) == nullptr)
-      return watch;
-  count_.store(count + 1, std::memory_order_release);
-  return at(count);
-}
-
-bool Watches::any_ready() const noexcept {
-  const std::size_t count = count_.load(std::memory_order_acquire);
-  for (std::size_t index = 0; index < count; ++index) {
-    const Watch& watch = at(index);
-    const auto* const sequence = watch.sequence.load(std::memory_order_acquire);
-    if (sequence == nullptr) continue;
-    // Relaxed: the poll that follows loads it again, with acquire.
-    if (sequence->load(std::memory_order_relaxed) == watch.expected.load(std::memory_order_relaxed))
-      return true;
-  }
-  return false;
-}
-
 bool CompletionQueue::has_news() const noexcept {
   return watches.any_ready() ||
          local_head.load(std::memory_order_relaxed) != local_tail.load(std::memory_order_relaxed) ||
@@ -345,6 +316,7 @@ int poll_timed(Process& process, CompletionQueue& queue, int count, ibv_wc* comp
 int poll_completion_queue(ibv_cq* handle, int count, ibv_wc* completions) noexcept {
   auto& queue = *static_cast<CompletionQueue*>(handle);
   Process& process = process_of(queue.context);
+  if (process.datagrams.has_news()) process.poll_datagrams_slow();
   if (process.has_pending()) [[unlikely]] {
     if (process.timing()) return poll_timed(process, queue, count, completions);
     process.progress_pending_slow();

@@ -21,6 +21,7 @@
 #include "verbs/soft/handle_room.hpp"
 #include "verbs/soft/layout.hpp"
 #include "verbs/soft/spin_lock.hpp"
+#include "verbs/soft/watch.hpp"
 
 namespace tutti::verbs::soft {
 
@@ -34,33 +35,6 @@ struct LocalCompletion {
   std::uint64_t retires;  // sends: position behind the request; receives: unused
   bool is_receive;
   bool solicited;
-};
-
-/// Where the next completion of one receiver will appear, for polls without the lock.  Written with
-/// the lock held; a poll that reads it half changed (another thread is polling) errs for a moment
-/// at most.  Never freed before its queue.
-struct Watch {
-  // Acquire and release: the ring behind the pointer.  NULL: not in use.
-  std::atomic<const std::atomic<std::uint64_t>*> sequence{nullptr};
-  std::atomic<std::uint64_t> expected{0};  // relaxed: only a hint, checked again with the lock held
-};
-
-class Watches {
- public:
-  /// A watch that is not in use, for which reserve() has made room.  The lock is held.
-  Watch& take() noexcept;
-  void reserve();
-  /// Whether any receiver has a completion.  No lock.
-  bool any_ready() const noexcept;
-
- private:
-  static constexpr std::size_t chunk_size = 64;
-  using Chunk = std::array<Watch, chunk_size>;
-  Watch& at(std::size_t index) const { return (*chunks_[index / chunk_size])[index % chunk_size]; }
-
-  std::array<std::unique_ptr<Chunk>, queue_pairs_max / chunk_size> chunks_;
-  // Watches used so far; release and acquire: their chunk's pointer, which then never changes.
-  std::atomic<std::size_t> count_{0};
 };
 
 /// What a poll would find of one initiator.

@@ -224,7 +224,11 @@ void Connections::answer(Client& client, const Backings& backings, const Message
     case MessageKind::backing:
     case MessageKind::backing_gone:
     case MessageKind::look:
-      client.alive = false;  // not for an initiator to say
+    case MessageKind::ring_wanted:
+    case MessageKind::ring:
+    case MessageKind::ring_begins:
+    case MessageKind::ring_calls:
+      client.alive = false;  // not for an initiator to say, or not on this connection
   }
 }
 

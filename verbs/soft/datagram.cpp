@@ -75,8 +75,7 @@ ibv_wc_status gather(const QueuePair& pair, const ibv_send_wr& posted, Bytes& to
   return IBV_WC_SUCCESS;
 }
 
-ibv_grh route_of(const ibv_ah_attr& attributes, std::uint32_t source_place,
-                 std::size_t payload_bytes) {
+ibv_grh route_of(const ibv_ah_attr& attributes, const ibv_gid& source, std::size_t payload_bytes) {
   constexpr std::size_t transport_bytes = 12 + 8 + 4;  // two headers and the check sum
   constexpr std::uint8_t infiniband = 0x1b;
   const ibv_global_route& global = attributes.grh;
@@ -86,7 +85,7 @@ ibv_grh route_of(const ibv_ah_attr& attributes, std::uint32_t source_place,
   route.paylen = htobe16(static_cast<std::uint16_t>(payload_bytes + transport_bytes));
   route.next_hdr = infiniband;
   route.hop_limit = global.hop_limit;
-  route.sgid = gid_of(source_place);
+  route.sgid = source;
   route.dgid = global.dgid;
   return route;
 }
@@ -110,7 +109,8 @@ void transmit(QueuePair& pair, const ibv_send_wr& posted, Bytes& datagram, std::
   header.source_place = place;
   header.solicited = (posted.send_flags & IBV_SEND_SOLICITED) != 0 ? 1 : 0;
   if (handle.attributes.is_global != 0) {
-    header.route = route_of(handle.attributes, place, bytes - sizeof(header));
+    header.route =
+        route_of(handle.attributes, gid_of(place, pair.process.host()), bytes - sizeof(header));
     header.flags |= IBV_WC_GRH;
   }
   std::memcpy(datagram.data(), &header, sizeof(header));
@@ -347,7 +347,7 @@ void deliver_datagram(Process& process, std::span<const std::byte> bytes) noexce
   arrived.completion.qp_num = pair->qp_num;
   arrived.completion.src_qp = header.source;
   arrived.completion.wc_flags = header.flags;
-  arrived.completion.slid = lid_of(header.source_place);
+  arrived.completion.slid = lid_of(header.source_place, process.host());
   arrived.completion.sl = static_cast<std::uint8_t>(header.service_level);
   arrived.pair = pair;
   arrived.is_receive = true;

@@ -1,7 +1,7 @@
-// Unreliable-datagram queue pairs.  The sender's post hands the datagram to a socket and completes;
-// the owner of the target takes the receive, copies a global route header and the payload, and
-// completes it: its helper thread does, or the post itself where both are of one process.  What
-// cannot be delivered is dropped in silence.
+// Unreliable-datagram queue pairs.  The sender's post hands the datagram to a socket or a ring and
+// completes; the owner of the target takes the receive, copies a global route header and the
+// payload, and completes it: its polls or its helper thread do, or the post itself where both are
+// of one process.  What cannot be delivered is dropped in silence.  See DATAGRAMS.md.
 #pragma once
 
 #include <infiniband/verbs.h>

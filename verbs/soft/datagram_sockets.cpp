@@ -3,12 +3,20 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <new>
 
 namespace tutti::verbs::soft {
 namespace {
 
 constexpr std::size_t waiting_max = 2048;  // for each process: 8 MiB of the largest
+// After this number of datagrams a ring pays: it takes 264 KiB of the receiver's, for each
+// process that sends.  Whoever only exchanges addresses before it connects does with fewer.
+constexpr unsigned ring_from = 16;
+// Datagrams of a source that are taken at once.
+constexpr unsigned turn_max = 16;
 
 int send_bytes(int connection, std::span<const std::byte> bytes) {
   return ::send(connection, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? errno
@@ -20,7 +28,16 @@ bool is_lost(int error) {
   return error == ECONNREFUSED || error == EACCES || is_gone(error);
 }
 
+/// Where the ring is that another process has granted; NULL: that is none.
+DatagramRing* ring_at(const SegmentView& segment, std::uint64_t offset) {
+  const bool is_whole = offset >= heap_offset && offset % line_bytes == 0 &&
+                        offset <= segment_bytes - sizeof(DatagramRing);
+  return is_whole ? segment.at<DatagramRing>(offset) : nullptr;
+}
+
 }  // namespace
+
+// --- Sending ------------------------------------------------------------------------------------
 
 int DatagramSockets::connect(std::uint32_t process_id, const Message& opening, Outgoing& to) {
   detail::Descriptor connection;
@@ -33,58 +50,239 @@ int DatagramSockets::connect(std::uint32_t process_id, const Message& opening, O
   return 0;
 }
 
+/// 0, EAGAIN when there is no room, or another errno value.
+int DatagramSockets::send_one(Outgoing& to, std::span<const std::byte> datagram) {
+  if (!to.ring) {
+    const int error = send_bytes(to.connection.get(), datagram);
+    to.sent += error == 0 && to.sent < ring_from ? 1 : 0;
+    return error;
+  }
+  if (!to.ring.write(datagram)) return EAGAIN;
+  if (!to.ring.finds_bell()) return 0;
+  // Without room for the call the receiver has something to read there, and looks all the same.
+  const int error = send_message(to.connection.get(), {.kind = MessageKind::ring_calls,
+                                                       .layout_version = layout_version,
+                                                       .id = 0,
+                                                       .backing = 0,
+                                                       .nonce = 0,
+                                                       .bytes = 0});
+  return is_gone(error) ? error : 0;
+}
+
 int DatagramSockets::send_waiting(Outgoing& to) {
   for (; !to.waiting.empty(); to.waiting.pop_front())
-    if (const int error = send_bytes(to.connection.get(), to.waiting.front())) return error;
+    if (const int error = send_one(to, to.waiting.front())) return error;
   return 0;
+}
+
+/// A ring takes datagrams for a process that has ended, too.
+bool DatagramSockets::is_dead(const Outgoing& to) {
+  return to.ring && to.peer->state() == PeerState::dead;
 }
 
 bool DatagramSockets::send(std::uint32_t process_id, const Message& opening,
                            std::span<const std::byte> datagram) {
   Outgoing& to = outgoing_[process_id];
-  int error = to.connection ? 0 : connect(process_id, opening, to);
+  int error = is_dead(to) ? EPIPE : 0;
+  if (error == 0 && !to.connection) error = connect(process_id, opening, to);
   if (error == 0) error = send_waiting(to);
-  if (error == 0) error = send_bytes(to.connection.get(), datagram);
-  if (error == 0) return false;
+  if (error == 0) error = send_one(to, datagram);
+  if (error == 0) return to.way == Way::connection && to.sent == ring_from;
   if (is_lost(error)) {
     outgoing_.erase(process_id);
     return false;
   }
   if (to.waiting.size() < waiting_max) to.waiting.emplace_back(datagram.begin(), datagram.end());
+  if (to.ring) ring_is_full_.store(true, std::memory_order_relaxed);
   return true;
 }
 
-bool DatagramSockets::flush(const Message& opening) {
+/// Takes what steps towards a ring can be taken now.
+void DatagramSockets::seek_ring(std::uint32_t process_id, Outgoing& to, Connections& connections) {
+  if (to.way == Way::connection && to.sent == ring_from) {
+    to.peer = connections.attach(process_id);
+    if (send_message(to.connection.get(), connections.message(MessageKind::ring_wanted)) == 0)
+      to.way = Way::asked;
+  }
+  if (to.way == Way::asked) take_grant(to);
+  if (to.way == Way::granted) begin_ring(to, connections.message(MessageKind::ring_begins));
+}
+
+void DatagramSockets::take_grant(Outgoing& to) {
+  detail::Descriptor attached;
+  const Reception reception = soft::receive_message(to.connection.get(), to.grant, attached);
+  if (reception == Reception::nothing) return;
+  to.way = reception == Reception::message && to.grant.bytes != 0 ? Way::granted : Way::none;
+}
+
+void DatagramSockets::begin_ring(Outgoing& to, const Message& beginning) {
+  // Its segment cannot be mapped here, or it is going.
+  if (to.peer->state() == PeerState::dead) to.way = Way::none;
+  // What waits comes first.
+  if (to.peer->state() != PeerState::attached || !to.waiting.empty()) return;
+  DatagramRing* const ring = ring_at(to.peer->segment(), to.grant.bytes);
+  if (!ring || to.peer->nonce() != to.grant.nonce) {
+    to.way = Way::none;
+    return;
+  }
+  if (send_message(to.connection.get(), beginning) != 0) return;
+  to.ring = DatagramWriter(*ring);
+  to.way = Way::ring;
+}
+
+bool DatagramSockets::flush(Connections& connections, bool may_have_rings) {
   bool again = false;
+  bool ring_is_full = false;
   for (auto place = outgoing_.begin(); place != outgoing_.end();) {
     Outgoing& to = place->second;
-    int error = to.connection || to.waiting.empty() ? 0 : connect(place->first, opening, to);
+    int error = is_dead(to) ? EPIPE : 0;
+    if (error == 0 && !to.connection && !to.waiting.empty())
+      error = connect(place->first, connections.message(MessageKind::datagrams), to);
     if (error == 0) error = send_waiting(to);
-    again |= error != 0 && !to.connection;
+    if (!may_have_rings) to.way = Way::none;
+    if (error == 0 && to.connection) {
+      try {
+        seek_ring(place->first, to, connections);
+      } catch (const std::bad_alloc&) {  // by the connection, then
+        to.way = Way::none;
+      }
+      // The message that asks for the ring, or says that it begins, found no room.
+      again |= (to.way == Way::connection && to.sent == ring_from) ||
+               (to.way == Way::granted && to.peer->state() == PeerState::attached);
+    }
+    again |= error != 0 && (!to.connection || to.ring);
+    ring_is_full |= error != 0 && to.ring;
     place = is_lost(error) ? outgoing_.erase(place) : std::next(place);
   }
+  ring_is_full_.store(ring_is_full, std::memory_order_relaxed);
   return again;
 }
 
 void DatagramSockets::collect(std::vector<pollfd>& descriptors) const {
-  for (const auto& [id, to] : outgoing_)
-    if (to.connection && !to.waiting.empty())
-      descriptors.push_back({.fd = to.connection.get(), .events = POLLOUT, .revents = 0});
-  for (const detail::Descriptor& source : incoming_)
-    descriptors.push_back({.fd = source.get(), .events = POLLIN, .revents = 0});
+  for (const auto& [id, to] : outgoing_) {
+    const int events =
+        (to.ring || to.waiting.empty() ? 0 : POLLOUT) | (to.way == Way::asked ? POLLIN : 0);
+    if (to.connection && events != 0)
+      descriptors.push_back(
+          {.fd = to.connection.get(), .events = static_cast<short>(events), .revents = 0});
+  }
+  for (const Source& source : incoming_)
+    descriptors.push_back({.fd = source.connection.get(), .events = POLLIN, .revents = 0});
 }
 
+// --- Receiving ----------------------------------------------------------------------------------
+
 Reception DatagramSockets::receive_one(int source, std::span<const std::byte>& datagram) {
-  const ssize_t bytes = ::recv(source, received_.data(), received_.size(), MSG_DONTWAIT);
+  ssize_t bytes = ::recv(source, received_.data(), received_.size(), MSG_DONTWAIT);
+  // A sender that ends with an answer unread resets the connection: this comes once, and before
+  // what it has sent.
+  if (bytes < 0 && errno == ECONNRESET)
+    bytes = ::recv(source, received_.data(), received_.size(), MSG_DONTWAIT);
   if (bytes < 0) return is_gone(errno) ? Reception::closed : Reception::nothing;
   if (bytes == 0) return Reception::closed;
   datagram = std::span(received_).first(static_cast<std::size_t>(bytes));
   return Reception::message;
 }
 
+/// Answers with the place of a ring, or that there is none.
+void DatagramSockets::grant_ring(Source& source, Message answer, Segment& segment) {
+  if (!source.ring) {
+    try {
+      arrivals_.reserve();
+      source.ring_offset = segment.allocate(sizeof(DatagramRing));
+    } catch (const std::bad_alloc&) {  // as if the segment had no room
+    }
+    if (source.ring_offset != 0)
+      source.ring.emplace(*segment.view().at<DatagramRing>(source.ring_offset), arrivals_.take());
+  }
+  answer.bytes = source.ring_offset;
+  // Without room for the answer, which only a sender that asks again and again can bring about,
+  // this one goes on by the connection.
+  (void)send_message(source.connection.get(), answer);
+}
+
+void DatagramSockets::receive_message(Source& source, const Message& message, const Message& answer,
+                                      Segment& segment) {
+  if (message.layout_version != layout_version) return;
+  if (message.kind == MessageKind::ring_wanted) grant_ring(source, answer, segment);
+  if (message.kind != MessageKind::ring_begins || !source.ring || source.ring->has_begun()) return;
+  source.ring->begin();
+  rings_count_.fetch_add(1, std::memory_order_relaxed);
+}
+
+unsigned DatagramSockets::receive_by_ring(Source& source, unsigned count_max,
+                                          const Deliver& deliver) {
+  unsigned count = 0;
+  for (; source.ring && count < count_max && source.ring->is_ready(); ++count) {
+    deliver(source.ring->front());
+    source.ring->release_front();
+  }
+  return count;
+}
+
+/// What comes next, after the helper thread has received so many by the ring.
+DatagramSockets::Again DatagramSockets::rest(Source& source, unsigned received) {
+  if (!source.ring || !source.ring->has_begun()) return Again::when_called;
+  const bool is_polled = source.ring->taken() - source.looked_at != received;
+  source.looked_at = source.ring->taken();
+  // Polls take what comes: a call for each datagram would cost its sender more than all the rest,
+  // and the poll its CPU.  What comes when they have ceased waits for the next look.
+  if (is_polled) return Again::soon;
+  return source.ring->want_call() ? Again::at_once : Again::when_called;
+}
+
+DatagramSockets::Again DatagramSockets::receive(const Connections& connections, Segment& segment,
+                                                const Deliver& deliver) {
+  Again again = Again::when_called;
+  for (auto source = incoming_.begin(); source != incoming_.end();) {
+    Reception reception = Reception::message;
+    for (unsigned count = 0; count < turn_max && reception == Reception::message; ++count) {
+      std::span<const std::byte> datagram;
+      reception = receive_one(source->connection.get(), datagram);
+      if (reception != Reception::message) continue;
+      if (datagram.size() != sizeof(Message)) {
+        deliver(datagram);  // what is left keeps its socket readable
+        continue;
+      }
+      Message message;
+      std::memcpy(&message, datagram.data(), sizeof(message));
+      receive_message(*source, message, connections.message(MessageKind::ring), segment);
+    }
+    const bool has_ended = reception == Reception::closed;
+    const unsigned received = receive_by_ring(
+        *source, has_ended ? unsigned{DatagramRing::slots_count} : turn_max, deliver);
+    if (has_ended) {
+      if (source->ring && source->ring->has_begun())
+        rings_count_.fetch_sub(1, std::memory_order_relaxed);
+      source->ring.reset();
+      segment.free(source->ring_offset, sizeof(DatagramRing));
+      source = incoming_.erase(source);
+      continue;
+    }
+    again = std::max(again, rest(*source, received));
+    ++source;
+  }
+  return again;
+}
+
+void DatagramSockets::poll(const Deliver& deliver) {
+  for (Source& source : incoming_) (void)receive_by_ring(source, turn_max, deliver);
+  if (!ring_is_full_.load(std::memory_order_relaxed)) return;
+  bool is_full = false;
+  for (auto& [id, to] : outgoing_) is_full |= to.ring && !is_dead(to) && send_waiting(to) != 0;
+  ring_is_full_.store(is_full, std::memory_order_relaxed);
+}
+
+void DatagramSockets::want_calls() noexcept {
+  // A datagram that is there already is not called for: it has been, or the helper thread is going
+  // to look.
+  for (Source& source : incoming_)
+    if (source.ring) (void)source.ring->want_call();
+}
+
 void DatagramSockets::abandon() {
   for (auto& [id, to] : outgoing_) to.connection = detail::Descriptor();
-  for (detail::Descriptor& source : incoming_) source = detail::Descriptor();
+  for (Source& source : incoming_) source.connection = detail::Descriptor();
 }
 
 }  // namespace tutti::verbs::soft

@@ -1,71 +1,120 @@
 // How datagrams travel between processes: over connections of their own, one for each direction, so
-// that they are in nobody's way.  What a socket has no room for waits in this process, up to a
-// bound; what is beyond it, or addressed to nobody, is lost, as datagrams may be.
-// Guarded by the mutex of Process.
+// that they are in nobody's way.  A sender of more than a few gets a ring in the receiver's segment
+// (DatagramRing), by which all later ones go; the connection then only carries calls, and its end
+// says that the sender has gone.  The order of datagrams is kept: the last message before those of
+// the ring says that they begin, and the receiver looks there only when it has read that.
+//
+// What a socket or a ring has no room for waits in this process, up to a bound; what is beyond it,
+// or addressed to nobody, is lost, as datagrams may be.
+//
+// Guarded by the mutex of Process, except has_news() and has_rings().
 #pragma once
 
 #include <poll.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "tutti/detail/descriptor.hpp"
+#include "verbs/soft/connections.hpp"
+#include "verbs/soft/datagram_ring.hpp"
 #include "verbs/soft/rendezvous.hpp"
+#include "verbs/soft/segment.hpp"
+#include "verbs/soft/watch.hpp"
 
 namespace tutti::verbs::soft {
 
 inline constexpr std::uint32_t datagram_max_bytes = 4096;  // the path's MTU
-inline constexpr std::size_t datagram_header_max_bytes = 128;
+inline constexpr std::size_t datagram_header_max_bytes = 88;
+static_assert(datagram_header_max_bytes + datagram_max_bytes <= DatagramSlot::data_bytes);
 
 class DatagramSockets {
  public:
+  using Deliver = std::function<void(std::span<const std::byte>)>;
+  /// When the helper thread has to look again, unless it is called.
+  enum class Again : std::uint8_t { when_called, soon, at_once };
+
   /// Sends, keeps for later, or drops.  True when the helper thread has to see to it.
   bool send(std::uint32_t process_id, const Message& opening, std::span<const std::byte> datagram);
 
   /// A connection by which another process sends.
-  void adopt(detail::Descriptor source) { incoming_.push_back(std::move(source)); }
+  void adopt(detail::Descriptor source) { incoming_.emplace_back().connection = std::move(source); }
 
   void collect(std::vector<pollfd>& descriptors) const;
 
-  /// Sends what waits.  True when something has to be tried again soon.
-  bool flush(const Message& opening);
+  // The helper thread:
 
-  /// Hands a few datagrams of each source to `deliver`: what is left keeps its socket readable, and
-  /// other work gets its turn.
-  template <class Deliver>
-  void receive(const Deliver& deliver) {
-    constexpr unsigned turn = 16;
-    for (auto source = incoming_.begin(); source != incoming_.end();) {
-      Reception reception = Reception::message;
-      for (unsigned count = 0; count < turn && reception == Reception::message; ++count) {
-        std::span<const std::byte> datagram;
-        reception = receive_one(source->get(), datagram);
-        if (reception == Reception::message) deliver(datagram);
-      }
-      source = reception == Reception::closed ? incoming_.erase(source) : std::next(source);
-    }
+  /// Sends what waits, and moves on to rings.  True when something has to be tried again soon.
+  bool flush(Connections& connections, bool may_have_rings);
+  /// Hands a few datagrams of each source to `deliver`: other work gets its turn.
+  Again receive(const Connections& connections, Segment& segment, const Deliver& deliver);
+
+  // Every poll:
+
+  /// Whether poll() may find something to do.  No lock.
+  bool has_news() const noexcept {
+    return arrivals_.any_ready() || ring_is_full_.load(std::memory_order_relaxed);
   }
+  /// Hands over a few datagrams of each ring, and sends what waits for room in one.
+  void poll(const Deliver& deliver);
+  /// Who waits for an event wants the helper thread to be called for each datagram.  Without the
+  /// mutex: whether there is anything to do.
+  bool has_rings() const noexcept { return rings_count_.load(std::memory_order_relaxed) != 0; }
+  void want_calls() noexcept;
 
   /// Closes everything, in a child of fork.
   void abandon();
 
  private:
+  /// The way to a ring, each step taken once.
+  enum class Way : std::uint8_t { connection, asked, granted, ring, none };
   struct Outgoing {
     detail::Descriptor connection;  // none: the other side's backlog was full
     std::deque<std::vector<std::byte>> waiting;
+    unsigned sent = 0;  // by the connection, up to the number from which a ring pays
+    Way way = Way::connection;
+    std::shared_ptr<Peer> peer;  // once a ring was asked for
+    Message grant{};             // where the ring is
+    DatagramWriter ring;
+  };
+  struct Source {
+    detail::Descriptor connection;
+    std::size_t ring_offset = 0;
+    std::optional<DatagramReader> ring;
+    std::uint64_t looked_at = 0;  // datagrams taken from the ring when the helper thread was here
   };
 
   static int connect(std::uint32_t process_id, const Message& opening, Outgoing& to);
+  static int send_one(Outgoing& to, std::span<const std::byte> datagram);
   static int send_waiting(Outgoing& to);
+  static bool is_dead(const Outgoing& to);
+  static void seek_ring(std::uint32_t process_id, Outgoing& to, Connections& connections);
+  static void take_grant(Outgoing& to);
+  static void begin_ring(Outgoing& to, const Message& beginning);
   Reception receive_one(int source, std::span<const std::byte>& datagram);
+  void receive_message(Source& source, const Message& message, const Message& answer,
+                       Segment& segment);
+  void grant_ring(Source& source, Message answer, Segment& segment);
+  static unsigned receive_by_ring(Source& source, unsigned count_max, const Deliver& deliver);
+  static Again rest(Source& source, unsigned received);
 
   std::map<std::uint32_t, Outgoing> outgoing_;  // by process id
-  std::list<detail::Descriptor> incoming_;
+  // Something waits for room in a ring.  Relaxed: a poll that misses it finds it next time.
+  std::atomic<bool> ring_is_full_{false};
+  Watches arrivals_;
+  // Of those that come in.  Relaxed: whoever waits for an event and misses one has the helper
+  // thread look at its beginning.
+  std::atomic<std::size_t> rings_count_{0};
+  std::list<Source> incoming_;
   // One more than the largest: what fills it is none of ours.
   std::vector<std::byte> received_ =
       std::vector<std::byte>(datagram_header_max_bytes + datagram_max_bytes + 1);

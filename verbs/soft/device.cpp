@@ -39,41 +39,43 @@ std::uint64_t read_network_number() {
   return network.st_ino * 0x9e3779b97f4a7c15;
 }
 
-/// The lowest bits, which tell places apart, are as random as the others.
-std::uint64_t host_number() {
-  static const std::uint64_t boot_number = read_boot_number();
-  return boot_number ^ read_network_number();
-}
-
 constexpr std::uint64_t link_local_prefix = 0xfe80000000000000;
 
 /// LIDs of a host follow each other.
-std::uint16_t first_lid() {
+std::uint16_t first_lid(HostNumber host) {
   constexpr std::uint64_t unicast_count = 0xbfff;  // from 1 on
-  return static_cast<std::uint16_t>(1 + host_number() % (unicast_count - places_count + 1));
+  return static_cast<std::uint16_t>(1 + static_cast<std::uint64_t>(host) %
+                                            (unicast_count - places_count + 1));
 }
 
 }  // namespace
 
-ibv_gid gid_of(std::uint32_t place) {
+/// The lowest bits, which tell places apart, are as random as the others.
+HostNumber read_host_number_slow() {
+  static const std::uint64_t boot_number = read_boot_number();
+  return HostNumber{boot_number ^ read_network_number()};
+}
+
+ibv_gid gid_of(std::uint32_t place, HostNumber host) {
   static_assert((places_count & (places_count - 1)) == 0);
   ibv_gid gid{};
   gid.global.subnet_prefix = htobe64(link_local_prefix);
-  gid.global.interface_id = htobe64(host_number() ^ (place - 1));
+  gid.global.interface_id = htobe64(static_cast<std::uint64_t>(host) ^ (place - 1));
   return gid;
 }
 
-std::uint16_t lid_of(std::uint32_t place) {
-  return static_cast<std::uint16_t>(first_lid() + place - 1);
+std::uint16_t lid_of(std::uint32_t place, HostNumber host) {
+  return static_cast<std::uint16_t>(first_lid(host) + place - 1);
 }
 
 std::uint32_t find_destination(const SoftDevice& device, const ibv_ah_attr& attributes) {
   if (!device.is_up(attributes.port_num)) return 0;
   const ibv_gid& gid = attributes.grh.dgid;
-  std::uint64_t distance = std::uint64_t{attributes.dlid} - first_lid();
+  const HostNumber host = read_host_number_slow();
+  std::uint64_t distance = std::uint64_t{attributes.dlid} - first_lid(host);
   if (attributes.is_global != 0) {
     if (gid.global.subnet_prefix != htobe64(link_local_prefix)) return 0;
-    distance = be64toh(gid.global.interface_id) ^ host_number();
+    distance = be64toh(gid.global.interface_id) ^ static_cast<std::uint64_t>(host);
   }
   return distance < places_count ? static_cast<std::uint32_t>(distance) + 1 : 0;
 }

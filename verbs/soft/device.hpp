@@ -16,12 +16,16 @@ inline std::uint32_t place_of(const SoftDevice& device, std::uint32_t port) {
 }
 inline constexpr std::uint32_t places_count = devices_max * ports_max;
 
-/// fe80::/64 and 64 bits of the host's boot id and network namespace, the same for all processes
-/// that can find each other, and for no others; the lowest bits are the place's.
-ibv_gid gid_of(std::uint32_t place);
+/// Of the host's boot id and network namespace: the same for all processes that can find each
+/// other, and for no others.
+enum class HostNumber : std::uint64_t {};
+HostNumber read_host_number_slow();  // a system call
+
+/// fe80::/64 and 64 bits of the host's number; the lowest bits are the place's.
+ibv_gid gid_of(std::uint32_t place, HostNumber host = read_host_number_slow());
 
 /// The same in 16 bits, where two hosts may agree by chance.
-std::uint16_t lid_of(std::uint32_t place);
+std::uint16_t lid_of(std::uint32_t place, HostNumber host = read_host_number_slow());
 
 /// The place that an address handle leads to; 0: none of this host, or its own port is down.
 std::uint32_t find_destination(const SoftDevice& device, const ibv_ah_attr& attributes);

@@ -16,6 +16,9 @@
 //   ArmingEntry     owner and initiators         of a completion queue with a channel
 //   BounceArea      0 connected initiator        only where the owner's memory is out of its reach
 //                   1 owner's helper thread
+//   DatagramRing    0 owner                      read by the sender when the ring looks full
+//                   1 sender and owner           rarely changed by the owner
+//                   DatagramSlot[] sender        read by the owner
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -28,7 +31,7 @@ namespace tutti::verbs::soft {
 
 inline constexpr std::size_t line_bytes = 64;
 inline constexpr std::uint64_t segment_magic = 0x7475747469736f66;  // "tuttisof"
-inline constexpr std::uint32_t layout_version = 4;
+inline constexpr std::uint32_t layout_version = 5;
 inline constexpr std::size_t segment_bytes = std::size_t{1} << 30;  // sparse; committed on demand
 
 inline constexpr std::uint32_t regions_max = 4096;
@@ -308,6 +311,42 @@ struct alignas(line_bytes) BounceArea {
   alignas(line_bytes) std::byte data[data_bytes];
 };
 static_assert(sizeof(BounceArea::Piece) == 16 && offsetof(BounceArea, data) % line_bytes == 0);
+
+/// One datagram on its way.  `sequence` is position + 1, stored last (release) by the sender: the
+/// owner that sees it (acquire) sees the datagram.  A sender that is killed before leaves nothing.
+struct alignas(line_bytes) DatagramSlot {
+  // 66 lines: more than the longest datagram and its header, and no multiple of a page, which would
+  // have the slots' first lines compete for one set of the cache.
+  static constexpr std::size_t data_bytes = 66 * line_bytes - 16;
+
+  std::atomic<std::uint64_t> sequence;
+  std::uint32_t bytes;
+  std::uint32_t reserved;
+  std::byte data[data_bytes];
+};
+
+/// Whether who has sent a datagram has to call the owner, whose helper thread then looks.
+///
+/// The sender stores a datagram and exchanges the word then, if only for what it was; the owner
+/// makes it `wanted` by an exchange and looks for datagrams then.  All exchange it (acquire and
+/// release), so one comes after the other: either the sender finds the call wanted, or the owner
+/// finds the datagram.  It is `idle` only while a call is on its way, or while the helper thread is
+/// going to look within a millisecond: a sender that is killed before it calls is followed by the
+/// end of its connection, and one that is stopped there delays its own datagram, if nobody polls.
+enum class Bell : std::uint32_t { idle, wanted };
+
+/// Datagrams from one process to another.  Both ends are single: the sender's threads hold the
+/// mutex of their process, the owner's that of theirs.  Nobody holds anything: whoever is stopped
+/// or killed is in nobody's way.
+struct alignas(line_bytes) DatagramRing {
+  static constexpr std::uint64_t slots_count = 64;
+
+  // Datagrams taken so far; release: their slots may be filled again (acquire).
+  std::atomic<std::uint64_t> taken;
+  alignas(line_bytes) std::atomic<Bell> bell;
+  DatagramSlot slots[slots_count];
+};
+static_assert(sizeof(DatagramSlot) == 66 * line_bytes);
 
 inline constexpr std::size_t regions_offset = 4096;
 inline constexpr std::size_t queue_pairs_offset =

@@ -142,6 +142,12 @@ int request_notification(ibv_cq* handle, int solicited_only) noexcept {
                                                     std::memory_order_acq_rel,
                                                     std::memory_order_relaxed)) {
   }
+  // Who waits for an event does not poll.  What comes by a ring meanwhile becomes a completion only
+  // when the helper thread looks.
+  if (Process& process = process_of(queue.context); process.datagrams.has_rings()) {
+    const std::lock_guard guard(process.mutex);
+    process.datagrams.want_calls();
+  }
   // The call that comes for the event of the previous request will find nothing to do.
   if (seen == Arming::claimed) raise(queue);
   return 0;

@@ -85,6 +85,10 @@ std::uint32_t Peer::receive() {
       case MessageKind::backing_wanted:
       case MessageKind::call:
       case MessageKind::datagrams:
+      case MessageKind::ring_wanted:
+      case MessageKind::ring:
+      case MessageKind::ring_begins:
+      case MessageKind::ring_calls:
         die();
         return 0;  // not for a target to say
     }

@@ -150,9 +150,13 @@ void Process::help() {
       if (kick_all_.exchange(false, std::memory_order_acquire)) connections.kick(0);
       bool again = connections.serve(backings, events);
       for (detail::Descriptor& source : events.datagram_sources) datagrams.adopt(std::move(source));
-      again |= datagrams.flush(connections.message(MessageKind::datagrams));
-      datagrams.receive(
+      // Transport says how the target's memory is reached, which is not done for datagrams; but
+      // Transport::cma, which does without maps, does without rings as well.
+      again |= datagrams.flush(connections, transport() != Transport::cma);
+      const DatagramSockets::Again datagrams_again = datagrams.receive(
+          connections, segment,
           [this](std::span<const std::byte> datagram) { deliver_datagram(*this, datagram); });
+      again |= datagrams_again == DatagramSockets::Again::soon;
       for (const Events::GoneBacking& gone : events.gone_backings) forget(gone);
       for (const Events::Death& death : events.deaths) recover_from(death);
       again |= raise_events(events);
@@ -162,6 +166,7 @@ void Process::help() {
         if (timing_) wait_ns = soon_ns;  // for those that do not poll
       }
       if ((again || !buried_.empty()) && (wait_ns == never || wait_ns > soon_ns)) wait_ns = soon_ns;
+      if (datagrams_again == DatagramSockets::Again::at_once) wait_ns = 0;
       watched_.clear();
       watched_.push_back({.fd = wake_.get(), .events = POLLIN, .revents = 0});
       connections.collect(watched_);
@@ -268,6 +273,13 @@ void Process::progress_pending_slow() {
   if (!guard) return;
   bounces.answer(*this);
   (void)progress_pending_ns();
+}
+
+void Process::poll_datagrams_slow() {
+  const std::unique_lock guard(mutex, std::try_to_lock);
+  if (guard)
+    datagrams.poll(
+        [this](std::span<const std::byte> datagram) { deliver_datagram(*this, datagram); });
 }
 
 void Process::copy_pending() {

@@ -25,6 +25,7 @@
 #include "verbs/soft/bounce_answer.hpp"
 #include "verbs/soft/connections.hpp"
 #include "verbs/soft/datagram_sockets.hpp"
+#include "verbs/soft/device.hpp"
 #include "verbs/soft/notification.hpp"
 #include "verbs/soft/segment.hpp"
 #include "verbs/soft/settings.hpp"
@@ -90,6 +91,8 @@ class Process {
   Timing* timing() const { return timing_.get(); }
   const Settings& settings() const { return settings_; }
   SegmentView view() const { return view_; }
+  /// Where others find it.
+  HostNumber host() const { return host_; }
 
   /// Lines are stored by this process or not written at all; see Driver::keep_lines_whole.  Stays.
   /// Relaxed: a switch, thrown before the queue pairs are connected that rely on it.
@@ -133,6 +136,10 @@ class Process {
 
   /// Tries the pending requests of all queue pairs once, unless another thread is at it.
   void progress_pending_slow();
+
+  /// Takes datagrams that have come by rings, and makes room in those of others, unless another
+  /// thread holds the mutex.  For polls; see DatagramSockets::has_news().
+  void poll_datagrams_slow();
 
   // For an emulated network in real time, where most polls come before anything is due:
 
@@ -207,6 +214,7 @@ class Process {
   const Settings settings_;
   std::atomic<bool> keeps_lines_whole_{false};
   const std::uint64_t nonce_;
+  const HostNumber host_ = read_host_number_slow();
   SegmentView view_;
   std::unique_ptr<Timing> timing_;
   // Set in a child of fork, by its only thread.  The number alone does not tell: in process-id

@@ -19,7 +19,11 @@ enum class MessageKind : std::uint32_t {
   backing_gone,    // target -> initiator: the last region in it is gone; unmap it
   look,            // target -> initiator: a receive was posted that you waited for
   call,            // initiator -> target: there is an event for you; `bytes` says where
-  datagrams,       // sender -> target: all that follows on this connection are datagrams
+  datagrams,       // sender -> target: all that follows on this connection are datagrams, or:
+  ring_wanted,     // sender -> target: a DatagramRing
+  ring,            // target -> sender: nonce, and where in the segment it is (`bytes`); 0: nowhere
+  ring_begins,     // sender -> target: later datagrams come by the ring
+  ring_calls,      // sender -> target: a datagram was stored there while you wanted to be called
 };
 
 struct Message {

@@ -10,6 +10,7 @@ target_sources(tutti_verbs PRIVATE
   soft/completion_queue.cpp
   soft/connections.cpp
   soft/datagram.cpp
+  soft/datagram_ring.cpp
   soft/datagram_sockets.cpp
   soft/device.cpp
   soft/device_list.cpp
@@ -36,6 +37,7 @@ target_sources(tutti_verbs PRIVATE
   soft/send.cpp
   soft/settings.cpp
   soft/transport_log.cpp
+  soft/watch.cpp
   soft/work_request_builder.cpp)
 # Reads JSON, once: optimising that library takes longer than it ever saves.
 set_source_files_properties(soft/fabric_model.cpp PROPERTIES
@@ -52,6 +54,7 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/connections.hpp
   soft/context.hpp
   soft/datagram.hpp
+  soft/datagram_ring.hpp
   soft/datagram_sockets.hpp
   soft/device.hpp
   soft/device_list.hpp
@@ -83,4 +86,5 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/spin_lock.hpp
   soft/transport_log.hpp
   soft/turn.hpp
+  soft/watch.hpp
   soft/work_request_builder.hpp)

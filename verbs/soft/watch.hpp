@@ -1,0 +1,43 @@
+// Where the next entries of rings in shared memory will appear, for polls that look without the
+// lock of the rings: those of queue pairs with completions, and those with datagrams.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "verbs/soft/layout.hpp"
+
+namespace tutti::verbs::soft {
+
+/// Where the next entry of one ring will appear.  Written with the lock of the rings held; a poll
+/// that reads it half changed (another thread is polling) errs for a moment at most.  Never freed
+/// before the Watches it is of.
+struct Watch {
+  // Acquire and release: the ring behind the pointer.  NULL: not in use.
+  std::atomic<const std::atomic<std::uint64_t>*> sequence{nullptr};
+  std::atomic<std::uint64_t> expected{0};  // relaxed: only a hint, checked again with the lock held
+};
+
+/// Those of one consumer, which has a lock for its rings.
+class Watches {
+ public:
+  /// A watch that is not in use, for which reserve() has made room.  The lock is held.
+  Watch& take() noexcept;
+  void reserve();
+  /// Whether any ring has an entry.  No lock.
+  bool any_ready() const noexcept;
+
+ private:
+  static constexpr std::size_t chunk_size = 64;
+  using Chunk = std::array<Watch, chunk_size>;
+  Watch& at(std::size_t index) const { return (*chunks_[index / chunk_size])[index % chunk_size]; }
+
+  std::array<std::unique_ptr<Chunk>, queue_pairs_max / chunk_size> chunks_;
+  // Watches used so far; release and acquire: their chunk's pointer, which then never changes.
+  std::atomic<std::size_t> count_{0};
+};
+
+}  // namespace tutti::verbs::soft
