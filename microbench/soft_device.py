@@ -2,7 +2,8 @@
 """How fast is the software device, as ratios measured in one run?
 
 Blocks of everything alternate: tutti-bench's probes floor and wimm, wimm by cross-memory attach,
-perftest's ib_write_lat and ib_write_bw on the same device, and memmove of 1 MiB in one process.
+perftest's ib_write_lat, ib_write_bw and, by datagrams and connected, ib_send_lat on the same device,
+and memmove of 1 MiB in one process.
 Prints the medians, and each ratio's median over the blocks beside the bound it is to keep.  Two
 processes at a time, pinned to CPUs 0 and 1.  Needs the package perftest and two free CPUs.
 
@@ -81,6 +82,7 @@ BOUNDS = (
     ("wimm, us", "floor, us", "<=", 2.0),
     ("wimm, us", "ib_write_lat 8 B, us", "<=", 1.2),
     ("wimm by CMA, us", "floor beside CMA, us", "<=", 8.0),
+    ("ib_send_lat UD 1 KiB, us", "ib_send_lat RC 1 KiB, us", "<=", 3.0),
     ("ib_write_bw 8 B, million messages/s", None, ">=", 10.0),
     ("ib_write_bw 1 MiB, GB/s", "memmove 1 MiB, GB/s", ">=", 0.8))
 SLACK = 1.5  # of a tripwire
@@ -97,6 +99,9 @@ def measure(build, blocks_count):
         block["floor, us"], block["wimm, us"] = probes(build, None)
         block["ib_write_lat 8 B, us"] = perftest(
             build, "ib_write_lat", "-s", "8", "-n", "100000")[4]
+        for service in ("UD", "RC"):
+            block[f"ib_send_lat {service} 1 KiB, us"] = perftest(
+                build, "ib_send_lat", "-c", service, "-s", "1024", "-n", "20000")[4]
         block["floor beside CMA, us"], block["wimm by CMA, us"] = probes(build, "cma")
         block["ib_write_bw 8 B, million messages/s"] = perftest(
             build, "ib_write_bw", "-s", "8", "-n", "1000000")[4]
