@@ -23,6 +23,15 @@ if(TARGET tutti-bench)
     --format json)
   set_tests_properties(bench_mpi_picture PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS 2
     ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
+  # All launches but the last ones are of scripts that stand in for the launchers.
+  set(with_build)
+  if(TUTTI_MPIRUN MATCHES "openmpi")
+    set(with_build ${CMAKE_BINARY_DIR})
+  endif()
+  add_test(NAME bench_mpi_compared COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/compare_mpi_test.py
+    ${PROJECT_SOURCE_DIR}/microbench/compare_mpi.py ${with_build})
+  set_tests_properties(bench_mpi_compared PROPERTIES LABELS mpi TIMEOUT 120 PROCESSORS 2
+    ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0")
   tutti_mpi_test(bench_mpi_refused 2 tutti-bench allreduce --per-round 0)
   set_tests_properties(bench_mpi_refused PROPERTIES WILL_FAIL ON)
 endif()
