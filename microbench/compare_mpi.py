@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How fast is tutti beside an MPI as it comes, and beside the same MPI tuned for the ranks of a node?
+"""How fast is tutti beside an MPI as it comes, and beside one that is tuned for the ranks of a node?
 
-Launches tutti-bench --against mpi once for each setting of an MPI, under the launcher of that MPI, and
-prints a table for each collective: a line for each setting, and for each size tutti's time over that
-MPI's.  Below 1 tutti is faster.  tutti and the MPI alternate in the blocks of one launch, and a figure
-is the median of the blocks' ratios; with --rounds the settings take turns, and a figure is the median
-of the launches, with the least and the greatest of them behind it.
+Launches tutti-bench --against mpi once for each setting of an MPI, under the launcher of that MPI,
+and prints a table for each collective: a line for each setting, and for each size tutti's time over
+that MPI's.  Below 1 tutti is faster.  tutti and the MPI alternate in the blocks of one launch, and a
+figure is the median of the blocks' ratios; with --rounds the settings take turns, and a figure is
+the median of the launches, with the least and the greatest of them behind it.
 
 The settings:
 {settings}
@@ -53,7 +53,7 @@ def fail(text):
 
 
 def arguments_of(name):
-    """Of the launcher."""
+    """The parameters of a setting, as the launcher takes them."""
     return [word for parameter, value in SETTINGS[name][1].items()
             for word in ("--mca", parameter, value)]
 
@@ -143,7 +143,7 @@ def text_of_bytes(count):
 
 
 def figure(ratios):
-    """One for each launch."""
+    """The text of a cell, from the ratio of each launch."""
     text = f"{statistics.median(ratios):.2f}"
     return text if len(ratios) == 1 else f"{text} ({min(ratios):.2f} to {max(ratios):.2f})"
 
@@ -163,8 +163,6 @@ def report(found, left_out, options):
     versions = {name: next(row["against"]["mpi"]["name"] for row in launches[0] if row["against"])
                 for name, launches in found.items()}
     first = next(iter(found.values()))[0]
-    floors = [row["median_ns"] / 1000 for launches in found.values() for rows in launches
-              for row in rows if row["collective"] == "floor"]
     faster = cells = 0
     for collective in dict.fromkeys(row["collective"] for row in first if row["against"]):
         sizes = [row["bytes"] for row in first if row["collective"] == collective]
@@ -178,10 +176,12 @@ def report(found, left_out, options):
             lines.append([name_in_table(name, versions[name]), *map(figure, ratios)])
         header = [f"{collective}, tutti / MPI", *map(text_of_bytes, sizes)]
         print("\n".join(table(header, lines)), end="\n\n")
-    print("The settings:")
-    for name in found:
+    print("The settings, and the probe floor beside them:")
+    for name, launches in found.items():
+        floors = [f"{row['median_ns'] / 1000:.3f}" for rows in launches for row in rows
+                  if row["collective"] == "floor"]
         print(f"  {name_in_table(name, versions[name])}: "
-              f"{' '.join(arguments_of(name)) or 'nothing is set'}")
+              f"{' '.join(arguments_of(name)) or 'nothing is set'}; floor {', '.join(floors)} us")
     for name, why in left_out.items():
         print(f"  left out: {name}: {why}")
     shared = ["oversubscribed, not latencies"] if first[0]["oversubscribed"] else []
@@ -189,7 +189,6 @@ def report(found, left_out, options):
              if key.startswith("TUTTI_")] or ["its defaults"]
     print("; ".join([f"{options.ranks} ranks, {first[0]['nodes']} node(s)", *shared,
                      f"launches of each setting: {options.rounds}",
-                     f"floor {min(floors):.3f} to {max(floors):.3f} us",
                      f"tutti: {' '.join(tutti)}"]))
     print(f"tutti is faster in {faster} of {cells} figures.")
 
