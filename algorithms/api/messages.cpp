@@ -7,14 +7,22 @@ namespace tutti::api {
 namespace {
 
 /// Messages to ranks of this node from so many bytes on are not copied: they stay in the partial
-/// that they are sent from, and their receiver reads them there (a first guess).  A partial that
-/// was sent is not written before the call after the next, as the network may read it late, too.
+/// that they are sent from, and their receiver reads them there.  A partial that was sent is not
+/// written before the call after the next, as the network may read it late, too.  Measured for
+/// one-way plans (shm/README.md); otherwise a first guess.
 constexpr std::size_t in_place_from_bytes = 4096;
+constexpr std::size_t in_place_from_bytes_one_way = 512;
+
+/// Whether a message of this node is long enough not to be copied into a slot.
+bool is_long(const Operation::Implementation& operation, const plan::Step& step) {
+  const bool is_one_way = operation.plan.flow_control == plan::FlowControl::one_way;
+  return operation.execution.bytes_of(step) >=
+         (is_one_way ? in_place_from_bytes_one_way : in_place_from_bytes);
+}
 
 /// Whether the message of a put or an await stays where it is, if the peer is of this node.
 bool stays_in_place(const Operation::Implementation& operation, const plan::Step& step) {
-  return !operation.plan.zero_copy && !step.into_target &&
-         operation.execution.bytes_of(step) >= in_place_from_bytes;
+  return !operation.plan.zero_copy && !step.into_target && is_long(operation, step);
 }
 
 /// The word of a rank of this node in a block whose words begin at `finished`.
