@@ -20,9 +20,22 @@ bool is_long(const Operation::Implementation& operation, const plan::Step& step)
          (is_one_way ? in_place_from_bytes_one_way : in_place_from_bytes);
 }
 
+/// The answer that a put sends or an await receives, if it goes into a partial of its receiver.
+const plan::Answer* answer_of(const Operation::Implementation& operation, const plan::Step& step) {
+  const bool may_be = step.action == plan::Action::put || step.action == plan::Action::await;
+  return may_be && is_long(operation, step) ? plan::answer_in(operation.plan, step.slot) : nullptr;
+}
+
 /// Whether the message of a put or an await stays where it is, if the peer is of this node.
 bool stays_in_place(const Operation::Implementation& operation, const plan::Step& step) {
-  return !operation.plan.zero_copy && !step.into_target && is_long(operation, step);
+  return !operation.plan.zero_copy && !step.into_target && is_long(operation, step) &&
+         answer_of(operation, step) == nullptr;
+}
+
+/// Offset of a partial from the first slot of its parity; it is the same on all ranks.
+std::size_t offset_of_partial(const Operation::Implementation& operation, std::size_t partial) {
+  const engine::RegisterMemory& memory = operation.execution.memory;
+  return memory.offset_of_slot(operation.plan.slot_count) + partial * memory.register_bytes;
 }
 
 /// The word of a rank of this node in a block whose words begin at `finished`.
@@ -52,6 +65,10 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
         step.by_reference ? reinterpret_cast<const std::byte*>(&operation.execution.references[put])
                           : memory.partials[parity] + operation.execution.offset_of(step.from);
     std::size_t bytes = operation.execution.bytes_of(step);
+    std::byte* remote = slot;
+    if (const plan::Answer* const answer = answer_of(operation, step))
+      remote = window.at(theirs.slots[parity] + offset_of_partial(operation, answer->partial),
+                         memory.register_bytes);
     if (step.into_target) bytes = 0;  // it is there: the node has one target
     if (stays_in_place(operation, step)) {
       const auto place = reinterpret_cast<std::uint64_t>(from);
@@ -60,7 +77,7 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
     }
     operation.channel.node.prepare(
         parity, put,
-        {.local = from, .remote = slot, .word = shm::word_of(slot, slot_bytes), .bytes = bytes});
+        {.local = from, .remote = remote, .word = shm::word_of(slot, slot_bytes), .bytes = bytes});
   }
   if (!stays_in_place(operation, step)) return;
   const std::uint64_t word = word_address(
@@ -169,6 +186,10 @@ void find_messages_in_place(Operation::Implementation& operation, std::span<cons
   engine::RegisterMemory& memory = operation.execution.memory;
   for (const plan::Step& step : operation.plan.steps) {
     if (step.action != plan::Action::await || !communicator.is_neighbour(step.peer)) continue;
+    if (const plan::Answer* const answer = answer_of(operation, step))
+      for (std::size_t parity = 0; parity < 2; ++parity)
+        memory.in_place[parity][step.slot] =
+            memory.slots[parity] + offset_of_partial(operation, answer->partial);
     if (!stays_in_place(operation, step)) continue;
     const std::size_t bytes = operation.execution.bytes_of(step);
     const api::NeighbourWindow& window = communicator.neighbours.windows[index_of(step.peer)];
@@ -219,11 +240,11 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
     }
   }
   // What comes after the last exchange must not fail.
-  if (std::any_of(operation.plan.steps.begin(), operation.plan.steps.end(),
-                  [&](const plan::Step& step) {
-                    return step.action == plan::Action::await &&
-                           communicator.is_neighbour(step.peer) && stays_in_place(operation, step);
-                  }))
+  if (std::any_of(
+          operation.plan.steps.begin(), operation.plan.steps.end(), [&](const plan::Step& step) {
+            return step.action == plan::Action::await && communicator.is_neighbour(step.peer) &&
+                   (stays_in_place(operation, step) || answer_of(operation, step));
+          }))
     for (std::vector<std::byte*>& places : operation.execution.memory.in_place)
       places.resize(memory.data_slot_count);
   operation.is_read_here.reserve(communicator.members_of_node());

@@ -24,6 +24,9 @@
 // has no partner on another node.  Scratch: L - 1 + Z slots and Z + 2 partials besides those of the
 // schedule across, all of B / Z bytes, times the payloads of its messages.
 //
+// Two ranks of a node answer each other (plan.hpp): the result of a part goes back into the partial
+// that its contribution was sent from, whose lines its reader has in its cache.
+//
 // All ranks of a node get what its rank of the lane has: results are alike on all ranks, bit by
 // bit, if the schedule across makes them so.  Rank order is kept if each node's ranks follow each
 // other and the schedule across keeps it.  Two parities suffice: nobody leaves before all have

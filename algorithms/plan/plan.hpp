@@ -34,6 +34,12 @@
 // Where the ranks of a node share one target, what one of them has written there is told by a put
 // from target into target, which moves nothing.
 //
+// Answers.  A message may have its room in a partial of its receiver instead of in a slot: in one
+// that the receiver has sent to the rank that answers, and to no other, and does not use any more.
+// The rank that answers has read that message before.  Inside a node a sent partial is read where
+// it is; the answer then goes into cache lines that its writer has just read, and does not have to
+// take others from the receiver's cache.  Elsewhere an answer is a message as any other.
+//
 // Slots are numbered alike on all ranks, and each is written by exactly one peer, once per call:
 // the notification of a message is its slot number.
 #pragma once
@@ -109,6 +115,12 @@ struct Step {
   Register into = {};          // of a copy, combine or take_out
 };
 
+/// See "Answers": on every rank that awaits `slot`, it has the room of `partial`.
+struct Answer {
+  std::uint16_t slot = 0;
+  std::uint16_t partial = 0;
+};
+
 struct Plan {
   Rank self{0};
   std::uint32_t rank_count = 1;
@@ -134,8 +146,16 @@ struct Plan {
   std::uint16_t slot_count = 0;
   std::uint16_t line_slot_count = 0;  // of these, the last ones: they have room for no payload, but
                                       // for the notification, a credit, or a reference
+  std::vector<Answer> answers = {};   // the same on all ranks
   std::vector<Step> steps;
 };
+
+/// The answer that comes into a slot, if that is one.
+inline const Answer* answer_in(const Plan& plan, std::uint16_t slot) noexcept {
+  for (const Answer& answer : plan.answers)
+    if (answer.slot == slot) return &answer;
+  return nullptr;
+}
 
 /// Whether payloads stay in the users' buffers.
 inline bool is_by_reference(const Plan& plan) noexcept {

@@ -409,11 +409,64 @@ class Run {
   std::vector<Span> scratch_;
 };
 
+bool touches(const Step& step, const Register& where) {
+  const auto is_there = [&](const Register& one) {
+    return one.place == where.place && one.index == where.index;
+  };
+  const bool moves = step.action == Action::copy || step.action == Action::combine ||
+                     step.action == Action::take_out;
+  const bool sends = step.action == Action::put && step.segments > 0;
+  return ((moves || sends) && is_there(step.from)) || (moves && is_there(step.into));
+}
+
+/// Whether the step `put` of `plan`, an answer, overwrites what is still needed.
+Violation answer_violation(std::span<const Plan> plans, const Plan& plan, std::size_t put,
+                           std::uint16_t partial) {
+  const Step& answer = plan.steps[put];
+  const Plan& other = plans[index_of(answer.peer)];
+  const std::string text =
+      "answers into partial " + std::to_string(partial) + " of " + name_of(other.self) + ", which ";
+  const Register room{.place = Place::partial, .index = partial};
+  const Step* sent = nullptr;
+  for (const Step& step : other.steps) {
+    if (sent != nullptr && touches(step, room)) return text + "uses it after it was sent";
+    if (step.action == Action::put && touches(step, room)) sent = &step;
+  }
+  if (sent == nullptr || sent->peer != plan.self) return text + "does not send it here";
+  bool has_come = false;
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
+    if (i < put && step.action == Action::await && step.slot == sent->slot) has_come = true;
+    if (i > put && touches(step, {.place = Place::slot, .index = sent->slot}))
+      return text + "is read here later";
+  }
+  if (!has_come) return text + "was not awaited before";
+  return {};
+}
+
+Violation answers_violation(std::span<const Plan> plans) {
+  for (const Plan& plan : plans)
+    for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+      const Step& step = plan.steps[i];
+      if (step.action != Action::put) continue;
+      const Answer* const there = answer_in(plans[index_of(step.peer)], step.slot);
+      const Answer* const here = answer_in(plan, step.slot);
+      if ((there == nullptr) != (here == nullptr) ||
+          (there != nullptr && there->partial != here->partial))
+        return at(plan, i, "is an answer into one partial by one rank's plan alone");
+      if (here == nullptr) continue;
+      if (Violation violation = answer_violation(plans, plan, i, here->partial))
+        return at(plan, i, *violation);
+    }
+  return {};
+}
+
 }  // namespace
 
 std::optional<std::string> first_violation(std::span<const Plan> plans, Promise promise,
                                            Rank root) {
   if (Violation violation = shape_violation(plans)) return violation;
+  if (Violation violation = answers_violation(plans)) return violation;
   if (Violation violation = Run(plans, promise, root).violation()) return violation;
   // Those make sure of it pair by pair, whoever else has entered.
   if (plans[0].flow_control == FlowControl::acknowledged) return {};

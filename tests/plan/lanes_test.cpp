@@ -137,6 +137,24 @@ TEST(Lanes, LeaveTheirResultInATargetOfTheNode) {
   EXPECT_NE(violation.find("which may not have entered"), std::string::npos) << violation;
 }
 
+/// What makes an answer right is the business of the verifier, which all shapes go through.
+TEST(Lanes, AreAnsweredWhereTheContributionWasSentFromByTwoRanksAlone) {
+  for (const ScheduleAcross& across : schedules_across) {
+    for (const Plan& plan : plans_of(shape_of(in_blocks({2}), 2), across)) {
+      ASSERT_EQ(plan.answers.size(), 2u) << across.name;
+      for (const Step& step : plan.steps)
+        if (step.action == Action::put) {
+          EXPECT_EQ(answer_in(plan, step.slot) != nullptr, step.round > 0) << across.name;
+        }
+    }
+    for (const NodeOf& node_of : {in_blocks({3}), in_blocks({2, 2}), in_blocks({2, 1})})
+      for (const Plan& plan : plans_of(shape_of(node_of, 1), across))
+        EXPECT_TRUE(plan.answers.empty()) << across.name;
+    for (const Plan& plan : plans_of(shape_of(in_blocks({2}), 2), across, Target::of_node))
+      EXPECT_TRUE(plan.answers.empty()) << across.name;
+  }
+}
+
 TEST(Lanes, AreRightForSampledPlacements) {
   std::mt19937 random(3);
   for (int sample = 0; sample < test::samples(300); ++sample) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "plan/dissemination.hpp"
+#include "plan/lanes.hpp"
 #include "plan/recursive_multiplying.hpp"
 #include "plan/steps.hpp"
 #include "plan/two_partial.hpp"
@@ -620,6 +621,62 @@ TEST(Verify, RefusesASynchronisingPlanInWhichARankRunsAhead) {
   const auto violation = first_violation(plans, Promise::broadcast, Rank{0});
   ASSERT_TRUE(violation);
   EXPECT_NE(violation->find("is declared synchronising"), std::string::npos) << *violation;
+}
+
+/// Two ranks of a node, each of which combines a part: partial 0 has the contribution to the other
+/// part, and takes the other rank's answer; slot 0 gets contributions, slot 1 + p answers of rank
+/// p.
+std::vector<Plan> answering_plans() {
+  static constexpr Node node_of[] = {Node{0}, Node{0}};
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < 2; ++rank)
+    plans.push_back(
+        lanes_allreduce(Rank{rank}, {.rank_count = 2, .node_of = node_of, .lane_count = 2},
+                        Order::commutative, [](Rank self, std::uint32_t nodes) {
+                          return two_partial_allreduce(self, nodes, {}, Order::commutative);
+                        }));
+  return plans;
+}
+
+TEST(Verify, FindsAnAnswerThatOverwritesWhatIsStillNeeded) {
+  EXPECT_EQ(first_violation(answering_plans(), Promise::each_once), std::nullopt);
+
+  auto plans = answering_plans();
+  insert(plans[0], find(plans[0], Action::await),
+         {.action = Action::copy,
+          .segments = 1,
+          .part = 1,
+          .from = partial_register(0),
+          .into = target_register});
+  expect_violation(plans, "answers into partial 0 of rank 0, which uses it after it was sent");
+
+  plans = answering_plans();
+  Step again = step_of(plans[0], Action::combine);
+  again.action = Action::copy;
+  again.segments = 1;
+  again.into = target_register;
+  again.round = plans[0].steps.back().round;
+  plans[0].steps.push_back(again);
+  expect_violation(plans, "answers into partial 0 of rank 1, which is read here later");
+
+  plans = answering_plans();
+  erase(plans[0], find(plans[0], Action::await));
+  expect_violation(plans, "answers into partial 0 of rank 1, which was not awaited before");
+}
+
+TEST(Verify, FindsAnAnswerOnWhichTwoRanksDoNotAgree) {
+  auto plans = answering_plans();
+  plans[1].answers.clear();
+  expect_violation(plans, "by one rank's plan alone");
+
+  plans = answering_plans();
+  plans[1].answers[0].partial = 1;
+  expect_violation(plans, "by one rank's plan alone");
+
+  plans = answering_plans();
+  for (Plan& plan : plans)
+    for (Answer& answer : plan.answers) answer.partial = 7;
+  expect_violation(plans, "answers into partial 7 of rank 1, which does not send it here");
 }
 
 }  // namespace

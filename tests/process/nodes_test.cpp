@@ -368,6 +368,31 @@ TEST(Nodes, ChunksAreRightOnBothSidesOfTheirEdges) {
     }
 }
 
+/// From 4 KiB on the result of a part overwrites the contribution that it was made of, in the
+/// memory of the rank that gets it, which must be done with by then.
+TEST(Nodes, ResultsOfTwoRanksOverwriteWhatTheyWereMadeOf) {
+  for (const Launch launch : launches) {
+    const auto results = launch({.rank_count = 2}, [](Exchange& exchange) {
+      ContextOptions options = with_nodes({2}, Placement::block);
+      options.chunk_bytes = 6144;
+      options.single_copy_bytes = SIZE_MAX;
+      Context context(options);
+      Communicator communicator(context, exchange);
+      std::mt19937 random(index_of(exchange.self()));
+      int wrong = 0;
+      // A part of one rank of 4 KiB, or none, or both; two chunks, and six of them.
+      for (const std::size_t count : {1022u, 1023u, 1024u, 1535u, 3000u, 9000u})
+        for (const test::Job& job : {test::sum_job(), test::ordered_job()})
+          for (int operation = 0; operation < 3; ++operation) {
+            std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+            wrong += wrong_results(communicator, job, count, 5, Across::lanes);
+          }
+      return wrong;
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(2));
+  }
+}
+
 /// A rank that is done with an operation may still have its memory read: the next operation must
 /// not get it.
 TEST(Nodes, MemoryThatANeighbourStillReadsIsNotUsedAgain) {
