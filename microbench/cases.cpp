@@ -9,8 +9,9 @@
 namespace tutti::bench {
 namespace {
 
-ContextOptions context_options(const Options& options) {
+ContextOptions context_options(const Options& options, const SingleCopy& single_copy) {
   ContextOptions context;
+  context.single_copy_bytes = single_copy.bytes;
   context.check = options.check_level;
   if (!options.ranks_per_node.empty()) context.ranks_per_node = options.ranks_per_node;
   context.placement = options.placement;
@@ -31,10 +32,15 @@ Cases::Cases(const Options& options, const Launch& launch, const Placement& plac
                 fmt::format("--rotate-root needs exactly 2 ranks, this run has {}: start 2, or "
                             "leave it out",
                             launch_.exchange.rank_count()));
-  together(launch_.exchange,
-           [&] { context_ = std::make_unique<Context>(context_options(options_)); });
-  communicator_ = std::make_unique<Communicator>(*context_, launch_.exchange);
-  meeting_ = std::make_unique<Operation>(barrier(*communicator_));
+  for (const SingleCopy& single_copy : options_.single_copy) {
+    Way& way = ways_.emplace_back();
+    together(launch_.exchange, [&] {
+      way.context = std::make_unique<Context>(context_options(options_, single_copy));
+    });
+    way.communicator = std::make_unique<Communicator>(*way.context, launch_.exchange);
+    way.meeting = std::make_unique<Operation>(barrier(*way.communicator));
+    if (options_.single_copy.size() > 1) way.name = &single_copy;
+  }
   for (const Collective collective : collectives) add(collective);
 }
 
@@ -77,15 +83,16 @@ void Cases::add(Collective collective) {
                           .bytes = bytes,
                           .buffers = std::make_unique<Buffers>(BufferBytes{bytes, bytes})});
         Case& made = cases_.back();
-        made.subject =
-            memcpy_probe(made.buffers->source_bytes(), made.buffers->target_bytes(), *meeting_);
+        made.subject = memcpy_probe(made.buffers->source_bytes(), made.buffers->target_bytes(),
+                                    *ways_.front().meeting);
       }
       break;
     case Collective::wimm:
-      add_probe(collective, wimm_probe(launch_.exchange, context_->device_name()));
+      add_probe(collective, wimm_probe(launch_.exchange, context().device_name()));
       break;
     case Collective::barrier:
-      add_tutti({.collective = collective}, make_barrier(*communicator_, options_));
+      add_tutti(ways_.front(), {.collective = collective},
+                make_barrier(*ways_.front().communicator, options_));
       if (options_.against_mpi) cases_.back().mpi = launch_.mpi->barrier();
       break;
     case Collective::allreduce:
@@ -102,7 +109,8 @@ void Cases::add(Collective collective) {
     case Collective::scatterv:
     case Collective::scan:
     case Collective::exscan:
-      for (const std::size_t bytes : options_.bytes) add_with_payload(collective, bytes);
+      for (const std::size_t bytes : options_.bytes)
+        for (Way& way : ways_) add_with_payload(way, collective, bytes);
       break;
   }
 }
@@ -111,13 +119,13 @@ void Cases::add_probe(Collective collective, std::unique_ptr<Subject> probe) {
   cases_.push_back({.collective = collective, .bytes = 8, .subject = std::move(probe)});
 }
 
-void Cases::add_tutti(Case&& made, Operation&& operation) {
+void Cases::add_tutti(Way& way, Case&& made, Operation&& operation) {
   const std::optional<Rank> root =
       is_timed_from_root(made.collective)
           ? std::optional(is_rooted(made.collective) ? options_.root : Rank{0})
           : std::nullopt;
   auto subject =
-      std::make_unique<TuttiSubject>(*communicator_, std::move(operation), *meeting_, root);
+      std::make_unique<TuttiSubject>(*way.communicator, std::move(operation), *way.meeting, root);
   made.tutti = subject.get();
   if (options_.overlap && !root) made.overlap = std::make_unique<Overlap>(*made.tutti, timer_);
   made.subject = std::move(subject);
@@ -125,38 +133,40 @@ void Cases::add_tutti(Case&& made, Operation&& operation) {
 }
 
 /// The same with the other root, in turns.
-void Cases::rotate_root(Case& made) {
+void Cases::rotate_root(Way& way, Case& made) {
   Options other = options_;
   other.root = Rank{1 - index_of(options_.root)};
   made.subject = std::make_unique<TakingTurns>(
       std::move(made.subject),
       std::make_unique<TuttiSubject>(
-          *communicator_,
-          make_operation(made.collective, *communicator_, other, made.bytes, *made.buffers),
-          *meeting_));
+          *way.communicator,
+          make_operation(made.collective, *way.communicator, other, made.bytes, *made.buffers),
+          *way.meeting));
   if (made.mpi)
     made.mpi = std::make_unique<TakingTurns>(
         std::move(made.mpi),
         launch_.mpi->collective(made.collective, *made.buffers, made.bytes, other));
 }
 
-void Cases::add_with_payload(Collective collective, std::size_t bytes) {
+void Cases::add_with_payload(Way& way, Collective collective, std::size_t bytes) {
   const BufferBytes room = buffer_bytes(collective, options_, bytes, launch_.exchange.self(),
                                         launch_.exchange.rank_count());
-  auto buffers = options_.in_segments ? std::make_unique<Buffers>(room, *communicator_)
+  auto buffers = options_.in_segments ? std::make_unique<Buffers>(room, *way.communicator)
                                       : std::make_unique<Buffers>(room);
   const Reference reference({.type = options_.dtype,
                              .op = options_.op,
                              .rank_count = launch_.exchange.rank_count(),
                              .seed = options_.seed});
   reference.contribution(index_of(launch_.exchange.self()), 0, buffers->source_bytes());
-  Operation operation = make_operation(collective, *communicator_, options_, bytes, *buffers);
-  add_tutti({.collective = collective, .bytes = bytes, .buffers = std::move(buffers)},
-            std::move(operation));
+  Operation operation = make_operation(collective, *way.communicator, options_, bytes, *buffers);
+  add_tutti(
+      way,
+      {.collective = collective, .bytes = bytes, .way = way.name, .buffers = std::move(buffers)},
+      std::move(operation));
   Case& made = cases_.back();
-  if (options_.against_mpi)
+  if (options_.against_mpi && &way == &ways_.front())
     made.mpi = launch_.mpi->collective(collective, *made.buffers, bytes, options_);
-  if (options_.rotates_root && is_rooted(collective)) rotate_root(made);
+  if (options_.rotates_root && is_rooted(collective)) rotate_root(way, made);
 }
 
 ProbeMemory& Cases::probe_memory() {

@@ -29,6 +29,7 @@ struct Launch {
 struct Case {
   Collective collective;
   std::size_t bytes = 0;
+  const SingleCopy* way = nullptr;  // of several
   std::unique_ptr<Buffers> buffers = {};
   std::unique_ptr<Subject> subject = {};
   TuttiSubject* tutti = nullptr;  // the subject, unless it is a probe
@@ -44,16 +45,24 @@ class Cases {
 
   std::deque<Case>& all() noexcept { return cases_; }
   const std::deque<Case>& all() const noexcept { return cases_; }
-  const Context& context() const noexcept { return *context_; }
-  const Communicator& communicator() const noexcept { return *communicator_; }
+  const Context& context() const noexcept { return *ways_.front().context; }
+  const Communicator& communicator() const noexcept { return *ways_.front().communicator; }
 
  private:
+  /// Everything of tutti that belongs to one way of --single-copy.
+  struct Way {
+    std::unique_ptr<Context> context = {};
+    std::unique_ptr<Communicator> communicator = {};
+    std::unique_ptr<Operation> meeting = {};  // synchronises the ranks before blocks of tutti
+    const SingleCopy* name = nullptr;         // of several
+  };
+
   bool is_possible(Collective collective) const;
   void add(Collective collective);
   void add_probe(Collective collective, std::unique_ptr<Subject> probe);
-  void add_tutti(Case&& made, Operation&& operation);
-  void add_with_payload(Collective collective, std::size_t bytes);
-  void rotate_root(Case& made);
+  void add_tutti(Way& way, Case&& made, Operation&& operation);
+  void add_with_payload(Way& way, Collective collective, std::size_t bytes);
+  void rotate_root(Way& way, Case& made);
   ProbeMemory& probe_memory();
 
   const Options& options_;
@@ -61,9 +70,7 @@ class Cases {
   const Placement& placement_;
   const Timer& timer_;
   detail::Mapping probe_mapping_;
-  std::unique_ptr<Context> context_;
-  std::unique_ptr<Communicator> communicator_;
-  std::unique_ptr<Operation> meeting_;  // synchronises the ranks before blocks of tutti
+  std::deque<Way> ways_;
   std::deque<Case> cases_;
 };
 

@@ -2,20 +2,30 @@
 
 #include <fmt/format.h>
 
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <new>
+#include <span>
 #include <string_view>
 #include <tutti/bootstrap.hpp>
 #include <tutti/communicator.hpp>
+#include <tutti/detail/descriptor.hpp>
 
 #include "api/names.hpp"
 #include "api/settings.hpp"
+#include "api/single_copy_rule.hpp"
 #include "bootstrap/domain.hpp"
 #include "bootstrap/node_map.hpp"
 #include "microbench/info_ports.hpp"
 #include "microbench/machine.hpp"
+#include "shm/copy_costs.hpp"
 #include "verbs/arena.hpp"
 #include "verbs/connection_manager.hpp"
 #include "verbs/connection_request.hpp"
@@ -197,10 +207,83 @@ InfoSection nodes(const api::ContextSettings& settings) {
   return section;
 }
 
+/// Two ranks of a node, as processes with a window each, measure what these pass to each other.
+std::optional<shm::CopyCosts> copy_costs() {
+  struct Told {
+    bool is_measured;
+    shm::CopyCosts costs;
+  };
+  constexpr std::size_t window_bytes = shm::costs_page_bytes + shm::costs_chunk_bytes;
+  const auto shared = [](std::size_t bytes) {
+    return detail::Mapping(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                  MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0),
+                           bytes);
+  };
+  const detail::Mapping windows[2] = {shared(window_bytes), shared(window_bytes)};
+  const detail::Mapping answer = shared(sizeof(Told));
+  if (!windows[0] || !windows[1] || !answer) return std::nullopt;
+  const auto one_rank = [&](Exchange& exchange) {
+    const std::size_t self = index_of(exchange.self());
+    if (const std::vector<unsigned> cpus = allowed_cpus().list(); cpus.size() >= 2) {
+      cpu_set_t own;
+      CPU_ZERO(&own);
+      CPU_SET(cpus[self], &own);
+      static_cast<void>(::sched_setaffinity(0, sizeof own, &own));
+    }
+    const auto process = static_cast<std::int32_t>(::getpid());
+    std::int32_t processes[2] = {};
+    exchange.allgather(std::as_bytes(std::span(&process, 1)),
+                       std::as_writable_bytes(std::span(processes)), std::chrono::seconds(5));
+    const shm::CopyProbe probe{.id = std::uint64_t{1} << 16,
+                               .mine = shm::board_of(windows[self].data()),
+                               .theirs = shm::board_of(windows[1 - self].data())};
+    if (self == 1) {
+      // Both have forked from one process, so the block lies there, too.
+      shm::measure_copies_as_partner(
+          probe, [](std::uint64_t address) { return reinterpret_cast<const std::byte*>(address); });
+      exchange.barrier(std::chrono::seconds(5));  // stays while it is read
+      return 0;
+    }
+    const shm::CopyOutcome outcome = shm::measure_copies_as_leader(
+        probe, windows[0].data() + shm::costs_page_bytes, processes[1],
+        reinterpret_cast<std::uint64_t>(windows[1].data()));
+    if (outcome.costs) new (answer.data()) Told{true, *outcome.costs};
+    exchange.barrier(std::chrono::seconds(5));
+    return 0;
+  };
+  try {
+    static_cast<void>(run_local({.rank_count = 2}, one_rank));
+  } catch (const Error&) {  // no processes: nothing is measured, and the rest is there
+    return std::nullopt;
+  }
+  const auto& told = *reinterpret_cast<const Told*>(answer.data());
+  if (!told.is_measured) return std::nullopt;
+  return told.costs;
+}
+
+InfoSection copies(const api::ContextSettings& settings,
+                   const std::optional<shm::CopyCosts>& costs) {
+  InfoSection section{.title = "Copies inside a node", .lines = {}};
+  section.lines.emplace_back(
+      "measured now", costs ? api::text_of(*costs)
+                            : "nothing: two processes on two CPUs did not meet within 8 ms, or "
+                              "process_vm_readv is refused; then nothing is read in place");
+  std::string what = "nothing";
+  if (settings.single_copy_bytes)
+    what =
+        api::text_of(api::reading_from(*settings.single_copy_bytes)) + " (TUTTI_SINGLE_COPY_BYTES)";
+  else if (costs)
+    what =
+        api::text_of(api::reading_by_costs(*costs)) + "; measured again when ranks of a node meet";
+  section.lines.emplace_back("read in place", what);
+  return section;
+}
+
 }  // namespace
 
 Info gather_info() {
   const api::ContextSettings settings = api::context_settings({});
+  const std::optional<shm::CopyCosts> costs = copy_costs();  // forks, before devices have threads
   if (std::getenv("TUTTI_RANK") != nullptr) static_cast<void>(TcpOptions::from_environment());
   const std::vector<verbs::PortDescription> ports = verbs::list_ports();
   const verbs::Surroundings surroundings = verbs::look_around();
@@ -225,6 +308,7 @@ Info gather_info() {
   if (port && !info.problem) info.problem = problem_of_locking(*port, settings.arena_bytes);
   info.sections.push_back(limits(port ? &*port : nullptr, settings.arena_bytes));
   info.sections.push_back(nodes(settings));
+  info.sections.push_back(copies(settings, costs));
   info.sections.push_back(processors());
   info.sections.push_back(settings_in_force());
   return info;

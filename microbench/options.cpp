@@ -75,11 +75,26 @@ void parse_bytes(const std::string& text, Options& options) {
   }
 }
 
+void parse_single_copy(const std::string& text, Options& options) {
+  options.single_copy.clear();
+  for (const std::string& word : split(text)) {
+    if (std::any_of(options.single_copy.begin(), options.single_copy.end(),
+                    [&](const SingleCopy& one) { return one.name == word; }))
+      refuse("--single-copy", text, fmt::format("each way once; {} is there twice", word));
+    if (word == "measured")
+      refuse("--single-copy", word, "default, never, or bytes, for example 4K");
+    options.single_copy.push_back({.name = word,
+                                   .bytes = word == "default"
+                                                ? std::nullopt
+                                                : api::parse_single_copy(word, "--single-copy")});
+  }
+}
+
 /// What the options say as text, before anything is understood.
 struct Words {
   std::string collectives, bytes, dtype, op, root;
   std::string ranks_per_node, placement, per_round, agreement, algorithm, across, tree, notify;
-  std::string distribution;
+  std::string distribution, single_copy;
   std::string iterations, warmup, against, check_level, delay_us, seed, bind, format, local;
 };
 
@@ -165,6 +180,10 @@ void declare(CommandLine& line, Words& words, Options& options) {
                       "immediate, or flag, a word that is polled",
                       api::name_of(library.notify)) +
                ", or TUTTI_NOTIFY");
+  line.add("--single-copy", words.single_copy,
+           "from how many bytes on ranks of a node read each other's buffers: default, never, or "
+           "bytes (0: always); several, e.g. default,never, alternate in the same run, a row for "
+           "each; default: TUTTI_SINGLE_COPY_BYTES, or as measured");
   line.add("--agreement", words.agreement,
            or_default("identical, reproducible or relaxed", api::name_of(options.agreement)) +
                ", or the strongest that --algorithm gives");
@@ -323,6 +342,9 @@ void understand(const Words& words, Options& options) {
   options.format = parse_name(every_format, "--format", words.format);
   if (options.overlap && options.format != Format::table)
     refuse("--format", words.format, "table with --overlap, which is no row");
+  if (!words.single_copy.empty()) parse_single_copy(words.single_copy, options);
+  if (options.single_copy.size() > 1 && options.format != Format::table)
+    refuse("--format", words.format, "table with several ways of --single-copy");
   if (!words.local.empty())
     options.local = parse_number<std::uint32_t>("--local", words.local, 1, 1024);
   if (options.local && options.against_mpi)

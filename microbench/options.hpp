@@ -80,6 +80,12 @@ constexpr bool has_distribution(Collective collective) noexcept {
          collective == Collective::scatterv;
 }
 
+/// From how many bytes on ranks of a node read each other's buffers: a row for each.
+struct SingleCopy {
+  std::string name;                  // as it was given
+  std::optional<std::size_t> bytes;  // empty: as the environment says, or measured
+};
+
 enum class Format : std::uint8_t { table, json, csv };
 
 const char* name_of(Format format) noexcept;
@@ -104,9 +110,10 @@ struct Options {
   bool against_mpi = false;
   bool check = false;
   bool in_segments = false;
-  bool overlap = false;          // with computing
-  bool rotates_root = false;     // after each call, of two ranks
-  std::optional<Notify> notify;  // empty: as the environment says
+  bool overlap = false;                                     // with computing
+  bool rotates_root = false;                                // after each call, of two ranks
+  std::optional<Notify> notify;                             // empty: as the environment says
+  std::vector<SingleCopy> single_copy = {{"default", {}}};  // never empty
   std::optional<CheckLevel> check_level;
   std::uint32_t delay_us = 0;
   std::uint64_t seed = 1;

@@ -97,6 +97,7 @@ Row row_of(const Findings& findings, const Result& result) {
   Row row;
   row.collective = name_of(one.collective);
   row.bytes = one.bytes;
+  if (one.way != nullptr) row.single_copy = one.way->name;
   row.ranks = findings.launch.exchange.rank_count();
   row.nodes = findings.communicator.node_count();
   row.seed = options.seed;
@@ -162,6 +163,7 @@ void fill_header(Report& report, const Findings& findings) {
   add("ranks", fmt::format("{}, {}, started by {}", ranks, shape, findings.launch.bootstrap));
   if (const std::string& remark = findings.communicator.node_remark(); !remark.empty())
     add("nodes", remark);
+  if (nodes == 1 && ranks > 1) add("single copy", findings.communicator.single_copy_remark());
   const Effort& first = findings.results.front().effort;
   if (options.virtual_time) {
     add("samples", fmt::format("{} calls, all ranks starting at the same instant; the last "
@@ -190,6 +192,22 @@ void fill_header(Report& report, const Findings& findings) {
 }
 
 void fill_ratios(Report& report, const Findings& findings) {
+  const auto add = [&](std::string what, const Samples& above, const Samples& below) {
+    report.ratios.push_back({.what = std::move(what),
+                             .median = median_ratio(above.block_medians, below.block_medians),
+                             .blocks = findings.schedule.blocks});
+  };
+  // Ways of one collective and size follow each other.
+  const Result* first = nullptr;
+  for (const Result& result : findings.results) {
+    if (result.which->way == nullptr) continue;
+    if (result.which->way == &findings.options.single_copy.front())
+      first = &result;
+    else if (first != nullptr)
+      add(fmt::format("{} {} B {} / {}", name_of(result.which->collective), result.which->bytes,
+                      first->which->way->name, result.which->way->name),
+          first->samples, result.samples);
+  }
   for (const Result& result : findings.results) {
     if (result.overlaps.empty()) continue;
     std::string what = name_of(result.which->collective);

@@ -208,8 +208,9 @@ class Making {
   };
 
   Making(Communicator& communicator, const char* collective, const void* source, void* target,
-         std::size_t bytes, Rank root = no_rank)
+         std::size_t bytes, Rank root = no_rank, api::ReadFor what = api::ReadFor::exchange)
       : communicator_(communicator),
+        what_(what),
         request_{.collective = collective,
                  .element_count = bytes,
                  .reduction = {.element_bytes = 1},
@@ -245,9 +246,8 @@ class Making {
       return api::Blocks{std::move(blocks.of_rank), blocks.longest_bytes};
     };
     return api::make_operation(communicator_, request_, [&] {
-      // Both sides copy what they send, so reading gains later than where one does (measured).
       const bool reads =
-          implementation().takes_single_copy(longest / 2, SIZE_MAX) && !(swapped && in_place);
+          implementation().takes_single_copy(what_, longest) && !(swapped && in_place);
       return build(reads ? plan::Transport::by_reference : plan::Transport::copied, longest);
     });
   }
@@ -259,6 +259,7 @@ class Making {
   const api::ContextSettings& settings() const { return implementation().context.settings; }
 
   Communicator& communicator_;
+  api::ReadFor what_;
   api::OperationRequest request_;
 };
 
@@ -402,7 +403,7 @@ Operation alltoallv(Communicator& communicator, const AlltoallvArguments& argume
 
 Operation gather(Communicator& communicator, const GatherArguments& arguments) {
   Making make(communicator, "gather", arguments.source, arguments.target, arguments.bytes,
-              arguments.root);
+              arguments.root, api::ReadFor::gather);
   return make(
       false,
       [&](std::span<const std::uint64_t>) -> Making::LaidOut {
@@ -417,7 +418,8 @@ Operation gather(Communicator& communicator, const GatherArguments& arguments) {
 }
 
 Operation gatherv(Communicator& communicator, const GathervArguments& arguments) {
-  Making make(communicator, "gatherv", arguments.source, arguments.target, 0, arguments.root);
+  Making make(communicator, "gatherv", arguments.source, arguments.target, 0, arguments.root,
+              api::ReadFor::gather);
   make.row() = {arguments.bytes};
   return make(
       false,
@@ -439,7 +441,7 @@ Operation gatherv(Communicator& communicator, const GathervArguments& arguments)
 
 Operation scatter(Communicator& communicator, const ScatterArguments& arguments) {
   Making make(communicator, "scatter", arguments.source, arguments.target, arguments.bytes,
-              arguments.root);
+              arguments.root, api::ReadFor::scatter);
   return make(
       false,
       [&](std::span<const std::uint64_t>) -> Making::LaidOut {
@@ -455,7 +457,8 @@ Operation scatter(Communicator& communicator, const ScatterArguments& arguments)
 }
 
 Operation scatterv(Communicator& communicator, const ScattervArguments& arguments) {
-  Making make(communicator, "scatterv", arguments.source, arguments.target, 0, arguments.root);
+  Making make(communicator, "scatterv", arguments.source, arguments.target, 0, arguments.root,
+              api::ReadFor::scatter);
   make.row() = {arguments.bytes};
   return make(
       false,

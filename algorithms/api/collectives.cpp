@@ -152,20 +152,19 @@ Operation barrier(Communicator& communicator, const BarrierArguments& arguments)
 Operation allreduce(Communicator& communicator, const AllreduceArguments& arguments) {
   const Communicator::Implementation& ranks = communicator.implementation();
   const Context::Implementation& context = ranks.context;
-  api::AllreduceRequest asked{.element_count = arguments.element_count,
-                              .reduction = arguments.reduction,
-                              .agreement = arguments.agreement,
-                              .algorithm = arguments.algorithm,
-                              .across = arguments.across,
-                              .per_round = arguments.per_round,
-                              .per_round_by_default = context.settings.per_round,
-                              .partners_max = context.fabric.connections_max(),
-                              .node_of = ranks.neighbours.nodes.node,
-                              .domain_of = ranks.neighbours.domain,
-                              .single_copy = ranks.takes_single_copy(
-                                  arguments.element_count * arguments.reduction.element_bytes /
-                                      api::single_copy_allreduce_times,
-                                  SIZE_MAX)};
+  api::AllreduceRequest asked{
+      .element_count = arguments.element_count,
+      .reduction = arguments.reduction,
+      .agreement = arguments.agreement,
+      .algorithm = arguments.algorithm,
+      .across = arguments.across,
+      .per_round = arguments.per_round,
+      .per_round_by_default = context.settings.per_round,
+      .partners_max = context.fabric.connections_max(),
+      .node_of = ranks.neighbours.nodes.node,
+      .domain_of = ranks.neighbours.domain,
+      .single_copy = ranks.takes_single_copy(
+          api::ReadFor::allreduce, arguments.element_count * arguments.reduction.element_bytes)};
   api::OperationRequest request{.collective = "allreduce",
                                 .element_count = arguments.element_count,
                                 .reduction = arguments.reduction,
@@ -258,7 +257,7 @@ Operation broadcast(Communicator& communicator, const BroadcastArguments& argume
          .bytes = bytes,
          .per_round_by_default = ranks.context.settings.per_round,
          .node_of = ranks.neighbours.nodes.node,
-         .single_copy = ranks.takes_single_copy(bytes, api::single_copy_broadcast_bytes_max),
+         .single_copy = ranks.takes_single_copy(api::ReadFor::broadcast, bytes),
          .tree = arguments.tree});
   });
 }
@@ -298,8 +297,8 @@ Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
         {.root = arguments.root,
          .combines = asked,
          .participant_count = participants,
-         .single_copy = ranks.takes_single_copy(elements * arguments.reduction.element_bytes,
-                                                api::single_copy_reduce_bytes_max),
+         .single_copy = ranks.takes_single_copy(api::ReadFor::reduce,
+                                                elements * arguments.reduction.element_bytes),
          .tree = arguments.tree});
   });
 }

@@ -12,6 +12,8 @@
 #include "api/implementation.hpp"
 #include "api/names.hpp"
 #include "bootstrap/node_map.hpp"
+#include "shm/copy_costs.hpp"
+#include "verbs/arena.hpp"
 #include "verbs/port_card.hpp"
 
 namespace tutti {
@@ -101,6 +103,29 @@ void require_ports_of_one_kind(std::span<const Introduction> all) {
     throw Error(ErrorCode::mismatch, "these ranks cannot talk to each other: " + reason);
 }
 
+/// One side of what two ranks of a node measure together.
+std::optional<shm::CopyCosts> measure_copies(Context::Implementation& context,
+                                             const api::NeighbourWindow& theirs,
+                                             std::uint64_t communicator, bool leads) {
+  verbs::Arena& arena = context.fabric.arena();
+  const shm::CopyProbe probe{.id = communicator & ~std::uint64_t{0xffff},
+                             .mine = shm::board_of(arena.mapping()->data()),
+                             .theirs = shm::board_of(theirs.mapping->data())};
+  if (!leads) {
+    shm::measure_copies_as_partner(probe, [&](std::uint64_t address) -> const std::byte* {
+      return theirs.at(address, shm::costs_chunk_bytes);
+    });
+    return std::nullopt;
+  }
+  const bool is_readable = theirs.mapping->size() >= shm::costs_chunk_bytes;
+  std::byte* const block = is_readable ? arena.allocate(shm::costs_chunk_bytes) : nullptr;
+  const shm::CopyOutcome outcome =
+      shm::measure_copies_as_leader(probe, block, theirs.process, theirs.address);
+  // Else it stays out of use: a partner that is late may still read it.
+  if (block != nullptr && outcome.block_is_free) arena.release(block);
+  return outcome.costs;
+}
+
 }  // namespace
 
 Communicator::Implementation::Implementation(Context::Implementation& owner, Exchange& given)
@@ -166,16 +191,22 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
   std::vector<api::NeighbourCard> cards;
   cards.reserve(all.size());
   for (const Introduction& rank : all) cards.push_back(rank.neighbour);
+  const std::uint64_t made_id = id_of(all);
   if (known)
     neighbours = std::move(*known);
   else
-    neighbours = api::meet_neighbours(exchange.self(), cards, context.settings,
-                                      [&](std::span<const std::byte> mine) {
-                                        std::vector<std::byte> everybodys(mine.size() * all.size());
-                                        gather(call, mine, everybodys);
-                                        return everybodys;
-                                      });
-  id = id_of(all);
+    neighbours = api::meet_neighbours(
+        exchange.self(), cards, context.settings,
+        [&](std::span<const std::byte> mine) {
+          std::vector<std::byte> everybodys(mine.size() * all.size());
+          gather(call, mine, everybodys);
+          return everybodys;
+        },
+        [&](const api::NeighbourWindow& theirs, bool leads) {
+          return measure_copies(context, theirs, made_id, leads);
+        });
+  reads = api::reads_of(neighbours, context.settings);
+  id = made_id;
   neighbours.domain = api::domains_of(neighbours.nodes, cards, context.settings);
   suspicions.reserve(all.size());
   context.oversubscribed = context.oversubscribed || is_oversubscribed(all, self);
@@ -468,6 +499,19 @@ Node Communicator::node() const noexcept {
 
 std::uint32_t Communicator::node_count() const noexcept {
   return implementation_->neighbours.nodes.node_count;
+}
+
+std::string Communicator::single_copy_remark() const {
+  const api::Neighbourhood& neighbours = implementation_->neighbours;
+  if (neighbours.nodes.node_count != 1) return "never: ranks are on several nodes";
+  if (rank_count() == 1) return "never: there is one rank";
+  if (!neighbours.reads_peers)
+    return "never: not every rank may, or is asked to (process_vm_readv)";
+  const std::string ranges = api::text_of(implementation_->reads);
+  if (implementation_->context.settings.single_copy_bytes) return ranges + " (as asked)";
+  if (neighbours.costs.empty() || !neighbours.costs.front())
+    return "never: its costs could not be measured in time";
+  return ranges + " (measured: " + api::text_of(*neighbours.costs.front()) + ")";
 }
 
 const std::string& Communicator::node_remark() const noexcept {

@@ -96,6 +96,7 @@ struct Communicator::Implementation {
   std::vector<std::uint64_t> process_of;  // by rank
   std::uint64_t id = 0;  // the same on all ranks, another for each communicator; 0: being made
   api::Neighbourhood neighbours;
+  api::ReadRanges reads = api::no_reading();  // alike on all ranks
   std::uint32_t operations_made = 0;
   // Whether such segments were allocated; alike on all ranks.
   bool has_segments = false, has_node_segments = false;
@@ -121,11 +122,10 @@ struct Communicator::Implementation {
     return static_cast<std::size_t>(
         std::count(nodes.begin(), nodes.end(), nodes[index_of(exchange.self())]));
   }
-  /// Whether ranks tell each other where payloads of so many bytes lie instead of sending them, in
-  /// a collective that gains by it up to `bytes_max`; alike on all ranks.
-  bool takes_single_copy(std::size_t bytes, std::size_t bytes_max) const noexcept {
-    return neighbours.reads_peers && neighbours.nodes.node_count == 1 &&
-           bytes >= context.settings.single_copy_bytes && bytes <= bytes_max;
+  /// Whether ranks tell each other where payloads of so many bytes lie instead of sending them;
+  /// alike on all ranks.
+  bool takes_single_copy(api::ReadFor what, std::size_t bytes) const noexcept {
+    return reads[static_cast<std::size_t>(what)].holds(bytes);
   }
   /// What goes through a plan at a time, of each of its parts; alike on all ranks.
   std::size_t chunk_bytes(const plan::Plan& plan) const noexcept {

@@ -23,22 +23,30 @@ struct Report {
   std::vector<bool> out_of_reach;  // by rank
   bool reads_peers = true;         // of this node, also what is not in their windows
   std::string reason;              // of the first of these
+  std::optional<shm::CopyCosts> costs = {};
 
   static constexpr std::size_t reason_bytes = 192;
+  static constexpr std::size_t fixed_bytes = reason_bytes + sizeof(shm::CopyCosts);
 
   std::vector<std::byte> packed() const {
-    std::vector<std::byte> bytes(reason_bytes + out_of_reach.size());
-    std::memcpy(bytes.data(), reason.data(), std::min(reason.size(), reason_bytes - 2));
+    std::vector<std::byte> bytes(fixed_bytes + out_of_reach.size());
+    std::memcpy(bytes.data(), reason.data(), std::min(reason.size(), reason_bytes - 3));
+    bytes[reason_bytes - 2] = std::byte{costs.has_value()};
     bytes[reason_bytes - 1] = std::byte{reads_peers};
+    if (costs) std::memcpy(bytes.data() + reason_bytes, &*costs, sizeof *costs);
     for (std::size_t rank = 0; rank < out_of_reach.size(); ++rank)
-      bytes[reason_bytes + rank] = std::byte{out_of_reach[rank]};
+      bytes[fixed_bytes + rank] = std::byte{out_of_reach[rank]};
     return bytes;
   }
   static Report unpacked(std::span<const std::byte> bytes) {
     Report report;
     report.reason = reinterpret_cast<const char*>(bytes.data());  // ends with a zero
     report.reads_peers = bytes[reason_bytes - 1] != std::byte{0};
-    for (const std::byte one : bytes.subspan(reason_bytes))
+    if (bytes[reason_bytes - 2] != std::byte{0}) {
+      report.costs.emplace();
+      std::memcpy(&*report.costs, bytes.data() + reason_bytes, sizeof *report.costs);
+    }
+    for (const std::byte one : bytes.subspan(fixed_bytes))
       report.out_of_reach.push_back(one != std::byte{0});
     return report;
   }
@@ -82,6 +90,13 @@ Report map_neighbours(Neighbourhood& all, std::uint32_t self, std::span<const Ne
 
 }  // namespace
 
+ReadRanges reads_of(const Neighbourhood& all, const ContextSettings& settings) {
+  if (!all.reads_peers || all.nodes.node_count != 1) return no_reading();
+  if (settings.single_copy_bytes) return reading_from(*settings.single_copy_bytes);
+  const bool is_measured = !all.costs.empty() && all.costs.front();
+  return is_measured ? reading_by_costs(*all.costs.front()) : no_reading();
+}
+
 std::vector<bool> apart(std::vector<std::vector<bool>> out_of_reach) {
   const std::size_t count = out_of_reach.size();
   std::vector<bool> alone(count);
@@ -111,7 +126,8 @@ std::vector<Node> domains_of(const bootstrap::NodeMap& nodes, std::span<const Ne
 }
 
 Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
-                              const ContextSettings& settings, const GatherBytes& gather) {
+                              const ContextSettings& settings, const GatherBytes& gather,
+                              const MeasureCopies& measure) {
   const bool is_imposed = !settings.ranks_per_node.empty();
   std::vector<bootstrap::HostIdentity> hosts;
   for (const NeighbourCard& card : cards) hosts.push_back(card.host);
@@ -122,19 +138,35 @@ Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
       .remark = {}};
   if (all.nodes.node_count == cards.size()) return all;
 
-  const std::vector<std::byte> mine =
-      map_neighbours(all, index_of(self), cards, settings.single_copy_bytes != SIZE_MAX).packed();
+  Report report =
+      map_neighbours(all, index_of(self), cards, settings.single_copy_bytes != SIZE_MAX);
+  const LocalRank place = all.nodes.local_rank[index_of(self)];
+  if (index_of(place) <= 1 && !settings.single_copy_bytes && report.reads_peers)
+    for (std::size_t other = 0; other < cards.size(); ++other)
+      if (all.windows[other].mapping &&
+          index_of(all.nodes.local_rank[other]) + index_of(place) == 1)
+        report.costs = measure(all.windows[other], place == LocalRank{0});
+  const std::vector<std::byte> mine = report.packed();
   const std::vector<std::byte> everybodys = gather(mine);
   std::vector<std::vector<bool>> out_of_reach;
+  std::vector<std::optional<shm::CopyCosts>> costs;  // by rank
   all.reads_peers = true;
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-    Report report =
+    Report theirs =
         Report::unpacked(std::span(everybodys).subspan(rank * mine.size(), mine.size()));
-    all.reads_peers = all.reads_peers && report.reads_peers;
-    if (all.remark.empty() && !report.reason.empty())
-      all.remark = "rank " + std::to_string(rank) + " cannot share memory with " + report.reason;
-    out_of_reach.push_back(std::move(report.out_of_reach));
+    all.reads_peers = all.reads_peers && theirs.reads_peers;
+    costs.push_back(theirs.costs);
+    if (all.remark.empty() && !theirs.reason.empty())
+      all.remark = "rank " + std::to_string(rank) + " cannot share memory with " + theirs.reason;
+    out_of_reach.push_back(std::move(theirs.out_of_reach));
   }
+  const auto of_nodes = [&] {
+    std::vector<std::optional<shm::CopyCosts>> found(all.nodes.node_count);
+    for (std::size_t rank = 0; rank < cards.size(); ++rank)
+      if (auto& of_node = found[index_of(all.nodes.node[rank])]; !of_node) of_node = costs[rank];
+    return found;
+  };
+  all.costs = of_nodes();
   if (all.remark.empty()) return all;
   if (is_imposed)
     throw Error(ErrorCode::unsupported,
@@ -143,6 +175,7 @@ Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
   for (std::size_t rank = 0; rank < cards.size(); ++rank)
     if (alone[rank]) hosts[rank] = {};  // like nobody's
   all.nodes = bootstrap::node_map(hosts);
+  all.costs = of_nodes();
   for (std::uint32_t rank = 0; rank < cards.size(); ++rank)
     if (all.nodes.node[rank] != all.nodes.node[index_of(self)]) all.windows[rank] = {};
   return all;

@@ -5,14 +5,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <tutti/detail/check.hpp>
 #include <vector>
 
 #include "api/settings.hpp"
+#include "api/single_copy_rule.hpp"
 #include "bootstrap/domain.hpp"
 #include "bootstrap/node_map.hpp"
+#include "shm/copy_costs.hpp"
 #include "shm/window.hpp"
 
 namespace tutti::api {
@@ -44,12 +47,24 @@ struct Neighbourhood {
   bootstrap::NodeMap nodes;
   std::vector<NeighbourWindow> windows;  // by rank
   bool reads_peers = false;              // whether every rank can read all memory of its neighbours
-  std::vector<Node> domain;              // of each rank, parts of nodes
-  std::string remark;                    // why ranks that may be a node are not; alike on all ranks
+  /// What reading and copying cost on each node, if two of its ranks have measured it; alike on all
+  /// ranks.
+  std::vector<std::optional<shm::CopyCosts>> costs = {};
+  std::vector<Node> domain;  // of each rank, parts of nodes
+  std::string remark;        // why ranks that may be a node are not; alike on all ranks
 };
 
 /// Gathers as many bytes from each rank; collective.
 using GatherBytes = std::function<std::vector<std::byte>(std::span<const std::byte> mine)>;
+
+/// One side of what two ranks of a node measure together (shm/copy_costs.hpp): of the window of the
+/// other, and whether this rank leads.
+using MeasureCopies =
+    std::function<std::optional<shm::CopyCosts>(const NeighbourWindow& theirs, bool leads)>;
+
+/// Which payloads are read where their users have them, if all ranks are of one node and may; alike
+/// on all ranks.  Pure.
+ReadRanges reads_of(const Neighbourhood& all, const ContextSettings& settings);
 
 /// Who has to be a node of its own, given who could not map whose memory, [mapper][owner]: the one
 /// whom most others could not map (of several, the last), again and again until nobody is left
@@ -62,8 +77,10 @@ std::vector<Node> domains_of(const bootstrap::NodeMap& nodes, std::span<const Ne
                              const ContextSettings& settings);
 
 /// Collective: the ranks of `cards`, whose shape of nodes is that of `settings`, or is found.
+/// Unless the user has said which payloads to read, the first two ranks of each node measure.
 /// Throws Error{unsupported} if the ranks of an imposed node cannot share memory.
 Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
-                              const ContextSettings& settings, const GatherBytes& gather);
+                              const ContextSettings& settings, const GatherBytes& gather,
+                              const MeasureCopies& measure);
 
 }  // namespace tutti::api

@@ -169,6 +169,16 @@ std::uint64_t parse_bytes(std::string_view text, const std::string& origin) {
   return number << shift;
 }
 
+std::optional<std::size_t> parse_single_copy(std::string_view text, const std::string& origin) {
+  if (text == "measured") return std::nullopt;
+  if (text == "never") return SIZE_MAX;
+  try {
+    return parse_bytes(text, origin);
+  } catch (const Error&) {
+    refuse(origin, text, "bytes, for example 4K, measured or never");
+  }
+}
+
 ContextSettings context_settings(const ContextOptions& given) {
   refuse_unknown_settings();
   ContextSettings settings;
@@ -181,8 +191,7 @@ ContextSettings context_settings(const ContextOptions& given) {
   if (auto text = value_of("TUTTI_CHUNK_BYTES"))
     settings.chunk_bytes = parse_bytes(*text, "TUTTI_CHUNK_BYTES");
   if (auto text = value_of("TUTTI_SINGLE_COPY_BYTES"))
-    settings.single_copy_bytes =
-        *text == "never" ? SIZE_MAX : parse_bytes(*text, "TUTTI_SINGLE_COPY_BYTES");
+    settings.single_copy_bytes = parse_single_copy(*text, "TUTTI_SINGLE_COPY_BYTES");
   if (auto text = value_of("TUTTI_REGISTER_BUFFERS")) {
     if (*text != "0" && *text != "1") refuse("TUTTI_REGISTER_BUFFERS", *text, "0 or 1");
     settings.register_buffers = *text == "1";
@@ -213,7 +222,7 @@ ContextSettings context_settings(const ContextOptions& given) {
                " bytes, also in code, and less than there is memory");
   settings.check = given.check.value_or(settings.check);
   settings.chunk_bytes = given.chunk_bytes.value_or(settings.chunk_bytes);
-  settings.single_copy_bytes = given.single_copy_bytes.value_or(settings.single_copy_bytes);
+  if (given.single_copy_bytes) settings.single_copy_bytes = given.single_copy_bytes;
   settings.register_buffers = given.register_buffers.value_or(settings.register_buffers);
   settings.setup_timeout = given.setup_timeout.value_or(settings.setup_timeout);
   settings.connect = given.connect.value_or(settings.connect);

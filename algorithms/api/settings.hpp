@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tutti/communicator.hpp>
@@ -59,8 +60,8 @@ inline constexpr std::size_t arena_bytes_max = std::size_t{1} << 47;
 struct ContextSettings {
   std::string device;  // empty: the best one
   std::size_t arena_bytes = 16u << 20;
-  std::size_t chunk_bytes = 0;               // 0: by the node shape
-  std::size_t single_copy_bytes = 4u << 10;  // SIZE_MAX: never
+  std::size_t chunk_bytes = 0;                   // 0: by the node shape
+  std::optional<std::size_t> single_copy_bytes;  // empty: measured; SIZE_MAX: never
   bool register_buffers = false;
   CheckLevel check = CheckLevel::collective;
   Timeout setup_timeout = std::chrono::seconds(30);
@@ -102,5 +103,8 @@ Placement parse_placement(std::string_view text, const std::string& origin);
 
 /// "16M" -> 16777216; K, M, G are powers of 1024; throws Error{invalid_argument}.
 std::uint64_t parse_bytes(std::string_view text, const std::string& origin);
+
+/// "4K" -> 4096; "never" -> SIZE_MAX; "measured" -> nothing; throws likewise.
+std::optional<std::size_t> parse_single_copy(std::string_view text, const std::string& origin);
 
 }  // namespace tutti::api

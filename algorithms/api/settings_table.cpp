@@ -43,15 +43,16 @@ constexpr Setting table[] = {
      "where an operation is zero-copy; less where a plan has many slots, and 8K for the pieces of "
      "chains and rings of blocks. Where a plan cuts the payload into parts, it is a chunk of each "
      "part. Pieces take no more than their share of the arena whatever is asked."},
-    {messages, "TUTTI_SINGLE_COPY_BYTES", "bytes, or never", "4K",
+    {messages, "TUTTI_SINGLE_COPY_BYTES", "bytes, measured or never", "measured",
      "From how many bytes on ranks of a node read each other's buffers.",
-     "It holds where all ranks share a node and the kernel lets them (process_vm_readv): for "
-     "broadcasts from so many bytes to 2M, for reduces of two ranks to 512K, for allreduces of two "
-     "ranks (by a built-in operator that commutes, or relaxed) from 64 times so many, and for "
-     "blocks "
-     "from twice so many. Operation::algorithm() then says single_copy. Choose never also for "
-     "buffers "
-     "that other processes cannot read, for example those of a device."},
+     "It holds where all ranks share a node and the kernel lets them (process_vm_readv). measured: "
+     "the first two ranks of a node measure within 8 ms what reading and copying cost there, and "
+     "what is cheaper by that is done, alike on all ranks; where they do not meet in time, nothing "
+     "is read. A number: broadcasts from so many bytes to 2M, reduces of two ranks to 512K, "
+     "allreduces of two ranks (by a built-in operator that commutes, or relaxed) from 64 times so "
+     "many, and blocks from twice so many; 0 and 1: always. Operation::algorithm() then says "
+     "single_copy. Choose never also for buffers that other processes cannot read, for example "
+     "those of a device. All ranks must agree."},
     {messages, "TUTTI_NOTIFY", "immediate|flag", "immediate",
      "How messages to other nodes say that they are there.",
      "immediate: with a completion. flag: messages of up to 56 bytes are one line of memory that "

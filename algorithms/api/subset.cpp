@@ -43,7 +43,13 @@ Neighbourhood neighbourhood_of(std::span<const Rank> members, const Neighbourhoo
                      .reads_peers = whole.reads_peers,
                      .domain = {},
                      .remark = whole.remark};
-  for (const Rank member : members) part.windows.push_back(whole.windows[index_of(member)]);
+  part.costs.resize(part.nodes.node_count);
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const std::size_t member = index_of(members[i]);
+    part.windows.push_back(whole.windows[member]);
+    if (!whole.costs.empty())
+      part.costs[index_of(part.nodes.node[i])] = whole.costs[index_of(whole.nodes.node[member])];
+  }
   return part;
 }
 

@@ -95,8 +95,8 @@ struct AllreduceArguments {       // raw form
 /// target.
 ///
 /// Two ranks that share a node read each other's buffers (process_vm_readv) for payloads of 64
-/// times ContextOptions::single_copy_bytes (256 KiB) and more, where the operator is built-in and
-/// commutes or, for users' operators, its order does not show or relaxed is asked for.
+/// times ContextOptions::single_copy_bytes (default: as measured) and more, where the operator is
+/// built-in and commutes or, for users' operators, its order does not show or relaxed is asked for.
 ///
 /// Algorithm::shared_ring: start() leaves the contribution in memory that the ranks of the node
 /// share, and from then on whichever of them is in test() or wait() does the work of the node: a
@@ -198,9 +198,10 @@ struct BroadcastArguments {
 /// and, inside each, a flat or binomial one over its ranks (nested as in SRM: Tipparaju, Nieplocha,
 /// Panda 2003), or along the `tree` that is asked for; a payload crosses between two nodes once.
 ///
-/// Where all ranks share a node, payloads of ContextOptions::single_copy_bytes (4 KiB) to 2 MiB
-/// are not sent: all others read the root's buffer, and the root finishes when they have.  A buffer
-/// that the kernel does not let them read (Status::transport_failed) needs SIZE_MAX there.
+/// Where all ranks share a node, payloads of ContextOptions::single_copy_bytes (default: as
+/// measured) to 2 MiB are not sent: all others read the root's buffer, and the root finishes when
+/// they have.  A buffer that the kernel does not let them read (Status::transport_failed) needs
+/// SIZE_MAX there.
 ///
 /// Otherwise one-way: the root finishes when it has handed over its messages.  It can be two calls
 /// ahead of a rank that it tells, and waits for that one before the third; nothing grows.  The

@@ -62,8 +62,9 @@ struct ContextOptions {
   /// Broadcasts of so many bytes to 2 MiB, reduces of two ranks by an operator that commutes to 512
   /// KiB, allreduces of two by such an operator of 64 times so many and more, and blocks
   /// (block_collectives.hpp) of twice so many and more, are read where their user has them if all
-  /// ranks share a node and may (process_vm_readv); alike on all ranks; SIZE_MAX: never.  Default 4
-  /// KiB.
+  /// ranks share a node and may (process_vm_readv); alike on all ranks; 0 and 1: always; SIZE_MAX:
+  /// never.  Default: the first two ranks of a node measure, within 8 ms, when a communicator is
+  /// made, and what is faster by that is done; Communicator::single_copy_remark().
   std::optional<std::size_t> single_copy_bytes = {};
   /// Whether operations that are zero-copy on registered memory (segment.hpp) may register buffers
   /// that lie in no segment; alike on all ranks.  Their memory must then stay mapped until the
@@ -157,6 +158,9 @@ class TUTTI_EXPORT Communicator {
   std::uint32_t node_count() const noexcept;
   /// One line: why ranks that may be a node (same host and namespaces) are not.  Else empty.
   const std::string& node_remark() const noexcept;
+  /// For people: which payloads are read where their users have them, and by which figures that was
+  /// decided (ContextOptions::single_copy_bytes); alike on all ranks.
+  std::string single_copy_remark() const;
 
   /// Gives up: every operation in flight here returns `aborted`, and within the detection bound
   /// (docs/guarantees.md) those of the other ranks do too; not over mpi_exchange(), which has no

@@ -171,7 +171,7 @@ typedef struct {
   const char* device;
   int64_t arena_bytes;
   int64_t chunk_bytes;
-  int64_t single_copy_bytes; /* TUTTI_NEVER; 1: always */
+  int64_t single_copy_bytes; /* TUTTI_NEVER; 1: always; 0: as measured */
   int64_t setup_timeout_ns;
   int64_t domains_above; /* TUTTI_NEVER; 1: always */
   int32_t check;

@@ -100,7 +100,9 @@ results() {
   expect 0 'memcpy for broadcast 64K; 1.5 memcpy for reduce 64K' \
     "$bench" memcpy,broadcast,reduce --local 2 --bytes 64K --iterations 400
   expect 0 '"algorithm":"single_copy".*"correct":true' "$bench" broadcast --local 3 --bytes 100000 \
-    --iterations 8 --check --format json
+    --iterations 8 --check --format json --single-copy 4K
+  expect 0 'allgather 65536 B default / never .*alternating blocks' "$bench" broadcast,allgather --local 2 \
+    --bytes 64K --iterations 40 --check --single-copy default,4K,never
   expect 0 'oversubscribed' "$bench" barrier --local 16 --iterations 20
   expect 0 'none: --bind none' "$bench" barrier --local 2 --bind none --iterations 20
   expect 0 '^collective,bytes,' "$bench" barrier --local 2 --iterations 20 --format csv
@@ -180,6 +182,11 @@ refusals() {
     "$bench" allreduce --local 2 --virtual-time --algorithm shared_ring
   refuse 'TUTTI_SHARED_NOTIFICATIONS="flags": expected automatic, words or republished' \
     env TUTTI_SHARED_NOTIFICATIONS=flags "$bench" allreduce --local 2
+  refuse '--single-copy="always": expected bytes.*measured or never' \
+    "$bench" broadcast --local 2 --single-copy always
+  refuse '--single-copy="4K,4K": expected each way once' "$bench" broadcast --local 2 --single-copy 4K,4K
+  refuse '--format="json": expected table with several ways' \
+    "$bench" broadcast --local 2 --single-copy default,never --format json
   refuse '--format="json": expected table with --overlap' "$bench" barrier --local 2 --overlap --format json
   refuse '--overlap with --virtual-time.*leave one' "$bench" allreduce --local 2 --virtual-time --overlap
   refuse '--virtual-time="floor".*leave it out' "$bench" floor --local 2 --virtual-time

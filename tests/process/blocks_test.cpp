@@ -335,8 +335,10 @@ void expect_right(const Task& task, Launch launch) {
       << " nodes, chunks " << task.chunk_bytes;
 }
 
-int on_defaults(Exchange& exchange, const std::function<int(Communicator&)>& body) {
+int on_defaults(Exchange& exchange, const std::function<int(Communicator&)>& body,
+                std::optional<std::size_t> single_copy_bytes = {}) {
   ContextOptions options;
+  options.single_copy_bytes = single_copy_bytes;
   options.device = test::device_of(exchange.self());
   options.arena_bytes = 2u << 20;
   Context context(options);
@@ -609,10 +611,9 @@ TEST(Blocks, LongOnesArePassedOnInPieces) {
   expect({.shape = {16, {2}, Placement::cyclic}, .sizes = sizes, .delay = 2ms}, run_local_threads);
 }
 
-/// Which is what happens where it may.
 TEST(Blocks, AreReadWhereTheyAre) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
-    return on_defaults(exchange, [](Communicator& communicator) {
+    const auto body = [](Communicator& communicator) {
       Bytes source(20'000), target(20'000);
       const auto taken = [&](std::size_t bytes) {
         return alltoall(communicator,
@@ -626,7 +627,8 @@ TEST(Blocks, AreReadWhereTheyAre) {
                          .algorithm() == "direct"
                  ? 0
                  : 2;
-    });
+    };
+    return on_defaults(exchange, body, 4096);
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(2));
 }

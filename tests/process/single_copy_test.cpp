@@ -17,6 +17,7 @@
 #include <iterator>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
 #include <tutti/tutti.hpp>
@@ -401,6 +402,84 @@ TEST(SingleCopy, RanksWithDifferentThresholdsHearOfIt) {
                      text.find("TUTTI_SINGLE_COPY_BYTES") != std::string::npos
                  ? 0
                  : 1;
+    }
+    return 2;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
+}
+
+/// What a rank says it was decided by, in a form that allgather can carry.
+struct Remark {
+  char text[700] = {};
+};
+
+bool all_say_the_same(Communicator& communicator, Exchange& exchange) {
+  Remark mine;
+  communicator.single_copy_remark().copy(mine.text, sizeof mine.text - 1);
+  std::vector<Remark> all(exchange.rank_count());
+  exchange.allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)),
+                     10s);
+  return std::all_of(all.begin(), all.end(), [&](const Remark& one) {
+    return std::string(one.text) == mine.text && one.text[0] != '\0';
+  });
+}
+
+int wrong_large_broadcast(Communicator& communicator) {
+  Values buffer(32768, index_of(communicator.rank()));
+  Operation operation = broadcast<std::uint64_t>(communicator, std::span(buffer), Rank{1});
+  if (operation.start() != Status::ok || operation.wait(30s) != Status::ok) return 20000;
+  return static_cast<int>(
+      std::count_if(buffer.begin(), buffer.end(), [](std::uint64_t value) { return value != 1; }));
+}
+
+TEST(SingleCopy, WhatIsMeasuredHoldsForAllRanks) {
+  for (const std::uint32_t ranks : {2u, 3u, 5u})
+    for (const Launch launch : launches) {
+      const auto results = launch({.rank_count = ranks}, [&](Exchange& exchange) {
+        ContextOptions options = options_of(ranks, 0);
+        options.single_copy_bytes = {};
+        Context context(options);
+        // The second one meets while the arena is in use.
+        Communicator communicator(context, exchange), other(context, exchange);
+        if (!all_say_the_same(communicator, exchange)) return 1;
+        if (!all_say_the_same(other, exchange)) return 2;
+        return wrong_large_broadcast(communicator) + wrong_large_broadcast(other);
+      });
+      EXPECT_EQ(codes_of(results), std::vector<int>(ranks)) << ranks << " ranks";
+    }
+}
+
+TEST(SingleCopy, RanksOfANodeThatWereSplitOffGoByItsFigures) {
+  for (const Launch launch : launches) {
+    const auto results = launch({.rank_count = 4}, [&](Exchange& exchange) {
+      ContextOptions options = options_of(2, 0);
+      options.single_copy_bytes = {};
+      Context context(options);
+      Communicator communicator(context, exchange);
+      if (communicator.single_copy_remark() != "never: ranks are on several nodes") return 1;
+      std::optional<Communicator> part = communicator.split(index_of(communicator.node()));
+      if (!part || part->rank_count() != 2) return 2;
+      const std::string remark = part->single_copy_remark();
+      const bool is_known = remark.find("measured: ") != std::string::npos ||
+                            remark.find("not be measured in time") != std::string::npos;
+      return is_known ? wrong_large_broadcast(*part) : 3;
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(4));
+  }
+}
+
+/// Who was told does not measure, and who measures does not wait long for it.
+TEST(SingleCopy, OneThatWasToldMayMeetOneThatMeasures) {
+  const auto results = run_local_threads({.rank_count = 2}, [](Exchange& exchange) {
+    ContextOptions options = options_of(2, 0);
+    if (exchange.self() == Rank{0}) options.single_copy_bytes = {};
+    Context context(options);
+    Communicator communicator(context, exchange);
+    Values buffer(1000);
+    try {
+      broadcast<std::uint64_t>(communicator, std::span(buffer), Rank{0});
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::mismatch ? 0 : 1;
     }
     return 2;
   });

@@ -103,6 +103,9 @@ TEST_F(Settings, SingleCopiesMayBeSwitchedOff) {
   set("TUTTI_SINGLE_COPY_BYTES", "never");
   EXPECT_EQ(api::context_settings({}).single_copy_bytes, SIZE_MAX);
   EXPECT_EQ(api::context_settings({.single_copy_bytes = 7}).single_copy_bytes, 7u);
+  set("TUTTI_SINGLE_COPY_BYTES", "measured");
+  EXPECT_EQ(api::context_settings({}).single_copy_bytes, std::nullopt);
+  EXPECT_EQ(api::context_settings({.single_copy_bytes = 7}).single_copy_bytes, 7u);
   set("TUTTI_SINGLE_COPY_BYTES", "always");
   EXPECT_THROW(api::context_settings({}), Error);
 }

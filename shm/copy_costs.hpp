@@ -1,0 +1,90 @@
+// What two ranks of a node pay for a payload, on this machine and at this moment: copied into a
+// window by one and out of it by the other, or read where its user has it (peer_memory.hpp).  Which
+// of the two is faster differs between machines by more than a factor of three, so it is measured
+// when ranks meet.
+//
+//   leader    own memory -> block of its window, step k      sees answer k      ...      reads
+//   alone partner                              sees step k, block -> own memory, answer k
+//
+// Each rank writes only to its own window, and the partner only to one line of its board, so a rank
+// that comes late, or not at all, costs the other its patience and does no harm.  All figures are
+// the least of several tries: what disturbs a try only makes it longer.  Tries on one CPU do not
+// count: nothing crosses from cache to cache there.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+namespace tutti::shm {
+
+inline constexpr std::size_t costs_page_bytes = 4096;
+inline constexpr std::size_t costs_chunk_bytes = 65536;
+
+/// Nanoseconds.  A plain value that allgather can carry.
+struct CopyCosts {
+  double word = 0;        // from a store to the moment when the other rank has seen it
+  double read_call = 0;   // a process_vm_readv of 8 bytes
+  double read_page = 0;   // a process_vm_readv of a whole page
+  double read_chunk = 0;  // a process_vm_readv of a chunk
+  double put_page = 0;    // from own memory into the window
+  double put_chunk = 0;
+  double get_page = 0;  // what another rank has just put there, into own memory
+  double get_chunk = 0;
+  double own_chunk = 0;  // within own memory
+
+  double read_per_byte() const noexcept {  // within a page
+    return std::max(0.0, (read_page - read_call) / costs_page_bytes);
+  }
+  double read_per_page() const noexcept {  // without its bytes
+    constexpr double pages = static_cast<double>(costs_chunk_bytes) / costs_page_bytes;
+    return std::max(0.0, (read_chunk - read_call - read_per_byte() * costs_chunk_bytes) / pages);
+  }
+};
+
+/// Lies in the first page of a window, behind its nonce, and is written by its owner alone.
+struct CopyBoard {
+  static constexpr std::size_t offset = 1024;
+  /// The probe and how far it has come: another probe never takes it for its own.  Release after
+  /// all that is told besides, acquire before that is read; alike for the block, whose bytes the
+  /// partner would else read while they are being written.
+  alignas(64) std::uint64_t step;
+  std::uint64_t block;   // where it lies in the leader's process
+  std::uint64_t cpu;     // where the partner was when it answered
+  std::uint64_t get_ns;  // what its last copy took
+};
+
+/// One side of a probe.
+struct CopyProbe {
+  std::uint64_t id;  // of this probe, alike on both; the lowest 16 bits are 0
+  CopyBoard* mine;
+  const CopyBoard* theirs;
+  std::chrono::nanoseconds patience = std::chrono::milliseconds(8);  // all in all
+};
+
+/// The board of a window whose first page has nothing else behind the nonce.
+inline CopyBoard* board_of(std::byte* window) noexcept {
+  return reinterpret_cast<CopyBoard*>(window + CopyBoard::offset);
+}
+
+struct CopyOutcome {
+  /// Nothing if the partner did not come, was too slow or never on another CPU, or if its memory
+  /// cannot be read.
+  std::optional<CopyCosts> costs = {};
+  bool block_is_free = true;  // false: the partner may still read it
+};
+
+/// The leader's side.  `block`, of its window, has costs_chunk_bytes; nullptr: there was no room,
+/// and the partner hears so.  `process` and `readable`: memory of that process to be read, as large
+/// as the block.
+CopyOutcome measure_copies_as_leader(const CopyProbe& probe, std::byte* block, std::int32_t process,
+                                     std::uint64_t readable);
+
+/// The other side.  `block_at(address)`: where the leader's block lies here.
+void measure_copies_as_partner(const CopyProbe& probe,
+                               const std::function<const std::byte*(std::uint64_t)>& block_at);
+
+}  // namespace tutti::shm

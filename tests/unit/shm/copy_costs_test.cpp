@@ -1,0 +1,165 @@
+// Promise: two ranks of a node get figures of reading and copying from each other; one whose peer
+// does not come, has died or has another probe in mind has waited as long as it was told to, no
+// longer, and has no figures.
+#include "shm/copy_costs.hpp"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <thread>
+#include <tutti/detail/cpu_set.hpp>
+#include <vector>
+
+namespace tutti::shm {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t id = 7u << 16;
+
+/// Two windows of one process, and the memory of each that may be read.
+struct Pair {
+  struct alignas(4096) Page {
+    std::byte bytes[costs_page_bytes];
+  };
+  std::vector<Page> windows = std::vector<Page>(2);
+  std::vector<std::byte> block = std::vector<std::byte>(costs_chunk_bytes);
+
+  CopyProbe probe(std::size_t self, std::chrono::nanoseconds patience, std::uint64_t name = id) {
+    return {.id = name,
+            .mine = board_of(windows[self].bytes),
+            .theirs = board_of(windows[1 - self].bytes),
+            .patience = patience};
+  }
+  CopyOutcome lead(std::chrono::nanoseconds patience, std::int32_t process = ::getpid()) {
+    return measure_copies_as_leader(probe(0, patience), block.data(), process,
+                                    reinterpret_cast<std::uint64_t>(block.data()));
+  }
+  void follow(std::chrono::nanoseconds patience, std::uint64_t name = id) {
+    measure_copies_as_partner(probe(1, patience, name), [](std::uint64_t address) {
+      return reinterpret_cast<const std::byte*>(address);
+    });
+  }
+};
+
+/// Binds the calling thread to one of the CPUs it may use; without another one nothing counts.
+bool bind_to(std::size_t number) {
+  const std::vector<unsigned> cpus = detail::allowed_cpus().list();
+  if (cpus.size() < 2) return false;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpus[number % cpus.size()], &set);
+  return ::sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
+TEST(CopyCosts, TwoRanksGetFigures) {
+  if (detail::allowed_cpus().count() < 2) GTEST_SKIP() << "needs two CPUs";
+  Pair pair;
+  CopyOutcome outcome;
+  std::thread leader([&] {
+    EXPECT_TRUE(bind_to(0));
+    outcome = pair.lead(20s);
+  });
+  std::thread partner([&] {
+    EXPECT_TRUE(bind_to(1));
+    pair.follow(20s);
+  });
+  leader.join();
+  partner.join();
+  ASSERT_TRUE(outcome.costs);
+  EXPECT_TRUE(outcome.block_is_free);
+  const CopyCosts& costs = *outcome.costs;
+  for (const double figure :
+       {costs.word, costs.read_call, costs.read_page, costs.read_chunk, costs.put_page,
+        costs.put_chunk, costs.get_page, costs.get_chunk, costs.own_chunk}) {
+    EXPECT_TRUE(std::isfinite(figure)) << figure;
+    EXPECT_GT(figure, 0);
+    EXPECT_LT(figure, 20e9);
+  }
+  EXPECT_LT(costs.put_page, costs.put_chunk);
+  EXPECT_LT(costs.get_page, costs.get_chunk);
+}
+
+TEST(CopyCosts, OnOneCpuNothingCounts) {
+  Pair pair;
+  CopyOutcome outcome;
+  const auto on_one = [&](auto&& side) {
+    return std::thread([&, side] {
+      cpu_set_t set;
+      CPU_ZERO(&set);
+      CPU_SET(detail::allowed_cpus().list().front(), &set);
+      EXPECT_EQ(::sched_setaffinity(0, sizeof set, &set), 0);
+      side();
+    });
+  };
+  std::thread leader = on_one([&] { outcome = pair.lead(30ms); });
+  std::thread partner = on_one([&] { pair.follow(30ms); });
+  leader.join();
+  partner.join();
+  EXPECT_FALSE(outcome.costs);
+}
+
+TEST(CopyCosts, WhoWaitsForNobodyGivesUp) {
+  for (const bool leads : {true, false}) {
+    Pair pair;
+    const auto begin = std::chrono::steady_clock::now();
+    if (leads) {
+      const CopyOutcome outcome = pair.lead(20ms);
+      EXPECT_FALSE(outcome.costs);
+      EXPECT_FALSE(outcome.block_is_free);  // one who comes late may read it
+    } else {
+      pair.follow(20ms);
+    }
+    const auto taken = std::chrono::steady_clock::now() - begin;
+    EXPECT_GE(taken, 20ms);
+    EXPECT_LT(taken, 10s);
+  }
+}
+
+TEST(CopyCosts, AnotherProbeIsNotTakenForThisOne) {
+  Pair pair;
+  CopyOutcome outcome;
+  std::thread leader([&] { outcome = pair.lead(50ms); });
+  pair.follow(50ms, id + (1u << 16));
+  leader.join();
+  EXPECT_FALSE(outcome.costs);
+}
+
+TEST(CopyCosts, WithoutRoomThePartnerHearsSo) {
+  Pair pair;
+  const CopyOutcome outcome = measure_copies_as_leader(pair.probe(0, 60s), nullptr, ::getpid(), 0);
+  EXPECT_FALSE(outcome.costs);
+  EXPECT_TRUE(outcome.block_is_free);
+  const auto begin = std::chrono::steady_clock::now();
+  pair.follow(60s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
+}
+
+TEST(CopyCosts, MemoryOfTheDeadIsNotRead) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ASSERT_GT(child, 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  Pair pair;
+  CopyOutcome outcome;
+  std::thread leader([&] {
+    bind_to(0);
+    outcome = pair.lead(20s, child);
+  });
+  std::thread partner([&] {
+    bind_to(1);
+    pair.follow(20s);
+  });
+  partner.join();
+  leader.join();
+  EXPECT_FALSE(outcome.costs);
+  EXPECT_TRUE(outcome.block_is_free);
+}
+
+}  // namespace
+}  // namespace tutti::shm
