@@ -40,7 +40,7 @@ ReadRanges no_reading() noexcept;
 /// SIZE_MAX: never; 0 or 1: always, whatever the size.
 ReadRanges reading_from(std::size_t bytes) noexcept;
 
-/// By what it costs.
+/// By what it costs.  Allreduces are never read.
 ReadRanges reading_by_costs(const shm::CopyCosts& costs) noexcept;
 
 /// What reading or copying one payload takes by these figures, in nanoseconds: what the rule
