@@ -74,6 +74,9 @@ def run(command, timeout, environment=None):
                                start_new_session=True)
     try:
         output, errors = process.communicate(timeout=timeout)
+    except KeyboardInterrupt:  # which does not reach another session
+        process.terminate()
+        raise
     except subprocess.TimeoutExpired:
         # The launcher ends its ranks when it is asked to end.
         process.terminate()
@@ -101,7 +104,7 @@ def launcher_of(name, options):
                       f"cmake --build --preset {preset} --target tutti-bench")
     launcher = shutil.which(LAUNCHERS[mpi])
     if launcher is None:
-        raise Missing(f"{LAUNCHERS[mpi]} is not in the PATH: install {mpi.lower().replace(' ', '')}")
+        raise Missing(f"{LAUNCHERS[mpi]} is not in the PATH: install {'openmpi-bin' if mpi == OPEN_MPI else 'mpich'}")
     command = [launcher]
     if mpi == OPEN_MPI:
         command += ["--oversubscribe"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
@@ -186,7 +189,7 @@ def report(found, left_out, options):
         print(f"  left out: {name}: {why}")
     shared = ["oversubscribed, not latencies"] if first[0]["oversubscribed"] else []
     tutti = [f"{key}={value}" for key, value in sorted(os.environ.items())
-             if key.startswith("TUTTI_")] or ["its defaults"]
+             if key.startswith("TUTTI_") and key != "TUTTI_SECRET"] or ["its defaults"]
     print("; ".join([f"{options.ranks} ranks, {first[0]['nodes']} node(s)", *shared,
                      f"launches of each setting: {options.rounds}",
                      f"tutti: {' '.join(tutti)}"]))

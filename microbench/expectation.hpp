@@ -75,7 +75,7 @@ Match match(std::span<const Expectation> expectations, std::span<const Measured>
 /// Whether `ratio` is within the bound; 0 is what nothing measured yields, and never is.
 bool is_met(const Expectation& expectation, double ratio, bool tripwire) noexcept;
 
-/// How many of `ratios`, one for each pairing, are not.
+/// Number of ratios that miss their bound; there is one ratio for each pairing.
 std::size_t missed(std::span<const Expectation> expectations, const Match& found,
                    std::span<const double> ratios, bool tripwire);
 

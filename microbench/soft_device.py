@@ -23,6 +23,7 @@ import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CPUS = [str(cpu) for cpu in sorted(os.sched_getaffinity(0))[:2]]
 MIB = 1 << 20
 
 
@@ -46,12 +47,12 @@ def perftest(build, tool, *options):
                        MALLOC_MMAP_THRESHOLD_="1")  # its buffers become shared files
     command = [ROOT + "/scripts/softverbs", tool, "-d", "soft0", "-F", *options]
     port = str(20000 + os.getpid() % 10000)
-    server = subprocess.Popen(["taskset", "-c", "0", *command, "-p", port], env=environment,
+    server = subprocess.Popen(["taskset", "-c", CPUS[0], *command, "-p", port], env=environment,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(50):
             time.sleep(0.1)
-            client = subprocess.run(["taskset", "-c", "1", *command, "-p", port, "localhost"],
+            client = subprocess.run(["taskset", "-c", CPUS[1], *command, "-p", port, "localhost"],
                                     env=environment, timeout=60, capture_output=True, text=True)
             if client.returncode == 0:
                 break

@@ -149,6 +149,11 @@ std::vector<Compared> parse_results(std::string_view text, const std::string& fi
                       .checked = json.at("correct").is_boolean() && json.at("correct").get<bool>(),
                       .mpi = mpi.at("name").get<std::string>(),
                       .ratio = mpi.at("ratio").get<double>()});
+      if (rows.back().mpi != rows.front().mpi)
+        throw Error(ErrorCode::invalid_argument,
+                    fmt::format("{}:{}: a row beside {} after rows beside {}: expected one MPI; "
+                                "record each in a file of its own",
+                                file, number, rows.back().mpi, rows.front().mpi));
     } catch (const nlohmann::json::exception&) {
       constexpr std::size_t shown = 60;
       throw Error(ErrorCode::invalid_argument,
@@ -179,7 +184,8 @@ std::string summary_of(std::span<const Compared> rows) {
   text += count(shared, " of more ranks than CPUs");
   text += checked == rows.size()
               ? "Every result was compared with a reference and is right.\n"
-              : fmt::format("The results of {} of {} rows were checked.\n", checked, rows.size());
+              : fmt::format("The results of {} of {} rows were checked and are right.\n", checked,
+                            rows.size());
   return text;
 }
 
@@ -191,7 +197,12 @@ std::string run_summary(std::span<const char* const> arguments) {
   line.add("FILE", name, "what tutti-bench --record FILE has written, of any number of runs");
   if (const std::optional<std::string> help = line.parse(arguments)) return *help;
   std::ifstream file(name);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string text;
+  try {
+    text.assign(std::istreambuf_iterator<char>(file), {});
+  } catch (const std::ios_base::failure&) {  // a folder
+    file.setstate(std::ios::badbit);
+  }
   if (!file || file.bad())
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("FILE=\"{}\": {}; expected what tutti-bench --record has written", name,

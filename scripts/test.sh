@@ -18,7 +18,7 @@ On Debian 12: installs what is missing (with sudo unless root), builds the prese
           what has threads with "tsan", MPI's part with "release-mpich", "asan-clang" in place of
           "asan", clang-format, clang-tidy, the long runs (200,000 calls, 100 and 1,000 kills, 30 s of
           fuzzing, every node shape of 11 ranks), and the kernel's verbs in a virtual machine; last,
-          with nothing beside it, whether anything has lost half its speed (microbench/targets.txt,
+          with nothing beside it, the tripwires of performance (microbench/targets.txt,
           soft_device.py); under 60 minutes.  Longer ones still: ctest --preset release -L soak.
 Prints what each stage took, and CTest's summary of all stages at the end.  Logs: build/*.log.
 Exit status 0 if everything passed.
@@ -71,8 +71,8 @@ tidy() {
     xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p build/clang >build/clang-tidy.log 2>&1 ||
     { grep -E 'error:|warning:' build/clang-tidy.log >&2; return 1; }
 }
-# Ratios against the tripwires of microbench/targets.txt: a loss of half the speed or more fails, what
-# one neighbour on the machine costs does not.  Best of three each.
+# Ratios against the tripwires of microbench/targets.txt, best of three each: what one neighbour on the
+# machine costs should not fail.
 performance() {
   if [ "$(nproc)" -lt 2 ]; then
     echo "skipped: needs two CPUs"
@@ -83,7 +83,7 @@ performance() {
   local bench=(-n 2 build/release/bin/tutti-bench) held=(--brief --iterations 2000 --tripwire
     --expect microbench/targets.txt)
   "${launch[@]}" "${bench[@]}" floor,oneway,barrier,allreduce,broadcast,reduce,allgather,alltoall \
-    --bytes 8,1K,64K,512K --against mpi "${held[@]}" || status=1
+    --bytes 8,1K,64K,256K --against mpi "${held[@]}" || status=1
   for notify in immediate flag; do
     "${launch[@]}" "${bench[@]}" floor,wimm,barrier,allreduce --bytes 8 --ranks-per-node 1 \
       --notify $notify "${held[@]}" || status=1

@@ -526,7 +526,7 @@ void Communicator::abort() noexcept {
 void Communicator::synchronize() {
   api::SetUpCall call{api::CallKind::synchronize, "synchronize"};
   std::byte none{};  // GCC 12 warns of copies of no bytes from a null pointer
-  implementation_->gather(call, {&none, 0}, {&none, 0});  // which no rank leaves before all enter
+  implementation_->gather(call, {&none, 0}, {&none, 0});  // No rank leaves before all enter.
 }
 
 Status Communicator::progress() noexcept {

@@ -133,6 +133,7 @@ plan::Plan plan_by_domains(Rank self, std::uint32_t rank_count, const AllreduceR
   AllreduceRequest inner = request;
   inner.node_of = nodes;
   inner.domain_of = {};
+  inner.single_copy = false;  // What is passed on between domains are partials, no users' buffers.
   const plan::Order order =
       request.reduction.properties.commutative ? plan::Order::commutative : plan::Order::rank_order;
   return plan::lanes_allreduce(self, domain_shape(rank_count, request.domain_of), order,

@@ -47,8 +47,8 @@ constexpr std::size_t bytes_max = std::size_t{64} << 20;
 /// the figures are not exact.
 constexpr double margin = 0.95;
 
-/// Beyond which sizes chunks that both sides copy at the same time are faster, because they stay in
-/// the second cache: not to be seen by what a chunk costs (measured, shm/README.md).
+/// The largest size to read.  Above it chunks are faster, because both sides copy at the same time
+/// and within their second caches.  The cost of one chunk does not show this (shm/README.md).
 constexpr std::size_t most_to_read(ReadFor what) noexcept {
   if (what == ReadFor::broadcast || what == ReadFor::gather) return single_copy_broadcast_bytes_max;
   if (what == ReadFor::reduce) return single_copy_reduce_bytes_max;
@@ -79,7 +79,7 @@ double reading_ns(ReadFor what, std::size_t payload_bytes, const shm::CopyCosts&
   const auto bytes = static_cast<double>(payload_bytes);
   switch (what) {
     case ReadFor::broadcast:
-    case ReadFor::scatter:  // the root's own block meanwhile
+    case ReadFor::scatter:  // The root copies its own block meanwhile.
       return 2 * costs.word + read(bytes, costs);
     case ReadFor::reduce:
     case ReadFor::gather:

@@ -24,7 +24,7 @@ enum class ReadFor : std::uint8_t {
 inline constexpr std::size_t read_for_count = 6;
 const char* name_of(ReadFor what) noexcept;
 
-/// Payloads of which sizes; of blocks, the longest counts.
+/// The sizes of payloads that are read; of several blocks, the longest counts.
 struct ReadRange {
   std::size_t from = SIZE_MAX;
   std::size_t to = 0;

@@ -94,9 +94,10 @@ struct AllreduceArguments {       // raw form
 /// payloads from 64 KiB on, in parts or by the ring, are sent from the source and land in the
 /// target.
 ///
-/// Two ranks that share a node read each other's buffers (process_vm_readv) for payloads of 64
-/// times ContextOptions::single_copy_bytes (default: as measured) and more, where the operator is
-/// built-in and commutes or, for users' operators, its order does not show or relaxed is asked for.
+/// Two ranks that share a node read each other's buffers (process_vm_readv) only if
+/// ContextOptions::single_copy_bytes is given, for payloads of 64 times as many bytes and more,
+/// where the operator is built-in and commutes or, for users' operators, its order does not show or
+/// relaxed is asked for.
 ///
 /// Algorithm::shared_ring: start() leaves the contribution in memory that the ranks of the node
 /// share, and from then on whichever of them is in test() or wait() does the work of the node: a

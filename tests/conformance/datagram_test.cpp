@@ -828,7 +828,7 @@ TEST(Datagrams, of_a_process_that_ends_at_once_arrive) {
   EXPECT_TRUE(inbox.endpoint.is_quiet());
 }
 
-/// Its program goes on sending; neither side waits for the other, and the order stays.
+/// The sender goes on while its target is stopped, and the order stays.
 TEST(Datagrams, to_a_process_that_is_stopped_arrive_when_it_goes_on) {
   if (!device_is_soft()) GTEST_SKIP() << "how many are kept is the device's decision";
   for (const std::uint32_t before : {0u, 50u}) {

@@ -103,10 +103,10 @@ def main():
         if time.monotonic() - begin > 30:
             sys.exit("compare_mpi_test.py: a launch that never ends is waited for")
     if BUILD:
-        table = expect(0, "of 6 figures", None, "--smoke", "--settings", "defaults,vader,coll_sm",
+        table = expect(0, " figures.", None, "--smoke", "--settings", "defaults,vader,coll_sm",
                        "--build", *BUILD)
         for name in ("defaults", "vader", "coll_sm"):
-            if f", {name} " not in table:
+            if f", {name} " not in table and f"left out: {name}: this Open MPI has no" not in table:
                 sys.exit(f"compare_mpi_test.py: no line of {name} in:\n{table}")
 
 

@@ -26,7 +26,7 @@ class DatagramWriter {
  private:
   DatagramRing* ring_ = nullptr;
   std::uint64_t written_ = 0;
-  std::uint64_t taken_ = 0;  // by the receiver, as last seen
+  std::uint64_t taken_ = 0;  // how many the receiver had taken when last looked at
 };
 
 /// The receiver's end.

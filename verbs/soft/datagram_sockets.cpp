@@ -75,7 +75,7 @@ int DatagramSockets::send_waiting(Outgoing& to) {
   return 0;
 }
 
-/// A ring takes datagrams for a process that has ended, too.
+/// Whether the receiver has ended; its ring would still take datagrams.
 bool DatagramSockets::is_dead(const Outgoing& to) {
   return to.ring && to.peer->state() == PeerState::dead;
 }

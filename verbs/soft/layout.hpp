@@ -336,8 +336,8 @@ struct alignas(line_bytes) DatagramSlot {
 enum class Bell : std::uint32_t { idle, wanted };
 
 /// Datagrams from one process to another.  Both ends are single: the sender's threads hold the
-/// mutex of their process, the owner's that of theirs.  Nobody holds anything: whoever is stopped
-/// or killed is in nobody's way.
+/// mutex of their process, the owner's that of theirs.  No lock lies in shared memory, so whoever
+/// is stopped or killed blocks nobody.
 struct alignas(line_bytes) DatagramRing {
   static constexpr std::uint64_t slots_count = 64;
 

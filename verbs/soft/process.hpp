@@ -91,7 +91,7 @@ class Process {
   Timing* timing() const { return timing_.get(); }
   const Settings& settings() const { return settings_; }
   SegmentView view() const { return view_; }
-  /// Where others find it.
+  /// Number of the host on which others find this process.
   HostNumber host() const { return host_; }
 
   /// Lines are stored by this process or not written at all; see Driver::keep_lines_whole.  Stays.

@@ -6,7 +6,7 @@ set -u
 library=libucp
 [ "$3" = ucx ] || library=libfabric
 command -v mpicc.openmpi >/dev/null && command -v mpirun.openmpi >/dev/null &&
-  ldconfig -p | grep "$library" >/dev/null || { echo "Open MPI or $library is not installed"; exit 77; }
+  PATH=$PATH:/usr/sbin:/sbin ldconfig -p | grep "$library" >/dev/null || { echo "Open MPI or $library is not installed"; exit 77; }
 directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
 mpicc.openmpi -O1 "$2" -o "$directory/allreduce" || exit 1

@@ -276,6 +276,11 @@ TEST(Selection, DomainsMeetFirstInBarriersAndSmallAllreduces) {
   asked.node_of = node;
   asked.domain_of = domains;
   EXPECT_EQ(taken(asked, 8), "domains/recursive_multiplying");
+  asked.single_copy = true;
+  asked.domain_of = two;
+  EXPECT_EQ(taken(asked, 8), "domains/recursive_multiplying") << "two domains are not two ranks";
+  asked.single_copy = false;
+  asked.domain_of = domains;
   asked.node_of = two;
   EXPECT_EQ(taken(asked, 8), "domains/leader/recursive_multiplying");
   asked.element_count = 1 << 16;

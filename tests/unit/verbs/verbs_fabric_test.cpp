@@ -581,6 +581,8 @@ TEST(Lines, DevicesThatTearThemAreRefusedByName) {
 }
 
 TEST(LinesDeathTest, WhatDoesNotFitIsAProgrammersError) {
+  // A forked child has no arena, so the test begins anew there.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   End a(1), b(2);
   connect(a, b);
   EXPECT_DEATH(aim_line(a, b, 57), "fits");
