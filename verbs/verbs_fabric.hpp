@@ -192,6 +192,10 @@ class VerbsFabric {
   // ---- set-up: may throw Error, may allocate ----
 
   const Port& port() const noexcept { return port_; }
+  /// How long the device waits for an acknowledgement before it sends again.
+  Timeout acknowledgement_timeout() const noexcept {
+    return Timeout(std::int64_t{4096} << timeout_on(port_.description, options_.path));
+  }
   Arena& arena() noexcept { return arena_; }
   /// Memory that is mapped here, for the network to read, and for peers to write if `access` says
   /// so (IBV_ACCESS_...; never relaxed ordering).  Throws Error, which calls it by its name.

@@ -103,10 +103,12 @@ void require_ports_of_one_kind(std::span<const Introduction> all) {
     throw Error(ErrorCode::mismatch, "these ranks cannot talk to each other: " + reason);
 }
 
-/// One side of what two ranks of a node measure together.
+/// One side of what two ranks of a node measure together.  `kept`: a block of the arena that a
+/// partner which is late may still read.
 std::optional<shm::CopyCosts> measure_copies(Context::Implementation& context,
                                              const api::NeighbourWindow& theirs,
-                                             std::uint64_t communicator, bool leads) {
+                                             std::uint64_t communicator, bool leads,
+                                             std::byte*& kept) try {
   verbs::Arena& arena = context.fabric.arena();
   const shm::CopyProbe probe{.id = communicator & ~std::uint64_t{0xffff},
                              .mine = shm::board_of(arena.mapping()->data()),
@@ -119,11 +121,14 @@ std::optional<shm::CopyCosts> measure_copies(Context::Implementation& context,
   }
   const bool is_readable = theirs.mapping->size() >= shm::costs_chunk_bytes;
   std::byte* const block = is_readable ? arena.allocate(shm::costs_chunk_bytes) : nullptr;
+  kept = block;
   const shm::CopyOutcome outcome =
       shm::measure_copies_as_leader(probe, block, theirs.process, theirs.address);
-  // Else it stays out of use: a partner that is late may still read it.
-  if (block != nullptr && outcome.block_is_free) arena.release(block);
+  if (block != nullptr && outcome.block_is_free) arena.release(std::exchange(kept, nullptr));
   return outcome.costs;
+} catch (const std::bad_alloc&) {
+  // Nothing is measured.  An exception would leave the other ranks in the exchange that follows.
+  return std::nullopt;
 }
 
 }  // namespace
@@ -192,9 +197,10 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
   cards.reserve(all.size());
   for (const Introduction& rank : all) cards.push_back(rank.neighbour);
   const std::uint64_t made_id = id_of(all);
-  if (known)
+  if (known) {
     neighbours = std::move(*known);
-  else
+  } else {
+    std::byte* kept = nullptr;
     neighbours = api::meet_neighbours(
         exchange.self(), cards, context.settings,
         [&](std::span<const std::byte> mine) {
@@ -203,8 +209,11 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
           return everybodys;
         },
         [&](const api::NeighbourWindow& theirs, bool leads) {
-          return measure_copies(context, theirs, made_id, leads);
+          return measure_copies(context, theirs, made_id, leads, kept);
         });
+    // Every rank has told the others its figures, so none measures any more.
+    if (kept != nullptr) context.fabric.arena().release(kept);
+  }
   reads = api::reads_of(neighbours, context.settings);
   id = made_id;
   neighbours.domain = api::domains_of(neighbours.nodes, cards, context.settings);

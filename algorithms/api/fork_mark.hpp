@@ -3,6 +3,9 @@
 // once; everybody else only reads it.  A process id would not do: asking for it is a system call,
 // and a child in a namespace of its own may have the number of its parent.
 //
+// A child that a signal handler forks inside wait(), and that returns there, may still crash,
+// because wait() looks at the word only now and then.
+//
 //        parent                              child
 //   mark [ 1 0 0 ... ]      fork()      mark [ 0 0 0 ... ]
 //

@@ -48,8 +48,11 @@ void give_way(const Context::Implementation& context, Timeout idle, Timeout left
   clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
 }
 
-/// Twice what the transport's retries take towards a peer that does not answer (queue_pair.hpp).
-constexpr Timeout drain_timeout = std::chrono::seconds(8);
+/// Twice what the transport's retries take towards a peer that does not answer (queue_pair.hpp);
+/// on devices that wait long before they send again, long enough for that.
+Timeout drain_timeout_of(const verbs::VerbsFabric& fabric) noexcept {
+  return std::max<Timeout>(std::chrono::seconds(8), 2 * fabric.acknowledgement_timeout());
+}
 
 /// Changes when an operation in flight advances.
 std::uint64_t position_of_all(const Context::Implementation& context) noexcept {
@@ -91,6 +94,7 @@ Operation::Implementation::~Implementation() {
     const Rank peer = communicator.rank_of(process);
     return peer != no_rank && communicator.exchange.has_left(peer);
   };
+  const Timeout drain_timeout = drain_timeout_of(context.fabric);
   const bool drained =
       !communicator.failed() && collect_credits() &&
       context.fabric.drain(channel.network, context.clock, drain_timeout, has_gone);

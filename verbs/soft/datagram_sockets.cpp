@@ -101,8 +101,10 @@ bool DatagramSockets::send(std::uint32_t process_id, const Message& opening,
 void DatagramSockets::seek_ring(std::uint32_t process_id, Outgoing& to, Connections& connections) {
   if (to.way == Way::connection && to.sent == ring_from) {
     to.peer = connections.attach(process_id);
-    if (send_message(to.connection.get(), connections.message(MessageKind::ring_wanted)) == 0)
-      to.way = Way::asked;
+    const int error =
+        send_message(to.connection.get(), connections.message(MessageKind::ring_wanted));
+    if (error == 0) to.way = Way::asked;
+    if (is_gone(error)) to.way = Way::none;  // The next datagram connects anew.
   }
   if (to.way == Way::asked) take_grant(to);
   if (to.way == Way::granted) begin_ring(to, connections.message(MessageKind::ring_begins));
@@ -125,7 +127,9 @@ void DatagramSockets::begin_ring(Outgoing& to, const Message& beginning) {
     to.way = Way::none;
     return;
   }
-  if (send_message(to.connection.get(), beginning) != 0) return;
+  const int error = send_message(to.connection.get(), beginning);
+  if (is_gone(error)) to.way = Way::none;  // The next datagram connects anew.
+  if (error != 0) return;
   to.ring = DatagramWriter(*ring);
   to.way = Way::ring;
 }
