@@ -394,6 +394,7 @@ TEST(Segments, InANodeAreReadWhereTheyAre) {
   const auto results = launch({.rank_count = 2}, [](Exchange& exchange) {
     ContextOptions options = options_for_test(exchange);
     options.ranks_per_node = {2};
+    options.single_copy_bytes = 4096;
     Context context(options);
     Communicator ranks(context, exchange);
     const std::uint32_t self = index_of(ranks.rank());
