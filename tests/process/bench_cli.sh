@@ -93,7 +93,7 @@ results() {
   if timeout 60 "$bench" all --local 3 "${short[@]}" | grep '"correct":\(null\|false\)' >/dev/null; then
     fail "an unchecked row of a checked run"
   fi
-  expect 0 '/bound: .* floor for wimm, barrier, allreduce 8' \
+  expect 0 '/bound: .* floor for wimm 8, barrier, allreduce 8' \
     "$bench" all --local 2 --bytes 8 --iterations 400
   expect 0 'oneway for broadcast 8, reduce 8, gather 8' \
     "$bench" oneway,broadcast,reduce,gather,barrier --rotate-root --local 2 --bytes 8 \
