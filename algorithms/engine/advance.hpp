@@ -18,17 +18,26 @@ inline void copy_bytes(const std::byte* from, std::byte* into, std::size_t bytes
     std::memcpy(into, from, bytes);
 }
 
-/// The step that is next.
-inline void copy_register(const Execution& execution, const plan::Step& step) noexcept {
+/// Fewer bytes than that take less than the look at the clock and the fence are worth.
+inline constexpr std::size_t streamed_bytes_min = 8 << 10;
+
+/// The step that is next.  What is copied into a partial is read by another rank, which may run on
+/// a CPU that shares no cache with this one.
+inline void copy_register(Execution& execution, const plan::Step& step) noexcept {
+  const auto copy = [&](const std::byte* from, std::byte* into, std::size_t bytes) {
+    if (bytes >= streamed_bytes_min && step.into.place == plan::Place::partial)
+      execution.into_partials(into, from, bytes);
+    else
+      copy_bytes(from, into, bytes);
+  };
   const std::vector<Operands>& resolved = execution.operands[execution.parity()];
   if (!resolved.empty()) [[likely]] {
     const Operands& operands = resolved[execution.next];
-    return copy_bytes(execution.address(operands.from), execution.address(operands.into),
-                      operands.bytes);
+    return copy(execution.address(operands.from), execution.address(operands.into), operands.bytes);
   }
   const Part& part = execution.part_of(step);
-  copy_bytes(execution.address(step.from, part), execution.address(step.into, part),
-             execution.bytes_of(step));
+  copy(execution.address(step.from, part), execution.address(step.into, part),
+       execution.bytes_of(step));
 }
 
 /// The same.

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <tutti/detail/bulk_copy.hpp>
 #include <tutti/detail/check.hpp>
 #include <tutti/reduction.hpp>
 #include <vector>
@@ -143,6 +144,7 @@ struct Execution {
   std::uint64_t sequence = 0;  // chunks started in all calls, counted from 1
   bool in_flight = false;
   bool any_order = false;  // whether arrivals may be combined as they come; see advance.hpp
+  detail::BulkCopy into_partials{detail::Stores::automatic};
 
   std::uint32_t parity() const noexcept { return static_cast<std::uint32_t>(sequence & 1); }
 

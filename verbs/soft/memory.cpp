@@ -24,8 +24,8 @@ std::byte* data_of(const iovec& piece) {
   return static_cast<std::byte*>(piece.iov_base);
 }
 
-void move(std::byte* target, const std::byte* source, std::size_t bytes, BulkCopy* bulk) {
-  if (bulk && bytes >= BulkCopy::bytes_min)
+void move(std::byte* target, const std::byte* source, std::size_t bytes, detail::BulkCopy* bulk) {
+  if (bulk && bytes >= detail::BulkCopy::bytes_min)
     (*bulk)(target, source, bytes);
   else if (bytes != 0)
     std::memmove(target, source, bytes);
@@ -106,7 +106,7 @@ Pieces part_of(const Pieces& whole, std::size_t first, std::size_t bytes) noexce
   return part;
 }
 
-void copy(const Pieces& source, const Pieces& target, BulkCopy* bulk) noexcept {
+void copy(const Pieces& source, const Pieces& target, detail::BulkCopy* bulk) noexcept {
   assert(source.bytes <= target.bytes);
   if (source.bytes == 0) return;
   if (source.count == 1) {

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "verbs/soft/bulk_copy.hpp"
+#include <tutti/detail/bulk_copy.hpp>
 #include "verbs/soft/layout.hpp"
 
 namespace tutti::verbs::soft {
@@ -51,7 +51,7 @@ Pieces part_of(const Pieces& whole, std::size_t first, std::size_t bytes) noexce
 /// Copies all of `source` to the beginning of `target`.  Who sees the last word of the target
 /// (up to 8 bytes, within its aligned word) sees everything before it: who polls memory relies on
 /// that.  `bulk`: how large pieces are copied; NULL: as small ones.
-void copy(const Pieces& source, const Pieces& target, BulkCopy* bulk = nullptr) noexcept;
+void copy(const Pieces& source, const Pieces& target, detail::BulkCopy* bulk = nullptr) noexcept;
 
 /// The same into, or out of, the memory of another process.  0 or an errno value.
 int copy_to_process(pid_t process, const Pieces& source, const Pieces& target) noexcept;

@@ -148,7 +148,7 @@ void forget_requests(QueuePair& pair) {
   pair.draining = {};
   pair.sent = 0;
   pair.target = {};
-  pair.bulk = BulkCopy(pair.process.settings().stores);
+  pair.bulk = detail::BulkCopy(pair.process.settings().stores);
   pair.bounced = {};
   pair.peer.reset();
   pair.destination = 0;

@@ -11,8 +11,8 @@
 #include <deque>
 #include <memory>
 
+#include <tutti/detail/bulk_copy.hpp>
 #include "verbs/soft/bounce.hpp"
-#include "verbs/soft/bulk_copy.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/event_queue.hpp"
 #include "verbs/soft/handle_room.hpp"
@@ -122,7 +122,7 @@ struct QueuePair : QueuePairHandle {
   SpinLock send_lock;  // guards the send side
   std::shared_ptr<Peer> peer;
   Target target;
-  BulkCopy bulk;
+  detail::BulkCopy bulk;
   std::uint64_t sent = 0;  // position of the next request
   std::deque<PendingRequest> pending;
   Timing* timing = nullptr;  // of the process; NULL: no emulated network

@@ -43,11 +43,11 @@ bool read_promotion(std::string_view value, Settings& settings) {
 
 bool read_stores(std::string_view value, Settings& settings) {
   if (value == "auto")
-    settings.stores = Stores::automatic;
+    settings.stores = detail::Stores::automatic;
   else if (value == "plain")
-    settings.stores = Stores::plain;
+    settings.stores = detail::Stores::plain;
   else if (value == "streaming")
-    settings.stores = Stores::streaming;
+    settings.stores = detail::Stores::streaming;
   else
     return false;
   return true;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "verbs/soft/bulk_copy.hpp"
+#include <tutti/detail/bulk_copy.hpp>
 
 namespace tutti::verbs::soft {
 
@@ -14,7 +14,7 @@ struct Settings {
   Transport transport = Transport::automatic;
   bool logs_transports = false;
   bool promotes = false;
-  Stores stores = Stores::automatic;
+  detail::Stores stores = detail::Stores::automatic;
   std::string fabric;       // preset or file; empty: no emulated network
   std::uint32_t place = 0;  // of this process in it
 

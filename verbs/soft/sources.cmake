@@ -6,7 +6,6 @@ target_sources(tutti_verbs PRIVATE
   soft/backing.cpp
   soft/bounce.cpp
   soft/bounce_answer.cpp
-  soft/bulk_copy.cpp
   soft/completion_queue.cpp
   soft/connections.cpp
   soft/datagram.cpp
@@ -49,7 +48,6 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/backing.hpp
   soft/bounce.hpp
   soft/bounce_answer.hpp
-  soft/bulk_copy.hpp
   soft/completion_queue.hpp
   soft/connections.hpp
   soft/context.hpp

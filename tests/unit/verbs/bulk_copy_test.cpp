@@ -1,6 +1,6 @@
 // Large copies: exact with either kind of stores, and with the kind that pays where the two CPUs
 // are at the time.
-#include "verbs/soft/bulk_copy.hpp"
+#include <tutti/detail/bulk_copy.hpp>
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti::verbs::soft {
+namespace tutti::detail {
 namespace {
 
 /// Ticks that a copy takes.
@@ -140,4 +140,4 @@ INSTANTIATE_TEST_SUITE_P(With, Bulk,
                          });
 
 }  // namespace
-}  // namespace tutti::verbs::soft
+}  // namespace tutti::detail

@@ -1,0 +1,177 @@
+// Large copies into memory whose next reader is another CPU: by plain stores, or by streaming ones,
+// which go past the caches.  A plain store first takes the line from the cache of whoever read it
+// last.  Among CPUs that share a cache this costs little, and the reader finds the line close by;
+// else it can cost many times what streaming does (verbs/soft/DEVICE.md).  Where the scheduler, or
+// the host of a virtual machine, places two ranks changes from second to second, so that each
+// connection measures.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+// Not under GCC's ThreadSanitizer, which does not see streaming stores.
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#define TUTTI_HAS_STREAMING 1
+#include <emmintrin.h>
+#endif
+
+namespace tutti::detail {
+
+enum class Stores : std::uint8_t { automatic, plain, streaming };  // plain: memcpy's
+
+/// The kind of stores that pays, by what both have taken lately.  One thread at a time.
+class StoreChoice {
+ public:
+  /// For the next copy; never `automatic`.  The other kind now and then, so that a change is seen.
+  Stores next() noexcept;
+  /// What a copy has taken.
+  void took(Stores kind, std::size_t bytes, std::uint64_t ticks) noexcept;
+
+ private:
+  /// Streaming leaves the reader to fetch from memory: an allreduce gains from it where the copies
+  /// take a third of the time, and loses where they take half of it.
+  static constexpr double gain_min = 3;
+  static constexpr unsigned alternating_copies = 4;  // the first ones
+  static constexpr unsigned copies_between_trials = 32;
+  /// A trial of what takes ten times as long comes ten times as seldom; up to here.
+  static constexpr double seldom_max = 16;
+  /// What a copy may seem to have taken, of the mean: it may have been interrupted, or the first
+  /// into its pages.  For the same reason, much less than the mean is believed at once.
+  static constexpr double outlier = 4;
+
+  Stores preferred() const noexcept;
+
+  std::array<double, 2> costs_{};  // ticks per byte, of plain and streaming stores; 0: unknown
+  unsigned alternated_ = 0;
+  unsigned until_trial_ = 0;
+};
+
+/// Copies of one initiator to one target.  One thread at a time.
+class BulkCopy {
+ public:
+  /// The software device copies fewer bytes otherwise: than those of 32 KiB without the last word.
+  static constexpr std::size_t bytes_min = (32 << 10) - 8;
+
+  explicit BulkCopy(Stores asked) : asked_(asked) {}
+  /// As memmove, also in order: before what this thread stores afterwards with release.
+  void operator()(std::byte* target, const std::byte* source, std::size_t bytes) noexcept;
+
+  /// The copies from here to the end are steps of one: of one kind, and measured together.
+  void begin_steps() noexcept;
+  void end_steps() noexcept;
+
+ private:
+  [[maybe_unused]] Stores asked_;
+  StoreChoice choice_;
+  [[maybe_unused]] Stores kind_of_steps_ = Stores::automatic;  // that: not within steps
+  [[maybe_unused]] std::size_t steps_bytes_ = 0;
+  [[maybe_unused]] std::uint64_t steps_ticks_ = 0;
+};
+
+inline Stores StoreChoice::preferred() const noexcept {
+  return costs_[0] > gain_min * costs_[1] ? Stores::streaming : Stores::plain;
+}
+
+inline Stores StoreChoice::next() noexcept {
+  if (alternated_ < alternating_copies)
+    return alternated_++ % 2 == 0 ? Stores::plain : Stores::streaming;
+  const Stores best = preferred();
+  if (until_trial_ != 0) {
+    --until_trial_;
+    return best;
+  }
+  const auto [low, high] = std::minmax(costs_[0], costs_[1]);
+  const double seldom = low > 0 ? std::min(high / low, seldom_max) : 1;
+  until_trial_ = static_cast<unsigned>(copies_between_trials * seldom);
+  return best == Stores::plain ? Stores::streaming : Stores::plain;
+}
+
+inline void StoreChoice::took(Stores kind, std::size_t bytes, std::uint64_t ticks) noexcept {
+  if (static_cast<std::int64_t>(ticks) <= 0) return;  // counters of two CPUs
+  const double sample = static_cast<double>(ticks) / static_cast<double>(bytes);
+  double& mean = costs_[kind == Stores::streaming ? 1 : 0];
+  if (mean == 0 || sample < mean / 2)
+    mean = sample;
+  else
+    mean += (std::min(sample, outlier * mean) - mean) / 4;
+}
+
+#if defined(TUTTI_HAS_STREAMING)
+
+inline constexpr std::size_t streamed_line_bytes = 64;
+
+/// Whole lines; the target begins with one.
+inline void stream_lines(std::byte* target, const std::byte* source, std::size_t bytes) noexcept {
+  for (std::size_t done = 0; done < bytes; done += streamed_line_bytes) {
+    const auto* const from = reinterpret_cast<const __m128i*>(source + done);
+    auto* const to = reinterpret_cast<__m128i*>(target + done);
+    const __m128i first = _mm_loadu_si128(from), second = _mm_loadu_si128(from + 1);
+    const __m128i third = _mm_loadu_si128(from + 2), fourth = _mm_loadu_si128(from + 3);
+    _mm_stream_si128(to, first);
+    _mm_stream_si128(to + 1, second);
+    _mm_stream_si128(to + 2, third);
+    _mm_stream_si128(to + 3, fourth);
+  }
+  _mm_sfence();  // streaming stores may be seen after later plain ones
+}
+
+inline bool overlap(const std::byte* target, const std::byte* source, std::size_t bytes) {
+  const auto to = reinterpret_cast<std::uintptr_t>(target);
+  const auto from = reinterpret_cast<std::uintptr_t>(source);
+  return to < from + bytes && from < to + bytes;
+}
+
+inline void BulkCopy::operator()(std::byte* target, const std::byte* source,
+                                 std::size_t bytes) noexcept {
+  if (overlap(target, source, bytes)) {
+    std::memmove(target, source, bytes);
+    return;
+  }
+  const bool is_step = kind_of_steps_ != Stores::automatic;
+  const Stores kind = is_step                       ? kind_of_steps_
+                      : asked_ == Stores::automatic ? choice_.next()
+                                                    : asked_;
+  const std::uint64_t begin = asked_ == Stores::automatic ? __builtin_ia32_rdtsc() : 0;
+  if (kind == Stores::plain) {
+    std::memcpy(target, source, bytes);
+  } else {
+    const std::size_t head = -reinterpret_cast<std::uintptr_t>(target) % streamed_line_bytes;
+    const std::size_t lines = (bytes - head) / streamed_line_bytes * streamed_line_bytes;
+    std::memcpy(target, source, head);
+    std::memcpy(target + head + lines, source + head + lines, bytes - head - lines);
+    stream_lines(target + head, source + head, lines);
+  }
+  if (asked_ != Stores::automatic) return;
+  const std::uint64_t ticks = __builtin_ia32_rdtsc() - begin;
+  if (!is_step) return choice_.took(kind, bytes, ticks);
+  steps_bytes_ += bytes;
+  steps_ticks_ += ticks;
+}
+
+inline void BulkCopy::begin_steps() noexcept {
+  kind_of_steps_ = asked_ == Stores::automatic ? choice_.next() : asked_;
+  steps_bytes_ = 0;
+  steps_ticks_ = 0;
+}
+
+inline void BulkCopy::end_steps() noexcept {
+  if (asked_ == Stores::automatic && steps_bytes_ != 0)
+    choice_.took(kind_of_steps_, steps_bytes_, steps_ticks_);
+  kind_of_steps_ = Stores::automatic;
+}
+
+#else
+
+inline void BulkCopy::operator()(std::byte* target, const std::byte* source,
+                                 std::size_t bytes) noexcept {
+  std::memmove(target, source, bytes);
+}
+inline void BulkCopy::begin_steps() noexcept {}
+inline void BulkCopy::end_steps() noexcept {}
+
+#endif
+
+}  // namespace tutti::detail
