@@ -78,7 +78,9 @@ def copy_rate():
     return statistics.median(best)
 
 
-# What is measured / beside what, the relation, and the bound.
+# What is measured / beside what, the relation, and the bound.  A system call is most of a message by
+# CMA: 0.6 us on a Xeon, 1.6 us in a virtual machine of an EPYC, where floor may be 0.05 us.
+TRIPWIRES = {"wimm by CMA, us": 60.0}  # that are wider than SLACK makes them
 BOUNDS = (
     ("wimm, us", "floor, us", "<=", 2.0),
     ("wimm, us", "ib_write_lat 8 B, us", "<=", 1.2),
@@ -129,6 +131,8 @@ def judge(found, slack):
     """Prints a line for each bound; how many are not met."""
     missed = 0
     for ratio, (one, other, relation, bound) in zip(found, BOUNDS):
+        if slack != 1 and one in TRIPWIRES:
+            bound = TRIPWIRES[one] / slack
         met = is_met(ratio, relation, bound, slack)
         missed += not met
         widened = bound * slack if relation == "<=" else bound / slack
@@ -149,7 +153,7 @@ def main():
     parser.add_argument("--blocks", type=positive, help="default 10; with --tripwire 2")
     parser.add_argument("--build", default=ROOT + "/build/release", help="directory of a build")
     parser.add_argument("--tripwire", action="store_true",
-                        help=f"bounds {SLACK} times as wide, best of {TRIES}")
+                        help=f"bounds {SLACK} times as wide, some wider, best of {TRIES}")
     arguments = parser.parse_args()
     if len(os.sched_getaffinity(0)) < 2:
         sys.exit("soft_device.py: needs two CPUs")
