@@ -53,8 +53,8 @@ const Machine xeon{.name = "Xeon",
 
 /// Two CPUs of an AMD EPYC (virtual machine, 2.6 GHz), of which a line takes 0.4 us from one to the
 /// other: figures of the probe and ratios of `tutti-bench ... --local 2 --single-copy 0,never`, one
-/// after the other, with plain stores into the window.  Those of allreduces are of a later run, after
-/// copying had gained by answers.
+/// after the other, with plain stores into the window.  Those of allreduces are of a later run,
+/// after copying had gained by answers.
 const Machine epyc{.name = "EPYC",
                    .costs = {.word = 376,
                              .read_call = 1582,
