@@ -31,11 +31,11 @@ ForkMark::ForkMark()
 
 void keep_inherited(const void* object) noexcept {
   // Never destroyed, because destructors of static objects run before the leak check does.
-  static std::mutex& mutex = *new std::mutex;
-  static std::vector<const void*>& kept = *new std::vector<const void*>;
+  static std::mutex mutex;
+  static auto* const kept = new (std::nothrow) std::vector<const void*>;
   const std::lock_guard guard(mutex);
   try {
-    kept.push_back(object);
+    if (kept != nullptr) kept->push_back(object);
   } catch (const std::bad_alloc&) {  // only a leak checker would miss it
   }
 }
