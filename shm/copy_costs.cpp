@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What is passed on in turns: nothing but the word, a page, a chunk.
+/// Sizes of the payloads that are passed on in turns: none but the word, a page, a chunk.
 constexpr std::array<std::size_t, 3> sizes = {0, costs_page_bytes, costs_chunk_bytes};
 constexpr std::uint64_t rounds_max = 10;
 /// Fewer say nothing: the first bring pages and code into the caches.

@@ -59,7 +59,7 @@ class Builder {
     plan_.segments = across.segments;
     plan_.slot_count = static_cast<std::uint16_t>(slot_of_result(lane_count_));
     plan_.shares_target = shares_target_;
-    // Of two ranks that are all there are: each gets its result where its part for the other was.
+    // If the two ranks are all there are, each gets its result where its part for the other was.
     if (shape.rank_count == 2 && nodes.size() == 1 && lane_count_ == 2 && has_payload() &&
         !shares_target_)
       plan_.answers = {{.slot = static_cast<std::uint16_t>(slot_of_result(0)), .partial = 0},
