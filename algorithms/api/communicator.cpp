@@ -271,7 +271,7 @@ void Communicator::Implementation::gather(api::SetUpCall& call, std::span<const 
   try {
     api::require_one_call(blocks);
   } catch (const Error&) {
-    // Whoever makes another call, perhaps on another communicator, has not counted this operation.
+    // A rank that makes another call, perhaps on another communicator, has not counted this one.
     if (call.kind == api::CallKind::operation) --operations_made;
     throw;
   }

@@ -43,8 +43,8 @@ double one_after_the_other(double bytes, double first, double second) noexcept {
 
 constexpr std::size_t bytes_min = 1u << 10;  // less is not worth a system call anywhere
 constexpr std::size_t bytes_max = std::size_t{64} << 20;
-/// What is read must take so much less: where both take as long, the window has no system call, and
-/// the figures are not exact.
+/// Reading must take at most so much of the time of copying: the figures are not exact, and at
+/// equal times copying is better, because it makes no system call.
 constexpr double margin = 0.95;
 
 /// The largest size to read.  Above it chunks are faster, because both sides copy at the same time

@@ -290,7 +290,7 @@ int use_all(Adder& adder) {
   return 0;
 }
 
-/// The same, each as the first thing that a child does.
+/// The uses above, each as the first thing that a child does.
 std::vector<std::function<int(Adder&)>> uses_of_child() {
   std::vector<std::function<int(Adder&)>> uses{use_all};
   uses.emplace_back([](Adder& adder) {

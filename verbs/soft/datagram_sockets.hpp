@@ -111,8 +111,8 @@ class DatagramSockets {
   // Something waits for room in a ring.  Relaxed: a poll that misses it finds it next time.
   std::atomic<bool> ring_is_full_{false};
   Watches arrivals_;
-  // Of those that come in.  Relaxed: whoever waits for an event and misses one has the helper
-  // thread look at its beginning.
+  // Number of rings that bring datagrams.  Relaxed: whoever waits for an event and misses a ring
+  // has the helper thread look when the ring begins.
   std::atomic<std::size_t> rings_count_{0};
   std::list<Source> incoming_;
   // One more than the largest: what fills it is none of ours.

@@ -16,8 +16,8 @@ inline std::uint32_t place_of(const SoftDevice& device, std::uint32_t port) {
 }
 inline constexpr std::uint32_t places_count = devices_max * ports_max;
 
-/// Of the host's boot id and network namespace: the same for all processes that can find each
-/// other, and for no others.
+/// A number made of the host's boot id and network namespace.  Processes that can find each other
+/// have the same, all others have different ones.
 enum class HostNumber : std::uint64_t {};
 HostNumber read_host_number_slow();  // a system call
 

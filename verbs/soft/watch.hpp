@@ -21,7 +21,7 @@ struct Watch {
   std::atomic<std::uint64_t> expected{0};  // relaxed: only a hint, checked again with the lock held
 };
 
-/// Those of one consumer, which has a lock for its rings.
+/// The watches of one consumer, which has a lock for its rings.
 class Watches {
  public:
   /// A watch that is not in use, for which reserve() has made room.  The lock is held.

@@ -91,8 +91,8 @@ const Machine epyc{.name = "EPYC",
                             {ReadFor::scatter, 256 * K, 0.56},   {ReadFor::scatter, 1 * M, 0.49},
                             {ReadFor::scatter, 8 * M, 0.84}}};
 
-/// The same machine while its two CPUs shared a cache: ratios that were measured before there was a
-/// probe, and figures of the probe at another such time.
+/// An EPYC like that while its two CPUs shared a cache: the ratios were measured before there was a
+/// probe, and the figures come from the probe at another such time.
 const Machine epyc_with_one_cache{.name = "EPYC with one cache",
                                   .costs = {.word = 356,
                                             .read_call = 1572,
