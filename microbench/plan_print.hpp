@@ -6,7 +6,7 @@
 
 #include "microbench/plan_request.hpp"
 #include "microbench/plan_trace.hpp"
-#include "plan/plan.hpp"
+#include "plan/core/plan.hpp"
 
 namespace tutti::bench {
 

@@ -8,8 +8,8 @@
 #include "bootstrap/domain.hpp"
 #include "bootstrap/node_map.hpp"
 #include "microbench/words.hpp"
-#include "plan/blocks.hpp"
-#include "plan/recursive_multiplying.hpp"
+#include "plan/allreduce/recursive_multiplying.hpp"
+#include "plan/blocks/blocks.hpp"
 
 namespace tutti::bench {
 namespace {

@@ -12,7 +12,7 @@
 #include "microbench/command_line.hpp"
 #include "microbench/options.hpp"
 #include "microbench/tutti_side.hpp"
-#include "plan/plan.hpp"
+#include "plan/core/plan.hpp"
 
 namespace tutti::bench {
 

@@ -1,6 +1,6 @@
 // What the messages of a plan bring: the plans of all ranks are run together on symbols.  A value
 // is the multiset of ranks whose contributions it holds; order and association are the business of
-// the plan's verifier (plan/verify.hpp).
+// the plan's verifier (plan/core/verify.hpp).
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "plan/plan.hpp"
+#include "plan/core/plan.hpp"
 
 namespace tutti::bench {
 

@@ -11,13 +11,13 @@
 #include "api/asked_per_round.hpp"
 #include "api/assumed_network.hpp"
 #include "api/names.hpp"
-#include "plan/canonical_halving.hpp"
-#include "plan/chunked_fold.hpp"
-#include "plan/circulant.hpp"
-#include "plan/gather_fold.hpp"
-#include "plan/lanes.hpp"
-#include "plan/recursive_multiplying.hpp"
-#include "plan/two_partial.hpp"
+#include "plan/allreduce/canonical_halving.hpp"
+#include "plan/allreduce/chunked_fold.hpp"
+#include "plan/allreduce/circulant.hpp"
+#include "plan/allreduce/gather_fold.hpp"
+#include "plan/allreduce/lanes.hpp"
+#include "plan/allreduce/recursive_multiplying.hpp"
+#include "plan/allreduce/two_partial.hpp"
 
 namespace tutti::api {
 namespace {

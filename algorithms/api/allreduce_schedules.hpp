@@ -9,7 +9,7 @@
 #include <tutti/reduction.hpp>
 
 #include "api/selection.hpp"
-#include "plan/per_round.hpp"
+#include "plan/core/per_round.hpp"
 
 namespace tutti::api {
 

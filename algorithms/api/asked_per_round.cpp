@@ -5,9 +5,9 @@
 #include <tutti/status.hpp>
 
 #include "api/names.hpp"
-#include "plan/nodes.hpp"
-#include "plan/nway.hpp"
-#include "plan/recursive_multiplying.hpp"
+#include "plan/allreduce/nway.hpp"
+#include "plan/allreduce/recursive_multiplying.hpp"
+#include "plan/core/nodes.hpp"
 
 namespace tutti::api {
 namespace {

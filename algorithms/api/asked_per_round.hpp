@@ -1,6 +1,6 @@
 // Messages per round that a call or a context asks for, held against the ranks that they have to
 // serve: what a schedule runs with, or a refusal that names the nearest that will do.  Where
-// nothing is asked for, the rule of plan/per_round.hpp.
+// nothing is asked for, the rule of plan/core/per_round.hpp.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 #include <tutti/algorithm.hpp>
 #include <tutti/types.hpp>
 
-#include "plan/decomposition.hpp"
-#include "plan/per_round.hpp"
+#include "plan/allreduce/decomposition.hpp"
+#include "plan/core/per_round.hpp"
 
 namespace tutti::api {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plan/cost_model.hpp"
+#include "plan/cost/cost_model.hpp"
 
 namespace tutti::api {
 

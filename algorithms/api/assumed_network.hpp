@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "plan/loggp.hpp"
+#include "plan/cost/loggp.hpp"
 
 namespace tutti::api {
 

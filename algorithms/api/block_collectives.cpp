@@ -8,7 +8,7 @@
 
 #include "api/block_selection.hpp"
 #include "api/implementation.hpp"
-#include "plan/blocks.hpp"
+#include "plan/blocks/blocks.hpp"
 
 namespace tutti {
 namespace {

@@ -8,10 +8,10 @@
 #include <tutti/types.hpp>
 #include <vector>
 
-#include "plan/blocks.hpp"
-#include "plan/per_round.hpp"
-#include "plan/piece_timetable.hpp"
-#include "plan/plan.hpp"
+#include "plan/blocks/blocks.hpp"
+#include "plan/blocks/piece_timetable.hpp"
+#include "plan/core/per_round.hpp"
+#include "plan/core/plan.hpp"
 
 namespace tutti::api {
 

@@ -10,7 +10,7 @@
 #include "api/implementation.hpp"
 #include "api/rooted_selection.hpp"
 #include "api/selection.hpp"
-#include "plan/scan.hpp"
+#include "plan/allreduce/scan.hpp"
 
 namespace tutti {
 namespace {

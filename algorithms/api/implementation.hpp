@@ -23,7 +23,7 @@
 #include "api/shared_ring.hpp"
 #include "engine/execution.hpp"
 #include "engine/stale.hpp"
-#include "plan/plan.hpp"
+#include "plan/core/plan.hpp"
 #include "verbs/verbs_fabric.hpp"
 
 namespace tutti {

@@ -9,9 +9,9 @@
 #include "api/assumed_network.hpp"
 #include "api/names.hpp"
 #include "api/settings.hpp"
-#include "plan/nodes.hpp"
-#include "plan/rooted.hpp"
-#include "plan/single_copy.hpp"
+#include "plan/core/nodes.hpp"
+#include "plan/rooted/rooted.hpp"
+#include "plan/rooted/single_copy.hpp"
 
 namespace tutti::api {
 namespace {
@@ -54,9 +54,9 @@ struct TreeRequest {
 /// The tree over the nodes; one that is named, over the ranks of the only node, too.
 ///
 /// Automatic: Fibonacci, whose ranks are never idle.  By the recurrence on the assumed network
-/// (plan/makespan.hpp, and the root's credits) over 2 to 512 ranks, beside the k-nomial tree of the
-/// rule: broadcasts above 256 bytes take 0.86 to 0.94 in the mean of a payload, 1.10 at most (14
-/// ranks, 8 KiB), smaller ones 1.00; reduces 0.74 to 0.95, 1.08 at most (the same), and where
+/// (plan/cost/makespan.hpp, and the root's credits) over 2 to 512 ranks, beside the k-nomial tree
+/// of the rule: broadcasts above 256 bytes take 0.86 to 0.94 in the mean of a payload, 1.10 at most
+/// (14 ranks, 8 KiB), smaller ones 1.00; reduces 0.74 to 0.95, 1.08 at most (the same), and where
 /// combining takes time, too, 0.74 to 1.00, 1.11 at most (129 ranks, 16 KiB).  Binary trees take
 /// longer than Fibonacci trees but for 8 KiB (0.92 at least).
 plan::TreeFans tree_fans(const TreeRequest& asked) {

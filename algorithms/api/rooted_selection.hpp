@@ -7,8 +7,8 @@
 #include <tutti/algorithm.hpp>
 
 #include "api/selection.hpp"
-#include "plan/per_round.hpp"
-#include "plan/plan.hpp"
+#include "plan/core/per_round.hpp"
+#include "plan/core/plan.hpp"
 
 namespace tutti::api {
 

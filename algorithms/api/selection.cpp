@@ -10,23 +10,23 @@
 #include "api/assumed_network.hpp"
 #include "api/names.hpp"
 #include "api/settings.hpp"
-#include "plan/canonical_dissemination.hpp"
-#include "plan/canonical_halving.hpp"
-#include "plan/chunked_fold.hpp"
-#include "plan/circulant.hpp"
-#include "plan/copies.hpp"
-#include "plan/decomposition.hpp"
-#include "plan/dissemination.hpp"
-#include "plan/gather_fold.hpp"
-#include "plan/lanes.hpp"
-#include "plan/nodes.hpp"
-#include "plan/nway.hpp"
-#include "plan/rabenseifner.hpp"
-#include "plan/recursive_multiplying.hpp"
-#include "plan/ring.hpp"
-#include "plan/shared_ring.hpp"
-#include "plan/single_copy.hpp"
-#include "plan/two_partial.hpp"
+#include "plan/allreduce/canonical_dissemination.hpp"
+#include "plan/allreduce/canonical_halving.hpp"
+#include "plan/allreduce/chunked_fold.hpp"
+#include "plan/allreduce/circulant.hpp"
+#include "plan/allreduce/decomposition.hpp"
+#include "plan/allreduce/dissemination.hpp"
+#include "plan/allreduce/gather_fold.hpp"
+#include "plan/allreduce/lanes.hpp"
+#include "plan/allreduce/nway.hpp"
+#include "plan/allreduce/rabenseifner.hpp"
+#include "plan/allreduce/recursive_multiplying.hpp"
+#include "plan/allreduce/ring.hpp"
+#include "plan/allreduce/shared_ring.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/copies.hpp"
+#include "plan/core/nodes.hpp"
+#include "plan/rooted/single_copy.hpp"
 
 namespace tutti::api {
 namespace {
@@ -420,7 +420,7 @@ plan::Plan allreduce_plan(Rank self, std::uint32_t rank_count, const AllreduceRe
     throw Error(ErrorCode::unsupported,
                 "allreduce: algorithm shared_ring has no fixed plan: chunks go around the ring of "
                 "the nodes, and each is taken by whichever rank of a node finds it "
-                "(algorithms/plan/shared_ring.hpp); ring is one with a plan");
+                "(algorithms/plan/allreduce/shared_ring.hpp); ring is one with a plan");
   if (goes_by_domains(request)) return plan_by_domains(self, rank_count, request);
   if (const Across across = across_of(request, rank_count); across != Across::flat)
     return plan_by_nodes(self, rank_count, request, across);

@@ -10,9 +10,9 @@
 #include <tutti/algorithm.hpp>
 #include <tutti/reduction.hpp>
 
-#include "plan/per_round.hpp"
-#include "plan/plan.hpp"
-#include "plan/scan.hpp"
+#include "plan/allreduce/scan.hpp"
+#include "plan/core/per_round.hpp"
+#include "plan/core/plan.hpp"
 
 namespace tutti::api {
 

@@ -35,7 +35,7 @@ constexpr Setting table[] = {
      "nodes, "
      "which it has to cover. For barrier and allreduce it is a vector of all ranks, so they are "
      "flat "
-     "unless the call says otherwise. The rule is in algorithms/plan/per_round.hpp."},
+     "unless the call says otherwise. The rule is in algorithms/plan/core/per_round.hpp."},
     {messages, "TUTTI_CHUNK_BYTES", "bytes, e.g. 64K", "64K in a node, 128K across",
      "How large the chunks are in which larger payloads go through.",
      "The default is 64K where ranks share nodes, 128K where each rank is a node of its own, and "

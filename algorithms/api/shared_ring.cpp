@@ -5,7 +5,7 @@
 
 #include "api/implementation.hpp"
 #include "api/operation_memory.hpp"
-#include "plan/nodes.hpp"
+#include "plan/core/nodes.hpp"
 
 namespace tutti::api {
 namespace {

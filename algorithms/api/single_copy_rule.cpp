@@ -89,7 +89,8 @@ double reading_ns(ReadFor what, std::size_t payload_bytes, const shm::CopyCosts&
       break;
   }
   // Two ranks that copy write their results into the lines which they have just read (answers,
-  // plan/plan.hpp); reading has been slower than that at every size (single_copy_rule_test.cpp).
+  // plan/core/plan.hpp); reading has been slower than that at every size
+  // (single_copy_rule_test.cpp).
   return std::numeric_limits<double>::infinity();
 }
 

@@ -12,7 +12,7 @@
 #include <tutti/reduction.hpp>
 #include <vector>
 
-#include "plan/plan.hpp"
+#include "plan/core/plan.hpp"
 
 namespace tutti::engine {
 

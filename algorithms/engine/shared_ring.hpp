@@ -16,11 +16,11 @@
 //     a word for each chunk, on      where reduce-    where all-    a word and two
 //     a line of its own              scatter comes    gather comes  payloads for each rank
 //
-// A chunk (plan/shared_ring.hpp) arrives in `partials` or in `results`, then the word that says so.
-// Who takes it joins the contributions of the ranks of the node to it, where it lies, in the order
-// of their local numbers, and sends it on from there.  So every block is combined once on each
-// node, in an order that depends on nobody's haste, and complete once, on one node: all ranks get
-// the same bits (`identical`).
+// A chunk (plan/allreduce/shared_ring.hpp) arrives in `partials` or in `results`, then the word
+// that says so. Who takes it joins the contributions of the ranks of the node to it, where it lies,
+// in the order of their local numbers, and sends it on from there.  So every block is combined once
+// on each node, in an order that depends on nobody's haste, and complete once, on one node: all
+// ranks get the same bits (`identical`).
 //
 // The words hold numbers of calls, which only grow: nothing is ever reset.
 //
@@ -68,7 +68,7 @@
 #include <tutti/status.hpp>
 
 #include "engine/execution.hpp"
-#include "plan/shared_ring.hpp"
+#include "plan/allreduce/shared_ring.hpp"
 
 namespace tutti::engine {
 

@@ -11,8 +11,8 @@
 // many suffice, because whoever finishes call t has something of call t - slack of everybody, which
 // bounds how far a writer is ahead of a reader.
 //
-// The plan is in slack + 1 copies (plan/copies.hpp), which with the two parities make 2 slack + 2
-// of everything; call t runs copy (t / 2) mod (slack + 1).
+// The plan is in slack + 1 copies (plan/core/copies.hpp), which with the two parities make 2 slack
+// + 2 of everything; call t runs copy (t / 2) mod (slack + 1).
 #pragma once
 
 #include <algorithm>

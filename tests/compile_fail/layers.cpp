@@ -1,5 +1,5 @@
 // Promise: a layer sees only what it links.  These are the include paths of algorithms/plan.
-#include "plan/plan.hpp"
+#include "plan/core/plan.hpp"
 #if CASE == 1
 #include "verbs/device.hpp"
 #elif CASE == 2

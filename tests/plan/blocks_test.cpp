@@ -1,7 +1,7 @@
 // Promise: collectives of blocks are right for every rank count and root, copied and by reference;
 // two copies of their slots suffice however far a rank runs ahead; nobody writes a buffer, or ends
 // a call, while a peer may read it.
-#include "plan/blocks.hpp"
+#include "plan/blocks/blocks.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,13 +16,13 @@
 
 #include "happens_before.hpp"
 #include "on_their_way.hpp"
-#include "plan/block_dissemination.hpp"
-#include "plan/chunked_fold.hpp"
-#include "plan/makespan.hpp"
-#include "plan/nodes.hpp"
-#include "plan/per_round.hpp"
-#include "plan/two_partial.hpp"
-#include "plan/verify.hpp"
+#include "plan/allreduce/chunked_fold.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/blocks/block_dissemination.hpp"
+#include "plan/core/nodes.hpp"
+#include "plan/core/per_round.hpp"
+#include "plan/core/verify.hpp"
+#include "plan/cost/makespan.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
 

@@ -1,7 +1,7 @@
 // Promise: canonical dissemination gives every rank 0 o 1 o ... o P-1 along the canonical tree, for
 // every number of ranks and every vector that covers it, in the rounds, messages and blocks that
 // the catalogue states.
-#include "plan/canonical_dissemination.hpp"
+#include "plan/allreduce/canonical_dissemination.hpp"
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 
 #include "naive_tree.hpp"
 #include "needed_steps.hpp"
-#include "plan/two_partial.hpp"
-#include "plan/verify.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 #include "vectors.hpp"
 

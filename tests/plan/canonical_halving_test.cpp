@@ -1,7 +1,7 @@
 // Promise: halving along the canonical tree gives the tree's bits for every rank count; two copies
 // of its slots suffice; each rank has few partners, few messages on their way from each, and sends
 // no more than an eighth of a payload beyond what has to be sent.
-#include "plan/canonical_halving.hpp"
+#include "plan/allreduce/canonical_halving.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@
 #include "happens_before.hpp"
 #include "needed_steps.hpp"
 #include "on_their_way.hpp"
-#include "plan/per_round.hpp"
-#include "plan/verify.hpp"
+#include "plan/core/per_round.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 
 namespace tutti::plan {

@@ -1,6 +1,6 @@
 // Promise: blocks are the largest nodes of the canonical tree within an interval, their number is
 // bounded as told, and a fold along the tree gives the tree, whatever the order of arrival.
-#include "plan/canonical_tree.hpp"
+#include "plan/allreduce/canonical_tree.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <string>
 
 #include "naive_tree.hpp"
-#include "plan/canonical_fold.hpp"
+#include "plan/allreduce/canonical_fold.hpp"
 
 namespace tutti::plan {
 namespace {

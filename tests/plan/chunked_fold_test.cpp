@@ -1,6 +1,6 @@
 // Promise: chunked fold gives every rank 0 o 1 o ... o P-1 along the canonical tree in every part
 // of the payload, in two rounds, and no rank is told by all at the same time.
-#include "plan/chunked_fold.hpp"
+#include "plan/allreduce/chunked_fold.hpp"
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -10,9 +10,9 @@
 
 #include "happens_before.hpp"
 #include "needed_steps.hpp"
-#include "plan/per_round.hpp"
-#include "plan/steps.hpp"
-#include "plan/verify.hpp"
+#include "plan/core/per_round.hpp"
+#include "plan/core/steps.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 
 namespace tutti::plan {

@@ -1,7 +1,7 @@
 // Promise: reduce-scatters along circulant skips, in which nodes add up first, are right for every
 // shape of nodes, and allreduces for every rank count; two copies of their slots suffice; they send
 // no block more than they have to, to as few partners as they say, and few at a time.
-#include "plan/circulant.hpp"
+#include "plan/allreduce/circulant.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@
 
 #include "happens_before.hpp"
 #include "on_their_way.hpp"
-#include "plan/nodes.hpp"
-#include "plan/verify.hpp"
+#include "plan/core/nodes.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
 

@@ -1,6 +1,6 @@
 // Promise: the vectors and cores that are called best cost least of all, by the formula of the cost
 // model, and are those of the table that the choice of n was made by.
-#include "plan/cost_model.hpp"
+#include "plan/cost/cost_model.hpp"
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "networks.hpp"
-#include "plan/dissemination.hpp"
-#include "plan/makespan.hpp"
-#include "plan/recursive_multiplying.hpp"
-#include "plan/two_partial.hpp"
+#include "plan/allreduce/dissemination.hpp"
+#include "plan/allreduce/recursive_multiplying.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/cost/makespan.hpp"
 #include "sizes.hpp"
 #include "vectors.hpp"
 

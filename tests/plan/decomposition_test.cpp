@@ -1,7 +1,7 @@
 // Promise: dissemination by the digits of P gives every rank every contribution exactly once, for
 // every number of ranks, n and form, in rank order where that is asked for, in the rounds and
 // messages that the catalogue states; and only plain dissemination is waited for before the end.
-#include "plan/decomposition.hpp"
+#include "plan/allreduce/decomposition.hpp"
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/two_partial.hpp"
-#include "plan/verify.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 #include "steps_of.hpp"
 #include "vectors.hpp"

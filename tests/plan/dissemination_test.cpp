@@ -1,15 +1,15 @@
 // Promise: after a dissemination barrier every rank has heard from every rank; the allreduce gives
 // every rank every contribution at least once.  Rounds and messages are those of two-partial
 // dissemination.
-#include "plan/dissemination.hpp"
+#include "plan/allreduce/dissemination.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <string>
 
-#include "plan/two_partial.hpp"
-#include "plan/verify.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 #include "vectors.hpp"
 

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "networks.hpp"
-#include "plan/cost_model.hpp"
-#include "plan/makespan.hpp"
-#include "plan/two_partial.hpp"
-#include "plan/verify.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/verify.hpp"
+#include "plan/cost/cost_model.hpp"
+#include "plan/cost/makespan.hpp"
 
 namespace tutti::plan {
 namespace {

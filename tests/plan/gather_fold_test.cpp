@@ -1,6 +1,6 @@
 // Promise: gather and fold gives every rank 0 o 1 o ... o P-1 along the canonical tree, for every
 // number of ranks and every vector that covers it, and sends every contribution once.
-#include "plan/gather_fold.hpp"
+#include "plan/allreduce/gather_fold.hpp"
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "needed_steps.hpp"
-#include "plan/two_partial.hpp"
-#include "plan/verify.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 #include "vectors.hpp"
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/plan.hpp"
+#include "plan/core/plan.hpp"
 
 namespace tutti::plan::test {
 

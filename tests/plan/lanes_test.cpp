@@ -1,7 +1,7 @@
 // Promise: leaders and lanes are right for every node shape, number of lanes, order and schedule
 // across; what leaves a node is what the schedule across sends; nothing is overwritten while it may
 // be read.
-#include "plan/lanes.hpp"
+#include "plan/allreduce/lanes.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "happens_before.hpp"
-#include "plan/canonical_dissemination.hpp"
-#include "plan/decomposition.hpp"
-#include "plan/dissemination.hpp"
-#include "plan/nodes.hpp"
-#include "plan/per_round.hpp"
-#include "plan/recursive_multiplying.hpp"
-#include "plan/two_partial.hpp"
-#include "plan/verify.hpp"
+#include "plan/allreduce/canonical_dissemination.hpp"
+#include "plan/allreduce/decomposition.hpp"
+#include "plan/allreduce/dissemination.hpp"
+#include "plan/allreduce/recursive_multiplying.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/nodes.hpp"
+#include "plan/core/per_round.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
 

@@ -1,6 +1,6 @@
 // Promise: the recurrence gives what an event simulation gives, to the picosecond, for plans of all
 // builders on arbitrary networks, with ranks that start at different times.
-#include "plan/makespan.hpp"
+#include "plan/cost/makespan.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "networks.hpp"
-#include "plan/dissemination.hpp"
-#include "plan/recursive_multiplying.hpp"
-#include "plan/steps.hpp"
-#include "plan/two_partial.hpp"
+#include "plan/allreduce/dissemination.hpp"
+#include "plan/allreduce/recursive_multiplying.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/steps.hpp"
 #include "sizes.hpp"
 #include "support/event_simulation.hpp"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/canonical_tree.hpp"
+#include "plan/allreduce/canonical_tree.hpp"
 
 namespace tutti::plan::test {
 

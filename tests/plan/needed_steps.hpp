@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/verify.hpp"
+#include "plan/core/verify.hpp"
 
 namespace tutti::plan::test {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <random>
 
-#include "plan/loggp.hpp"
+#include "plan/cost/loggp.hpp"
 
 namespace tutti::plan::test {
 

@@ -1,7 +1,7 @@
 // Promise: alltoalls in which the blocks of a node go together are right for every shape of nodes;
 // two copies of their slots suffice; from one node to another there is one message, and the ranks
 // of a node share this work.
-#include "plan/node_alltoall.hpp"
+#include "plan/blocks/node_alltoall.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "happens_before.hpp"
-#include "plan/nodes.hpp"
-#include "plan/verify.hpp"
+#include "plan/core/nodes.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
 

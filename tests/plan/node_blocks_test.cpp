@@ -1,7 +1,7 @@
 // Promise: gathers and scatters in which the blocks of a node go together are right for every shape
 // of nodes and every root; two copies of their slots suffice; the root has one partner in each
 // other node.
-#include "plan/node_blocks.hpp"
+#include "plan/blocks/node_blocks.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "happens_before.hpp"
-#include "plan/nodes.hpp"
-#include "plan/verify.hpp"
+#include "plan/core/nodes.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
 

@@ -1,7 +1,7 @@
 // Promise: the adapted n-way dissemination gives every rank every contribution exactly once, with
 // an inverse and without, in rank order where that is asked for, for every adaption there is; the
 // adaptions are those of the paper, and their rounds and messages those of the catalogue.
-#include "plan/nway.hpp"
+#include "plan/allreduce/nway.hpp"
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 #include <sstream>
 #include <string>
 
-#include "plan/two_partial.hpp"
-#include "plan/verify.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 #include "steps_of.hpp"
 #include "vectors.hpp"

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "plan/plan.hpp"
+#include "plan/core/plan.hpp"
 
 namespace tutti::plan::test {
 

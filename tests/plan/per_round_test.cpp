@@ -1,5 +1,5 @@
 // Promise: the arithmetic on vectors of messages per round is exact and never overflows.
-#include "plan/per_round.hpp"
+#include "plan/core/per_round.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "plan/two_partial.hpp"
+#include "plan/allreduce/two_partial.hpp"
 #include "vectors.hpp"
 
 namespace tutti::plan {

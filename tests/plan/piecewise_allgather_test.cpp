@@ -1,7 +1,7 @@
 // Promise: along rings of nodes, and down two trees, every rank gets every piece of every block,
 // whatever the blocks' lengths; each piece comes into a node once; two copies of the slots suffice;
 // no rank sends more than the others do; partners are few.
-#include "plan/piecewise_allgather.hpp"
+#include "plan/blocks/piecewise_allgather.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@
 
 #include "happens_before.hpp"
 #include "on_their_way.hpp"
-#include "plan/steps.hpp"
-#include "plan/verify.hpp"
+#include "plan/core/steps.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
 

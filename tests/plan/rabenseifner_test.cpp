@@ -1,7 +1,7 @@
 // Promise: for every number of ranks all ranks get one expression in rank order, from log P
 // partners; every byte is sent twice at most, but by those that are folded; two copies of
 // everything suffice.
-#include "plan/rabenseifner.hpp"
+#include "plan/allreduce/rabenseifner.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 
 #include "happens_before.hpp"
 #include "on_their_way.hpp"
-#include "plan/makespan.hpp"
-#include "plan/verify.hpp"
+#include "plan/core/verify.hpp"
+#include "plan/cost/makespan.hpp"
 #include "sizes.hpp"
 
 namespace tutti::plan {

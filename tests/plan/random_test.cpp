@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "plan/canonical_dissemination.hpp"
-#include "plan/dissemination.hpp"
-#include "plan/two_partial.hpp"
-#include "plan/verify.hpp"
+#include "plan/allreduce/canonical_dissemination.hpp"
+#include "plan/allreduce/dissemination.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/verify.hpp"
 
 namespace tutti::plan {
 namespace {

@@ -1,6 +1,6 @@
 // Promise: recursive multiplying gives every rank the same expression, 0 o 1 o ... o P-1 in one
 // association, for every number of ranks, in the rounds and messages that the catalogue states.
-#include "plan/recursive_multiplying.hpp"
+#include "plan/allreduce/recursive_multiplying.hpp"
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 #include <random>
 #include <string>
 
-#include "plan/two_partial.hpp"
-#include "plan/verify.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 #include "vectors.hpp"
 

@@ -1,7 +1,7 @@
 // Promise: the ring gives all ranks one result for every rank count, number of sub-blocks and
 // placement on nodes; two copies of everything suffice; each rank tells one other rank, and a node
 // one other node.
-#include "plan/ring.hpp"
+#include "plan/allreduce/ring.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 
 #include "happens_before.hpp"
 #include "on_their_way.hpp"
-#include "plan/verify.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
 

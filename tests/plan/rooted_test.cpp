@@ -1,7 +1,7 @@
 // Promise: broadcast and reduce are right for every rank count, root and node shape; a tree crosses
 // between two nodes once and is as high as it says; with their credits, two copies of everything
 // suffice however far a rank runs ahead.
-#include "plan/rooted.hpp"
+#include "plan/rooted/rooted.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "happens_before.hpp"
-#include "plan/per_round.hpp"
-#include "plan/rooted_tree.hpp"
-#include "plan/verify.hpp"
+#include "plan/core/per_round.hpp"
+#include "plan/core/verify.hpp"
+#include "plan/rooted/rooted_tree.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
 

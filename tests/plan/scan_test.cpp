@@ -1,6 +1,6 @@
 // Promise: scans hold the ranks up to their own, in order, for every rank count; two copies of
 // their slots suffice however far a rank runs ahead.
-#include "plan/scan.hpp"
+#include "plan/allreduce/scan.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "happens_before.hpp"
-#include "plan/verify.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
 

@@ -4,15 +4,15 @@
 #include <functional>
 #include <string>
 
-#include "plan/canonical_dissemination.hpp"
-#include "plan/chunked_fold.hpp"
-#include "plan/decomposition.hpp"
-#include "plan/dissemination.hpp"
-#include "plan/gather_fold.hpp"
-#include "plan/nway.hpp"
-#include "plan/per_round.hpp"
-#include "plan/recursive_multiplying.hpp"
-#include "plan/two_partial.hpp"
+#include "plan/allreduce/canonical_dissemination.hpp"
+#include "plan/allreduce/chunked_fold.hpp"
+#include "plan/allreduce/decomposition.hpp"
+#include "plan/allreduce/dissemination.hpp"
+#include "plan/allreduce/gather_fold.hpp"
+#include "plan/allreduce/nway.hpp"
+#include "plan/allreduce/recursive_multiplying.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/per_round.hpp"
 
 namespace tutti::plan::test {
 

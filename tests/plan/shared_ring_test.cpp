@@ -2,7 +2,7 @@
 // node begins with and those that it completes; each block holds every node's contribution once,
 // and ends up everywhere; no node waits for a chunk that waits for it; messages are as many as the
 // formula says; and ranks agree about who sends to whom.
-#include "plan/shared_ring.hpp"
+#include "plan/allreduce/shared_ring.hpp"
 
 #include <gtest/gtest.h>
 

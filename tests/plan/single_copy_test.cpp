@@ -1,6 +1,6 @@
 // Promise: broadcast by reference is right for every rank count and root; two copies of its slots
 // suffice; nobody writes a buffer, or ends a call, while a peer may read it.
-#include "plan/single_copy.hpp"
+#include "plan/rooted/single_copy.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "happens_before.hpp"
-#include "plan/verify.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 
 namespace tutti::plan {

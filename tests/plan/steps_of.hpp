@@ -7,7 +7,7 @@
 #include <map>
 #include <tuple>
 
-#include "plan/plan.hpp"
+#include "plan/core/plan.hpp"
 
 namespace tutti::plan::test {
 

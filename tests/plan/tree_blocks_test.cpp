@@ -1,6 +1,6 @@
 // Promise: gathers and scatters along a tree over nodes are right for every shape of nodes and
 // every root; two copies of their slots suffice, and few receives; the root has log2 N partners.
-#include "plan/tree_blocks.hpp"
+#include "plan/blocks/tree_blocks.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@
 
 #include "happens_before.hpp"
 #include "on_their_way.hpp"
-#include "plan/nodes.hpp"
-#include "plan/verify.hpp"
+#include "plan/core/nodes.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
 

@@ -1,7 +1,7 @@
 // Promise: two-partial dissemination gives every rank every contribution exactly once, for every
 // number of ranks and every vector that covers it, in rank order where that is asked for, in the
 // rounds and messages that the catalogue states.
-#include "plan/two_partial.hpp"
+#include "plan/allreduce/two_partial.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "plan/verify.hpp"
+#include "plan/core/verify.hpp"
 #include "sizes.hpp"
 #include "vectors.hpp"
 

@@ -1,6 +1,6 @@
 // Promise: the verifier finds every kind of error that a plan can have.  Each test plants one into
 // plans that were right, and looks for the sentence that names it.
-#include "plan/verify.hpp"
+#include "plan/core/verify.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "plan/dissemination.hpp"
-#include "plan/lanes.hpp"
-#include "plan/recursive_multiplying.hpp"
-#include "plan/steps.hpp"
-#include "plan/two_partial.hpp"
+#include "plan/allreduce/dissemination.hpp"
+#include "plan/allreduce/lanes.hpp"
+#include "plan/allreduce/recursive_multiplying.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/steps.hpp"
 
 namespace tutti::plan {
 namespace {

@@ -17,11 +17,11 @@
 #include <tutti/tutti.hpp>
 
 #include "api/implementation.hpp"
-#include "plan/dissemination.hpp"
-#include "plan/makespan.hpp"
-#include "plan/per_round.hpp"
-#include "plan/ring.hpp"
-#include "plan/two_partial.hpp"
+#include "plan/allreduce/dissemination.hpp"
+#include "plan/allreduce/ring.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/per_round.hpp"
+#include "plan/cost/makespan.hpp"
 #include "support/event_simulation.hpp"
 #include "verbs/soft/soft_clock.hpp"
 #include "verbs/soft/virtual_time.hpp"

@@ -6,13 +6,13 @@
 #include <random>
 #include <vector>
 
-#include "plan/block_dissemination.hpp"
-#include "plan/blocks.hpp"
-#include "plan/canonical_halving.hpp"
-#include "plan/chunked_fold.hpp"
-#include "plan/circulant.hpp"
-#include "plan/node_alltoall.hpp"
-#include "plan/scan.hpp"
+#include "plan/allreduce/canonical_halving.hpp"
+#include "plan/allreduce/chunked_fold.hpp"
+#include "plan/allreduce/circulant.hpp"
+#include "plan/allreduce/scan.hpp"
+#include "plan/blocks/block_dissemination.hpp"
+#include "plan/blocks/blocks.hpp"
+#include "plan/blocks/node_alltoall.hpp"
 #include "simulated_run.hpp"
 #include "support/node_shapes.hpp"
 #include "support/operators.hpp"

@@ -8,7 +8,7 @@
 #include "api/allreduce_schedules.hpp"
 #include "api/names.hpp"
 #include "api/selection.hpp"
-#include "plan/single_copy.hpp"
+#include "plan/rooted/single_copy.hpp"
 #include "simulated_run.hpp"
 #include "support/operators.hpp"
 

@@ -8,11 +8,11 @@
 #include <random>
 
 #include "engine/advance.hpp"
-#include "plan/canonical_dissemination.hpp"
-#include "plan/chunked_fold.hpp"
-#include "plan/dissemination.hpp"
-#include "plan/gather_fold.hpp"
-#include "plan/two_partial.hpp"
+#include "plan/allreduce/canonical_dissemination.hpp"
+#include "plan/allreduce/chunked_fold.hpp"
+#include "plan/allreduce/dissemination.hpp"
+#include "plan/allreduce/gather_fold.hpp"
+#include "plan/allreduce/two_partial.hpp"
 #include "simulated_fabric.hpp"
 
 namespace tutti {

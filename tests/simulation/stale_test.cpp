@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "engine/stale.hpp"
-#include "plan/copies.hpp"
-#include "plan/per_round.hpp"
-#include "plan/two_partial.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/copies.hpp"
+#include "plan/core/per_round.hpp"
 #include "simulated_fabric.hpp"
 #include "support/operators.hpp"
 

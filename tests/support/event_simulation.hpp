@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/plan.hpp"
+#include "plan/core/plan.hpp"
 
 namespace tutti::test {
 

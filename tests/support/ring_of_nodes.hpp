@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/shared_ring.hpp"
-#include "plan/shared_ring.hpp"
+#include "plan/allreduce/shared_ring.hpp"
 #include "support/node_shapes.hpp"
 #include "support/operators.hpp"
 

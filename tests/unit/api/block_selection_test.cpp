@@ -9,7 +9,7 @@
 #include <tutti/reduction.hpp>
 #include <vector>
 
-#include "plan/canonical_halving.hpp"
+#include "plan/allreduce/canonical_halving.hpp"
 
 namespace tutti::api {
 namespace {

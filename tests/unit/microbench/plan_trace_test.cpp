@@ -10,10 +10,10 @@
 #include "api/allreduce_schedules.hpp"
 #include "api/names.hpp"
 #include "microbench/plan_print.hpp"
-#include "plan/dissemination.hpp"
-#include "plan/recursive_multiplying.hpp"
-#include "plan/steps.hpp"
-#include "plan/two_partial.hpp"
+#include "plan/allreduce/dissemination.hpp"
+#include "plan/allreduce/recursive_multiplying.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/steps.hpp"
 
 namespace tutti::bench {
 namespace {

@@ -1,0 +1,68 @@
+// Folds values along the canonical tree as they become available, whatever their order: as soon as
+// both halves of a block are there, they are combined.  Builders tell it what they have and where
+// the results are to go; it writes the steps.
+//
+// Registers.  A value is only read where it is added; the first combination with a value to its
+// left copies it, and from then on the copy grows.  What ends at the end of a result grows where
+// the result is to go, anything else in a scratch payload.  Values that are added in the order of
+// the ring leave at most 2 log2 P blocks unfinished at any time, and so as many scratch payloads.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "plan/allreduce/canonical_tree.hpp"
+#include "plan/core/steps.hpp"
+
+namespace tutti::plan {
+
+/// Payloads for values on their way, in partials of `segments` payloads from `first_partial` on.
+/// They are never put, so they may be written again and again.
+class ScratchPayloads {
+ public:
+  ScratchPayloads(std::uint16_t first_partial, std::uint16_t segments)
+      : first_partial_(first_partial), segments_(segments) {}
+
+  Register take();
+  void give_back(Register payload) { free_.push_back(payload); }
+
+  /// What the plan has, these included.
+  std::uint16_t partial_count() const;
+
+ private:
+  std::uint16_t first_partial_;
+  std::uint16_t segments_;
+  std::uint32_t count_ = 0;  // handed out at the same time, at most
+  std::vector<Register> free_;
+};
+
+class CanonicalFold {
+ public:
+  CanonicalFold(CanonicalTree tree, StepWriter& steps, ScratchPayloads& scratch)
+      : tree_(tree), steps_(steps), scratch_(scratch) {}
+
+  /// A result that is wanted, and where.  To be said of all results before anything is added.
+  void want(Block block, Register at) { results_.emplace(block.first, Value{block, at}); }
+
+  /// A value that is there from now on.  Every rank of the results is added exactly once.
+  void add(Block block, Register at);
+
+ private:
+  struct Value {
+    Block block;
+    Register at;
+    bool is_own = false;  // may grow where it is
+  };
+
+  const Value& result_with(Block block) const;
+  Value joined(Value left, Value right);
+
+  CanonicalTree tree_;
+  StepWriter& steps_;
+  ScratchPayloads& scratch_;
+  std::map<std::uint32_t, Value> results_;  // by first rank
+  std::map<std::uint32_t, Value> waiting_;  // for their siblings, by first rank
+};
+
+}  // namespace tutti::plan

@@ -1,0 +1,454 @@
+// See canonical_halving.hpp.  Here: which part comes where, and when.
+//
+// All ranks of a cube do the same at the same point, if there is a part to do it with, and what
+// they await was put at an earlier one: so nobody waits in a circle.
+#include "plan/allreduce/canonical_halving.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "plan/allreduce/halving_layout.hpp"
+#include "plan/core/per_round.hpp"
+#include "plan/core/steps.hpp"
+#include "plan/core/windows.hpp"
+
+namespace tutti::plan {
+namespace {
+
+/// Messages to and from one rank, counted; windows are answered.
+class Channel {
+ public:
+  Channel(StepWriter& steps, Rank peer, std::uint32_t first_answer, std::uint32_t incoming)
+      : steps_(&steps), peer_(peer), first_answer_(first_answer), incoming_(incoming) {}
+
+  Rank peer() const { return peer_; }
+  std::uint32_t taken() const { return taken_; }
+  /// So many have to be taken before the next one is sent, in which the peer does the same.
+  std::uint32_t to_be_taken() const {
+    const auto next = static_cast<std::uint32_t>(sent_.size());
+    return awaits_answer(next) ? taken_before(next) : 0;
+  }
+
+  /// About the part that is put then.  An answer is about the last part that it is for.
+  void before_put(std::uint32_t part) {
+    const auto next = static_cast<std::uint32_t>(sent_.size());
+    if (awaits_answer(next)) {
+      steps_->begin_part(number_of_register(sent_[taken_before(next) - 1]));
+      steps_->await(peer_, answer(answer_before(next)), 0);
+    }
+    steps_->begin_part(number_of_register(part));
+    sent_.push_back(part);
+  }
+  void after_await() {
+    if (is_answered(taken_, incoming_)) steps_->put(peer_, answer(taken_ / window), 0);
+    ++taken_;
+  }
+
+ private:
+  std::uint16_t answer(std::uint32_t index) const {
+    return number_of_register(first_answer_ + index);
+  }
+
+  StepWriter* steps_;
+  Rank peer_;
+  std::uint32_t first_answer_, incoming_;
+  std::vector<std::uint32_t> sent_;  // parts
+  std::uint32_t taken_ = 0;
+};
+
+class Builder {
+ public:
+  Builder(Rank self, std::uint32_t rank_count, HalvingResults results)
+      : layout_(rank_count, results), results_(results) {
+    const std::vector<Cube>& cubes = layout_.cubes();
+    while (cube_ + 1 < cubes.size() && cubes[cube_ + 1].first <= index_of(self)) ++cube_;
+    bits_ = cubes[cube_].bits;
+    place_ = index_of(self) - cubes[cube_].first;
+    if (carries()) entry_bits_ = layout_.entry_bits(cube_);
+    at_.assign(layout_.parts(), source_register);
+    carried_at_.resize(layout_.parts());
+    for (std::uint32_t bit = 0; bit < bits_; ++bit) {
+      const bool brings_more = carries() && bit >= entry_bits_ && (place_ >> bit) == 1;
+      halving_.push_back({steps_, partner(bit), layout_.halving_answers(bit),
+                          (brings_more ? 2 : 1) * count_like(place_, bit + 1)});
+    }
+    plan_.self = self;
+    plan_.rank_count = rank_count;
+    plan_.algorithm = "canonical_halving";
+    plan_.all_alike = layout_.is_cube();
+    plan_.parts = number_of_register(layout_.parts());
+    plan_.slot_count = number_of_register(layout_.slot_count());
+    plan_.line_slot_count = number_of_register(layout_.line_slot_count());
+  }
+
+  Plan build() && {
+    if (plan_.rank_count == 1) {
+      steps_.copy(source_register, target_register);
+      return std::move(plan_);
+    }
+    reduce_scatter();
+    if (results_ == HalvingResults::own_part) {
+      tell_owners();
+    } else {
+      if (cube_ == 0)
+        keep_result(place_);
+      else
+        results_from_other_cube();
+      allgather();
+    }
+    count_messages();
+    return std::move(plan_);
+  }
+
+ private:
+  std::uint32_t teller_count() const { return layout_.teller_count(cube_); }
+  bool carries() const { return teller_count() > 0; }
+  const Cube& here() const { return layout_.cubes()[cube_]; }
+  const Cube& teller(std::uint32_t i) const { return layout_.cubes()[cube_ + 1 + i]; }
+  /// Where what this cube has enters another.
+  const Cube& told() const { return layout_.cubes()[layout_.told_by(cube_)]; }
+  std::uint32_t told_bits() const { return layout_.entry_bits(layout_.told_by(cube_)); }
+  Rank partner(std::uint32_t bit) const { return Rank{here().first + (place_ ^ (1u << bit))}; }
+  bool differs(std::uint32_t part, std::uint32_t bit) const {
+    return ((part ^ place_) >> bit & 1) != 0;
+  }
+  std::uint32_t count_like(std::uint32_t place, std::uint32_t bits) const {
+    return layout_.count_like(place, bits);
+  }
+  /// The i-th of these.
+  static std::uint32_t part_like(std::uint32_t place, std::uint32_t bits, std::uint32_t i) {
+    return (place & ((1u << bits) - 1)) + (i << bits);
+  }
+
+  Register new_partial() { return partial_register(plan_.partial_count++); }
+  /// That nobody was sent.
+  Register scratch() {
+    if (unused_.empty()) return new_partial();
+    const Register partial = unused_.back();
+    unused_.pop_back();
+    return partial;
+  }
+
+  void go_to_round(std::uint32_t round) {
+    round_ = std::max(round_, round);
+    steps_.set_round(round_);
+  }
+  /// While what came in one round is taken, what goes in the next is sent.
+  void reduce_scatter() {
+    for (std::uint32_t bit = 0; bit <= bits_; ++bit) {
+      if (bit < bits_) go_to_round(layout_.halving_round(bit));
+      for (std::uint32_t i = 0; i < count_like(place_, bit); ++i) {
+        if (bit > 0) take_halves(bit - 1, i + 1);
+        const std::uint32_t part = part_like(place_, bit, i);
+        if (bit < bits_ && differs(part, bit)) send_half(bit, part);
+      }
+      if (!carries()) continue;
+      if (bit > entry_bits_) carry(bit - 1);
+      if (bit == entry_bits_ && place_ < 1u << entry_bits_) let_enter();
+    }
+    if (cube_ > 0) tell_other_cube();
+  }
+
+  void send_half(std::uint32_t bit, std::uint32_t part) {
+    Channel& channel = halving_[bit];
+    take_halves(bit, channel.to_be_taken());
+    channel.before_put(part);
+    if (at_[part] == source_register) {
+      at_[part] = new_partial();
+      steps_.copy(source_register, at_[part]);
+    }
+    steps_.put(channel.peer(), layout_.halved(bit, part), 1, at_[part]);
+  }
+
+  void take_halves(std::uint32_t bit, std::uint32_t count) {
+    Channel& channel = halving_[bit];
+    while (channel.taken() < count) {
+      const std::uint32_t part = part_like(place_, bit + 1, channel.taken());
+      begin_part(part);
+      const std::uint16_t slot = layout_.halved(bit, part);
+      steps_.await(channel.peer(), slot, 1);
+      if ((place_ >> bit & 1) != 0)
+        combine_from_left(slot, part);
+      else
+        combine_from_right(slot, part);
+      channel.after_await();
+    }
+  }
+
+  /// What has arrived is of lower ranks.
+  void combine_from_left(std::uint16_t slot, std::uint32_t part) {
+    if (at_[part] == source_register) {
+      at_[part] = scratch();
+      steps_.copy(source_register, at_[part]);
+    }
+    steps_.combine(slot_register(slot), at_[part]);
+  }
+
+  void combine_from_right(std::uint16_t slot, std::uint32_t part) {
+    const Register sum = scratch();
+    steps_.copy(slot_register(slot), sum);
+    steps_.combine(at_[part], sum);
+    if (at_[part].place == Place::partial) unused_.push_back(at_[part]);
+    at_[part] = sum;
+  }
+
+  // What the cubes behind this one have.
+
+  void let_enter() {
+    go_to_round(layout_.entry_round(cube_ + 1));
+    for (std::uint32_t i = 0; i < teller_count(); ++i) {
+      const Rank from{teller(i).first + place_ % (1u << teller(i).bits)};
+      Channel channel(steps_, from, layout_.entry_answers(entry_bits_, place_ >> teller(i).bits),
+                      count_like(place_, entry_bits_));
+      await_carried(channel, i, entry_bits_);
+    }
+    if (teller_count() == 1) return;
+    for (std::uint32_t i = 0; i < count_like(place_, entry_bits_); ++i) {
+      const std::uint32_t part = part_like(place_, entry_bits_, i);
+      begin_part(part);
+      const Register fold = new_partial();
+      steps_.copy(carried_at_[part], fold);  // of the last one
+      for (std::uint32_t other = teller_count() - 1; other-- > 0;)
+        steps_.combine(slot_register(layout_.carried(other, entry_bits_, part)), fold);
+      carried_at_[part] = fold;
+    }
+  }
+
+  /// Has been awaited on the ranks below 2^bit by now.
+  void carry(std::uint32_t bit) {
+    Channel& channel = halving_[bit];
+    go_to_round(layout_.carrying_round(bit));
+    if (place_ >> bit == 1) await_carried(channel, 0, bit + 1);
+    if (place_ >> bit != 0) return;
+    const std::uint32_t to = place_ ^ (1u << bit);
+    for (std::uint32_t i = 0; i < count_like(to, bit + 1); ++i) {
+      const std::uint32_t part = part_like(to, bit + 1, i);
+      channel.before_put(part);
+      const Register sent = in_partial(carried_at_[part]);
+      steps_.put(channel.peer(), layout_.carried(0, entry_bits_, part), 1, sent);
+    }
+  }
+
+  void await_carried(Channel& channel, std::uint32_t teller, std::uint32_t bits) {
+    for (std::uint32_t i = 0; i < count_like(place_, bits); ++i) {
+      const std::uint32_t part = part_like(place_, bits, i);
+      const std::uint16_t slot = layout_.carried(teller, entry_bits_, part);
+      begin_part(part);
+      steps_.await(channel.peer(), slot, 1);
+      carried_at_[part] = slot_register(slot);
+      channel.after_await();
+    }
+  }
+
+  /// The value, or a copy that can be sent or added to.
+  Register in_partial(Register value) {
+    if (value.place == Place::partial) return value;
+    const Register copy = new_partial();
+    steps_.copy(value, copy);
+    return copy;
+  }
+
+  /// What this cube and those that tell it have contributed, in a partial.
+  Register fold_of(std::uint32_t part) {
+    begin_part(part);
+    if (!carries()) return in_partial(at_[part]);
+    const Register fold = in_partial(carried_at_[part]);
+    steps_.combine(at_[part], fold);
+    return fold;
+  }
+
+  /// With the ranks of the other cube that hear from this one, and tell it results.
+  std::vector<Channel> told_channels(std::uint32_t answers_apart, std::uint32_t first_answer,
+                                     std::uint32_t incoming) {
+    std::vector<Channel> channels;
+    for (std::uint32_t place = place_; place < 1u << told_bits(); place += 1u << bits_) {
+      channels.push_back({steps_, Rank{told().first + place}, first_answer, incoming});
+      first_answer += answers_apart;
+    }
+    return channels;
+  }
+
+  /// All of them at the same time.
+  void tell_other_cube() {
+    const std::uint32_t bits = told_bits();
+    go_to_round(layout_.entry_round(cube_));
+    std::vector<Channel> channels =
+        told_channels(layout_.entry_answers(bits, 1) - layout_.entry_answers(bits, 0),
+                      layout_.entry_answers(bits, 0), 0);
+    for (std::uint32_t i = 0; i < count_like(0, bits); ++i)
+      for (Channel& channel : channels) {
+        const std::uint32_t place = index_of(channel.peer()) - told().first;
+        if (i == count_like(place, bits)) continue;
+        const std::uint32_t part = part_like(place, bits, i);
+        channel.before_put(part);
+        const Register fold = fold_of(part);
+        steps_.put(channel.peer(), layout_.carried(layout_.number_of_teller(cube_), bits, part), 1,
+                   fold);
+      }
+  }
+
+  // Results.
+
+  void tell_owners() {
+    const std::uint32_t core = 1u << layout_.most_bits();
+    if (!layout_.is_cube()) go_to_round(layout_.first_result_round());
+    if (cube_ == 0) {
+      if (const std::uint32_t other = place_ + core; other < layout_.parts()) {
+        const Register fold = fold_of(other);
+        steps_.put(Rank{other}, layout_.own_result(), 1, fold);
+      }
+      steps_.copy(fold_of(place_), target_register);
+      return;
+    }
+    begin_part(index_of(plan_.self));
+    steps_.await(Rank{index_of(plan_.self) - core}, layout_.own_result(), 1);
+    steps_.copy(slot_register(layout_.own_result()), target_register);
+  }
+
+  void keep_result(std::uint32_t part) {
+    at_[part] = fold_of(part);
+    steps_.copy(at_[part], target_register);
+  }
+
+  /// In the order in which a rank of that place comes to know them.
+  std::uint32_t known_part(std::uint32_t place, std::uint32_t index) const {
+    for (std::uint32_t bit = layout_.most_bits(); bit-- > 0; index >>= 1)
+      place ^= (index & 1) << bit;
+    return place;
+  }
+  /// Before those of the bit below are told.
+  std::uint32_t known_count(std::uint32_t bit) const { return count_like(0, bit); }
+
+  void await_result(Channel& channel, std::uint32_t part, bool is_passed_on) {
+    begin_part(part);
+    const std::uint16_t slot = layout_.result(part);
+    steps_.await(channel.peer(), slot, 1);
+    at_[part] = slot_register(slot);
+    if (is_passed_on) {
+      at_[part] = new_partial();
+      steps_.copy(slot_register(slot), at_[part]);
+    }
+    steps_.copy(at_[part], target_register);
+    channel.after_await();
+  }
+
+  void put_result(Channel& channel, std::uint32_t part) {
+    channel.before_put(part);
+    steps_.put(channel.peer(), layout_.result(part), 1, at_[part]);
+  }
+
+  void results_from_other_cube() {
+    const std::uint32_t bits = told_bits();
+    go_to_round(layout_.result_round(layout_.told_by(cube_), bits - 1));
+    std::vector<Channel> channels = told_channels(
+        0, layout_.leaving_answers(layout_.number_of_teller(cube_), bits), known_count(bits));
+    for (std::uint32_t i = 0; i < known_count(bits); ++i)
+      for (Channel& channel : channels) {
+        const std::uint32_t place = index_of(channel.peer()) - told().first;
+        await_result(channel, known_part(place, i), bits_ > 0);
+      }
+  }
+
+  /// While those of one bit are taken, those of the next are told.
+  void allgather() {
+    for (std::uint32_t bit = 0; bit < bits_; ++bit)
+      gathering_.push_back(
+          {steps_, partner(bit), layout_.result_answers(bit), known_count(bit + 1)});
+    for (std::uint32_t bit = bits_; bit-- > 0;) {
+      go_to_round(layout_.result_round(cube_, bit));
+      Channel& channel = gathering_[bit];
+      const std::uint32_t count = known_count(bit + 1);
+      for (std::uint32_t i = 0; i < count; ++i) {
+        if (bit + 1 < bits_ && i >= known_count(bit + 2))
+          take_results(bit + 1, i + 1 - known_count(bit + 2));
+        take_results(bit, channel.to_be_taken());
+        put_result(channel, known_part(place_, i));
+      }
+      if (carries() && bit + 1 == entry_bits_ && place_ < 1u << entry_bits_) tell_tellers();
+    }
+    if (bits_ > 0) take_results(0, known_count(1));
+  }
+
+  void take_results(std::uint32_t bit, std::uint32_t count) {
+    Channel& channel = gathering_[bit];
+    while (channel.taken() < count)
+      await_result(channel, known_part(place_ ^ (1u << bit), channel.taken()), bit > 0);
+  }
+
+  void tell_tellers() {
+    for (std::uint32_t teller_number = 0; teller_number < teller_count(); ++teller_number) {
+      const Cube& cube = teller(teller_number);
+      Channel channel(steps_, Rank{cube.first + place_ % (1u << cube.bits)},
+                      layout_.leaving_answers(teller_number, entry_bits_), 0);
+      for (std::uint32_t i = 0; i < known_count(entry_bits_); ++i)
+        put_result(channel, known_part(place_, i));
+    }
+  }
+
+  void begin_part(std::uint32_t part) { steps_.begin_part(number_of_register(part)); }
+
+  void count_messages() {
+    std::map<Rank, std::uint32_t> incoming;
+    std::uint32_t most = 0;
+    for (const Step& step : plan_.steps)
+      if (step.action == Action::await) most = std::max(most, ++incoming[step.peer]);
+    // Nobody is in the next call of an allreduce before this rank has looked: without, it has no
+    // result to tell.
+    if (plan_.line_slot_count > 0)
+      plan_.incoming_max = incoming_of_windows;
+    else if (results_ == HalvingResults::everywhere)
+      plan_.incoming_max = most;
+    if (layout_.is_cube()) {  // every rank sends as many as this one
+      plan_.per_round.assign(round_ + 1, 0);
+      for (const Step& step : plan_.steps)
+        if (step.action == Action::put) ++plan_.per_round[step.round];
+      return;
+    }
+    plan_.per_round = layout_.most_in_rounds();
+  }
+
+  HalvingLayout layout_;
+  HalvingResults results_;
+  std::size_t cube_ = 0;
+  std::uint32_t bits_ = 0, place_ = 0;     // of the own cube, and in it
+  std::uint32_t entry_bits_ = 0;           // of what the next cube has
+  std::vector<Register> at_, carried_at_;  // what is held of each part, of this cube and of others
+  std::vector<Register> unused_;
+  std::vector<Channel> halving_, gathering_;  // by bit
+  std::uint32_t round_ = 0;
+  Plan plan_;
+  StepWriter steps_{plan_};
+};
+
+}  // namespace
+
+bool is_canonical_halving(std::uint32_t rank_count) {
+  return rank_count > 0 && 4 * std::uint64_t{rank_count} <= slots_max;
+}
+
+std::vector<std::uint32_t> canonical_halving_runs(std::uint32_t rank_count) {
+  std::vector<std::uint32_t> runs;
+  for (std::uint32_t half = std::bit_floor(rank_count) / 2; half > 0; half /= 2)
+    runs.push_back(half);
+  return runs;
+}
+
+std::uint32_t canonical_halving_partners_max(std::uint32_t rank_count) {
+  return static_cast<std::uint32_t>(std::bit_width(rank_count - 1)) + 4;
+}
+
+Plan canonical_halving_allreduce(Rank self, std::uint32_t rank_count) {
+  assert(is_canonical_halving(rank_count) && index_of(self) < rank_count);
+  return Builder(self, rank_count, HalvingResults::everywhere).build();
+}
+
+Plan canonical_halving_reduce_scatter(Rank self, std::uint32_t rank_count) {
+  assert(is_canonical_halving(rank_count) && index_of(self) < rank_count);
+  return Builder(self, rank_count, HalvingResults::own_part).build();
+}
+
+}  // namespace tutti::plan

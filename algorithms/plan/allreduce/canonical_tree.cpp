@@ -1,0 +1,95 @@
+// See canonical_tree.hpp.
+#include "plan/allreduce/canonical_tree.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+
+namespace tutti::plan {
+namespace {
+
+/// The most bits that two numbers have together, one of them below 2^`width`, whose sum is `sum`.
+/// They have the bits of the sum and one more for each carry of the addition.  A carry can start at
+/// the lowest zero of the sum (as 1 + 1), below `width`, and be kept alive up to a one of the sum
+/// that has to be made of it: the highest, or the first one where only one number has bits.
+std::uint32_t bits_of_summands(std::uint64_t sum, int width) {
+  if (sum == 0) return 0;
+  const int start = std::countr_one(sum);
+  const std::uint64_t above = sum >> width;
+  const int end = above > 0 ? width + std::countr_zero(above) : 63 - std::countl_zero(sum);
+  const int carries = start < std::min(width, end) ? end - start : 0;
+  return static_cast<std::uint32_t>(std::popcount(sum) + carries);
+}
+
+}  // namespace
+
+CanonicalTree::CanonicalTree(std::uint32_t rank_count) : rank_count_(rank_count) {
+  assert(rank_count > 0);
+}
+
+std::optional<Block> CanonicalTree::sibling(Block block) const {
+  assert(block.count > 0 && block.end() <= rank_count_);
+  std::uint64_t size = std::bit_ceil(std::uint64_t{block.count});
+  for (; size < rank_count_; size *= 2) {
+    assert(block.first % size == 0);
+    if (block.first / size % 2 == 1)
+      return Block{static_cast<std::uint32_t>(block.first - size),
+                   static_cast<std::uint32_t>(size)};
+    const std::uint64_t right = block.first + size;
+    if (right < rank_count_)
+      return Block{static_cast<std::uint32_t>(right),
+                   static_cast<std::uint32_t>(std::min(size, rank_count_ - right))};
+    // Nothing to the right: the next larger node covers the same ranks.
+  }
+  return {};
+}
+
+std::vector<Block> CanonicalTree::blocks_of(Rank last, std::uint32_t length) const {
+  assert(length > 0 && length <= rank_count_ && index_of(last) < rank_count_);
+  if (length == rank_count_) return {root()};
+  std::vector<Block> blocks;
+  const auto append = [&](std::uint64_t first, std::uint64_t end) {
+    while (first < end) {
+      std::uint64_t size = 1;
+      // Beyond P there are no ranks, so that a block which reaches P may be any size.
+      while (first % (2 * size) == 0 && (first + 2 * size <= end || end == rank_count_) &&
+             first + size < end)
+        size *= 2;
+      size = std::min(size, end - first);
+      blocks.push_back({static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(size)});
+      first += size;
+    }
+  };
+  const std::uint64_t end = std::uint64_t{index_of(last)} + 1;
+  if (length > end) append(rank_count_ + end - length, rank_count_);
+  append(length > end ? 0 : end - length, end);
+  return blocks;
+}
+
+// Ranks that do not wrap lie around a multiple of a large power of two, a to its left and b to its
+// right, which makes as many blocks as a and b have bits.  (With more than P / 2 ranks there may be
+// no room for the best a and b, so that this is no more than a bound.)
+std::uint32_t CanonicalTree::blocks_max(std::uint32_t length) const {
+  assert(length > 0 && length <= rank_count_);
+  if (length == rank_count_) return 1;
+  return std::max(bits_of_summands(length, 32), blocks_max_across_seam(length));
+}
+
+// Ranks that wrap are the last a and the first b = length - a >= 0 of all.  The b have as many
+// blocks as b has bits.  The a are the left part of what is left of N = bit_ceil(P); with u = N - P
+// ranks missing, a + u ends in a bit d where u has none and agrees with u above, and its bits up to
+// d are the blocks.  For every such d: a + u = 2^d + x (mod 2^(d+1)) with x below 2^d.
+std::uint32_t CanonicalTree::blocks_max_across_seam(std::uint32_t length) const {
+  const std::uint64_t full = std::bit_ceil(std::uint64_t{rank_count_});
+  const std::uint64_t missing = full - rank_count_;
+  std::uint32_t most = 0;
+  for (int d = 0; std::uint64_t{1} << d < full; ++d) {
+    const std::uint64_t power = std::uint64_t{1} << d;
+    const std::uint64_t sum = length + missing % power;  // of 2^d + x and b
+    if ((missing & power) == 0 && sum >= power)
+      most = std::max(most, 1 + bits_of_summands(sum - power, d));
+  }
+  return most;
+}
+
+}  // namespace tutti::plan

@@ -1,0 +1,438 @@
+// See circulant.hpp.
+//
+//   slots   of each other rank of the node, by how far behind it stands: one for each sum held here
+//           then of other nodes, by how far ahead of the sender the owner's node is: 1 .. N-1
+//           then results, by how far ahead of this rank their owners are
+//           then answers, of each run of sums, and of results
+#include "plan/allreduce/circulant.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/core/nodes.hpp"
+#include "plan/core/per_round.hpp"
+#include "plan/core/steps.hpp"
+#include "plan/core/windows.hpp"
+
+namespace tutti::plan {
+namespace {
+
+using Members = std::vector<Rank>;
+
+enum class Results { own_part, everywhere };
+
+/// Who adds up what, alike on all ranks.
+class Deal {
+ public:
+  explicit Deal(const CirculantShape& shape)
+      : members_(members_of_nodes(shape.rank_count, shape.node_of)) {
+    const auto by_size = [](const Members& a, const Members& b) { return a.size() < b.size(); };
+    const auto [smallest, largest] = std::minmax_element(members_.begin(), members_.end(), by_size);
+    is_even_ = smallest->size() == largest->size();
+    others_max_ = largest->size() - 1;
+    for (const Members& node : members_) {
+      const std::size_t held = held_count(node.size(), 0);
+      most_held_ = std::max(most_held_, held);
+      if (node.size() == 1) continue;
+      held_in_node_ = std::max(held_in_node_, held);
+      most_in_node_ = std::max({most_in_node_, (node.size() - 1) * held,
+                                shape.rank_count - held_count(node.size(), node.size() - 1)});
+    }
+  }
+
+  std::size_t node_count() const { return members_.size(); }
+  const Members& members(std::size_t node) const { return members_[node]; }
+  const Members& ahead(std::size_t node, std::size_t distance) const {
+    return members_[(node + distance) % node_count()];
+  }
+  const Members& behind(std::size_t node, std::size_t distance) const {
+    return members_[(node + node_count() - distance) % node_count()];
+  }
+
+  /// The distances of blocks that the rank at `place` of a node adds up, and their owners.
+  std::vector<std::pair<std::size_t, Rank>> held_by(std::size_t node, std::size_t place) const {
+    std::vector<std::pair<std::size_t, Rank>> held;
+    for (std::size_t distance = 0; distance < node_count(); ++distance) {
+      const Members& there = ahead(node, distance);
+      for (std::size_t at = place; at < there.size(); at += members(node).size())
+        held.push_back({distance, there[at]});
+    }
+    return held;
+  }
+
+  bool is_even() const { return is_even_; }
+  std::size_t most_held() const { return most_held_; }
+  /// Messages to the others of its node, or from them, of the rank that has most.
+  std::size_t most_in_node() const { return most_in_node_; }
+  /// By a rank of a node with others.
+  std::size_t held_in_node() const { return held_in_node_; }
+  std::size_t slots_in_node() const { return others_max_ * held_in_node_; }
+  std::size_t slot_count() const { return slots_in_node() + node_count() - 1; }
+
+ private:
+  std::size_t held_count(std::size_t size, std::size_t place) const {
+    std::size_t held = 0;
+    for (const Members& node : members_)
+      if (node.size() > place) held += (node.size() - place + size - 1) / size;
+    return held;
+  }
+
+  std::vector<Members> members_;
+  bool is_even_;
+  std::size_t others_max_;
+  std::size_t most_held_ = 0, most_in_node_ = 0, held_in_node_ = 0;
+};
+
+class Builder {
+ public:
+  Builder(Rank self, const CirculantShape& shape, Results results)
+      : deal_(shape), results_(results) {
+    const auto found = [&] { return std::find(here().begin(), here().end(), self); };
+    while (found() == here().end()) ++node_;
+    place_ = static_cast<std::size_t>(found() - here().begin());
+    first_.assign(deal_.node_count() + 1, 0);
+    for (const auto& [distance, owner] : deal_.held_by(node_, place_)) {
+      sums_.push_back({.owner = owner, .at = {}});
+      first_[distance + 1] = sums_.size();
+    }
+    std::partial_sum(first_.begin(), first_.end(), first_.begin(),
+                     [](std::size_t before, std::size_t next) { return std::max(before, next); });
+    shares_ = deal_.node_count() < shape.rank_count;
+    const Skips skips = deal_.is_even() ? shape.skips : Skips::ones;
+    plan_.self = self;
+    plan_.rank_count = shape.rank_count;
+    plan_.algorithm =
+        std::string(shares_ ? "node_" : "") +
+        (skips == Skips::ones && results == Results::own_part ? "direct" : "circulant");
+    plan_.all_alike = deal_.is_even();
+    plan_.parts = static_cast<std::uint16_t>(shape.rank_count);
+    make_schedule(skips);
+  }
+
+  Plan build() && {
+    tell_node();
+    for (std::size_t distance = nodes(); distance-- > 0;) {
+      add_up(distance);
+      tell_complete();
+    }
+    for (Run& run : runs_)
+      while (run.taken < run.length) {
+        take(run);
+        tell_complete();
+      }
+    if (results_ == Results::everywhere) allgather();
+    count_messages();
+    if (results_ == Results::everywhere && plan_.incoming_max == 0)
+      plan_.incoming_max = most_from_one();
+    return std::move(plan_);
+  }
+
+ private:
+  struct Sum {
+    Rank owner;
+    Register at;
+    bool is_there = false;
+  };
+  /// What goes to the node `skip` ahead: the sums of the distances skip + length - 1 down to skip,
+  /// and for an allreduce, the other way, their results.
+  struct Run {
+    std::size_t skip;
+    std::uint32_t length;
+    std::uint32_t round;
+    std::uint16_t answers;    // the first slot for them
+    std::uint32_t taken = 0;  // of those from as far behind
+    std::uint32_t results_taken = 0;
+
+    std::size_t distance(std::uint32_t i) const { return skip + length - 1 - i; }
+  };
+
+  const Members& here() const { return deal_.members(node_); }
+  std::size_t nodes() const { return deal_.node_count(); }
+  Register next_partial() { return partial_register(plan_.partial_count++); }
+
+  void make_schedule(Skips skips) {
+    waiting_for_.assign(nodes(), 0);
+    std::size_t left = nodes();
+    std::uint32_t round = shares_ ? 1 : 0;
+    std::size_t slots = deal_.slots_in_node() + halves() * (nodes() - 1);
+    std::uint32_t longest = 0;
+    for (const std::uint32_t length : circulant_runs(static_cast<std::uint32_t>(left), skips)) {
+      left -= length;
+      // Of those that go now the smallest distance waits if any does.
+      if (waiting_for_[left] > 0) ++round;
+      runs_.push_back({.skip = left,
+                       .length = length,
+                       .round = round,
+                       .answers = static_cast<std::uint16_t>(slots)});
+      for (std::uint32_t i = 0; i < length; ++i) ++waiting_for_[i];
+      slots += halves() * answer_count(length);
+      longest = std::max(longest, length);
+    }
+    const std::size_t lines = slots - deal_.slots_in_node() - halves() * (nodes() - 1);
+    plan_.slot_count = static_cast<std::uint16_t>(slots);
+    plan_.line_slot_count = static_cast<std::uint16_t>(lines);
+    next_ = nodes() - 1;
+    if (longest > windows_in_flight * window) plan_.incoming_max = incoming_of_windows;
+  }
+
+  std::size_t halves() const { return results_ == Results::everywhere ? 2 : 1; }
+  std::uint16_t slot_in_node(std::size_t offset, std::size_t held) const {
+    return static_cast<std::uint16_t>((offset - 1) * deal_.held_in_node() + held);
+  }
+  /// Of what was of that distance at its sender.
+  std::uint16_t slot_across(std::size_t distance) const {
+    return static_cast<std::uint16_t>(deal_.slots_in_node() + distance - 1);
+  }
+  /// Of what is of that distance at its receiver.
+  std::uint16_t result_slot(std::size_t distance) const {
+    return static_cast<std::uint16_t>(slot_across(distance) + nodes() - 1);
+  }
+  static std::uint16_t answer_slot(const Run& run, std::uint32_t number) {
+    return static_cast<std::uint16_t>(run.answers + number);
+  }
+  static std::uint16_t result_answer_slot(const Run& run, std::uint32_t number) {
+    return answer_slot(run, answer_count(run.length) + number);
+  }
+
+  /// Or stays in a later one, to which it has sent already.
+  void go_to_round(std::uint32_t round) {
+    round_ = std::max(round_, round);
+    steps_.set_round(round_);
+  }
+
+  /// Each of the others what it adds up, the farthest first.
+  void tell_node() {
+    std::vector<std::vector<std::pair<std::size_t, Rank>>> held(here().size());
+    for (std::size_t offset = 1; offset < here().size(); ++offset)
+      held[offset] = deal_.held_by(node_, (place_ + offset) % here().size());
+    for (std::size_t i = deal_.held_in_node(); i-- > 0;)
+      for (std::size_t offset = 1; offset < here().size(); ++offset) {
+        if (i >= held[offset].size()) continue;
+        const Register own = next_partial();
+        steps_.begin_part(part_of(held[offset][i].second));
+        steps_.copy(source_register, own);
+        steps_.put(here()[(place_ + offset) % here().size()], slot_in_node(offset, i), 1, own);
+      }
+  }
+
+  /// What this node contributes to the blocks of a distance, once.
+  void add_up(std::size_t distance) {
+    for (std::size_t i = first_[distance]; i < first_[distance + 1]; ++i) {
+      Sum& sum = sums_[i];
+      if (sum.is_there) continue;
+      sum.is_there = true;
+      sum.at = distance == 0 && results_ == Results::own_part ? target_register : next_partial();
+      steps_.begin_part(part_of(sum.owner));
+      steps_.copy(source_register, sum.at);
+      for (std::size_t offset = 1; offset < here().size(); ++offset) {
+        const Rank other = here()[(place_ + here().size() - offset) % here().size()];
+        steps_.await(other, slot_in_node(offset, i), 1);
+        steps_.combine(slot_register(slot_in_node(offset, i)), sum.at);
+      }
+    }
+  }
+
+  std::span<const Sum> sums_of(std::size_t distance) const {
+    return std::span(sums_).subspan(first_[distance], first_[distance + 1] - first_[distance]);
+  }
+
+  /// The only sum of a distance, where nodes are of one size; or that of the own block.
+  Sum& sum_of(std::size_t distance) { return sums_[first_[distance]]; }
+
+  /// Sends the sums that have all they get, the farthest first.  They get no less than those that
+  /// are farther, and that later.
+  void tell_complete() {
+    for (; next_ > 0 && waiting_for_[next_] == 0; --next_) {
+      const std::span<const Sum> sums = sums_of(next_);
+      if (!std::all_of(sums.begin(), sums.end(), [](const Sum& sum) { return sum.is_there; }))
+        return;
+      tell(next_);
+    }
+  }
+
+  void tell(std::size_t distance) {
+    while (distance < runs_[run_].skip) ++run_;
+    Run& run = runs_[run_];
+    go_to_round(run.round);
+    const auto i = static_cast<std::uint32_t>(run.distance(0) - distance);
+    if (awaits_answer(i)) {
+      while (run.taken < taken_before(i)) take(run);
+      const std::size_t last = run.distance(taken_before(i) - 1);
+      steps_.begin_part(part_of(sum_of(last).owner));
+      steps_.await(ahead(run), answer_slot(run, answer_before(i)), 0);
+    }
+    for (const Sum& sum : sums_of(distance)) {
+      steps_.begin_part(part_of(sum.owner));
+      // Where nodes differ, all go directly.
+      steps_.put(run.skip == distance ? sum.owner : ahead(run), slot_across(distance), 1, sum.at);
+    }
+  }
+
+  /// The next sum from behind.  Of nodes that differ in size only the own block comes.  It was sent
+  /// before what this rank sends next, as all do the same at the same point: so nobody waits in a
+  /// circle.
+  void take(Run& run) {
+    const std::uint32_t i = run.taken++;
+    const std::size_t distance = run.distance(i), there = distance - run.skip;
+    add_up(there);
+    go_to_round(run.round);
+    const Sum& sum = sum_of(there);
+    steps_.begin_part(part_of(sum.owner));
+    steps_.await(behind(run), slot_across(distance), 1);
+    steps_.combine(slot_register(slot_across(distance)), sum.at);
+    --waiting_for_[there];
+    if (is_answered(i, run.length)) steps_.put(behind(run), answer_slot(run, i / window), 0);
+  }
+
+  /// Those of other nodes that stand where this rank does.
+  Rank ahead(const Run& run) const {
+    const Members& there = deal_.ahead(node_, run.skip);
+    return there[place_ % there.size()];
+  }
+  Rank behind(const Run& run) const {
+    const Members& there = deal_.behind(node_, run.skip);
+    return there[place_ % there.size()];
+  }
+
+  /// Back along the skips: who had a sum from this rank tells it the result.
+  void allgather() {
+    result_at_.resize(nodes());
+    result_at_[0] = sums_.front().at;
+    steps_.begin_part(part_of(plan_.self));
+    steps_.copy(*result_at_[0], target_register);
+    back_ = runs_.size();
+    if (back_ > 0) go_back();
+    tell_results();
+    for (std::size_t run = runs_.size(); run-- > 0;)
+      while (runs_[run].results_taken < runs_[run].length) {
+        take_result(run);
+        tell_results();
+      }
+  }
+
+  void go_back() {
+    --back_;
+    told_ = 0;
+    runs_[back_].round = round_ + 1;
+  }
+
+  /// Those that are known, of one run after the other, the nearest first.
+  void tell_results() {
+    while (back_ < runs_.size()) {
+      Run& run = runs_[back_];
+      if (told_ == run.length) {
+        if (back_ == 0) return;
+        go_back();
+        continue;
+      }
+      if (!result_at_[told_]) return;
+      go_to_round(run.round);
+      if (awaits_answer(told_)) {
+        while (run.results_taken < taken_before(told_)) take_result(back_);
+        steps_.begin_part(part_of(owner_at(taken_before(told_) - 1)));
+        steps_.await(behind(run), result_answer_slot(run, answer_before(told_)), 0);
+      }
+      steps_.begin_part(part_of(owner_at(told_)));
+      steps_.put(behind(run), result_slot(told_ + run.skip), 1, *result_at_[told_]);
+      ++told_;
+    }
+  }
+
+  /// The next result of a run.
+  void take_result(std::size_t of_run) {
+    Run& run = runs_[of_run];
+    const std::uint32_t i = run.results_taken++;
+    const std::size_t distance = run.skip + i;
+    const std::uint16_t slot = result_slot(distance);
+    go_to_round(run.round);
+    steps_.begin_part(part_of(owner_at(distance)));
+    steps_.await(ahead(run), slot, 1);
+    Register at = slot_register(slot);
+    if (std::any_of(runs_.begin(), runs_.begin() + static_cast<std::ptrdiff_t>(of_run),
+                    [&](const Run& earlier) { return distance < earlier.length; })) {
+      at = next_partial();  // to be passed on
+      steps_.copy(slot_register(slot), at);
+    }
+    steps_.copy(at, target_register);
+    result_at_[distance] = at;
+    if (is_answered(i, run.length)) steps_.put(ahead(run), result_answer_slot(run, i / window), 0);
+  }
+
+  Rank owner_at(std::size_t distance) const { return deal_.ahead(node_, distance).front(); }
+
+  void count_messages() {
+    plan_.per_round.assign(plan_.rank_count > 1 ? round_ + 1 : 0, 0);
+    if (deal_.is_even()) {  // every rank sends as many as this one
+      for (const Step& step : plan_.steps)
+        if (step.action == Action::put) ++plan_.per_round[step.round];
+      return;
+    }
+    plan_.per_round = {static_cast<std::uint32_t>(deal_.most_in_node()),
+                       static_cast<std::uint32_t>(deal_.most_held() - 1)};
+  }
+
+  /// In a call.  Nobody is in the next call of an allreduce before this rank has looked: without,
+  /// it has no result to tell.
+  std::uint32_t most_from_one() const {
+    std::map<Rank, std::uint32_t> messages;
+    std::uint32_t most = 0;
+    for (const Step& step : plan_.steps)
+      if (step.action == Action::await) most = std::max(most, ++messages[step.peer]);
+    return most;
+  }
+
+  Deal deal_;
+  Results results_;
+  bool shares_ = false;
+  std::size_t node_ = 0, place_ = 0;
+  std::vector<Sum> sums_;           // held here, by distance
+  std::vector<std::size_t> first_;  // of each distance, and behind the last
+  std::vector<Run> runs_;
+  std::vector<std::size_t> waiting_for_;  // by distance: what comes before it goes
+  std::size_t next_ = 0, run_ = 0;        // the distance that is told next; the run it is of
+  std::vector<std::optional<Register>> result_at_;  // by distance, as far as they are known
+  std::size_t back_ = 0;  // the run in which results are told, and how many were
+  std::uint32_t told_ = 0;
+  std::uint32_t round_ = 0;
+  Plan plan_;
+  StepWriter steps_{plan_};
+};
+
+}  // namespace
+
+std::vector<std::uint32_t> circulant_runs(std::uint32_t rank_count, Skips skips) {
+  // Without answers if that does not take more than 12 partners besides those of the halves: in
+  // virtual time (FDR) those of halves alone cost an eighth for 64 ranks and 1 MiB.
+  const std::uint32_t longest = std::max(windows_in_flight * window, rank_count / 12);
+  std::vector<std::uint32_t> runs;
+  for (std::uint32_t left = rank_count; left > 1; left -= runs.back())
+    runs.push_back(skips == Skips::few ? std::min(left / 2, longest) : 1);
+  return runs;
+}
+
+bool is_circulant_reduce_scatter(const CirculantShape& shape) {
+  return shape.rank_count <= slots_max && 2 * Deal(shape).slot_count() <= slots_max;
+}
+
+Plan circulant_reduce_scatter(Rank self, const CirculantShape& shape) {
+  assert(is_circulant_reduce_scatter(shape) && index_of(self) < shape.rank_count);
+  return Builder(self, shape, Results::own_part).build();
+}
+
+bool is_circulant_allreduce(std::uint32_t rank_count) {
+  return rank_count > 0 && 4 * (rank_count - std::uint64_t{1}) <= slots_max;
+}
+
+Plan circulant_allreduce(Rank self, std::uint32_t rank_count) {
+  assert(is_circulant_allreduce(rank_count) && index_of(self) < rank_count);
+  return Builder(self, {.rank_count = rank_count}, Results::everywhere).build();
+}
+
+}  // namespace tutti::plan

@@ -1,0 +1,127 @@
+// What all ranks that halve along the canonical tree (canonical_halving.hpp) know alike: which
+// cubes there are and who tells whom, the slots of every message, and the rounds.
+//
+//   slots   of each round, by the bits of the part above that of the round
+//           then what is carried, by the bits of the part above those of the ranks where it enters
+//           then results: of an allreduce one for each part, of a reduce-scatter one
+//           then answers: of each round; of what enters another cube; of results, likewise
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "plan/core/windows.hpp"
+
+namespace tutti::plan {
+
+/// Of an allreduce and a reduce-scatter.
+enum class HalvingResults : std::uint8_t { everywhere, own_part };
+
+/// 2^bits ranks from `first` on, which halve among themselves.
+struct Cube {
+  std::uint32_t first = 0;
+  std::uint32_t bits = 0;
+};
+
+/// Of a slot or a part.
+std::uint16_t number_of_register(std::uint32_t value);
+
+class HalvingLayout {
+ public:
+  HalvingLayout(std::uint32_t rank_count, HalvingResults results);
+
+  const std::vector<Cube>& cubes() const { return cubes_; }
+  /// To which a cube tells what it and those that tell it have, and as which of those that do.
+  std::size_t told_by(std::size_t cube) const { return std::min(cube - 1, last_large_); }
+  std::uint32_t number_of_teller(std::size_t cube) const {
+    return static_cast<std::uint32_t>(cube - 1 - told_by(cube));
+  }
+  /// How many tell a cube: from the one behind it on.
+  std::uint32_t teller_count(std::size_t cube) const {
+    return static_cast<std::uint32_t>(cube > last_large_    ? 0
+                                      : cube == last_large_ ? cubes_.size() - 1 - cube
+                                                            : 1);
+  }
+  /// They tell its first 2^bits ranks.
+  std::uint32_t entry_bits(std::size_t cube) const {
+    return cube < last_large_ ? cubes_[cube + 1].bits : std::min(cubes_[cube].bits, large_bits_min);
+  }
+  bool is_cube() const { return cubes_.size() == 1; }
+  std::uint32_t parts() const { return parts_; }
+  /// Parts that have so many low bits of `place`; of place 0 there are most.
+  std::uint32_t count_like(std::uint32_t place, std::uint32_t bits) const {
+    const std::uint32_t first = place & ((1u << bits) - 1);
+    return ((parts_ - 1 - first) >> bits) + 1;
+  }
+
+  std::uint16_t halved(std::uint32_t bit, std::uint32_t part) const {
+    return number_of_register(halved_[bit] + (part >> (bit + 1)));
+  }
+  std::uint16_t carried(std::uint32_t teller, std::uint32_t bits, std::uint32_t part) const {
+    return number_of_register(carried_ + teller * count_like(0, bits) + (part >> bits));
+  }
+  std::uint16_t result(std::uint32_t part) const { return number_of_register(results_ + part); }
+  std::uint16_t own_result() const { return number_of_register(results_); }
+  std::uint32_t halving_answers(std::uint32_t bit) const { return halving_answers_[bit]; }
+  std::uint32_t entry_answers(std::uint32_t bits, std::uint32_t rank) const {
+    return entry_answers_ + rank * answer_count(count_like(0, bits));
+  }
+  std::uint32_t result_answers(std::uint32_t bit) const { return result_answers_[bit]; }
+  std::uint32_t leaving_answers(std::uint32_t teller, std::uint32_t bits) const {
+    return leaving_answers_ + teller * answer_count(count_like(0, bits));
+  }
+  std::uint32_t slot_count() const { return slot_count_; }
+  std::uint32_t line_slot_count() const { return slot_count_ - line_first_; }
+
+  // Rounds.
+
+  std::uint32_t most_bits() const { return cubes_[0].bits; }
+  /// What is carried has rounds between those of the halves: it goes over a bit after the halves of
+  /// the next one, so that it is not the second message about its part.
+  std::uint32_t halving_round(std::uint32_t bit) const {
+    const std::uint32_t first_carried = least_entry_bits_ + 1;
+    return bit + (bit > first_carried ? bit - first_carried : 0);
+  }
+  std::uint32_t carrying_round(std::uint32_t bit) const {
+    return halving_round(bit + 1) + (bit + 1 < most_bits() || has_half() ? 1 : 0);
+  }
+  /// What a cube has goes when it has all, and is carried later.
+  std::uint32_t entry_round(std::size_t cube) const {
+    const std::uint32_t bits = entry_bits(told_by(cube));
+    return is_large(cube) ? halving_round(bits + 1) : bits - 1;
+  }
+  std::uint32_t first_result_round() const {
+    return is_cube() ? most_bits() : carrying_round(most_bits() - 1) + 1;
+  }
+  /// Each cube is told a round after that which tells it.
+  std::uint32_t result_round(std::size_t cube, std::uint32_t bit) const {
+    return first_result_round() + most_bits() - 1 - bit + depth(cube);
+  }
+  /// Messages in each round, upper bounds for all ranks.
+  std::vector<std::uint32_t> most_in_rounds() const;
+
+ private:
+  bool is_large(std::size_t cube) const { return cube <= last_large_; }
+  /// Cubes from the first one to this, each told by the next.
+  std::uint32_t depth(std::size_t cube) const {
+    return static_cast<std::uint32_t>(std::min(cube, last_large_ + 1));
+  }
+  /// Whether the second cube is half as large as the first one.
+  bool has_half() const {
+    return cubes_.size() > 1 && is_large(1) && cubes_[1].bits + 1 == cubes_[0].bits;
+  }
+  /// Cubes of fewer bits tell what they have to 2^3 ranks of one that has as many, if there is any.
+  static constexpr std::uint32_t large_bits_min = 3;
+
+  HalvingResults results_are_;
+  std::vector<Cube> cubes_;
+  std::size_t last_large_;
+  std::uint32_t parts_, least_entry_bits_;
+  std::vector<std::uint32_t> halved_, halving_answers_, result_answers_;
+  std::uint32_t carried_ = 0, results_ = 0, line_first_ = 0;
+  std::uint32_t entry_answers_ = 0, leaving_answers_ = 0, slot_count_ = 0;
+};
+
+}  // namespace tutti::plan

@@ -1,0 +1,74 @@
+// Recursive multiplying: allreduce whose result is one expression, the same on every rank, so that
+// floating-point results agree in all bits, and operators that do not commute see rank order.
+//
+// Idea.  Let P' = (n_1+1)(n_2+1)...(n_k+1), and write ranks in that mixed radix, lowest digit
+// first.  In round i a rank exchanges its partial with the n_i ranks that differ from it in digit i
+// alone.  The partials of such a group belong to neighbouring blocks of ranks, so every member
+// folds them in digit order, from right to left, v_0 o (v_1 o (... o v_n)), its own at its own
+// place: after the round the group holds one block, and the same expression of it everywhere.
+//
+// A member tells its successor in the group first, so that messages are spread over receivers.
+//
+// P = 6, core 2,1 (a block in brackets; all ranks show the same association):
+//   rank      0        1        2        3        4        5
+//   round 0   [0 o (1 o 2)] exchanged in 0,1,2    [3 o (4 o 5)] exchanged in 3,4,5
+//   round 1   0 with 3, 1 with 4, 2 with 5:       [0 o (1 o 2)] o [3 o (4 o 5)]
+//
+// Any P.  P ranks are cut into P' <= P groups of neighbours, as even as can be, the larger ones
+// first.  The first rank of a group, its leader, folds the group's contributions from right to left
+// in one round before the core (in), takes part in the core for its group, and tells the others the
+// result in one round after it (out).  The groups are intervals, so rank order holds; one leader
+// folds for all of its group, and what it tells is what it has, so identity does.
+//
+// P = 7, core 2,1 (P' = 6): groups 01 2 3 4 5 6
+//   in   0 <- 1      core as above between 0, 2, 3, 4, 5, 6      out   0 -> 1
+//
+// Cost per rank, with g = ceil(P / P').  Where P' = P: k rounds, M = n_1 + ... + n_k messages, k
+// partials, M slots: no more than two-partial dissemination with that vector.  Otherwise: k + 2
+// rounds; a leader sends at most M + g - 1 messages, the others one; at most k + 1 partials, and
+// M + g slots (numbered alike everywhere, though most ranks use some of them only).  Bytes sent are
+// messages x payload; a message never carries more than one.
+//
+// Two parities suffice although ranks differ in role: the result that a rank waits for, in the core
+// or told by its leader, contains the contributions of all ranks to this call, so no rank completes
+// a call that some rank has not entered; and every message is awaited by its receiver.
+//
+// Literature: recursive doubling of MPI libraries, generalised to other factors as in Ruefenacht,
+// Bull, Booth 2017 ("Generalisation of recursive doubling for allreduce: Now with simulation",
+// Parallel Computing 69).
+#pragma once
+
+#include <cstdint>
+
+#include "plan/core/per_round.hpp"
+#include "plan/core/plan.hpp"
+
+namespace tutti::plan {
+
+/// Whether the builder accepts the core: entries of at least 1, a product of (entry + 1) that does
+/// not exceed `rank_count` (at least 1), and no more than slots_max messages.
+bool is_core(std::uint32_t rank_count, const PerRound& core);
+
+/// Messages of each round, the most that a rank sends or receives: the core, with one round more on
+/// either side where its product is not `rank_count`.  Needs is_core(rank_count, core).
+PerRound recursive_multiplying_rounds(std::uint32_t rank_count, const PerRound& core);
+
+/// The core of entries 1 .. 7, larger ones first, that takes no more rounds than two-partial
+/// dissemination does with default_per_round(), where there is one (P = 2, 4, 6, 8, 12, 16, 24, 32,
+/// 48, 64, 96 and most other products of such factors), and among these the least sum over its
+/// rounds, those of the fold included, of round_cost_in_messages() + messages; then the fewest
+/// rounds.
+PerRound per_round_for_recursive_multiplying(std::uint32_t rank_count, std::uint64_t payload_bytes);
+
+/// The same with the entries of `at_most` as upper bounds of the rounds in their order; a round may
+/// be left out.  A vector whose product of (entry + 1) is `rank_count` is taken as it is.  The
+/// rounds of the fold, if any, are in addition, with at most the largest entry.  Needs
+/// is_executable(rank_count, at_most).
+PerRound per_round_for_recursive_multiplying(std::uint32_t rank_count, std::uint64_t payload_bytes,
+                                             const PerRound& at_most);
+
+/// Allreduce plan of `self`.  Needs is_core(rank_count, core), and the same core on all ranks. Time
+/// and memory are proportional to the rank's own messages.
+Plan recursive_multiplying_allreduce(Rank self, std::uint32_t rank_count, const PerRound& core);
+
+}  // namespace tutti::plan

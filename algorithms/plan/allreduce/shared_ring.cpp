@@ -1,0 +1,71 @@
+// See shared_ring.hpp.
+#include "plan/allreduce/shared_ring.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+#include "plan/core/nodes.hpp"
+
+namespace tutti::plan {
+namespace {
+
+std::uint32_t largest_of(const std::vector<std::vector<Rank>>& nodes) {
+  std::size_t largest = 1;
+  for (const std::vector<Rank>& node : nodes) largest = std::max(largest, node.size());
+  return static_cast<std::uint32_t>(largest);
+}
+
+}  // namespace
+
+std::uint32_t shared_ring_sub_blocks(std::uint32_t rank_count, std::span<const Node> node_of,
+                                     std::uint64_t payload_bytes, std::uint64_t waiting_max) {
+  // By LogGP the ring is bound by bandwidth once C blocks take longer than one hop with its
+  // combining: 2 to 4 sub-blocks for 1 MiB over up to 32 nodes.
+  constexpr std::uint64_t large_payload_bytes = 1u << 20;
+  constexpr std::uint32_t of_large_payload = 4;
+  const std::vector<std::vector<Rank>> nodes = members_of_nodes(rank_count, node_of);
+  const std::uint32_t ranks = largest_of(nodes);
+  const std::uint32_t wanted =
+      payload_bytes < large_payload_bytes ? ranks : std::max(ranks, of_large_payload);
+  const std::uint64_t of_one = shared_ring_waiting_max(static_cast<std::uint32_t>(nodes.size()), 1);
+  if (of_one == 0) return wanted;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(waiting_max / of_one, 1, wanted));
+}
+
+bool is_shared_ring(std::uint32_t nodes, std::uint32_t sub_blocks) noexcept {
+  return nodes > 0 && sub_blocks > 0 && 2 * std::uint64_t{nodes} * sub_blocks <= 1u << 16;
+}
+
+Plan shared_ring_plan(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,
+                      std::uint32_t sub_blocks) {
+  const std::vector<std::vector<Rank>> nodes = members_of_nodes(rank_count, node_of);
+  const auto node_count = static_cast<std::uint32_t>(nodes.size());
+  assert(is_shared_ring(node_count, sub_blocks) && index_of(self) < rank_count);
+  const std::uint32_t own = node_of.empty() ? index_of(self) : index_of(node_of[index_of(self)]);
+  const std::vector<Rank>& here = nodes[own];
+  Plan plan;
+  plan.self = self;
+  plan.rank_count = rank_count;
+  plan.algorithm = "shared_ring";
+  plan.parts = static_cast<std::uint16_t>(std::min(node_count * sub_blocks, 65535u));
+  plan.segments = 0;  // what chunks hold is no business of these steps
+  plan.all_alike = false;
+  plan.per_round.assign(std::size_t{2} * (node_count - 1), sub_blocks);
+  const auto await = [&](Rank peer, std::uint32_t round) {
+    plan.steps.push_back(
+        {.action = Action::await, .slot = plan.slot_count++, .round = round, .peer = peer});
+  };
+  for (const Rank rank : here)
+    if (rank != self) await(rank, 0);
+  if (node_count == 1) return plan;
+  const auto local =
+      static_cast<std::size_t>(std::find(here.begin(), here.end(), self) - here.begin());
+  const std::vector<Rank>& before = nodes[(own + node_count - 1) % node_count];
+  for (std::size_t j = 0; j < before.size(); ++j)
+    if (j % here.size() == local) await(before[j], 1);
+  const std::vector<Rank>& next = nodes[(own + 1) % node_count];
+  plan.steps.push_back({.action = Action::put, .round = 1, .peer = next[local % next.size()]});
+  return plan;
+}
+
+}  // namespace tutti::plan

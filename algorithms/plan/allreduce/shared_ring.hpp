@@ -1,0 +1,121 @@
+// The pipelined ring of nodes as a flow of chunks: what a node does with a chunk once it is there,
+// whichever of its ranks finds it.  There are no rounds and no fixed partner: only this rule.
+//
+//   block b of N, in C sub-blocks u (>= M, the ranks of the largest node, where that many chunks
+//   can be announced, see shared_ring_sub_blocks()); a chunk is (stage, b, u).
+//   node i    at first      sends reduce_scatter (i, u) to node i + 1
+//   on reduce_scatter (b, u)  joins its own contribution; if b = i + 1 the chunk is complete and
+//                             goes on as allgather (b, u), else as reduce_scatter (b, u)
+//   on allgather (b, u)       sends it on, unless b = i + 2: node i + 1 has completed that one
+//
+//   N = 3, node 0:  sends RS 0 | RS 2 -> RS 2 | RS 1 -> AG 1 | AG 0 -> AG 0 | AG 2
+//
+// Messages: 2 (N - 1) C from each node, 2 (N - 1) C / M from each rank on average.  Bytes from a
+// node: 2 B less the blocks i + 1 and i + 2, that is 2 (N - 1) / N B.  Every chunk but RS (i, *)
+// and AG (i + 1, *) comes to a node once.
+//
+// After C. Simmendinger, R. Iakymchuk and others, "Interoperability strategies for GASPI and MPI in
+// large-scale scientific applications", IJHPCA 2018 (pipelined rings of nodes), and M. A. Al Ahad,
+// C. Simmendinger, R. Iakymchuk, E. Laure, S. Markidis, "Efficient algorithms for collective
+// operations with notified communication in shared windows", PAW-ATM 2018 (shared notifications).
+// Steps of both stages are counted from one number: with 0 in one and 1 in the other a block is
+// sent that has not come.  The ring itself: P. Patarasuk, X. Yuan, JPDC 69 (2), 2009.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/core/plan.hpp"
+
+namespace tutti::plan {
+
+struct RingChunk {
+  enum class Stage : std::uint8_t { reduce_scatter, allgather };
+  Stage stage = Stage::reduce_scatter;
+  std::uint32_t block = 0;
+  std::uint32_t sub_block = 0;
+  friend bool operator==(const RingChunk&, const RingChunk&) = default;
+};
+
+/// The ring as one of its nodes sees it.
+struct NodeRing {
+  std::uint32_t nodes = 1;
+  std::uint32_t node = 0;
+  std::uint32_t sub_blocks = 1;
+
+  /// Parts of the payload.
+  std::uint32_t parts() const noexcept { return nodes * sub_blocks; }
+  std::uint32_t part_of(const RingChunk& chunk) const noexcept {
+    return chunk.block * sub_blocks + chunk.sub_block;
+  }
+  /// Number of a chunk, below 2 parts().
+  std::uint32_t id_of(const RingChunk& chunk) const noexcept {
+    return (chunk.stage == RingChunk::Stage::allgather ? parts() : 0) + part_of(chunk);
+  }
+
+  /// The block that this node completes.
+  std::uint32_t own_block() const noexcept { return (node + 1) % nodes; }
+  bool begins_with(const RingChunk& chunk) const noexcept {
+    return chunk.stage == RingChunk::Stage::reduce_scatter && chunk.block == node;
+  }
+  bool completes(const RingChunk& chunk) const noexcept {
+    return chunk.stage == RingChunk::Stage::reduce_scatter && chunk.block == own_block();
+  }
+  /// Whether chunks have a node to go to.
+  bool has_next() const noexcept { return nodes > 1; }
+
+  /// Chunks that this node does something about: all of reduce_scatter, and what it forwards.
+  std::uint32_t task_count() const noexcept {
+    return (nodes + (nodes > 2 ? nodes - 2 : 0)) * sub_blocks;
+  }
+  /// In the order in which they are expected.  Sub-blocks are in turn, from `first` on: ranks that
+  /// begin with different ones do not all go for the same chunk.
+  RingChunk task(std::uint32_t index, std::uint32_t first) const noexcept {
+    const std::uint32_t step = index / sub_blocks;
+    const std::uint32_t u = (index + first) % sub_blocks;
+    return step < nodes ? RingChunk{RingChunk::Stage::reduce_scatter, behind(step), u}
+                        : RingChunk{RingChunk::Stage::allgather, behind(step - nodes), u};
+  }
+  /// The parts of the result as they are expected, as chunks of allgather; below parts().
+  RingChunk result(std::uint32_t index) const noexcept {
+    const std::uint32_t step = index / sub_blocks;
+    return {RingChunk::Stage::allgather, step == 0 ? own_block() : behind(step - 1),
+            index % sub_blocks};
+  }
+
+ private:
+  std::uint32_t behind(std::uint32_t steps) const noexcept {
+    return (node + nodes - steps % nodes) % nodes;
+  }
+};
+
+/// How many chunks, of all calls, can have come to a node and wait to be looked at: 2 (N - 1) C.
+/// That is all of one call, not of two, as no chunk waits together with itself of another call.
+/// Node i - 1 is in call c + 1 once call c has ended there, for which node i had to look at all of
+/// reduce_scatter; so of call c only chunks of allgather still wait, and of call c + 1 only those
+/// of reduce_scatter come, until the ranks of node i are in it, too, and have looked at the former.
+/// Any of them may come from one rank of node i - 1.
+constexpr std::uint64_t shared_ring_waiting_max(std::uint32_t nodes,
+                                                std::uint32_t sub_blocks) noexcept {
+  return 2 * std::uint64_t{nodes - 1} * sub_blocks;
+}
+
+/// Sub-blocks for ranks on these nodes: one for each rank of the largest, and for a large payload
+/// enough that the ring is kept full while chunks are combined.  But no more, if one does it, than
+/// keep shared_ring_waiting_max() within `waiting_max`: with fewer than ranks, these share the work
+/// less evenly.
+std::uint32_t shared_ring_sub_blocks(std::uint32_t rank_count, std::span<const Node> node_of,
+                                     std::uint64_t payload_bytes,
+                                     std::uint64_t waiting_max = UINT64_MAX);
+
+/// Whether chunks can be numbered: 2 N C are at most 2^16.
+bool is_shared_ring(std::uint32_t nodes, std::uint32_t sub_blocks) noexcept;
+
+/// Whom `self` has to do with, not what is sent: it awaits the ranks of its node in round 0, then
+/// the ranks of the node before that send to it, and puts to one of the next node.  The rank of
+/// local number j sends to that of j mod M' where the next node has M' ranks.
+Plan shared_ring_plan(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,
+                      std::uint32_t sub_blocks);
+
+}  // namespace tutti::plan

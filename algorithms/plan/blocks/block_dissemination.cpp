@@ -1,0 +1,334 @@
+// See block_dissemination.hpp.  At every rank, the block of rank p comes into slot p; slots of
+// answers follow.  The age of a block is how far its node is behind.
+#include "plan/blocks/block_dissemination.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/blocks/blocks.hpp"
+#include "plan/core/nodes.hpp"
+#include "plan/core/steps.hpp"
+#include "plan/core/windows.hpp"
+
+namespace tutti::plan {
+namespace {
+
+using Members = std::vector<Rank>;
+
+/// In which round blocks of which age are sent how far.
+class Circle {
+ public:
+  Circle(std::uint32_t node_count, const PerRound& per_round) : ages_{0} {
+    for (const Round& round : two_partial_rounds(node_count, per_round))
+      lengths_.push_back(round.length);
+    lengths_.push_back(node_count);
+    ages_.reserve(node_count);
+    for (std::uint32_t round = 0; round < rounds(); ++round)
+      for (std::uint32_t i = 0; i < lengths_[round]; ++i)
+        for_distances(round, ages_[i],
+                      [&](std::uint32_t distance) { ages_.push_back(ages_[i] + distance); });
+  }
+
+  std::uint32_t rounds() const { return static_cast<std::uint32_t>(lengths_.size() - 1); }
+
+  /// Ages that are there when a round begins, or after the last one.
+  std::uint32_t length(std::uint32_t round) const { return lengths_[round]; }
+  /// In the order in which they come.
+  std::uint32_t age(std::uint32_t i) const { return ages_[i]; }
+
+  /// How far ahead blocks of an age go in a round: not where they would come twice.
+  bool goes(std::uint32_t round, std::uint32_t age, std::uint64_t distance) const {
+    return age + distance < lengths_[round + 1];
+  }
+  template <class F>
+  void for_distances(std::uint32_t round, std::uint32_t age, F&& f) const {
+    if (round == rounds()) return;
+    for (std::uint64_t distance = lengths_[round]; goes(round, age, distance);
+         distance += lengths_[round])
+      f(static_cast<std::uint32_t>(distance));
+  }
+
+ private:
+  std::vector<std::uint32_t> lengths_;  // of the rounds, then of the whole circle
+  std::vector<std::uint32_t> ages_;
+};
+
+/// Who holds what, the same on all ranks.
+class Deal {
+ public:
+  Deal(std::uint32_t rank_count, std::span<const Node> node_of)
+      : members_(members_of_nodes(rank_count, node_of)), node_(rank_count), place_(rank_count) {
+    for (std::uint32_t node = 0; node < members_.size(); ++node)
+      for (std::uint32_t place = 0; place < members_[node].size(); ++place) {
+        node_[index_of(members_[node][place])] = node;
+        place_[index_of(members_[node][place])] = place;
+      }
+  }
+
+  std::uint32_t rank_count() const { return static_cast<std::uint32_t>(node_.size()); }
+  std::uint32_t node_count() const { return static_cast<std::uint32_t>(members_.size()); }
+  std::uint32_t node_of(Rank rank) const { return node_[index_of(rank)]; }
+  const Members& members(std::uint32_t node) const { return members_[node]; }
+  std::uint32_t ahead(std::uint32_t node, std::uint32_t distance) const {
+    return (node + distance) % node_count();
+  }
+  std::uint32_t behind(std::uint32_t node, std::uint32_t age) const {
+    return (node + node_count() - age) % node_count();
+  }
+
+  /// The rank of `node` that has the block of `whose` first.
+  Rank holder(Rank whose, std::uint32_t node) const {
+    const Members& there = members(node);
+    return there[place_[index_of(whose)] % there.size()];
+  }
+
+  bool is_even() const {
+    return std::all_of(members_.begin(), members_.end(),
+                       [&](const Members& node) { return node.size() == members_.front().size(); });
+  }
+
+ private:
+  std::vector<Members> members_;
+  std::vector<std::uint32_t> node_, place_;  // of each rank, and in its node
+};
+
+/// Messages of each round, of the rank that sends most.
+PerRound messages_max(const Deal& deal, const Circle& circle, std::uint32_t round_count) {
+  // Of one block of each age; then of all blocks of a rank.
+  std::vector<PerRound> far(deal.node_count(), PerRound(round_count));
+  for (std::uint32_t round = 0; round < circle.rounds(); ++round)
+    for (std::uint32_t i = 0; i < circle.length(round); ++i)
+      circle.for_distances(round, circle.age(i), [&](std::uint32_t) { ++far[i][round]; });
+  std::vector<PerRound> sent(deal.rank_count(), PerRound(round_count));
+  for (std::uint32_t node = 0; node < deal.node_count(); ++node)
+    for (std::uint32_t round = 0, i = 0; round <= circle.rounds(); ++round)
+      for (; i < circle.length(round); ++i)  // what has come before that round
+        for (const Rank whose : deal.members(deal.behind(node, circle.age(i)))) {
+          PerRound& counts = sent[index_of(deal.holder(whose, node))];
+          counts[round] += static_cast<std::uint32_t>(deal.members(node).size() - 1);
+          for (std::uint32_t later = round; later < circle.rounds(); ++later)
+            counts[later] += far[i][later];
+        }
+  PerRound most(round_count);
+  for (const PerRound& counts : sent)
+    for (std::uint32_t round = 0; round < round_count; ++round)
+      most[round] = std::max(most[round], counts[round]);
+  return most;
+}
+
+class Builder {
+ public:
+  Builder(Rank self, std::uint32_t rank_count, const PerRound& per_round,
+          std::span<const Node> node_of)
+      : deal_(rank_count, node_of),
+        circle_(deal_.node_count(), per_round),
+        node_(deal_.node_of(self)),
+        others_(deal_.members(node_)),
+        is_even_(deal_.is_even()),
+        partial_of_(rank_count, no_partial) {
+    std::erase(others_, self);
+    const bool shares = deal_.node_count() < rank_count;
+    plan_.self = self;
+    plan_.rank_count = rank_count;
+    plan_.algorithm = shares ? "node_allgather" : "block_dissemination";
+    plan_.all_alike = !shares;
+    plan_.parts = plan_.slot_count = static_cast<std::uint16_t>(rank_count);
+    plan_.per_round.assign(circle_.rounds() + (shares ? 1 : 0), 0);
+  }
+
+  Plan build() && {
+    const std::uint32_t rounds = circle_.rounds();
+    for (std::uint32_t round = 0; round < rounds; ++round) {
+      set_round(round);
+      build_round(round);
+    }
+    set_round(rounds);
+    if (rounds == 1) take_from_others();
+    while (come_ < deal_.node_count()) pass_on(come_, rounds);
+    if (rounds == 0) take_from_others();
+    for (std::uint32_t i = 1; i < deal_.node_count(); ++i)
+      for (const Rank other : others_) for_held(other, i, [&](Rank whose) { take(other, whose); });
+    count_messages();
+    return std::move(plan_);
+  }
+
+ private:
+  static constexpr std::uint16_t no_partial = UINT16_MAX;
+
+  void set_round(std::uint32_t round) {
+    const std::size_t last = std::max<std::size_t>(plan_.per_round.size(), 1) - 1;
+    steps_.set_round(std::min(round, static_cast<std::uint32_t>(last)));
+  }
+
+  void build_round(std::uint32_t round) {
+    answered_.clear();
+    answers_.clear();
+    std::uint32_t brought = circle_.length(round);  // ages, by what was passed on so far
+    std::uint32_t before = brought;                 // until the last window began
+    for (std::uint32_t i = 0; i < circle_.length(round); ++i) {
+      if (round == 1 && i == 1) take_from_others();  // before it waits for other nodes
+      if (is_even_ && i % window == 0) {
+        const std::vector<Answer> due = std::exchange(answers_, {});
+        if (i >= 2 * window) answer(round, i, before);
+        for (const Answer& one : due) await(one);
+        before = brought;
+      }
+      pass_on(i, round);
+      circle_.for_distances(round, circle_.age(i), [&](std::uint32_t) { ++brought; });
+    }
+  }
+
+  /// The i-th age: to other nodes and, if it was awaited here, to this one.
+  void pass_on(std::uint32_t i, std::uint32_t round) {
+    const bool is_new = i >= come_;
+    for_held(plan_.self, i, [&](Rank whose) {
+      steps_.begin_part(part_of(whose));
+      if (is_new && whose != plan_.self) await(i, whose, round - 1);
+      circle_.for_distances(round, circle_.age(i), [&](std::uint32_t distance) {
+        put(deal_.holder(whose, deal_.ahead(node_, distance)), whose);
+      });
+      if (is_new) share(whose);
+    });
+    if (is_new) ++come_;
+  }
+
+  struct Answer {
+    std::uint32_t distance;
+    std::uint32_t age;  // of the block that is answered, at its sender
+    std::uint16_t slot;
+  };
+
+  /// Before the window that begins with the i-th age: takes what the last but one has brought, up
+  /// to the age `end`, and says so, if there is a window after this one, before which the others'
+  /// answers are awaited.  (Each rank does so at the same points, and what it waits for is sent
+  /// before them, so nobody waits in a circle.)
+  void answer(std::uint32_t round, std::uint32_t i, std::uint32_t end) {
+    const std::set<std::uint32_t> distances = distances_of_window(round, i + window);
+    if (distances.empty()) return;
+    for (; come_ < end; ++come_)
+      for_held(plan_.self, come_, [&](Rank whose) {
+        steps_.begin_part(part_of(whose));
+        await(come_, whose, come_ < circle_.length(round) ? round - 1 : round);
+        share(whose);
+      });
+    for (const std::uint32_t distance : distances) {
+      const std::uint32_t last = last_before(i - window, round, distance);
+      if (last == nothing || !answered_.insert({distance, last}).second) continue;
+      answers_.push_back({distance, circle_.age(last), plan_.slot_count++});
+      ++plan_.line_slot_count;
+      const std::uint32_t from = deal_.behind(node_, distance);
+      steps_.begin_part(part_of(alike(deal_.behind(from, answers_.back().age))));
+      steps_.put(alike(from), answers_.back().slot, 0);
+    }
+    plan_.incoming_max = incoming_of_windows;
+  }
+
+  void await(const Answer& answer) {
+    steps_.begin_part(part_of(alike(deal_.behind(node_, answer.age))));
+    steps_.await(alike(deal_.ahead(node_, answer.distance)), answer.slot, 0);
+  }
+
+  /// How far some age of the window that begins with the i-th one goes.
+  std::set<std::uint32_t> distances_of_window(std::uint32_t round, std::uint32_t i) const {
+    std::set<std::uint32_t> distances;
+    for (const std::uint32_t end = std::min(i + window, circle_.length(round)); i < end; ++i)
+      circle_.for_distances(round, circle_.age(i),
+                            [&](std::uint32_t distance) { distances.insert(distance); });
+    return distances;
+  }
+
+  /// The last one of the first `end` ages that goes so far.
+  std::uint32_t last_before(std::uint32_t end, std::uint32_t round, std::uint32_t distance) const {
+    while (end-- > 0)
+      if (circle_.goes(round, circle_.age(end), distance)) return end;
+    return nothing;
+  }
+
+  /// The rank of another node that stands where this one does; nodes are even.
+  Rank alike(std::uint32_t node) const { return deal_.holder(plan_.self, node); }
+
+  /// Whose blocks of the i-th age a rank of this node has before the others.
+  template <class F>
+  void for_held(Rank rank, std::uint32_t i, F&& f) const {
+    for (const Rank whose : deal_.members(deal_.behind(node_, circle_.age(i))))
+      if (deal_.holder(whose, node_) == rank) f(whose);
+  }
+
+  /// What comes in `round` was sent from as many lengths of that behind as are whole in its age.
+  void await(std::uint32_t i, Rank whose, std::uint32_t round) {
+    const std::uint32_t step = circle_.length(round);
+    const std::uint32_t from = deal_.behind(node_, circle_.age(i) / step * step);
+    steps_.await(deal_.holder(whose, from), part_of(whose), 1);
+  }
+
+  void put(Rank peer, Rank whose) {
+    std::uint16_t& partial = partial_of_[index_of(whose)];
+    if (partial == no_partial) {
+      partial = plan_.partial_count++;
+      steps_.copy(register_of(whose), partial_register(partial));
+    }
+    if (whose == plan_.self)
+      steps_.put(peer, part_of(whose), 1, partial_register(partial));
+    else
+      steps_.forward(peer, part_of(whose), partial_register(partial));
+  }
+
+  /// With the ranks of this node.
+  void share(Rank whose) {
+    for (const Rank other : others_) put(other, whose);
+    steps_.copy(register_of(whose), target_register);
+  }
+
+  void take(Rank from, Rank whose) {
+    steps_.begin_part(part_of(whose));
+    steps_.await(from, part_of(whose), 1);
+    steps_.copy(register_of(whose), target_register);
+  }
+
+  /// Their own blocks.
+  void take_from_others() {
+    for (const Rank other : others_) take(other, other);
+  }
+
+  Register register_of(Rank whose) const {
+    return whose == plan_.self ? source_register : slot_register(part_of(whose));
+  }
+
+  void count_messages() {
+    if (!is_even_)
+      plan_.per_round =
+          messages_max(deal_, circle_, static_cast<std::uint32_t>(plan_.per_round.size()));
+    else  // every rank sends as many as this one
+      for (const Step& step : plan_.steps)
+        if (step.action == Action::put) ++plan_.per_round[step.round];
+  }
+
+  static constexpr std::uint32_t nothing = UINT32_MAX;
+
+  Deal deal_;
+  Circle circle_;
+  std::uint32_t node_;
+  Members others_;  // of the own node
+  bool is_even_;
+  std::uint32_t come_ = 0;                 // ages, so far
+  std::vector<std::uint16_t> partial_of_;  // of the block of each rank, if it was sent
+  // Of this round: distance and age; and those that are awaited next.
+  std::set<std::pair<std::uint32_t, std::uint32_t>> answered_;
+  std::vector<Answer> answers_;
+  Plan plan_;
+  StepWriter steps_{plan_};
+};
+
+}  // namespace
+
+Plan dissemination_allgather(Rank self, std::uint32_t rank_count, const PerRound& per_round,
+                             std::span<const Node> node_of) {
+  assert(is_block_exchange(rank_count) && index_of(self) < rank_count);
+  return Builder(self, rank_count, per_round, node_of).build();
+}
+
+}  // namespace tutti::plan

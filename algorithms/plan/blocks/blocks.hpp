@@ -1,0 +1,31 @@
+// Collectives that move blocks, one for each rank (plan.hpp, "Blocks"), from whom they are to whom
+// they are for: every block is sent once, directly.
+//
+// Copied, a block is laid into a partial, sent, and taken from the slot.  By reference (ranks of
+// one node that may read each other's memory) it is read from its source: one copy, and two
+// messages of a line.  With `in place`, a block of the source lies where the target's is, so that
+// who swaps blocks in place has to copy them.
+//
+//   allgather  block q of every target = the source of rank q, which is its block q
+//   alltoall   block q of the target of p = block p of the source of q
+//   gather     allgather, for the root alone
+//   scatter    the target of p, its block p = block p of the root's source
+#pragma once
+
+#include "plan/core/plan.hpp"
+
+namespace tutti::plan {
+
+enum class Transport : std::uint8_t { copied, by_reference };
+
+/// Whether there are slots for so many blocks: what all builders here need.
+bool is_block_exchange(std::uint32_t rank_count) noexcept;
+
+Plan direct_allgather(Rank self, std::uint32_t rank_count, Transport transport);
+Plan direct_alltoall(Rank self, std::uint32_t rank_count, Transport transport);
+/// Copied: a rank can be two calls ahead of the root.
+Plan direct_gather(Rank self, std::uint32_t rank_count, Rank root, Transport transport);
+/// Copied: the root can be two calls ahead.
+Plan direct_scatter(Rank self, std::uint32_t rank_count, Rank root, Transport transport);
+
+}  // namespace tutti::plan

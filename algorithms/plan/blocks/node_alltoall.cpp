@@ -1,0 +1,268 @@
+#include "plan/blocks/node_alltoall.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "plan/blocks/blocks.hpp"
+#include "plan/core/nodes.hpp"
+#include "plan/core/per_round.hpp"
+#include "plan/core/steps.hpp"
+
+namespace tutti::plan {
+namespace {
+
+std::uint16_t narrow(std::size_t count) {
+  assert(count <= std::numeric_limits<std::uint16_t>::max());
+  return static_cast<std::uint16_t>(count);
+}
+
+/// What all ranks have, whatever their node: enough for the busiest.
+struct Extent {
+  std::uint64_t members = 1;   // of the largest node
+  std::uint64_t carried = 0;   // nodes that a rank carries to
+  std::uint64_t segments = 1;  // blocks of the longest message
+  std::uint64_t slots() const { return 2 * (members - 1) + carried; }
+};
+
+Extent extent_of(std::span<const Node> node_of) {
+  std::vector<std::uint64_t> sizes(node_count_of(node_of, 0));
+  for (const Node node : node_of) ++sizes[index_of(node)];
+  std::sort(sizes.begin(), sizes.end());
+  const std::uint64_t others = sizes.size() - 1;
+  const auto carried_of = [&](std::uint64_t size) { return (others + size - 1) / size; };
+  Extent extent{.members = sizes.back(), .carried = carried_of(sizes.front())};
+  if (others > 0) extent.segments = sizes.back() * sizes[others - 1];
+  // A rank that is alone gives nothing to others of its node.
+  const auto shared = std::upper_bound(sizes.begin(), sizes.end(), std::uint64_t{1});
+  if (shared != sizes.end())
+    extent.segments = std::max(extent.segments, carried_of(*shared) * extent.members + 1);
+  return extent;
+}
+
+/// Who carries where.  Of node a, the node d ahead belongs to member d - 1, counted around.
+class Porters {
+ public:
+  Porters(Rank self, std::span<const Node> node_of)
+      : members_(members_of_nodes(static_cast<std::uint32_t>(node_of.size()), node_of)),
+        node_(index_of(node_of[index_of(self)])),
+        place_(static_cast<std::size_t>(std::find(here().begin(), here().end(), self) -
+                                        here().begin())) {}
+
+  const std::vector<Rank>& members(std::size_t node) const { return members_[node]; }
+  const std::vector<Rank>& here() const { return members_[node_]; }
+  std::size_t place() const { return place_; }
+  std::size_t place_ahead(std::size_t offset) const { return (place_ + offset) % here().size(); }
+  std::size_t place_behind(std::size_t offset) const {
+    return (place_ + here().size() - offset) % here().size();
+  }
+
+  /// The nodes that a member of this node carries to.
+  std::vector<std::size_t> carried(std::size_t place) const {
+    std::vector<std::size_t> nodes;
+    for (std::size_t ahead = place + 1; ahead < members_.size(); ahead += here().size())
+      nodes.push_back((node_ + ahead) % members_.size());
+    return nodes;
+  }
+  /// Their ranks, node after node.
+  std::vector<Rank> ranks_carried(std::size_t place) const {
+    std::vector<Rank> ranks;
+    for (const std::size_t node : carried(place))
+      ranks.insert(ranks.end(), members_[node].begin(), members_[node].end());
+    return ranks;
+  }
+  /// The rank of another node that carries to this one, and which of its nodes that is.
+  struct Peer {
+    Rank rank;
+    std::size_t turn;
+  };
+  Peer peer(std::size_t node) const {
+    const std::size_t before = (node_ + members_.size() - node) % members_.size() - 1;
+    const std::vector<Rank>& there = members_[node];
+    return {there[before % there.size()], before / there.size()};
+  }
+
+ private:
+  std::vector<std::vector<Rank>> members_;
+  std::size_t node_;
+  std::size_t place_;
+};
+
+class Builder {
+ public:
+  Builder(Rank self, std::span<const Node> node_of)
+      : porters_(self, node_of), nodes_(porters_.carried(porters_.place())) {
+    const Extent extent = extent_of(node_of);
+    plan_.self = self;
+    plan_.rank_count = static_cast<std::uint32_t>(node_of.size());
+    plan_.algorithm = "node_alltoall";
+    plan_.parts = narrow(node_of.size());
+    plan_.swaps_blocks = true;
+    plan_.all_alike = false;
+    plan_.segments = narrow(extent.segments);
+    plan_.slot_count = narrow(extent.slots());
+    const auto others_max = static_cast<std::uint32_t>(extent.members - 1);
+    plan_.per_round = {others_max, static_cast<std::uint32_t>(extent.carried), others_max};
+    first_of_nodes_ = others_max;
+    first_of_porters_ = others_max + extent.carried;
+  }
+
+  Plan built() && {
+    give_to_porters();
+    put_together();
+    steps_.set_round(1);
+    swap_with_nodes();
+    steps_.set_round(2);
+    deal_out();
+    return std::move(plan_);
+  }
+
+ private:
+  std::uint16_t slot_of_behind(std::size_t offset) const { return narrow(offset - 1); }
+  std::uint16_t slot_of_turn(std::size_t turn) const { return narrow(first_of_nodes_ + turn); }
+  std::uint16_t slot_of_porter(std::size_t offset) const {
+    return narrow(first_of_porters_ + offset - 1);
+  }
+  std::size_t others() const { return porters_.here().size() - 1; }
+
+  void copy(Rank about, Register from, Register into, std::size_t segments = 1) {
+    steps_.begin_part(part_of(about));
+    steps_.copy(from, into, narrow(segments));
+  }
+
+  /// All that is read of the source, so that the target may be written then: what the others carry,
+  /// and this rank's own share of what it carries.
+  void give_to_porters() {
+    const std::size_t place = porters_.place();
+    for (std::size_t offset = 1; offset <= others(); ++offset) {
+      const std::size_t place_of_porter = porters_.place_ahead(offset);
+      std::vector<Rank> blocks = porters_.ranks_carried(place_of_porter);
+      blocks.push_back(porters_.here()[place_of_porter]);
+      const std::uint16_t given = plan_.partial_count++;
+      for (std::size_t i = 0; i < blocks.size(); ++i)
+        copy(blocks[i], source_register, partial_register(given, narrow(i)));
+      steps_.put(blocks.back(), slot_of_behind(offset), narrow(blocks.size()),
+                 partial_register(given));
+    }
+    first_together_ = plan_.partial_count;
+    plan_.partial_count = narrow(first_together_ + nodes_.size());
+    for (std::size_t turn = 0; turn < nodes_.size(); ++turn) {
+      const std::vector<Rank>& there = porters_.members(nodes_[turn]);
+      for (std::size_t i = 0; i < there.size(); ++i)
+        copy(there[i], source_register, together(turn, place * there.size() + i));
+    }
+    copy(plan_.self, source_register, target_register);
+  }
+
+  Register together(std::size_t turn, std::size_t segment = 0) const {
+    return partial_register(narrow(first_together_ + turn), narrow(segment));
+  }
+
+  void put_together() {
+    const std::size_t blocks = porters_.ranks_carried(porters_.place()).size();
+    for (std::size_t offset = 1; offset <= others(); ++offset) {
+      const std::size_t place = porters_.place_behind(offset);
+      const Rank member = porters_.here()[place];
+      const std::uint16_t slot = slot_of_behind(offset);
+      steps_.begin_part(part_of(member));
+      steps_.await(member, slot, narrow(blocks + 1));
+      std::size_t first = 0;
+      for (std::size_t turn = 0; turn < nodes_.size(); ++turn) {
+        const std::vector<Rank>& there = porters_.members(nodes_[turn]);
+        copy(there.back(), slot_register(slot, narrow(first)), together(turn, place * there.size()),
+             there.size());
+        first += there.size();
+      }
+      copy(member, slot_register(slot, narrow(first)), target_register);
+    }
+  }
+
+  /// What comes for each member of this node goes into a partial for it.
+  void swap_with_nodes() {
+    const std::vector<Rank>& here = porters_.here();
+    for (std::size_t turn = 0; turn < nodes_.size(); ++turn) {
+      const std::vector<Rank>& there = porters_.members(nodes_[turn]);
+      const Porters::Peer peer = porters_.peer(nodes_[turn]);
+      steps_.begin_part(part_of(there.back()));
+      steps_.forward(peer.rank, slot_of_turn(peer.turn), together(turn),
+                     narrow(here.size() * there.size()));
+    }
+    if (nodes_.empty()) return;
+    first_dealt_ = plan_.partial_count;
+    plan_.partial_count = narrow(first_dealt_ + others());
+    std::size_t first = 0;
+    for (std::size_t turn = 0; turn < nodes_.size(); ++turn) {
+      const std::vector<Rank>& there = porters_.members(nodes_[turn]);
+      const std::uint16_t slot = slot_of_turn(turn);
+      steps_.begin_part(part_of(here.back()));
+      steps_.await(porters_.peer(nodes_[turn]).rank, slot, narrow(here.size() * there.size()));
+      for (std::size_t i = 0; i < there.size(); ++i) {
+        const auto come = [&](std::size_t place) {
+          return slot_register(slot, narrow(i * here.size() + place));
+        };
+        for (std::size_t offset = 1; offset <= others(); ++offset) {
+          const std::size_t place = porters_.place_ahead(offset);
+          copy(here[place], come(place), dealt(offset, first + i));
+        }
+        copy(there[i], come(porters_.place()), target_register);
+      }
+      first += there.size();
+    }
+  }
+
+  Register dealt(std::size_t offset, std::size_t segment = 0) const {
+    return partial_register(narrow(first_dealt_ + offset - 1), narrow(segment));
+  }
+
+  void deal_out() {
+    const std::vector<Rank>& here = porters_.here();
+    const std::size_t blocks = porters_.ranks_carried(porters_.place()).size();
+    for (std::size_t offset = 1; blocks > 0 && offset <= others(); ++offset) {
+      const Rank member = here[porters_.place_ahead(offset)];
+      steps_.begin_part(part_of(member));
+      steps_.forward(member, slot_of_porter(offset), dealt(offset), narrow(blocks));
+    }
+    for (std::size_t offset = 1; offset <= others(); ++offset) {
+      const std::size_t place = porters_.place_behind(offset);
+      const std::vector<Rank> from = porters_.ranks_carried(place);
+      if (from.empty()) continue;
+      steps_.begin_part(part_of(plan_.self));
+      steps_.await(here[place], slot_of_porter(offset), narrow(from.size()));
+      for (std::size_t i = 0; i < from.size(); ++i)
+        copy(from[i], slot_register(slot_of_porter(offset), narrow(i)), target_register);
+    }
+  }
+
+  Porters porters_;
+  std::vector<std::size_t> nodes_;  // that this rank carries to
+  Plan plan_;
+  StepWriter steps_{plan_};
+  std::size_t first_of_nodes_ = 0;  // slots
+  std::size_t first_of_porters_ = 0;
+  std::size_t first_together_ = 0;  // partials
+  std::size_t first_dealt_ = 0;
+};
+
+}  // namespace
+
+bool is_node_alltoall(std::span<const Node> node_of) {
+  constexpr std::uint64_t segments_max = std::numeric_limits<std::uint16_t>::max();
+  if (node_count_of(node_of, 1) == 1) return false;
+  const Extent extent = extent_of(node_of);
+  return is_block_exchange(static_cast<std::uint32_t>(node_of.size())) &&
+         extent.segments <= segments_max && 2 * extent.slots() <= slots_max;
+}
+
+std::uint64_t node_alltoall_payloads(std::span<const Node> node_of) {
+  const Extent extent = extent_of(node_of);
+  return extent.slots() * extent.segments;
+}
+
+Plan node_alltoall(Rank self, std::span<const Node> node_of) {
+  assert(is_node_alltoall(node_of) && index_of(self) < node_of.size());
+  return Builder(self, node_of).built();
+}
+
+}  // namespace tutti::plan

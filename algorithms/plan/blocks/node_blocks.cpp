@@ -1,0 +1,200 @@
+#include "plan/blocks/node_blocks.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <vector>
+
+#include "plan/core/nodes.hpp"
+#include "plan/core/steps.hpp"
+
+namespace tutti::plan {
+namespace {
+
+std::uint16_t count_of(const std::vector<Rank>& members) {
+  return static_cast<std::uint16_t>(members.size());
+}
+
+/// Who gathers for whom.
+class Heads {
+ public:
+  Heads(Rank self, std::span<const Node> node_of, Rank root)
+      : members_(members_of_nodes(static_cast<std::uint32_t>(node_of.size()), node_of)),
+        node_(index_of(node_of[index_of(self)])),
+        root_(root),
+        root_node_(index_of(node_of[index_of(root)])),
+        largest_(static_cast<std::uint16_t>(largest_node_of(node_of))) {}
+
+  std::uint16_t nodes() const { return static_cast<std::uint16_t>(members_.size()); }
+  std::uint16_t largest() const { return largest_; }
+  const std::vector<Rank>& members() const { return members_[node_]; }
+  const std::vector<Rank>& members(std::size_t node) const { return members_[node]; }
+  std::uint16_t node() const { return static_cast<std::uint16_t>(node_); }
+  Rank head(std::size_t node) const { return node == root_node_ ? root_ : members_[node].front(); }
+  Rank head() const { return head(node_); }
+  std::uint16_t place_of(Rank rank) const {
+    const auto found = std::find(members().begin(), members().end(), rank);
+    return static_cast<std::uint16_t>(found - members().begin());
+  }
+
+  /// f(member, place) for those of the own node but `self`.
+  template <class F>
+  void for_others_here(Rank self, F&& f) const {
+    for (std::uint16_t place = 0; place < count_of(members()); ++place)
+      if (members()[place] != self) f(members()[place], place);
+  }
+  /// f(node) for those that the root's is not.
+  template <class F>
+  void for_other_nodes(F&& f) const {
+    for (std::uint16_t node = 0; node < nodes(); ++node)
+      if (node != root_node_) f(node);
+  }
+
+ private:
+  std::vector<std::vector<Rank>> members_;
+  std::size_t node_;
+  Rank root_;
+  std::size_t root_node_;
+  std::uint16_t largest_;
+};
+
+Plan empty_plan(Rank self, const Heads& heads, std::uint32_t rank_count, const char* algorithm) {
+  assert(heads.nodes() > 1);
+  Plan plan;
+  plan.self = self;
+  plan.rank_count = rank_count;
+  plan.algorithm = algorithm;
+  plan.parts = static_cast<std::uint16_t>(rank_count);
+  plan.segments = heads.largest();
+  plan.all_alike = false;
+  plan.flow_control = FlowControl::one_way;
+  return plan;
+}
+
+}  // namespace
+
+Plan node_gather(Rank self, std::span<const Node> node_of, Rank root) {
+  const Heads heads(self, node_of, root);
+  Plan plan = empty_plan(self, heads, static_cast<std::uint32_t>(node_of.size()), "node_gather");
+  const auto slot_of_node = [&](std::uint16_t node) {
+    return static_cast<std::uint16_t>(heads.largest() + node);
+  };
+  const auto from_head = static_cast<std::uint16_t>(heads.largest() + heads.nodes());
+  const auto from_root = static_cast<std::uint16_t>(from_head + 1);
+  plan.line_slot_count = 2;
+  plan.slot_count = static_cast<std::uint16_t>(from_root + 1);
+  plan.per_round = {std::max(heads.largest() - 1u, 1u), heads.nodes() - 1u};
+  StepWriter steps{plan};
+
+  if (self != heads.head()) {
+    plan.partial_count = 1;
+    steps.begin_part(part_of(self));
+    steps.await_credit(heads.head(), from_head);
+    steps.copy(source_register, partial_register(0));
+    steps.put(heads.head(), heads.place_of(self), 1, partial_register(0));
+    return plan;
+  }
+  const bool is_root = self == root;
+  steps.begin_part(part_of(self));
+  if (!is_root) {
+    plan.partial_count = 1;
+    steps.await_credit(root, from_root);
+  }
+  steps.copy(source_register,
+             is_root ? target_register : partial_register(0, heads.place_of(self)));
+  heads.for_others_here(self, [&](Rank member, std::uint16_t place) {
+    steps.begin_part(part_of(member));
+    steps.await(member, place, 1);
+    steps.copy(slot_register(place), is_root ? target_register : partial_register(0, place));
+    steps.put(member, from_head, 0);
+  });
+  steps.set_round(1);
+  if (!is_root) {
+    const std::vector<Rank>& members = heads.members();
+    const std::uint16_t slot = slot_of_node(heads.node());
+    steps.begin_part(part_of(members.back()));
+    if (members.size() > 1)
+      steps.forward(root, slot, partial_register(0), count_of(members));
+    else
+      steps.put(root, slot, 1, partial_register(0));
+    return plan;
+  }
+  heads.for_other_nodes([&](std::uint16_t node) {
+    const std::vector<Rank>& members = heads.members(node);
+    steps.begin_part(part_of(members.back()));
+    steps.await(heads.head(node), slot_of_node(node), count_of(members));
+    for (std::uint16_t place = 0; place < count_of(members); ++place) {
+      steps.begin_part(part_of(members[place]));
+      steps.copy(slot_register(slot_of_node(node), place), target_register);
+    }
+    steps.put(heads.head(node), from_root, 0);
+  });
+  return plan;
+}
+
+Plan node_scatter(Rank self, std::span<const Node> node_of, Rank root) {
+  const Heads heads(self, node_of, root);
+  Plan plan = empty_plan(self, heads, static_cast<std::uint32_t>(node_of.size()), "node_scatter");
+  constexpr std::uint16_t blocks = 0;
+  const auto credit_of_node = [](std::uint16_t node) {
+    return static_cast<std::uint16_t>(1 + node);
+  };
+  const auto credit_of_member = [&](std::uint16_t place) {
+    return static_cast<std::uint16_t>(1 + heads.nodes() + place);
+  };
+  plan.line_slot_count = static_cast<std::uint16_t>(heads.nodes() + heads.largest());
+  plan.slot_count = static_cast<std::uint16_t>(1 + plan.line_slot_count);
+  plan.per_round = {heads.nodes() - 1u, std::max(heads.largest() - 1u, 1u)};
+  StepWriter steps{plan};
+
+  steps.begin_part(part_of(self));
+  if (self != heads.head()) {
+    steps.set_round(1);
+    steps.await(heads.head(), blocks, 1);
+    steps.copy(slot_register(blocks), target_register);
+    steps.put(heads.head(), credit_of_member(heads.place_of(self)), 0);
+    return plan;
+  }
+  const bool is_root = self == root;
+  if (is_root)
+    heads.for_other_nodes([&](std::uint16_t node) {
+      steps.begin_part(part_of(heads.head(node)));
+      steps.await_credit(heads.head(node), credit_of_node(node));
+    });
+  heads.for_others_here(self, [&](Rank member, std::uint16_t place) {
+    steps.begin_part(part_of(member));
+    steps.await_credit(member, credit_of_member(place));
+  });
+  const auto from = [&](std::uint16_t place) {
+    return is_root ? source_register : slot_register(blocks, place);
+  };
+  if (is_root) {
+    heads.for_other_nodes([&](std::uint16_t node) {
+      const std::vector<Rank>& members = heads.members(node);
+      const std::uint16_t together = plan.partial_count++;
+      for (std::uint16_t place = 0; place < count_of(members); ++place) {
+        steps.begin_part(part_of(members[place]));
+        steps.copy(source_register, partial_register(together, place));
+      }
+      steps.put(heads.head(node), blocks, count_of(members), partial_register(together));
+    });
+  } else {
+    steps.begin_part(part_of(heads.members().back()));
+    steps.await(root, blocks, count_of(heads.members()));
+  }
+  steps.set_round(1);
+  heads.for_others_here(self, [&](Rank member, std::uint16_t place) {
+    const Register block = partial_register(plan.partial_count++);
+    steps.begin_part(part_of(member));
+    steps.copy(from(place), block);
+    if (is_root)
+      steps.put(member, blocks, 1, block);
+    else
+      steps.forward(member, blocks, block);
+  });
+  steps.begin_part(part_of(self));
+  steps.copy(from(heads.place_of(self)), target_register);
+  if (!is_root) steps.put(root, credit_of_node(heads.node()), 0);
+  return plan;
+}
+
+}  // namespace tutti::plan

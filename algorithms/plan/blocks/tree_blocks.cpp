@@ -1,0 +1,276 @@
+// See tree_blocks.hpp.  Block p is in slot p wherever it passes, and slot P + p says that it was
+// taken.
+#include "plan/blocks/tree_blocks.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+#include <vector>
+
+#include "plan/blocks/blocks.hpp"
+#include "plan/core/nodes.hpp"
+#include "plan/core/steps.hpp"
+#include "plan/core/windows.hpp"
+
+namespace tutti::plan {
+namespace {
+
+enum class Direction : std::uint8_t { to_root, from_root };
+
+/// Whose blocks go between two ranks, in which order.
+struct Edge {
+  Rank peer = no_rank;
+  std::vector<Rank> blocks;
+};
+
+/// Nodes lo .. hi-1, counted from the root's.
+struct Nodes {
+  std::size_t lo, hi;
+};
+
+/// What one rank sees of the tree.
+class Tree {
+ public:
+  struct Passing {
+    std::size_t child;
+    std::uint32_t i;  // which block of that edge
+  };
+
+  Tree(Rank self, std::uint32_t rank_count, std::span<const Node> node_of, Rank root,
+       Direction direction)
+      : members_(members_of_nodes(rank_count, node_of)) {
+    const std::size_t root_node =
+        node_of.empty() ? index_of(root) : index_of(node_of[index_of(root)]);
+    std::rotate(members_.begin(), members_.begin() + static_cast<std::ptrdiff_t>(root_node),
+                members_.end());
+    std::vector<Rank>& first = members_.front();
+    const auto found = std::find(first.begin(), first.end(), root);
+    std::rotate(first.begin(), found, found + 1);
+    for (const Nodes& below : children_of(all()))
+      most_below_ = std::max(most_below_, ranks_of(below));
+    find(self, node_of, root_node);
+    if (direction == Direction::from_root) turn_round();
+  }
+
+  const std::vector<Edge>& children() const { return children_; }
+  /// Between this rank and its parent, which the root has not; the blocks are its own and all
+  /// below.
+  const Edge& parent() const { return parent_; }
+  /// In the order in which blocks of the children pass.
+  const std::vector<Passing>& passing() const { return passing_; }
+  /// Blocks that pass between any two ranks, at most.
+  std::size_t most_below() const { return most_below_; }
+
+ private:
+  Nodes all() const { return {0, members_.size()}; }
+  Rank head(const Nodes& nodes) const { return members_[nodes.lo].front(); }
+
+  std::size_t ranks_of(const Nodes& nodes) const {
+    std::size_t count = 0;
+    for (std::size_t node = nodes.lo; node < nodes.hi; ++node) count += members_[node].size();
+    return count;
+  }
+
+  /// Of fewer nodes first.
+  static std::vector<Nodes> children_of(Nodes nodes) {
+    std::vector<Nodes> children;
+    while (nodes.hi - nodes.lo > 1) {
+      const std::size_t half = (nodes.hi - nodes.lo) / 2;
+      children.push_back({nodes.hi - half, nodes.hi});
+      nodes.hi -= half;
+    }
+    std::reverse(children.begin(), children.end());
+    return children;
+  }
+
+  std::vector<Edge> edges_below(const Nodes& nodes) const {
+    const std::vector<Rank>& here = members_[nodes.lo];
+    std::vector<Edge> edges;
+    for (std::size_t place = 1; place < here.size(); ++place)
+      edges.push_back({here[place], {here[place]}});
+    for (const Nodes& below : children_of(nodes))
+      edges.push_back({head(below), blocks_of(head(below), edges_below(below))});
+    return edges;
+  }
+
+  /// As they pass to the root: the i-th of each edge before the next one of any.
+  static std::vector<Passing> passing_of(const std::vector<Edge>& edges) {
+    std::vector<Passing> passing;
+    std::vector<std::size_t> left(edges.size());  // edges of which some are
+    for (std::size_t edge = 0; edge < edges.size(); ++edge) left[edge] = edge;
+    for (std::uint32_t i = 0; !left.empty(); ++i) {
+      std::erase_if(left, [&](std::size_t edge) { return edges[edge].blocks.size() <= i; });
+      for (const std::size_t edge : left) passing.push_back({edge, i});
+    }
+    return passing;
+  }
+
+  /// Of a rank, and of those below it.
+  static std::vector<Rank> blocks_of(Rank rank, const std::vector<Edge>& below) {
+    std::vector<Rank> blocks{rank};
+    for (const Passing& one : passing_of(below)) blocks.push_back(below[one.child].blocks[one.i]);
+    return blocks;
+  }
+
+  void find(Rank self, std::span<const Node> node_of, std::size_t root_node) {
+    const std::size_t number = node_of.empty() ? index_of(self) : index_of(node_of[index_of(self)]);
+    const std::size_t node = (number + members_.size() - root_node) % members_.size();
+    if (self != members_[node].front()) {
+      parent_ = {members_[node].front(), {self}};
+      return;
+    }
+    Nodes nodes = all();
+    while (nodes.lo != node)
+      for (const Nodes& below : children_of(nodes))
+        if (below.lo <= node && node < below.hi) {
+          parent_.peer = head(nodes);
+          nodes = below;
+          break;
+        }
+    children_ = edges_below(nodes);
+    parent_.blocks = blocks_of(self, children_);
+    passing_ = passing_of(children_);
+  }
+
+  void turn_round() {
+    std::reverse(parent_.blocks.begin(), parent_.blocks.end());
+    std::reverse(passing_.begin(), passing_.end());
+    for (Passing& one : passing_)
+      one.i = static_cast<std::uint32_t>(children_[one.child].blocks.size()) - 1 - one.i;
+    for (Edge& edge : children_) std::reverse(edge.blocks.begin(), edge.blocks.end());
+  }
+
+  std::vector<std::vector<Rank>> members_;  // of each node, counted from the root's; its head first
+  Edge parent_;
+  std::vector<Edge> children_;
+  std::vector<Passing> passing_;
+  std::size_t most_below_ = 1;
+};
+
+class Builder {
+ public:
+  Builder(Rank self, std::uint32_t rank_count, std::span<const Node> node_of, Rank root,
+          Direction direction)
+      : tree_(self, rank_count, node_of, root, direction) {
+    assert(is_block_exchange(rank_count) && index_of(self) < rank_count);
+    plan_.self = self;
+    plan_.rank_count = rank_count;
+    plan_.algorithm = direction == Direction::to_root ? "tree_gather" : "tree_scatter";
+    plan_.parts = static_cast<std::uint16_t>(rank_count);
+    if (rank_count == 1) return;
+    plan_.all_alike = false;
+    plan_.flow_control = FlowControl::one_way;
+    plan_.slot_count = static_cast<std::uint16_t>(2 * rank_count);
+    plan_.line_slot_count = static_cast<std::uint16_t>(rank_count);
+    const auto below = static_cast<std::uint32_t>(tree_.most_below());
+    plan_.per_round = {std::max(rank_count - 1, below + answer_count(below))};
+    // The last windows of one call and the first ones of the next.
+    plan_.incoming_max = 2 * windows_in_flight * window;
+  }
+
+  Plan gather() && {
+    const Edge& up = tree_.parent();
+    const bool is_root = up.peer == no_rank;
+    std::uint32_t i = 0;  // of the blocks that go up
+    if (!is_root) await_room(up, i);
+    begin_part(plan_.self);
+    if (is_root)
+      steps_.copy(source_register, target_register);
+    else
+      steps_.put(up.peer, part_of(plan_.self), 1, sendable(source_register));
+    for (const Tree::Passing& one : tree_.passing()) {
+      const Edge& down = tree_.children()[one.child];
+      const Rank block = down.blocks[one.i];
+      begin_part(block);
+      steps_.await(down.peer, part_of(block), 1);
+      if (is_root) {
+        steps_.copy(slot_register(part_of(block)), target_register);
+        give_room(down, one.i);
+        continue;
+      }
+      const Register from = sendable(slot_register(part_of(block)));
+      give_room(down, one.i);
+      await_room(up, ++i);
+      begin_part(block);
+      steps_.forward(up.peer, part_of(block), from);
+    }
+    return std::move(plan_);
+  }
+
+  Plan scatter() && {
+    const Edge& up = tree_.parent();
+    const bool is_root = up.peer == no_rank;
+    std::uint32_t i = 0;  // of the blocks that come from there
+    for (const Tree::Passing& one : tree_.passing()) {
+      const Edge& down = tree_.children()[one.child];
+      const Rank block = down.blocks[one.i];
+      await_room(down, one.i);
+      begin_part(block);
+      if (is_root) {
+        steps_.put(down.peer, part_of(block), 1, sendable(source_register));
+        continue;
+      }
+      steps_.await(up.peer, part_of(block), 1);
+      const Register from = sendable(slot_register(part_of(block)));
+      give_room(up, i++);
+      steps_.forward(down.peer, part_of(block), from);
+    }
+    begin_part(plan_.self);
+    if (is_root) {
+      steps_.copy(source_register, target_register);
+      return std::move(plan_);
+    }
+    steps_.await(up.peer, part_of(plan_.self), 1);
+    steps_.copy(slot_register(part_of(plan_.self)), target_register);
+    give_room(up, i);
+    return std::move(plan_);
+  }
+
+ private:
+  std::uint16_t taken_slot(Rank block) const {
+    return static_cast<std::uint16_t>(plan_.parts + part_of(block));
+  }
+  void begin_part(Rank block) { steps_.begin_part(part_of(block)); }
+
+  Register sendable(Register from) {
+    const Register partial = partial_register(plan_.partial_count++);
+    steps_.copy(from, partial);
+    return partial;
+  }
+
+  /// Before the i-th block is sent.  The peer answers for blocks that it has been sent, and what it
+  /// waits for meanwhile comes from further on the way: nobody waits in a circle.
+  void await_room(const Edge& edge, std::uint32_t i) {
+    if (i == 0) {
+      begin_part(edge.blocks.back());
+      steps_.await_credit(edge.peer, taken_slot(edge.blocks.back()));
+    } else if (awaits_answer(i)) {
+      const Rank last = edge.blocks[taken_before(i) - 1];
+      begin_part(last);
+      steps_.await(edge.peer, taken_slot(last), 0);
+    }
+  }
+
+  /// After the i-th block was read: the credit of the call, or the answer for a window.
+  void give_room(const Edge& edge, std::uint32_t i) {
+    const auto count = static_cast<std::uint32_t>(edge.blocks.size());
+    if (i + 1 == count || is_answered(i, count))
+      steps_.put(edge.peer, taken_slot(edge.blocks[i]), 0);
+  }
+
+  Tree tree_;
+  Plan plan_;
+  StepWriter steps_{plan_};
+};
+
+}  // namespace
+
+Plan tree_gather(Rank self, std::uint32_t rank_count, std::span<const Node> node_of, Rank root) {
+  return Builder(self, rank_count, node_of, root, Direction::to_root).gather();
+}
+
+Plan tree_scatter(Rank self, std::uint32_t rank_count, std::span<const Node> node_of, Rank root) {
+  return Builder(self, rank_count, node_of, root, Direction::from_root).scatter();
+}
+
+}  // namespace tutti::plan

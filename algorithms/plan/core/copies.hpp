@@ -1,0 +1,16 @@
+// A plan several times over, each time on partials and slots of its own: for operations whose calls
+// overlap by more than the two parities allow.  The copies follow each other in `steps`, equally
+// long; copy c uses the partials and slots from c times the plan's own numbers on.
+#pragma once
+
+#include "plan/core/plan.hpp"
+
+namespace tutti::plan {
+
+/// Whether there are slots enough for so many copies.
+bool has_room_for_copies(const Plan& plan, std::uint32_t count) noexcept;
+
+/// Needs has_room_for_copies(), and a plan whose slots all have room for a payload.
+Plan in_copies(const Plan& plan, std::uint32_t count);
+
+}  // namespace tutti::plan

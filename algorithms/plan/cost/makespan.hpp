@@ -1,0 +1,70 @@
+// How long a plan takes on a network of LogGP: the recurrence of its events, which is that of the
+// emulated networks, to the picosecond.
+//
+// Recurrence.  Each rank has a clock, which begins at its start, and two ports, which begin free.
+// With b the bytes of a message (segments x bytes of the part) and p = max(g, b G):
+//
+//   put       leaves at s = max(clock, transmit port free), which then is free again at s + p; the
+//             clock does not move
+//   arrival   at a = s + o + L + b G at the receiver's port, where messages are served first come
+//             first served: delivered at d = max(a, receive port free), which then is free at d + p
+//   await     done at once if the message was seen.  If not, the rank polls, at t = the later of
+//             its clock and the next delivery, sees all k messages that were delivered by then,
+//             and clock = t + k o_r; again, until the awaited one was among them.  So a rank spends
+//             o_r on every message, also on those of later rounds, but only while it has to wait
+//   combine, take_out   clock += gamma(bytes of the part)
+//   copy      free
+//
+// What happens at one instant is ordered by rank: a poll sees a delivery of the same instant if the
+// message is from a lower rank, or if it is the one that ends the waiting; ports serve the lower
+// sender first.  The engine takes at most 16 completions a poll, which matters to nobody who has
+// fewer messages waiting.  Credits are not modelled: it is one call, begun with all of them.
+//
+// The times of messages depend on each other only through o + L > 0, so the recurrence is solved by
+// relaxation: ranks run with the times that are known, and again when one that they use changes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/core/plan.hpp"
+#include "plan/cost/loggp.hpp"
+
+namespace tutti::plan {
+
+enum class CombineOrder : std::uint8_t {
+  as_planned,
+  // A run of steps that await a message each and copy or combine it into the same register takes
+  // them as they are seen: other bits from call to call, only where the operator commutes.
+  as_seen,
+};
+
+/// One call of a collective.
+struct Call {
+  std::uint64_t payload_bytes = 0;
+  std::uint32_t element_bytes = 1;           // parts are runs of elements
+  std::span<const Picoseconds> starts = {};  // of the ranks; empty: all start at 0
+  CombineOrder order = CombineOrder::as_planned;
+};
+
+/// When each rank has finished.  Needs the matching plans of ranks 0 .. P-1, starts of all or none,
+/// o + L > 0, and whole elements.
+std::vector<Picoseconds> completion_times(std::span<const Plan> plans, const LogGP& network,
+                                          const Call& call);
+
+/// When the last rank has finished.
+Picoseconds makespan(std::span<const Plan> plans, const LogGP& network, const Call& call);
+
+/// Whether the plan is one of a circulant schedule, as far as one rank's plan can tell: what it
+/// puts into a slot some ranks ahead, it awaits in that slot from as many ranks behind.
+bool is_circulant(const Plan& plan);
+
+/// The same from the plan of one rank, where all are alike: with equal starts they do the same at
+/// the same time, so that what a rank sends to others arrives when what others send to it does.
+/// Needs is_circulant(plan) and the same steps on registers, both on all ranks, and no starts:
+/// dissemination and two-partial dissemination, for example; not the schedules along the canonical
+/// tree, whose ranks fold at different times.
+Picoseconds circulant_makespan(const Plan& plan, const LogGP& network, const Call& call);
+
+}  // namespace tutti::plan

@@ -1,0 +1,72 @@
+// Broadcast and reduce along a tree (rooted_tree.hpp; in the picture all fans are 1).  One-way: a
+// root of a broadcast, a leaf of a reduce needs nobody to finish.  So each message has a credit:
+// its receiver says when it has read it, and its sender waits for that two calls later, before it
+// touches what it sent from.
+//
+//   broadcast, P = 4, root 0          reduce, P = 4, root 0
+//
+//   call    rank 0   1   2   3        rank 0   1   2   3
+//   round 0      x------->|               |<--x   |<--x
+//   round 1      x-->|    x-->|           |<------x
+//   then         |<--c    |<--c           c-->|   c-->|
+//                |<-------c               c------>|          c: credit, awaited in call + 2
+//
+// Where a representative tells the other ranks of its node in one round, that is one hop instead of
+// several, and a payload that stays where it was sent from is copied there once.
+//
+// Along a chain of the nodes (TreeFans::is_chain) the payload goes in 4 pieces, each of which is
+// told or combined as soon as it is there; so while a piece passes through all nodes, the next ones
+// follow, and every node sends every byte once instead of log N times.  Long payloads go in chunks
+// of 4 short pieces, of which two are on their way between two ranks.  A round is a piece.
+//
+//   broadcast, P = 4, root 0            0 --> 1 --> 2 --> 3
+//
+//   piece 0        at rank    0: sent   1     2     3
+//   piece 1                         0: sent   1     2     3
+//
+// Rounds: the levels of the tree, inside and across nodes.  Messages: P - 1 of one payload and as
+// many credits; a rank sends at most as many in a round as the fan of its level says.  Scratch,
+// with F the sum of the fans: broadcast one partial and one slot, F credits; reduce F slots and one
+// partial (in rank order up to F and one); credits a line each.  A chain has F = 1, four times that
+// of pieces, and takes (N - 1) hops of a piece and the time of all bytes, where a tree takes log N
+// times the latter.
+//
+// Literature: J. L. Traff, A. Ripke, "Optimal broadcast for fully connected processor-node
+// networks", JPDC 68 (7), 2008, 2 (linear pipeline); trees: rooted_tree.hpp.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <tutti/types.hpp>
+
+#include "plan/core/plan.hpp"
+#include "plan/rooted/rooted_tree.hpp"
+
+namespace tutti::plan {
+
+struct RootedShape {
+  Rank root{0};
+  std::uint32_t rank_count = 1;
+  std::span<const Node> node_of = {};  // of each rank; empty: each rank is a node of its own
+  TreeFans fans = {};                  // with ones everywhere, trees are binomial
+};
+
+/// The root's source gets into all other targets; the root's target is not touched.
+Plan tree_broadcast(Rank self, const RootedShape& shape);
+
+/// The root's target gets the sources of all ranks.
+///   commutative:  along the tree from the root, combined in the order of the tree;
+///   rank_order:   along a tree from rank 0, which combines 0 o 1 o ... o P-1, and from there to
+///   the
+///                 root: one round more if that is another.  Nodes are regarded if they are runs of
+///                 ranks.  Without nodes the expression is that of the canonical tree
+///                 (canonical_tree.hpp), which makes it reproducible.
+Plan tree_reduce(Rank self, const RootedShape& shape, Order order);
+
+/// The same of the first `participant_count` ranks alone, counted from the root on and round the
+/// end; the others have nothing to do.  (The literature rounds the
+/// number up to whole levels of the tree, which a tree over those ranks alone does not need.)
+Plan tree_reduce_of(std::uint32_t participant_count, Rank self, const RootedShape& shape,
+                    Order order);
+
+}  // namespace tutti::plan
