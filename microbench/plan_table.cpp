@@ -72,7 +72,7 @@ std::size_t bytes_sent(const PlanRequest& request, const plan::Plan& plan) {
   const std::vector<std::size_t> parts = part_bytes(request, plan);
   std::size_t bytes = 0;
   for (const plan::Step& step : plan.steps)
-    if (step.action == plan::Action::put) bytes += step.segments * parts[step.part];
+    if (step.action == plan::Action::put) bytes += step.payloads * parts[step.part];
   return bytes;
 }
 
@@ -81,11 +81,11 @@ std::string scratch_text(const PlanRequest& request, const plan::Plan& plan) {
   const std::size_t data_slots = std::size_t{plan.slot_count} - plan.line_slot_count;
   const std::size_t registers = plan.partial_count + data_slots;
   std::string text = counted(plan.partial_count, "partial") + ", " + counted(data_slots, "slot");
-  if (plan.segments == 0 || registers == 0) return text;
+  if (plan.payloads == 0 || registers == 0) return text;
   return text +
          fmt::format(" of {}; {} bytes in two copies",
-                     counted(plan.segments, plan.parts > 1 ? "part" : "payload"),
-                     2 * registers * plan.segments * part_bytes(request, plan, chunks)[0]) +
+                     counted(plan.payloads, plan.parts > 1 ? "part" : "payload"),
+                     2 * registers * plan.payloads * part_bytes(request, plan, chunks)[0]) +
          (plan.line_slot_count > 0
               ? fmt::format("; {} for credits", counted(plan.line_slot_count, "line"))
               : "") +
@@ -156,7 +156,7 @@ std::vector<Cell> cells(const plan::Plan& plan, const PlanTrace* trace, plan::Ac
     Cell cell{fmt::format("{}", index_of(step.peer)), ""};
     if (trace != nullptr)
       cell.ranks = text_of(trace->brought(receiver, step.slot), plan.rank_count);
-    const bool is_credit = step.segments == 0 && plan.segments > 0;
+    const bool is_credit = step.payloads == 0 && plan.payloads > 0;
     if (is_credit) cell.ranks = "has read";
     if (plan.parts > 1 && !is_credit)
       cell.ranks += fmt::format("{}part {}", trace ? " of " : "", step.part);

@@ -15,7 +15,7 @@ using plan::Register;
 using plan::Step;
 
 std::size_t registers_of(const plan::Plan& plan) {
-  return (std::size_t{plan.partial_count} + plan.slot_count) * plan.segments;
+  return (std::size_t{plan.partial_count} + plan.slot_count) * plan.payloads;
 }
 
 std::size_t size_of(const plan::Plan& plan) {
@@ -126,7 +126,7 @@ class PlanTrace::Run {
     std::vector<Value> registers;  // partials, then slots
   };
 
-  bool is_barrier() const { return trace_.plans_[0].segments == 0; }
+  bool is_barrier() const { return trace_.plans_[0].payloads == 0; }
 
   Value contribution(std::uint32_t rank) {
     trace_.changes_.push_back({rank, 1});
@@ -158,7 +158,7 @@ class PlanTrace::Run {
       case Action::await_sent:
         return;
       case Action::copy:
-        for (std::uint16_t i = 0; i < step.segments; ++i)
+        for (std::uint16_t i = 0; i < step.payloads; ++i)
           place(rank, step.into, i, step.part) = place(rank, step.from, i, step.part);
         return;
       case Action::combine:
@@ -171,7 +171,7 @@ class PlanTrace::Run {
   void put(std::uint32_t rank, const Step& step) {
     const std::uint32_t peer = index_of(step.peer);
     Value message = is_barrier() ? ranks_[rank].heard : Value{};
-    for (std::uint16_t i = 0; i < step.segments; ++i) {
+    for (std::uint16_t i = 0; i < step.payloads; ++i) {
       const Value payload = place(rank, step.from, i, step.part);
       place(peer, {Place::slot, 0, step.slot}, i, step.part) = payload;
       message = i == 0 ? payload : merged(message, payload, sum);
@@ -224,7 +224,7 @@ class PlanTrace::Run {
     return trace_.changes_[value.begin++].times;
   }
 
-  Value& place(std::uint32_t rank, const Register& where, std::uint16_t segment,
+  Value& place(std::uint32_t rank, const Register& where, std::uint16_t payload,
                std::uint16_t part) {
     State& state = ranks_[rank];
     const plan::Plan& plan = trace_.plans_[rank];
@@ -238,8 +238,8 @@ class PlanTrace::Run {
       case Place::slot:
         break;
     }
-    assert(where.segment + segment < plan.segments);
-    return state.registers[(first + where.index) * plan.segments + where.segment + segment];
+    assert(where.payload + payload < plan.payloads);
+    return state.registers[(first + where.index) * plan.payloads + where.payload + payload];
   }
 
   PlanTrace& trace_;

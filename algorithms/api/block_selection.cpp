@@ -58,7 +58,7 @@ std::size_t most_sent(const AllgatherRequest& request, std::uint32_t node_count)
   std::vector<std::size_t> times(node_count);  // that a block so many nodes behind is sent
   for (const plan::Step& step :
        plan::dissemination_allgather(Rank{0}, node_count, vector_across(request, node_count)).steps)
-    if (step.action == plan::Action::put && step.segments > 0)
+    if (step.action == plan::Action::put && step.payloads > 0)
       ++times[(node_count - step.part) % node_count];
   const auto rank_count = static_cast<std::uint32_t>(request.block_bytes.size());
   const auto nodes = plan::members_of_nodes(rank_count, request.node_of);

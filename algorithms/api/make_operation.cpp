@@ -193,7 +193,7 @@ void fill_in(Card& card, const Operation::Implementation& operation) {
   std::strncpy(card.algorithm, operation.plan.algorithm.c_str(), sizeof card.algorithm - 1);
   std::vector<std::uint32_t> parameters = operation.plan.per_round;
   parameters.insert(parameters.end(),
-                    {operation.plan.n, operation.plan.parts, operation.plan.segments,
+                    {operation.plan.n, operation.plan.parts, operation.plan.payloads,
                      static_cast<std::uint32_t>(operation.execution.chunk_count)});
   // The block of a node depends on the payload, whatever the level of checks.
   if (operation.shared_ring)
@@ -265,7 +265,7 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     operation->coverage = {request.element_count, request.participant_count > 0
                                                       ? request.participant_count
                                                       : communicator.exchange.rank_count()};
-    operation->execution.any_order = request.any_order && operation->plan.segments == 1;
+    operation->execution.any_order = request.any_order && operation->plan.payloads == 1;
     if (request.slack)
       operation->stale = std::make_unique<engine::StaleCalls>(
           operation->plan.steps, operation->plan.slot_count, *request.slack + 1, *request.slack);

@@ -156,7 +156,7 @@ void prepare_zero_copy(Operation::Implementation& operation, const plan::Step& s
           operation.channel.network, parity, chunk * execution.puts_per_chunk + put,
           {.connection = connection,
            .local = local,
-           .bytes = static_cast<std::uint32_t>(step.segments * part.source.bytes),
+           .bytes = static_cast<std::uint32_t>(step.payloads * part.source.bytes),
            .remote_address = step.into_target
                                  ? theirs.target + part.target.offset
                                  : theirs.slots[parity] + memory.offset_of_slot(step.slot),

@@ -157,13 +157,13 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
   const std::size_t message_bytes_max =
       std::min<std::size_t>(fabric.port().description.attributes.max_msg_sz, UINT32_MAX / 2);
   if (!plan::is_by_reference(plan) &&
-      memory.payload_bytes > message_bytes_max / std::max<std::size_t>(plan.segments, 1))
+      memory.payload_bytes > message_bytes_max / std::max<std::size_t>(plan.payloads, 1))
     throw Error(ErrorCode::limit_exceeded,
                 std::to_string(memory.payload_bytes) + " bytes in messages of " +
-                    std::to_string(plan.segments) + " payloads (" + plan.algorithm +
+                    std::to_string(plan.payloads) + " payloads (" + plan.algorithm +
                     ") exceed the device's " + std::to_string(message_bytes_max) +
                     " bytes a message; lower TUTTI_CHUNK_BYTES");
-  memory.register_bytes = register_bytes_for(plan.segments * memory.payload_bytes);
+  memory.register_bytes = register_bytes_for(plan.payloads * memory.payload_bytes);
   memory.data_slot_count = plan.slot_count - plan.line_slot_count;
   const std::size_t slots_bytes = memory.offset_of_slot(plan.slot_count);
   const std::size_t registers_bytes =

@@ -264,7 +264,7 @@ plan::Plan plan_by_nodes(Rank self, std::uint32_t rank_count, const AllreduceReq
   const auto schedule = [&](Rank node, std::uint32_t node_count) {
     plan::Plan plan = allreduce_plan(node, node_count, inner);
     if (plan.slot_count > plan::slots_max / 2) refuse_nodes(refusal);
-    if (plan.parts > 1 || (is_cut && plan.segments > 1))
+    if (plan.parts > 1 || (is_cut && plan.payloads > 1))
       throw Error(ErrorCode::unsupported, refusal + "does not go with algorithm " + plan.algorithm +
                                               ", whose messages are several parts or payloads; use "
                                               "recursive_multiplying");
@@ -321,9 +321,9 @@ std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
 }
 
 std::size_t within_registers(std::size_t chunk_bytes, std::size_t slots, std::size_t parts,
-                             std::size_t segments) noexcept {
+                             std::size_t payloads) noexcept {
   // Partials are about as many as slots and parts; how many, may differ by rank.
-  const std::size_t registers = 2 * std::max<std::size_t>(segments, 1) * (2 * slots + parts);
+  const std::size_t registers = 2 * std::max<std::size_t>(payloads, 1) * (2 * slots + parts);
   constexpr std::size_t least = 512;
   return std::clamp(plan_registers_bytes / registers, least, std::max(least, chunk_bytes));
 }
@@ -337,7 +337,7 @@ std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes, std::size
                             : shares_nodes     ? chunk_bytes_in_node
                                                : chunk_bytes_across;
   const std::size_t slots = std::size_t{plan.slot_count} - plan.line_slot_count;
-  return std::min(bytes, within_registers(bytes, slots, plan.parts, plan.segments));
+  return std::min(bytes, within_registers(bytes, slots, plan.parts, plan.payloads));
 }
 
 plan::Plan scan_plan(Rank self, std::uint32_t rank_count, const ScanRequest& request) {

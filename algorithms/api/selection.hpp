@@ -79,7 +79,7 @@ plan::Plan scan_plan(Rank self, std::uint32_t rank_count, const ScanRequest& req
 /// `chunk_bytes`, or less where a plan of so many slots, parts, and payloads in each would take
 /// more of the arena than it should.
 std::size_t within_registers(std::size_t chunk_bytes, std::size_t slots, std::size_t parts,
-                             std::size_t segments = 1) noexcept;
+                             std::size_t payloads = 1) noexcept;
 
 /// What goes through a plan at a time, of each of its parts; alike on all ranks.  `shares_nodes`:
 /// whether any two of them are on one node.  `asked`: what the context's options say, if they do;

@@ -29,8 +29,8 @@ struct RegisterMemory {
   /// Of a slot whose message stays where its sender has it, in memory that is mapped here: that
   /// place.  By parity, then by slot; null: in the slot; empty: no such slot.
   std::array<std::vector<std::byte*>, 2> in_place = {};
-  std::size_t register_bytes = 0;  // stride of a partial or slot, all segments
-  std::size_t payload_bytes = 0;   // of one segment: room for the longest part
+  std::size_t register_bytes = 0;  // stride of a partial or slot, all payloads
+  std::size_t payload_bytes = 0;   // of one payload: room for the longest part
   std::size_t label_bytes = 0;  // behind the payload of a message, within payload_bytes (stale.hpp)
 
   static constexpr std::size_t line_bytes = 64;
@@ -229,7 +229,7 @@ struct Execution {
       case plan::Place::partial:
         return {.memory = memory.partials[of_parity] + offset_of(where)};
       case plan::Place::slot:
-        return {.memory = slot(where.index, of_parity) + where.segment * memory.payload_bytes};
+        return {.memory = slot(where.index, of_parity) + where.payload * memory.payload_bytes};
     }
     __builtin_unreachable();
   }
@@ -244,20 +244,20 @@ struct Execution {
 
   /// Of a partial or slot from the first one.
   std::size_t offset_of(const plan::Register& where) const noexcept {
-    return where.index * memory.register_bytes + where.segment * memory.payload_bytes;
+    return where.index * memory.register_bytes + where.payload * memory.payload_bytes;
   }
 
   /// Of a copy, and of the message of a put or await in the first chunk, where it is longest.
   std::size_t bytes_of(const plan::Step& step) const noexcept {
     if (step.by_reference) return sizeof(std::uint64_t);
-    if (step.segments == 0) return 0;
+    if (step.payloads == 0) return 0;
     const bool is_message = step.action == plan::Action::put || step.action == plan::Action::await;
-    if (is_message && memory.label_bytes > 0) return memory.payload_bytes;  // one segment
+    if (is_message && memory.label_bytes > 0) return memory.payload_bytes;  // one payload
     const Part& part = part_of(step);
     const bool leaves =
         (step.action == plan::Action::put && !step.forwards) ||
         (step.action != plan::Action::await && step.from.place == plan::Place::source);
-    return (step.segments - 1u) * memory.payload_bytes +
+    return (step.payloads - 1u) * memory.payload_bytes +
            (leaves ? part.source.bytes : part.target.bytes);
   }
 };

@@ -163,7 +163,7 @@ TEST(Blocks, DisseminatedHaveFewPartnersAndComeOnceEach) {
       EXPECT_LE(partner_count(plan, {}), 2 * told) << ranks << " ranks, n " << n;
       std::size_t sent = 0;
       for (const Step& step : plan.steps)
-        sent += step.action == Action::put && step.segments > 0 ? 1 : 0;
+        sent += step.action == Action::put && step.payloads > 0 ? 1 : 0;
       EXPECT_EQ(sent, ranks - 1);
     }
   const tutti::test::NodeOf even = tutti::test::in_blocks(std::vector<std::uint32_t>(32, 4));
@@ -317,7 +317,7 @@ TEST(Blocks, WithoutAnswersByReferenceWouldBeWrong) {
     std::vector<Plan> plans = plans_of(collective, 3, Rank{1});
     for (Plan& plan : plans)
       std::erase_if(plan.steps, [](const Step& step) {
-        return (step.action == Action::put || step.action == Action::await) && step.segments == 0;
+        return (step.action == Action::put || step.action == Action::await) && step.payloads == 0;
       });
     HappensBefore order(plans, calls, 2, HappensBefore::Buffers::apart);
     EXPECT_NE(order.race(), std::nullopt) << collective.name;

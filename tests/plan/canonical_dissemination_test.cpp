@@ -85,7 +85,7 @@ std::vector<std::size_t> blocks_per_round(std::uint32_t ranks, const PerRound& v
   for (std::uint32_t rank = 0; rank < ranks; ++rank)
     for (const Step& step : build(rank, ranks, vector).steps)
       if (step.action == Action::put)
-        most[step.round] = std::max<std::size_t>(most[step.round], step.segments);
+        most[step.round] = std::max<std::size_t>(most[step.round], step.payloads);
   return most;
 }
 
@@ -115,7 +115,7 @@ TEST(CanonicalDissemination, SendsTheBlocksOfTheOwnInterval) {
         const auto rounds = two_partial_rounds(ranks, uniform(ranks, n));
         for (const Step& step : build(rank, ranks, uniform(ranks, n)).steps)
           if (step.action == Action::put) {
-            ASSERT_EQ(step.segments,
+            ASSERT_EQ(step.payloads,
                       test::naive_blocks(nodes, ranks, rank, rounds[step.round].length).size());
           }
       }
@@ -124,11 +124,11 @@ TEST(CanonicalDissemination, SendsTheBlocksOfTheOwnInterval) {
 
 TEST(CanonicalDissemination, CarriesFewBlocks) {
   for (std::uint32_t n = 1; n <= 8; ++n) {
-    EXPECT_LE(build(1, 128, uniform(128, n)).segments, 7) << n;
-    EXPECT_LE(build(1, 200, uniform(200, n)).segments, 11) << n;
+    EXPECT_LE(build(1, 128, uniform(128, n)).payloads, 7) << n;
+    EXPECT_LE(build(1, 200, uniform(200, n)).payloads, 11) << n;
   }
-  EXPECT_EQ(build(1, 128, uniform(128, 7)).segments, 5);
-  EXPECT_EQ(build(1, 200, uniform(200, 1)).segments, 11);
+  EXPECT_EQ(build(1, 128, uniform(128, 7)).payloads, 5);
+  EXPECT_EQ(build(1, 200, uniform(200, 1)).payloads, 11);
 }
 
 // Registers are no larger than the longest message of all ranks.
@@ -136,7 +136,7 @@ TEST(CanonicalDissemination, HasRoomForTheLongestMessageAndNoMore) {
   for (std::uint32_t ranks = 2; ranks <= test::every_rank_count_up_to; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n) {
       const auto blocks = blocks_per_round(ranks, uniform(ranks, n));
-      ASSERT_EQ(build(ranks - 1, ranks, uniform(ranks, n)).segments,
+      ASSERT_EQ(build(ranks - 1, ranks, uniform(ranks, n)).payloads,
                 *std::max_element(blocks.begin(), blocks.end()))
           << "P = " << ranks << ", n = " << n;
     }
@@ -211,8 +211,8 @@ TEST(CanonicalDissemination, OfAMillionRanksIsSmall) {
   for (const std::uint32_t rank : {0u, 1u, 499'999u, 999'999u}) {
     const Plan plan = build(rank, 1'000'000, uniform(1'000'000, 7));
     EXPECT_EQ(plan.per_round.size(), 7U);
-    EXPECT_EQ(plan.segments, build(7, 1'000'000, uniform(1'000'000, 7)).segments);
-    EXPECT_LE(plan.segments, 40);
+    EXPECT_EQ(plan.payloads, build(7, 1'000'000, uniform(1'000'000, 7)).payloads);
+    EXPECT_LE(plan.payloads, 40);
     EXPECT_LE(plan.partial_count, 10);
     EXPECT_LE(plan.steps.size(), 2000U);
   }

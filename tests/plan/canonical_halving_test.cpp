@@ -117,7 +117,7 @@ TEST(CanonicalHalving, HasFewPartners) {
 std::uint32_t parts_sent(const Plan& plan) {
   std::uint32_t sent = 0;
   for (const Step& step : plan.steps)
-    if (step.action == Action::put) sent += step.segments;
+    if (step.action == Action::put) sent += step.payloads;
   return sent;
 }
 

@@ -81,7 +81,7 @@ TEST(CanonicalTree, OfAllRanksThereCanBe) {
 using Values = std::map<std::pair<Place, std::pair<std::uint16_t, std::uint16_t>>, std::string>;
 
 std::string& value_of(Values& values, const Register& where) {
-  return values[{where.place, {where.index, where.segment}}];
+  return values[{where.place, {where.index, where.payload}}];
 }
 
 std::string expression(std::uint32_t first, std::uint32_t end) {

@@ -104,12 +104,12 @@ TEST(ChunkedFold, CostsWhatTheCatalogueSays) {
     ASSERT_EQ(plan.per_round, (PerRound{ranks - 1, ranks - 1}));
     ASSERT_TRUE(plan.all_alike);
     ASSERT_EQ(plan.parts, ranks);
-    ASSERT_EQ(plan.segments, 1);
+    ASSERT_EQ(plan.payloads, 1);
     ASSERT_EQ(plan.slot_count, 2 * (ranks - 1));
     ASSERT_LE(plan.partial_count, ranks + 2 * std::bit_width(ranks - 1));
     std::uint32_t sent = 0, combined = 0;
     for (const Step& step : plan.steps) {
-      sent += step.action == Action::put ? step.segments : 0;
+      sent += step.action == Action::put ? step.payloads : 0;
       if (step.action != Action::combine) continue;
       ++combined;
       ASSERT_EQ(step.part, ranks / 2);

@@ -54,7 +54,7 @@ NodeOf all_apart(std::uint32_t ranks) {
 }
 
 bool sends_payload(const Step& step) {
-  return step.action == Action::put && step.segments > 0;
+  return step.action == Action::put && step.payloads > 0;
 }
 
 std::set<Rank> partners_of(const Plan& plan) {

@@ -121,7 +121,7 @@ TEST(Decomposition, CostsWhatTheCatalogueSays) {
           if (ranks == 1) continue;
           const bool ordered = order == Order::rank_order;
           ASSERT_EQ(plan.partial_count, top + (d[top] > 1 ? 1 : 0) + prefixes + (ordered ? 1 : 0));
-          ASSERT_EQ(plan.segments, ordered ? 2 : 1);
+          ASSERT_EQ(plan.payloads, ordered ? 2 : 1);
           if (!ordered) {
             ASSERT_EQ(test::count_of(plan, Action::combine), messages);
           }

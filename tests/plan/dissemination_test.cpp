@@ -81,7 +81,7 @@ TEST(Dissemination, HasTheRoundsAndMessagesOfTwoPartialDissemination) {
 TEST(DisseminationBarrier, OnlyPutsAndAwaits) {
   for (const Step& step : dissemination_barrier(Rank{3}, 43, {3, 3, 3}).steps) {
     EXPECT_TRUE(step.action == Action::put || step.action == Action::await);
-    EXPECT_EQ(step.segments, 0);
+    EXPECT_EQ(step.payloads, 0);
   }
 }
 

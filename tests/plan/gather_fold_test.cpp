@@ -89,20 +89,20 @@ TEST(GatherFold, CostsWhatTheCatalogueSays) {
       }
       const Plan plan = build(ranks / 2, ranks, uniform(ranks, n));
       ASSERT_EQ(plan.per_round, messages) << ranks << ' ' << n;
-      ASSERT_EQ(plan.segments, held);
+      ASSERT_EQ(plan.payloads, held);
       std::uint32_t sent = 0, received = 0, combined = 0, longest = 0;
       for (const Step& step : plan.steps) {
-        sent += step.action == Action::put ? step.segments : 0;
-        received += step.action == Action::await ? step.segments : 0;
+        sent += step.action == Action::put ? step.payloads : 0;
+        received += step.action == Action::await ? step.payloads : 0;
         combined += step.action == Action::combine ? 1 : 0;
-        if (step.action == Action::put) longest = std::max<std::uint32_t>(longest, step.segments);
+        if (step.action == Action::put) longest = std::max<std::uint32_t>(longest, step.payloads);
       }
       ASSERT_EQ(sent, ranks - 1);
       ASSERT_EQ(received, ranks - 1);
       ASSERT_EQ(combined, ranks - 1);
       ASSERT_EQ(longest, held - (messages.back() == 1 ? (messages.back() + 1) * held - ranks : 0));
-      ASSERT_LE((plan.partial_count - 1u) * plan.segments,
-                2u * std::bit_width(ranks) + plan.segments);
+      ASSERT_LE((plan.partial_count - 1u) * plan.payloads,
+                2u * std::bit_width(ranks) + plan.payloads);
     }
 }
 
@@ -142,8 +142,8 @@ TEST(IsGatherFold, RefusesWhatCannotBeBuilt) {
   EXPECT_FALSE(is_gather_fold(65536, {255, 255}));
   EXPECT_FALSE(is_gather_fold(40000, {39999}));  // too many messages
   const Plan plan = build(65534, 65535, {1, 32767});
-  EXPECT_EQ(plan.segments, 2);
-  EXPECT_EQ(build(3, 65535, {32767, 1}).segments, 32768);
+  EXPECT_EQ(plan.payloads, 2);
+  EXPECT_EQ(build(3, 65535, {32767, 1}).payloads, 32768);
 }
 
 }  // namespace

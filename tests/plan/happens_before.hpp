@@ -145,10 +145,10 @@ class HappensBefore {
       lent_[self].push_back({step.part, peer, step.slot, step.from.place});
     } else if (step.into_target && plans_[self].shares_target) {
       // Nothing is on its way but the notification.
-    } else if (step.segments > 0 && step.from.place != Place::partial) {
+    } else if (step.payloads > 0 && step.from.place != Place::partial) {
       sent_[{self, step.part}].push_back({step.from.place, peer, step.slot, {}});
       message.in_place = {self, step.part};
-    } else if (step.segments > 0) {
+    } else if (step.payloads > 0) {
       const SlotKey partial{self, copy, step.from.index};
       ++unarrived_[partial];
       message.partials.push_back(partial);
@@ -211,7 +211,7 @@ class HappensBefore {
     const auto is_user = [&](Place place) {
       return place == Place::target || (place == Place::source && lent_is_target_);
     };
-    if (step.action == Action::put) return step.segments > 0 && is_user(step.from.place);
+    if (step.action == Action::put) return step.payloads > 0 && is_user(step.from.place);
     const bool moves = step.action == Action::copy || step.action == Action::combine ||
                        step.action == Action::take_out;
     return moves && (is_user(step.from.place) || is_user(step.into.place));

@@ -245,7 +245,7 @@ TEST(Makespan, OfCirculantPlansHasTheLatencyOncePerRound) {
     const Sample sample = arbitrary_sample(random);
     if (!sample.schedule->is_circulant) continue;
     const Call call = sample.call(false);
-    const std::uint64_t message_bytes = sample.plans[0].segments * sample.payload_bytes;
+    const std::uint64_t message_bytes = sample.plans[0].payloads * sample.payload_bytes;
     const LogGP& network = sample.network;
     LogGP slower = network;
     slower.latency += random.between(1, 1'000'000);

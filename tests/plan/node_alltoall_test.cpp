@@ -121,12 +121,12 @@ TEST(NodeAlltoall, TheRanksOfANodeShareTheOthers) {
 TEST(NodeAlltoall, TellsWhatItsSlotsHold) {
   for_shapes([](const NodeOf& node_of) {
     for (const Plan& plan : plans_of(node_of)) {
-      EXPECT_EQ(std::uint64_t{plan.slot_count} * plan.segments, node_alltoall_payloads(node_of));
+      EXPECT_EQ(std::uint64_t{plan.slot_count} * plan.payloads, node_alltoall_payloads(node_of));
       EXPECT_LE(plan.partial_count, plan.slot_count) << tutti::test::text_of(node_of);
     }
   });
   EXPECT_FALSE(is_node_alltoall(in_blocks({4})));
-  EXPECT_FALSE(is_node_alltoall(in_blocks({256, 256})));  // 65536 segments
+  EXPECT_FALSE(is_node_alltoall(in_blocks({256, 256})));  // 65536 payloads
   EXPECT_TRUE(is_node_alltoall(in_blocks({255, 256})));
 }
 
@@ -158,7 +158,7 @@ TEST(NodeAlltoall, ABlockInAnothersPlaceIsSeen) {
                   if (from == Place::source)
                     step.part = static_cast<std::uint16_t>((step.part + 1) % 12);
                   else
-                    step.from.segment = after(step.from.segment);
+                    step.from.payload = after(step.from.payload);
                   return true;
                 }).find("none"),
                 std::string::npos)
@@ -171,7 +171,7 @@ TEST(NodeAlltoall, BlocksOfTwoSendersThatChangePlacesAreSeen) {
   std::vector<Plan> plans = plans_of(in_blocks({4, 4, 4}));
   std::vector<Step*> together;
   for (Step& step : plans[0].steps)
-    if (step.action == Action::copy && step.segments == 4) together.push_back(&step);
+    if (step.action == Action::copy && step.payloads == 4) together.push_back(&step);
   ASSERT_EQ(together.size(), 3u);
   std::swap(together[0]->into, together[1]->into);
   EXPECT_NE(violation_of(plans).find("does not hold the contribution"), std::string::npos)
@@ -192,10 +192,10 @@ TEST(NodeAlltoall, BlocksForTwoRanksThatChangePlacesAreSeen) {
   // And of several at once, where a step is about the last.
   plans = plans_of(in_blocks({4, 4, 4}));
   for (Step& step : plans[0].steps)
-    if (step.action == Action::copy && step.segments == 4) {
-      step.segments = 3;
-      step.from.segment = after(step.from.segment);
-      step.into.segment = after(step.into.segment);
+    if (step.action == Action::copy && step.payloads == 4) {
+      step.payloads = 3;
+      step.from.payload = after(step.from.payload);
+      step.into.payload = after(step.into.payload);
       break;
     }
   EXPECT_NE(violation_of(plans).find("undefined"), std::string::npos) << violation_of(plans);

@@ -67,7 +67,7 @@ TEST(NodeBlocks, WithoutCreditsTwoCopiesWouldNotDo) {
     for (Plan& plan : plans)
       std::erase_if(plan.steps, [](const Step& step) {
         return step.action == Action::await_credit ||
-               (step.action == Action::put && step.segments == 0);
+               (step.action == Action::put && step.payloads == 0);
       });
     EXPECT_NE(HappensBefore(plans, 6, 2).race(), std::nullopt);
   }
@@ -77,7 +77,7 @@ TEST(NodeBlocks, ABlockInAnothersPlaceIsSeen) {
   std::vector<Plan> plans = plans_of(node_gather, tutti::test::in_blocks({2, 3}), Rank{0});
   for (Step& step : plans[2].steps)
     if (step.action == Action::copy && step.into.place == Place::partial)
-      step.into.segment = static_cast<std::uint16_t>((step.into.segment + 1) % 3);
+      step.into.payload = static_cast<std::uint16_t>((step.into.payload + 1) % 3);
   EXPECT_NE(first_violation(plans, Promise::gather, Rank{0}), std::nullopt);
 }
 

@@ -334,7 +334,7 @@ TEST(NwayAllreduce, CostsWhatTheCatalogueSays) {
           ASSERT_EQ(test::count_of(plan, Action::put), n * (k - 1) + s);
           ASSERT_EQ(plan.slot_count, n * (k - 1) + s);
           ASSERT_LE(plan.partial_count, k + (form.order == Order::rank_order ? 3 : 2));
-          ASSERT_EQ(plan.segments, form.order == Order::rank_order ? 2 : 1);
+          ASSERT_EQ(plan.payloads, form.order == Order::rank_order ? 2 : 1);
           ASSERT_EQ(plan.takes_out, adaption.taken_out);
           ASSERT_TRUE(plan.all_alike);
           const bool inverts = form.take_out == TakeOut::inverse && adaption.taken_out > 0;
@@ -366,7 +366,7 @@ TEST(NwayAllreduce, SendsTwoPayloadsOnlyAcrossTheSeam) {
     std::vector<std::int64_t> doubled(chosen.rounds);
     for (const Plan& plan : plans_of(ranks, chosen, forms[2]))
       for (const Step& step : plan.steps)
-        if (step.action == Action::put && step.segments == 2) ++doubled[step.round];
+        if (step.action == Action::put && step.payloads == 2) ++doubled[step.round];
     std::int64_t length = 1;
     for (std::uint32_t round = 0; round + 1 < chosen.rounds; ++round) {
       EXPECT_EQ(doubled[round], chosen.n * (length - 1));
@@ -413,7 +413,7 @@ TEST(NwayAllreduce, WithTheRestBegunOneMessageLateIsFound) {
     });
     ASSERT_EQ(next->action, Action::combine);
     next->action = Action::copy;
-    next->segments = 1;
+    next->payloads = 1;
     plan.steps.erase(begins);
   }
   EXPECT_NE(first_violation(plans, Promise::each_once), std::nullopt);
@@ -424,7 +424,7 @@ TEST(NwayAllreduce, OfOneRankCopiesItsContribution) {
     const Plan plan = nway_allreduce(Rank{0}, 1, 3, form.take_out, form.order);
     ASSERT_EQ(plan.steps.size(), 1u);
     EXPECT_EQ(plan.steps[0].action, Action::copy);
-    EXPECT_EQ(plan.segments, 1);
+    EXPECT_EQ(plan.payloads, 1);
     EXPECT_TRUE(plan.per_round.empty());
   }
 }

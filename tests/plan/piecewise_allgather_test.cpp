@@ -131,7 +131,7 @@ TEST_P(PiecewiseAllgather, PiecesComeOnceIntoANodeAndAreDealtOutToItsRanks) {
   std::vector<std::size_t> of_lane(3);  // pieces of that block
   for (const Plan& plan : plans_of(pieces, node_of))
     for (const Step& step : plan.steps) {
-      if (step.action != Action::put || step.segments == 0 ||
+      if (step.action != Action::put || step.payloads == 0 ||
           node_of[index_of(step.peer)] == node_of[index_of(plan.self)])
         continue;
       EXPECT_EQ(index_of(step.peer) % 3, index_of(plan.self) % 3);
@@ -146,7 +146,7 @@ TEST_P(PiecewiseAllgather, PiecesComeOnceIntoANodeAndAreDealtOutToItsRanks) {
 std::size_t sent_by(const Plan& plan) {
   return static_cast<std::size_t>(std::count_if(
       plan.steps.begin(), plan.steps.end(),
-      [](const Step& step) { return step.action == Action::put && step.segments > 0; }));
+      [](const Step& step) { return step.action == Action::put && step.payloads > 0; }));
 }
 
 TEST_P(PiecewiseAllgather, NobodySendsMuchMoreThanAllPieces) {

@@ -81,7 +81,7 @@ TEST(RandomPlans, AgreeWithThoseOfTheirPeers) {
         const Action answer = step.action == Action::put ? Action::await : Action::put;
         const Step* match = find_step(other, answer, self, step.slot);
         RC_ASSERT(match != nullptr);
-        RC_ASSERT(match->segments == step.segments);
+        RC_ASSERT(match->payloads == step.payloads);
         RC_ASSERT(match->round == step.round);
       }
     }));

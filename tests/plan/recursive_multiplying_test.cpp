@@ -124,7 +124,7 @@ TEST(RecursiveMultiplying, CostsWhatTheCatalogueSays) {
         ASSERT_EQ(plan.per_round.size(), core.size() + (folds ? 2 : 0));
         ASSERT_EQ(plan.slot_count, folds ? m + g : m);
         ASSERT_EQ(plan.all_alike, !folds);
-        ASSERT_EQ(plan.segments, 1);
+        ASSERT_EQ(plan.payloads, 1);
         const auto puts = static_cast<std::uint32_t>(
             std::count_if(plan.steps.begin(), plan.steps.end(),
                           [](const Step& step) { return step.action == Action::put; }));

@@ -220,7 +220,7 @@ TEST(Rooted, WithoutCreditsTheyDoNot) {
   for (Plan& plan : plans)
     std::erase_if(plan.steps, [](const Step& step) {
       return step.action == Action::await_credit ||
-             (step.action == Action::put && step.segments == 0);
+             (step.action == Action::put && step.payloads == 0);
     });
   EXPECT_NE(test::HappensBefore(plans, 6, 2).race(), std::nullopt);
   EXPECT_NE(first_violation(plans, Promise::broadcast, Rank{0}), std::nullopt);
@@ -267,7 +267,7 @@ TEST(RootedTree, OfAChainPassesEachPieceOnAtOnce) {
   std::string order;
   for (const Step& step : plan.steps) {
     if (step.action == Action::await) order += " <" + std::to_string(step.part);
-    if (step.action == Action::put && step.segments > 0) order += " >" + std::to_string(step.part);
+    if (step.action == Action::put && step.payloads > 0) order += " >" + std::to_string(step.part);
   }
   EXPECT_EQ(order, " <0 >0 <1 >1 <2 >2 <3 >3");
   EXPECT_EQ(plan.algorithm, "pipelined_chain");
@@ -284,7 +284,7 @@ TEST(RootedTree, FansSayHowManyAreToldInARound) {
   const auto told_by = [](const Plan& plan) {
     std::vector<Rank> told;
     for (const Step& step : plan.steps)
-      if (step.action == Action::put && step.segments > 0) told.push_back(step.peer);
+      if (step.action == Action::put && step.payloads > 0) told.push_back(step.peer);
     return told;
   };
   EXPECT_EQ(told_by(root), (std::vector<Rank>{Rank{0}, Rank{5}, Rank{7}}));
@@ -420,7 +420,7 @@ TEST(DividedTree, IsThatOfThePicture) {
   const auto told_by = [](const Plan& plan) {
     std::vector<Rank> told;
     for (const Step& step : plan.steps)
-      if (step.action == Action::put && step.segments > 0) told.push_back(step.peer);
+      if (step.action == Action::put && step.payloads > 0) told.push_back(step.peer);
     return told;
   };
   EXPECT_EQ(told_by(root), (std::vector<Rank>{Rank{5}, Rank{3}, Rank{2}, Rank{1}}));
@@ -472,7 +472,7 @@ TEST(Rooted, AReduceOfSomeRanksIsATreeOverThem) {
           for (const Step& step : plan.steps) {
             EXPECT_TRUE(step.peer == no_rank ||
                         (index_of(step.peer) + ranks - root) % ranks < participants);
-            sent += step.action == Action::put && step.segments > 0 ? 1 : 0;
+            sent += step.action == Action::put && step.payloads > 0 ? 1 : 0;
           }
         }
         EXPECT_EQ(sent, participants - 1);

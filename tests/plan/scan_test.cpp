@@ -88,7 +88,7 @@ TEST(Scan, WithoutCreditsTheyWouldNot) {
   for (Plan& plan : plans)
     std::erase_if(plan.steps, [](const Step& step) {
       return step.action == Action::await_credit ||
-             (step.action == Action::put && step.segments == 0);
+             (step.action == Action::put && step.payloads == 0);
     });
   EXPECT_NE(test::HappensBefore(plans, 6, 2).race(), std::nullopt);
 }

@@ -71,21 +71,21 @@ TEST(SingleCopy, AnAllreduceThatDoesNotAcknowledgeIsSeen) {
     std::vector<Plan> plans = allreduces();
     for (Plan& plan : plans)
       std::erase_if(plan.steps, [](const Step& step) {
-        return (step.action == Action::put || step.action == Action::await) && step.segments == 0;
+        return (step.action == Action::put || step.action == Action::await) && step.payloads == 0;
       });
     EXPECT_NE(test::HappensBefore(plans, calls, 2, buffers).race(), std::nullopt);
     // The result is copied into what the peer may still be reading, if that is the source, too.
     plans = allreduces();
     for (Plan& plan : plans)
       std::erase_if(plan.steps, [](const Step& step) {
-        return step.action == Action::await && step.round == 1 && step.segments > 0;
+        return step.action == Action::await && step.round == 1 && step.payloads > 0;
       });
     EXPECT_NE(test::HappensBefore(plans, calls, 2, buffers).race(), std::nullopt);
   }
 }
 
 bool is_notification(const Step& step) {
-  return (step.action == Action::put || step.action == Action::await) && step.segments == 0;
+  return (step.action == Action::put || step.action == Action::await) && step.payloads == 0;
 }
 
 TEST(SingleCopy, WithoutAcknowledgementsItWouldBe) {

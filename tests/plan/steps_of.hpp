@@ -43,14 +43,14 @@ inline bool arrivals_are_in_slot_order(const Plan& plan) {
 
 /// Whether every value that is written to a partial is read, so that no step is wasted.
 inline bool nothing_is_wasted(const Plan& plan) {
-  std::map<std::pair<std::uint16_t, std::uint16_t>, bool> unread;  // by partial and segment
-  const auto key = [](const Register& where, std::uint16_t segment = 0) {
-    return std::pair{where.index, static_cast<std::uint16_t>(where.segment + segment)};
+  std::map<std::pair<std::uint16_t, std::uint16_t>, bool> unread;  // by partial and payload
+  const auto key = [](const Register& where, std::uint16_t payload = 0) {
+    return std::pair{where.index, static_cast<std::uint16_t>(where.payload + payload)};
   };
   for (const Step& step : plan.steps) {
     if (step.action == Action::await) continue;
     const std::uint16_t width =
-        step.action == Action::put || step.action == Action::copy ? step.segments : 1;
+        step.action == Action::put || step.action == Action::copy ? step.payloads : 1;
     if (step.from.place == Place::partial)
       for (std::uint16_t i = 0; i < width; ++i) unread[key(step.from, i)] = false;
     if (step.action == Action::put || step.into.place != Place::partial) continue;

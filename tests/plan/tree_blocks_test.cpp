@@ -91,7 +91,7 @@ TEST(TreeBlocks, WithoutCreditsTwoCopiesWouldNotDo) {
       const std::vector<Plan> plans =
           without(plans_of(build, 5, node_of, Rank{0}), [](const Step& step) {
             return step.action == Action::await_credit ||
-                   (step.action == Action::put && step.segments == 0);
+                   (step.action == Action::put && step.payloads == 0);
           });
       EXPECT_NE(HappensBefore(plans, 6, 2).race(), std::nullopt);
     }
@@ -158,7 +158,7 @@ TEST(TreeBlocks, NoMoreAreOnTheirWayThanReceivesArePosted) {
     }
   const std::vector<Plan> plans = plans_of(tree_gather, 40, {}, Rank{0});
   const std::vector<Plan> unanswered = without(plans, [](const Step& step) {
-    return (step.action == Action::await || step.action == Action::put) && step.segments == 0;
+    return (step.action == Action::await || step.action == Action::put) && step.payloads == 0;
   });
   EXPECT_GT(test::most_on_their_way(unanswered, 6), plans[0].incoming_max);
 }

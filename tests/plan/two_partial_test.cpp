@@ -173,7 +173,7 @@ TEST(TwoPartialAllreduce, SendsTwoPayloadsOnlyAcrossTheSeam) {
     for (std::uint32_t rank = 0; rank < ranks; ++rank)
       for (const Step& step :
            two_partial_allreduce(Rank{rank}, ranks, vector, Order::rank_order).steps)
-        if (step.action == Action::put && step.segments == 2) ++doubled[step.round];
+        if (step.action == Action::put && step.payloads == 2) ++doubled[step.round];
     for (std::size_t i = 0; i < rounds.size(); ++i) {
       const auto& [length, messages, short_messages] = rounds[i];
       const std::uint32_t of_v = length > 2 ? length - 2 : 0;
@@ -199,7 +199,7 @@ TEST(TwoPartialAllreduce, OfOneRankCopiesItsContribution) {
     EXPECT_EQ(plan.steps[0].action, Action::copy);
     EXPECT_EQ(plan.steps[0].from.place, Place::source);
     EXPECT_EQ(plan.steps[0].into.place, Place::target);
-    EXPECT_EQ(plan.segments, 1);
+    EXPECT_EQ(plan.payloads, 1);
     EXPECT_EQ(plan.slot_count, 0);
   }
 }

@@ -177,26 +177,26 @@ TEST(Verify, FindsAMessageThatIsNeverAwaited) {
   expect_violation(plans, Promise::barrier, "waits for ever for slot 3 from rank 4");
 }
 
-TEST(Verify, FindsWrongSegments) {
+TEST(Verify, FindsWrongPayloads) {
   auto plans = allreduce_plans(Order::rank_order);
   Step& await = step_of(plans[4], Action::await, 2);
-  await.segments = await.segments == 1 ? 2 : 1;
+  await.payloads = await.payloads == 1 ? 2 : 1;
   expect_violation(plans, Promise::rank_order, "payloads but put with");
   plans = allreduce_plans(Order::rank_order);
   Step& put = step_of(plans[0], Action::put, 1);  // wraps, two payloads
-  ASSERT_EQ(put.segments, 2);
-  put.segments = 1;
+  ASSERT_EQ(put.payloads, 2);
+  put.payloads = 1;
   expect_violation(plans, Promise::rank_order, "payloads but put with 1");
   plans = allreduce_plans();
-  step_of(plans[4], Action::put, 0).segments = 2;
+  step_of(plans[4], Action::put, 0).payloads = 2;
   expect_violation(plans, "more payloads than a slot has");
 }
 
-TEST(Verify, FindsAPutOfASegmentThatIsUndefined) {
+TEST(Verify, FindsAPutOfAPayloadThatIsUndefined) {
   auto plans = allreduce_plans(Order::rank_order);
   Step& put = step_of(plans[8], Action::put, 1);
-  ASSERT_EQ(put.segments, 1);  // does not wrap: no second payload
-  put.segments = 2;
+  ASSERT_EQ(put.payloads, 1);  // does not wrap: no second payload
+  put.payloads = 2;
   expect_violation(plans, Promise::rank_order, "which is undefined");
 }
 
@@ -258,7 +258,7 @@ TEST(Verify, FindsPlansOfDifferentShape) {
   ++plans[4].slot_count;
   expect_violation(plans, "not laid out as on rank 0");
   plans = allreduce_plans();
-  plans[4].segments = 2;
+  plans[4].payloads = 2;
   expect_violation(plans, "not laid out as on rank 0");
   plans = allreduce_plans();
   std::swap(plans[4], plans[5]);
@@ -284,7 +284,7 @@ TEST(Verify, FindsASourceReadAfterTheTargetWasWritten) {
   auto plans = allreduce_plans();
   Plan& plan = plans[4];
   plan.steps.push_back({.action = Action::copy,
-                        .segments = 1,
+                        .payloads = 1,
                         .round = plan.steps.back().round,
                         .from = {.place = Place::source},
                         .into = {.place = Place::target}});
@@ -420,11 +420,11 @@ TEST(Verify, FindsOneRankThatAssociatesDifferently) {
   steps.insert(
       steps.end(),
       {one,
-       {.action = Action::copy, .segments = 1, .round = round, .from = slot(one), .into = other},
+       {.action = Action::copy, .payloads = 1, .round = round, .from = slot(one), .into = other},
        zero,
        {.action = Action::combine, .round = round, .from = slot(zero), .into = other},
        {.action = Action::copy,
-        .segments = 1,
+        .payloads = 1,
         .round = round,
         .from = own,
         .into = {.place = Place::target}},
@@ -503,15 +503,15 @@ TEST(Verify, KnowsPartsOfAPayload) {
 
 TEST(Verify, FindsPayloadsBesideARegister) {
   auto plans = allreduce_plans();
-  step_of(plans[5], Action::copy).segments = 2;
+  step_of(plans[5], Action::copy).payloads = 2;
   expect_violation(plans, "does not have 2 payloads");
   plans = allreduce_plans();
-  step_of(plans[5], Action::copy).segments = 0;
+  step_of(plans[5], Action::copy).payloads = 0;
   expect_violation(plans, "copies nothing");
   plans = allreduce_plans(Order::rank_order);
   Step& put = step_of(plans[5], Action::put);
-  put.segments = 2;
-  put.from.segment = 1;
+  put.payloads = 2;
+  put.from.payload = 1;
   expect_violation(plans, Promise::rank_order, "does not have 2 payloads");
 }
 
@@ -644,7 +644,7 @@ TEST(Verify, FindsAnAnswerThatOverwritesWhatIsStillNeeded) {
   auto plans = answering_plans();
   insert(plans[0], find(plans[0], Action::await),
          {.action = Action::copy,
-          .segments = 1,
+          .payloads = 1,
           .part = 1,
           .from = partial_register(0),
           .into = target_register});
@@ -653,7 +653,7 @@ TEST(Verify, FindsAnAnswerThatOverwritesWhatIsStillNeeded) {
   plans = answering_plans();
   Step again = step_of(plans[0], Action::combine);
   again.action = Action::copy;
-  again.segments = 1;
+  again.payloads = 1;
   again.into = target_register;
   again.round = plans[0].steps.back().round;
   plans[0].steps.push_back(again);

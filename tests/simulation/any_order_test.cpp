@@ -78,7 +78,7 @@ TEST(AnyOrder, IsRightForEverySchedule) {
           const auto results = simulation::simulate(plans,
                                                     {.reduction = job.reduction,
                                                      .element_count = element_count,
-                                                     .any_order = plans[0].segments == 1,
+                                                     .any_order = plans[0].payloads == 1,
                                                      .seed = seed},
                                                     inputs(rank_count));
           if (slots_of(plans) != planned) ++swaps[schedule.algorithm];

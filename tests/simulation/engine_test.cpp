@@ -92,7 +92,7 @@ bool run(const Job& job, std::uint32_t rank_count, std::uint64_t calls, std::uin
     const plan::Plan& plan = plans[rank];
     r.execution.parts = engine::parts_of(element_count, sizeof(std::uint64_t), plan.parts);
     const std::size_t payload = r.execution.parts[0].source.bytes;
-    const std::size_t stride = plan.segments * payload;
+    const std::size_t stride = plan.payloads * payload;
     auto& memory = r.execution.memory;
     memory.data_slot_count = std::uint32_t{plan.slot_count} - plan.line_slot_count;
     memory.register_bytes = stride;

@@ -52,7 +52,7 @@ inline std::vector<Bytes> simulate(std::vector<plan::Plan>& plans, const Simulat
         call.blocks.empty()
             ? execution.parts[0].source.bytes
             : engine::share(call.longest_block, call.chunk_count, 0) * element_bytes;
-    memory.register_bytes = plan.segments * memory.payload_bytes;
+    memory.register_bytes = plan.payloads * memory.payload_bytes;
     memory.data_slot_count = std::uint32_t{plan.slot_count} - plan.line_slot_count;
     const std::size_t slots = memory.offset_of_slot(plan.slot_count);
     r.memory.resize(2 * (slots + plan.partial_count * memory.register_bytes) + 1);

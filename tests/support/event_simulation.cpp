@@ -81,7 +81,7 @@ class Simulation {
 
   void put(std::uint32_t rank, const plan::Step& step) {
     RankState& state = ranks_[rank];
-    const std::size_t bytes = step.segments * bytes_of_part(*state.plan, step);
+    const std::size_t bytes = step.payloads * bytes_of_part(*state.plan, step);
     const Time leaves = std::max(state.clock, state.transmit_free);
     state.transmit_free = leaves + port(bytes);
     arrivals_.push({.at = leaves + network_.send_overhead + network_.latency + wire(bytes),

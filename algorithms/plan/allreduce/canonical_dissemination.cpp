@@ -49,11 +49,11 @@ class Builder {
   Builder(Rank self, std::uint32_t rank_count, const PerRound& per_round)
       : rounds_(two_partial_rounds(rank_count, per_round)),
         tree_(rank_count),
-        scratch_(static_cast<std::uint16_t>(rounds_.size()), segments_of(rounds_, tree_)) {
+        scratch_(static_cast<std::uint16_t>(rounds_.size()), payloads_of(rounds_, tree_)) {
     plan_.self = self;
     plan_.rank_count = rank_count;
     plan_.algorithm = "canonical_dissemination";
-    plan_.segments = segments_of(rounds_, tree_);
+    plan_.payloads = payloads_of(rounds_, tree_);
     for (const Round& round : rounds_)
       plan_.slot_count = static_cast<std::uint16_t>(plan_.slot_count + round.messages);
   }
@@ -67,7 +67,7 @@ class Builder {
 
  private:
   /// Alike on all ranks, and found without looking at them.
-  static std::uint16_t segments_of(const std::vector<Round>& rounds, const CanonicalTree& tree) {
+  static std::uint16_t payloads_of(const std::vector<Round>& rounds, const CanonicalTree& tree) {
     std::uint32_t most = 1;
     for (const Round& round : rounds) most = std::max(most, tree.blocks_max(round.length));
     return static_cast<std::uint16_t>(most);
@@ -87,10 +87,10 @@ class Builder {
 
   void put(std::uint32_t index) {
     const Round& round = rounds_[index];
-    const std::size_t segments = tree_.blocks_of(plan_.self, round.length).size();
+    const std::size_t payloads = tree_.blocks_of(plan_.self, round.length).size();
     for (std::uint32_t message = 1; message <= round.messages; ++message)
       steps_.put(rank_ahead(plan_.self, offset(index, message), plan_.rank_count), slot(message),
-                 static_cast<std::uint16_t>(segments), partial(index));
+                 static_cast<std::uint16_t>(payloads), partial(index));
   }
 
   /// The blocks of a message; of number 0, those that are known before the round.
@@ -98,7 +98,7 @@ class Builder {
     Register at = message == 0 ? partial(index) : slot_register(slot(message));
     for (const Block block : tree_.blocks_of(peer(index, message), rounds_[index].length)) {
       pieces.push_back({.block = block, .at = at, .message = message});
-      ++at.segment;
+      ++at.payload;
     }
   }
 
@@ -109,7 +109,7 @@ class Builder {
     Register result = is_last ? target_register : partial(index + 1);
     for (const Block block : tree_.blocks_of(plan_.self, grown_length(index))) {
       fold.want(block, result);
-      ++result.segment;
+      ++result.payload;
     }
     for (auto begin = pieces.begin(); begin != pieces.end();) {
       const std::uint32_t message = begin->message;

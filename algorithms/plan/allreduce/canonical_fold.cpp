@@ -13,12 +13,12 @@ Register ScratchPayloads::take() {
     return payload;
   }
   const std::uint32_t index = count_++;
-  return partial_register(static_cast<std::uint16_t>(first_partial_ + index / segments_),
-                          static_cast<std::uint16_t>(index % segments_));
+  return partial_register(static_cast<std::uint16_t>(first_partial_ + index / payloads_),
+                          static_cast<std::uint16_t>(index % payloads_));
 }
 
 std::uint16_t ScratchPayloads::partial_count() const {
-  return static_cast<std::uint16_t>(first_partial_ + (count_ + segments_ - 1) / segments_);
+  return static_cast<std::uint16_t>(first_partial_ + (count_ + payloads_ - 1) / payloads_);
 }
 
 void CanonicalFold::add(Block block, Register at) {

@@ -17,12 +17,12 @@
 
 namespace tutti::plan {
 
-/// Payloads for values on their way, in partials of `segments` payloads from `first_partial` on.
+/// Payloads for values on their way, in partials of `payloads` payloads from `first_partial` on.
 /// They are never put, so they may be written again and again.
 class ScratchPayloads {
  public:
-  ScratchPayloads(std::uint16_t first_partial, std::uint16_t segments)
-      : first_partial_(first_partial), segments_(segments) {}
+  ScratchPayloads(std::uint16_t first_partial, std::uint16_t payloads)
+      : first_partial_(first_partial), payloads_(payloads) {}
 
   Register take();
   void give_back(Register payload) { free_.push_back(payload); }
@@ -32,7 +32,7 @@ class ScratchPayloads {
 
  private:
   std::uint16_t first_partial_;
-  std::uint16_t segments_;
+  std::uint16_t payloads_;
   std::uint32_t count_ = 0;  // handed out at the same time, at most
   std::vector<Register> free_;
 };

@@ -89,7 +89,7 @@ class Builder {
     if (rounds_.empty()) return;
     plan_.partial_count = static_cast<std::uint16_t>(plain_rounds() + (top_is_put() ? 1 : 0));
     if (order == Order::rank_order) {
-      plan_.segments = 2;
+      plan_.payloads = 2;
       beside_ = partial_register(plan_.partial_count++);
     }
   }

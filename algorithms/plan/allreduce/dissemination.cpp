@@ -34,7 +34,7 @@ Plan dissemination_barrier(Rank self, std::uint32_t rank_count, const PerRound& 
   assert(is_executable(rank_count, per_round));
   const std::vector<Round> rounds = two_partial_rounds(rank_count, per_round);
   Plan plan = empty_plan(self, rank_count, rounds);
-  plan.segments = 0;
+  plan.payloads = 0;
   StepWriter steps{plan};
   std::uint16_t first_slot = 0;
   for (const Round& round : rounds) {

@@ -25,12 +25,12 @@ class Builder {
  public:
   Builder(Rank self, std::uint32_t rank_count, const PerRound& per_round)
       : rounds_(two_partial_rounds(rank_count, per_round)),
-        scratch_(1, segments_of(rounds_)),
+        scratch_(1, payloads_of(rounds_)),
         fold_(CanonicalTree(rank_count), steps_, scratch_) {
     plan_.self = self;
     plan_.rank_count = rank_count;
     plan_.algorithm = "gather_fold";
-    plan_.segments = segments_of(rounds_);
+    plan_.payloads = payloads_of(rounds_);
     for (const Round& round : rounds_)
       plan_.slot_count = static_cast<std::uint16_t>(plan_.slot_count + round.messages);
     fold_.want({0, rank_count}, target_register);
@@ -49,7 +49,7 @@ class Builder {
 
  private:
   /// A message of the last round, which is the longest, brings what was held before it.
-  static std::uint16_t segments_of(const std::vector<Round>& rounds) {
+  static std::uint16_t payloads_of(const std::vector<Round>& rounds) {
     return static_cast<std::uint16_t>(rounds.empty() ? 1 : rounds.back().length);
   }
 
@@ -59,11 +59,11 @@ class Builder {
     steps_.begin_round(round.messages);
     for (std::uint32_t message = 1; message <= round.messages; ++message)
       steps_.put(rank_ahead(plan_.self, offset(round, message), plan_.rank_count), slot(message),
-                 segments(round, message), partial_register(0));
+                 payloads(round, message), partial_register(0));
     fold_until(round.length);
     for (std::uint32_t message = 1; message <= round.messages; ++message) {
       const Rank peer = rank_behind(plan_.self, offset(round, message), plan_.rank_count);
-      const std::uint16_t arrived = segments(round, message);
+      const std::uint16_t arrived = payloads(round, message);
       steps_.await(peer, slot(message), arrived);
       if (is_last)
         fold(peer, slot_register(slot(message)), arrived);
@@ -81,7 +81,7 @@ class Builder {
 
   /// `count` contributions side by side: of `newest` and the ranks before it.
   void fold(Rank newest, Register at, std::uint32_t count) {
-    for (std::uint32_t age = 0; age < count; ++age, ++at.segment)
+    for (std::uint32_t age = 0; age < count; ++age, ++at.payload)
       fold_.add({index_of(rank_behind(newest, age, plan_.rank_count))}, at);
   }
 
@@ -90,7 +90,7 @@ class Builder {
   }
 
   /// The last message is trimmed by what all messages together would bring too much.
-  static std::uint16_t segments(const Round& round, std::uint32_t message) {
+  static std::uint16_t payloads(const Round& round, std::uint32_t message) {
     const bool trims = message == round.messages;
     return static_cast<std::uint16_t>(round.length - (trims ? round.short_messages : 0));
   }

@@ -56,7 +56,7 @@ class Builder {
     plan_.n = across.n;  // which per_round may not tell
     plan_.all_alike = false;
     plan_.parts = lane_count_;
-    plan_.segments = across.segments;
+    plan_.payloads = across.payloads;
     plan_.slot_count = static_cast<std::uint16_t>(slot_of_result(lane_count_));
     plan_.shares_target = shares_target_;
     // If the two ranks are all there are, each gets its result where its part for the other was.
@@ -83,7 +83,7 @@ class Builder {
   }
 
  private:
-  bool has_payload() const { return plan_.segments > 0; }
+  bool has_payload() const { return plan_.payloads > 0; }
   std::uint16_t payloads() const { return has_payload() ? 1 : 0; }
 
   /// The i-th rank of the node after this one, around.
@@ -226,7 +226,7 @@ Plan build(Rank self, const LaneShape& shape, Order order, const PlanAcross& acr
   const std::uint32_t node =
       shape.node_of.empty() ? index_of(self) : index_of(shape.node_of[index_of(self)]);
   Plan plan = across(Rank{node}, static_cast<std::uint32_t>(nodes.size()));
-  assert(plan.parts == 1 && (shape.lane_count == 1 || plan.segments <= 1));
+  assert(plan.parts == 1 && (shape.lane_count == 1 || plan.payloads <= 1));
   assert(plan.flow_control == FlowControl::synchronising);
   if (nodes.size() == shape.rank_count) return plan;
   return Builder(self, shape, nodes, node, order, plan, target).build();

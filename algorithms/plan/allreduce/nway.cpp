@@ -33,7 +33,7 @@ class Builder {
     plan_.takes_out = adaption.taken_out;
     plan_.partial_count = static_cast<std::uint16_t>(adaption.rounds);
     if (order == Order::rank_order && rank_count > 1) {
-      plan_.segments = 2;
+      plan_.payloads = 2;
       beside_ = next_partial();
     }
     for (const std::uint32_t messages : nway_rounds(adaption))

@@ -6,7 +6,7 @@
 namespace tutti::plan {
 
 void SeamWriter::put(std::uint64_t offset, std::uint16_t slot, const Partial& from) {
-  steps_.put(rank_ahead(plan_.self, offset, plan_.rank_count), slot, segments(from.ranks),
+  steps_.put(rank_ahead(plan_.self, offset, plan_.rank_count), slot, payloads(from.ranks),
              from.low);
 }
 
@@ -17,7 +17,7 @@ void SeamWriter::receive(std::uint64_t offset, std::uint16_t slot, std::uint64_t
       .ranks = {rank_behind(peer, without_last, plan_.rank_count), length - without_last},
       .low = slot_register(slot, 0),
       .high = slot_register(slot, 1)};
-  steps_.await(peer, slot, segments(piece.ranks));
+  steps_.await(peer, slot, payloads(piece.ranks));
   join(into, piece);
 }
 

@@ -78,7 +78,7 @@ class SeamWriter {
   }
   /// Whether all ranks, ending at `last`, have two parts.
   bool result_wraps(Rank last) const { return wraps({last, plan_.rank_count}); }
-  std::uint16_t segments(Interval ranks) const { return wraps(ranks) ? 2 : 1; }
+  std::uint16_t payloads(Interval ranks) const { return wraps(ranks) ? 2 : 1; }
 
   StepWriter& steps_;
   const Plan& plan_;

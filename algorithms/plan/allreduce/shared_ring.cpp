@@ -48,7 +48,7 @@ Plan shared_ring_plan(Rank self, std::uint32_t rank_count, std::span<const Node>
   plan.rank_count = rank_count;
   plan.algorithm = "shared_ring";
   plan.parts = static_cast<std::uint16_t>(std::min(node_count * sub_blocks, 65535u));
-  plan.segments = 0;  // what chunks hold is no business of these steps
+  plan.payloads = 0;  // what chunks hold is no business of these steps
   plan.all_alike = false;
   plan.per_round.assign(std::size_t{2} * (node_count - 1), sub_blocks);
   const auto await = [&](Rank peer, std::uint32_t round) {

@@ -26,13 +26,13 @@ class Builder {
     plan_.self = self;
     plan_.rank_count = rank_count;
     plan_.algorithm = "two_partial_dissemination";
-    plan_.segments = order == Order::rank_order && rank_count > 1 ? 2 : 1;
+    plan_.payloads = order == Order::rank_order && rank_count > 1 ? 2 : 1;
     for (const Round& round : rounds_) {
       plan_.partial_count = next(plan_.partial_count);
       if (round.short_messages > 0) plan_.partial_count = next(plan_.partial_count);
       plan_.slot_count = static_cast<std::uint16_t>(plan_.slot_count + round.messages);
     }
-    if (plan_.segments == 2) plan_.partial_count = next(plan_.partial_count);
+    if (plan_.payloads == 2) plan_.partial_count = next(plan_.partial_count);
     next_partial_ = static_cast<std::uint16_t>(rounds_.size());
   }
 

@@ -23,7 +23,7 @@ std::uint16_t narrow(std::size_t count) {
 struct Extent {
   std::uint64_t members = 1;   // of the largest node
   std::uint64_t carried = 0;   // nodes that a rank carries to
-  std::uint64_t segments = 1;  // blocks of the longest message
+  std::uint64_t payloads = 1;  // blocks of the longest message
   std::uint64_t slots() const { return 2 * (members - 1) + carried; }
 };
 
@@ -34,11 +34,11 @@ Extent extent_of(std::span<const Node> node_of) {
   const std::uint64_t others = sizes.size() - 1;
   const auto carried_of = [&](std::uint64_t size) { return (others + size - 1) / size; };
   Extent extent{.members = sizes.back(), .carried = carried_of(sizes.front())};
-  if (others > 0) extent.segments = sizes.back() * sizes[others - 1];
+  if (others > 0) extent.payloads = sizes.back() * sizes[others - 1];
   // A rank that is alone gives nothing to others of its node.
   const auto shared = std::upper_bound(sizes.begin(), sizes.end(), std::uint64_t{1});
   if (shared != sizes.end())
-    extent.segments = std::max(extent.segments, carried_of(*shared) * extent.members + 1);
+    extent.payloads = std::max(extent.payloads, carried_of(*shared) * extent.members + 1);
   return extent;
 }
 
@@ -101,7 +101,7 @@ class Builder {
     plan_.parts = narrow(node_of.size());
     plan_.swaps_blocks = true;
     plan_.all_alike = false;
-    plan_.segments = narrow(extent.segments);
+    plan_.payloads = narrow(extent.payloads);
     plan_.slot_count = narrow(extent.slots());
     const auto others_max = static_cast<std::uint32_t>(extent.members - 1);
     plan_.per_round = {others_max, static_cast<std::uint32_t>(extent.carried), others_max};
@@ -127,9 +127,9 @@ class Builder {
   }
   std::size_t others() const { return porters_.here().size() - 1; }
 
-  void copy(Rank about, Register from, Register into, std::size_t segments = 1) {
+  void copy(Rank about, Register from, Register into, std::size_t payloads = 1) {
     steps_.begin_part(part_of(about));
-    steps_.copy(from, into, narrow(segments));
+    steps_.copy(from, into, narrow(payloads));
   }
 
   /// All that is read of the source, so that the target may be written then: what the others carry,
@@ -156,8 +156,8 @@ class Builder {
     copy(plan_.self, source_register, target_register);
   }
 
-  Register together(std::size_t turn, std::size_t segment = 0) const {
-    return partial_register(narrow(first_together_ + turn), narrow(segment));
+  Register together(std::size_t turn, std::size_t payload = 0) const {
+    return partial_register(narrow(first_together_ + turn), narrow(payload));
   }
 
   void put_together() {
@@ -212,8 +212,8 @@ class Builder {
     }
   }
 
-  Register dealt(std::size_t offset, std::size_t segment = 0) const {
-    return partial_register(narrow(first_dealt_ + offset - 1), narrow(segment));
+  Register dealt(std::size_t offset, std::size_t payload = 0) const {
+    return partial_register(narrow(first_dealt_ + offset - 1), narrow(payload));
   }
 
   void deal_out() {
@@ -248,16 +248,16 @@ class Builder {
 }  // namespace
 
 bool is_node_alltoall(std::span<const Node> node_of) {
-  constexpr std::uint64_t segments_max = std::numeric_limits<std::uint16_t>::max();
+  constexpr std::uint64_t payloads_max = std::numeric_limits<std::uint16_t>::max();
   if (node_count_of(node_of, 1) == 1) return false;
   const Extent extent = extent_of(node_of);
   return is_block_exchange(static_cast<std::uint32_t>(node_of.size())) &&
-         extent.segments <= segments_max && 2 * extent.slots() <= slots_max;
+         extent.payloads <= payloads_max && 2 * extent.slots() <= slots_max;
 }
 
 std::uint64_t node_alltoall_payloads(std::span<const Node> node_of) {
   const Extent extent = extent_of(node_of);
-  return extent.slots() * extent.segments;
+  return extent.slots() * extent.payloads;
 }
 
 Plan node_alltoall(Rank self, std::span<const Node> node_of) {

@@ -31,7 +31,7 @@
 
 namespace tutti::plan {
 
-/// Whether there are slots for so many blocks, and segments; never in a single node.
+/// Whether there are slots for so many blocks, and payloads; never in a single node.
 bool is_node_alltoall(std::span<const Node> node_of);
 
 /// Payloads in the slots of each rank; its partials have no more.

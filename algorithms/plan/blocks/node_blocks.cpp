@@ -64,7 +64,7 @@ Plan empty_plan(Rank self, const Heads& heads, std::uint32_t rank_count, const c
   plan.rank_count = rank_count;
   plan.algorithm = algorithm;
   plan.parts = static_cast<std::uint16_t>(rank_count);
-  plan.segments = heads.largest();
+  plan.payloads = heads.largest();
   plan.all_alike = false;
   plan.flow_control = FlowControl::one_way;
   return plan;

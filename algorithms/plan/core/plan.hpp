@@ -4,14 +4,14 @@
 //
 // Registers.  `source` and `target` are the user's buffers.  `partial` registers are sendable
 // (the engine keeps two copies of each, by call parity).  `slot` registers are written by peers,
-// one message each, also in two copies.  Every partial and slot consists of `segments` payloads
+// one message each, also in two copies.  Every partial and slot consists of `payloads` payloads
 // side by side: 0 for a barrier, 1 as a rule, more where values travel that may not be combined
 // yet: the two sides of the seam between rank P-1 and rank 0 for an operator that is not
 // commutative, blocks of a fixed tree, or contributions as they are.
 //
 // Parts.  Most plans work on whole payloads.  A plan of N parts cuts the payload into N runs of
-// elements, as even as can be, the longer ones first; a step works on one of them, and each segment
-// of a partial or slot has room for one.  Several segments of a message or copy are several parts,
+// elements, as even as can be, the longer ones first; a step works on one of them, and each payload
+// of a partial or slot has room for one.  Several payloads of a message or copy are several parts,
 // each as long as the longest, but for the last one, whose part is that of the step.
 //
 // Blocks.  Where every rank has something else for each rank, or gets something else from each, the
@@ -57,21 +57,21 @@ enum class Place : std::uint8_t { source, target, partial, slot };
 /// One payload-sized register.
 struct Register {
   Place place = Place::source;
-  std::uint16_t segment = 0;  // of a partial or slot
+  std::uint16_t payload = 0;  // of a partial or slot
   std::uint16_t index = 0;    // which partial or slot
   friend bool operator==(const Register&, const Register&) = default;
 };
 
 enum class Action : std::uint8_t {
-  put,           // send `segments` payloads, starting at `from`, into slot `slot` of `peer`,
-                 // from its segment 0 on, with notification `slot`
+  put,           // send `payloads`, the first of which is `from`, into slot `slot` of `peer`,
+                 // from its payload 0 on, with notification `slot`
   await,         // until notification `slot` has arrived from `peer`
   await_credit,  // until notification `slot` of two calls before has arrived from `peer`, which
                  // then no longer reads what it was sent in that call; in the first two calls:
                  // nothing
   await_sent,    // until what was put from the target to `peer` has left; of a payload in chunks
                  // in the last one
-  copy,          // into = from, for `segments` payloads side by side
+  copy,          // into = from, `payloads` side by side
   combine,       // into = from o into: `from` holds lower ranks and is the left operand
   take_out,      // into = into without from, by the operator's inverse
 };
@@ -103,7 +103,7 @@ enum class Order : std::uint8_t {
 
 struct Step {
   Action action = Action::copy;
-  std::uint16_t segments = 0;  // payloads that a put sends, an await receives or a copy copies
+  std::uint16_t payloads = 0;  // that a put sends, an await receives or a copy copies
   std::uint16_t slot = 0;      // of a put (at the peer), an await or await_credit (here)
   std::uint16_t part = 0;      // of the payload
   bool by_reference = false;   // of a put, an await, a copy or combine from a slot; one payload
@@ -136,7 +136,7 @@ struct Plan {
   bool is_pipeline = false;       // parts pass through rank after rank: better many short ones
   bool zero_copy = false;         // source and target stand in for registers
   bool swaps_blocks = false;      // block p of rank q becomes block q of rank p
-  std::uint16_t segments = 1;     // payloads (of one part) in each partial and slot
+  std::uint16_t payloads = 1;     // payloads (of one part) in each partial and slot
   bool shares_target = false;     // of the ranks of a node: it is the same memory
   std::uint32_t incoming_max = 0;  // messages of one peer that can be on their way to this rank at
                                    // once; 0: as many as it sends in two calls

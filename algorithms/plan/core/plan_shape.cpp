@@ -23,7 +23,7 @@ class ShapeCheck {
       return "plan " + std::to_string(index) + " belongs to " + name_of(plan.self);
     if (plan.rank_count != credit_marks_.size()) return name_of(plan.self) + ": wrong rank count";
     // Slots and notifications are laid out alike everywhere, or a put would miss its slot.
-    if (plan.segments != first.segments || plan.slot_count != first.slot_count ||
+    if (plan.payloads != first.payloads || plan.slot_count != first.slot_count ||
         plan.parts != first.parts || plan.owners != first.owners ||
         plan.line_slot_count != first.line_slot_count || plan.swaps_blocks != first.swaps_blocks ||
         plan.zero_copy != first.zero_copy || plan.shares_target != first.shares_target ||
@@ -107,9 +107,9 @@ class ShapeCheck {
         if (step.into.place == Place::source || step.into.place == Place::slot)
           return "writes " + name_of(step.into);
         if (step.from == step.into) return "reads and writes " + name_of(step.into);
-        if (step.action == Action::copy && step.segments == 0) return "copies nothing";
+        if (step.action == Action::copy && step.payloads == 0) return "copies nothing";
         if (step.by_reference && (step.action == Action::take_out ||
-                                  step.from.place != Place::slot || step.segments > 1))
+                                  step.from.place != Place::slot || step.payloads > 1))
           return "reads by reference in another way than by a copy or combine from a slot";
         if (Violation violation = range_violation(plan, step.into, width_of(step)))
           return violation;
@@ -119,18 +119,18 @@ class ShapeCheck {
   }
 
   static bool is_sent(const Plan& plan, const Step& step) {
-    return step.segments == 0 || step.from.place == Place::partial ||
+    return step.payloads == 0 || step.from.place == Place::partial ||
            (plan.zero_copy && is_lent(step)) || is_told_in_target(plan, step);
   }
   static bool is_told_in_target(const Plan& plan, const Step& step) {
     return plan.shares_target && step.into_target && step.from.place == Place::target;
   }
   static bool is_sent_from_target(const Step& step) {
-    return step.action == Action::put && step.segments > 0 && !step.by_reference &&
+    return step.action == Action::put && step.payloads > 0 && !step.by_reference &&
            step.from.place == Place::target;
   }
   static bool is_lent(const Step& step) {
-    return step.segments == 1 &&
+    return step.payloads == 1 &&
            (step.from.place == Place::source || step.from.place == Place::target);
   }
   static bool is_answered(const Plan& plan, Rank peer) {
@@ -159,12 +159,12 @@ class ShapeCheck {
                               std::vector<std::uint64_t>& marks) const {
     if (Violation violation = address_violation(plan, step)) return violation;
     if (step.into_target &&
-        (!(plan.zero_copy || plan.shares_target) || step.by_reference || step.segments != 1))
+        (!(plan.zero_copy || plan.shares_target) || step.by_reference || step.payloads != 1))
       return "lands in a target in another way than as one payload of a zero-copy plan";
-    const bool is_payload = step.segments > 0 && !step.by_reference && !step.into_target;
+    const bool is_payload = step.payloads > 0 && !step.by_reference && !step.into_target;
     if (is_payload && step.slot + plan.line_slot_count >= plan.slot_count)
       return "slot " + std::to_string(step.slot) + " has no room for a message";
-    if (step.segments > plan.segments) return "more payloads than a slot has";
+    if (step.payloads > plan.payloads) return "more payloads than a slot has";
     if (step.round >= counts.size()) return "a round that per_round does not know";
     ++counts[step.round];
     std::uint64_t& mark = marks[index_of(step.peer) * plan.parts + step.part];
@@ -172,24 +172,24 @@ class ShapeCheck {
       return name_of(step.peer) + " is a peer twice in one round" +
              (plan.parts > 1 ? ", about part " + std::to_string(step.part) : "");
     mark = mark_;
-    if (step.action == Action::put && step.segments > 0)
-      return range_violation(plan, step.from, step.segments);
+    if (step.action == Action::put && step.payloads > 0)
+      return range_violation(plan, step.from, step.payloads);
     return {};
   }
 
   /// Payloads that a step on registers touches.
   static std::uint32_t width_of(const Step& step) {
-    return step.action == Action::copy ? step.segments : 1;
+    return step.action == Action::copy ? step.payloads : 1;
   }
 
   static Violation range_violation(const Plan& plan, const Register& where, std::uint32_t width) {
     std::uint16_t count = 1;
-    std::uint16_t segments = 1;
+    std::uint16_t payloads = 1;
     if (where.place == Place::partial || where.place == Place::slot) {
       count = where.place == Place::partial ? plan.partial_count : plan.slot_count;
-      segments = plan.segments;
+      payloads = plan.payloads;
     }
-    if (where.index < count && where.segment + width <= segments) return {};
+    if (where.index < count && where.payload + width <= payloads) return {};
     return name_of(where) + (width > 1 ? " does not have " + std::to_string(width) + " payloads"
                                        : " does not exist");
   }

@@ -30,12 +30,12 @@ inline std::uint16_t part_of(Rank rank) {
 inline constexpr Register source_register{.place = Place::source};
 inline constexpr Register target_register{.place = Place::target};
 
-inline Register partial_register(std::uint16_t index, std::uint16_t segment = 0) {
-  return {.place = Place::partial, .segment = segment, .index = index};
+inline Register partial_register(std::uint16_t index, std::uint16_t payload = 0) {
+  return {.place = Place::partial, .payload = payload, .index = index};
 }
 
-inline Register slot_register(std::uint16_t index, std::uint16_t segment = 0) {
-  return {.place = Place::slot, .segment = segment, .index = index};
+inline Register slot_register(std::uint16_t index, std::uint16_t payload = 0) {
+  return {.place = Place::slot, .payload = payload, .index = index};
 }
 
 /// Appends steps to a plan; `round` is the one being built.
@@ -54,10 +54,10 @@ class StepWriter {
   /// What the steps that follow work on.
   void begin_part(std::uint16_t part) { part_ = part; }
 
-  void put(Rank peer, std::uint16_t slot, std::uint16_t segments, Register from = {}) {
+  void put(Rank peer, std::uint16_t slot, std::uint16_t payloads, Register from = {}) {
     assert(peer != plan_.self);
     plan_.steps.push_back({.action = Action::put,
-                           .segments = segments,
+                           .payloads = payloads,
                            .slot = slot,
                            .part = part_,
                            .round = round_,
@@ -66,8 +66,8 @@ class StepWriter {
   }
 
   /// A put of blocks that are not this rank's own, or the last of which is not.
-  void forward(Rank peer, std::uint16_t slot, Register from, std::uint16_t segments = 1) {
-    put(peer, slot, segments, from);
+  void forward(Rank peer, std::uint16_t slot, Register from, std::uint16_t payloads = 1) {
+    put(peer, slot, payloads, from);
     plan_.steps.back().forwards = true;
   }
 
@@ -114,10 +114,10 @@ class StepWriter {
     plan_.steps.back().peer = peer;
   }
 
-  void await(Rank peer, std::uint16_t slot, std::uint16_t segments) {
+  void await(Rank peer, std::uint16_t slot, std::uint16_t payloads) {
     assert(peer != plan_.self);
     plan_.steps.push_back({.action = Action::await,
-                           .segments = segments,
+                           .payloads = payloads,
                            .slot = slot,
                            .part = part_,
                            .round = round_,
@@ -133,9 +133,9 @@ class StepWriter {
                            .peer = peer});
   }
 
-  void copy(Register from, Register into, std::uint16_t segments = 1) {
+  void copy(Register from, Register into, std::uint16_t payloads = 1) {
     plan_.steps.push_back({.action = Action::copy,
-                           .segments = segments,
+                           .payloads = payloads,
                            .part = part_,
                            .round = round_,
                            .from = from,

@@ -15,7 +15,7 @@ namespace {
 /// What one slot of one rank has been through.
 struct Arrival {
   enum class State : std::uint8_t { empty, written, awaited } state = State::empty;
-  std::uint16_t segments = 0;
+  std::uint16_t payloads = 0;
   bool by_reference = false;
   bool into_target = false;
   Rank writer = no_rank;
@@ -43,10 +43,10 @@ class Run {
       ranks_[i].is_sent.resize(plan.parts);
       ranks_[i].is_arriving.resize(plan.parts);
       ranks_[i].partials = values;
-      values += std::size_t{plan.partial_count} * plan.segments;
+      values += std::size_t{plan.partial_count} * plan.payloads;
       ranks_[i].slots = values;
-      values += std::size_t{plan.slot_count} * plan.segments;
-      ranks_[i].was_put.resize(std::size_t{plan.partial_count} * plan.segments);
+      values += std::size_t{plan.slot_count} * plan.payloads;
+      ranks_[i].was_put.resize(std::size_t{plan.partial_count} * plan.payloads);
       ranks_[i].arrivals.resize(plan.slot_count);
     }
     values_.resize(values);
@@ -108,7 +108,7 @@ class Run {
       case Action::await_sent:
         return {};
       case Action::copy:
-        for (std::uint16_t i = 0; i < step.segments; ++i)
+        for (std::uint16_t i = 0; i < step.payloads; ++i)
           if (Violation violation = write(rank, step, i)) return violation;
         return {};
       case Action::combine:
@@ -121,24 +121,24 @@ class Run {
   Violation put(std::uint32_t rank, const Step& step) {
     State& state = ranks_[rank];
     const std::uint32_t peer = index_of(step.peer);
-    if (plans_[rank].swaps_blocks && step.segments > 0 && !step.forwards && step.part != peer)
+    if (plans_[rank].swaps_blocks && step.payloads > 0 && !step.forwards && step.part != peer)
       return "sends a block that is for another rank";
     Arrival& arrival = ranks_[peer].arrivals[step.slot];
     if (arrival.state != Arrival::State::empty)
       return "writes slot " + std::to_string(step.slot) + " of " + name_of(step.peer) + ", which " +
              name_of(arrival.writer) + " has written";
-    for (std::uint16_t segment = 0; segment < step.segments; ++segment) {
-      const Register from = moved(step.from, segment);
+    for (std::uint16_t payload = 0; payload < step.payloads; ++payload) {
+      const Register from = moved(step.from, payload);
       const Value value = *place(rank, from, step.part);
       if (!value.defined()) return "puts " + name_of(from) + ", which is undefined";
-      if (segment + 1 == step.segments && value.part != step.part)
+      if (payload + 1 == step.payloads && value.part != step.part)
         return other_part(from, value, step);
       if (from.place == Place::source && state.target_written[step.part])
         return "tells of its source, or sends it, after target was written";
       if (from.place == Place::target && state.is_arriving[step.part])
         return "sends its target, which was not awaited";
       if (!step.into_target)
-        *place(peer, {Place::slot, segment, step.slot}, step.part) = value;
+        *place(peer, {Place::slot, payload, step.slot}, step.part) = value;
       else if (Violation violation = write_target(peer, step.part, value))
         return violation;
       if (from.place == Place::partial)
@@ -147,7 +147,7 @@ class Run {
         state.is_sent[step.part] = true;
     }
     arrival = {.state = Arrival::State::written,
-               .segments = step.segments,
+               .payloads = step.payloads,
                .by_reference = step.by_reference,
                .into_target = step.into_target,
                .writer = Rank{rank},
@@ -190,9 +190,9 @@ class Run {
     if (arrival.writer != step.peer)
       return slot + " is awaited from " + name_of(step.peer) + " but written by " +
              name_of(arrival.writer);
-    if (arrival.segments != step.segments)
-      return slot + " is awaited with " + std::to_string(step.segments) +
-             " payloads but put with " + std::to_string(arrival.segments);
+    if (arrival.payloads != step.payloads)
+      return slot + " is awaited with " + std::to_string(step.payloads) +
+             " payloads but put with " + std::to_string(arrival.payloads);
     if (arrival.by_reference != step.by_reference || arrival.into_target != step.into_target)
       return slot + " is awaited as another kind of message than it is put";
     arrival.state = Arrival::State::awaited;
@@ -201,11 +201,11 @@ class Run {
     return {};
   }
 
-  /// A step on registers; of a copy of several payloads, payload `segment`.
-  Violation write(std::uint32_t rank, const Step& step, std::uint16_t segment) {
+  /// A step on registers; of a copy of several payloads, that one of them.
+  Violation write(std::uint32_t rank, const Step& step, std::uint16_t payload) {
     State& state = ranks_[rank];
-    const Register source = moved(step.from, segment);
-    const Register destination = moved(step.into, segment);
+    const Register source = moved(step.from, payload);
+    const Register destination = moved(step.into, payload);
     if (source.place == Place::source && state.target_written[step.part])
       return "reads source after target was written";
     if (source.place == Place::slot) {
@@ -233,7 +233,7 @@ class Run {
         return name_of(source) + " holds a block for " + name_of(Rank{from.part});
       from.part = step.part;  // from whom it is, says the promise
     }
-    const bool is_last = step.action != Action::copy || segment + 1 == step.segments;
+    const bool is_last = step.action != Action::copy || payload + 1 == step.payloads;
     if (is_last && from.part != step.part) return other_part(source, from, step);
     if (step.by_reference && step.action == Action::combine) {
       if (is_ordered()) return "combines by reference, in either order";
@@ -260,8 +260,8 @@ class Run {
     return {};
   }
 
-  static Register moved(Register where, std::uint16_t segment) {
-    where.segment = static_cast<std::uint16_t>(where.segment + segment);
+  static Register moved(Register where, std::uint16_t payload) {
+    where.payload = static_cast<std::uint16_t>(where.payload + payload);
     return where;
   }
   static std::string other_part(const Register& where, Value value, const Step& step) {
@@ -269,7 +269,7 @@ class Run {
            std::to_string(step.part);
   }
   std::size_t mark_of(std::uint32_t rank, const Register& where) const {
-    return std::size_t{where.index} * plans_[rank].segments + where.segment;
+    return std::size_t{where.index} * plans_[rank].payloads + where.payload;
   }
 
   Value* place(std::uint32_t rank, const Register& where, std::uint16_t part) {
@@ -415,7 +415,7 @@ bool touches(const Step& step, const Register& where) {
   };
   const bool moves = step.action == Action::copy || step.action == Action::combine ||
                      step.action == Action::take_out;
-  const bool sends = step.action == Action::put && step.segments > 0;
+  const bool sends = step.action == Action::put && step.payloads > 0;
   return ((moves || sends) && is_there(step.from)) || (moves && is_there(step.into));
 }
 

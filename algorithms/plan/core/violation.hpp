@@ -22,9 +22,9 @@ inline std::string name_of(const Register& where) {
     case Place::target:
       return "target";
     case Place::partial:
-      return "partial " + std::to_string(where.index) + "." + std::to_string(where.segment);
+      return "partial " + std::to_string(where.index) + "." + std::to_string(where.payload);
     case Place::slot:
-      return "slot " + std::to_string(where.index) + "." + std::to_string(where.segment);
+      return "slot " + std::to_string(where.index) + "." + std::to_string(where.payload);
   }
   return "?";
 }
@@ -38,7 +38,7 @@ inline std::string at(const Plan& plan, std::size_t step, const std::string& wha
 /// Whether a put says that a message was read, instead of being one.
 inline bool is_credit(const Plan& plan, const Step& step) {
   return plan.flow_control == FlowControl::one_way && step.action == Action::put &&
-         step.segments == 0;
+         step.payloads == 0;
 }
 
 }  // namespace tutti::plan

@@ -102,7 +102,7 @@ class RankRun {
 
   Picoseconds put(const Step& step) {
     const Picoseconds leaves = std::max(clock_, transmit_free_);
-    const std::uint64_t bytes = step.segments * part_bytes(plan_, call_, step.part);
+    const std::uint64_t bytes = step.payloads * part_bytes(plan_, call_, step.part);
     transmit_free_ = leaves + network_.port_time(bytes);
     return leaves;
   }
@@ -208,7 +208,7 @@ class Relaxation {
     messages_.push_back({.from = rank,
                          .to = peer,
                          .slot = step.slot,
-                         .bytes = step.segments * part_bytes(plans_[rank], call_, step.part)});
+                         .bytes = step.payloads * part_bytes(plans_[rank], call_, step.part)});
   }
 
   void run(std::uint32_t rank) {
@@ -282,7 +282,7 @@ bool is_circulant(const Plan& plan) {
   for (const Step& step : plan.steps) {
     if (!moves(step)) continue;
     const std::uint64_t distance = index_of(step.peer) + ranks - index_of(plan.self);
-    if (step.segments != plan.segments) return false;
+    if (step.payloads != plan.payloads) return false;
     if (step.action == Action::put)
       ahead[step.slot] = static_cast<std::uint32_t>(distance % ranks);
     else

@@ -2,7 +2,7 @@
 // emulated networks, to the picosecond.
 //
 // Recurrence.  Each rank has a clock, which begins at its start, and two ports, which begin free.
-// With b the bytes of a message (segments x bytes of the part) and p = max(g, b G):
+// With b the bytes of a message (payloads x bytes of the part) and p = max(g, b G):
 //
 //   put       leaves at s = max(clock, transmit port free), which then is free again at s + p; the
 //             clock does not move
