@@ -17,8 +17,8 @@
 #include <tutti/bootstrap.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/detail/descriptor.hpp>
+#include <tutti/detail/names.hpp>
 
-#include "api/names.hpp"
 #include "api/settings.hpp"
 #include "api/single_copy_rule.hpp"
 #include "bootstrap/domain.hpp"
@@ -188,9 +188,9 @@ InfoSection nodes(const api::ContextSettings& settings) {
     section.lines.emplace_back(
         "map", "found: ranks of this host that can map each other's memory are a node");
   else
-    section.lines.emplace_back("map", fmt::format("imposed: {} ranks per node, placed {}",
-                                                  fmt::join(settings.ranks_per_node, ","),
-                                                  api::name_of(settings.placement)));
+    section.lines.emplace_back(
+        "map", fmt::format("imposed: {} ranks per node, placed {}",
+                           fmt::join(settings.ranks_per_node, ","), name_of(settings.placement)));
   section.lines.emplace_back(
       "domains",
       !settings.ranks_per_domain.empty()

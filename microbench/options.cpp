@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
+#include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
 
-#include "api/names.hpp"
 #include "api/settings.hpp"
 #include "microbench/measure.hpp"
 #include "microbench/results.hpp"
@@ -121,7 +121,7 @@ std::string iterations_by_default() {
 /// `options` are still what they are without any of these: their defaults.
 void declare(CommandLine& line, Words& words, Options& options) {
   const api::ContextSettings library;
-  words.op = api::name_of(options.op);
+  words.op = name_of(options.op);
   words.bind = name_of_binding(options.bind);
   words.format = name_of(options.format);
   line.add(
@@ -136,30 +136,30 @@ void declare(CommandLine& line, Words& words, Options& options) {
                  fmt::format("{}", fmt::join(options.bytes, ","))));
   line.add("--dtype", words.dtype,
            or_default("int32, uint32, int64, uint64, float, double, half or bfloat16",
-                      api::name_of(options.dtype)) +
-               fmt::format(", of --op user {}", api::name_of(user_type)));
+                      name_of(options.dtype)) +
+               fmt::format(", of --op user {}", name_of(user_type)));
   line.add(
       "--op", words.op,
       or_default("sum, prod, min, max, band, bor, bxor, land, lor, or user: an operator of this "
                  "program that is not commutative (uint64)",
-                 api::name_of(options.op)));
+                 name_of(options.op)));
   line.add("--ranks-per-node", words.ranks_per_node,
            "imposed node shape, e.g. 2 or 3,1,2; 1: everything goes through the device; "
            "default: the ranks of a host are a node");
-  line.add("--placement", words.placement,
-           or_default("of ranks on imposed nodes: block, cyclic or random",
-                      api::name_of(library.placement)) +
-               ", or TUTTI_PLACEMENT");
+  line.add(
+      "--placement", words.placement,
+      or_default("of ranks on imposed nodes: block, cyclic or random", name_of(library.placement)) +
+          ", or TUTTI_PLACEMENT");
   line.add(
       "--across", words.across,
       or_default("of barrier and allreduce, where ranks share nodes: automatic, flat (over all "
                  "ranks), leader (one rank of each node) or lanes (a part of the payload for "
                  "each)",
-                 api::name_of(options.across)));
+                 name_of(options.across)));
   line.add("--tree", words.tree,
            or_default("of broadcast and reduce, over the nodes or in the only one: " +
                           names_of(every_tree),
-                      api::name_of(options.tree)));
+                      name_of(options.tree)));
   line.add(
       "--distribution", words.distribution,
       or_default("of the payload, --bytes for each rank, over the blocks of allgatherv, gatherv "
@@ -173,19 +173,19 @@ void declare(CommandLine& line, Words& words, Options& options) {
            "library's rule");
   line.add("--algorithm", words.algorithm,
            or_default("schedule of allreduce: " + names_of(every_algorithm()),
-                      api::name_of(options.algorithm)) +
+                      name_of(options.algorithm)) +
                ": by operator, agreement and size");
   line.add("--notify", words.notify,
            or_default("how messages of at most 56 bytes to other nodes say that they are there: "
                       "immediate, or flag, a word that is polled",
-                      api::name_of(library.notify)) +
+                      name_of(library.notify)) +
                ", or TUTTI_NOTIFY");
   line.add("--single-copy", words.single_copy,
            "from how many bytes on ranks of a node read each other's buffers: default, never, or "
            "bytes (0: always); several, e.g. default,never, alternate in the same run, a row for "
            "each; default: TUTTI_SINGLE_COPY_BYTES, or as measured");
   line.add("--agreement", words.agreement,
-           or_default("identical, reproducible or relaxed", api::name_of(options.agreement)) +
+           or_default("identical, reproducible or relaxed", name_of(options.agreement)) +
                ", or the strongest that --algorithm gives");
   line.add("--iterations", words.iterations,
            or_default("timed calls of each row, and checked ones", iterations_by_default()));
@@ -203,9 +203,8 @@ void declare(CommandLine& line, Words& words, Options& options) {
                 "else calls are timed one by one after a barrier, with its skew");
   line.add_flag("--check", options.check,
                 "compare every result of a further pass with a reference");
-  line.add(
-      "--check-level", words.check_level,
-      or_default("off, local or collective", api::name_of(library.check)) + ", or TUTTI_CHECK");
+  line.add("--check-level", words.check_level,
+           or_default("off, local or collective", name_of(library.check)) + ", or TUTTI_CHECK");
   line.add("--delay-us", words.delay_us,
            or_default("random delay before each checked call, at most", options.delay_us));
   line.add(
@@ -251,7 +250,7 @@ void parse_reduction(const Words& words, Options& options) {
   if (!words.algorithm.empty())
     options.algorithm = parse_name(every_algorithm(), "--algorithm", words.algorithm);
   const bool shows =
-      !user && api::order_shows_in_bits(built_in_reduction(options.op, options.dtype));
+      !user && tune::order_shows_in_bits(built_in_reduction(options.op, options.dtype));
   if (!words.agreement.empty())
     options.agreement = parse_name(every_agreement, "--agreement", words.agreement);
   else if (const auto agreement = agreement_of(options.algorithm); agreement && shows)

@@ -38,7 +38,7 @@ std::string json_of(const plan::Plan& plan, const PlanTrace& trace, std::uint32_
       ErrorCode::limit_exceeded,
       fmt::format("--ranks=\"{}\": the messages of so many ranks need more memory or time than "
                   "this program takes; {}",
-                  request.rank_count, remedy));
+                  request.topology.rank_count, remedy));
 }
 
 PlanTrace required_trace(const PlanRequest& request, std::optional<PlanTrace> trace) {
@@ -51,7 +51,7 @@ PlanTrace required_trace(const PlanRequest& request, std::optional<PlanTrace> tr
 template <class Print>
 void for_each_rank(const PlanRequest& request, Print print) {
   if (request.rank) return print(*request.rank);
-  for (std::uint32_t rank = 0; rank < request.rank_count; ++rank) print(Rank{rank});
+  for (std::uint32_t rank = 0; rank < request.topology.rank_count; ++rank) print(Rank{rank});
 }
 
 using PlanOfRank = std::function<plan::Plan(Rank)>;
@@ -100,21 +100,23 @@ std::string json_of(const plan::Plan& plan, const PlanTrace& trace) {
 
 void print_plan(const PlanRequest& request, std::ostream& out) {
   // What cannot be planned or drawn is said before anything large is tried.
-  const plan::Plan first = plan_of(request, Rank{0});
-  const auto plan_of_rank = planner(request, first);
+  const tune::Choice choice = choice_of(request);
+  const plan::Plan first = choice.plan(Rank{0});
+  const auto plan_of_rank = [&](Rank rank) { return choice.plan(rank); };
   if (!is_traced(request.collective)) {
     if (request.format != PlanFormat::table)
       refuse("--format", name_of(request.format),
              "table, or allreduce or barrier as the collective");
     return print_tables(request, plan_of_rank, nullptr, out);
   }
-  if (request.format == PlanFormat::dot && !request.rank && request.rank_count > drawn_ranks_max)
+  if (request.format == PlanFormat::dot && !request.rank &&
+      request.topology.rank_count > drawn_ranks_max)
     refuse("--rank", "all",
            fmt::format("one rank where there are more than {}, whose messages nobody could tell "
                        "apart; use --rank R, or --format json",
                        drawn_ranks_max));
   std::optional<PlanTrace> trace;
-  if (is_traceable(first)) trace = PlanTrace::of(request.rank_count, plan_of_rank);
+  if (is_traceable(first)) trace = PlanTrace::of(request.topology.rank_count, plan_of_rank);
   if (!trace && request.format == PlanFormat::table && request.rank) {
     out << table_of(request, plan_of_rank(*request.rank), nullptr);
     return;
@@ -125,7 +127,7 @@ void print_plan(const PlanRequest& request, std::ostream& out) {
       return print_tables(
           request, [&](Rank rank) { return known.plan(rank); }, &known, out);
     case PlanFormat::dot:
-      out << drawing_of(known, request.rank_count, request.rank);
+      out << drawing_of(known, request.topology.rank_count, request.rank);
       return;
     case PlanFormat::json:
       return for_each_rank(request,

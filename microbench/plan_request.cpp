@@ -2,13 +2,11 @@
 
 #include <vector>
 
-#include "api/block_selection.hpp"
-#include "api/rooted_selection.hpp"
 #include "api/settings.hpp"
 #include "bootstrap/domain.hpp"
 #include "bootstrap/node_map.hpp"
 #include "microbench/words.hpp"
-#include "plan/allreduce/recursive_multiplying.hpp"
+#include "plan/allreduce/chunked_fold.hpp"
 #include "plan/blocks/blocks.hpp"
 
 namespace tutti::bench {
@@ -19,6 +17,43 @@ constexpr Collective every_collective[] = {
     Collective::reduce_scatter, Collective::allgather, Collective::alltoall,  Collective::gather,
     Collective::scatter,        Collective::scan,      Collective::exscan};
 constexpr PlanFormat every_format[] = {PlanFormat::table, PlanFormat::dot, PlanFormat::json};
+
+/// What the library chooses a collective of this list as.
+tune::Collective chosen_as(Collective collective) {
+  switch (collective) {
+    case Collective::barrier:
+      return tune::Collective::barrier;
+    case Collective::broadcast:
+      return tune::Collective::broadcast;
+    case Collective::reduce:
+      return tune::Collective::reduce;
+    case Collective::reduce_scatter:
+      return tune::Collective::reduce_scatter;
+    case Collective::allgather:
+    case Collective::allgatherv:
+      return tune::Collective::allgather;
+    case Collective::alltoall:
+    case Collective::alltoallv:
+      return tune::Collective::alltoall;
+    case Collective::gather:
+    case Collective::gatherv:
+      return tune::Collective::gather;
+    case Collective::scatter:
+    case Collective::scatterv:
+      return tune::Collective::scatter;
+    case Collective::scan:
+      return tune::Collective::scan;
+    case Collective::exscan:
+      return tune::Collective::exscan;
+    case Collective::allreduce:
+    case Collective::floor:  // the rest is not in the list
+    case Collective::oneway:
+    case Collective::memcpy:
+    case Collective::wimm:
+      break;
+  }
+  return tune::Collective::allreduce;
+}
 
 /// Stands for a user's operator where its plan is made and nothing is computed.
 void combine_nothing(const void*, void*, std::size_t, void*) noexcept {}
@@ -42,13 +77,13 @@ std::size_t parse_payload(const std::string& text, const Reduction& reduction) {
 }
 
 /// What a schedule that is asked for by name gives at most; else what the library gives unasked.
-Agreement default_agreement(const api::AllreduceRequest& request) {
-  if (!api::order_shows_in_bits(request.reduction)) return Agreement::identical;
+Agreement default_agreement(const tune::CollectiveRequest& request) {
+  if (!tune::order_shows_in_bits(request.reduction)) return Agreement::identical;
   return agreement_of(request.algorithm).value_or(Agreement::identical);
 }
 
-api::AllreduceRequest understand_allreduce(const PlanWords& words) {
-  api::AllreduceRequest request;
+tune::CollectiveRequest understand_request(Collective collective, const PlanWords& words) {
+  tune::CollectiveRequest request{.collective = chosen_as(collective)};
   const ElementType type = parse_name(every_type, "--dtype", words.dtype);
   request.reduction = reduction_of(parse_name(every_operator, "--op", words.op), type);
   request.element_count =
@@ -56,14 +91,19 @@ api::AllreduceRequest understand_allreduce(const PlanWords& words) {
   if (words.algorithm)
     request.algorithm = parse_name(every_algorithm(), "--algorithm", *words.algorithm);
   if (words.across) request.across = parse_name(every_way_across, "--across", *words.across);
-  if (words.per_round) request.per_round = api::parse_per_round(*words.per_round, "--per-round");
+  if (words.tree) request.tree = parse_name(every_tree, "--tree", *words.tree);
+  if (words.per_round) {
+    plan::PerRound& vector =
+        is_traced(collective) ? request.per_round : request.per_round_by_default;
+    vector = api::parse_per_round(*words.per_round, "--per-round");
+  }
   request.agreement = words.agreement ? parse_name(every_agreement, "--agreement", *words.agreement)
                                       : default_agreement(request);
   return request;
 }
 
 void understand_nodes(const PlanWords& words, PlanRequest& request) {
-  const std::uint32_t rank_count = request.rank_count;
+  const std::uint32_t rank_count = request.topology.rank_count;
   if (!words.ranks_per_node) {
     if (words.placement)
       refuse("--placement", *words.placement, "--ranks-per-node beside it; add it");
@@ -79,9 +119,9 @@ void understand_nodes(const PlanWords& words, PlanRequest& request) {
       .ranks_per_node = api::parse_ranks_per_node(*words.ranks_per_node, "--ranks-per-node")};
   if (words.placement) shape.placement = api::parse_placement(*words.placement, "--placement");
   const bootstrap::NodeMap nodes = bootstrap::imposed_node_map(shape);
-  request.node_of = nodes.node;
+  request.topology.node_of = nodes.node;
   if (words.ranks_per_domain)
-    request.domain_of = bootstrap::imposed_domain_map(
+    request.topology.domain_of = bootstrap::imposed_domain_map(
         nodes, api::parse_ranks_per_domain(*words.ranks_per_domain, "--ranks-per-domain"));
 }
 
@@ -106,12 +146,12 @@ void refuse_what_does_nothing(Collective collective, const PlanWords& words) {
 
 /// Throws if there are too many ranks for slots of their own.
 void require_possible(const PlanRequest& request) {
-  const bool is_possible =
-      request.collective == Collective::reduce_scatter
-          ? api::is_reduce_scatter(request.rank_count)
-          : !is_of_blocks(request.collective) || plan::is_block_exchange(request.rank_count);
+  const bool is_possible = request.collective == Collective::reduce_scatter
+                               ? plan::is_chunked_fold(request.topology.rank_count)
+                               : !is_of_blocks(request.collective) ||
+                                     plan::is_block_exchange(request.topology.rank_count);
   if (!is_possible)
-    refuse("--ranks", std::to_string(request.rank_count),
+    refuse("--ranks", std::to_string(request.topology.rank_count),
            fmt::format("so few that there are slots for all of them ({})",
                        name_of(request.collective)));
 }
@@ -123,10 +163,10 @@ std::optional<Rank> understand_rank(const PlanWords& words, const PlanRequest& r
   std::uint32_t rank = 0;
   const char* end_of_text = words.rank->data() + words.rank->size();
   const auto [end, error] = std::from_chars(words.rank->data(), end_of_text, rank);
-  if (error != std::errc() || end != end_of_text || rank >= request.rank_count)
+  if (error != std::errc() || end != end_of_text || rank >= request.topology.rank_count)
     refuse("--rank", *words.rank,
-           fmt::format("a rank of these {}, 0 to {}, or all", request.rank_count,
-                       request.rank_count - 1));
+           fmt::format("a rank of these {}, 0 to {}, or all", request.topology.rank_count,
+                       request.topology.rank_count - 1));
   return Rank{rank};
 }
 
@@ -147,7 +187,7 @@ const char* name_of(PlanFormat format) noexcept {
 void declare_plan_options(CommandLine& line, PlanWords& words) {
   std::string algorithms;
   for (const Algorithm algorithm : every_algorithm())
-    algorithms += (algorithms.empty() ? "" : ", ") + std::string(api::name_of(algorithm));
+    algorithms += (algorithms.empty() ? "" : ", ") + std::string(name_of(algorithm));
   line.add("--ranks", words.ranks, "number of ranks; needed");
   line.add("--collective", words.collective,
            "allreduce (default), barrier, broadcast, reduce, reduce_scatter, allgather, alltoall, "
@@ -190,111 +230,33 @@ PlanRequest understand(const PlanWords& words) {
   if (!words.ranks)
     throw Error(ErrorCode::invalid_argument,
                 "plan: expected --ranks P, the number of ranks; add it, for example --ranks 7");
-  request.rank_count = parse_number<std::uint32_t>("--ranks", *words.ranks, 1, UINT32_MAX);
+  request.topology.rank_count = parse_number<std::uint32_t>("--ranks", *words.ranks, 1, UINT32_MAX);
   understand_nodes(words, request);
   request.collective = parse_name(every_collective, "--collective", words.collective);
   refuse_what_does_nothing(request.collective, words);
-  request.allreduce = understand_allreduce(words);
-  if (words.tree) request.tree = parse_name(every_tree, "--tree", *words.tree);
+  request.asked = understand_request(request.collective, words);
   require_possible(request);
   if (words.root) {
     if (!is_rooted(request.collective))
       refuse("--root", *words.root,
              "a collective that has one: broadcast, reduce, gather, scatter");
-    request.root =
-        Rank{parse_number<std::uint32_t>("--root", *words.root, 0, request.rank_count - 1)};
+    request.asked.root = Rank{
+        parse_number<std::uint32_t>("--root", *words.root, 0, request.topology.rank_count - 1)};
   }
   if (words.format) request.format = parse_name(every_format, "--format", *words.format);
   request.rank = understand_rank(words, request);
   return request;
 }
 
-plan::Plan plan_of(const PlanRequest& request, Rank self) {
-  const std::uint32_t ranks = request.rank_count;
-  const Rank root = request.root;
-  api::AllreduceRequest asked = request.allreduce;
-  asked.node_of = request.node_of;
-  asked.domain_of = request.domain_of;
-  switch (request.collective) {
-    case Collective::allreduce:
-    case Collective::allgatherv:  // the rest is not in every_collective
-    case Collective::alltoallv:
-    case Collective::gatherv:
-    case Collective::scatterv:
-    case Collective::floor:
-    case Collective::oneway:
-    case Collective::memcpy:
-    case Collective::wimm:
-      break;
-    case Collective::barrier:
-      return api::barrier_plan(self, ranks,
-                               {.algorithm = asked.algorithm,
-                                .across = asked.across,
-                                .per_round = asked.per_round,
-                                .node_of = request.node_of,
-                                .domain_of = request.domain_of});
-    case Collective::broadcast:
-      return api::broadcast_plan(self, ranks,
-                                 {.root = root,
-                                  .bytes = asked.element_count * asked.reduction.element_bytes,
-                                  .per_round_by_default = asked.per_round,
-                                  .node_of = request.node_of,
-                                  .tree = request.tree});
-    case Collective::reduce:
-      asked.per_round_by_default = asked.per_round;
-      return api::reduce_plan(self, ranks, {.root = root, .combines = asked, .tree = request.tree});
-    case Collective::reduce_scatter:
-      return api::reduce_scatter_plan(self, ranks,
-                                      {.bytes = asked.element_count * asked.reduction.element_bytes,
-                                       .reduction = asked.reduction,
-                                       .agreement = asked.agreement,
-                                       .node_of = request.node_of});
-    case Collective::allgather:
-      return api::allgather_plan(
-          self,
-          {.block_bytes = std::vector(ranks, asked.element_count * asked.reduction.element_bytes),
-           .per_round_by_default = asked.per_round,
-           .node_of = request.node_of});
-    case Collective::alltoall:
-      return api::alltoall_plan(self, ranks,
-                                {.block_bytes = asked.element_count * asked.reduction.element_bytes,
-                                 .node_of = request.node_of});
-    case Collective::gather:
-      return api::gather_plan(self, ranks,
-                              {.root = root,
-                               .block_bytes = asked.element_count * asked.reduction.element_bytes,
-                               .node_of = request.node_of});
-    case Collective::scatter:
-      return api::scatter_plan(self, ranks,
-                               {.root = root,
-                                .block_bytes = asked.element_count * asked.reduction.element_bytes,
-                                .node_of = request.node_of});
-    case Collective::scan:
-      return api::scan_plan(self, ranks,
-                            {.kind = plan::Prefix::inclusive,
-                             .reduction = asked.reduction,
-                             .node_of = request.node_of});
-    case Collective::exscan:
-      return api::scan_plan(self, ranks,
-                            {.kind = plan::Prefix::exclusive,
-                             .reduction = asked.reduction,
-                             .node_of = request.node_of});
-  }
-  return api::allreduce_plan(self, ranks, asked);
-}
-
-std::function<plan::Plan(Rank)> planner(const PlanRequest& request, const plan::Plan& first) {
-  if (first.algorithm != api::name_of(Algorithm::recursive_multiplying))
-    return [&request](Rank self) { return plan_of(request, self); };
-  // The search for a core takes milliseconds, hours for all of 100,000 ranks.
-  plan::PerRound core = first.per_round;
-  if (!first.all_alike) {  // it stands between the two rounds of the fold
-    core.erase(core.begin());
-    core.pop_back();
-  }
-  return [core = std::move(core), rank_count = request.rank_count](Rank self) {
-    return plan::recursive_multiplying_allreduce(self, rank_count, core);
-  };
+tune::Choice choice_of(const PlanRequest& request) {
+  tune::Choice choice = tune::choose(request.asked, request.topology);
+  if (choice.row().is_flow)
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{}: algorithm {} has no fixed plan: chunks go around the ring of the "
+                            "nodes, and each is taken by whichever rank of a node finds it "
+                            "(algorithms/plan/allreduce/shared_ring.hpp); ring is one with a plan",
+                            name_of(request.collective), choice.row().name));
+  return choice;
 }
 
 }  // namespace tutti::bench

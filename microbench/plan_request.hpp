@@ -8,11 +8,11 @@
 #include <tutti/types.hpp>
 #include <vector>
 
-#include "api/selection.hpp"
 #include "microbench/command_line.hpp"
 #include "microbench/options.hpp"
 #include "microbench/tutti_side.hpp"
 #include "plan/core/plan.hpp"
+#include "tune/choose.hpp"
 
 namespace tutti::bench {
 
@@ -40,24 +40,16 @@ void declare_plan_options(CommandLine& line, PlanWords& words);
 
 struct PlanRequest {
   Collective collective = Collective::allreduce;
-  std::uint32_t rank_count = 1;
-  Rank root{0};                          // of a collective that has one
-  std::vector<Node> node_of = {};        // of each rank; empty: each is a node of its own
-  std::vector<Node> domain_of = {};      // parts of nodes; empty: none
-  api::AllreduceRequest allreduce = {};  // without the nodes; others take what they have, too
-  Tree tree = Tree::automatic;           // of broadcast and reduce
-  std::optional<Rank> rank = Rank{0};    // none: all
+  tune::CollectiveRequest asked = {};
+  tune::Topology topology = {};
+  std::optional<Rank> rank = Rank{0};  // none: all
   PlanFormat format = PlanFormat::table;
 };
 
 /// Throws Error in one line that names the value, what was expected and what to do.
 PlanRequest understand(const PlanWords& words);
 
-/// One rank's plan, by the library's rules and with its refusals.
-plan::Plan plan_of(const PlanRequest& request, Rank self);
-
-/// The same for rank after rank; `first` is one of them.  What the library searches anew with each
-/// call is kept.
-std::function<plan::Plan(Rank)> planner(const PlanRequest& request, const plan::Plan& first);
+/// What the library chooses, with its refusals; its plans can be printed.
+tune::Choice choice_of(const PlanRequest& request);
 
 }  // namespace tutti::bench

@@ -5,11 +5,11 @@
 #include <set>
 #include <vector>
 
-#include "api/selection.hpp"
 #include "api/settings.hpp"
 #include "engine/execution.hpp"
 #include "microbench/plan_print.hpp"
 #include "microbench/words.hpp"
+#include "tune/chunks.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -20,16 +20,16 @@ std::string counted(std::size_t count, const char* noun) {
 
 std::string collective_text(const PlanRequest& request, const plan::Plan& plan) {
   if (request.collective == Collective::barrier) return "barrier, messages without payload";
-  const Reduction& reduction = request.allreduce.reduction;
-  const std::size_t bytes = request.allreduce.element_count * reduction.element_bytes;
+  const Reduction& reduction = request.asked.reduction;
+  const std::size_t bytes = request.asked.element_count * reduction.element_bytes;
   std::string text = name_of(request.collective);
-  if (is_rooted(request.collective)) text += fmt::format(", root {}", index_of(request.root));
+  if (is_rooted(request.collective)) text += fmt::format(", root {}", index_of(request.asked.root));
   if (is_of_blocks(request.collective)) return text + fmt::format(", blocks of {} bytes", bytes);
   if (request.collective == Collective::broadcast) return text + fmt::format(", {} bytes", bytes);
-  text += fmt::format(", {} of {}, {} bytes", api::name_of(reduction.built_in),
-                      api::name_of(reduction.element_type), bytes);
+  text += fmt::format(", {} of {}, {} bytes", name_of(reduction.built_in),
+                      name_of(reduction.element_type), bytes);
   if (is_traced(request.collective) || request.collective == Collective::reduce)
-    text += fmt::format("; results {}", api::name_of(request.allreduce.agreement));
+    text += fmt::format("; results {}", name_of(request.asked.agreement));
   if (plan.parts > 1) text += fmt::format("; payload in {} parts", plan.parts);
   return text;
 }
@@ -47,19 +47,20 @@ std::string rounds_text(const plan::Plan& plan) {
 
 /// As a context has it by default.
 std::size_t chunk_count_of(const PlanRequest& request, const plan::Plan& plan) {
-  std::vector<Node> nodes = request.node_of;  // of each rank; empty: each is a node of its own
+  std::vector<Node> nodes =
+      request.topology.node_of;  // of each rank; empty: each is a node of its own
   std::sort(nodes.begin(), nodes.end());
   const bool shares_nodes = std::adjacent_find(nodes.begin(), nodes.end()) != nodes.end();
-  return api::chunk_count(
-      request.allreduce.element_count, request.allreduce.reduction.element_bytes,
-      is_of_blocks(request.collective) ? 1 : plan.parts, api::chunk_bytes_for(plan, shares_nodes));
+  return tune::chunk_count(request.asked.element_count, request.asked.reduction.element_bytes,
+                           is_of_blocks(request.collective) ? 1 : plan.parts,
+                           tune::chunk_bytes_for(plan, shares_nodes));
 }
 
 /// Bytes of each part of the payload, or of each block, in the first of so many chunks.
 std::vector<std::size_t> part_bytes(const PlanRequest& request, const plan::Plan& plan,
                                     std::size_t chunks = 1) {
-  const std::size_t elements = request.allreduce.element_count;
-  const std::size_t element_bytes = request.allreduce.reduction.element_bytes;
+  const std::size_t elements = request.asked.element_count;
+  const std::size_t element_bytes = request.asked.reduction.element_bytes;
   if (is_of_blocks(request.collective))
     return std::vector<std::size_t>(plan.parts, engine::share(elements, chunks, 0) * element_bytes);
   std::vector<std::size_t> bytes;
@@ -116,8 +117,9 @@ std::string connections_text(const PlanRequest& request, const plan::Plan& plan)
   std::set<Rank> near, far;
   for (const plan::Step& step : plan.steps) {
     if (step.peer == no_rank) continue;
-    const bool is_near = !request.node_of.empty() && request.node_of[index_of(step.peer)] ==
-                                                         request.node_of[index_of(plan.self)];
+    const bool is_near =
+        !request.topology.node_of.empty() && request.topology.node_of[index_of(step.peer)] ==
+                                                 request.topology.node_of[index_of(plan.self)];
     (is_near ? near : far).insert(step.peer);
   }
   return std::to_string(far.size()) +

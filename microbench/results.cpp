@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <tutti/detail/names.hpp>
 
-#include "api/names.hpp"
 #include "microbench/machine.hpp"
 #include "microbench/statistics.hpp"
 
@@ -115,13 +115,13 @@ Row row_of(const Findings& findings, const Result& result) {
   row.deviation_ns = median_absolute_deviation(samples.batches);
   row.slowest_median_ns = result.slowest_median_ns;
   if (is_reduction(one.collective)) {
-    row.dtype = api::name_of(options.dtype);
-    row.op = api::name_of(options.op);
-    row.agreement = api::name_of(options.agreement);
+    row.dtype = name_of(options.dtype);
+    row.op = name_of(options.op);
+    row.agreement = name_of(options.agreement);
   }
   if (one.collective == Collective::wimm || one.tutti != nullptr) {
     row.device = findings.context.device_name();
-    row.notify = api::name_of(one.tutti ? one.tutti->operation().notify() : Notify::immediate);
+    row.notify = name_of(one.tutti ? one.tutti->operation().notify() : Notify::immediate);
     row.transport = transport(findings);
   }
   if (one.tutti != nullptr) {
@@ -182,8 +182,8 @@ void fill_header(Report& report, const Findings& findings) {
       std::any_of(findings.results.begin(), findings.results.end(),
                   [](const Result& result) { return is_reduction(result.which->collective); });
   if (reduces && !options.brief)
-    add("reductions", fmt::format("{} of {}, agreement {}", api::name_of(options.op),
-                                  api::name_of(options.dtype), api::name_of(options.agreement)));
+    add("reductions", fmt::format("{} of {}, agreement {}", name_of(options.op),
+                                  name_of(options.dtype), name_of(options.agreement)));
   if (findings.launch.mpi != nullptr) add("MPI", findings.launch.mpi->library_name());
   if (options.check && !options.brief)
     add("check", fmt::format("{} further calls of each row, delays up to {} us, seed {}",

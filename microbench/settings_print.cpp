@@ -44,9 +44,7 @@ void for_each_group(const Begin& begin, const Row& row) {
 std::string as_table() {
   std::vector<InfoSection> sections;
   for_each_group(
-      [&](api::SettingGroup group) {
-        sections.push_back({.title = api::name_of(group), .lines = {}});
-      },
+      [&](api::SettingGroup group) { sections.push_back({.title = name_of(group), .lines = {}}); },
       [&](const api::Setting& setting) {
         sections.back().lines.emplace_back(
             setting.name,
@@ -59,7 +57,7 @@ std::string as_json() {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   for (const api::Setting& setting : api::settings())
     json.push_back({{"name", setting.name},
-                    {"group", api::name_of(setting.group)},
+                    {"group", name_of(setting.group)},
                     {"values", setting.values},
                     {"default", setting.fallback},
                     {"decides", setting.decides},
@@ -106,7 +104,7 @@ std::string as_markdown() {
         finish();
         text +=
             fmt::format("\n## {}\n\n| variable | values | default | decides |\n|---|---|---|---|\n",
-                        api::name_of(group));
+                        name_of(group));
       },
       [&](const api::Setting& setting) {
         text += fmt::format("| `{}` | {} | {} | {} |\n", setting.name, cell_of(setting.values),

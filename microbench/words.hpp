@@ -15,8 +15,8 @@
 #include <tutti/status.hpp>
 #include <vector>
 
-#include "api/allreduce_schedules.hpp"
-#include "api/names.hpp"
+#include <tutti/detail/names.hpp>
+#include "tune/registry.hpp"
 
 namespace tutti::bench {
 
@@ -37,18 +37,16 @@ inline constexpr Agreement every_agreement[] = {Agreement::identical, Agreement:
 /// Those that a collective can be asked to take.
 inline std::vector<Algorithm> every_algorithm() {
   std::vector<Algorithm> all{Algorithm::automatic};
-  for (const api::Schedule& schedule : api::allreduce_schedules())
-    all.push_back(schedule.algorithm);
-  all.push_back(Algorithm::shared_ring);
+  for (const tune::Row& row : tune::registry())
+    if (row.collective == tune::Collective::allreduce && row.algorithm != Algorithm::automatic)
+      all.push_back(row.algorithm);
   return all;
 }
 
 /// The strongest that a schedule asked for by name gives; nothing of `automatic`.
 inline std::optional<Agreement> agreement_of(Algorithm algorithm) {
-  if (algorithm == Algorithm::shared_ring) return Agreement::identical;
-  for (const api::Schedule& schedule : api::allreduce_schedules())
-    if (schedule.algorithm == algorithm) return schedule.agreement;
-  return {};
+  if (algorithm == Algorithm::automatic) return {};
+  return tune::agreement_of(tune::row_of(algorithm));
 }
 
 [[noreturn]] inline void refuse(std::string_view option, std::string_view value,
@@ -60,7 +58,6 @@ inline std::optional<Agreement> agreement_of(Algorithm algorithm) {
 /// "a, b, c".
 template <class All>
 std::string names_of(const All& all) {
-  using api::name_of;
   std::string names;
   for (const auto one : all) names += (names.empty() ? "" : ", ") + std::string(name_of(one));
   return names;
@@ -69,7 +66,6 @@ std::string names_of(const All& all) {
 /// The enumerator with that name; `all` are the valid ones.
 template <class All>
 auto parse_name(const All& all, std::string_view option, std::string_view value) {
-  using api::name_of;
   for (const auto candidate : all)
     if (value == name_of(candidate)) return candidate;
   refuse(option, value, "one of " + names_of(all));
@@ -87,10 +83,10 @@ Number parse_number(std::string_view option, std::string_view value, Number leas
 /// Bitwise and logical operators are for integers only.
 inline void require_defined(BuiltIn op, ElementType type) {
   if (!defined_for(op, type))
-    refuse("--op", api::name_of(op),
+    refuse("--op", name_of(op),
            fmt::format("sum, prod, min or max for --dtype {}; bitwise and logical ones need an "
                        "integer type, for example --dtype uint64",
-                       api::name_of(type)));
+                       name_of(type)));
 }
 
 /// `bytes` of `text` are a whole number of elements.
@@ -99,7 +95,7 @@ inline void require_whole(std::string_view text, std::size_t bytes, ElementType 
   if (bytes % each != 0)
     refuse("--bytes", text,
            fmt::format("a multiple of {}, the size of one {}; give another size or --dtype", each,
-                       api::name_of(type)));
+                       name_of(type)));
 }
 
 inline std::string one_line(std::string text) {

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <string>
 
-#include "api/block_selection.hpp"
 #include "api/implementation.hpp"
+#include "plan/allreduce/chunked_fold.hpp"
 #include "plan/blocks/blocks.hpp"
+#include "tune/choose.hpp"
 
 namespace tutti {
 namespace {
@@ -201,15 +203,17 @@ class Making {
   /// What the collective knows of blocks.
   struct LaidOut {
     std::vector<Part> of_rank;
-    std::size_t longest_bytes;               // of all ranks
-    std::vector<std::uint16_t> pieces = {};  // into how many parts each is cut, if they are
-    std::vector<std::size_t> passing = {};   // how long each is, where it may pass through this
-                                             // rank
+    std::size_t longest_bytes;                // of all ranks
+    std::vector<std::size_t> passing = {};    // how long each is, where it may pass through this
+                                              // rank
+    std::vector<std::size_t> differing = {};  // how long each is, of an allgatherv
   };
 
-  Making(Communicator& communicator, const char* collective, const void* source, void* target,
-         std::size_t bytes, Rank root = no_rank, api::ReadFor what = api::ReadFor::exchange)
+  Making(Communicator& communicator, const char* collective, tune::Collective chooses_as,
+         const void* source, void* target, std::size_t bytes, Rank root = no_rank,
+         api::ReadFor what = api::ReadFor::exchange)
       : communicator_(communicator),
+        chooses_as_(chooses_as),
         what_(what),
         request_{.collective = collective,
                  .element_count = bytes,
@@ -225,69 +229,54 @@ class Making {
   CheckLevel level() const { return settings().check; }
   std::vector<std::uint64_t>& row() { return request_.row; }
 
-  /// `lay_out(rows)` gives a LaidOut; `build(transport, longest_bytes)` the plan.  Blocks that are
-  /// `swapped` are copied in place.
-  template <class LayOut, class Build>
-  Operation operator()(bool swapped, LayOut&& lay_out, Build&& build) {
-    std::size_t longest = 0;
-    bool in_place = false;
+  /// `lay_out(rows)` gives a LaidOut.  Blocks that are `swapped` are copied in place.
+  template <class LayOut>
+  Operation operator()(bool swapped, LayOut&& lay_out) {
+    std::optional<tune::Choice> choice;
     request_.lay_out_blocks = [&](std::span<const std::uint64_t> rows) -> api::Blocks {
       if (!plan::is_block_exchange(count()))
         throw Error(ErrorCode::unsupported, std::string(name()) + ": " + std::to_string(count()) +
                                                 " ranks are more than there are slots for");
       if (request_.root != no_rank) require_root(name(), request_.root, count());
       LaidOut blocks = lay_out(rows);
-      in_place = is_in_place({name(), request_.source, request_.target}, blocks.of_rank, level());
-      longest = blocks.longest_bytes;
+      const bool in_place =
+          is_in_place({name(), request_.source, request_.target}, blocks.of_rank, level());
+      choice = choose(blocks, !(swapped && in_place));
       for (std::size_t rank = 0; rank < blocks.passing.size(); ++rank)
         if (Part& block = blocks.of_rank[rank]; block.source.bytes + block.target.bytes == 0)
           block.target.bytes = blocks.passing[rank];  // it never gets there
-      if (!blocks.pieces.empty()) return in_pieces(blocks.of_rank, blocks.pieces);
+      if (!choice->variant().pieces.empty())
+        return in_pieces(blocks.of_rank, choice->variant().pieces);
       return api::Blocks{std::move(blocks.of_rank), blocks.longest_bytes};
     };
-    return api::make_operation(communicator_, request_, [&] {
-      const bool reads =
-          implementation().takes_single_copy(what_, longest) && !(swapped && in_place);
-      return build(reads ? plan::Transport::by_reference : plan::Transport::copied, longest);
-    });
+    return api::make_operation(communicator_, request_,
+                               [&] { return choice->plan(communicator_.rank()); });
   }
 
  private:
+  tune::Choice choose(const LaidOut& blocks, bool may_read) const {
+    const Communicator::Implementation& ranks = implementation();
+    return tune::choose(
+        {.collective = chooses_as_,
+         .element_count = blocks.longest_bytes,
+         .reduction = request_.reduction,
+         .root = request_.root == no_rank ? Rank{0} : request_.root,
+         .block_bytes = blocks.differing,
+         .has_equal_blocks = request_.row.empty(),
+         .per_round_by_default = settings().per_round,
+         .reads_in_place = may_read && ranks.takes_single_copy(what_, blocks.longest_bytes)},
+        ranks.topology());
+  }
   const Communicator::Implementation& implementation() const {
     return communicator_.implementation();
   }
   const api::ContextSettings& settings() const { return implementation().context.settings; }
 
   Communicator& communicator_;
+  tune::Collective chooses_as_;
   api::ReadFor what_;
   api::OperationRequest request_;
 };
-
-/// Rank and count, as builders take them.
-template <class Builder>
-auto building(const Communicator& communicator, Builder builder) {
-  return [&communicator, builder](plan::Transport transport, std::size_t) {
-    return builder(communicator.rank(), communicator.rank_count(), transport);
-  };
-}
-/// Of allgather and allgatherv.
-api::AllgatherRequest allgather_of(Communicator& communicator, std::vector<std::size_t> bytes) {
-  const Communicator::Implementation& ranks = communicator.implementation();
-  return {.block_bytes = std::move(bytes),
-          .per_round_by_default = ranks.context.settings.per_round,
-          .node_of = ranks.neighbours.nodes.node};
-}
-/// `select` is gather_plan() or scatter_plan().
-template <class Select>
-auto building(Communicator& communicator, Select select, Rank root) {
-  return [&communicator, select, root](plan::Transport transport, std::size_t longest) {
-    return select(communicator.rank(), communicator.rank_count(),
-                  {.root = root,
-                   .block_bytes = longest,
-                   .node_of = communicator.implementation().neighbours.nodes.node,
-                   .transport = transport});
-  };
-}
 
 }  // namespace
 
@@ -322,159 +311,116 @@ BlockLayout detail::block_layout(Communicator& communicator, const char* collect
 }
 
 Operation allgather(Communicator& communicator, const AllgatherArguments& arguments) {
-  Making make(communicator, "allgather", arguments.source, arguments.target, arguments.bytes);
-  api::AllgatherRequest request =
-      allgather_of(communicator, std::vector<std::size_t>(make.count(), arguments.bytes));
-  return make(
-      false,
-      [&](std::span<const std::uint64_t>) -> Making::LaidOut {
-        return {gathered(equal_ranges(make.name(), arguments.bytes, make.count()), make.self()),
-                arguments.bytes};
-      },
-      [&](plan::Transport transport, std::size_t) {
-        request.transport = transport;
-        return api::allgather_plan(communicator.rank(), request);
-      });
+  Making make(communicator, "allgather", tune::Collective::allgather, arguments.source,
+              arguments.target, arguments.bytes);
+  return make(false, [&](std::span<const std::uint64_t>) -> Making::LaidOut {
+    return {gathered(equal_ranges(make.name(), arguments.bytes, make.count()), make.self()),
+            arguments.bytes};
+  });
 }
 
 Operation allgatherv(Communicator& communicator, const AllgathervArguments& arguments) {
-  Making make(communicator, "allgatherv", arguments.source, arguments.target, 0);
+  Making make(communicator, "allgatherv", tune::Collective::allgather, arguments.source,
+              arguments.target, 0);
   const std::vector<std::size_t>& bytes = arguments.blocks.bytes;
   make.row() = {make.self() < bytes.size() ? bytes[make.self()] : 0};
-  api::AllgatherRequest request = allgather_of(communicator, bytes);
-  return make(
-      false,
-      [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
-        const std::vector<Range> target =
-            ranges_of(make.name(), "target", arguments.blocks, make.count());
-        require_apart(make.name(), target);
-        require_told(make.name(), target, rows, make.self());
-        api::cut_into_pieces(request);
-        return {gathered(target, make.self()), longest_of(target), request.pieces};
-      },
-      [&](plan::Transport transport, std::size_t) {
-        request.transport = transport;
-        return api::allgather_plan(communicator.rank(), request);
-      });
+  return make(false, [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
+    const std::vector<Range> target =
+        ranges_of(make.name(), "target", arguments.blocks, make.count());
+    require_apart(make.name(), target);
+    require_told(make.name(), target, rows, make.self());
+    return {gathered(target, make.self()), longest_of(target), {}, bytes};
+  });
 }
 
 Operation alltoall(Communicator& communicator, const AlltoallArguments& arguments) {
-  Making make(communicator, "alltoall", arguments.source, arguments.target, arguments.bytes);
-  return make(
-      true,
-      [&](std::span<const std::uint64_t>) -> Making::LaidOut {
-        std::vector<Part> blocks;
-        for (const Range& range : equal_ranges(make.name(), arguments.bytes, make.count()))
-          blocks.push_back({.source = range, .target = range});
-        return {std::move(blocks), arguments.bytes};
-      },
-      [&](plan::Transport transport, std::size_t longest) {
-        return api::alltoall_plan(communicator.rank(), communicator.rank_count(),
-                                  {.block_bytes = longest,
-                                   .node_of = communicator.implementation().neighbours.nodes.node,
-                                   .transport = transport});
-      });
+  Making make(communicator, "alltoall", tune::Collective::alltoall, arguments.source,
+              arguments.target, arguments.bytes);
+  return make(true, [&](std::span<const std::uint64_t>) -> Making::LaidOut {
+    std::vector<Part> blocks;
+    for (const Range& range : equal_ranges(make.name(), arguments.bytes, make.count()))
+      blocks.push_back({.source = range, .target = range});
+    return {std::move(blocks), arguments.bytes};
+  });
 }
 
 Operation alltoallv(Communicator& communicator, const AlltoallvArguments& arguments) {
-  Making make(communicator, "alltoallv", arguments.source, arguments.target, 0);
+  Making make(communicator, "alltoallv", tune::Collective::alltoall, arguments.source,
+              arguments.target, 0);
   const std::vector<std::size_t>& sent = arguments.source_blocks.bytes;
   make.row().assign(sent.begin(), sent.end());
   make.row().resize(make.count());
-  return make(
-      true,
-      [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
-        const std::vector<Range> source =
-            ranges_of(make.name(), "source", arguments.source_blocks, make.count());
-        const std::vector<Range> target =
-            ranges_of(make.name(), "target", arguments.target_blocks, make.count());
-        require_apart(make.name(), target);
-        std::vector<std::uint64_t> told;  // what each rank sends to this one
-        std::vector<Part> blocks;
-        for (std::size_t rank = 0; rank < make.count(); ++rank) {
-          told.push_back(rows[rank * make.count() + make.self()]);
-          blocks.push_back({.source = source[rank], .target = target[rank]});
-        }
-        require_told(make.name(), target, told, make.self());
-        return {std::move(blocks), longest_of(rows)};
-      },
-      building(communicator, plan::direct_alltoall));
+  return make(true, [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
+    const std::vector<Range> source =
+        ranges_of(make.name(), "source", arguments.source_blocks, make.count());
+    const std::vector<Range> target =
+        ranges_of(make.name(), "target", arguments.target_blocks, make.count());
+    require_apart(make.name(), target);
+    std::vector<std::uint64_t> told;  // what each rank sends to this one
+    std::vector<Part> blocks;
+    for (std::size_t rank = 0; rank < make.count(); ++rank) {
+      told.push_back(rows[rank * make.count() + make.self()]);
+      blocks.push_back({.source = source[rank], .target = target[rank]});
+    }
+    require_told(make.name(), target, told, make.self());
+    return {std::move(blocks), longest_of(rows)};
+  });
 }
 
 Operation gather(Communicator& communicator, const GatherArguments& arguments) {
-  Making make(communicator, "gather", arguments.source, arguments.target, arguments.bytes,
-              arguments.root, api::ReadFor::gather);
-  return make(
-      false,
-      [&](std::span<const std::uint64_t>) -> Making::LaidOut {
-        const std::vector<Range> target = equal_ranges(make.name(), arguments.bytes, make.count());
-        return {make.is_root() ? gathered(target, make.self())
-                               : only(make.count(), make.self(), {.source = {0, arguments.bytes}}),
-                arguments.bytes,
-                {},
-                std::vector(make.count(), arguments.bytes)};
-      },
-      building(communicator, api::gather_plan, arguments.root));
+  Making make(communicator, "gather", tune::Collective::gather, arguments.source, arguments.target,
+              arguments.bytes, arguments.root, api::ReadFor::gather);
+  return make(false, [&](std::span<const std::uint64_t>) -> Making::LaidOut {
+    const std::vector<Range> target = equal_ranges(make.name(), arguments.bytes, make.count());
+    return {make.is_root() ? gathered(target, make.self())
+                           : only(make.count(), make.self(), {.source = {0, arguments.bytes}}),
+            arguments.bytes, std::vector(make.count(), arguments.bytes)};
+  });
 }
 
 Operation gatherv(Communicator& communicator, const GathervArguments& arguments) {
-  Making make(communicator, "gatherv", arguments.source, arguments.target, 0, arguments.root,
-              api::ReadFor::gather);
+  Making make(communicator, "gatherv", tune::Collective::gather, arguments.source, arguments.target,
+              0, arguments.root, api::ReadFor::gather);
   make.row() = {arguments.bytes};
-  return make(
-      false,
-      [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
-        const std::vector<std::size_t> all(rows.begin(), rows.end());
-        if (!make.is_root())
-          return {only(make.count(), make.self(), {.source = {0, arguments.bytes}}),
-                  longest_of(rows),
-                  {},
-                  all};
-        const std::vector<Range> target =
-            ranges_of(make.name(), "target", arguments.blocks, make.count());
-        require_apart(make.name(), target);
-        require_told(make.name(), target, rows, make.self());
-        return {gathered(target, make.self()), longest_of(rows), {}, all};
-      },
-      building(communicator, api::gather_plan, arguments.root));
+  return make(false, [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
+    const std::vector<std::size_t> all(rows.begin(), rows.end());
+    if (!make.is_root())
+      return {only(make.count(), make.self(), {.source = {0, arguments.bytes}}), longest_of(rows),
+              all};
+    const std::vector<Range> target =
+        ranges_of(make.name(), "target", arguments.blocks, make.count());
+    require_apart(make.name(), target);
+    require_told(make.name(), target, rows, make.self());
+    return {gathered(target, make.self()), longest_of(rows), all};
+  });
 }
 
 Operation scatter(Communicator& communicator, const ScatterArguments& arguments) {
-  Making make(communicator, "scatter", arguments.source, arguments.target, arguments.bytes,
-              arguments.root, api::ReadFor::scatter);
-  return make(
-      false,
-      [&](std::span<const std::uint64_t>) -> Making::LaidOut {
-        const std::vector<Range> source = equal_ranges(make.name(), arguments.bytes, make.count());
-        return {make.is_root() ? scattered(source, make.self())
-                               : only(make.count(), make.self(),
-                                      {.source = {}, .target = {0, arguments.bytes}}),
-                arguments.bytes,
-                {},
-                std::vector(make.count(), arguments.bytes)};
-      },
-      building(communicator, api::scatter_plan, arguments.root));
+  Making make(communicator, "scatter", tune::Collective::scatter, arguments.source,
+              arguments.target, arguments.bytes, arguments.root, api::ReadFor::scatter);
+  return make(false, [&](std::span<const std::uint64_t>) -> Making::LaidOut {
+    const std::vector<Range> source = equal_ranges(make.name(), arguments.bytes, make.count());
+    return {make.is_root()
+                ? scattered(source, make.self())
+                : only(make.count(), make.self(), {.source = {}, .target = {0, arguments.bytes}}),
+            arguments.bytes, std::vector(make.count(), arguments.bytes)};
+  });
 }
 
 Operation scatterv(Communicator& communicator, const ScattervArguments& arguments) {
-  Making make(communicator, "scatterv", arguments.source, arguments.target, 0, arguments.root,
-              api::ReadFor::scatter);
+  Making make(communicator, "scatterv", tune::Collective::scatter, arguments.source,
+              arguments.target, 0, arguments.root, api::ReadFor::scatter);
   make.row() = {arguments.bytes};
-  return make(
-      false,
-      [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
-        const std::vector<std::size_t> all(rows.begin(), rows.end());
-        if (!make.is_root())
-          return {only(make.count(), make.self(), {.source = {}, .target = {0, arguments.bytes}}),
-                  longest_of(rows),
-                  {},
-                  all};
-        const std::vector<Range> source =
-            ranges_of(make.name(), "source", arguments.blocks, make.count());
-        require_told(make.name(), source, rows, make.self());
-        return {scattered(source, make.self()), longest_of(rows), {}, all};
-      },
-      building(communicator, api::scatter_plan, arguments.root));
+  return make(false, [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
+    const std::vector<std::size_t> all(rows.begin(), rows.end());
+    if (!make.is_root())
+      return {only(make.count(), make.self(), {.source = {}, .target = {0, arguments.bytes}}),
+              longest_of(rows), all};
+    const std::vector<Range> source =
+        ranges_of(make.name(), "source", arguments.blocks, make.count());
+    require_told(make.name(), source, rows, make.self());
+    return {scattered(source, make.self()), longest_of(rows), all};
+  });
 }
 
 Operation reduce_scatter(Communicator& communicator, const ReduceScatterArguments& arguments) {
@@ -496,7 +442,7 @@ Operation reduce_scatter(Communicator& communicator, const ReduceScatterArgument
               name,
               "the reduction has no combine function or element_bytes is 0; use tutti::sum and "
               "friends, elementwise<>(), or fill in both");
-        if (!api::is_reduce_scatter(count))
+        if (!plan::is_chunked_fold(count))
           throw Error(ErrorCode::unsupported, std::string(name) + ": " + std::to_string(count) +
                                                   " ranks are more than there are slots for");
         BlockLayout layout;
@@ -519,12 +465,11 @@ Operation reduce_scatter(Communicator& communicator, const ReduceScatterArgument
       }};
   return api::make_operation(communicator, request, [&] {
     const std::size_t elements = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-    return api::reduce_scatter_plan(
-        communicator.rank(), count,
-        {.bytes = elements * reduction.element_bytes,
-         .reduction = reduction,
-         .agreement = arguments.agreement,
-         .node_of = communicator.implementation().neighbours.nodes.node});
+    return tune::plan_for({.collective = tune::Collective::reduce_scatter,
+                           .element_count = elements,
+                           .reduction = reduction,
+                           .agreement = arguments.agreement},
+                          communicator.implementation().topology(), communicator.rank());
   });
 }
 

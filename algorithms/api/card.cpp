@@ -1,9 +1,9 @@
 #include "api/card.hpp"
 
 #include <algorithm>
+#include <tutti/detail/names.hpp>
 
 #include "api/float_mode.hpp"
-#include "api/names.hpp"
 
 namespace tutti::api {
 namespace {

@@ -8,9 +8,8 @@
 #include <utility>
 
 #include "api/implementation.hpp"
-#include "api/rooted_selection.hpp"
-#include "api/selection.hpp"
-#include "plan/allreduce/scan.hpp"
+#include "tune/choose.hpp"
+#include "tune/hierarchy.hpp"
 
 namespace tutti {
 namespace {
@@ -97,20 +96,22 @@ bool share_targets(std::span<const Node> node_of, std::span<const std::uint64_t>
 }
 
 /// Lets all ranks tell each other where their buffers are, if that may decide on the plan.
-void hear_where_buffers_are(api::OperationRequest& request, api::AllreduceRequest& asked,
+void hear_where_buffers_are(api::OperationRequest& request, tune::CollectiveRequest& asked,
                             const Communicator::Implementation& ranks) {
+  const tune::Topology topology = ranks.topology();
   const bool may_be_zero_copy = (ranks.has_segments || ranks.context.settings.register_buffers) &&
-                                api::may_be_zero_copy(asked);
+                                tune::may_be_zero_copy({asked, topology});
   if (!may_be_zero_copy && !ranks.has_node_segments) return;
   const Context::Implementation& context = ranks.context;
-  const std::size_t bytes = asked.element_count * asked.reduction.element_bytes;
+  const std::size_t bytes = asked.bytes();
   const auto is_registered = [&](const void* buffer) {
     return context.settings.register_buffers ||
            api::registered_segment_with(context, buffer, bytes) != nullptr;
   };
   request.row = {is_registered(request.source) && is_registered(request.target),
                  bytes > 0 ? api::place_in_node(context, request.target, bytes) : 0};
-  request.lay_out_blocks = [&asked, may_be_zero_copy](std::span<const std::uint64_t> rows) {
+  request.lay_out_blocks = [&asked, topology,
+                            may_be_zero_copy](std::span<const std::uint64_t> rows) {
     std::vector<std::uint64_t> place_of_rank;
     bool all_registered = true;
     for (std::size_t i = 0; i < rows.size(); i += 2) {
@@ -118,9 +119,9 @@ void hear_where_buffers_are(api::OperationRequest& request, api::AllreduceReques
       place_of_rank.push_back(rows[i + 1]);
     }
     asked.zero_copy = may_be_zero_copy && all_registered;
-    asked.shares_target = share_targets(asked.node_of, place_of_rank);
+    asked.shares_target = share_targets(topology.node_of, place_of_rank);
     if (!asked.shares_target) return api::Blocks();
-    if (const std::string why = api::why_not_shared_target(asked); !why.empty())
+    if (const std::string why = tune::why_not_shared_target({asked, topology}); !why.empty())
       throw Error(ErrorCode::unsupported, "allreduce: the ranks of a node have one target, but " +
                                               why + "; give each rank a target of its own");
     return api::Blocks();
@@ -139,20 +140,19 @@ void detail::refuse(Communicator& communicator, const char* collective, const ch
 Operation barrier(Communicator& communicator, const BarrierArguments& arguments) {
   const Communicator::Implementation& ranks = communicator.implementation();
   return api::make_operation(communicator, {.collective = "barrier"}, [&] {
-    return api::barrier_plan(communicator.rank(), communicator.rank_count(),
-                             {.algorithm = arguments.algorithm,
-                              .across = arguments.across,
-                              .per_round = arguments.per_round,
-                              .per_round_by_default = ranks.context.settings.per_round,
-                              .node_of = ranks.neighbours.nodes.node,
-                              .domain_of = ranks.neighbours.domain});
+    return tune::plan_for({.collective = tune::Collective::barrier,
+                           .algorithm = arguments.algorithm,
+                           .across = arguments.across,
+                           .per_round = arguments.per_round,
+                           .per_round_by_default = ranks.context.settings.per_round},
+                          ranks.topology(), communicator.rank());
   });
 }
 
 Operation allreduce(Communicator& communicator, const AllreduceArguments& arguments) {
   const Communicator::Implementation& ranks = communicator.implementation();
   const Context::Implementation& context = ranks.context;
-  api::AllreduceRequest asked{
+  tune::CollectiveRequest asked{
       .element_count = arguments.element_count,
       .reduction = arguments.reduction,
       .agreement = arguments.agreement,
@@ -161,17 +161,18 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
       .per_round = arguments.per_round,
       .per_round_by_default = context.settings.per_round,
       .partners_max = context.fabric.connections_max(),
-      .node_of = ranks.neighbours.nodes.node,
-      .domain_of = ranks.neighbours.domain,
-      .single_copy = ranks.takes_single_copy(
+      .reads_in_place = ranks.takes_single_copy(
           api::ReadFor::allreduce, arguments.element_count * arguments.reduction.element_bytes)};
+  const bool republishes = context.shared_notifications == SharedNotifications::republished;
+  if (republishes && arguments.algorithm == Algorithm::shared_ring)
+    asked.receives_max = context.fabric.receives_promised_max();
   api::OperationRequest request{.collective = "allreduce",
                                 .element_count = arguments.element_count,
                                 .reduction = arguments.reduction,
                                 .agreement = arguments.agreement,
                                 .source = arguments.source,
                                 .target = arguments.target,
-                                .any_order = api::takes_any_order(asked),
+                                .any_order = tune::takes_any_order(asked),
                                 .shared_ring = arguments.algorithm == Algorithm::shared_ring};
   hear_where_buffers_are(request, asked, ranks);
   return api::make_operation(communicator, request, [&] {
@@ -185,17 +186,12 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
       throw Error(ErrorCode::invalid_argument,
                   "allreduce: the target is that of a whole node, and the source, too; give each "
                   "rank a source of its own");
-    if (!request.shared_ring)
-      return api::allreduce_plan(communicator.rank(), communicator.rank_count(), asked);
-    const bool republishes = context.shared_notifications == SharedNotifications::republished;
-    if (context.clock.is_simulated() && !republishes)
+    if (request.shared_ring && context.clock.is_simulated() && !republishes)
       throw Error(ErrorCode::unsupported,
                   "allreduce: algorithm shared_ring polls words in memory, and in virtual time "
                   "only messages let time pass: expected TUTTI_SHARED_NOTIFICATIONS=republished "
                   "there, or automatic");
-    return api::shared_ring_partners(
-        communicator.rank(), communicator.rank_count(), asked,
-        republishes ? std::optional(context.fabric.receives_promised_max()) : std::nullopt);
+    return tune::plan_for(asked, ranks.topology(), communicator.rank());
   });
 }
 
@@ -218,9 +214,13 @@ Operation allreduce_ssp(Communicator& communicator, const AllreduceSspArguments&
     if (!arguments.reduction.properties.commutative)
       throw Error(ErrorCode::unsupported,
                   "allreduce_ssp: the operator does not commute; use allreduce");
-    return api::stale_plan(communicator.rank(), communicator.rank_count(),
-                           arguments.element_count * arguments.reduction.element_bytes,
-                           ranks.context.settings.per_round, arguments.slack);
+    return tune::plan_for({.collective = tune::Collective::allreduce_ssp,
+                           .element_count = arguments.element_count,
+                           .reduction = arguments.reduction,
+                           .agreement = Agreement::relaxed,
+                           .slack = arguments.slack,
+                           .per_round_by_default = ranks.context.settings.per_round},
+                          ranks.topology(), communicator.rank());
   });
 }
 
@@ -251,14 +251,15 @@ Operation broadcast(Communicator& communicator, const BroadcastArguments& argume
     if (ranks.context.settings.check != CheckLevel::off && arguments.bytes > 0 &&
         arguments.buffer == nullptr)
       throw Error(ErrorCode::invalid_argument, "broadcast: buffer is null");
-    return api::broadcast_plan(
-        communicator.rank(), communicator.rank_count(),
-        {.root = arguments.root,
-         .bytes = bytes,
+    return tune::plan_for(
+        {.collective = tune::Collective::broadcast,
+         .element_count = elements,
+         .reduction = request.reduction,
+         .root = arguments.root,
+         .tree = arguments.tree,
          .per_round_by_default = ranks.context.settings.per_round,
-         .node_of = ranks.neighbours.nodes.node,
-         .single_copy = ranks.takes_single_copy(api::ReadFor::broadcast, bytes),
-         .tree = arguments.tree});
+         .reads_in_place = ranks.takes_single_copy(api::ReadFor::broadcast, bytes)},
+        ranks.topology(), communicator.rank());
   });
 }
 
@@ -267,11 +268,17 @@ Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
   const std::size_t elements = share_of(arguments.data_fraction, arguments.element_count);
   const auto participants =
       static_cast<std::uint32_t>(share_of(arguments.rank_fraction, communicator.rank_count()));
-  const api::AllreduceRequest asked{.element_count = elements,
-                                    .reduction = arguments.reduction,
-                                    .agreement = arguments.agreement,
-                                    .per_round_by_default = ranks.context.settings.per_round,
-                                    .node_of = ranks.neighbours.nodes.node};
+  const tune::CollectiveRequest asked{
+      .collective = tune::Collective::reduce,
+      .element_count = elements,
+      .reduction = arguments.reduction,
+      .agreement = arguments.agreement,
+      .root = arguments.root,
+      .participant_count = participants,
+      .tree = arguments.tree,
+      .per_round_by_default = ranks.context.settings.per_round,
+      .reads_in_place = ranks.takes_single_copy(api::ReadFor::reduce,
+                                                elements * arguments.reduction.element_bytes)};
   const api::OperationRequest request{.collective = "reduce",
                                       .element_count = elements,
                                       .reduction = arguments.reduction,
@@ -279,7 +286,7 @@ Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
                                       .source = arguments.source,
                                       .target = arguments.target,
                                       .root = arguments.root,
-                                      .any_order = api::takes_any_order(asked),
+                                      .any_order = tune::takes_any_order(asked),
                                       .participant_count = participants};
   return api::make_operation(communicator, request, [&] {
     check_root("reduce", arguments.root, communicator.rank_count());
@@ -292,21 +299,15 @@ Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
                      .reduction = arguments.reduction,
                      .has_target = communicator.rank() == arguments.root},
                     ranks.context.settings.check);
-    return api::reduce_plan(
-        communicator.rank(), communicator.rank_count(),
-        {.root = arguments.root,
-         .combines = asked,
-         .participant_count = participants,
-         .single_copy = ranks.takes_single_copy(api::ReadFor::reduce,
-                                                elements * arguments.reduction.element_bytes),
-         .tree = arguments.tree});
+    return tune::plan_for(asked, ranks.topology(), communicator.rank());
   });
 }
 
 namespace {
 
-Operation prefix(Communicator& communicator, const ScanArguments& arguments, const char* collective,
-                 plan::Prefix kind) {
+Operation prefix(Communicator& communicator, const ScanArguments& arguments,
+                 tune::Collective kind) {
+  const char* const collective = tune::name_of(kind);
   const Communicator::Implementation& ranks = communicator.implementation();
   const api::OperationRequest request{.collective = collective,
                                       .element_count = arguments.element_count,
@@ -320,22 +321,23 @@ Operation prefix(Communicator& communicator, const ScanArguments& arguments, con
          .target = arguments.target,
          .element_count = arguments.element_count,
          .reduction = arguments.reduction,
-         .has_target = kind == plan::Prefix::inclusive || communicator.rank() != Rank{0}},
+         .has_target = kind == tune::Collective::scan || communicator.rank() != Rank{0}},
         ranks.context.settings.check);
-    return api::scan_plan(
-        communicator.rank(), communicator.rank_count(),
-        {.kind = kind, .reduction = arguments.reduction, .node_of = ranks.neighbours.nodes.node});
+    return tune::plan_for({.collective = kind,
+                           .element_count = arguments.element_count,
+                           .reduction = arguments.reduction},
+                          ranks.topology(), communicator.rank());
   });
 }
 
 }  // namespace
 
 Operation scan(Communicator& communicator, const ScanArguments& arguments) {
-  return prefix(communicator, arguments, "scan", plan::Prefix::inclusive);
+  return prefix(communicator, arguments, tune::Collective::scan);
 }
 
 Operation exscan(Communicator& communicator, const ScanArguments& arguments) {
-  return prefix(communicator, arguments, "exscan", plan::Prefix::exclusive);
+  return prefix(communicator, arguments, tune::Collective::exscan);
 }
 
 }  // namespace tutti

@@ -7,10 +7,10 @@
 #include <string>
 #include <tutti/detail/check.hpp>
 #include <tutti/detail/cpu_set.hpp>
+#include <tutti/detail/names.hpp>
 #include <utility>
 
 #include "api/implementation.hpp"
-#include "api/names.hpp"
 #include "bootstrap/node_map.hpp"
 #include "shm/copy_costs.hpp"
 #include "verbs/arena.hpp"
@@ -175,8 +175,8 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
     if (all[rank].notify != self.notify)
       throw Error(ErrorCode::mismatch,
                   "rank " + std::to_string(rank) + " notifies by " +
-                      api::name_of(static_cast<Notify>(all[rank].notify)) + ", this rank by " +
-                      api::name_of(context.settings.notify) +
+                      name_of(static_cast<Notify>(all[rank].notify)) + ", this rank by " +
+                      name_of(context.settings.notify) +
                       ": set TUTTI_NOTIFY (or notify in code) alike everywhere");
     if (all[rank].shared_notifications != self.shared_notifications)
       throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +

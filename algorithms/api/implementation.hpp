@@ -17,13 +17,14 @@
 #include "api/joined_fabric.hpp"
 #include "api/neighbourhood.hpp"
 #include "api/segment.hpp"
-#include "api/selection.hpp"
 #include "api/set_up_call.hpp"
 #include "api/settings.hpp"
 #include "api/shared_ring.hpp"
 #include "engine/execution.hpp"
 #include "engine/stale.hpp"
 #include "plan/core/plan.hpp"
+#include "tune/chunks.hpp"
+#include "tune/topology.hpp"
 #include "verbs/verbs_fabric.hpp"
 
 namespace tutti {
@@ -127,10 +128,16 @@ struct Communicator::Implementation {
   bool takes_single_copy(api::ReadFor what, std::size_t bytes) const noexcept {
     return reads[static_cast<std::size_t>(what)].holds(bytes);
   }
+  /// What choices see of the ranks.
+  tune::Topology topology() const {
+    return {.rank_count = exchange.rank_count(),
+            .node_of = neighbours.nodes.node,
+            .domain_of = neighbours.domain};
+  }
   /// What goes through a plan at a time, of each of its parts; alike on all ranks.
   std::size_t chunk_bytes(const plan::Plan& plan) const noexcept {
-    return api::chunk_bytes_for(plan, neighbours.nodes.node_count < process_of.size(),
-                                context.settings.chunk_bytes);
+    return tune::chunk_bytes_for(plan, neighbours.nodes.node_count < process_of.size(),
+                                 context.settings.chunk_bytes);
   }
 
   /// Takes over an operation whose user is done with it.

@@ -16,11 +16,10 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <tutti/detail/names.hpp>
 #include <tutti/reduction.hpp>
 #include <tutti/status.hpp>
 #include <type_traits>
-
-#include "api/names.hpp"
 
 namespace tutti {
 namespace {
@@ -228,8 +227,8 @@ template <BuiltIn which, class T>
 Reduction make() {
   constexpr ElementType type = element_type_of<T>();
   if constexpr (!defined_for(which, type)) {
-    throw Error(ErrorCode::invalid_argument, std::string("operator ") + api::name_of(which) +
-                                                 " is not defined for " + api::name_of(type) +
+    throw Error(ErrorCode::invalid_argument, std::string("operator ") + name_of(which) +
+                                                 " is not defined for " + name_of(type) +
                                                  "; floating point has sum, prod, min, max");
   } else {
     Reduction reduction =

@@ -67,8 +67,8 @@ void cut_into_chunks(Operation::Implementation& operation, const OperationReques
   }
   if (blocks.of_part.empty()) {
     execution.chunk_count =
-        api::chunk_count(request.element_count, element_bytes, plan.parts,
-                         std::min(communicator.chunk_bytes(plan), request.chunk_bytes_max));
+        tune::chunk_count(request.element_count, element_bytes, plan.parts,
+                          std::min(communicator.chunk_bytes(plan), request.chunk_bytes_max));
     require_few_chunks(request.element_count * element_bytes, execution.chunk_count, plan.parts);
     execution.parts =
         engine::parts_of(request.element_count, element_bytes, plan.parts, execution.chunk_count);
@@ -79,7 +79,7 @@ void cut_into_chunks(Operation::Implementation& operation, const OperationReques
                 blocks.of_part.size(), plan.parts);
   const std::size_t longest = blocks.longest_bytes / element_bytes;
   execution.chunk_count =
-      api::chunk_count(longest, element_bytes, 1, communicator.chunk_bytes(plan));
+      tune::chunk_count(longest, element_bytes, 1, communicator.chunk_bytes(plan));
   require_few_chunks(blocks.longest_bytes, execution.chunk_count, plan.parts);
   execution.parts = engine::parts_of(blocks.of_part, element_bytes, execution.chunk_count);
   execution.memory.payload_bytes = engine::share(longest, execution.chunk_count, 0) * element_bytes;

@@ -18,25 +18,6 @@ namespace tutti::api {
 /// settings().
 void refuse_unknown_settings();
 
-/// Chunks of a payload where nothing else is said: those that ranks of a node pass to each other,
-/// and those between nodes of one rank.  A chunk is written to a partial, sent, combined and copied
-/// out while it is in the second cache; smaller ones have more rounds to wait for (measured,
-/// engine/README.md).
-inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
-inline constexpr std::size_t chunk_bytes_across = 128u << 10;
-/// Where most of it stays in the users' buffers.
-inline constexpr std::size_t chunk_bytes_zero_copy = 1u << 20;
-/// Of a piece that passes through rank after rank, which all wait for it: about as long as a
-/// message takes that has no bytes.
-inline constexpr std::size_t chunk_bytes_of_pipeline = 8u << 10;
-
-/// Where plans have many slots, chunks are as small as it takes for their registers to need about
-/// so much of the arena.
-inline constexpr std::size_t plan_registers_bytes = 8u << 20;
-
-/// What is read where it is takes no room; chunks, so that time limits are looked at between them.
-inline constexpr std::size_t by_reference_bytes = 16u << 20;
-
 /// Larger ones are faster in chunks that both sides copy at the same time (measured,
 /// shm/README.md).
 inline constexpr std::size_t single_copy_broadcast_bytes_max = 2u << 20;
@@ -49,9 +30,6 @@ inline constexpr std::size_t single_copy_allreduce_times = 64;
 /// on nodes of 16 processors (V. Tipparaju, J. Nieplocha, D. Panda, "Fast collective operations
 /// using shared and remote memory access protocols on clusters", IPDPS 2003, 2.2).
 inline constexpr std::size_t domains_above_ranks = 16;
-
-/// A representative tells its node of so many ranks, itself among them, one by one: a first guess.
-inline constexpr std::size_t flat_ranks_max = 16;
 
 /// More than any address space has room for; sizes near 2^64 would wrap when they are rounded.
 inline constexpr std::size_t arena_bytes_max = std::size_t{1} << 47;

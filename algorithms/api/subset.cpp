@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "api/implementation.hpp"
-#include "api/selection.hpp"
+#include "tune/choose.hpp"
 
 namespace tutti {
 namespace api {
@@ -55,8 +55,8 @@ Neighbourhood neighbourhood_of(std::span<const Rank> members, const Neighbourhoo
 
 /// An allreduce of the members, as a plan of the ranks that they are in the whole.
 plan::Plan plan_of_members(Rank self, std::span<const Rank> members,
-                           const AllreduceRequest& request) {
-  plan::Plan plan = allreduce_plan(self, static_cast<std::uint32_t>(members.size()), request);
+                           const tune::CollectiveRequest& request, const tune::Topology& topology) {
+  plan::Plan plan = tune::plan_for(request, topology, self);
   for (plan::Step& step : plan.steps)
     if (step.peer != no_rank) step.peer = members[index_of(step.peer)];
   plan.self = members[index_of(self)];
@@ -67,20 +67,23 @@ Operation make_allreduce(Communicator& whole, std::span<const Rank> members,
                          std::size_t element_count) {
   const Communicator::Implementation& ranks = whole.implementation();
   const bootstrap::NodeMap nodes = nodes_of(members, ranks.neighbours.nodes);
-  const AllreduceRequest asked{
+  const tune::CollectiveRequest asked{
       .element_count = element_count,
       .reduction = built_in_reduction(BuiltIn::bit_or, ElementType::uint64),
       .per_round_by_default = ranks.context.settings.per_round,
-      .partners_max = ranks.context.fabric.connections_max(),
-      .node_of = nodes.node};
-  return make_operation(
-      whole,
-      {.collective = "split",
-       .element_count = element_count,
-       .reduction = asked.reduction,
-       .members = {members.begin(), members.end()},
-       .chunk_bytes_max = 4096},  // it lives as long as what is split off
-      [&] { return plan_of_members(position_of(whole.rank(), members), members, asked); });
+      .partners_max = ranks.context.fabric.connections_max()};
+  const tune::Topology topology{.rank_count = static_cast<std::uint32_t>(members.size()),
+                                .node_of = nodes.node};
+  return make_operation(whole,
+                        {.collective = "split",
+                         .element_count = element_count,
+                         .reduction = asked.reduction,
+                         .members = {members.begin(), members.end()},
+                         .chunk_bytes_max = 4096},  // it lives as long as what is split off
+                        [&] {
+                          return plan_of_members(position_of(whole.rank(), members), members, asked,
+                                                 topology);
+                        });
 }
 
 }  // namespace

@@ -4,14 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <tutti/detail/names.hpp>
 #include <tutti/tutti.hpp>
 
-#include "api/allreduce_schedules.hpp"
-#include "api/names.hpp"
-#include "api/selection.hpp"
 #include "support/adversarial.hpp"
 #include "support/device.hpp"
 #include "support/operators.hpp"
+#include "tune/choose.hpp"
 
 namespace tutti {
 namespace {
@@ -32,18 +31,17 @@ void run(std::uint32_t rank_count, const std::function<int(Exchange&)>& body) {
 }
 
 /// Vectors that the schedule takes for so many ranks; the empty one leaves it to a rule.
-std::vector<std::vector<std::uint32_t>> vectors(const api::Schedule& schedule,
-                                                std::uint32_t rank_count,
-                                                const api::AllreduceRequest& request) {
+std::vector<std::vector<std::uint32_t>> vectors(const tune::Row& schedule, std::uint32_t rank_count,
+                                                const tune::CollectiveRequest& request) {
   std::vector<std::vector<std::uint32_t>> taken;
   for (std::vector<std::uint32_t> vector :
        {std::vector<std::uint32_t>{}, plan::uniform(rank_count, 1), plan::uniform(rank_count, 2),
         plan::uniform(rank_count, 3), plan::PerRound{3, 2, 1}}) {
-    api::AllreduceRequest asked = request;
+    tune::CollectiveRequest asked = request;
     asked.algorithm = schedule.algorithm;
     asked.per_round = vector;
     try {
-      (void)api::allreduce_plan(Rank{0}, rank_count, asked);
+      (void)tune::choose(asked, {.rank_count = rank_count});
       taken.push_back(std::move(vector));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::invalid_argument) throw;  // does not serve so many ranks
@@ -54,7 +52,7 @@ std::vector<std::vector<std::uint32_t>> vectors(const api::Schedule& schedule,
 
 /// A call of `schedule` on `values`; empty if it failed.
 template <class T>
-std::vector<T> call(Communicator& communicator, const api::AllreduceRequest& request,
+std::vector<T> call(Communicator& communicator, const tune::CollectiveRequest& request,
                     const std::vector<T>& values) {
   std::vector<T> target(values.size());
   Operation operation = allreduce(communicator, {.source = values.data(),
@@ -71,12 +69,12 @@ std::vector<T> call(Communicator& communicator, const api::AllreduceRequest& req
 
 /// 0 if every vector gives what `expected` says of element i.
 template <class T, class Expected>
-int check(Communicator& communicator, const api::Schedule& schedule, const Reduction& reduction,
+int check(Communicator& communicator, const tune::Row& schedule, const Reduction& reduction,
           const std::vector<T>& values, const Expected& expected) {
-  api::AllreduceRequest request{.element_count = values.size(),
-                                .reduction = reduction,
-                                .agreement = schedule.agreement,
-                                .algorithm = schedule.algorithm};
+  tune::CollectiveRequest request{.element_count = values.size(),
+                                  .reduction = reduction,
+                                  .agreement = tune::agreement_of(schedule),
+                                  .algorithm = schedule.algorithm};
   for (const auto& vector : vectors(schedule, communicator.rank_count(), request)) {
     request.per_round = vector;
     const std::vector<T> result = call(communicator, request, values);
@@ -84,7 +82,7 @@ int check(Communicator& communicator, const api::Schedule& schedule, const Reduc
       const T right = expected(i);
       if (i < result.size() && std::memcmp(&result[i], &right, sizeof(T)) == 0) continue;
       std::fprintf(stderr, "%s, %u ranks, n_1 %u: wrong at element %zu\n",
-                   api::name_of(schedule.algorithm), communicator.rank_count(),
+                   name_of(schedule.algorithm), communicator.rank_count(),
                    vector.empty() ? 0 : vector[0], i);
       return 1;
     }
@@ -92,8 +90,7 @@ int check(Communicator& communicator, const api::Schedule& schedule, const Reduc
   return 0;
 }
 
-int check_integers(Communicator& communicator, const api::Schedule& schedule,
-                   const test::Job& job) {
+int check_integers(Communicator& communicator, const tune::Row& schedule, const test::Job& job) {
   std::vector<std::uint64_t> values;
   for (std::size_t i = 0; i < element_count; ++i)
     values.push_back(test::input(index_of(communicator.rank()), 1, i));
@@ -102,7 +99,7 @@ int check_integers(Communicator& communicator, const api::Schedule& schedule,
 }
 
 /// Sums of small whole numbers are exact in any order.
-int check_doubles(Communicator& communicator, const api::Schedule& schedule) {
+int check_doubles(Communicator& communicator, const tune::Row& schedule) {
   const auto value = [](std::uint32_t rank, std::size_t i) {
     return static_cast<double>((rank + 1) * (i + 3) % 101) - 50;
   };
@@ -134,7 +131,7 @@ double tree(std::uint32_t first, std::uint32_t count, std::size_t element) {
   return value;
 }
 
-int check_tree(Communicator& communicator, const api::Schedule& schedule) {
+int check_tree(Communicator& communicator, const tune::Row& schedule) {
   std::vector<double> values;
   for (std::size_t i = 0; i < element_count; ++i)
     values.push_back(tree(index_of(communicator.rank()), 1, i));
@@ -149,13 +146,13 @@ TEST(Schedules, AreRightByNameForUpTo16Ranks) {
       Context context(test::on_test_device(exchange));
       Communicator communicator(context, exchange);
       int wrong = 0;
-      for (const api::Schedule& schedule : api::allreduce_schedules()) {
+      for (const tune::Row& schedule : tune::named_schedules()) {
         wrong += check_integers(communicator, schedule,
                                 schedule.needs_idempotent ? test::max_job() : test::sum_job());
         if (schedule.keeps_rank_order && !schedule.needs_inverse)
           wrong += check_integers(communicator, schedule, test::ordered_job());
         if (!schedule.needs_inverse) wrong += check_doubles(communicator, schedule);
-        if (schedule.agreement == Agreement::reproducible)
+        if (tune::agreement_of(schedule) == Agreement::reproducible)
           wrong += check_tree(communicator, schedule);
       }
       return wrong == 0 ? 0 : 1;

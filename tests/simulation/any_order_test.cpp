@@ -4,13 +4,12 @@
 
 #include <map>
 #include <string>
+#include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
 
-#include "api/allreduce_schedules.hpp"
-#include "api/names.hpp"
-#include "api/selection.hpp"
 #include "simulated_run.hpp"
 #include "support/operators.hpp"
+#include "tune/choose.hpp"
 
 namespace tutti {
 namespace {
@@ -35,11 +34,12 @@ std::vector<Bytes> inputs(std::uint32_t rank_count) {
 }
 
 /// Empty if the schedule does not serve so many ranks with that n.
-std::vector<plan::Plan> plans_of(std::uint32_t rank_count, const api::AllreduceRequest& request) {
+std::vector<plan::Plan> plans_of(std::uint32_t rank_count, const tune::CollectiveRequest& request) {
   std::vector<plan::Plan> plans;
   try {
+    const tune::Choice choice = tune::choose(request, {.rank_count = rank_count});
     for (std::uint32_t rank = 0; rank < rank_count; ++rank)
-      plans.push_back(api::allreduce_plan(Rank{rank}, rank_count, request));
+      plans.push_back(choice.plan(Rank{rank}));
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument) << error.what();
     return {};
@@ -59,18 +59,18 @@ std::vector<std::uint16_t> slots_of(const std::vector<plan::Plan>& plans) {
 TEST(AnyOrder, IsRightForEverySchedule) {
   std::uint32_t runs = 0;
   std::map<Algorithm, std::uint32_t> swaps;  // plans whose arrivals changed places
-  for (const api::Schedule& schedule : api::allreduce_schedules()) {
+  for (const tune::Row& schedule : tune::named_schedules()) {
     const test::Job job = schedule.needs_idempotent ? test::max_job() : test::sum_job();
     for (std::uint32_t rank_count = 1; rank_count <= 24; ++rank_count) {
       std::vector<std::uint64_t> right;
       for (std::size_t i = 0; i < element_count; ++i)
         right.push_back(job.expected(rank_count, 1, i));
       for (const std::uint32_t n : {0u, 1u, 2u, 3u, 5u}) {
-        api::AllreduceRequest request{.element_count = element_count,
-                                      .reduction = job.reduction,
-                                      .algorithm = schedule.algorithm};
+        tune::CollectiveRequest request{.element_count = element_count,
+                                        .reduction = job.reduction,
+                                        .algorithm = schedule.algorithm};
         if (n > 0) request.per_round = plan::uniform(rank_count, n);
-        ASSERT_TRUE(api::takes_any_order(request));
+        ASSERT_TRUE(tune::takes_any_order(request));
         std::vector<plan::Plan> plans = plans_of(rank_count, request);
         if (plans.empty()) continue;
         const auto planned = slots_of(plans);
@@ -84,7 +84,7 @@ TEST(AnyOrder, IsRightForEverySchedule) {
           if (slots_of(plans) != planned) ++swaps[schedule.algorithm];
           for (const Bytes& result : results)
             ASSERT_EQ(result, bytes_of(right))
-                << api::name_of(schedule.algorithm) << ", " << rank_count << " ranks, n " << n;
+                << name_of(schedule.algorithm) << ", " << rank_count << " ranks, n " << n;
         }
       }
     }
@@ -93,7 +93,7 @@ TEST(AnyOrder, IsRightForEverySchedule) {
   for (const Algorithm algorithm :
        {Algorithm::dissemination, Algorithm::two_partial, Algorithm::recursive_multiplying,
         Algorithm::nway, Algorithm::nway_inverse, Algorithm::decomposition_digits})
-    EXPECT_GT(swaps[algorithm], 0u) << api::name_of(algorithm);
+    EXPECT_GT(swaps[algorithm], 0u) << name_of(algorithm);
 }
 
 }  // namespace

@@ -6,14 +6,13 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <tutti/detail/names.hpp>
 #include <tutti/reduction.hpp>
 #include <vector>
 
-#include "api/allreduce_schedules.hpp"
-#include "api/names.hpp"
-#include "api/selection.hpp"
 #include "simulated_run.hpp"
 #include "support/adversarial.hpp"
+#include "tune/choose.hpp"
 
 namespace tutti {
 namespace {
@@ -42,26 +41,26 @@ struct Shape {
 };
 
 std::string text_of(const Shape& shape) {
-  std::string text = std::string(api::name_of(shape.algorithm)) + " n";
+  std::string text = std::string(name_of(shape.algorithm)) + " n";
   for (const std::uint32_t entry : shape.per_round) text += " " + std::to_string(entry);
   return text;
 }
 
 /// Results of all ranks.
 std::vector<Bytes> results(std::uint32_t rank_count, const Shape& shape, std::uint64_t seed = 1) {
-  const api::AllreduceRequest request{
+  const tune::CollectiveRequest request{
       .element_count = element_count,
       .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
       .agreement = shape.agreement,
       .algorithm = shape.algorithm,
       .per_round = shape.per_round};
+  const tune::Choice choice = tune::choose(request, {.rank_count = rank_count});
   std::vector<plan::Plan> plans;
-  for (std::uint32_t rank = 0; rank < rank_count; ++rank)
-    plans.push_back(api::allreduce_plan(Rank{rank}, rank_count, request));
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) plans.push_back(choice.plan(Rank{rank}));
   return simulation::simulate(plans,
                               {.reduction = request.reduction,
                                .element_count = element_count,
-                               .any_order = api::takes_any_order(request),
+                               .any_order = tune::takes_any_order(request),
                                .seed = seed},
                               inputs(rank_count));
 }
@@ -93,12 +92,13 @@ std::vector<plan::PerRound> vectors(std::uint32_t rank_count) {
 
 void for_each_shape(std::uint32_t rank_count, Agreement least,
                     const std::function<void(const Shape&)>& visit) {
-  for (const api::Schedule& schedule : api::allreduce_schedules()) {
+  for (const tune::Row& schedule : tune::named_schedules()) {
     if (schedule.needs_idempotent || schedule.needs_inverse) continue;
-    if (least == Agreement::reproducible && schedule.agreement != least) continue;
-    if (least == Agreement::identical && schedule.agreement == Agreement::relaxed) continue;
+    if (least == Agreement::reproducible && tune::agreement_of(schedule) != least) continue;
+    if (least == Agreement::identical && tune::agreement_of(schedule) == Agreement::relaxed)
+      continue;
     for (const plan::PerRound& vector : vectors(rank_count))
-      if (schedule.takes != api::PerRoundIs::nothing || vector.empty())
+      if (schedule.takes != tune::PerRoundIs::nothing || vector.empty())
         visit({schedule.algorithm, least, vector});
   }
 }

@@ -3,14 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
 
-#include "api/allreduce_schedules.hpp"
-#include "api/names.hpp"
-#include "api/selection.hpp"
 #include "plan/rooted/single_copy.hpp"
 #include "simulated_run.hpp"
 #include "support/operators.hpp"
+#include "tune/choose.hpp"
 
 namespace tutti {
 namespace {
@@ -36,15 +35,16 @@ struct Case {
 
 /// False if the schedule does not serve them.
 bool expect_right(const Case& one) {
-  const api::AllreduceRequest request{.element_count = one.element_count,
-                                      .reduction = one.job.reduction,
-                                      .algorithm = one.algorithm,
-                                      .zero_copy = one.zero_copy};
+  const tune::CollectiveRequest request{.element_count = one.element_count,
+                                        .reduction = one.job.reduction,
+                                        .algorithm = one.algorithm,
+                                        .zero_copy = one.zero_copy};
   std::vector<plan::Plan> plans;
   std::vector<Bytes> sources;
   try {
+    const tune::Choice choice = tune::choose(request, {.rank_count = one.rank_count});
     for (std::uint32_t rank = 0; rank < one.rank_count; ++rank) {
-      plans.push_back(api::allreduce_plan(Rank{rank}, one.rank_count, request));
+      plans.push_back(choice.plan(Rank{rank}));
       sources.push_back(inputs_of(rank, one.element_count));
     }
   } catch (const Error&) {
@@ -63,7 +63,7 @@ bool expect_right(const Case& one) {
                                                           sources);
   for (const Bytes& target : targets)
     EXPECT_EQ(target, Bytes(bytes.begin(), bytes.end()))
-        << api::name_of(one.algorithm) << ", " << one.rank_count << " ranks, " << one.element_count
+        << name_of(one.algorithm) << ", " << one.rank_count << " ranks, " << one.element_count
         << " elements in " << one.chunk_count << " chunks, " << one.job.name;
   return true;
 }
@@ -71,7 +71,7 @@ bool expect_right(const Case& one) {
 TEST(Chunks, GiveWhatTheWholePayloadGives) {
   const test::Job jobs[] = {test::sum_job(), test::ordered_job()};
   int cases = 0;
-  for (const api::Schedule& schedule : api::allreduce_schedules())
+  for (const tune::Row& schedule : tune::named_schedules())
     for (const test::Job& job : jobs)
       for (std::uint32_t ranks = 1; ranks <= 9; ++ranks)
         for (const std::size_t chunks :

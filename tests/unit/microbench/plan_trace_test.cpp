@@ -6,14 +6,14 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <tutti/detail/names.hpp>
 
-#include "api/allreduce_schedules.hpp"
-#include "api/names.hpp"
 #include "microbench/plan_print.hpp"
 #include "plan/allreduce/dissemination.hpp"
 #include "plan/allreduce/recursive_multiplying.hpp"
 #include "plan/allreduce/two_partial.hpp"
 #include "plan/core/steps.hpp"
+#include "tune/choose.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -153,7 +153,8 @@ TEST(PlanTrace, TakesOutWhatCameTwice) {
             R"("awaits":[{"peer":2,"slot":0,"covers":[[2,1]]}]},)"
             R"({"puts":[{"peer":2,"slot":1,"covers":[[2,2]]}],)"
             R"("awaits":[{"peer":1,"slot":1,"covers":[[0,2]]}]}],"takes_out":[[0,1]]})");
-  const std::string table = table_of({.rank_count = 3}, trace->plan(Rank{0}), &*trace);
+  const std::string table =
+      table_of({.topology = {.rank_count = 3}}, trace->plan(Rank{0}), &*trace);
   EXPECT_NE(table.find("takes out     0, which came twice"), std::string::npos) << table;
 }
 
@@ -234,34 +235,16 @@ TEST(PlanRequest, DefaultsAreOneRanksTableAndAllOfJson) {
 }
 
 TEST(PlanRequest, AgreementIsWhatTheNamedScheduleGives) {
-  EXPECT_EQ(understood({}).allreduce.agreement, Agreement::identical);
-  for (const api::Schedule& schedule : api::allreduce_schedules()) {
-    const std::string name = api::name_of(schedule.algorithm);
-    EXPECT_EQ(understood({.algorithm = name, .dtype = "double"}).allreduce.agreement,
-              schedule.agreement)
+  EXPECT_EQ(understood({}).asked.agreement, Agreement::identical);
+  for (const tune::Row& schedule : tune::named_schedules()) {
+    const std::string name = name_of(schedule.algorithm);
+    EXPECT_EQ(understood({.algorithm = name, .dtype = "double"}).asked.agreement,
+              tune::agreement_of(schedule))
         << name;
   }
   EXPECT_EQ(understood({.algorithm = "two_partial_dissemination", .agreement = "identical"})
-                .allreduce.agreement,
+                .asked.agreement,
             Agreement::identical);
-}
-
-/// A search of its own for each rank would take minutes.
-TEST(PlanRequest, ThePlannerMakesWhatTheLibraryMakes) {
-  for (std::uint32_t ranks = 1; ranks <= 100; ++ranks) {
-    const PlanRequest request = understood({.ranks = std::to_string(ranks)});
-    const auto plan_of_rank = planner(request, plan_of(request, Rank{0}));
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      const Plan expected = plan_of(request, Rank{rank});
-      const Plan plan = plan_of_rank(Rank{rank});
-      ASSERT_EQ(plan.per_round, expected.per_round);
-      ASSERT_EQ(plan.steps.size(), expected.steps.size());
-      for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-        ASSERT_EQ(plan.steps[i].peer, expected.steps[i].peer);
-        ASSERT_EQ(plan.steps[i].slot, expected.steps[i].slot);
-      }
-    }
-  }
 }
 
 TEST(PlanPrint, ADrawingHasAnEdgeForEachMessage) {

@@ -1,5 +1,5 @@
-// Requests over a grid of collectives, payloads, shapes of nodes, agreements and operators, and what
-// is chosen for each, as text: for the test that says which choices have changed.
+// Requests over a grid of collectives, payloads, shapes of nodes, agreements and operators, and
+// what is chosen for each, as text: for the test that says which choices have changed.
 #pragma once
 
 #include <algorithm>
@@ -8,31 +8,16 @@
 #include <map>
 #include <string>
 #include <tutti/algorithm.hpp>
+#include <tutti/detail/names.hpp>
 #include <tutti/reduction.hpp>
 #include <tutti/status.hpp>
 #include <utility>
 #include <vector>
 
-#include "api/names.hpp"
 #include "plan/core/plan.hpp"
+#include "tune/request.hpp"
 
 namespace tutti::test {
-
-enum class What : std::uint8_t {
-  allreduce,
-  allreduce_ssp,
-  shared_ring,
-  barrier,
-  broadcast,
-  reduce,
-  reduce_scatter,
-  allgather,
-  alltoall,
-  gather,
-  scatter,
-  scan,
-  exscan,
-};
 
 /// An operator on elements of a type; `user`: one that does not commute, on elements of no known
 /// type.
@@ -43,11 +28,11 @@ struct Operator {
 
 /// One request, whatever it is handed to.
 struct Case {
-  What what = What::allreduce;
+  tune::Collective collective = tune::Collective::allreduce;
   std::uint32_t rank_count = 1;
   std::vector<Node> node_of = {};
   std::vector<Node> domain_of = {};
-  std::size_t bytes = 0;                     // the payload, or a block; of allgathers see below
+  std::size_t bytes = 0;                      // the payload, or a block; of allgathers see below
   std::vector<std::size_t> block_bytes = {};  // of each rank; empty: all of `bytes`
   Reduction reduction = {};
   Agreement agreement = Agreement::identical;
@@ -73,8 +58,8 @@ inline std::string text_of(const std::vector<std::uint32_t>& vector) {
   return text;
 }
 
-/// Name, messages per round, slots, partials, and how the payload is divided, of one rank's plan; or
-/// the refusal.  Of vectors longer than 8 the sum, and the number of entries.
+/// Name, messages per round, slots, partials, and how the payload is divided, of one rank's plan;
+/// or the refusal.  Of vectors longer than 8 the sum, and the number of entries.
 inline std::string choice_of(const Case& given, Rank self = Rank{0}) {
   try {
     const plan::Plan plan = plan_of(given, self);
@@ -117,8 +102,8 @@ inline std::vector<Node> nodes_of(std::uint32_t rank_count, const std::vector<st
   return node_of;
 }
 
-/// Calls `visit` with a heading and a line "HEADING: from value to value: choice; ...", one for each
-/// group of variants that choose alike, in the order of the grid.
+/// Calls `visit` with a heading and a line "HEADING: from value to value: choice; ...", one for
+/// each group of variants that choose alike, in the order of the grid.
 void for_each_line(const std::function<void(const std::string&)>& visit);
 
 }  // namespace tutti::test

@@ -1,133 +1,75 @@
-// Promise: for every request of the grid the choice is that of tests/data/choices.txt.  A difference
-// is intended or a mistake: what is intended is looked at, line by line, and the file replaced by the
-// one that the test leaves behind.
+// Promise: for every request of the grid the choice is that of tests/data/choices.txt.  A
+// difference is intended or a mistake: what is intended is looked at, line by line, and the file
+// replaced by the one that the test leaves behind.
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
+#include <string>
 
-#include "api/block_selection.hpp"
-#include "api/rooted_selection.hpp"
-#include "api/selection.hpp"
 #include "cases.hpp"
 #include "plan/core/nodes.hpp"
+#include "tune/choose.hpp"
+#include "tune/chunks.hpp"
 
 namespace tutti::test {
 
 plan::Plan plan_of(const Case& given, Rank self) {
-  const std::uint32_t ranks = given.rank_count;
-  const Rank root = given.root == no_rank ? Rank{ranks - 1} : given.root;
-  const api::AllreduceRequest combines{
-      .element_count = given.reduction.element_bytes > 0
-                           ? given.bytes / given.reduction.element_bytes
-                           : 0,
+  tune::CollectiveRequest request{
+      .collective = given.collective,
       .reduction = given.reduction,
       .agreement = given.agreement,
+      .root = given.root == no_rank ? Rank{given.rank_count - 1} : given.root,
+      .block_bytes = given.block_bytes,
+      .participant_count = given.participant_count,
+      .slack = given.slack,
       .algorithm = given.algorithm,
       .across = given.across,
+      .tree = given.tree,
       .per_round = given.per_round,
       .per_round_by_default = given.per_round_by_default,
       .partners_max = given.partners_max,
-      .node_of = given.node_of,
-      .domain_of = given.domain_of,
       .shares_target = given.shares_target,
       .zero_copy = given.zero_copy,
-      .single_copy = given.single_copy};
-  const plan::Transport transport =
-      given.single_copy ? plan::Transport::by_reference : plan::Transport::copied;
-  switch (given.what) {
-    case What::allreduce:
-      return api::allreduce_plan(self, ranks, combines);
-    case What::shared_ring:
-      return api::shared_ring_partners(self, ranks, combines);
-    case What::allreduce_ssp:
-      return api::stale_plan(self, ranks, given.bytes, given.per_round_by_default, given.slack);
-    case What::barrier:
-      return api::barrier_plan(self, ranks,
-                               {.algorithm = given.algorithm,
-                                .across = given.across,
-                                .per_round = given.per_round,
-                                .per_round_by_default = given.per_round_by_default,
-                                .node_of = given.node_of,
-                                .domain_of = given.domain_of});
-    case What::broadcast:
-      return api::broadcast_plan(self, ranks,
-                                 {.root = root,
-                                  .bytes = given.bytes,
-                                  .per_round_by_default = given.per_round_by_default,
-                                  .node_of = given.node_of,
-                                  .single_copy = given.single_copy,
-                                  .tree = given.tree});
-    case What::reduce:
-      return api::reduce_plan(self, ranks,
-                              {.root = root,
-                               .combines = combines,
-                               .participant_count = given.participant_count,
-                               .single_copy = given.single_copy,
-                               .tree = given.tree});
-    case What::reduce_scatter:
-      return api::reduce_scatter_plan(self, ranks,
-                                      {.bytes = given.bytes,
-                                       .reduction = given.reduction,
-                                       .agreement = given.agreement,
-                                       .node_of = given.node_of});
-    case What::allgather: {
-      api::AllgatherRequest request{
-          .block_bytes = given.block_bytes.empty() ? std::vector(ranks, given.bytes)
-                                                   : given.block_bytes,
-          .per_round_by_default = given.per_round_by_default,
-          .node_of = given.node_of,
-          .transport = transport};
-      api::cut_into_pieces(request);
-      return api::allgather_plan(self, request);
-    }
-    case What::alltoall:
-      return api::alltoall_plan(self, ranks,
-                                {.block_bytes = given.bytes,
-                                 .node_of = given.node_of,
-                                 .transport = transport});
-    case What::gather:
-    case What::scatter: {
-      const api::RootedBlocksRequest request{.root = root,
-                                             .block_bytes = given.bytes,
-                                             .node_of = given.node_of,
-                                             .transport = transport};
-      return given.what == What::gather ? api::gather_plan(self, ranks, request)
-                                        : api::scatter_plan(self, ranks, request);
-    }
-    case What::scan:
-    case What::exscan:
-      break;
-  }
-  return api::scan_plan(self, ranks,
-                        {.kind = given.what == What::scan ? plan::Prefix::inclusive
-                                                          : plan::Prefix::exclusive,
-                         .reduction = given.reduction,
-                         .node_of = given.node_of});
+      .reads_in_place = given.single_copy};
+  if (request.reduction.element_bytes == 0) request.reduction.element_bytes = 1;
+  if (given.collective != tune::Collective::barrier)
+    request.element_count = given.bytes / request.reduction.element_bytes;
+  return tune::plan_for(
+      request,
+      {.rank_count = given.rank_count, .node_of = given.node_of, .domain_of = given.domain_of},
+      self);
 }
 
 std::size_t chunk_bytes_of(const plan::Plan& plan, const Case& given) {
-  return api::chunk_bytes_for(plan,
-                              plan::node_count_of(given.node_of, 0) < given.rank_count);
+  return tune::chunk_bytes_for(plan, plan::node_count_of(given.node_of, 0) < given.rank_count);
 }
 
 namespace {
 
+/// What comes before the choices in a line.
+std::string heading_of(const std::string& line) {
+  return line.substr(0, line.find(": "));
+}
+
 TEST(Choices, are_those_of_the_list) {
+  std::map<std::string, std::string> listed;  // by heading
   std::ifstream list(TUTTI_TEST_DATA "/choices.txt");
+  for (std::string line; std::getline(list, line);) listed.emplace(heading_of(line), line);
+  ASSERT_GT(listed.size(), 1000u) << "tests/data/choices.txt cannot be read";
   std::ofstream actual("choices.actual.txt");
-  std::size_t number = 0, different = 0;
+  std::size_t different = 0;
   for_each_line([&](const std::string& line) {
-    std::string expected;
-    std::getline(list, expected);
-    ++number;
     actual << line << "\n";
-    if (line == expected || ++different > 20) return;
-    ADD_FAILURE() << "line " << number << "\n  listed: " << expected << "\n  chosen: " << line;
+    const auto expected = listed.extract(heading_of(line));
+    if (expected && expected.mapped() == line) return;
+    if (++different <= 20)
+      ADD_FAILURE() << "  listed: " << (expected ? expected.mapped() : "nothing")
+                    << "\n  chosen: " << line;
   });
-  std::string rest;
-  EXPECT_FALSE(std::getline(list, rest)) << "listed, and not in the grid: " << rest;
   EXPECT_EQ(different, 0u) << "lines differ; see choices.actual.txt in the directory of the test";
-  EXPECT_GT(number, 1000u);
+  EXPECT_TRUE(listed.empty()) << listed.size() << " lines are listed, and not in the grid: "
+                              << listed.begin()->second;
 }
 
 }  // namespace

@@ -7,13 +7,15 @@
 namespace tutti::test {
 namespace {
 
+using tune::Collective;
+
 constexpr std::size_t K = 1024, M = K * K;
-constexpr std::array<std::uint32_t, 27> every_count{2,  3,  4,  5,  6,  7,  8,  9,  10,
-                                                    11, 12, 13, 14, 15, 16, 17, 24, 31,
+constexpr std::array<std::uint32_t, 27> every_count{2,  3,  4,  5,  6,  7,  8,  9,   10,
+                                                    11, 12, 13, 14, 15, 16, 17, 24,  31,
                                                     32, 33, 48, 63, 64, 65, 96, 256, 1};
 constexpr std::array<std::uint32_t, 10> some_counts{1, 2, 3, 5, 8, 12, 13, 32, 33, 64};
-constexpr std::array<std::size_t, 10> every_size{0,      8,      64,      256,     1 * K,
-                                                 4 * K,  16 * K, 64 * K,  256 * K, 1 * M};
+constexpr std::array<std::size_t, 10> every_size{0,     8,      64,     256,     1 * K,
+                                                 4 * K, 16 * K, 64 * K, 256 * K, 1 * M};
 constexpr std::array<std::size_t, 4> some_sizes{8, 1 * K, 64 * K, 1 * M};
 
 void combine_nothing(const void*, void*, std::size_t, void*) noexcept {}
@@ -40,9 +42,11 @@ struct Shape {
   std::vector<std::uint32_t> sizes;
   bool is_cyclic = false;
 };
-const std::vector<Shape> every_shape{
-    {"1 a node", {1}}, {"2 a node", {2}}, {"4 a node", {4}}, {"8 a node", {8}},
-    {"3 and 1 a node", {3, 1}}};
+const std::vector<Shape> every_shape{{"1 a node", {1}},
+                                     {"2 a node", {2}},
+                                     {"4 a node", {4}},
+                                     {"8 a node", {8}},
+                                     {"3 and 1 a node", {3, 1}}};
 const std::vector<Shape> more_shapes{
     {"1 a node", {1}}, {"4 a node", {4}}, {"4 a node, cyclic", {4}, true}, {"one node", {4096}}};
 
@@ -101,20 +105,20 @@ class Grid {
   const std::function<void(const std::string&)>& visit_;
 };
 
-Variant reducing(What what, const Operator& op, Agreement agreement) {
-  return {std::string(op.name) + " " + api::name_of(agreement),
-          {.what = what, .reduction = op.reduction, .agreement = agreement}};
+Variant reducing(Collective collective, const Operator& op, Agreement agreement) {
+  return {std::string(op.name) + " " + name_of(agreement),
+          {.collective = collective, .reduction = op.reduction, .agreement = agreement}};
 }
 
-std::vector<Variant> every_reduction(What what) {
+std::vector<Variant> every_reduction(Collective collective) {
   using enum Agreement;
   std::vector<Variant> variants;
   for (const Agreement agreement : {identical, reproducible, relaxed})
     for (const Operator* op : {&sum_double, &ordered})
-      variants.push_back(reducing(what, *op, agreement));
-  variants.push_back(reducing(what, sum_int, identical));
-  variants.push_back(reducing(what, sum_int, reproducible));
-  variants.push_back(reducing(what, max_double, relaxed));
+      variants.push_back(reducing(collective, *op, agreement));
+  variants.push_back(reducing(collective, sum_int, identical));
+  variants.push_back(reducing(collective, sum_int, reproducible));
+  variants.push_back(reducing(collective, max_double, relaxed));
   return variants;
 }
 
@@ -134,13 +138,13 @@ std::vector<Variant> together(std::vector<Variant> all, const std::vector<Varian
 
 void add_allreduces(Grid& grid) {
   using enum Agreement;
-  const std::vector<Variant> reductions = every_reduction(What::allreduce);
-  const std::vector<Variant> sums{reducing(What::allreduce, sum_double, identical),
-                                  reducing(What::allreduce, ordered, identical),
-                                  reducing(What::allreduce, sum_double, reproducible),
-                                  reducing(What::allreduce, sum_int, relaxed)};
+  const std::vector<Variant> reductions = every_reduction(Collective::allreduce);
+  const std::vector<Variant> sums{reducing(Collective::allreduce, sum_double, identical),
+                                  reducing(Collective::allreduce, ordered, identical),
+                                  reducing(Collective::allreduce, sum_double, reproducible),
+                                  reducing(Collective::allreduce, sum_int, relaxed)};
   grid.add("allreduce", every_count, every_shape, every_size, reductions);
-  grid.add("allreduce", some_counts, more_shapes, some_sizes, sums);
+  grid.add("allreduce of other shapes", some_counts, more_shapes, some_sizes, sums);
   const auto with = [&](const char* name, auto change) {
     grid.add(std::string("allreduce ") + name, some_counts, more_shapes, some_sizes,
              changed(sums, "", change));
@@ -167,15 +171,20 @@ void add_allreduces(Grid& grid) {
         also(given);
       });
     };
-    const std::string name = std::string("allreduce by ") + api::name_of(algorithm);
+    const std::string name = std::string("allreduce by ") + name_of(algorithm);
     grid.add(name, counts, {{"1 a node", {1}}, {"4 a node", {4}}}, some_sizes,
              changed(reductions, "", [=](Case& given) { given.algorithm = algorithm; }));
-    grid.add(name + " asked 3,3", counts, {{"1 a node", {1}}}, some_sizes,
-             by_name([](Case& given) { given.per_round = {3, 3}; }));
+    grid.add(name + " asked 3,3", counts, {{"1 a node", {1}}}, some_sizes, by_name([](Case& given) {
+               given.per_round = {3, 3};
+             }));
     grid.add(name + " asked 3,2,2", counts, {{"1 a node", {1}}}, some_sizes,
-             by_name([](Case& given) { given.per_round = {3, 2, 2}; }));
+             by_name([](Case& given) {
+               given.per_round = {3, 2, 2};
+             }));
     grid.add(name + " by default 2,2,2,2", counts, {{"1 a node", {1}}}, some_sizes,
-             by_name([](Case& given) { given.per_round_by_default = {2, 2, 2, 2}; }));
+             by_name([](Case& given) {
+               given.per_round_by_default = {2, 2, 2, 2};
+             }));
     grid.add(name + " across leader", counts, {{"4 a node", {4}}}, some_sizes,
              by_name([](Case& given) { given.across = Across::leader; }));
     grid.add(name + " across lanes", counts, {{"4 a node", {4}}}, some_sizes,
@@ -189,7 +198,7 @@ void add_allreduces(Grid& grid) {
 void add_barriers(Grid& grid) {
   constexpr std::array<std::size_t, 1> nothing{0};
   const auto with = [&](const std::string& name, const auto& counts, auto change) {
-    Case given{.what = What::barrier};
+    Case given{.collective = Collective::barrier};
     change(given);
     grid.add("barrier" + name, counts, every_shape, nothing, {{"", given}});
   };
@@ -207,27 +216,27 @@ void add_barriers(Grid& grid) {
 void add_domains(Grid& grid, const std::function<void(const std::string&)>& visit) {
   (void)grid;
   for (const std::uint32_t count : {32u, 64u, 128u})
-    for (const What what : {What::allreduce, What::barrier})
+    for (const Collective collective : {Collective::allreduce, Collective::barrier})
       for (const Agreement agreement : {Agreement::identical, Agreement::reproducible}) {
-        Case given{.what = what,
+        Case given{.collective = collective,
                    .rank_count = count,
                    .node_of = nodes_of(count, {32}),
                    .domain_of = nodes_of(count, {8}),
                    .reduction = sum_double.reduction,
                    .agreement = agreement};
-        visit(std::string(what == What::barrier ? "barrier" : "allreduce") +
+        visit(std::string(collective == Collective::barrier ? "barrier" : "allreduce") +
               ", nodes of 32 in domains of 8, P " + std::to_string(count) + ", sum(double) " +
-              api::name_of(agreement) + ": " + runs_of(given, some_sizes));
+              name_of(agreement) + ": " + runs_of(given, some_sizes));
       }
 }
 
 void add_rooted(Grid& grid) {
   using enum Agreement;
-  const std::vector<Variant> broadcast{{"", {.what = What::broadcast}}};
-  const std::vector<Variant> reduces = every_reduction(What::reduce);
-  const std::vector<Variant> some{reducing(What::reduce, sum_double, identical),
-                                  reducing(What::reduce, sum_double, reproducible),
-                                  reducing(What::reduce, ordered, relaxed)};
+  const std::vector<Variant> broadcast{{"", {.collective = Collective::broadcast}}};
+  const std::vector<Variant> reduces = every_reduction(Collective::reduce);
+  const std::vector<Variant> some{reducing(Collective::reduce, sum_double, identical),
+                                  reducing(Collective::reduce, sum_double, reproducible),
+                                  reducing(Collective::reduce, ordered, relaxed)};
   grid.add("broadcast", every_count, every_shape, every_size, broadcast);
   grid.add("reduce", every_count, every_shape, every_size, reduces);
   const auto with = [&](const std::string& name, auto change) {
@@ -242,7 +251,7 @@ void add_rooted(Grid& grid) {
   with("by default 2", [](Case& given) { given.per_round_by_default = {2}; });
   for (std::uint8_t i = 1; i <= static_cast<std::uint8_t>(Tree::fibonacci) + 1; ++i) {
     const auto tree = static_cast<Tree>(i);
-    with(std::string("along ") + api::name_of(tree), [=](Case& given) { given.tree = tree; });
+    with(std::string("along ") + name_of(tree), [=](Case& given) { given.tree = tree; });
   }
   grid.add("reduce of 5", some_counts, more_shapes, some_sizes,
            changed(some, "", [](Case& given) { given.participant_count = 5; }));
@@ -260,23 +269,23 @@ std::vector<std::size_t> divided(std::size_t bytes, std::uint32_t count,
 }
 
 void add_blocks(Grid& grid, const std::function<void(const std::string&)>& visit) {
-  for (const auto& [name, what] :
-       {std::pair{"allgather", What::allgather}, std::pair{"alltoall", What::alltoall},
-        std::pair{"gather", What::gather}, std::pair{"scatter", What::scatter}}) {
-    grid.add(name, every_count, every_shape, every_size, {{"", {.what = what}}});
+  for (const auto& [name, collective] :
+       {std::pair{"allgather", Collective::allgather}, std::pair{"alltoall", Collective::alltoall},
+        std::pair{"gather", Collective::gather}, std::pair{"scatter", Collective::scatter}}) {
+    grid.add(name, every_count, every_shape, every_size, {{"", {.collective = collective}}});
     grid.add(std::string(name) + " cyclic", some_counts, more_shapes, some_sizes,
-             {{"", {.what = what}}});
+             {{"", {.collective = collective}}});
     grid.add(std::string(name) + " read in place", some_counts, more_shapes, some_sizes,
-             {{"", {.what = what, .single_copy = true}}});
+             {{"", {.collective = collective, .single_copy = true}}});
   }
-  for (const auto& [name, what] :
-       {std::pair{"gather", What::gather}, std::pair{"scatter", What::scatter}})
+  for (const auto& [name, collective] :
+       {std::pair{"gather", Collective::gather}, std::pair{"scatter", Collective::scatter}})
     grid.add(std::string(name) + " at the last", some_counts, more_shapes, some_sizes,
-             {{"", {.what = what, .root = no_rank}}});
+             {{"", {.collective = collective, .root = no_rank}}});
   grid.add("allgather by default 2,2,2", some_counts, more_shapes, some_sizes,
-           {{"", {.what = What::allgather, .per_round_by_default = {2, 2, 2}}}});
+           {{"", {.collective = Collective::allgather, .per_round_by_default = {2, 2, 2}}}});
   grid.add("reduce_scatter", every_count, every_shape, every_size,
-           every_reduction(What::reduce_scatter));
+           every_reduction(Collective::reduce_scatter));
 
   const auto decreasing = [](std::size_t rank, std::size_t count) { return count - rank; };
   const auto single = [](std::size_t rank, std::size_t) { return std::size_t{rank == 0}; };
@@ -292,7 +301,7 @@ void add_blocks(Grid& grid, const std::function<void(const std::string&)>& visit
                            std::to_string(count) + ":";
         if (count < 2) continue;
         for (const std::size_t total : {16 * K, 64 * K, 256 * K, 8 * M}) {
-          const Case given{.what = What::allgather,
+          const Case given{.collective = Collective::allgather,
                            .rank_count = count,
                            .node_of = nodes_of(count, shape.sizes),
                            .block_bytes = divided(total, count, share)};
@@ -304,28 +313,34 @@ void add_blocks(Grid& grid, const std::function<void(const std::string&)>& visit
 
 void add_others(Grid& grid) {
   using enum Agreement;
-  for (const auto& [name, what] : {std::pair{"scan", What::scan}, std::pair{"exscan", What::exscan}})
+  for (const auto& [name, collective] :
+       {std::pair{"scan", Collective::scan}, std::pair{"exscan", Collective::exscan}})
     grid.add(name, every_count, every_shape, some_sizes,
-             {reducing(what, sum_double, identical), reducing(what, sum_int, identical),
-              reducing(what, ordered, identical)});
+             {reducing(collective, sum_double, identical), reducing(collective, sum_int, identical),
+              reducing(collective, ordered, identical)});
   std::vector<Variant> stale;
   for (const std::uint32_t slack : {0u, 1u, 4u, 100000u})
-    stale = together(stale, changed({reducing(What::allreduce_ssp, sum_double, relaxed)},
+    stale = together(stale, changed({reducing(Collective::allreduce_ssp, sum_double, relaxed)},
                                     ("slack " + std::to_string(slack)).c_str(),
                                     [=](Case& given) { given.slack = slack; }));
   grid.add("allreduce_ssp", some_counts, {{"1 a node", {1}}}, some_sizes, stale);
   grid.add("shared ring", some_counts, every_shape, some_sizes,
-           {reducing(What::shared_ring, sum_double, identical),
-            reducing(What::shared_ring, sum_double, reproducible),
-            reducing(What::shared_ring, ordered, identical)});
+           changed({reducing(Collective::allreduce, sum_double, identical),
+                    reducing(Collective::allreduce, sum_double, reproducible),
+                    reducing(Collective::allreduce, ordered, identical)},
+                   "", [](Case& given) { given.algorithm = Algorithm::shared_ring; }));
   grid.add("shared ring across lanes", std::array<std::uint32_t, 1>{8}, {{"2 a node", {2}}},
            some_sizes,
-           changed({reducing(What::shared_ring, sum_double, identical)}, "",
-                   [](Case& given) { given.across = Across::lanes; }));
+           changed({reducing(Collective::allreduce, sum_double, identical)}, "", [](Case& given) {
+             given.algorithm = Algorithm::shared_ring;
+             given.across = Across::lanes;
+           }));
   grid.add("shared ring asked 3,3", std::array<std::uint32_t, 1>{8}, {{"2 a node", {2}}},
            some_sizes,
-           changed({reducing(What::shared_ring, sum_double, identical)}, "",
-                   [](Case& given) { given.per_round = {3, 3}; }));
+           changed({reducing(Collective::allreduce, sum_double, identical)}, "", [](Case& given) {
+             given.algorithm = Algorithm::shared_ring;
+             given.per_round = {3, 3};
+           }));
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 // Promise: collectives of blocks take the plan that saves most between nodes, connect few ranks
 // where there are many, and keep what was promised of order.
-#include "api/block_selection.hpp"
-
 #include <gtest/gtest.h>
 
 #include <set>
@@ -9,9 +7,10 @@
 #include <tutti/reduction.hpp>
 #include <vector>
 
+#include "asked.hpp"
 #include "plan/allreduce/canonical_halving.hpp"
 
-namespace tutti::api {
+namespace tutti::tune {
 namespace {
 
 /// `count` nodes of `size` ranks that follow each other.
@@ -34,14 +33,16 @@ class ReduceScatter : public testing::Test {
     return taken(nodes_of(nodes, ranks_per_node));
   }
   std::string taken(const std::vector<Node>& node_of) {
-    asked.node_of = node_of;
-    plan = reduce_scatter_plan(Rank{0}, static_cast<std::uint32_t>(node_of.size()), asked);
-    asked.node_of = {};
+    asked.element_count = bytes / asked.reduction.element_bytes;
+    plan = plan_for(asked,
+                    {.rank_count = static_cast<std::uint32_t>(node_of.size()), .node_of = node_of},
+                    Rank{0});
     return plan.algorithm;
   }
 
-  ReduceScatterRequest asked{.bytes = 1u << 20,
-                             .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64)};
+  CollectiveRequest asked{.collective = Collective::reduce_scatter,
+                          .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64)};
+  std::size_t bytes = 1u << 20;
   plan::Plan plan;
 };
 
@@ -63,7 +64,7 @@ TEST_F(ReduceScatter, NodesAddUpWhereThatSavesMoreThanAHop) {
   EXPECT_EQ(taken(2, 4), "node_direct");
   EXPECT_EQ(taken(9, 2), "node_direct");
   EXPECT_EQ(taken(10, 2), "node_circulant");
-  asked.bytes = 8 * 8;
+  bytes = 8 * 8;
   EXPECT_EQ(taken(2, 2), "chunked_fold");  // one message of 8 bytes less
   EXPECT_EQ(taken(8, 8), "node_direct");
 }
@@ -104,13 +105,12 @@ TEST_F(ReduceScatter, ConnectsFewWhereNodesDifferToo) {
 /// How `total` bytes that `ranks` nodes hold are sent, if the r-th holds a share of weight(r).
 template <class Weight>
 std::string allgather_taken(std::uint32_t ranks, std::size_t total, Weight weight) {
-  AllgatherRequest request;
+  CollectiveRequest request{.collective = Collective::allgather, .reduction = {.element_bytes = 1}};
   std::size_t weights = 0;
   for (std::uint32_t rank = 0; rank < ranks; ++rank) weights += weight(rank);
   for (std::uint32_t rank = 0; rank < ranks; ++rank)
     request.block_bytes.push_back(total * weight(rank) / weights);
-  cut_into_pieces(request);
-  return allgather_plan(Rank{0}, request).algorithm;
+  return plan_for(request, {.rank_count = ranks}, Rank{0}).algorithm;
 }
 
 TEST(Allgatherv, IsPassedOnInPiecesWhereBlocksDifferHoweverManyNodesThereAre) {
@@ -136,4 +136,4 @@ TEST(Allgatherv, IsPassedOnInPiecesWhereBlocksDifferHoweverManyNodesThereAre) {
 }
 
 }  // namespace
-}  // namespace tutti::api
+}  // namespace tutti::tune

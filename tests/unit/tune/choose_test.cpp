@@ -1,35 +1,36 @@
 // Promise: a schedule asked for by name is taken or refused with the ones that serve; left alone,
 // the rule takes one that keeps the promise.
-#include "api/selection.hpp"
+#include "tune/choose.hpp"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <string>
+#include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
 #include <vector>
 
-#include "api/allreduce_schedules.hpp"
-#include "api/block_selection.hpp"
-#include "api/names.hpp"
-#include "api/rooted_selection.hpp"
 #include "api/settings.hpp"
+#include "asked.hpp"
+#include "tune/chunks.hpp"
 
-namespace tutti::api {
+namespace tutti::tune {
 namespace {
 
 double noise(double left, double right) {
   return left + 0.5 * right;
 }
 
-AllreduceRequest request(BuiltIn op, ElementType type, Agreement agreement) {
-  return {.element_count = 1,
-          .reduction =
-              op == BuiltIn::none ? elementwise<double, noise>({}) : built_in_reduction(op, type),
-          .agreement = agreement};
+Asked request(BuiltIn op, ElementType type, Agreement agreement) {
+  Asked asked;
+  asked.element_count = 1;
+  asked.reduction =
+      op == BuiltIn::none ? elementwise<double, noise>({}) : built_in_reduction(op, type);
+  asked.agreement = agreement;
+  return asked;
 }
 
-std::string taken(const AllreduceRequest& asked, std::uint32_t rank_count = 12) {
+std::string taken(const Asked& asked, std::uint32_t rank_count = 12) {
   return allreduce_plan(Rank{0}, rank_count, asked).algorithm;
 }
 
@@ -51,7 +52,7 @@ TEST(Selection, LeftAloneTakesASchedule) {
   EXPECT_EQ(taken(request(BuiltIn::sum, ElementType::float64, identical)), "recursive_multiplying");
   // Where ranks would have to be folded, the canonical tree takes fewer rounds, until its blocks
   // weigh more.
-  AllreduceRequest large = request(BuiltIn::sum, ElementType::float64, identical);
+  Asked large = request(BuiltIn::sum, ElementType::float64, identical);
   for (const std::uint32_t prime : {11u, 13u, 97u, 997u})
     EXPECT_NE(taken(large, prime), "recursive_multiplying") << prime;
   for (const std::uint32_t product : {2u, 3u, 4u, 5u, 6u, 7u, 8u, 16u, 24u, 32u, 48u, 64u, 96u})
@@ -73,7 +74,7 @@ TEST(Selection, LeftAloneTakesASchedule) {
     EXPECT_NE(taken(large, 13), "chunked_fold");
     large.per_round_by_default = {};
   }
-  AllreduceRequest ordered = request(BuiltIn::none, ElementType::float64, identical);
+  Asked ordered = request(BuiltIn::none, ElementType::float64, identical);
   ordered.element_count = 1 << 17;
   EXPECT_EQ(taken(ordered, 48), "canonical_halving");  // it does not commute
   ordered.partners_max = 9;
@@ -83,7 +84,7 @@ TEST(Selection, LeftAloneTakesASchedule) {
   EXPECT_EQ(taken(request(BuiltIn::sum, ElementType::int32, reproducible)),
             "two_partial_dissemination");
   EXPECT_EQ(taken(request(BuiltIn::max, ElementType::float64, reproducible)), "dissemination");
-  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, reproducible);
+  Asked asked = request(BuiltIn::sum, ElementType::float64, reproducible);
   EXPECT_EQ(taken(asked, 5), "gather_fold");
   EXPECT_EQ(taken(asked, 96), "canonical_dissemination");
   asked.element_count = 1 << 16;
@@ -115,7 +116,7 @@ TEST(Selection, WhatIsPassedOnFitsTheDefaultArena) {
     const std::size_t registers = plan.slot_count - plan.line_slot_count + plan.partial_count;
     return 2 * registers * (chunk_bytes_for(plan, false) + 64);
   };
-  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   asked.element_count = 64u << 20;
   for (const std::uint32_t ranks : {33u, 64u, 341u, 600u, 1024u, 4096u}) {
     const plan::Plan plan = allreduce_plan(Rank{0}, ranks, asked);
@@ -127,8 +128,8 @@ TEST(Selection, WhatIsPassedOnFitsTheDefaultArena) {
     EXPECT_EQ(along_tree.algorithm, "canonical_halving") << ranks << " ranks";
     EXPECT_LE(memory(along_tree), 14u << 20) << ranks << " ranks";
     asked.agreement = Agreement::identical;
-    const RootedBlocksRequest blocks{.block_bytes = 64u << 20};
-    const plan::Plan scatter = scatter_plan(Rank{0}, ranks, blocks);
+    const plan::Plan scatter =
+        blocks_plan(Rank{0}, ranks, {.collective = Collective::scatter, .bytes = 64u << 20});
     EXPECT_EQ(scatter.algorithm, "tree_scatter") << ranks << " ranks";
     EXPECT_LE(memory(scatter), 14u << 20) << ranks << " ranks";
   }
@@ -138,10 +139,10 @@ TEST(Selection, WhatIsPassedOnFitsTheDefaultArena) {
 }
 
 TEST(Selection, EveryScheduleOfTheCatalogueIsTakenByNameWhereItServes) {
-  for (const Schedule& schedule : allreduce_schedules()) {
-    AllreduceRequest asked = request(
-        schedule.needs_idempotent ? BuiltIn::min : BuiltIn::sum,
-        schedule.needs_inverse ? ElementType::int64 : ElementType::float64, schedule.agreement);
+  for (const Row& schedule : named_schedules()) {
+    Asked asked = request(schedule.needs_idempotent ? BuiltIn::min : BuiltIn::sum,
+                          schedule.needs_inverse ? ElementType::int64 : ElementType::float64,
+                          agreement_of(schedule));
     asked.algorithm = schedule.algorithm;
     EXPECT_EQ(taken(asked), name_of(schedule.algorithm));
     EXPECT_EQ(taken(asked, 1), name_of(schedule.algorithm)) << "one rank";
@@ -158,7 +159,7 @@ std::vector<Node> nodes_of(std::uint32_t count, std::uint32_t size, bool is_cycl
 
 TEST(Selection, CombinesInsideNodesFirstWhereThatKeepsThePromise) {
   const std::vector<Node> blocks = nodes_of(3, 4), dealt = nodes_of(3, 4, true);
-  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   asked.node_of = blocks;
   EXPECT_EQ(taken(asked), "leader/recursive_multiplying");
   asked.node_of = dealt;
@@ -179,7 +180,7 @@ TEST(Selection, CombinesInsideNodesFirstWhereThatKeepsThePromise) {
   asked.per_round = {};
   asked.agreement = Agreement::reproducible;
   EXPECT_EQ(taken(asked).find('/'), std::string::npos);
-  AllreduceRequest ordered = request(BuiltIn::none, ElementType::other, Agreement::relaxed);
+  Asked ordered = request(BuiltIn::none, ElementType::other, Agreement::relaxed);
   ordered.node_of = blocks;
   EXPECT_EQ(taken(ordered), "leader/two_partial_dissemination");
   ordered.node_of = dealt;
@@ -188,7 +189,7 @@ TEST(Selection, CombinesInsideNodesFirstWhereThatKeepsThePromise) {
 
 TEST(Selection, LanesAreWorthTheirMessages) {
   const std::vector<Node> blocks = nodes_of(2, 16);
-  AllreduceRequest asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
+  Asked asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
   asked.node_of = blocks;
   asked.element_count = 1024;  // 512 bytes a lane
   EXPECT_EQ(taken(asked, 32), "two_partial_dissemination");
@@ -210,7 +211,7 @@ TEST(Selection, LanesAreWorthTheirMessages) {
 
 TEST(Selection, AContextsVectorIsOneOfAllRanks) {
   const std::vector<Node> blocks = nodes_of(3, 4);
-  AllreduceRequest asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
+  Asked asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
   asked.node_of = blocks;
   asked.per_round_by_default = {3, 2};
   EXPECT_EQ(taken(asked), "two_partial_dissemination");
@@ -223,7 +224,7 @@ TEST(Selection, AContextsVectorIsOneOfAllRanks) {
 
 TEST(Selection, RefusesNodesOfMoreRanksThanAreSlots) {
   const std::vector<Node> large = nodes_of(2, 20'000);
-  AllreduceRequest asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
+  Asked asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
   asked.node_of = large;
   EXPECT_EQ(taken(asked, 40'000), "two_partial_dissemination");
   EXPECT_EQ(barrier_plan(Rank{0}, 40'000, {.node_of = large}).algorithm, "dissemination");
@@ -242,7 +243,7 @@ TEST(Selection, RefusesNodesOfMoreRanksThanAreSlots) {
 
 TEST(Selection, ASingleNodeHasLanesForLargePayloadsAndNoLeader) {
   const std::vector<Node> eight = nodes_of(1, 8);
-  AllreduceRequest asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
+  Asked asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
   asked.node_of = eight;
   EXPECT_EQ(taken(asked, 8), "two_partial_dissemination");
   asked.element_count = 1 << 14;
@@ -260,7 +261,7 @@ TEST(Selection, ASingleNodeHasLanesForLargePayloadsAndNoLeader) {
 
 TEST(Selection, DomainsMeetFirstInBarriersAndSmallAllreduces) {
   const std::vector<Node> node = nodes_of(1, 8), two = nodes_of(2, 4), domains = nodes_of(4, 2);
-  const auto barrier = [](const BarrierRequest& asked) {
+  const auto barrier = [](const BarrierAsked& asked) {
     return barrier_plan(Rank{0}, 8, asked).algorithm;
   };
   EXPECT_EQ(barrier({.node_of = node, .domain_of = domains}), "domains/dissemination");
@@ -272,14 +273,14 @@ TEST(Selection, DomainsMeetFirstInBarriersAndSmallAllreduces) {
   EXPECT_EQ(barrier({.across = Across::leader, .node_of = two, .domain_of = domains}),
             "leader/dissemination");
   EXPECT_EQ(barrier({.per_round = {7}, .node_of = node, .domain_of = domains}), "dissemination");
-  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   asked.node_of = node;
   asked.domain_of = domains;
   EXPECT_EQ(taken(asked, 8), "domains/recursive_multiplying");
-  asked.single_copy = true;
+  asked.reads_in_place = true;
   asked.domain_of = two;
   EXPECT_EQ(taken(asked, 8), "domains/recursive_multiplying") << "two domains are not two ranks";
-  asked.single_copy = false;
+  asked.reads_in_place = false;
   asked.domain_of = domains;
   asked.node_of = two;
   EXPECT_EQ(taken(asked, 8), "domains/leader/recursive_multiplying");
@@ -299,7 +300,7 @@ TEST(Selection, DomainsMeetFirstInBarriersAndSmallAllreduces) {
 }
 
 TEST(Selection, TreesOverNodesAreFibonacciUnlessMessagesPerRoundAreGiven) {
-  const auto broadcast = [](BroadcastRequest asked) {
+  const auto broadcast = [](BroadcastAsked asked) {
     asked.bytes = asked.bytes == 0 ? 1024 : asked.bytes;
     return broadcast_plan(Rank{0}, 24, asked).algorithm;
   };
@@ -313,8 +314,8 @@ TEST(Selection, TreesOverNodesAreFibonacciUnlessMessagesPerRoundAreGiven) {
   EXPECT_EQ(broadcast({.node_of = one}), "binomial_tree") << "more than a flat one is for";
   EXPECT_EQ(broadcast({.node_of = one, .tree = Tree::binary}), "binary_tree");
   EXPECT_EQ(broadcast({.node_of = two, .tree = Tree::binomial}), "binomial_tree");
-  EXPECT_EQ(broadcast({.node_of = one, .single_copy = true}), "single_copy");
-  EXPECT_EQ(broadcast({.node_of = one, .single_copy = true, .tree = Tree::fibonacci}),
+  EXPECT_EQ(broadcast({.node_of = one, .reads_in_place = true}), "single_copy");
+  EXPECT_EQ(broadcast({.node_of = one, .reads_in_place = true, .tree = Tree::fibonacci}),
             "fibonacci_tree");
   // Larger payloads keep a port busy for longer: fewer messages fit into the time of one.
   const auto children_of_root = [](std::size_t bytes) {
@@ -323,14 +324,14 @@ TEST(Selection, TreesOverNodesAreFibonacciUnlessMessagesPerRoundAreGiven) {
   EXPECT_GT(children_of_root(8), children_of_root(2048));
   EXPECT_GT(children_of_root(2048), children_of_root(65'536));
   EXPECT_EQ(children_of_root(SIZE_MAX), 6u) << "binomial";
-  ReduceRequest asked{.combines =
-                          request(BuiltIn::sum, ElementType::float64, Agreement::reproducible)};
-  const auto reduce = [&] { return reduce_plan(Rank{0}, 24, asked).algorithm; };
+  Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::reproducible);
+  asked.collective = Collective::reduce;
+  const auto reduce = [&] { return allreduce_plan(Rank{0}, 24, asked).algorithm; };
   EXPECT_EQ(reduce(), "binomial_tree") << "the canonical one";
   asked.tree = Tree::binary;
   expect_refused(ErrorCode::unsupported, [&] { (void)reduce(); },
                  {"tree binary", "reproducible", "use automatic or binomial"});
-  asked.combines.agreement = Agreement::identical;
+  asked.agreement = Agreement::identical;
   EXPECT_EQ(reduce(), "binary_tree");
   asked.tree = Tree::automatic;
   EXPECT_EQ(reduce(), "fibonacci_tree");
@@ -339,7 +340,7 @@ TEST(Selection, TreesOverNodesAreFibonacciUnlessMessagesPerRoundAreGiven) {
 }
 
 TEST(Selection, RefusesWhatAScheduleCannotKeep) {
-  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   asked.algorithm = Algorithm::two_partial;
   expect_refused(ErrorCode::unsupported, [&] { (void)taken(asked); },
                  {"two_partial_dissemination", "no more than relaxed", "sum of double",
@@ -355,7 +356,7 @@ TEST(Selection, RefusesWhatAScheduleCannotKeep) {
 }
 
 TEST(Selection, TakesTheContextsVectorWhereTheScheduleCan) {
-  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::relaxed);
+  Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::relaxed);
   const auto rounds = [&] { return allreduce_plan(Rank{0}, 12, asked).per_round; };
   asked.per_round_by_default = {5, 1};
   EXPECT_EQ(rounds(), (plan::PerRound{5, 1}));
@@ -369,20 +370,20 @@ TEST(Selection, TakesTheContextsVectorWhereTheScheduleCan) {
 }
 
 TEST(Selection, RefusesAnEnumeratorThatIsNone) {
-  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::relaxed);
+  Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::relaxed);
   asked.algorithm = static_cast<Algorithm>(99);
   expect_refused(ErrorCode::invalid_argument, [&] { (void)taken(asked); },
                  {"algorithm 99 is none"});
 }
 
 TEST(Selection, NoElementsAreNoReasonToGatherAll) {
-  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::reproducible);
+  Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::reproducible);
   asked.element_count = 0;
   EXPECT_EQ(taken(asked, 65535), "canonical_dissemination");
 }
 
 TEST(Selection, RefusesVectorsThatDoNotServe) {
-  AllreduceRequest asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
+  Asked asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
   asked.per_round = {3, 2};
   expect_refused(ErrorCode::invalid_argument, [&] { (void)taken(asked, 13); },
                  {"per_round 3,2", "13 ranks", "use 3,3"});
@@ -395,7 +396,7 @@ TEST(Selection, RefusesVectorsThatDoNotServe) {
     ADD_FAILURE() << "accepted";
   } catch (const Error& error) {  // the vector that it names is taken
     const std::string text = error.what();
-    asked.per_round = parse_per_round(text.substr(text.rfind(' ') + 1), "the remedy");
+    asked.per_round = api::parse_per_round(text.substr(text.rfind(' ') + 1), "the remedy");
     EXPECT_EQ(taken(asked, 4'000'000'000), "two_partial_dissemination");
   }
   asked.per_round = {100'000};
@@ -404,7 +405,7 @@ TEST(Selection, RefusesVectorsThatDoNotServe) {
 }
 
 TEST(Selection, NamesTheNearestNThatCanBeAdapted) {
-  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::relaxed);
+  Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::relaxed);
   asked.algorithm = Algorithm::nway;
   std::uint32_t refused = 0;
   for (std::uint32_t rank_count = 2; rank_count <= 100; ++rank_count) {
@@ -428,7 +429,7 @@ TEST(Selection, NamesTheNearestNThatCanBeAdapted) {
 }
 
 TEST(Selection, RefusesAnInverseThatIsNotThereAndVectorsThatMeanNothing) {
-  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::relaxed);
+  Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::relaxed);
   asked.algorithm = Algorithm::nway_inverse;
   expect_refused(ErrorCode::unsupported, [&] { (void)taken(asked); },
                  {"nway_inverse", "sum of double has no inverse", "automatic", "nway,"});
@@ -454,19 +455,19 @@ TEST(Selection, ArrivalOrderOnlyWhereNobodyCanTell) {
 }
 
 TEST(Selection, ChunksHoldAtMostWhatIsAskedForAndAnElementOfEachPart) {
-  EXPECT_EQ(api::chunk_count(0, 8, 1, 64), 1u);
-  EXPECT_EQ(api::chunk_count(0, 0, 1, 64), 1u);  // a barrier
-  EXPECT_EQ(api::chunk_count(8, 8, 1, 64), 1u);
-  EXPECT_EQ(api::chunk_count(9, 8, 1, 64), 2u);
-  EXPECT_EQ(api::chunk_count(16, 8, 2, 64), 1u);
-  EXPECT_EQ(api::chunk_count(17, 8, 2, 64), 2u);
-  EXPECT_EQ(api::chunk_count(3, 1000, 1, 64), 3u);
-  EXPECT_EQ(api::chunk_count(3, 1000, 2, 64), 1u);
-  EXPECT_EQ(api::chunk_count(2, 1000, 3, 64), 1u);
+  EXPECT_EQ(chunk_count(0, 8, 1, 64), 1u);
+  EXPECT_EQ(chunk_count(0, 0, 1, 64), 1u);  // a barrier
+  EXPECT_EQ(chunk_count(8, 8, 1, 64), 1u);
+  EXPECT_EQ(chunk_count(9, 8, 1, 64), 2u);
+  EXPECT_EQ(chunk_count(16, 8, 2, 64), 1u);
+  EXPECT_EQ(chunk_count(17, 8, 2, 64), 2u);
+  EXPECT_EQ(chunk_count(3, 1000, 1, 64), 3u);
+  EXPECT_EQ(chunk_count(3, 1000, 2, 64), 1u);
+  EXPECT_EQ(chunk_count(2, 1000, 3, 64), 1u);
 }
 
 TEST(Selection, ChunksStayInTheCacheUnlessTheUsersBuffersHoldThem) {
-  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   asked.element_count = 1u << 20;
   const auto chunk_bytes = [&](std::uint32_t rank_count, bool shares_nodes) {
     return chunk_bytes_for(allreduce_plan(Rank{0}, rank_count, asked), shares_nodes);
@@ -492,10 +493,14 @@ TEST(Selection, ARootIsNotConnectedWithManyRanksOfOtherNodes) {
   const auto taken = [](std::uint32_t count, std::uint32_t size, std::size_t bytes,
                         plan::Transport transport = plan::Transport::copied) {
     const std::vector<Node> nodes = nodes_of(count, size);
-    const RootedBlocksRequest asked{
-        .root = Rank{1}, .block_bytes = bytes, .node_of = nodes, .transport = transport};
-    const std::string gather = gather_plan(Rank{0}, count * size, asked).algorithm;
-    const std::string scatter = scatter_plan(Rank{0}, count * size, asked).algorithm;
+    BlocksAsked asked{.collective = Collective::gather,
+                      .bytes = bytes,
+                      .node_of = nodes,
+                      .transport = transport,
+                      .root = Rank{1}};
+    const std::string gather = blocks_plan(Rank{0}, count * size, asked).algorithm;
+    asked.collective = Collective::scatter;
+    const std::string scatter = blocks_plan(Rank{0}, count * size, asked).algorithm;
     EXPECT_EQ(gather.substr(0, gather.find("gather")), scatter.substr(0, scatter.find("scatter")));
     return gather;
   };
@@ -509,20 +514,22 @@ TEST(Selection, ARootIsNotConnectedWithManyRanksOfOtherNodes) {
   EXPECT_EQ(taken(2, 32, 8), "node_gather");
   EXPECT_EQ(taken(32, 8, 8), "node_gather");
   EXPECT_EQ(taken(33, 8, 8), "tree_gather");
-  const RootedBlocksRequest nodes_of_one{.root = Rank{39}, .block_bytes = 8};
-  EXPECT_EQ(gather_plan(Rank{0}, 40, nodes_of_one).algorithm, "tree_gather");
-  EXPECT_EQ(scatter_plan(Rank{0}, 32, {.root = Rank{3}}).algorithm, "direct");
+  const BlocksAsked nodes_of_one{.collective = Collective::gather, .bytes = 8, .root = Rank{39}};
+  EXPECT_EQ(blocks_plan(Rank{0}, 40, nodes_of_one).algorithm, "tree_gather");
+  EXPECT_EQ(
+      blocks_plan(Rank{0}, 32, {.collective = Collective::scatter, .root = Rank{3}}).algorithm,
+      "direct");
 }
 
-TEST(Selection, TheSharedRingIsNoPlanAndRefusesWhatItCannotDo) {
-  AllreduceRequest asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+TEST(Selection, TheSharedRingIsAFlowAndRefusesWhatItCannotDo) {
+  Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   const std::vector<Node> nodes = {Node{0}, Node{0}, Node{1}, Node{1}, Node{1}};
   asked.node_of = nodes;
   asked.algorithm = Algorithm::shared_ring;
-  expect_refused(ErrorCode::unsupported, [&] { (void)taken(asked, 5); },
-                 {"shared_ring has no fixed plan", "ring is one with a plan"});
+  EXPECT_TRUE(choose(asked, {.rank_count = 5, .node_of = nodes}).row().is_flow);
   const auto partners = [&](std::uint32_t rank_count = 5) {
-    return shared_ring_partners(Rank{0}, rank_count, asked);
+    asked.receives_max = {};
+    return allreduce_plan(Rank{0}, rank_count, asked);
   };
   EXPECT_EQ(partners().algorithm, "shared_ring");
   EXPECT_EQ(partners().parts, 6);  // two blocks, of a sub-block for each rank of the larger node
@@ -537,7 +544,7 @@ TEST(Selection, TheSharedRingIsNoPlanAndRefusesWhatItCannotDo) {
   asked.per_round = {};
   asked.agreement = Agreement::reproducible;
   expect_refused(ErrorCode::unsupported, [&] { (void)partners(); },
-                 {"shared_ring promises no more than identical", "use automatic, canonical"});
+                 {"shared_ring promises no more than identical", "use automatic, gather_fold, canonical"});
   asked.reduction = built_in_reduction(BuiltIn::sum, ElementType::int64);
   EXPECT_EQ(partners().algorithm, "shared_ring");  // integers agree anyway
   asked.reduction = request(BuiltIn::none, ElementType::float64, Agreement::identical).reduction;
@@ -548,7 +555,8 @@ TEST(Selection, TheSharedRingIsNoPlanAndRefusesWhatItCannotDo) {
   EXPECT_EQ(partners(32768).parts, 32768);
   // Where chunks are notified: 2 (N - 1) C fit into half of the receives, or at least one each.
   const auto notified = [&](std::uint32_t rank_count) {
-    return shared_ring_partners(Rank{0}, rank_count, asked, 192);
+    asked.receives_max = 192;
+    return allreduce_plan(Rank{0}, rank_count, asked);
   };
   asked.element_count = 1u << 20;  // 4 sub-blocks are wanted
   EXPECT_EQ(notified(13).parts, 13 * 4);
@@ -576,8 +584,8 @@ std::vector<Node> even_nodes(std::uint32_t count, std::uint32_t ranks) {
 TEST(Selection, SmallBlocksOfAnAlltoallGoTogetherWhereThatSavesMessages) {
   const auto taken = [](const std::vector<Node>& nodes, std::size_t bytes,
                         plan::Transport transport = plan::Transport::copied, Rank self = Rank{0}) {
-    return alltoall_plan(self, static_cast<std::uint32_t>(nodes.size()),
-                         {.block_bytes = bytes, .node_of = nodes, .transport = transport})
+    return blocks_plan(self, static_cast<std::uint32_t>(nodes.size()),
+                       {.bytes = bytes, .node_of = nodes, .transport = transport})
         .algorithm;
   };
   for (const std::size_t bytes : {0u, 1u, 8u, 1024u})
@@ -591,7 +599,7 @@ TEST(Selection, SmallBlocksOfAnAlltoallGoTogetherWhereThatSavesMessages) {
   EXPECT_EQ(taken(even_nodes(3, 3), 512), "direct");
   EXPECT_EQ(taken(even_nodes(1, 16), 8), "direct");
   EXPECT_EQ(taken(even_nodes(64, 1), 8), "direct");
-  EXPECT_EQ(alltoall_plan(Rank{0}, 64, {.block_bytes = 8}).algorithm, "direct");
+  EXPECT_EQ(blocks_plan(Rank{0}, 64, {.bytes = 8}).algorithm, "direct");
   // Registers of 2^18 bytes, in two copies of slots and as many partials.
   EXPECT_EQ(taken(even_nodes(8, 8), 273), "node_alltoall");
   EXPECT_EQ(taken(even_nodes(8, 8), 274), "direct");
@@ -603,4 +611,4 @@ TEST(Selection, SmallBlocksOfAnAlltoallGoTogetherWhereThatSavesMessages) {
 }
 
 }  // namespace
-}  // namespace tutti::api
+}  // namespace tutti::tune

@@ -6,7 +6,7 @@
 #include <tutti/communicator.hpp>
 #include <tutti/reduction.hpp>
 
-namespace tutti::api {
+namespace tutti {
 
 constexpr const char* name_of(BuiltIn which) noexcept {
   switch (which) {
@@ -172,4 +172,4 @@ constexpr const char* name_of(CheckLevel level) noexcept {
   return "?";
 }
 
-}  // namespace tutti::api
+}  // namespace tutti

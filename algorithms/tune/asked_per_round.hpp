@@ -5,15 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <tutti/algorithm.hpp>
-#include <tutti/types.hpp>
 
 #include "plan/allreduce/decomposition.hpp"
 #include "plan/core/per_round.hpp"
 
-namespace tutti::api {
+namespace tutti::tune {
 
 /// Throws Error{invalid_argument}: "per_round 3,2" and why it cannot be.
 [[noreturn]] void refuse_vector(const plan::PerRound& vector, const std::string& why);
@@ -21,10 +19,6 @@ namespace tutti::api {
 /// The vector asked for, which has to cover the ranks; where there is none, the rule's.
 plan::PerRound covering(const plan::PerRound& asked, std::uint32_t rank_count,
                         std::size_t payload_bytes);
-
-/// Of a tree over the nodes, or of dissemination among them.
-plan::PerRound fans_across(const plan::PerRound& asked, std::uint32_t rank_count,
-                           std::span<const Node> node_of, std::size_t payload_bytes);
 
 /// A core of recursive multiplying, or the rounds that bound it.
 plan::PerRound core(const plan::PerRound& asked, std::uint32_t rank_count,
@@ -37,4 +31,4 @@ std::uint32_t nway_n(const plan::PerRound& asked, std::uint32_t rank_count,
 std::uint32_t decomposition_n(const plan::PerRound& asked, std::uint32_t rank_count,
                               std::size_t payload_bytes, Algorithm algorithm, plan::Digits digits);
 
-}  // namespace tutti::api
+}  // namespace tutti::tune

@@ -1,23 +1,16 @@
-#include "api/asked_per_round.hpp"
+#include "tune/asked_per_round.hpp"
 
 #include <algorithm>
 #include <functional>
+#include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
 
-#include "api/names.hpp"
 #include "plan/allreduce/nway.hpp"
 #include "plan/allreduce/recursive_multiplying.hpp"
-#include "plan/core/nodes.hpp"
+#include "tune/request.hpp"
 
-namespace tutti::api {
+namespace tutti::tune {
 namespace {
-
-std::string text_of(const plan::PerRound& vector) {
-  std::string text;
-  for (const std::uint32_t entry : vector)
-    text += (text.empty() ? "" : ",") + std::to_string(entry);
-  return text;
-}
 
 void require_entries(const plan::PerRound& vector) {
   if (std::find(vector.begin(), vector.end(), 0u) != vector.end())
@@ -66,11 +59,6 @@ plan::PerRound covering(const plan::PerRound& asked, std::uint32_t rank_count,
   return asked;
 }
 
-plan::PerRound fans_across(const plan::PerRound& asked, std::uint32_t rank_count,
-                           std::span<const Node> node_of, std::size_t payload_bytes) {
-  return covering(asked, plan::node_count_of(node_of, rank_count), payload_bytes);
-}
-
 plan::PerRound core(const plan::PerRound& asked, std::uint32_t rank_count,
                     std::size_t payload_bytes) {
   if (asked.empty()) return plan::per_round_for_recursive_multiplying(rank_count, payload_bytes);
@@ -100,4 +88,4 @@ std::uint32_t decomposition_n(const plan::PerRound& asked, std::uint32_t rank_co
   return n;
 }
 
-}  // namespace tutti::api
+}  // namespace tutti::tune

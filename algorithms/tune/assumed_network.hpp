@@ -1,5 +1,6 @@
-// What rounds cost where the network has not been measured: by its numbers schedules are compared
-// with each other.
+// What rounds cost on a network that has not been measured: by these prices schedules are compared
+// with each other.  The constants are guesses, for one kind of network; every choice that depends
+// on them has to come through here.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,7 @@
 
 #include "plan/cost/loggp.hpp"
 
-namespace tutti::api {
+namespace tutti::tune {
 
 /// Like FDR InfiniBand; used until the network has been measured.
 inline constexpr plan::LogGP assumed_network{.latency = 700'000,
@@ -18,15 +19,15 @@ inline constexpr plan::LogGP assumed_network{.latency = 700'000,
                                              .work = 10'000,
                                              .work_per_byte = {.time = 125}};
 
-/// Telling a rank of the same node: about what a broadcast of 8 bytes takes there (a first guess).
+/// A message to a rank of the same node: about what a broadcast of 8 bytes takes there (a guess).
 inline constexpr plan::Picoseconds hop_in_memory = 300'000;
 
-/// What a round costs on the assumed network: messages of so many payloads.
-plan::Picoseconds round_cost(std::uint32_t messages, std::uint64_t payloads, std::uint64_t payload,
-                             bool combines = true);
+/// A round of `messages` of so many values of `value_bytes` each.
+plan::Picoseconds round_cost(std::uint32_t messages, std::uint64_t values,
+                             std::uint64_t value_bytes, bool combines = true);
 
-/// The payload, for costs.  Beyond some MiB their proportions do not change any more, and
-/// picoseconds would run over.
+/// The size of a payload that costs are computed for.  Beyond some MiB their proportions do not
+/// change any more, and picoseconds would overflow.
 std::uint64_t priced_bytes(std::size_t payload_bytes);
 
-}  // namespace tutti::api
+}  // namespace tutti::tune

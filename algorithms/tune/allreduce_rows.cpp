@@ -1,0 +1,549 @@
+// Rows of allreduce over all ranks.
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <numeric>
+#include <tutti/detail/names.hpp>
+
+#include "plan/allreduce/canonical_dissemination.hpp"
+#include "plan/allreduce/canonical_halving.hpp"
+#include "plan/allreduce/chunked_fold.hpp"
+#include "plan/allreduce/circulant.hpp"
+#include "plan/allreduce/decomposition.hpp"
+#include "plan/allreduce/dissemination.hpp"
+#include "plan/allreduce/gather_fold.hpp"
+#include "plan/allreduce/nway.hpp"
+#include "plan/allreduce/rabenseifner.hpp"
+#include "plan/allreduce/recursive_multiplying.hpp"
+#include "plan/allreduce/ring.hpp"
+#include "plan/allreduce/shared_ring.hpp"
+#include "plan/allreduce/two_partial.hpp"
+#include "plan/rooted/single_copy.hpp"
+#include "tune/asked_per_round.hpp"
+#include "tune/assumed_network.hpp"
+#include "tune/hierarchy.hpp"
+#include "tune/rows.hpp"
+
+namespace tutti::tune {
+namespace {
+
+using plan::Picoseconds, plan::Plan;
+
+/// More ranks than that are not all connected with each other.
+constexpr std::uint32_t chunked_fold_ranks_max = partners_unasked_max + 1;
+
+std::uint64_t price_bytes(const Query& query) {
+  return priced_bytes(query.request.bytes());
+}
+
+/// What the call asks for, else what the context has by default where the schedule can follow it.
+const plan::PerRound& vector_for(PerRoundIs takes, const CollectiveRequest& request) {
+  static const plan::PerRound none;
+  if (!request.per_round.empty()) return request.per_round;
+  const plan::PerRound& vector = request.per_round_by_default;
+  const bool is_mixed =
+      std::adjacent_find(vector.begin(), vector.end(), std::not_equal_to<>()) != vector.end();
+  if (takes == PerRoundIs::nothing || (takes == PerRoundIs::uniform && is_mixed)) return none;
+  return vector;
+}
+
+plan::PerRound covering_vector(const Query& query) {
+  return covering(vector_for(PerRoundIs::covering, query.request), query.topology.rank_count,
+                  query.request.bytes());
+}
+std::vector<Variant> covering_variants(const Query& query) {
+  return {{.per_round = covering_vector(query)}};
+}
+
+plan::PerRound core_vector(const Query& query) {
+  return core(vector_for(PerRoundIs::core, query.request), query.topology.rank_count,
+              query.request.bytes());
+}
+
+/// Whether rounds of recursive multiplying serve so many ranks without folding some of them.
+bool is_product(std::uint32_t rank_count, const plan::PerRound& core) {
+  return plan::recursive_multiplying_rounds(rank_count, core).size() == core.size();
+}
+
+bool needs_one_expression(const CollectiveRequest& request) {
+  return order_shows_in_bits(request.reduction) && request.agreement == Agreement::identical;
+}
+
+std::string by_name_only(const Query&) {
+  return "it is taken by name only";
+}
+
+std::string why_not_single_copy(const Query& query) {
+  return is_read_in_place(query) ? "" : "the ranks do not read each other's buffers";
+}
+
+// Whole payloads.
+
+std::string why_not_two_partial(const Query& query) {
+  return query.request.one_value_only && !query.request.reduction.properties.commutative
+             ? "its messages carry two values in rank order"
+             : "";
+}
+
+std::string why_not_recursive_multiplying(const Query& query) {
+  const CollectiveRequest& request = query.request;
+  if (needs_one_expression(request)) return "";
+  if (request.one_value_only && !request.reduction.properties.commutative) return "";
+  return "ranks may associate operands differently, which takes no more rounds";
+}
+
+/// Where ranks would have to be folded, the canonical tree may take fewer rounds.
+std::string why_not_along_the_tree(const Query& query) {
+  if (is_reproducible_in_bits(query.request)) return "";
+  if (query.request.one_value_only) return "its messages carry several values";
+  if (!needs_one_expression(query.request)) return "nobody asks for the bits of one expression";
+  return is_product(query.topology.rank_count, core_vector(query))
+             ? "the number of ranks is a product of small factors"
+             : "";
+}
+
+Picoseconds cost_of_dissemination(const Query& query, const Variant& variant) {
+  const std::uint64_t values = query.request.reduction.properties.commutative ? 1 : 2;
+  Picoseconds cost = 0;
+  for (const plan::Round& round :
+       plan::two_partial_rounds(query.topology.rank_count, variant.per_round))
+    cost += round_cost(round.messages, values, price_bytes(query));
+  return cost;
+}
+
+Picoseconds cost_of_recursive_multiplying(const Query& query, const Variant& variant) {
+  const plan::PerRound rounds =
+      plan::recursive_multiplying_rounds(query.topology.rank_count, variant.per_round);
+  const bool is_folded = rounds.size() != variant.per_round.size();
+  Picoseconds cost = 0;
+  for (std::size_t i = 0; i < rounds.size(); ++i)
+    cost += round_cost(rounds[i], 1, price_bytes(query), !is_folded || i + 1 < rounds.size());
+  return cost;
+}
+
+Picoseconds cost_of_gather_fold(const Query& query, const Variant& variant) {
+  Picoseconds cost = 0;
+  for (const plan::Round& round :
+       plan::two_partial_rounds(query.topology.rank_count, variant.per_round))
+    cost += round_cost(round.messages, round.length, price_bytes(query));
+  return cost;
+}
+
+Picoseconds cost_of_canonical_dissemination(const Query& query, const Variant& variant) {
+  Picoseconds cost = 0;
+  for (const plan::Round& round :
+       plan::two_partial_rounds(query.topology.rank_count, variant.per_round)) {
+    // Blocks of a message in the mean, as counted for all P to 128.
+    const auto blocks = 1u + static_cast<std::uint32_t>(std::bit_width(round.length)) / 2;
+    cost += round_cost(round.messages, std::min(round.length, blocks), price_bytes(query));
+  }
+  return cost;
+}
+
+std::string why_not_gather_fold(const Query& query) {
+  if (query.topology.rank_count <= UINT16_MAX) return "";
+  return "keeps the contributions of all ranks, of at most 65535, P is " +
+         std::to_string(query.topology.rank_count);
+}
+
+// One n for all rounds.
+
+std::vector<Variant> nway_variants(const Query& query, Algorithm algorithm) {
+  return {{.per_round = {nway_n(vector_for(PerRoundIs::uniform, query.request),
+                                query.topology.rank_count, query.request.bytes(), algorithm)}}};
+}
+std::vector<Variant> decomposition_variants(const Query& query, Algorithm algorithm,
+                                            plan::Digits digits) {
+  return {{.per_round = {decomposition_n(vector_for(PerRoundIs::uniform, query.request),
+                                         query.topology.rank_count, query.request.bytes(),
+                                         algorithm, digits)}}};
+}
+Plan nway_plan(const Query& query, const Variant& variant, Rank self, plan::TakeOut take_out) {
+  return plan::nway_allreduce(self, query.topology.rank_count, variant.per_round[0], take_out,
+                              order_of(query.request.reduction));
+}
+Plan decomposition_plan(const Query& query, const Variant& variant, Rank self,
+                        plan::Digits digits) {
+  return plan::decomposition_allreduce(self, query.topology.rank_count, variant.per_round[0],
+                                       digits, order_of(query.request.reduction));
+}
+
+// A part of the payload for each rank.
+
+std::string needs_messages(const char* how_many, std::uint32_t rank_count) {
+  return std::string("needs ") + how_many + " of " + std::to_string(plan::slots_max) +
+         " messages, P is " + std::to_string(rank_count);
+}
+
+plan::Buffers buffers_of(const CollectiveRequest& request) {
+  return request.zero_copy ? plan::Buffers::registered : plan::Buffers::anywhere;
+}
+
+/// Whether the payload is worth dividing; alike for all schedules that do.
+std::string why_not_divided(const Query& query) {
+  const CollectiveRequest& request = query.request;
+  if (query.topology.rank_count == 1) return "there is one rank";
+  if (request.is_undivided) return "the payload is a part of one already";
+  if (is_reproducible_in_bits(request))
+    return request.per_round.empty() ? "" : "messages per round are asked for";
+  if (request.gives_per_round()) return "messages per round are asked for";
+  return request.bytes() < in_parts_from_bytes ? "the payload is small" : "";
+}
+
+/// Whether all ranks may be connected with each other unasked.
+bool may_connect_all(const Query& query) {
+  const std::uint32_t rank_count = query.topology.rank_count;
+  if (is_reproducible_in_bits(query.request))
+    return rank_count - query.topology.smallest_node() <= partners_unasked_max;
+  return rank_count <= chunked_fold_ranks_max;
+}
+
+std::string why_not_chunked_fold(const Query& query) {
+  const std::uint32_t rank_count = query.topology.rank_count;
+  const std::uint32_t partners_max = query.request.partners_max;
+  if (plan::is_chunked_fold(rank_count) && rank_count - 1 <= partners_max) return "";
+  return "connects every rank to all others and " + needs_messages("2 (P - 1)", rank_count) +
+         (partners_max == UINT32_MAX
+              ? ""
+              : " and a context holds " + std::to_string(partners_max) + " connections");
+}
+
+std::string why_not_all_connected(const Query& query) {
+  if (std::string why = why_not_divided(query); !why.empty()) return why;
+  return may_connect_all(query) ? "" : "it would connect more ranks than are connected unasked";
+}
+
+Picoseconds cost_of_chunked_fold(const Query& query, const Variant&) {
+  const std::uint32_t rank_count = query.topology.rank_count;
+  const std::uint64_t part = (price_bytes(query) + rank_count - 1) / rank_count;
+  return round_cost(rank_count - 1, 1, part) + round_cost(rank_count - 1, 1, part, false);
+}
+
+/// Sub-blocks of a block of the ring: while one is combined, the other is on its way.  Among many
+/// ranks there are messages enough without.
+std::uint32_t ring_sub_blocks(std::uint32_t rank_count) {
+  return rank_count <= 64 ? 2 : 1;
+}
+
+std::string why_not_ring(const Query& query) {
+  const std::uint32_t rank_count = query.topology.rank_count;
+  return plan::is_ring(rank_count, ring_sub_blocks(rank_count)) ? ""
+                                                                : needs_messages("2 P", rank_count);
+}
+
+/// Between two ranks with registered buffers the ring copies nothing at all, and the fold a part of
+/// the result.
+std::string why_not_zero_copy_ring(const Query& query) {
+  if (!query.request.zero_copy || query.topology.rank_count != 2) return by_name_only(query);
+  return why_not_all_connected(query);
+}
+
+Picoseconds cost_of_zero_copy_ring(const Query& query, const Variant& variant) {
+  return cost_of_chunked_fold(query, variant) -
+         assumed_network.work_per_byte.of(price_bytes(query) / 2);
+}
+
+std::string why_not_rabenseifner(const Query& query) {
+  const std::uint32_t rank_count = query.topology.rank_count;
+  return plan::is_rabenseifner(rank_count) ? "" : needs_messages("about P", rank_count);
+}
+
+/// In runs of messages of a part each, there and back.
+Picoseconds cost_of_runs(const Query& query, const std::vector<std::uint32_t>& runs) {
+  const std::uint64_t parts = std::accumulate(runs.begin(), runs.end(), std::uint64_t{1});
+  const std::uint64_t part = (price_bytes(query) + parts - 1) / parts;
+  Picoseconds cost = 0;
+  for (const std::uint32_t messages : runs)
+    cost += round_cost(messages, 1, part) + round_cost(messages, 1, part, false);
+  return cost;
+}
+
+std::vector<std::uint32_t> circulant_runs(const Query& query) {
+  return plan::circulant_runs(query.topology.rank_count, plan::Skips::few);
+}
+
+std::string why_not_passed_on(const Query& query, std::uint32_t ranks_max) {
+  if (std::string why = why_not_divided(query); !why.empty()) return why;
+  if (may_connect_all(query)) return "all ranks are connected, and each has a part";
+  return query.topology.rank_count > ranks_max
+             ? "its registers would take more than the arena that there is by default"
+             : "";
+}
+
+std::string why_not_circulant(const Query& query) {
+  const std::uint32_t rank_count = query.topology.rank_count;
+  return plan::is_circulant_allreduce(rank_count) ? "" : needs_messages("4 (P - 1)", rank_count);
+}
+
+std::string why_not_circulant_unasked(const Query& query) {
+  if (std::string why = why_not_passed_on(query, passed_on_ranks_max); !why.empty()) return why;
+  return 2 * circulant_runs(query).size() > query.request.partners_max
+             ? "a context does not hold so many connections"
+             : "";
+}
+
+std::string why_not_canonical_halving(const Query& query) {
+  const std::uint32_t rank_count = query.topology.rank_count;
+  return plan::is_canonical_halving(rank_count) ? "" : needs_messages("4 P", rank_count);
+}
+
+/// It takes a sixth more of the arena than circulant.
+std::string why_not_canonical_halving_unasked(const Query& query) {
+  if (serves(row_of(Algorithm::circulant), query.request))
+    return "circulant serves, and is cheaper";
+  if (std::string why = why_not_passed_on(query, passed_on_ranks_max - 1); !why.empty()) return why;
+  return plan::canonical_halving_partners_max(query.topology.rank_count) >
+                 query.request.partners_max
+             ? "a context does not hold so many connections"
+             : "";
+}
+
+std::uint32_t shared_ring_sub_blocks(const Query& query) {
+  // Half of what a connection promises, so that another operation has room there, too.
+  const auto receives_max = query.request.receives_max;
+  return plan::shared_ring_sub_blocks(query.topology.rank_count, query.topology.node_of,
+                                      query.request.bytes(),
+                                      receives_max ? *receives_max / 2 : UINT64_MAX);
+}
+
+std::string why_not_shared_ring(const Query& query) {
+  const CollectiveRequest& request = query.request;
+  if (request.across == Across::leader || request.across == Across::lanes)
+    return std::string("goes by nodes itself, and not across ") + name_of(request.across) +
+           "; leave across out";
+  const std::uint32_t nodes = query.topology.node_count();
+  const std::uint32_t sub_blocks = shared_ring_sub_blocks(query);
+  const auto receives_max = request.receives_max;
+  if (const std::uint64_t waiting = plan::shared_ring_waiting_max(nodes, sub_blocks);
+      receives_max && waiting > *receives_max)
+    return "republishes what comes, and of " + std::to_string(nodes) +
+           " nodes 2 (N - 1) = " + std::to_string(waiting) +
+           " messages can wait in one connection, which promises " + std::to_string(*receives_max) +
+           " receives: expected at most " + std::to_string(*receives_max / 2 + 1) + " nodes";
+  if (!plan::is_shared_ring(nodes, sub_blocks))
+    return "numbers 2 N C chunks, at most 65536: " + std::to_string(nodes) + " nodes with " +
+           std::to_string(sub_blocks) + " sub-blocks each (the ranks of the largest) are more";
+  return "";
+}
+
+constexpr auto allreduce = Collective::allreduce;
+
+/// In the order of the catalogue (algorithms/README.md).
+constexpr Row table[] = {
+    {.collective = allreduce,
+     .name = "single_copy",
+     .keeps_rank_order = false,
+     .takes = PerRoundIs::nothing,
+     .why_not_unasked = why_not_single_copy,
+     .cost = [](const Query&, const Variant&) { return Picoseconds{0}; },  // measured: the faster
+     .build = [](const Query&, const Variant&,
+                 Rank self) { return plan::single_copy_allreduce(self); }},
+    {.collective = allreduce,
+     .name = "dissemination",
+     .association = Association::any,
+     .algorithm = Algorithm::dissemination,
+     .keeps_rank_order = false,
+     .needs_idempotent = true,
+     .variants = covering_variants,
+     .cost = cost_of_dissemination,
+     .build =
+         [](const Query& query, const Variant& variant, Rank self) {
+           return plan::dissemination_allreduce(self, query.topology.rank_count, variant.per_round);
+         }},
+    {.collective = allreduce,
+     .name = "two_partial_dissemination",
+     .association = Association::any,
+     .algorithm = Algorithm::two_partial,
+     .why_not_unasked = why_not_two_partial,
+     .variants = covering_variants,
+     .cost = cost_of_dissemination,
+     .build =
+         [](const Query& query, const Variant& variant, Rank self) {
+           return plan::two_partial_allreduce(self, query.topology.rank_count, variant.per_round,
+                                              order_of(query.request.reduction));
+         }},
+    {.collective = allreduce,
+     .name = "recursive_multiplying",
+     .association = Association::expression,
+     .algorithm = Algorithm::recursive_multiplying,
+     .takes = PerRoundIs::core,
+     .why_not_unasked = why_not_recursive_multiplying,
+     .variants =
+         [](const Query& query) { return std::vector<Variant>{{.per_round = core_vector(query)}}; },
+     .cost = cost_of_recursive_multiplying,
+     .build =
+         [](const Query& query, const Variant& variant, Rank self) {
+           return plan::recursive_multiplying_allreduce(self, query.topology.rank_count,
+                                                        variant.per_round);
+         }},
+    {.collective = allreduce,
+     .name = "nway",
+     .association = Association::any,
+     .algorithm = Algorithm::nway,
+     .takes = PerRoundIs::uniform,
+     .why_not_unasked = by_name_only,
+     .variants = [](const Query& query) { return nway_variants(query, Algorithm::nway); },
+     .build = [](const Query& query, const Variant& variant,
+                 Rank self) { return nway_plan(query, variant, self, plan::TakeOut::recompute); }},
+    {.collective = allreduce,
+     .name = "nway_inverse",
+     .association = Association::any,
+     .algorithm = Algorithm::nway_inverse,
+     .keeps_rank_order = false,
+     .needs_inverse = true,
+     .takes = PerRoundIs::uniform,
+     .why_not_unasked = by_name_only,
+     .variants = [](const Query& query) { return nway_variants(query, Algorithm::nway_inverse); },
+     .build = [](const Query& query, const Variant& variant,
+                 Rank self) { return nway_plan(query, variant, self, plan::TakeOut::inverse); }},
+    {.collective = allreduce,
+     .name = "decomposition",
+     .association = Association::any,
+     .algorithm = Algorithm::decomposition,
+     .takes = PerRoundIs::uniform,
+     .why_not_unasked = by_name_only,
+     .variants =
+         [](const Query& query) {
+           return decomposition_variants(query, Algorithm::decomposition, plan::Digits::joined);
+         },
+     .build =
+         [](const Query& query, const Variant& variant, Rank self) {
+           return decomposition_plan(query, variant, self, plan::Digits::joined);
+         }},
+    {.collective = allreduce,
+     .name = "decomposition_digits",
+     .association = Association::any,
+     .algorithm = Algorithm::decomposition_digits,
+     .takes = PerRoundIs::uniform,
+     .why_not_unasked = by_name_only,
+     .variants =
+         [](const Query& query) {
+           return decomposition_variants(query, Algorithm::decomposition_digits,
+                                         plan::Digits::separate);
+         },
+     .build =
+         [](const Query& query, const Variant& variant, Rank self) {
+           return decomposition_plan(query, variant, self, plan::Digits::separate);
+         }},
+    {.collective = allreduce,
+     .name = "gather_fold",
+     .algorithm = Algorithm::gather_fold,
+     .instead = "canonical_dissemination",
+     .why_not = why_not_gather_fold,
+     .why_not_unasked = why_not_along_the_tree,
+     .variants = covering_variants,
+     .cost = cost_of_gather_fold,
+     .build =
+         [](const Query& query, const Variant& variant, Rank self) {
+           return plan::gather_fold_allreduce(self, query.topology.rank_count, variant.per_round);
+         }},
+    {.collective = allreduce,
+     .name = "canonical_dissemination",
+     .algorithm = Algorithm::canonical_dissemination,
+     .why_not_unasked = why_not_along_the_tree,
+     .variants = covering_variants,
+     .cost = cost_of_canonical_dissemination,
+     .build =
+         [](const Query& query, const Variant& variant, Rank self) {
+           return plan::canonical_dissemination_allreduce(self, query.topology.rank_count,
+                                                          variant.per_round);
+         }},
+    {.collective = allreduce,
+     .name = "chunked_fold",
+     .algorithm = Algorithm::chunked_fold,
+     .takes = PerRoundIs::nothing,
+     .rounds = "has two rounds of P - 1 messages",
+     .instead = "canonical_dissemination",
+     .why_not = why_not_chunked_fold,
+     .why_not_unasked = why_not_all_connected,
+     .cost = cost_of_chunked_fold,
+     .build =
+         [](const Query& query, const Variant&, Rank self) {
+           return plan::chunked_fold_allreduce(self, query.topology.rank_count,
+                                               buffers_of(query.request));
+         }},
+    {.collective = allreduce,
+     .name = "ring",
+     .association = Association::expression,
+     .algorithm = Algorithm::ring,
+     .keeps_rank_order = false,
+     .takes = PerRoundIs::nothing,
+     .rounds = "has 2 (P - 1) rounds",
+     .instead = "recursive_multiplying",
+     .why_not = why_not_ring,
+     .why_not_unasked = why_not_zero_copy_ring,
+     .cost = cost_of_zero_copy_ring,
+     .build =
+         [](const Query& query, const Variant&, Rank self) {
+           const std::uint32_t rank_count = query.topology.rank_count;
+           return plan::ring_allreduce(self, rank_count, ring_sub_blocks(rank_count),
+                                       query.topology.node_of, buffers_of(query.request));
+         }},
+    {.collective = allreduce,
+     .name = "rabenseifner",
+     .association = Association::expression,
+     .algorithm = Algorithm::rabenseifner,
+     .takes = PerRoundIs::nothing,
+     .rounds = "has 2 log2 P rounds",
+     .instead = "recursive_multiplying",
+     .why_not = why_not_rabenseifner,
+     .why_not_unasked = by_name_only,
+     .build =
+         [](const Query& query, const Variant&, Rank self) {
+           return plan::rabenseifner_allreduce(self, query.topology.rank_count);
+         }},
+    {.collective = allreduce,
+     .name = "circulant",
+     .association = Association::expression,
+     .algorithm = Algorithm::circulant,
+     .keeps_rank_order = false,
+     .takes = PerRoundIs::nothing,
+     .rounds = "has 2 (P - 1) messages along its skips",
+     .instead = "recursive_multiplying",
+     .why_not = why_not_circulant,
+     .why_not_unasked = why_not_circulant_unasked,
+     .cost = [](const Query& query,
+                const Variant&) { return cost_of_runs(query, circulant_runs(query)); },
+     .build = [](const Query& query, const Variant&,
+                 Rank self) { return plan::circulant_allreduce(self, query.topology.rank_count); }},
+    {.collective = allreduce,
+     .name = "canonical_halving",
+     .algorithm = Algorithm::canonical_halving,
+     .takes = PerRoundIs::nothing,
+     .rounds = "has about 2 (P - 1) messages in 2 log2 P rounds",
+     .instead = "canonical_dissemination",
+     .why_not = why_not_canonical_halving,
+     .why_not_unasked = why_not_canonical_halving_unasked,
+     .cost =
+         [](const Query& query, const Variant&) {
+           return cost_of_runs(query, plan::canonical_halving_runs(query.topology.rank_count));
+         },
+     .build =
+         [](const Query& query, const Variant&, Rank self) {
+           return plan::canonical_halving_allreduce(self, query.topology.rank_count);
+         }},
+    {.collective = allreduce,
+     .name = "shared_ring",
+     .association = Association::expression,
+     .algorithm = Algorithm::shared_ring,
+     .keeps_rank_order = false,
+     .is_flow = true,
+     .takes = PerRoundIs::nothing,
+     .rounds = "has one node to send to,",
+     .instead = "ring",
+     .why_not = why_not_shared_ring,
+     .why_not_unasked = by_name_only,
+     .build =
+         [](const Query& query, const Variant&, Rank self) {
+           return plan::shared_ring_plan(self, query.topology.rank_count, query.topology.node_of,
+                                         shared_ring_sub_blocks(query));
+         }},
+};
+
+}  // namespace
+
+std::span<const Row> allreduce_rows() {
+  return table;
+}
+
+}  // namespace tutti::tune

@@ -1,0 +1,22 @@
+#include "tune/assumed_network.hpp"
+
+#include <algorithm>
+
+#include "plan/cost/cost_model.hpp"
+
+namespace tutti::tune {
+
+plan::Picoseconds round_cost(std::uint32_t messages, std::uint64_t values,
+                             std::uint64_t value_bytes, bool combines) {
+  plan::LogGP network = assumed_network;
+  network.work *= combines ? static_cast<plan::Picoseconds>(values) : 0;
+  if (!combines) network.work_per_byte = {};
+  return plan::round_time(messages, values * value_bytes, network, plan::Combining::while_arriving);
+}
+
+std::uint64_t priced_bytes(std::size_t payload_bytes) {
+  constexpr std::uint64_t bytes_max = 4u << 20;
+  return std::clamp<std::uint64_t>(payload_bytes, 1, bytes_max);
+}
+
+}  // namespace tutti::tune

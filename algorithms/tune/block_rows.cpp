@@ -1,0 +1,519 @@
+// Rows of the collectives that move blocks, one for each rank; reduce_scatter combines them.
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "plan/allreduce/canonical_halving.hpp"
+#include "plan/allreduce/chunked_fold.hpp"
+#include "plan/allreduce/circulant.hpp"
+#include "plan/blocks/block_dissemination.hpp"
+#include "plan/blocks/blocks.hpp"
+#include "plan/blocks/node_alltoall.hpp"
+#include "plan/blocks/node_blocks.hpp"
+#include "plan/blocks/piecewise_allgather.hpp"
+#include "plan/blocks/tree_blocks.hpp"
+#include "plan/core/nodes.hpp"
+#include "tune/asked_per_round.hpp"
+#include "tune/assumed_network.hpp"
+#include "tune/chunks.hpp"
+#include "tune/rows.hpp"
+
+namespace tutti::tune {
+namespace {
+
+using plan::Picoseconds;
+
+plan::Transport transport_of(const Query& query) {
+  return query.request.reads_in_place ? plan::Transport::by_reference : plan::Transport::copied;
+}
+
+// allgather, allgatherv
+
+/// Blocks go directly to so many nodes: there dissemination has as many partners (of 9 nodes with 2
+/// messages a round: 1, 2, 3 and 6 ahead and behind), and more hops.  Among more nodes it has
+/// fewer.
+constexpr std::uint32_t direct_partners_max = 8;
+
+constexpr std::size_t countable_bytes = std::size_t{1} << 48;  // more cannot be, and would overflow
+
+std::vector<std::size_t> blocks_of(const Query& query) {
+  return query.request.block_bytes.empty()
+             ? std::vector<std::size_t>(query.topology.rank_count, query.request.bytes())
+             : query.request.block_bytes;
+}
+
+/// Whether blocks that are sent whole go to all other nodes at once.  Where nodes differ in size,
+/// blocks from one rank to another have no windows, and could ask for more receives than a
+/// connection has: they go directly.
+bool is_direct(const Query& query) {
+  return (query.request.per_round_by_default.empty() &&
+          query.topology.node_count() - 1 <= direct_partners_max) ||
+         !query.topology.has_equal_nodes();
+}
+
+plan::PerRound vector_across(const Query& query) {
+  const std::uint32_t node_count = query.topology.node_count();
+  if (is_direct(query)) return {node_count - 1};
+  const std::vector<std::size_t> blocks = blocks_of(query);
+  return covering(query.request.per_round_by_default, node_count,
+                  *std::max_element(blocks.begin(), blocks.end()));
+}
+
+/// In a single node nobody is connected; without shared memory everybody is as near.
+bool goes_directly(const Query& query) {
+  return query.topology.is_one_node() || (!query.topology.has_shared_nodes() && is_direct(query));
+}
+
+/// Bytes that the busiest rank sends to other nodes where blocks are sent whole.  Nodes are of one
+/// size, so that blocks stay with the ranks that stand where their owners do.
+std::size_t most_sent(const Query& query) {
+  const std::uint32_t node_count = query.topology.node_count();
+  const std::vector<std::size_t> blocks = blocks_of(query);
+  std::vector<std::size_t> times(node_count);  // that a block so many nodes behind is sent
+  for (const plan::Step& step :
+       plan::dissemination_allgather(Rank{0}, node_count, vector_across(query)).steps)
+    if (step.action == plan::Action::put && step.payloads > 0)
+      ++times[(node_count - step.part) % node_count];
+  const auto nodes = plan::members_of_nodes(query.topology.rank_count, query.topology.node_of);
+  std::size_t most = 0;
+  for (std::size_t node = 0; node < node_count; ++node)
+    for (std::size_t place = 0; place < nodes[node].size(); ++place) {
+      std::size_t bytes = 0;
+      for (std::size_t behind = 0; behind < node_count; ++behind) {
+        const Rank owner = nodes[(node + node_count - behind) % node_count][place];
+        bytes += times[behind] * blocks[index_of(owner)];
+      }
+      most = std::max(most, bytes);
+    }
+  return most;
+}
+
+/// Pieces of all blocks, about, so that hops of a piece take an eighth of the time at most, where
+/// messages are not too many and chunks not too short for that; an empty block has one, too.
+constexpr std::size_t pieces_aimed_at(std::uint32_t node_count) {
+  return std::clamp<std::size_t>(std::size_t{8} * node_count, 128, 256);
+}
+constexpr std::size_t piece_bytes_min = 4096;
+/// Among more ranks the timetable takes long to draw up (256 ranks: two trees 13 ms).
+constexpr std::size_t piecewise_ranks_max = 256;
+
+/// How blocks are cut, and what that is in times that are compared with each other.
+struct Pieces {
+  std::size_t bytes = 0;  // of a piece
+  std::size_t unit = 1;   // Proportions are all that counts, and picoseconds could overflow.
+  std::vector<std::uint16_t> of_rank = {};
+};
+
+std::size_t total_of(const std::vector<std::size_t>& blocks) {
+  return std::accumulate(blocks.begin(), blocks.end(), std::size_t{0});
+}
+
+Pieces pieces_of(const Query& query) {
+  const std::vector<std::size_t> blocks = blocks_of(query);
+  const std::size_t total = total_of(blocks);
+  Pieces pieces{
+      .bytes = std::max(total / pieces_aimed_at(query.topology.node_count()), piece_bytes_min),
+      .unit = std::max<std::size_t>(total >> 30, 1)};
+  for (const std::size_t bytes : blocks)
+    pieces.of_rank.push_back(static_cast<std::uint16_t>(
+        std::max<std::size_t>((bytes + pieces.bytes - 1) / pieces.bytes, 1)));
+  return pieces;
+}
+
+std::string why_not_in_pieces(const Query& query) {
+  const CollectiveRequest& request = query.request;
+  if (request.block_bytes.empty()) return "blocks are of one length";
+  const auto [shortest, longest] =
+      std::minmax_element(request.block_bytes.begin(), request.block_bytes.end());
+  if (*shortest == *longest) return "blocks are of one length";
+  if (!request.per_round_by_default.empty()) return "messages per round are asked for";
+  if (query.topology.node_count() < 3) return "there are fewer than three nodes";
+  if (query.topology.rank_count > piecewise_ranks_max) return "its timetable takes long to draw up";
+  if (*longest > countable_bytes) return "the blocks are too long to be counted";
+  if (!query.topology.has_equal_nodes()) return "nodes differ in size";
+  return total_of(request.block_bytes) < in_parts_from_bytes ? "the blocks are small" : "";
+}
+
+/// What a hop of a piece takes.
+Picoseconds hop_of_piece(const Pieces& pieces) {
+  const std::size_t parts =
+      std::accumulate(pieces.of_rank.begin(), pieces.of_rank.end(), std::size_t{0});
+  const std::size_t chunk =
+      std::min(pieces.bytes, within_registers(chunk_bytes_of_pipeline, parts, parts));
+  const auto rounds = static_cast<Picoseconds>((pieces.bytes + chunk - 1) / chunk);
+  return (assumed_network.travel_time(chunk) + assumed_network.receive_overhead) * rounds /
+         static_cast<Picoseconds>(pieces.unit);
+}
+
+/// What the link of a rank needs for its share of each node's blocks.
+std::vector<Picoseconds> link_times(const Query& query, std::size_t unit) {
+  std::vector<Picoseconds> times;
+  const std::vector<std::size_t> blocks = blocks_of(query);
+  for (const auto& members :
+       plan::members_of_nodes(query.topology.rank_count, query.topology.node_of)) {
+    std::size_t bytes = 0;
+    for (const Rank rank : members) bytes += blocks[index_of(rank)];
+    times.push_back(assumed_network.port_time(bytes / members.size() / unit));
+  }
+  return times;
+}
+
+// The prices of both routes of pieces, and of whole blocks beside them, are in proportion to each
+// other.  By these the slower route is taken by 3 % or more in 19 of 211 cases (4 to 64 nodes, 256
+// KiB to 8 MiB, in one to four or decreasing blocks), by 12 % at most.
+
+/// A block has come when the one before it has and the link had time for it, and a hop after it
+/// came to the node behind.  Even where links have no gaps, it takes a few hops more than all
+/// blocks do (measured in virtual time, 1 MiB, decreasing blocks: 2 to 4 of up to 16 nodes, 7 of
+/// 32, 15 of 64).
+Picoseconds cost_of_ring(const Query& query, const Variant&) {
+  const Pieces pieces = pieces_of(query);
+  const Picoseconds hop = hop_of_piece(pieces);
+  const std::vector<Picoseconds> on_link = link_times(query, pieces.unit);
+  const auto node_count = static_cast<std::uint32_t>(on_link.size());
+  std::vector<Picoseconds> come(node_count), next(node_count);  // at each node
+  for (std::uint32_t distance = 1; distance < node_count; ++distance) {
+    for (std::uint32_t node = 0; node < node_count; ++node)
+      next[node] = std::max(come[node] + on_link[(node + node_count - distance) % node_count],
+                            come[(node + node_count - 1) % node_count] + hop);
+    come.swap(next);
+  }
+  const Picoseconds all = std::accumulate(on_link.begin(), on_link.end(), Picoseconds{0});
+  return std::max(all + hop * std::max(std::min(node_count, 4u), node_count / 4),
+                  *std::max_element(come.begin(), come.end()));
+}
+
+/// The height of the trees more than all blocks take, and something where there are several long
+/// blocks (14 % of all but the longest, decreasing blocks of 32 nodes).
+Picoseconds cost_of_two_trees(const Query& query, const Variant&) {
+  const Pieces pieces = pieces_of(query);
+  const std::vector<Picoseconds> on_link = link_times(query, pieces.unit);
+  const Picoseconds all = std::accumulate(on_link.begin(), on_link.end(), Picoseconds{0});
+  const Picoseconds longest = *std::max_element(on_link.begin(), on_link.end());
+  return all + (all - longest) / 8 +
+         hop_of_piece(pieces) * (std::bit_width(query.topology.node_count()) + 1);
+}
+
+Picoseconds cost_of_whole_blocks(const Query& query, const Variant&) {
+  return assumed_network.port_time(most_sent(query) / pieces_of(query).unit);
+}
+
+std::vector<Variant> piece_variants(const Query& query) {
+  return {{.pieces = pieces_of(query).of_rank}};
+}
+
+// gather, scatter
+
+/// Blocks up to here may be copied once more, so that those of a node are one message (a guess:
+/// copying so many takes less than a message of the assumed network).
+constexpr std::size_t together_bytes_max = 1024;
+/// What that may take of the arena, where blocks of many ranks have a place in each slot.
+constexpr std::size_t together_registers_bytes = 1u << 20;
+
+std::uint32_t ranks_at_root(const Query& query) {
+  const std::vector<Node>& node_of = query.topology.node_of;
+  const std::size_t root = index_of(query.request.root);
+  if (root >= node_of.size()) return 1;
+  return static_cast<std::uint32_t>(std::count(node_of.begin(), node_of.end(), node_of[root]));
+}
+
+std::string why_not_by_node(const Query& query) {
+  const std::size_t nodes = query.topology.node_count(), largest = query.topology.largest_node();
+  const std::size_t block_bytes = query.request.bytes();
+  if (transport_of(query) != plan::Transport::copied) return "blocks are read where they are";
+  if (nodes == 1) return "there is one node";
+  if (block_bytes > together_bytes_max) return "blocks are too long to be copied once more";
+  return 2 * (2 * nodes + largest) * largest * block_bytes > together_registers_bytes
+             ? "its registers would take too much of the arena"
+             : "";
+}
+
+/// What the messages of the root take, and a hop more.
+Picoseconds cost_by_node(const Query& query, const Variant&) {
+  return (query.topology.node_count() - Picoseconds{1}) * assumed_network.gap + hop_in_memory;
+}
+Picoseconds cost_of_direct_root(const Query& query, const Variant&) {
+  return (query.topology.rank_count - Picoseconds{ranks_at_root(query)}) * assumed_network.gap;
+}
+
+/// The root is connected with few where there are many ranks.
+bool goes_along_tree(const Query& query) {
+  if (transport_of(query) != plan::Transport::copied ||
+      index_of(query.request.root) >= query.topology.rank_count)
+    return false;
+  const bool together =
+      why_not_by_node(query).empty() && cost_by_node(query, {}) < cost_of_direct_root(query, {});
+  const std::uint32_t partners =
+      together ? query.topology.node_count() - 1 : query.topology.rank_count - ranks_at_root(query);
+  return partners > partners_unasked_max && query.topology.rank_count <= passed_on_ranks_max;
+}
+std::string why_not_with_root(const Query& query) {
+  return goes_along_tree(query) ? "it would connect more ranks than are connected unasked" : "";
+}
+
+// alltoall
+
+std::string why_not_node_alltoall(const Query& query) {
+  const std::size_t bytes = query.request.bytes();
+  if (transport_of(query) != plan::Transport::copied) return "blocks are read where they are";
+  if (!query.request.has_equal_blocks) return "blocks differ in length";
+  if (bytes > together_bytes_max) return "blocks are too long to be copied twice more";
+  if (!plan::is_node_alltoall(query.topology.node_of)) return "ranks do not share nodes";
+  const std::uint64_t block_bytes = std::max<std::size_t>(bytes, 1);
+  constexpr std::uint64_t registers = 4;  // slots and partials, for two calls
+  return plan::node_alltoall_payloads(query.topology.node_of) >
+                 together_registers_bytes / (registers * block_bytes)
+             ? "its registers would take too much of the arena"
+             : "";
+}
+
+/// The ranks of a node send at the same time, through its port.
+Picoseconds cost_of_direct_alltoall(const Query& query, const Variant&) {
+  const Picoseconds largest = query.topology.largest_node();
+  return largest * (query.topology.rank_count - largest) * assumed_network.gap;
+}
+
+/// Two stages in memory, in each of which a rank copies all that it carries.  Each counts as two
+/// hops, as it waits for the last of a node (measured with the software device, 2 CPUs, 8 bytes,
+/// medians of 7 runs: 8 ranks on nodes of 2, 9 messages saved, 1.2 of direct; 12 on nodes of 3, 24,
+/// 0.87; 16 on nodes of 8, 63, 0.83; on emulated FDR 1.1, 0.76 and 0.55).
+Picoseconds cost_of_node_alltoall(const Query& query, const Variant&) {
+  const std::uint64_t others = query.topology.node_count() - 1;
+  const std::uint64_t largest = query.topology.largest_node();
+  const std::uint64_t carried = (others + largest - 1) / largest * largest * largest;
+  const std::uint64_t block_bytes = std::max<std::size_t>(query.request.bytes(), 1);
+  return static_cast<Picoseconds>(others) * assumed_network.gap +
+         2 * (2 * hop_in_memory + assumed_network.work_per_byte.of(carried * block_bytes));
+}
+
+// reduce_scatter
+
+plan::CirculantShape circulant_shape(const Query& query) {
+  const Topology& topology = query.topology;
+  return {.rank_count = topology.rank_count,
+          .node_of = topology.has_shared_nodes() ? std::span<const Node>(topology.node_of)
+                                                 : std::span<const Node>(),
+          .skips = topology.node_count() - 1 <= direct_partners_max ? plan::Skips::ones
+                                                                    : plan::Skips::few};
+}
+
+std::uint64_t block_price_bytes(const Query& query) {
+  return priced_bytes(query.request.bytes() / query.topology.rank_count);
+}
+
+Picoseconds cost_of_direct_sums(const Query& query, const Variant&) {
+  return round_cost(query.topology.rank_count - query.topology.smallest_node(), 1,
+                    block_price_bytes(query));
+}
+
+/// Partial sums that a rank sends to other nodes, at most.
+std::uint32_t partial_sums(const Query& query) {
+  const std::uint32_t largest = query.topology.largest_node(),
+                      smallest = query.topology.smallest_node();
+  return (largest + smallest - 1) / smallest * (query.topology.node_count() - 1);
+}
+Picoseconds cost_of_partial_sums(const Query& query, const Variant&) {
+  return hop_in_memory + round_cost(partial_sums(query), 1, block_price_bytes(query));
+}
+
+bool would_connect_many(const Query& query) {
+  return query.topology.rank_count - query.topology.smallest_node() > partners_unasked_max;
+}
+
+std::string why_not_partial_sums(const Query& query) {
+  const Topology& topology = query.topology;
+  if (topology.is_one_node()) return "there is one node";
+  if (!plan::is_circulant_reduce_scatter(circulant_shape(query))) return "there are too many ranks";
+  if (!topology.has_shared_nodes())
+    return would_connect_many(query) ? "" : "contributions go to their owner at once";
+  if (!topology.has_equal_nodes() && partial_sums(query) > partners_unasked_max)
+    return "its sums would go directly, to more ranks than are connected unasked";
+  return cost_of_partial_sums(query, {}) < cost_of_direct_sums(query, {})
+             ? ""
+             : "it saves less than a hop in memory";
+}
+
+/// The rows that send partial sums, or contributions along the canonical tree.
+bool sends_partial_sums(const Query& query);
+
+std::string why_not_canonical_halves(const Query& query) {
+  if (!plan::is_canonical_halving(query.topology.rank_count)) return "there are too many ranks";
+  if (!would_connect_many(query)) return "contributions go to their owner at once";
+  return sends_partial_sums(query) ? "partial sums serve" : "";
+}
+
+std::string why_not_direct_sums(const Query& query) {
+  if (sends_partial_sums(query)) return "partial sums serve";
+  return why_not_canonical_halves(query).empty()
+             ? "it would connect more ranks than are connected unasked"
+             : "";
+}
+
+constexpr auto gather = Collective::gather;
+constexpr auto scatter = Collective::scatter;
+constexpr auto allgather = Collective::allgather;
+constexpr auto alltoall = Collective::alltoall;
+constexpr auto reduce_scatter = Collective::reduce_scatter;
+
+constexpr Row table[] = {
+    {.collective = allgather,
+     .name = "direct",
+     .why_not_unasked =
+         [](const Query& query) {
+           return std::string(goes_directly(query) ? "" : "it would take more messages");
+         },
+     .cost = cost_of_whole_blocks,
+     .build =
+         [](const Query& query, const Variant&, Rank self) {
+           return plan::direct_allgather(self, query.topology.rank_count, transport_of(query));
+         }},
+    {.collective = allgather,
+     .name = "block_dissemination",
+     .why_not_unasked =
+         [](const Query& query) {
+           return std::string(goes_directly(query) ? "all others are as near" : "");
+         },
+     .variants =
+         [](const Query& query) {
+           return std::vector<Variant>{{.per_round = vector_across(query)}};
+         },
+     .cost = cost_of_whole_blocks,
+     .build =
+         [](const Query& query, const Variant& variant, Rank self) {
+           const Topology& topology = query.topology;
+           return plan::dissemination_allgather(self, topology.rank_count, variant.per_round,
+                                                topology.has_shared_nodes()
+                                                    ? std::span<const Node>(topology.node_of)
+                                                    : std::span<const Node>());
+         }},
+    {.collective = allgather,
+     .name = "ring_allgather",
+     .why_not = why_not_in_pieces,
+     .variants = piece_variants,
+     .cost = cost_of_ring,
+     .build =
+         [](const Query& query, const Variant& variant, Rank self) {
+           return plan::piecewise_allgather(self, variant.pieces, plan::PieceRoute::ring,
+                                            query.topology.node_of);
+         }},
+    {.collective = allgather,
+     .name = "two_tree_allgather",
+     .why_not = why_not_in_pieces,
+     .variants = piece_variants,
+     .cost = cost_of_two_trees,
+     .build =
+         [](const Query& query, const Variant& variant, Rank self) {
+           return plan::piecewise_allgather(self, variant.pieces, plan::PieceRoute::two_trees,
+                                            query.topology.node_of);
+         }},
+    {.collective = alltoall,
+     .name = "direct",
+     .cost = cost_of_direct_alltoall,
+     .build =
+         [](const Query& query, const Variant&, Rank self) {
+           return plan::direct_alltoall(self, query.topology.rank_count, transport_of(query));
+         }},
+    {.collective = alltoall,
+     .name = "node_alltoall",
+     .why_not = why_not_node_alltoall,
+     .cost = cost_of_node_alltoall,
+     .build = [](const Query& query, const Variant&,
+                 Rank self) { return plan::node_alltoall(self, query.topology.node_of); }},
+    {.collective = gather,
+     .name = "direct",
+     .why_not_unasked = why_not_with_root,
+     .cost = cost_of_direct_root,
+     .build =
+         [](const Query& query, const Variant&, Rank self) {
+           return plan::direct_gather(self, query.topology.rank_count, query.request.root,
+                                      transport_of(query));
+         }},
+    {.collective = gather,
+     .name = "node_gather",
+     .why_not = why_not_by_node,
+     .why_not_unasked = why_not_with_root,
+     .cost = cost_by_node,
+     .build =
+         [](const Query& query, const Variant&, Rank self) {
+           return plan::node_gather(self, query.topology.node_of, query.request.root);
+         }},
+    {.collective = gather,
+     .name = "tree_gather",
+     .why_not_unasked =
+         [](const Query& query) {
+           return std::string(goes_along_tree(query) ? "" : "the root is connected with few ranks");
+         },
+     .build =
+         [](const Query& query, const Variant&, Rank self) {
+           return plan::tree_gather(self, query.topology.rank_count, query.topology.node_of,
+                                    query.request.root);
+         }},
+    {.collective = scatter,
+     .name = "direct",
+     .why_not_unasked = why_not_with_root,
+     .cost = cost_of_direct_root,
+     .build =
+         [](const Query& query, const Variant&, Rank self) {
+           return plan::direct_scatter(self, query.topology.rank_count, query.request.root,
+                                       transport_of(query));
+         }},
+    {.collective = scatter,
+     .name = "node_scatter",
+     .why_not = why_not_by_node,
+     .why_not_unasked = why_not_with_root,
+     .cost = cost_by_node,
+     .build =
+         [](const Query& query, const Variant&, Rank self) {
+           return plan::node_scatter(self, query.topology.node_of, query.request.root);
+         }},
+    {.collective = scatter,
+     .name = "tree_scatter",
+     .why_not_unasked =
+         [](const Query& query) {
+           return std::string(goes_along_tree(query) ? "" : "the root is connected with few ranks");
+         },
+     .build =
+         [](const Query& query, const Variant&, Rank self) {
+           return plan::tree_scatter(self, query.topology.rank_count, query.topology.node_of,
+                                     query.request.root);
+         }},
+    {.collective = reduce_scatter,
+     .name = "chunked_fold",
+     .why_not_unasked = why_not_direct_sums,
+     .cost = cost_of_direct_sums,
+     .build =
+         [](const Query& query, const Variant&, Rank self) {
+           return plan::chunked_fold_reduce_scatter(self, query.topology.rank_count);
+         }},
+    {.collective = reduce_scatter,
+     .name = "circulant",
+     .association = Association::expression,
+     .keeps_rank_order = false,
+     .why_not_unasked = why_not_partial_sums,
+     .cost = cost_of_partial_sums,
+     .build =
+         [](const Query& query, const Variant&, Rank self) {
+           return plan::circulant_reduce_scatter(self, circulant_shape(query));
+         }},
+    {.collective = reduce_scatter,
+     .name = "canonical_halving",
+     .why_not_unasked = why_not_canonical_halves,
+     .build =
+         [](const Query& query, const Variant&, Rank self) {
+           return plan::canonical_halving_reduce_scatter(self, query.topology.rank_count);
+         }},
+};
+
+bool sends_partial_sums(const Query& query) {
+  const OperatorProperties& properties = query.request.reduction.properties;
+  return properties.commutative && !is_reproducible_in_bits(query.request) &&
+         why_not_partial_sums(query).empty();
+}
+
+}  // namespace
+
+std::span<const Row> block_rows() {
+  return table;
+}
+
+}  // namespace tutti::tune

@@ -1,0 +1,54 @@
+// What is chosen for a request, and why: filter the rows of the registry, price them, take the
+// least.
+#pragma once
+
+#include <string>
+#include <tutti/types.hpp>
+#include <vector>
+
+#include "plan/core/plan.hpp"
+#include "tune/registry.hpp"
+
+namespace tutti::tune {
+
+/// A schedule with its parameters, for a request and a topology.  Its plans may be built for every
+/// rank.
+class Choice {
+ public:
+  const Row& row() const noexcept { return *row_; }
+  const Variant& variant() const noexcept { return variant_; }
+  plan::Picoseconds cost() const;
+
+  plan::Plan plan(Rank self) const;
+
+  /// What was chosen, the next ones with their prices, and why the others are out: a line each.
+  std::string explanation() const;
+
+ private:
+  friend Choice choose(const CollectiveRequest& request, const Topology& topology);
+  struct Rival {
+    const Row* row;
+    Variant variant;
+    std::string why_not;  // empty: it was priced
+  };
+
+  Query query() const noexcept { return {request_, topology_}; }
+
+  CollectiveRequest request_ = {};
+  Topology topology_ = {};
+  const Row* row_ = nullptr;
+  Variant variant_ = {};
+  std::vector<Rival> rivals_ = {};
+};
+
+/// Pure, and alike on all ranks.  Throws Error{invalid_argument} for messages per round that do not
+/// serve so many ranks, with the nearest that do, and Error{unsupported} for a schedule that cannot
+/// do what is asked, with those that can.
+Choice choose(const CollectiveRequest& request, const Topology& topology);
+
+/// `self`'s plan of what is chosen.
+inline plan::Plan plan_for(const CollectiveRequest& request, const Topology& topology, Rank self) {
+  return choose(request, topology).plan(self);
+}
+
+}  // namespace tutti::tune

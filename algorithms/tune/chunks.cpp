@@ -1,0 +1,35 @@
+#include "tune/chunks.hpp"
+
+#include <algorithm>
+
+namespace tutti::tune {
+
+std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
+                        std::size_t part_count, std::size_t chunk_bytes) noexcept {
+  if (element_count == 0 || element_bytes == 0) return 1;
+  const std::size_t elements = std::max<std::size_t>(chunk_bytes / element_bytes, 1) * part_count;
+  const std::size_t count = (element_count + elements - 1) / elements;
+  return std::clamp<std::size_t>(count, 1, std::max<std::size_t>(element_count / part_count, 1));
+}
+
+std::size_t within_registers(std::size_t chunk_bytes, std::size_t slots, std::size_t parts,
+                             std::size_t payloads) noexcept {
+  // Partials are about as many as slots and parts; how many, may differ by rank.
+  const std::size_t registers = 2 * std::max<std::size_t>(payloads, 1) * (2 * slots + parts);
+  constexpr std::size_t least = 512;
+  return std::clamp(plan_registers_bytes / registers, least, std::max(least, chunk_bytes));
+}
+
+std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes, std::size_t asked) noexcept {
+  if (asked != 0 && !plan.is_pipeline) return asked;
+  if (plan::is_by_reference(plan)) return by_reference_bytes;
+  const std::size_t bytes = asked != 0         ? asked
+                            : plan.is_pipeline ? chunk_bytes_of_pipeline
+                            : plan.zero_copy   ? chunk_bytes_zero_copy
+                            : shares_nodes     ? chunk_bytes_in_node
+                                               : chunk_bytes_across;
+  const std::size_t slots = std::size_t{plan.slot_count} - plan.line_slot_count;
+  return std::min(bytes, within_registers(bytes, slots, plan.parts, plan.payloads));
+}
+
+}  // namespace tutti::tune

@@ -1,0 +1,45 @@
+// Into which chunks a payload is cut on its way through a plan; pure, and alike on all ranks.
+#pragma once
+
+#include <cstddef>
+
+#include "plan/core/plan.hpp"
+
+namespace tutti::tune {
+
+/// Chunks of a payload where nothing else is said: those that ranks of a node pass to each other,
+/// and those between nodes of one rank.  A chunk is written to a partial, sent, combined and copied
+/// out while it is in the second cache; smaller ones have more rounds to wait for (measured,
+/// engine/README.md).
+inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
+inline constexpr std::size_t chunk_bytes_across = 128u << 10;
+/// Where most of it stays in the users' buffers.
+inline constexpr std::size_t chunk_bytes_zero_copy = 1u << 20;
+/// Chunk of a pipeline: its transfer takes about as long as one message's latency.
+inline constexpr std::size_t chunk_bytes_of_pipeline = 8u << 10;
+
+/// Where plans have many slots, chunks are as small as it takes for their registers to need about
+/// so much of the arena.
+inline constexpr std::size_t plan_registers_bytes = 8u << 20;
+
+/// What is read where it is takes no room; chunks, so that time limits are looked at between them.
+inline constexpr std::size_t by_reference_bytes = 16u << 20;
+
+/// Chunks in which a payload goes through a plan that cuts it into `part_count` parts: none has
+/// more than `chunk_bytes` of a part (if an element has not), and each has an element of every
+/// part.
+std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
+                        std::size_t part_count, std::size_t chunk_bytes) noexcept;
+
+/// `chunk_bytes`, or less where a plan of so many slots, parts, and payloads in each would take
+/// more of the arena than it should.
+std::size_t within_registers(std::size_t chunk_bytes, std::size_t slots, std::size_t parts,
+                             std::size_t payloads = 1) noexcept;
+
+/// What goes through a plan at a time, of each of its parts.  `shares_nodes`: whether any two ranks
+/// are on one node.  `asked`: what the context's options say, if they do; for pipelines, which have
+/// many slots, the arena may allow less.
+std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes,
+                            std::size_t asked = 0) noexcept;
+
+}  // namespace tutti::tune

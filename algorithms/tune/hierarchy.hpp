@@ -1,0 +1,24 @@
+// How nodes enter a barrier or an allreduce: all ranks alike, by leaders, in lanes, by domains.
+// Schedules across the nodes are asked for as every other one, for as many ranks as there are
+// nodes.
+#pragma once
+
+#include <string>
+
+#include "tune/registry.hpp"
+
+namespace tutti::tune {
+
+/// What is asked for, or by a rule of payload and shape.
+Hierarchy hierarchy_of(const Query& query);
+
+/// Whether two ranks of a node combine where the payloads are, each its half.
+bool is_read_in_place(const Query& query);
+
+/// Why the ranks of a node cannot have one target; empty: they can.
+std::string why_not_shared_target(const Query& query);
+
+/// Whether there is a zero-copy plan, if all ranks' buffers are registered; alike on all ranks.
+bool may_be_zero_copy(const Query& query);
+
+}  // namespace tutti::tune

@@ -1,0 +1,241 @@
+// Rows of broadcast and reduce: which tree they go along, or a chain of the nodes.
+#include <algorithm>
+#include <span>
+
+#include "plan/core/nodes.hpp"
+#include "plan/rooted/rooted.hpp"
+#include "plan/rooted/single_copy.hpp"
+#include "tune/asked_per_round.hpp"
+#include "tune/assumed_network.hpp"
+#include "tune/chunks.hpp"
+#include "tune/rows.hpp"
+
+namespace tutti::tune {
+namespace {
+
+using plan::Picoseconds;
+
+/// Where the payload is smaller, a root with the many children of a Fibonacci tree gains nothing.
+constexpr std::size_t fibonacci_broadcast_bytes_min = 257;
+/// A representative sends to its node of so many ranks, itself among them, one by one: a guess.
+constexpr std::uint32_t flat_ranks_max = 16;
+
+bool is_broadcast(const Query& query) {
+  return query.request.collective == Collective::broadcast;
+}
+
+/// Whether the result of a reduce is one expression, that of the canonical tree.
+bool is_canonical(const Query& query) {
+  return !is_broadcast(query) && is_reproducible_in_bits(query.request);
+}
+bool is_ordered(const Query& query) {
+  return is_canonical(query) || !query.request.reduction.properties.commutative;
+}
+bool has_all_participants(const Query& query) {
+  const std::uint32_t count = query.request.participant_count;
+  return count == 0 || count >= query.topology.rank_count;
+}
+
+/// Nodes that the tree regards.  In rank order they count only if they are runs of ranks, and the
+/// result comes from rank 0, which another root would wait for, chunk by chunk.
+std::span<const Node> nodes_of(const Query& query) {
+  const bool is_regarded = is_broadcast(query) || !is_ordered(query) ||
+                           (!is_canonical(query) && query.topology.has_runs());
+  return is_regarded ? std::span<const Node>(query.topology.node_of) : std::span<const Node>();
+}
+
+/// Messages that a rank of the assumed network sends while one is on its way.  The root of a
+/// broadcast sees credits before it sends, which takes 0.1 us for each child (tutti-bench
+/// --virtual-time).  Combining is left out: a latency that is too long costs more than one that is
+/// too short.
+std::uint32_t latency_in_messages(const Query& query) {
+  const plan::LogGP& network = assumed_network;
+  const std::uint64_t bytes = priced_bytes(query.request.bytes());
+  const Picoseconds credits = is_broadcast(query) ? 2 * network.receive_overhead : 0;
+  const Picoseconds gap = std::max(network.per_byte.of(bytes), network.gap + credits);
+  const Picoseconds latency = network.travel_time(bytes) + network.receive_overhead;
+  return static_cast<std::uint32_t>(
+      std::clamp<Picoseconds>((latency + gap / 2) / gap, 1, plan::latency_max));
+}
+
+/// The tree over the nodes; one that is named, over the ranks of the only node, too.
+plan::TreeFans fans_of(const Query& query, Tree tree) {
+  const CollectiveRequest& request = query.request;
+  const std::span<const Node> nodes = nodes_of(query);
+  const std::uint32_t node_count = plan::node_count_of(nodes, query.topology.rank_count);
+  const bool is_named = request.tree != Tree::automatic;
+  plan::TreeFans fans;
+  plan::Branching& by = node_count == 1 && is_named ? fans.in_node_by : fans.across_by;
+  by.latency = latency_in_messages(query);
+  switch (tree) {
+    case Tree::automatic:
+    case Tree::binomial:
+      break;  // ones
+    case Tree::knomial:
+      fans.across = covering(request.per_round_by_default, node_count, request.bytes());
+      break;
+    case Tree::binary:
+      by.rule = plan::Branching::Rule::binary;
+      break;
+    case Tree::fibonacci:
+      by.rule = plan::Branching::Rule::fibonacci;
+      break;
+  }
+  const std::uint32_t largest = query.topology.largest_node();
+  const bool by_rule = !is_named || tree == Tree::knomial;
+  if (is_broadcast(query) && (by_rule || node_count > 1) && largest > 1 &&
+      largest <= flat_ranks_max)
+    fans.in_node = {largest - 1};
+  return fans;
+}
+
+std::string why_not_tree(const Query& query, Tree tree) {
+  const CollectiveRequest& request = query.request;
+  if (is_canonical(query)) return "gives other bits than the canonical tree";
+  if (request.tree == tree) return "";
+  if (request.tree != Tree::automatic) return "another tree is asked for";
+  // By the recurrence on the assumed network (plan/cost/makespan.hpp, and the root's credits) over
+  // 2 to 512 ranks, beside the k-nomial tree of the rule: broadcasts above 256 bytes take 0.86 to
+  // 0.94 in the mean of a payload, 1.10 at most (14 ranks, 8 KiB), smaller ones 1.00; reduces 0.74
+  // to 0.95, 1.08 at most (the same), and where combining takes time, too, 0.74 to 1.00, 1.11 at
+  // most (129 ranks, 16 KiB).  Binary trees take longer than Fibonacci trees but for 8 KiB (0.92 at
+  // least).
+  const bool is_tiny = is_broadcast(query) && request.bytes() < fibonacci_broadcast_bytes_min;
+  const Tree rule =
+      request.per_round_by_default.empty() && !is_tiny ? Tree::fibonacci : Tree::knomial;
+  return rule == tree ? "" : "it is taken by name only, or where it is faster by a rule";
+}
+
+/// Whether the payload may go piece after piece along the nodes.  The price of a tree is that of
+/// the k-nomial one, each level of which takes the time of all bytes as often as its fan says.  In
+/// virtual time (FDR, algorithms/README.md) the chain is faster where these prices say so.
+std::string why_not_chain(const Query& query) {
+  const CollectiveRequest& request = query.request;
+  if (request.tree != Tree::automatic || !request.per_round_by_default.empty())
+    return "a tree is asked for";
+  if (is_canonical(query)) return "gives other bits than the canonical tree";
+  if (!is_broadcast(query) && !has_all_participants(query)) return "some ranks contribute alone";
+  if (!is_broadcast(query) && is_ordered(query) && request.root != Rank{0})
+    return "the result is that of rank 0 first";
+  return request.bytes() < in_parts_from_bytes ? "the payload is small" : "";
+}
+
+constexpr std::size_t chain_priced_bytes_max = 4u << 20;  // see priced_bytes()
+
+Picoseconds cost_of_tree(const Query& query, const Variant&) {
+  const std::uint64_t bytes =
+      std::clamp<std::uint64_t>(query.request.bytes(), 1, chain_priced_bytes_max);
+  Picoseconds cost = 0;
+  for (const std::uint32_t fan : covering(
+           query.request.per_round_by_default,
+           plan::node_count_of(nodes_of(query), query.topology.rank_count), query.request.bytes()))
+    cost += round_cost(fan, 1, bytes, !is_broadcast(query));
+  return cost;
+}
+
+Picoseconds cost_of_chain(const Query& query, const Variant&) {
+  const bool combines = !is_broadcast(query);
+  const std::uint64_t bytes =
+      std::min<std::uint64_t>(query.request.bytes(), chain_priced_bytes_max);
+  const std::uint64_t piece = std::min<std::uint64_t>(bytes / 4, chunk_bytes_of_pipeline);
+  const Picoseconds hops =
+      plan::node_count_of(nodes_of(query), query.topology.rank_count) - Picoseconds{1};
+  return hops * round_cost(1, 1, piece, combines) + round_cost(1, 1, bytes, combines) -
+         round_cost(1, 1, piece, combines);
+}
+
+plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self) {
+  const CollectiveRequest& request = query.request;
+  const plan::RootedShape shape{.root = request.root,
+                                .rank_count = query.topology.rank_count,
+                                .node_of = nodes_of(query),
+                                .fans = variant.fans};
+  if (is_broadcast(query)) return plan::tree_broadcast(self, shape);
+  const plan::Order order = is_ordered(query) ? plan::Order::rank_order : plan::Order::commutative;
+  return has_all_participants(query)
+             ? plan::tree_reduce(self, shape, order)
+             : plan::tree_reduce_of(request.participant_count, self, shape, order);
+}
+
+template <Tree tree>
+constexpr Row tree_row(Collective collective, const char* name) {
+  return {
+      .collective = collective,
+      .name = name,
+      .tree = tree,
+      .why_not_unasked = [](const Query& query) { return why_not_tree(query, tree); },
+      .variants =
+          [](const Query& query) { return std::vector<Variant>{{.fans = fans_of(query, tree)}}; },
+      .cost = cost_of_tree,
+      .build = tree_plan};
+}
+
+constexpr Row chain_row(Collective collective) {
+  return {.collective = collective,
+          .name = "pipelined_chain",
+          .why_not_unasked = why_not_chain,
+          .variants =
+              [](const Query& query) {
+                plan::TreeFans fans = fans_of(query, Tree::fibonacci);
+                fans.is_chain = true;
+                return std::vector<Variant>{{.fans = fans}};
+              },
+          .cost = cost_of_chain,
+          .build = tree_plan};
+}
+
+/// Reading was measured to be the faster way: the first row, and nothing costs less.
+constexpr Row single_copy_row(Collective collective) {
+  return {
+      .collective = collective,
+      .name = "single_copy",
+      .why_not_unasked =
+          [](const Query& query) {
+            const CollectiveRequest& request = query.request;
+            const std::uint32_t rank_count = query.topology.rank_count;
+            const bool serves = is_broadcast(query) ? plan::is_single_copy(rank_count)
+                                                    : rank_count == 2 && !is_ordered(query) &&
+                                                          has_all_participants(query);
+            return std::string(request.reads_in_place && request.tree == Tree::automatic && serves
+                                   ? ""
+                                   : "the ranks do not read each other's buffers");
+          },
+      .cost = [](const Query&, const Variant&) { return Picoseconds{0}; },
+      .build =
+          [](const Query& query, const Variant&, Rank self) {
+            return is_broadcast(query) ? plan::single_copy_broadcast(
+                                             self, query.topology.rank_count, query.request.root)
+                                       : plan::single_copy_reduce(self, query.request.root);
+          }};
+}
+
+constexpr Row table[] = {
+    single_copy_row(Collective::broadcast),
+    tree_row<Tree::knomial>(Collective::broadcast, "knomial_tree"),
+    tree_row<Tree::binomial>(Collective::broadcast, "binomial_tree"),
+    tree_row<Tree::binary>(Collective::broadcast, "binary_tree"),
+    tree_row<Tree::fibonacci>(Collective::broadcast, "fibonacci_tree"),
+    chain_row(Collective::broadcast),
+    single_copy_row(Collective::reduce),
+    tree_row<Tree::knomial>(Collective::reduce, "knomial_tree"),
+    tree_row<Tree::binomial>(Collective::reduce, "binomial_tree"),
+    tree_row<Tree::binary>(Collective::reduce, "binary_tree"),
+    tree_row<Tree::fibonacci>(Collective::reduce, "fibonacci_tree"),
+    chain_row(Collective::reduce),
+    {.collective = Collective::reduce,
+     .name = "canonical_tree",
+     .why_not_unasked =
+         [](const Query& query) {
+           return std::string(is_canonical(query) ? "" : "nobody asks for the canonical tree");
+         },
+     .build = [](const Query& query, const Variant& variant,
+                 Rank self) { return tree_plan(query, variant, self); }},
+};
+
+}  // namespace
+
+std::span<const Row> rooted_rows() {
+  return table;
+}
+
+}  // namespace tutti::tune
