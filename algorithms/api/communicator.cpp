@@ -37,23 +37,8 @@ static_assert(std::is_trivially_copyable_v<Introduction>);
 /// Raised with every change of what ranks tell each other at set-up.
 constexpr std::uint64_t protocol_version = 12;
 
-/// The side channel costs a system call, the clock a few percent of a collective.
-constexpr Timeout liveness_interval = std::chrono::milliseconds(100);
-constexpr std::uint32_t calls_per_clock = 8;
-
-/// From a failed connection to the name of who has died: the side channel takes milliseconds, more
-/// on a machine with more ranks than CPUs.
-constexpr Timeout explanation_time = std::chrono::milliseconds(250);
-constexpr Timeout suspicion_interval = std::chrono::milliseconds(5);
-
-/// More polls than the completion queue has entries; only a queue that is filled meanwhile takes
-/// all of them.
-constexpr unsigned turns_to_empty_queue = 1u << 16;
-
 /// How long a communicator waits at its end for peers that have not read everything.
 constexpr Timeout retirement_max = std::chrono::seconds(8);
-
-constexpr const char* left_too_early = "has left while it was needed";
 
 const char* name_of(std::uint64_t shared_notifications) noexcept {
   return shared_notifications == static_cast<std::uint64_t>(SharedNotifications::words)
@@ -217,7 +202,6 @@ void Communicator::Implementation::introduce(std::optional<api::Neighbourhood> k
   reads = api::reads_of(neighbours, context.settings);
   id = made_id;
   neighbours.domain = api::domains_of(neighbours.nodes, cards, context.settings);
-  suspicions.reserve(all.size());
   context.oversubscribed = context.oversubscribed || is_oversubscribed(all, self);
   context.communicators.push_back(this);
 }
@@ -242,7 +226,7 @@ Communicator::Implementation::~Implementation() {
   const Deadline deadline = Deadline::after(retirement_max, context.clock.now());
   while (!retired.empty() && !deadline.passed(context.clock.now())) {
     context.progress();  // whoever still has to read may wait for another operation first
-    check_liveness(context.clock.now());
+    liveness.check(context.clock.now());
     reap();
     if (!retired.empty()) sched_yield();
   }
@@ -291,7 +275,7 @@ void Communicator::Implementation::exchange_all(std::span<const std::byte> mine,
   try {
     exchange.allgather(mine, everybodys, context.settings.setup_timeout);
   } catch (const Error& error) {
-    fail_exchange(error);
+    liveness.fail_exchange(error);
     throw;
   }
 }
@@ -348,110 +332,6 @@ const Operation::Implementation* Communicator::Implementation::any_in_flight() c
       std::find_if(context.in_flight.begin(), context.in_flight.end(),
                    [&](const auto* operation) { return &operation->communicator == this; });
   return found == context.in_flight.end() ? nullptr : *found;
-}
-
-bool Communicator::Implementation::adopt_incident() noexcept {
-  const Incident incident = exchange.incident();
-  switch (incident.kind) {
-    case Incident::Kind::none:
-      return false;
-    case Incident::Kind::died:
-      fail(Status::peer_failed, incident.rank, "has died", nullptr);
-      return true;
-    case Incident::Kind::aborted:
-      fail(Status::aborted, incident.rank, "gave up", nullptr);
-      return true;
-    case Incident::Kind::left:
-      fail(Status::peer_failed, incident.rank, left_too_early, nullptr);
-      return true;
-    case Incident::Kind::silent:
-      fail(Status::peer_failed, incident.rank, "does not answer", nullptr);
-      return true;
-  }
-  return false;
-}
-
-void Communicator::Implementation::fail_exchange(const Error& error) noexcept {
-  if (adopt_incident()) return;
-  // Whoever hears of it is to hear of the rank that is missing, not of the one that noticed first.
-  for (std::uint32_t rank = 0; rank < exchange.rank_count(); ++rank) {
-    if (error.code() != ErrorCode::peer_failed || !exchange.has_left(Rank{rank})) continue;
-    fail_all({Incident::Kind::left, Rank{rank}}, left_too_early, nullptr);
-    return;
-  }
-  fail_all({Incident::Kind::aborted, exchange.self()}, error.what(), nullptr);
-}
-
-void Communicator::Implementation::suspect(const verbs::TransportFailure& cause,
-                                           Rank peer) noexcept {
-  const auto is_known = [&](const Suspicion& held) { return held.peer == peer; };
-  if (failed() || std::any_of(suspicions.begin(), suspicions.end(), is_known)) return;
-  suspicions.push_back({.cause = cause, .peer = peer, .until = {}});
-  next_liveness_check = Timeout::zero();
-}
-
-/// Whether an operation in flight has a message to or from `peer` before it.
-bool Communicator::Implementation::needs(Rank peer) const noexcept {
-  return std::any_of(
-      context.in_flight.begin(), context.in_flight.end(), [&](const auto* operation) {
-        if (&operation->communicator != this) return false;
-        const auto steps = operation->execution.steps.subspan(operation->execution.next);
-        return std::any_of(steps.begin(), steps.end(),
-                           [&](const plan::Step& step) { return step.peer == peer; });
-      });
-}
-
-/// A dead peer shows as a transport error at its neighbours, and by name on the side channel,
-/// perhaps a moment later.  The name is worth a short wait.
-void Communicator::Implementation::judge(Timeout now) noexcept {
-  std::erase_if(suspicions, [&](const Suspicion& held) { return exchange.has_left(held.peer); });
-  for (Suspicion& held : suspicions) {
-    if (!held.until) held.until = now + explanation_time;
-    if (now < *held.until || !needs(held.peer)) continue;
-    condemn(held);
-    return;
-  }
-}
-
-void Communicator::Implementation::condemn(const Suspicion& held) noexcept {
-  const bool silent = held.cause.completion == IBV_WC_RETRY_EXC_ERR;
-  if (silent)
-    exchange.announce({Incident::Kind::silent, held.peer});
-  else
-    exchange.announce({Incident::Kind::aborted, exchange.self()});
-  fail(silent ? Status::peer_failed : Status::transport_failed, held.peer, held.cause.what.data(),
-       nullptr, static_cast<std::uint32_t>(held.cause.completion), held.cause.system_errno);
-}
-
-const Operation::Implementation* Communicator::Implementation::operation_that_needs_one_who_left()
-    const noexcept {
-  for (const Operation::Implementation* operation : context.in_flight) {
-    if (&operation->communicator == this && operation->one_who_left() != no_rank) return operation;
-  }
-  return nullptr;
-}
-
-void Communicator::Implementation::check_liveness(Timeout now) noexcept {
-  if (failed() || now < next_liveness_check) return;
-  next_liveness_check = now + (suspicions.empty() ? liveness_interval : suspicion_interval);
-  if (adopt_incident()) return;
-  judge(now);
-  if (failed()) return;
-  const Operation::Implementation* stuck = operation_that_needs_one_who_left();
-  if (stuck == nullptr) return;
-  // What a rank sent before it left is there: it drained its sends before it said goodbye.  Once
-  // all of that has been looked at, nothing more comes.
-  for (unsigned turn = 0; turn < turns_to_empty_queue && context.progress() > 0; ++turn) {
-  }
-  stuck = operation_that_needs_one_who_left();
-  if (stuck == nullptr || failed()) return;
-  fail_all({Incident::Kind::left, stuck->one_who_left()}, left_too_early, stuck);
-}
-
-void Communicator::Implementation::check_liveness_now_and_then() noexcept {
-  if (++calls_since_clock < calls_per_clock) return;
-  calls_since_clock = 0;
-  check_liveness(context.clock.now());
 }
 
 void Communicator::Implementation::disown() noexcept {
@@ -541,7 +421,7 @@ void Communicator::synchronize() {
 Status Communicator::progress() noexcept {
   if (implementation_->context.mark.is_inherited()) return implementation_->settled();
   implementation_->context.progress();
-  implementation_->check_liveness_now_and_then();
+  implementation_->liveness.check_now_and_then();
   return implementation_->failure.status;
 }
 

@@ -99,7 +99,7 @@ void Context::Implementation::hear_failures_slow() noexcept {
     const verbs::TransportFailure cause = fabric.next_failure();
     for (Communicator::Implementation* communicator : communicators)
       if (const Rank peer = communicator->rank_of(cause.process); peer != no_rank)
-        communicator->suspect(cause, peer);
+        communicator->liveness.suspect(cause, peer);
   }
 }
 

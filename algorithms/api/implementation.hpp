@@ -15,6 +15,7 @@
 
 #include "api/fork_mark.hpp"
 #include "api/joined_fabric.hpp"
+#include "api/liveness.hpp"
 #include "api/neighbourhood.hpp"
 #include "api/segment.hpp"
 #include "api/set_up_call.hpp"
@@ -74,13 +75,6 @@ struct Context::Implementation {
   void hear_failures_slow() noexcept;
 };
 
-/// A connection of a communicator has failed, and why is not known yet.
-struct Suspicion {
-  verbs::TransportFailure cause;
-  Rank peer = no_rank;
-  std::optional<Timeout> until;  // an explanation is waited for; set at the first check
-};
-
 struct Communicator::Implementation {
   /// Collective: introduces the ranks, and finds their nodes.
   Implementation(Context::Implementation& owner, Exchange& given);
@@ -105,9 +99,7 @@ struct Communicator::Implementation {
   Failure failure;
   /// Operations that are destroyed for their user, and whose peers may still read what they sent.
   std::vector<std::unique_ptr<Operation::Implementation>> retired;
-  std::vector<Suspicion> suspicions;  // room for one of each rank
-  Timeout next_liveness_check{0};
-  std::uint32_t calls_since_clock = 0;
+  api::Liveness liveness{*this};
   static constexpr std::uint32_t unusable = 0;
   /// The word of ForkMark until this has failed: one look finds a failure as well as a forked
   /// child.
@@ -173,21 +165,6 @@ struct Communicator::Implementation {
   /// the exchange is the communicator's.
   void gather(api::SetUpCall& call, std::span<const std::byte> mine,
               std::span<std::byte> everybodys);
-  /// The exchange has failed here.  Some ranks may have got past that step, and would wait for this
-  /// one; unless the reason is an incident that they know.
-  void fail_exchange(const Error& error) noexcept;
-
-  /// A failed connection to `peer`, or memory of it that cannot be read, is a failure of this
-  /// communicator once an operation in flight needs it, unless the side channel has a better
-  /// explanation soon: the peer, or another rank, has died.  A peer that has left in good order had
-  /// all it waited for.
-  void suspect(const verbs::TransportFailure& cause, Rank peer) noexcept;
-
-  /// Asks the side channel, at most ten times a second (more often with a suspicion).  `now` is the
-  /// context's clock.
-  void check_liveness(Timeout now) noexcept;
-  /// The same, but looks at the clock every few calls only.
-  void check_liveness_now_and_then() noexcept;
   Rank rank_of(std::uint64_t process) const noexcept;
 
  private:
@@ -195,11 +172,6 @@ struct Communicator::Implementation {
   void introduce(std::optional<api::Neighbourhood> known);
   /// An allgather of the exchange, whose failure is the communicator's.
   void exchange_all(std::span<const std::byte> mine, std::span<std::byte> everybodys);
-  bool adopt_incident() noexcept;
-  void judge(Timeout now) noexcept;
-  void condemn(const Suspicion& held) noexcept;
-  bool needs(Rank peer) const noexcept;
-  const Operation::Implementation* operation_that_needs_one_who_left() const noexcept;
   const Operation::Implementation* any_in_flight() const noexcept;
 };
 

@@ -178,9 +178,9 @@ Status Operation::Implementation::advance(api::JoinedFabric& joined) noexcept {
   if (status == Status::ok)
     for (shm::SequenceWord* word : is_read_here) shm::announce(word, execution.sequence);
   else if (status == Status::transport_failed && channel.node.read_error() != 0)
-    communicator.suspect({.system_errno = channel.node.read_error(),
-                          .what = "its memory cannot be read (process_vm_readv)"},
-                         execution.steps[execution.next].peer);
+    communicator.liveness.suspect({.system_errno = channel.node.read_error(),
+                                   .what = "its memory cannot be read (process_vm_readv)"},
+                                  execution.steps[execution.next].peer);
   return status;
 }
 
@@ -210,7 +210,7 @@ Status Operation::Implementation::test() noexcept {
   if (!execution.in_flight) return settled();
   communicator.context.progress();
   if (!execution.in_flight) return settled();
-  communicator.check_liveness_now_and_then();
+  communicator.liveness.check_now_and_then();
   return execution.in_flight ? Status::in_progress : settled();
 }
 
@@ -244,7 +244,7 @@ Status Operation::Implementation::wait_slow(Timeout timeout) noexcept {
     const Timeout now = context.clock.now();
     const std::uint64_t before = std::exchange(position, position_of_all(context));
     if (completions > 0 || position != before) last_progress = now;
-    communicator.check_liveness(now);
+    communicator.liveness.check(now);
     if (!execution.in_flight) return settled();
     if (deadline.passed(now)) return Status::timed_out;
     give_way(context, now - last_progress, deadline.remaining(now));
