@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <optional>
 #include <string>
 
 #include "api/implementation.hpp"
 #include "plan/allreduce/chunked_fold.hpp"
 #include "plan/blocks/blocks.hpp"
-#include "tune/choose.hpp"
 
 namespace tutti {
 namespace {
@@ -148,28 +146,6 @@ std::vector<Part> only(std::size_t rank_count, std::size_t self, const Part& own
   return blocks;
 }
 
-/// Element i of `count` pieces of a block, which begin on a line of it.
-Range piece_of(const Range& block, std::size_t count, std::size_t i) {
-  constexpr std::size_t line = engine::RegisterMemory::line_bytes;
-  const std::size_t lines = (block.bytes + line - 1) / line;
-  const auto begin = [&](std::size_t piece) {
-    return std::min(lines * piece / count * line, block.bytes);
-  };
-  return {block.offset + begin(i), begin(i + 1) - begin(i)};
-}
-
-/// Each block in as many parts.
-api::Blocks in_pieces(const std::vector<Part>& blocks, std::span<const std::uint16_t> pieces) {
-  api::Blocks cut;
-  for (std::size_t rank = 0; rank < blocks.size(); ++rank)
-    for (std::uint16_t i = 0; i < pieces[rank]; ++i) {
-      cut.of_part.push_back({.source = piece_of(blocks[rank].source, pieces[rank], i),
-                             .target = piece_of(blocks[rank].target, pieces[rank], i)});
-      cut.longest_bytes = std::max(cut.longest_bytes, cut.of_part.back().target.bytes);
-    }
-  return cut;
-}
-
 std::size_t longest_of(const std::vector<Range>& ranges) {
   std::size_t longest = 0;
   for (const Range& range : ranges) longest = std::max(longest, range.bytes);
@@ -213,67 +189,55 @@ class Making {
          const void* source, void* target, std::size_t bytes, Rank root = no_rank,
          api::ReadFor what = api::ReadFor::exchange)
       : communicator_(communicator),
-        chooses_as_(chooses_as),
         what_(what),
         request_{.collective = collective,
-                 .element_count = bytes,
-                 .reduction = {.element_bytes = 1},
+                 .asked = {.collective = chooses_as,
+                           .element_count = bytes,
+                           .reduction = {.element_bytes = 1},
+                           .root = root,
+                           .per_round_by_default = settings().per_round},
                  .source = source,
-                 .target = target,
-                 .root = root} {}
+                 .target = target} {}
 
   std::uint32_t count() const { return communicator_.rank_count(); }
   std::size_t self() const { return index_of(communicator_.rank()); }
-  bool is_root() const { return communicator_.rank() == request_.root; }
+  bool is_root() const { return communicator_.rank() == request_.asked.root; }
   const char* name() const { return request_.collective; }
-  CheckLevel level() const { return settings().check; }
   std::vector<std::uint64_t>& row() { return request_.row; }
 
   /// `lay_out(rows)` gives a LaidOut.  Blocks that are `swapped` are copied in place.
   template <class LayOut>
   Operation operator()(bool swapped, LayOut&& lay_out) {
-    std::optional<tune::Choice> choice;
-    request_.lay_out_blocks = [&](std::span<const std::uint64_t> rows) -> api::Blocks {
+    request_.complete = [&](std::span<const std::uint64_t> rows) -> api::Completed {
       if (!plan::is_block_exchange(count()))
         throw Error(ErrorCode::unsupported, std::string(name()) + ": " + std::to_string(count()) +
                                                 " ranks are more than there are slots for");
-      if (request_.root != no_rank) require_root(name(), request_.root, count());
+      const Rank root = request_.asked.root;
+      if (root != no_rank) require_root(name(), root, count());
       LaidOut blocks = lay_out(rows);
       const bool in_place =
-          is_in_place({name(), request_.source, request_.target}, blocks.of_rank, level());
-      choice = choose(blocks, !(swapped && in_place));
+          is_in_place({name(), request_.source, request_.target}, blocks.of_rank, settings().check);
       for (std::size_t rank = 0; rank < blocks.passing.size(); ++rank)
         if (Part& block = blocks.of_rank[rank]; block.source.bytes + block.target.bytes == 0)
           block.target.bytes = blocks.passing[rank];  // it never gets there
-      if (!choice->variant().pieces.empty())
-        return in_pieces(blocks.of_rank, choice->variant().pieces);
-      return api::Blocks{std::move(blocks.of_rank), blocks.longest_bytes};
+      tune::CollectiveRequest asked = request_.asked;
+      asked.element_count = blocks.longest_bytes;
+      asked.block_bytes = std::move(blocks.differing);
+      asked.has_equal_blocks = request_.row.empty();
+      asked.reads_in_place =
+          !(swapped && in_place) &&
+          communicator_.implementation().takes_single_copy(what_, blocks.longest_bytes);
+      return {std::move(asked), {std::move(blocks.of_rank), blocks.longest_bytes}};
     };
-    return api::make_operation(communicator_, request_,
-                               [&] { return choice->plan(communicator_.rank()); });
+    return api::make_operation(communicator_, request_);
   }
 
  private:
-  tune::Choice choose(const LaidOut& blocks, bool may_read) const {
-    const Communicator::Implementation& ranks = implementation();
-    return tune::choose(
-        {.collective = chooses_as_,
-         .element_count = blocks.longest_bytes,
-         .reduction = request_.reduction,
-         .root = request_.root == no_rank ? Rank{0} : request_.root,
-         .block_bytes = blocks.differing,
-         .has_equal_blocks = request_.row.empty(),
-         .per_round_by_default = settings().per_round,
-         .reads_in_place = may_read && ranks.takes_single_copy(what_, blocks.longest_bytes)},
-        ranks.topology());
+  const api::ContextSettings& settings() const {
+    return communicator_.implementation().context.settings;
   }
-  const Communicator::Implementation& implementation() const {
-    return communicator_.implementation();
-  }
-  const api::ContextSettings& settings() const { return implementation().context.settings; }
 
   Communicator& communicator_;
-  tune::Collective chooses_as_;
   api::ReadFor what_;
   api::OperationRequest request_;
 };
@@ -429,48 +393,43 @@ Operation reduce_scatter(Communicator& communicator, const ReduceScatterArgument
   const std::size_t self = index_of(communicator.rank());
   const std::vector<std::size_t>& counts = arguments.element_counts;
   const Reduction& reduction = arguments.reduction;
-  const api::OperationRequest request{
-      .collective = name,
-      .reduction = reduction,
-      .agreement = arguments.agreement,
-      .source = arguments.source,
-      .target = arguments.target,
-      .row = {self < counts.size() ? counts[self] : 0},
-      .lay_out_blocks = [&](std::span<const std::uint64_t> rows) -> api::Blocks {
-        if (reduction.combine == nullptr || reduction.element_bytes == 0)
-          refuse_blocks(
-              name,
-              "the reduction has no combine function or element_bytes is 0; use tutti::sum and "
-              "friends, elementwise<>(), or fill in both");
-        if (!plan::is_chunked_fold(count))
-          throw Error(ErrorCode::unsupported, std::string(name) + ": " + std::to_string(count) +
-                                                  " ranks are more than there are slots for");
-        BlockLayout layout;
-        for (std::size_t rank = 0; rank < counts.size(); ++rank) {
-          if (counts[rank] > bytes_max / reduction.element_bytes)
-            refuse_blocks(name, block_text(rank) + ", " + std::to_string(counts[rank]) +
-                                    " elements, does not fit into memory");
-          layout.bytes.push_back(counts[rank] * reduction.element_bytes);
-        }
-        const std::vector<Range> source = ranges_of(name, "source", layout, count);
-        std::vector<std::uint64_t> told;
-        for (const std::uint64_t elements : rows)
-          told.push_back(elements * reduction.element_bytes);
-        require_told(name, source, told, self);
-        api::Blocks blocks{scattered(source, self), longest_of(source)};
-        (void)is_in_place({name, arguments.source, arguments.target}, blocks.of_part,
-                          communicator.implementation().context.settings.check);
-        for (Part& block : blocks.of_part) block.target.bytes = block.source.bytes;  // sums of it
-        return blocks;
-      }};
-  return api::make_operation(communicator, request, [&] {
-    const std::size_t elements = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-    return tune::plan_for({.collective = tune::Collective::reduce_scatter,
-                           .element_count = elements,
-                           .reduction = reduction,
-                           .agreement = arguments.agreement},
-                          communicator.implementation().topology(), communicator.rank());
-  });
+  const std::size_t elements = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  const tune::CollectiveRequest asked{.collective = tune::Collective::reduce_scatter,
+                                      .reduction = reduction,
+                                      .agreement = arguments.agreement};
+  const auto complete = [&](std::span<const std::uint64_t> rows) -> api::Completed {
+    if (reduction.combine == nullptr || reduction.element_bytes == 0)
+      refuse_blocks(name,
+                    "the reduction has no combine function or element_bytes is 0; use tutti::sum "
+                    "and friends, elementwise<>(), or fill in both");
+    if (!plan::is_chunked_fold(count))
+      throw Error(ErrorCode::unsupported, std::string(name) + ": " + std::to_string(count) +
+                                              " ranks are more than there are slots for");
+    BlockLayout layout;
+    for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+      if (counts[rank] > bytes_max / reduction.element_bytes)
+        refuse_blocks(name, block_text(rank) + ", " + std::to_string(counts[rank]) +
+                                " elements, does not fit into memory");
+      layout.bytes.push_back(counts[rank] * reduction.element_bytes);
+    }
+    const std::vector<Range> source = ranges_of(name, "source", layout, count);
+    std::vector<std::uint64_t> told;
+    for (const std::uint64_t sent : rows) told.push_back(sent * reduction.element_bytes);
+    require_told(name, source, told, self);
+    api::Blocks blocks{scattered(source, self), longest_of(source)};
+    (void)is_in_place({name, arguments.source, arguments.target}, blocks.of_rank,
+                      communicator.implementation().context.settings.check);
+    for (Part& block : blocks.of_rank) block.target.bytes = block.source.bytes;  // sums of it
+    tune::CollectiveRequest completed = asked;
+    completed.element_count = elements;
+    return {std::move(completed), std::move(blocks)};
+  };
+  return api::make_operation(communicator, {.collective = name,
+                                            .asked = asked,
+                                            .source = arguments.source,
+                                            .target = arguments.target,
+                                            .row = {self < counts.size() ? counts[self] : 0},
+                                            .complete = complete});
 }
 
 }  // namespace tutti

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "api/implementation.hpp"
-#include "tune/choose.hpp"
 #include "tune/hierarchy.hpp"
 
 namespace tutti {
@@ -95,63 +94,77 @@ bool share_targets(std::span<const Node> node_of, std::span<const std::uint64_t>
                   "none");
 }
 
-/// Lets all ranks tell each other where their buffers are, if that may decide on the plan.
-void hear_where_buffers_are(api::OperationRequest& request, tune::CollectiveRequest& asked,
-                            const Communicator::Implementation& ranks) {
-  const tune::Topology topology = ranks.topology();
-  const bool may_be_zero_copy = (ranks.has_segments || ranks.context.settings.register_buffers) &&
-                                tune::may_be_zero_copy({asked, topology});
-  if (!may_be_zero_copy && !ranks.has_node_segments) return;
+/// Whether all ranks may have registered buffers, and a plan that makes use of that.
+bool may_be_zero_copy(const Communicator::Implementation& ranks,
+                      const tune::CollectiveRequest& asked) {
+  return (ranks.has_segments || ranks.context.settings.register_buffers) &&
+         tune::may_be_zero_copy({asked, ranks.topology()});
+}
+
+/// What this rank tells of its buffers where that may decide on the plan: whether they are
+/// registered, and where in the memory of its node the target is.
+std::vector<std::uint64_t> whereabouts(const Communicator::Implementation& ranks,
+                                       const tune::CollectiveRequest& asked,
+                                       const AllreduceArguments& arguments) {
+  if (!may_be_zero_copy(ranks, asked) && !ranks.has_node_segments) return {};
   const Context::Implementation& context = ranks.context;
   const std::size_t bytes = asked.bytes();
   const auto is_registered = [&](const void* buffer) {
     return context.settings.register_buffers ||
            api::registered_segment_with(context, buffer, bytes) != nullptr;
   };
-  request.row = {is_registered(request.source) && is_registered(request.target),
-                 bytes > 0 ? api::place_in_node(context, request.target, bytes) : 0};
-  request.lay_out_blocks = [&asked, topology,
-                            may_be_zero_copy](std::span<const std::uint64_t> rows) {
-    std::vector<std::uint64_t> place_of_rank;
-    bool all_registered = true;
-    for (std::size_t i = 0; i < rows.size(); i += 2) {
-      all_registered = all_registered && rows[i] != 0;
-      place_of_rank.push_back(rows[i + 1]);
-    }
-    asked.zero_copy = may_be_zero_copy && all_registered;
-    asked.shares_target = share_targets(topology.node_of, place_of_rank);
-    if (!asked.shares_target) return api::Blocks();
-    if (const std::string why = tune::why_not_shared_target({asked, topology}); !why.empty())
-      throw Error(ErrorCode::unsupported, "allreduce: the ranks of a node have one target, but " +
-                                              why + "; give each rank a target of its own");
-    return api::Blocks();
-  };
+  return {is_registered(arguments.source) && is_registered(arguments.target),
+          bytes > 0 ? api::place_in_node(context, arguments.target, bytes) : 0};
+}
+
+/// What is asked, by the whereabouts of all ranks' buffers.
+tune::CollectiveRequest with_whereabouts(tune::CollectiveRequest asked,
+                                         const Communicator::Implementation& ranks,
+                                         std::span<const std::uint64_t> rows) {
+  if (rows.empty()) return asked;
+  const tune::Topology topology = ranks.topology();
+  std::vector<std::uint64_t> place_of_rank;
+  bool all_registered = true;
+  for (std::size_t i = 0; i < rows.size(); i += 2) {
+    all_registered = all_registered && rows[i] != 0;
+    place_of_rank.push_back(rows[i + 1]);
+  }
+  asked.zero_copy = may_be_zero_copy(ranks, asked) && all_registered;
+  asked.shares_target = share_targets(topology.node_of, place_of_rank);
+  if (!asked.shares_target) return asked;
+  if (const std::string why = tune::why_not_shared_target({asked, topology}); !why.empty())
+    throw Error(ErrorCode::unsupported, "allreduce: the ranks of a node have one target, but " +
+                                            why + "; give each rank a target of its own");
+  return asked;
 }
 
 }  // namespace
 
 void detail::refuse(Communicator& communicator, const char* collective, const char* why) {
   const Error error(ErrorCode::invalid_argument, std::string(collective) + ": " + why);
-  (void)api::make_operation(communicator, {.collective = collective},
-                            [&]() -> plan::Plan { throw error; });
+  (void)api::make_operation(
+      communicator,
+      {.collective = collective,
+       .complete = [&](std::span<const std::uint64_t>) -> api::Completed { throw error; }});
   throw error;
 }
 
 Operation barrier(Communicator& communicator, const BarrierArguments& arguments) {
-  const Communicator::Implementation& ranks = communicator.implementation();
-  return api::make_operation(communicator, {.collective = "barrier"}, [&] {
-    return tune::plan_for({.collective = tune::Collective::barrier,
-                           .algorithm = arguments.algorithm,
-                           .across = arguments.across,
-                           .per_round = arguments.per_round,
-                           .per_round_by_default = ranks.context.settings.per_round},
-                          ranks.topology(), communicator.rank());
-  });
+  return api::make_operation(
+      communicator, {.collective = "barrier",
+                     .asked = {.collective = tune::Collective::barrier,
+                               .algorithm = arguments.algorithm,
+                               .across = arguments.across,
+                               .per_round = arguments.per_round,
+                               .per_round_by_default =
+                                   communicator.implementation().context.settings.per_round}});
 }
 
 Operation allreduce(Communicator& communicator, const AllreduceArguments& arguments) {
   const Communicator::Implementation& ranks = communicator.implementation();
   const Context::Implementation& context = ranks.context;
+  const bool is_ring = arguments.algorithm == Algorithm::shared_ring;
+  const bool republishes = context.shared_notifications == SharedNotifications::republished;
   tune::CollectiveRequest asked{
       .element_count = arguments.element_count,
       .reduction = arguments.reduction,
@@ -163,80 +176,74 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
       .partners_max = context.fabric.connections_max(),
       .reads_in_place = ranks.takes_single_copy(
           api::ReadFor::allreduce, arguments.element_count * arguments.reduction.element_bytes)};
-  const bool republishes = context.shared_notifications == SharedNotifications::republished;
-  if (republishes && arguments.algorithm == Algorithm::shared_ring)
-    asked.receives_max = context.fabric.receives_promised_max();
-  api::OperationRequest request{.collective = "allreduce",
-                                .element_count = arguments.element_count,
-                                .reduction = arguments.reduction,
-                                .agreement = arguments.agreement,
-                                .source = arguments.source,
-                                .target = arguments.target,
-                                .any_order = tune::takes_any_order(asked),
-                                .shared_ring = arguments.algorithm == Algorithm::shared_ring};
-  hear_where_buffers_are(request, asked, ranks);
-  return api::make_operation(communicator, request, [&] {
+  if (is_ring && republishes) asked.receives_max = context.fabric.receives_promised_max();
+  const auto complete = [&](std::span<const std::uint64_t> rows) -> api::Completed {
+    const tune::CollectiveRequest completed = with_whereabouts(asked, ranks, rows);
     check_arguments({.collective = "allreduce",
                      .source = arguments.source,
                      .target = arguments.target,
                      .element_count = arguments.element_count,
                      .reduction = arguments.reduction},
                     context.settings.check);
-    if (asked.shares_target && arguments.source == arguments.target)
+    if (completed.shares_target && arguments.source == arguments.target)
       throw Error(ErrorCode::invalid_argument,
                   "allreduce: the target is that of a whole node, and the source, too; give each "
                   "rank a source of its own");
-    if (request.shared_ring && context.clock.is_simulated() && !republishes)
+    if (is_ring && context.clock.is_simulated() && !republishes)
       throw Error(ErrorCode::unsupported,
                   "allreduce: algorithm shared_ring polls words in memory, and in virtual time "
                   "only messages let time pass: expected TUTTI_SHARED_NOTIFICATIONS=republished "
                   "there, or automatic");
-    return tune::plan_for(asked, ranks.topology(), communicator.rank());
-  });
+    return {completed};
+  };
+  return api::make_operation(communicator, {.collective = "allreduce",
+                                            .asked = asked,
+                                            .source = arguments.source,
+                                            .target = arguments.target,
+                                            .row = whereabouts(ranks, asked, arguments),
+                                            .complete = complete});
 }
 
 Operation allreduce_ssp(Communicator& communicator, const AllreduceSspArguments& arguments) {
-  const Communicator::Implementation& ranks = communicator.implementation();
-  const api::OperationRequest request{.collective = "allreduce_ssp",
+  const api::ContextSettings& settings = communicator.implementation().context.settings;
+  const tune::CollectiveRequest asked{.collective = tune::Collective::allreduce_ssp,
                                       .element_count = arguments.element_count,
                                       .reduction = arguments.reduction,
                                       .agreement = Agreement::relaxed,
-                                      .source = arguments.source,
-                                      .target = arguments.target,
-                                      .slack = arguments.slack};
-  return api::make_operation(communicator, request, [&] {
+                                      .slack = arguments.slack,
+                                      .per_round_by_default = settings.per_round};
+  const auto complete = [&](std::span<const std::uint64_t>) -> api::Completed {
     check_arguments({.collective = "allreduce_ssp",
                      .source = arguments.source,
                      .target = arguments.target,
                      .element_count = arguments.element_count,
                      .reduction = arguments.reduction},
-                    ranks.context.settings.check);
+                    settings.check);
     if (!arguments.reduction.properties.commutative)
       throw Error(ErrorCode::unsupported,
                   "allreduce_ssp: the operator does not commute; use allreduce");
-    return tune::plan_for({.collective = tune::Collective::allreduce_ssp,
-                           .element_count = arguments.element_count,
-                           .reduction = arguments.reduction,
-                           .agreement = Agreement::relaxed,
-                           .slack = arguments.slack,
-                           .per_round_by_default = ranks.context.settings.per_round},
-                          ranks.topology(), communicator.rank());
-  });
+    return {asked};
+  };
+  return api::make_operation(communicator, {.collective = "allreduce_ssp",
+                                            .asked = asked,
+                                            .source = arguments.source,
+                                            .target = arguments.target,
+                                            .complete = complete});
 }
 
 Operation broadcast(Communicator& communicator, const BroadcastArguments& arguments) {
   const Communicator::Implementation& ranks = communicator.implementation();
   const std::size_t element_bytes = std::max<std::size_t>(arguments.element_bytes, 1);
   const std::size_t elements = share_of(arguments.data_fraction, arguments.bytes / element_bytes);
-  const std::size_t bytes = elements * element_bytes;
-  const api::OperationRequest request{
-      .collective = "broadcast",
+  const tune::CollectiveRequest asked{
+      .collective = tune::Collective::broadcast,
       .element_count = elements,
       .reduction = {.element_bytes = static_cast<std::uint32_t>(element_bytes)},
-      .source = arguments.buffer,
-      .target = arguments.buffer,
-      .root = arguments.root};
-  return api::make_operation(communicator, request, [&] {
+      .root = arguments.root,
+      .tree = arguments.tree,
+      .per_round_by_default = ranks.context.settings.per_round,
+      .reads_in_place = ranks.takes_single_copy(api::ReadFor::broadcast, elements * element_bytes)};
+  const auto complete = [&](std::span<const std::uint64_t>) -> api::Completed {
     check_root("broadcast", arguments.root, communicator.rank_count());
     check_fraction("broadcast", "data_fraction", arguments.data_fraction);
     if (arguments.element_bytes == 0 || arguments.bytes % element_bytes != 0 ||
@@ -251,44 +258,31 @@ Operation broadcast(Communicator& communicator, const BroadcastArguments& argume
     if (ranks.context.settings.check != CheckLevel::off && arguments.bytes > 0 &&
         arguments.buffer == nullptr)
       throw Error(ErrorCode::invalid_argument, "broadcast: buffer is null");
-    return tune::plan_for(
-        {.collective = tune::Collective::broadcast,
-         .element_count = elements,
-         .reduction = request.reduction,
-         .root = arguments.root,
-         .tree = arguments.tree,
-         .per_round_by_default = ranks.context.settings.per_round,
-         .reads_in_place = ranks.takes_single_copy(api::ReadFor::broadcast, bytes)},
-        ranks.topology(), communicator.rank());
-  });
+    return {asked};
+  };
+  return api::make_operation(communicator, {.collective = "broadcast",
+                                            .asked = asked,
+                                            .source = arguments.buffer,
+                                            .target = arguments.buffer,
+                                            .complete = complete});
 }
 
 Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
   const Communicator::Implementation& ranks = communicator.implementation();
   const std::size_t elements = share_of(arguments.data_fraction, arguments.element_count);
-  const auto participants =
-      static_cast<std::uint32_t>(share_of(arguments.rank_fraction, communicator.rank_count()));
   const tune::CollectiveRequest asked{
       .collective = tune::Collective::reduce,
       .element_count = elements,
       .reduction = arguments.reduction,
       .agreement = arguments.agreement,
       .root = arguments.root,
-      .participant_count = participants,
+      .participant_count =
+          static_cast<std::uint32_t>(share_of(arguments.rank_fraction, communicator.rank_count())),
       .tree = arguments.tree,
       .per_round_by_default = ranks.context.settings.per_round,
       .reads_in_place = ranks.takes_single_copy(api::ReadFor::reduce,
                                                 elements * arguments.reduction.element_bytes)};
-  const api::OperationRequest request{.collective = "reduce",
-                                      .element_count = elements,
-                                      .reduction = arguments.reduction,
-                                      .agreement = arguments.agreement,
-                                      .source = arguments.source,
-                                      .target = arguments.target,
-                                      .root = arguments.root,
-                                      .any_order = tune::takes_any_order(asked),
-                                      .participant_count = participants};
-  return api::make_operation(communicator, request, [&] {
+  const auto complete = [&](std::span<const std::uint64_t>) -> api::Completed {
     check_root("reduce", arguments.root, communicator.rank_count());
     check_fraction("reduce", "data_fraction", arguments.data_fraction);
     check_fraction("reduce", "rank_fraction", arguments.rank_fraction);
@@ -299,35 +293,38 @@ Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
                      .reduction = arguments.reduction,
                      .has_target = communicator.rank() == arguments.root},
                     ranks.context.settings.check);
-    return tune::plan_for(asked, ranks.topology(), communicator.rank());
-  });
+    return {asked};
+  };
+  return api::make_operation(communicator, {.collective = "reduce",
+                                            .asked = asked,
+                                            .source = arguments.source,
+                                            .target = arguments.target,
+                                            .complete = complete});
 }
 
 namespace {
 
 Operation prefix(Communicator& communicator, const ScanArguments& arguments,
                  tune::Collective kind) {
-  const char* const collective = tune::name_of(kind);
-  const Communicator::Implementation& ranks = communicator.implementation();
-  const api::OperationRequest request{.collective = collective,
+  const tune::CollectiveRequest asked{.collective = kind,
                                       .element_count = arguments.element_count,
-                                      .reduction = arguments.reduction,
-                                      .source = arguments.source,
-                                      .target = arguments.target};
-  return api::make_operation(communicator, request, [&] {
+                                      .reduction = arguments.reduction};
+  const auto complete = [&](std::span<const std::uint64_t>) -> api::Completed {
     check_arguments(
-        {.collective = collective,
+        {.collective = tune::name_of(kind),
          .source = arguments.source,
          .target = arguments.target,
          .element_count = arguments.element_count,
          .reduction = arguments.reduction,
          .has_target = kind == tune::Collective::scan || communicator.rank() != Rank{0}},
-        ranks.context.settings.check);
-    return tune::plan_for({.collective = kind,
-                           .element_count = arguments.element_count,
-                           .reduction = arguments.reduction},
-                          ranks.topology(), communicator.rank());
-  });
+        communicator.implementation().context.settings.check);
+    return {asked};
+  };
+  return api::make_operation(communicator, {.collective = tune::name_of(kind),
+                                            .asked = asked,
+                                            .source = arguments.source,
+                                            .target = arguments.target,
+                                            .complete = complete});
 }
 
 }  // namespace

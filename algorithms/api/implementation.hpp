@@ -25,6 +25,7 @@
 #include "engine/stale.hpp"
 #include "plan/core/plan.hpp"
 #include "tune/chunks.hpp"
+#include "tune/request.hpp"
 #include "tune/topology.hpp"
 #include "verbs/verbs_fabric.hpp"
 
@@ -250,38 +251,36 @@ std::size_t put_count(const plan::Plan& plan) noexcept;
 
 /// Where the blocks of a collective of blocks lie on this rank.
 struct Blocks {
-  std::vector<engine::Part> of_part;  // of the plan: by rank, if they are not cut into pieces;
-                                      // element counts are not needed
+  std::vector<engine::Part> of_rank;  // element counts are not needed
   std::size_t longest_bytes = 0;      // of all ranks
+};
+
+/// What is known of a collective once all ranks have sent their sizes.
+struct Completed {
+  tune::CollectiveRequest asked;
+  Blocks blocks = {};  // of a collective of blocks
 };
 
 /// What a collective hands to make_operation().
 struct OperationRequest {
   const char* collective = "";
-  std::size_t element_count = 0;
-  Reduction reduction = {};
-  Agreement agreement = Agreement::identical;
+  tune::CollectiveRequest asked = {};  // as far as this rank knows it by itself
   const void* source = nullptr;
   void* target = nullptr;
-  Rank root = no_rank;
-  bool any_order = false;                   // messages of a round may be combined as they arrive
-  std::uint32_t participant_count = 0;      // that contribute; 0: all ranks
-  std::vector<Rank> members = {};           // who takes part, if not all do: the plan is theirs
-  std::size_t chunk_bytes_max = SIZE_MAX;   // of a payload that is not of blocks
-  std::optional<std::uint32_t> slack = {};  // stale-synchronous: the plan is in slack + 1 copies
-  bool shared_ring = false;  // the plan says with whom, chunks go along the ring of nodes
-  /// Sizes that this rank tells all others first; as many numbers on every rank.
+  std::size_t chunk_bytes_max = SIZE_MAX;  // of a payload that is not of blocks
+  std::vector<Rank> members = {};          // who takes part, if not all do: the plan is theirs
+  /// Sizes that this rank sends to all others first; as many numbers on every rank.
   std::vector<std::uint64_t> row = {};
-  /// Takes in the rows of all ranks, before the plan is built.  If payloads are blocks: where they
-  /// are.  May throw Error, which every rank then hears.
-  std::function<Blocks(std::span<const std::uint64_t> rows)> lay_out_blocks = {};
+  /// Checks the arguments of this rank, and completes what is asked by the rows of all ranks.  May
+  /// throw Error, which every rank then hears.  Changes nothing.
+  std::function<Completed(std::span<const std::uint64_t> rows)> complete = {};
+  /// This rank's plan; by default what is chosen.
+  std::function<plan::Plan(const tune::CollectiveRequest& asked)> plan_of = {};
 };
 
-/// Collective: agrees with the other ranks that `build` succeeded everywhere and that they ask for
-/// the same, then connects.  `build` makes this rank's plan and may throw Error, which every rank
-/// then hears.
-Operation make_operation(Communicator& communicator, const OperationRequest& request,
-                         const std::function<plan::Plan()>& build);
+/// Collective: agrees with the other ranks that this step succeeded everywhere and that they ask
+/// for the same, then connects.
+Operation make_operation(Communicator& communicator, const OperationRequest& request);
 
 }  // namespace api
 }  // namespace tutti

@@ -20,6 +20,7 @@
 #include "api/implementation.hpp"
 #include "api/messages.hpp"
 #include "api/operation_memory.hpp"
+#include "tune/choose.hpp"
 
 namespace tutti::api {
 namespace {
@@ -168,21 +169,23 @@ class NewConnections {
 Card card_of(const Communicator::Implementation& communicator, const OperationRequest& request) {
   Card card;
   std::strncpy(card.collective, request.collective, sizeof card.collective - 1);
-  card.element_count = request.element_count;
+  const tune::CollectiveRequest& asked = request.asked;
+  const Reduction& reduction = asked.reduction;
+  card.element_count = asked.element_count;
   card.ordinal = communicator.operations_made;
-  card.element_bytes = request.reduction.element_bytes;
-  card.built_in = request.reduction.built_in;
-  card.element_type = request.reduction.element_type;
-  card.agreement = request.agreement;
-  card.root = index_of(request.root);
-  card.properties = static_cast<std::uint8_t>((request.reduction.properties.commutative ? 1 : 0) |
-                                              (request.reduction.properties.idempotent ? 2 : 0) |
-                                              (request.reduction.inverse ? 4 : 0));
-  const ElementType type = request.reduction.element_type;
+  card.element_bytes = reduction.element_bytes;
+  card.built_in = reduction.built_in;
+  card.element_type = reduction.element_type;
+  card.agreement = asked.agreement;
+  card.root = index_of(asked.root);
+  card.properties = static_cast<std::uint8_t>((reduction.properties.commutative ? 1 : 0) |
+                                              (reduction.properties.idempotent ? 2 : 0) |
+                                              (reduction.inverse ? 4 : 0));
+  const ElementType type = reduction.element_type;
   // Whether ranks that round differently could spoil what is promised.
-  const bool bits_agree = request.agreement == Agreement::reproducible ||
-                          (request.agreement == Agreement::identical && request.root == no_rank);
-  if (bits_agree && request.reduction.combine != nullptr &&
+  const bool bits_agree = asked.agreement == Agreement::reproducible ||
+                          (asked.agreement == Agreement::identical && asked.root == no_rank);
+  if (bits_agree && reduction.combine != nullptr &&
       (is_floating(type) || type == ElementType::other))
     card.float_mode = static_cast<std::uint8_t>(float_mode());
   return card;
@@ -247,9 +250,73 @@ std::vector<std::uint64_t> rows_of(Communicator::Implementation& communicator, S
   return gather<std::uint64_t>(communicator, call, request.row);
 }
 
+/// The barrier after which every rank has connected, or all throw the reason.
+void agree_on_all(Communicator::Implementation& communicator, SetUpCall& call,
+                  std::optional<Error>& error) {
+  const Verdict verdict = Verdict::of(error);
+  agree<Verdict>(error, gather<Verdict>(communicator, call, {&verdict, 1}));
+}
+
+bool is_stale(const tune::CollectiveRequest& asked) {
+  return asked.collective == tune::Collective::allreduce_ssp;
+}
+
+/// The operation of a plan, with its memory, but with nobody to send to yet.
+std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation& communicator,
+                                                   const OperationRequest& request,
+                                                   const Completed& completed, plan::Plan&& plan) {
+  const tune::CollectiveRequest& asked = completed.asked;
+  auto operation = std::make_unique<Operation::Implementation>(communicator, std::move(plan),
+                                                               request.collective);
+  operation->execution.reduction = request.asked.reduction;
+  operation->coverage = {request.asked.element_count, asked.participant_count > 0
+                                                          ? asked.participant_count
+                                                          : communicator.exchange.rank_count()};
+  const bool combines_all = asked.collective == tune::Collective::allreduce ||
+                            asked.collective == tune::Collective::reduce;
+  operation->execution.any_order =
+      combines_all && tune::takes_any_order(asked) && operation->plan.payloads == 1;
+  if (is_stale(asked))
+    operation->stale = std::make_unique<engine::StaleCalls>(
+        operation->plan.steps, operation->plan.slot_count, asked.slack + 1, asked.slack);
+  if (communicator.context.clock.is_simulated() && asked.reduction.combine) charge_for(*operation);
+  operation->uses_network = !partners_of(*operation).empty();
+  if (operation->uses_network) ++communicator.context.live_network_operations;
+  if (asked.algorithm == Algorithm::shared_ring)
+    operation->shared_ring = std::make_unique<SharedRingOperation>(*operation, request);
+  else
+    lay_out_memory(*operation, request, completed);
+  try {
+    reserve_receives(*operation);
+  } catch (const Error& refused) {
+    if (!is_stale(asked)) throw;
+    throw Error(refused.code(), "slack " + std::to_string(asked.slack) + ": " + refused.what() +
+                                    ", or ask for less slack");
+  }
+  return operation;
+}
+
+/// Ranks of a shared ring exchange by which key a node's block is written, and once more that it
+/// has been.
+void join_ring(Operation::Implementation& operation, SetUpCall& call,
+               const std::vector<Card>& cards, std::optional<Error>& error) {
+  Communicator::Implementation& communicator = operation.communicator;
+  RingDoor door;
+  attempt(error, [&] { door = operation.shared_ring->open(cards); });
+  const std::vector<RingDoor> doors = gather<RingDoor>(communicator, call, {&door, 1});
+  attempt(error, [&] { operation.shared_ring->join(doors); });
+  agree_on_all(communicator, call, error);
+  operation.shared_ring->share();
+  attempt(error, [&] { operation.shared_ring->greet(); });
+  const Verdict verdict = Verdict::of(error);
+  const std::vector<Verdict> verdicts = gather<Verdict>(communicator, call, {&verdict, 1});
+  operation.shared_ring->hear(verdicts);
+  agree<Verdict>(error, verdicts);
+}
+
+/// From top to bottom what happens to a request, on all ranks at the same time.
 std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& communicator,
-                                                  const OperationRequest& request,
-                                                  const std::function<plan::Plan()>& build) {
+                                                  const OperationRequest& request) {
   std::optional<Error> error;
   NewConnections connections(communicator.context.fabric);  // outlives what uses them
   std::unique_ptr<Operation::Implementation> operation;
@@ -258,32 +325,12 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
   SetUpCall call{CallKind::operation, request.collective};
   const std::vector<std::uint64_t> rows = rows_of(communicator, call, request, card);
   attempt(error, [&] {
-    const Blocks blocks = request.lay_out_blocks ? request.lay_out_blocks(rows) : Blocks();
-    operation =
-        std::make_unique<Operation::Implementation>(communicator, build(), request.collective);
-    operation->execution.reduction = request.reduction;
-    operation->coverage = {request.element_count, request.participant_count > 0
-                                                      ? request.participant_count
-                                                      : communicator.exchange.rank_count()};
-    operation->execution.any_order = request.any_order && operation->plan.payloads == 1;
-    if (request.slack)
-      operation->stale = std::make_unique<engine::StaleCalls>(
-          operation->plan.steps, operation->plan.slot_count, *request.slack + 1, *request.slack);
-    if (communicator.context.clock.is_simulated() && request.reduction.combine)
-      charge_for(*operation);
-    operation->uses_network = !partners_of(*operation).empty();
-    if (operation->uses_network) ++communicator.context.live_network_operations;
-    if (request.shared_ring)
-      operation->shared_ring = std::make_unique<SharedRingOperation>(*operation, request);
-    else
-      lay_out(*operation, request, blocks);
-    try {
-      reserve_receives(*operation);
-    } catch (const Error& refused) {
-      if (!request.slack) throw;
-      throw Error(refused.code(), "slack " + std::to_string(*request.slack) + ": " +
-                                      refused.what() + ", or ask for less slack");
-    }
+    const Completed completed =
+        request.complete ? request.complete(rows) : Completed{request.asked};
+    plan::Plan plan = request.plan_of ? request.plan_of(completed.asked)
+                                      : tune::plan_for(completed.asked, communicator.topology(),
+                                                       communicator.exchange.self());
+    operation = lay_out(communicator, request, completed, std::move(plan));
     offers = offer_connections(*operation);
     fill_in(card, *operation);
     card.new_connections = static_cast<std::uint32_t>(offers.size());
@@ -302,25 +349,11 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     const std::vector<NewConnection> all = gather<NewConnection>(communicator, call, offers);
     attempt(error, [&] { connect_partners(*operation, all, offers_each); });
   }
-  const auto agree_on_all = [&] {
-    const Verdict verdict = Verdict::of(error);
-    agree<Verdict>(error, gather<Verdict>(communicator, call, {&verdict, 1}));
-  };
-  if (request.shared_ring) {
-    RingDoor door;
-    attempt(error, [&] { door = operation->shared_ring->open(cards); });
-    const std::vector<RingDoor> doors = gather<RingDoor>(communicator, call, {&door, 1});
-    attempt(error, [&] { operation->shared_ring->join(doors); });
-    agree_on_all();
-    operation->shared_ring->share();
-    attempt(error, [&] { operation->shared_ring->greet(); });
-    const Verdict verdict = Verdict::of(error);
-    const std::vector<Verdict> verdicts = gather<Verdict>(communicator, call, {&verdict, 1});
-    operation->shared_ring->hear(verdicts);
-    agree<Verdict>(error, verdicts);
+  if (operation->shared_ring) {
+    join_ring(*operation, call, cards, error);
   } else {
     attempt(error, [&] { prepare_messages(*operation, cards); });
-    agree_on_all();
+    agree_on_all(communicator, call, error);
     find_messages_in_place(*operation, cards);
   }
   connections.keep();
@@ -335,13 +368,12 @@ std::size_t put_count(const plan::Plan& plan) noexcept {
                     [](const plan::Step& step) { return step.action == plan::Action::put; }));
 }
 
-Operation make_operation(Communicator& handle, const OperationRequest& request,
-                         const std::function<plan::Plan()>& build) {
+Operation make_operation(Communicator& handle, const OperationRequest& request) {
   Communicator::Implementation& communicator = handle.implementation();
   communicator.require_usable();
   communicator.reap();
   ++communicator.operations_made;
-  return Operation(set_up(communicator, request, build));
+  return Operation(set_up(communicator, request));
 }
 
 }  // namespace tutti::api

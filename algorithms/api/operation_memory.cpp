@@ -51,37 +51,65 @@ void require_few_chunks(std::size_t payload_bytes, std::size_t chunk_count, std:
                   " such parts; raise TUTTI_CHUNK_BYTES, or make several operations of it");
 }
 
+/// Element i of `count` pieces of a block, which begin on a line of it.
+engine::Range piece_of(const engine::Range& block, std::size_t count, std::size_t i) {
+  constexpr std::size_t line = engine::RegisterMemory::line_bytes;
+  const std::size_t lines = (block.bytes + line - 1) / line;
+  const auto begin = [&](std::size_t piece) {
+    return std::min(lines * piece / count * line, block.bytes);
+  };
+  return {block.offset + begin(i), begin(i + 1) - begin(i)};
+}
+
+/// Each block in as many parts as a plan has for its owner; as they are, if it does not say.
+Blocks in_pieces(const Blocks& blocks, const std::vector<Rank>& owners) {
+  if (owners.empty()) return blocks;
+  std::vector<std::size_t> count(blocks.of_rank.size()), next(blocks.of_rank.size());
+  for (const Rank owner : owners) ++count[index_of(owner)];
+  Blocks cut;
+  for (const Rank owner : owners) {
+    const engine::Part& block = blocks.of_rank[index_of(owner)];
+    const std::size_t pieces = count[index_of(owner)], i = next[index_of(owner)]++;
+    cut.of_rank.push_back(
+        {.source = piece_of(block.source, pieces, i), .target = piece_of(block.target, pieces, i)});
+    cut.longest_bytes = std::max(cut.longest_bytes, cut.of_rank.back().target.bytes);
+  }
+  return cut;
+}
+
 /// Which part of source and target each chunk is, and how long the longest one of all ranks.
 void cut_into_chunks(Operation::Implementation& operation, const OperationRequest& request,
-                     const Blocks& blocks) {
+                     const Completed& completed) {
+  const Blocks blocks = in_pieces(completed.blocks, operation.plan.owners);
   engine::Execution& execution = operation.execution;
   const plan::Plan& plan = operation.plan;
   const Communicator::Implementation& communicator = operation.communicator;
-  const std::size_t element_bytes = request.reduction.element_bytes;
-  if (request.slack) {  // calls overlap, so chunks cannot
-    execution.parts = engine::parts_of(request.element_count, element_bytes, 1);
+  const std::size_t element_bytes = request.asked.reduction.element_bytes;
+  const std::size_t element_count = request.asked.element_count;
+  if (operation.stale) {  // calls overlap, so chunks cannot
+    execution.parts = engine::parts_of(element_count, element_bytes, 1);
     execution.memory.label_bytes = sizeof(std::uint64_t);
     const std::size_t words = (execution.parts[0].source.bytes + 7) / sizeof(std::uint64_t);
     execution.memory.payload_bytes = (words + 1) * sizeof(std::uint64_t);
     return;
   }
-  if (blocks.of_part.empty()) {
+  if (blocks.of_rank.empty()) {
     execution.chunk_count =
-        tune::chunk_count(request.element_count, element_bytes, plan.parts,
+        tune::chunk_count(element_count, element_bytes, plan.parts,
                           std::min(communicator.chunk_bytes(plan), request.chunk_bytes_max));
-    require_few_chunks(request.element_count * element_bytes, execution.chunk_count, plan.parts);
+    require_few_chunks(element_count * element_bytes, execution.chunk_count, plan.parts);
     execution.parts =
-        engine::parts_of(request.element_count, element_bytes, plan.parts, execution.chunk_count);
+        engine::parts_of(element_count, element_bytes, plan.parts, execution.chunk_count);
     execution.memory.payload_bytes = execution.parts[0].source.bytes;
     return;
   }
-  detail::check(blocks.of_part.size() == plan.parts, "a plan has a part for each block or piece",
-                blocks.of_part.size(), plan.parts);
+  detail::check(blocks.of_rank.size() == plan.parts, "a plan has a part for each block or piece",
+                blocks.of_rank.size(), plan.parts);
   const std::size_t longest = blocks.longest_bytes / element_bytes;
   execution.chunk_count =
       tune::chunk_count(longest, element_bytes, 1, communicator.chunk_bytes(plan));
   require_few_chunks(blocks.longest_bytes, execution.chunk_count, plan.parts);
-  execution.parts = engine::parts_of(blocks.of_part, element_bytes, execution.chunk_count);
+  execution.parts = engine::parts_of(blocks.of_rank, element_bytes, execution.chunk_count);
   execution.memory.payload_bytes = engine::share(longest, execution.chunk_count, 0) * element_bytes;
 }
 
@@ -108,7 +136,7 @@ void use_buffers(Operation::Implementation& operation, const OperationRequest& r
   engine::Execution& execution = operation.execution;
   execution.puts_per_chunk = put_count(operation.plan);
   operation.channel.make_room(execution.puts_per_chunk * execution.chunk_count);
-  const std::size_t bytes = request.element_count * request.reduction.element_bytes;
+  const std::size_t bytes = request.asked.bytes();
   register_buffer(operation, operation.source, "the source", request.source, bytes, 0);
   register_buffer(operation, operation.target, "the target", request.target, bytes,
                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
@@ -137,23 +165,22 @@ std::byte* allocate_block(Context::Implementation& context, std::size_t bytes) {
 /// Cuts the operation's block out of the arena: [parity][slots | partials], then the words by which
 /// the ranks of this node say up to which call they have read what they found in place, then that
 /// by which this rank says that it has withdrawn what it has told of.
-void lay_out(Operation::Implementation& operation, const OperationRequest& request,
-             const Blocks& blocks) {
+void lay_out_memory(Operation::Implementation& operation, const OperationRequest& request,
+                    const Completed& completed) {
   engine::RegisterMemory& memory = operation.execution.memory;
   const plan::Plan& plan = operation.plan;
   verbs::VerbsFabric& fabric = operation.communicator.context.fabric;
   memory.source = static_cast<const std::byte*>(request.source);
   memory.target = static_cast<std::byte*>(request.target);
-  cut_into_chunks(operation, request, blocks);
+  cut_into_chunks(operation, request, completed);
   if (plan.zero_copy) use_buffers(operation, request);
   if (plan.shares_target) {
     operation.target.segment =
-        segment_with(operation.communicator.context, request.target,
-                     request.element_count * request.reduction.element_bytes);
+        segment_with(operation.communicator.context, request.target, request.asked.bytes());
     ++operation.target.segment->users;
   }
   if (plan::is_by_reference(plan))
-    make_room_for_references(operation.execution, plan, request.reduction.element_bytes);
+    make_room_for_references(operation.execution, plan, request.asked.reduction.element_bytes);
   const std::size_t message_bytes_max =
       std::min<std::size_t>(fabric.port().description.attributes.max_msg_sz, UINT32_MAX / 2);
   if (!plan::is_by_reference(plan) &&
@@ -174,14 +201,14 @@ void lay_out(Operation::Implementation& operation, const OperationRequest& reque
       rounded_to_lines((operation.communicator.members_of_node() + 1) * sizeof(shm::SequenceWord));
   operation.block = allocate_block(operation.communicator.context, bytes);
   if (operation.block == nullptr)
-    throw Error(ErrorCode::limit_exceeded,
-                "needs " + std::to_string(bytes) + " bytes of the arena, whose largest gap is " +
-                    std::to_string(fabric.arena().largest_gap()) + " of " +
-                    std::to_string(fabric.arena().size()) + ": raise TUTTI_ARENA_BYTES, " +
-                    (request.slack ? "ask for less slack than " + std::to_string(*request.slack)
-                                   : "lower TUTTI_CHUNK_BYTES") +
-                    (plan.parts > 1 ? "" : ", use fewer messages per round") +
-                    ", or destroy operations");
+    throw Error(
+        ErrorCode::limit_exceeded,
+        "needs " + std::to_string(bytes) + " bytes of the arena, whose largest gap is " +
+            std::to_string(fabric.arena().largest_gap()) + " of " +
+            std::to_string(fabric.arena().size()) + ": raise TUTTI_ARENA_BYTES, " +
+            (operation.stale ? "ask for less slack than " + std::to_string(completed.asked.slack)
+                             : "lower TUTTI_CHUNK_BYTES") +
+            (plan.parts > 1 ? "" : ", use fewer messages per round") + ", or destroy operations");
   for (std::size_t parity = 0; parity < 2; ++parity) {
     memory.slots[parity] = operation.block + parity * (registers_bytes / 2);
     memory.partials[parity] = memory.slots[parity] + slots_bytes;

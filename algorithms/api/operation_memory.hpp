@@ -10,7 +10,7 @@ namespace tutti::api {
 std::byte* allocate_block(Context::Implementation& context, std::size_t bytes);
 
 /// Cuts payload and arena for the operation's plan.  Throws Error{limit_exceeded}.
-void lay_out(Operation::Implementation& operation, const OperationRequest& request,
-             const Blocks& blocks);
+void lay_out_memory(Operation::Implementation& operation, const OperationRequest& request,
+                    const Completed& completed);
 
 }  // namespace tutti::api

@@ -39,15 +39,16 @@ SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
   members_ = nodes[node];
   before_ = nodes[(node + node_count - 1) % node_count];
 
-  const std::size_t element_bytes = request.reduction.element_bytes;
+  const std::size_t element_bytes = request.asked.reduction.element_bytes;
   layout_ = {
       .ring = {.nodes = node_count, .node = node, .sub_blocks = operation.plan.parts / node_count},
       .members = static_cast<std::uint32_t>(members_.size()),
-      .payload_bytes = request.element_count * element_bytes};
+      .payload_bytes = request.asked.bytes()};
   engine::Execution& execution = operation.execution;
   execution.memory.source = static_cast<const std::byte*>(request.source);
   execution.memory.target = static_cast<std::byte*>(request.target);
-  execution.parts = engine::parts_of(request.element_count, element_bytes, layout_.ring.parts());
+  execution.parts =
+      engine::parts_of(request.asked.element_count, element_bytes, layout_.ring.parts());
   const std::size_t chunk_bytes = execution.parts[0].source.bytes;
   const std::size_t message_bytes_max =
       std::min<std::size_t>(fabric.port().description.attributes.max_msg_sz, UINT32_MAX / 2);

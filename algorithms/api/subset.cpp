@@ -74,16 +74,14 @@ Operation make_allreduce(Communicator& whole, std::span<const Rank> members,
       .partners_max = ranks.context.fabric.connections_max()};
   const tune::Topology topology{.rank_count = static_cast<std::uint32_t>(members.size()),
                                 .node_of = nodes.node};
-  return make_operation(whole,
-                        {.collective = "split",
-                         .element_count = element_count,
-                         .reduction = asked.reduction,
-                         .members = {members.begin(), members.end()},
-                         .chunk_bytes_max = 4096},  // it lives as long as what is split off
-                        [&] {
-                          return plan_of_members(position_of(whole.rank(), members), members, asked,
-                                                 topology);
-                        });
+  return make_operation(whole, {.collective = "split",
+                                .asked = asked,
+                                .chunk_bytes_max = 4096,  // it lives as long as what is split off
+                                .members = {members.begin(), members.end()},
+                                .plan_of = [&](const tune::CollectiveRequest&) {
+                                  return plan_of_members(position_of(whole.rank(), members),
+                                                         members, asked, topology);
+                                }});
 }
 
 }  // namespace

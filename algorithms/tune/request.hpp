@@ -39,7 +39,7 @@ struct CollectiveRequest {
   std::size_t element_count = 0;
   Reduction reduction = {};
   Agreement agreement = Agreement::identical;
-  Rank root{0};
+  Rank root = no_rank;                        // of a collective that has one
   std::vector<std::size_t> block_bytes = {};  // of each rank, of an allgather; empty: all alike
   bool has_equal_blocks = true;               // of an alltoall
   std::uint32_t participant_count = 0;        // of a reduce; 0: all ranks

@@ -78,15 +78,22 @@ std::int64_t largest(Exchange& exchange, std::int64_t own) {
 
 Operation make(const Call& call, Communicator& communicator, std::vector<std::uint64_t>& source,
                std::vector<std::uint64_t>& target) {
-  if (call.plan_of)
-    return api::make_operation(communicator,
-                               {.collective = "allreduce",
-                                .element_count = call.elements,
-                                .reduction = call.reduction,
-                                .source = source.data(),
-                                .target = target.data(),
-                                .any_order = call.any_order},
-                               [&] { return call.plan_of(communicator.rank()); });
+  if (call.plan_of) {
+    Reduction reduction = call.reduction;
+    // Elements of no known type are combined in the order of the plan, where bits have to agree.
+    if (!call.any_order) reduction.element_type = ElementType::other;
+    return api::make_operation(
+        communicator,
+        {.collective = "allreduce",
+         .asked = {.element_count = call.elements,
+                   .reduction = reduction,
+                   .agreement = call.any_order ? Agreement::relaxed : Agreement::reproducible},
+         .source = source.data(),
+         .target = target.data(),
+         .plan_of = [&](const tune::CollectiveRequest&) {
+           return call.plan_of(communicator.rank());
+         }});
+  }
   if (call.elements == 0) return barrier(communicator, {.per_round = call.per_round});
   return allreduce(communicator, {.source = source.data(),
                                   .target = target.data(),

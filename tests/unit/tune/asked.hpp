@@ -49,6 +49,7 @@ inline plan::Plan broadcast_plan(Rank self, std::uint32_t rank_count, const Broa
   return plan_for({.collective = Collective::broadcast,
                    .element_count = asked.bytes,
                    .reduction = {.element_bytes = 1},
+                   .root = Rank{0},
                    .tree = asked.tree,
                    .per_round_by_default = asked.per_round_by_default,
                    .reads_in_place = asked.reads_in_place},

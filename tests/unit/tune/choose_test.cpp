@@ -326,6 +326,7 @@ TEST(Selection, TreesOverNodesAreFibonacciUnlessMessagesPerRoundAreGiven) {
   EXPECT_EQ(children_of_root(SIZE_MAX), 6u) << "binomial";
   Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::reproducible);
   asked.collective = Collective::reduce;
+  asked.root = Rank{0};
   const auto reduce = [&] { return allreduce_plan(Rank{0}, 24, asked).algorithm; };
   EXPECT_EQ(reduce(), "binomial_tree") << "the canonical one";
   asked.tree = Tree::binary;
