@@ -83,7 +83,7 @@ Agreement default_agreement(const tune::CollectiveRequest& request) {
 }
 
 tune::CollectiveRequest understand_request(Collective collective, const PlanWords& words) {
-  tune::CollectiveRequest request{.collective = chosen_as(collective)};
+  tune::CollectiveRequest request{.collective = chosen_as(collective), .root = Rank{0}};
   const ElementType type = parse_name(every_type, "--dtype", words.dtype);
   request.reduction = reduction_of(parse_name(every_operator, "--op", words.op), type);
   request.element_count =

@@ -1,6 +1,7 @@
 #include "tune/choose.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
 
@@ -113,6 +114,12 @@ std::string price_of(const Row& row, const Query& query, const Variant& variant)
 }  // namespace
 
 Choice choose(const CollectiveRequest& request, const Topology& topology) {
+  assert(topology.rank_count > 0);
+  assert(topology.node_of.empty() || topology.node_of.size() == topology.rank_count);
+  assert(request.block_bytes.empty() || request.block_bytes.size() == topology.rank_count);
+  assert(
+      (request.collective != Collective::broadcast && request.collective != Collective::reduce) ||
+      index_of(request.root) < topology.rank_count);
   require_possible(request);
   Choice choice;
   choice.request_ = request;
