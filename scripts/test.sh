@@ -11,7 +11,8 @@ case "${1:-}" in
 usage: scripts/test.sh [--quick | --all]
 
 On Debian 12: installs what is missing (with sudo unless root), builds the presets "release" and
-"asan" and runs the tests, those of whole jobs with "release" alone; 15 to 25 minutes on 2 cores.
+"asan" and runs the tests, those of plans and of whole jobs with "release" alone; 15 to 25 minutes
+on 2 cores.
   --quick what takes seconds of "release" alone: plans, units, simulations, rules about sources
   --all   also: scripts/demo.sh and --quick one after the other in a fresh clone, jobs with
           sanitizers, programs and tests of others on the software device (perftest, UCX, rdma-core),
@@ -43,18 +44,18 @@ test_with() {
   alive "$1: testing" ctest --preset "$@" 2>&1 | tee -a build/test.log ||
     failed+=("$1 (tests)")
 }
-# run PRESET[:TARGET] [CTEST ARGUMENT...]: builds and tests.  With --with-plans first, the plans'
-# tests, which need nothing but a CPU, run beside each other before.
+# run PRESET[:TARGET] [CTEST ARGUMENT...]: builds and tests.  With --with LABELS first, tests that need
+# nothing but a CPU run beside each other before.
 run() {
   local preset=${1%:*} target=
   [[ $1 == *:* ]] && target=${1#*:}
   shift
-  local plans=0
-  if [ "${1:-}" = --with-plans ]; then plans=1; shift; fi
+  local beside=
+  if [ "${1:-}" = --with ]; then beside=$2; shift 2; fi
   stage "$preset: building (log: build/$preset.build.log)"
   build "$preset" ${target:+"$target"} || { failed+=("$preset (build)"); return 0; }
   stage "$preset: testing"
-  [ $plans -eq 0 ] || test_with "$preset" -L plan -j "$(nproc)"
+  [ -z "$beside" ] || test_with "$preset" -L "$beside" -j "$(nproc)"
   test_with "$preset" "$@"
 }
 # Those of the device's verbs that depend on how its shared memory is compiled, and what is not there
@@ -104,12 +105,12 @@ demo_then_tests() {
 sanitized='long|soak|kernel|mpi|tidy|compile_fail|plan'
 case $mode in
   quick)
-    run release --with-plans -L 'unit|simulation|compile_fail|tidy' \
+    run release --with 'plan|simulation' -L 'unit|compile_fail|tidy' \
       -E 'bootstrap_tcp_exchange|self_contained'
     ;;
   usual)
-    run asan --with-plans -LE "$sanitized|process" -E unprivileged
-    run release --with-plans -LE 'long|soak|kernel|plan|conformance|tools' -E bootstrap_tcp_exchange
+    run asan:memory_test_programs -L 'unit|simulation|conformance|device' -E unprivileged
+    run release --with 'plan|simulation' -LE 'long|soak|kernel|plan|simulation|conformance|tools' -E bootstrap_tcp_exchange
     run_verbs_optimised
     ;;
   all)
@@ -123,10 +124,10 @@ case $mode in
       -E 'api_kernels|virtual_time|plan_|bench_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|every_collective|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce'
     # With Clang, so that it compiles everything, too; what simulates networks, and command lines, are
     # left to the optimised code, as are numbers.
-    run asan-clang --with-plans -LE "$sanitized" -E 'plan_|virtual_time|bench_refusals|bits|(blocks|collectives|failures|isolation|misuse|schedules|soak|split)_flags|ring_(mapped|bounced)|every_collective'
+    run asan-clang --with plan -LE "$sanitized" -E 'plan_|virtual_time|bench_refusals|bits|(blocks|collectives|failures|isolation|misuse|schedules|soak|split)_flags|ring_(mapped|bounced)|every_collective'
     stage "clang-tidy"
     alive clang-tidy tidy || failed+=("clang-tidy")
-    run release --with-plans -LE 'soak|plan|conformance' -E bootstrap_tcp_exchange  # which waits
+    run release --with 'plan|simulation' -LE 'soak|plan|simulation|conformance' -E bootstrap_tcp_exchange  # which waits
     run_verbs_optimised
     stage "demo.sh, then test.sh --quick, in a fresh clone"
     demo_then_tests || failed+=("demo.sh, then test.sh --quick, in a fresh clone (build/fresh)")
