@@ -20,7 +20,7 @@ on 2 cores.
           "asan", clang-format, clang-tidy, the long runs (200,000 calls, 100 and 1,000 kills, 30 s of
           fuzzing, every node shape of 11 ranks), and the kernel's verbs in a virtual machine; last,
           with nothing beside it, the tripwires of performance (microbench/targets.txt,
-          soft_device.py); under 60 minutes.  Longer ones still: ctest --preset release -L soak.
+          soft_device.py); about 45 minutes.  Longer ones still: ctest --preset release -L soak.
 Prints what each stage took, and CTest's summary of all stages at the end.  Logs: build/*.log.
 Exit status 0 if everything passed.
 TEXT
