@@ -11,6 +11,7 @@
 #include <tutti/collectives.hpp>
 #include <tutti/detail/clock.hpp>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "api/fork_mark.hpp"
@@ -207,13 +208,25 @@ struct Operation::Implementation {
   std::vector<shm::SequenceWord*> is_read_here;   // this rank's, with those whose partials it reads
   shm::SequenceWord* withdrawn = nullptr;  // 1: what this rank has told of is its user's again
   engine::Execution execution;
-  std::unique_ptr<engine::StaleCalls> stale;              // of a stale-synchronous operation
-  std::unique_ptr<api::SharedRingOperation> shared_ring;  // of one along the ring of nodes
+  /// How calls go: round after round of the plan, stale-synchronously, or along the ring of nodes.
+  struct PlanCalls {};
+  std::variant<PlanCalls, engine::StaleCalls, api::SharedRingOperation> calls;
   // Where time is simulated: what the engine calls instead of the reduction.
   struct ChargedReduction {
     Reduction reduction;
     detail::Clock* clock;
   } charged = {};
+
+  engine::StaleCalls* stale() noexcept { return std::get_if<engine::StaleCalls>(&calls); }
+  const engine::StaleCalls* stale() const noexcept {
+    return std::get_if<engine::StaleCalls>(&calls);
+  }
+  api::SharedRingOperation* ring() noexcept {
+    return std::get_if<api::SharedRingOperation>(&calls);
+  }
+  const api::SharedRingOperation* ring() const noexcept {
+    return std::get_if<api::SharedRingOperation>(&calls);
+  }
 
   /// Advances as far as it can; when that is to the end, tells those whose memory was read.
   Status advance(api::JoinedFabric& joined) noexcept;

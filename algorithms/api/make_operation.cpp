@@ -64,8 +64,8 @@ void reserve_receives(Operation::Implementation& operation) {
     if (!is_arrival(step) || communicator.is_neighbour(step.peer)) continue;
     const std::uint32_t connection =
         fabric.connection_to(communicator.process_of[index_of(step.peer)]);
-    if (operation.shared_ring) {
-      for (std::uint64_t i = operation.shared_ring->notified_max(); i > 0; i -= 2)
+    if (operation.ring()) {
+      for (std::uint64_t i = operation.ring()->notified_max(); i > 0; i -= 2)
         fabric.reserve_receive(operation.channel.network, connection);
       continue;
     }
@@ -199,7 +199,7 @@ void fill_in(Card& card, const Operation::Implementation& operation) {
                     {operation.plan.n, operation.plan.parts, operation.plan.payloads,
                      static_cast<std::uint32_t>(operation.execution.chunk_count)});
   // The block of a node depends on the payload, whatever the level of checks.
-  if (operation.shared_ring)
+  if (operation.ring())
     for (const std::uint64_t number : {card.element_count, std::uint64_t{card.element_bytes}})
       parameters.insert(parameters.end(), {static_cast<std::uint32_t>(number),
                                            static_cast<std::uint32_t>(number >> 32)});
@@ -212,7 +212,7 @@ void fill_in(Card& card, const Operation::Implementation& operation) {
     card.target = reinterpret_cast<std::uint64_t>(operation.execution.memory.target);
     card.target_key = operation.target.remote_key;
   }
-  if (operation.shared_ring) {
+  if (operation.ring()) {
     card.slot_count = operation.plan.parts;  // chunks; what a rank awaits differs
     card.slots[0] = reinterpret_cast<std::uint64_t>(operation.block);
   }
@@ -277,13 +277,13 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
   operation->execution.any_order =
       combines_all && tune::takes_any_order(asked) && operation->plan.payloads == 1;
   if (is_stale(asked))
-    operation->stale = std::make_unique<engine::StaleCalls>(
-        operation->plan.steps, operation->plan.slot_count, asked.slack + 1, asked.slack);
+    operation->calls.emplace<engine::StaleCalls>(operation->plan.steps, operation->plan.slot_count,
+                                                 asked.slack + 1, asked.slack);
   if (communicator.context.clock.is_simulated() && asked.reduction.combine) charge_for(*operation);
   operation->uses_network = !partners_of(*operation).empty();
   if (operation->uses_network) ++communicator.context.live_network_operations;
   if (asked.algorithm == Algorithm::shared_ring)
-    operation->shared_ring = std::make_unique<SharedRingOperation>(*operation, request);
+    operation->calls.emplace<SharedRingOperation>(*operation, request);
   else
     lay_out_memory(*operation, request, completed);
   try {
@@ -302,15 +302,15 @@ void join_ring(Operation::Implementation& operation, SetUpCall& call,
                const std::vector<Card>& cards, std::optional<Error>& error) {
   Communicator::Implementation& communicator = operation.communicator;
   RingDoor door;
-  attempt(error, [&] { door = operation.shared_ring->open(cards); });
+  attempt(error, [&] { door = operation.ring()->open(cards); });
   const std::vector<RingDoor> doors = gather<RingDoor>(communicator, call, {&door, 1});
-  attempt(error, [&] { operation.shared_ring->join(doors); });
+  attempt(error, [&] { operation.ring()->join(doors); });
   agree_on_all(communicator, call, error);
-  operation.shared_ring->share();
-  attempt(error, [&] { operation.shared_ring->greet(); });
+  operation.ring()->share();
+  attempt(error, [&] { operation.ring()->greet(); });
   const Verdict verdict = Verdict::of(error);
   const std::vector<Verdict> verdicts = gather<Verdict>(communicator, call, {&verdict, 1});
-  operation.shared_ring->hear(verdicts);
+  operation.ring()->hear(verdicts);
   agree<Verdict>(error, verdicts);
 }
 
@@ -349,7 +349,7 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
     const std::vector<NewConnection> all = gather<NewConnection>(communicator, call, offers);
     attempt(error, [&] { connect_partners(*operation, all, offers_each); });
   }
-  if (operation->shared_ring) {
+  if (operation->ring()) {
     join_ring(*operation, call, cards, error);
   } else {
     attempt(error, [&] { prepare_messages(*operation, cards); });

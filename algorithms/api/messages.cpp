@@ -204,7 +204,7 @@ void find_messages_in_place(Operation::Implementation& operation, std::span<cons
              reinterpret_cast<shm::SequenceWord*>(window.at(word, sizeof(shm::SequenceWord))));
   }
   // Once more: some operands are elsewhere now.  Takes no more memory.
-  if (!operation.stale && !memory.in_place[0].empty()) operation.execution.resolve();
+  if (!operation.stale() && !memory.in_place[0].empty()) operation.execution.resolve();
 }
 
 void prepare_messages(Operation::Implementation& operation, std::span<const Card> cards) {
@@ -248,7 +248,7 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
     for (std::vector<std::byte*>& places : operation.execution.memory.in_place)
       places.resize(memory.data_slot_count);
   operation.is_read_here.reserve(communicator.members_of_node());
-  if (!operation.stale)
+  if (!operation.stale())
     operation.execution.resolve();  // stale calls find their operands themselves
 }
 

@@ -59,7 +59,7 @@ std::uint64_t position_of_all(const Context::Implementation& context) noexcept {
   std::uint64_t position = 0;
   for (const Operation::Implementation* operation : context.in_flight)
     position += (operation->execution.sequence << 24) + operation->execution.next + 1 +
-                (operation->shared_ring ? operation->shared_ring->position() : 0);
+                (operation->ring() ? operation->ring()->position() : 0);
   return position;
 }
 
@@ -98,7 +98,7 @@ Operation::Implementation::~Implementation() {
   const bool drained =
       !communicator.failed() && collect_credits() &&
       context.fabric.drain(channel.network, context.clock, drain_timeout, has_gone);
-  if (drained && shared_ring) shared_ring->leave();
+  if (drained && ring()) ring()->leave();
   if (drained && block != nullptr) context.fabric.arena().release(block);
   // Whoever has a connection to this rank loses it if a send from there, or a write of a peer,
   // meets memory that is registered no longer.
@@ -164,17 +164,17 @@ bool Operation::Implementation::collect_credits() noexcept {
       if (!taken[step.slot]) taken[step.slot] = joined.take(channel, call & 1, step.slot);
       all = all && taken[step.slot];
     }
-  if (stale) all = stale->collect(execution, joined, channel) && all;
-  if (shared_ring && block != nullptr) all = all && shared_ring->is_deserted();
+  if (stale()) all = stale()->collect(execution, joined, channel) && all;
+  if (ring() && block != nullptr) all = all && ring()->is_deserted();
   for (const shm::SequenceWord* reader : readers)
     all = all && shm::has_come(reader, execution.sequence);
   return all;
 }
 
 Status Operation::Implementation::advance(api::JoinedFabric& joined) noexcept {
-  if (shared_ring) return shared_ring->advance();
-  const Status status = stale ? stale->advance(execution, joined, channel)
-                              : engine::advance(execution, joined, channel);
+  if (ring()) return ring()->advance();
+  const Status status = stale() ? stale()->advance(execution, joined, channel)
+                                : engine::advance(execution, joined, channel);
   if (status == Status::ok)
     for (shm::SequenceWord* word : is_read_here) shm::announce(word, execution.sequence);
   else if (status == Status::transport_failed && channel.node.read_error() != 0)
@@ -188,11 +188,11 @@ Status Operation::Implementation::start() noexcept {
   if (!communicator.is_usable()) [[unlikely]]
     return communicator.settled();
   execution.begin();
-  if (stale) stale->begin(execution);
+  if (stale()) stale()->begin(execution);
   Context::Implementation& context = communicator.context;
   api::JoinedFabric joined{context.fabric};
-  if (shared_ring) {
-    shared_ring->contribute();
+  if (ring()) {
+    ring()->contribute();
     // No more than that: who is stopped now has taken on no work.  In simulated time nobody is, and
     // the first poll would let time pass with nothing on its way.
     if (!context.clock.is_simulated() || advance(joined) != Status::ok)
@@ -252,14 +252,14 @@ Status Operation::Implementation::wait_slow(Timeout timeout) noexcept {
 }
 
 std::uint32_t Operation::Implementation::round() const noexcept {
-  if (shared_ring) return shared_ring->round();
+  if (ring()) return ring()->round();
   if (execution.steps.empty()) return 0;
   const std::size_t last = execution.steps.size() - 1;
   return execution.steps[execution.next < last ? execution.next : last].round;
 }
 
 Rank Operation::Implementation::one_who_left() const noexcept {
-  if (shared_ring) return shared_ring->one_who_left();
+  if (ring()) return ring()->one_who_left();
   const plan::Step& next = execution.steps[execution.next];
   if (next.action == plan::Action::await_sent) return no_rank;  // who has left had received it
   return communicator.exchange.has_left(next.peer) ? next.peer : no_rank;
@@ -270,7 +270,7 @@ std::string Operation::Implementation::describe() const {
                      std::to_string(execution.call());
   if (communicator.settled() != Status::ok) return text + ": " + communicator.failure.text;
   if (!execution.in_flight) return text + ": not in flight";
-  if (shared_ring) return text + ": " + shared_ring->missing();
+  if (ring()) return text + ": " + ring()->missing();
   if (execution.chunk_count > 1)
     text += ", chunk " + std::to_string(execution.chunk()) + " of " +
             std::to_string(execution.chunk_count);
@@ -283,7 +283,7 @@ std::string Operation::Implementation::describe() const {
     if (step.round != round() || !waits) continue;
     const api::JoinedFabric joined{communicator.context.fabric};
     if (joined.arrived(channel, execution.parity(), step.slot)) continue;
-    if (stale && stale->has_come(step.slot, execution.sequence)) continue;
+    if (stale() && stale()->has_come(step.slot, execution.sequence)) continue;
     missing += (missing.empty() ? "" : ", ") + std::to_string(index_of(step.peer));
   }
   if (!missing.empty()) return text + ": waiting for ranks " + missing;
@@ -351,7 +351,7 @@ Operation::Coverage Operation::coverage() const noexcept {
 }
 
 std::uint64_t Operation::staleness() const noexcept {
-  return implementation_->stale ? implementation_->stale->staleness() : 0;
+  return implementation_->stale() ? implementation_->stale()->staleness() : 0;
 }
 
 std::string Operation::algorithm() const {

@@ -86,7 +86,7 @@ void cut_into_chunks(Operation::Implementation& operation, const OperationReques
   const Communicator::Implementation& communicator = operation.communicator;
   const std::size_t element_bytes = request.asked.reduction.element_bytes;
   const std::size_t element_count = request.asked.element_count;
-  if (operation.stale) {  // calls overlap, so chunks cannot
+  if (operation.stale()) {  // calls overlap, so chunks cannot
     execution.parts = engine::parts_of(element_count, element_bytes, 1);
     execution.memory.label_bytes = sizeof(std::uint64_t);
     const std::size_t words = (execution.parts[0].source.bytes + 7) / sizeof(std::uint64_t);
@@ -206,8 +206,8 @@ void lay_out_memory(Operation::Implementation& operation, const OperationRequest
         "needs " + std::to_string(bytes) + " bytes of the arena, whose largest gap is " +
             std::to_string(fabric.arena().largest_gap()) + " of " +
             std::to_string(fabric.arena().size()) + ": raise TUTTI_ARENA_BYTES, " +
-            (operation.stale ? "ask for less slack than " + std::to_string(completed.asked.slack)
-                             : "lower TUTTI_CHUNK_BYTES") +
+            (operation.stale() ? "ask for less slack than " + std::to_string(completed.asked.slack)
+                               : "lower TUTTI_CHUNK_BYTES") +
             (plan.parts > 1 ? "" : ", use fewer messages per round") + ", or destroy operations");
   for (std::size_t parity = 0; parity < 2; ++parity) {
     memory.slots[parity] = operation.block + parity * (registers_bytes / 2);
