@@ -27,13 +27,13 @@
 #include "microbench/machine.hpp"
 #include "shm/copy_costs.hpp"
 #include "verbs/arena.hpp"
+#include "verbs/connection.hpp"
 #include "verbs/connection_manager.hpp"
 #include "verbs/connection_request.hpp"
 #include "verbs/device.hpp"
 #include "verbs/lock_limit.hpp"
 #include "verbs/memory_left.hpp"
 #include "verbs/queue_pair.hpp"
-#include "verbs/verbs_fabric.hpp"
 
 namespace tutti::bench {
 namespace {

@@ -40,9 +40,9 @@ struct Lender {
 };
 
 /// What is kept for one operation; by parity, then in the order of the plan or by slot.
-class Channel {
+class NodeChannel {
  public:
-  Channel(std::size_t put_count, std::size_t slot_count)
+  NodeChannel(std::size_t put_count, std::size_t slot_count)
       : stores_{std::vector<PreparedStore>(put_count), std::vector<PreparedStore>(put_count)},
         awaited_{std::vector<AwaitedSlot>(slot_count), std::vector<AwaitedSlot>(slot_count)} {}
 

@@ -37,6 +37,11 @@ class Arena {
   const std::shared_ptr<detail::Mapping>& mapping() const noexcept { return mapping_; }
   int descriptor() const noexcept { return memory_.get(); }
   std::size_t largest_gap() const noexcept;
+  /// Whether all of these bytes lie in it; `address` as in a work request.
+  bool holds(std::uint64_t address, std::size_t bytes) const noexcept {
+    const std::uint64_t offset = address - reinterpret_cast<std::uint64_t>(mapping_->data());
+    return offset <= mapping_->size() && bytes <= mapping_->size() - offset;
+  }
   std::uint32_t local_key() const noexcept { return region_->lkey; }
   std::uint32_t remote_key() const noexcept { return region_->rkey; }
 

@@ -54,6 +54,10 @@ class QueuePair {
   std::uint32_t inline_bytes() const noexcept { return inline_bytes_; }  // what the device granted
   std::uint32_t sends_max() const noexcept { return sends_max_; }
   std::uint32_t receives_max() const noexcept { return receives_max_; }
+  /// Every posted receive and, once the pair is in error, every send can have an unpolled
+  /// completion.
+  std::uint32_t completions_max() const noexcept { return receives_max_ + sends_max_; }
+  const Port& port() const noexcept { return port_; }
   ibv_qp* get() const noexcept { return pair_.get(); }
 
   /// To ready-to-receive and ready-to-send.  `remote`, with which there is no incompatibility, is

@@ -173,10 +173,10 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
       .across = arguments.across,
       .per_round = arguments.per_round,
       .per_round_by_default = context.settings.per_round,
-      .partners_max = context.fabric.connections_max(),
+      .partners_max = context.fabric.connections().count_max(),
       .reads_in_place = ranks.takes_single_copy(
           api::ReadFor::allreduce, arguments.element_count * arguments.reduction.element_bytes)};
-  if (is_ring && republishes) asked.receives_max = context.fabric.receives_promised_max();
+  if (is_ring && republishes) asked.receives_max = context.fabric.connections().receives_promised_max();
   const auto complete = [&](std::span<const std::uint64_t> rows) -> api::Completed {
     const tune::CollectiveRequest completed = with_whereabouts(asked, ranks, rows);
     check_arguments({.collective = "allreduce",

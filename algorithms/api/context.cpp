@@ -28,9 +28,8 @@ Context::Implementation::Implementation(const ContextOptions& given)
       process_key(random_key()),
       fabric({.device = settings.device,
               .arena_bytes = settings.arena_bytes,
-              .connect_by_cm = settings.connect == ConnectBy::cm,
-              .process = process_key,
-              .sends_lines = settings.notify == Notify::flag}),
+              .connections = {.by_cm = settings.connect == ConnectBy::cm, .process = process_key},
+              .uses_lines = settings.notify == Notify::flag}),
       window(process_key, fabric.arena().mapping(), fabric.arena().descriptor()),
       clock(fabric.port().driver().clock()),
       shared_notifications(api::choose_shared_notifications(
@@ -89,14 +88,15 @@ std::size_t Context::Implementation::progress() noexcept {
       ++i;
     }
   }
-  if (fabric.has_news()) [[unlikely]]
+  if (fabric.connections().has_news()) [[unlikely]]
     hear_failures_slow();
   return completions;
 }
 
 void Context::Implementation::hear_failures_slow() noexcept {
-  while (fabric.has_news()) {
-    const verbs::TransportFailure cause = fabric.next_failure();
+  verbs::Connections& connections = fabric.connections();
+  while (connections.has_news()) {
+    const verbs::TransportFailure cause = connections.next_failure();
     for (Communicator::Implementation* communicator : communicators)
       if (const Rank peer = communicator->rank_of(cause.process); peer != no_rank)
         communicator->liveness.suspect(cause, peer);

@@ -111,6 +111,11 @@ struct Communicator::Implementation {
   bool is_neighbour(Rank rank) const noexcept {
     return neighbours.windows[index_of(rank)].mapping != nullptr;
   }
+  /// The connection to a rank of another node; made, but not connected, if it was not there.
+  verbs::Connection& connection_to(Rank rank) {
+    verbs::Connections& connections = context.fabric.connections();
+    return connections[connections.to(process_of[index_of(rank)])];
+  }
   /// Ranks of this node.
   std::size_t members_of_node() const noexcept {
     const std::vector<Node>& nodes = neighbours.nodes.node;
@@ -187,7 +192,7 @@ struct Operation::Implementation {
   plan::Plan plan;
   const char* name;  // of the collective
   std::uint32_t ordinal;
-  api::Channel channel;
+  api::JoinedChannel channel;
   std::uint32_t channel_id = 0;
   Operation::Coverage coverage;
   bool uses_network = false;                       // has a partner on another node

@@ -24,7 +24,7 @@
 #include <tutti/types.hpp>
 #include <vector>
 
-#include "verbs/verbs_fabric.hpp"
+#include "verbs/connection.hpp"
 
 namespace tutti::api {
 

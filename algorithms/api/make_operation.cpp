@@ -58,15 +58,13 @@ std::vector<Rank> partners_of(const Operation::Implementation& operation) {
 
 void reserve_receives(Operation::Implementation& operation) {
   Communicator::Implementation& communicator = operation.communicator;
-  verbs::VerbsFabric& fabric = communicator.context.fabric;
   std::map<std::uint32_t, std::uint32_t> reserved;  // by connection
   for (const plan::Step& step : operation.plan.steps) {
     if (!is_arrival(step) || communicator.is_neighbour(step.peer)) continue;
-    const std::uint32_t connection =
-        fabric.connection_to(communicator.process_of[index_of(step.peer)]);
+    verbs::Connection& connection = communicator.connection_to(step.peer);
     if (operation.ring()) {
       for (std::uint64_t i = operation.ring()->notified_max(); i > 0; i -= 2)
-        fabric.reserve_receive(operation.channel.network, connection);
+        operation.channel.network.reserve_receive(connection);
       continue;
     }
     if (travels_as_line(operation, step)) {
@@ -74,27 +72,28 @@ void reserve_receives(Operation::Implementation& operation) {
       continue;  // they take no receive
     }
     // A reservation is for two messages.
-    if (operation.plan.incoming_max > 0 && 2 * reserved[connection] >= operation.plan.incoming_max)
+    if (operation.plan.incoming_max > 0 &&
+        2 * reserved[connection.index] >= operation.plan.incoming_max)
       continue;
-    fabric.reserve_receive(operation.channel.network, connection);
-    ++reserved[connection];
+    operation.channel.network.reserve_receive(connection);
+    ++reserved[connection.index];
   }
 }
 
 /// Endpoints of the partners that are not connected yet, made here and sent to all.
 std::vector<NewConnection> offer_connections(Operation::Implementation& operation) {
   Communicator::Implementation& communicator = operation.communicator;
-  verbs::VerbsFabric& fabric = communicator.context.fabric;
   std::vector<NewConnection> offers;
   for (const Rank partner : partners_of(operation)) {
-    const std::uint32_t connection =
-        fabric.connection_to(communicator.process_of[index_of(partner)]);
-    if (fabric.failed(connection))
+    const verbs::Connection& connection = communicator.connection_to(partner);
+    if (connection.failed)
       throw Error(ErrorCode::peer_failed, "the connection to rank " +
                                               std::to_string(index_of(partner)) +
                                               " has failed earlier; make another context");
-    if (!fabric.connected(connection))
-      offers.push_back({.peer = index_of(partner), .endpoint = fabric.endpoint(connection)});
+    if (!connection.connected)
+      offers.push_back(
+          {.peer = index_of(partner),
+           .endpoint = communicator.context.fabric.connections().endpoint(connection.index)});
   }
   return offers;
 }
@@ -102,16 +101,14 @@ std::vector<NewConnection> offer_connections(Operation::Implementation& operatio
 void connect_partners(Operation::Implementation& operation,
                       std::span<const NewConnection> offers_of_all, std::size_t offers_each) {
   Communicator::Implementation& communicator = operation.communicator;
-  verbs::VerbsFabric& fabric = communicator.context.fabric;
   const std::uint32_t self = index_of(communicator.exchange.self());
   std::vector<verbs::NewPartner> partners;
   for (const Rank partner : partners_of(operation)) {
-    const std::uint32_t connection =
-        fabric.connection_to(communicator.process_of[index_of(partner)]);
+    const verbs::Connection& connection = communicator.connection_to(partner);
     const auto theirs = offers_of_all.subspan(index_of(partner) * offers_each, offers_each);
     const auto offer = std::find_if(theirs.begin(), theirs.end(),
                                     [&](const NewConnection& entry) { return entry.peer == self; });
-    if (fabric.connected(connection)) {
+    if (connection.connected) {
       if (offer == theirs.end()) continue;
       throw Error(ErrorCode::peer_failed,
                   "rank " + std::to_string(index_of(partner)) +
@@ -121,16 +118,16 @@ void connect_partners(Operation::Implementation& operation,
     if (offer == theirs.end())
       throw Error(ErrorCode::mismatch, "rank " + std::to_string(index_of(partner)) +
                                            " does not expect a connection from this rank");
-    partners.push_back({.connection = connection,
+    partners.push_back({.connection = connection.index,
                         .remote = offer->endpoint,
                         .name = "rank " + std::to_string(index_of(partner))});
   }
   // Half of the time: a rank that has failed already waits for the others' verdicts meanwhile, and
   // must not run out of its own.
-  fabric.connect(partners,
-                 {.timeout = communicator.context.settings.setup_timeout / 2, .is_pointless = [&] {
-                    return communicator.exchange.incident().kind != Incident::Kind::none;
-                  }});
+  communicator.context.fabric.connections().connect(
+      partners, {.timeout = communicator.context.settings.setup_timeout / 2, .is_pointless = [&] {
+                   return communicator.exchange.incident().kind != Incident::Kind::none;
+                 }});
 }
 
 /// Runs `step`; what it throws is kept instead, so that this rank goes on taking part.
@@ -150,17 +147,16 @@ void attempt(std::optional<Error>& error, Step&& step) {
 /// or may have given up, and no later set-up could tell.
 class NewConnections {
  public:
-  explicit NewConnections(verbs::VerbsFabric& fabric)
-      : fabric_(fabric), first_(fabric.connection_count()) {}
+  explicit NewConnections(verbs::Connections& all) : all_(all), first_(all.count()) {}
   NewConnections(const NewConnections&) = delete;
   NewConnections& operator=(const NewConnections&) = delete;
   ~NewConnections() {
-    if (!kept_) fabric_.abandon_from(first_);
+    if (!kept_) all_.abandon_from(first_);
   }
   void keep() noexcept { kept_ = true; }
 
  private:
-  verbs::VerbsFabric& fabric_;
+  verbs::Connections& all_;
   std::uint32_t first_;
   bool kept_ = false;
 };
@@ -318,7 +314,7 @@ void join_ring(Operation::Implementation& operation, SetUpCall& call,
 std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& communicator,
                                                   const OperationRequest& request) {
   std::optional<Error> error;
-  NewConnections connections(communicator.context.fabric);  // outlives what uses them
+  NewConnections connections(communicator.context.fabric.connections());  // outlives what uses them
   std::unique_ptr<Operation::Implementation> operation;
   std::vector<NewConnection> offers;
   Card card = card_of(communicator, request);

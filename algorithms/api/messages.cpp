@@ -87,23 +87,18 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
 
 /// What comes from a rank of another node into the step's slot, if that is a line.
 void await_lines(Operation::Implementation& operation, const plan::Step& step) {
-  Communicator::Implementation& communicator = operation.communicator;
-  verbs::VerbsFabric& fabric = communicator.context.fabric;
   const engine::RegisterMemory& memory = operation.execution.memory;
+  const verbs::Connection& connection = operation.communicator.connection_to(step.peer);
   for (std::uint32_t parity = 0; parity < 2; ++parity)
-    fabric.await_lines(operation.channel.network, parity, step.slot,
-                       memory.slots[parity] + memory.offset_of_slot(step.slot),
-                       fabric.connection_to(communicator.process_of[index_of(step.peer)]));
+    operation.channel.network.await_lines(
+        parity, step.slot, memory.slots[parity] + memory.offset_of_slot(step.slot), connection);
 }
 
 /// The same to a rank of another node: as a line, or with an immediate.
 void prepare_write(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
                    const Card& theirs) {
-  Communicator::Implementation& communicator = operation.communicator;
-  verbs::VerbsFabric& fabric = communicator.context.fabric;
   const engine::RegisterMemory& memory = operation.execution.memory;
-  const std::uint32_t connection =
-      fabric.connection_to(communicator.process_of[index_of(step.peer)]);
+  const verbs::Connection& connection = operation.communicator.connection_to(step.peer);
   const bool is_line = travels_as_line(operation, step);
   if (is_line) use_lines(operation, connection);
   const auto bytes = static_cast<std::uint32_t>(operation.execution.bytes_of(step));
@@ -112,19 +107,18 @@ void prepare_write(Operation::Implementation& operation, const plan::Step& step,
         memory.partials[parity] + operation.execution.offset_of(step.from);
     const std::uint64_t slot = theirs.slots[parity] + memory.offset_of_slot(step.slot);
     if (is_line)
-      fabric.prepare_line(operation.channel.network, parity, put,
-                          {.connection = connection,
-                           .local = local,
-                           .bytes = bytes,
-                           .remote_address = slot,
-                           .remote_key = theirs.remote_key,
-                           .numbers_from = theirs.numbers_from});
+      operation.channel.network.prepare_line(connection, parity, put,
+                                             {.local = local,
+                                              .bytes = bytes,
+                                              .remote_address = slot,
+                                              .remote_key = theirs.remote_key,
+                                              .numbers_from = theirs.numbers_from});
     else
-      fabric.prepare(
-          operation.channel.network, parity, put,
-          {.connection = connection,
-           .local = local,
+      operation.channel.network.prepare(
+          connection, parity, put,
+          {.local = local,
            .bytes = bytes,
+           .local_key = operation.communicator.context.fabric.arena().local_key(),
            .remote_address = slot,
            .remote_key = theirs.remote_key,
            .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot}});
@@ -134,17 +128,16 @@ void prepare_write(Operation::Implementation& operation, const plan::Step& step,
 /// The same where buffers may stand in for registers, for each chunk.
 void prepare_zero_copy(Operation::Implementation& operation, const plan::Step& step,
                        std::size_t put, const Card& theirs) {
-  Communicator::Implementation& communicator = operation.communicator;
-  verbs::VerbsFabric& fabric = communicator.context.fabric;
   const engine::Execution& execution = operation.execution;
   const engine::RegisterMemory& memory = execution.memory;
-  const std::uint32_t connection =
-      fabric.connection_to(communicator.process_of[index_of(step.peer)]);
+  const verbs::Connection& connection = operation.communicator.connection_to(step.peer);
+  verbs::VerbsChannel& channel = operation.channel.network;
   for (std::size_t chunk = 0; chunk < execution.chunk_count; ++chunk) {
     const engine::Part& part = execution.parts[chunk * operation.plan.parts + step.part];
+    const std::size_t chunk_put = chunk * execution.puts_per_chunk + put;
     for (std::uint32_t parity = 0; parity < 2; ++parity) {
       const std::byte* local = memory.partials[parity] + execution.offset_of(step.from);
-      std::optional<std::uint32_t> key;  // of the arena
+      std::uint32_t key = operation.communicator.context.fabric.arena().local_key();
       if (step.from.place == plan::Place::source) {
         local = memory.source + part.source.offset;
         key = operation.source.local_key;
@@ -152,19 +145,18 @@ void prepare_zero_copy(Operation::Implementation& operation, const plan::Step& s
         local = memory.target + part.target.offset;
         key = operation.target.local_key;
       }
-      fabric.prepare(
-          operation.channel.network, parity, chunk * execution.puts_per_chunk + put,
-          {.connection = connection,
-           .local = local,
+      channel.prepare(
+          connection, parity, chunk_put,
+          {.local = local,
            .bytes = static_cast<std::uint32_t>(step.payloads * part.source.bytes),
+           .local_key = key,
            .remote_address = step.into_target
                                  ? theirs.target + part.target.offset
                                  : theirs.slots[parity] + memory.offset_of_slot(step.slot),
            .remote_key = step.into_target ? theirs.target_key : theirs.remote_key,
-           .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot},
-           .local_key = key,
-           .is_awaited = step.from.place == plan::Place::target});
+           .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot}});
     }
+    if (step.from.place == plan::Place::target) channel.await_sent(chunk_put);
   }
 }
 
@@ -176,8 +168,8 @@ bool travels_as_line(const Operation::Implementation& operation, const plan::Ste
          operation.execution.memory.bytes_of_slot(step.slot) == sizeof(verbs::Line);
 }
 
-void use_lines(Operation::Implementation& operation, std::uint32_t connection) {
-  operation.communicator.context.fabric.require_lines(connection);
+void use_lines(Operation::Implementation& operation, const verbs::Connection& connection) {
+  connection.require_lines();
   operation.uses_lines = true;
 }
 

@@ -19,7 +19,7 @@ inline bool is_arrival(const plan::Step& step) {
 bool travels_as_line(const Operation::Implementation& operation, const plan::Step& step);
 
 /// Of those that go along a connection or come by it.  Throws Error if that has no room for a line.
-void use_lines(Operation::Implementation& operation, std::uint32_t connection);
+void use_lines(Operation::Implementation& operation, const verbs::Connection& connection);
 
 /// `cards`: of all ranks, whose partners are connected.  May throw Error.
 void prepare_messages(Operation::Implementation& operation, std::span<const Card> cards);

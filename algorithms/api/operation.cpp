@@ -51,7 +51,8 @@ void give_way(const Context::Implementation& context, Timeout idle, Timeout left
 /// Twice what the transport's retries take towards a peer that does not answer (queue_pair.hpp);
 /// on devices that wait long before they send again, long enough for that.
 Timeout drain_timeout_of(const verbs::VerbsFabric& fabric) noexcept {
-  return std::max<Timeout>(std::chrono::seconds(8), 2 * fabric.acknowledgement_timeout());
+  return std::max<Timeout>(std::chrono::seconds(8),
+                           2 * fabric.connections().acknowledgement_timeout());
 }
 
 /// Changes when an operation in flight advances.

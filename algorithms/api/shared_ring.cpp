@@ -99,19 +99,16 @@ RingDoor SharedRingOperation::open(std::span<const Card> cards) {
 
 void SharedRingOperation::join(std::span<const RingDoor> doors) {
   Communicator::Implementation& communicator = operation_.communicator;
-  verbs::VerbsFabric& fabric = communicator.context.fabric;
   for (const plan::Step& step : operation_.plan.steps) {
     if (communicator.is_neighbour(step.peer)) continue;
-    const std::uint32_t connection =
-        fabric.connection_to(communicator.process_of[index_of(step.peer)]);
-    if (const std::string reason = republishes_ ? "" : fabric.why_not_worded(connection);
-        !reason.empty())
+    verbs::Connection& connection = communicator.connection_to(step.peer);
+    if (const std::string reason = republishes_ ? "" : connection.why_not_worded(); !reason.empty())
       throw Error(ErrorCode::unsupported,
                   "allreduce: algorithm shared_ring " + reason + "; or use ring");
     if (step.action != plan::Action::put) continue;
-    connection_ = connection;
+    connection_ = &connection;
     next_ = doors[index_of(step.peer)];
-    fabric.assign(operation_.channel.network, 0, connection);
+    operation_.channel.network.assign(0, connection);
   }
   ring_.emplace(layout_, index_of(communicator.neighbours.nodes.local_rank[index_of(self_)]),
                 block_);
@@ -136,7 +133,7 @@ void SharedRingOperation::greet() {
       status == Status::ok &&
       fabric.drain(operation_.channel.network, context.clock,
                    deadline.remaining(context.clock.now()), [](std::uint64_t) { return false; });
-  if (fabric.failed(connection_))
+  if (connection_->failed)
     throw Error(ErrorCode::peer_failed, "allreduce: the next node cannot be written to");
   if (!has_left)
     throw Error(ErrorCode::timed_out,
@@ -162,24 +159,24 @@ Status SharedRingOperation::advance() noexcept {
 }
 
 Status SharedRingOperation::room() const noexcept {
-  return operation_.communicator.context.fabric.room(connection_, republishes_ ? 1 : 2);
+  return connection_->room(republishes_ ? 1 : 2);
 }
 
 Status SharedRingOperation::forward(const engine::Forwarding& chunk) noexcept {
   verbs::VerbsFabric& fabric = operation_.communicator.context.fabric;
   if (republishes_)
-    return fabric.write(verbs::NotifiedWrite{
-        .connection = connection_,
-        .local = block_ + chunk.from,
-        .bytes = static_cast<std::uint32_t>(chunk.bytes),
-        .local_key = local_key_,
-        .remote_address = next_.address + chunk.into,
-        .remote_key = next_.remote_key,
-        .notification = {.operation = next_.channel,
-                         .parity = static_cast<std::uint32_t>(chunk.sequence & 1),
-                         .slot = chunk.id}});
-  return fabric.write(verbs::WordedWrite{.connection = connection_,
-                                         .local = block_ + chunk.from,
+    return fabric.write(
+        *connection_, verbs::NotifiedWrite{
+                          .local = block_ + chunk.from,
+                          .bytes = static_cast<std::uint32_t>(chunk.bytes),
+                          .local_key = local_key_,
+                          .remote_address = next_.address + chunk.into,
+                          .remote_key = next_.remote_key,
+                          .notification = {.operation = next_.channel,
+                                           .parity = static_cast<std::uint32_t>(chunk.sequence & 1),
+                                           .slot = chunk.id}});
+  return fabric.write(*connection_,
+                      verbs::WordedWrite{.local = block_ + chunk.from,
                                          .bytes = static_cast<std::uint32_t>(chunk.bytes),
                                          .local_key = local_key_,
                                          .remote_address = next_.address + chunk.into,

@@ -111,7 +111,7 @@ class SharedRingOperation {
   engine::SharedRingLayout layout_;
   std::byte* block_ = nullptr;  // as mapped here
   std::uint32_t local_key_ = 0;
-  std::uint32_t connection_ = 0;  // to the next node
+  verbs::Connection* connection_ = nullptr;  // to the next node
   RingDoor next_ = {};
   bool is_shared_ = false, is_greeting_ = false;
   std::optional<engine::SharedRing> ring_;

@@ -71,7 +71,7 @@ Operation make_allreduce(Communicator& whole, std::span<const Rank> members,
       .element_count = element_count,
       .reduction = built_in_reduction(BuiltIn::bit_or, ElementType::uint64),
       .per_round_by_default = ranks.context.settings.per_round,
-      .partners_max = ranks.context.fabric.connections_max()};
+      .partners_max = ranks.context.fabric.connections().count_max()};
   const tune::Topology topology{.rank_count = static_cast<std::uint32_t>(members.size()),
                                 .node_of = nodes.node};
   return make_operation(whole, {.collective = "split",

@@ -24,12 +24,11 @@ struct End {
       : key(given_key),
         fabric({.device = test::device_of(rank, test::devices().size()),
                 .arena_bytes = 1 << 16,
-                .connect_by_cm = true,
-                .process = given_key}) {}
+                .connections = {.by_cm = true, .process = given_key}}) {}
 
   NewPartner towards(End& other) {
-    return {fabric.connection_to(other.key), other.fabric.endpoint(other.fabric.connection_to(key)),
-            "rank 3"};
+    return {fabric.connections().to(other.key),
+            other.fabric.connections().endpoint(other.fabric.connections().to(key)), "rank 3"};
   }
 
   std::uint64_t key;
@@ -38,7 +37,7 @@ struct End {
 
 std::string error_of(End& end, const NewPartner& partner, Timeout timeout) {
   try {
-    end.fabric.connect({&partner, 1}, {.timeout = timeout});
+    end.fabric.connections().connect({&partner, 1}, {.timeout = timeout});
   } catch (const Error& error) {
     return error.what();
   }
@@ -57,20 +56,22 @@ std::string connect(End& one, End& other) {
 
 /// An 8-byte put from one to the other.
 bool carries(End& from, End& to) {
-  Channel sender(1, 1), receiver(1, 1);
+  VerbsChannel sender(1, 1), receiver(1, 1);
   from.fabric.attach(sender);
   const std::uint32_t id = to.fabric.attach(receiver);
   std::byte* const source = from.fabric.arena().allocate(64);
   std::byte* const target = to.fabric.arena().allocate(64);
   std::memset(source, 0x5a, 8);
+  Connections& connections = from.fabric.connections();
+  const Connection& connection = connections[connections.to(to.key)];
   for (std::uint32_t parity = 0; parity < 2; ++parity)
-    from.fabric.prepare(sender, parity, 0,
-                        {.connection = from.fabric.connection_to(to.key),
-                         .local = source,
-                         .bytes = 8,
-                         .remote_address = reinterpret_cast<std::uint64_t>(target),
-                         .remote_key = to.fabric.arena().remote_key(),
-                         .notification = {.operation = id, .parity = parity, .slot = 0}});
+    sender.prepare(connection, parity, 0,
+                   {.local = source,
+                    .bytes = 8,
+                    .local_key = from.fabric.arena().local_key(),
+                    .remote_address = reinterpret_cast<std::uint64_t>(target),
+                    .remote_key = to.fabric.arena().remote_key(),
+                    .notification = {.operation = id, .parity = parity, .slot = 0}});
   EXPECT_EQ(from.fabric.put(sender, 0, 0), Status::ok);
   bool arrived = false;
   for (const auto end = Clock::now() + 10s; !arrived && Clock::now() < end;) {
@@ -161,8 +162,8 @@ TEST(CmFabric, APeerThatNeverTakesPartIsNamedInTimeAndCanBeConnectedLater) {
     EXPECT_NE(text.find("rank 3"), std::string::npos) << text;
     EXPECT_NE(text.find("the time is up"), std::string::npos) << text;
     // Its unanswered request is still with the other one.
-    a.fabric.abandon_from(0);
-    b.fabric.abandon_from(0);
+    a.fabric.connections().abandon_from(0);
+    b.fabric.connections().abandon_from(0);
   }
   EXPECT_EQ(connect(a, b), "no error, no error");
   EXPECT_TRUE(carries(a, b));
@@ -173,17 +174,17 @@ TEST(CmFabric, AbandonedConnectionsCanBeMadeAgainAtOnce) {
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(connect(a, b), "no error, no error");
     EXPECT_TRUE(carries(b, a));
-    a.fabric.abandon_from(0);
-    b.fabric.abandon_from(0);
+    a.fabric.connections().abandon_from(0);
+    b.fabric.connections().abandon_from(0);
   }
 }
 
 TEST(CmFabric, TheEndOfOneConnectionDisturbsNoOther) {
   End a(1), b(2), c(3);
   EXPECT_EQ(connect(a, b), "no error, no error");
-  const std::uint32_t later = a.fabric.connection_count();
+  const std::uint32_t later = a.fabric.connections().count();
   EXPECT_EQ(connect(a, c), "no error, no error");
-  a.fabric.abandon_from(later);
+  a.fabric.connections().abandon_from(later);
   std::this_thread::sleep_for(200ms);
   EXPECT_TRUE(carries(a, b));
   EXPECT_TRUE(carries(b, a));

@@ -264,7 +264,7 @@ TEST(Nodes, OnlyLeadersAreConnectedAndOnlyRanksOfLanes) {
   const auto results = run_local({.rank_count = 8}, [&](Exchange& exchange) {
     Context context(with_nodes(shape, Placement::block));
     Communicator communicator(context, exchange);
-    const auto connections = [&] { return context.implementation().fabric.connection_count(); };
+    const auto connections = [&] { return context.implementation().fabric.connections().count(); };
     const std::uint32_t self = index_of(exchange.self());
     const bool leads = self == 0 || self == 3 || self == 5;
     Operation meet = barrier(communicator);
@@ -470,7 +470,7 @@ TEST(Nodes, OnlyRanksOfOtherNodesAreConnected) {
       if (!run_once(operation)) return 1;
       const std::uint32_t own =
           index_of(communicator.node()) < shape.size() ? shape[index_of(communicator.node())] : 0;
-      return context.implementation().fabric.connection_count() == 3 - own ? 0 : 2;
+      return context.implementation().fabric.connections().count() == 3 - own ? 0 : 2;
     });
     EXPECT_EQ(codes_of(results), std::vector<int>(3)) << text_of(shape);
   }
@@ -489,7 +489,7 @@ TEST(Nodes, AnAllgatherOfManyConnectsFew) {
     for (std::uint32_t rank = 0; rank < count; ++rank)
       if (target[rank] != 100 + rank) return 2;
     // In two rounds: 1 and 2, then 3, 6 and 9 ahead and behind, which are 7 ranks.
-    return context.implementation().fabric.connection_count() == 7 ? 0 : 3;
+    return context.implementation().fabric.connections().count() == 7 ? 0 : 3;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(count));
 }

@@ -39,7 +39,7 @@ struct End {
     }
   }
   std::vector<std::uint64_t> payload;
-  Channel channel;
+  NodeChannel channel;
 };
 
 void exchange(std::size_t bytes, std::size_t lines) {
@@ -94,7 +94,7 @@ TEST(NodeFabric, WhatIsInTheWindowOfALenderIsReadThere) {
   for (std::size_t i = 0; i < window.size(); ++i) window[i] = std::byte(i);
   const SequenceWord withdrawn = 0;
   const auto error_of = [&](std::uint64_t from, std::size_t bytes) {
-    Channel channel(0, 1);
+    NodeChannel channel(0, 1);
     channel.read_from(
         0, {.process = nobody, .window = window, .address = address, .withdrawn = &withdrawn});
     std::vector<std::byte> into(bytes + 1);
@@ -113,7 +113,7 @@ TEST(NodeFabric, WhatIsInTheWindowOfALenderIsReadThere) {
 }
 
 TEST(NodeFabric, HoldsOnlyWhatWasPrepared) {
-  const Channel channel(2, 3);
+  const NodeChannel channel(2, 3);
   EXPECT_FALSE(channel.holds_put(0, 1));
   EXPECT_FALSE(channel.holds_slot(1, 2));
 }

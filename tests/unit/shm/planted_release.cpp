@@ -15,7 +15,7 @@ struct alignas(64) Slot {
 
 int main() {
   static Slot slot;
-  tutti::shm::Channel reader(0, 1);
+  tutti::shm::NodeChannel reader(0, 1);
   tutti::shm::SequenceWord* const word = tutti::shm::word_of(slot.bytes, sizeof slot);
   reader.await(0, 0, word);
   std::thread writer([&] {

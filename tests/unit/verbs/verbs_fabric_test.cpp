@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 // A dead end is noticed after 40 ms.
 const VerbsFabricOptions on_software_device{
-    .device = "soft0", .arena_bytes = 1 << 16, .path = {.timeout = 10}};
+    .device = "soft0", .arena_bytes = 1 << 16, .connections = {.path = {.timeout = 10}}};
 
 /// One end of a channel of one put and one slot, with memory for both.
 struct End {
@@ -34,34 +34,40 @@ struct End {
     id = fabric.attach(*channel);
   }
 
+  Connection& to(const End& other) {
+    return fabric.connections()[fabric.connections().to(other.key)];
+  }
+
   std::uint64_t key;
   VerbsFabric fabric;
-  std::optional<Channel> channel;
+  std::optional<VerbsChannel> channel;
   std::uint32_t id = 0;
   std::byte* block;  // slot, then what is sent
 };
 
-std::uint32_t connect(End& from, End& to) {
-  const std::uint32_t there = from.fabric.connection_to(to.key);
-  const std::uint32_t back = to.fabric.connection_to(from.key);
-  const Endpoint mine = from.fabric.endpoint(there);
-  const NewPartner other{there, to.fabric.endpoint(back), "the other end"};
-  const NewPartner first{back, mine, "the first end"};
-  from.fabric.connect({&other, 1});
-  to.fabric.connect({&first, 1});
+Connection& connect(End& from, End& to) {
+  Connection& there = from.to(to);
+  const Connection& back = to.to(from);
+  const Endpoint mine = from.fabric.connections().endpoint(there.index);
+  const NewPartner other{there.index, to.fabric.connections().endpoint(back.index),
+                         "the other end"};
+  const NewPartner first{back.index, mine, "the first end"};
+  from.fabric.connections().connect({&other, 1});
+  to.fabric.connections().connect({&first, 1});
   return there;
 }
 
 /// Makes the put of `from`'s channel one of 8 bytes into the slot of `to`, as it is attached now.
 void aim(End& from, End& to) {
+  const Connection& connection = from.to(to);
   for (std::uint32_t parity = 0; parity < 2; ++parity)
-    from.fabric.prepare(*from.channel, parity, 0,
-                        {.connection = from.fabric.connection_to(to.key),
-                         .local = from.block + 64,
-                         .bytes = 8,
-                         .remote_address = reinterpret_cast<std::uint64_t>(to.block),
-                         .remote_key = to.fabric.arena().remote_key(),
-                         .notification = {.operation = to.id, .parity = parity, .slot = 0}});
+    from.channel->prepare(connection, parity, 0,
+                          {.local = from.block + 64,
+                           .bytes = 8,
+                           .local_key = from.fabric.arena().local_key(),
+                           .remote_address = reinterpret_cast<std::uint64_t>(to.block),
+                           .remote_key = to.fabric.arena().remote_key(),
+                           .notification = {.operation = to.id, .parity = parity, .slot = 0}});
 }
 
 template <class Condition>
@@ -111,7 +117,8 @@ TEST(VerbsFabric, APeerThatHasTakenLeaveIsNotWaitedFor) {
   // What b sends now is never answered.
   ASSERT_EQ(b.fabric.put(*b.channel, 0, 0), Status::ok);
   EXPECT_TRUE(b.fabric.drain(*b.channel, clock, 20s, [](std::uint64_t) { return false; }));
-  EXPECT_FALSE(b.fabric.failed(b.fabric.connection_to(1))) << "that is how it would end otherwise";
+  EXPECT_FALSE(b.fabric.connections()[b.fabric.connections().to(1)].failed)
+      << "that is how it would end otherwise";
   const auto begin = clock.now();
   b.fabric.take_leave(clock, 60s);
   EXPECT_LT(clock.now() - begin, 20s) << "nobody is there to be told";
@@ -143,7 +150,7 @@ TEST(VerbsFabric, WhatComesTooLateReachesNoLaterOperation) {
   ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
   settle(a, b);
   EXPECT_FALSE(b.fabric.arrived(*b.channel, 0, 0));
-  EXPECT_FALSE(b.fabric.has_news());
+  EXPECT_FALSE(b.fabric.connections().has_news());
   aim(a, b);
   ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
   EXPECT_TRUE(arrives(b));
@@ -158,9 +165,9 @@ TEST(VerbsFabric, AMessageForAnOperationThatEndedWellFailsItsConnection) {
   ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
   ASSERT_TRUE(within(2s, [&] {
     b.fabric.poll();
-    return b.fabric.has_news();
+    return b.fabric.connections().has_news();
   }));
-  EXPECT_EQ(b.fabric.next_failure().process, 1u);
+  EXPECT_EQ(b.fabric.connections().next_failure().process, 1u);
   EXPECT_FALSE(b.fabric.arrived(*b.channel, 0, 0));
   settle(a, b);
 }
@@ -172,18 +179,18 @@ TEST(VerbsFabric, AChannelWithoutConnectionsIsDrained) {
 
 TEST(VerbsFabric, ChannelIdsComeBackAfterAllOthersOnly) {
   VerbsFabric fabric(on_software_device);
-  Channel kept(0, 1);
+  VerbsChannel kept(0, 1);
   const std::uint32_t kept_id = fabric.attach(kept);
   std::vector<bool> seen(Immediate::operations_max);
   for (std::uint32_t i = 1; i < Immediate::operations_max; ++i) {
-    Channel brief(0, 1);
+    VerbsChannel brief(0, 1);
     const std::uint32_t id = fabric.attach(brief);
     ASSERT_NE(id, kept_id);
     ASSERT_FALSE(seen[id]) << id << " came back after " << i;
     seen[id] = true;
     fabric.detach(brief, i % 2 == 0);
   }
-  Channel again(0, 1);
+  VerbsChannel again(0, 1);
   EXPECT_NE(fabric.attach(again), kept_id);
   fabric.detach(again, true);
   fabric.detach(kept, true);
@@ -201,12 +208,12 @@ TEST(VerbsFabric, AFailedConnectionTakesNoOtherWithIt) {
   ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
   ASSERT_TRUE(within(10s, [&] {
     a.fabric.poll();
-    return a.fabric.has_news();
+    return a.fabric.connections().has_news();
   }));
-  const TransportFailure failure = a.fabric.next_failure();
+  const TransportFailure failure = a.fabric.connections().next_failure();
   EXPECT_EQ(failure.process, 2u);
   EXPECT_EQ(failure.completion, IBV_WC_RETRY_EXC_ERR);
-  EXPECT_FALSE(a.fabric.has_news());
+  EXPECT_FALSE(a.fabric.connections().has_news());
   EXPECT_EQ(a.fabric.put(*a.channel, 0, 0), Status::transport_failed);
   // Nothing leaves it any more, so nothing has to be waited for.
   settle(a, b);
@@ -225,35 +232,35 @@ TEST(VerbsFabric, ASecondMessageForASlotFailsItsConnection) {
   for (int i = 0; i < 2; ++i) ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
   ASSERT_TRUE(within(2s, [&] {
     b.fabric.poll();
-    return b.fabric.has_news();
+    return b.fabric.connections().has_news();
   }));
-  EXPECT_EQ(b.fabric.next_failure().process, 1u);
+  EXPECT_EQ(b.fabric.connections().next_failure().process, 1u);
   settle(a, b);
 }
 
 TEST(VerbsFabric, NoneIsConnectedIfOneCannotBe) {
   End a(1), b(2), c(3);
-  const std::uint32_t good = a.fabric.connection_to(2), bad = a.fabric.connection_to(3);
+  const std::uint32_t good = a.fabric.connections().to(2), bad = a.fabric.connections().to(3);
   std::vector<NewPartner> partners = {
-      {good, b.fabric.endpoint(b.fabric.connection_to(1)), "rank 2"},
-      {bad, c.fabric.endpoint(c.fabric.connection_to(1)), "rank 3"}};
+      {good, b.fabric.connections().endpoint(b.fabric.connections().to(1)), "rank 2"},
+      {bad, c.fabric.connections().endpoint(c.fabric.connections().to(1)), "rank 3"}};
   partners[1].remote.path_mtu += 8;
   try {
-    a.fabric.connect(partners);
+    a.fabric.connections().connect(partners);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::mismatch);
     EXPECT_NE(std::string(error.what()).find("rank 3"), std::string::npos) << error.what();
   }
-  EXPECT_FALSE(a.fabric.connected(good));
+  EXPECT_FALSE(a.fabric.connections()[good].connected);
   partners[1].remote.path_mtu -= 8;
-  a.fabric.connect(partners);  // both are still in INIT
-  EXPECT_TRUE(a.fabric.connected(good) && a.fabric.connected(bad));
+  a.fabric.connections().connect(partners);  // both are still in INIT
+  EXPECT_TRUE(a.fabric.connections()[good].connected && a.fabric.connections()[bad].connected);
 }
 
 TEST(VerbsFabric, TheSoftwareDeviceIsNotConnectedByAddress) {
   VerbsFabricOptions options = on_software_device;
-  options.connect_by_cm = true;
+  options.connections.by_cm = true;
   try {
     const VerbsFabric fabric(options);
     FAIL();
@@ -265,11 +272,11 @@ TEST(VerbsFabric, TheSoftwareDeviceIsNotConnectedByAddress) {
 
 TEST(VerbsFabric, AnAbandonedConnectionCanBeMadeAgain) {
   End a(1), b(2);
-  const std::uint32_t first = a.fabric.connection_count();
+  const std::uint32_t first = a.fabric.connections().count();
   connect(a, b);
-  a.fabric.abandon_from(first);
-  b.fabric.abandon_from(0);
-  EXPECT_GT(connect(a, b), first);
+  a.fabric.connections().abandon_from(first);
+  b.fabric.connections().abandon_from(0);
+  EXPECT_GT(connect(a, b).index, first);
   aim(a, b);
   ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
   EXPECT_TRUE(arrives(b));
@@ -282,16 +289,15 @@ std::uint64_t word_at(std::byte* place) {
 
 TEST(VerbsFabric, AChunkIsThereWhenItsWordIsAndBothHaveCredits) {
   End a(1), b(2);
-  const std::uint32_t there = connect(a, b);
-  a.fabric.assign(*a.channel, 0, there);
-  EXPECT_EQ(a.fabric.why_not_worded(there), "");
+  Connection& there = connect(a, b);
+  a.channel->assign(0, there);
+  EXPECT_EQ(there.why_not_worded(), "");
   // Registered once more, as memory of a neighbour is.
   std::byte* const chunk = b.fabric.arena().allocate(4096);
   std::byte* const from = a.fabric.arena().allocate(4096);
   const RegionHandle region = b.fabric.register_memory(
       chunk, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, "a part of it");
-  WordedWrite write{.connection = there,
-                    .local = from,
+  WordedWrite write{.local = from,
                     .bytes = 4096 - 64,
                     .local_key = a.fabric.arena().local_key(),
                     .remote_address = reinterpret_cast<std::uint64_t>(chunk),
@@ -303,15 +309,15 @@ TEST(VerbsFabric, AChunkIsThereWhenItsWordIsAndBothHaveCredits) {
     // Now and then a word alone, so that one credit may be left.
     const std::uint32_t bytes = write.bytes;
     if (write.word % 3 == 0) write.bytes = 0;
-    Status status = a.fabric.write(write);
+    Status status = a.fabric.write(there, write);
     if (status == Status::in_progress) {
       ++refused;
       EXPECT_EQ(word_at(chunk + 4096 - 64), write.word - 1) << "neither is sent";
       ASSERT_TRUE(within(2s, [&] {
         a.fabric.poll();
-        return a.fabric.room(there, 2) == Status::ok;
+        return there.room(2) == Status::ok;
       }));
-      status = a.fabric.write(write);
+      status = a.fabric.write(there, write);
     }
     ASSERT_EQ(status, Status::ok);
     ASSERT_TRUE(within(2s, [&] { return word_at(chunk + 4096 - 64) == write.word; }));
@@ -322,60 +328,57 @@ TEST(VerbsFabric, AChunkIsThereWhenItsWordIsAndBothHaveCredits) {
   }
   EXPECT_GT(refused, 10u);
   settle(a, b);
-  EXPECT_FALSE(a.fabric.has_news());
+  EXPECT_FALSE(a.fabric.connections().has_news());
 }
 
 TEST(VerbsFabric, DrainWaitsForWritesOfAnAssignedConnection) {
   End a(1), b(2);
-  const std::uint32_t there = connect(a, b);
-  a.fabric.assign(*a.channel, 0, there);
-  const WordedWrite word{.connection = there,
-                         .local = nullptr,
+  Connection& there = connect(a, b);
+  a.channel->assign(0, there);
+  const WordedWrite word{.local = nullptr,
                          .remote_word = reinterpret_cast<std::uint64_t>(b.block),
                          .remote_key = b.fabric.arena().remote_key(),
                          .word = 1};
-  while (a.fabric.write(word) == Status::ok) {
+  while (a.fabric.write(there, word) == Status::ok) {
   }
-  EXPECT_EQ(a.fabric.room(there, 2), Status::in_progress);
+  EXPECT_EQ(there.room(2), Status::in_progress);
   settle(a, b);
   // Every credit is back, but for the one of the flush if there was one.
   std::uint32_t sent = 0;
-  while (a.fabric.write(word) == Status::ok) ++sent;
+  while (a.fabric.write(there, word) == Status::ok) ++sent;
   EXPECT_GE(sent, 62u);
   settle(a, b);
 }
 
 TEST(VerbsFabric, AFailedConnectionHasNoRoom) {
   End a(1);
-  const auto there = [&] {
+  Connection& there = [&]() -> Connection& {
     End gone(2);
     return connect(a, gone);
   }();
-  const WordedWrite word{
-      .connection = there, .local = nullptr, .remote_word = 64, .remote_key = 1, .word = 1};
-  ASSERT_EQ(a.fabric.write(word), Status::ok);
+  const WordedWrite word{.local = nullptr, .remote_word = 64, .remote_key = 1, .word = 1};
+  ASSERT_EQ(a.fabric.write(there, word), Status::ok);
   ASSERT_TRUE(within(10s, [&] {
     a.fabric.poll();
-    return a.fabric.has_news();
+    return a.fabric.connections().has_news();
   }));
-  (void)a.fabric.next_failure();
-  EXPECT_EQ(a.fabric.room(there, 2), Status::transport_failed);
-  EXPECT_EQ(a.fabric.write(word), Status::transport_failed);
+  (void)a.fabric.connections().next_failure();
+  EXPECT_EQ(there.room(2), Status::transport_failed);
+  EXPECT_EQ(a.fabric.write(there, word), Status::transport_failed);
 }
 
 /// `a` sends to `b`, whose channel has words for two slots, on lines of their own.
 struct Republishing {
   End a{1}, b{2};
-  std::uint32_t there = connect(a, b);
+  Connection& there = connect(a, b);
   std::byte* memory = b.fabric.arena().allocate(512);  // words, then what is sent
   std::uint64_t call = 0;                              // that b has begun
   NotifiedWrite write;
 
   Republishing() {
     b.channel->republish({.first = memory, .stride = 64, .count = 2, .call = &call});
-    a.fabric.assign(*a.channel, 0, there);
-    write = {.connection = there,
-             .local = a.block,
+    a.channel->assign(0, there);
+    write = {.local = a.block,
              .bytes = 8,
              .local_key = a.fabric.arena().local_key(),
              .remote_address = reinterpret_cast<std::uint64_t>(memory + 256),
@@ -387,7 +390,7 @@ struct Republishing {
   }
   /// Sends, and polls until it has come.
   [[nodiscard]] bool passes() {
-    return a.fabric.write(write) == Status::ok && within(2s, [&] {
+    return a.fabric.write(there, write) == Status::ok && within(2s, [&] {
              a.fabric.poll();
              return b.fabric.poll() > 0;
            });
@@ -407,7 +410,7 @@ TEST(VerbsFabric, APolledNotificationIsRepublishedWithTheNumberOfItsCall) {
     EXPECT_EQ(pair.word(number & 1, number / 2 % 2), number);
     EXPECT_EQ(word_at(pair.memory + 256), number);
   }
-  EXPECT_FALSE(pair.b.fabric.has_news());
+  EXPECT_FALSE(pair.b.fabric.connections().has_news());
   settle(pair.a, pair.b);
 }
 
@@ -416,13 +419,13 @@ TEST(VerbsFabric, WhatNobodyMayHaveSentIsNotRepublished) {
     Republishing pair;
     pair.write.notification = {.operation = pair.b.id, .parity = 1, .slot = 0};
     ASSERT_TRUE(pair.passes());  // of call 1, which this end has not begun
-    ASSERT_FALSE(pair.b.fabric.has_news());
+    ASSERT_FALSE(pair.b.fabric.connections().has_news());
     // The same once more; of no slot; of call 2, or of none.
     pair.write.notification = bad;
     pair.write.notification.operation = pair.b.id;
     ASSERT_TRUE(pair.passes());
-    ASSERT_TRUE(pair.b.fabric.has_news()) << bad.parity << bad.slot;
-    EXPECT_NE(std::string(pair.b.fabric.next_failure().what).find("calls more often"),
+    ASSERT_TRUE(pair.b.fabric.connections().has_news()) << bad.parity << bad.slot;
+    EXPECT_NE(std::string(pair.b.fabric.connections().next_failure().what).find("calls more often"),
               std::string::npos);
     EXPECT_EQ(pair.word(0, 1), 0u);
   }
@@ -435,7 +438,7 @@ TEST(VerbsFabric, WhatComesForADetachedChannelIsNotRepublished) {
     pair.b.fabric.detach(*pair.b.channel, orderly);
     ASSERT_TRUE(pair.passes());
     EXPECT_EQ(pair.word(1, 1), 0u);
-    EXPECT_EQ(pair.b.fabric.has_news(), orderly);
+    EXPECT_EQ(pair.b.fabric.connections().has_news(), orderly);
     pair.b.fabric.attach(*pair.b.channel);
   }
 }
@@ -458,16 +461,16 @@ TEST(VerbsFabric, WordsArePolledOnlyWhereWritesArePlacedInOrder) {
 
 /// Makes the put of `from`'s channel a line into the slot of `to`, as it is attached now.
 void aim_line(End& from, End& to, std::uint32_t bytes) {
-  to.fabric.require_lines(to.fabric.connection_to(from.key));
+  const Connection& connection = from.to(to);
+  connection.require_lines();
   for (std::uint32_t parity = 0; parity < 2; ++parity) {
-    to.fabric.await_lines(*to.channel, parity, 0, to.block, to.fabric.connection_to(from.key));
-    from.fabric.prepare_line(*from.channel, parity, 0,
-                             {.connection = from.fabric.connection_to(to.key),
-                              .local = from.block + 64,
-                              .bytes = bytes,
-                              .remote_address = reinterpret_cast<std::uint64_t>(to.block),
-                              .remote_key = to.fabric.arena().remote_key(),
-                              .numbers_from = to.channel->numbers_from()});
+    to.channel->await_lines(parity, 0, to.block, to.to(from));
+    from.channel->prepare_line(connection, parity, 0,
+                               {.local = from.block + 64,
+                                .bytes = bytes,
+                                .remote_address = reinterpret_cast<std::uint64_t>(to.block),
+                                .remote_key = to.fabric.arena().remote_key(),
+                                .numbers_from = to.channel->numbers_from()});
   }
 }
 
@@ -487,7 +490,7 @@ TEST(Lines, PayloadIsThereWhenItsNumberIsForAllSizes) {
     }
     EXPECT_EQ(b.fabric.poll(), 0u) << "a line takes no receive";
     settle(a, b);
-    EXPECT_FALSE(a.fabric.has_news() || b.fabric.has_news());
+    EXPECT_FALSE(a.fabric.connections().has_news() || b.fabric.connections().has_news());
   }
 }
 
@@ -505,9 +508,9 @@ TEST(Lines, DrainWaitsForThemAndAFailedConnectionSendsNone) {
     // Whoever awaits lines alone polls all the same: the failure comes with no message.
     while (a.fabric.put(*a.channel, 0, 0) == Status::ok) {
     }
-    return a.fabric.has_news();
+    return a.fabric.connections().has_news();
   }));
-  EXPECT_EQ(a.fabric.next_failure().process, 2u);
+  EXPECT_EQ(a.fabric.connections().next_failure().process, 2u);
   EXPECT_EQ(a.fabric.put(*a.channel, 0, 0), Status::transport_failed);
   settle(a, b);
 }
@@ -518,8 +521,8 @@ TEST(Lines, ASecondMessageForASlotFailsItsConnection) {
   aim_line(a, b, 8);
   for (int i = 0; i < 2; ++i) ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
   EXPECT_FALSE(b.fabric.take(*b.channel, 0, 0));
-  ASSERT_TRUE(b.fabric.has_news());
-  const TransportFailure failure = b.fabric.next_failure();
+  ASSERT_TRUE(b.fabric.connections().has_news());
+  const TransportFailure failure = b.fabric.connections().next_failure();
   EXPECT_EQ(failure.process, 1u);
   EXPECT_NE(failure.what.find("calls more often"), std::string_view::npos);
   settle(a, b);
@@ -533,9 +536,9 @@ TEST(Lines, AMessageThatNobodyTakesFailsItsConnectionAtAnOrderlyEnd) {
     ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
     settle(a, b);
     b.attach(orderly);
-    EXPECT_EQ(b.fabric.has_news(), orderly);
+    EXPECT_EQ(b.fabric.connections().has_news(), orderly);
     if (orderly) {
-      EXPECT_EQ(b.fabric.next_failure().process, 1u);
+      EXPECT_EQ(b.fabric.connections().next_failure().process, 1u);
     }
     settle(a, b);
   }
@@ -547,27 +550,27 @@ TEST(Lines, WhatComesTooLateIsNoMessageOfALaterOperation) {
   aim_line(a, b, 8);
   // Another operation has the same memory by then, and expects its first message there, too.
   b.attach(true);
-  b.fabric.await_lines(*b.channel, 0, 0, b.block, b.fabric.connection_to(1));
+  b.channel->await_lines(0, 0, b.block, b.to(a));
   EXPECT_FALSE(b.fabric.take(*b.channel, 0, 0));
-  ASSERT_FALSE(b.fabric.has_news());
+  ASSERT_FALSE(b.fabric.connections().has_news());
   ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
   settle(a, b);
   EXPECT_FALSE(b.fabric.take(*b.channel, 0, 0));
-  EXPECT_TRUE(b.fabric.has_news()) << "and the next one would be lost";
-  EXPECT_EQ(b.fabric.next_failure().process, 1u);
+  EXPECT_TRUE(b.fabric.connections().has_news()) << "and the next one would be lost";
+  EXPECT_EQ(b.fabric.connections().next_failure().process, 1u);
 }
 
 TEST(Lines, AnImmediateForASlotOfLinesFailsItsConnection) {
   End a(1), b(2);
   connect(a, b);
   aim(a, b);
-  b.fabric.await_lines(*b.channel, 0, 0, b.block, b.fabric.connection_to(1));
+  b.channel->await_lines(0, 0, b.block, b.to(a));
   ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
   ASSERT_TRUE(within(2s, [&] {
     b.fabric.poll();
-    return b.fabric.has_news();
+    return b.fabric.connections().has_news();
   }));
-  EXPECT_EQ(b.fabric.next_failure().process, 1u);
+  EXPECT_EQ(b.fabric.connections().next_failure().process, 1u);
   settle(a, b);
 }
 

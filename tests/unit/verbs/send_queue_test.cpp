@@ -1,5 +1,5 @@
 // Promise: credits are exact.  A context whose ops record what is posted stands below.
-#include "verbs/work_queue.hpp"
+#include "verbs/send_queue.hpp"
 
 #include <gtest/gtest.h>
 
@@ -69,6 +69,7 @@ TEST(SendQueue, RefusedPostCostsNoCredit) {
   Recorder recorder;
   SendQueue queue(2);
   PreparedPut put;
+  put.request.wr_id = CompletionTag{3, queue.signal_every()}.encoded();
   Recorder::refuse_with = ENOMEM;
   EXPECT_EQ(queue.post(&recorder.pair, put), ENOMEM);
   EXPECT_EQ(queue.in_flight(), 0u);
@@ -78,6 +79,7 @@ TEST(SendQueueDeathTest, PostingWithoutCreditIsAProgrammersError) {
   Recorder recorder;
   SendQueue queue(1);
   PreparedPut put;
+  put.request.wr_id = CompletionTag{3, queue.signal_every()}.encoded();
   ASSERT_EQ(queue.post(&recorder.pair, put), 0);
   EXPECT_DEATH((void)queue.post(&recorder.pair, put), "credit");
 }

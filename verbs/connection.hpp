@@ -1,0 +1,106 @@
+// The connection to one peer process: its queue pair, the sends and receives that are in use on it,
+// and what has become of it.
+//
+// A connection that has failed gets no credit any more, so that the data path meets the failure
+// where it asks for credit anyway.  Nothing is sent again.
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tutti/status.hpp>
+#include <utility>
+
+#include "verbs/cm_driver.hpp"
+#include "verbs/queue_pair.hpp"
+#include "verbs/send_queue.hpp"
+
+namespace tutti::verbs {
+
+/// A completion that carried an error, or a refused post.
+struct TransportFailure {
+  std::uint64_t process = 0;  // the peer's key, see Connections::to()
+  ibv_wc_status completion = IBV_WC_SUCCESS;
+  int system_errno = 0;
+  std::string_view what;  // static text
+};
+
+/// What worded writes need of a device and of a queue pair.
+struct WordedLimits {
+  bool places_writes_in_order = false;
+  std::uint32_t inline_bytes = 0;
+  std::uint32_t sends_max = 0;
+};
+/// Why worded writes cannot be used there, as the end of a sentence; empty if they can.  `port` is
+/// its name.
+std::string why_not_worded(const WordedLimits& limits, const std::string& port);
+
+/// Why messages of one line cannot be used there, as a sentence; empty if they can.  `tears` is
+/// what Driver::keep_lines_whole() says.
+std::string why_not_lines(const char* tears, const std::string& port);
+/// Asks the device of a port to keep lines whole; from then on it does, or the answer says why not.
+std::string why_not_lines(const Port& port);
+
+/// Receives are posted again in batches of so many.
+constexpr std::uint32_t receive_batch(std::uint32_t receives_max) noexcept {
+  return receives_max / 4 > 0 ? receives_max / 4 : 1;
+}
+
+struct Connection {
+  Connection(std::uint32_t own_index, std::uint64_t peer, QueuePair&& made)
+      : process(peer), pair(std::move(made)), sends(pair->sends_max()), index(own_index) {}
+
+  /// Whether so many sends could be posted now.  in_progress: there is no credit, poll and try
+  /// again; transport_failed: the connection has failed.
+  Status room(std::uint32_t count) const noexcept {
+    if (sends.credits() >= count) [[likely]]
+      return Status::ok;
+    return failed ? Status::transport_failed : Status::in_progress;
+  }
+
+  /// A plain write of the chunk of `given`, which is a NotifiedWrite or a WordedWrite; the request
+  /// points at `piece`.
+  template <class Write>
+  ibv_send_wr request_of(const Write& given, ibv_sge& piece) const noexcept {
+    assert(given.bytes == 0 || given.local != nullptr);
+    piece = {.addr = reinterpret_cast<std::uint64_t>(given.local),
+             .length = given.bytes,
+             .lkey = given.local_key};
+    ibv_send_wr request{};
+    request.wr_id = CompletionTag{index, sends.signal_every()}.encoded();
+    request.sg_list = &piece;
+    request.num_sge = given.bytes > 0 ? 1 : 0;
+    request.opcode = IBV_WR_RDMA_WRITE;
+    if (given.bytes <= pair->inline_bytes()) request.send_flags = IBV_SEND_INLINE;
+    request.wr.rdma = {.remote_addr = given.remote_address, .rkey = given.remote_key};
+    return request;
+  }
+
+  /// Posts receives without memory, because only the immediate matters.  Returns 0 or an errno.
+  int post_receives(std::uint32_t count) noexcept;
+  /// Reserves a receive for one message per call that the peer will send, in each parity.  Throws
+  /// Error.
+  void reserve_receive();
+
+  /// Throws Error if the queue pair cannot send a line.
+  void require_lines() const;
+  /// Why worded writes cannot be used in either direction; empty if they can.
+  std::string why_not_worded() const;
+
+  std::uint64_t process;          // the peer's key
+  IdHandle id = {};               // if it was connected by address
+  std::optional<QueuePair> pair;  // empty: abandoned
+  SendQueue sends;
+  std::uint32_t index;
+  bool connected = false;
+  bool failed = false;
+  bool left = false;                        // the peer has taken leave
+  bool took_leave = false;                  // this end has
+  std::optional<TransportFailure> unheard;  // until Connections::next_failure() has returned it
+  std::uint32_t receives_used = 0;          // polled and not yet posted again
+  std::uint32_t receives_reserved = 0;      // by live channels, both parities
+};
+
+}  // namespace tutti::verbs
