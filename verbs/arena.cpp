@@ -28,9 +28,9 @@ std::size_t rounded(std::size_t bytes, std::size_t unit) {
               what + ": " + std::strerror(error), error);
 }
 
-/// Allocating more than there is does not fail: it wakes the out-of-memory killer.
+/// Refuses to allocate more than there is, which would wake the out-of-memory killer.
 void require_memory(std::size_t wanted, std::size_t arena_bytes) {
-  // More than ranks that look at the same time take before they look again.
+  // Covers the memory that other ranks allocate between two calls of this function.
   constexpr std::size_t reserve = 32u << 20;
   const MemoryLeft left = memory_left();
   if (left.bytes > reserve && wanted <= left.bytes - reserve) return;
@@ -43,7 +43,7 @@ void require_memory(std::size_t wanted, std::size_t arena_bytes) {
               ENOMEM);
 }
 
-/// Looks what is left before each part: other ranks may be taking theirs.
+/// Asks before each part how much memory is left, because other ranks allocate at the same time.
 void allocate_watchfully(int descriptor, std::size_t bytes, std::size_t arena_bytes) {
   constexpr std::size_t part_bytes = std::size_t{2} << 20;
   for (std::size_t done = 0; done < bytes;) {
@@ -83,7 +83,7 @@ Arena::Arena(const Port& port, ibv_pd* domain, std::size_t bytes) {
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory_.get(), 0),
       bytes);
   if (!*mapping_) refuse("mapping the arena", errno);
-  // A forked child has no part in it, and must not keep the memory when its parent is gone.
+  // A forked child does not get the arena, so that the memory ends with this process.
   if (madvise(mapping_->data(), bytes, MADV_DONTFORK) != 0)
     refuse("madvise(MADV_DONTFORK) of the arena", errno);
   // Strict ordering (no IBV_ACCESS_RELAXED_ORDERING): a notification must not overtake its payload.

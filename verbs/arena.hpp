@@ -18,10 +18,10 @@ class Arena {
   /// Every block starts on a cache line, so that two messages never share one.
   static constexpr std::size_t alignment = 64;
 
-  /// In front of the blocks: whoever maps the arena finds its name there.
+  /// Bytes in front of the blocks, where a process that maps the arena finds its nonce.
   static constexpr std::size_t header_bytes = 4096;
 
-  /// What an arena of so many usable bytes takes, and locks where the device needs it.
+  /// Memory that an arena of so many usable bytes takes, and locks if the device needs that.
   static std::size_t total_bytes(std::size_t bytes) noexcept;
 
   /// Throws Error: memory or RLIMIT_MEMLOCK too small (saying what to set), registration refused.
@@ -29,15 +29,15 @@ class Arena {
 
   /// `bytes` of zeroed memory; nullptr if no gap is large enough.
   std::byte* allocate(std::size_t bytes);
-  /// Takes back what allocate() returned.  Nobody may read or write it any more: no send from it is
-  /// unfinished, no peer will write to it.
+  /// Takes back a block that allocate() returned.  Nobody may read or write it any more: every send
+  /// from it is finished, and no peer will write to it.
   void release(std::byte* block);
 
   std::size_t size() const noexcept { return mapping_->size() - header_bytes; }
   const std::shared_ptr<detail::Mapping>& mapping() const noexcept { return mapping_; }
   int descriptor() const noexcept { return memory_.get(); }
   std::size_t largest_gap() const noexcept;
-  /// Whether all of these bytes lie in it; `address` as in a work request.
+  /// Whether all of these bytes lie in the arena; `address` is that of a work request.
   bool holds(std::uint64_t address, std::size_t bytes) const noexcept {
     const std::uint64_t offset = address - reinterpret_cast<std::uint64_t>(mapping_->data());
     return offset <= mapping_->size() && bytes <= mapping_->size() - offset;

@@ -33,16 +33,16 @@ struct CmDriver {
 /// The system's librdmacm.
 const CmDriver& librdmacm_driver() noexcept;
 
-struct DestroyChannel {
+struct DestroyEventChannel {
   const CmDriver* driver = nullptr;
   void operator()(rdma_event_channel* channel) const noexcept {
     driver->destroy_event_channel(channel);
   }
 };
-using ChannelHandle = std::unique_ptr<rdma_event_channel, DestroyChannel>;
+using EventChannelHandle = std::unique_ptr<rdma_event_channel, DestroyEventChannel>;
 
-/// Destroying the id of an established connection makes the kernel tell the other end, which only
-/// hears DISCONNECTED there: the queue pairs are not the kernel's and stay as they are.
+/// Destroying the id of an established connection makes the kernel send the other end a
+/// DISCONNECTED event and nothing else: the queue pairs are not the kernel's and stay as they are.
 struct DestroyId {
   const CmDriver* driver = nullptr;
   void operator()(rdma_cm_id* id) const noexcept { driver->destroy_id(id); }

@@ -17,16 +17,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The neighbour is asked three times, a second apart; the kernel goes on until this has passed.
+/// Time to resolve an address: the kernel asks three times, a second apart, before it gives up.
 constexpr Timeout address_time = 5s;
 
-/// Between looks at whether connecting has become pointless.
+/// Interval at which ConnectPatience::is_pointless() is called.
 constexpr Timeout look_interval = 50ms;
 
-/// A kernel forgets an old queue pair number within some seconds of its connection's end.
+/// Pause before a request is repeated that the other kernel refused because of an old queue pair
+/// number; it forgets the number within some seconds of its connection's end.
 constexpr Timeout stale_pause = 200ms;
 
-/// As many requests can wait until they are looked at; the kernel takes no more than 1024.
+/// Requests that can wait until they are handled; the kernel allows at most 1024.
 constexpr int backlog = 1024;
 
 [[noreturn]] void refuse_manager(const std::string& call, const std::string& advice) {
@@ -37,9 +38,9 @@ constexpr int backlog = 1024;
               error);
 }
 
-IdHandle make_id(const CmDriver& driver, rdma_event_channel* channel) {
+IdHandle make_id(const CmDriver& driver, rdma_event_channel* events) {
   rdma_cm_id* id = nullptr;
-  return IdHandle(driver.create_id(channel, &id, nullptr, RDMA_PS_TCP) == 0 ? id : nullptr,
+  return IdHandle(driver.create_id(events, &id, nullptr, RDMA_PS_TCP) == 0 ? id : nullptr,
                   {&driver});
 }
 
@@ -48,7 +49,7 @@ int milliseconds_of(Timeout time) {
   return static_cast<int>(std::min<std::int64_t>(rounded_up.count(), 1'000'000));
 }
 
-/// An event after it was acknowledged.
+/// The content of an event, which was acknowledged.
 struct Event {
   rdma_cm_event_type type;
   int status;
@@ -60,10 +61,10 @@ struct Event {
   std::span<const std::byte> private_data() const { return {bytes.data(), byte_count}; }
 };
 
-/// The next event, if there is one.
-std::optional<Event> take_event(const CmDriver& driver, rdma_event_channel* channel) {
+/// Takes the next event, if there is one.
+std::optional<Event> take_event(const CmDriver& driver, rdma_event_channel* events) {
   rdma_cm_event* given = nullptr;
-  if (driver.get_cm_event(channel, &given) != 0) {
+  if (driver.get_cm_event(events, &given) != 0) {
     if (errno == EAGAIN || errno == EINTR) return std::nullopt;
     refuse_manager("rdma_get_cm_event", "see the kernel's log");
   }
@@ -88,7 +89,9 @@ class ConnectionManager::Negotiation {
   Negotiation(const ConnectionManager& manager, std::span<CmPartner> partners, detail::Clock& clock,
               Deadline deadline)
       : manager_(manager), driver_(manager.driver_), clock_(clock), deadline_(deadline) {
-    for (CmPartner& partner : partners) attempts_.push_back({.partner = &partner});
+    for (CmPartner& partner : partners) {
+      attempts_.push_back({.partner = &partner});
+    }
   }
 
   void run(const ConnectPatience& patience);
@@ -142,7 +145,9 @@ void ConnectionManager::Negotiation::run(const ConnectPatience& patience) {
                   "connecting was given up: a rank has died, or has given up");
     wait();
   }
-  for (Attempt& attempt : attempts_) attempt.partner->id = std::move(attempt.id);
+  for (Attempt& attempt : attempts_) {
+    attempt.partner->id = std::move(attempt.id);
+  }
 }
 
 bool ConnectionManager::Negotiation::done() const {
@@ -151,15 +156,15 @@ bool ConnectionManager::Negotiation::done() const {
 }
 
 void ConnectionManager::Negotiation::wait() const {
-  pollfd waited{.fd = manager_.channel_->fd, .events = POLLIN, .revents = 0};
+  pollfd waited{.fd = manager_.events_->fd, .events = POLLIN, .revents = 0};
   const Timeout time = std::min(look_interval, deadline_.remaining(clock_.now()));
   (void)::poll(&waited, 1, milliseconds_of(time));  // EINTR: one more turn
 }
 
 void ConnectionManager::Negotiation::handle_events() {
-  // As many as there can be, and no more: a flood of foreign requests must not hide the deadline.
+  // No more than can wait at once: a flood of foreign requests must not hide the deadline.
   for (int handled = 0; handled < backlog; ++handled) {
-    const std::optional<Event> event = take_event(driver_, manager_.channel_.get());
+    const std::optional<Event> event = take_event(driver_, manager_.events_.get());
     if (!event) return;
     if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
       answer(*event);
@@ -168,14 +173,14 @@ void ConnectionManager::Negotiation::handle_events() {
     const auto attempt =
         std::find_if(attempts_.begin(), attempts_.end(),
                      [&](const Attempt& entry) { return entry.id.get() == event->id; });
-    // Of a connection that was made earlier: whether its other end lives is found by other means.
+    // Events of earlier connections are ignored: the side channel finds out who has died.
     if (attempt != attempts_.end()) advance(*attempt, *event);
   }
 }
 
 void ConnectionManager::Negotiation::begin(Attempt& attempt) {
   attempt.step = ConnectStep::resolving_address;
-  attempt.id = make_id(driver_, manager_.channel_.get());
+  attempt.id = make_id(driver_, manager_.events_.get());
   if (!attempt.id) fail_call(attempt, "rdma_create_id");
   const Endpoint& remote = attempt.partner->ends.remote;
   ibv_gid target{};
@@ -205,7 +210,7 @@ void ConnectionManager::Negotiation::advance(Attempt& attempt, const Event& even
     case RDMA_CM_EVENT_ESTABLISHED:
       attempt.step = ConnectStep::connected;
       break;
-    case RDMA_CM_EVENT_ADDR_CHANGE:  // of a bonded interface: our device was chosen before
+    case RDMA_CM_EVENT_ADDR_CHANGE:  // a bonded interface has changed; the device stays chosen
     case RDMA_CM_EVENT_TIMEWAIT_EXIT:
       break;
     default:
@@ -232,7 +237,7 @@ rdma_conn_param ConnectionManager::Negotiation::parameters_of(const Attempt& att
                                                               const ConnectionRequest& data) const {
   const PathDefaults& path = manager_.path_;
   const ConnectionEnds& ends = attempt.partner->ends;
-  // Both ends must grant the same; librdmacm refuses more than this device initiates.
+  // Both ends must grant the same number; librdmacm refuses more than this device can initiate.
   const int initiated_max = std::clamp(manager_.port_.limits.max_qp_init_rd_atom, 0, 16);
   const auto reads_max = static_cast<std::uint8_t>(
       std::min<int>(initiated_max, std::min(ends.local.reads_max, ends.remote.reads_max)));
@@ -280,7 +285,7 @@ void ConnectionManager::Negotiation::answer(const Event& event) {
     reason = Refusal::not_expected;
   }
   const ConnectionRefusal refusal = refusal_of(reason);
-  // Whoever asked may be gone already.
+  // The sender of the request may be gone already.
   (void)driver_.reject(id.get(), &refusal, sizeof refusal);
 }
 
@@ -341,8 +346,8 @@ void ConnectionManager::Negotiation::fail_call(const Attempt& attempt, const cha
        error);
 }
 
-/// After a request has come or was answered, the kernel refuses what it is asked for (EINVAL) if
-/// the other end has taken it back, before it has said so by an event.
+/// For a call after a request has arrived or was answered: if the other end has withdrawn the
+/// request, the kernel refuses the call with EINVAL before it says so by an event.
 void ConnectionManager::Negotiation::fail_answered_call(const Attempt& attempt,
                                                         const char* call) const {
   if (errno != EINVAL) fail_call(attempt, call);
@@ -368,14 +373,14 @@ ConnectionManager::ConnectionManager(const Port& port, std::uint64_t process,
       process_(process),
       driver_(driver),
       path_(path),
-      channel_(driver.create_event_channel(), {&driver}) {
-  if (!channel_)
+      events_(driver.create_event_channel(), {&driver}) {
+  if (!events_)
     refuse_manager("rdma_create_event_channel",
                    "load the kernel module rdma_ucm and allow this user /dev/infiniband/rdma_cm");
-  const int flags = ::fcntl(channel_->fd, F_GETFL);
-  if (flags < 0 || ::fcntl(channel_->fd, F_SETFL, flags | O_NONBLOCK) != 0)
+  const int flags = ::fcntl(events_->fd, F_GETFL);
+  if (flags < 0 || ::fcntl(events_->fd, F_SETFL, flags | O_NONBLOCK) != 0)
     refuse_manager("fcntl of the event channel", "this is not expected to fail");
-  listener_ = make_id(driver_, channel_.get());
+  listener_ = make_id(driver_, events_.get());
   if (!listener_) refuse_manager("rdma_create_id", "see the kernel's log");
   IpAddress address = address_of(port.gid.gid, 0);
   const std::string place = text_of(address) + " of " + port.name();

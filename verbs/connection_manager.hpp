@@ -1,6 +1,6 @@
 // Connects queue pairs by IP address, through the kernel's connection manager (rdma_cm).  The queue
-// pairs stay ours: librdmacm resolves addresses, carries the requests, and says with which
-// attributes a queue pair enters RTR and RTS.
+// pairs are made here: librdmacm resolves addresses, carries the requests, and supplies the
+// attributes with which a queue pair enters RTR and RTS.
 //
 //   the smaller key asks                            the other one accepts
 //   resolve address, route
@@ -8,8 +8,8 @@
 //   INIT, RTR, RTS                     <--------    accept
 //   establish                          -------->    connected
 //
-// All partners advance in one loop with one deadline, whichever is ready, so that no order of
-// partners among the ranks can make them wait for each other in a circle.
+// All partners advance in one loop with one deadline, so that ranks with their partners in
+// different orders cannot wait for each other in a circle.
 #pragma once
 
 #include <functional>
@@ -35,25 +35,26 @@ struct CmPartner {
 /// How long connecting may take.
 struct ConnectPatience {
   Timeout timeout = wait_forever;
-  /// Asked now and then: whether it has become pointless, because a rank has died, say.
+  /// Called now and then: whether connecting has become pointless, for example because a rank has
+  /// died.
   std::function<bool()> is_pointless = [] { return false; };
 };
 
 /// One thread at a time.
 class ConnectionManager {
  public:
-  /// Listens at the address of the port's GID.  `process` is this end's key.  Throws Error that
+  /// Listens at the address of the port's GID.  `process` is this end's key.  Throws Error, which
   /// says what is missing.
   ConnectionManager(const Port& port, std::uint64_t process,
                     const CmDriver& driver = librdmacm_driver(), const PathDefaults& path = {});
 
-  /// Where it listens: a part of every Endpoint of this process.
+  /// The port at which it listens, a part of every Endpoint of this process.
   std::uint16_t service_port() const noexcept { return service_port_; }
 
-  /// Connects all of them; the other ends do the same at about the same time.  Requests that belong
-  /// to none are refused.  Throws Error that names the partner, both addresses, the step and the
-  /// cause; the queue pairs are of no use then, and a partner whose request is on its way hears
-  /// that this end gave up.  One that has not been asked yet waits until its own patience ends.
+  /// Connects all partners, which do the same at about the same time.  Requests that belong to none
+  /// of them are refused.  Throws Error, which names the partner, both addresses, the step and the
+  /// cause; the queue pairs are of no use then.  A partner that has already sent its request is
+  /// told that this end gave up; a partner that has not waits until its own patience ends.
   void connect(std::span<CmPartner> partners, detail::Clock& clock,
                const ConnectPatience& patience);
 
@@ -64,7 +65,7 @@ class ConnectionManager {
   std::uint64_t process_;
   const CmDriver& driver_;
   PathDefaults path_;
-  ChannelHandle channel_;
+  EventChannelHandle events_;
   IdHandle listener_;
   std::uint16_t service_port_ = 0;
 };

@@ -19,7 +19,7 @@ std::string text_of_rejection(int reason, std::span<const std::byte> private_dat
     if (refusal.magic == ConnectionRequest::magic_of_tutti && refusal.reason != 0)
       return text_of(static_cast<Refusal>(refusal.reason));
   }
-  switch (reason) {  // of the InfiniBand specification, volume 1, table "REJ Reason Code"
+  switch (reason) {  // see the InfiniBand specification, volume 1, table "REJ Reason Code"
     case 3:
       return "no resources left there; see the limits of that host";
     case 4:
@@ -107,7 +107,7 @@ ConnectionRequest request_of(const ConnectionEnds& ends) noexcept {
 Refusal read_request(std::span<const std::byte> private_data, std::uint64_t process,
                      ConnectionRequest& request) noexcept {
   request = {};
-  // Longer is fine: the kernel pads with zeros.
+  // The data may be longer, because the kernel pads it with zeros.
   if (private_data.size() < sizeof request) return Refusal::foreign;
   std::memcpy(&request, private_data.data(), sizeof request);
   if (request.magic != ConnectionRequest::magic_of_tutti) return Refusal::foreign;
@@ -161,7 +161,7 @@ std::string meaning_of(rdma_cm_event_type event, int status,
                        std::span<const std::byte> private_data) {
   const int error = errno_of(event, status);
   const std::string cause = error == 0 ? "" : std::string(", ") + std::strerror(error);
-  // rdma_cm knows more events; those are no steps of a connection.
+  // rdma_cm has more events, which are no steps of a connection.
   switch (static_cast<int>(event)) {
     case RDMA_CM_EVENT_ADDR_ERROR:
       return "ADDR_ERROR" + cause +

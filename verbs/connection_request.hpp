@@ -1,9 +1,9 @@
-// What the two ends of a connection by address say to each other, and what is said to people about
-// it.  Pure: the connection manager does the talking.
+// The messages between the two ends of a connection by address, and the texts about them for
+// people. All functions are pure; the connection manager sends and receives.
 //
-// Of two processes the one with the smaller key asks, the other one waits to be asked: no two
-// requests cross.  A request names both processes and both queue pairs, so that one of a stranger,
-// of another job or of an earlier set-up meets no queue pair.
+// The process with the smaller key sends the request and the other one waits for it, so that no two
+// requests cross.  A request names both processes and both queue pairs, so that a request of a
+// stranger, of another job or of an earlier set-up meets no queue pair.
 #pragma once
 
 #include <netinet/in.h>
@@ -26,7 +26,7 @@ union IpAddress {
   sockaddr_in6 ip6;
 };
 
-/// The address that a RoCE GID is; `port` in host order.
+/// The IP address that a RoCE GID stands for; `port` is in host order.
 IpAddress address_of(const ibv_gid& gid, std::uint16_t port) noexcept;
 std::string text_of(const IpAddress& address);  // "10.0.0.1 port 4711"; without a port if it is 0
 
@@ -43,33 +43,34 @@ struct ConnectionEnds {
   bool asks() const noexcept { return process < peer; }
 };
 
-/// Why a request is refused.  Travels: numbers are only added.
+/// Why a request is refused.  The numbers cross the network, so they never change.
 enum class Refusal : std::uint16_t {
   none = 0,
   foreign = 1,        // not a request of tutti
-  other_version = 2,  // of another version of tutti
-  other_process = 3,  // for a process that listened there before
-  not_expected = 4,   // of another job, or of a set-up that has failed
+  other_version = 2,  // a request of another version of tutti
+  other_process = 3,  // meant for a process that listened there before
+  not_expected = 4,   // from another job, or from a set-up that has failed
 };
 const char* text_of(Refusal reason) noexcept;
 
-/// What this end sends, as a request or as its acceptance.
+/// The data that this end sends, with a request or with its acceptance.
 ConnectionRequest request_of(const ConnectionEnds& ends) noexcept;
-/// Reads what has come for `process` into `request`; any reason but `none` and it is not one.
+/// Reads a request to `process` into `request`; if the result is not `none`, there was no valid
+/// one.
 Refusal read_request(std::span<const std::byte> private_data, std::uint64_t process,
                      ConnectionRequest& request) noexcept;
-/// Whether it is what the other end of this connection sends.
+/// Whether the request is the one that the other end of this connection sends.
 bool belongs_to(const ConnectionRequest& request, const ConnectionEnds& ends) noexcept;
 
 ConnectionRefusal refusal_of(Refusal reason) noexcept;
 
-/// How far a connection has come.
+/// The steps until a connection is made.
 enum class ConnectStep : std::uint8_t {
   awaiting_request,
   resolving_address,
   resolving_route,
   requesting,
-  pausing,  // until the kernel over there has forgotten an earlier queue pair of the same number
+  pausing,  // until the other kernel has forgotten an earlier queue pair of the same number
   awaiting_confirmation,
   connected,
 };
@@ -78,7 +79,7 @@ const char* text_of(ConnectStep step) noexcept;
 /// The other end's kernel still knows an earlier connection of a queue pair of this number.
 inline constexpr int rejected_as_stale = 10;
 
-/// What an event other than the next step means: its name, what it says and what to do.
+/// The text for an event other than the next step: its name, what it means and what to do.
 std::string meaning_of(rdma_cm_event_type event, int status,
                        std::span<const std::byte> private_data);
 

@@ -25,8 +25,8 @@ GidType type_of(const ibv_gid_entry& entry) {
   return GidType::infiniband;
 }
 
-/// Besides, iWARP can only be connected by its connection manager; usNIC and EFA have no reliable
-/// connections at all.
+/// Why no port of this device can be used; empty if its kind fits.  iWARP lacks more than is said:
+/// it can only be connected by its connection manager.  usNIC and EFA have no reliable connections.
 const char* unfit_reason(const ibv_device& device) {
   if (device.transport_type == IBV_TRANSPORT_IWARP || device.node_type == IBV_NODE_RNIC)
     return "iWARP: has no write-with-immediate";

@@ -1,4 +1,4 @@
-// The devices and ports of this host as found, and the owner of the opened port.
+// Lists the devices and ports of this host, and opens the chosen port.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace tutti::verbs {
 
-/// Every port of every device, real devices first, the software device last.
+/// Every port of every device: real devices come first, the software device last.
 std::vector<PortDescription> list_ports();
 /// Every port of every device of one driver.
 std::vector<PortDescription> list_ports(const Driver& driver);
@@ -27,10 +27,10 @@ struct Port {
   std::string name() const { return description.name(); }
 };
 
-/// Lists, chooses (see port_choice.hpp) by where the calling thread may run now, and opens.  Throws
-/// Error; Error{no_device} names the request and what there is.
+/// Lists the ports, chooses one (see port_choice.hpp) by where the calling thread may run now, and
+/// opens it.  Throws Error; Error{no_device} names the request and the ports that there are.
 Port open_port(const std::string& request);
-/// Opens what was chosen.  Throws Error.
+/// Opens the chosen port.  Throws Error.
 Port open_port(PortDescription chosen, std::string reason);
 
 }  // namespace tutti::verbs

@@ -15,7 +15,7 @@ namespace tutti::verbs {
 struct Driver {
   const char* name;  // "libibverbs" or "soft"
 
-  /// Not of libibverbs: what time it is for the users of these devices.
+  /// Not a function of libibverbs: the clock of the users of these devices.
   detail::Clock& (*clock)() noexcept;
 
   ibv_device** (*get_device_list)(int* count);
@@ -26,13 +26,13 @@ struct Driver {
 
   int (*query_device)(ibv_context* context, ibv_device_attr* attributes);
   int (*query_port)(ibv_context* context, uint8_t port, ibv_port_attr* attributes);
-  /// As ibv_query_gid_ex with flags 0: errno values; ENODATA for an empty entry.
+  /// As ibv_query_gid_ex with flags 0: returns an errno value, ENODATA for an empty entry.
   int (*query_gid)(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry* entry);
 
   ibv_pd* (*alloc_pd)(ibv_context* context);
   int (*dealloc_pd)(ibv_pd* domain);
   ibv_mr* (*reg_mr)(ibv_pd* domain, void* address, size_t bytes, int access);
-  /// 0, or ibv_rereg_mr_err_code with errno.
+  /// Returns 0, or ibv_rereg_mr_err_code with errno.
   int (*rereg_mr)(ibv_mr* region, int flags, ibv_pd* domain, void* address, size_t bytes,
                   int access);
   int (*dereg_mr)(ibv_mr* region);
@@ -60,16 +60,17 @@ struct Driver {
   int (*modify_qp)(ibv_qp* pair, ibv_qp_attr* attributes, int mask);
   int (*query_qp)(ibv_qp* pair, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* initial);
   int (*destroy_qp)(ibv_qp* pair);
-  /// Not of libibverbs as it is: whether what the peer of a connected pair writes is placed in the
-  /// order of its requests, so that who sees a word written by one finds all that earlier ones
-  /// wrote.  Verbs promise it of no device: ibv_query_qp_data_in_order() speaks of the bytes of
-  /// one request.
+  /// Not part of libibverbs: whether the writes of the peer of a connected pair are placed in the
+  /// order of its requests, so that a process that sees a word of one request also sees everything
+  /// that earlier requests wrote.  Verbs promise it for no device: ibv_query_qp_data_in_order() is
+  /// about the bytes of one request.
   bool places_writes_in_order;
-  /// Nor is this: asks that from now on, whoever sees the last 8 bytes of an aligned line of 64
-  /// that a peer writes with one inline request, or of the aligned word that it writes alone, sees
-  /// all of it, and that word whole.  NULL: so it is, and what cannot be written like that fails;
-  /// else why not, as a sentence about the device.  libibverbs: a list of devices for which
-  /// the conformance suite has found it, with none so far.
+  /// Not part of libibverbs: asks the device to keep lines whole from now on.  A process that sees
+  /// the last 8 bytes of an aligned line of 64 bytes that a peer writes with one inline request
+  /// then sees the whole line, and an aligned word of 8 bytes that is written alone is seen whole.
+  /// NULL: the device does so, and a write that it cannot do like that fails; else why not, as a
+  /// sentence about the device.  libibverbs has a list of devices for which the conformance suite
+  /// has found it, which is empty so far.
   const char* (*keep_lines_whole)(ibv_context* context);
 
   int (*get_async_event)(ibv_context* context, ibv_async_event* event);

@@ -8,7 +8,7 @@
 namespace tutti::verbs {
 namespace {
 
-/// fe80::/10, or 169.254/16 mapped.
+/// Whether it is in fe80::/10, or 169.254/16 as an IPv4-mapped address.
 bool is_link_local(const ibv_gid& gid) {
   return (gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80) ||
          (is_ipv4_mapped(gid) && gid.raw[12] == 169 && gid.raw[13] == 254);
@@ -18,7 +18,7 @@ bool is_empty(const ibv_gid& gid) {
   return std::all_of(gid.raw, gid.raw + 16, [](uint8_t byte) { return byte == 0; });
 }
 
-/// Smaller is better, from the most important property to the least.
+/// The properties that decide, the most important one first; smaller is better.
 auto rank_of(const GidCandidate& candidate) {
   return std::tuple(is_link_local(candidate.gid), candidate.type != GidType::roce_v2,
                     !is_ipv4_mapped(candidate.gid), candidate.index);

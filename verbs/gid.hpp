@@ -1,4 +1,5 @@
-// Which entry of a port's GID table to use.  Pure, so that every rule is tested without a device.
+// Chooses the entry of a port's GID table to use.  Pure, so that every rule is tested without a
+// device.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -30,9 +31,8 @@ struct GidChoice {
   std::vector<GidVerdict> verdicts;  // one per candidate, in table order
 };
 
-/// On Ethernet: RoCE v2 over v1, routable (IPv4-mapped first) over link-local, then the lowest
-/// index. A link-local address is taken only where nothing else is there.  On InfiniBand: the
-/// lowest index that is not empty.
+/// On Ethernet, a routable address comes before a link-local one, RoCE v2 before v1, IPv4-mapped
+/// before IPv6, then the lowest index.  On InfiniBand the lowest index that is not empty is taken.
 GidChoice choose_gid(LinkLayer link, std::span<const GidCandidate> table);
 
 const char* name_of(GidType type) noexcept;

@@ -1,5 +1,5 @@
-// Owner of exactly one verbs object.  The deleter goes through the driver that made the object; a
-// refused destruction means that a member of an owner is declared in the wrong order.
+// The owner of one verbs object.  The deleter calls the driver that made the object; if the driver
+// refuses, a member of an owner is declared in the wrong order.
 #pragma once
 
 #include <cstdio>

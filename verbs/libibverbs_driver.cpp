@@ -1,5 +1,5 @@
-// The system's libibverbs behind the driver table.  Several of its functions are macros or inline,
-// hence the lambdas.
+// The system's libibverbs behind the driver table.  Several of its functions are macros or inline
+// functions, and have lambdas here.
 #include "verbs/driver.hpp"
 
 namespace tutti::verbs {

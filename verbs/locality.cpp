@@ -11,7 +11,7 @@
 namespace tutti::verbs {
 namespace {
 
-// What ACPI prescribes, and assumes where a firmware has no table.
+// Distances that ACPI prescribes, and assumes where the firmware has no table.
 constexpr unsigned distance_on_the_spot = 10;
 constexpr unsigned distance_elsewhere = 20;
 
@@ -38,6 +38,10 @@ std::vector<unsigned> numbers_in(const std::string& text) {
 
 std::string path_of(const std::string& device, const std::string& sys) {
   return sys + "/class/infiniband/" + device + "/device/";
+}
+
+bool is_before(const NumaNode& one, const NumaNode& other) {
+  return one.number < other.number;
 }
 
 unsigned distance_of(unsigned cpu, const Locality& device, const std::vector<NumaNode>& nodes) {
@@ -69,14 +73,13 @@ Surroundings look_around(const std::string& sys) {
                                   .cpus = detail::parse_cpu_list(first_line(path + "/cpulist")),
                                   .distances = numbers_in(first_line(path + "/distance"))});
   }
-  std::sort(surroundings.nodes.begin(), surroundings.nodes.end(),
-            [](const NumaNode& one, const NumaNode& other) { return one.number < other.number; });
+  std::sort(surroundings.nodes.begin(), surroundings.nodes.end(), is_before);
   return surroundings;
 }
 
 Locality locality_of(const std::string& device, const std::string& sys) {
   const std::string path = path_of(device, sys);
-  // The kernel writes -1 where the firmware gives no node; the CPUs are then those of the bus.
+  // The kernel writes -1 where the firmware gives no node; the CPUs then are those of the bus.
   return {.numa_node = number_in(first_line(path + "numa_node")),
           .near = detail::parse_cpu_list(first_line(path + "local_cpulist"))};
 }

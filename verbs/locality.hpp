@@ -1,4 +1,4 @@
-// How near a device is to the CPUs that this process may run on.  The kernel's word, from /sys.
+// How near a device is to the CPUs that this process may run on, as the kernel says in /sys.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace tutti::verbs {
 
-/// Where a device is; virtual devices are nowhere.
+/// Where a device is; virtual devices have no place.
 struct Locality {
   std::optional<unsigned> numa_node = {};
   detail::CpuSet near = {};
@@ -22,23 +22,23 @@ struct NumaNode {
   std::vector<unsigned> distances = {};  // to the nodes, in ascending order of their numbers
 };
 
-/// What decides how near a device is.
+/// The CPUs and NUMA nodes by which it is decided how near a device is.
 struct Surroundings {
   detail::CpuSet allowed = {};       // where the calling thread may run; empty: unknown
   std::vector<NumaNode> nodes = {};  // in ascending order of their numbers
 };
 
-/// Of the calling thread, now: ranks may be bound at any time before the choice.
+/// The surroundings of the calling thread now; ranks may be bound at any time before the choice.
 Surroundings look_around(const std::string& sys = "/sys");
 
-/// Of an RDMA device; unknown where the kernel says nothing.
+/// The locality of an RDMA device; unknown where the kernel says nothing.
 Locality locality_of(const std::string& device, const std::string& sys = "/sys");
 
 /// The kernel module that drives an RDMA device, e.g. "mlx5_core"; empty for a virtual device.
 std::string kernel_driver_of(const std::string& device, const std::string& sys = "/sys");
 
-/// Mean distance from the allowed CPUs to a device of known locality, as ACPI counts it: 10 is on
-/// the spot.  0 where the allowed CPUs are not known.
+/// Mean distance from the allowed CPUs to a device of known locality, as ACPI counts it: 10 within
+/// one NUMA node.  0 where the allowed CPUs are not known.
 double distance_to(const Locality& device, const Surroundings& surroundings);
 
 /// "NUMA node 1, CPUs 8-15", or "unknown".

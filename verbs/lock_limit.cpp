@@ -34,7 +34,7 @@ LockLimit lock_limit(const std::string& status) {
   rlimit limit{};
   if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
     result.bytes = limit.rlim_cur;
-  result.is_exempt = true;  // unless it is said: then the registration decides
+  result.is_exempt = true;  // unless the file says otherwise; without it the registration decides
   std::ifstream file(status);
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);

@@ -1,6 +1,7 @@
-// How much memory this process may lock.  A device that reads and writes memory by itself needs its
-// pages locked: the kernel counts those of all registrations and refuses what is beyond
-// RLIMIT_MEMLOCK with ENOMEM, unless the process has CAP_IPC_LOCK.  The software device locks none.
+// How much memory this process may lock.  A device that reads and writes memory by itself needs the
+// pages locked: the kernel counts those of all registrations and refuses a registration that
+// exceeds RLIMIT_MEMLOCK with ENOMEM, unless the process has CAP_IPC_LOCK.  The software device
+// locks none.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +13,8 @@ namespace tutti::verbs {
 
 struct LockLimit {
   std::size_t bytes = 0;   // RLIMIT_MEMLOCK; SIZE_MAX: unlimited
-  std::size_t locked = 0;  // by the registrations there are
-  bool is_exempt = false;  // has CAP_IPC_LOCK; which may count for nothing in a user namespace
+  std::size_t locked = 0;  // by the registrations so far
+  bool is_exempt = false;  // has CAP_IPC_LOCK, which may have no effect in a user namespace
 
   bool allows(std::size_t more) const noexcept {
     return is_exempt || bytes == SIZE_MAX || (locked <= bytes && more <= bytes - locked);
@@ -22,21 +23,22 @@ struct LockLimit {
   std::string text() const;
 };
 
-/// Of this process.  `status` is where the kernel describes it; tests have their own.
+/// The limit of this process.  `status` is the file in which the kernel describes it; tests have
+/// their own.
 LockLimit lock_limit(const std::string& status = "/proc/self/status");
 
-/// Whether the device of `port` reaches memory by itself.
+/// Whether the device of `port` accesses memory by itself.
 bool locks_memory(const Port& port) noexcept;
 
 /// Throws Error{limit_exceeded}, which says what to set, if the device of `port` needs to lock
 /// `bytes` for `what` ("the arena") and this process may not.
 void check_lockable(const Port& port, std::size_t bytes, const std::string& what);
-/// The same for a device that does, beside a limit that is known.
+/// Checks against a limit that is known, for a device that locks memory.
 void check_lockable(const Port& port, std::size_t bytes, const std::string& what,
                     const LockLimit& limit);
 
-/// What to say behind the error of a registration: the limit and what to do, if it can have to do
-/// with it; else nothing.
+/// Text to append to the error of a registration: the limit and what to do, if the limit may be the
+/// cause; else nothing.
 std::string explain_registration(const Port& port, int error);
 
 }  // namespace tutti::verbs

@@ -18,7 +18,7 @@ std::optional<std::size_t> number_in(const std::string& path) {
   return file >> number ? std::optional(number) : std::nullopt;
 }
 
-/// The sum of the numbers behind `names` in a file of names and numbers; nothing if it has none.
+/// Sum of the numbers that follow `names` in a file of names and numbers; empty if it has none.
 std::optional<std::size_t> sum_in(const std::string& path, std::span<const char* const> names) {
   std::ifstream file(path);
   std::optional<std::size_t> sum;
@@ -36,15 +36,15 @@ std::vector<std::string> lines_of(const std::string& path) {
   return lines;
 }
 
-/// Where control groups of a version say what they use.
+/// Names of the files and values in which the control groups of one version say what they use.
 struct Version {
-  const char* line;  // of /proc/self/cgroup: what stands before the group
+  const char* line;  // text before the group in a line of /proc/self/cgroup
   const char* folder;
-  const char* limit;  // in the second version "max" if there is none, in the first a huge number
+  const char* limit;  // without one, version 2 says "max" and version 1 a huge number
   const char* used;
-  std::array<const char*, 3> idle;  // in memory.stat: what can be had back, pages of files mostly
+  std::array<const char*, 3> idle;  // reclaimable memory in memory.stat, mostly pages of files
 };
-/// No machine has that much.
+/// From here on a number means that there is no limit: no machine has that much memory.
 constexpr std::size_t no_limit_from = std::size_t{1} << 62;
 
 constexpr Version versions[] = {
@@ -60,7 +60,7 @@ constexpr Version versions[] = {
      {"total_inactive_file", "total_active_file", ""}},
 };
 
-/// "/some/group" of "0::/some/group" or "9:memory:/some/group".
+/// Finds "/some/group" in the line "0::/some/group" or "9:memory:/some/group".
 std::string own_group(std::span<const std::string> lines, const std::string& before) {
   for (const std::string& line : lines) {
     const std::size_t found = line.find(before);
@@ -70,8 +70,8 @@ std::string own_group(std::span<const std::string> lines, const std::string& bef
   return {};
 }
 
-/// What a control group leaves to its members, if that is less than `least`.  Looks no further than
-/// it takes to know: an arena asks many times.
+/// Memory that a control group leaves to its members, if that is less than `least`.  Reads no more
+/// files than it must, because an arena calls it many times.
 std::optional<std::size_t> left_in(const std::string& folder, const Version& version,
                                    std::size_t least) {
   const auto limit = number_in(folder + '/' + version.limit);
@@ -99,7 +99,7 @@ MemoryLeft memory_left(const MemoryFiles& files) {
   for (const Version& version : versions) {
     std::string group = own_group(groups, version.line);
     for (; group.size() > 1; group.erase(group.rfind('/'))) look_at(version, group);
-    // Inside a container, what is mounted may be its own group, whatever that is called outside.
+    // Inside a container its own group may be mounted here, whatever its name is outside.
     look_at(version, "");
   }
   return left;

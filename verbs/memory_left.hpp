@@ -1,5 +1,5 @@
-// How much memory there is to be had: allocating more does not fail, it wakes the out-of-memory
-// killer.
+// How much memory can still be allocated.  Allocating more does not fail, but wakes the
+// out-of-memory killer.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace tutti::verbs {
 
-/// Where the kernel says so; tests have their own.
+/// Files in which the kernel says how much there is; tests have their own.
 struct MemoryFiles {
   std::string meminfo = "/proc/meminfo";
   std::string own_cgroup = "/proc/self/cgroup";
@@ -19,8 +19,8 @@ struct MemoryLeft {
   std::string limited_by;  // "this host", or the control group whose limit is nearest
 };
 
-/// Without pushing anybody out: what the host has available, and at most what the limits of the
-/// process's control group and of those above it leave.
+/// The memory that can be allocated without taking any from other processes: what the host has
+/// available, within the limits of this process's control group and of the groups above it.
 MemoryLeft memory_left(const MemoryFiles& files = {});
 
 }  // namespace tutti::verbs

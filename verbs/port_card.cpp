@@ -20,7 +20,7 @@ bool has_roce_address(const PortCard& card) {
   return card.is_software == 0 && card.link_layer == static_cast<std::uint8_t>(LinkLayer::ethernet);
 }
 
-/// What subnet managers give where nobody has chosen another one.
+/// The subnet that subnet managers use unless somebody has chosen another one.
 constexpr std::uint64_t default_subnet = 0xfe80'0000'0000'0000;
 
 std::uint64_t subnet_of(const ibv_gid& gid) {
@@ -35,7 +35,7 @@ std::string infiniband_of(std::uint64_t subnet) {
   return text;
 }
 
-/// What makes a card one that no port has: it was garbled on the way, or the device is at fault.
+/// Why no port has such a card: it was garbled on the way, or the device is at fault; else empty.
 std::string fault_of(const PortCard& card) {
   if (card.path_mtu < IBV_MTU_256 || card.path_mtu > IBV_MTU_4096)
     return "path MTU code " + std::to_string(card.path_mtu) + " (expected " +
@@ -47,7 +47,7 @@ std::string fault_of(const PortCard& card) {
   return {};
 }
 
-/// "2" or "0-3, 7", with the rest counted where there are many.
+/// "2" or "0-3, 7"; if there are many ranges, the rest is only counted.
 std::string text_of(const std::vector<std::size_t>& ranks) {
   constexpr std::size_t ranges_max = 8;
   std::string text;
@@ -62,11 +62,11 @@ std::string text_of(const std::vector<std::size_t>& ranks) {
   return text;
 }
 
-/// Ranks whose ports can talk to each other.
+/// Ranks whose ports can communicate with each other.
 struct Group {
   std::string kind;
   std::vector<std::size_t> ranks = {};
-  std::vector<std::string> names = {};  // of their ports, each once
+  std::vector<std::string> names = {};  // of their ports, without repetition
 };
 
 std::string name_in(const PortCard& card) {
@@ -132,7 +132,7 @@ std::string kind_of(const PortCard& card) {
   if (card.is_software != 0) return "software device";
   if (!has_roce_address(card)) return infiniband_of(card.subnet);
   std::string type = name_of(static_cast<GidType>(card.gid_type));
-  // Version 1 has no addresses of IP in its packets.
+  // Packets of version 1 have no IP addresses.
   if (card.gid_type != static_cast<std::uint8_t>(GidType::roce_v2)) return type;
   return type + (card.is_ipv4 != 0 ? " with an IPv4 address" : " with an IPv6 address");
 }

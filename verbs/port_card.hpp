@@ -1,4 +1,4 @@
-// Which ports can talk to each other.  One rule: ports of one kind can, others cannot.  Pure.
+// Which ports can communicate with each other: ports of one kind can, others cannot.  Pure.
 #pragma once
 
 #include <span>
@@ -9,20 +9,20 @@
 
 namespace tutti::verbs {
 
-/// What the other ranks need to know of a port before any queue pair is made.
+/// What the other ranks need to know about a port before any queue pair is made.
 PortCard card_of(const Port& port);
-/// The same of the port behind one end of a queue pair; without its name.
+/// The card of the port behind one end of a queue pair, without its name.
 PortCard card_of(const Endpoint& endpoint);
 
-/// What two ports must have in common, in words: "InfiniBand", "RoCE v2 with an IPv4 address",
-/// "software device".  The path MTU is no part of it: the smaller one holds.
+/// The property that two ports must have in common, in words: "InfiniBand", "RoCE v2 with an IPv4
+/// address", "software device".  The path MTU is no part of it, because the smaller one is used.
 std::string kind_of(const PortCard& card);
 
-/// Why two ports cannot talk to each other; empty if they can.
+/// Why two ports cannot communicate with each other; empty if they can.
 std::string incompatibility(const PortCard& local, const PortCard& remote);
 
-/// The same for the ports of all ranks, in rank order: who has what, and what to do about it.
-/// Names may differ, as those of one kind do between hosts.
+/// Why the ports of all ranks, in rank order, cannot communicate: which rank has which port, and
+/// what to do about it; empty if they can.  Names of ports may differ.
 std::string incompatibility(std::span<const PortCard> all);
 
 }  // namespace tutti::verbs

@@ -12,8 +12,8 @@ using Ports = std::span<const PortDescription>;
 /// A request taken apart.
 struct Request {
   std::string device;
-  std::string port_text;         // what stands behind the colon
-  std::optional<unsigned> port;  // as a number, where it is one
+  std::string port_text;         // the text after the colon
+  std::optional<unsigned> port;  // that text as a number, if it is one
   bool has_port = false;
 
   bool names(const PortDescription& candidate) const { return candidate.device == device; }
@@ -49,7 +49,7 @@ std::string list_of(Ports ports) {
   return text.empty() ? "none" : text;
 }
 
-/// The ports of the device that is asked for, as values that would be understood.
+/// The ports of the requested device, as valid values of a request.
 std::string ports_of(const Request& request, Ports ports) {
   std::string text;
   for (const PortDescription& port : ports)
@@ -57,7 +57,7 @@ std::string ports_of(const Request& request, Ports ports) {
   return text;
 }
 
-/// Nothing fits, or nothing that fits can be used.
+/// Explains why there is no choice: no port fits the request, or none that fits can be used.
 std::string problem_of(const Request& request, const std::string& text, Ports ports) {
   const std::string there_are = "; there are " + list_of(ports);
   if (text.empty())
@@ -80,13 +80,14 @@ std::string problem_of(const Request& request, const std::string& text, Ports po
          "; expected a usable port" + there_are;
 }
 
-/// Smaller is better, from the most important property to the least; among equals the first.
+/// The properties that decide, the most important one first; smaller is better, and the first of
+/// equals wins.
 auto rank_of(const PortDescription& port, const Surroundings& surroundings) {
   return std::tuple(port.is_software(), port.link != LinkLayer::infiniband, !port.locality.known(),
                     port.locality.known() ? distance_to(port.locality, surroundings) : 0);
 }
 
-/// What a usable port that fits has against it.
+/// Why a usable port that fits the request was not chosen.
 enum class Drawback { software, link, unknown_locality, distance, order };
 
 Drawback drawback_of(const PortDescription& loser, const PortDescription& winner,
@@ -116,7 +117,7 @@ std::string text_of(Drawback drawback, const PortDescription& loser) {
   return "?";
 }
 
-/// Why the winner won, given what the usable rivals have against them.
+/// Why the winner was chosen, given the drawbacks of the usable rivals.
 std::string merit_of(const PortDescription& winner, const std::vector<Drawback>& rivals,
                      const Surroundings& surroundings, bool is_asked_for) {
   const auto some = [&](Drawback drawback) {

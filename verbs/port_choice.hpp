@@ -1,4 +1,5 @@
-// Which port of all devices to use.  Pure, so that every rule is tested without a device.
+// Chooses the port to use among those of all devices.  Pure, so that every rule is tested without a
+// device.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace tutti::verbs {
 
-/// One port of one device, as found.
+/// One port of one device, as it was found.
 struct PortDescription {
   const Driver* driver = nullptr;
   std::string device;
@@ -33,15 +34,17 @@ struct PortDescription {
 
 struct PortChoice {
   std::optional<std::size_t> chosen;
-  /// One line: why that one, and for each other why not; where none was chosen, what is wrong.
+  /// One line: why the port was chosen, and why each other was not; if there is none, what is
+  /// wrong.
   std::string reason;
   std::vector<std::string> verdicts;  // one per port: "taken: " and why, or why it was not
 };
 
-/// The port for `request`: "" = any, "name" = one of that device, "name:port" = that one.  Among
-/// those that are active and have a usable GID: real before software device, InfiniBand before
-/// RoCE (ranks of one host that are bound differently must land on one kind), then the nearest to
-/// the CPUs that this process may run on, then the first in the list.
+/// Chooses the port for `request`: "" stands for any, "name" for one of that device, "name:port"
+/// for that one.  Among the ports that are active and have a usable GID, real devices come before
+/// the software device, InfiniBand before RoCE (ranks of one host that are bound differently must
+/// choose one kind), then the nearest to the CPUs that this process may run on, then the first in
+/// the list.
 PortChoice choose_port(std::span<const PortDescription> ports, const Surroundings& surroundings,
                        const std::string& request);
 

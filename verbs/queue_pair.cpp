@@ -13,8 +13,8 @@ namespace {
 
 constexpr int access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
 
-/// 24 random bits: a late packet of an earlier connection on the same queue pair number must not
-/// be taken for one of this connection.
+/// 24 random bits, so that a late packet of an earlier connection with the same queue pair number
+/// is not taken for one of this connection.
 std::uint32_t random_packet_sequence() {
   std::random_device source;
   return static_cast<std::uint32_t>(source()) & 0xffffffu;
@@ -79,7 +79,8 @@ QueuePair::QueuePair(const Port& port, ibv_pd* domain, ibv_cq* completions,
   attributes.cap.max_send_sge = 1;
   attributes.cap.max_recv_sge = 1;
   attributes.cap.max_inline_data = wanted.inline_bytes_max;
-  // The device may refuse the inline size without saying what it would take: halve until it agrees.
+  // A device may refuse the inline size without saying which one it would accept: halve it until it
+  // is accepted.
   for (;;) {
     ibv_qp_init_attr granted = attributes;
     pair_ = QueuePairHandle(port.driver().create_qp(domain, &granted), {&port.driver()});
@@ -95,8 +96,7 @@ QueuePair::QueuePair(const Port& port, ibv_pd* domain, ibv_cq* completions,
                   errno);
     attributes.cap.max_inline_data /= 2;
   }
-  // What was asked for, not what was granted: some devices round up, and credits are counted
-  // against the smaller number.
+  // Credits are counted against the numbers that were asked for, although some devices grant more.
   sends_max_ = attributes.cap.max_send_wr;
   receives_max_ = attributes.cap.max_recv_wr;
 
@@ -195,8 +195,8 @@ void QueuePair::connect_by(const AttributeSource& source, const Endpoint& remote
     if (mask & IBV_QP_PATH_MTU)
       attributes.path_mtu = std::min(
           attributes.path_mtu, static_cast<ibv_mtu>(std::min(endpoint_.path_mtu, remote.path_mtu)));
-    // The kernel has no opinion (0, which is the longest one), and takes RoCE's worst network: with
-    // its timeout a dead peer would be noticed after half a minute.
+    // The kernel leaves the receiver-not-ready timer at 0, which is the longest, and assumes RoCE's
+    // worst network: with its timeout a dead peer would be noticed after half a minute.
     attributes.min_rnr_timer = path.receiver_not_ready_timer;
     attributes.timeout = timeout_on(port_.description, path);
     attributes.retry_cnt = path.retries;
@@ -208,7 +208,7 @@ void QueuePair::connect_by(const AttributeSource& source, const Endpoint& remote
 void QueuePair::close() noexcept {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
-  // Refused only where it is in that state already, or the device is gone.
+  // The device refuses only if the pair is in that state already, or if the device is gone.
   (void)port_.driver().modify_qp(pair_.get(), &attributes, IBV_QP_STATE);
 }
 

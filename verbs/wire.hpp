@@ -1,4 +1,5 @@
-// Every value of this layer that crosses the network.  Fixed widths, no padding, little-endian.
+// Every value of this layer that crosses the network, with fixed widths, without padding,
+// little-endian.
 #pragma once
 
 #include <bit>
@@ -14,7 +15,7 @@ static_assert(std::endian::native == std::endian::little,
 /// One end of a queue pair, as the other end needs to know it.
 struct Endpoint {
   std::uint32_t queue_pair_number;
-  std::uint32_t packet_sequence;  // first one sent by this end, 24 bits
+  std::uint32_t packet_sequence;  // of the first packet that this end sends, 24 bits
   std::uint16_t lid;
   std::uint8_t link_layer;  // verbs::LinkLayer
   std::uint8_t gid_type;    // verbs::GidType
@@ -22,13 +23,13 @@ struct Endpoint {
   std::uint8_t reads_max;   // RDMA reads this end can serve at once
   std::uint8_t is_software;
   std::uint8_t reserved;
-  std::uint16_t service_port;  // connected by address: where this end listens; else 0
+  std::uint16_t service_port;  // where this end listens, if it is connected by address; else 0
   std::uint16_t reserved_too;
   std::uint8_t gid[16];
 };
 static_assert(sizeof(Endpoint) == 36 && std::is_trivially_copyable_v<Endpoint>);
 
-/// A port, as the ranks tell each other before any queue pair is made.
+/// A port, as the ranks describe it to each other before any queue pair is made.
 struct PortCard {
   char name[72];  // for people: "mlx5_0:1"; the kernel's names of devices have at most 63 bytes
   std::uint8_t is_software;
@@ -41,9 +42,9 @@ struct PortCard {
 };
 static_assert(sizeof(PortCard) == 88 && std::is_trivially_copyable_v<PortCard>);
 
-/// Private data of a request to the connection manager and of its acceptance: which connection it
-/// is for, by process and by queue pair.  The packet sequences, which the connection manager does
-/// not use, tell a queue pair from an earlier one of the same number.
+/// Private data of a request to the connection manager and of its acceptance: the processes and the
+/// queue pairs that are to be connected.  The connection manager does not use the packet sequences;
+/// they tell a queue pair from an earlier one of the same number.
 struct ConnectionRequest {
   static constexpr std::uint32_t magic_of_tutti = 0x74'75'74'74;
   static constexpr std::uint16_t current_version = 1;
@@ -69,29 +70,31 @@ struct ConnectionRefusal {
 };
 static_assert(sizeof(ConnectionRefusal) == 8 && std::is_trivially_copyable_v<ConnectionRefusal>);
 
-/// A message that is its own notification, in one write of one aligned line: a device that places
-/// lines whole shows `number` last.  Words and bytes as in a slot inside a node: the payload first,
-/// the word at the end.
+/// A message that is its own notification, in one write of one aligned line: a device that keeps
+/// lines whole makes `number` visible last.  As in a slot inside a node, the payload comes first
+/// and the word is at the end.
 struct alignas(64) Line {
   static constexpr std::size_t payload_bytes_max = 56;
 
   std::byte payload[payload_bytes_max];
-  std::uint64_t number;  // of the message; where they begin is up to the receiver
+  std::uint64_t number;  // of the message; the receiver decides where they begin
 };
 static_assert(sizeof(Line) == 64 && offsetof(Line, number) == Line::payload_bytes_max);
 
-/// The immediate of a notification: of which slot of which operation the receiver counts one.
+/// The immediate of a notification: the slot and the operation at the receiver.
 struct Immediate {
   static constexpr std::uint32_t operations_max = (1u << 16) - 1;
   static constexpr std::uint32_t slots_max = 1u << 15;
-  /// The last message of a connection: whoever sends it has had all that it waited for.
+  /// The last message of a connection: its sender has received everything that it waited for.
   static constexpr std::uint32_t farewell = UINT32_MAX;
 
   std::uint32_t operation;  // the receiver's id of the operation
   std::uint32_t parity;     // of the call
   std::uint32_t slot;
 
-  constexpr std::uint32_t encoded() const noexcept { return operation << 16 | parity << 15 | slot; }
+  constexpr std::uint32_t encoded() const noexcept {
+    return operation << 16 | parity << 15 | slot;
+  }
   static constexpr Immediate decoded(std::uint32_t word) noexcept {
     return {.operation = word >> 16, .parity = word >> 15 & 1, .slot = word & (slots_max - 1)};
   }

@@ -87,7 +87,7 @@ bool carries(End& from, End& to) {
 
 /// Asks like a program that is not tutti; the reason of the rejection.
 Refusal ask_as_stranger(const Endpoint& there, std::span<const std::byte> data) {
-  const ChannelHandle channel(rdma_create_event_channel(), {&librdmacm_driver()});
+  const EventChannelHandle channel(rdma_create_event_channel(), {&librdmacm_driver()});
   rdma_cm_id* made = nullptr;
   EXPECT_EQ(rdma_create_id(channel.get(), &made, nullptr, RDMA_PS_TCP), 0);
   const IdHandle id(made, {&librdmacm_driver()});
