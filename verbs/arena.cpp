@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -98,6 +99,8 @@ Arena::Arena(const Port& port, ibv_pd* domain, std::size_t bytes) {
                     explain_registration(port, error),
                 error);
   }
+  assert(region_->addr == mapping_->data());
+  assert(region_->length == bytes);
   gaps_.emplace(header_bytes, usable);
 }
 
@@ -109,6 +112,9 @@ std::byte* Arena::allocate(std::size_t bytes) {
   const auto [offset, available] = *gap;
   gaps_.erase(gap);
   if (available > bytes) gaps_.emplace(offset + bytes, available - bytes);
+  assert(offset % alignment == 0);
+  assert(offset >= header_bytes);
+  assert(offset + bytes <= mapping_->size());
   blocks_.emplace(offset, bytes);
   std::byte* block = mapping_->data() + offset;
   std::memset(block, 0, bytes);
@@ -121,6 +127,7 @@ void Arena::release(std::byte* block) {
   auto [offset, bytes] = *found;
   blocks_.erase(found);
   const auto next = gaps_.lower_bound(offset);
+  assert(next == gaps_.end() || next->first >= offset + bytes);
   if (next != gaps_.end() && next->first == offset + bytes) {
     bytes += next->second;
     gaps_.erase(next);
@@ -128,6 +135,7 @@ void Arena::release(std::byte* block) {
   const auto after = gaps_.lower_bound(offset);
   if (after != gaps_.begin()) {
     const auto before = std::prev(after);
+    assert(before->first + before->second <= offset);
     if (before->first + before->second == offset) {
       before->second += bytes;
       return;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -75,6 +76,7 @@ std::optional<Event> take_event(const CmDriver& driver, rdma_event_channel* even
               .queue_pair_number = parameters.qp_num,
               .bytes = {},
               .byte_count = parameters.private_data ? parameters.private_data_len : 0u};
+  assert(event.byte_count <= event.bytes.size());
   if (event.byte_count > 0)
     std::memcpy(event.bytes.data(), parameters.private_data, event.byte_count);
   driver.ack_cm_event(given);
@@ -90,6 +92,8 @@ class ConnectionManager::Negotiation {
               Deadline deadline)
       : manager_(manager), driver_(manager.driver_), clock_(clock), deadline_(deadline) {
     for (CmPartner& partner : partners) {
+      assert(partner.pair != nullptr);
+      assert(partner.ends.process == manager.process_);
       attempts_.push_back({.partner = &partner});
     }
   }
@@ -146,6 +150,7 @@ void ConnectionManager::Negotiation::run(const ConnectPatience& patience) {
     wait();
   }
   for (Attempt& attempt : attempts_) {
+    assert(attempt.id);
     attempt.partner->id = std::move(attempt.id);
   }
 }
@@ -253,6 +258,8 @@ rdma_conn_param ConnectionManager::Negotiation::parameters_of(const Attempt& att
 }
 
 void ConnectionManager::Negotiation::request(Attempt& attempt) {
+  assert(attempt.step == ConnectStep::resolving_route);
+  assert(attempt.partner->ends.asks());
   attempt.step = ConnectStep::requesting;
   const ConnectionRequest data = request_of(attempt.partner->ends);
   rdma_conn_param parameters = parameters_of(attempt, data);
@@ -290,6 +297,8 @@ void ConnectionManager::Negotiation::answer(const Event& event) {
 }
 
 void ConnectionManager::Negotiation::accept(Attempt& attempt, IdHandle id) {
+  assert(!attempt.partner->ends.asks());
+  assert(!attempt.id);
   attempt.id = std::move(id);
   attempt.step = ConnectStep::awaiting_confirmation;
   require_our_device(attempt, *attempt.id);

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 
@@ -93,6 +94,9 @@ const char* text_of(Refusal reason) noexcept {
 }
 
 ConnectionRequest request_of(const ConnectionEnds& ends) noexcept {
+  assert(ends.process != 0);
+  assert(ends.peer != 0);
+  assert(ends.process != ends.peer);
   return {.magic = ConnectionRequest::magic_of_tutti,
           .version = ConnectionRequest::current_version,
           .reserved = 0,

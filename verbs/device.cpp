@@ -1,5 +1,6 @@
 #include "verbs/device.hpp"
 
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <tutti/status.hpp>
@@ -36,6 +37,8 @@ const char* unfit_reason(const ibv_device& device) {
 
 PortDescription describe_port(const Driver& driver, ibv_context* context,
                               const PortDescription& of_device, std::uint8_t port) {
+  assert(context != nullptr);
+  assert(port > 0);
   PortDescription found = of_device;
   found.port = port;
   if (const int error = driver.query_port(context, port, &found.attributes); error != 0) {
@@ -96,6 +99,9 @@ std::vector<PortDescription> list_ports() {
 }
 
 Port open_port(PortDescription chosen, std::string reason) {
+  assert(chosen.driver != nullptr);
+  assert(chosen.port > 0);
+  assert(chosen.gids.chosen.has_value());
   Port opened;
   opened.gid = chosen.gids.chosen.value();
   opened.description = std::move(chosen);
@@ -114,6 +120,7 @@ Port open_port(PortDescription chosen, std::string reason) {
 Port open_port(const std::string& request) {
   std::vector<PortDescription> ports = list_ports();
   PortChoice choice = choose_port(ports, look_around(), request);
+  assert(!choice.reason.empty());
   if (!choice.chosen) throw Error(ErrorCode::no_device, choice.reason);
   return open_port(std::move(ports[*choice.chosen]), std::move(choice.reason));
 }

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <cassert>
 #include <tuple>
 
 namespace tutti::verbs {
@@ -25,6 +26,7 @@ auto rank_of(const GidCandidate& candidate) {
 }
 
 std::string reason_against(const GidCandidate& loser, const GidCandidate& winner) {
+  assert(loser.index != winner.index);
   if (is_empty(loser.gid)) return "empty entry";
   if (is_link_local(loser.gid) && !is_link_local(winner.gid))
     return "link-local address, and a routable one is there";
@@ -79,6 +81,7 @@ GidChoice choose_gid(LinkLayer link, std::span<const GidCandidate> table) {
     else
       choice.verdicts.push_back({candidate, reason_against(candidate, *choice.chosen)});
   }
+  assert(choice.verdicts.size() == table.size());
   return choice;
 }
 

@@ -2,6 +2,7 @@
 // refuses, a member of an owner is declared in the wrong order.
 #pragma once
 
+#include <cassert>
 #include <cstdio>
 #include <memory>
 #include <type_traits>
@@ -15,6 +16,7 @@ struct Destroy {
   const Driver* driver = nullptr;
 
   void operator()(T* object) const noexcept {
+    assert(driver != nullptr);
     if (const int error = (driver->*destroy)(object); error != 0)
       std::fprintf(stderr, "tutti: a %s object could not be destroyed (error %d)\n", driver->name,
                    error);

@@ -1,6 +1,7 @@
 #include "verbs/locality.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -52,6 +53,7 @@ unsigned distance_of(unsigned cpu, const Locality& device, const std::vector<Num
     return device.numa_node == node.number;
   });
   if (home == nodes.end() || there == nodes.end()) return distance_elsewhere;
+  assert(std::is_sorted(nodes.begin(), nodes.end(), is_before));
   const auto column = static_cast<std::size_t>(there - nodes.begin());
   return column < home->distances.size() ? home->distances[column] : distance_elsewhere;
 }
@@ -90,6 +92,7 @@ std::string kernel_driver_of(const std::string& device, const std::string& sys) 
 }
 
 double distance_to(const Locality& device, const Surroundings& surroundings) {
+  assert(device.known());
   unsigned sum = 0;
   const std::vector<unsigned> cpus = surroundings.allowed.list();
   for (const unsigned cpu : cpus) sum += distance_of(cpu, device, surroundings.nodes);

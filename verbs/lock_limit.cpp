@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <cassert>
 #include <cerrno>
 #include <cstdint>
 #include <fstream>
@@ -55,6 +56,7 @@ void check_lockable(const Port& port, std::size_t bytes, const std::string& what
 
 void check_lockable(const Port& port, std::size_t bytes, const std::string& what,
                     const LockLimit& limit) {
+  assert(bytes > 0);
   if (limit.allows(bytes)) return;
   throw Error(ErrorCode::limit_exceeded,
               limit.text() + ", and " + port.name() + " needs " + std::to_string(bytes) +

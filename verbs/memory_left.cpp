@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <fstream>
 #include <optional>
@@ -81,6 +82,7 @@ std::optional<std::size_t> left_in(const std::string& folder, const Version& ver
   const std::size_t idle = sum_in(folder + "/memory.stat", version.idle).value_or(0);
   const std::size_t needed = *used > idle ? *used - idle : 0;
   const std::size_t left = *limit > needed ? *limit - needed : 0;
+  assert(left <= *limit);
   return left < least ? std::optional(left) : std::nullopt;
 }
 
@@ -95,6 +97,7 @@ MemoryLeft memory_left(const MemoryFiles& files) {
       left = {*bytes,
               std::string(version.limit) + " of control group " + (group.empty() ? "/" : group)};
   };
+  assert(left.bytes == SIZE_MAX || left.bytes % 1024 == 0);
   const std::vector<std::string> groups = lines_of(files.own_cgroup);
   for (const Version& version : versions) {
     std::string group = own_group(groups, version.line);

@@ -3,6 +3,7 @@
 #include <endian.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -110,7 +111,9 @@ PortCard card_of(const Port& port) {
                 .path_mtu = static_cast<std::uint8_t>(port.description.attributes.active_mtu),
                 .reserved = {},
                 .subnet = subnet_of(port.gid.gid)};
+  assert(port.name().size() < sizeof card.name);
   std::strncpy(card.name, port.name().c_str(), sizeof card.name - 1);
+  assert(fault_of(card).empty());
   return card;
 }
 

@@ -1,6 +1,7 @@
 #include "verbs/port_choice.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <charconv>
 #include <tuple>
 
@@ -92,6 +93,7 @@ enum class Drawback { software, link, unknown_locality, distance, order };
 
 Drawback drawback_of(const PortDescription& loser, const PortDescription& winner,
                      const Surroundings& surroundings) {
+  assert(rank_of(loser, surroundings) >= rank_of(winner, surroundings));
   if (loser.is_software() != winner.is_software()) return Drawback::software;
   if (loser.link != winner.link) return Drawback::link;
   if (loser.locality.known() != winner.locality.known()) return Drawback::unknown_locality;
@@ -185,6 +187,8 @@ PortChoice choose_port(Ports ports, const Surroundings& surroundings, const std:
   if (request.empty() || !rivals.empty())
     merit = (request.empty() ? "" : merit + "; ") +
             merit_of(ports[*choice.chosen], rivals, surroundings, !request.empty());
+  assert(choice.verdicts.size() == ports.size());
+  assert(*choice.chosen < ports.size());
   choice.verdicts[*choice.chosen] += ": " + merit;
   choice.reason = reason_of(ports, choice, merit);
   return choice;

@@ -1,6 +1,7 @@
 #include "verbs/queue_pair.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <random>
@@ -99,6 +100,8 @@ QueuePair::QueuePair(const Port& port, ibv_pd* domain, ibv_cq* completions,
   // Credits are counted against the numbers that were asked for, although some devices grant more.
   sends_max_ = attributes.cap.max_send_wr;
   receives_max_ = attributes.cap.max_recv_wr;
+  assert(sends_max_ > 0);
+  assert(receives_max_ > 0);
 
   ibv_qp_attr init{};
   init.qp_state = IBV_QPS_INIT;
@@ -126,6 +129,8 @@ QueuePair::QueuePair(const Port& port, ibv_pd* domain, ibv_cq* completions,
       .reserved_too = 0,
       .gid = {}};
   std::memcpy(endpoint_.gid, port.gid.gid.raw, sizeof endpoint_.gid);
+  assert(endpoint_.queue_pair_number <= 0xffffffu);
+  assert(endpoint_.packet_sequence <= 0xffffffu);
 }
 
 void QueuePair::modify(const char* state, ibv_qp_attr& attributes, int mask, const Endpoint& remote,
@@ -145,6 +150,8 @@ std::uint8_t timeout_on(const PortDescription& port, const PathDefaults& path) n
 
 void QueuePair::connect(const Endpoint& remote, const std::string& peer_name,
                         const PathDefaults& path) {
+  assert(remote.queue_pair_number <= 0xffffffu);
+  assert(remote.packet_sequence <= 0xffffffu);
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
   attributes.path_mtu = static_cast<ibv_mtu>(std::min(endpoint_.path_mtu, remote.path_mtu));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -93,6 +94,9 @@ struct Immediate {
   std::uint32_t slot;
 
   constexpr std::uint32_t encoded() const noexcept {
+    assert(operation < operations_max);
+    assert(parity < 2);
+    assert(slot < slots_max);
     return operation << 16 | parity << 15 | slot;
   }
   static constexpr Immediate decoded(std::uint32_t word) noexcept {
