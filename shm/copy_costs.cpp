@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cassert>
 #include <cstring>
 #include <limits>
 #include <tutti/detail/bulk_copy.hpp>
@@ -81,6 +82,8 @@ bool read_costs(CopyCosts& costs, std::int32_t process, std::uint64_t readable,
 
 CopyOutcome measure_copies_as_leader(const CopyProbe& probe, std::byte* block, std::int32_t process,
                                      std::uint64_t readable) {
+  assert((probe.id & over) == 0);
+  assert(probe.mine != nullptr);
   if (block == nullptr) {
     tell(probe.mine->step, probe.id + over, std::memory_order_release);
     return {};
@@ -133,6 +136,8 @@ CopyOutcome measure_copies_as_leader(const CopyProbe& probe, std::byte* block, s
 
 void measure_copies_as_partner(const CopyProbe& probe,
                                const std::function<const std::byte*(std::uint64_t)>& block_at) {
+  assert((probe.id & over) == 0);
+  assert(probe.theirs != nullptr);
   const Clock::time_point end = Clock::now() + probe.patience;
   std::vector<std::byte> own(costs_chunk_bytes, std::byte{1});
   const std::byte* block = nullptr;

@@ -13,11 +13,13 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <type_traits>
 
 namespace tutti::shm {
 
@@ -56,6 +58,11 @@ struct CopyBoard {
   std::uint64_t cpu;     // where the partner was when it answered
   std::uint64_t get_ns;  // what its last copy took
 };
+static_assert(sizeof(CopyBoard) == 64);
+static_assert(CopyBoard::offset % alignof(CopyBoard) == 0);
+static_assert(CopyBoard::offset + sizeof(CopyBoard) <= costs_page_bytes);
+static_assert(std::is_trivially_copyable_v<CopyCosts>);
+static_assert(std::atomic_ref<std::uint64_t>::is_always_lock_free);
 
 /// One side of a probe.
 struct CopyProbe {

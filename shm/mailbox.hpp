@@ -16,6 +16,7 @@
 #pragma once
 
 #include <atomic>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -23,13 +24,17 @@
 namespace tutti::shm {
 
 using SequenceWord = std::uint64_t;
+static_assert(std::atomic_ref<SequenceWord>::is_always_lock_free);
 
 /// Of a slot that begins on a cache line and has a multiple of 64 bytes.
 inline SequenceWord* word_of(std::byte* slot, std::size_t slot_bytes) noexcept {
+  assert(slot_bytes % 64 == 0);
+  assert(reinterpret_cast<std::uintptr_t>(slot) % 64 == 0);
   return reinterpret_cast<SequenceWord*>(slot + slot_bytes - sizeof(SequenceWord));
 }
 
 inline void announce(SequenceWord* word, std::uint64_t message) noexcept {
+  assert(message > 0);
   std::atomic_ref(*word).store(message, std::memory_order_release);
 }
 
@@ -41,6 +46,7 @@ inline bool has_come(const SequenceWord* word, std::uint64_t message) noexcept {
 
 /// Payloads of one element are the ones that are waited for: no call of memcpy for those.
 inline void copy_payload(std::byte* into, const std::byte* from, std::size_t bytes) noexcept {
+  assert(bytes == 0 || into != nullptr);
   if (bytes == 8)
     std::memcpy(into, from, 8);
   else if (bytes > 0)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -50,20 +51,27 @@ class NodeChannel {
     for (std::vector<PreparedStore>& stores : stores_) stores.resize(put_count);
   }
   void prepare(std::uint32_t parity, std::size_t put, const PreparedStore& store) {
+    assert(parity < stores_.size());
+    assert(put < stores_[parity].size());
     stores_[parity][put] = store;
   }
   void await(std::uint32_t parity, std::uint32_t slot, const SequenceWord* word) {
+    assert(parity < awaited_.size());
+    assert(slot < awaited_[parity].size());
     awaited_[parity][slot] = {.word = word, .messages = 0};
   }
 
   /// What is read for what comes into the slot.
   void read_from(std::uint32_t slot, const Lender& lender) {
+    assert(slot < awaited_[0].size());
+    assert(lender.withdrawn != nullptr);
     lenders_.resize(awaited_[0].size());
     lenders_[slot] = lender;
   }
   /// What the writer of the slot has told of; 0 or an errno, which then is that of all further
   /// reads.  Only if read_from() was called for the slot.
   int read(std::uint32_t slot, std::uint64_t from, std::byte* into, std::size_t bytes) noexcept {
+    assert(slot < lenders_.size());
     if (read_error_ != 0) return read_error_;
     const Lender& lender = lenders_[slot];
     const std::uint64_t offset = from - lender.address;
@@ -87,6 +95,7 @@ class NodeChannel {
 
   /// Payload before word.  Only if it holds that put.
   void put(std::uint32_t parity, std::size_t put) noexcept {
+    assert(holds_put(parity, put));
     PreparedStore& store = stores_[parity][put];
     copy_payload(store.remote, store.local, store.bytes);
     announce(store.word, ++store.messages);
@@ -94,6 +103,7 @@ class NodeChannel {
 
   /// Whether the next message for the slot has come; then it is taken.  Only if it holds that slot.
   bool take(std::uint32_t parity, std::uint32_t slot) noexcept {
+    assert(holds_slot(parity, slot));
     AwaitedSlot& awaited = awaited_[parity][slot];
     if (!has_come(awaited.word, awaited.messages + 1)) return false;
     ++awaited.messages;
@@ -101,6 +111,7 @@ class NodeChannel {
   }
   /// The same without taking it.
   bool arrived(std::uint32_t parity, std::uint32_t slot) const noexcept {
+    assert(holds_slot(parity, slot));
     const AwaitedSlot& awaited = awaited_[parity][slot];
     return has_come(awaited.word, awaited.messages + 1);
   }

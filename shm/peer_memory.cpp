@@ -2,6 +2,7 @@
 
 #include <sys/uio.h>
 #include <unistd.h>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 
@@ -9,6 +10,7 @@ namespace tutti::shm {
 
 int read_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
                      std::size_t bytes) noexcept {
+  assert(process > 0);
 #if defined(__SANITIZE_THREAD__)
   // Ranks that are threads: only a read of the program itself is seen.
   if (process == ::getpid()) {

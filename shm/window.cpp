@@ -85,8 +85,9 @@ detail::Descriptor open_window(const WindowCard& card) {
 OfferedWindow::OfferedWindow(std::uint64_t nonce, std::shared_ptr<detail::Mapping> mapping,
                              int descriptor)
     : nonce_(nonce), mapping_(std::move(mapping)), descriptor_(descriptor) {
+  detail::check(nonce != 0, "a window's nonce is not 0");
   detail::check(mapping_->size() >= header_bytes, "a window has room for its nonce",
-                mapping_->size());
+                mapping_->size(), header_bytes);
   std::memcpy(mapping_->data(), &nonce_, sizeof nonce_);
   KnownWindows& known = known_windows();
   const std::lock_guard guard(known.mutex);

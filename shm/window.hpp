@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <tutti/detail/descriptor.hpp>
+#include <type_traits>
 
 namespace tutti::shm {
 
@@ -24,6 +25,9 @@ struct WindowCard {
   std::int32_t process = 0;   // id, in its own namespace
   std::int32_t descriptor = -1;
 };
+static_assert(sizeof(WindowCard) == 32);
+static_assert(std::is_trivially_copyable_v<WindowCard>);
+static_assert(std::has_unique_object_representations_v<WindowCard>);
 
 /// Offers this process's memory to the others of its node while it exists.  The mapping starts with
 /// the nonce.

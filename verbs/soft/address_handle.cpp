@@ -1,6 +1,7 @@
 // See address_handle.hpp.
 #include "verbs/soft/address_handle.hpp"
 
+#include <cassert>
 #include <cerrno>
 #include <mutex>
 
@@ -48,6 +49,9 @@ int destroy_address_handle(ibv_ah* handle) {
   Process& process = process_of(handle->context);
   if (process.inherited()) return EINVAL;
   const std::lock_guard guard(process.mutex);
+  assert(process.address_handles_count > 0);
+  assert(static_cast<Domain*>(handle->pd)->users > 0);
+  assert(context_of(handle->context).objects > 0);
   --process.address_handles_count;
   --static_cast<Domain*>(handle->pd)->users;
   --context_of(handle->context).objects;

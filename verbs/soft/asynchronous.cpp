@@ -1,6 +1,7 @@
 // See asynchronous.hpp.
 #include "verbs/soft/asynchronous.hpp"
 
+#include <cassert>
 #include <cerrno>
 #include <mutex>
 
@@ -86,6 +87,7 @@ bool report_all_news(Process& process) noexcept {
 
 int set_limit(SharedReceiveQueue& queue, std::uint32_t limit) {
   if (limit > queue.attributes.max_wr) return EINVAL;
+  assert(limit < limit_was_reached);
   // Then a look at the number (seq_cst): see SharedReceiveEntry::limit.
   if ((queue.entry->limit.exchange(limit, seq_cst) & limit_was_reached) != 0)
     raise_limit_reached(queue);

@@ -2,6 +2,7 @@
 #include "verbs/soft/atomic.hpp"
 
 #include <atomic>
+#include <cassert>
 
 #include "verbs/soft/memory.hpp"
 #include "verbs/soft/process.hpp"
@@ -21,6 +22,7 @@ Pieces word_at(const void* address) {
 }  // namespace
 
 std::uint64_t change_mapped_word(void* mapped, const Request& request) noexcept {
+  assert(is_atomic(request.opcode));
   // Sequentially consistent, as a program's own use of the word may need it.
   const std::atomic_ref word(*static_cast<std::uint64_t*>(mapped));
   if (request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) return word.fetch_add(request.operand);
@@ -31,6 +33,7 @@ std::uint64_t change_mapped_word(void* mapped, const Request& request) noexcept 
 
 Outcome change_private_word(const QueuePair& pair, const Request& request,
                             std::uint64_t& former) noexcept {
+  assert(is_atomic(request.opcode));
   const Turn turn(pair.target.segment.header().atomic_turn, pair.token);
   if (!turn) return {.kind = Kind::wait};
   auto* const address = reinterpret_cast<void*>(request.remote_address);

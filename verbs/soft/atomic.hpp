@@ -7,6 +7,8 @@
 // (IBV_ATOMIC_HCA).  Which of the two holds is a property of the region, never of the initiator.
 #pragma once
 
+#include <cassert>
+
 #include "verbs/soft/queue_pair.hpp"
 #include "verbs/soft/remote.hpp"
 
@@ -19,6 +21,7 @@ inline bool is_atomic(ibv_wr_opcode opcode) {
 /// Whether an atomic changes a word with this value, and into which.
 inline bool changes(std::uint64_t former, ibv_wr_opcode opcode, std::uint64_t operand,
                     std::uint64_t swap, std::uint64_t& value) {
+  assert(is_atomic(opcode));
   const bool adds = opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
   value = adds ? former + operand : swap;
   return adds || former == operand;

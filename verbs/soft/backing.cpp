@@ -8,6 +8,7 @@
 #include <sys/sysmacros.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -126,6 +127,7 @@ bool is_sealed(int descriptor, int seals) {
 }
 
 Backing* Backings::find_or_add(const FileRange& range, std::size_t bytes, std::uint32_t& number) {
+  assert(bytes != 0);
   for (auto& [known, backing] : backings_) {
     if (backing.device != range.device || backing.inode != range.inode ||
         range.offset + bytes > backing.bytes)
@@ -142,6 +144,7 @@ Backing* Backings::find_or_add(const FileRange& range, std::size_t bytes, std::u
       range.offset + bytes > static_cast<std::size_t>(status.st_size))
     return nullptr;
   number = ++last_number_;
+  assert(number != 0);
   return &(backings_[number] = {.descriptor = std::move(descriptor),
                                 .device = range.device,
                                 .inode = range.inode,
@@ -151,6 +154,8 @@ Backing* Backings::find_or_add(const FileRange& range, std::size_t bytes, std::u
 
 Backings::Place Backings::find(const void* address, std::size_t bytes, bool writable) {
   const auto first = reinterpret_cast<std::size_t>(address);
+  assert(bytes != 0);
+  assert(first + bytes > first);
   const FileRange range = look_up(first, first + bytes);
   if (!range.mapped || (writable && !range.writable)) return {.error = EFAULT};
   if (!range.shared) return {};
@@ -167,7 +172,9 @@ Backings::Place Backings::find(const void* address, std::size_t bytes, bool writ
 
 bool Backings::release(std::uint32_t number) {
   const auto place = backings_.find(number);
-  if (place == backings_.end() || --place->second.users > 0) return false;
+  if (place == backings_.end()) return false;
+  assert(place->second.users > 0);
+  if (--place->second.users > 0) return false;
   backings_.erase(place);
   return true;
 }

@@ -2,6 +2,7 @@
 #include "verbs/soft/bounce.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <utility>
 
@@ -63,11 +64,14 @@ BounceArea* find_area(QueuePair& pair, bool& refused) {
 /// The bytes of the next chunk, as the owner finds them in its memory.
 void name_pieces(BounceArea& area, const Request& request, const Receive& receive,
                  std::size_t first, std::size_t bytes) {
-  area.pieces_count = 0;
+  std::uint32_t named = 0;  // not counted where the target could change it
   const auto add = [&](std::uint64_t address, std::size_t count, std::uint32_t key) {
-    area.pieces[area.pieces_count++] = {address, static_cast<std::uint32_t>(count), key};
+    assert(named < scatter_max);
+    area.pieces[named++] = {address, static_cast<std::uint32_t>(count), key};
     bytes -= count;
+    area.pieces_count = named;
   };
+  area.pieces_count = 0;
   if (!is_send(request)) return add(request.remote_address + first, bytes, request.remote_key);
   for (std::uint32_t index = 0; index < receive.scatter_count && bytes != 0; ++index) {
     const ibv_sge& piece = receive.scatter[index];
@@ -75,16 +79,20 @@ void name_pieces(BounceArea& area, const Request& request, const Receive& receiv
       add(piece.addr + first, std::min<std::size_t>(piece.length - first, bytes), piece.lkey);
     first -= std::min<std::size_t>(first, piece.length);
   }
+  assert(bytes == 0);
 }
 
 std::size_t chunk_bytes(const QueuePair& pair, const Pieces& local) {
+  assert(pair.bounced.done_bytes <= local.bytes);
   return std::min(local.bytes - pair.bounced.done_bytes, BounceArea::data_bytes);
 }
 
 void ask(QueuePair& pair, BounceArea& area, const Request& request, const Pieces& local,
          const Receive& receive) {
   BounceProgress& progress = pair.bounced;
+  assert(progress.asked == 0);
   const std::size_t bytes = chunk_bytes(pair, local);
+  assert(bytes <= BounceArea::data_bytes);
   name_pieces(area, request, receive, progress.done_bytes, bytes);
   area.opcode = request.opcode;
   area.operand = request.operand;
@@ -102,6 +110,7 @@ void ask(QueuePair& pair, BounceArea& area, const Request& request, const Pieces
 Outcome take_answer(QueuePair& pair, BounceArea& area, const Request& request,
                     const Pieces& local) {
   BounceProgress& progress = pair.bounced;
+  assert(progress.asked != 0);
   progress.asked = 0;
   if (area.error == EACCES && !is_send(request)) return failure(IBV_WC_REM_ACCESS_ERR, 0);
   if (area.error != 0) return failure(IBV_WC_REM_OP_ERR, static_cast<int>(area.error));
@@ -116,6 +125,9 @@ Outcome take_answer(QueuePair& pair, BounceArea& area, const Request& request,
 
 Outcome bounce(QueuePair& pair, const Request& request, const Pieces& local,
                const Receive& receive) noexcept {
+  assert(pair.send_lock.is_held());
+  assert(!pair.pending.empty());
+  assert(!pair.peer->is_self());
   BounceProgress& progress = pair.bounced;
   if (progress.position != request.position) {
     progress.position = request.position;

@@ -7,6 +7,7 @@
 // here and finds the answer to its last question, or goes on waiting.  A stopped target delays it.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 
@@ -39,6 +40,7 @@ Outcome bounce(QueuePair& pair, const Request& request, const Pieces& local,
 /// See Peer::call: there is something to copy for this queue pair of the owner.  No other call
 /// looks like it, as the others name lines or everything.
 inline constexpr std::uint64_t bounce_call(std::uint32_t index) {
+  assert(index < queue_pairs_max);
   return std::uint64_t{index} << 8 | 2;
 }
 inline constexpr bool is_bounce_call(std::uint64_t call) {

@@ -2,6 +2,7 @@
 #include "verbs/soft/bounce_answer.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <new>
 
@@ -56,6 +57,7 @@ int read_question(const SegmentView& view, const QueuePairEntry& entry, const Bo
 
 /// The former value is the answer; the word behind it is for the new one.
 int change_word(int segment, std::size_t data_offset, BounceArea& area, const Question& question) {
+  assert(question.memory.bytes == sizeof(std::uint64_t));
   auto* const words = reinterpret_cast<std::uint64_t*>(area.data);
   if (const int error = copy_to_file(segment, data_offset, question.memory)) return error;
   if (!changes(words[0], question.opcode, question.operand, question.swap, words[1])) return 0;
@@ -64,6 +66,7 @@ int change_word(int segment, std::size_t data_offset, BounceArea& area, const Qu
 
 /// Copies by the kernel: the program may have unmapped what it has registered.
 int carry_out(int segment, std::size_t data_offset, BounceArea& area, const Question& question) {
+  assert(question.memory.bytes <= BounceArea::data_bytes);
   if (is_atomic(question.opcode)) return change_word(segment, data_offset, area, question);
   return question.opcode == IBV_WR_RDMA_READ
              ? copy_to_file(segment, data_offset, question.memory)
@@ -82,7 +85,7 @@ bool answer_question(const Process& process, std::uint32_t index, std::size_t of
   const int segment = process.segment.descriptor();
   const std::size_t data_offset = offset + offsetof(BounceArea, data);
   if (error == 0 && is_atomic(question.opcode)) {
-    const std::uint32_t number = process.id() << queue_pair_index_bits | index;
+    const std::uint32_t number = queue_pair_number_of(process.id(), index);
     const Turn turn(view.header().atomic_turn, process.token(number));
     again = !turn;
     if (again) return false;
@@ -90,6 +93,7 @@ bool answer_question(const Process& process, std::uint32_t index, std::size_t of
   } else if (error == 0) {
     error = carry_out(segment, data_offset, area, question);
   }
+  assert(error >= 0);
   area.error = static_cast<std::uint32_t>(error);
   // Release: the data are where they belong; the initiator may tell of them, and ask again.
   area.answered.store(requested, std::memory_order_release);
@@ -140,7 +144,7 @@ void Bounces::remove(Process& process, std::uint32_t index) {
   std::atomic<std::uint64_t>& place = process.view().queue_pair(index).bounce;
   const std::uint64_t offset = place.exchange(0, std::memory_order_relaxed);
   if (offset <= bounce_refused) return;
-  process.segment.free(offset, sizeof(BounceArea));
+  process.segment.free(offset);
   std::erase(queue_pairs_, index);
   process.count_bounces(queue_pairs_.size());
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cerrno>
 #include <cstdio>
 #include <mutex>
@@ -94,12 +95,15 @@ int take_remotes(CompletionQueue& queue, QueuePair& pair, int count, ibv_wc* com
 }
 
 void take_local(const LocalCompletion& entry, ibv_wc& completion) {
+  assert(entry.pair != nullptr);
   completion = entry.completion;
-  if (entry.is_receive)
+  if (entry.is_receive) {
     entry.pair->released.store(entry.pair->released.load(std::memory_order_relaxed) + 1,
                                std::memory_order_release);
-  else
+  } else {
+    assert(entry.retires > entry.pair->retired.load(std::memory_order_relaxed));
     entry.pair->retired.store(entry.retires, std::memory_order_release);
+  }
 }
 
 int take_locals(CompletionQueue& queue, int count, ibv_wc* completions) {
@@ -114,6 +118,7 @@ int take_locals(CompletionQueue& queue, int count, ibv_wc* completions) {
 
 /// Completes the receives that were never taken.  False when an initiator is still at work.
 bool flush_receives(CompletionQueue& queue, QueuePair& pair) {
+  assert(queue.lock.is_held());
   // A shared queue keeps its receives.
   if (pair.srq || pair.status().state() != IBV_QPS_ERR) return true;
   // The initiator's half is at QueuePairEntry::engaged: once it is gone nothing is added.
@@ -154,11 +159,16 @@ CompletionQueue::CompletionQueue(std::uint32_t entries)
       capacity(entries),
       local_mask(std::bit_ceil(entries) - 1),
       local(std::make_unique<LocalCompletion[]>(local_mask + 1)) {
+  assert(entries >= 1);
+  assert(entries <= completions_max);
+  assert(std::has_single_bit(local_mask + 1));
   cqe = static_cast<int>(entries);
   completion_events.object = asynchronous_events.object = this;
 }
 
 void CompletionQueue::push(const LocalCompletion& added) noexcept {
+  assert(lock.is_held());
+  assert(added.pair != nullptr);
   const std::uint64_t tail = local_tail.load(std::memory_order_relaxed);
   if (tail - local_head.load(std::memory_order_relaxed) >=
       capacity.load(std::memory_order_relaxed)) {
@@ -172,6 +182,7 @@ void CompletionQueue::push(const LocalCompletion& added) noexcept {
 }
 
 void CompletionQueue::forget(const QueuePair& pair) noexcept {
+  assert(lock.is_held());
   // The others move together: what is forgotten must not take the room of what comes.
   const std::uint64_t tail = local_tail.load(std::memory_order_relaxed);
   std::uint64_t kept = local_head.load(std::memory_order_relaxed);
@@ -179,12 +190,14 @@ void CompletionQueue::forget(const QueuePair& pair) noexcept {
     const LocalCompletion& entry = local[position & local_mask];
     if (entry.pair != &pair) local[kept++ & local_mask] = entry;
   }
+  assert(kept <= tail);
   local_tail.store(kept, std::memory_order_relaxed);
 }
 
 void CompletionQueue::reserve_receiver() {
   const std::lock_guard guard(lock);
   if (receivers.size() == receivers.capacity()) receivers.reserve(2 * receivers.size() + 1);
+  assert(receivers.size() < receivers.capacity());
   watches.reserve();
 }
 
@@ -196,6 +209,8 @@ bool CompletionQueue::has_news() const noexcept {
 }
 
 Unpolled CompletionQueue::unpolled_of(std::uint32_t process_id) const noexcept {
+  assert(lock.is_held());
+  assert(process_id < process_ids_max);
   Unpolled found;
   for (const QueuePair* const pair : receivers) {
     if (process_id_of(pair->status().destination()) != process_id) continue;
@@ -211,6 +226,7 @@ Unpolled CompletionQueue::unpolled_of(std::uint32_t process_id) const noexcept {
 }
 
 bool CompletionQueue::announce_flush_of(QueuePair& pair) noexcept {
+  assert(lock.is_held());
   if (pair.srq || pair.status().state() != IBV_QPS_ERR) return true;
   if (pair.entry.engaged.load(std::memory_order_seq_cst) != 0) return false;
   if (!is_ready(pair)) return true;  // nothing is before them
@@ -250,6 +266,7 @@ int resize_completion_queue(ibv_cq* handle, int entries) {
   if (outstanding_count(queue) > capacity) return EINVAL;
   // The positions stay, so that a poll without the lock finds as much as before.
   const std::uint64_t tail = queue.local_tail.load(std::memory_order_relaxed);
+  assert(tail - queue.local_head.load(std::memory_order_relaxed) <= capacity);
   for (std::uint64_t position = queue.local_head.load(std::memory_order_relaxed); position != tail;
        ++position)
     ring[position & mask] = queue.local[position & queue.local_mask];

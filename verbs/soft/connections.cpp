@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstdio>
 #include <new>
@@ -36,17 +37,22 @@ Life read_life(pid_t process) noexcept {
 }  // namespace
 
 int Connections::open(std::uint32_t first_id) {
+  assert(!listener_);
   return listen_for_peers(first_id, listener_, id_);
 }
 
 void Connections::introduce(std::uint64_t nonce, const SegmentView& segment,
                             int segment_descriptor) {
+  assert(id_ != 0);
+  assert(nonce != 0);
+  assert(segment_descriptor >= 0);
   nonce_ = nonce;
   segment_descriptor_ = segment_descriptor;
   peers_[id_] = std::make_shared<Peer>(id_, segment);
 }
 
 Message Connections::message(MessageKind kind) const {
+  assert(id_ < process_ids_max);
   return {.kind = kind,
           .layout_version = layout_version,
           .id = id_,
@@ -56,6 +62,7 @@ Message Connections::message(MessageKind kind) const {
 }
 
 std::shared_ptr<Peer> Connections::attach(std::uint32_t id) {
+  assert(id < process_ids_max);
   auto made = std::make_shared<Peer>(id);  // first: the table has no empty places
   std::shared_ptr<Peer>& peer = peers_[id];
   if (!peer || peer->state() == PeerState::dead) {
@@ -77,6 +84,7 @@ Life Connections::life_of(std::uint64_t nonce) const noexcept {
 }
 
 void Connections::kick(std::uint32_t id) {
+  assert(id < process_ids_max);
   // A message that finds no room is lost; a waiting client also looks by itself.
   for (Client& client : clients_)
     if (id == 0 || client.id == id)
@@ -84,6 +92,7 @@ void Connections::kick(std::uint32_t id) {
 }
 
 void Connections::announce_gone(std::uint32_t backing) noexcept {
+  assert(backing != 0);
   Message gone = message(MessageKind::backing_gone);
   gone.backing = backing;
   for (Client& client : clients_) {

@@ -4,6 +4,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 
@@ -29,13 +30,16 @@ struct MemoryRegion : ibv_mr {
 };
 
 inline Context& context_of(ibv_context* context) {
+  assert(context != nullptr);
   // Not verbs_get_ctx(), which first asks whether there is one.
   auto* const extended = reinterpret_cast<verbs_context*>(reinterpret_cast<std::byte*>(context) -
                                                           offsetof(verbs_context, context));
   return *static_cast<Context*>(extended);
 }
 inline Process& process_of(ibv_context* context) {
-  return *context_of(context).process;
+  Process* const process = context_of(context).process;
+  assert(process != nullptr);
+  return *process;
 }
 
 }  // namespace tutti::verbs::soft

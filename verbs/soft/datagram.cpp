@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -35,6 +36,9 @@ struct DatagramHeader {
 };
 static_assert(sizeof(ibv_grh) == 40 && sizeof(DatagramHeader) == 72);
 static_assert(sizeof(DatagramHeader) <= datagram_header_max_bytes);
+static_assert(std::is_trivially_copyable_v<DatagramHeader>);
+static_assert(std::has_unique_object_representations_v<DatagramHeader>);
+static_assert(sizeof(Message) < sizeof(DatagramHeader));  // a socket tells them apart by that
 
 using Bytes = std::array<std::byte, sizeof(DatagramHeader) + datagram_max_bytes>;
 
@@ -72,6 +76,7 @@ ibv_wc_status gather(const QueuePair& pair, const ibv_send_wr& posted, Bytes& to
     std::memcpy(to.data() + bytes, reinterpret_cast<const void*>(piece.addr), piece.length);
     bytes += piece.length;
   }
+  assert(bytes <= to.size());
   return IBV_WC_SUCCESS;
 }
 
@@ -91,12 +96,16 @@ ibv_grh route_of(const ibv_ah_attr& attributes, const ibv_gid& source, std::size
 }
 
 void transmit(QueuePair& pair, const ibv_send_wr& posted, Bytes& datagram, std::size_t bytes) {
+  assert(bytes >= sizeof(DatagramHeader));
+  assert(bytes <= sizeof(datagram));
   constexpr std::uint32_t own_key = 0x80000000;  // "as the queue pair has it"
   const auto& handle = *static_cast<const AddressHandle*>(posted.wr.ud.ah);
   const std::uint32_t place = pair.entry.place.load(std::memory_order_relaxed);
   if (handle.destination == 0 || place == 0) return;
   DatagramHeader header{};
   header.target = posted.wr.ud.remote_qpn;
+  assert(header.target <= queue_pair_number_max);
+  assert(handle.destination <= places_count);
   header.source = pair.qp_num;
   header.queue_key =
       (posted.wr.ud.remote_qkey & own_key) != 0 ? pair.attributes.qkey : posted.wr.ud.remote_qkey;
@@ -125,6 +134,7 @@ void transmit(QueuePair& pair, const ibv_send_wr& posted, Bytes& datagram, std::
 
 void complete(QueuePair& pair, const ibv_send_wr& posted, std::uint64_t position,
               ibv_wc_status status) {
+  assert(pair.send_lock.is_held());
   LocalCompletion added{};
   added.completion.wr_id = posted.wr_id;
   added.completion.status = status;
@@ -148,6 +158,8 @@ void stop_sending(QueuePair& pair) {
 
 /// Sends a datagram whose request is taken, or flushes it.  Throws std::bad_alloc before either.
 void send_taken(QueuePair& pair, const ibv_send_wr& posted, std::uint64_t position) {
+  assert(pair.qp_type == IBV_QPT_UD);
+  assert(pair.send_lock.is_held());
   if (pair.status().state() != IBV_QPS_RTS)
     return complete(pair, posted, position, IBV_WC_WR_FLUSH_ERR);
   Bytes datagram;
@@ -182,6 +194,8 @@ Request held_request(const QueuePair& pair, const ibv_send_wr& posted) {
 
 /// And back.
 ibv_send_wr posted_request(const Request& held) {
+  assert(held.gather_count <= scatter_max);
+  assert(held.operand <= queue_pair_number_max);
   ibv_send_wr posted{};
   posted.wr_id = held.wr_id;
   posted.sg_list = const_cast<ibv_sge*>(held.gather);
@@ -202,6 +216,7 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
   if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_SQE && state != IBV_QPS_ERR)
     return EINVAL;
   if (const int error = check_datagram(pair, posted)) return error;
+  assert(pair.retired.load(std::memory_order_relaxed) <= pair.sent);
   // Acquire: nothing but the count; pairs with the release of the poll.
   if (pair.sent - pair.retired.load(std::memory_order_acquire) >= pair.initial.cap.max_send_wr)
     return ENOMEM;
@@ -252,6 +267,7 @@ ibv_wc_status scatter(const QueuePair& pair, const Receive& receive, std::size_t
     target.add(reinterpret_cast<void*>(piece.addr),
                std::min<std::size_t>(piece.length, bytes - target.bytes));
   }
+  assert(target.bytes <= bytes);
   return IBV_WC_SUCCESS;
 }
 
@@ -305,6 +321,8 @@ int post_all_datagrams(QueuePair& pair, const ibv_send_wr* first, std::uint64_t 
 }
 
 void send_held_datagrams(QueuePair& pair) noexcept {
+  assert(pair.qp_type == IBV_QPT_UD);
+  assert(pair.send_lock.is_held());
   for (; !pair.pending.empty(); pair.pending.pop_front()) {
     const Request& held = pair.pending.front().request;
     const ibv_send_wr posted = posted_request(held);

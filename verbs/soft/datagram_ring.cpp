@@ -1,12 +1,16 @@
 // See datagram_ring.hpp.
 #include "verbs/soft/datagram_ring.hpp"
 
+#include <cassert>
 #include <cstring>
 #include <limits>
 
 namespace tutti::verbs::soft {
 
 bool DatagramWriter::write(std::span<const std::byte> datagram) noexcept {
+  assert(ring_ != nullptr);
+  assert(!datagram.empty());
+  assert(datagram.size() <= DatagramSlot::data_bytes);
   if (written_ - taken_ >= DatagramRing::slots_count) {
     // Acquire: the receiver has read what may be overwritten now.
     taken_ = ring_->taken.load(std::memory_order_acquire);
@@ -21,6 +25,7 @@ bool DatagramWriter::write(std::span<const std::byte> datagram) noexcept {
 }
 
 bool DatagramWriter::finds_bell() noexcept {
+  assert(ring_ != nullptr);
   // Exchanged in any case: see Bell.
   return ring_->bell.exchange(Bell::idle, std::memory_order_acq_rel) == Bell::wanted;
 }
@@ -37,6 +42,7 @@ DatagramReader::~DatagramReader() {
 }
 
 void DatagramReader::begin() noexcept {
+  assert(!has_begun_);
   has_begun_ = true;
   move_watch();
 }
@@ -52,6 +58,7 @@ bool DatagramReader::is_ready() const noexcept {
 }
 
 std::span<const std::byte> DatagramReader::front() const noexcept {
+  assert(has_begun_);
   const std::uint32_t bytes = slot().bytes;
   // Another process has written that.
   if (bytes > DatagramSlot::data_bytes) return {};
@@ -59,6 +66,7 @@ std::span<const std::byte> DatagramReader::front() const noexcept {
 }
 
 void DatagramReader::release_front() noexcept {
+  assert(has_begun_);
   ++taken_;
   move_watch();
   // Release: the sender may overwrite what has been read.

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -40,6 +41,7 @@ DatagramRing* ring_at(const SegmentView& segment, std::uint64_t offset) {
 // --- Sending ------------------------------------------------------------------------------------
 
 int DatagramSockets::connect(std::uint32_t process_id, const Message& opening, Outgoing& to) {
+  assert(!to.connection);
   detail::Descriptor connection;
   if (const int error = connect_to_peer(process_id, connection)) return error;
   bool same_user = false;
@@ -53,6 +55,7 @@ int DatagramSockets::connect(std::uint32_t process_id, const Message& opening, O
 /// 0, EAGAIN when there is no room, or another errno value.
 int DatagramSockets::send_one(Outgoing& to, std::span<const std::byte> datagram) {
   if (!to.ring) {
+    assert(datagram.size() <= datagram_header_max_bytes + datagram_max_bytes);
     const int error = send_bytes(to.connection.get(), datagram);
     to.sent += error == 0 && to.sent < ring_from ? 1 : 0;
     return error;
@@ -82,6 +85,8 @@ bool DatagramSockets::is_dead(const Outgoing& to) {
 
 bool DatagramSockets::send(std::uint32_t process_id, const Message& opening,
                            std::span<const std::byte> datagram) {
+  assert(process_id < process_ids_max);
+  assert(datagram.size() > sizeof(Message));
   Outgoing& to = outgoing_[process_id];
   int error = is_dead(to) ? EPIPE : 0;
   if (error == 0 && !to.connection) error = connect(process_id, opening, to);
@@ -111,6 +116,7 @@ void DatagramSockets::seek_ring(std::uint32_t process_id, Outgoing& to, Connecti
 }
 
 void DatagramSockets::take_grant(Outgoing& to) {
+  assert(to.way == Way::asked);
   detail::Descriptor attached;
   const Reception reception = soft::receive_message(to.connection.get(), to.grant, attached);
   if (reception == Reception::nothing) return;
@@ -118,6 +124,8 @@ void DatagramSockets::take_grant(Outgoing& to) {
 }
 
 void DatagramSockets::begin_ring(Outgoing& to, const Message& beginning) {
+  assert(to.way == Way::granted);
+  assert(to.peer);
   // Its segment cannot be mapped here, or it is going.
   if (to.peer->state() == PeerState::dead) to.way = Way::none;
   // What waits comes first.
@@ -196,8 +204,8 @@ void DatagramSockets::grant_ring(Source& source, Message answer, Segment& segmen
       source.ring_offset = segment.allocate(sizeof(DatagramRing));
     } catch (const std::bad_alloc&) {  // as if the segment had no room
     }
-    if (source.ring_offset != 0)
-      source.ring.emplace(*segment.view().at<DatagramRing>(source.ring_offset), arrivals_.take());
+    if (source.ring_offset != 0) assert(source.ring_offset % line_bytes == 0);
+    source.ring.emplace(*segment.view().at<DatagramRing>(source.ring_offset), arrivals_.take());
   }
   answer.bytes = source.ring_offset;
   // Without room for the answer, which only a sender that asks again and again can bring about,
@@ -256,10 +264,12 @@ DatagramSockets::Again DatagramSockets::receive(const Connections& connections, 
     const unsigned received = receive_by_ring(
         *source, has_ended ? unsigned{DatagramRing::slots_count} : turn_max, deliver);
     if (has_ended) {
-      if (source->ring && source->ring->has_begun())
+      if (source->ring && source->ring->has_begun()) {
+        assert(rings_count_.load(std::memory_order_relaxed) > 0);
         rings_count_.fetch_sub(1, std::memory_order_relaxed);
+      }
       source->ring.reset();
-      segment.free(source->ring_offset, sizeof(DatagramRing));
+      segment.free(source->ring_offset);
       source = incoming_.erase(source);
       continue;
     }

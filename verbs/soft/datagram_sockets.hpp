@@ -13,6 +13,7 @@
 #include <poll.h>
 
 #include <atomic>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -47,7 +48,10 @@ class DatagramSockets {
   bool send(std::uint32_t process_id, const Message& opening, std::span<const std::byte> datagram);
 
   /// A connection by which another process sends.
-  void adopt(detail::Descriptor source) { incoming_.emplace_back().connection = std::move(source); }
+  void adopt(detail::Descriptor source) {
+    assert(source);
+    incoming_.emplace_back().connection = std::move(source);
+  }
 
   void collect(std::vector<pollfd>& descriptors) const;
 

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cassert>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -44,6 +46,7 @@ constexpr std::uint64_t link_local_prefix = 0xfe80000000000000;
 /// LIDs of a host follow each other.
 std::uint16_t first_lid(HostNumber host) {
   constexpr std::uint64_t unicast_count = 0xbfff;  // from 1 on
+  static_assert(places_count <= unicast_count);
   return static_cast<std::uint16_t>(1 + static_cast<std::uint64_t>(host) %
                                             (unicast_count - places_count + 1));
 }
@@ -57,7 +60,9 @@ HostNumber read_host_number_slow() {
 }
 
 ibv_gid gid_of(std::uint32_t place, HostNumber host) {
-  static_assert((places_count & (places_count - 1)) == 0);
+  static_assert(std::has_single_bit(places_count));
+  assert(place >= 1);
+  assert(place <= places_count);
   ibv_gid gid{};
   gid.global.subnet_prefix = htobe64(link_local_prefix);
   gid.global.interface_id = htobe64(static_cast<std::uint64_t>(host) ^ (place - 1));
@@ -114,6 +119,7 @@ void describe_device(const SoftDevice& device, ibv_device_attr& attributes) {
 
 void describe_port(const SoftDevice& device, std::uint32_t port, ibv_port_attr& attributes) {
   constexpr std::uint8_t disabled = 3, link_up = 5;
+  assert(device.has_port(port));
   const bool is_up = device.is_up(port);
   attributes = {};
   attributes.state = is_up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;

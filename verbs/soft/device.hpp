@@ -3,6 +3,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <cassert>
 #include <cstdint>
 
 #include "verbs/soft/device_list.hpp"
@@ -12,6 +13,9 @@ namespace tutti::verbs::soft {
 /// The ports of a host are numbered from 1 on, by the device's place in the list and the port: a
 /// name of what their addresses stand for.  Processes with different lists agree on it.  0: none.
 inline std::uint32_t place_of(const SoftDevice& device, std::uint32_t port) {
+  assert(device.index < devices_max);
+  assert(port >= 1);
+  assert(port <= ports_max);
   return device.index * ports_max + port;
 }
 inline constexpr std::uint32_t places_count = devices_max * ports_max;

@@ -2,6 +2,7 @@
 #include "verbs/soft/device_list.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -58,6 +59,9 @@ struct DeviceList {
 
 void fill(DeviceList& list, const std::vector<DeviceSetting>& settings) {
   for (const DeviceSetting& setting : settings) {
+    assert(list.count < devices_max);
+    assert(setting.name.size() < sizeof(SoftDevice::name));
+    assert(setting.ports_count <= ports_max);
     SoftDevice& device = list.devices[list.count];
     device.node_type = IBV_NODE_CA;
     device.transport_type = IBV_TRANSPORT_IB;

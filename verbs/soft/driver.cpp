@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cerrno>
 #include <cstdio>
 #include <memory>
@@ -104,6 +105,7 @@ int close_device(ibv_context* handle) {
   if (process.inherited()) return EINVAL;
   {
     const std::lock_guard guard(process.mutex);
+    assert(context.objects == 0);
     if (context.objects != 0) return EBUSY;
     std::erase(process.contexts, &context);
   }
@@ -156,6 +158,8 @@ int dealloc_pd(ibv_pd* handle) {
   const std::lock_guard guard(process.mutex);
   auto* const domain = static_cast<Domain*>(handle);
   if (domain->users != 0) return EBUSY;
+  assert(process.domains_count > 0);
+  assert(context_of(domain->context).objects > 0);
   --process.domains_count;
   --context_of(domain->context).objects;
   delete domain;
@@ -196,6 +200,9 @@ int destroy_cq(ibv_cq* handle) {
     static_cast<CompletionChannel*>(queue->channel)->events.retire(queue->completion_events);
   context_of(queue->context).events.retire(queue->asynchronous_events);
   guard.lock();
+  assert(!queue->channel || queue->channel->refcnt > 0);
+  assert(process.completion_queues_count > 0);
+  assert(context_of(queue->context).objects > 0);
   if (queue->channel) --queue->channel->refcnt;
   --process.completion_queues_count;
   --context_of(queue->context).objects;
@@ -216,17 +223,18 @@ ibv_srq* create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
     return refuse<ibv_srq>(ENOMEM);
   const std::uint32_t slots = std::bit_ceil(wanted.max_wr);
   const std::uint32_t stride = stride_of(wanted.max_sge);
-  const std::size_t slots_bytes = std::size_t{slots} * stride;
+  assert(slots >= wanted.max_wr);
+  assert(stride % line_bytes == 0);
   auto made = std::make_unique<SharedReceiveQueue>();
   process.shared_receive_queues.reserve(process.shared_receive_queues.size() + 1);
   std::size_t offset = 0, slots_offset = 0;
   try {
     offset = process.segment.allocate(sizeof(SharedReceiveEntry));
-    if (offset != 0) slots_offset = process.segment.allocate(slots_bytes);
+    if (offset != 0) slots_offset = process.segment.allocate(std::size_t{slots} * stride);
   } catch (const std::bad_alloc&) {  // as if the segment had none
   }
   if (slots_offset == 0) {
-    process.segment.free(offset, sizeof(SharedReceiveEntry));
+    process.segment.free(offset);
     return refuse<ibv_srq>(ENOMEM);
   }
   SharedReceiveQueue* const queue = made.release();
@@ -234,7 +242,6 @@ ibv_srq* create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
   queue->srq_context = attributes->srq_context;
   queue->pd = domain;
   queue->offset = offset;
-  queue->slots_bytes = slots_bytes;
   queue->entry = process.view().at<SharedReceiveEntry>(offset);
   queue->entry->slots_offset = slots_offset;
   queue->entry->slots = slots;
@@ -272,12 +279,14 @@ int destroy_srq(ibv_srq* handle) {
   auto* const queue = static_cast<SharedReceiveQueue*>(handle);
   // The queue pairs that used it are gone; an initiator may still be at work on one of them.
   if (queue->users != 0 || !process.wait_for_initiators_slow(guard)) return EBUSY;
-  process.segment.free(queue->entry->slots_offset, queue->slots_bytes);
-  process.segment.free(queue->offset, sizeof(SharedReceiveEntry));
+  process.segment.free(queue->entry->slots_offset);
+  process.segment.free(queue->offset);
   std::erase(process.shared_receive_queues, queue);
   guard.unlock();
   context_of(queue->context).events.retire(queue->events);
   guard.lock();
+  assert(static_cast<Domain*>(queue->pd)->users > 0);
+  assert(context_of(queue->context).objects > 0);
   --static_cast<Domain*>(queue->pd)->users;
   --context_of(queue->context).objects;
   delete queue;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 
 namespace tutti::verbs::soft {
@@ -27,6 +28,7 @@ int EventQueue::open() {
 
 void EventQueue::append(EventSource& source) {
   source.next = nullptr;
+  assert((first_ == nullptr) == (last_ == nullptr));
   (last_ ? last_->next : first_) = &source;
   last_ = &source;
 }
@@ -42,6 +44,8 @@ void EventQueue::unlink(const EventSource& source) {
 }
 
 void EventQueue::raise(EventSource& source, Event event) noexcept {
+  assert(source.object != nullptr);
+  assert(static_cast<std::size_t>(event) < event_kinds);
   const std::lock_guard guard(mutex_);
   ++source.unread[static_cast<std::size_t>(event)];
   if (source.unread_total++ == 0) append(source);
@@ -58,6 +62,8 @@ int EventQueue::take(void*& object, Event& event) {
     if (!source) continue;  // the object is gone since, and its event with it
     const auto kind = std::find_if(source->unread.begin(), source->unread.end(),
                                    [](std::uint32_t count) { return count != 0; });
+    assert(kind != source->unread.end());
+    assert(source->unread_total > 0);
     --*kind;
     // Objects take turns.
     unlink(*source);

@@ -28,6 +28,7 @@ enum class Event : std::uint8_t {
   limit_reached,
 };
 inline constexpr std::size_t event_kinds = 9;
+static_assert(static_cast<std::size_t>(Event::limit_reached) + 1 == event_kinds);
 
 /// The part of an object that has events.  Guarded by the lock of the one queue it is used with.
 struct EventSource {

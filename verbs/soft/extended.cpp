@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +22,7 @@ namespace {
 template <class T>
 void copy_known(const T& whole, T* to, std::size_t known_bytes) {
   std::memcpy(static_cast<void*>(to), &whole, std::min(known_bytes, sizeof(whole)));
+  assert(to != nullptr);
 }
 
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes,

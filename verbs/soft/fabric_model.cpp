@@ -2,6 +2,7 @@
 #include "verbs/soft/fabric_model.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -39,10 +40,13 @@ constexpr Preset presets[] = {
 };
 
 Picoseconds from_us(double us) {
+  assert(us >= 0);
+  assert(us <= longest_us);
   return std::llround(us * ps_per_us);
 }
 
 FabricModel model_of(const Preset& preset) {
+  assert(preset.gigabytes_per_second > 0);
   FabricModel model;
   model.name = preset.name;
   model.latency = from_us(preset.latency_us);
@@ -244,6 +248,7 @@ Picoseconds rounded(double picoseconds) {
 
 Picoseconds FabricModel::wire_time(std::size_t bytes) const {
   return rounded(static_cast<double>(bytes) * per_byte);
+  assert(per_byte >= 0);
 }
 Picoseconds FabricModel::port_time(std::size_t bytes) const {
   return std::max(gap, wire_time(bytes));

@@ -24,8 +24,11 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
+#include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace tutti::verbs::soft {
 
@@ -42,13 +45,25 @@ inline constexpr std::uint32_t scatter_max = 16;  // scatter-gather entries of o
 inline constexpr unsigned queue_pair_index_bits = 13;
 inline constexpr std::uint32_t process_ids_max = 1 << (24 - queue_pair_index_bits);
 static_assert(queue_pairs_max == 1 << queue_pair_index_bits);
+static_assert(std::has_single_bit(line_bytes));
+static_assert(std::has_single_bit(segment_bytes));
+inline constexpr std::uint32_t queue_pair_number_max = 0xffffff;
 
 inline constexpr std::uint32_t process_id_of(std::uint32_t queue_pair_number) {
+  assert(queue_pair_number <= queue_pair_number_max);
   return queue_pair_number >> queue_pair_index_bits;
 }
 inline constexpr std::uint32_t index_of(std::uint32_t queue_pair_number) {
+  assert(queue_pair_number <= queue_pair_number_max);
   return queue_pair_number & (queue_pairs_max - 1);
 }
+inline constexpr std::uint32_t queue_pair_number_of(std::uint32_t process_id, std::uint32_t index) {
+  assert(process_id < process_ids_max);
+  assert(index < queue_pairs_max);
+  return process_id << queue_pair_index_bits | index;
+}
+static_assert(queue_pair_number_of(process_ids_max - 1, queue_pairs_max - 1) ==
+              queue_pair_number_max);
 
 // A key is an index and a generation, so that a key of a deregistered region stays refused until
 // its slot has been used 2^20 times.
@@ -78,6 +93,11 @@ struct alignas(line_bytes) SegmentHeader {
   std::atomic<std::int64_t> transmit_port;
   std::atomic<std::int64_t> receive_port;
 };
+static_assert(std::is_standard_layout_v<SegmentHeader>);
+static_assert(sizeof(SegmentHeader) == 3 * line_bytes);
+static_assert(offsetof(SegmentHeader, magic) == 0);
+static_assert(offsetof(SegmentHeader, atomic_turn) == line_bytes);
+static_assert(offsetof(SegmentHeader, place) == 2 * line_bytes);
 
 /// One memory region.  A reader takes the key, the fields and the key again (all acquire); the
 /// owner clears the key before and stores it after the fields (all release), so that two equal keys
@@ -93,6 +113,9 @@ struct alignas(line_bytes) RegionEntry {
   std::atomic<std::uint64_t> bytes;
   std::atomic<std::uint64_t> backing_offset;  // of `address` in that file
 };
+static_assert(std::is_standard_layout_v<RegionEntry>);
+static_assert(sizeof(RegionEntry) == line_bytes);
+static_assert(offsetof(RegionEntry, key) == 0);
 
 /// Status word of a queue pair: state, number of the connected queue pair, incarnation.  One word,
 /// so that "ready, and connected to me" is one load, and so that a late initiator cannot move the
@@ -101,6 +124,8 @@ struct Status {
   std::uint64_t word;
 
   static Status of(ibv_qp_state state, std::uint32_t destination, std::uint32_t incarnation) {
+    assert(destination <= queue_pair_number_max);
+    assert(state <= IBV_QPS_UNKNOWN);
     return {static_cast<std::uint64_t>(incarnation) << 32 |
             static_cast<std::uint64_t>(destination & 0xffffff) << 8 | state};
   }
@@ -114,6 +139,8 @@ struct Status {
            destination() == initiator;
   }
 };
+static_assert(sizeof(Status) == sizeof(std::uint64_t));
+static_assert(IBV_QPS_UNKNOWN <= 0xff);
 
 struct alignas(line_bytes) QueuePairEntry {
   // Status::word.  The owner stores it (release) after the plain fields below, the connected
@@ -167,6 +194,11 @@ inline constexpr std::uint32_t news_fatal = 2;        // the others: with the st
 inline constexpr std::uint32_t news_request_error = 4;
 inline constexpr std::uint32_t news_access_error = 8;
 static_assert(sizeof(QueuePairEntry) == 4 * line_bytes);
+static_assert(std::is_standard_layout_v<QueuePairEntry>);
+static_assert(offsetof(QueuePairEntry, status) == 0);
+static_assert(offsetof(QueuePairEntry, engaged) == line_bytes);
+static_assert(offsetof(QueuePairEntry, consumed) == 2 * line_bytes);
+static_assert(offsetof(QueuePairEntry, wanted) == 3 * line_bytes);
 
 /// The engagement that the owner must wait for when it has changed a status or a key: the one that
 /// was running then, up to where it ends or looks at them again.  Later ones see the change; but as
@@ -222,7 +254,11 @@ struct ReceiveSlot {
 
   Piece* scatter() { return reinterpret_cast<Piece*>(this + 1); }
 };
-static_assert(sizeof(ReceiveSlot) == 32 && sizeof(ReceiveSlot::Piece) == 16);
+static_assert(sizeof(ReceiveSlot) == 32);
+static_assert(sizeof(ReceiveSlot::Piece) == 16);
+static_assert(std::is_standard_layout_v<ReceiveSlot>);
+static_assert(offsetof(ReceiveSlot, sequence) == 0);
+static_assert(alignof(ReceiveSlot::Piece) <= alignof(ReceiveSlot));
 
 struct alignas(line_bytes) SharedReceiveEntry {
   std::uint64_t slots_offset;
@@ -246,6 +282,10 @@ struct alignas(line_bytes) SharedReceiveEntry {
   std::atomic<std::uint64_t> posted;
 };
 inline constexpr std::uint32_t limit_was_reached = std::uint32_t{1} << 31;
+static_assert(std::is_standard_layout_v<SharedReceiveEntry>);
+static_assert(sizeof(SharedReceiveEntry) == 3 * line_bytes);
+static_assert(offsetof(SharedReceiveEntry, taken) == line_bytes);
+static_assert(offsetof(SharedReceiveEntry, wanted) == 2 * line_bytes);
 
 /// What an initiator tells the target's owner.  `sequence` is position + 1, stored last (release):
 /// who sees it (acquire) sees the entry and the data written before.
@@ -262,6 +302,8 @@ struct alignas(line_bytes) Completion {
   std::uint32_t is_urgent;  // solicited, or an error
 };
 static_assert(sizeof(Completion) == line_bytes);
+static_assert(std::is_trivially_destructible_v<Completion>);
+static_assert(offsetof(Completion, sequence) == 0);
 
 /// Whether the owner of a completion queue wants an event for the next completion.
 ///
@@ -278,7 +320,11 @@ enum class Arming : std::uint32_t {
 struct alignas(line_bytes) ArmingEntry {
   std::atomic<Arming> state;
 };
+static_assert(sizeof(ArmingEntry) == line_bytes);
+static_assert(std::atomic<Arming>::is_always_lock_free);
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
 /// Through which data go between an initiator and private memory of the owner that the system keeps
 /// the initiator from: it asks for one copy at a time, the owner's helper thread makes it.
@@ -310,7 +356,11 @@ struct alignas(line_bytes) BounceArea {
 
   alignas(line_bytes) std::byte data[data_bytes];
 };
-static_assert(sizeof(BounceArea::Piece) == 16 && offsetof(BounceArea, data) % line_bytes == 0);
+static_assert(sizeof(BounceArea::Piece) == 16);
+static_assert(std::is_standard_layout_v<BounceArea>);
+static_assert(offsetof(BounceArea, answered) % line_bytes == 0);
+static_assert(offsetof(BounceArea, data) % line_bytes == 0);
+static_assert(sizeof(BounceArea) == offsetof(BounceArea, data) + BounceArea::data_bytes);
 
 /// One datagram on its way.  `sequence` is position + 1, stored last (release) by the sender: the
 /// owner that sees it (acquire) sees the datagram.  A sender that is killed before leaves nothing.
@@ -347,13 +397,22 @@ struct alignas(line_bytes) DatagramRing {
   DatagramSlot slots[slots_count];
 };
 static_assert(sizeof(DatagramSlot) == 66 * line_bytes);
+static_assert(offsetof(DatagramSlot, data) + DatagramSlot::data_bytes == sizeof(DatagramSlot));
+static_assert(std::has_single_bit(DatagramRing::slots_count));
+static_assert(std::atomic<Bell>::is_always_lock_free);
+static_assert(offsetof(DatagramRing, bell) == line_bytes);
+static_assert(offsetof(DatagramRing, slots) == 2 * line_bytes);
 
 inline constexpr std::size_t regions_offset = 4096;
 inline constexpr std::size_t queue_pairs_offset =
     regions_offset + regions_max * sizeof(RegionEntry);
 inline constexpr std::size_t heap_offset =
     queue_pairs_offset + queue_pairs_max * sizeof(QueuePairEntry);
-static_assert(sizeof(SegmentHeader) <= regions_offset && heap_offset % 4096 == 0);
+static_assert(sizeof(SegmentHeader) <= regions_offset);
+static_assert(regions_offset % alignof(RegionEntry) == 0);
+static_assert(queue_pairs_offset % alignof(QueuePairEntry) == 0);
+static_assert(heap_offset % 4096 == 0);
+static_assert(heap_offset < segment_bytes);
 
 /// The named parts of a segment mapped at `base`.
 struct SegmentView {
@@ -361,11 +420,13 @@ struct SegmentView {
 
   template <class T>
   T* at(std::size_t offset) const {
+    assert(base != nullptr);
     return reinterpret_cast<T*>(base + offset);
   }
   SegmentHeader& header() const { return *at<SegmentHeader>(0); }
   RegionEntry* regions() const { return at<RegionEntry>(regions_offset); }
   QueuePairEntry& queue_pair(std::uint32_t index) const {
+    assert(index < queue_pairs_max);
     return at<QueuePairEntry>(queue_pairs_offset)[index];
   }
 };

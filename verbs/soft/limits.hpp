@@ -17,5 +17,8 @@ inline constexpr std::uint32_t inline_max_bytes = 512;  // copied whole if the r
 inline constexpr std::uint32_t message_max_bytes = std::uint32_t{1} << 30;
 // Reads are executed one at a time; the attribute is accepted up to what adapters offer.
 inline constexpr std::uint8_t reads_in_flight_max = 16;
+static_assert(completions_max <= std::uint32_t{1} << 30);  // ibv_cq counts by int
+static_assert(reads_in_flight_max != 0);
+static_assert(inline_max_bytes <= message_max_bytes);
 
 }  // namespace tutti::verbs::soft

@@ -15,6 +15,7 @@ namespace {
 
 /// Bytes of the last aligned word that the range ends in.
 std::size_t last_word_bytes(const iovec& piece) {
+  assert(piece.iov_len != 0);
   const auto end = reinterpret_cast<std::uintptr_t>(piece.iov_base) + piece.iov_len;
   const std::size_t in_word = end % 8 == 0 ? 8 : end % 8;
   return std::min(in_word, piece.iov_len);
@@ -33,6 +34,7 @@ void move(std::byte* target, const std::byte* source, std::size_t bytes, detail:
 
 template <class Word>
 void store_word(std::byte* target, const std::byte* source) {
+  assert(reinterpret_cast<std::uintptr_t>(target) % sizeof(Word) == 0);
   Word word;
   std::memcpy(&word, source, sizeof(word));
   // Release: who polls this word (acquire) must find the bytes before it.
@@ -40,6 +42,8 @@ void store_word(std::byte* target, const std::byte* source) {
 }
 
 void store_last(std::byte* target, const std::byte* source, std::size_t bytes) {
+  assert(bytes >= 1);
+  assert(bytes <= sizeof(std::uint64_t));
   const auto address = reinterpret_cast<std::uintptr_t>(target);
   if (bytes == 8 && address % 8 == 0) return store_word<std::uint64_t>(target, source);
   if (bytes == 4 && address % 4 == 0) return store_word<std::uint32_t>(target, source);
@@ -53,9 +57,13 @@ struct Cursor {
   unsigned index = 0;
   std::size_t done_bytes = 0;  // of the piece
 
-  std::size_t left_bytes() const { return pieces.items[index].iov_len - done_bytes; }
+  std::size_t left_bytes() const {
+    assert(index < pieces.count);
+    return pieces.items[index].iov_len - done_bytes;
+  }
   std::byte* position() const { return data_of(pieces.items[index]) + done_bytes; }
   void advance(std::size_t bytes) {
+    assert(bytes <= left_bytes());
     done_bytes += bytes;
     if (left_bytes() != 0) return;
     ++index;
@@ -65,6 +73,8 @@ struct Cursor {
 
 /// `target` cut to the bytes of `source`, its last word a piece of its own.
 Pieces with_last_word_apart(const Pieces& target, std::size_t bytes) {
+  assert(bytes != 0);
+  assert(bytes <= target.bytes);
   Pieces split;
   for (unsigned index = 0; index < target.count && split.bytes < bytes; ++index)
     split.add(target.items[index].iov_base,
@@ -72,6 +82,8 @@ Pieces with_last_word_apart(const Pieces& target, std::size_t bytes) {
   iovec& last = split.items[split.count - 1];
   const std::size_t word_bytes = last_word_bytes(last);
   if (word_bytes == last.iov_len) return split;
+  assert(split.bytes == bytes);
+  assert(split.count < split.items.size());
   last.iov_len -= word_bytes;
   split.items[split.count++] = {data_of(last) + last.iov_len, word_bytes};
   return split;
@@ -96,6 +108,8 @@ bool find_region(const SegmentView& segment, std::uint32_t key, Region& region) 
 }
 
 Pieces part_of(const Pieces& whole, std::size_t first, std::size_t bytes) noexcept {
+  assert(first <= whole.bytes);
+  assert(bytes <= whole.bytes - first);
   Pieces part;
   for (unsigned index = 0; index < whole.count && part.bytes < bytes; ++index) {
     const iovec& piece = whole.items[index];
@@ -103,6 +117,7 @@ Pieces part_of(const Pieces& whole, std::size_t first, std::size_t bytes) noexce
       part.add(data_of(piece) + first, std::min(piece.iov_len - first, bytes - part.bytes));
     first -= std::min(first, piece.iov_len);
   }
+  assert(part.bytes == bytes);
   return part;
 }
 
@@ -141,6 +156,7 @@ void copy(const Pieces& source, const Pieces& target, detail::BulkCopy* bulk) no
 }
 
 int copy_to_process(pid_t process, const Pieces& source, const Pieces& target) noexcept {
+  assert(process > 0);
   if (source.bytes == 0) return 0;
   // The kernel copies remote pieces one after the other: the last word is one of its own.
   const Pieces split = with_last_word_apart(target, source.bytes);
@@ -151,6 +167,8 @@ int copy_to_process(pid_t process, const Pieces& source, const Pieces& target) n
 }
 
 int copy_from_process(pid_t process, const Pieces& source, const Pieces& target) noexcept {
+  assert(process > 0);
+  assert(source.bytes == target.bytes);
   if (source.bytes == 0) return 0;
   const ssize_t bytes = ::process_vm_readv(process, target.items.data(), target.count,
                                            source.items.data(), source.count, 0);
@@ -161,6 +179,7 @@ int copy_from_process(pid_t process, const Pieces& source, const Pieces& target)
 // By raw calls: programs learn of what these write by way of another process, where no race
 // detector can follow.
 int copy_from_file(int descriptor, std::size_t offset, const Pieces& target) noexcept {
+  assert(descriptor >= 0);
   if (target.bytes == 0) return 0;
   const Pieces split = with_last_word_apart(target, target.bytes);
   const long bytes =
@@ -170,6 +189,7 @@ int copy_from_file(int descriptor, std::size_t offset, const Pieces& target) noe
 }
 
 int copy_to_file(int descriptor, std::size_t offset, const Pieces& source) noexcept {
+  assert(descriptor >= 0);
   const long bytes =
       ::syscall(SYS_pwritev, descriptor, source.items.data(), source.count, offset, std::size_t{0});
   if (bytes < 0) return errno;

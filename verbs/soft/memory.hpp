@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -40,6 +41,7 @@ struct Pieces {
 
   void add(void* data, std::size_t piece_bytes) noexcept {
     if (piece_bytes == 0) return;
+    assert(count < items.size());
     items[count++] = {data, piece_bytes};
     bytes += piece_bytes;
   }

@@ -2,6 +2,7 @@
 #include "verbs/soft/notification.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 
 #include "verbs/soft/completion_queue.hpp"
@@ -16,6 +17,7 @@ CompletionChannel& channel_of(ibv_comp_channel* channel) {
 }
 
 void raise(CompletionQueue& queue) noexcept {
+  assert(queue.channel != nullptr);
   channel_of(queue.channel).events.raise(queue.completion_events, Event::completion);
 }
 
@@ -31,6 +33,7 @@ void answer_claim(CompletionQueue& queue) noexcept {
 }  // namespace
 
 bool claim_arming(ArmingEntry& entry, bool urgent, Arming next) noexcept {
+  assert(next == Arming::idle || next == Arming::claimed);
   Arming seen = entry.state.load(std::memory_order_relaxed);
   for (;;) {
     const bool is_due = seen == Arming::any || (seen == Arming::solicited && urgent);
@@ -42,12 +45,15 @@ bool claim_arming(ArmingEntry& entry, bool urgent, Arming next) noexcept {
 }
 
 void notify(CompletionQueue& queue, bool urgent) noexcept {
+  assert(queue.arming != nullptr);
+  assert(queue.lock.is_held());
   if (claim_arming(*queue.arming, urgent, Arming::idle)) raise(queue);
 }
 
 // --- The queues ---------------------------------------------------------------------------------
 
 bool Notifiers::add(CompletionQueue& queue, Segment& segment) {
+  assert(queue.arming == nullptr);
   // First what may lack memory: room for all words, and for the queue under its word.
   const std::lock_guard guard(mutex_);
   if (unused_.capacity() <= unused_.size() + queues_.size())
@@ -60,6 +66,7 @@ bool Notifiers::add(CompletionQueue& queue, Segment& segment) {
   const std::size_t offset = unused_.back();
   queues_.emplace(offset, &queue);
   unused_.pop_back();
+  assert(offset % line_bytes == 0);
   queue.arming = segment.view().at<ArmingEntry>(offset);
   queue.arming->state.store(Arming::idle, std::memory_order_relaxed);
   queue.arming_offset = offset;
@@ -67,6 +74,8 @@ bool Notifiers::add(CompletionQueue& queue, Segment& segment) {
 }
 
 void Notifiers::remove(CompletionQueue& queue) {
+  assert(queue.arming_offset != 0);
+  assert(unused_.size() < unused_.capacity());  // a destruction needs no memory
   unused_.push_back(queue.arming_offset);
   const std::lock_guard guard(mutex_);
   queues_.erase(queue.arming_offset);
@@ -126,6 +135,7 @@ int destroy_completion_channel(ibv_comp_channel* handle) {
   if (handle->refcnt != 0) return EBUSY;
   CompletionChannel* const channel = &channel_of(handle);
   std::erase(process.channels, channel);
+  assert(context_of(channel->context).objects > 0);
   --context_of(channel->context).objects;
   delete channel;
   return 0;

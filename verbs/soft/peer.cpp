@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cassert>
 #include <cerrno>
 #include <mutex>
 #include <new>
@@ -23,9 +24,15 @@ Peer::Peer(std::uint32_t id, const SegmentView& own)
       state_(PeerState::attached),
       segment_(own),
       nonce_(own.header().nonce),
-      process_(::getpid()) {}
+      process_(::getpid()) {
+  assert(segment_.base != nullptr);
+  assert(nonce_ != 0);
+}
 
 bool Peer::connect(const Message& hello) {
+  assert(hello.kind == MessageKind::hello);
+  assert(!connection_);
+  assert(!is_self_);
   detail::Descriptor connection;
   int error = connect_to_peer(id_, connection);
   if (error == 0) {
@@ -48,6 +55,7 @@ bool Peer::connect(const Message& hello) {
 }
 
 std::uint32_t Peer::receive() {
+  assert(connection_);
   // No more at once: a mutex is held.  What is left wakes the helper thread again.
   constexpr unsigned turn_max = 64;
   for (unsigned count = 0; count < turn_max; ++count) {
@@ -139,6 +147,8 @@ void Peer::take_backing(const Message& message, const detail::Descriptor& attach
 }
 
 BackingView Peer::find_backing(std::uint32_t number) {
+  assert(number != 0);
+  assert(!is_self_);
   const std::lock_guard guard(backings_lock_);
   if (const auto place = backings_.find(number); place != backings_.end()) {
     const MappedBacking& backing = place->second;
@@ -160,6 +170,8 @@ BackingView Peer::find_backing(std::uint32_t number) {
 }
 
 bool Peer::call(std::uint64_t where) noexcept {
+  assert(where != 0);
+  assert(!is_self_);
   const int error = send_message(connection_.get(), {.kind = MessageKind::call,
                                                      .layout_version = layout_version,
                                                      .id = id_,
@@ -176,6 +188,7 @@ bool Peer::owes_call() noexcept {
 }
 
 bool Peer::is_there() noexcept {
+  assert(!is_self_);
   // Process-ids are given out in turn: none comes back within so little time.
   constexpr std::int64_t believed_ns = 1'000'000;
   const std::int64_t now = detail::MonotonicClock::read().count();

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <chrono>
 #include <optional>
@@ -81,6 +82,7 @@ Process* Process::acquire(const Settings& settings, int& error) {
 
 void Process::release() {
   const std::lock_guard guard(current_mutex);
+  assert(contexts_count_ > 0);
   if (--contexts_count_ > 0) return;
   current = predecessor_;
   delete this;
@@ -92,7 +94,10 @@ Process* Process::of_this_process() noexcept {
 }
 
 Process::Process(const Settings& settings, std::uint64_t nonce)
-    : pid_(::getpid()), settings_(settings), nonce_(nonce) {}
+    : pid_(::getpid()), settings_(settings), nonce_(nonce) {
+  assert(nonce != 0);
+  assert(nonce >> 40 == 0);  // token() has 40 bits for it
+}
 
 int Process::start() {
   region_generations.assign(
@@ -189,6 +194,7 @@ void Process::look_slow() {
 }
 
 void Process::answer_slow(std::uint64_t call) {
+  assert(call != 0);
   if (call == Peer::everything)
     look_slow();
   else
@@ -236,8 +242,10 @@ void Process::count_pending() {
 
 void Process::add_pending(QueuePair& pair) {
   if (pair.listed) return;
+  assert(pair.send_lock.is_held());
   pair.listed = true;
   const std::lock_guard guard(pending_lock_);
+  assert(pending_.size() < pending_.capacity());
   pending_.push_back(&pair);
   count_pending();
   // In an emulated network there is nothing to do before the request is due, and whoever polls does
@@ -246,6 +254,7 @@ void Process::add_pending(QueuePair& pair) {
 }
 
 void Process::note_due(Picoseconds due) noexcept {
+  assert(due >= 0);
   Picoseconds known = next_due_.load(std::memory_order_relaxed);
   while (due < known && !next_due_.compare_exchange_weak(known, due, std::memory_order_release,
                                                          std::memory_order_relaxed)) {
@@ -254,6 +263,7 @@ void Process::note_due(Picoseconds due) noexcept {
 
 void Process::remove_pending(QueuePair& pair) {
   if (!pair.listed) return;
+  assert(pair.send_lock.is_held());
   pair.listed = false;
   const std::lock_guard guard(pending_lock_);
   std::erase(pending_, &pair);
@@ -284,6 +294,7 @@ void Process::poll_datagrams_slow() {
 
 void Process::copy_pending() {
   const std::lock_guard guard(pending_lock_);
+  assert(pending_.size() <= pending_now_.capacity());
   pending_now_.assign(pending_.begin(), pending_.end());  // within what is reserved
 }
 
@@ -312,6 +323,7 @@ std::int64_t Process::progress_pending_ns() {
 }
 
 void Process::deliver_due() {
+  assert(timing_);
   const std::lock_guard guard(mutex);
   copy_pending();
   const Picoseconds now = timing_->now();
@@ -323,6 +335,7 @@ void Process::deliver_due() {
 }
 
 Picoseconds Process::next_due() {
+  assert(timing_);
   const std::lock_guard guard(mutex);
   copy_pending();
   Picoseconds next = never_ps;
@@ -334,6 +347,7 @@ Picoseconds Process::next_due() {
 }
 
 void Process::forget_times() {
+  assert(timing_);
   const std::lock_guard guard(mutex);
   view_.header().transmit_port.store(0, std::memory_order_relaxed);
   view_.header().receive_port.store(0, std::memory_order_relaxed);
@@ -358,6 +372,8 @@ void Process::kick_slow(std::uint32_t process_id) {
 }
 
 void Process::bury(std::uint32_t index) noexcept {
+  assert(index < queue_pair_slots.ever_taken_count());
+  assert(buried_.size() < buried_.capacity());
   // The status was cleared before: whoever engages from now on goes away again by itself.
   buried_.push_back({index, RunningEngagement(view_.queue_pair(index))});
   reap();
@@ -370,10 +386,8 @@ void Process::reap() {
     if (!buried.engagement.is_over() || !buried.engagement.has_left()) return false;
     QueuePairEntry& entry = view_.queue_pair(buried.index);
     bounces.remove(*this, buried.index);
-    if (entry.receive_slots != 0)
-      segment.free(entry.receive_offset,
-                   std::size_t{entry.receive_slots} * entry.receive_stride_bytes);
-    segment.free(entry.ring_offset, entry.ring_slots * sizeof(Completion));
+    if (entry.receive_slots != 0) segment.free(entry.receive_offset);
+    segment.free(entry.ring_offset);
     queue_pair_slots.give_back(buried.index);
     return true;
   });
@@ -381,6 +395,7 @@ void Process::reap() {
 
 bool Process::outlasts_slow(const RunningEngagement& engagement,
                             std::unique_lock<std::mutex>& held) const {
+  assert(held.owns_lock());
   constexpr std::int64_t ms = 1'000'000;
   constexpr std::int64_t stop_max_ns = 1'000 * ms;
   // Where the system does not say whether the process is stopped: it lives in a process-id
@@ -421,6 +436,9 @@ bool Process::outlasts_slow(const RunningEngagement& engagement,
 
 bool Process::wait_for_initiators_slow(std::unique_lock<std::mutex>& held, std::uint32_t first,
                                        std::uint32_t last) const {
+  assert(held.owns_lock());
+  assert(first <= last);
+  assert(last <= queue_pairs_max);
   // Many are looked at first, so that the waits overlap; without allocating, as what is taken down
   // must not need memory.
   std::array<std::optional<RunningEngagement>, 64> running;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -49,11 +50,14 @@ class Slots {
     }
     if (free_count_ == 0) return false;
     index = free_[first_free_];
+    assert(index < free_.size());
     first_free_ = (first_free_ + 1) % free_.size();
     --free_count_;
     return true;
   }
   void give_back(std::uint32_t index) noexcept {
+    assert(index < next_);
+    assert(free_count_ < free_.size());
     free_[(first_free_ + free_count_++) % free_.size()] = index;
   }
   std::uint32_t ever_taken_count() const { return next_; }
@@ -84,6 +88,7 @@ class Process {
 
   // The identity under which a queue pair of this process engages a target.
   std::uint64_t token(std::uint32_t queue_pair_number) const {
+    assert(queue_pair_number <= queue_pair_number_max);
     return nonce_ << 24 | queue_pair_number;
   }
   std::uint32_t id() const { return connections.id(); }

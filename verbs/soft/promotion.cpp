@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cassert>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -51,6 +52,7 @@ bool write_all(int file, const std::byte* data, std::size_t bytes) {
 }  // namespace
 
 detail::Descriptor promote(const void* address, std::size_t bytes, const char*& reason) noexcept {
+  assert(bytes != 0);
   const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto start = reinterpret_cast<std::uintptr_t>(address);
   const std::uintptr_t first = start / page_bytes * page_bytes;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cerrno>
 #include <mutex>
 #include <new>
@@ -140,6 +141,7 @@ void store_values(QueuePair& pair, const ibv_qp_attr& values, int mask) {
 
 /// Drops all that is queued.  The send lock is held.
 void forget_requests(QueuePair& pair) {
+  assert(pair.send_lock.is_held());
   pair.process.remove_pending(pair);
   pair.pending.clear();
   pair.executed = 0;
@@ -184,6 +186,7 @@ void clear_receives(QueuePair& pair) {
 }
 
 int reset(QueuePair& pair, std::unique_lock<std::mutex>& held) {
+  assert(held.owns_lock());
   (void)report_news(pair);
   const std::uint32_t incarnation = pair.status().incarnation() + 1;
   // First the status, then a look at who may have read it before: QueuePairEntry::engaged.
@@ -204,6 +207,7 @@ void fail_by_owner(QueuePair& pair) {
 }
 
 void connect(QueuePair& pair) {
+  assert(pair.qp_type == IBV_QPT_RC);
   const std::lock_guard guard(pair.send_lock);
   const ibv_qp_attr& attributes = pair.attributes;
   pair.destination = find_destination(device_of(pair.context), attributes.ah_attr);
@@ -219,6 +223,7 @@ void connect(QueuePair& pair) {
 /// To RTS from RTR, SQD, SQE or itself, to SQD from RTS or itself.  0 or an errno value.
 int change_sending(QueuePair& pair, Status before, ibv_qp_state to, const ibv_qp_attr& values,
                    int mask) {
+  assert(to == IBV_QPS_RTS || to == IBV_QPS_SQD);
   // Under the send lock: the attributes belong to the requests.
   const std::lock_guard guard(pair.send_lock);
   const ibv_qp_state from = before.state();
@@ -263,6 +268,10 @@ std::int64_t make_entry(Process& process, const ibv_pd& domain, const ibv_qp_ini
   // Private: one completion per receive and the event.  Shared: all receives may come to this
   // queue pair, twice before it is polled.
   const std::uint32_t ring_slots = std::bit_ceil(shared ? 2 * shared->entry->slots + 2 : slots + 2);
+  assert(shared || std::has_single_bit(slots));
+  assert(std::has_single_bit(ring_slots));
+  assert(ring_slots > slots);  // room for the event
+  assert(stride % line_bytes == 0);
   std::size_t receive_offset = shared ? shared->offset : 0;
   std::size_t ring_offset = 0;
   try {
@@ -272,10 +281,13 @@ std::int64_t make_entry(Process& process, const ibv_pd& domain, const ibv_qp_ini
   } catch (const std::bad_alloc&) {  // as if the segment had none
   }
   if (ring_offset == 0) {
-    if (!shared) process.segment.free(receive_offset, std::size_t{slots} * stride);
+    if (!shared) process.segment.free(receive_offset);
     process.queue_pair_slots.give_back(index);
     return -1;
   }
+  assert(ring_offset % line_bytes == 0);
+  assert(receive_offset % line_bytes == 0);
+  assert(domain.handle != 0);
   // Relaxed and plain: no initiator looks before the status says RTR.
   QueuePairEntry& entry = process.view().queue_pair(index);
   const std::uint32_t incarnation =
@@ -311,6 +323,7 @@ void change_load(const QueuePair& pair, bool add) {
   const auto change = [&](CompletionQueue& queue, std::uint64_t count) {
     const std::lock_guard guard(queue.lock);
     const std::uint64_t load = queue.load.load(std::memory_order_relaxed);
+    assert(add || load >= count);
     queue.load.store(add ? load + count : load - count, std::memory_order_relaxed);
   };
   change(pair.send_queue(), pair.initial.cap.max_send_wr);
@@ -339,6 +352,7 @@ bool QueuePair::fail() noexcept {
     if (Status{word}.state() == IBV_QPS_ERR || Status{word}.state() == IBV_QPS_RESET) return false;
   } while (!entry.status.compare_exchange_weak(word, Status{word}.with(IBV_QPS_ERR).word,
                                                std::memory_order_seq_cst));
+  assert(Status{word}.state() != IBV_QPS_RESET);
   receive_queue().attention.store(true, std::memory_order_release);
   if (srq || receive_queue().arming) process.look_slow();
   return true;
@@ -355,6 +369,7 @@ ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr* attributes) {
   static_cast<CompletionQueue*>(attributes->recv_cq)->reserve_receiver();
   const std::int64_t index = make_entry(process, *domain, *attributes);
   if (index < 0) return nullptr;
+  assert(index < queue_pairs_max);
   auto* const pair = make_pair_of(process, static_cast<std::uint32_t>(index));
   attributes->cap.max_inline_data = inline_max_bytes;
   pair->timing = process.timing();
@@ -365,15 +380,17 @@ ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr* attributes) {
   pair->recv_cq = attributes->recv_cq;
   pair->srq = attributes->srq;
   pair->handle = pair->index;
-  pair->qp_num = process.id() << queue_pair_index_bits | pair->index;
+  pair->qp_num = queue_pair_number_of(process.id(), pair->index);
   pair->state = IBV_QPS_RESET;
   pair->events.object = pair;
   pair->qp_type = attributes->qp_type;
   pair->initial = *attributes;
   pair->token = process.token(pair->qp_num);
+  assert(pair->token != 0);
   pair->ring = process.view().at<Completion>(pair->entry.ring_offset);
   pair->ring_mask = pair->entry.ring_slots - 1;
 
+  assert(process.queue_pairs.size() < process.queue_pairs.capacity());
   process.queue_pairs.push_back(pair);
   ++context_of(domain->context).objects;
   ++static_cast<Domain*>(domain)->users;
@@ -382,6 +399,7 @@ ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr* attributes) {
   if (pair->srq) ++static_cast<SharedReceiveQueue*>(pair->srq)->users;
   change_load(*pair, true);
   const std::lock_guard queue_guard(pair->receive_queue().lock);
+  assert(pair->receive_queue().receivers.size() < pair->receive_queue().receivers.capacity());
   pair->receive_queue().receivers.push_back(pair);
   pair->watch = &pair->receive_queue().watches.take();
   pair->watch_ring();
@@ -468,6 +486,11 @@ int destroy_queue_pair(ibv_qp* handle) {
     std::erase(pair.receive_queue().receivers, &pair);
     pair.watch->sequence.store(nullptr, std::memory_order_release);
   }
+  assert(context_of(pair.context).objects > 0);
+  assert(static_cast<Domain*>(pair.pd)->users > 0);
+  assert(pair.send_queue().users > 0);
+  assert(pair.receive_queue().users > 0);
+  assert(!pair.srq || static_cast<SharedReceiveQueue*>(pair.srq)->users > 0);
   --context_of(pair.context).objects;
   --static_cast<Domain*>(pair.pd)->users;
   --pair.send_queue().users;
@@ -478,6 +501,7 @@ int destroy_queue_pair(ibv_qp* handle) {
   context_of(pair.context).events.retire(pair.events);
   guard.lock();
   const std::uint32_t index = pair.index;
+  assert(!pair.listed);
   delete &pair;
   // The caller may reuse the buffers of its receives.  A stopped initiator is not waited for: it
   // writes up to one more step when it is resumed, and dereg_mr refuses until then.

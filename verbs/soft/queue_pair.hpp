@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -153,12 +154,15 @@ struct QueuePair : QueuePairHandle {
 
   /// Tells polls without the lock where the next completion will appear.
   void watch_ring() noexcept {
+    assert(watch != nullptr);
+    assert(ring != nullptr);
     watch->expected.store(ring_head + 1, std::memory_order_relaxed);
     watch->sequence.store(&ring[ring_head & ring_mask].sequence, std::memory_order_release);
   }
 };
 
 inline QueuePair& pair_of(ibv_qp* pair) {
+  assert(pair != nullptr);
   return *static_cast<QueuePair*>(pair);
 }
 

@@ -2,6 +2,7 @@
 #include "verbs/soft/receive_queue.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <mutex>
 
@@ -15,6 +16,8 @@ namespace {
 constexpr auto relaxed = std::memory_order_relaxed;  // see ReceiveSlot
 
 void fill(ReceiveSlot& slot, const ibv_recv_wr& request, std::uint64_t position) {
+  assert(request.num_sge >= 0);
+  assert(static_cast<std::uint32_t>(request.num_sge) <= scatter_max);
   slot.wr_id.store(request.wr_id, relaxed);
   slot.scatter_count.store(static_cast<std::uint32_t>(request.num_sge), relaxed);
   for (int index = 0; index < request.num_sge; ++index) {
@@ -36,6 +39,7 @@ bool read(ReceiveSlot& slot, std::uint64_t position, bool with_scatter, Receive&
   receive.scatter_count = 0;
   if (!with_scatter) return true;
   receive.scatter_count = std::min(slot.scatter_count.load(relaxed), scatter_max);
+  assert(receive.scatter_count <= scatter_max);
   for (std::uint32_t index = 0; index < receive.scatter_count; ++index) {
     const ReceiveSlot::Piece& from = slot.scatter()[index];
     receive.scatter[index] = {.addr = from.address.load(relaxed),

@@ -6,6 +6,7 @@
 #include <infiniband/verbs.h>
 
 #include <array>
+#include <cassert>
 #include <cstdint>
 
 #include "verbs/soft/event_queue.hpp"
@@ -16,8 +17,7 @@ namespace tutti::verbs::soft {
 
 struct SharedReceiveQueue : ibv_srq {
   SharedReceiveEntry* entry = nullptr;
-  std::size_t offset = 0;  // of the entry
-  std::size_t slots_bytes = 0;
+  std::size_t offset = 0;     // of the entry
   ibv_srq_attr attributes{};  // as granted, without the limit
   EventSource events;
   std::uint32_t users = 0;  // queue pairs, guarded by Process::mutex
@@ -34,6 +34,7 @@ struct Receive {
 };
 
 inline constexpr std::uint32_t stride_of(std::uint32_t scatter_entries) {
+  assert(scatter_entries <= scatter_max);
   const std::size_t bytes = sizeof(ReceiveSlot) + scatter_entries * sizeof(ibv_sge);
   return static_cast<std::uint32_t>((bytes + line_bytes - 1) / line_bytes * line_bytes);
 }

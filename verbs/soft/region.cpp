@@ -1,6 +1,7 @@
 // See region.hpp.
 #include "verbs/soft/region.hpp"
 
+#include <cassert>
 #include <cerrno>
 #include <cstdio>
 #include <memory>
@@ -29,6 +30,7 @@ int check_region(const void* address, std::size_t bytes, unsigned access) {
 
 /// A key of this entry of the table that was not in use for long.
 std::uint32_t next_key(Process& process, std::uint32_t index) {
+  assert(index < regions_max);
   std::uint32_t& generation = process.region_generations[index];
   generation = (generation + 1) & ((1U << region_generation_bits) - 1);
   if (generation == 0) generation = 1;  // no key is 0
@@ -38,6 +40,10 @@ std::uint32_t next_key(Process& process, std::uint32_t index) {
 /// Stores the fields and then the key (release each): see RegionEntry.
 void publish(Process& process, MemoryRegion& region, const Backings::Place& place, unsigned access,
              std::uint32_t key) {
+  assert(key != 0);
+  assert(key >> region_generation_bits == region.handle);
+  assert(region.length != 0);
+  assert(place.error == 0);
   constexpr auto release = std::memory_order_release;
   region.lkey = region.rkey = key;
   region.backing = place.number;
@@ -53,6 +59,7 @@ void publish(Process& process, MemoryRegion& region, const Backings::Place& plac
 
 /// Takes the key away, and waits for those who have seen it.  False when one stays at work.
 bool withdraw(Process& process, const MemoryRegion& region, std::unique_lock<std::mutex>& held) {
+  assert(held.owns_lock());
   // First the key, then a look at who may have read it before: QueuePairEntry::engaged.
   process.view().regions()[region.handle].key.store(0, std::memory_order_seq_cst);
   return process.wait_for_initiators_slow(held);
@@ -68,6 +75,7 @@ void release_backing(Process& process, std::uint32_t number) {
 /// nobody is at work with those that were taken away.
 bool change_rights(Process& process, const MemoryRegion& region, unsigned access,
                    std::unique_lock<std::mutex>& held) {
+  assert(held.owns_lock());
   process.view().regions()[region.handle].access.store(access, std::memory_order_seq_cst);
   return process.wait_for_initiators_slow(held);
 }
@@ -103,6 +111,7 @@ int check_change(const MemoryRegion& region, int flags, const Change& wanted) {
 /// Where the memory lies; after its promotion, if it is private and that is asked for.
 Backings::Place find_place(Process& process, const void* address, std::size_t bytes,
                            bool writable) {
+  assert(bytes != 0);
   Backings::Place place = process.backings.find(address, bytes, writable);
   if (place.error != 0 || place.number != 0 || !process.settings().promotes) return place;
   const char* reason = nullptr;
@@ -185,6 +194,7 @@ int reregister_region(ibv_mr* handle, int flags, ibv_pd* domain, void* address, 
     return refuse_while_busy();
   }
   release_backing(process, region.backing);
+  assert(static_cast<Domain*>(region.pd)->users > 0);
   --static_cast<Domain*>(region.pd)->users;
   ++static_cast<Domain*>(wanted.domain)->users;
   region.pd = wanted.domain;
@@ -201,6 +211,8 @@ int deregister_region(ibv_mr* handle) {
   std::unique_lock guard(process.mutex);
   auto* const region = static_cast<MemoryRegion*>(handle);
   if (!withdraw(process, *region, guard)) return EBUSY;
+  assert(static_cast<Domain*>(region->pd)->users > 0);
+  assert(context_of(region->context).objects > 0);
   process.region_slots.give_back(region->handle);
   release_backing(process, region->backing);
   --static_cast<Domain*>(region->pd)->users;

@@ -4,6 +4,7 @@
 #include "verbs/soft/remote.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <utility>
 
@@ -42,6 +43,7 @@ bool has_immediate(ibv_wr_opcode opcode) {
 class Engagement {
  public:
   Engagement(QueuePairEntry& entry, std::uint64_t token) noexcept : entry_(entry), token_(token) {
+    assert(token != 0);
     std::uint64_t nobody = 0;
     engaged_ = entry.engaged.compare_exchange_strong(nobody, token, std::memory_order_seq_cst,
                                                      std::memory_order_relaxed);
@@ -77,6 +79,7 @@ class Engagement {
 
 ibv_wc_status collect_local(const QueuePair& pair, const Request& request, Pieces& local) {
   const bool returns = returns_data(request.opcode);
+  assert(request.gather_count <= scatter_max);
   const std::uint32_t needed = returns ? IBV_ACCESS_LOCAL_WRITE : 0;
   for (std::uint32_t index = 0; index < request.gather_count; ++index) {
     const ibv_sge& piece = request.gather[index];
@@ -97,6 +100,7 @@ ibv_wc_status collect_local(const QueuePair& pair, const Request& request, Piece
 }
 
 bool find_target(QueuePair& pair) {
+  assert(!pair.target.entry);
   const SegmentView& segment = pair.peer->segment();
   const std::uint32_t index = index_of(pair.attributes.dest_qp_num);
   // Acquire: the entries counted are backed by memory.
@@ -115,6 +119,7 @@ void leave_news(Target& target, std::uint32_t news) {
 /// Reads what is constant while the target's status word stays the same.  False when the target is
 /// not at the port that the address handle leads to.
 bool learn(QueuePair& pair, std::uint64_t status_word) {
+  assert(Status{status_word}.receives_from(pair.qp_num));
   Target& target = pair.target;
   const QueuePairEntry& entry = *target.entry;
   if (entry.place.load(std::memory_order_relaxed) != pair.destination) return false;
@@ -147,6 +152,9 @@ bool has_room(Target& target, std::uint64_t produced) {
 
 void complete_receive(QueuePair& pair, const Request& request, const Receive& receive,
                       std::size_t bytes, ibv_wc_status status) {
+  assert(takes_receive(request.opcode));
+  assert(bytes <= message_max_bytes);
+  assert(pair.qp_num <= queue_pair_number_max);
   Target& target = pair.target;
   const std::uint64_t position = target.entry->produced.load(std::memory_order_relaxed);
   Completion& slot = target.ring[position & target.ring_mask];
@@ -178,6 +186,7 @@ std::uint32_t news_of(ibv_wc_status status) {
 /// A responder's error moves its queue pair to the error state too; false when it has left this
 /// incarnation, or is in that state already.
 bool fail_target(Target& target, ibv_wc_status reason) {
+  assert(reason != IBV_WC_SUCCESS);
   leave_news(target, news_of(reason));
   std::uint64_t word = target.status_word;
   // Only this incarnation; the owner may have changed the state meanwhile.
@@ -210,6 +219,7 @@ struct RemotePieces {
 /// Where the peer's memory is in this process; NULL if it is not mapped.
 std::byte* find_mapping(QueuePair& pair, const Region& region, std::uint64_t address,
                         std::size_t bytes, bool& refused) {
+  assert(!pair.peer->is_self());
   refused = region.backing == 0;
   if (refused) return nullptr;
   Target::CachedBacking& cached =
@@ -229,6 +239,7 @@ std::byte* find_mapping(QueuePair& pair, const Region& region, std::uint64_t add
 
 /// Asked once for each target, as the answer costs a system call.
 bool may_access_target(QueuePair& pair, std::uint64_t address) {
+  assert(!pair.peer->is_self());
   Target& target = pair.target;
   const Transport transport = pair.process.transport();
   if (transport == Transport::shared || transport == Transport::bounce) return false;
@@ -278,6 +289,7 @@ Outcome add_unmapped(QueuePair& pair, const Region& region, std::uint64_t addres
 
 Outcome add_remote(QueuePair& pair, const Region& region, std::uint64_t address, std::size_t bytes,
                    RemotePieces& remote) {
+  assert(bytes != 0);
   remote.direct.add(reinterpret_cast<void*>(address), bytes);
   if (pair.peer->is_self()) {
     remote.mapped.add(reinterpret_cast<void*>(address), bytes);
@@ -357,6 +369,7 @@ Outcome find_rdma_memory(QueuePair& pair, const Request& request, std::size_t by
   if ((entry.access.load(std::memory_order_relaxed) & needed) == 0)
     return failure(IBV_WC_REM_INV_REQ_ERR);
   if (bytes == 0) return {.kind = Kind::done};  // nothing is accessed, no key is looked at
+  assert(bytes <= message_max_bytes);
   Region region;
   if (!may_access(pair.target, request, bytes, region)) return failure(IBV_WC_REM_ACCESS_ERR);
   if (is_atomic(request.opcode))
@@ -370,6 +383,7 @@ Outcome find_rdma_memory(QueuePair& pair, const Request& request, std::size_t by
 /// Finds the memory of a receive.  `status`: what the receive completes with.
 Outcome find_receive_memory(QueuePair& pair, const Receive& receive, std::size_t bytes,
                             RemotePieces& remote, ibv_wc_status& status) {
+  assert(receive.scatter_count <= scatter_max);
   for (std::uint32_t index = 0; index < receive.scatter_count && remote.direct.bytes < bytes;
        ++index) {
     const ibv_sge& piece = receive.scatter[index];
@@ -388,6 +402,7 @@ Outcome find_receive_memory(QueuePair& pair, const Receive& receive, std::size_t
     }
   }
   if (remote.direct.bytes == bytes) return {.kind = Kind::done};
+  assert(remote.direct.bytes < bytes);
   status = IBV_WC_LOC_LEN_ERR;
   return failure(IBV_WC_REM_INV_REQ_ERR);
 }
@@ -412,6 +427,7 @@ int send_to_process(QueuePair& pair, const Pieces& local, const Pieces& direct) 
 /// Copies between memory of both sides, of the same length.  0 or an errno value.
 int move_part(QueuePair& pair, ibv_wr_opcode opcode, const Pieces& local, const Pieces& there,
               bool mapped) {
+  assert(local.bytes == there.bytes);
   const bool reads = opcode == IBV_WR_RDMA_READ;
   if (!mapped && !pair.peer->is_there()) return ESRCH;
   if (!mapped)
@@ -436,6 +452,7 @@ constexpr std::size_t step_bytes(bool mapped) {
 Outcome look_again(const QueuePair& pair, const Request& request, const Receive& receive,
                    std::size_t bytes, Engagement& engagement) {
   const Target& target = pair.target;
+  assert(bytes > step_bytes(true));
   if (!engagement.renew()) return {.kind = Kind::dropped};
   const Status status{target.entry->status.load(std::memory_order_seq_cst)};
   if (status.incarnation() != Status{target.status_word}.incarnation())
@@ -455,6 +472,7 @@ Outcome look_again(const QueuePair& pair, const Request& request, const Receive&
 Outcome move_data(QueuePair& pair, const Request& request, const Pieces& local,
                   const RemotePieces& remote, const Receive& receive, Engagement& engagement) {
   if (remote.bounced) return bounce(pair, request, local, receive);
+  assert(!is_atomic(request.opcode));
   const bool mapped = remote.all_mapped;
   const Pieces& there = mapped ? remote.mapped : remote.direct;
   const std::size_t step = step_bytes(mapped);
@@ -484,13 +502,16 @@ Outcome move_data(QueuePair& pair, const Request& request, const Pieces& local,
 /// The former value goes where the answer of a read would.
 Outcome change_word(QueuePair& pair, const Request& request, const Pieces& local,
                     const RemotePieces& remote) {
+  assert(local.bytes == sizeof(std::uint64_t));
   std::uint64_t former = 0;
   Outcome outcome{.kind = Kind::done};
   if (remote.bounced) return bounce(pair, request, local, {});
-  if (remote.all_mapped)
+  if (remote.all_mapped) {
+    assert(remote.mapped.count == 1);
     former = change_mapped_word(remote.mapped.items[0].iov_base, request);
-  else
+  } else {
     outcome = change_private_word(pair, request, former);
+  }
   if (outcome.kind == Kind::failed && has_lost_access(pair, static_cast<int>(outcome.vendor_error)))
     return {.kind = Kind::wait};
   if (outcome.kind != Kind::done) return outcome;
@@ -511,6 +532,7 @@ bool claim_shared(Target& target, const Receive& receive) {
 /// `status` for the receive.  Otherwise nothing has been taken.
 Outcome take_receive(QueuePair& pair, const Request& request, std::size_t bytes,
                      RemotePieces& remote, Receive& receive, ibv_wc_status& status) {
+  assert(takes_receive(request.opcode));
   Target& target = pair.target;
   SharedReceiveEntry* const shared = target.shared_receives;
   const bool scatters = is_send(request.opcode);
@@ -544,6 +566,7 @@ Outcome take_receive(QueuePair& pair, const Request& request, std::size_t bytes,
 /// A receive that was claimed is that of the next attempt: it is taken once.  A private queue's is
 /// found again.
 void keep_receive(QueuePair& pair, const Receive& receive) {
+  assert(receive.scatter_count <= scatter_max);
   if (!pair.target.shared_receives) return;
   pair.bounced.receive = receive;
   pair.bounced.has_receive = true;
@@ -584,6 +607,7 @@ Outcome execute_engaged(QueuePair& pair, const Request& request, const Pieces& l
     has_receive = true;
   }
   // The state first: who polls the completion of an error finds it.
+  assert(outcome.kind == Kind::done || outcome.kind == Kind::failed);
   const bool changed = outcome.kind == Kind::failed && fail_target(pair.target, outcome.status);
   if (has_receive) complete_receive(pair, request, receive, local.bytes, receive_status);
   if (changed) store_event(pair.target);
@@ -595,6 +619,7 @@ Outcome execute_engaged(QueuePair& pair, const Request& request, const Pieces& l
 /// the initiator still at work, and wait.
 void call_owner(QueuePair& pair) {
   const std::uint64_t call = std::exchange(pair.target.call, 0);
+  assert(call != 0);
   if (pair.peer->is_self())
     pair.process.answer_slow(call);
   else if (!pair.peer->call(call))
@@ -609,10 +634,13 @@ bool takes_receive(ibv_wr_opcode opcode) noexcept {
 }
 
 Outcome execute(QueuePair& pair, const Request& request) noexcept {
+  assert(pair.send_lock.is_held());
+  assert(pair.qp_type == IBV_QPT_RC);
   Pieces local;
   if (const ibv_wc_status status = collect_local(pair, request, local); status != IBV_WC_SUCCESS)
     return failure(status);
   if (pair.destination == 0) return {.kind = Kind::dropped};
+  assert(pair.peer);
   switch (pair.peer->state()) {
     case PeerState::dead:
       return failure(IBV_WC_RETRY_EXC_ERR);
@@ -643,6 +671,7 @@ Outcome execute(QueuePair& pair, const Request& request) noexcept {
 }
 
 Outcome failed_access(const QueuePair& pair, int error) noexcept {
+  assert(error > 0);
   const bool is_dead = error == ESRCH || (error == EFAULT && pair.peer->leaves_slow());
   return failure(is_dead ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR, error);
 }

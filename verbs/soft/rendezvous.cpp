@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <cassert>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -18,11 +19,14 @@ constexpr int socket_type = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
 constexpr int backlog = 4096;  // more than the 2047 processes that there can be
 
 socklen_t name_of(std::uint32_t id, sockaddr_un& name) {
+  assert(id < process_ids_max);
   name = {};
   name.sun_family = AF_UNIX;
   // The leading zero byte makes the name abstract: no file, nothing to clean up.
   const int length = std::snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "tutti-soft/%u/%u",
                                    static_cast<unsigned>(::geteuid()), id);
+  assert(length > 0);
+  assert(static_cast<std::size_t>(length) < sizeof(name.sun_path) - 1);
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
                                 static_cast<std::size_t>(length));
 }
@@ -76,6 +80,10 @@ pid_t process_behind(int connection, bool& same_user) {
 }
 
 int send_message(int connection, const Message& message, int attached) {
+  assert(message.layout_version == layout_version);
+  assert(message.kind >= MessageKind::hello);
+  assert(message.kind <= MessageKind::ring_calls);
+  assert(message.id < process_ids_max);
   iovec data{const_cast<Message*>(&message), sizeof(message)};
   alignas(cmsghdr) std::byte control[CMSG_SPACE(sizeof(int))] = {};
   msghdr header{};

@@ -5,7 +5,9 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "tutti/detail/descriptor.hpp"
 
@@ -34,6 +36,10 @@ struct Message {
   std::uint64_t nonce;
   std::uint64_t bytes;
 };
+static_assert(sizeof(Message) == 32);
+static_assert(offsetof(Message, nonce) == 16);
+static_assert(std::is_trivially_copyable_v<Message>);
+static_assert(std::has_unique_object_representations_v<Message>);
 
 /// Binds the first free name from `first_id` on, cyclically, and listens.  0 or an errno value.
 int listen_for_peers(std::uint32_t first_id, detail::Descriptor& listener, std::uint32_t& id);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <cassert>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -26,6 +27,10 @@ std::size_t rounded_to_line(std::size_t bytes) {
 }  // namespace
 
 int Segment::create(std::uint32_t id, std::uint64_t nonce) {
+  assert(id != 0);
+  assert(id < process_ids_max);
+  assert(nonce != 0);
+  assert(!descriptor_);
   if (detail::exceeds_file_limit(segment_bytes)) {
     std::fprintf(stderr,
                  "tutti: the software device needs files of %zu bytes in memory, and RLIMIT_FSIZE "
@@ -57,6 +62,8 @@ int Segment::create(std::uint32_t id, std::uint64_t nonce) {
 }
 
 int Segment::commit(std::size_t offset, std::size_t bytes) {
+  assert(bytes != 0);
+  assert(offset + bytes <= segment_bytes);
   for (std::size_t granule = offset / granule_bytes; granule * granule_bytes < offset + bytes;
        ++granule) {
     if (committed_[granule]) continue;
@@ -68,6 +75,7 @@ int Segment::commit(std::size_t offset, std::size_t bytes) {
 }
 
 int Segment::commit_queue_pair(std::uint32_t index) {
+  assert(index < queue_pairs_max);
   std::atomic<std::uint32_t>& committed = view().header().queue_pairs_committed;
   if (index < committed.load(std::memory_order_relaxed)) return 0;
   const int error =
@@ -77,37 +85,43 @@ int Segment::commit_queue_pair(std::uint32_t index) {
 }
 
 std::size_t Segment::allocate(std::size_t bytes) {
+  assert(bytes != 0);
   bytes = rounded_to_line(bytes);
   for (auto place = free_.begin(); place != free_.end(); ++place) {
     const auto [offset, free_bytes] = *place;
     if (free_bytes < bytes) continue;
     // Without memory for this place, another may have been committed before.
     if (commit(offset, bytes) != 0) continue;
-    spare_.emplace(offset, 0);
+    allocated_.emplace(offset, bytes);
     auto rest = free_.extract(place);
     if (free_bytes > bytes) {
       rest.key() = offset + bytes;
       rest.mapped() = free_bytes - bytes;
       free_.insert(std::move(rest));
     }
+    assert(offset >= heap_offset);
+    assert(offset % line_bytes == 0);
+    assert(offset + bytes <= segment_bytes);
     std::memset(mapping_.data() + offset, 0, bytes);
     return offset;
   }
   return 0;
 }
 
-void Segment::free(std::size_t offset, std::size_t bytes) noexcept {
-  if (offset == 0) return;
-  auto node = spare_.extract(offset);
-  node.mapped() = rounded_to_line(bytes);
+void Segment::free(std::size_t offset) noexcept {
+  auto node = allocated_.extract(offset);
+  if (node.empty()) return;
   auto place = free_.insert(std::move(node)).position;
-  if (const auto next = std::next(place);
-      next != free_.end() && place->first + place->second == next->first) {
+  const auto next = std::next(place);
+  assert(next == free_.end() || place->first + place->second <= next->first);
+  if (next != free_.end() && place->first + place->second == next->first) {
     place->second += next->second;
     free_.erase(next);
   }
   if (place == free_.begin()) return;
-  if (const auto before = std::prev(place); before->first + before->second == place->first) {
+  const auto before = std::prev(place);
+  assert(before->first + before->second <= place->first);
+  if (before->first + before->second == place->first) {
     before->second += place->second;
     free_.erase(place);
   }

@@ -27,8 +27,9 @@ class Segment {
   /// Offset of zeroed memory, aligned to a line; 0 when there is none.  Throws std::bad_alloc, and
   /// has done nothing then.
   std::size_t allocate(std::size_t bytes);
-  /// What allocate() gave; 0: nothing.  Needs no memory.
-  void free(std::size_t offset, std::size_t bytes) noexcept;
+  /// Gives back what allocate() returned.  Any other offset does nothing, 0 among them: peers can
+  /// write to the segment, and so to the offsets that are kept there.  Needs no memory.
+  void free(std::size_t offset) noexcept;
 
   /// Closes the descriptor, in a child of fork; the mapping is not inherited.
   void abandon() { descriptor_ = detail::Descriptor(); }
@@ -41,8 +42,7 @@ class Segment {
   std::vector<bool> committed_;                       // by granule
   using Places = std::map<std::size_t, std::size_t>;  // offset -> bytes
   Places free_;                                       // no two adjacent
-  // One for each allocation, so that it can be given back without one.
-  Places spare_;
+  Places allocated_;  // each becomes a free place without a new node of the map
 };
 
 }  // namespace tutti::verbs::soft

@@ -2,6 +2,7 @@
 #include "verbs/soft/send.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <limits>
@@ -39,6 +40,7 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
 }
 
 LocalCompletion completion_of(QueuePair& pair, const Request& request, const Outcome& outcome) {
+  assert(request.gather_count <= scatter_max);
   LocalCompletion added{};
   added.completion.wr_id = request.wr_id;
   added.completion.status = outcome.status;
@@ -63,6 +65,7 @@ void flush(QueuePair& pair, const Request& request) {
 
 /// The request has failed, and with it the queue pair and all requests behind.
 void fail(QueuePair& pair, const Request& request, const Outcome& outcome) {
+  assert(outcome.status != IBV_WC_SUCCESS);
   // One step for those who poll: the completion finds the state, and the state flushes no receive
   // before the completion that says why.
   CompletionQueue& queue = pair.send_queue();
@@ -72,12 +75,14 @@ void fail(QueuePair& pair, const Request& request, const Outcome& outcome) {
 }
 
 void store_pending(QueuePair& pair, const Request& request) {
+  assert(request.gather_count <= scatter_max);
   PendingRequest& added = pair.pending.emplace_back();
   added.request = request;
   if (request.is_inline) {
     std::size_t bytes = 0;
     for (std::uint32_t index = 0; index < request.gather_count; ++index) {
       const ibv_sge& piece = request.gather[index];
+      assert(piece.length <= added.inline_data.size() - bytes);
       if (piece.length != 0)
         std::memcpy(added.inline_data.data() + bytes, reinterpret_cast<const void*>(piece.addr),
                     piece.length);
@@ -166,11 +171,13 @@ int check_request(const QueuePair& pair, const ibv_send_wr& posted) {
 
 /// Sends the request on its way through the emulated network.
 void depart(QueuePair& pair, PendingRequest& pending) {
+  assert(pair.timing != nullptr);
   std::size_t bytes = 0;
   for (std::uint32_t index = 0; index < pending.request.gather_count; ++index)
     bytes += pending.request.gather[index].length;
   const Timing::Journey journey = pair.timing->depart(pair, pending.request, bytes);
   pending.due_ps = pair.last_due_ps = journey.due;
+  assert(journey.due >= 0);
   pending.bytes = static_cast<std::uint32_t>(bytes);
   pending.fault = journey.status;
 }
@@ -183,6 +190,7 @@ void store_timed(QueuePair& pair, const Request& request) {
 }
 
 void execute_or_store(QueuePair& pair, const Request& request) {
+  assert(request.position == pair.sent);
   if (pair.timing && pair.timing->is_active()) [[unlikely]]
     return store_timed(pair, request);
   if (pair.pending.empty()) [[likely]] {
@@ -207,6 +215,7 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
   const ibv_qp_state state = pair.status().state();
   if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_ERR) return EINVAL;
   if (const int error = check_request(pair, posted); error != 0) return error;
+  assert(pair.retired.load(std::memory_order_relaxed) <= pair.sent);
   // Acquire: nothing but the count; pairs with the release of the poll.
   if (pair.sent - pair.retired.load(std::memory_order_acquire) >= pair.initial.cap.max_send_wr)
     return ENOMEM;
@@ -248,6 +257,7 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
 
 /// Completes what was executed and has been answered, in order.
 void complete_answered(QueuePair& pair, Picoseconds now) {
+  assert(pair.executed <= pair.pending.size());
   for (; pair.executed > 0 && pair.pending.front().due_ps <= now; --pair.executed) {
     const PendingRequest& front = pair.pending.front();
     if (front.request.signaled)
@@ -263,6 +273,7 @@ Outcome execute_unless_lost(QueuePair& pair, const PendingRequest& pending) {
 
 /// The oldest request that was not executed, if it is due; false when the next must wait.
 bool execute_due(QueuePair& pair, Picoseconds now) {
+  assert(pair.executed < pair.pending.size());
   PendingRequest& next = pair.pending[pair.executed];
   if (next.due_ps > now) return false;
   Timing& timing = *pair.timing;
@@ -324,11 +335,13 @@ std::int64_t rnr_timer_ns(std::uint32_t code) noexcept {
 }
 
 std::int64_t transport_timeout_ns(const ibv_qp_attr& attributes) noexcept {
+  assert(attributes.timeout <= 31);
   constexpr std::int64_t a_day = 86'400'000'000'000;
   return attributes.timeout == 0 ? a_day : std::int64_t{4096} << attributes.timeout;
 }
 
 Picoseconds next_due(const QueuePair& pair) noexcept {
+  assert(pair.executed <= pair.pending.size());
   if (pair.pending.empty()) return never_ps;
   Picoseconds next = pair.pending.front().due_ps;  // executed: the answers come in order
   if (pair.executed < pair.pending.size())
@@ -364,12 +377,14 @@ int post_send_all(QueuePair& pair, ibv_send_wr* first, std::uint64_t count) noex
 }
 
 void hold(QueuePair& pair, const Request& request) {
+  assert(pair.send_lock.is_held());
   store_pending(pair, request);
   pair.process.add_pending(pair);  // an error of the queue pair flushes it all the same
   pair.process.note_due(0);
 }
 
 void release_held(QueuePair& pair) noexcept {
+  assert(pair.send_lock.is_held());
   if (!pair.timing || !pair.timing->is_active() || pair.qp_type == IBV_QPT_UD) return;
   for (PendingRequest& pending : pair.pending)
     if (pending.request.position >= pair.draining.held_from) depart(pair, pending);
@@ -377,6 +392,7 @@ void release_held(QueuePair& pair) noexcept {
 }
 
 void progress(QueuePair& pair, std::int64_t now_ns) noexcept {
+  assert(pair.send_lock.is_held());
   if (pair.timing) {
     if (pair.timing->is_active()) return progress_timed(pair);
     complete_answered(pair, never_ps);  // virtual time has ended
@@ -404,6 +420,7 @@ void progress(QueuePair& pair, std::int64_t now_ns) noexcept {
 }
 
 void flush_sends(QueuePair& pair) noexcept {
+  assert(pair.send_lock.is_held());
   complete_answered(pair, never_ps);
   pair.draining = {};
   for (; !pair.pending.empty(); pair.pending.pop_front()) flush(pair, pair.pending.front().request);

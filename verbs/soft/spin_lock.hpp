@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <cassert>
 
 namespace tutti::verbs::soft {
 
@@ -26,7 +27,13 @@ class SpinLock {
            !held_.exchange(true, std::memory_order_acquire);
   }
 
-  void unlock() noexcept { held_.store(false, std::memory_order_release); }
+  void unlock() noexcept {
+    assert(is_held());
+    held_.store(false, std::memory_order_release);
+  }
+
+  /// Whether some thread holds it: for assertions of those that need it held.
+  bool is_held() const noexcept { return held_.load(std::memory_order_relaxed); }
 
  private:
   std::atomic<bool> held_{false};

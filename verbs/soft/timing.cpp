@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <mutex>
 
@@ -29,6 +30,7 @@ Picoseconds scaled(Picoseconds time, double factor) {
 /// Takes a port for `duration` as soon as it is free from `earliest` on; returns when that is.
 /// Relaxed: only the number counts.
 Picoseconds reserve(std::atomic<Picoseconds>& port, Picoseconds earliest, Picoseconds duration) {
+  assert(duration >= 0);
   Picoseconds free = port.load(std::memory_order_relaxed);
   Picoseconds begin = 0;
   do {
@@ -66,6 +68,7 @@ Picoseconds Timing::shift_of(const SegmentHeader& target) const noexcept {
 }
 
 bool Timing::happens(double probability) noexcept {
+  assert(probability <= 1);
   return probability > 0 && std::uniform_real_distribution<double>()(numbers_) < probability;
 }
 
@@ -103,6 +106,7 @@ Timing::Journey Timing::get_through(const QueuePair& pair, const Request& reques
 
 Timing::Journey Timing::depart(const QueuePair& pair, const Request& request,
                                std::size_t bytes) noexcept {
+  assert(pair.send_lock.is_held());
   const std::lock_guard guard(lock_);
   const SegmentHeader* const target = header_of_target(pair);
   const std::uint32_t to = target ? target->place : place_;
@@ -146,6 +150,7 @@ Picoseconds Timing::answer(const QueuePair& pair, const Request& request,
 }
 
 void Timing::charge_receives(Process& process, int receives) noexcept {
+  assert(receives >= 0);
   if (receives > 0) spend(process, scaled(model_.receive_overhead, slowness_) * receives);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cassert>
 #include <cstdint>
 
 namespace tutti::verbs::soft {
@@ -10,6 +11,7 @@ class Turn {
  public:
   Turn(std::atomic<std::uint64_t>& word, std::uint64_t token) noexcept
       : word_(word), token_(token) {
+    assert(token != 0);
     // A turn takes two system calls.  Longer than this and its holder is preempted, stopped or
     // dead: the request becomes pending then.
     for (unsigned tries = 0; tries < 1000 && !taken_; ++tries) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
@@ -47,6 +48,12 @@ struct alignas(64) VirtualTime::Table {
 };
 
 VirtualTime::VirtualTime(std::uint32_t rank_count) : rank_count_(rank_count) {
+  static_assert(std::is_standard_layout_v<Seat>);
+  static_assert(sizeof(Seat) == 64);
+  static_assert(sizeof(Table) == 64);
+  static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));  // a futex word
+  static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+  assert(rank_count > 0);
   const std::size_t bytes = sizeof(Table) + rank_count * sizeof(Seat);
   mapping_ = detail::Mapping(
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), bytes);
@@ -59,10 +66,12 @@ VirtualTime::Table& VirtualTime::table() const noexcept {
   return *reinterpret_cast<Table*>(mapping_.data());
 }
 VirtualTime::Seat& VirtualTime::seat(std::uint32_t rank) const noexcept {
+  assert(rank < rank_count_);
   return reinterpret_cast<Seat*>(mapping_.data() + sizeof(Table))[rank];
 }
 
 void VirtualTime::join(std::uint32_t rank) noexcept {
+  assert(rank < rank_count_);
   rank_ = rank;
   joined_one = this;
 }
@@ -82,6 +91,7 @@ Picoseconds VirtualTime::now() const noexcept {
 }
 
 void VirtualTime::enter(std::mutex& guard) noexcept {
+  assert(!entered_.load(std::memory_order_relaxed));
   const std::uint32_t before = own().turns.load(std::memory_order_relaxed);
   // The last one in sets all clocks: the others sleep already, or are about to.
   if (table().entered.fetch_add(1, std::memory_order_acq_rel) + 1 == rank_count_) {
@@ -98,6 +108,7 @@ void VirtualTime::enter(std::mutex& guard) noexcept {
 }
 
 void VirtualTime::leave(std::mutex& guard) noexcept {
+  assert(entered_.load(std::memory_order_relaxed));
   {
     const std::lock_guard held(guard);
     entered_.store(false, std::memory_order_relaxed);
@@ -108,6 +119,7 @@ void VirtualTime::leave(std::mutex& guard) noexcept {
 }
 
 bool VirtualTime::sleep(Picoseconds until, bool listening) noexcept {
+  assert(until >= 0);
   Seat& self = own();
   self.wake = std::max(until, self.clock);
   self.listening = listening;

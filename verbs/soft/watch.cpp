@@ -2,6 +2,7 @@
 #include "verbs/soft/watch.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 namespace tutti::verbs::soft {
 
@@ -14,9 +15,11 @@ void Watches::reserve() {
 
 Watch& Watches::take() noexcept {
   const std::size_t count = count_.load(std::memory_order_relaxed);
+  assert(count / chunk_size < chunks_.size());
   for (std::size_t index = 0; index < count; ++index)
     if (Watch& watch = at(index); watch.sequence.load(std::memory_order_relaxed) == nullptr)
       return watch;
+  assert(chunks_[count / chunk_size] != nullptr);
   count_.store(count + 1, std::memory_order_release);
   return at(count);
 }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -32,8 +33,12 @@ class Watches {
 
  private:
   static constexpr std::size_t chunk_size = 64;
+  static_assert(queue_pairs_max % chunk_size == 0);
   using Chunk = std::array<Watch, chunk_size>;
-  Watch& at(std::size_t index) const { return (*chunks_[index / chunk_size])[index % chunk_size]; }
+  Watch& at(std::size_t index) const {
+    assert(index / chunk_size < chunks_.size());
+    return (*chunks_[index / chunk_size])[index % chunk_size];
+  }
 
   std::array<std::unique_ptr<Chunk>, queue_pairs_max / chunk_size> chunks_;
   // Watches used so far; release and acquire: their chunk's pointer, which then never changes.

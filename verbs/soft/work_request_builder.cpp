@@ -1,6 +1,7 @@
 // See work_request_builder.hpp.
 #include "verbs/soft/work_request_builder.hpp"
 
+#include <cassert>
 #include <cerrno>
 #include <new>
 
@@ -63,6 +64,7 @@ void rdma_read(ibv_qp_ex* handle, std::uint32_t key, std::uint64_t address) {
 void set_operands(ibv_qp_ex* handle, std::uint32_t key, std::uint64_t address,
                   std::uint64_t operand, std::uint64_t swap) {
   build(handle, [&](WorkRequestBuilder& builder) {
+    assert(!builder.requests.empty());
     builder.requests.back().wr.atomic = {
         .remote_addr = address, .compare_add = operand, .swap = swap, .rkey = key};
     return 0;
@@ -176,6 +178,7 @@ void link(WorkRequestBuilder& builder) {
     pieces += request.num_sge;
     request.next = &request == &builder.requests.back() ? nullptr : &request + 1;
   }
+  assert(pieces == builder.pieces.data() + builder.pieces.size());
 }
 
 int complete(ibv_qp_ex* handle) {
@@ -194,6 +197,7 @@ int complete(ibv_qp_ex* handle) {
 }  // namespace
 
 void offer_builder(QueuePair& pair, std::uint64_t operations) {
+  assert((operations & ~buildable_operations) == 0);
   pair.builder.is_offered = true;
   pair.builder.operations = operations;
   ibv_qp_ex& handle = *pair.extended();
