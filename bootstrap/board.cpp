@@ -17,22 +17,22 @@
 
 namespace tutti::bootstrap {
 
-// Lock-free atomics work between processes as between threads.
+// Lock-free atomics work between processes in the same way as between threads.
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));  // a futex word
 
 struct alignas(64) Board::Head {
-  // Kind in the upper half, rank in the lower; 0 while there is none.  Anybody sets it once by
-  // compare-and-swap, so that all read the same first incident.
+  // Kind in the upper half, rank in the lower; 0 while there is no incident.  Any rank sets it once
+  // by compare-and-swap, so that all read the same first incident.
   std::atomic<std::uint64_t> incident{0};
-  // The futex word.  Whoever changes anything adds one afterwards, and only then wakes; a sleeper
-  // that read it before it looked around is either woken or does not fall asleep.
+  // The futex word.  Whoever changes anything here adds one afterwards and then wakes the sleepers.
+  // A sleeper read it before it looked around, so it is either woken or does not fall asleep.
   std::atomic<std::uint32_t> changes{0};
 };
 
 struct alignas(64) Board::Column {
-  // Written by the column's rank, after slot and total_bytes and with release; whoever reads
+  // Written by the column's rank, after slot and total_bytes and with release.  A rank that reads
   // `posted` >= s with acquire sees the contents of step s.
   std::atomic<std::uint64_t> posted{0};
   std::atomic<std::uint32_t> left{0};
@@ -140,7 +140,8 @@ void Board::sleep_while(std::uint32_t changes, Timeout at_most) const noexcept {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(at_most);
   time.tv_sec = seconds.count();
   time.tv_nsec = (at_most - seconds).count();
-  // Not FUTEX_PRIVATE: the sleepers may be processes.  Returns early for signals; callers loop.
+  // Not FUTEX_PRIVATE, because the sleepers may be processes.  It returns early for signals;
+  // callers loop.
   ::syscall(SYS_futex, &head().changes, FUTEX_WAIT, changes,
             at_most == wait_forever ? nullptr : &time, nullptr, 0);
 }

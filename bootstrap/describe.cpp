@@ -6,7 +6,7 @@
 namespace tutti::bootstrap {
 
 namespace {
-// A Failure's text has 256 bytes, and nobody reads the seventeenth number.
+// The text of a Failure has 256 bytes, and nobody reads the seventeenth number.
 constexpr std::size_t named_max = 16;
 }  // namespace
 

@@ -1,4 +1,4 @@
-// The words that error texts of this layer share, so that all of them name ranks and times alike.
+// Words that the error texts of this layer share, so that all of them name ranks and times alike.
 #pragma once
 
 #include <span>

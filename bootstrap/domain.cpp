@@ -49,7 +49,7 @@ std::vector<std::filesystem::path> numbered(const std::string& folder, std::stri
   return found;
 }
 
-/// Those that share the last cache with `cpu`; none where only its own core does.
+/// The CPUs that share the last cache with `cpu`; empty if only its own core uses that cache.
 CpuSet sharers_of_last_cache(unsigned cpu, const std::string& sys) {
   CpuSet first, last;
   unsigned lowest = UINT32_MAX, highest = 0;
@@ -105,7 +105,7 @@ CpuDomain domain_of(const CpuSet& allowed, const std::string& sys) {
   const CpuSet cache = sharers_of_last_cache(cpu, sys);
   const CpuSet node = numa_node_of(cpu, sys);
   if (cache.empty() && node.empty())
-    return {.reason = "/sys tells of no shared cache, no NUMA node"};
+    return {.reason = "/sys names no shared cache and no NUMA node"};
   CpuDomain domain;
   if (cache.empty() || (!node.empty() && !is_within(cache, node))) {
     domain.cpus = cache.empty() ? node : common(cache, node);
@@ -115,7 +115,7 @@ CpuDomain domain_of(const CpuSet& allowed, const std::string& sys) {
     domain.reason = "last-level cache";
   }
   if (is_within(allowed, domain.cpus)) return domain;
-  return {.reason = "the allowed CPUs are of several"};
+  return {.reason = "the allowed CPUs belong to several domains"};
 }
 
 std::vector<Node> domain_map(const NodeMap& nodes, std::span<const std::uint32_t> names,

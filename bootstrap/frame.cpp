@@ -7,8 +7,8 @@
 namespace tutti::bootstrap {
 
 namespace {
-// One read takes all small frames that are likely to be there; larger ones grow the buffer as
-// their bytes come in, at most doubling it, so a mere announcement costs nothing.
+// One read takes all small frames that are likely to be there.  A larger frame grows the buffer
+// while its bytes come in, at most doubling it, so an announcement alone costs nothing.
 constexpr std::size_t space_bytes_min = std::size_t{4} << 10;
 }  // namespace
 

@@ -31,17 +31,17 @@ using wire::FrameType;
 
 // A client says hello at once; its packets may be lost twice before this is over.
 constexpr Timeout greeting_timeout = 5s;
-// A refused client needs one round trip to read why.
+// A refused client needs one round trip to read the reason.
 constexpr Timeout closing_timeout = 1s;
-// How long the hub waits for rank 0's last words before all have met, and for the last frames to
+// How long the hub waits for rank 0's last messages before all have met, and for the last frames to
 // arrive.
 constexpr Timeout farewell_timeout = 500ms;
 // While descriptors are short, connections wait in the kernel's queue.
 constexpr Timeout accept_pause = 100ms;
-// Newcomers in excess of the ranks; beyond it the oldest stranger goes, never the newcomer, so
-// that silent connections cannot lock a rank out.
+// The number of newcomers in excess of the ranks.  Beyond it the oldest stranger is dropped, never
+// the newcomer, so that silent connections cannot lock a rank out.
 constexpr std::size_t strangers_max = 64;
-// Per turn of the loop, so that a flood of connections does not starve the ranks.
+// A limit per turn of the loop, so that a flood of connections does not starve the ranks.
 constexpr int accepts_per_turn = 64;
 
 Timeout now() noexcept {
@@ -51,7 +51,7 @@ Deadline in(Timeout timeout) noexcept {
   return Deadline::after(timeout, now());
 }
 
-/// Takes as long whatever the bytes are, so that the time of a refusal says nothing about them.
+/// Takes equally long for all bytes, so that the time of a refusal says nothing about them.
 bool equal_in_constant_time(const char* one, const char* other, std::size_t bytes) noexcept {
   unsigned char difference = 0;
   for (std::size_t position = 0; position < bytes; ++position) {
@@ -83,15 +83,15 @@ struct Connection {
   };
   std::deque<Outgoing> outbox;
   Phase phase = Phase::greeting;
-  std::uint32_t rank = 0;  // of a member
-  Deadline expires;        // of all but members
-  bool lost = false;       // to be forgotten at the end of this turn
+  std::uint32_t rank = 0;  // a member's
+  Deadline expires;        // for all connections but members'
+  bool lost = false;       // it will be forgotten at the end of this turn
 };
 
 struct Member {
-  Connection* connection = nullptr;  // none: not here yet, or no longer
+  Connection* connection = nullptr;  // NULL: the rank is not here yet, or no longer
   bool left = false;
-  bool gave_up = false;      // came, and would not wait for the others any longer
+  bool gave_up = false;      // it came, and stopped waiting for the others
   bool contributed = false;  // to the current step
   wire::Step step{};
   std::vector<std::byte> contribution;
@@ -99,8 +99,8 @@ struct Member {
 
 }  // namespace
 
-// Whatever may throw here is an allocation that the limits of wire.hpp keep small; without memory
-// for those there is no job to save, so everything is noexcept by way of serve().
+// Only allocations can throw here, and the limits of wire.hpp keep them small.  Without memory for
+// those there is no job to save, so everything runs below serve(), which is noexcept.
 class Hub::Service {
  public:
   Service(UnsharedDescriptor listener, int stop, const HubOptions& options)
@@ -139,7 +139,7 @@ class Hub::Service {
     return rank_0_gone && (!joined_ || incident_ || !needed());
   }
 
-  /// Whether anybody is left who may wait for news.
+  /// Whether any rank is left that may wait for news.
   bool needed() const noexcept {
     return std::any_of(members_.begin(), members_.end(), [](const Member& member) {
       return member.connection != nullptr && !member.left;
@@ -201,7 +201,7 @@ class Hub::Service {
           accept_again_ = in(accept_pause);
           return;
         }
-        continue;  // that one has gone again
+        continue;  // that client has gone again
       }
       set_connection_options(socket.get());
       connections_.push_back(std::make_unique<Connection>(std::move(socket)));
@@ -256,7 +256,7 @@ class Hub::Service {
     if (connection.reader.malformed()) connection.lost = true;
   }
 
-  /// Losing one connection makes news for the others, and sending that may lose more of them.
+  /// Losing one connection makes news for the others, and sending that news may lose more of them.
   void forget_lost() {
     for (bool again = true; again;) {
       again = false;
@@ -264,7 +264,7 @@ class Hub::Service {
         Member& member = members_[rank];
         if (member.connection == nullptr || !member.connection->lost) continue;
         member.connection = nullptr;
-        // While joining, its place is simply free again: it may have been restarted.
+        // While ranks are joining its place is simply free again: the rank may have been restarted.
         if (joined_ && !member.left) {
           announce({static_cast<std::uint32_t>(Incident::Kind::died), rank});
         }
@@ -302,9 +302,9 @@ class Hub::Service {
     }
   }
 
-  /// Who has not contributed to the step or, before all have met, who is not here.  Ranks whose
-  /// deadline is a moment earlier than the asker's are gone by then, but to blame only if nobody
-  /// else is.
+  /// The ranks that have not contributed to the step or, before all have met, that are not here.
+  /// Ranks whose deadline is a moment earlier than the asker's are gone by then; they are named
+  /// only if nobody else is missing.
   std::vector<std::uint32_t> missing_ranks(std::uint64_t sequence, bool impatient_too) const {
     std::vector<std::uint32_t> missing;
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
@@ -325,7 +325,7 @@ class Hub::Service {
     return make_frame(type, bytes_of(head), std::as_bytes(std::span{missing}));
   }
 
-  // Understanding.  False: this is no client of ours.
+  // Handling frames.  The result false means that this is no client of ours.
 
   bool greet(Connection& connection, const Frame& frame) {
     const auto hello = front_of<wire::Hello>(frame.payload);
@@ -334,7 +334,7 @@ class Hub::Service {
       refuse(connection, {wire::Reason::version, wire::protocol_version});
     } else if (const bool same = equal_in_constant_time(hello->secret, secret_, sizeof secret_);
                !same || hello->secret_bytes != secret_bytes_) {
-      // Before anything else is compared: a stranger learns nothing about the job.
+      // The secret comes before anything else is compared: a stranger learns nothing about the job.
       refuse(connection, {wire::Reason::secret, 0});
     } else if (hello->rank_count != rank_count()) {
       refuse(connection, {wire::Reason::rank_count, rank_count()});
@@ -359,7 +359,7 @@ class Hub::Service {
 
   void refuse(Connection& connection, const wire::Refusal& refusal) {
     send(connection, make_frame(FrameType::refusal, bytes_of(refusal)));
-    // The frame fits any socket buffer, so it is on its way; the client closes when it has read it.
+    // The frame fits any socket buffer, so it is on its way; the client closes after reading it.
     ::shutdown(connection.socket.get(), SHUT_WR);
     connection.phase = Connection::Phase::closing;
     connection.expires = in(closing_timeout);
@@ -418,7 +418,8 @@ class Hub::Service {
     member.contribution.assign(payload.begin(), payload.end());
     ++contributed_;
     for (const Member& other : members_) {
-      // The step then never completes: whoever comes to it has heard of the disagreement.
+      // The step then never completes: a rank that comes to it has already received the
+      // disagreement.
       if (other.contributed && (other.step.total_bytes != step->total_bytes ||
                                 other.contribution.size() != payload.size())) {
         const wire::Disagreement disagreement{sequence_, step->total_bytes, other.step.total_bytes,
@@ -480,19 +481,19 @@ class Hub::Service {
   }
 
   UnsharedDescriptor listener_;
-  int stop_;  // borrowed from Hub; readable once it is to stop
+  int stop_;  // borrowed from Hub; readable once the thread has to stop
   char secret_[wire::secret_bytes_max] = {};
   std::uint32_t secret_bytes_;
   Timeout linger_;
   std::vector<Member> members_;                           // by rank
   std::vector<std::unique_ptr<Connection>> connections_;  // in order of arrival
-  std::vector<pollfd> polled_;  // stop_, listener_, then as connections_; reused
-  bool joined_ = false;         // all ranks have been here at once
-  std::uint64_t sequence_ = 1;  // of the step that contributions are for
+  std::vector<pollfd> polled_;  // stop_, listener_, then one for each connection; reused
+  bool joined_ = false;         // whether all ranks have been here at the same time
+  std::uint64_t sequence_ = 1;  // the step that contributions are for
   std::uint32_t contributed_ = 0;
   bool disagreed_ = false;
   std::optional<wire::News> incident_;
-  std::optional<Deadline> stopping_;  // how long to go on at most, once Hub is to end
+  std::optional<Deadline> stopping_;  // when to end at the latest, once Hub is to end
   std::optional<Deadline> accept_again_;
   std::thread thread_;
 };
@@ -507,7 +508,7 @@ Hub::Hub(UnsharedDescriptor listener, const HubOptions& options)
 
 Hub::~Hub() {
   if (stop_.inherited()) {
-    // The thread is in the parent only, and what it owns was copied at any point of its work.
+    // The thread exists only in the parent, and its data were copied at some point of its work.
     (void)service_.release();
     return;
   }

@@ -1,7 +1,8 @@
 // The relay of a TCP exchange: one thread of rank 0, asleep in poll() until there is something to
-// relay.  Every rank is a client, rank 0 too.  Anybody may connect, so a connection is nobody until
-// its hello has shown the secret: until then it may neither send much, nor stay long, nor keep
-// others waiting.  Only the hub decides which incident was the first, so all hear of the same one.
+// relay.  Every rank is a client, rank 0 too.  Anybody may connect, so a connection counts for
+// nothing until its hello has shown the secret: before that it may neither send much, nor stay
+// long, nor keep others waiting.  Only the hub decides which incident was the first, so all ranks
+// receive the same one.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace tutti::bootstrap {
 struct HubOptions {
   std::uint32_t rank_count = 1;
   std::string secret;
-  Timeout linger{};  // of the destructor, at most
+  Timeout linger{};  // how long the destructor waits at most
 };
 
 class Hub {
@@ -26,9 +27,10 @@ class Hub {
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;
   /// Relays until rank 0's client has said goodbye and all others have left or died, or an incident
-  /// has reached them, but no longer than `linger`: those that are left then hear that rank 0 has
-  /// aborted, for there will be no more news.  If not all ranks have met, does not linger.  Takes
-  /// up to half a second more, for the last frames to arrive.  In a forked child it does nothing.
+  /// has reached them, but no longer than `linger`.  Ranks that are still there then receive the
+  /// news that rank 0 has aborted, because there will be no more news.  If not all ranks have met,
+  /// it does not linger.  It takes up to half a second more, for the last frames to arrive.  In a
+  /// forked child it does nothing.
   ~Hub();
 
  private:

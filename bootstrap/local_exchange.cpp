@@ -23,8 +23,8 @@
 #include "tutti/detail/descriptor.hpp"
 #include "tutti/status.hpp"
 
-// Weak: present in sanitized builds only.  A child ends without the parent's exit handlers, among
-// them the leak check, which it therefore asks for.
+// Weak: it is present in sanitized builds only.  A child ends without the parent's exit handlers;
+// the leak check is one of them, so the child calls it.
 extern "C" void __lsan_do_leak_check() __attribute__((weak));
 
 namespace tutti::bootstrap {
@@ -63,13 +63,13 @@ void LocalExchange::barrier(Timeout timeout) {
 
 void LocalExchange::exchange(const char* name, std::span<const std::byte> mine,
                              std::span<std::byte> all, Timeout timeout) {
-  // What a child posted would be taken for its parent's.
+  // The others would take what a child posts for its parent's.
   if (is_inherited())
     throw Error(ErrorCode::invalid_argument,
                 std::string(name) + ": this is a forked child, and the exchange is its parent's");
   const Deadline deadline = Deadline::after(timeout, detail::MonotonicClock::read());
   std::size_t offset = 0;
-  do {  // at least once: an empty allgather is a barrier
+  do {  // at least once, because an empty allgather is a barrier
     if (!broken_.empty()) throw Error(ErrorCode::peer_failed, broken_);
     const std::size_t chunk_bytes = std::min(mine.size() - offset, Board::chunk_bytes_max);
     board_.post(self_, ++step_, mine.size(), mine.subspan(offset, chunk_bytes));
@@ -91,8 +91,8 @@ void LocalExchange::exchange(const char* name, std::span<const std::byte> mine,
   } while (offset < mine.size());
 }
 
-/// Returns once every rank has posted this step.  Completion goes before bad news: a step that
-/// everybody has reached succeeds on every rank or the others' failure comes after it.
+/// Returns once every rank has posted this step.  Completion takes precedence over bad news: a step
+/// that every rank has reached succeeds on all of them, or another rank's failure came after it.
 void LocalExchange::await_all(const char* name, Deadline deadline, Timeout timeout) {
   for (;;) {
     const std::uint32_t changes = board_.changes();
@@ -133,7 +133,7 @@ namespace {
   throw Error(ErrorCode::system, call + ": " + std::strerror(error), error);
 }
 
-/// Runs the body of one rank; the exchange lives exactly as long.
+/// Runs the body of one rank; the exchange lives exactly as long as the body runs.
 int run_rank(Board& board, Rank self, const std::function<int(Exchange&)>& body) {
   LocalExchange exchange(board, self);
   try {
@@ -154,15 +154,16 @@ int run_rank(Board& board, Rank self, const std::function<int(Exchange&)>& body)
   // The parent may have died before the line above took effect.
   if (::getppid() != parent) ::_exit(1);
   const int exit_status = run_rank(board, self, body);
-  // Not exit(): the parent's handlers and static objects (a test framework, MPI) are its own.
+  // exit() is not used, because the parent's handlers and static objects (a test framework, MPI)
+  // are its own.
   std::fflush(stdout);
   std::fflush(stderr);
   if (__lsan_do_leak_check) __lsan_do_leak_check();
   ::_exit(exit_status);
 }
 
-/// The forked ranks.  Destroying it kills and reaps those that are left, for nothing may survive a
-/// failed start.
+/// The forked ranks.  The destructor kills and reaps the remaining ones, because nothing may
+/// survive a failed start.
 class Children {
  public:
   Children() = default;
@@ -191,7 +192,7 @@ class Children {
 };
 
 /// Announces every child that ends without having left its exchange; returns when all have ended.
-/// Does not reap: until run_local does, the process ids that on_started got stay theirs.
+/// It does not reap them: until run_local does, the process ids that on_started got are not reused.
 void watch(Board& board, const std::vector<detail::Descriptor>& processes) noexcept {
   std::vector<pollfd> waiting;
   waiting.reserve(processes.size());
@@ -245,7 +246,7 @@ std::vector<LocalResult> run_local(const LocalOptions& options,
     if (pid == 0) run_child(board, Rank{rank}, parent, body);
     children.add(pid);
   }
-  // After the last fork, so that no child holds another's.
+  // After the last fork, so that no child holds another's descriptor.
   std::vector<detail::Descriptor> processes;
   for (const pid_t pid : children.pids()) {
     processes.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
@@ -253,12 +254,12 @@ std::vector<LocalResult> run_local(const LocalOptions& options,
   }
 
   {
-    // In a thread, so that the ranks hear of deaths while on_started is still at work.
+    // In a thread, so that the ranks learn of deaths while on_started is still at work.
     std::thread watcher = thread_without_signals([&] { watch(board, processes); });
     struct End {
       std::thread& watcher;
       const std::vector<pid_t>& pids;
-      bool kill = true;  // if on_started throws, or the watcher would wait for ranks forever
+      bool kill = true;  // for an on_started that throws: the watcher would wait for ranks for ever
       ~End() {
         if (kill) {
           for (const pid_t pid : pids) ::kill(pid, SIGKILL);

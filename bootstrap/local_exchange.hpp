@@ -1,5 +1,5 @@
-// The exchange of ranks that share a Board: processes forked by run_local, or threads.  Deaths are
-// seen by the parent, which waits for its children anyway, and go through the board as well.
+// The exchange of ranks that share a Board: processes forked by run_local, or threads.  The parent
+// waits for its children and so sees deaths; it reports them by the board as well.
 #pragma once
 
 #include <sys/types.h>
@@ -30,7 +30,8 @@ class LocalExchange final : public Exchange {
   bool has_left(Rank rank) noexcept override { return board_.has_left(rank); }
   void announce(Incident incident) noexcept override;
 
-  /// This rank's body has failed: the others hear that it died, unless that was a forked child's.
+  /// This rank's body has failed: the others are told that it died.  In a forked child it does
+  /// nothing.
   void die() noexcept;
 
  private:
@@ -43,8 +44,8 @@ class LocalExchange final : public Exchange {
   Board& board_;
   Rank self_;
   pid_t process_;
-  std::uint64_t step_ = 0;  // that this rank has posted last
-  std::string broken_;      // why exchanges no longer line up with those of the others
+  std::uint64_t step_ = 0;  // the last one that this rank has posted
+  std::string broken_;      // why this rank's exchanges no longer match those of the others
   bool dead_ = false;
 };
 

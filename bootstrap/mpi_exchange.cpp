@@ -25,14 +25,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// MPI_Test makes progress only when called.  First without sleeping, because most exchanges are
-// over within microseconds, then gently, because ranks may outnumber processors.
+// MPI_Test makes progress only when called.  The first tests do not sleep, because most exchanges
+// are over within microseconds; later ones do, because ranks may outnumber processors.
 constexpr int eager_tests = 64;
 constexpr Timeout test_pause = 50us;
-// What an ended process has sent may still be under way.
+// Messages of a process that has ended may still be under way.
 constexpr Timeout ended_grace = 1s;
 constexpr Timeout ended_check_interval = 100ms;
-// As for the other exchanges: counts stay far below MPI's int, and memory is bounded.
+// As in the other exchanges: counts stay far below MPI's int, and memory is bounded.
 constexpr std::size_t chunk_bytes_max = std::size_t{1} << 20;
 
 Timeout now() noexcept {
@@ -47,7 +47,7 @@ void check_mpi(int result, const char* call) {
   throw Error(ErrorCode::system, std::string(call) + ": " + text);
 }
 
-/// Where a rank's process is.
+/// Identifies a rank's process.
 struct ProcessIdentity {
   HostIdentity host;
   std::int64_t pid = 0;
@@ -106,7 +106,7 @@ class MpiExchange final : public Exchange {
     Timeout timeout;
     Deadline deadline;
   };
-  /// What MPI may still write after a timeout, when the caller's memory is long gone.
+  /// Memory that MPI may still write after a timeout, when the caller's memory is long gone.
   struct Lent {
     MPI_Comm communicator = MPI_COMM_NULL;
     std::vector<std::byte> mine;
@@ -120,7 +120,7 @@ class MpiExchange final : public Exchange {
     gather_chunk(call, std::as_bytes(std::span{&mine_bytes, 1}));
     std::memcpy(sizes.data(), lent_->all.data(), lent_->all.size());
     for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
-      // Nothing is out of step: every rank sees the same sizes and stops here.
+      // The ranks stay in step: every rank sees the same sizes and stops here.
       if (sizes[rank] != sizes[0]) {
         throw Error(ErrorCode::mismatch,
                     "allgather: rank 0 contributes " + std::to_string(sizes[0]) + " bytes, rank " +
@@ -149,12 +149,12 @@ class MpiExchange final : public Exchange {
     for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
       const ProcessIdentity& peer = identities[rank];
       if (Rank{rank} == self_ || !share_process_ids(own.host, peer.host)) continue;
-      // Without one (an old kernel, no descriptors left) this peer's end goes unseen, as on
+      // Without a pidfd (an old kernel, no descriptors left) this peer's end is not seen, as on
       // another host.
       processes_[rank] = detail::Descriptor(
           static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(peer.pid), 0)));
     }
-    // Until here no process can have ended, so no id can mean another process by now.
+    // No process can have ended before this barrier, so no id can mean another process yet.
     meet(call);
   }
 
@@ -241,10 +241,11 @@ class MpiExchange final : public Exchange {
 
   Rank self_ = no_rank;
   std::uint32_t rank_count_ = 0;
-  std::vector<detail::Descriptor> processes_;  // pidfd by rank; empty: this rank, or not here
+  std::vector<detail::Descriptor>
+      processes_;  // pidfds by rank; empty: this rank, or another host's
   MPI_Request request_ = MPI_REQUEST_NULL;
   std::unique_ptr<Lent> lent_ = std::make_unique<Lent>();
-  std::string broken_;  // why exchanges no longer line up with those of the others
+  std::string broken_;  // why this rank's exchanges no longer match those of the others
   pid_t process_ = ::getpid();
 };
 

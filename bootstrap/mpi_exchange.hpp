@@ -1,5 +1,5 @@
 // The exchange of ranks that an MPI launcher has started, over a duplicate of their communicator.
-// MPI only carries set-up; no operation of tutti goes through it.
+// MPI only carries set-up; no operation of tutti uses it.
 #pragma once
 
 #include <mpi.h>

@@ -46,7 +46,7 @@ bool same_boot(const HostIdentity& one, const HostIdentity& other) noexcept {
   return one.boot == other.boot && one.boot != std::array<std::byte, 16>{};
 }
 
-/// Renames the nodes of `node` by lowest rank and counts the ranks of each.
+/// Renumbers the nodes of `node` by lowest rank and counts the ranks of each.
 NodeMap in_rank_order(std::vector<Node> node) {
   NodeMap map;
   const auto rank_count = static_cast<std::uint32_t>(node.size());
@@ -121,7 +121,7 @@ NodeMap imposed_node_map(const ImposedNodes& shape) {
   const std::vector<std::uint32_t> room = sizes_of_nodes(shape);
   std::vector<Node> node;
   if (shape.placement == Placement::cyclic) {
-    // Dealt like cards, to the nodes that have room.
+    // Ranks are dealt like cards, to the nodes that have room.
     for (std::uint32_t turn = 0; node.size() < shape.rank_count; ++turn)
       for (std::uint32_t index = 0; index < room.size(); ++index)
         if (room[index] > turn) node.push_back(Node{index});

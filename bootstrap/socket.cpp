@@ -19,16 +19,17 @@ namespace tutti::bootstrap {
 
 namespace {
 
-// Addresses of one name are tried in turn, so one that swallows packets must not eat the deadline.
+// The addresses of a name are tried in turn, so one that swallows packets must not use up the
+// deadline.
 constexpr Timeout connect_timeout = std::chrono::seconds(3);
 
 constexpr int open_flags = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 
-// The pending connections of a job that starts all at once; the kernel has its own limit.
+// Room for the pending connections of a job that starts all at once; the kernel has its own limit.
 constexpr int backlog = 4096;
 
 void set_option(int socket, int level, int name, int value) noexcept {
-  // A kernel without one of these still works, only slower or with later news.
+  // A kernel without one of these options still works, only slower or with later news.
   (void)::setsockopt(socket, level, name, &value, sizeof value);
 }
 
@@ -41,8 +42,8 @@ UnsharedDescriptor open_socket(const Address& address) noexcept {
       [&] { return ::socket(address.storage.ss_family, open_flags, 0); });
 }
 
-/// A connection to a free port of this host can meet itself: TCP opens simultaneously, and the port
-/// chosen for us is the one we asked for.
+/// A connection to a free port of this host can meet itself: TCP opens simultaneously if the port
+/// chosen for this end is the one that was asked for.
 bool connected_to_itself(int socket) noexcept {
   Address local;
   Address remote;
@@ -61,7 +62,8 @@ int finish_connecting(int socket, Timeout at_most) noexcept {
   socklen_t bytes = sizeof error;
   if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) return errno;
   if (error == 0 && connected_to_itself(socket)) {
-    // Closed without lingering, or the port would stay taken for the rank that wants to listen.
+    // Closed without lingering: otherwise the port would stay taken for the rank that wants to
+    // listen.
     const linger at_once{1, 0};
     (void)::setsockopt(socket, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     return ECONNREFUSED;
@@ -84,12 +86,12 @@ Endpoint parse_endpoint(const std::string& rendezvous) {
   if (endpoint.host.front() == '[' && endpoint.host.back() == ']') {
     endpoint.host = endpoint.host.substr(1, endpoint.host.size() - 2);
   } else if (endpoint.host.find(':') != std::string::npos) {
-    refuse();  // which colon would be the port's?
+    refuse();  // it is unclear which colon is the port's
   }
   unsigned port = 0;
   const char* last = endpoint.port.data() + endpoint.port.size();
   const auto [end, error] = std::from_chars(endpoint.port.data(), last, port);
-  // Port 0 would listen somewhere that nobody else knows.
+  // Port 0 would listen at a place that nobody else knows.
   if (error != std::errc() || end != last || port == 0 || port > 65535) refuse();
   if (endpoint.host.empty()) refuse();
   return endpoint;
@@ -149,7 +151,7 @@ UnsharedDescriptor connect_to(std::span<const Address> addresses, Deadline deadl
   int error = EHOSTUNREACH;
   for (const Address& address : addresses) {
     UnsharedDescriptor socket = open_socket(address);
-    // Should this connection get the rendezvous' own port, rank 0 can still listen there.
+    // If this connection gets the rendezvous' own port, rank 0 can still listen there.
     set_option(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
     error = ::connect(socket.get(), raw(address), address.bytes) == 0 ? 0 : errno;
     if (error == 0 || error == EINPROGRESS) {
@@ -220,8 +222,8 @@ void finish_sending(int socket, Deadline deadline) noexcept {
     if (reception == Reception::some) continue;
     int unacknowledged = 0;
     if (::ioctl(socket, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0) return;
-    // Nothing announces an acknowledgement; one millisecond is below any network's round trip that
-    // would notice.  POLLIN ends the wait when the peer closes first.
+    // Nothing announces an acknowledgement, and one millisecond is below the round trip of any
+    // network that would notice.  POLLIN ends the wait when the peer closes first.
     pollfd waiting{socket, POLLIN, 0};
     (void)::poll(&waiting, 1, 1);
   }

@@ -1,5 +1,5 @@
 // TCP sockets as this layer uses them: non-blocking, closed on exec and in forked children, without
-// delay, and told to notice a peer whose host has vanished.
+// delay, and set to notice a peer whose host has vanished.
 #pragma once
 
 #include <netinet/in.h>
@@ -34,8 +34,8 @@ struct Address {
   socklen_t bytes = 0;
 };
 
-/// What the name means now, in the resolver's order.  Empty: the resolver asks to try again later.
-/// Blocks as long as the system's resolver does.  Throws Error{invalid_argument}.
+/// The addresses of the host now, in the resolver's order.  Empty: the resolver asks to try again
+/// later.  Blocks as long as the system's resolver does.  Throws Error{invalid_argument}.
 std::vector<Address> resolve(const Endpoint& endpoint, const std::string& rendezvous);
 
 /// A socket that listens on the first of the addresses that this host has.  Throws Error{system}.
@@ -44,10 +44,10 @@ UnsharedDescriptor listen_at(std::span<const Address> addresses, const std::stri
 /// A connection to one of the addresses, or an empty owner and errno.
 UnsharedDescriptor connect_to(std::span<const Address> addresses, Deadline deadline) noexcept;
 
-/// To be called on every connection, accepted or made.
+/// Must be called for every connection, accepted or made.
 void set_connection_options(int socket) noexcept;
 
-/// Time left as poll() takes it: rounded up, and never longer than an hour.
+/// The remaining time in the form of poll(): rounded up, and never longer than an hour.
 int poll_milliseconds(Timeout remaining) noexcept;
 
 enum class Reception : std::uint8_t { some, nothing_yet, end };
@@ -58,9 +58,9 @@ Reception receive_some(int socket, std::span<std::byte> space, std::size_t& byte
 /// Sends what the kernel takes without waiting.  False: the connection has failed.
 bool send_some(int socket, std::span<const std::byte> bytes, std::size_t& sent) noexcept;
 
-/// Ends the sending side and waits until the peer's host has acknowledged everything, or the
+/// Ends the sending side and waits until the peer's host has acknowledged everything, or until the
 /// deadline: closing a socket with unread input would reset the connection, and the peer might lose
-/// what we said last.
+/// the last messages.
 void finish_sending(int socket, Deadline deadline) noexcept;
 
 }  // namespace tutti::bootstrap

@@ -22,12 +22,12 @@ namespace {
 using namespace std::chrono_literals;
 using wire::FrameType;
 
-// After a deadline the hub is asked who is missing.  It answers within a round trip, or is itself
-// what is missing.
+// After a deadline the hub is asked which ranks are missing.  It answers within a round trip;
+// otherwise it is itself missing.
 constexpr Timeout answer_timeout = 500ms;
-// For the goodbye to leave this host.
+// Enough for the goodbye to leave this host.
 constexpr Timeout goodbye_timeout = 200ms;
-// Between attempts to connect: short enough that nobody waits for it, then gentler to the network.
+// The time between attempts to connect: short at first, so that nobody waits for it, then longer.
 constexpr Timeout retry_first = 5ms;
 constexpr Timeout retry_last = 200ms;
 
@@ -35,7 +35,7 @@ Timeout now() noexcept {
   return detail::MonotonicClock::read();
 }
 
-/// What the hub may send before it has said welcome: a list of ranks at most.
+/// The longest payload that the hub may send before its welcome: a list of ranks.
 std::size_t joining_bytes_max(std::uint32_t rank_count) noexcept {
   return sizeof(wire::Missing) + rank_count * sizeof(std::uint32_t);
 }
@@ -44,7 +44,7 @@ void check_options(const TcpOptions& options) {
   const auto refuse = [](const std::string& text) {
     throw Error(ErrorCode::invalid_argument, text);
   };
-  // A frame's length and the lists of ranks have 32 bits.
+  // The length of a frame and the lists of ranks have 32 bits.
   constexpr std::uint32_t rank_count_max = std::uint32_t{1} << 20;
   const std::string rank_count = "TUTTI_SIZE=" + std::to_string(options.rank_count);
   if (options.rank_count == 0 || options.rank_count > rank_count_max) {
@@ -149,7 +149,7 @@ void TcpExchange::join(const TcpOptions& options) {
   for (Timeout pause = retry_first;; pause = std::min(2 * pause, retry_last)) {
     socket_ = connect_to(addresses, deadline);
     if (socket_) {
-      // What an earlier connection was in the middle of is void.
+      // Anything half received or half sent on an earlier connection is void.
       reader_ = FrameReader(joining_bytes_max(rank_count_));
       outbox_.clear();
       outbox_sent_ = 0;
@@ -167,7 +167,7 @@ void TcpExchange::join(const TcpOptions& options) {
                     "; is it running, with the same TUTTI_RENDEZVOUS, on that host?");
 }
 
-/// False: the connection has ended without a word; another attempt may do better.
+/// False: the connection has ended without a message; another attempt may succeed.
 bool TcpExchange::await_welcome(const TcpOptions& options, Deadline deadline) {
   answer_.reset();
   std::optional<Deadline> answer_by;  // once the deadline has passed
@@ -175,7 +175,7 @@ bool TcpExchange::await_welcome(const TcpOptions& options, Deadline deadline) {
     if (welcome_) return true;
     if (refusal_) throw_refusal(options);
     if (gave_up_) {
-      // It names nobody if the last one came just too late: then rank 0 itself is what is missing.
+      // The list is empty if the last rank came just too late: then rank 0 itself is missing.
       throw_missing(options, gave_up_->empty() ? std::span{&hub_rank, 1} : std::span{*gave_up_},
                     "rank 0 has given up");
     }
@@ -252,7 +252,7 @@ void TcpExchange::exchange(const char* name, std::span<const std::byte> mine,
   all_ = all;
   mine_bytes_ = mine.size();
   offset_ = 0;
-  do {  // at least once: an empty allgather is a barrier
+  do {  // at least once, because an empty allgather is a barrier
     const auto chunk = mine.subspan(offset_, std::min(mine.size() - offset_, chunk_bytes_max));
     receive();
     fail_if_gone(call);
@@ -269,8 +269,8 @@ void TcpExchange::exchange(const char* name, std::span<const std::byte> mine,
 void TcpExchange::await_gathered(const Call& call) {
   std::optional<Deadline> answer_by;  // once the deadline has passed
   bool asking = false;
-  bool asked_late = false;      // after the deadline, so the answer decides
-  std::uint32_t left_seen = 0;  // whoever left before this step may yet have taken part in it
+  bool asked_late = false;      // asked after the deadline, so the answer decides
+  std::uint32_t left_seen = 0;  // a rank that left before this step may have taken part in it
   for (;;) {
     if (!awaiting_) return;
     if (disagreement_ && disagreement_->sequence == sequence_) {
@@ -293,7 +293,7 @@ void TcpExchange::await_gathered(const Call& call) {
       asking = false;
     }
     if (late && !answer_by) answer_by = Deadline::after(answer_timeout, now());
-    // A rank that has left may have contributed before; only the hub knows.
+    // A rank that has left may have contributed before; only the hub knows that.
     if (!asking && (late || left_count_ > left_seen)) {
       left_seen = left_count_;
       asking = true;
@@ -318,7 +318,7 @@ void TcpExchange::fail_if_gone(const Call& call) {
 }
 
 void TcpExchange::fail(const Call& call, ErrorCode code, const std::string& text) {
-  // The caller's buffer is its own again, and a late result will find no taker.
+  // The caller's buffer is released, and a late result will not be stored.
   awaiting_ = false;
   all_ = {};
   const std::string whole = std::string(call.name) + ": " + text;
@@ -352,8 +352,8 @@ void TcpExchange::announce(Incident incident) noexcept {
   if (incident.kind == Incident::Kind::none) return;
   detail::check(index_of(incident.rank) < rank_count_, "the incident names a rank",
                 index_of(incident.rank), rank_count_);
-  if (!socket_) return;  // nobody can hear it, and losing the hub was an incident already
-  // Not believed here until the hub repeats it: another one may have been first.
+  if (!socket_) return;  // nobody can receive it, and losing the hub was an incident already
+  // It is not believed here until the hub repeats it: another incident may have been first.
   const wire::News news{static_cast<std::uint32_t>(incident.kind), index_of(incident.rank)};
   say_last(FrameType::incident, bytes_of(news));
   flush();
@@ -373,8 +373,8 @@ void TcpExchange::say(FrameType type, std::span<const std::byte> front,
   append_frame(outbox_, type, front, rest);
 }
 
-/// Without memory of its own, for which say() has left room.  There is none for what is said once
-/// more before the first is sent: it would not be believed either.
+/// Allocates nothing: say() has left room.  There is no room for a second message before the first
+/// is sent; the hub would not believe it either.
 void TcpExchange::say_last(FrameType type, std::span<const std::byte> front) noexcept {
   const std::size_t goodbye_bytes = type == FrameType::goodbye ? 0 : sizeof(wire::FrameHeader);
   const std::size_t bytes = sizeof(wire::FrameHeader) + front.size() + goodbye_bytes;
@@ -384,7 +384,7 @@ void TcpExchange::say_last(FrameType type, std::span<const std::byte> front) noe
 void TcpExchange::flush() noexcept {
   if (!socket_ || outbox_.empty()) return;
   std::size_t sent = 0;
-  // A failed connection is noticed by receive(), after the last words in it have been read.
+  // receive() notices a failed connection, after it has read the last messages on it.
   (void)send_some(socket_.get(), std::span<const std::byte>{outbox_}.subspan(outbox_sent_), sent);
   outbox_sent_ += sent;
   if (outbox_sent_ < outbox_.size()) return;
@@ -411,8 +411,8 @@ void TcpExchange::receive() {
   if (foreign_) lose_hub();
 }
 
-/// What there is no memory for stays in the socket until the next call.  Answers, which are longer,
-/// are for exchanges, and none is under way.
+/// Bytes for which there is no memory stay in the socket until the next call.  Long answers only
+/// come during exchanges, and none is under way.
 void TcpExchange::receive_what_fits() noexcept {
   try {
     receive();
@@ -440,7 +440,7 @@ void TcpExchange::handle(const Frame& frame) {
       gave_up_ = rank_list();
       return;
     case FrameType::missing: {
-      // An earlier step may have ended before its answer came.
+      // The step that was asked about may have ended before its answer came.
       const auto head = front_of<wire::Missing>(frame.payload);
       if (head && head->sequence == sequence_) answer_ = rank_list();
       return;
@@ -453,7 +453,7 @@ void TcpExchange::handle(const Frame& frame) {
       if (!step || !awaiting_ || step->sequence != sequence_) return;
       const auto chunks = frame.payload.subspan(sizeof *step);
       const std::size_t chunk_bytes = chunks.size() / rank_count_;
-      // It returns what it was given, or it is no hub of ours.
+      // A hub returns as many bytes as it was given; otherwise this is no hub of ours.
       if (chunk_bytes > mine_bytes_ - offset_) break;
       for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
         const auto chunk = chunks.subspan(rank * chunk_bytes, chunk_bytes);
@@ -484,7 +484,7 @@ void TcpExchange::handle(const Frame& frame) {
   foreign_ = true;
 }
 
-/// Sleeps until the hub says something or the deadline passes; may return early.
+/// Sleeps until the hub sends something or the deadline passes; may return early.
 void TcpExchange::await_news(Deadline deadline) {
   flush();
   if (!socket_) return;
@@ -493,7 +493,7 @@ void TcpExchange::await_news(Deadline deadline) {
   if (ready > 0) receive();
 }
 
-/// There will be no more news, so this is an incident, whatever the reason.
+/// There will be no more news, so losing the hub is an incident, whatever the reason.
 void TcpExchange::lose_hub() noexcept {
   socket_ = UnsharedDescriptor();
   if (!welcome_ || incident_.kind != Incident::Kind::none) return;

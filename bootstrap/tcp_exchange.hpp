@@ -1,5 +1,6 @@
-// A rank's end of the TCP exchange: one connection to rank 0's hub, over which contributions go out
-// and results and news come in.  The caller's thread does all of it; nothing happens between calls.
+// A rank's end of the TCP exchange: one connection to rank 0's hub, over which contributions go
+// out, and results and news come in.  The caller's thread does all the work; nothing happens
+// between calls.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +25,8 @@ class TcpExchange final : public Exchange {
  public:
   /// Collective.  Returns when all ranks have met; throws Error as tcp_exchange() does.
   explicit TcpExchange(const TcpOptions& options);
-  /// Says goodbye.  Rank 0 then waits, at most TcpOptions::timeout, until the others need the hub
-  /// no longer: until all have left or died, or an incident has reached them.
+  /// Says goodbye.  Rank 0 then waits, at most TcpOptions::timeout, until the others no longer need
+  /// the hub: until all have left or died, or an incident has reached them.
   ~TcpExchange() override;
 
   Rank self() const noexcept override { return self_; }
@@ -49,7 +50,7 @@ class TcpExchange final : public Exchange {
   [[noreturn]] void fail(const Call& call, ErrorCode code, const std::string& text);
   std::vector<Rank> left_among(std::span<const Rank> ranks) const;
 
-  // What say_last() needs at most: an incident and the goodbye.
+  // The room that say_last() needs at most: an incident and the goodbye.
   static constexpr std::size_t last_words_bytes =
       2 * sizeof(wire::FrameHeader) + sizeof(wire::News);
   void say(wire::FrameType type, std::span<const std::byte> front,
@@ -64,17 +65,17 @@ class TcpExchange final : public Exchange {
   void lose_hub() noexcept;
   void say_goodbye() noexcept;
 
-  std::unique_ptr<Hub> hub_;  // on rank 0; first, because it outlives the connection to it
+  std::unique_ptr<Hub> hub_;  // on rank 0; the first member, because it outlives its client
   Rank self_;
   std::uint32_t rank_count_;
 
   UnsharedDescriptor socket_;  // empty: the hub is gone, or this is a forked child
   FrameReader reader_;
-  std::vector<std::byte> outbox_;  // frames not sent yet, so that none is ever cut short
+  std::vector<std::byte> outbox_;  // frames that are not sent yet, so that none is cut short
   std::size_t outbox_sent_ = 0;
 
-  // What the hub has said.
-  bool foreign_ = false;  // something that no hub says
+  // What the hub has sent.
+  bool foreign_ = false;  // something that no hub sends
   bool welcome_ = false;
   std::optional<wire::Refusal> refusal_;
   std::optional<std::vector<Rank>> gave_up_;
@@ -87,10 +88,10 @@ class TcpExchange final : public Exchange {
   // The step under way.
   std::uint64_t sequence_ = 0;
   bool awaiting_ = false;
-  std::span<std::byte> all_;  // the caller's
+  std::span<std::byte> all_;  // the caller's buffer
   std::size_t mine_bytes_ = 0;
   std::size_t offset_ = 0;
-  std::string broken_;  // why steps no longer line up with those of the others
+  std::string broken_;  // why this rank's steps no longer match those of the others
 };
 
 }  // namespace tutti::bootstrap

@@ -1,4 +1,4 @@
-// Threads of this layer get no signals: those are the business of whoever embeds the library.
+// Threads of this layer block all signals: these are the business of the program that embeds tutti.
 #pragma once
 
 #include <pthread.h>

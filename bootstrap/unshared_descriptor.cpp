@@ -9,16 +9,17 @@
 namespace tutti::bootstrap {
 
 namespace {
-// Of this process, not of an exchange: fork() copies everything at once.  Both sides of a fork
-// find the list whole, because the forking thread holds the lock across it.
+// One list for the process, not one for each exchange: fork() copies everything at once.  The
+// forking thread holds the lock across the fork, so both sides find the list whole.
 std::mutex list_lock;
 }  // namespace
 
 UnsharedDescriptor* UnsharedDescriptor::first_ = nullptr;
 
 UnsharedDescriptor::ForkLock::ForkLock() noexcept {
-  // Before the first lock is taken, or a fork in between would leave it locked in the child.  The
-  // only failure is a lack of memory; children then share as they would without this.
+  // Registered before the lock is first taken: a fork in between would leave it locked in the
+  // child.  The only possible failure is a lack of memory; children then share descriptors as they
+  // would without this class.
   [[maybe_unused]] static const int error =
       ::pthread_atfork([] { list_lock.lock(); }, [] { list_lock.unlock(); }, close_all_in_child);
   list_lock.lock();
@@ -28,7 +29,7 @@ UnsharedDescriptor::ForkLock::~ForkLock() {
   list_lock.unlock();
 }
 
-/// Runs where only async-signal-safe functions may be called.
+/// Only async-signal-safe functions may be called here.
 void UnsharedDescriptor::close_all_in_child() noexcept {
   for (UnsharedDescriptor* owner = first_; owner != nullptr; owner = owner->next_) {
     if (owner->number_ >= 0) ::close(owner->number_);

@@ -1,8 +1,8 @@
-// Owner of a file descriptor that forked children do not get.  A connection ends for its peer when
-// the last copy of the descriptor is closed, so a child that a rank has forked would keep it open
-// and hide the rank's death.  All owners are in one list, and the child of a fork() closes them
-// before it does anything else.  Not seen: clone() and vfork() past the C library; exec, because
-// that is what SOCK_CLOEXEC is for.
+// Owns a file descriptor that forked children do not get.  A connection ends for its peer when the
+// last copy of the descriptor is closed, so a child that a rank has forked would keep it open and
+// hide the rank's death.  All owners are in one list, and the child of a fork() closes their
+// descriptors before it does anything else.  This does not cover clone() and vfork() that bypass
+// the C library, nor exec, for which there is SOCK_CLOEXEC.
 #pragma once
 
 namespace tutti::bootstrap {
@@ -14,7 +14,7 @@ class UnsharedDescriptor {
   UnsharedDescriptor& operator=(UnsharedDescriptor&& other) noexcept;
   ~UnsharedDescriptor();
 
-  /// Owns the descriptor that `open` returns, nothing if that is negative; keeps errno.  Other
+  /// Owns the descriptor that `open` returns, or nothing if that is negative; keeps errno.  Other
   /// threads cannot fork meanwhile, so `open` must not block, nor touch another owner.
   template <class Open>
   static UnsharedDescriptor made_by(Open open) noexcept {
@@ -28,7 +28,7 @@ class UnsharedDescriptor {
   bool inherited() const noexcept { return inherited_; }
 
  private:
-  /// While it exists the list is ours, and no thread forks.
+  /// While it exists the list belongs to this thread, and no thread forks.
   struct ForkLock {
     ForkLock() noexcept;
     ForkLock(const ForkLock&) = delete;

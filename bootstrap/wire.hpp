@@ -38,8 +38,8 @@ struct FrameHeader {
 static_assert(sizeof(FrameHeader) == 8);
 
 inline constexpr std::uint64_t magic = 0x30626f6974747574;  // "tuttiob0"
-// Raised with every change of any struct here, except Hello, whose layout is frozen so that two
-// versions can tell each other that they differ.
+// It is raised with every change of a struct in this file, except Hello, whose layout is frozen so
+// that two versions can detect that they differ.
 inline constexpr std::uint32_t protocol_version = 1;
 
 inline constexpr std::size_t secret_bytes_max = 256;
@@ -58,14 +58,14 @@ enum class Reason : std::uint32_t { version, secret, rank_count, rank_range, ran
 
 struct Refusal {
   Reason reason = Reason::version;
-  std::uint32_t expected = 0;  // the version or rank count of the hub, where that is the reason
+  std::uint32_t expected = 0;  // the hub's version or rank count, where that is the reason
 };
 static_assert(sizeof(Refusal) == 8);
 
-/// Names one exchange: they are counted from 1, and 0 is the joining.
+/// Names one exchange: exchanges are counted from 1, and 0 is the joining.
 struct Step {
   std::uint64_t sequence = 0;
-  std::uint64_t total_bytes = 0;  // of one rank in the whole allgather, of which this is a chunk
+  std::uint64_t total_bytes = 0;  // one rank's in the whole allgather, of which this is a chunk
 };
 static_assert(sizeof(Step) == 16);
 
@@ -93,19 +93,19 @@ struct News {
 static_assert(sizeof(News) == 8);
 
 /// The largest chunk of one rank.  A longer allgather is several exchanges, so that a hub's memory
-/// is bounded: 256 KiB are enough to hide a round trip, and 16 MiB bound what all ranks send.
+/// is bounded: 256 KiB are enough to hide a round trip, and 16 MiB bound the sum over all ranks.
 constexpr std::size_t chunk_bytes_max(std::uint32_t rank_count) noexcept {
   constexpr std::size_t together = std::size_t{16} << 20;
   return std::clamp<std::size_t>(together / rank_count, std::size_t{1} << 10,
                                  std::size_t{256} << 10);
 }
 
-/// The longest payload that a client may send, and that it may be sent.
+/// The longest payload that a client may send, and the longest that may be sent to it.
 constexpr std::size_t to_hub_bytes_max(std::uint32_t rank_count) noexcept {
   return sizeof(Step) + chunk_bytes_max(rank_count);
 }
 constexpr std::size_t to_client_bytes_max(std::uint32_t rank_count) noexcept {
-  // gathered; a missing list takes 4 bytes per rank and always fits.
+  // This is the size of `gathered`; a `missing` list takes 4 bytes per rank and always fits.
   return sizeof(Step) + rank_count * chunk_bytes_max(rank_count);
 }
 

@@ -19,25 +19,25 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Sizes of the payloads that are passed on in turns: none but the word, a page, a chunk.
+/// Sizes of the payloads that take turns: none but the word, a page, a chunk.
 constexpr std::array<std::size_t, 3> sizes = {0, costs_page_bytes, costs_chunk_bytes};
 constexpr std::uint64_t rounds_max = 10;
-/// Fewer say nothing: the first bring pages and code into the caches.
+/// Fewer rounds give no result: the first ones bring pages and code into the caches.
 constexpr std::uint64_t rounds_min = 3;
-constexpr std::uint64_t steps_max = 0xff00;  // of rounds that count and of those that do not
-constexpr std::uint64_t over = 0xffff;       // a step that is none: the leader is done
-constexpr unsigned looks_per_turn = 256;     // about as long as a chunk takes
+constexpr std::uint64_t steps_max = 0xff00;  // counts rounds that count and rounds that do not
+constexpr std::uint64_t over = 0xffff;       // not a step: the leader is done
+constexpr unsigned looks_per_turn = 256;     // takes about as long as a chunk
 
 double nanoseconds_since(Clock::time_point begin) noexcept {
   return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
 }
 
 template <class T>
-void tell(T& into, T value, std::memory_order order = std::memory_order_relaxed) noexcept {
+void store(T& into, T value, std::memory_order order = std::memory_order_relaxed) noexcept {
   std::atomic_ref(into).store(value, order);
 }
 template <class T>
-T look(const T& at, std::memory_order order = std::memory_order_relaxed) noexcept {
+T load(const T& at, std::memory_order order = std::memory_order_relaxed) noexcept {
   return std::atomic_ref(const_cast<T&>(at)).load(order);  // nothing is written
 }
 
@@ -45,12 +45,12 @@ void lower(double& least, double one) noexcept {
   least = std::min(least, one);
 }
 
-/// Whether the other rank's step has become `expected` before `end`.
+/// Whether the other rank's step becomes `expected` before `end`.
 bool await(const CopyBoard& theirs, std::uint64_t id, std::uint64_t expected,
            Clock::time_point end) noexcept {
   for (;;) {
     for (unsigned looks = 0; looks < looks_per_turn; ++looks) {
-      const std::uint64_t step = look(theirs.step, std::memory_order_acquire);
+      const std::uint64_t step = load(theirs.step, std::memory_order_acquire);
       if (step == id + expected) return true;
       if (step == id + over) return false;
     }
@@ -85,7 +85,7 @@ CopyOutcome measure_copies_as_leader(const CopyProbe& probe, std::byte* block, s
   assert((probe.id & over) == 0);
   assert(probe.mine != nullptr);
   if (block == nullptr) {
-    tell(probe.mine->step, probe.id + over, std::memory_order_release);
+    store(probe.mine->step, probe.id + over, std::memory_order_release);
     return {};
   }
   const Clock::time_point end = Clock::now() + probe.patience;
@@ -93,9 +93,9 @@ CopyOutcome measure_copies_as_leader(const CopyProbe& probe, std::byte* block, s
   constexpr double none = std::numeric_limits<double>::infinity();
   double there_and_back = none;
   CopyCosts costs{none, none, none, none, none, none, none, none, none};
-  tell(probe.mine->block, reinterpret_cast<std::uint64_t>(block));
+  store(probe.mine->block, reinterpret_cast<std::uint64_t>(block));
   std::array<std::uint64_t, sizes.size()> counted = {};
-  detail::BulkCopy streaming{detail::Stores::streaming};  // as the engine may, by what both take
+  detail::BulkCopy streaming{detail::Stores::streaming};  // the engine may use these stores, too
   CopyOutcome outcome;
   for (std::uint64_t step = 0; step < steps_max && counted.back() < rounds_max; ++step) {
     const std::size_t size = step % sizes.size(), bytes = sizes[size];
@@ -106,13 +106,13 @@ CopyOutcome measure_copies_as_leader(const CopyProbe& probe, std::byte* block, s
     else if (bytes > 0)
       std::memcpy(block, own.data(), bytes);
     const double put = nanoseconds_since(begin);
-    const Clock::time_point told = Clock::now();
-    tell(probe.mine->step, probe.id + step + 1, std::memory_order_release);
+    const Clock::time_point announced = Clock::now();
+    store(probe.mine->step, probe.id + step + 1, std::memory_order_release);
     outcome.block_is_free = await(*probe.theirs, probe.id, step + 1, end);
     if (!outcome.block_is_free) break;
-    const double answered = nanoseconds_since(told);
-    const auto get = static_cast<double>(look(probe.theirs->get_ns));
-    const auto their_cpu = static_cast<int>(look(probe.theirs->cpu));
+    const double answered = nanoseconds_since(announced);
+    const auto get = static_cast<double>(load(probe.theirs->get_ns));
+    const auto their_cpu = static_cast<int>(load(probe.theirs->cpu));
     if (cpu == their_cpu || sched_getcpu() == their_cpu) continue;
     ++counted[size];
     if (bytes == 0) {
@@ -120,15 +120,15 @@ CopyOutcome measure_copies_as_leader(const CopyProbe& probe, std::byte* block, s
     } else if (bytes == costs_page_bytes) {
       lower(costs.put_page, put);
       lower(costs.get_page, get);
-    } else if (put + get < costs.put_chunk + costs.get_chunk) {  // by either kind of stores
+    } else if (put + get < costs.put_chunk + costs.get_chunk) {  // either kind of stores may win
       costs.put_chunk = put;
       costs.get_chunk = get;
     }
   }
-  tell(probe.mine->step, probe.id + over, std::memory_order_release);
+  store(probe.mine->step, probe.id + over, std::memory_order_release);
   if (*std::min_element(counted.begin(), counted.end()) < rounds_min) return outcome;
   costs.word = there_and_back / 2;
-  // Ranks that are threads have one memory, and what lies there may be in use.
+  // Ranks that are threads share their memory, and the memory at `readable` may be in use.
   if (process == ::getpid()) readable = reinterpret_cast<std::uint64_t>(own.data());
   if (read_costs(costs, process, readable, own, other, end)) outcome.costs = costs;
   return outcome;
@@ -143,13 +143,13 @@ void measure_copies_as_partner(const CopyProbe& probe,
   const std::byte* block = nullptr;
   for (std::uint64_t step = 0; step < steps_max; ++step) {
     if (!await(*probe.theirs, probe.id, step + 1, end)) return;
-    if (block == nullptr) block = block_at(look(probe.theirs->block));
+    if (block == nullptr) block = block_at(load(probe.theirs->block));
     const Clock::time_point begin = Clock::now();
     if (const std::size_t bytes = sizes[step % sizes.size()]; bytes > 0)
       std::memcpy(own.data(), block, bytes);
-    tell(probe.mine->get_ns, static_cast<std::uint64_t>(nanoseconds_since(begin)));
-    tell(probe.mine->cpu, static_cast<std::uint64_t>(sched_getcpu()));
-    tell(probe.mine->step, probe.id + step + 1, std::memory_order_release);
+    store(probe.mine->get_ns, static_cast<std::uint64_t>(nanoseconds_since(begin)));
+    store(probe.mine->cpu, static_cast<std::uint64_t>(sched_getcpu()));
+    store(probe.mine->step, probe.id + step + 1, std::memory_order_release);
   }
 }
 

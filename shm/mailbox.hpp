@@ -1,18 +1,18 @@
-// The sequence word of a slot: how a message inside a node says that it is there.  Every memory
-// order of this layer is here.
+// The sequence word of a slot: how a message inside a node announces itself.  Every memory order of
+// this layer is here.
 //
 // A slot belongs to one writer and one reader.  Its last eight bytes hold the number of messages
-// that have ever come into it; the payload is at its start.  Up to 56 bytes of payload and the word
-// share one cache line, which then crosses from one core to the other once; larger messages end in
-// the line of the word.
+// that have ever arrived in it; the payload is at its start.  Up to 56 bytes of payload and the
+// word share one cache line, which then crosses from one core to the other once; larger messages
+// end in the line of the word.
 //
 //   | payload ......................... | unused | word |
 //   ^ slot                                       ^ slot + slot_bytes - 8
 //
 // Writer: payload, then the word with release.  Reader: the word with acquire, then the payload.
-// Without the pair a reader could see the word and an old payload.  The word counts, and is never
-// reset: an old value is never taken for a new one.  That nobody writes into a slot which is still
-// being read is the plan's business (two copies of every slot, by parity of the call).
+// Without the pair a reader could see the word and an old payload.  The word counts and is never
+// reset, so an old value is never taken for a new one.  The plan ensures that nobody writes into a
+// slot which is still being read (two copies of every slot, by parity of the call).
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ namespace tutti::shm {
 using SequenceWord = std::uint64_t;
 static_assert(std::atomic_ref<SequenceWord>::is_always_lock_free);
 
-/// Of a slot that begins on a cache line and has a multiple of 64 bytes.
+/// The word of a slot that begins on a cache line and has a multiple of 64 bytes.
 inline SequenceWord* word_of(std::byte* slot, std::size_t slot_bytes) noexcept {
   assert(slot_bytes % 64 == 0);
   assert(reinterpret_cast<std::uintptr_t>(slot) % 64 == 0);
@@ -39,12 +39,12 @@ inline void announce(SequenceWord* word, std::uint64_t message) noexcept {
 }
 
 inline bool has_come(const SequenceWord* word, std::uint64_t message) noexcept {
-  // atomic_ref wants an object that is not const; nothing is written.
+  // atomic_ref needs an object that is not const; nothing is written.
   return std::atomic_ref(*const_cast<SequenceWord*>(word)).load(std::memory_order_acquire) >=
          message;
 }
 
-/// Payloads of one element are the ones that are waited for: no call of memcpy for those.
+/// Ranks wait for payloads of one element, so these are copied without a call of memcpy.
 inline void copy_payload(std::byte* into, const std::byte* from, std::size_t bytes) noexcept {
   assert(bytes == 0 || into != nullptr);
   if (bytes == 8)

@@ -1,5 +1,5 @@
-// The fabric inside a node: a put is a copy into the peer's slot and a word that says so; nothing
-// has to be polled, and there is always room.
+// The fabric inside a node: a put is a copy into the peer's slot and a word that announces it.
+// Nothing has to be polled, and there is always room.
 #pragma once
 
 #include <array>
@@ -16,31 +16,31 @@
 
 namespace tutti::shm {
 
-/// A put that is done again and again.
+/// A put that is repeated in every call.
 struct PreparedStore {
   const std::byte* local = nullptr;
-  std::byte* remote =
-      nullptr;  // the peer's slot, as mapped here; null: not for a peer of this node
+  // The peer's slot, as mapped here; null: the put is not for a peer of this node.
+  std::byte* remote = nullptr;
   SequenceWord* word = nullptr;
   std::size_t bytes = 0;
-  std::uint64_t messages = 0;  // so far
+  std::uint64_t messages = 0;  // how many were sent so far
 };
 
 /// A slot here that a peer of this node writes.
 struct AwaitedSlot {
-  const SequenceWord* word = nullptr;  // null: not a peer of this node
-  std::uint64_t messages = 0;          // taken so far
+  const SequenceWord* word = nullptr;  // null: the slot is not for a peer of this node
+  std::uint64_t messages = 0;          // how many were taken so far
 };
 
-/// A rank of this node whose memory is read here: by its process, but for what is in its window.
+/// A rank of this node whose memory is read here: by its process, except for its mapping.
 struct Lender {
   std::int32_t process = 0;
-  std::span<const std::byte> window = {};   // as mapped here
-  std::uint64_t address = 0;                // of its start, there
-  const SequenceWord* withdrawn = nullptr;  // 1: its user has the memory back
+  std::span<const std::byte> window = {};   // its mapping, as mapped here
+  std::uint64_t address = 0;                // where the mapping starts in its own process
+  const SequenceWord* withdrawn = nullptr;  // 1: its user has got the memory back
 };
 
-/// What is kept for one operation; by parity, then in the order of the plan or by slot.
+/// The state of one operation: by parity, then in the order of the plan or by slot.
 class NodeChannel {
  public:
   NodeChannel(std::size_t put_count, std::size_t slot_count)
@@ -61,15 +61,15 @@ class NodeChannel {
     awaited_[parity][slot] = {.word = word, .messages = 0};
   }
 
-  /// What is read for what comes into the slot.
+  /// Sets the lender whose memory is read for messages that arrive in the slot.
   void read_from(std::uint32_t slot, const Lender& lender) {
     assert(slot < awaited_[0].size());
     assert(lender.withdrawn != nullptr);
     lenders_.resize(awaited_[0].size());
     lenders_[slot] = lender;
   }
-  /// What the writer of the slot has told of; 0 or an errno, which then is that of all further
-  /// reads.  Only if read_from() was called for the slot.
+  /// Reads memory that the writer of the slot has named; 0 or an errno, which then is the result of
+  /// all further reads.  Only if read_from() was called for the slot.
   int read(std::uint32_t slot, std::uint64_t from, std::byte* into, std::size_t bytes) noexcept {
     assert(slot < lenders_.size());
     if (read_error_ != 0) return read_error_;
@@ -80,7 +80,7 @@ class NodeChannel {
     } else {
       read_error_ = read_peer_memory(lender.process, from, into, bytes);
     }
-    // Looked at after the reading: until then the buffer was still lent.
+    // Checked after the read: until then the buffer was still lent.
     if (read_error_ == 0 && has_come(lender.withdrawn, 1)) read_error_ = ECANCELED;
     return read_error_;
   }
@@ -93,7 +93,7 @@ class NodeChannel {
     return awaited_[parity][slot].word != nullptr;
   }
 
-  /// Payload before word.  Only if it holds that put.
+  /// Copies the payload, then stores the word.  Only if it holds that put.
   void put(std::uint32_t parity, std::size_t put) noexcept {
     assert(holds_put(parity, put));
     PreparedStore& store = stores_[parity][put];
@@ -101,7 +101,8 @@ class NodeChannel {
     announce(store.word, ++store.messages);
   }
 
-  /// Whether the next message for the slot has come; then it is taken.  Only if it holds that slot.
+  /// Whether the next message has arrived in the slot; if so it is taken.  Only if it holds that
+  /// slot.
   bool take(std::uint32_t parity, std::uint32_t slot) noexcept {
     assert(holds_slot(parity, slot));
     AwaitedSlot& awaited = awaited_[parity][slot];
@@ -109,7 +110,7 @@ class NodeChannel {
     ++awaited.messages;
     return true;
   }
-  /// The same without taking it.
+  /// Whether the next message has arrived in the slot; it is not taken.
   bool arrived(std::uint32_t parity, std::uint32_t slot) const noexcept {
     assert(holds_slot(parity, slot));
     const AwaitedSlot& awaited = awaited_[parity][slot];

@@ -12,7 +12,7 @@ int read_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
                      std::size_t bytes) noexcept {
   assert(process > 0);
 #if defined(__SANITIZE_THREAD__)
-  // Ranks that are threads: only a read of the program itself is seen.
+  // For ranks that are threads: ThreadSanitizer sees only reads by the program itself.
   if (process == ::getpid()) {
     if (bytes > 0) std::memcpy(into, reinterpret_cast<const std::byte*>(from), bytes);
     return 0;

@@ -16,7 +16,7 @@
 namespace tutti::shm {
 namespace {
 
-/// Windows that this process has mapped, its own among them, by nonce.  Used at set-up only.
+/// Mappings that this process has, its own among them, by nonce.  Used at set-up only.
 struct KnownWindows {
   std::mutex mutex;
   pid_t process = ::getpid();
@@ -27,7 +27,7 @@ KnownWindows& known_windows() {
   return windows;
 }
 
-/// With its mutex held.  A forked child may not have what its parent has mapped.
+/// Called with the mutex held.  A forked child may not have what its parent has mapped.
 void forget_those_of_the_parent(KnownWindows& known) {
   if (known.process == ::getpid()) return;
   known.by_nonce.clear();
@@ -53,7 +53,7 @@ detail::Mapping map_from(const WindowCard& card) {
   const detail::Descriptor file = open_window(card);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) refuse("fstat of " + path, errno, "");
-  // A file that is shorter, or becomes so, would end this process by SIGBUS.
+  // A file that is shorter, or gets shorter later, would end this process by SIGBUS.
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
   if (!S_ISREG(status.st_mode) || static_cast<std::uint64_t>(status.st_size) != card.bytes ||
       seals < 0 || (seals & F_SEAL_SHRINK) == 0)
@@ -62,7 +62,7 @@ detail::Mapping map_from(const WindowCard& card) {
       ::mmap(nullptr, card.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file.get(), 0),
       card.bytes);
   if (!mapping) refuse("mapping " + path, errno, " (check ulimit -v)");
-  // A forked child has no part in it.
+  // A forked child must not use it.
   if (::madvise(mapping.data(), mapping.size(), MADV_DONTFORK) != 0)
     refuse("madvise(MADV_DONTFORK) of " + path, errno, "");
   if (nonce_of(mapping) != card.nonce)

@@ -1,12 +1,13 @@
-// Windows: memory of one process that others of its node map.  Each context has one, a sealed
-// memfd, so nothing is visible in a file system and nothing is left behind by whoever dies.
+// Memory of one process that others of its node map.  Each context has one such mapping, of a
+// sealed memfd: nothing is visible in a file system, and nothing is left behind by a process that
+// dies.
 //
-// A window is mapped through /proc/<process>/fd, which asks for the same user (or root) and the
-// same namespace of process ids.  Its first bytes hold a nonce: only who has read it back has
-// mapped what was meant, whatever became of the process id meanwhile.
+// The others map it through /proc/<process>/fd, which needs the same user (or root) and the same
+// namespace of process ids.  Its first bytes hold a nonce.  A process that has read it back has
+// mapped the right memory, even if the process id has been reused meanwhile.
 //
-// Ranks that are threads of one process share one mapping.  (ThreadSanitizer knows addresses, not
-// memory: it would miss a race across two mappings of one file.)
+// Ranks that are threads of one process share one mapping, because ThreadSanitizer knows addresses,
+// not memory: it would miss a race across two mappings of one file.
 #pragma once
 
 #include <cstddef>
@@ -17,24 +18,24 @@
 
 namespace tutti::shm {
 
-/// What others need to map a window; a plain value that allgather can carry.
+/// What others need to map the memory; a plain value that allgather can carry.
 struct WindowCard {
   std::uint64_t nonce = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t address = 0;  // in its own process
-  std::int32_t process = 0;   // id, in its own namespace
+  std::uint64_t address = 0;  // where it starts in its own process
+  std::int32_t process = 0;   // the owner's id, in its own namespace
   std::int32_t descriptor = -1;
 };
 static_assert(sizeof(WindowCard) == 32);
 static_assert(std::is_trivially_copyable_v<WindowCard>);
 static_assert(std::has_unique_object_representations_v<WindowCard>);
 
-/// Offers this process's memory to the others of its node while it exists.  The mapping starts with
-/// the nonce.
+/// Offers this process's memory to the others of its node as long as the object exists.  The
+/// mapping starts with the nonce.
 class OfferedWindow {
  public:
-  /// `nonce`: random, not 0.  `descriptor`, of a file that is sealed against shrinking, is borrowed
-  /// and must outlive this.
+  /// `nonce`: random, not 0.  `descriptor`: the file, sealed against shrinking; it is borrowed and
+  /// must outlive this object.
   OfferedWindow(std::uint64_t nonce, std::shared_ptr<detail::Mapping> mapping, int descriptor);
   ~OfferedWindow();
   OfferedWindow(const OfferedWindow&) = delete;
@@ -51,11 +52,11 @@ class OfferedWindow {
   int descriptor_;
 };
 
-/// The memory behind a card; the same mapping as long as somebody holds it.  Stays readable when
-/// its owner is gone.  Throws Error{system} that says which step failed, and what to look at.
+/// The memory behind a card; the mapping stays the same as long as somebody holds it, and readable
+/// when its owner is gone.  Throws Error{system} that says which step failed, and what to look at.
 std::shared_ptr<detail::Mapping> map_window(const WindowCard& card);
 
-/// The file behind a card, opened: for those who need more of it than its mapping.  Throws as
+/// Opens the file behind a card, for callers that need more than its mapping.  Throws as
 /// map_window() does.
 detail::Descriptor open_window(const WindowCard& card);
 

@@ -1,5 +1,5 @@
-// Where datagrams go: a port of a host, in the same terms as a connected queue pair's path.  The
-// process is named by the queue pair number of each request.
+// Where datagrams go: a port of a host, described as in a connected queue pair's path.  The queue
+// pair number in each request names the process.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -10,7 +10,7 @@ namespace tutti::verbs::soft {
 
 struct AddressHandle : ibv_ah {
   ibv_ah_attr attributes{};
-  std::uint32_t destination = 0;  // see find_destination(); what is sent to 0 is lost
+  std::uint32_t destination = 0;  // see find_destination(); datagrams to 0 are lost
 };
 
 /// NULL with errno: EINVAL, or EOPNOTSUPP for a multicast group.

@@ -18,7 +18,7 @@ constexpr auto seq_cst = std::memory_order_seq_cst;
 struct Kind {
   Event event;
   ibv_event_type type;
-  std::uint32_t news;  // the word of it in QueuePairEntry, or 0
+  std::uint32_t news;  // its bit in QueuePairEntry::news, or 0
 };
 
 constexpr Kind kinds[] = {
@@ -40,13 +40,13 @@ void raise_limit_reached(SharedReceiveQueue& queue) noexcept {
   events_of(queue.context).raise(queue.events, Event::limit_reached);
 }
 
-/// Raises the event when an initiator has found the number below the limit, or the owner does: the
-/// initiator may have been killed before it looked.
+/// Raises the event when an initiator has found the number below the limit, or when it is below
+/// now: the initiator may have been killed before it looked.
 void report_limit(SharedReceiveQueue& queue) noexcept {
   SharedReceiveEntry& entry = *queue.entry;
   std::uint32_t limit = entry.limit.load(seq_cst);
   if (limit == 0 || ((limit & limit_was_reached) == 0 && !is_below(entry, limit))) return;
-  // Fails when an initiator finds it at the same time, and calls.
+  // The exchange fails when an initiator reaches the limit at the same time; it then calls.
   if (entry.limit.compare_exchange_strong(limit, 0, seq_cst)) raise_limit_reached(queue);
 }
 
@@ -63,8 +63,8 @@ void raise_drained(QueuePair& pair) noexcept {
 bool report_news(QueuePair& pair) noexcept {
   const bool failed = pair.status().state() == IBV_QPS_ERR;
   std::atomic<std::uint32_t>& left = pair.entry.news;
-  // What an initiator says of a failure counts once the state says it, too: it may have died
-  // between the two.
+  // An initiator's report of a failure counts only once the state is ERR, too: it may have died
+  // between the report and the change of the state.
   const std::uint32_t counting = failed ? ~0U : news_established;
   if ((left.load(std::memory_order_relaxed) & counting) != 0) {
     const std::uint32_t news = left.fetch_and(~counting, std::memory_order_acq_rel) & counting;
@@ -72,7 +72,7 @@ bool report_news(QueuePair& pair) noexcept {
       if ((news & kind.news) != 0) events_of(pair.context).raise(pair.events, kind.event);
   }
   if (!failed || pair.failure_reported) return true;
-  if (pair.entry.engaged.load(seq_cst) != 0) return false;  // its receive may be the last
+  if (pair.entry.engaged.load(seq_cst) != 0) return false;  // it may take the last receive
   pair.failure_reported = true;
   if (pair.srq) events_of(pair.context).raise(pair.events, Event::last_receive);
   return true;
@@ -88,7 +88,7 @@ bool report_all_news(Process& process) noexcept {
 int set_limit(SharedReceiveQueue& queue, std::uint32_t limit) {
   if (limit > queue.attributes.max_wr) return EINVAL;
   assert(limit < limit_was_reached);
-  // Then a look at the number (seq_cst): see SharedReceiveEntry::limit.
+  // The number is read after this exchange (seq_cst): see SharedReceiveEntry::limit.
   if ((queue.entry->limit.exchange(limit, seq_cst) & limit_was_reached) != 0)
     raise_limit_reached(queue);
   report_limit(queue);

@@ -1,7 +1,7 @@
 // Asynchronous events: what happens to an object without its owner's doing.  An initiator that
-// causes one leaves a word of it in the target's segment and calls the owner, whose helper thread
-// then looks at all words; so nothing is lost with a message that cannot be sent or an initiator
-// that dies.
+// causes one leaves a bit in the target's segment and calls the owner, whose helper thread then
+// looks at all such words.  So no event is lost if the message cannot be sent or the initiator
+// dies.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -20,12 +20,12 @@ struct SharedReceiveQueue;
 void raise_overrun(CompletionQueue& queue) noexcept;
 void raise_drained(QueuePair& pair) noexcept;
 
-/// Raises what the initiator has left.  False when it is still at work, and one has to look again.
-/// Process::mutex is held.
+/// Raises the events that the initiator has left.  False when it is still at work, and the caller
+/// has to look again.  Process::mutex is held.
 bool report_news(QueuePair& pair) noexcept;
 bool report_all_news(Process& process) noexcept;
 
-/// Sets the limit below which the number of receives raises an event, once; 0: none.
+/// Sets the limit: an event is raised once when there are fewer receives; 0: none is raised.
 /// Process::mutex is held.
 int set_limit(SharedReceiveQueue& queue, std::uint32_t limit);
 std::uint32_t limit_of(const SharedReceiveQueue& queue);

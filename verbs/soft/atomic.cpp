@@ -23,7 +23,7 @@ Pieces word_at(const void* address) {
 
 std::uint64_t change_mapped_word(void* mapped, const Request& request) noexcept {
   assert(is_atomic(request.opcode));
-  // Sequentially consistent, as a program's own use of the word may need it.
+  // Sequentially consistent, because a program's own use of the word may need it.
   const std::atomic_ref word(*static_cast<std::uint64_t*>(mapped));
   if (request.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) return word.fetch_add(request.operand);
   std::uint64_t former = request.operand;

@@ -1,10 +1,10 @@
 // Compare-and-swap and fetch-and-add on one aligned word of a target's memory.
 //
-// Memory in a file that all initiators map is changed by the CPU's own atomic instructions: they
-// are atomic towards everybody, programs included.  Private memory is reached by two system calls,
-// a read and a write; there the initiators of all processes take turns by a word in the segment of
-// the memory's owner, so that they are atomic towards each other and towards nothing else
-// (IBV_ATOMIC_HCA).  Which of the two holds is a property of the region, never of the initiator.
+// Memory in a file that all initiators map is changed by the CPU's atomic instructions, which are
+// atomic towards everybody, programs included.  Private memory is reached by two system calls, a
+// read and a write.  There the initiators of all processes take turns by a word in the segment of
+// the memory's owner, so their operations are atomic towards each other and towards nothing else
+// (IBV_ATOMIC_HCA).  Which of the two ways is used depends on the region, never on the initiator.
 #pragma once
 
 #include <cassert>
@@ -18,7 +18,7 @@ inline bool is_atomic(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-/// Whether an atomic changes a word with this value, and into which.
+/// Whether an atomic operation changes a word that has the value `former`; `value` is the new one.
 inline bool changes(std::uint64_t former, ibv_wr_opcode opcode, std::uint64_t operand,
                     std::uint64_t swap, std::uint64_t& value) {
   assert(is_atomic(opcode));
@@ -27,11 +27,11 @@ inline bool changes(std::uint64_t former, ibv_wr_opcode opcode, std::uint64_t op
   return adds || former == operand;
 }
 
-/// Changes the word at `mapped`, in this process; its former value.
+/// Changes the word at `mapped`, in this process, and returns its former value.
 std::uint64_t change_mapped_word(void* mapped, const Request& request) noexcept;
 
-/// Changes a word of private memory of the target's process, and stores its former value; `wait`
-/// while another initiator has its turn.
+/// Changes a word of private memory of the target's process and stores its former value in
+/// `former`; the outcome is `wait` while another initiator has the turn.
 Outcome change_private_word(const QueuePair& pair, const Request& request,
                             std::uint64_t& former) noexcept;
 

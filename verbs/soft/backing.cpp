@@ -1,5 +1,5 @@
-// See backing.hpp.  The kernel tells in /proc/self/maps which file a range maps; a descriptor for
-// it is found among our own ones, or by the name if the file still has one.
+// See backing.hpp.  /proc/self/maps says which file a range maps.  A descriptor for that file is
+// found among the descriptors of this process, or by the file's name if it still has one.
 #include "verbs/soft/backing.hpp"
 
 #include <dirent.h>
@@ -34,7 +34,7 @@ namespace {
 
 using FileRange = Backings::FileRange;
 
-/// What getline() allocates.
+/// Owns the text that getline() allocates.
 struct Line {
   Line() = default;
   Line(const Line&) = delete;
@@ -66,7 +66,7 @@ FileRange look_up(std::size_t first, std::size_t last) {
                     &major, &minor, &inode, &name_at) < 7 ||
         end <= covered)
       continue;
-    if (start > covered || rights[0] != 'r') break;  // a hole, or as good as one
+    if (start > covered || rights[0] != 'r') break;  // a hole, or memory that cannot be read
     const dev_t device = makedev(major, minor);
     const bool shared = rights[3] == 's' && inode != 0;
     if (covered == first) {
@@ -93,9 +93,9 @@ bool is_file(const struct stat& status, const FileRange& range) {
   return S_ISREG(status.st_mode) && status.st_dev == range.device && status.st_ino == range.inode;
 }
 
-/// A descriptor of our own for the file, if that is what the path leads to.  The first step opens
-/// nothing but the name, so that no device or pipe that took its place is ever opened; a peer maps
-/// the file for reading and writing, so the second asks for both.
+/// Opens a descriptor of our own for the file, if the path leads to it.  The first step opens
+/// nothing but the name, so that a device or pipe in the file's place is never opened.  The second
+/// step opens it for reading and writing, because a peer maps it for both.
 detail::Descriptor open_file(const char* path, const FileRange& range) {
   const detail::Descriptor found(::open(path, O_PATH | O_CLOEXEC));
   struct stat status;
@@ -104,8 +104,9 @@ detail::Descriptor open_file(const char* path, const FileRange& range) {
   return detail::Descriptor(::open(link.c_str(), O_RDWR | O_CLOEXEC));
 }
 
-/// The numbers in the folder belong to other threads, which may close and reuse them at any time:
-/// they are looked at by their links only, and what a link leads to is checked once it is ours.
+/// The descriptor numbers in the folder belong to other threads, which may close and reuse them at
+/// any time.  Therefore only their links are read, and what a link leads to is checked after
+/// opening.
 detail::Descriptor find_descriptor(const FileRange& range) {
   struct stat status;
   const std::unique_ptr<DIR, Close> folder(::opendir("/proc/self/fd"));
@@ -137,7 +138,7 @@ Backing* Backings::find_or_add(const FileRange& range, std::size_t bytes, std::u
   }
   detail::Descriptor descriptor = find_descriptor(range);
   struct stat status;
-  // A peer would be killed by a signal at pages that somebody has cut off.  Files in /dev/shm
+  // A peer would be killed by a signal if somebody cut pages off the file.  Files in /dev/shm
   // cannot be sealed.
   if (!descriptor || !is_sealed(descriptor.get(), F_SEAL_SHRINK) ||
       ::fstat(descriptor.get(), &status) != 0 ||

@@ -1,7 +1,6 @@
-// The files that registered memory lies in.  A range that lies wholly in a shared mapping of a
-// memfd that is sealed against shrinking can be mapped by a peer too, and is then reached by plain
-// stores.
-// The number of a backing is never reused.  Guarded by the mutex of Process.
+// The files that registered memory lies in.  A peer can map a range that lies wholly in a shared
+// mapping of a memfd sealed against shrinking, and then reaches it by plain stores.  The number of
+// a backing is never reused.  Process::mutex guards this class.
 #pragma once
 
 #include <sys/types.h>
@@ -14,7 +13,7 @@
 
 namespace tutti::verbs::soft {
 
-/// Whether the file has all these F_SEAL_ bits; false for one that cannot be sealed.
+/// Whether the file has all these F_SEAL_ bits; false if it cannot be sealed.
 bool is_sealed(int descriptor, int seals);
 
 struct Backing {
@@ -28,24 +27,24 @@ struct Backing {
 class Backings {
  public:
   struct Place {
-    // EFAULT: not mapped, or not writable although that was asked for.  ENOMEM: no pages for it.
+    // EFAULT: it is not mapped, or not writable although that is needed.  ENOMEM: it lacks pages.
     int error = 0;
-    std::uint32_t number = 0;  // 0: private memory, or a file that no peer should map
+    std::uint32_t number = 0;  // 0: the memory is private, or in a file that no peer should map
     std::size_t offset = 0;
   };
 
   struct FileRange;
 
-  /// Looks the range up in this process's mappings; a backing found gets one more user, and the
-  /// range all its memory.
+  /// Looks the range up in this process's mappings.  A backing that is found gets one more user,
+  /// and all pages of the range are allocated.
   Place find(const void* address, std::size_t bytes, bool writable);
 
-  /// One user less; true when that was the last one and peers should unmap it.
+  /// Removes one user; true when it was the last one, and peers should unmap the file.
   bool release(std::uint32_t number);
 
   const Backing* get(std::uint32_t number) const;
 
-  /// Closes the descriptors, in a child of fork that has no use for them.
+  /// Closes the descriptors in a child of fork, which has no use for them.
   void abandon();
 
  private:

@@ -35,19 +35,19 @@ bool is_send(const Request& request) {
   return request.opcode == IBV_WR_SEND || request.opcode == IBV_WR_SEND_WITH_IMM;
 }
 
-/// No completion is stored in the same attempt: what complete_receive() makes of the call holds.
+/// No completion is stored in the same attempt, so complete_receive() leaves `target.call` alone.
 void call_owner_about(QueuePair& pair) {
   Target& target = pair.target;
   const std::uint64_t call = bounce_call(index_of(pair.attributes.dest_qp_num));
   target.call = target.call == 0 || target.call == call ? call : Peer::everything;
 }
 
-/// Calls once for each request: who asked before may have been killed, or reset, before it could.
+/// Calls once for each request: a former asker may have been killed or reset before it could call.
 void call_for_what_was_left(QueuePair& pair) {
   if (!std::exchange(pair.bounced.called, true)) call_owner_about(pair);
 }
 
-/// NULL: there is none yet, or (`refused`) there will be none.
+/// NULL: there is no area yet, or there will be none (`refused`).
 BounceArea* find_area(QueuePair& pair, bool& refused) {
   std::atomic<std::uint64_t>& place = pair.target.entry->bounce;
   std::uint64_t offset = place.load(std::memory_order_acquire);
@@ -61,7 +61,7 @@ BounceArea* find_area(QueuePair& pair, bool& refused) {
   return offset > bounce_refused ? pair.target.segment.at<BounceArea>(offset) : nullptr;
 }
 
-/// The bytes of the next chunk, as the owner finds them in its memory.
+/// Writes where the bytes of the next chunk lie in the owner's memory.
 void name_pieces(BounceArea& area, const Request& request, const Receive& receive,
                  std::size_t first, std::size_t bytes) {
   std::uint32_t named = 0;  // not counted where the target could change it
@@ -138,7 +138,7 @@ Outcome bounce(QueuePair& pair, const Request& request, const Pieces& local,
   BounceArea* const area = find_area(pair, refused);
   if (refused) return failure(IBV_WC_REM_OP_ERR, ENOMEM);
   if (!area) return {.kind = Kind::wait};
-  // Acquire: the answer's data, and that the owner reads here no more.
+  // Acquire: the answer's data are there, and the owner does not read the area any more.
   const std::uint64_t answered = area->answered.load(std::memory_order_acquire);
   if (progress.asked != 0) {
     if (answered != progress.asked) return {.kind = Kind::wait};
@@ -151,7 +151,7 @@ Outcome bounce(QueuePair& pair, const Request& request, const Pieces& local,
     return outcome;
   }
   if (answered != area->requested.load(std::memory_order_relaxed)) {
-    // A question of this queue pair's life before its own reset.
+    // This question is from this queue pair's life before its own reset.
     call_for_what_was_left(pair);
     return {.kind = Kind::wait};
   }

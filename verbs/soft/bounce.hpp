@@ -1,10 +1,11 @@
 // The last resort: private memory of the target where the system forbids process_vm_writev.  Data
-// go through a BounceArea of the target's segment, in chunks; the target's helper thread copies
-// between it and its own memory, having checked the keys again.  The rest of a request stays the
-// initiator's: access check, receive, order, completion.
+// go through a BounceArea of the target's segment, in chunks.  The target's helper thread copies
+// between that area and its own memory, after it has checked the keys again.  The initiator does
+// the rest of the request: access check, receive, order, completion.
 //
-// The request is pending meanwhile, so that nothing overtakes it; every attempt to execute it comes
-// here and finds the answer to its last question, or goes on waiting.  A stopped target delays it.
+// The request is pending meanwhile, so nothing overtakes it.  Every attempt to execute it calls
+// bounce(), which finds the answer to the last question or goes on waiting.  A stopped target
+// delays the request.
 #pragma once
 
 #include <cassert>
@@ -21,24 +22,24 @@ struct Pieces;
 struct QueuePair;
 struct Request;
 
-/// What the initiator knows of the request under way.  Guarded by the send lock.
+/// What the initiator knows about the request under way.  Guarded by the send lock.
 struct BounceProgress {
   std::uint64_t position = ~std::uint64_t{0};  // of the request
   std::uint64_t asked = 0;  // BounceArea::requested while an answer is awaited; else 0
   std::size_t done_bytes = 0;
-  bool called = false;  // the owner, about what somebody else has left
-  // A receive of a shared queue was claimed by an attempt that had to wait: it is for the next one.
+  bool called = false;  // the owner was called about what an earlier initiator has left
+  // An attempt that had to wait has claimed a receive of a shared queue; the next attempt uses it.
   bool has_receive = false;
   Receive receive;
 };
 
-/// One more attempt: `wait` until the last chunk has been answered.  Engaged on the target.
-/// `receive`: that of a send.
+/// Makes one more attempt: the outcome is `wait` until the last chunk has been answered.  The
+/// caller is engaged on the target.  `receive`: the receive of a send.
 Outcome bounce(QueuePair& pair, const Request& request, const Pieces& local,
                const Receive& receive) noexcept;
 
-/// See Peer::call: there is something to copy for this queue pair of the owner.  No other call
-/// looks like it, as the others name lines or everything.
+/// A value of Peer::call: there is something to copy for this queue pair of the owner.  No other
+/// call has this form, because the others are offsets of lines or `everything`.
 inline constexpr std::uint64_t bounce_call(std::uint32_t index) {
   assert(index < queue_pairs_max);
   return std::uint64_t{index} << 8 | 2;

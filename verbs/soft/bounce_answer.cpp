@@ -15,7 +15,7 @@
 namespace tutti::verbs::soft {
 namespace {
 
-/// What the initiator asks for, read once.
+/// What the initiator asks for.  It is read once.
 struct Question {
   ibv_wr_opcode opcode;
   std::uint64_t operand;
@@ -55,7 +55,7 @@ int read_question(const SegmentView& view, const QueuePairEntry& entry, const Bo
   return fits ? 0 : EINVAL;
 }
 
-/// The former value is the answer; the word behind it is for the new one.
+/// The answer is the former value.  The word behind it is scratch for the new value.
 int change_word(int segment, std::size_t data_offset, BounceArea& area, const Question& question) {
   assert(question.memory.bytes == sizeof(std::uint64_t));
   auto* const words = reinterpret_cast<std::uint64_t*>(area.data);
@@ -64,7 +64,7 @@ int change_word(int segment, std::size_t data_offset, BounceArea& area, const Qu
   return copy_from_file(segment, data_offset + sizeof(words[0]), question.memory);
 }
 
-/// Copies by the kernel: the program may have unmapped what it has registered.
+/// The kernel copies, because the program may have unmapped what it has registered.
 int carry_out(int segment, std::size_t data_offset, BounceArea& area, const Question& question) {
   assert(question.memory.bytes <= BounceArea::data_bytes);
   if (is_atomic(question.opcode)) return change_word(segment, data_offset, area, question);
@@ -73,11 +73,11 @@ int carry_out(int segment, std::size_t data_offset, BounceArea& area, const Ques
              : copy_from_file(segment, data_offset, question.memory);
 }
 
-/// False when there is no question, or (`again`) it is another's turn at private memory.
+/// False when there is no question, or when another has the turn at private memory (`again`).
 bool answer_question(const Process& process, std::uint32_t index, std::size_t offset, bool& again) {
   const SegmentView view = process.view();
   BounceArea& area = *view.at<BounceArea>(offset);
-  // Acquire: the question.
+  // Acquire: the question is there.
   const std::uint64_t requested = area.requested.load(std::memory_order_acquire);
   if (requested == area.answered.load(std::memory_order_relaxed)) return false;
   Question question{};
@@ -95,7 +95,7 @@ bool answer_question(const Process& process, std::uint32_t index, std::size_t of
   }
   assert(error >= 0);
   area.error = static_cast<std::uint32_t>(error);
-  // Release: the data are where they belong; the initiator may tell of them, and ask again.
+  // Release: the data are where they belong; the initiator may complete the request, and ask again.
   area.answered.store(requested, std::memory_order_release);
   return true;
 }
@@ -103,7 +103,7 @@ bool answer_question(const Process& process, std::uint32_t index, std::size_t of
 }  // namespace
 
 bool Bounces::answer(Process& process, std::uint32_t index) {
-  if (index >= process.queue_pair_slots.ever_taken_count()) return true;  // nonsense
+  if (index >= process.queue_pair_slots.ever_taken_count()) return true;  // no such queue pair
   QueuePairEntry& entry = process.view().queue_pair(index);
   const Status status{entry.status.load(std::memory_order_acquire)};
   if (status.state() != IBV_QPS_RTR && status.state() != IBV_QPS_RTS) return true;
@@ -113,7 +113,7 @@ bool Bounces::answer(Process& process, std::uint32_t index) {
     std::size_t made = 0;
     try {
       made = process.segment.allocate(sizeof(BounceArea));
-    } catch (const std::bad_alloc&) {  // as if the segment had none
+    } catch (const std::bad_alloc&) {  // treated as a segment without room
     }
     entry.bounce.store(made != 0 ? made : bounce_refused, std::memory_order_release);
     if (made != 0) queue_pairs_.push_back(index);
@@ -122,7 +122,7 @@ bool Bounces::answer(Process& process, std::uint32_t index) {
     bool again = false;
     if (!answer_question(process, index, offset, again)) return !again;
   }
-  // Its program may sleep until there is a completion.
+  // The initiator's program may sleep until there is a completion.
   process.connections.kick(process_id_of(status.destination()));
   return true;
 }
@@ -135,12 +135,12 @@ bool Bounces::answer_all(Process& process) {
 }
 
 void Bounces::answer(Process& process) {
-  // One that has to be tried again waits for the helper thread, or for the next poll.
+  // A copy that has to be tried again waits for the helper thread, or for the next poll.
   for (const std::uint32_t index : queue_pairs_) (void)answer(process, index);
 }
 
 void Bounces::remove(Process& process, std::uint32_t index) {
-  // Relaxed, here and below: nobody else looks before the next status that is stored with release.
+  // Relaxed, here and below: nobody else reads it before the next status, stored with release.
   std::atomic<std::uint64_t>& place = process.view().queue_pair(index).bounce;
   const std::uint64_t offset = place.exchange(0, std::memory_order_relaxed);
   if (offset <= bounce_refused) return;

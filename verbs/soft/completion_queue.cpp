@@ -42,14 +42,14 @@ std::uint64_t outstanding_count(const CompletionQueue& queue) {
                               queue.local_head.load(std::memory_order_relaxed);
   for (const QueuePair* const pair : queue.receivers) {
     // Relaxed: a completion just being written counts at the next poll.  It may even have been
-    // polled already, as it is counted after it is stored.
+    // polled already, because it is counted after it is stored.
     const std::uint64_t produced = pair->entry.produced.load(std::memory_order_relaxed);
     if (produced > pair->ring_head) outstanding += produced - pair->ring_head;
   }
   return outstanding;
 }
 
-/// Whether a queue smaller than what its users may have outstanding has to be counted.
+/// Whether its users may have more outstanding than the queue holds, so that it must be counted.
 bool can_overrun(const CompletionQueue& queue) {
   return queue.load.load(std::memory_order_relaxed) >
          queue.capacity.load(std::memory_order_relaxed);
@@ -59,7 +59,7 @@ bool is_overrun(const CompletionQueue& queue) {
   return outstanding_count(queue) > queue.capacity.load(std::memory_order_relaxed);
 }
 
-/// Takes one entry from the ring of `pair`; false when it was not for the caller.
+/// Takes one entry from the ring of `pair`; false when it was no completion for the caller.
 bool take_remote(CompletionQueue& queue, QueuePair& pair, ibv_wc& completion) {
   const Completion& entry = head_of(pair);
   const bool is_event = entry.is_event != 0;
@@ -74,7 +74,7 @@ bool take_remote(CompletionQueue& queue, QueuePair& pair, ibv_wc& completion) {
     completion.src_qp = entry.source;
     completion.wc_flags = entry.flags;
     ++pair.completed;
-    // Release: the slot's next user, post_receive, must not overtake this.
+    // Release: post_receive, the next user of the slot, must not overtake this.
     if (!pair.srq)
       pair.released.store(pair.released.load(std::memory_order_relaxed) + 1,
                           std::memory_order_release);
@@ -119,9 +119,9 @@ int take_locals(CompletionQueue& queue, int count, ibv_wc* completions) {
 /// Completes the receives that were never taken.  False when an initiator is still at work.
 bool flush_receives(CompletionQueue& queue, QueuePair& pair) {
   assert(queue.lock.is_held());
-  // A shared queue keeps its receives.
+  // The receives of a shared queue stay there.
   if (pair.srq || pair.status().state() != IBV_QPS_ERR) return true;
-  // The initiator's half is at QueuePairEntry::engaged: once it is gone nothing is added.
+  // See QueuePairEntry::engaged for the initiator's half: once it is gone nothing is added.
   if (pair.entry.engaged.load(std::memory_order_seq_cst) != 0) return false;
   if (is_ready(pair)) return false;  // to be polled first
   const std::lock_guard guard(pair.receive_lock);
@@ -142,10 +142,10 @@ bool flush_receives(CompletionQueue& queue, QueuePair& pair) {
 }
 
 void flush_receivers(CompletionQueue& queue) {
-  // A full barrier before the loop: who moves a receiver to the error state does that first and
-  // asks for attention then.  Either this exchange takes the request, and the loop sees the state,
-  // or the request comes after it and stays for the next poll.  A plain store could come to rest
-  // after the loop has looked, on top of the request.
+  // The exchange is a full barrier before the loop.  Whoever moves a receiver to the error state
+  // does that first and then asks for attention.  Either this exchange takes the request and the
+  // loop sees the state, or the request comes after it and stays for the next poll.  A plain store
+  // could take effect after the loop has looked, and overwrite the request.
   queue.attention.exchange(false, std::memory_order_seq_cst);
   bool finished = true;
   for (QueuePair* const pair : queue.receivers) finished &= flush_receives(queue, *pair);
@@ -183,7 +183,7 @@ void CompletionQueue::push(const LocalCompletion& added) noexcept {
 
 void CompletionQueue::forget(const QueuePair& pair) noexcept {
   assert(lock.is_held());
-  // The others move together: what is forgotten must not take the room of what comes.
+  // The other entries move together, so that those forgotten do not take the room of new ones.
   const std::uint64_t tail = local_tail.load(std::memory_order_relaxed);
   std::uint64_t kept = local_head.load(std::memory_order_relaxed);
   for (std::uint64_t position = kept; position != tail; ++position) {
@@ -229,9 +229,9 @@ bool CompletionQueue::announce_flush_of(QueuePair& pair) noexcept {
   assert(lock.is_held());
   if (pair.srq || pair.status().state() != IBV_QPS_ERR) return true;
   if (pair.entry.engaged.load(std::memory_order_seq_cst) != 0) return false;
-  if (!is_ready(pair)) return true;  // nothing is before them
+  if (!is_ready(pair)) return true;  // no completion comes before the flushed ones
   const std::lock_guard guard(pair.receive_lock);
-  // Once for each of them: those that initiators have taken complete by themselves.
+  // One event for each of them; receives that initiators have taken complete by themselves.
   const std::uint64_t known =
       std::max(pair.announced, pair.entry.produced.load(std::memory_order_relaxed));
   if (pair.posted <= known) return true;
@@ -259,12 +259,12 @@ int resize_completion_queue(ibv_cq* handle, int entries) {
   auto& queue = *static_cast<CompletionQueue*>(handle);
   const auto capacity = static_cast<std::uint64_t>(entries);
   const std::size_t mask = std::bit_ceil(capacity) - 1;
-  // Before the lock and freed after it: whoever polls spins meanwhile.
+  // Allocated before the lock and freed after it, because polls spin meanwhile.
   auto ring = std::make_unique<LocalCompletion[]>(mask + 1);
   const std::lock_guard control_guard(process.mutex);
   const std::lock_guard guard(queue.lock);
   if (outstanding_count(queue) > capacity) return EINVAL;
-  // The positions stay, so that a poll without the lock finds as much as before.
+  // The positions stay, so that a poll without the lock finds as many completions as before.
   const std::uint64_t tail = queue.local_tail.load(std::memory_order_relaxed);
   assert(tail - queue.local_head.load(std::memory_order_relaxed) <= capacity);
   for (std::uint64_t position = queue.local_head.load(std::memory_order_relaxed); position != tail;
@@ -284,14 +284,15 @@ int poll(CompletionQueue& queue, int count, ibv_wc* completions) noexcept {
   const std::lock_guard guard(queue.lock);
   if (queue.failed.load(std::memory_order_relaxed)) [[unlikely]]
     return -1;
-  // Only a queue smaller than what its users may have outstanding can be overrun; its load is
-  // counted before it is reduced.
+  // Only a queue smaller than what its users may have outstanding can be overrun; a queue pair's
+  // load is added before it can complete anything, and taken away after its completions are
+  // forgotten.
   if (can_overrun(queue) && is_overrun(queue)) [[unlikely]] {
     fail_queue(queue);
     return -1;
   }
-  // The sources take turns, the queue's own ring being the last of them: whoever was looked at is
-  // not the first next time, however much it has.
+  // The sources take turns, and the queue's own ring is the last of them: a source that was polled
+  // is not the first next time, however many completions it has.
   int polled = 0;
   const std::size_t receivers = queue.receivers.size();
   for (std::size_t tries = 0; tries <= receivers && polled < count; ++tries) {
@@ -310,8 +311,8 @@ int poll(CompletionQueue& queue, int count, ibv_wc* completions) noexcept {
   return polled;
 }
 
-/// In an emulated network whatever is due comes first, and in virtual time it is polls that make
-/// time go on.
+/// In an emulated network requests that are due are delivered first.  In virtual time polls are
+/// what makes time go on.
 int poll_timed(Process& process, CompletionQueue& queue, int count, ibv_wc* completions) noexcept {
   Timing& timing = *process.timing();
   if (!timing.is_virtual()) {

@@ -1,10 +1,10 @@
-// A completion queue has one ring for what this process itself completes (sends, flushes), private
-// to it, and polls besides the rings of the queue pairs that receive into it: there the connected
-// initiator writes, one producer each.  An empty poll takes no lock and looks at one word of each
-// ring, by way of its Watch: a locked instruction would wait until the caller's own last request
-// has left its store buffer, which is the very time in which the answer travels.  The exception is
-// a queue smaller than what its queue pairs may have outstanding: there each poll takes the lock
-// and counts, so that an overrun is found.
+// A completion queue has one ring for what this process itself completes (sends, flushes), which is
+// private, and it also polls the rings of the queue pairs that receive into it.  Into each of those
+// one connected initiator writes.  An empty poll takes no lock and looks at one word of each ring,
+// by way of its Watch: a locked instruction would wait until the caller's own last request has left
+// its store buffer, which is the very time in which the answer travels.  The exception is a queue
+// smaller than what its queue pairs may have outstanding: each poll takes the lock and counts, so
+// that an overrun is found.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -28,16 +28,16 @@ namespace tutti::verbs::soft {
 class Process;
 struct QueuePair;
 
-/// A completion that this process wrote.  Polling it retires what it stands for.
+/// A completion that this process wrote.  Polling it frees the slots that it stands for.
 struct LocalCompletion {
   ibv_wc completion;
   QueuePair* pair;
-  std::uint64_t retires;  // sends: position behind the request; receives: unused
+  std::uint64_t retires;  // sends: the position after the request; receives: unused
   bool is_receive;
   bool solicited;
 };
 
-/// What a poll would find of one initiator.
+/// What a poll would find of one initiator's completions.
 struct Unpolled {
   bool any = false;
   bool urgent = false;  // solicited, or an error
@@ -53,29 +53,29 @@ struct CompletionQueue : CompletionQueueHandle {
   void push(const LocalCompletion& added) noexcept;
   /// Forgets the queued completions of a queue pair that is reset or destroyed.
   void forget(const QueuePair& pair) noexcept;
-  /// False when a poll would find nothing.  No lock.
+  /// False when a poll would find nothing.  Takes no lock.
   bool has_news() const noexcept;
-  /// The lock is held, for this and the next.
+  /// The lock is held, for this function and the next.
   Unpolled unpolled_of(std::uint32_t process_id) const noexcept;
-  /// Receives of a failed queue pair may wait for completions before them to be polled, and who
-  /// waits for errors only does not poll those: raises their event now.  False when an initiator is
-  /// still at work.
+  /// Raises the event for receives that will be flushed.  They may have to wait until earlier
+  /// completions are polled, and a program that waits for errors only does not poll those.  False
+  /// when an initiator is still at work.
   bool announce_flush_of(QueuePair& pair) noexcept;
-  /// What a poll does for failed queue pairs, for an owner that waits for an event before it polls.
-  /// `look`: also if nobody has asked for attention yet.  False when an initiator is still at work.
-  /// Takes the lock.
+  /// Does what a poll does for failed queue pairs, for a program that waits for an event before it
+  /// polls.  `look`: also if nobody has asked for attention yet.  False when an initiator is still
+  /// at work.  Takes the lock.
   bool flush_for_event(bool look) noexcept;
 
-  SpinLock lock;  // guards all below, and the consumer's side of the receivers' rings
+  SpinLock lock;  // guards everything below, and the consumer's side of the receivers' rings
   std::vector<QueuePair*> receivers;
-  Watches watches;              // one of each receiver
-  std::size_t next_source = 0;  // polled first: all get their turn
-  // Completions that can be outstanding at once, and that the queue holds (`cqe` is the caller's).
-  // Changed with the lock held; relaxed: without it they only say whether to take the lock.
+  Watches watches;              // one for each receiver
+  std::size_t next_source = 0;  // the source polled first, so that each gets its turn
+  // How many completions can be outstanding at once, and how many the queue holds (`cqe` is the
+  // caller's).  Changed with the lock held; relaxed: without it they only say whether to take it.
   std::atomic<std::uint64_t> load{0};
   std::atomic<std::uint64_t> capacity;
   std::uint32_t users = 0;  // queue pairs, guarded by Process::mutex
-  // Constant.  NULL and 0: it has no channel.
+  // Constant.  NULL and 0: the queue has no channel.
   ArmingEntry* arming = nullptr;
   std::size_t arming_offset = 0;
   EventSource completion_events;
@@ -83,19 +83,19 @@ struct CompletionQueue : CompletionQueueHandle {
   // Overrun: completions were lost.  Relaxed where the lock is not held: a later poll sees it.
   std::atomic<bool> failed{false};
   // Set by whoever moves a receiver to the error state, or posts a receive there; the next poll
-  // flushes.  Release and acquire: it must then see that state.
+  // then flushes.  Release and acquire: that poll must see the state.
   std::atomic<bool> attention{false};
 
   std::size_t local_mask;
   std::unique_ptr<LocalCompletion[]> local;
-  // As `load` is changed.
+  // Changed in the same way as `load`.
   std::atomic<std::uint64_t> local_head{0};
   std::atomic<std::uint64_t> local_tail{0};
 
   ExtendedPoll extended_poll;
 };
 
-/// As ibv_resize_cq: EINVAL when more completions are outstanding than it is to hold.
+/// Like ibv_resize_cq: EINVAL when more completions are outstanding than it is to hold.
 int resize_completion_queue(ibv_cq* queue, int entries);
 
 int poll_completion_queue(ibv_cq* queue, int count, ibv_wc* completions) noexcept;

@@ -15,11 +15,11 @@
 namespace tutti::verbs::soft {
 namespace {
 
-/// Connections, and messages of one of them, that are taken at once.  The mutex of the process is
-/// held meanwhile; what is left wakes the helper thread again.
+/// The largest number of connections, and of messages of one connection, that are handled in one
+/// turn.  The mutex of the process is held meanwhile; what is left wakes the helper thread again.
 constexpr unsigned turn_max = 64;
 
-/// By the letter in /proc: stopped by a signal, or by a debugger.
+/// The state is a letter in /proc: 'T' when stopped by a signal, 't' by a debugger.
 Life read_life(pid_t process) noexcept {
   char path[32];
   (void)std::snprintf(path, sizeof(path), "/proc/%d/stat", static_cast<int>(process));
@@ -63,7 +63,7 @@ Message Connections::message(MessageKind kind) const {
 
 std::shared_ptr<Peer> Connections::attach(std::uint32_t id) {
   assert(id < process_ids_max);
-  auto made = std::make_shared<Peer>(id);  // first: the table has no empty places
+  auto made = std::make_shared<Peer>(id);  // made first, so that the table has no empty places
   std::shared_ptr<Peer>& peer = peers_[id];
   if (!peer || peer->state() == PeerState::dead) {
     peer = std::move(made);
@@ -73,7 +73,7 @@ std::shared_ptr<Peer> Connections::attach(std::uint32_t id) {
 }
 
 Life Connections::life_of(std::uint64_t nonce) const noexcept {
-  if (nonce == nonce_) return Life::runs;  // this process: whoever asks is no stopped one
+  if (nonce == nonce_) return Life::runs;  // this process, which runs, as it is asking
   for (const Client& client : clients_) {
     if (client.nonce != nonce) continue;
     bool same_user = false;
@@ -99,7 +99,7 @@ void Connections::announce_gone(std::uint32_t backing) noexcept {
     if (client.backings.erase(backing) == 0) continue;
     try {
       client.answers.emplace_back(gone, -1);
-    } catch (const std::bad_alloc&) {  // it keeps a mapping that no key leads to any more
+    } catch (const std::bad_alloc&) {  // the client keeps a mapping that no key leads to any more
     }
   }
 }
@@ -114,7 +114,8 @@ void Connections::collect(std::vector<pollfd>& descriptors) const {
     add(peer->connection());
     add(peer->liveness());
   }
-  // Requests that are not read yet must not keep the thread busy; the end is always reported.
+  // Requests that are not read yet must not keep the thread busy; a closed connection is always
+  // reported.
   for (const Client& client : clients_)
     descriptors.push_back({.fd = client.connection.get(),
                            .events = static_cast<short>(client.answers.empty() ? POLLIN : 0),
@@ -141,7 +142,7 @@ bool Connections::serve(const Backings& backings, Events& events) {
     }
     const Events::Death death{place->id, place->nonce};
     place = clients_.erase(place);
-    // A client that lacked a descriptor for the answer connects a second time.
+    // A client that lacked a descriptor for the answer connects for a second time.
     const bool lives = std::any_of(clients_.begin(), clients_.end(), [&](const Client& client) {
       return client.id == death.id && client.nonce == death.nonce;
     });
@@ -184,7 +185,7 @@ void Connections::serve_client(Client& client, const Backings& backings, Events&
   }
   while (client.alive && !client.answers.empty()) {
     const auto& [reply, descriptor] = client.answers.front();
-    // The backing may have gone while the answer waited; its descriptor must not be used then.
+    // The backing may have gone while the answer waited; its descriptor must not be used any more.
     int passed = descriptor;
     if (reply.kind == MessageKind::backing) {
       const Backing* const backing = backings.get(reply.backing);
@@ -224,7 +225,7 @@ void Connections::answer(Client& client, const Backings& backings, const Message
       events.calls.push_back(request.bytes);
       return;
     case MessageKind::datagrams:
-      // Its end is nobody's death: it may close before its process does.
+      // Its end is nobody's death: such a connection may close before its process ends.
       if (request.layout_version == layout_version && client.id == 0)
         events.datagram_sources.push_back(std::move(client.connection));
       client.alive = false;
@@ -237,7 +238,7 @@ void Connections::answer(Client& client, const Backings& backings, const Message
     case MessageKind::ring:
     case MessageKind::ring_begins:
     case MessageKind::ring_calls:
-      client.alive = false;  // not for an initiator to say, or not on this connection
+      client.alive = false;  // an initiator does not send these, or not on this connection
   }
 }
 

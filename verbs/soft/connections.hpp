@@ -1,6 +1,6 @@
-// The sockets of this process, as the helper thread serves them: peers (to whom this process
-// initiates requests, and whose segments it maps) and clients (who do the same with this process).
-// Guarded by the mutex of Process, except `listener` creation.
+// The sockets of this process, which the helper thread serves: peers (processes that this one
+// initiates requests to, and whose segments it maps) and clients (processes that do the same with
+// this one).  Guarded by the mutex of Process, except in open().
 #pragma once
 
 #include <poll.h>
@@ -34,28 +34,28 @@ struct Events {
   std::vector<Death> deaths;
   std::vector<GoneBacking> gone_backings;
   std::vector<std::uint64_t> calls;                  // see Peer::call
-  std::vector<detail::Descriptor> datagram_sources;  // connections that are for datagrams
+  std::vector<detail::Descriptor> datagram_sources;  // connections that carry datagrams
 };
 
-/// How a process fares, as far as the system says.
+/// Whether a process runs, as far as the system says.
 enum class Life : std::uint8_t { runs, stopped, unseen };
 
 class Connections {
  public:
-  /// Binds a name and thereby an id, searched from a random place.  0 or an errno value.
+  /// Binds a name and thereby an id; the search starts at `first_id`.  0 or an errno value.
   int open(std::uint32_t first_id);
   std::uint32_t id() const { return id_; }
 
-  /// What clients are given.  To be called before serve().
+  /// Sets what clients are given.  To be called before serve().
   void introduce(std::uint64_t nonce, const SegmentView& segment, int segment_descriptor);
 
-  /// The peer with this id, perhaps not attached yet.
+  /// The peer with this id, which may not be attached yet.
   std::shared_ptr<Peer> attach(std::uint32_t id);
 
-  /// Of the process with this nonce, which has attached to this one.
+  /// The state of the process with this nonce, which has attached to this one.
   Life life_of(std::uint64_t nonce) const noexcept;
 
-  /// Tells one client, or all (id 0), to look at its pending requests.
+  /// Asks one client, or all of them (id 0), to look at its pending requests.
   void kick(std::uint32_t id);
 
   /// A message in the name of this process.
@@ -66,7 +66,7 @@ class Connections {
   /// True when something has to be tried again soon.
   bool serve(const Backings& backings, Events& events);
 
-  /// Closes everything, in a child of fork: it must not keep connections of its parent alive.
+  /// Closes everything, in a child of fork: it must not keep its parent's connections alive.
   void abandon();
 
  private:
@@ -74,11 +74,11 @@ class Connections {
     detail::Descriptor connection;
     std::uint32_t id = 0;
     std::uint64_t nonce = 0;
-    // The backings it has asked for, and will hear the end of.
+    // The backings that it has asked for; it is informed when they go.
     std::set<std::uint32_t> backings;
     // Answers that a stopped client has no room for yet, each with the descriptor to pass or -1.
-    // Their number is bounded: while there are some, no further request is read, and of a backing
-    // that it did not ask for it is not told.
+    // Their number is bounded: while there are some no further request is read, and the client is
+    // not informed about a backing that it did not ask for.
     std::deque<std::pair<Message, int>> answers;
     bool alive = true;
   };
@@ -90,7 +90,8 @@ class Connections {
   std::uint64_t nonce_ = 0;
   int segment_descriptor_ = -1;
   detail::Descriptor listener_;
-  bool accepts_ = true;  // false: no descriptor is left; its readiness would keep the thread busy
+  bool accepts_ =
+      true;  // false: no descriptor is left, and the listener would keep the thread busy
   std::map<std::uint32_t, std::shared_ptr<Peer>> peers_;
   std::list<Client> clients_;
 };

@@ -1,5 +1,5 @@
-// The objects of the driver that have no life of their own: context, protection domain, region.
-// Each derives from the struct that the caller sees.
+// The small objects of the driver: context, protection domain, region.  Each derives from the
+// struct that the caller sees.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -13,12 +13,12 @@
 
 namespace tutti::verbs::soft {
 
-/// What the caller holds is `context`, the last member of verbs_context, through which the inline
-/// functions of libibverbs find the entries before it.
+/// The caller holds `context`, the last member of verbs_context; the inline functions of libibverbs
+/// find the other entries in front of it.
 struct Context : verbs_context {
   Process* process = nullptr;
-  std::uint32_t objects = 0;  // of this context; guarded by Process::mutex
-  EventQueue events;          // asynchronous
+  std::uint32_t objects = 0;  // that this context has; guarded by Process::mutex
+  EventQueue events;          // asynchronous events
 };
 
 struct Domain : ibv_pd {
@@ -31,7 +31,7 @@ struct MemoryRegion : ibv_mr {
 
 inline Context& context_of(ibv_context* context) {
   assert(context != nullptr);
-  // Not verbs_get_ctx(), which first asks whether there is one.
+  // verbs_get_ctx() is not used, because it first asks whether there is one.
   auto* const extended = reinterpret_cast<verbs_context*>(reinterpret_cast<std::byte*>(context) -
                                                           offsetof(verbs_context, context));
   return *static_cast<Context*>(extended);

@@ -21,7 +21,7 @@
 namespace tutti::verbs::soft {
 namespace {
 
-/// Precedes the payload on its way.  Both ends are of one host: its byte order.
+/// Precedes the payload on its way.  Both ends are on one host, so its byte order is used.
 struct DatagramHeader {
   std::uint32_t target;  // queue pair numbers
   std::uint32_t source;
@@ -30,7 +30,7 @@ struct DatagramHeader {
   std::uint32_t flags;  // ibv_wc_flags
   std::uint16_t service_level;
   std::uint16_t solicited;
-  std::uint32_t target_place;  // of ports, see place_of()
+  std::uint32_t target_place;  // places of ports, see place_of()
   std::uint32_t source_place;
   ibv_grh route;  // zero without IBV_WC_GRH
 };
@@ -60,7 +60,7 @@ int check_datagram(const QueuePair& pair, const ibv_send_wr& posted) {
   return bytes > pair.initial.cap.max_inline_data ? EINVAL : 0;
 }
 
-/// Copies the payload behind the header; IBV_WC_SUCCESS or what the request completes with.
+/// Copies the payload behind the header; IBV_WC_SUCCESS, or the status that the request ends with.
 ibv_wc_status gather(const QueuePair& pair, const ibv_send_wr& posted, Bytes& to,
                      std::size_t& bytes) {
   bytes = sizeof(DatagramHeader);
@@ -81,7 +81,7 @@ ibv_wc_status gather(const QueuePair& pair, const ibv_send_wr& posted, Bytes& to
 }
 
 ibv_grh route_of(const ibv_ah_attr& attributes, const ibv_gid& source, std::size_t payload_bytes) {
-  constexpr std::size_t transport_bytes = 12 + 8 + 4;  // two headers and the check sum
+  constexpr std::size_t transport_bytes = 12 + 8 + 4;  // two headers and the checksum
   constexpr std::uint8_t infiniband = 0x1b;
   const ibv_global_route& global = attributes.grh;
   ibv_grh route{};
@@ -98,7 +98,7 @@ ibv_grh route_of(const ibv_ah_attr& attributes, const ibv_gid& source, std::size
 void transmit(QueuePair& pair, const ibv_send_wr& posted, Bytes& datagram, std::size_t bytes) {
   assert(bytes >= sizeof(DatagramHeader));
   assert(bytes <= sizeof(datagram));
-  constexpr std::uint32_t own_key = 0x80000000;  // "as the queue pair has it"
+  constexpr std::uint32_t own_key = 0x80000000;  // this bit means: the queue pair's own key
   const auto& handle = *static_cast<const AddressHandle*>(posted.wr.ud.ah);
   const std::uint32_t place = pair.entry.place.load(std::memory_order_relaxed);
   if (handle.destination == 0 || place == 0) return;
@@ -150,13 +150,13 @@ void complete(QueuePair& pair, const ibv_send_wr& posted, std::uint64_t position
 /// A request that fails stops the send queue; datagrams still arrive.
 void stop_sending(QueuePair& pair) {
   std::uint64_t word = pair.status().word;
-  // Fails when a receive has failed meanwhile, and the queue pair with it.
+  // The exchange fails when a receive has failed meanwhile, and the queue pair with it.
   if (Status{word}.state() == IBV_QPS_RTS)
     pair.entry.status.compare_exchange_strong(word, Status{word}.with(IBV_QPS_SQE).word,
                                               std::memory_order_seq_cst);
 }
 
-/// Sends a datagram whose request is taken, or flushes it.  Throws std::bad_alloc before either.
+/// Sends the datagram of an accepted request, or flushes it.  Throws std::bad_alloc before either.
 void send_taken(QueuePair& pair, const ibv_send_wr& posted, std::uint64_t position) {
   assert(pair.qp_type == IBV_QPT_UD);
   assert(pair.send_lock.is_held());
@@ -174,8 +174,8 @@ void send_taken(QueuePair& pair, const ibv_send_wr& posted, std::uint64_t positi
   if (signaled || status != IBV_WC_SUCCESS) complete(pair, posted, position, status);
 }
 
-/// A datagram that is posted in the state SQD, as a request to be held: the address handle and the
-/// numbers stand where those of the target's memory would.
+/// Converts a datagram that is posted in the state SQD into a request to be held.  The address
+/// handle and the numbers take the place of the target's memory.
 Request held_request(const QueuePair& pair, const ibv_send_wr& posted) {
   return {.wr_id = posted.wr_id,
           .position = pair.sent,
@@ -192,7 +192,7 @@ Request held_request(const QueuePair& pair, const ibv_send_wr& posted) {
           .is_inline = (posted.send_flags & IBV_SEND_INLINE) != 0};
 }
 
-/// And back.
+/// Converts a held request back.
 ibv_send_wr posted_request(const Request& held) {
   assert(held.gather_count <= scatter_max);
   assert(held.operand <= queue_pair_number_max);
@@ -217,10 +217,10 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
     return EINVAL;
   if (const int error = check_datagram(pair, posted)) return error;
   assert(pair.retired.load(std::memory_order_relaxed) <= pair.sent);
-  // Acquire: nothing but the count; pairs with the release of the poll.
+  // Acquire: nothing but the count; it pairs with the release of the poll.
   if (pair.sent - pair.retired.load(std::memory_order_acquire) >= pair.initial.cap.max_send_wr)
     return ENOMEM;
-  if (state == IBV_QPS_ERR) flush_sends(pair);  // in order
+  if (state == IBV_QPS_ERR) flush_sends(pair);  // earlier requests complete first
   if (state == IBV_QPS_SQD)
     hold(pair, held_request(pair, posted));
   else
@@ -232,7 +232,7 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
 int post_or_refuse(QueuePair& pair, const ibv_send_wr& posted) noexcept {
   try {
     return post_one(pair, posted);
-  } catch (const std::bad_alloc&) {  // of a socket's queue: the request was not taken
+  } catch (const std::bad_alloc&) {  // no memory for a socket's queue: the request was not accepted
     return ENOMEM;
   }
 }
@@ -253,7 +253,8 @@ QueuePair* find_target(const Process& process, const DatagramHeader& header) {
   return nullptr;
 }
 
-/// The pieces of the receive, cut to `bytes`; IBV_WC_SUCCESS or what the receive completes with.
+/// Collects the pieces of the receive, cut to `bytes`; IBV_WC_SUCCESS, or how the receive
+/// completes.
 ibv_wc_status scatter(const QueuePair& pair, const Receive& receive, std::size_t bytes,
                       Pieces& target) {
   const std::uint32_t domain = pair.srq ? pair.srq->pd->handle : pair.entry.domain;
@@ -278,7 +279,7 @@ bool has_room(const Receive& receive, std::size_t bytes) {
   return room >= bytes;
 }
 
-/// Takes a receive that is long enough.  One that is too short stays: the datagram is dropped.
+/// Takes a receive that is long enough.  One that is too short stays, and the datagram is dropped.
 bool take_receive(const QueuePair& pair, std::size_t bytes, Receive& receive) {
   const SegmentView view = pair.process.view();
   if (!pair.srq)
@@ -312,7 +313,7 @@ int post_all_datagrams(QueuePair& pair, const ibv_send_wr* first, std::uint64_t 
   const std::lock_guard guard(pair.send_lock);
   for (const ibv_send_wr* request = first; request; request = request->next)
     if (const int error = check_datagram(pair, *request); error != 0) return error;
-  // Acquire: as in post_one.
+  // Acquire: see post_one.
   const std::uint64_t outstanding = pair.sent - pair.retired.load(std::memory_order_acquire);
   if (outstanding + count > pair.initial.cap.max_send_wr) return ENOMEM;
   for (; first; first = first->next)
@@ -328,7 +329,7 @@ void send_held_datagrams(QueuePair& pair) noexcept {
     const ibv_send_wr posted = posted_request(held);
     try {
       send_taken(pair, posted, held.position);
-    } catch (const std::bad_alloc&) {  // of a socket's queue: lost, as datagrams may be
+    } catch (const std::bad_alloc&) {  // no memory for a socket's queue: lost, as datagrams may be
       if (held.signaled || pair.initial.sq_sig_all != 0)
         complete(pair, posted, held.position, IBV_WC_SUCCESS);
     }
@@ -354,7 +355,7 @@ void deliver_datagram(Process& process, std::span<const std::byte> bytes) noexce
   if (status == IBV_WC_SUCCESS)
     copy(source, target);
   else
-    pair->fail();  // first: who polls the completion finds the state
+    pair->fail();  // done first: whoever polls the completion finds the state changed
 
   LocalCompletion arrived{};
   arrived.completion.wr_id = receive.wr_id;

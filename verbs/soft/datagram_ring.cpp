@@ -12,27 +12,27 @@ bool DatagramWriter::write(std::span<const std::byte> datagram) noexcept {
   assert(!datagram.empty());
   assert(datagram.size() <= DatagramSlot::data_bytes);
   if (written_ - taken_ >= DatagramRing::slots_count) {
-    // Acquire: the receiver has read what may be overwritten now.
+    // Acquire: the receiver has read the slots that may be overwritten now.
     taken_ = ring_->taken.load(std::memory_order_acquire);
     if (written_ - taken_ >= DatagramRing::slots_count) return false;
   }
   DatagramSlot& slot = ring_->slots[written_ % DatagramRing::slots_count];
   std::memcpy(slot.data, datagram.data(), datagram.size());
   slot.bytes = static_cast<std::uint32_t>(datagram.size());
-  // Release: the receiver that sees the sequence sees the datagram.
+  // Release: a receiver that sees the sequence sees the datagram.
   slot.sequence.store(++written_, std::memory_order_release);
   return true;
 }
 
 bool DatagramWriter::finds_bell() noexcept {
   assert(ring_ != nullptr);
-  // Exchanged in any case: see Bell.
+  // The word is exchanged in any case: see Bell.
   return ring_->bell.exchange(Bell::idle, std::memory_order_acq_rel) == Bell::wanted;
 }
 
 DatagramReader::DatagramReader(DatagramRing& ring, Watch& watch) noexcept
     : ring_(ring), watch_(watch) {
-  // In use, and never ready.
+  // The watch is in use, and never ready.
   watch_.expected.store(std::numeric_limits<std::uint64_t>::max(), std::memory_order_relaxed);
   watch_.sequence.store(&slot().sequence, std::memory_order_release);
 }
@@ -53,14 +53,14 @@ void DatagramReader::move_watch() noexcept {
 }
 
 bool DatagramReader::is_ready() const noexcept {
-  // Acquire: the datagram.
+  // Acquire: the datagram is there.
   return has_begun_ && slot().sequence.load(std::memory_order_acquire) == taken_ + 1;
 }
 
 std::span<const std::byte> DatagramReader::front() const noexcept {
   assert(has_begun_);
   const std::uint32_t bytes = slot().bytes;
-  // Another process has written that.
+  // Another process has written the length.
   if (bytes > DatagramSlot::data_bytes) return {};
   return std::span(slot().data).first(bytes);
 }

@@ -1,5 +1,5 @@
-// The two ends of a ring of datagrams in the receiver's segment; see DatagramRing.  Each is used
-// with the mutex of its Process held.
+// The two ends of a ring of datagrams in the receiver's segment; see DatagramRing.  Each end is
+// used with the mutex of its Process held.
 #pragma once
 
 #include <cstddef>
@@ -20,34 +20,34 @@ class DatagramWriter {
 
   /// False when the ring is full.
   bool write(std::span<const std::byte> datagram) noexcept;
-  /// After that: whether the receiver wants to be called.
+  /// Called after write(): whether the receiver wants to be called.
   bool finds_bell() noexcept;
 
  private:
   DatagramRing* ring_ = nullptr;
   std::uint64_t written_ = 0;
-  std::uint64_t taken_ = 0;  // how many the receiver had taken when last looked at
+  std::uint64_t taken_ = 0;  // as last seen: how many the receiver has taken
 };
 
 /// The receiver's end.
 class DatagramReader {
  public:
-  /// The watch says without the mutex whether there is a datagram, once the ring has begun.
+  /// The watch shows without the mutex whether there is a datagram, once the ring has begun.
   DatagramReader(DatagramRing& ring, Watch& watch) noexcept;
   DatagramReader(const DatagramReader&) = delete;
   DatagramReader& operator=(const DatagramReader&) = delete;
   ~DatagramReader();
 
-  /// All that its sender has sent in another way has been received.
+  /// Starts reading the ring: everything that its sender has sent in another way has been received.
   void begin() noexcept;
   bool has_begun() const noexcept { return has_begun_; }
   bool is_ready() const noexcept;
-  /// The oldest datagram, of which there is one; it stays until it is released.
+  /// The oldest datagram.  There must be one; it stays until it is released.
   std::span<const std::byte> front() const noexcept;
   void release_front() noexcept;
   std::uint64_t taken() const noexcept { return taken_; }
 
-  /// Wants to be called for the next datagram.  True when there is one already.
+  /// Asks to be called for the next datagram.  True when there is one already.
   bool want_call() noexcept;
 
  private:

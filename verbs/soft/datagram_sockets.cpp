@@ -12,11 +12,11 @@
 namespace tutti::verbs::soft {
 namespace {
 
-constexpr std::size_t waiting_max = 2048;  // for each process: 8 MiB of the largest
-// After this number of datagrams a ring pays: it takes 264 KiB of the receiver's, for each
-// process that sends.  Whoever only exchanges addresses before it connects does with fewer.
+constexpr std::size_t waiting_max = 2048;  // for each process; at most 8 MiB
+// A ring pays after this number of datagrams: it takes 264 KiB of the receiver's memory for each
+// sending process.  Programs that only exchange addresses before they connect need fewer datagrams.
 constexpr unsigned ring_from = 16;
-// Datagrams of a source that are taken at once.
+// The number of datagrams of one source that are taken in one turn.
 constexpr unsigned turn_max = 16;
 
 int send_bytes(int connection, std::span<const std::byte> bytes) {
@@ -24,12 +24,12 @@ int send_bytes(int connection, std::span<const std::byte> bytes) {
                                                                                          : 0;
 }
 
-/// There is nobody to send to.  Other errors pass.
+/// Whether there is nobody to send to.  Other errors pass.
 bool is_lost(int error) {
   return error == ECONNREFUSED || error == EACCES || is_gone(error);
 }
 
-/// Where the ring is that another process has granted; NULL: that is none.
+/// The ring that another process has granted at `offset`; NULL if no ring can be there.
 DatagramRing* ring_at(const SegmentView& segment, std::uint64_t offset) {
   const bool is_whole = offset >= heap_offset && offset % line_bytes == 0 &&
                         offset <= segment_bytes - sizeof(DatagramRing);
@@ -62,7 +62,7 @@ int DatagramSockets::send_one(Outgoing& to, std::span<const std::byte> datagram)
   }
   if (!to.ring.write(datagram)) return EAGAIN;
   if (!to.ring.finds_bell()) return 0;
-  // Without room for the call the receiver has something to read there, and looks all the same.
+  // If the call finds no room, the receiver has something to read on that connection, and looks.
   const int error = send_message(to.connection.get(), {.kind = MessageKind::ring_calls,
                                                        .layout_version = layout_version,
                                                        .id = 0,
@@ -78,7 +78,7 @@ int DatagramSockets::send_waiting(Outgoing& to) {
   return 0;
 }
 
-/// Whether the receiver has ended; its ring would still take datagrams.
+/// Whether the receiver has ended.  Its ring would still accept datagrams.
 bool DatagramSockets::is_dead(const Outgoing& to) {
   return to.ring && to.peer->state() == PeerState::dead;
 }
@@ -102,7 +102,7 @@ bool DatagramSockets::send(std::uint32_t process_id, const Message& opening,
   return true;
 }
 
-/// Takes what steps towards a ring can be taken now.
+/// Takes the steps towards a ring that can be taken now.
 void DatagramSockets::seek_ring(std::uint32_t process_id, Outgoing& to, Connections& connections) {
   if (to.way == Way::connection && to.sent == ring_from) {
     to.peer = connections.attach(process_id);
@@ -126,9 +126,9 @@ void DatagramSockets::take_grant(Outgoing& to) {
 void DatagramSockets::begin_ring(Outgoing& to, const Message& beginning) {
   assert(to.way == Way::granted);
   assert(to.peer);
-  // Its segment cannot be mapped here, or it is going.
+  // The receiver's segment cannot be mapped here, or the receiver is ending.
   if (to.peer->state() == PeerState::dead) to.way = Way::none;
-  // What waits comes first.
+  // Datagrams that wait are sent first.
   if (to.peer->state() != PeerState::attached || !to.waiting.empty()) return;
   DatagramRing* const ring = ring_at(to.peer->segment(), to.grant.bytes);
   if (!ring || to.peer->nonce() != to.grant.nonce) {
@@ -155,10 +155,10 @@ bool DatagramSockets::flush(Connections& connections, bool may_have_rings) {
     if (error == 0 && to.connection) {
       try {
         seek_ring(place->first, to, connections);
-      } catch (const std::bad_alloc&) {  // by the connection, then
+      } catch (const std::bad_alloc&) {  // datagrams then stay on the connection
         to.way = Way::none;
       }
-      // The message that asks for the ring, or says that it begins, found no room.
+      // The message that asks for the ring, or says that it begins, has found no room.
       again |= (to.way == Way::connection && to.sent == ring_from) ||
                (to.way == Way::granted && to.peer->state() == PeerState::attached);
     }
@@ -186,8 +186,8 @@ void DatagramSockets::collect(std::vector<pollfd>& descriptors) const {
 
 Reception DatagramSockets::receive_one(int source, std::span<const std::byte>& datagram) {
   ssize_t bytes = ::recv(source, received_.data(), received_.size(), MSG_DONTWAIT);
-  // A sender that ends with an answer unread resets the connection: this comes once, and before
-  // what it has sent.
+  // A sender that ends with an answer unread resets the connection.  The error is reported once,
+  // and before the datagrams that it has sent.
   if (bytes < 0 && errno == ECONNRESET)
     bytes = ::recv(source, received_.data(), received_.size(), MSG_DONTWAIT);
   if (bytes < 0) return is_gone(errno) ? Reception::closed : Reception::nothing;
@@ -196,20 +196,20 @@ Reception DatagramSockets::receive_one(int source, std::span<const std::byte>& d
   return Reception::message;
 }
 
-/// Answers with the place of a ring, or that there is none.
+/// Answers with the offset of a ring, or says that there is none.
 void DatagramSockets::grant_ring(Source& source, Message answer, Segment& segment) {
   if (!source.ring) {
     try {
       arrivals_.reserve();
       source.ring_offset = segment.allocate(sizeof(DatagramRing));
-    } catch (const std::bad_alloc&) {  // as if the segment had no room
+    } catch (const std::bad_alloc&) {  // treated as a segment without room
     }
     if (source.ring_offset != 0) assert(source.ring_offset % line_bytes == 0);
     source.ring.emplace(*segment.view().at<DatagramRing>(source.ring_offset), arrivals_.take());
   }
   answer.bytes = source.ring_offset;
-  // Without room for the answer, which only a sender that asks again and again can bring about,
-  // this one goes on by the connection.
+  // If the answer finds no room, which only a sender that asks again and again can bring about,
+  // that sender goes on by the connection.
   (void)send_message(source.connection.get(), answer);
 }
 
@@ -232,13 +232,14 @@ unsigned DatagramSockets::receive_by_ring(Source& source, unsigned count_max,
   return count;
 }
 
-/// What comes next, after the helper thread has received so many by the ring.
+/// When to look next, after the helper thread has received `received` datagrams by the ring.
 DatagramSockets::Again DatagramSockets::rest(Source& source, unsigned received) {
   if (!source.ring || !source.ring->has_begun()) return Again::when_called;
   const bool is_polled = source.ring->taken() - source.looked_at != received;
   source.looked_at = source.ring->taken();
-  // Polls take what comes: a call for each datagram would cost its sender more than all the rest,
-  // and the poll its CPU.  What comes when they have ceased waits for the next look.
+  // While polls take the datagrams no calls are wanted: one for each datagram would cost its sender
+  // more than all the rest, and the polling thread its CPU.  A datagram that comes after the last
+  // poll waits for the next look.
   if (is_polled) return Again::soon;
   return source.ring->want_call() ? Again::at_once : Again::when_called;
 }
@@ -253,7 +254,7 @@ DatagramSockets::Again DatagramSockets::receive(const Connections& connections, 
       reception = receive_one(source->connection.get(), datagram);
       if (reception != Reception::message) continue;
       if (datagram.size() != sizeof(Message)) {
-        deliver(datagram);  // what is left keeps its socket readable
+        deliver(datagram);  // datagrams that are left keep the socket readable
         continue;
       }
       Message message;
@@ -288,8 +289,8 @@ void DatagramSockets::poll(const Deliver& deliver) {
 }
 
 void DatagramSockets::want_calls() noexcept {
-  // A datagram that is there already is not called for: it has been, or the helper thread is going
-  // to look.
+  // No call is needed for a datagram that is there already: one has been made, or the helper thread
+  // is going to look.
   for (Source& source : incoming_)
     if (source.ring) (void)source.ring->want_call();
 }

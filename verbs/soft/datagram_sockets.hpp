@@ -1,11 +1,11 @@
 // How datagrams travel between processes: over connections of their own, one for each direction, so
-// that they are in nobody's way.  A sender of more than a few gets a ring in the receiver's segment
-// (DatagramRing), by which all later ones go; the connection then only carries calls, and its end
-// says that the sender has gone.  The order of datagrams is kept: the last message before those of
-// the ring says that they begin, and the receiver looks there only when it has read that.
+// that they do not delay anything else.  A sender of more than a few gets a ring in the receiver's
+// segment (DatagramRing), by which all later ones go; the connection then only carries calls, and
+// its end says that the sender has gone.  The order of datagrams is kept: the last message before
+// those of the ring says that they begin, and the receiver reads the ring only after that message.
 //
-// What a socket or a ring has no room for waits in this process, up to a bound; what is beyond it,
-// or addressed to nobody, is lost, as datagrams may be.
+// Datagrams that find no room in a socket or a ring wait in this process, up to a bound.  Datagrams
+// beyond the bound, or addressed to nobody, are lost, as datagrams may be.
 //
 // Guarded by the mutex of Process, except has_news() and has_rings().
 #pragma once
@@ -41,13 +41,13 @@ static_assert(datagram_header_max_bytes + datagram_max_bytes <= DatagramSlot::da
 class DatagramSockets {
  public:
   using Deliver = std::function<void(std::span<const std::byte>)>;
-  /// When the helper thread has to look again, unless it is called.
+  /// When the helper thread has to look again if nobody calls it.
   enum class Again : std::uint8_t { when_called, soon, at_once };
 
-  /// Sends, keeps for later, or drops.  True when the helper thread has to see to it.
+  /// Sends the datagram, keeps it for later, or drops it.  True when the helper thread is needed.
   bool send(std::uint32_t process_id, const Message& opening, std::span<const std::byte> datagram);
 
-  /// A connection by which another process sends.
+  /// Takes over a connection by which another process sends.
   void adopt(detail::Descriptor source) {
     assert(source);
     incoming_.emplace_back().connection = std::move(source);
@@ -55,46 +55,47 @@ class DatagramSockets {
 
   void collect(std::vector<pollfd>& descriptors) const;
 
-  // The helper thread:
+  // For the helper thread:
 
-  /// Sends what waits, and moves on to rings.  True when something has to be tried again soon.
+  /// Sends the datagrams that wait, and moves on to rings.  True when something has to be tried
+  /// again soon.
   bool flush(Connections& connections, bool may_have_rings);
-  /// Hands a few datagrams of each source to `deliver`: other work gets its turn.
+  /// Hands a few datagrams of each source to `deliver`, so that other work gets its turn.
   Again receive(const Connections& connections, Segment& segment, const Deliver& deliver);
 
-  // Every poll:
+  // For every poll:
 
-  /// Whether poll() may find something to do.  No lock.
+  /// Whether poll() may find something to do.  Takes no lock.
   bool has_news() const noexcept {
     return arrivals_.any_ready() || ring_is_full_.load(std::memory_order_relaxed);
   }
-  /// Hands over a few datagrams of each ring, and sends what waits for room in one.
+  /// Delivers a few datagrams of each ring, and sends those that wait for room in one.
   void poll(const Deliver& deliver);
-  /// Who waits for an event wants the helper thread to be called for each datagram.  Without the
-  /// mutex: whether there is anything to do.
+  /// Whether want_calls() has anything to do.  Does not need the mutex.
   bool has_rings() const noexcept { return rings_count_.load(std::memory_order_relaxed) != 0; }
+  /// For a program that waits for an event: it wants the helper thread called for each datagram.
   void want_calls() noexcept;
 
   /// Closes everything, in a child of fork.
   void abandon();
 
  private:
-  /// The way to a ring, each step taken once.
+  /// The steps on the way to a ring; each is taken once.
   enum class Way : std::uint8_t { connection, asked, granted, ring, none };
   struct Outgoing {
-    detail::Descriptor connection;  // none: the other side's backlog was full
+    detail::Descriptor connection;  // empty: the other side's backlog was full
     std::deque<std::vector<std::byte>> waiting;
-    unsigned sent = 0;  // by the connection, up to the number from which a ring pays
+    unsigned sent = 0;  // by the connection; counted up to the number from which a ring pays
     Way way = Way::connection;
-    std::shared_ptr<Peer> peer;  // once a ring was asked for
-    Message grant{};             // where the ring is
+    std::shared_ptr<Peer> peer;  // set once a ring was asked for
+    Message grant{};             // says where the ring is
     DatagramWriter ring;
   };
   struct Source {
     detail::Descriptor connection;
     std::size_t ring_offset = 0;
     std::optional<DatagramReader> ring;
-    std::uint64_t looked_at = 0;  // datagrams taken from the ring when the helper thread was here
+    std::uint64_t looked_at = 0;  // datagrams taken from the ring at the helper thread's last look
   };
 
   static int connect(std::uint32_t process_id, const Message& opening, Outgoing& to);
@@ -112,14 +113,14 @@ class DatagramSockets {
   static Again rest(Source& source, unsigned received);
 
   std::map<std::uint32_t, Outgoing> outgoing_;  // by process id
-  // Something waits for room in a ring.  Relaxed: a poll that misses it finds it next time.
+  // Whether something waits for room in a ring.  Relaxed: a poll that misses it finds it next time.
   std::atomic<bool> ring_is_full_{false};
   Watches arrivals_;
-  // Number of rings that bring datagrams.  Relaxed: whoever waits for an event and misses a ring
-  // has the helper thread look when the ring begins.
+  // Number of rings that bring datagrams.  Relaxed: the helper thread looks when a ring begins, so
+  // missing a new one is harmless.
   std::atomic<std::size_t> rings_count_{0};
   std::list<Source> incoming_;
-  // One more than the largest: what fills it is none of ours.
+  // One byte more than the largest datagram: what fills it is none of ours.
   std::vector<std::byte> received_ =
       std::vector<std::byte>(datagram_header_max_bytes + datagram_max_bytes + 1);
 };

@@ -32,8 +32,8 @@ std::uint64_t read_boot_number() {
   return number != 0 ? number : static_cast<std::uint64_t>(::gethostid()) | 1;
 }
 
-/// The names by which processes find each other are those of a network namespace.  Read each time,
-/// as a child of fork may have moved to another.
+/// Processes find each other by names that belong to a network namespace.  It is read each time,
+/// because a child of fork may have moved to another one.
 std::uint64_t read_network_number() {
   struct stat network;
   if (::stat("/proc/self/ns/net", &network) != 0) return 0;
@@ -43,7 +43,7 @@ std::uint64_t read_network_number() {
 
 constexpr std::uint64_t link_local_prefix = 0xfe80000000000000;
 
-/// LIDs of a host follow each other.
+/// The LIDs of a host follow each other.
 std::uint16_t first_lid(HostNumber host) {
   constexpr std::uint64_t unicast_count = 0xbfff;  // from 1 on
   static_assert(places_count <= unicast_count);
@@ -53,7 +53,7 @@ std::uint16_t first_lid(HostNumber host) {
 
 }  // namespace
 
-/// The lowest bits, which tell places apart, are as random as the others.
+/// The lowest bits distinguish places; they are as random as the other bits.
 HostNumber read_host_number_slow() {
   static const std::uint64_t boot_number = read_boot_number();
   return HostNumber{boot_number ^ read_network_number()};
@@ -90,7 +90,7 @@ void describe_device(const SoftDevice& device, ibv_device_attr& attributes) {
   std::strcpy(attributes.fw_ver, "tutti");
   attributes.node_guid = gid_of(place_of(device, 1)).global.interface_id;
   attributes.sys_image_guid = gid_of(1).global.interface_id;
-  // Nobody's registered number: its bit 0x020000 says that it is locally administered.
+  // The number is registered to nobody: its bit 0x020000 says that it is locally administered.
   attributes.vendor_id = 0x027574;
   attributes.vendor_part_id = 1;
   attributes.hw_ver = 1;

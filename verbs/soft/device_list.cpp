@@ -15,7 +15,7 @@ constexpr const char* devices_variable = "TUTTI_SOFT_DEVICES";
 constexpr const char* links_down_variable = "TUTTI_SOFT_LINK_DOWN";
 constexpr const char* default_devices = "soft0:1";
 
-/// "name:number"; false for anything else.  Numbers have one digit.
+/// Splits "name:number"; false for anything else.  Numbers have one digit.
 bool take_apart(std::string_view item, std::string& name, std::uint8_t& number) {
   const std::size_t colon = item.rfind(':');
   if (colon == std::string_view::npos || item.size() != colon + 2) return false;
@@ -26,7 +26,7 @@ bool take_apart(std::string_view item, std::string& name, std::uint8_t& number) 
   return true;
 }
 
-/// Calls `take` with each part of a list until it returns false.
+/// Calls `take` with each item of a list until it returns false.
 template <class Take>
 bool for_each_item(std::string_view list, const Take& take) {
   for (;;) {
@@ -38,7 +38,7 @@ bool for_each_item(std::string_view list, const Take& take) {
 }
 
 bool is_name(std::string_view text) {
-  // It becomes a part of a path: /dev/infiniband/<name>.
+  // The name becomes a part of a path: /dev/infiniband/<name>.
   constexpr std::string_view allowed =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
   return !text.empty() && text.size() < IBV_SYSFS_NAME_MAX && text.front() != '.' &&
@@ -74,7 +74,7 @@ void fill(DeviceList& list, const std::vector<DeviceSetting>& settings) {
 }
 
 DeviceList& device_list() {
-  // Never destroyed: contexts may be closed, and opened, by exit handlers.
+  // Never destroyed, because exit handlers may close and open contexts.
   static DeviceList& list = *[] {
     auto& made = *new DeviceList;
     std::vector<DeviceSetting> settings;

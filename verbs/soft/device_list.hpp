@@ -1,5 +1,5 @@
 // The devices that the environment names, and their ports.  All devices of a process share its one
-// segment; what tells them apart are their contexts and the addresses of their ports.
+// segment; they differ by their contexts and the addresses of their ports.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -18,8 +18,8 @@ inline constexpr std::size_t devices_max = 8;
 inline constexpr std::uint8_t ports_max = 4;  // of one device
 
 struct SoftDevice : ibv_device {
-  // Programs that ask a vendor's library whether a device is one of its own make it look behind
-  // ibv_device, where libibverbs' private part would be: zeros there belong to no vendor.
+  // To find out whether a device is one of its own, a vendor's library looks behind ibv_device,
+  // where libibverbs keeps its private part.  Zeros there belong to no vendor.
   std::array<std::byte, 4096> zeros;
   std::uint32_t index;  // in the list
   std::uint8_t ports_count;
@@ -29,27 +29,26 @@ struct SoftDevice : ibv_device {
   bool is_up(std::uint32_t port) const { return has_port(port) && !is_down[port - 1]; }
 };
 
-/// What TUTTI_SOFT_DEVICES and TUTTI_SOFT_LINK_DOWN say, taken apart.
+/// One device as TUTTI_SOFT_DEVICES and TUTTI_SOFT_LINK_DOWN describe it.
 struct DeviceSetting {
   std::string name;
   std::uint8_t ports_count;
   std::array<bool, ports_max> is_down;
 };
 
-/// "name:ports,..."; empty, or what was expected.
+/// Reads "name:ports,..."; returns an empty string, or what was expected.
 std::string parse_devices(std::string_view value, std::vector<DeviceSetting>& devices);
-/// "name:port,..."; empty, or what was expected.
+/// Reads "name:port,..."; returns an empty string, or what was expected.
 std::string parse_links_down(std::string_view value, std::vector<DeviceSetting>& devices);
 
-/// The devices of this process, as the environment named them when they were first asked for.
-/// Where that is wrong: the one that is there without a setting, which check_devices() keeps from
-/// being opened.
+/// The devices of this process, as the environment named them when they were first asked for.  If
+/// the environment is wrong, this is the default device, and check_devices() prevents its opening.
 std::span<SoftDevice> devices();
 
 /// 0, or EINVAL with one line on stderr.
 int check_devices();
 
-/// Whether this variable is read here.
+/// Whether this variable is read in this file.
 bool is_device_setting(std::string_view variable);
 
 inline SoftDevice& device_of(const ibv_context* context) {

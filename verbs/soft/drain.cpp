@@ -20,7 +20,7 @@ void start_draining(QueuePair& pair, bool notify) noexcept {
 void finish_draining(QueuePair& pair) noexcept {
   assert(pair.send_lock.is_held());
   if (!pair.draining.active) return;
-  if (pair.status().state() != IBV_QPS_SQD) {  // it has failed
+  if (pair.status().state() != IBV_QPS_SQD) {  // the queue pair has failed
     pair.draining = {};
     return;
   }

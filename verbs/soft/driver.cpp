@@ -86,8 +86,8 @@ ibv_context* open_device(ibv_device* device) {
   context->ops.post_srq_recv = post_shared_receive;
   context->ops.poll_cq = poll_completion_queue;
   context->ops.req_notify_cq = request_notification;
-  // No commands go there, but programs may duplicate it and ask to import a context by it, which
-  // libtutti-softverbs then knows as this device's and refuses.
+  // No commands go to this descriptor, but programs may duplicate it and ask to import a context by
+  // it; libtutti-softverbs then recognises this device by it, and refuses.
   context->cmd_fd = process->segment.descriptor();
   context->async_fd = made->events.descriptor();
   context->num_comp_vectors = 1;
@@ -195,7 +195,7 @@ int destroy_cq(ibv_cq* handle) {
   auto* const queue = static_cast<CompletionQueue*>(handle);
   if (queue->users != 0) return EBUSY;
   if (queue->channel) process.notifiers.remove(*queue);
-  guard.unlock();  // acknowledgements may take their time
+  guard.unlock();  // acknowledgements may take long
   if (queue->channel)
     static_cast<CompletionChannel*>(queue->channel)->events.retire(queue->completion_events);
   context_of(queue->context).events.retire(queue->asynchronous_events);
@@ -231,7 +231,7 @@ ibv_srq* create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
   try {
     offset = process.segment.allocate(sizeof(SharedReceiveEntry));
     if (offset != 0) slots_offset = process.segment.allocate(std::size_t{slots} * stride);
-  } catch (const std::bad_alloc&) {  // as if the segment had none
+  } catch (const std::bad_alloc&) {  // treated as a segment without room
   }
   if (slots_offset == 0) {
     process.segment.free(offset);
@@ -248,7 +248,7 @@ ibv_srq* create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
   queue->entry->stride_bytes = stride;
   queue->entry->domain = domain->handle;
   queue->attributes = wanted;
-  queue->attributes.srq_limit = 0;  // not looked at, as the manual page says
+  queue->attributes.srq_limit = 0;  // the manual page says that the argument is ignored
   queue->events.object = queue;
   process.shared_receive_queues.push_back(queue);
   ++static_cast<Domain*>(domain)->users;
@@ -293,8 +293,8 @@ int destroy_srq(ibv_srq* handle) {
   return 0;
 }
 
-/// The last word of a mapped line is stored after the rest (copy() in memory.hpp).  The kernel, or
-/// the owner by file, may copy byte by byte.
+/// The last word of a mapped line is stored after the rest (copy() in memory.hpp).  The kernel may
+/// copy byte by byte, also when the owner copies by its file.
 const char* keep_lines_whole(ibv_context* context) {
   Process& process = process_of(context);
   switch (process.transport()) {
@@ -347,7 +347,7 @@ const Driver& soft_driver() noexcept {
       .modify_qp = guarded<modify_queue_pair>,
       .query_qp = query_queue_pair,
       .destroy_qp = guarded<destroy_queue_pair>,
-      // The initiator writes the one after the other (remote.cpp).
+      // The initiator writes one after the other (remote.cpp).
       .places_writes_in_order = true,
       .keep_lines_whole = keep_lines_whole,
       .get_async_event = get_asynchronous_event,

@@ -12,7 +12,7 @@
 namespace tutti::verbs::soft {
 namespace {
 
-/// False when there is none, or the system cannot say so without waiting.
+/// Takes one token without waiting; false when there is none, or the system cannot say so at once.
 bool take_token(int tokens) {
   eventfd_t token = 0;
   const iovec data{&token, sizeof(token)};
@@ -49,7 +49,7 @@ void EventQueue::raise(EventSource& source, Event event) noexcept {
   const std::lock_guard guard(mutex_);
   ++source.unread[static_cast<std::size_t>(event)];
   if (source.unread_total++ == 0) append(source);
-  // With the lock held: retire() counts on as many tokens as events.
+  // With the lock held: retire() relies on as many tokens as events.
   ::eventfd_write(tokens_.get(), 1);
 }
 
@@ -59,7 +59,7 @@ int EventQueue::take(void*& object, Event& event) {
     if (::read(tokens_.get(), &token, sizeof(token)) != sizeof(token)) return errno;
     const std::lock_guard guard(mutex_);
     EventSource* const source = first_;
-    if (!source) continue;  // the object is gone since, and its event with it
+    if (!source) continue;  // the object has been destroyed since, and its event with it
     const auto kind = std::find_if(source->unread.begin(), source->unread.end(),
                                    [](std::uint32_t count) { return count != 0; });
     assert(kind != source->unread.end());
@@ -78,14 +78,14 @@ int EventQueue::take(void*& object, Event& event) {
 void EventQueue::acknowledge(EventSource& source, std::uint32_t count) {
   const std::lock_guard guard(mutex_);
   source.unacknowledged -= std::min(count, source.unacknowledged);
-  // With the lock held: the waiting thread destroys the source, perhaps this queue as well.
+  // With the lock held: the waiting thread destroys the source, and perhaps this queue as well.
   acknowledged_.notify_all();
 }
 
 void EventQueue::retire(EventSource& source) {
   std::unique_lock guard(mutex_);
   unlink(source);
-  // A token that cannot be had is another thread's, which finds no event for it and waits on.
+  // A token that is gone was taken by another thread, which finds no event for it and waits on.
   for (; source.unread_total != 0; --source.unread_total) (void)take_token(tokens_.get());
   source.unread = {};
   acknowledged_.wait(guard, [&] { return source.unacknowledged == 0; });

@@ -1,8 +1,8 @@
 // Events on their way to the program: those of a completion channel, or the asynchronous ones of a
 // context.  An eventfd holds one token for each event, so that the program may wait for its
-// descriptor by poll, with or without O_NONBLOCK; what the event is stands in the object that it is
-// of, and the objects with events are a list.  Hence nothing is allocated to raise one, and events
-// of an object that is destroyed vanish.
+// descriptor by poll, with or without O_NONBLOCK.  The counts of events are kept in the objects
+// that they concern, and the objects with events form a list.  So raising an event allocates
+// nothing, and the events of an object vanish when it is destroyed.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace tutti::verbs::soft {
 
 enum class Event : std::uint8_t {
   completion,
-  // Asynchronous.  Those of one object are delivered in this order.
+  // The rest are asynchronous events.  Those of one object are delivered in this order.
   established,
   fatal,
   request_error,
@@ -30,7 +30,8 @@ enum class Event : std::uint8_t {
 inline constexpr std::size_t event_kinds = 9;
 static_assert(static_cast<std::size_t>(Event::limit_reached) + 1 == event_kinds);
 
-/// The part of an object that has events.  Guarded by the lock of the one queue it is used with.
+/// The part of an object that has events.  Guarded by the lock of the one queue that it is used
+/// with.
 struct EventSource {
   void* object = nullptr;
   std::array<std::uint32_t, event_kinds> unread{};
@@ -39,7 +40,7 @@ struct EventSource {
   EventSource* next = nullptr;  // on the list
 };
 
-/// Any thread.
+/// Any thread may call any function.
 class EventQueue {
  public:
   /// 0, or an errno value.
@@ -51,7 +52,7 @@ class EventQueue {
   /// Waits unless the descriptor is O_NONBLOCK.  0, EAGAIN or another errno value.
   int take(void*& object, Event& event);
   void acknowledge(EventSource& source, std::uint32_t count);
-  /// Forgets what is unread of the source, and waits until all that was taken is acknowledged.
+  /// Forgets the unread events of the source, and waits until all events taken are acknowledged.
   void retire(EventSource& source);
 
   void abandon() { tokens_ = detail::Descriptor(); }  // in a child of fork
@@ -61,7 +62,7 @@ class EventQueue {
   void unlink(const EventSource& source);
 
   detail::Descriptor tokens_;
-  std::mutex mutex_;  // innermost; guards all below, and the sources
+  std::mutex mutex_;  // innermost; guards everything below, and the sources
   std::condition_variable acknowledged_;
   EventSource* first_ = nullptr;
   EventSource* last_ = nullptr;

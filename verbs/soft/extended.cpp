@@ -18,7 +18,7 @@
 namespace tutti::verbs::soft {
 namespace {
 
-/// Callers say how much of a struct they know.
+/// Callers say how many bytes of a struct they know.
 template <class T>
 void copy_known(const T& whole, T* to, std::size_t known_bytes) {
   std::memcpy(static_cast<void*>(to), &whole, std::min(known_bytes, sizeof(whole)));
@@ -82,7 +82,7 @@ ibv_qp* create_qp(ibv_context*, ibv_qp_init_attr_ex* wanted) {
 }  // namespace
 
 void offer_extended(verbs_context& context) {
-  // Where libibverbs keeps its own tables.  Nobody who finds them empty has business with this
+  // libibverbs keeps its own tables here.  No function that would use them is called for this
   // device, but programs look whether there are any.
   alignas(64) static std::array<std::byte, 4096> no_tables{};
   context.sz = sizeof(verbs_context);

@@ -37,15 +37,15 @@ void end_poll(ibv_cq_ex* handle) {
 int start_poll(ibv_cq_ex* handle, ibv_poll_cq_attr* attributes) {
   CompletionQueue& queue = queue_of(handle);
   if (attributes && attributes->comp_mask != 0) return EINVAL;
-  // In a child of fork a thread that is not there may hold the lock.
+  // In a child of fork the lock may be held by a thread that does not exist there.
   if (queue.context->ops.poll_cq != poll_completion_queue) return EINVAL;
   if (!queue.extended_poll.is_single_threaded) queue.extended_poll.lock.lock();
   const int error = next_poll(handle);
-  if (error != 0) end_poll(handle);  // the caller must not
+  if (error != 0) end_poll(handle);  // the caller must not do it
   return error;
 }
 
-/// All that a completion of this device says; the fields of other services are 0, as in ibv_wc.
+/// Everything that a completion of this device says; fields of other services are 0, as in ibv_wc.
 void set_entries(ibv_cq_ex& handle) {
   handle.start_poll = start_poll;
   handle.next_poll = next_poll;

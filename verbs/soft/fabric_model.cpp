@@ -17,17 +17,17 @@ using Json = nlohmann::json;
 
 constexpr double ps_per_us = 1e6;
 constexpr double longest_us = 60e6;   // a minute
-constexpr double lowest_rate = 1e-4;  // GB/s; with these and factor_max no sum of times overflows
+constexpr double lowest_rate = 1e-4;  // GB/s; with these bounds no sum of times overflows
 constexpr double factor_max = 1e3;
 constexpr std::size_t file_max_bytes = std::size_t{16} << 20;
 constexpr int depth_max = 8;
 constexpr std::size_t quoted_max = 80;
 
 /// Data rates: InfiniBand roadmap, 4 lanes (QDR 32 Gb/s after 8b/10b; FDR 54.5, EDR 97.0, HDR 194
-/// and NDR 388 Gb/s after 64b/66b); 10, 25 and 100 Gb/s Ethernet, of which RoCE v2 leaves packets
-/// of 1024 bytes 1024 parts of 1106 (preamble and gap 20, Ethernet 18, IP 20, UDP 8, BTH 12, ICRC
-/// 4). FDR's 6.8 GB/s, and all latencies, overheads and gaps are assumptions of the order of what
-/// vendors state for one switch between: measure and write a file where more matters.
+/// and NDR 388 Gb/s after 64b/66b); 10, 25 and 100 Gb/s Ethernet, of which RoCE v2 leaves 1024 of
+/// 1106 bytes for packets of 1024 bytes (preamble and gap 20, Ethernet 18, IP 20, UDP 8, BTH 12,
+/// ICRC 4).  FDR's 6.8 GB/s, and all latencies, overheads and gaps are assumptions of the order of
+/// what vendors state for one switch in between: measure and write a file where more matters.
 struct Preset {
   const char* name;
   double latency_us, send_overhead_us, receive_overhead_us, gap_us, gigabytes_per_second;
@@ -68,7 +68,7 @@ std::string place_in(const std::string& text, std::size_t byte) {
   return "line " + std::to_string(line) + ", column " + std::to_string(end - start);
 }
 
-/// Reads the members of one object by name; what is left over is unknown.
+/// Reads the members of one object by name; a member that nobody has asked for is unknown.
 class Reader {
  public:
   Reader(const std::string& file, std::string where, const Json& object)
@@ -105,7 +105,7 @@ class Reader {
     if (value && !value->is_array()) expected(name, *value, "a list");
     return value;
   }
-  /// Members that must be there; what finish() misses is refused.
+  /// A member that must be there; finish() refuses the file if one was missing.
   std::uint32_t required_place() {
     constexpr std::uint64_t places_max = 1 << 20;
     const std::uint64_t place = require("place") ? count("place", 0) : 0;
@@ -210,7 +210,7 @@ FabricModel parse(const std::string& file, const std::string& text) {
     document = Json::parse(text, is_flat);
   } catch (const Json::parse_error& error) {
     refuse(file, "no JSON at " + place_in(text, error.byte) + " (" + error.what() + ")");
-  } catch (const Json::exception& error) {  // a number beyond all bounds
+  } catch (const Json::exception& error) {  // a number out of range
     refuse(file, error.what());
   }
   Reader reader(file, "the file", document);

@@ -9,43 +9,43 @@
 
 namespace tutti::verbs::soft {
 
-/// An instant or a duration in picoseconds, in which a byte of a fast network still is a number.
+/// An instant or a duration in picoseconds, so that a byte of a fast network takes a whole number.
 using Picoseconds = std::int64_t;
 inline constexpr Picoseconds picoseconds_per_ns = 1000;
 inline constexpr Picoseconds never_ps = std::numeric_limits<Picoseconds>::max();
 
 /// D. Culler et al., LogP (PPoPP 1993); A. Alexandrov et al., LogGP (SPAA 1995).  A message of b
-/// bytes that is posted at t leaves the sender's port at s >= t, the port being taken for
-/// max(g, b G); it arrives at s + o + L + b G, takes the receiver's port for max(g, b G), and is
-/// known to the receiver's program o_r after its poll.  The answer takes L.
+/// bytes that is posted at t leaves the sender's port at s >= t, and the port is taken for max(g, b
+/// G).  It arrives at s + o + L + b G, takes the receiver's port for max(g, b G), and the
+/// receiver's program knows it o_r after its poll.  The answer takes L.
 struct FabricModel {
   std::string name;
   Picoseconds latency = 0;           // L
   Picoseconds send_overhead = 0;     // o
-  Picoseconds receive_overhead = 0;  // o_r, of the program's time
+  Picoseconds receive_overhead = 0;  // o_r, a part of the program's time
   Picoseconds gap = 0;               // g: 1 / message rate
   double per_byte = 0;               // G, picoseconds
-  // Gamma: of the program's time for what it combines.
+  // Gamma: the program's time for what it combines.
   Picoseconds work = 0;
   double work_per_byte = 0;
 
-  /// L from one place (row) to another (column) instead; empty: the same everywhere.
+  /// L from one place (row) to another (column), in place of `latency`; empty: the same everywhere.
   std::vector<std::vector<Picoseconds>> latencies;
 
   struct Faults {
     std::uint64_t seed = 1;
-    double delay_probability = 0;      // of one message
-    Picoseconds delay = 0;             // longest; uniform from 0
-    double drop_probability = 0;       // of one packet; each loss costs the queue pair's timeout
-    double not_ready_probability = 0;  // receiver not ready, though it is
+    double delay_probability = 0;      // for one message
+    Picoseconds delay = 0;             // the longest one; uniform from 0
+    double drop_probability = 0;       // for one packet; each loss costs the queue pair's timeout
+    double not_ready_probability = 0;  // that a ready receiver answers "not ready"
     struct Slow {
       std::uint32_t place;
-      double factor;  // of o, o_r, g and gamma
+      double factor;  // multiplies o, o_r, g and gamma
     };
     std::vector<Slow> slow;
     struct LinkDown {
       std::uint32_t place;
-      Picoseconds from, until;  // of the emulation's time
+      Picoseconds from, until;  // in the emulation's time
     };
     std::vector<LinkDown> link_down;
   } faults;
@@ -56,7 +56,7 @@ struct FabricModel {
   Picoseconds latency_between(std::uint32_t from, std::uint32_t to) const;
 };
 
-/// A preset's name or the path of a JSON file (EMULATION.md).  Throws Error
+/// Reads a preset's name or the path of a JSON file (EMULATION.md).  Throws Error
 /// (invalid_argument) that names the value, its place in the file and what was expected.
 FabricModel read_fabric_model(const std::string& preset_or_file);
 

@@ -1,5 +1,6 @@
-// The functions of the driver are called from C: no exception may leave them.  What they lack
-// memory for they refuse with ENOMEM and leave undone; whatever takes something down needs none.
+// The functions of the driver are called from C: no exception may leave them.  A call that lacks
+// memory is refused with ENOMEM and changes nothing; the functions that take something down need no
+// memory.
 #pragma once
 
 #include <cerrno>
@@ -11,7 +12,7 @@ namespace tutti::verbs::soft {
 template <auto function>
 struct Guarded;
 
-/// `call` is `function` with bad_alloc as ENOMEM: returned, or in errno beside NULL.
+/// `call` is `function`, but bad_alloc becomes ENOMEM: as the result, or in errno beside NULL.
 template <class Result, class... Arguments, Result (*function)(Arguments...)>
 struct Guarded<function> {
   static Result call(Arguments... arguments) noexcept {

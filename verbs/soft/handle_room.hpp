@@ -1,6 +1,6 @@
 // Handles that the caller may hold under two types: ibv_qp_ex begins with ibv_qp, ibv_cq_ex with
-// the members of ibv_cq.  Every object has room for the longer one, so that a queue is of one type
-// here, whichever function made it.
+// the members of ibv_cq.  Every object has room for the longer one, so that queues have one type
+// here, whichever function made them.
 #pragma once
 
 #include <infiniband/verbs.h>

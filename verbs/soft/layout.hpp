@@ -1,7 +1,7 @@
 // What the processes of a host see of each other: the layout of the one segment that a process
-// shares with its peers.  Whoever initiates a request reads and writes the target's segment
+// shares with its peers.  The initiator of a request reads and writes the target's segment
 // directly, so every word here is either constant while it is visible, or atomic with the story of
-// both sides beside it.  Lines are separated by who writes them:
+// both sides beside it.  Cache lines are separated by who writes them:
 //
 //   SegmentHeader 0 owner, once
 //                 1 initiators of atomics      private memory only
@@ -13,11 +13,11 @@
 //                   3 initiator in RNR wait      read by the owner for every posted receive
 //   ReceiveSlot[]   owner                        read by initiators
 //   Completion[]    connected initiator          read by the owner's poll
-//   ArmingEntry     owner and initiators         of a completion queue with a channel
-//   BounceArea      0 connected initiator        only where the owner's memory is out of its reach
-//                   1 owner's helper thread
-//   DatagramRing    0 owner                      read by the sender when the ring looks full
-//                   1 sender and owner           rarely changed by the owner
+//   ArmingEntry     owner and initiators         one for each completion queue with a channel
+//   BounceArea    0 connected initiator          only where it cannot reach the owner's memory
+//                 1 owner's helper thread
+//   DatagramRing  0 owner                        read by the sender when the ring looks full
+//                 1 sender and owner             rarely changed by the owner
 //                   DatagramSlot[] sender        read by the owner
 #pragma once
 
@@ -35,7 +35,7 @@ namespace tutti::verbs::soft {
 inline constexpr std::size_t line_bytes = 64;
 inline constexpr std::uint64_t segment_magic = 0x7475747469736f66;  // "tuttisof"
 inline constexpr std::uint32_t layout_version = 5;
-inline constexpr std::size_t segment_bytes = std::size_t{1} << 30;  // sparse; committed on demand
+inline constexpr std::size_t segment_bytes = std::size_t{1} << 30;  // sparse: committed on demand
 
 inline constexpr std::uint32_t regions_max = 4096;
 inline constexpr std::uint32_t queue_pairs_max = 8192;
@@ -73,21 +73,23 @@ static_assert(regions_max == 1 << (32 - region_generation_bits));
 struct alignas(line_bytes) SegmentHeader {
   std::uint64_t magic;
   std::uint32_t version;
-  std::uint32_t id;     // of the process, in its queue pair numbers
-  std::uint64_t nonce;  // 40 random bits: tells this process from a later one with the same id
-  // Entries of the queue pair table that are backed by memory.  The owner raises it (release) after
-  // allocating; a peer that touched an entry beyond it could be killed for lack of memory.
+  std::uint32_t id;     // part of the queue pair numbers of this process
+  std::uint64_t nonce;  // 40 random bits that tell this process from a later one with the same id
+  // The number of entries of the queue pair table that are backed by memory.  The owner raises it
+  // (release) after it has allocated them; touching an entry beyond it could kill a peer for lack
+  // of memory.
   std::atomic<std::uint32_t> queue_pairs_committed;
 
-  // Identity of the initiator whose turn it is to change a word of this process's private memory,
-  // 0: nobody's.  Taken by compare-exchange (acquire), given back by another (release); the owner
-  // takes it from a dead one.  Initiators of all processes, the owner's own among them, take turns
-  // here, as reading and writing such a word are two system calls.
+  // The initiator whose turn it is to change a word of this process's private memory, or 0.  An
+  // initiator takes the turn by compare-exchange (acquire) and gives it back by another (release);
+  // the owner takes it away from a dead one.  Initiators take turns because reading and writing
+  // such a word are two system calls; this holds for all processes, the owner included.
   alignas(line_bytes) std::atomic<std::uint64_t> atomic_turn;
 
-  // In an emulated network: which place of it this process is, constant; and until when its port is
-  // taken in either direction, in picoseconds since `epoch_ns` of the monotonic clock, or in
-  // virtual time.  Relaxed: whoever sends something takes the time.
+  // These belong to an emulated network.  `place` is the position of this process in it, a
+  // constant.  The ports say until when they are taken in either direction, in picoseconds since
+  // `epoch_ns` of the monotonic clock or in virtual time.  Relaxed: a sender takes a port's time
+  // and nothing else.
   alignas(line_bytes) std::uint32_t place;
   std::int64_t epoch_ns;
   std::atomic<std::int64_t> transmit_port;
@@ -99,27 +101,27 @@ static_assert(offsetof(SegmentHeader, magic) == 0);
 static_assert(offsetof(SegmentHeader, atomic_turn) == line_bytes);
 static_assert(offsetof(SegmentHeader, place) == 2 * line_bytes);
 
-/// One memory region.  A reader takes the key, the fields and the key again (all acquire); the
-/// owner clears the key before and stores it after the fields (all release), so that two equal keys
-/// enclose fields of that key.  `access` alone may change under a key (seq_cst), and the others may
-/// under one that comes again: whoever is engaged has met the former ones, as the owner waits for
-/// it in between.
+/// One memory region.  A reader takes the key, the fields and the key again (all acquire).  The
+/// owner clears the key before it stores the fields, and stores the key after them (all release),
+/// so two equal keys enclose fields of that key.  Only `access` may change under a key (seq_cst).
+/// The other fields may change when the same key is used again; the owner then waits in between for
+/// every engaged initiator, because it may have read the former fields.
 struct alignas(line_bytes) RegionEntry {
-  std::atomic<std::uint32_t> key;  // 0: not in use
+  std::atomic<std::uint32_t> key;  // 0: the entry is not in use
   std::atomic<std::uint32_t> domain;
   std::atomic<std::uint32_t> access;   // ibv_access_flags
-  std::atomic<std::uint32_t> backing;  // the file it lies in, by the owner's number; 0: none
+  std::atomic<std::uint32_t> backing;  // the owner's number of the file behind it; 0: none
   std::atomic<std::uint64_t> address;
   std::atomic<std::uint64_t> bytes;
-  std::atomic<std::uint64_t> backing_offset;  // of `address` in that file
+  std::atomic<std::uint64_t> backing_offset;  // where `address` lies in that file
 };
 static_assert(std::is_standard_layout_v<RegionEntry>);
 static_assert(sizeof(RegionEntry) == line_bytes);
 static_assert(offsetof(RegionEntry, key) == 0);
 
-/// Status word of a queue pair: state, number of the connected queue pair, incarnation.  One word,
-/// so that "ready, and connected to me" is one load, and so that a late initiator cannot move the
-/// next incarnation to the error state.
+/// Status word of a queue pair: state, number of the connected queue pair, incarnation.  They share
+/// one word so that "ready, and connected to me" is one load, and so that a late initiator cannot
+/// move the next incarnation to the error state.
 struct Status {
   std::uint64_t word;
 
@@ -143,54 +145,55 @@ static_assert(sizeof(Status) == sizeof(std::uint64_t));
 static_assert(IBV_QPS_UNKNOWN <= 0xff);
 
 struct alignas(line_bytes) QueuePairEntry {
-  // Status::word.  The owner stores it (release) after the plain fields below, the connected
-  // initiator loads it (acquire) before it uses them.  Either may change it to the error state.
+  // This is Status::word.  The owner stores it (release) after the plain fields below, the
+  // connected initiator loads it (acquire) before it uses them.  Either may change it to the error
+  // state.
   std::atomic<std::uint64_t> status;
   std::atomic<std::uint32_t> access;     // ibv_access_flags; may change while connected
   std::atomic<std::uint32_t> rnr_timer;  // IB encoding; may change while connected
-  // Constant from creation to destruction, while which no initiator is engaged.
+  // The fields below are constant from creation to destruction, while no initiator is engaged.
   std::uint32_t domain;
-  std::uint32_t receive_slots;  // power of two; 0: a shared receive queue
+  std::uint32_t receive_slots;  // a power of two; 0: the receive queue is shared
   std::uint32_t receive_stride_bytes;
-  std::uint32_t ring_slots;      // power of two
-  std::uint64_t receive_offset;  // ReceiveSlot[], or SharedReceiveEntry
+  std::uint32_t ring_slots;      // a power of two
+  std::uint64_t receive_offset;  // ReceiveSlot[], or the SharedReceiveEntry
   std::uint64_t ring_offset;     // Completion[]
-  // Its port, see place_of(); 0: its link is down.  Constant while the status says that it
-  // receives: the initiator looks at it (relaxed) once for each status word.
+  // The port, see place_of(); 0: its link is down.  It is constant while the status says that the
+  // queue pair receives: the initiator reads it (relaxed) once for each status word.
   std::atomic<std::uint32_t> place;
-  std::uint64_t arming_offset;  // ArmingEntry of the queue that receives complete to; 0: none
+  std::uint64_t arming_offset;  // the ArmingEntry of the receive completion queue; 0: none
 
-  // Identity of the initiator that is working on this queue pair, 0: none.  It takes the word by a
-  // compare-exchange (seq_cst) before it checks status and keys; the owner changes status or key
-  // first and looks here (seq_cst) then.  Hence either the initiator sees the change, or the owner
-  // sees the initiator and waits before memory is reused.
+  // The initiator that is working on this queue pair, or 0.  It takes the word by compare-exchange
+  // (seq_cst) before it checks status and keys; the owner changes status or key first and then
+  // looks here (seq_cst).  So either the initiator sees the change, or the owner sees the initiator
+  // and waits before memory is reused.
   alignas(line_bytes) std::atomic<std::uint64_t> engaged;
-  // Engagements that have ended, and looks that an initiator has taken between the steps of a long
-  // copy.  It counts (release) before it clears `engaged`, and (seq_cst) before it looks at status
-  // and keys again; see RunningEngagement.
+  // Counts engagements that have ended, and the looks that an initiator takes between the steps of
+  // a long copy.  The initiator counts (release) before it clears `engaged`, and (seq_cst) before
+  // it looks at status and keys again; see RunningEngagement.
   std::atomic<std::uint64_t> engagements;
-  // Completions written so far, without the event, which is always the last of an incarnation.
-  // Only the engaged initiator writes; the owner reads it to count.
+  // The number of completions written so far.  The event, always the last entry of an incarnation,
+  // is not counted.  Only the engaged initiator writes this; the owner reads it to count.
   std::atomic<std::uint64_t> produced;
 
-  // Completions polled so far (release); the initiator must not overwrite what lies beyond.
+  // The number of completions polled so far (release); the initiator must not overwrite later ones.
   alignas(line_bytes) std::atomic<std::uint64_t> consumed;
 
-  // 1: an initiator waits for a receive or for the state RTR and wants a message.  Losing one is
-  // harmless, as the waiting side also looks by itself: relaxed.
+  // 1: an initiator waits for a receive or for the state RTR and wants a message.  Losing the
+  // request is harmless, because the waiting side also looks by itself: relaxed.
   alignas(line_bytes) std::atomic<std::uint32_t> wanted;
-  // What the engaged initiator leaves for asynchronous events: news_... bits, added by fetch_or
-  // (release) before it changes the state and taken by the owner.  Rare.
+  // Causes of asynchronous events, left by the engaged initiator: news_... bits that it adds by
+  // fetch_or (release) before it changes the state, and that the owner takes.  Rarely used.
   std::atomic<std::uint32_t> news;
-  // Where the owner's BounceArea for this queue pair is, or one of bounce_....  The engaged
-  // initiator puts bounce_wanted in the place of 0 and calls the owner, whose helper thread makes
-  // the area and stores its offset (release, as it has been cleared; acquire).  Rare.
+  // The offset of the owner's BounceArea for this queue pair, or one of bounce_....  The engaged
+  // initiator replaces 0 by bounce_wanted and calls the owner, whose helper thread makes the area,
+  // clears it and then stores its offset (release; the initiator acquires).  Rarely used.
   std::atomic<std::uint64_t> bounce;
 };
 inline constexpr std::uint64_t bounce_wanted = 1;
 inline constexpr std::uint64_t bounce_refused = 2;    // the owner has no memory for it
-inline constexpr std::uint32_t news_established = 1;  // a message came in RTR
-inline constexpr std::uint32_t news_fatal = 2;        // the others: with the state ERR
+inline constexpr std::uint32_t news_established = 1;  // a message came in the state RTR
+inline constexpr std::uint32_t news_fatal = 2;        // this and the next two: with the state ERR
 inline constexpr std::uint32_t news_request_error = 4;
 inline constexpr std::uint32_t news_access_error = 8;
 static_assert(sizeof(QueuePairEntry) == 4 * line_bytes);
@@ -200,31 +203,31 @@ static_assert(offsetof(QueuePairEntry, engaged) == line_bytes);
 static_assert(offsetof(QueuePairEntry, consumed) == 2 * line_bytes);
 static_assert(offsetof(QueuePairEntry, wanted) == 3 * line_bytes);
 
-/// The engagement that the owner must wait for when it has changed a status or a key: the one that
-/// was running then, up to where it ends or looks at them again.  Later ones see the change; but as
-/// an initiator may begin one request right after the other, the owner might never find `engaged`
-/// empty, and so looks for the count as well.
+/// The engagement that the owner must wait for after it has changed a status or a key: the one that
+/// was running at that time, until it ends or looks at them again.  Later engagements see the
+/// change.  An initiator may begin one request right after the other, so that the owner might never
+/// find `engaged` empty; therefore this class compares the count as well.
 ///
-/// The change, the loads here, and the initiator's count and look are all seq_cst: an owner that
-/// has loaded the count from before a look has made its change before that look.
+/// The owner's change, the loads here, and the initiator's count and look are all seq_cst: an owner
+/// that has loaded the count from before a look made its change before that look.
 class RunningEngagement {
  public:
   explicit RunningEngagement(const QueuePairEntry& entry)
       : entry_(&entry),
-        // In this order: the initiator seen in `engaged` has counted all engagements before its
+        // The order matters: an initiator seen in `engaged` has counted all engagements before its
         // own.
         engaged_(entry.engaged.load(std::memory_order_seq_cst)),
         ended_(entry.engagements.load(std::memory_order_seq_cst)) {}
 
-  /// Whose it is, see Process::token(); 0: nobody's.
+  /// The token of the initiator, see Process::token(); 0: there was none.
   std::uint64_t initiator() const { return engaged_; }
 
-  /// Acquire: what the initiator did is done.  It may still be engaged, but has looked again.
+  /// Acquire: what the initiator did is done.  It may still be engaged, but then has looked again.
   bool is_over() const {
     return engaged_ == 0 || entry_->engaged.load(std::memory_order_acquire) == 0 ||
            entry_->engagements.load(std::memory_order_acquire) != ended_;
   }
-  /// Nobody at all is engaged there.
+  /// Whether no initiator at all is engaged there.
   bool has_left() const { return entry_->engaged.load(std::memory_order_acquire) == 0; }
 
  private:
@@ -236,8 +239,8 @@ class RunningEngagement {
 /// A posted receive, followed by its scatter list.  `sequence` is position + 1: stored last
 /// (release) by the owner, loaded first (acquire) by the initiator.
 ///
-/// The other fields are relaxed: an initiator may read a slot of a shared queue that another has
-/// taken and the owner fills again; what it has read then counts for nothing, because
+/// The other fields are relaxed: an initiator may read a slot of a shared queue that another
+/// initiator has taken and the owner fills again.  It then discards what it has read, because
 /// SharedReceiveEntry::taken has moved on.
 struct ReceiveSlot {
   struct Piece {
@@ -262,23 +265,24 @@ static_assert(alignof(ReceiveSlot::Piece) <= alignof(ReceiveSlot));
 
 struct alignas(line_bytes) SharedReceiveEntry {
   std::uint64_t slots_offset;
-  std::uint32_t slots;  // power of two
+  std::uint32_t slots;  // a power of two
   std::uint32_t stride_bytes;
   std::uint32_t domain;
-  // The owner waits for fewer receives than this; 0: it does not.  The owner stores it and looks at
-  // `taken` then, an initiator counts `taken` up and looks here then (all seq_cst), so that one of
-  // them finds the number below it.  An initiator says so by adding limit_was_reached.
+  // The owner wants an event when there are fewer receives than this; 0: it wants none.  The owner
+  // stores the limit and then reads `taken`; an initiator increments `taken` and then reads the
+  // limit (all seq_cst), so one of them finds the number below it.  The initiator reports that by
+  // adding limit_was_reached.
   std::atomic<std::uint32_t> limit;
 
-  // Receives taken so far.  An initiator reads the slot at this position and then moves the count
-  // by compare-exchange (release): if that succeeds the receive is its own, and what it read was
-  // whole, as the owner loads the count (acquire) before it reuses a slot.  Nobody holds anything:
-  // an initiator that is stopped or killed is in nobody's way.
+  // The number of receives taken so far.  An initiator reads the slot at this position and then
+  // moves the count by compare-exchange (release).  If that succeeds the receive is its own, and
+  // what it read was whole, because the owner loads the count (acquire) before it reuses a slot.
+  // No lock is held: an initiator that is stopped or killed is in nobody's way.
   alignas(line_bytes) std::atomic<std::uint64_t> taken;
 
   alignas(line_bytes) std::atomic<std::uint32_t> wanted;  // as in QueuePairEntry
-  // Receives posted so far, for the limit only.  Stored before the slot's sequence, so that it is
-  // never behind a receive that can be taken.
+  // The number of receives posted so far; only the limit uses it.  It is stored before the slot's
+  // sequence, so it is never behind a receive that can be taken.
   std::atomic<std::uint64_t> posted;
 };
 inline constexpr std::uint32_t limit_was_reached = std::uint32_t{1} << 31;
@@ -287,8 +291,8 @@ static_assert(sizeof(SharedReceiveEntry) == 3 * line_bytes);
 static_assert(offsetof(SharedReceiveEntry, taken) == line_bytes);
 static_assert(offsetof(SharedReceiveEntry, wanted) == 2 * line_bytes);
 
-/// What an initiator tells the target's owner.  `sequence` is position + 1, stored last (release):
-/// who sees it (acquire) sees the entry and the data written before.
+/// What an initiator reports to the target's owner.  `sequence` is position + 1 and is stored last
+/// (release): whoever sees it (acquire) sees the entry and the data written before.
 struct alignas(line_bytes) Completion {
   std::atomic<std::uint64_t> sequence;
   std::uint64_t wr_id;
@@ -298,7 +302,7 @@ struct alignas(line_bytes) Completion {
   std::uint32_t immediate;
   std::uint32_t flags;  // ibv_wc_flags
   std::uint32_t source;
-  std::uint32_t is_event;   // 1: nothing to poll; the initiator moved the queue pair to ERR
+  std::uint32_t is_event;  // 1: there is nothing to poll; the initiator moved the queue pair to ERR
   std::uint32_t is_urgent;  // solicited, or an error
 };
 static_assert(sizeof(Completion) == line_bytes);
@@ -307,15 +311,15 @@ static_assert(offsetof(Completion, sequence) == 0);
 
 /// Whether the owner of a completion queue wants an event for the next completion.
 ///
-/// Who stores a completion exchanges the word afterwards, if only for what it was; who arms it
-/// exchanges it and polls afterwards.  All exchange it (acquire and release), so one comes after
-/// the other: either the completion's side finds the word armed, or the owner's poll finds the
-/// completion.  A load on either side could miss both.
+/// A thread that stores a completion exchanges the word afterwards, even if the value stays the
+/// same; the owner arms it by an exchange and polls afterwards.  All exchanges are acquire and
+/// release, so one comes after the other: either the completion's side finds the word armed, or the
+/// owner's poll finds the completion.  A plain load on either side could miss both.
 enum class Arming : std::uint32_t {
   idle,
-  solicited,  // wanted for urgent completions
+  solicited,  // the owner wants an event for urgent completions
   any,
-  claimed,  // an initiator has found it armed and calls the owner, or was killed before it could
+  claimed,  // an initiator found it armed and calls the owner, or was killed before it could
 };
 struct alignas(line_bytes) ArmingEntry {
   std::atomic<Arming> state;
@@ -326,12 +330,13 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
-/// Through which data go between an initiator and private memory of the owner that the system keeps
-/// the initiator from: it asks for one copy at a time, the owner's helper thread makes it.
+/// Carries data between an initiator and private memory of the owner that the system does not let
+/// the initiator access.  The initiator asks for one copy at a time; the owner's helper thread
+/// makes it.
 ///
-/// Nobody holds anything here.  The initiator writes while the two counts are equal, the owner
-/// while they are not; whoever is killed between leaves counts that the other can judge, and a
-/// reset of the queue pair, which no initiator outlasts, begins again at 0.
+/// There is no lock.  The initiator writes while the two counts are equal, the owner while they
+/// differ.  If one is killed in between, the counts tell the other how far it came; a reset of the
+/// queue pair, during which no initiator is engaged, sets them to 0.
 struct alignas(line_bytes) BounceArea {
   struct Piece {
     std::uint64_t address;
@@ -340,19 +345,20 @@ struct alignas(line_bytes) BounceArea {
   };
   static constexpr std::size_t data_bytes = std::size_t{128} * 1024;
 
-  // Copies asked for so far in this incarnation.  The engaged initiator counts (release) when all
-  // that says which, and the data, are there; the owner looks here (acquire) when it is called.
+  // The number of copies asked for in this incarnation.  The engaged initiator increments it
+  // (release) after it has written the question and the data; the owner reads it (acquire) when it
+  // is called.
   std::atomic<std::uint64_t> requested;
   std::uint32_t opcode;  // ibv_wr_opcode
   std::uint32_t pieces_count;
-  std::uint64_t operand;  // of an atomic, as in Request
+  std::uint64_t operand;  // of an atomic operation, as in Request
   std::uint64_t swap;
-  Piece pieces[scatter_max];  // of the owner's memory
+  Piece pieces[scatter_max];  // in the owner's memory
 
-  // Copies answered so far: stored (release) after `error` and the data, loaded by the engaged
-  // initiator (acquire), which writes here again only then.
+  // The number of copies answered so far: stored (release) after `error` and the data, loaded by
+  // the engaged initiator (acquire), which writes here again only afterwards.
   alignas(line_bytes) std::atomic<std::uint64_t> answered;
-  std::uint32_t error;  // 0, or an errno value; EACCES: a key does not fit (any more)
+  std::uint32_t error;  // 0, or an errno value; EACCES: a key does not fit, or no longer does
 
   alignas(line_bytes) std::byte data[data_bytes];
 };
@@ -362,11 +368,11 @@ static_assert(offsetof(BounceArea, answered) % line_bytes == 0);
 static_assert(offsetof(BounceArea, data) % line_bytes == 0);
 static_assert(sizeof(BounceArea) == offsetof(BounceArea, data) + BounceArea::data_bytes);
 
-/// One datagram on its way.  `sequence` is position + 1, stored last (release) by the sender: the
-/// owner that sees it (acquire) sees the datagram.  A sender that is killed before leaves nothing.
+/// One datagram on its way.  `sequence` is position + 1 and is stored last (release) by the sender:
+/// an owner that sees it (acquire) sees the datagram.  A sender killed before has sent nothing.
 struct alignas(line_bytes) DatagramSlot {
-  // 66 lines: more than the longest datagram and its header, and no multiple of a page, which would
-  // have the slots' first lines compete for one set of the cache.
+  // 66 lines are more than the longest datagram and its header, and no multiple of a page:
+  // otherwise the first lines of all slots would compete for one set of the cache.
   static constexpr std::size_t data_bytes = 66 * line_bytes - 16;
 
   std::atomic<std::uint64_t> sequence;
@@ -375,23 +381,24 @@ struct alignas(line_bytes) DatagramSlot {
   std::byte data[data_bytes];
 };
 
-/// Whether who has sent a datagram has to call the owner, whose helper thread then looks.
+/// Whether the sender of a datagram has to call the owner, whose helper thread then looks.
 ///
-/// The sender stores a datagram and exchanges the word then, if only for what it was; the owner
-/// makes it `wanted` by an exchange and looks for datagrams then.  All exchange it (acquire and
-/// release), so one comes after the other: either the sender finds the call wanted, or the owner
-/// finds the datagram.  It is `idle` only while a call is on its way, or while the helper thread is
-/// going to look within a millisecond: a sender that is killed before it calls is followed by the
-/// end of its connection, and one that is stopped there delays its own datagram, if nobody polls.
+/// The sender stores a datagram and then exchanges the word, even if the value stays the same; the
+/// owner sets it to `wanted` by an exchange and then looks for datagrams.  All exchanges are
+/// acquire and release, so one comes after the other: either the sender finds the call wanted, or
+/// the owner finds the datagram.  The word is `idle` only while a call is on its way, or while the
+/// helper thread is going to look within a millisecond.  If a sender is killed before it calls, the
+/// end of its connection wakes the owner; if it is stopped there, its own datagram is late unless
+/// somebody polls.
 enum class Bell : std::uint32_t { idle, wanted };
 
-/// Datagrams from one process to another.  Both ends are single: the sender's threads hold the
-/// mutex of their process, the owner's that of theirs.  No lock lies in shared memory, so whoever
-/// is stopped or killed blocks nobody.
+/// Datagrams from one process to another.  Each end has one user: the sender's threads hold the
+/// mutex of their process, the owner's threads that of theirs.  There is no lock in shared memory,
+/// so a process that is stopped or killed blocks nobody.
 struct alignas(line_bytes) DatagramRing {
   static constexpr std::uint64_t slots_count = 64;
 
-  // Datagrams taken so far; release: their slots may be filled again (acquire).
+  // The number of datagrams taken so far; release: their slots may be filled again (acquire).
   std::atomic<std::uint64_t> taken;
   alignas(line_bytes) std::atomic<Bell> bell;
   DatagramSlot slots[slots_count];

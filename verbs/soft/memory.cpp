@@ -13,7 +13,7 @@
 namespace tutti::verbs::soft {
 namespace {
 
-/// Bytes of the last aligned word that the range ends in.
+/// How many bytes at the end of the range lie in its last aligned word.
 std::size_t last_word_bytes(const iovec& piece) {
   assert(piece.iov_len != 0);
   const auto end = reinterpret_cast<std::uintptr_t>(piece.iov_base) + piece.iov_len;
@@ -37,7 +37,7 @@ void store_word(std::byte* target, const std::byte* source) {
   assert(reinterpret_cast<std::uintptr_t>(target) % sizeof(Word) == 0);
   Word word;
   std::memcpy(&word, source, sizeof(word));
-  // Release: who polls this word (acquire) must find the bytes before it.
+  // Release: a poll of this word (acquire) must find the bytes before it.
   std::atomic_ref(*reinterpret_cast<Word*>(target)).store(word, std::memory_order_release);
 }
 
@@ -55,7 +55,7 @@ void store_last(std::byte* target, const std::byte* source, std::size_t bytes) {
 struct Cursor {
   const Pieces& pieces;
   unsigned index = 0;
-  std::size_t done_bytes = 0;  // of the piece
+  std::size_t done_bytes = 0;  // of the current piece
 
   std::size_t left_bytes() const {
     assert(index < pieces.count);
@@ -71,7 +71,7 @@ struct Cursor {
   }
 };
 
-/// `target` cut to the bytes of `source`, its last word a piece of its own.
+/// `target`, cut to `bytes`, with its last word as a piece of its own.
 Pieces with_last_word_apart(const Pieces& target, std::size_t bytes) {
   assert(bytes != 0);
   assert(bytes <= target.bytes);
@@ -94,8 +94,8 @@ Pieces with_last_word_apart(const Pieces& target, std::size_t bytes) {
 bool find_region(const SegmentView& segment, std::uint32_t key, Region& region) noexcept {
   const RegionEntry& entry = segment.regions()[key >> region_generation_bits];
   // Acquire throughout, so that the key is read first and last; the owner clears it before it
-  // changes a field (RegionEntry).  The first load is also the initiator's half of the agreement at
-  // QueuePairEntry::engaged.
+  // changes a field (RegionEntry).  The first load is also the initiator's half of the agreement
+  // that QueuePairEntry::engaged describes.
   constexpr auto acquire = std::memory_order_acquire;
   if (key == 0 || entry.key.load(std::memory_order_seq_cst) != key) return false;
   region.address = entry.address.load(acquire);
@@ -143,7 +143,7 @@ void copy(const Pieces& source, const Pieces& target, detail::BulkCopy* bulk) no
     from.advance(bytes);
     to.advance(bytes);
   }
-  // The last word may be gathered from several pieces.
+  // The last word may come from several pieces.
   std::array<std::byte, 8> word;
   const iovec& last = split.items[split.count - 1];
   for (std::size_t done = 0; done < last.iov_len;) {
@@ -158,7 +158,7 @@ void copy(const Pieces& source, const Pieces& target, detail::BulkCopy* bulk) no
 int copy_to_process(pid_t process, const Pieces& source, const Pieces& target) noexcept {
   assert(process > 0);
   if (source.bytes == 0) return 0;
-  // The kernel copies remote pieces one after the other: the last word is one of its own.
+  // The kernel copies remote pieces one after the other, so the last word is a piece of its own.
   const Pieces split = with_last_word_apart(target, source.bytes);
   const ssize_t bytes = ::process_vm_writev(process, source.items.data(), source.count,
                                             split.items.data(), split.count, 0);
@@ -176,7 +176,7 @@ int copy_from_process(pid_t process, const Pieces& source, const Pieces& target)
   return static_cast<std::size_t>(bytes) == source.bytes ? 0 : EFAULT;
 }
 
-// By raw calls: programs learn of what these write by way of another process, where no race
+// Raw calls are used: programs learn what these write by way of another process, where no race
 // detector can follow.
 int copy_from_file(int descriptor, std::size_t offset, const Pieces& target) noexcept {
   assert(descriptor >= 0);
@@ -197,12 +197,12 @@ int copy_to_file(int descriptor, std::size_t offset, const Pieces& source) noexc
 }
 
 int refusal_of_process(pid_t process, std::uint64_t address) noexcept {
-  if (process <= 0) return ESRCH;  // in a process-id namespace that we do not see
+  if (process <= 0) return ESRCH;  // it is in a process-id namespace that this process does not see
   std::byte byte;
   const iovec local{&byte, 1};
   const iovec remote{reinterpret_cast<void*>(address), 1};
   if (::process_vm_readv(process, &local, 1, &remote, 1, 0) >= 0) return 0;
-  return is_refusal(errno) ? errno : 0;  // another error is that of the one access
+  return is_refusal(errno) ? errno : 0;  // any other error concerns this one access
 }
 
 }  // namespace tutti::verbs::soft

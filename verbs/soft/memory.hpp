@@ -30,10 +30,10 @@ struct Region {
   }
 };
 
-/// False when no region has this key (any more).
+/// False when no region has this key, or none has it any more.
 bool find_region(const SegmentView& segment, std::uint32_t key, Region& region) noexcept;
 
-/// A list of memory pieces; one more than a work request has, as the last one may be split.
+/// A list of memory pieces; it has one more than a work request, because the last may be split.
 struct Pieces {
   std::array<iovec, scatter_max + 1> items;
   unsigned count = 0;
@@ -47,27 +47,27 @@ struct Pieces {
   }
 };
 
-/// Bytes `first` to before `first + bytes` of the list.
+/// The part of the list from byte `first` to before `first + bytes`.
 Pieces part_of(const Pieces& whole, std::size_t first, std::size_t bytes) noexcept;
 
-/// Copies all of `source` to the beginning of `target`.  Who sees the last word of the target
-/// (up to 8 bytes, within its aligned word) sees everything before it: who polls memory relies on
-/// that.  `bulk`: how large pieces are copied; NULL: as small ones.
+/// Copies all of `source` to the beginning of `target`.  A thread that sees the last word of the
+/// target (up to 8 bytes, within its aligned word) sees everything before it; programs that poll
+/// memory rely on that.  `bulk`: how large pieces are copied; NULL: in the same way as small ones.
 void copy(const Pieces& source, const Pieces& target, detail::BulkCopy* bulk = nullptr) noexcept;
 
-/// The same into, or out of, the memory of another process.  0 or an errno value.
+/// Copies into, or out of, the memory of another process, in the same order.  0 or an errno value.
 int copy_to_process(pid_t process, const Pieces& source, const Pieces& target) noexcept;
 int copy_from_process(pid_t process, const Pieces& source, const Pieces& target) noexcept;
 
-/// The same between memory of this process and a file, by the kernel: what is not mapped is an
-/// error, not a signal.
+/// Copies between memory of this process and a file, in the same order.  The kernel does it, so
+/// that unmapped memory is an error, not a signal.
 int copy_from_file(int descriptor, std::size_t offset, const Pieces& target) noexcept;
 int copy_to_file(int descriptor, std::size_t offset, const Pieces& source) noexcept;
 
-/// 0, or the errno value with which the system keeps us from the memory of the process altogether.
+/// 0, or the errno value with which the system denies this process all memory of the other one.
 /// `address` is readable there.
 int refusal_of_process(pid_t process, std::uint64_t address) noexcept;
-/// Whether an access that failed with this errno value was refused as such, and did nothing.
+/// Whether an access that failed with this errno value was denied as such, and did nothing.
 inline bool is_refusal(int error) {
   return error == EPERM || error == ENOSYS;
 }

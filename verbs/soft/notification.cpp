@@ -21,7 +21,7 @@ void raise(CompletionQueue& queue) noexcept {
   channel_of(queue.channel).events.raise(queue.completion_events, Event::completion);
 }
 
-/// An event that an initiator has claimed is the owner's to raise, once.
+/// Raises the event that an initiator has claimed, once.
 void answer_claim(CompletionQueue& queue) noexcept {
   Arming claimed = Arming::claimed;
   // Acquire: the completion is there.
@@ -37,7 +37,7 @@ bool claim_arming(ArmingEntry& entry, bool urgent, Arming next) noexcept {
   Arming seen = entry.state.load(std::memory_order_relaxed);
   for (;;) {
     const bool is_due = seen == Arming::any || (seen == Arming::solicited && urgent);
-    // Exchanged in any case, if need be for what it was: see ArmingEntry.
+    // The word is exchanged in any case, even if the value stays the same: see ArmingEntry.
     if (entry.state.compare_exchange_weak(seen, is_due ? next : seen, std::memory_order_acq_rel,
                                           std::memory_order_relaxed))
       return is_due;
@@ -54,7 +54,7 @@ void notify(CompletionQueue& queue, bool urgent) noexcept {
 
 bool Notifiers::add(CompletionQueue& queue, Segment& segment) {
   assert(queue.arming == nullptr);
-  // First what may lack memory: room for all words, and for the queue under its word.
+  // First everything that may lack memory: room for all words, and for the queue under its word.
   const std::lock_guard guard(mutex_);
   if (unused_.capacity() <= unused_.size() + queues_.size())
     unused_.reserve(2 * (unused_.size() + queues_.size()) + 1);
@@ -83,7 +83,7 @@ void Notifiers::remove(CompletionQueue& queue) {
 
 void Notifiers::answer(std::size_t offset) noexcept {
   const std::lock_guard guard(mutex_);
-  // The queue may be gone, or the number be nonsense.
+  // The queue may be gone, or the number may be wrong.
   if (const auto place = queues_.find(offset); place != queues_.end()) answer_claim(*place->second);
 }
 
@@ -94,7 +94,8 @@ void Notifiers::answer_all() noexcept {
 void Notifiers::make_up_for(std::uint32_t process_id) noexcept {
   for (const auto& [offset, queue] : queues_) {
     const std::lock_guard guard(queue->lock);
-    // For nothing if the completion was there before the word was armed: better than never.
+    // The event is useless if the completion was there before the word was armed, but none is
+    // worse.
     if (const Unpolled unpolled = queue->unpolled_of(process_id); unpolled.any)
       notify(*queue, unpolled.urgent);
   }
@@ -143,22 +144,22 @@ int destroy_completion_channel(ibv_comp_channel* handle) {
 
 int request_notification(ibv_cq* handle, int solicited_only) noexcept {
   auto& queue = *static_cast<CompletionQueue*>(handle);
-  if (!queue.arming) return 0;  // as with an adapter: the event goes nowhere
+  if (!queue.arming) return 0;  // an adapter does the same: the event goes nowhere
   const Arming wanted = solicited_only != 0 ? Arming::solicited : Arming::any;
   Arming seen = queue.arming->state.load(std::memory_order_relaxed);
-  // Acquire and release, the owner's half of ArmingEntry.  Whoever waits for any completion already
-  // goes on to.
+  // Acquire and release: this is the owner's half of ArmingEntry.  An owner that waits for any
+  // completion already goes on doing so.
   while (!queue.arming->state.compare_exchange_weak(seen, seen == Arming::any ? seen : wanted,
                                                     std::memory_order_acq_rel,
                                                     std::memory_order_relaxed)) {
   }
-  // Who waits for an event does not poll.  What comes by a ring meanwhile becomes a completion only
-  // when the helper thread looks.
+  // A program that waits for an event does not poll.  A datagram that comes by a ring meanwhile
+  // becomes a completion only when the helper thread looks.
   if (Process& process = process_of(queue.context); process.datagrams.has_rings()) {
     const std::lock_guard guard(process.mutex);
     process.datagrams.want_calls();
   }
-  // The call that comes for the event of the previous request will find nothing to do.
+  // The call that comes for the event of the former request will find nothing to do.
   if (seen == Arming::claimed) raise(queue);
   return 0;
 }

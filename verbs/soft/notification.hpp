@@ -1,8 +1,8 @@
 // Completion channels.  A completion queue with a channel has a word in the segment that says
 // whether its owner waits for an event (ArmingEntry); whoever stores a completion looks at it.  The
 // owner's own threads raise the event themselves.  An initiator claims the word and calls the
-// owner, whose helper thread answers; if the initiator dies in between, the helper thread makes up
-// for it.
+// owner, whose helper thread answers; if the initiator dies in between, the helper thread raises
+// the event all the same.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -21,43 +21,43 @@ namespace tutti::verbs::soft {
 class Segment;
 struct CompletionQueue;
 
-/// Its `refcnt`, the completion queues that use it, is guarded by Process::mutex.
+/// `refcnt`, the number of completion queues that use it, is guarded by Process::mutex.
 struct CompletionChannel : ibv_comp_channel {
   EventQueue events;
 };
 
-/// True when this completion is one that the owner waits for; the word then is `next`.  Called
-/// after the completion was stored; see ArmingEntry.  `urgent`: solicited, or an error.
+/// True when the owner waits for this completion; the word then is `next`.  Called after the
+/// completion was stored; see ArmingEntry.  `urgent`: solicited, or an error.
 bool claim_arming(ArmingEntry& entry, bool urgent, Arming next) noexcept;
 
-/// In the owner, after it has stored a completion.  The lock of the queue is held.
+/// Called in the owner after it has stored a completion.  The lock of the queue is held.
 void notify(CompletionQueue& queue, bool urgent) noexcept;
 
 /// The completion queues that have a channel.
 class Notifiers {
  public:
-  /// Gives the queue its word; false when there is no memory.  Process::mutex is held, for this and
-  /// the next, and where it is said.
+  /// Gives the queue its word; false when there is no memory.  Process::mutex is held, for this
+  /// function, the next, and where it is said.
   bool add(CompletionQueue& queue, Segment& segment);
   void remove(CompletionQueue& queue);
 
   /// Raises the event of the queue whose word is at `offset`, if an initiator has claimed it.
   void answer(std::size_t offset) noexcept;
-  /// The same for all queues.  Process::mutex is held.
+  /// Does so for all queues.  Process::mutex is held.
   void answer_all() noexcept;
-  /// This initiator is dead; it may have stored a completion without looking at the word.
-  /// Process::mutex is held.
+  /// Raises events that a dead initiator owes: it may have stored a completion without looking at
+  /// the word.  Process::mutex is held.
   void make_up_for(std::uint32_t process_id) noexcept;
-  /// Flushes the receives of failed queue pairs, as nobody may poll before the event of that; see
-  /// CompletionQueue::flush_for_event.  True when something has to be tried again soon.
-  /// Process::mutex is held.
+  /// Flushes the receives of failed queue pairs, because a program may not poll before it gets
+  /// their event; see CompletionQueue::flush_for_event.  True when something has to be tried again
+  /// soon.  Process::mutex is held.
   bool flush(bool look) noexcept;
 
  private:
   std::mutex mutex_;                                // before CompletionQueue::lock
   std::map<std::size_t, CompletionQueue*> queues_;  // by the offset of their word
-  // Words are not given back: an initiator that was stopped may still claim one.  The next queue
-  // gets an event for nothing then.
+  // Words are not given back to the segment: an initiator that was stopped may still claim one.
+  // The next queue then gets a useless event.
   std::vector<std::size_t> unused_;
 };
 

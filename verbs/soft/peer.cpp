@@ -40,14 +40,14 @@ bool Peer::connect(const Message& hello) {
     process_ = process_behind(connection.get(), same_user);
     error = same_user ? send_message(connection.get(), hello) : EACCES;
   }
-  // Nobody has that name, or not who should: the process is gone.  Any other error says something
-  // about this process or the moment, and nothing about the peer.
+  // Nobody has that name, or another user has it: the process is gone.  Any other error says
+  // something about this process or the moment, and nothing about the peer.
   if (error == ECONNREFUSED || error == EACCES || is_gone(error)) {
     die();
     return true;
   }
   if (error != 0) return false;
-  // Not every container lets us see the process; then the end of the connection tells its death.
+  // Not every container lets us see the process; then the end of the connection shows its death.
   if (process_ > 0)
     liveness_ = detail::Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, process_, 0)));
   connection_ = std::move(connection);
@@ -56,7 +56,7 @@ bool Peer::connect(const Message& hello) {
 
 std::uint32_t Peer::receive() {
   assert(connection_);
-  // No more at once: a mutex is held.  What is left wakes the helper thread again.
+  // The number is bounded because a mutex is held.  What is left wakes the helper thread again.
   constexpr unsigned turn_max = 64;
   for (unsigned count = 0; count < turn_max; ++count) {
     Message message{};
@@ -68,7 +68,7 @@ std::uint32_t Peer::receive() {
         die();
         return 0;
       case Reception::cut:
-        // Asked for again: the segment by another connection, a backing by the next request.
+        // It is asked for again: the segment by another connection, a backing by the next request.
         if (message.kind == MessageKind::welcome) {
           connection_ = detail::Descriptor();
           return 0;
@@ -98,7 +98,7 @@ std::uint32_t Peer::receive() {
       case MessageKind::ring_begins:
       case MessageKind::ring_calls:
         die();
-        return 0;  // not for a target to say
+        return 0;  // a target does not send these
     }
     if (state() == PeerState::dead) return 0;
   }
@@ -127,13 +127,14 @@ void Peer::take_segment(const Message& message, detail::Descriptor attached) {
 }
 
 void Peer::take_backing(const Message& message, const detail::Descriptor& attached) {
-  if (!attached) {  // gone meanwhile, and with it the keys that name it: nobody will ask again
+  if (!attached) {  // the backing is gone, and the keys that name it are, too: nobody will ask
+                    // again
     (void)drop_backing(message.backing);
     return;
   }
   detail::Mapping mapping;
   struct stat status;
-  // Its pages must stay where they are, whatever the peer does to it.
+  // Its pages must stay there, whatever the peer does to the file.
   if (is_sealed(attached.get(), F_SEAL_SHRINK) && ::fstat(attached.get(), &status) == 0 &&
       static_cast<std::uint64_t>(status.st_size) >= message.bytes)
     mapping = detail::Mapping(::mmap(nullptr, message.bytes, PROT_READ | PROT_WRITE,
@@ -164,7 +165,7 @@ BackingView Peer::find_backing(std::uint32_t number) {
   try {
     const auto place = backings_.emplace(number, MappedBacking{}).first;
     if (send_message(connection_.get(), request) != 0) backings_.erase(place);
-  } catch (const std::bad_alloc&) {  // the next request asks again, too
+  } catch (const std::bad_alloc&) {  // the next request asks again
   }
   return {};
 }
@@ -189,7 +190,7 @@ bool Peer::owes_call() noexcept {
 
 bool Peer::is_there() noexcept {
   assert(!is_self_);
-  // Process-ids are given out in turn: none comes back within so little time.
+  // Process ids are given out in turn: none comes back within so short a time.
   constexpr std::int64_t believed_ns = 1'000'000;
   const std::int64_t now = detail::MonotonicClock::read().count();
   if (now - seen_ns_.load(std::memory_order_relaxed) < believed_ns) return true;
@@ -201,7 +202,7 @@ bool Peer::is_there() noexcept {
 }
 
 bool Peer::leaves_slow() const noexcept {
-  // A replaced program's memory goes a moment before its descriptors do.
+  // When a program is replaced, its memory goes a moment before its descriptors do.
   constexpr int patience_ms = 10;
   pollfd end{.fd = connection_.get(), .events = 0, .revents = 0};  // the end is always reported
   return !is_self_ && ::poll(&end, 1, patience_ms) > 0;
@@ -214,7 +215,7 @@ detail::Mapping Peer::drop_backing(std::uint32_t number) {
 }
 
 void Peer::die() {
-  // The mappings stay: a request may be using them.  They go with the last queue pair.
+  // The mappings stay, because a request may be using them.  They go with the last queue pair.
   state_.store(PeerState::dead, std::memory_order_release);
 }
 

@@ -31,7 +31,7 @@ namespace tutti::verbs::soft {
 namespace {
 
 std::mutex current_mutex;    // taken before Process::mutex
-Process* current = nullptr;  // of this process, or inherited from its parent
+Process* current = nullptr;  // the object of this process, or one inherited from its parent
 
 std::int64_t now_ns() {
   return detail::MonotonicClock::read().count();
@@ -114,15 +114,15 @@ int Process::start() {
       timing_ = std::make_unique<Timing>(read_fabric_model(settings_.fabric), view_.header(),
                                          virtual_time);
     } catch (const Error&) {
-      return EINVAL;  // it was readable when the settings were read
+      return EINVAL;  // the file was readable when the settings were read
     }
-    pending_count_.store(1, std::memory_order_relaxed);  // polls have to look
+    pending_count_.store(1, std::memory_order_relaxed);  // polls have to look in any case
   }
   connections.introduce(nonce_, view_, segment.descriptor());
   wake_ = detail::Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_) return errno;
 
-  // Signals are for the threads of the program.
+  // The helper thread blocks all signals: they are meant for the threads of the program.
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -155,8 +155,8 @@ void Process::help() {
       if (kick_all_.exchange(false, std::memory_order_acquire)) connections.kick(0);
       bool again = connections.serve(backings, events);
       for (detail::Descriptor& source : events.datagram_sources) datagrams.adopt(std::move(source));
-      // Transport says how the target's memory is reached, which is not done for datagrams; but
-      // Transport::cma, which does without maps, does without rings as well.
+      // Transport says how the target's memory is reached, which does not concern datagrams; but
+      // Transport::cma, which uses no maps, uses no rings either.
       again |= datagrams.flush(connections, transport() != Transport::cma);
       const DatagramSockets::Again datagrams_again = datagrams.receive(
           connections, segment,
@@ -168,7 +168,7 @@ void Process::help() {
       reap();
       if (!timing_ || !timing_->is_virtual()) {
         wait_ns = progress_pending_ns();
-        if (timing_) wait_ns = soon_ns;  // for those that do not poll
+        if (timing_) wait_ns = soon_ns;  // on behalf of programs that do not poll
       }
       if ((again || !buried_.empty()) && (wait_ns == never || wait_ns > soon_ns)) wait_ns = soon_ns;
       if (datagrams_again == DatagramSockets::Again::at_once) wait_ns = 0;
@@ -222,7 +222,7 @@ bool Process::raise_events(const Events& events) {
 }
 
 void Process::reserve_queue_pair() {
-  // Those that are buried have their entries still.
+  // Buried queue pairs still have their entries.
   const std::size_t count = queue_pairs.size() + buried_.size() + 1;
   if (pending_now_.capacity() >= count) return;
   queue_pairs.reserve(2 * count);
@@ -248,8 +248,8 @@ void Process::add_pending(QueuePair& pair) {
   assert(pending_.size() < pending_.capacity());
   pending_.push_back(&pair);
   count_pending();
-  // In an emulated network there is nothing to do before the request is due, and whoever polls does
-  // it then.
+  // In an emulated network there is nothing to do before the request is due, and polls deliver it
+  // then.
   if (!timing_) wake_helper();
 }
 
@@ -278,7 +278,8 @@ void Process::count_bounces(std::size_t count) {
 }
 
 void Process::progress_pending_slow() {
-  // Who holds the mutex is at it, or makes or destroys something: the next poll tries again.
+  // The holder of the mutex does this already, or makes or destroys something; the next poll
+  // retries.
   const std::unique_lock guard(mutex, std::try_to_lock);
   if (!guard) return;
   bounces.answer(*this);
@@ -298,7 +299,8 @@ void Process::copy_pending() {
   pending_now_.assign(pending_.begin(), pending_.end());  // within what is reserved
 }
 
-/// Tries all pending requests; nanoseconds until it is worth trying again, -1: when woken.
+/// Tries all pending requests; nanoseconds until it is worth trying again, or -1: not before it is
+/// woken.
 std::int64_t Process::progress_pending_ns() {
   if (!has_pending()) return -1;
   (void)next_due_.exchange(bounces_count_ > 0 ? 0 : never_ps, std::memory_order_acq_rel);
@@ -314,7 +316,7 @@ std::int64_t Process::progress_pending_ns() {
       continue;
     }
     note_due(guard ? soft::next_due(*pair) : 0);
-    // Not ours to look into without its lock: then its holder has just tried.
+    // Without its lock the queue pair may not be looked into; but the lock's holder has just tried.
     const std::int64_t wish_ns = guard ? pair->patience.look_again_ns - now : 1'000'000;
     const std::int64_t pair_ns = std::clamp<std::int64_t>(wish_ns, 50'000, 10'000'000);
     wait_ns = wait_ns < 0 ? pair_ns : std::min(wait_ns, pair_ns);
@@ -374,7 +376,7 @@ void Process::kick_slow(std::uint32_t process_id) {
 void Process::bury(std::uint32_t index) noexcept {
   assert(index < queue_pair_slots.ever_taken_count());
   assert(buried_.size() < buried_.capacity());
-  // The status was cleared before: whoever engages from now on goes away again by itself.
+  // The status was cleared before, so an initiator that engages from now on leaves by itself.
   buried_.push_back({index, RunningEngagement(view_.queue_pair(index))});
   reap();
   if (!buried_.empty()) wake_helper();
@@ -382,7 +384,7 @@ void Process::bury(std::uint32_t index) noexcept {
 
 void Process::reap() {
   std::erase_if(buried_, [this](const Buried& buried) {
-    // Not only over: the next queue pair with this entry needs the word.
+    // Nobody may be engaged at all: the next queue pair with this entry needs the word.
     if (!buried.engagement.is_over() || !buried.engagement.has_left()) return false;
     QueuePairEntry& entry = view_.queue_pair(buried.index);
     bounces.remove(*this, buried.index);
@@ -398,16 +400,16 @@ bool Process::outlasts_slow(const RunningEngagement& engagement,
   assert(held.owns_lock());
   constexpr std::int64_t ms = 1'000'000;
   constexpr std::int64_t stop_max_ns = 1'000 * ms;
-  // Where the system does not say whether the process is stopped: it lives in a process-id
-  // namespace that we do not see.
+  // This is the limit where the system does not say whether the process is stopped, because it
+  // lives in a process-id namespace that we do not see.
   constexpr std::int64_t unseen_max_ns = 10'000 * ms;
-  // Memory that an initiator copies from or to may be as slow as it likes, and a debugger may hold
-  // one of its threads alone; but whoever calls gets his answer.
+  // An initiator may copy from or to slow memory, and a debugger may hold one of its threads alone;
+  // but the caller must get an answer.
   constexpr std::int64_t any_max_ns = 60'000 * ms;
   constexpr std::int64_t between_looks_ns = 10 * ms;
   const std::int64_t begin = now_ns();
   std::int64_t look_at = begin + between_looks_ns;
-  std::int64_t stopped_since = 0;  // 0: was not when last looked at
+  std::int64_t stopped_since = 0;  // 0: it was not stopped at the last look
   for (unsigned tries = 0; !engagement.is_over(); ++tries) {
     if (const std::int64_t now = now_ns(); now >= look_at) {
       look_at = now + between_looks_ns;
@@ -421,8 +423,8 @@ bool Process::outlasts_slow(const RunningEngagement& engagement,
         return false;
     }
     held.unlock();
-    // An initiator that has lost its CPU gets it back by a yield, but not from a caller of a higher
-    // priority: that one has to sleep.
+    // An initiator that has lost its CPU gets it back by a yield, but not from a caller with a
+    // higher priority: such a caller has to sleep.
     constexpr unsigned yields = 100;
     const timespec nap{.tv_sec = 0, .tv_nsec = 100'000};
     if (tries < yields)
@@ -439,8 +441,8 @@ bool Process::wait_for_initiators_slow(std::unique_lock<std::mutex>& held, std::
   assert(held.owns_lock());
   assert(first <= last);
   assert(last <= queue_pairs_max);
-  // Many are looked at first, so that the waits overlap; without allocating, as what is taken down
-  // must not need memory.
+  // Many are looked at first, so that the waits overlap.  Nothing is allocated, because taking
+  // something down must not need memory.
   std::array<std::optional<RunningEngagement>, 64> running;
   while (first < last) {
     std::size_t count = 0;
@@ -457,13 +459,13 @@ void Process::recover_from(const Events::Death& death) {
   for (std::uint32_t index = 0; index < queue_pair_slots.ever_taken_count(); ++index) {
     std::atomic<std::uint64_t>& engaged = view_.queue_pair(index).engaged;
     std::uint64_t token = engaged.load(std::memory_order_relaxed);
-    // The dead cannot change the word any more.  Acquire: see what it did before it died.
+    // A dead initiator cannot change the word any more.  Acquire: see what it did before it died.
     if (belongs(token, death)) engaged.compare_exchange_strong(token, 0, std::memory_order_seq_cst);
   }
   std::atomic<std::uint64_t>& turn = view_.header().atomic_turn;
   std::uint64_t token = turn.load(std::memory_order_relaxed);
   if (belongs(token, death)) turn.compare_exchange_strong(token, 0, std::memory_order_acq_rel);
-  // It may have died between moving a queue pair to the error state and saying so.
+  // It may have died after it moved a queue pair to the error state and before it reported that.
   for (QueuePair* const pair : queue_pairs)
     if (pair->status().state() == IBV_QPS_ERR)
       pair->receive_queue().attention.store(true, std::memory_order_release);
@@ -471,10 +473,10 @@ void Process::recover_from(const Events::Death& death) {
 
 void Process::forget(const Events::GoneBacking& gone) {
   const detail::Mapping mapping = gone.peer->drop_backing(gone.number);
-  // Requests learn of a mapping (under the lock of the backings, before this) and use it within one
-  // holding of the send lock: after this loop nobody does.  The owner announces a backing only when
-  // no initiator is engaged on its account any more, but that order runs through the other process;
-  // this one is ours, and holds whatever that process does.
+  // Requests learn of a mapping (under the lock of the backings, before this) and use it only while
+  // they hold the send lock: after this loop nobody uses it.  The owner announces the end of a
+  // backing only when no initiator is engaged because of it, but that order depends on the other
+  // process; the order here is ours, and holds whatever that process does.
   for (QueuePair* const pair : queue_pairs) {
     const std::lock_guard guard(pair->send_lock);
     if (pair->peer == gone.peer) pair->target.backings = {};

@@ -1,11 +1,11 @@
 // What this process has of the device, once for all its contexts: the segment, the connections, the
-// tables of its objects, the list of queue pairs with pending requests, and the helper thread.
-// It lives from the first open_device to the last close_device, and belongs to the process that
-// made it: a child of fork finds it inherited() and makes one of its own.
+// tables of its objects, the list of queue pairs with pending requests, and the helper thread.  The
+// object lives from the first open_device to the last close_device, and belongs to the process that
+// made it: a child of fork finds it inherited() and makes its own.
 //
-// Order of locks: Process::mutex, QueuePair::send_lock, that of the notifiers,
-// CompletionQueue::lock, QueuePair::receive_lock / SharedReceiveQueue::lock; the locks of the
-// pending list and of event queues are innermost.
+// Order of locks: Process::mutex, QueuePair::send_lock, the notifiers' lock, CompletionQueue::lock,
+// QueuePair::receive_lock / SharedReceiveQueue::lock; the locks of the pending list and of event
+// queues are innermost.
 #pragma once
 
 #include <poll.h>
@@ -39,7 +39,7 @@ struct Context;
 struct QueuePair;
 struct SharedReceiveQueue;
 
-/// Indices of a table.  The one unused for longest comes first, so that stale names stay stale.
+/// Indices of a table.  take() returns the one unused for longest, so that stale names stay stale.
 class Slots {
  public:
   explicit Slots(std::uint32_t count) : free_(count) {}
@@ -64,29 +64,29 @@ class Slots {
 
  private:
   std::uint32_t next_ = 0;
-  std::vector<std::uint32_t> free_;  // a ring, with room for all: giving back needs no memory
+  std::vector<std::uint32_t> free_;  // a ring with room for all: giving back needs no memory
   std::size_t first_free_ = 0;
   std::size_t free_count_ = 0;
 };
 
 class Process {
  public:
-  /// One more context; NULL and an errno value on failure: EBUSY while the process has contexts
-  /// with other settings.
+  /// Adds a context; NULL and an errno value on failure: EBUSY while the process has contexts with
+  /// other settings.
   static Process* acquire(const Settings& settings, int& error);
-  /// That of this process, if it has contexts.
+  /// The object of this process, if it has contexts.
   static Process* of_this_process() noexcept;
-  /// One context less; the last one ends it.
+  /// Removes a context; the last one ends the object.
   void release();
 
-  /// True in a child of the process that made it.  Nothing may be done with it then.
+  /// True in a child of the process that made it; nothing may be done with it there.
   bool inherited() const { return abandoned_ || pid_ != ::getpid(); }
 
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
   ~Process();
 
-  // The identity under which a queue pair of this process engages a target.
+  // The identity with which a queue pair of this process engages a target.
   std::uint64_t token(std::uint32_t queue_pair_number) const {
     assert(queue_pair_number <= queue_pair_number_max);
     return nonce_ << 24 | queue_pair_number;
@@ -96,11 +96,12 @@ class Process {
   Timing* timing() const { return timing_.get(); }
   const Settings& settings() const { return settings_; }
   SegmentView view() const { return view_; }
-  /// Number of the host on which others find this process.
+  /// The number of the host on which others find this process.
   HostNumber host() const { return host_; }
 
-  /// Lines are stored by this process or not written at all; see Driver::keep_lines_whole.  Stays.
-  /// Relaxed: a switch, thrown before the queue pairs are connected that rely on it.
+  /// From now on this process stores lines itself or does not write them; see
+  /// Driver::keep_lines_whole.  It cannot be undone.  Relaxed: the switch is set before the queue
+  /// pairs that rely on it are connected.
   void keep_lines_whole() noexcept { keeps_lines_whole_.store(true, std::memory_order_relaxed); }
   bool keeps_lines_whole() const noexcept {
     return keeps_lines_whole_.load(std::memory_order_relaxed);
@@ -125,30 +126,31 @@ class Process {
   std::uint32_t completion_queues_count = 0;
   std::uint32_t address_handles_count = 0;
 
-  /// Makes room for one more queue pair on every list that one may come to, so that no request
-  /// fails after it was stored, no poll for lack of memory, and no destruction.  The mutex is held.
+  /// Makes room for one more queue pair on every list that may get one, so that no stored request,
+  /// no poll and no destruction fails for lack of memory.  The mutex is held.
   void reserve_queue_pair();
 
-  /// Puts the queue pair on the list that the helper thread and every poll progress.  Called under
-  /// its send lock.
+  /// Puts the queue pair on the list that the helper thread and every poll work on.  Its send lock
+  /// is held.
   void add_pending(QueuePair& pair);
   void remove_pending(QueuePair& pair);
-  /// Also while others may have something to copy here, as their number is counted with it; or in
-  /// an emulated network, in which a poll has more to do.
+  /// Whether a poll has more to do: requests are pending, others may have something to copy here,
+  /// or the network is emulated.
   bool has_pending() const { return pending_count_.load(std::memory_order_relaxed) != 0; }
 
   void count_bounces(std::size_t count);
 
-  /// Tries the pending requests of all queue pairs once, unless another thread is at it.
+  /// Tries the pending requests of all queue pairs once, unless another thread is doing so.
   void progress_pending_slow();
 
-  /// Takes datagrams that have come by rings, and makes room in those of others, unless another
-  /// thread holds the mutex.  For polls; see DatagramSockets::has_news().
+  /// Takes datagrams that have come by rings, and sends waiting ones to the rings of others, unless
+  /// another thread holds the mutex.  For polls; see DatagramSockets::has_news().
   void poll_datagrams_slow();
 
-  // For an emulated network in real time, where most polls come before anything is due:
+  // These serve an emulated network in real time, where most polls come before anything is due:
 
-  /// Something pending is due at `due`.  After it was stored and its queue pair put on the list.
+  /// Notes that something pending is due at `due`.  Called after it is stored and its queue pair is
+  /// on the list.
   void note_due(Picoseconds due) noexcept;
   /// Whether a poll may find something to try.
   bool may_be_due() const noexcept {
@@ -156,46 +158,47 @@ class Process {
     return next != never_ps && (next == 0 || next <= timing_->now());
   }
 
-  // For an emulated network in virtual time, where the helper thread leaves the requests alone:
+  // These serve an emulated network in virtual time, where the helper thread leaves requests alone:
 
-  /// Tries what is due.
+  /// Tries the requests that are due.
   void deliver_due();
-  /// No port is taken, and nothing is on its way: virtual time begins anew.
+  /// Frees the ports, with nothing on its way: virtual time begins anew.
   void forget_times();
   /// When this process will have something to do; never_ps: never.
   Picoseconds next_due();
   /// Whether any of its completion queues has something to poll.
   bool has_completions();
 
-  /// A receive was posted, or a queue pair became ready, that this initiator (0: all) waits for.
-  /// Never waits for the mutex: while another thread holds it, the helper thread does it
+  /// Informs the initiator that waits (0: all) that a receive was posted, or a queue pair became
+  /// ready.  Never waits for the mutex: while another thread holds it, the helper thread does it
   /// afterwards.
   void kick_slow(std::uint32_t process_id);
 
   void wake_helper() const;
   /// Makes the helper thread look for asynchronous events.
   void look_slow();
-  /// A call that this process has made to itself: see Peer::call.
+  /// Handles a call that this process has made to itself: see Peer::call.
   void answer_slow(std::uint64_t call);
 
   /// Frees the index and the memory of a destroyed queue pair as soon as the initiator that is
-  /// engaged on it has gone, which takes long if it is stopped.  The mutex is held.
+  /// engaged on it has left, which takes long if it is stopped.  The mutex is held.
   void bury(std::uint32_t index) noexcept;
 
   /// Waits until the initiators that are engaged now on the queue pairs from `first` to before
-  /// `last` have ended or looked again, which takes one that runs microseconds.  False when one has
-  /// not because its process has been stopped for a second; or for longer than any that runs could
-  /// take, see process.cpp.  The mutex is held, but not while waiting: the helper thread needs it
-  /// to clear up behind an initiator that was killed.
+  /// `last` have ended or looked again, which takes a running initiator microseconds.  False when
+  /// one has not because its process has been stopped for a second, or when it takes longer than
+  /// any running initiator could, see process.cpp.  The mutex is held, but not while waiting: the
+  /// helper thread needs it to clear up after an initiator that was killed.
   ///
-  /// Engaged initiators wait for nothing, least of all for an owner: nobody waits in a circle.
+  /// Engaged initiators wait for nothing, least of all for an owner: no circle of waits is
+  /// possible.
   bool wait_for_initiators_slow(std::unique_lock<std::mutex>& held, std::uint32_t first,
                                 std::uint32_t last) const;
   bool wait_for_initiators_slow(std::unique_lock<std::mutex>& held) const {
     return wait_for_initiators_slow(held, 0, queue_pair_slots.ever_taken_count());
   }
 
-  /// The initiator has this identity and is gone.
+  /// Whether the initiator with this token belongs to the process that died.
   static bool belongs(std::uint64_t token, const Events::Death& death) {
     return token != 0 && token >> 24 == death.nonce && process_id_of(token & 0xffffff) == death.id;
   }
@@ -222,28 +225,28 @@ class Process {
   const HostNumber host_ = read_host_number_slow();
   SegmentView view_;
   std::unique_ptr<Timing> timing_;
-  // Set in a child of fork, by its only thread.  The number alone does not tell: in process-id
-  // namespaces below each other parent and child may both be 1.
+  // Set in a child of fork, by its only thread.  The process id alone is not enough: in nested
+  // process-id namespaces parent and child may both be 1.
   bool abandoned_ = false;
-  Process* predecessor_ = nullptr;  // what a parent made, in a child of fork: kept, never used
+  Process* predecessor_ = nullptr;  // the parent's object, in a child of fork: kept, never used
   unsigned contexts_count_ = 0;
 
   SpinLock pending_lock_;
   std::vector<QueuePair*> pending_;
   std::size_t bounces_count_ = 0;
-  // Both together.  Relaxed: a poll that misses a new one finds it next time, and
-  // the helper thread is woken anyway.
+  // Pending queue pairs and bounces together.  Relaxed: a poll that misses a new one finds it next
+  // time, and the helper thread is woken anyway.
   std::atomic<std::uint32_t> pending_count_{0};
   std::vector<QueuePair*> pending_now_;  // scratch of progress_pending_ns, guarded by the mutex
-  // When the first of what is pending is due, or earlier; 0: now.  Who tries it all sets never_ps
-  // (acquire) before he copies the list, and then notes what is left: what was noted before
-  // (release) is on that list, what is noted later stays.  A poll between the two leaves it all to
-  // him.
+  // When the first pending request is due, or earlier; 0: now.  A thread that tries them all first
+  // sets never_ps (acquire), then copies the list, and afterwards notes what is left.  Times noted
+  // before (release) are on that list, times noted later stay.  A poll between the two leaves
+  // everything to that thread.
   std::atomic<Picoseconds> next_due_{0};
   // Set by kick_slow (release) before it wakes the helper thread, which takes it (acquire) and then
-  // tells all clients to look.
+  // asks all clients to look.
   std::atomic<bool> kick_all_{false};
-  // The same for look_slow().
+  // Set by look_slow() in the same way.
   std::atomic<bool> look_{false};
   struct Buried {
     std::uint32_t index;
@@ -252,7 +255,8 @@ class Process {
   std::vector<Buried> buried_;
 
   detail::Descriptor wake_;
-  // What the helper thread waits for.  Not on its stack, which a child of fork has lost sight of.
+  // What the helper thread waits for.  It is not on the thread's stack, where a leak check in a
+  // child of fork would not find it.
   std::vector<pollfd> watched_;
   // Set by release() before it wakes the helper thread, which then ends.
   std::atomic<bool> stopping_{false};

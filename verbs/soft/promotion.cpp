@@ -20,7 +20,7 @@ struct Close {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 
-/// Whether all of the range is private, anonymous, readable and writable, and has no name.
+/// Whether the whole range is private, anonymous, readable and writable, and has no name.
 bool is_plain(std::uintptr_t first, std::uintptr_t last) {
   const std::unique_ptr<std::FILE, Close> maps(std::fopen("/proc/self/maps", "re"));
   char line[512];
@@ -63,7 +63,8 @@ detail::Descriptor promote(const void* address, std::size_t bytes, const char*& 
   auto* const pages = reinterpret_cast<std::byte*>(first);
   detail::Descriptor file(::memfd_create("tutti-promoted", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   reason = "the system has no memory, or no descriptor, for a file";
-  // Nothing else is done between the copy and the exchange: this thread loses no write of its own.
+  // Nothing else is done between the copy and the exchange, so this thread loses no write of its
+  // own.
   if (!file || detail::exceeds_file_limit(size) ||
       ::ftruncate(file.get(), static_cast<off_t>(size)) != 0 ||
       ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 ||

@@ -1,5 +1,5 @@
-// See queue_pair.hpp.  The state machine follows the table of the InfiniBand specification, volume
-// 1, 10.3.1, as the kernel's ib_modify_qp_is_ok has it.
+// See queue_pair.hpp.  The state machine follows the table in volume 1, 10.3.1, of the InfiniBand
+// specification, in the form that the kernel's ib_modify_qp_is_ok has.
 #include "verbs/soft/queue_pair.hpp"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ constexpr Transition transitions[] = {
     {IBV_QPT_UD, IBV_QPS_SQE, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
 };
 
-/// 0, EINVAL for what the table forbids, EOPNOTSUPP for what this device lacks.
+/// 0, EINVAL for what the table forbids, or EOPNOTSUPP for what this device lacks.
 int check_transition(ibv_qp_type type, ibv_qp_state from, ibv_qp_state to, int mask) {
   if ((mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_CAP | IBV_QP_RATE_LIMIT)) != 0)
     return EOPNOTSUPP;
@@ -98,11 +98,11 @@ int check_values(const QueuePair& pair, const ibv_qp_attr& values, int mask, ibv
       (given(IBV_QP_RETRY_CNT) && values.retry_cnt > 7) ||
       (given(IBV_QP_RNR_RETRY) && values.rnr_retry > 7);
   if (wrong) return EINVAL;
-  // Initiators look at the port when they first meet a state.
+  // Initiators read the port when they first meet a state, so it must not change within one.
   return current == IBV_QPS_SQD && port != pair.attributes.port_num ? EOPNOTSUPP : 0;
 }
 
-/// Without resources for them, reads and atomics are no valid requests: as adapters have it.
+/// Without resources for reads and atomics these are no valid requests; adapters do the same.
 std::uint32_t granted_rights(const ibv_qp_attr& values) {
   constexpr unsigned need_resources = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   return values.max_dest_rd_atomic != 0 ? values.qp_access_flags
@@ -129,7 +129,7 @@ void store_values(QueuePair& pair, const ibv_qp_attr& values, int mask) {
   keep(IBV_QP_RNR_RETRY, &ibv_qp_attr::rnr_retry);
   keep(IBV_QP_SQ_PSN, &ibv_qp_attr::sq_psn);
   keep(IBV_QP_MAX_QP_RD_ATOMIC, &ibv_qp_attr::max_rd_atomic);
-  // Relaxed: who may look at it learns of the state first.
+  // Relaxed: an initiator learns of the state first.
   const SoftDevice& device = device_of(pair.context);
   if ((mask & IBV_QP_PORT) != 0)
     pair.entry.place.store(device.is_up(kept.port_num) ? place_of(device, kept.port_num) : 0,
@@ -139,7 +139,7 @@ void store_values(QueuePair& pair, const ibv_qp_attr& values, int mask) {
   pair.entry.rnr_timer.store(kept.min_rnr_timer, std::memory_order_relaxed);
 }
 
-/// Drops all that is queued.  The send lock is held.
+/// Drops everything that is queued.  The send lock is held.
 void forget_requests(QueuePair& pair) {
   assert(pair.send_lock.is_held());
   pair.process.remove_pending(pair);
@@ -166,7 +166,7 @@ void clear_receives(QueuePair& pair) {
   const std::lock_guard guard(pair.receive_lock);
   const SegmentView view = pair.process.view();
   QueuePairEntry& entry = pair.entry;
-  // Relaxed throughout: nobody else looks before the next status that is stored with release.
+  // Relaxed throughout: nobody else looks before the next status, which is stored with release.
   for (std::uint32_t slot = 0; slot < entry.receive_slots; ++slot)
     slot_at(view, entry.receive_offset, entry.receive_slots, entry.receive_stride_bytes, slot)
         .sequence.store(0, std::memory_order_relaxed);
@@ -189,7 +189,8 @@ int reset(QueuePair& pair, std::unique_lock<std::mutex>& held) {
   assert(held.owns_lock());
   (void)report_news(pair);
   const std::uint32_t incarnation = pair.status().incarnation() + 1;
-  // First the status, then a look at who may have read it before: QueuePairEntry::engaged.
+  // First the status, then a look at initiators that may have read it before: see
+  // QueuePairEntry::engaged.
   pair.entry.status.store(Status::of(IBV_QPS_RESET, 0, incarnation).word,
                           std::memory_order_seq_cst);
   if (!pair.process.wait_for_initiators_slow(held, pair.index, pair.index + 1)) return EBUSY;
@@ -215,16 +216,16 @@ void connect(QueuePair& pair) {
   pair.peer = pair.process.connections.attach(id);
   if (!pair.peer->is_self()) pair.process.wake_helper();
   const std::uint32_t incarnation = pair.status().incarnation();
-  // Release: the initiator that sees it sees the entry's fields and empty rings.
+  // Release: an initiator that sees it sees the entry's fields and empty rings.
   pair.entry.status.store(Status::of(IBV_QPS_RTR, attributes.dest_qp_num, incarnation).word,
                           std::memory_order_release);
 }
 
-/// To RTS from RTR, SQD, SQE or itself, to SQD from RTS or itself.  0 or an errno value.
+/// Goes to RTS from RTR, SQD, SQE or RTS, or to SQD from RTS or SQD.  0 or an errno value.
 int change_sending(QueuePair& pair, Status before, ibv_qp_state to, const ibv_qp_attr& values,
                    int mask) {
   assert(to == IBV_QPS_RTS || to == IBV_QPS_SQD);
-  // Under the send lock: the attributes belong to the requests.
+  // The send lock protects the attributes, which the requests use.
   const std::lock_guard guard(pair.send_lock);
   const ibv_qp_state from = before.state();
   if (from == IBV_QPS_SQD && to == IBV_QPS_SQD && pair.draining.active) return EBUSY;
@@ -257,7 +258,7 @@ int check_initial(const ibv_pd& domain, const ibv_qp_init_attr& wanted) {
   return wrong ? EINVAL : 0;
 }
 
-/// Takes an entry of the table and the rings it needs; the index, or -1 with errno.
+/// Takes an entry of the table and allocates its rings; the index, or -1 with errno.
 std::int64_t make_entry(Process& process, const ibv_pd& domain, const ibv_qp_init_attr& wanted) {
   std::uint32_t index = 0;
   errno = ENOMEM;
@@ -265,8 +266,8 @@ std::int64_t make_entry(Process& process, const ibv_pd& domain, const ibv_qp_ini
   const auto* const shared = static_cast<const SharedReceiveQueue*>(wanted.srq);
   const std::uint32_t slots = shared ? 0 : std::bit_ceil(std::max(wanted.cap.max_recv_wr, 1U));
   const std::uint32_t stride = stride_of(wanted.cap.max_recv_sge);
-  // Private: one completion per receive and the event.  Shared: all receives may come to this
-  // queue pair, twice before it is polled.
+  // A private queue needs one completion per receive, and the event.  With a shared one, all
+  // receives may come to this queue pair, twice before it is polled.
   const std::uint32_t ring_slots = std::bit_ceil(shared ? 2 * shared->entry->slots + 2 : slots + 2);
   assert(shared || std::has_single_bit(slots));
   assert(std::has_single_bit(ring_slots));
@@ -278,7 +279,7 @@ std::int64_t make_entry(Process& process, const ibv_pd& domain, const ibv_qp_ini
     if (process.segment.commit_queue_pair(index) == 0 &&
         (shared || (receive_offset = process.segment.allocate(std::size_t{slots} * stride)) != 0))
       ring_offset = process.segment.allocate(ring_slots * sizeof(Completion));
-  } catch (const std::bad_alloc&) {  // as if the segment had none
+  } catch (const std::bad_alloc&) {  // treated as a segment without room
   }
   if (ring_offset == 0) {
     if (!shared) process.segment.free(receive_offset);
@@ -318,7 +319,7 @@ QueuePair* make_pair_of(Process& process, std::uint32_t index) {
   }
 }
 
-/// How many completions the queue pair may have outstanding in its queues.
+/// Adds to, or takes from, what may be outstanding in the completion queues of the queue pair.
 void change_load(const QueuePair& pair, bool add) {
   const auto change = [&](CompletionQueue& queue, std::uint64_t count) {
     const std::lock_guard guard(queue.lock);
@@ -429,7 +430,7 @@ int modify_queue_pair(ibv_qp* handle, ibv_qp_attr* values, int mask) {
       case IBV_QPS_RTR:
         store_values(pair, *values, mask);
         if (pair.qp_type == IBV_QPT_UD) {
-          // No queue pair has the number 0: nobody is connected.
+          // No queue pair has the number 0, so nobody is connected.
           pair.entry.status.store(Status::of(IBV_QPS_RTR, 0, before.incarnation()).word,
                                   std::memory_order_release);
           break;
@@ -497,14 +498,14 @@ int destroy_queue_pair(ibv_qp* handle) {
   --pair.receive_queue().users;
   if (pair.srq) --static_cast<SharedReceiveQueue*>(pair.srq)->users;
   std::erase(process.queue_pairs, &pair);
-  guard.unlock();  // an acknowledgement may take its time
+  guard.unlock();  // an acknowledgement may take long
   context_of(pair.context).events.retire(pair.events);
   guard.lock();
   const std::uint32_t index = pair.index;
   assert(!pair.listed);
   delete &pair;
   // The caller may reuse the buffers of its receives.  A stopped initiator is not waited for: it
-  // writes up to one more step when it is resumed, and dereg_mr refuses until then.
+  // writes up to one more step when it is resumed, and dereg_mr refuses until it has.
   (void)process.wait_for_initiators_slow(guard, index, index + 1);
   process.bury(index);
   return 0;

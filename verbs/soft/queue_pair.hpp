@@ -1,5 +1,5 @@
-// A queue pair of this process, connected or for datagrams: its entry in the segment, which the
-// connected initiator works on, and the private side: send queue, counters, attributes.
+// A queue pair of this process, connected or for datagrams.  Its entry lies in the segment, where
+// the connected initiator works on it; send queue, counters and attributes are private.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -31,7 +31,7 @@ class Process;
 class Timing;
 struct CompletionQueue;
 
-/// A request as it is executed.  The lists belong to the caller or to a PendingRequest.
+/// A request as it is executed.  Its lists belong to the caller or to a PendingRequest.
 struct Request {
   std::uint64_t wr_id;
   std::uint64_t position;  // in the send queue
@@ -41,29 +41,31 @@ struct Request {
   std::uint32_t immediate;
   std::uint32_t remote_key;
   std::uint64_t remote_address;
-  std::uint64_t operand;  // of an atomic: what to compare with, or to add
+  std::uint64_t operand;  // of an atomic operation: what to compare with, or to add
   std::uint64_t swap;
   bool signaled;
   bool solicited;
   bool is_inline;  // the gather list holds addresses only, no keys to check
 };
 
-/// A request that could not be executed at once, with copies of what the caller may reuse.
+/// A request that could not be executed at once, with copies of everything that the caller may
+/// reuse.
 struct PendingRequest {
   Request request;
-  // In an emulated network; see Timing.
-  std::int64_t due_ps = 0;  // at the receiver's port; once executed: the answer
+  // These are used in an emulated network; see Timing.
+  std::int64_t due_ps =
+      0;  // when it reaches the receiver's port; once executed: when it is answered
   std::uint32_t bytes = 0;
-  ibv_wc_status fault = IBV_WC_SUCCESS;  // other: this is how it ends when it is due
+  ibv_wc_status fault = IBV_WC_SUCCESS;  // not success: the request ends with this when it is due
   bool has_passed_port = false;
   std::array<ibv_sge, scatter_max> gather;
   std::array<std::byte, inline_max_bytes> inline_data;
 };
 
-/// Whether the system lets an initiator at the memory of its target's process.
+/// Whether the system lets an initiator access the memory of its target's process.
 enum class Access : std::uint8_t { unknown, allowed, forbidden };
 
-/// What an initiator knows of its target.  Valid for one status word of the target.
+/// What an initiator knows about its target.  It is valid for one status word of the target.
 struct Target {
   struct CachedBacking {
     std::uint32_t number = 0;
@@ -76,27 +78,27 @@ struct Target {
   SegmentView segment;
   Completion* ring = nullptr;
   std::uint64_t ring_mask = 0;
-  std::uint64_t consumed = 0;                     // of the ring, as last seen
+  std::uint64_t consumed = 0;  // entries of the ring that were polled when seen last
   SharedReceiveEntry* shared_receives = nullptr;  // NULL: private receive queue
-  ArmingEntry* arming = nullptr;                  // NULL: nobody waits for an event
-  std::uint64_t call = 0;                         // to be made once disengaged; see Peer::call
+  ArmingEntry* arming = nullptr;                  // NULL: there is no completion channel
+  std::uint64_t call = 0;                         // to be made after the engagement; see Peer::call
   std::array<CachedBacking, 4> backings;
   Access access = Access::unknown;
   int refusal = 0;  // the errno value with which access is forbidden
   LoggedWays logged;
 };
 
-/// In the state SQD.
+/// The state SQD.
 struct Draining {
   std::uint64_t held_from = 0;  // position of the first request that waits for RTS
-  bool active = false;          // requests before that one are not done
-  bool notify = false;          // an event tells when they are
+  bool active = false;          // requests before `held_from` are not done yet
+  bool notify = false;          // an event is raised when they are done
 };
 
 /// Why the oldest pending request waits, and until when.
 struct Patience {
   std::int64_t dropped_until_ns = 0;  // 0: the target answers
-  std::int64_t rnr_until_ns = 0;      // 0: it did not say "receiver not ready"
+  std::int64_t rnr_until_ns = 0;      // 0: the target has not answered "receiver not ready"
   unsigned rnr_count = 0;
   std::int64_t look_again_ns = 0;
 };
@@ -116,7 +118,7 @@ struct QueuePair : QueuePairHandle {
   std::uint64_t token = 0;
   ibv_qp_init_attr initial{};     // as granted
   ibv_qp_attr attributes{};       // as modified
-  std::uint32_t destination = 0;  // see find_destination(); 0: nobody is reached
+  std::uint32_t destination = 0;  // see find_destination(); 0: the path leads nowhere
   bool failure_reported = false;
   EventSource events;
 
@@ -126,33 +128,35 @@ struct QueuePair : QueuePairHandle {
   detail::BulkCopy bulk;
   std::uint64_t sent = 0;  // position of the next request
   std::deque<PendingRequest> pending;
-  Timing* timing = nullptr;  // of the process; NULL: no emulated network
-  std::size_t executed =
-      0;  // of the pending ones, in an emulated network: they wait for the answer
+  Timing* timing = nullptr;  // the process's; NULL: there is no emulated network
+  // The number of pending requests that are executed and wait for the answer; 0 unless the network
+  // is emulated.
+  std::size_t executed = 0;
   std::int64_t last_due_ps = 0;
   Patience patience;
   Draining draining;
-  BounceProgress bounced;  // of the oldest pending request
-  bool listed = false;     // on the process's list of pending queue pairs
-  // Requests whose slots are free again.  Stored by a poll (release), loaded by post_send.
+  BounceProgress bounced;  // concerns the oldest pending request
+  bool listed = false;     // whether the process's list of pending queue pairs has it
+  // The number of requests whose slots are free again.  Stored by a poll (release), loaded by
+  // post_send.
   std::atomic<std::uint64_t> retired{0};
 
   SpinLock receive_lock;  // guards `posted`, and the slots against flushing
   std::uint64_t posted = 0;
-  // Receives whose completions were polled (release); their slots may be used again (acquire).
+  // The number of receives whose completions were polled (release); their slots are free (acquire).
   std::atomic<std::uint64_t> released{0};
 
   // Guarded by the lock of the completion queue that receives complete to.
   Completion* ring = nullptr;
   std::uint64_t ring_mask = 0;
   std::uint64_t ring_head = 0;
-  std::uint64_t completed = 0;  // receives: from the ring, or flushed
+  std::uint64_t completed = 0;  // receives that came from the ring, or were flushed
   std::uint64_t announced = 0;  // receives whose flush has raised an event before it can happen
-  Watch* watch = nullptr;       // of that queue
+  Watch* watch = nullptr;       // one of that queue's
 
   WorkRequestBuilder builder;
 
-  /// Tells polls without the lock where the next completion will appear.
+  /// Makes polls without the lock look where the next completion will appear.
   void watch_ring() noexcept {
     assert(watch != nullptr);
     assert(ring != nullptr);

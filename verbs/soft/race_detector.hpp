@@ -1,4 +1,4 @@
-// What ThreadSanitizer cannot judge.
+// Hides from ThreadSanitizer what it cannot judge.
 #pragma once
 
 #include "verbs/soft/peer.hpp"
@@ -12,11 +12,11 @@ void AnnotateIgnoreReadsEnd(const char* file, int line);
 
 namespace tutti::verbs::soft {
 
-/// While it lives, this thread's accesses are hidden if the peer is another process.  For data that
-/// are sent there: that the helper thread has read them the program may learn from the peer, by a
-/// message of its own or by shared memory, which the detector does not follow; it took what the
-/// program wrote there next for a race.  So it does not find data that are overwritten too early,
-/// unless both are in one process.
+/// While it lives, this thread's accesses are hidden from the race detector if the peer is another
+/// process.  It is used for data that are sent there: the program may learn from the peer, by a
+/// message of its own or by shared memory, that the helper thread has read them; the detector does
+/// not follow that, and would take the program's next write there for a race.  So it does not find
+/// data that are overwritten too early, unless both queue pairs are in one process.
 class PastRaceDetector {
  public:
 #if defined(__SANITIZE_THREAD__)

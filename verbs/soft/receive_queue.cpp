@@ -105,7 +105,7 @@ int post_shared_receive(ibv_srq* handle, ibv_recv_wr* first, ibv_recv_wr** bad) 
         error = EINVAL;
         break;
       }
-      // Acquire: the initiator has copied what is overwritten now.
+      // Acquire: the initiator has copied the slot that is overwritten now.
       if (queue.posted - entry.taken.load(std::memory_order_acquire) >= queue.attributes.max_wr) {
         error = ENOMEM;
         break;
@@ -143,8 +143,8 @@ bool read_shared_receive(const SegmentView& segment, const SharedReceiveEntry& e
 
 bool claim_shared_receive(SharedReceiveEntry& entry, const Receive& receive) noexcept {
   std::uint64_t position = receive.position;
-  // Release: the owner that sees the new count may overwrite what has been read.  And seq_cst for
-  // the look at the limit that follows.
+  // Release: an owner that sees the new count may overwrite what has been read.  It is seq_cst
+  // because of the look at the limit that follows.
   return entry.taken.compare_exchange_strong(position, position + 1, std::memory_order_seq_cst,
                                              std::memory_order_relaxed);
 }

@@ -1,6 +1,6 @@
-// Receives: posted by the owner, taken by initiators, both without a system call and without a lock
-// between processes.  A private queue has one consumer, the connected initiator, for whom reading a
-// receive is taking it; the consumers of a shared one read it and then claim it.
+// Receives: the owner posts them, initiators take them, both without a system call and without a
+// lock between processes.  A private queue has one consumer, the connected initiator, which takes a
+// receive by reading it; the consumers of a shared queue read it and then claim it.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -17,11 +17,11 @@ namespace tutti::verbs::soft {
 
 struct SharedReceiveQueue : ibv_srq {
   SharedReceiveEntry* entry = nullptr;
-  std::size_t offset = 0;     // of the entry
+  std::size_t offset = 0;     // the entry's, in the segment
   ibv_srq_attr attributes{};  // as granted, without the limit
   EventSource events;
   std::uint32_t users = 0;  // queue pairs, guarded by Process::mutex
-  SpinLock lock;            // of the posting threads; the initiators have their own
+  SpinLock lock;            // for the posting threads; the initiators use none
   std::uint64_t posted = 0;
 };
 
@@ -48,17 +48,17 @@ int post_receive(ibv_qp* pair, ibv_recv_wr* first, ibv_recv_wr** bad) noexcept;
 int post_shared_receive(ibv_srq* queue, ibv_recv_wr* first, ibv_recv_wr** bad) noexcept;
 
 /// Initiator: reads the receive at `position` of a private queue; false when none is posted.
-/// `with_scatter` false: the list is not needed.
+/// `with_scatter` is false where the list is not needed.
 bool read_receive(const SegmentView& segment, const QueuePairEntry& entry, std::uint64_t position,
                   bool with_scatter, Receive& receive) noexcept;
 /// Initiator: reads the oldest receive of a shared queue, which means nothing until it is claimed.
 bool read_shared_receive(const SegmentView& segment, const SharedReceiveEntry& entry,
                          bool with_scatter, Receive& receive) noexcept;
-/// Initiator: false when another was faster.
+/// Initiator: claims the receive that was read; false when another initiator was faster.
 bool claim_shared_receive(SharedReceiveEntry& entry, const Receive& receive) noexcept;
-/// Initiator, after that: whether it has found the number below the limit.
+/// Initiator, after the claim: whether it has found the number of receives below the limit.
 bool finds_limit_reached(SharedReceiveEntry& entry) noexcept;
-/// Whether the queue has fewer receives.
+/// Whether the queue has fewer receives than `limit`.
 bool is_below(const SharedReceiveEntry& entry, std::uint32_t limit) noexcept;
 
 }  // namespace tutti::verbs::soft

@@ -28,7 +28,7 @@ int check_region(const void* address, std::size_t bytes, unsigned access) {
   return bytes == 0 || first + bytes < first ? EINVAL : 0;
 }
 
-/// A key of this entry of the table that was not in use for long.
+/// The next key of this entry of the table: one that has not been in use for long.
 std::uint32_t next_key(Process& process, std::uint32_t index) {
   assert(index < regions_max);
   std::uint32_t& generation = process.region_generations[index];
@@ -57,10 +57,10 @@ void publish(Process& process, MemoryRegion& region, const Backings::Place& plac
   entry.key.store(region.rkey, release);
 }
 
-/// Takes the key away, and waits for those who have seen it.  False when one stays at work.
+/// Takes the key away, and waits for initiators that have seen it.  False when one stays at work.
 bool withdraw(Process& process, const MemoryRegion& region, std::unique_lock<std::mutex>& held) {
   assert(held.owns_lock());
-  // First the key, then a look at who may have read it before: QueuePairEntry::engaged.
+  // First the key, then a look at initiators that may have read it: see QueuePairEntry::engaged.
   process.view().regions()[region.handle].key.store(0, std::memory_order_seq_cst);
   return process.wait_for_initiators_slow(held);
 }
@@ -71,8 +71,8 @@ void release_backing(Process& process, std::uint32_t number) {
   process.wake_helper();
 }
 
-/// Requests that are on their way meet the former rights or the present ones; when this returns,
-/// nobody is at work with those that were taken away.
+/// Requests that are on their way meet the former rights or the new ones; when this returns true,
+/// nobody uses rights that were taken away.
 bool change_rights(Process& process, const MemoryRegion& region, unsigned access,
                    std::unique_lock<std::mutex>& held) {
   assert(held.owns_lock());
@@ -90,7 +90,7 @@ int fail_input(int error) {
   return IBV_REREG_MR_ERR_INPUT;
 }
 
-/// What the region is to become; what is not to change is as the region has it.
+/// The region after the change; members that do not change are the region's present ones.
 struct Change {
   ibv_pd* domain;
   void* address;
@@ -108,7 +108,7 @@ int check_change(const MemoryRegion& region, int flags, const Change& wanted) {
   return check_region(wanted.address, wanted.bytes, wanted.access);
 }
 
-/// Where the memory lies; after its promotion, if it is private and that is asked for.
+/// Where the memory lies; private memory is promoted first if the settings ask for that.
 Backings::Place find_place(Process& process, const void* address, std::size_t bytes,
                            bool writable) {
   assert(bytes != 0);
@@ -172,7 +172,8 @@ int reregister_region(ibv_mr* handle, int flags, ibv_pd* domain, void* address, 
   }
   if ((flags & IBV_REREG_MR_CHANGE_ACCESS) != 0) wanted.access = static_cast<unsigned>(access);
   if (const int error = check_change(region, flags, wanted)) return fail_input(error);
-  // Also where only the access changes: it may not have been writable for the former one.
+  // Also when only the access changes: the memory may not be writable, which the former did not
+  // need.
   Backings::Place place;
   try {
     place = find_place(process, wanted.address, wanted.bytes,
@@ -182,11 +183,11 @@ int reregister_region(ibv_mr* handle, int flags, ibv_pd* domain, void* address, 
   }
   if (place.error != 0) return fail_input(place.error);
 
-  // The keys that peers have been told stay good where only the rights change.
+  // The keys that peers have been given stay valid where only the rights change.
   const bool keeps_keys = flags == IBV_REREG_MR_CHANGE_ACCESS;
   if (keeps_keys && place.number == region.backing &&
       entry.key.load(std::memory_order_relaxed) == region.rkey) {
-    release_backing(process, place.number);  // one user more than before
+    release_backing(process, place.number);  // find_place() has added a user
     return change_rights(process, region, wanted.access, guard) ? 0 : refuse_while_busy();
   }
   if (!withdraw(process, region, guard)) {

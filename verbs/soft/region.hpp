@@ -1,5 +1,5 @@
-// Memory regions as the caller has them: made, changed, taken down.  What initiators see of them is
-// the table of memory.hpp.
+// Memory regions as the caller has them: made, changed, taken down.  Initiators see the table of
+// memory.hpp instead.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -10,9 +10,10 @@ namespace tutti::verbs::soft {
 
 ibv_mr* register_region(ibv_pd* domain, void* address, std::size_t bytes, int access);
 
-/// As ibv_rereg_mr(3), with errno on failure.  The keys change, so that the former ones stay
-/// refused.  IBV_REREG_MR_ERR_INPUT: the region is as it was.  IBV_REREG_MR_ERR_CMD, with EBUSY: an
-/// initiator stays at work; nobody can use the region until it is changed once more, successfully.
+/// Like ibv_rereg_mr(3), with errno on failure.  The keys change, so that the former ones stay
+/// refused.  IBV_REREG_MR_ERR_INPUT: the region is unchanged.  IBV_REREG_MR_ERR_CMD, with EBUSY: an
+/// initiator stays at work, and nobody can use the region until it is changed once more,
+/// successfully.
 int reregister_region(ibv_mr* region, int flags, ibv_pd* domain, void* address, std::size_t bytes,
                       int access);
 

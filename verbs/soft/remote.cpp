@@ -1,6 +1,7 @@
-// See remote.hpp.  Order within a request: access check, receive taken, data written, completion
-// stored (release).  A process that is killed between any two of these leaves words that its
-// survivors can judge: the engaged word names it, and counts move only after what they count.
+// See remote.hpp.  The order within a request is: access check, receive taken, data written,
+// completion stored (release).  A process that is killed between any two of these steps leaves
+// words that its survivors can judge: the engaged word names it, and a count moves only after what
+// it counts.
 #include "verbs/soft/remote.hpp"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ Outcome failure(ibv_wc_status status, int vendor_error = 0) {
 bool is_send(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
 }
-/// Reads and atomics: data come back, and the target keeps something of each request for that.
+/// Reads and atomics return data, so the target needs resources for each such request.
 bool returns_data(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
 }
@@ -39,7 +40,7 @@ bool has_immediate(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
-/// Keeps the target's queue pair for one request; see QueuePairEntry::engaged.
+/// Holds the target's queue pair for one request; see QueuePairEntry::engaged.
 class Engagement {
  public:
   Engagement(QueuePairEntry& entry, std::uint64_t token) noexcept : entry_(entry), token_(token) {
@@ -51,21 +52,21 @@ class Engagement {
   Engagement(const Engagement&) = delete;
   Engagement& operator=(const Engagement&) = delete;
   ~Engagement() {
-    // The word is another's if the owner took this process for dead.
+    // The word belongs to another initiator if the owner took this process for dead.
     if (!engaged_ || entry_.engaged.load(std::memory_order_relaxed) != token_) return;
-    // Release, twice: the owner that sees one more, or nobody, sees all that was done.  Only the
-    // engaged initiator counts.
+    // Release, twice: an owner that sees the higher count, or no initiator, sees all that was done.
+    // Only the engaged initiator counts.
     entry_.engagements.store(entry_.engagements.load(std::memory_order_relaxed) + 1,
                              std::memory_order_release);
     entry_.engaged.store(0, std::memory_order_release);
   }
   explicit operator bool() const { return engaged_; }
 
-  /// Tells an owner that waits for this engagement that status and keys are looked at again from
+  /// Shows an owner that waits for this engagement that status and keys are looked at again from
   /// here on.  False when the owner took this process for dead.
   bool renew() noexcept {
     if (entry_.engaged.load(std::memory_order_relaxed) != token_) return false;
-    // Sequentially consistent: before the looks that follow; see RunningEngagement.
+    // Sequentially consistent: it comes before the looks that follow; see RunningEngagement.
     entry_.engagements.store(entry_.engagements.load(std::memory_order_relaxed) + 1,
                              std::memory_order_seq_cst);
     return true;
@@ -103,27 +104,27 @@ bool find_target(QueuePair& pair) {
   assert(!pair.target.entry);
   const SegmentView& segment = pair.peer->segment();
   const std::uint32_t index = index_of(pair.attributes.dest_qp_num);
-  // Acquire: the entries counted are backed by memory.
+  // Acquire: the entries that are counted are backed by memory.
   if (index >= segment.header().queue_pairs_committed.load(std::memory_order_acquire)) return false;
   pair.target.segment = segment;
   pair.target.entry = &segment.queue_pair(index);
   return true;
 }
 
-/// Leaves word of something for the owner's asynchronous events.
+/// Leaves the cause of an asynchronous event for the owner.
 void leave_news(Target& target, std::uint32_t news) {
   target.entry->news.fetch_or(news, std::memory_order_release);
   target.call = Peer::everything;
 }
 
-/// Reads what is constant while the target's status word stays the same.  False when the target is
-/// not at the port that the address handle leads to.
+/// Reads what is constant as long as the target's status word stays the same.  False when the
+/// target is not at the port that the address handle leads to.
 bool learn(QueuePair& pair, std::uint64_t status_word) {
   assert(Status{status_word}.receives_from(pair.qp_num));
   Target& target = pair.target;
   const QueuePairEntry& entry = *target.entry;
   if (entry.place.load(std::memory_order_relaxed) != pair.destination) return false;
-  // What was bounced, or claimed, went to the incarnation before.
+  // Anything bounced or claimed went to the former incarnation.
   if (Status{target.status_word}.incarnation() != Status{status_word}.incarnation())
     pair.bounced = {};
   target.status_word = status_word;
@@ -141,9 +142,9 @@ bool learn(QueuePair& pair, std::uint64_t status_word) {
   return true;
 }
 
-/// Room for one completion, and for the event that may follow it.
+/// Whether there is room for one completion, and for the event that may follow it.
 bool has_room(Target& target, std::uint64_t produced) {
-  // A private receive queue never has more receives out than the ring has entries.
+  // A private receive queue never has more receives outstanding than the ring has entries.
   if (!target.shared_receives || produced - target.consumed < target.ring_mask) return true;
   // Acquire: the owner has read what may be overwritten now.
   target.consumed = target.entry->consumed.load(std::memory_order_acquire);
@@ -168,28 +169,28 @@ void complete_receive(QueuePair& pair, const Request& request, const Receive& re
   slot.is_event = 0;
   const bool is_urgent = request.solicited || status != IBV_WC_SUCCESS;
   slot.is_urgent = is_urgent ? 1 : 0;
-  // Release: the poll that sees the sequence sees the entry and the data before it.
+  // Release: a poll that sees the sequence sees the entry and the data written before it.
   slot.sequence.store(position + 1, std::memory_order_release);
-  // Relaxed: the owner only counts with it; the next initiator comes after a disengagement.
+  // Relaxed: the owner only counts with it, and the next initiator comes after a disengagement.
   target.entry->produced.store(position + 1, std::memory_order_relaxed);
   if (target.arming) [[unlikely]]
     if (claim_arming(*target.arming, is_urgent, Arming::claimed) && target.call == 0)
       target.call = target.entry->arming_offset;
 }
 
-/// What the responder's asynchronous event is.
+/// The asynchronous event that the responder gets.
 std::uint32_t news_of(ibv_wc_status status) {
   if (status == IBV_WC_REM_ACCESS_ERR) return news_access_error;
   return status == IBV_WC_REM_INV_REQ_ERR ? news_request_error : news_fatal;
 }
 
-/// A responder's error moves its queue pair to the error state too; false when it has left this
+/// A responder's error moves its queue pair to the error state, too.  False when it has left this
 /// incarnation, or is in that state already.
 bool fail_target(Target& target, ibv_wc_status reason) {
   assert(reason != IBV_WC_SUCCESS);
   leave_news(target, news_of(reason));
   std::uint64_t word = target.status_word;
-  // Only this incarnation; the owner may have changed the state meanwhile.
+  // Only this incarnation may be changed; the owner may have changed the state meanwhile.
   while (Status{word}.incarnation() == Status{target.status_word}.incarnation() &&
          Status{word}.state() != IBV_QPS_ERR && Status{word}.state() != IBV_QPS_RESET)
     if (target.entry->status.compare_exchange_weak(word, Status{word}.with(IBV_QPS_ERR).word,
@@ -198,22 +199,22 @@ bool fail_target(Target& target, ibv_wc_status reason) {
   return false;
 }
 
-/// Tells the owner's poll to look at the state.  After fail_target and the last completion.
+/// Makes the owner's poll look at the state.  Called after fail_target and the last completion.
 void store_event(const Target& target) {
   const std::uint64_t position = target.entry->produced.load(std::memory_order_relaxed);
   Completion& slot = target.ring[position & target.ring_mask];
   slot.is_event = 1;
-  // Release, as above.  It is no completion: `produced` stays, nothing follows it in the ring.
+  // Release, as above.  It is no completion: `produced` stays, and nothing follows it in the ring.
   slot.sequence.store(position + 1, std::memory_order_release);
 }
 
-/// The pieces of the target's memory that a request touches, each as the target knows it and,
-/// where possible, as it is mapped here.
+/// The pieces of the target's memory that a request touches: at the target's addresses and, where
+/// possible, where they are mapped here.
 struct RemotePieces {
   Pieces mapped;
   Pieces direct;
   bool all_mapped = true;
-  bool bounced = false;  // neither here nor within reach: see bounce.hpp
+  bool bounced = false;  // neither mapped here nor within reach: see bounce.hpp
 };
 
 /// Where the peer's memory is in this process; NULL if it is not mapped.
@@ -237,7 +238,8 @@ std::byte* find_mapping(QueuePair& pair, const Region& region, std::uint64_t add
   return refused ? nullptr : cached.base + offset;
 }
 
-/// Asked once for each target, as the answer costs a system call.
+/// Whether this process may access the target's memory.  Asked once for each target, because the
+/// answer costs a system call.
 bool may_access_target(QueuePair& pair, std::uint64_t address) {
   assert(!pair.peer->is_self());
   Target& target = pair.target;
@@ -250,7 +252,7 @@ bool may_access_target(QueuePair& pair, std::uint64_t address) {
   return target.access == Access::allowed;
 }
 
-/// Why a way other than a shared map is taken.
+/// The reason why another way than a shared map is taken, for the log.
 const char* reason_for(const QueuePair& pair, const Region& region, bool refused) {
   if (pair.process.transport() == Transport::bounce)
     return "TUTTI_SOFT_TRANSPORT=bounce demands it";
@@ -265,7 +267,7 @@ void log_way(QueuePair& pair, Way way, const Region& region, bool refused) {
     log_way_slow(pair, way, &region, reason_for(pair, region, refused), pair.target.refusal);
 }
 
-/// Memory that is not mapped here; nor will it be if that is `refused`.
+/// Adds memory that is not mapped here.  `refused`: it never will be.
 Outcome add_unmapped(QueuePair& pair, const Region& region, std::uint64_t address, bool refused,
                      RemotePieces& remote) {
   remote.all_mapped = false;
@@ -273,11 +275,11 @@ Outcome add_unmapped(QueuePair& pair, const Region& region, std::uint64_t addres
     log_way(pair, Way::cma, region, refused);
     return {.kind = Kind::done};
   }
-  // A mapping that is on its way is the only one then.
+  // The mapping that is on its way is then the only way.
   if (!refused) return {.kind = Kind::wait};
   const Transport transport = pair.process.transport();
   if (transport == Transport::automatic || transport == Transport::bounce) {
-    // Begun only when the request has its place in the order, and nothing can fail any more.
+    // It begins only when the request has its place in the order, and nothing can fail any more.
     if (pair.pending.empty()) return {.kind = Kind::wait};
     remote.bounced = true;
     log_way(pair, Way::bounce, region, refused);
@@ -306,7 +308,8 @@ Outcome add_remote(QueuePair& pair, const Region& region, std::uint64_t address,
   return add_unmapped(pair, region, address, refused, remote);
 }
 
-/// The word of an atomic.  All initiators come to it by the same way, whatever their transport.
+/// Adds the word of an atomic operation.  All initiators reach it in the same way, whatever their
+/// transport.
 Outcome add_remote_word(QueuePair& pair, const Region& region, std::uint64_t address,
                         RemotePieces& remote) {
   if (address % sizeof(std::uint64_t) != 0) return failure(IBV_WC_REM_INV_REQ_ERR);
@@ -331,21 +334,21 @@ std::uint32_t needed_right(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
 }
 
-/// Whether Driver::keep_lines_whole() has promised something of that request.
+/// Whether Driver::keep_lines_whole() has promised that this request is stored as a whole.
 bool must_stay_whole(const QueuePair& pair, const Request& request, std::size_t bytes) {
   return pair.process.keeps_lines_whole() && request.is_inline &&
          request.opcode == IBV_WR_RDMA_WRITE && (bytes == 64 || bytes == 8) &&
          request.remote_address % bytes == 0;
 }
 
-/// What is not mapped here yet is not written in another way meanwhile, nor is what never will be.
+/// Waits for the mapping; the data are written in no other way, not even if it never comes.
 Outcome wait_for_mapping(QueuePair& pair, const Region& region) {
   const bool is_coming =
       region.backing != 0 && pair.peer->find_backing(region.backing).state != BackingState::refused;
   return is_coming ? Outcome{.kind = Kind::wait} : failure(IBV_WC_REM_OP_ERR, ENOTSUP);
 }
 
-/// Whether the key of a request fits.
+/// Whether the request's key, rights and range fit.
 bool may_access(const Target& target, const Request& request, std::size_t bytes, Region& region) {
   return find_region(target.segment, request.remote_key, region) &&
          region.domain == target.entry->domain &&
@@ -368,7 +371,7 @@ Outcome find_rdma_memory(QueuePair& pair, const Request& request, std::size_t by
   const QueuePairEntry& entry = *pair.target.entry;
   if ((entry.access.load(std::memory_order_relaxed) & needed) == 0)
     return failure(IBV_WC_REM_INV_REQ_ERR);
-  if (bytes == 0) return {.kind = Kind::done};  // nothing is accessed, no key is looked at
+  if (bytes == 0) return {.kind = Kind::done};  // no memory is accessed, so no key is checked
   assert(bytes <= message_max_bytes);
   Region region;
   if (!may_access(pair.target, request, bytes, region)) return failure(IBV_WC_REM_ACCESS_ERR);
@@ -380,7 +383,7 @@ Outcome find_rdma_memory(QueuePair& pair, const Request& request, std::size_t by
   return found;
 }
 
-/// Finds the memory of a receive.  `status`: what the receive completes with.
+/// Finds the memory of a receive.  `status`: how the receive completes.
 Outcome find_receive_memory(QueuePair& pair, const Receive& receive, std::size_t bytes,
                             RemotePieces& remote, ibv_wc_status& status) {
   assert(receive.scatter_count <= scatter_max);
@@ -407,7 +410,7 @@ Outcome find_receive_memory(QueuePair& pair, const Receive& receive, std::size_t
   return failure(IBV_WC_REM_INV_REQ_ERR);
 }
 
-/// The target has closed itself to others since it was asked.
+/// Whether the target has closed itself to other processes since it was asked.
 bool has_lost_access(QueuePair& pair, int error) {
   if (!is_refusal(error) || pair.process.transport() != Transport::automatic) return false;
   pair.target.access = Access::forbidden;
@@ -440,15 +443,16 @@ int move_part(QueuePair& pair, ibv_wr_opcode opcode, const Pieces& local, const 
   return 0;
 }
 
-/// A long copy looks after each of these steps whether it may go on: whoever takes something down
-/// waits for one.  Plain stores take some 20 us for it; by the kernel a step begins with up to 3.
+/// A long copy looks after each step of this size whether it may go on, so whoever takes something
+/// down waits for one step.  Plain stores take some 20 us for it.  The kernel needs up to 3 us
+/// before it copies anything, so its steps are longer.
 constexpr std::size_t step_bytes(bool mapped) {
   return mapped ? std::size_t{256} << 10 : std::size_t{1} << 20;
 }
 
-/// What execute() and find_rdma_memory() or find_receive_memory() have looked at: `done` if it
-/// still holds.  `dropped`: the target's owner has taken the queue pair down, and nothing of it may
-/// be touched; or, with the status WR_FLUSH_ERR, has moved it to the error state.
+/// Looks again at what execute() and find_rdma_memory() or find_receive_memory() have checked:
+/// `done` if it still holds.  `dropped`: the target's owner has taken the queue pair down, and
+/// nothing of it may be touched; with the status WR_FLUSH_ERR, it has moved it to the error state.
 Outcome look_again(const QueuePair& pair, const Request& request, const Receive& receive,
                    std::size_t bytes, Engagement& engagement) {
   const Target& target = pair.target;
@@ -485,7 +489,7 @@ Outcome move_data(QueuePair& pair, const Request& request, const Pieces& local,
     for (std::size_t done = 0; error == 0 && done < local.bytes;) {
       if (done != 0) outcome = look_again(pair, request, receive, local.bytes, engagement);
       if (outcome.kind != Kind::done) break;
-      // The last step is not shorter than a word: that of the whole is stored last, as one.
+      // The last step is at least a word long: the last word of the whole is stored last, as one.
       const std::size_t left = local.bytes - done;
       const std::size_t bytes = left < step + line_bytes ? left : step;
       error = move_part(pair, request.opcode, part_of(local, done, bytes),
@@ -499,7 +503,7 @@ Outcome move_data(QueuePair& pair, const Request& request, const Pieces& local,
   return has_lost_access(pair, error) ? Outcome{.kind = Kind::wait} : failed_access(pair, error);
 }
 
-/// The former value goes where the answer of a read would.
+/// The former value goes where the answer of a read would go.
 Outcome change_word(QueuePair& pair, const Request& request, const Pieces& local,
                     const RemotePieces& remote) {
   assert(local.bytes == sizeof(std::uint64_t));
@@ -521,7 +525,7 @@ Outcome change_word(QueuePair& pair, const Request& request, const Pieces& local
   return outcome;
 }
 
-/// Takes what has been read; false when another was faster.
+/// Takes the receive that has been read; false when another initiator was faster.
 bool claim_shared(Target& target, const Receive& receive) {
   if (!claim_shared_receive(*target.shared_receives, receive)) return false;
   if (finds_limit_reached(*target.shared_receives)) target.call = Peer::everything;
@@ -529,7 +533,7 @@ bool claim_shared(Target& target, const Receive& receive) {
 }
 
 /// Takes the receive that a request needs, once its memory can be reached: `done`, or `failed` with
-/// `status` for the receive.  Otherwise nothing has been taken.
+/// `status` for the receive.  With any other outcome nothing has been taken.
 Outcome take_receive(QueuePair& pair, const Request& request, std::size_t bytes,
                      RemotePieces& remote, Receive& receive, ibv_wc_status& status) {
   assert(takes_receive(request.opcode));
@@ -538,7 +542,7 @@ Outcome take_receive(QueuePair& pair, const Request& request, std::size_t bytes,
   const bool scatters = is_send(request.opcode);
   const std::uint64_t produced = target.entry->produced.load(std::memory_order_relaxed);
   if (!has_room(target, produced)) return {.kind = Kind::wait};
-  // An earlier attempt may have claimed one: keep_receive().
+  // An earlier attempt may have claimed a receive: see keep_receive().
   const bool claimed = shared && pair.bounced.has_receive;
   if (claimed) receive = pair.bounced.receive;
   for (;;) {
@@ -547,7 +551,7 @@ Outcome take_receive(QueuePair& pair, const Request& request, std::size_t bytes,
         : shared ? read_shared_receive(target.segment, *shared, scatters, receive)
                  : read_receive(target.segment, *target.entry, produced, scatters, receive);
     if (!ready) {
-      // While engaged: the memory of a shared queue is another's as soon as nobody is.
+      // Stored while engaged: as soon as nobody is, the memory of a shared queue may be reused.
       (shared ? shared->wanted : target.entry->wanted).store(1, std::memory_order_relaxed);
       return {.kind = Kind::not_ready};
     }
@@ -563,8 +567,8 @@ Outcome take_receive(QueuePair& pair, const Request& request, std::size_t bytes,
   }
 }
 
-/// A receive that was claimed is that of the next attempt: it is taken once.  A private queue's is
-/// found again.
+/// Keeps a claimed receive for the next attempt, so that it is taken once.  The receive of a
+/// private queue is found again.
 void keep_receive(QueuePair& pair, const Receive& receive) {
   assert(receive.scatter_count <= scatter_max);
   if (!pair.target.shared_receives) return;
@@ -572,7 +576,7 @@ void keep_receive(QueuePair& pair, const Receive& receive) {
   pair.bounced.has_receive = true;
 }
 
-/// The part that is done while engaged on the target.
+/// The part of execute() that needs the engagement on the target.
 Outcome execute_engaged(QueuePair& pair, const Request& request, const Pieces& local,
                         Engagement& engagement) {
   RemotePieces remote;
@@ -590,23 +594,23 @@ Outcome execute_engaged(QueuePair& pair, const Request& request, const Pieces& l
     outcome = is_atomic(request.opcode)
                   ? change_word(pair, request, local, remote)
                   : move_data(pair, request, local, remote, receive, engagement);
-    if (outcome.kind == Kind::wait) {  // for an atomic's turn, or the target's help
+    if (outcome.kind == Kind::wait) {  // for the turn of an atomic, or the target's help
       if (has_receive) keep_receive(pair, receive);
       return outcome;
     }
-    if (outcome.kind == Kind::dropped) {  // in the middle; what was taken is flushed
+    if (outcome.kind == Kind::dropped) {  // in the middle; the receive that was taken is flushed
       if (has_receive && outcome.status == IBV_WC_WR_FLUSH_ERR)
         complete_receive(pair, request, receive, 0, IBV_WC_WR_FLUSH_ERR);
       return outcome;
     }
     if (outcome.kind != Kind::done) receive_status = IBV_WC_LOC_PROT_ERR;
   } else if (!has_receive && pair.bounced.has_receive) {
-    // Claimed when the memory of the write could still be reached.
+    // It was claimed when the memory of the write could still be reached.
     receive = pair.bounced.receive;
     receive_status = IBV_WC_WR_FLUSH_ERR;
     has_receive = true;
   }
-  // The state first: who polls the completion of an error finds it.
+  // The state comes first: whoever polls the completion of an error finds the state changed.
   assert(outcome.kind == Kind::done || outcome.kind == Kind::failed);
   const bool changed = outcome.kind == Kind::failed && fail_target(pair.target, outcome.status);
   if (has_receive) complete_receive(pair, request, receive, local.bytes, receive_status);
@@ -615,8 +619,8 @@ Outcome execute_engaged(QueuePair& pair, const Request& request, const Pieces& l
   return outcome;
 }
 
-/// Tells the target's owner that there is an event for it.  Not while engaged: the owner would find
-/// the initiator still at work, and wait.
+/// Informs the target's owner that there is an event for it.  It must not be engaged then: the
+/// owner would find the initiator still at work, and wait.
 void call_owner(QueuePair& pair) {
   const std::uint64_t call = std::exchange(pair.target.call, 0);
   assert(call != 0);
@@ -652,7 +656,7 @@ Outcome execute(QueuePair& pair, const Request& request) noexcept {
   Target& target = pair.target;
   if (!target.entry && !find_target(pair)) return {.kind = Kind::dropped};
   QueuePairEntry& entry = *target.entry;
-  // Looked at before engaging as well, so as not to be in the way of the rightful initiator.
+  // Checked before engaging as well, so as not to be in the way of the rightful initiator.
   if (!Status{entry.status.load(std::memory_order_acquire)}.receives_from(pair.qp_num))
     return {.kind = Kind::dropped};
   Outcome outcome;
@@ -677,7 +681,7 @@ Outcome failed_access(const QueuePair& pair, int error) noexcept {
 }
 
 void ask_for_kick(const QueuePair& pair) noexcept {
-  // An entry of the table is never freed: at worst its next owner sends a message for nothing.
+  // An entry of the table is never freed: at worst its next owner sends a useless message.
   if (pair.target.entry) pair.target.entry->wanted.store(1, std::memory_order_relaxed);
 }
 

@@ -29,11 +29,11 @@ bool takes_receive(ibv_wr_opcode opcode) noexcept;
 /// Executes the request, or leaves the target as it was.  The send lock of `pair` is held.
 Outcome execute(QueuePair& pair, const Request& request) noexcept;
 
-/// The outcome of a request whose access to the target's process failed with this errno value.
+/// The outcome of a request after an access to the target's process failed with this errno value.
 Outcome failed_access(const QueuePair& pair, int error) noexcept;
 
 /// Asks the target's owner for a message when it becomes ready.  A request that finds no receive
-/// has asked for one by itself.
+/// asks by itself.
 void ask_for_kick(const QueuePair& pair) noexcept;
 
 }  // namespace tutti::verbs::soft

@@ -16,7 +16,7 @@ namespace tutti::verbs::soft {
 namespace {
 
 constexpr int socket_type = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
-constexpr int backlog = 4096;  // more than the 2047 processes that there can be
+constexpr int backlog = 4096;  // more than the possible 2047 processes
 
 socklen_t name_of(std::uint32_t id, sockaddr_un& name) {
   assert(id < process_ids_max);
@@ -122,7 +122,7 @@ Reception receive_message(int connection, Message& message, detail::Descriptor& 
     std::memcpy(&number, CMSG_DATA(rights), sizeof(int));
     attached = detail::Descriptor(number);
   }
-  // A message of another size is another program, or another version of this one; of none, the end.
+  // A message of another size comes from another program or version; size 0 is the end.
   if (bytes != sizeof(message)) return Reception::closed;
   return (header.msg_flags & MSG_CTRUNC) != 0 ? Reception::cut : Reception::message;
 }

@@ -16,7 +16,7 @@
 namespace tutti::verbs::soft {
 namespace {
 
-// One fallocate call per granule, never undone.
+// Each granule is committed by one call of fallocate, which is never undone.
 constexpr std::size_t granule_bytes = std::size_t{64} * 1024;
 static_assert(segment_bytes % granule_bytes == 0);
 
@@ -40,7 +40,7 @@ int Segment::create(std::uint32_t id, std::uint64_t nonce) {
   }
   descriptor_ = detail::Descriptor(::memfd_create("tutti-soft", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!descriptor_ || ::ftruncate(descriptor_.get(), segment_bytes) != 0) return errno;
-  // A peer that maps it must be able to rely on the size.
+  // A peer that maps the file must be able to rely on its size.
   if (::fcntl(descriptor_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     return errno;
   mapping_ = detail::Mapping(::mmap(nullptr, segment_bytes, PROT_READ | PROT_WRITE,
@@ -90,7 +90,7 @@ std::size_t Segment::allocate(std::size_t bytes) {
   for (auto place = free_.begin(); place != free_.end(); ++place) {
     const auto [offset, free_bytes] = *place;
     if (free_bytes < bytes) continue;
-    // Without memory for this place, another may have been committed before.
+    // If there is no memory for this place, another place may be committed already.
     if (commit(offset, bytes) != 0) continue;
     allocated_.emplace(offset, bytes);
     auto rest = free_.extract(place);

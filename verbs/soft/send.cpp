@@ -21,11 +21,11 @@
 namespace tutti::verbs::soft {
 namespace {
 
-constexpr std::int64_t look_again_ns = 1'000'000;  // where nobody tells us: 1 ms
-// Where nothing is to be done unless the queue pair fails.
+constexpr std::int64_t look_again_ns = 1'000'000;  // used where nobody wakes the helper thread
+// Used where there is nothing to do unless the queue pair fails.
 constexpr std::int64_t look_again_held_ns = 10'000'000;
 
-/// How long lost packets are repeated; timeout 0: for ever.
+/// How long a request is repeated when its packets are lost; timeout 0: for ever.
 std::int64_t transport_patience_ns(const ibv_qp_attr& attributes) {
   if (attributes.timeout == 0) return std::numeric_limits<std::int64_t>::max() / 2;
   return transport_timeout_ns(attributes) * (attributes.retry_cnt + 1);
@@ -63,11 +63,11 @@ void flush(QueuePair& pair, const Request& request) {
   complete(pair, request, {.kind = Outcome::Kind::failed, .status = IBV_WC_WR_FLUSH_ERR});
 }
 
-/// The request has failed, and with it the queue pair and all requests behind.
+/// Fails the request, and with it the queue pair and all requests behind it.
 void fail(QueuePair& pair, const Request& request, const Outcome& outcome) {
   assert(outcome.status != IBV_WC_SUCCESS);
-  // One step for those who poll: the completion finds the state, and the state flushes no receive
-  // before the completion that says why.
+  // Both happen under the lock, as one step for polls: whoever polls the completion finds the state
+  // changed, and no receive is flushed before the completion that says why.
   CompletionQueue& queue = pair.send_queue();
   const std::lock_guard guard(queue.lock);
   pair.fail();
@@ -98,7 +98,7 @@ void store_pending(QueuePair& pair, const Request& request) {
   added.request.gather = added.gather.data();  // a deque's elements stay where they are
 }
 
-/// Bookkeeping for a request that could not be executed.  True when its patience has run out;
+/// Keeps account of a request that could not be executed.  True when it may not wait any longer;
 /// `outcome` then says how it ends.
 bool has_run_out(QueuePair& pair, std::int64_t now_ns, Outcome& outcome) {
   Patience& patience = pair.patience;
@@ -135,7 +135,7 @@ bool has_run_out(QueuePair& pair, std::int64_t now_ns, Outcome& outcome) {
   return false;
 }
 
-/// What a work request must fulfil to be queued at all.
+/// The conditions that a work request must fulfil to be queued at all.
 int check_request(const QueuePair& pair, const ibv_send_wr& posted) {
   constexpr unsigned flags =
       IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
@@ -161,7 +161,7 @@ int check_request(const QueuePair& pair, const ibv_send_wr& posted) {
     case IBV_WR_DRIVER1:
     case IBV_WR_ATOMIC_WRITE:
     default:
-      return EOPNOTSUPP;  // the caller's number may be no enumerator at all
+      return EOPNOTSUPP;  // the caller's number need not be an enumerator
   }
   if ((posted.send_flags & IBV_SEND_INLINE) == 0) return 0;
   std::uint64_t bytes = 0;
@@ -202,7 +202,7 @@ void execute_or_store(QueuePair& pair, const Request& request) {
     if (outcome.kind == Outcome::Kind::failed) return fail(pair, request, outcome);
     pair.patience = {};
     store_pending(pair, request);
-    // Starts the clocks of the request; with no retries allowed it may end right here.
+    // Starts the clocks of the request; if no retries are allowed, it may end right here.
     progress(pair, detail::MonotonicClock::read().count());
     if (pair.pending.empty()) return;
   } else {
@@ -216,7 +216,7 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
   if (state != IBV_QPS_RTS && state != IBV_QPS_SQD && state != IBV_QPS_ERR) return EINVAL;
   if (const int error = check_request(pair, posted); error != 0) return error;
   assert(pair.retired.load(std::memory_order_relaxed) <= pair.sent);
-  // Acquire: nothing but the count; pairs with the release of the poll.
+  // Acquire: nothing but the count; it pairs with the release of the poll.
   if (pair.sent - pair.retired.load(std::memory_order_acquire) >= pair.initial.cap.max_send_wr)
     return ENOMEM;
   Request request{
@@ -227,7 +227,7 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
       .opcode = posted.opcode,
       .immediate = posted.imm_data,
       .remote_key = posted.wr.rdma.rkey,
-      .remote_address = posted.wr.rdma.remote_addr,  // where wr.atomic has it, too
+      .remote_address = posted.wr.rdma.remote_addr,  // wr.atomic has it in the same place
       .operand = 0,
       .swap = 0,
       .signaled = pair.initial.sq_sig_all != 0 || (posted.send_flags & IBV_SEND_SIGNALED) != 0,
@@ -239,7 +239,7 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
     request.swap = posted.wr.atomic.swap;
   }
   if (state == IBV_QPS_ERR) [[unlikely]] {
-    flush_sends(pair);  // in order
+    flush_sends(pair);  // earlier requests complete first
     flush(pair, request);
   } else {
     try {
@@ -247,7 +247,8 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
         hold(pair, request);
       else
         execute_or_store(pair, request);
-    } catch (const std::bad_alloc&) {  // of the pending list: the request was not taken
+    } catch (
+        const std::bad_alloc&) {  // no memory for the pending list: the request is not accepted
       return ENOMEM;
     }
   }
@@ -255,7 +256,7 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
   return 0;
 }
 
-/// Completes what was executed and has been answered, in order.
+/// Completes, in order, the requests that were executed and have been answered.
 void complete_answered(QueuePair& pair, Picoseconds now) {
   assert(pair.executed <= pair.pending.size());
   for (; pair.executed > 0 && pair.pending.front().due_ps <= now; --pair.executed) {
@@ -271,7 +272,7 @@ Outcome execute_unless_lost(QueuePair& pair, const PendingRequest& pending) {
   return {.kind = Outcome::Kind::failed, .status = pending.fault};
 }
 
-/// The oldest request that was not executed, if it is due; false when the next must wait.
+/// Executes the oldest request that was not executed, if it is due; false when the next must wait.
 bool execute_due(QueuePair& pair, Picoseconds now) {
   assert(pair.executed < pair.pending.size());
   PendingRequest& next = pair.pending[pair.executed];
@@ -283,7 +284,8 @@ bool execute_due(QueuePair& pair, Picoseconds now) {
     if (next.due_ps > now) return false;
   }
   Outcome outcome = execute_unless_lost(pair, next);
-  if (outcome.kind == Outcome::Kind::failed) timing.wake_target(pair);  // of a failed receive
+  if (outcome.kind == Outcome::Kind::failed)
+    timing.wake_target(pair);  // its receive has failed, too
   if (outcome.kind == Outcome::Kind::wait && timing.is_virtual()) {
     next.due_ps = now + Timing::step_of_waiting;
     timing.wait_for_real_time();
@@ -343,7 +345,7 @@ std::int64_t transport_timeout_ns(const ibv_qp_attr& attributes) noexcept {
 Picoseconds next_due(const QueuePair& pair) noexcept {
   assert(pair.executed <= pair.pending.size());
   if (pair.pending.empty()) return never_ps;
-  Picoseconds next = pair.pending.front().due_ps;  // executed: the answers come in order
+  Picoseconds next = pair.pending.front().due_ps;  // the first answer, as answers come in order
   if (pair.executed < pair.pending.size())
     next = std::min(next, pair.pending[pair.executed].due_ps);
   return next;
@@ -368,7 +370,7 @@ int post_send_all(QueuePair& pair, ibv_send_wr* first, std::uint64_t count) noex
   const std::lock_guard guard(pair.send_lock);
   for (const ibv_send_wr* request = first; request; request = request->next)
     if (const int error = check_request(pair, *request); error != 0) return error;
-  // Acquire: as in post_one.
+  // Acquire: see post_one.
   const std::uint64_t outstanding = pair.sent - pair.retired.load(std::memory_order_acquire);
   if (outstanding + count > pair.initial.cap.max_send_wr) return ENOMEM;
   for (; first; first = first->next)
@@ -379,7 +381,7 @@ int post_send_all(QueuePair& pair, ibv_send_wr* first, std::uint64_t count) noex
 void hold(QueuePair& pair, const Request& request) {
   assert(pair.send_lock.is_held());
   store_pending(pair, request);
-  pair.process.add_pending(pair);  // an error of the queue pair flushes it all the same
+  pair.process.add_pending(pair);  // so that an error of the queue pair flushes it
   pair.process.note_due(0);
 }
 

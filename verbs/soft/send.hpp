@@ -1,7 +1,7 @@
 // The send queue.  The initiator does everything itself, inside post_send if it can: it checks its
 // right to the target's memory, takes the target's receive, moves the data and writes the target's
-// completion.  What cannot be done at once becomes pending, in order, and is tried again by every
-// poll and by the helper thread.
+// completion.  A request that cannot be executed at once becomes pending; every poll and the helper
+// thread try pending requests again, in order.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -12,28 +12,28 @@
 
 namespace tutti::verbs::soft {
 
-/// The IB encoding of the receiver-not-ready timer.
+/// The time that a code of the receiver-not-ready timer stands for (InfiniBand's table).
 std::int64_t rnr_timer_ns(std::uint32_t code) noexcept;
-/// After which a packet is sent again; 0 in the attributes, never: a day.
+/// The time after which a packet is sent again; 0 in the attributes means never, and gives a day.
 std::int64_t transport_timeout_ns(const ibv_qp_attr& attributes) noexcept;
 
 int post_send(ibv_qp* pair, ibv_send_wr* first, ibv_send_wr** bad) noexcept;
 
-/// Posts all the requests or, for want of room, of an opcode or of the right state, none.
+/// Posts all the requests, or none if there is no room or if an opcode or the state is wrong.
 int post_send_all(QueuePair& pair, ibv_send_wr* first, std::uint64_t count) noexcept;
 
-/// Keeps a request that was posted in the state SQD, with copies of what the caller may reuse.  The
-/// send lock is held.  Throws std::bad_alloc.
+/// Keeps a request that was posted in the state SQD, with copies of everything that the caller may
+/// reuse.  The send lock is held.  Throws std::bad_alloc.
 void hold(QueuePair& pair, const Request& request);
 
-/// In an emulated network: what was held in the state SQD leaves now.
+/// In an emulated network: requests that were held in the state SQD leave now.
 void release_held(QueuePair& pair) noexcept;
 
 /// Tries the pending requests in order.  The send lock is held.
 void progress(QueuePair& pair, std::int64_t now_ns) noexcept;
 
-/// In an emulated network: when there will be something to do for this queue pair, in picoseconds;
-/// the largest number: never.
+/// In an emulated network: the time at which there is something to do for this queue pair, in
+/// picoseconds; the largest number: never.
 std::int64_t next_due(const QueuePair& pair) noexcept;
 
 /// Completes the pending requests with a flush error.  The send lock is held.

@@ -53,7 +53,8 @@ bool read_stores(std::string_view value, Settings& settings) {
   return true;
 }
 
-/// The file may change later: what is read when the process opens the device counts.
+/// The file may change later; its contents when the process opens the device are the ones that
+/// count.
 bool read_fabric(std::string_view value, Settings& settings) {
   settings.fabric = value;
   if (value.empty()) return true;
@@ -72,7 +73,7 @@ bool read_place(std::string_view value, Settings& settings) {
   return error == std::errc() && end == begin + value.size();
 }
 
-/// Read by check_devices().
+/// Accepts a setting that check_devices() reads.
 bool leave(std::string_view, Settings&) {
   return true;
 }
@@ -80,7 +81,7 @@ bool leave(std::string_view, Settings&) {
 struct Known {
   std::string_view name;
   std::string_view expected;
-  bool (*read)(std::string_view value, Settings& settings);  // false: an unknown value
+  bool (*read)(std::string_view value, Settings& settings);  // false: the value is unknown
 };
 constexpr Known known_settings[] = {
     {"TUTTI_SOFT_TRANSPORT", "auto|shared|cma|bounce", read_transport},

@@ -15,13 +15,13 @@ struct Settings {
   bool logs_transports = false;
   bool promotes = false;
   detail::Stores stores = detail::Stores::automatic;
-  std::string fabric;       // preset or file; empty: no emulated network
-  std::uint32_t place = 0;  // of this process in it
+  std::string fabric;       // preset or file; empty: the network is not emulated
+  std::uint32_t place = 0;  // the place of this process in it
 
   bool operator==(const Settings&) const = default;
 };
 
-/// Reads TUTTI_SOFT_*.  EINVAL, with one line on stderr, for a name or a value it does not know.
+/// Reads TUTTI_SOFT_*.  EINVAL, with one line on stderr, for an unknown name or value.
 int read_settings(Settings& settings);
 
 }  // namespace tutti::verbs::soft

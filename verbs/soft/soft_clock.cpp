@@ -13,7 +13,7 @@ bool is_virtual() noexcept {
   return virtual_time && virtual_time->is_entered();
 }
 
-/// Never steps back: real time goes on where virtual time has ended, and the other way round.
+/// Never steps back: real time goes on from where virtual time has ended, and vice versa.
 class SoftClock final : public detail::Clock {
  public:
   Timeout now() noexcept override {

@@ -1,5 +1,5 @@
-// A lock for sections of a few dozen instructions inside one process.  It never lies in memory
-// that another process maps: a process killed inside such a section takes the lock with it.
+// A lock for sections of a few dozen instructions inside one process.  It must never lie in memory
+// that another process maps: a process killed inside the section would leave it locked.
 #pragma once
 
 #include <sched.h>
@@ -21,7 +21,7 @@ class SpinLock {
     }
   }
 
-  // Acquire pairs with the release of unlock(): the next holder sees all that the last one wrote.
+  // Acquire pairs with the release of unlock(): the next holder sees everything the last one wrote.
   bool try_lock() noexcept {
     return !held_.load(std::memory_order_relaxed) &&
            !held_.exchange(true, std::memory_order_acquire);

@@ -27,7 +27,7 @@ Picoseconds scaled(Picoseconds time, double factor) {
   return factor == 1 ? time : std::llround(static_cast<double>(time) * factor);
 }
 
-/// Takes a port for `duration` as soon as it is free from `earliest` on; returns when that is.
+/// Takes a port for `duration` as soon as it is free, not before `earliest`; returns when that is.
 /// Relaxed: only the number counts.
 Picoseconds reserve(std::atomic<Picoseconds>& port, Picoseconds earliest, Picoseconds duration) {
   assert(duration >= 0);
@@ -39,7 +39,7 @@ Picoseconds reserve(std::atomic<Picoseconds>& port, Picoseconds earliest, Picose
   return begin;
 }
 
-/// The target's header, once there is one.
+/// The target's header, once the target is attached; else NULL.
 SegmentHeader* header_of_target(const QueuePair& pair) {
   const bool is_known = pair.peer && pair.peer->state() == PeerState::attached;
   return is_known ? &pair.peer->segment().header() : nullptr;
@@ -62,7 +62,7 @@ Picoseconds Timing::now() const noexcept {
   return is_virtual() ? virtual_time_->now() : (real_now_ns() - epoch_ns_) * picoseconds_per_ns;
 }
 
-/// From the target's time to this process's.
+/// The difference between the target's time and this process's.
 Picoseconds Timing::shift_of(const SegmentHeader& target) const noexcept {
   return is_virtual() ? 0 : (target.epoch_ns - epoch_ns_) * picoseconds_per_ns;
 }
@@ -79,7 +79,7 @@ bool Timing::is_down(std::uint32_t place, Picoseconds at) const noexcept {
   });
 }
 
-/// When a message that leaves at `at` gets through, or why it never does.
+/// When a message that leaves at `at` gets through, or with which error it never does.
 Timing::Journey Timing::get_through(const QueuePair& pair, const Request& request, std::uint32_t to,
                                     std::size_t bytes, Picoseconds at) noexcept {
   const std::size_t packets = std::max<std::size_t>(1, (bytes + packet_bytes - 1) / packet_bytes);
@@ -87,7 +87,7 @@ Timing::Journey Timing::get_through(const QueuePair& pair, const Request& reques
   const Picoseconds timeout = transport_timeout_ns(pair.attributes) * picoseconds_per_ns;
   for (unsigned lost = 0; happens(1 - survives) || is_down(place_, at) || is_down(to, at); ++lost) {
     at += timeout;
-    if (pair.attributes.timeout == 0) break;  // never sent again, and nobody complains
+    if (pair.attributes.timeout == 0) break;  // it is never sent again, and nobody complains
     if (lost == pair.attributes.retry_cnt) return {at, IBV_WC_RETRY_EXC_ERR};
   }
   if (!takes_receive(request.opcode)) return {at, IBV_WC_SUCCESS};
@@ -163,9 +163,9 @@ void Timing::spend(Process& process, Picoseconds time) noexcept {
 }
 
 void Timing::idle(Process& process) noexcept {
-  // Whatever waits with a timeout looks at the clock again, even if nothing ever happens.
+  // A program that waits with a timeout must see the clock go on, even if nothing ever happens.
   constexpr Picoseconds longest = 100'000 * picoseconds_per_ns;
-  // Another queue has something, and the program may be on its way there.
+  // Another queue has a completion, and the program may be about to poll it.
   constexpr Picoseconds a_poll = 100 * picoseconds_per_ns;
   const Picoseconds next = now() + (process.has_completions() ? a_poll : longest);
   virtual_time_->sleep(std::min(next, process.next_due()), true);
@@ -173,7 +173,7 @@ void Timing::idle(Process& process) noexcept {
 }
 
 void Timing::drain(Process& process) noexcept {
-  // What is repeated for ever, as a receive never comes, is left.
+  // Requests that are repeated for ever, because a receive never comes, are left.
   constexpr int steps_max = 100'000;
   Picoseconds next = 0;
   for (int step = 0; step < steps_max && is_virtual(); ++step) {

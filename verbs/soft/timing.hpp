@@ -1,9 +1,9 @@
-// When messages arrive in an emulated network.  Every request becomes a pending one that is
-// executed when it is due, so that the data land late, too: whoever looks at the memory is not
-// faster than who waits for the completion.
+// When messages arrive in an emulated network.  Every request becomes pending and is executed when
+// it is due, so that the data land late, too: a program that looks at the memory is not faster than
+// one that waits for the completion.
 //
-// In real time pending requests are executed by the initiator's polls and its helper thread, never
-// early, and late by what those take.  In virtual time the order is exact.
+// In real time pending requests are executed by the initiator's polls and its helper thread: never
+// early, and late by the time until one of these comes.  In virtual time the order is exact.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -27,47 +27,48 @@ struct Request;
 
 class Timing {
  public:
-  /// `own`: says which place this process is, its row in the model's matrix and its name in the
-  /// faults; learns the epoch.
+  /// `own` says which place this process is: its row in the model's matrix and its name in the
+  /// faults.  The constructor stores the epoch there.
   Timing(FabricModel model, SegmentHeader& own, VirtualTime* virtual_time);
 
-  /// Emulated time; of a request that comes now.
+  /// Whether the network is emulated for a request that comes now.
   bool is_active() const noexcept { return !virtual_time_ || virtual_time_->is_entered(); }
   bool is_virtual() const noexcept { return virtual_time_ && virtual_time_->is_entered(); }
   bool is_never_virtual() const noexcept { return virtual_time_ == nullptr; }
   Picoseconds now() const noexcept;
 
-  /// What becomes of a request that is posted now.
+  /// What happens to a request that is posted now.
   struct Journey {
-    Picoseconds due;       // at the receiver's port
-    ibv_wc_status status;  // other than success: it fails then, and is not executed
+    Picoseconds due;       // when it reaches the receiver's port
+    ibv_wc_status status;  // not success: it fails at that time, and is not executed
   };
   Journey depart(const QueuePair& pair, const Request& request, std::size_t bytes) noexcept;
 
-  /// When a message that comes to the receiver's port at `due` gets through it.  Called then.
+  /// When a message gets through the receiver's port that it reaches at `due`.  Called at that
+  /// time.
   Picoseconds pass_port_of(const QueuePair& pair, const Request& request, std::size_t bytes,
                            Picoseconds due) const noexcept;
 
-  /// Virtual time: something has come to the target, now.
+  /// Virtual time: something has arrived at the target, now.
   void wake_target(const QueuePair& pair) noexcept;
 
-  /// Virtual time: what is due needs a helper thread, which lives in real time; it is looked at
-  /// again in steps, with a moment of real time before each.
+  /// Virtual time: a request that is due needs a helper thread, which lives in real time.  It is
+  /// tried again in steps of virtual time, with a moment of real time before each.
   static constexpr Picoseconds step_of_waiting = 1'000'000;
   void wait_for_real_time() noexcept { waits_ = true; }
   bool takes_wait() noexcept { return std::exchange(waits_, false); }
 
-  /// The request has been executed now: wakes the target; when its answer is back.
+  /// The request has been executed now: wakes the target, and returns when the answer is back.
   Picoseconds answer(const QueuePair& pair, const Request& request, std::size_t bytes) noexcept;
 
-  // Virtual time only:
+  // The rest is for virtual time only:
 
-  /// The program's time for polled receives, and for combining.
+  /// Charges the program's time for polled receives, and for combining.
   void charge_receives(Process& process, int receives) noexcept;
   void charge_work(Process& process, std::size_t bytes) noexcept;
-  /// A poll has found nothing: time goes on to the next event of this rank.
+  /// A poll has found nothing: time goes on to this rank's next event.
   void idle(Process& process) noexcept;
-  /// Until everything that this rank has posted has arrived and been answered.
+  /// Passes time until everything that this rank has posted has arrived and been answered.
   void drain(Process& process) noexcept;
 
  private:

@@ -45,7 +45,7 @@ void log_way_slow(QueuePair& pair, Way way, const Region* region, const char* re
   if (region)
     std::snprintf(place, sizeof(place), "region at 0x%" PRIx64 " of %" PRIu64 " bytes",
                   region->address, region->bytes);
-  // One call, as other threads and processes write there, too.
+  // One call, because other threads and processes write there, too.
   std::fprintf(stderr, "tutti: %s: queue pair 0x%x -> 0x%x, %s: %s, as %s%s%s\n",
                pair.context->device->name, pair.qp_num, pair.attributes.dest_qp_num, place,
                name_of(way), reason, error != 0 ? ": " : "",

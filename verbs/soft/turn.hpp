@@ -1,4 +1,4 @@
-// The turn of one initiator at a process's private memory: see SegmentHeader::atomic_turn.
+// An initiator's turn to change a process's private memory; see SegmentHeader::atomic_turn.
 #pragma once
 
 #include <atomic>
@@ -12,11 +12,11 @@ class Turn {
   Turn(std::atomic<std::uint64_t>& word, std::uint64_t token) noexcept
       : word_(word), token_(token) {
     assert(token != 0);
-    // A turn takes two system calls.  Longer than this and its holder is preempted, stopped or
-    // dead: the request becomes pending then.
+    // A turn takes two system calls.  If it lasts longer than this loop, its holder is preempted,
+    // stopped or dead, and the request becomes pending.
     for (unsigned tries = 0; tries < 1000 && !taken_; ++tries) {
       std::uint64_t nobody = 0;
-      // Acquire: the system calls of the turn before have happened.
+      // Acquire: the system calls of the former turn have happened.
       taken_ = word.compare_exchange_strong(nobody, token, std::memory_order_acquire,
                                             std::memory_order_relaxed);
       if (!taken_) __builtin_ia32_pause();
@@ -26,7 +26,7 @@ class Turn {
   Turn& operator=(const Turn&) = delete;
   ~Turn() {
     std::uint64_t own = token_;
-    // The word is another's if the owner took this process for dead.
+    // The word belongs to another initiator if the owner took this process for dead.
     if (taken_)
       word_.compare_exchange_strong(own, 0, std::memory_order_release, std::memory_order_relaxed);
   }

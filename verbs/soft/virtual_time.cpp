@@ -1,5 +1,5 @@
-// See virtual_time.hpp.  What is not atomic here belongs to whoever has the turn: it is handed from
-// one to the next by the word `turns` of the next one's seat, stored with release and loaded with
+// See virtual_time.hpp.  What is not atomic here belongs to the rank that has the turn.  The turn
+// is handed over by the word `turns` of the next rank's seat, stored with release and loaded with
 // acquire.
 #include "verbs/soft/virtual_time.hpp"
 
@@ -22,7 +22,7 @@ namespace {
 
 VirtualTime* joined_one = nullptr;
 
-constexpr int patience_s = 30;  // real; a rank that computes for longer is taken for lost
+constexpr int patience_s = 30;  // in real time; a rank that computes for longer counts as lost
 
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, const timespec& timeout) {
   ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &timeout, nullptr, 0);
@@ -93,7 +93,7 @@ Picoseconds VirtualTime::now() const noexcept {
 void VirtualTime::enter(std::mutex& guard) noexcept {
   assert(!entered_.load(std::memory_order_relaxed));
   const std::uint32_t before = own().turns.load(std::memory_order_relaxed);
-  // The last one in sets all clocks: the others sleep already, or are about to.
+  // The last rank to enter sets all clocks: the others sleep already, or are about to.
   if (table().entered.fetch_add(1, std::memory_order_acq_rel) + 1 == rank_count_) {
     table().entered.store(0, std::memory_order_relaxed);
     for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
@@ -133,14 +133,14 @@ bool VirtualTime::sleep(Picoseconds until, bool listening) noexcept {
 }
 
 void VirtualTime::arrive_at(std::uint32_t rank) noexcept {
-  if (rank >= rank_count_) return;  // a process outside of the job
+  if (rank >= rank_count_) return;  // the process is outside of the job
   Seat& target = seat(rank);
   if (!target.listening || target.wake <= now()) return;
   target.wake = now();
   target.woken = true;
 }
 
-/// Gives the turn to whoever is the earliest, perhaps to oneself; to nobody when all have left.
+/// Gives the turn to the earliest rank, which may be this one; to nobody when all have left.
 void VirtualTime::hand_over() noexcept {
   std::uint32_t next = 0;
   for (std::uint32_t rank = 1; rank < rank_count_; ++rank)

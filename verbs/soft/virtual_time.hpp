@@ -1,7 +1,8 @@
 // Virtual time: a sequential discrete-event simulation of all ranks of a job over the real code.
-// Each rank has a clock; only the one whose next wish to run is the earliest (by time, then by
-// rank) runs, all others sleep.  What it does costs no time but what the model of the network says,
-// so the result is the same on any number of CPUs, however they are shared.
+// Each rank has a clock and a time at which it wants to run next; only the rank with the earliest
+// such time runs (the lowest rank among equals), all others sleep.  Its work takes no time except
+// what the model of the network says, so the result is the same on any number of CPUs, however they
+// are shared.
 //
 // The ranks are processes that inherited this object's memory by fork.  Between leave() and enter()
 // they are in real time, and the device is the ordinary one.
@@ -19,14 +20,14 @@ namespace tutti::verbs::soft {
 
 class VirtualTime {
  public:
-  /// Before the ranks are forked.  Throws Error where there is no memory for it.
+  /// Created before the ranks are forked.  Throws Error where there is no memory for it.
   explicit VirtualTime(std::uint32_t rank_count);
   VirtualTime(const VirtualTime&) = delete;
   VirtualTime& operator=(const VirtualTime&) = delete;
 
-  /// In the process of `rank`, before it opens the device; the object must outlive its use.
+  /// Called in the process of `rank` before it opens the device; the object must outlive its use.
   void join(std::uint32_t rank) noexcept;
-  /// What this process has joined, or NULL.
+  /// The object that this process has joined, or NULL.
   static VirtualTime* joined() noexcept;
 
   std::uint32_t rank() const noexcept { return rank_; }
@@ -34,18 +35,19 @@ class VirtualTime {
   /// Collective.  Returns when all ranks have entered, each at the same virtual instant: 0.  The
   /// change is made under `guard`, which keeps out the process's other threads.
   void enter(std::mutex& guard) noexcept;
-  /// This rank's part is over; the others go on.  First its messages must have been delivered, for
-  /// which see Timing::drain().
+  /// Ends this rank's part; the others go on.  Its messages must have been delivered before, see
+  /// Timing::drain().
   void leave(std::mutex& guard) noexcept;
   bool is_entered() const noexcept;
-  /// Nobody had the turn handed on for half a minute of real time: all are in real time for good,
-  /// where what it left undone shows as any failure does.
+  /// No turn was handed over for half a minute of real time: all ranks are in real time for good,
+  /// where what is left undone shows as any failure does.
   bool is_broken() const noexcept;
 
-  /// While entered: this rank's clock.
+  /// This rank's clock; only while it has entered.
   Picoseconds now() const noexcept;
 
-  /// Lets the others run until it is `until`, or an arrival comes if `listening`.  True if one did.
+  /// Lets the others run until the time `until` or, if `listening`, until an arrival.  True if
+  /// there was an arrival.
   bool sleep(Picoseconds until, bool listening) noexcept;
 
   /// Something has arrived at `rank`, now.

@@ -1,5 +1,5 @@
-// Where the next entries of rings in shared memory will appear, for polls that look without the
-// lock of the rings: those of queue pairs with completions, and those with datagrams.
+// Where the next entries of rings in shared memory will appear: rings of queue pairs with
+// completions, and rings with datagrams.  Polls look there without the lock of the rings.
 #pragma once
 
 #include <array>
@@ -13,22 +13,22 @@
 
 namespace tutti::verbs::soft {
 
-/// Where the next entry of one ring will appear.  Written with the lock of the rings held; a poll
-/// that reads it half changed (another thread is polling) errs for a moment at most.  Never freed
-/// before the Watches it is of.
+/// Where the next entry of one ring will appear.  Written with the lock of the rings held.  A poll
+/// that reads it half changed (another thread is polling) is wrong for a moment at most.  Never
+/// freed before the Watches object that it belongs to.
 struct Watch {
-  // Acquire and release: the ring behind the pointer.  NULL: not in use.
+  // Acquire and release: the ring behind the pointer.  NULL: the watch is not in use.
   std::atomic<const std::atomic<std::uint64_t>*> sequence{nullptr};
   std::atomic<std::uint64_t> expected{0};  // relaxed: only a hint, checked again with the lock held
 };
 
-/// The watches of one consumer, which has a lock for its rings.
+/// The watches of one consumer, which has one lock for all its rings.
 class Watches {
  public:
   /// A watch that is not in use, for which reserve() has made room.  The lock is held.
   Watch& take() noexcept;
   void reserve();
-  /// Whether any ring has an entry.  No lock.
+  /// Whether any ring has an entry.  Takes no lock.
   bool any_ready() const noexcept;
 
  private:
@@ -41,7 +41,8 @@ class Watches {
   }
 
   std::array<std::unique_ptr<Chunk>, queue_pairs_max / chunk_size> chunks_;
-  // Watches used so far; release and acquire: their chunk's pointer, which then never changes.
+  // The number of watches used so far; release and acquire: their chunk's pointer, which then never
+  // changes.
   std::atomic<std::size_t> count_{0};
 };
 

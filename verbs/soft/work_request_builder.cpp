@@ -15,7 +15,8 @@ QueuePair& pair_of(ibv_qp_ex* handle) {
   return soft::pair_of(&handle->qp_base);
 }
 
-/// Changes what is being built; `change` returns 0 or an errno value, which complete() will return.
+/// Changes the list being built; `change` returns 0 or an errno value, which complete() will
+/// return.
 template <class Change>
 void build(ibv_qp_ex* handle, const Change& change) noexcept {
   WorkRequestBuilder& builder = pair_of(handle).builder;
@@ -40,7 +41,7 @@ void add(ibv_qp_ex* handle, std::uint64_t operation, ibv_wr_opcode opcode, std::
     ibv_send_wr& request = builder.requests.emplace_back();
     request.wr_id = handle->wr_id;
     request.opcode = opcode;
-    // Whether data are inline is said by the function that sets them.
+    // The function that sets the data says whether they are inline.
     request.send_flags = handle->wr_flags & ~unsigned{IBV_SEND_INLINE};
     request.imm_data = immediate;
     request.wr.rdma.remote_addr = address;
@@ -60,7 +61,7 @@ void rdma_write_imm(ibv_qp_ex* handle, std::uint32_t key, std::uint64_t address,
 void rdma_read(ibv_qp_ex* handle, std::uint32_t key, std::uint64_t address) {
   add(handle, IBV_QP_EX_WITH_RDMA_READ, IBV_WR_RDMA_READ, key, address);
 }
-/// After add() has made the request.
+/// Called after add() has made the request.
 void set_operands(ibv_qp_ex* handle, std::uint32_t key, std::uint64_t address,
                   std::uint64_t operand, std::uint64_t swap) {
   build(handle, [&](WorkRequestBuilder& builder) {
@@ -148,7 +149,8 @@ void set_inline(ibv_qp_ex* handle, void* data, std::size_t bytes) {
 
 // --- Begin and end ------------------------------------------------------------------------------
 
-/// In a child of fork a thread that is not there may hold the lock, and nothing can be posted.
+/// False in a child of fork: a thread that is not there may hold the lock, and nothing can be
+/// posted.
 bool is_usable(const QueuePair& pair) {
   return pair.context->ops.post_send == post_send;
 }
@@ -168,7 +170,7 @@ void abort(ibv_qp_ex* handle) {
   if (QueuePair& pair = pair_of(handle); is_usable(pair)) pair.builder.lock.unlock();
 }
 
-/// Puts addresses where the lists, which might move, had places.
+/// Stores addresses in the place of offsets, which were used because the lists might move.
 void link(WorkRequestBuilder& builder) {
   ibv_sge* pieces = builder.pieces.data();
   for (ibv_send_wr& request : builder.requests) {

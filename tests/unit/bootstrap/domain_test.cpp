@@ -89,7 +89,7 @@ TEST(Domain, OfARankThatMayRunInSeveralThereIsNone) {
   write_two_caches(sys);
   for (const char* allowed : {"0-7", "3-4", "0,4"}) {
     EXPECT_EQ(domain(allowed, sys).name(), no_domain) << allowed;
-    EXPECT_EQ(domain(allowed, sys).reason, "the allowed CPUs are of several");
+    EXPECT_EQ(domain(allowed, sys).reason, "the allowed CPUs belong to several domains");
   }
 }
 

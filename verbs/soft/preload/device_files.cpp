@@ -1,6 +1,6 @@
 // Some programs look whether /dev/infiniband/<device> is a file that they may open, before they ask
-// libibverbs for the device.  For this one the answer is that of a character device that anybody
-// may open.
+// libibverbs for the device.  For a software device they get the answer for a character device that
+// anybody may open.
 #include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ const char* look_at(const char* path) noexcept {
   return is_soft ? "/dev/null" : path;
 }
 
-/// The function that would have been called without this library.
+/// The function that would be called without this library.
 template <class Function>
 Function* next(Function*, const char* name) noexcept {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));

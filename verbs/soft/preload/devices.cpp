@@ -1,5 +1,5 @@
 // The functions of libibverbs about devices and contexts.  Each goes to the software device if its
-// object is of that device, and to the system's libibverbs otherwise.
+// object belongs to that device, and to the system's libibverbs otherwise.
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,15 +32,15 @@ std::size_t count_of(ibv_device** list) {
   return count;
 }
 
-/// libibverbs' way of failing: -1 and errno.
+/// Reports an error in libibverbs' way: -1 and errno.
 int failed(int error) {
   if (error == 0) return 0;
   errno = error;
   return -1;
 }
 
-/// Resets the queue pairs of a context that will not be used any more.  Its objects remain, unknown
-/// to anybody, until the process ends.
+/// Resets the queue pairs of a context that will not be used any more.  Its objects stay until the
+/// process ends; nobody knows them.
 void disconnect_all(ibv_context* context) {
   Process& process = process_of(context);
   std::vector<ibv_qp*> left;
@@ -61,8 +61,8 @@ extern "C" {
 
 // --- The list -----------------------------------------------------------------------------------
 
-// The real devices and then the software devices.  The entry before the first is the real library's
-// list: what is in it lives as long as that one is not freed.
+// The list has the real devices and then the software devices.  The entry before the first one is
+// the real library's list: its devices live as long as that list is not freed.
 ibv_device** ibv_get_device_list(int* count) {
   static const Real<decltype(ibv_get_device_list)> real("ibv_get_device_list");
   static const Real<decltype(ibv_free_device_list)> real_free("ibv_free_device_list");
@@ -115,8 +115,8 @@ ibv_context* ibv_open_device(ibv_device* device) {
   return is_soft(device) ? driver().open_device(device) : real(device);
 }
 
-// The kernel takes down what a program left on a real device, and programs rely on that; so what
-// refuses to be closed here counts as closed, too.
+// The kernel takes down what a program left on a real device, and programs rely on that.  So a
+// context that refuses to be closed here counts as closed.
 int ibv_close_device(ibv_context* context) {
   static const Real<decltype(ibv_close_device)> real("ibv_close_device");
   if (!is_soft(context)) return real(context);
@@ -130,7 +130,7 @@ int ibv_query_device(ibv_context* context, ibv_device_attr* attributes) {
   return is_soft(context) ? driver().query_device(context, attributes) : real(context, attributes);
 }
 
-// For programs older than the inline function: their struct ends before the later members.
+// For programs older than the inline function: their struct lacks the later members.
 int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv_port_attr* attributes) {
   static const Real<decltype(ibv_query_port)> real("ibv_query_port");
   if (!is_soft(context)) return real(context, port, attributes);
@@ -182,7 +182,7 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_
                              uint32_t flags, size_t entry_bytes) {
   static const Real<decltype(_ibv_query_gid_table)> real("_ibv_query_gid_table");
   if (!is_soft(context)) return real(context, entries, entries_max, flags, entry_bytes);
-  // One of each port.
+  // There is one GID for each port.
   const std::uint32_t ports_count = device_of(context).ports_count;
   if (entries_max < ports_count) return -EINVAL;
   auto* place = reinterpret_cast<std::byte*>(entries);
@@ -193,7 +193,7 @@ ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_
   return static_cast<ssize_t>(ports_count);
 }
 
-// Declared in no installed header.  `type` is an enumeration whose 0 is InfiniBand or RoCE v1.
+// No installed header declares it.  `type` is an enumeration in which 0 is InfiniBand or RoCE v1.
 int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned int index, unsigned int* type);
 int ibv_query_gid_type(ibv_context* context, uint8_t port, unsigned int index, unsigned int* type) {
   static const Real<decltype(ibv_query_gid_type)> real("ibv_query_gid_type");
@@ -255,7 +255,7 @@ void ibv_ack_async_event(ibv_async_event* event) {
     case IBV_EVENT_CLIENT_REREGISTER:
     case IBV_EVENT_GID_CHANGE:
     case IBV_EVENT_WQ_FATAL:
-      break;  // of a port, which has nothing to acknowledge, or of what only real devices have
+      break;  // it concerns a port, which needs no acknowledgement, or what only real devices have
   }
   if (context && is_soft(context))
     driver().ack_async_event(event);

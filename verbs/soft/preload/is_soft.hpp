@@ -1,4 +1,4 @@
-// Which device an object belongs to.
+// Says which device an object belongs to.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -8,7 +8,7 @@
 #include "verbs/driver.hpp"
 #include "verbs/soft/device.hpp"
 
-// Macros of the header in front of functions that are defined here.
+// The header has macros in front of these functions, which are defined here.
 #undef ibv_get_device_list
 #undef ibv_query_port
 #undef ibv_reg_mr
@@ -23,13 +23,13 @@ inline bool is_soft(const ibv_device* device) {
 inline bool is_soft(const ibv_context* context) {
   return is_soft(context->device);
 }
-/// Of a domain, region, channel, queue, queue pair, address handle.
+/// For a domain, region, channel, queue, queue pair or address handle.
 template <class Object>
 bool is_soft(const Object* object) {
   return is_soft(object->context);
 }
 
-/// The answer to what the device does not offer.
+/// The answer to a request for something that the device does not offer.
 inline std::nullptr_t not_offered() {
   errno = EOPNOTSUPP;
   return nullptr;

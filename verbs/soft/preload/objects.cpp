@@ -1,5 +1,5 @@
 // The functions of libibverbs about domains, regions, queues and queue pairs.  Each goes to the
-// software device if its object is of that device, and to the system's libibverbs otherwise.
+// software device if its object belongs to that device, and to the system's libibverbs otherwise.
 #include <endian.h>
 
 #include <cerrno>
@@ -17,13 +17,13 @@ const Driver& driver() {
   return soft_driver();
 }
 
-/// Only regions whose remote addresses are those of the memory are offered.
+/// Registers a region; only regions whose remote addresses equal those of the memory are offered.
 ibv_mr* register_at(ibv_pd* domain, void* address, size_t bytes, uint64_t remote, int access) {
   if (remote != reinterpret_cast<std::uintptr_t>(address)) return not_offered();
   return driver().reg_mr(domain, address, bytes, access);
 }
 
-/// Where a datagram came from.
+/// The address of the sender of a datagram.
 ibv_ah_attr way_back(const ibv_wc& completion, const ibv_grh& header, std::uint8_t port) {
   ibv_ah_attr attributes{};
   attributes.dlid = completion.slid;
@@ -204,7 +204,7 @@ int ibv_query_qp(ibv_qp* pair, ibv_qp_attr* attributes, int mask, ibv_qp_init_at
 
 int ibv_query_qp_data_in_order(ibv_qp* pair, ibv_wr_opcode opcode, uint32_t flags) {
   static const Real<decltype(ibv_query_qp_data_in_order)> real("ibv_query_qp_data_in_order");
-  return is_soft(pair) ? 0 : real(pair, opcode, flags);  // only the last word is last
+  return is_soft(pair) ? 0 : real(pair, opcode, flags);  // only the last word is stored in order
 }
 
 int ibv_destroy_qp(ibv_qp* pair) {

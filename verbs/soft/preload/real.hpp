@@ -1,4 +1,4 @@
-// The system's libibverbs, to which everything goes that belongs to a real device.
+// The system's libibverbs, to which every call goes that concerns a real device.
 #pragma once
 
 #include <cerrno>
@@ -6,8 +6,9 @@
 
 namespace tutti::verbs::soft {
 
-/// The function's default version, which is the one that stands in front of it here; NULL without
-/// a libibverbs.  Looked up in that very library: RTLD_NEXT would depend on who loaded it, and how.
+/// The function's default version, which is the one that this library stands in front of; NULL
+/// without a libibverbs.  It is looked up in that very library: RTLD_NEXT would depend on who
+/// loaded it, and how.
 void* find_real(const char* name) noexcept;
 
 template <class Function>

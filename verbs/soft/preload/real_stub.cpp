@@ -1,2 +1,3 @@
-// Nothing.  Linked against in the real library's stead, under that library's path as its name, so
-// that the shim depends on the path: by the name it would depend on itself.
+// An empty library.  The shim is linked against it in the real library's stead.  Its name is the
+// real library's path, so the shim depends on that path; by the library's name it would depend on
+// itself.
