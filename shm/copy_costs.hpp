@@ -73,8 +73,8 @@ struct CopyProbe {
 };
 
 /// The board of a mapping whose first page has nothing else behind the nonce.
-inline CopyBoard* board_of(std::byte* window) noexcept {
-  return reinterpret_cast<CopyBoard*>(window + CopyBoard::offset);
+inline CopyBoard* board_of(std::byte* mapping) noexcept {
+  return reinterpret_cast<CopyBoard*>(mapping + CopyBoard::offset);
 }
 
 struct CopyOutcome {

@@ -35,7 +35,7 @@ struct AwaitedSlot {
 /// A rank of this node whose memory is read here: by its process, except for its mapping.
 struct Lender {
   std::int32_t process = 0;
-  std::span<const std::byte> window = {};   // its mapping, as mapped here
+  std::span<const std::byte> mapping = {};  // its mapping, as mapped here
   std::uint64_t address = 0;                // where the mapping starts in its own process
   const SequenceWord* withdrawn = nullptr;  // 1: its user has got the memory back
 };
@@ -75,8 +75,8 @@ class NodeChannel {
     if (read_error_ != 0) return read_error_;
     const Lender& lender = lenders_[slot];
     const std::uint64_t offset = from - lender.address;
-    if (offset <= lender.window.size() && bytes <= lender.window.size() - offset) {
-      if (bytes > 0) std::memcpy(into, lender.window.data() + offset, bytes);
+    if (offset <= lender.mapping.size() && bytes <= lender.mapping.size() - offset) {
+      if (bytes > 0) std::memcpy(into, lender.mapping.data() + offset, bytes);
     } else {
       read_error_ = read_peer_memory(lender.process, from, into, bytes);
     }

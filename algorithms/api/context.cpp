@@ -14,7 +14,7 @@ namespace {
 /// help of theirs; without an answer nothing is lost but their time.
 constexpr Timeout farewell_timeout = std::chrono::seconds(1);
 
-static_assert(verbs::Arena::header_bytes >= shm::OfferedWindow::header_bytes);
+static_assert(verbs::Arena::header_bytes >= shm::OfferedMapping::header_bytes);
 
 std::uint64_t random_key() {
   std::random_device source;
@@ -62,7 +62,7 @@ const ibv_mr& Context::Implementation::neighbour_arena(std::uint64_t process,
   if (known != neighbour_arenas.end()) return *known->second.region;
   // The software device lets peers map a file of which whoever registers it has a descriptor.
   const detail::Descriptor file =
-      shm::open_window({.process = theirs.process, .descriptor = theirs.descriptor});
+      shm::open_offered({.process = theirs.process, .descriptor = theirs.descriptor});
   verbs::RegionHandle region = fabric.register_memory(
       theirs.mapping->data(), theirs.mapping->size(),
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, "the arena of a rank of this node");

@@ -42,7 +42,7 @@ struct Context::Implementation {
   api::ContextSettings settings;
   std::uint64_t process_key;  // random; names this context to its peers
   verbs::VerbsFabric fabric;
-  shm::OfferedWindow window;  // the arena, for the ranks of this node
+  shm::OfferedMapping window;  // the arena, for the ranks of this node
   /// Arenas of neighbours that peers of this rank write to, by process.  Registered until the
   /// context goes, as the own one is: a peer may see that what it has written has had its effect
   /// before its device has heard that it was written.

@@ -222,7 +222,7 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
                                         communicator.members_of_node() * sizeof(shm::SequenceWord);
         operation.channel.node.read_from(
             step.slot, {.process = window.process,
-                        .window = {window.mapping->data(), window.mapping->size()},
+                        .mapping = {window.mapping->data(), window.mapping->size()},
                         .address = window.address,
                         .withdrawn = reinterpret_cast<shm::SequenceWord*>(
                             window.at(withdrawn, sizeof(shm::SequenceWord)))});

@@ -53,7 +53,7 @@ struct Report {
 };
 
 /// Whether this process may read memory of that one, tried where its nonce lies.
-bool reads(const shm::WindowCard& card) {
+bool reads(const shm::MappingCard& card) {
   std::uint64_t nonce = 0;
   return shm::read_peer_memory(card.process, card.address, reinterpret_cast<std::byte*>(&nonce),
                                sizeof nonce) == 0 &&
@@ -72,7 +72,7 @@ Report map_neighbours(Neighbourhood& all, std::uint32_t self, std::span<const Ne
       reason = "is on another host, or in another namespace (IPC, UTS or process ids)";
     } else {
       try {
-        all.windows[rank] = {.mapping = shm::map_window(cards[rank].window),
+        all.windows[rank] = {.mapping = shm::map_offered(cards[rank].window),
                              .address = cards[rank].window.address,
                              .process = cards[rank].window.process,
                              .descriptor = cards[rank].window.descriptor};

@@ -16,7 +16,7 @@
 #include "bootstrap/domain.hpp"
 #include "bootstrap/node_map.hpp"
 #include "shm/copy_costs.hpp"
-#include "shm/window.hpp"
+#include "shm/offered_mapping.hpp"
 
 namespace tutti::api {
 
@@ -24,7 +24,7 @@ namespace tutti::api {
 struct NeighbourCard {
   bootstrap::HostIdentity host;
   std::uint64_t domain;  // its name; no_domain: none
-  shm::WindowCard window;
+  shm::MappingCard window;
 };
 
 /// The memory of a rank of this node.

@@ -22,18 +22,18 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t id = 7u << 16;
 
-/// Two windows of one process, and the memory of each that may be read.
+/// Two mappings of one process, and the memory of each that may be read.
 struct Pair {
   struct alignas(4096) Page {
     std::byte bytes[costs_page_bytes];
   };
-  std::vector<Page> windows = std::vector<Page>(2);
+  std::vector<Page> mappings = std::vector<Page>(2);
   std::vector<std::byte> block = std::vector<std::byte>(costs_chunk_bytes);
 
   CopyProbe probe(std::size_t self, std::chrono::nanoseconds patience, std::uint64_t name = id) {
     return {.id = name,
-            .mine = board_of(windows[self].bytes),
-            .theirs = board_of(windows[1 - self].bytes),
+            .mine = board_of(mappings[self].bytes),
+            .theirs = board_of(mappings[1 - self].bytes),
             .patience = patience};
   }
   CopyOutcome lead(std::chrono::nanoseconds patience, std::int32_t process = ::getpid()) {

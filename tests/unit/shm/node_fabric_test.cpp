@@ -86,22 +86,22 @@ TEST(NodeFabric, TakesEachMessageOnce) {
   EXPECT_FALSE(other.channel.take(1, 0));
 }
 
-// Nobody has that process, so what is not in the window cannot be read.
-TEST(NodeFabric, WhatIsInTheWindowOfALenderIsReadThere) {
+// Nobody has that process, so what is not in the mapping cannot be read.
+TEST(NodeFabric, WhatIsInTheMappingOfALenderIsReadThere) {
   constexpr std::int32_t nobody = 0x7fff'fff0;
   constexpr std::uint64_t address = 0x10'0000;
-  std::vector<std::byte> window(256);
-  for (std::size_t i = 0; i < window.size(); ++i) window[i] = std::byte(i);
+  std::vector<std::byte> mapping(256);
+  for (std::size_t i = 0; i < mapping.size(); ++i) mapping[i] = std::byte(i);
   const SequenceWord withdrawn = 0;
   const auto error_of = [&](std::uint64_t from, std::size_t bytes) {
     NodeChannel channel(0, 1);
     channel.read_from(
-        0, {.process = nobody, .window = window, .address = address, .withdrawn = &withdrawn});
+        0, {.process = nobody, .mapping = mapping, .address = address, .withdrawn = &withdrawn});
     std::vector<std::byte> into(bytes + 1);
     const int error = channel.read(0, from, into.data(), bytes);
     if (error == 0) {
       EXPECT_TRUE(std::equal(into.begin(), into.end() - 1,
-                             window.begin() + static_cast<std::ptrdiff_t>(from - address)));
+                             mapping.begin() + static_cast<std::ptrdiff_t>(from - address)));
     }
     return error;
   };

@@ -1,5 +1,5 @@
-// Windows of other processes: what is mapped is what was offered, or the reason is said.
-#include "shm/window.hpp"
+// Promise: map_offered() maps the memory that was offered, or says why it does not.
+#include "shm/offered_mapping.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ constexpr std::size_t bytes = 8192;
 
 struct Memory {
   explicit Memory(std::size_t size = bytes, bool sealed = true)
-      : file(::memfd_create("window", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
+      : file(::memfd_create("offered", MFD_CLOEXEC | MFD_ALLOW_SEALING)),
         mapping(std::make_shared<detail::Mapping>(map(file.get(), size), size)) {
     if (sealed) {
       EXPECT_EQ(::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
@@ -34,22 +34,22 @@ struct Memory {
   std::shared_ptr<detail::Mapping> mapping;
 };
 
-std::string refusal_of(const WindowCard& card) {
+std::string refusal_of(const MappingCard& card) {
   try {
-    (void)map_window(card);
+    (void)map_offered(card);
   } catch (const Error& error) {
     return error.what();
   }
   return "mapped";
 }
 
-TEST(Window, IsOneMappingInItsOwnProcess) {
+TEST(OfferedMapping, IsOneMappingInItsOwnProcess) {
   const Memory memory;
-  const OfferedWindow window(42, memory.mapping, memory.file.get());
-  EXPECT_EQ(map_window(window.card()), memory.mapping);
+  const OfferedMapping offered(42, memory.mapping, memory.file.get());
+  EXPECT_EQ(map_offered(offered.card()), memory.mapping);
 }
 
-TEST(Window, IsTheSameMemoryInAnotherProcess) {
+TEST(OfferedMapping, IsTheSameMemoryInAnotherProcess) {
   // Offered by a child, mapped by this process, which has never heard of it.
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -60,24 +60,24 @@ TEST(Window, IsTheSameMemoryInAnotherProcess) {
     ::close(stay[1]);
     const Memory memory;
     memory.mapping->data()[100] = std::byte{7};
-    const OfferedWindow window(43, memory.mapping, memory.file.get());
-    const WindowCard card = window.card();
+    const OfferedMapping offered(43, memory.mapping, memory.file.get());
+    const MappingCard card = offered.card();
     char byte = 0;
     if (::write(ends[1], &card, sizeof card) != sizeof card) ::_exit(1);
     (void)!::read(stay[0], &byte, 1);
     ::_exit(memory.mapping->data()[101] == std::byte{8} ? 0 : 1);
   }
   ::close(stay[0]);
-  WindowCard card;
+  MappingCard card;
   ASSERT_EQ(::read(ends[0], &card, sizeof card), static_cast<ssize_t>(sizeof card));
-  const auto mapping = map_window(card);
+  const auto mapping = map_offered(card);
   EXPECT_EQ(mapping->data()[100], std::byte{7});
-  EXPECT_EQ(map_window(card), mapping);
+  EXPECT_EQ(map_offered(card), mapping);
   mapping->data()[101] = std::byte{8};
 
-  WindowCard wrong = card;
+  MappingCard wrong = card;
   wrong.nonce = 44;
-  EXPECT_NE(refusal_of(wrong).find("another window"), std::string::npos);
+  EXPECT_NE(refusal_of(wrong).find("other memory"), std::string::npos);
   wrong.bytes = 2 * bytes;
   EXPECT_NE(refusal_of(wrong).find("another file"), std::string::npos);
   wrong.descriptor = ends[1];
@@ -89,28 +89,28 @@ TEST(Window, IsTheSameMemoryInAnotherProcess) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   // Its owner is gone, the memory is not.
   EXPECT_EQ(mapping->data()[101], std::byte{8});
-  WindowCard late = card;
+  MappingCard late = card;
   late.nonce = 45;
-  EXPECT_NE(refusal_of(late).find("opening the window"), std::string::npos);
+  EXPECT_NE(refusal_of(late).find("opening the offered memory"), std::string::npos);
   for (const int end : ends) ::close(end);
 }
 
 /// Its owner could shrink it, and whoever had mapped it would end by SIGBUS.
-TEST(Window, OfAFileThatIsNotSealedIsRefused) {
+TEST(OfferedMapping, OfAFileThatIsNotSealedIsRefused) {
   const Memory memory(bytes, false);
   const std::uint64_t nonce = 47;
   std::memcpy(memory.mapping->data(), &nonce, sizeof nonce);
-  const WindowCard card{
+  const MappingCard card{
       .nonce = nonce, .bytes = bytes, .process = ::getpid(), .descriptor = memory.file.get()};
   EXPECT_NE(refusal_of(card).find("another file"), std::string::npos) << refusal_of(card);
 }
 
-TEST(Window, IsNoLongerOfferedWhenItsOwnerLetsGo) {
-  WindowCard card;
+TEST(OfferedMapping, IsNoLongerOfferedWhenItsOwnerLetsGo) {
+  MappingCard card;
   {
     const Memory memory;
-    const OfferedWindow window(46, memory.mapping, memory.file.get());
-    card = window.card();
+    const OfferedMapping offered(46, memory.mapping, memory.file.get());
+    card = offered.card();
   }
   EXPECT_NE(refusal_of(card), "mapped");
 }

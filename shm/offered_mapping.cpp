@@ -1,4 +1,4 @@
-#include "shm/window.hpp"
+#include "shm/offered_mapping.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -17,18 +17,18 @@ namespace tutti::shm {
 namespace {
 
 /// Mappings that this process has, its own among them, by nonce.  Used at set-up only.
-struct KnownWindows {
+struct KnownMappings {
   std::mutex mutex;
   pid_t process = ::getpid();
   std::unordered_map<std::uint64_t, std::weak_ptr<detail::Mapping>> by_nonce;
 };
-KnownWindows& known_windows() {
-  static KnownWindows windows;
-  return windows;
+KnownMappings& known_mappings() {
+  static KnownMappings mappings;
+  return mappings;
 }
 
 /// Called with the mutex held.  A forked child may not have what its parent has mapped.
-void forget_those_of_the_parent(KnownWindows& known) {
+void forget_those_of_the_parent(KnownMappings& known) {
   if (known.process == ::getpid()) return;
   known.by_nonce.clear();
   known.process = ::getpid();
@@ -44,13 +44,13 @@ std::uint64_t nonce_of(const detail::Mapping& mapping) noexcept {
   return nonce;
 }
 
-std::string path_of(const WindowCard& card) {
+std::string path_of(const MappingCard& card) {
   return "/proc/" + std::to_string(card.process) + "/fd/" + std::to_string(card.descriptor);
 }
 
-detail::Mapping map_from(const WindowCard& card) {
+detail::Mapping map_from(const MappingCard& card) {
   const std::string path = path_of(card);
-  const detail::Descriptor file = open_window(card);
+  const detail::Descriptor file = open_offered(card);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) refuse("fstat of " + path, errno, "");
   // A file that is shorter, or gets shorter later, would end this process by SIGBUS.
@@ -66,43 +66,43 @@ detail::Mapping map_from(const WindowCard& card) {
   if (::madvise(mapping.data(), mapping.size(), MADV_DONTFORK) != 0)
     refuse("madvise(MADV_DONTFORK) of " + path, errno, "");
   if (nonce_of(mapping) != card.nonce)
-    refuse(path + " is another window than the one offered", ESTALE, "");
+    refuse(path + " is other memory than the one offered", ESTALE, "");
   return mapping;
 }
 
 }  // namespace
 
-detail::Descriptor open_window(const WindowCard& card) {
+detail::Descriptor open_offered(const MappingCard& card) {
   const std::string path = path_of(card);
   detail::Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!file)
-    refuse("opening the window " + path, errno,
+    refuse("opening the offered memory " + path, errno,
            " (it needs the same user, the same namespace of process ids, and a process that may be "
            "traced)");
   return file;
 }
 
-OfferedWindow::OfferedWindow(std::uint64_t nonce, std::shared_ptr<detail::Mapping> mapping,
-                             int descriptor)
+OfferedMapping::OfferedMapping(std::uint64_t nonce, std::shared_ptr<detail::Mapping> mapping,
+                               int descriptor)
     : nonce_(nonce), mapping_(std::move(mapping)), descriptor_(descriptor) {
-  detail::check(nonce != 0, "a window's nonce is not 0");
-  detail::check(mapping_->size() >= header_bytes, "a window has room for its nonce",
+  detail::check(nonce != 0, "the nonce of offered memory is not 0");
+  detail::check(mapping_->size() >= header_bytes, "offered memory has room for its nonce",
                 mapping_->size(), header_bytes);
   std::memcpy(mapping_->data(), &nonce_, sizeof nonce_);
-  KnownWindows& known = known_windows();
+  KnownMappings& known = known_mappings();
   const std::lock_guard guard(known.mutex);
   forget_those_of_the_parent(known);
   known.by_nonce[nonce_] = mapping_;
 }
 
-OfferedWindow::~OfferedWindow() {
-  KnownWindows& known = known_windows();
+OfferedMapping::~OfferedMapping() {
+  KnownMappings& known = known_mappings();
   const std::lock_guard guard(known.mutex);
   forget_those_of_the_parent(known);
   known.by_nonce.erase(nonce_);
 }
 
-WindowCard OfferedWindow::card() const noexcept {
+MappingCard OfferedMapping::card() const noexcept {
   return {.nonce = nonce_,
           .bytes = mapping_->size(),
           .address = reinterpret_cast<std::uint64_t>(mapping_->data()),
@@ -110,8 +110,8 @@ WindowCard OfferedWindow::card() const noexcept {
           .descriptor = descriptor_};
 }
 
-std::shared_ptr<detail::Mapping> map_window(const WindowCard& card) {
-  KnownWindows& known = known_windows();
+std::shared_ptr<detail::Mapping> map_offered(const MappingCard& card) {
+  KnownMappings& known = known_mappings();
   const std::lock_guard guard(known.mutex);
   forget_those_of_the_parent(known);
   if (const auto found = known.by_nonce.find(card.nonce); found != known.by_nonce.end())
