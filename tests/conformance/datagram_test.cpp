@@ -568,19 +568,29 @@ TEST(AddressHandles, for_many_are_refused_by_the_software_device) {
   EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
+/// A queue pair that is ready, memory for its datagrams, and a handle for the other process's.
+struct Station {
+  explicit Station(Line& line, const EndpointOptions& options = {})
+      : endpoint(device, datagrams(options)),
+        peer((make_ready(endpoint), line.swap(endpoint.address()))),
+        handle(device.domain, peer) {}
+
+  const Device device;
+  const Buffer buffer{8192};
+  const Region region{device, buffer};
+  const Endpoint endpoint;
+  const Address peer;
+  const Handle handle;
+};
+
 constexpr std::uint32_t stream_count = 1000;
 
 /// Answers with what has come: one thousand datagrams, in order.
 void receive_stream(Line& line) {
-  const Device device;
-  const Buffer buffer(8192);
-  const Region region(device, buffer);
-  const Endpoint endpoint(device, datagrams({.receives = 2048, .completions = 4096}));
-  make_ready(endpoint);
+  const Station here(line, {.receives = 2048, .completions = 4096});
+  const auto& [device, buffer, region, endpoint, peer, handle] = here;
   for (std::uint32_t count = 0; count < 2 * stream_count; ++count)
     ASSERT_EQ(endpoint.receive({region.piece(0, 4096 + header_bytes)}), 0);
-  const Address peer = line.swap(endpoint.address());
-  const Handle handle(device.domain, peer);
   for (const std::size_t bytes : {std::size_t{8}, longest(device)}) {
     line.meet();
     for (std::uint32_t number = 0; number < stream_count; ++number) {
@@ -598,15 +608,10 @@ void receive_stream(Line& line) {
 TEST(Datagrams, reach_another_process_a_thousand_in_a_row) {
   OtherProcess other(receive_stream);
   {
-    const Device device;
-    const Buffer buffer(8192);
-    const Region region(device, buffer);
-    const Endpoint endpoint(device, datagrams());
-    make_ready(endpoint);
+    const Station here(other.line());
+    const auto& [device, buffer, region, endpoint, peer, handle] = here;
     for (int count = 0; count < 2; ++count)
       ASSERT_EQ(endpoint.receive({region.piece(0, 4096 + header_bytes)}), 0);
-    const Address peer = other.line().swap(endpoint.address());
-    const Handle handle(device.domain, peer);
     for (const std::size_t bytes : {std::size_t{8}, longest(device)}) {
       other.line().meet();
       for (std::uint32_t number = 0; number < stream_count; ++number) {
@@ -631,37 +636,30 @@ TEST(Datagrams, reach_another_process_a_thousand_in_a_row) {
 }
 
 /// Posts this many and polls; nothing waits for anybody.
-void send_many(const Endpoint& endpoint, const Handle& handle, const Region& region,
-               std::uint32_t target, int count) {
+void send_many(const Station& from, int count) {
   for (int index = 0; index < count; ++index) {
-    ASSERT_EQ(post(endpoint, handle, {{region.piece(0, 1000)}, target}), 0);
-    ASSERT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+    ASSERT_EQ(
+        post(from.endpoint, from.handle, {{from.region.piece(0, 1000)}, from.peer.queue_pair}), 0);
+    ASSERT_EQ(from.endpoint.wait().status, IBV_WC_SUCCESS);
   }
 }
 
 TEST(Datagrams, to_a_stopped_or_dead_process_cost_their_sender_nothing) {
   OtherProcess other([](Line& line) {
-    const Device device;
-    const Endpoint endpoint(device, datagrams()), connected(device);
-    make_ready(endpoint);
-    (void)line.swap(endpoint.address());
+    const Station here(line);
+    const Endpoint connected(here.device);
     connect_over(line, connected);
     (void)line.get<char>();
   });
-  const Device device;
-  const Buffer buffer(4096);
-  const Region region(device, buffer);
-  const Endpoint endpoint(device, datagrams()), connected(device);
-  make_ready(endpoint);
-  const Address peer = other.line().swap(endpoint.address());
+  const Station here(other.line());
+  const Endpoint connected(here.device);
   connect_over(other.line(), connected);
-  const Handle handle(device.domain, peer);
   other.stop();
-  send_many(endpoint, handle, region, peer.queue_pair, 5000);
+  send_many(here, 5000);
   other.resume();
-  send_many(endpoint, handle, region, peer.queue_pair, 100);
+  send_many(here, 100);
   other.kill();
-  send_many(endpoint, handle, region, peer.queue_pair, 100);
+  send_many(here, 100);
   ASSERT_EQ(connected.send(IBV_WR_SEND, {}), 0);
   EXPECT_EQ(connected.wait().status, IBV_WC_RETRY_EXC_ERR);
 }
@@ -686,28 +684,18 @@ std::chrono::nanoseconds time_of_other_business(const Device& device, const Buff
 /// that is held up until then says so.
 TEST(Datagrams, in_a_flood_hold_up_nothing_else) {
   OtherProcess other([](Line& line) {
-    const Device device;
-    const Buffer buffer(4096);
-    const Region region(device, buffer);
-    const Endpoint endpoint(device, datagrams());
-    make_ready(endpoint);
-    const Address peer = line.swap(endpoint.address());
-    const Handle handle(device.domain, peer);
+    const Station here(line);
     const auto end = std::chrono::steady_clock::now() + line.get<std::chrono::nanoseconds>() + 5s;
-    while (std::chrono::steady_clock::now() < end)  // or until killed
-      send_many(endpoint, handle, region, peer.queue_pair, 1000);
+    while (std::chrono::steady_clock::now() < end) send_many(here, 1000);  // or until killed
   });
-  const Device device;
-  const Buffer buffer(4096);
-  const Endpoint endpoint(device, datagrams());
-  make_ready(endpoint);
-  const Region inbox(device, buffer);
-  for (int count = 0; count < 10; ++count) ASSERT_EQ(endpoint.receive({inbox.piece(0, 4096)}), 0);
-  (void)other.line().swap(endpoint.address());
-  const std::chrono::nanoseconds limit = 20 * time_of_other_business(device, buffer) + 10s;
+  const Station here(other.line());
+  for (int count = 0; count < 10; ++count)
+    ASSERT_EQ(here.endpoint.receive({here.region.piece(0, 4096)}), 0);
+  const std::chrono::nanoseconds limit =
+      20 * time_of_other_business(here.device, here.buffer) + 10s;
   other.line().put(limit);
-  for (int count = 0; count < 10; ++count) EXPECT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
-  EXPECT_LT(time_of_other_business(device, buffer), limit);
+  for (int count = 0; count < 10; ++count) EXPECT_EQ(here.endpoint.wait().status, IBV_WC_SUCCESS);
+  EXPECT_LT(time_of_other_business(here.device, here.buffer), limit);
   other.kill();
 }
 
@@ -718,26 +706,20 @@ constexpr std::size_t slot_bytes = 128;
 
 /// Sends as many numbered datagrams as it is told, and says when it has; 0: ends.
 void send_as_told(Line& line) {
-  const Device device;
-  const Buffer buffer(4096);
-  const Region region(device, buffer);
-  const Endpoint endpoint(device, datagrams());
-  make_ready(endpoint);
-  const Address peer = line.swap(endpoint.address());
-  const Handle handle(device.domain, peer);
+  const Station here(line);
   std::uint32_t number = 0;
   while (const auto count = line.get<std::uint32_t>()) {
     for (const std::uint32_t end = number + count; number < end; ++number) {
       std::array<std::uint32_t, words_count> words;
       words.fill(number);
-      std::memcpy(buffer.data(), words.data(), sizeof(words));
-      ASSERT_EQ(post(endpoint, handle,
-                     {.pieces = {region.piece(0, sizeof(words))},
-                      .target = peer.queue_pair,
+      std::memcpy(here.buffer.data(), words.data(), sizeof(words));
+      ASSERT_EQ(post(here.endpoint, here.handle,
+                     {.pieces = {here.region.piece(0, sizeof(words))},
+                      .target = here.peer.queue_pair,
                       .opcode = IBV_WR_SEND_WITH_IMM,
                       .immediate = number}),
                 0);
-      ASSERT_EQ(endpoint.wait().status, IBV_WC_SUCCESS);
+      ASSERT_EQ(here.endpoint.wait().status, IBV_WC_SUCCESS);
     }
     line.put('s');
   }

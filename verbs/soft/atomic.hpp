@@ -18,6 +18,12 @@ inline bool is_atomic(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+/// The right that a request other than a send needs to the target's memory.
+inline std::uint32_t needed_right(ibv_wr_opcode opcode) {
+  if (is_atomic(opcode)) return IBV_ACCESS_REMOTE_ATOMIC;
+  return opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+}
+
 /// Whether an atomic operation changes a word that has the value `former`; `value` is the new one.
 inline bool changes(std::uint64_t former, ibv_wr_opcode opcode, std::uint64_t operand,
                     std::uint64_t swap, std::uint64_t& value) {

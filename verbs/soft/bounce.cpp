@@ -17,11 +17,6 @@ namespace {
 
 using Kind = Outcome::Kind;
 
-Outcome failure(ibv_wc_status status, int error) {
-  return {
-      .kind = Kind::failed, .status = status, .vendor_error = static_cast<std::uint32_t>(error)};
-}
-
 Pieces data_of(BounceArea& area, std::size_t bytes) {
   Pieces pieces;
   pieces.add(area.data, bytes);
@@ -30,9 +25,6 @@ Pieces data_of(BounceArea& area, std::size_t bytes) {
 
 bool reads(const Request& request) {
   return request.opcode == IBV_WR_RDMA_READ;
-}
-bool is_send(const Request& request) {
-  return request.opcode == IBV_WR_SEND || request.opcode == IBV_WR_SEND_WITH_IMM;
 }
 
 /// No completion is stored in the same attempt, so complete_receive() leaves `target.call` alone.
@@ -72,7 +64,8 @@ void name_pieces(BounceArea& area, const Request& request, const Receive& receiv
     area.pieces_count = named;
   };
   area.pieces_count = 0;
-  if (!is_send(request)) return add(request.remote_address + first, bytes, request.remote_key);
+  if (!is_send(request.opcode))
+    return add(request.remote_address + first, bytes, request.remote_key);
   for (std::uint32_t index = 0; index < receive.scatter_count && bytes != 0; ++index) {
     const ibv_sge& piece = receive.scatter[index];
     if (first < piece.length)
@@ -112,7 +105,7 @@ Outcome take_answer(QueuePair& pair, BounceArea& area, const Request& request,
   BounceProgress& progress = pair.bounced;
   assert(progress.asked != 0);
   progress.asked = 0;
-  if (area.error == EACCES && !is_send(request)) return failure(IBV_WC_REM_ACCESS_ERR, 0);
+  if (area.error == EACCES && !is_send(request.opcode)) return failure(IBV_WC_REM_ACCESS_ERR);
   if (area.error != 0) return failure(IBV_WC_REM_OP_ERR, static_cast<int>(area.error));
   const std::size_t bytes = chunk_bytes(pair, local);
   if (reads(request) || is_atomic(request.opcode))

@@ -23,22 +23,15 @@ struct Question {
   Pieces memory;
 };
 
-std::uint32_t needed_right(ibv_wr_opcode opcode) {
-  if (is_atomic(opcode)) return IBV_ACCESS_REMOTE_ATOMIC;
-  if (opcode == IBV_WR_RDMA_READ) return IBV_ACCESS_REMOTE_READ;
-  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM ? IBV_ACCESS_LOCAL_WRITE
-                                                                 : IBV_ACCESS_REMOTE_WRITE;
-}
-
 /// 0, or EACCES: what the initiator found may have been taken down since.
 int read_question(const SegmentView& view, const QueuePairEntry& entry, const BounceArea& area,
                   Question& question) {
   question.opcode = static_cast<ibv_wr_opcode>(area.opcode);
   question.operand = area.operand;
   question.swap = area.swap;
-  const bool is_send = question.opcode == IBV_WR_SEND || question.opcode == IBV_WR_SEND_WITH_IMM;
-  const std::uint32_t needed = needed_right(question.opcode);
-  const std::uint32_t domain = is_send && entry.receive_slots == 0
+  const std::uint32_t needed = is_send(question.opcode) ? std::uint32_t{IBV_ACCESS_LOCAL_WRITE}
+                                                        : needed_right(question.opcode);
+  const std::uint32_t domain = is_send(question.opcode) && entry.receive_slots == 0
                                    ? view.at<SharedReceiveEntry>(entry.receive_offset)->domain
                                    : entry.domain;
   const std::uint32_t count = std::min(area.pieces_count, scatter_max);

@@ -53,12 +53,7 @@ void Connections::introduce(std::uint64_t nonce, const SegmentView& segment,
 
 Message Connections::message(MessageKind kind) const {
   assert(id_ < process_ids_max);
-  return {.kind = kind,
-          .layout_version = layout_version,
-          .id = id_,
-          .backing = 0,
-          .nonce = nonce_,
-          .bytes = 0};
+  return {.kind = kind, .id = id_, .nonce = nonce_};
 }
 
 std::shared_ptr<Peer> Connections::attach(std::uint32_t id) {

@@ -63,12 +63,7 @@ int DatagramSockets::send_one(Outgoing& to, std::span<const std::byte> datagram)
   if (!to.ring.write(datagram)) return EAGAIN;
   if (!to.ring.finds_bell()) return 0;
   // If the call finds no room, the receiver has something to read on that connection, and looks.
-  const int error = send_message(to.connection.get(), {.kind = MessageKind::ring_calls,
-                                                       .layout_version = layout_version,
-                                                       .id = 0,
-                                                       .backing = 0,
-                                                       .nonce = 0,
-                                                       .bytes = 0});
+  const int error = send_message(to.connection.get(), {.kind = MessageKind::ring_calls});
   return is_gone(error) ? error : 0;
 }
 

@@ -155,12 +155,7 @@ BackingView Peer::find_backing(std::uint32_t number) {
     const MappedBacking& backing = place->second;
     return {backing.state, backing.mapping.data(), backing.mapping.size()};
   }
-  const Message request{.kind = MessageKind::backing_wanted,
-                        .layout_version = layout_version,
-                        .id = id_,
-                        .backing = number,
-                        .nonce = 0,
-                        .bytes = 0};
+  const Message request{.kind = MessageKind::backing_wanted, .id = id_, .backing = number};
   // A stopped peer's socket may be full: the next request asks again.
   try {
     const auto place = backings_.emplace(number, MappedBacking{}).first;
@@ -173,12 +168,8 @@ BackingView Peer::find_backing(std::uint32_t number) {
 bool Peer::call(std::uint64_t where) noexcept {
   assert(where != 0);
   assert(!is_self_);
-  const int error = send_message(connection_.get(), {.kind = MessageKind::call,
-                                                     .layout_version = layout_version,
-                                                     .id = id_,
-                                                     .backing = 0,
-                                                     .nonce = 0,
-                                                     .bytes = where});
+  const int error =
+      send_message(connection_.get(), {.kind = MessageKind::call, .id = id_, .bytes = where});
   if (error == 0 || is_gone(error)) return true;
   owes_call_.store(true, std::memory_order_relaxed);
   return false;

@@ -23,15 +23,6 @@ namespace {
 
 using Kind = Outcome::Kind;
 
-Outcome failure(ibv_wc_status status, int vendor_error = 0) {
-  return {.kind = Kind::failed,
-          .status = status,
-          .vendor_error = static_cast<std::uint32_t>(vendor_error)};
-}
-
-bool is_send(ibv_wr_opcode opcode) {
-  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
-}
 /// Reads and atomics return data, so the target needs resources for each such request.
 bool returns_data(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
@@ -326,12 +317,6 @@ Outcome add_remote_word(QueuePair& pair, const Region& region, std::uint64_t add
   if (!mapped) return {.kind = Kind::wait};
   remote.mapped.add(mapped, sizeof(std::uint64_t));
   return {.kind = Kind::done};
-}
-
-/// The right that a request needs.
-std::uint32_t needed_right(ibv_wr_opcode opcode) {
-  if (is_atomic(opcode)) return IBV_ACCESS_REMOTE_ATOMIC;
-  return opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
 }
 
 /// Whether Driver::keep_lines_whole() has promised that this request is stored as a whole.
@@ -631,11 +616,6 @@ void call_owner(QueuePair& pair) {
 }
 
 }  // namespace
-
-bool takes_receive(ibv_wr_opcode opcode) noexcept {
-  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM ||
-         opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-}
 
 Outcome execute(QueuePair& pair, const Request& request) noexcept {
   assert(pair.send_lock.is_held());

@@ -23,8 +23,19 @@ struct Outcome {
   std::uint32_t bytes = 0;
 };
 
+inline Outcome failure(ibv_wc_status status, int vendor_error = 0) {
+  return {.kind = Outcome::Kind::failed,
+          .status = status,
+          .vendor_error = static_cast<std::uint32_t>(vendor_error)};
+}
+
+inline bool is_send(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
+}
 /// Whether such a request takes a receive of its target.
-bool takes_receive(ibv_wr_opcode opcode) noexcept;
+inline bool takes_receive(ibv_wr_opcode opcode) {
+  return is_send(opcode) || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
 
 /// Executes the request, or leaves the target as it was.  The send lock of `pair` is held.
 Outcome execute(QueuePair& pair, const Request& request) noexcept;

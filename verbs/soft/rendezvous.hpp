@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "tutti/detail/descriptor.hpp"
+#include "verbs/soft/layout.hpp"
 
 namespace tutti::verbs::soft {
 
@@ -29,12 +30,12 @@ enum class MessageKind : std::uint32_t {
 };
 
 struct Message {
-  MessageKind kind;
-  std::uint32_t layout_version;
-  std::uint32_t id;
-  std::uint32_t backing;
-  std::uint64_t nonce;
-  std::uint64_t bytes;
+  MessageKind kind{};
+  std::uint32_t layout_version = soft::layout_version;
+  std::uint32_t id = 0;
+  std::uint32_t backing = 0;
+  std::uint64_t nonce = 0;
+  std::uint64_t bytes = 0;
 };
 static_assert(sizeof(Message) == 32);
 static_assert(offsetof(Message, nonce) == 16);
