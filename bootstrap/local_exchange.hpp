@@ -30,7 +30,7 @@ class LocalExchange final : public Exchange {
   bool has_left(Rank rank) noexcept override { return board_.has_left(rank); }
   void announce(Incident incident) noexcept override;
 
-  /// This rank's body has failed: the others are told that it died.  In a forked child it does
+  /// This rank's body has failed: announces to the others that it died.  In a forked child it does
   /// nothing.
   void die() noexcept;
 

@@ -7,6 +7,7 @@
 
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/device.hpp"
+#include "verbs/soft/guarded.hpp"
 #include "verbs/soft/limits.hpp"
 
 namespace tutti::verbs::soft {
@@ -27,13 +28,10 @@ int check_attributes(const SoftDevice& device, const ibv_ah_attr& attributes) {
 ibv_ah* create_address_handle(ibv_pd* domain, ibv_ah_attr* attributes) {
   Process& process = process_of(domain->context);
   const SoftDevice& device = device_of(domain->context);
-  errno = process.inherited() ? EINVAL : check_attributes(device, *attributes);
-  if (errno != 0) return nullptr;
+  if (const int error = process.inherited() ? EINVAL : check_attributes(device, *attributes))
+    return refuse(error);
   const std::lock_guard guard(process.mutex);
-  if (process.address_handles_count == address_handles_max) {
-    errno = ENOMEM;
-    return nullptr;
-  }
+  if (process.address_handles_count == address_handles_max) return refuse(ENOMEM);
   auto* const handle = new AddressHandle{};
   handle->context = domain->context;
   handle->pd = domain;

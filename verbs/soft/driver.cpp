@@ -35,12 +35,6 @@ namespace {
 
 using namespace soft;
 
-template <class T>
-T* refuse(int error) {
-  errno = error;
-  return nullptr;
-}
-
 // --- Device -------------------------------------------------------------------------------------
 
 ibv_device** get_device_list(int* count) {
@@ -66,7 +60,7 @@ struct Release {
 
 ibv_context* open_device(ibv_device* device) {
   Settings settings;
-  if (const int error = read_settings(settings)) return refuse<ibv_context>(error);
+  if (const int error = read_settings(settings)) return refuse(error);
   (void)gid_of(1);  // reads the host's number while there is a descriptor for it
   int error = 0;
   auto made = std::make_unique<Context>();
@@ -75,9 +69,9 @@ ibv_context* open_device(ibv_device* device) {
   if (!process) {
     if (error == EBUSY)
       std::fprintf(stderr, "tutti: TUTTI_SOFT_* differ from when this process opened the device\n");
-    return refuse<ibv_context>(error == EBUSY ? EINVAL : error);
+    return refuse(error == EBUSY ? EINVAL : error);
   }
-  if (error = made->events.open(); error != 0) return refuse<ibv_context>(error);
+  if (error = made->events.open(); error != 0) return refuse(error);
   offer_extended(*made);
   ibv_context* const context = &made->context;
   context->device = device;
@@ -141,9 +135,9 @@ int query_gid(ibv_context* context, uint32_t port, uint32_t index, ibv_gid_entry
 
 ibv_pd* alloc_pd(ibv_context* context) {
   Process& process = process_of(context);
-  if (process.inherited()) return refuse<ibv_pd>(EINVAL);
+  if (process.inherited()) return refuse(EINVAL);
   const std::lock_guard guard(process.mutex);
-  if (process.domains_count == domains_max) return refuse<ibv_pd>(ENOMEM);
+  if (process.domains_count == domains_max) return refuse(ENOMEM);
   auto* const domain = new Domain{};
   domain->context = context;
   domain->handle = ++process.last_domain;
@@ -173,11 +167,11 @@ ibv_cq* create_cq(ibv_context* context, int entries, void* cq_context, ibv_comp_
   Process& process = process_of(context);
   if (process.inherited() || entries < 1 || entries > static_cast<int>(completions_max) ||
       vector != 0 || (channel && channel->context != context))
-    return refuse<ibv_cq>(EINVAL);
+    return refuse(EINVAL);
   const std::lock_guard guard(process.mutex);
-  if (process.completion_queues_count == completion_queues_max) return refuse<ibv_cq>(ENOMEM);
+  if (process.completion_queues_count == completion_queues_max) return refuse(ENOMEM);
   auto made = std::make_unique<CompletionQueue>(static_cast<std::uint32_t>(entries));
-  if (channel && !process.notifiers.add(*made, process.segment)) return refuse<ibv_cq>(ENOMEM);
+  if (channel && !process.notifiers.add(*made, process.segment)) return refuse(ENOMEM);
   CompletionQueue* const queue = made.release();
   if (channel) ++channel->refcnt;
   queue->channel = channel;
@@ -217,10 +211,9 @@ ibv_srq* create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
   const ibv_srq_attr& wanted = attributes->attr;
   if (process.inherited() || wanted.max_wr == 0 || wanted.max_wr > work_requests_max ||
       wanted.max_sge > scatter_max)
-    return refuse<ibv_srq>(EINVAL);
+    return refuse(EINVAL);
   const std::lock_guard guard(process.mutex);
-  if (process.shared_receive_queues.size() == shared_receive_queues_max)
-    return refuse<ibv_srq>(ENOMEM);
+  if (process.shared_receive_queues.size() == shared_receive_queues_max) return refuse(ENOMEM);
   const std::uint32_t slots = std::bit_ceil(wanted.max_wr);
   const std::uint32_t stride = stride_of(wanted.max_sge);
   assert(slots >= wanted.max_wr);
@@ -235,7 +228,7 @@ ibv_srq* create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
   }
   if (slots_offset == 0) {
     process.segment.free(offset);
-    return refuse<ibv_srq>(ENOMEM);
+    return refuse(ENOMEM);
   }
   SharedReceiveQueue* const queue = made.release();
   queue->context = domain->context;

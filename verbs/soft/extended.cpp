@@ -60,10 +60,7 @@ int check_extended(const ibv_qp_init_attr_ex& wanted) {
 }
 
 ibv_qp* create_qp(ibv_context*, ibv_qp_init_attr_ex* wanted) {
-  if (const int error = check_extended(*wanted); error != 0) {
-    errno = error;
-    return nullptr;
-  }
+  if (const int error = check_extended(*wanted)) return refuse(error);
   ibv_qp_init_attr plain{.qp_context = wanted->qp_context,
                          .send_cq = wanted->send_cq,
                          .recv_cq = wanted->recv_cq,

@@ -6,6 +6,7 @@
 
 #include "verbs/driver.hpp"
 #include "verbs/soft/completion_queue.hpp"
+#include "verbs/soft/guarded.hpp"
 
 namespace tutti::verbs::soft {
 namespace {
@@ -75,10 +76,7 @@ int check(const ibv_cq_init_attr_ex& wanted) {
 }  // namespace
 
 ibv_cq_ex* create_extended_queue(ibv_context* context, ibv_cq_init_attr_ex* wanted) {
-  if (const int error = check(*wanted); error != 0) {
-    errno = error;
-    return nullptr;
-  }
+  if (const int error = check(*wanted)) return refuse(error);
   ibv_cq* const made =
       soft_driver().create_cq(context, static_cast<int>(wanted->cqe), wanted->cq_context,
                               wanted->channel, static_cast<int>(wanted->comp_vector));

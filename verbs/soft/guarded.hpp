@@ -4,10 +4,17 @@
 #pragma once
 
 #include <cerrno>
+#include <cstddef>
 #include <new>
 #include <type_traits>
 
 namespace tutti::verbs::soft {
+
+/// The result of a function that makes something and fails: NULL, with errno.
+inline std::nullptr_t refuse(int error) noexcept {
+  errno = error;
+  return nullptr;
+}
 
 template <auto function>
 struct Guarded;
@@ -20,8 +27,7 @@ struct Guarded<function> {
       return function(arguments...);
     } catch (const std::bad_alloc&) {
       if constexpr (std::is_pointer_v<Result>) {
-        errno = ENOMEM;
-        return nullptr;
+        return refuse(ENOMEM);
       } else {
         return ENOMEM;
       }

@@ -7,6 +7,7 @@
 
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
+#include "verbs/soft/guarded.hpp"
 #include "verbs/soft/segment.hpp"
 
 namespace tutti::verbs::soft {
@@ -111,15 +112,9 @@ bool Notifiers::flush(bool look) noexcept {
 
 ibv_comp_channel* create_completion_channel(ibv_context* context) {
   Process& process = process_of(context);
-  if (process.inherited()) {
-    errno = EINVAL;
-    return nullptr;
-  }
+  if (process.inherited()) return refuse(EINVAL);
   auto channel = std::make_unique<CompletionChannel>();
-  if (const int error = channel->events.open(); error != 0) {
-    errno = error;
-    return nullptr;
-  }
+  if (const int error = channel->events.open()) return refuse(error);
   channel->context = context;
   channel->fd = channel->events.descriptor();
   channel->refcnt = 0;

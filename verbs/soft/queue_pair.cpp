@@ -14,6 +14,7 @@
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/device.hpp"
 #include "verbs/soft/drain.hpp"
+#include "verbs/soft/guarded.hpp"
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/send.hpp"
 
@@ -361,10 +362,8 @@ bool QueuePair::fail() noexcept {
 
 ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr* attributes) {
   Process& process = process_of(domain->context);
-  if (const int error = process.inherited() ? EINVAL : check_initial(*domain, *attributes)) {
-    errno = error;
-    return nullptr;
-  }
+  if (const int error = process.inherited() ? EINVAL : check_initial(*domain, *attributes))
+    return refuse(error);
   const std::lock_guard guard(process.mutex);
   process.reserve_queue_pair();
   static_cast<CompletionQueue*>(attributes->recv_cq)->reserve_receiver();

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "verbs/soft/context.hpp"
+#include "verbs/soft/guarded.hpp"
 #include "verbs/soft/process.hpp"
 #include "verbs/soft/promotion.hpp"
 
@@ -128,10 +129,6 @@ Backings::Place find_place(Process& process, const void* address, std::size_t by
 ibv_mr* register_region(ibv_pd* domain, void* address, std::size_t bytes, int access_flags) {
   Process& process = process_of(domain->context);
   const auto access = static_cast<unsigned>(access_flags);
-  const auto refuse = [](int error) {
-    errno = error;
-    return nullptr;
-  };
   if (const int error = process.inherited() ? EINVAL : check_region(address, bytes, access))
     return refuse(error);
   const std::lock_guard guard(process.mutex);
