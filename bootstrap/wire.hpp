@@ -1,4 +1,4 @@
-// Every struct that crosses the bootstrap's TCP connections.  A frame is a header and as many bytes
+// All structs that cross the TCP connections of bootstrap.  A frame is a header and as many bytes
 // as it announces; all numbers are little-endian, as are all hosts that this builds for.
 //
 //   joining    client -> hub  hello                  hub -> client  welcome | refusal | gave_up
