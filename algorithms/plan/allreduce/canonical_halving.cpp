@@ -12,52 +12,17 @@
 #include <vector>
 
 #include "plan/allreduce/halving_layout.hpp"
+#include "plan/core/peer_stream.hpp"
 #include "plan/core/per_round.hpp"
 #include "plan/core/steps.hpp"
-#include "plan/core/windows.hpp"
 
 namespace tutti::plan {
 namespace {
 
-/// Messages to and from one rank, counted; windows are answered.
-class Channel {
- public:
-  Channel(StepWriter& steps, Rank peer, std::uint32_t first_answer, std::uint32_t incoming)
-      : steps_(&steps), peer_(peer), first_answer_(first_answer), incoming_(incoming) {}
-
-  Rank peer() const { return peer_; }
-  std::uint32_t taken() const { return taken_; }
-  /// So many have to be taken before the next one is sent, in which the peer does the same.
-  std::uint32_t to_be_taken() const {
-    const auto next = static_cast<std::uint32_t>(sent_.size());
-    return awaits_answer(next) ? taken_before(next) : 0;
-  }
-
-  /// About the part that is put then.  An answer is about the last part that it is for.
-  void before_put(std::uint32_t part) {
-    const auto next = static_cast<std::uint32_t>(sent_.size());
-    if (awaits_answer(next)) {
-      steps_->begin_part(number_of_register(sent_[taken_before(next) - 1]));
-      steps_->await(peer_, answer(answer_before(next)), 0);
-    }
-    steps_->begin_part(number_of_register(part));
-    sent_.push_back(part);
-  }
-  void after_await() {
-    if (is_answered(taken_, incoming_)) steps_->put(peer_, answer(taken_ / window), 0);
-    ++taken_;
-  }
-
- private:
-  std::uint16_t answer(std::uint32_t index) const {
-    return number_of_register(first_answer_ + index);
-  }
-
-  StepWriter* steps_;
-  Rank peer_;
-  std::uint32_t first_answer_, incoming_;
-  std::vector<std::uint32_t> sent_;  // parts
-  std::uint32_t taken_ = 0;
+/// Halves, or results, that two ranks of a cube exchange.
+struct Exchange {
+  OutgoingStream out;
+  IncomingStream in;
 };
 
 class Builder {
@@ -73,8 +38,8 @@ class Builder {
     carried_at_.resize(layout_.parts());
     for (std::uint32_t bit = 0; bit < bits_; ++bit) {
       const bool brings_more = carries() && bit >= entry_bits_ && (place_ >> bit) == 1;
-      halving_.push_back({steps_, partner(bit), layout_.halving_answers(bit),
-                          (brings_more ? 2 : 1) * count_like(place_, bit + 1)});
+      halving_.push_back(exchange(bit, layout_.halving_answers(bit),
+                                  (brings_more ? 2 : 1) * count_like(place_, bit + 1)));
     }
     plan_.self = self;
     plan_.rank_count = rank_count;
@@ -124,6 +89,11 @@ class Builder {
     return (place & ((1u << bits) - 1)) + (i << bits);
   }
 
+  Exchange exchange(std::uint32_t bit, std::uint32_t first_answer, std::uint32_t incoming) {
+    const AnswerLines answers{.first = first_answer};
+    return {{steps_, partner(bit), answers}, {steps_, partner(bit), answers, incoming}};
+  }
+
   Register new_partial() { return partial_register(plan_.partial_count++); }
   /// That nobody was sent.
   Register scratch() {
@@ -154,28 +124,27 @@ class Builder {
   }
 
   void send_half(std::uint32_t bit, std::uint32_t part) {
-    Channel& channel = halving_[bit];
-    take_halves(bit, channel.to_be_taken());
-    channel.before_put(part);
+    OutgoingStream& out = halving_[bit].out;
+    take_halves(bit, out.to_be_taken());
+    out.begin(number_of_register(part));
     if (at_[part] == source_register) {
       at_[part] = new_partial();
       steps_.copy(source_register, at_[part]);
     }
-    steps_.put(channel.peer(), layout_.halved(bit, part), 1, at_[part]);
+    out.put(layout_.halved(bit, part), at_[part]);
   }
 
   void take_halves(std::uint32_t bit, std::uint32_t count) {
-    Channel& channel = halving_[bit];
-    while (channel.taken() < count) {
-      const std::uint32_t part = part_like(place_, bit + 1, channel.taken());
-      begin_part(part);
+    IncomingStream& in = halving_[bit].in;
+    while (in.taken() < count) {
+      const std::uint32_t part = part_like(place_, bit + 1, in.taken());
       const std::uint16_t slot = layout_.halved(bit, part);
-      steps_.await(channel.peer(), slot, 1);
+      in.await(slot, number_of_register(part));
       if ((place_ >> bit & 1) != 0)
         combine_from_left(slot, part);
       else
         combine_from_right(slot, part);
-      channel.after_await();
+      in.finish();
     }
   }
 
@@ -202,9 +171,10 @@ class Builder {
     go_to_round(layout_.entry_round(cube_ + 1));
     for (std::uint32_t i = 0; i < teller_count(); ++i) {
       const Rank from{teller(i).first + place_ % (1u << teller(i).bits)};
-      Channel channel(steps_, from, layout_.entry_answers(entry_bits_, place_ >> teller(i).bits),
-                      count_like(place_, entry_bits_));
-      await_carried(channel, i, entry_bits_);
+      IncomingStream in(steps_, from,
+                        {.first = layout_.entry_answers(entry_bits_, place_ >> teller(i).bits)},
+                        count_like(place_, entry_bits_));
+      await_carried(in, i, entry_bits_);
     }
     if (teller_count() == 1) return;
     for (std::uint32_t i = 0; i < count_like(place_, entry_bits_); ++i) {
@@ -220,27 +190,26 @@ class Builder {
 
   /// Has been awaited on the ranks below 2^bit by now.
   void carry(std::uint32_t bit) {
-    Channel& channel = halving_[bit];
+    OutgoingStream& out = halving_[bit].out;
     go_to_round(layout_.carrying_round(bit));
-    if (place_ >> bit == 1) await_carried(channel, 0, bit + 1);
+    if (place_ >> bit == 1) await_carried(halving_[bit].in, 0, bit + 1);
     if (place_ >> bit != 0) return;
     const std::uint32_t to = place_ ^ (1u << bit);
     for (std::uint32_t i = 0; i < count_like(to, bit + 1); ++i) {
       const std::uint32_t part = part_like(to, bit + 1, i);
-      channel.before_put(part);
+      out.begin(number_of_register(part));
       const Register sent = in_partial(carried_at_[part]);
-      steps_.put(channel.peer(), layout_.carried(0, entry_bits_, part), 1, sent);
+      out.put(layout_.carried(0, entry_bits_, part), sent);
     }
   }
 
-  void await_carried(Channel& channel, std::uint32_t teller, std::uint32_t bits) {
+  void await_carried(IncomingStream& in, std::uint32_t teller, std::uint32_t bits) {
     for (std::uint32_t i = 0; i < count_like(place_, bits); ++i) {
       const std::uint32_t part = part_like(place_, bits, i);
       const std::uint16_t slot = layout_.carried(teller, entry_bits_, part);
-      begin_part(part);
-      steps_.await(channel.peer(), slot, 1);
+      in.await(slot, number_of_register(part));
       carried_at_[part] = slot_register(slot);
-      channel.after_await();
+      in.finish();
     }
   }
 
@@ -261,33 +230,30 @@ class Builder {
     return fold;
   }
 
-  /// With the ranks of the other cube that hear from this one, and tell it results.
-  std::vector<Channel> told_channels(std::uint32_t answers_apart, std::uint32_t first_answer,
-                                     std::uint32_t incoming) {
-    std::vector<Channel> channels;
-    for (std::uint32_t place = place_; place < 1u << told_bits(); place += 1u << bits_) {
-      channels.push_back({steps_, Rank{told().first + place}, first_answer, incoming});
-      first_answer += answers_apart;
-    }
-    return channels;
+  /// f(rank, place in its cube) for the ranks of the other cube that hear from this one, and tell it
+  /// results.
+  template <class F>
+  void for_told(F&& f) const {
+    for (std::uint32_t place = place_; place < 1u << told_bits(); place += 1u << bits_)
+      f(Rank{told().first + place}, place);
   }
 
   /// All of them at the same time.
   void tell_other_cube() {
     const std::uint32_t bits = told_bits();
     go_to_round(layout_.entry_round(cube_));
-    std::vector<Channel> channels =
-        told_channels(layout_.entry_answers(bits, 1) - layout_.entry_answers(bits, 0),
-                      layout_.entry_answers(bits, 0), 0);
+    std::vector<OutgoingStream> streams;
+    for_told([&](Rank rank, std::uint32_t place) {
+      streams.push_back({steps_, rank, {.first = layout_.entry_answers(bits, place >> bits_)}});
+    });
     for (std::uint32_t i = 0; i < count_like(0, bits); ++i)
-      for (Channel& channel : channels) {
-        const std::uint32_t place = index_of(channel.peer()) - told().first;
+      for (OutgoingStream& out : streams) {
+        const std::uint32_t place = index_of(out.peer()) - told().first;
         if (i == count_like(place, bits)) continue;
         const std::uint32_t part = part_like(place, bits, i);
-        channel.before_put(part);
+        out.begin(number_of_register(part));
         const Register fold = fold_of(part);
-        steps_.put(channel.peer(), layout_.carried(layout_.number_of_teller(cube_), bits, part), 1,
-                   fold);
+        out.put(layout_.carried(layout_.number_of_teller(cube_), bits, part), fold);
       }
   }
 
@@ -323,50 +289,49 @@ class Builder {
   /// Before those of the bit below are told.
   std::uint32_t known_count(std::uint32_t bit) const { return count_like(0, bit); }
 
-  void await_result(Channel& channel, std::uint32_t part, bool is_passed_on) {
-    begin_part(part);
+  void await_result(IncomingStream& in, std::uint32_t part, bool is_passed_on) {
     const std::uint16_t slot = layout_.result(part);
-    steps_.await(channel.peer(), slot, 1);
+    in.await(slot, number_of_register(part));
     at_[part] = slot_register(slot);
     if (is_passed_on) {
       at_[part] = new_partial();
       steps_.copy(slot_register(slot), at_[part]);
     }
     steps_.copy(at_[part], target_register);
-    channel.after_await();
+    in.finish();
   }
 
-  void put_result(Channel& channel, std::uint32_t part) {
-    channel.before_put(part);
-    steps_.put(channel.peer(), layout_.result(part), 1, at_[part]);
+  void put_result(OutgoingStream& out, std::uint32_t part) {
+    out.begin(number_of_register(part));
+    out.put(layout_.result(part), at_[part]);
   }
 
   void results_from_other_cube() {
     const std::uint32_t bits = told_bits();
     go_to_round(layout_.result_round(layout_.told_by(cube_), bits - 1));
-    std::vector<Channel> channels = told_channels(
-        0, layout_.leaving_answers(layout_.number_of_teller(cube_), bits), known_count(bits));
+    const AnswerLines answers{layout_.leaving_answers(layout_.number_of_teller(cube_), bits)};
+    std::vector<IncomingStream> streams;
+    for_told([&](Rank rank, std::uint32_t) {
+      streams.push_back({steps_, rank, answers, known_count(bits)});
+    });
     for (std::uint32_t i = 0; i < known_count(bits); ++i)
-      for (Channel& channel : channels) {
-        const std::uint32_t place = index_of(channel.peer()) - told().first;
-        await_result(channel, known_part(place, i), bits_ > 0);
-      }
+      for (IncomingStream& in : streams)
+        await_result(in, known_part(index_of(in.peer()) - told().first, i), bits_ > 0);
   }
 
   /// While those of one bit are taken, those of the next are told.
   void allgather() {
     for (std::uint32_t bit = 0; bit < bits_; ++bit)
-      gathering_.push_back(
-          {steps_, partner(bit), layout_.result_answers(bit), known_count(bit + 1)});
+      gathering_.push_back(exchange(bit, layout_.result_answers(bit), known_count(bit + 1)));
     for (std::uint32_t bit = bits_; bit-- > 0;) {
       go_to_round(layout_.result_round(cube_, bit));
-      Channel& channel = gathering_[bit];
+      OutgoingStream& out = gathering_[bit].out;
       const std::uint32_t count = known_count(bit + 1);
       for (std::uint32_t i = 0; i < count; ++i) {
         if (bit + 1 < bits_ && i >= known_count(bit + 2))
           take_results(bit + 1, i + 1 - known_count(bit + 2));
-        take_results(bit, channel.to_be_taken());
-        put_result(channel, known_part(place_, i));
+        take_results(bit, out.to_be_taken());
+        put_result(out, known_part(place_, i));
       }
       if (carries() && bit + 1 == entry_bits_ && place_ < 1u << entry_bits_) tell_tellers();
     }
@@ -374,18 +339,18 @@ class Builder {
   }
 
   void take_results(std::uint32_t bit, std::uint32_t count) {
-    Channel& channel = gathering_[bit];
-    while (channel.taken() < count)
-      await_result(channel, known_part(place_ ^ (1u << bit), channel.taken()), bit > 0);
+    IncomingStream& in = gathering_[bit].in;
+    while (in.taken() < count)
+      await_result(in, known_part(place_ ^ (1u << bit), in.taken()), bit > 0);
   }
 
   void tell_tellers() {
     for (std::uint32_t teller_number = 0; teller_number < teller_count(); ++teller_number) {
       const Cube& cube = teller(teller_number);
-      Channel channel(steps_, Rank{cube.first + place_ % (1u << cube.bits)},
-                      layout_.leaving_answers(teller_number, entry_bits_), 0);
+      OutgoingStream out(steps_, Rank{cube.first + place_ % (1u << cube.bits)},
+                         {.first = layout_.leaving_answers(teller_number, entry_bits_)});
       for (std::uint32_t i = 0; i < known_count(entry_bits_); ++i)
-        put_result(channel, known_part(place_, i));
+        put_result(out, known_part(place_, i));
     }
   }
 
@@ -418,7 +383,7 @@ class Builder {
   std::uint32_t entry_bits_ = 0;           // of what the next cube has
   std::vector<Register> at_, carried_at_;  // what is held of each part, of this cube and of others
   std::vector<Register> unused_;
-  std::vector<Channel> halving_, gathering_;  // by bit
+  std::vector<Exchange> halving_, gathering_;  // by bit
   std::uint32_t round_ = 0;
   Plan plan_;
   StepWriter steps_{plan_};

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "plan/core/nodes.hpp"
+#include "plan/core/peer_stream.hpp"
 #include "plan/core/per_round.hpp"
 #include "plan/core/steps.hpp"
-#include "plan/core/windows.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -123,7 +123,7 @@ class Builder {
       tell_complete();
     }
     for (Run& run : runs_)
-      while (run.taken < run.length) {
+      while (run.in.taken() < run.length) {
         take(run);
         tell_complete();
       }
@@ -146,9 +146,10 @@ class Builder {
     std::size_t skip;
     std::uint32_t length;
     std::uint32_t round;
-    std::uint16_t answers;    // the first slot for them
-    std::uint32_t taken = 0;  // of those from as far behind
-    std::uint32_t results_taken = 0;
+    OutgoingStream out;  // sums, ahead
+    IncomingStream in;
+    OutgoingStream results_out;  // behind
+    IncomingStream results_in;
 
     std::size_t distance(std::uint32_t i) const { return skip + length - 1 - i; }
   };
@@ -167,10 +168,16 @@ class Builder {
       left -= length;
       // Of those that go now the smallest distance waits if any does.
       if (waiting_for_[left] > 0) ++round;
+      const auto first_answer = static_cast<std::uint32_t>(slots);
+      const AnswerLines answers{first_answer}, result_answers{first_answer + answer_count(length)};
+      const Rank ahead = alike(deal_.ahead(node_, left)), behind = alike(deal_.behind(node_, left));
       runs_.push_back({.skip = left,
                        .length = length,
                        .round = round,
-                       .answers = static_cast<std::uint16_t>(slots)});
+                       .out = {steps_, ahead, answers},
+                       .in = {steps_, behind, answers, length},
+                       .results_out = {steps_, behind, result_answers},
+                       .results_in = {steps_, ahead, result_answers, length}});
       for (std::uint32_t i = 0; i < length; ++i) ++waiting_for_[i];
       slots += halves() * answer_count(length);
       longest = std::max(longest, length);
@@ -193,12 +200,6 @@ class Builder {
   /// Of what is of that distance at its receiver.
   std::uint16_t result_slot(std::size_t distance) const {
     return static_cast<std::uint16_t>(slot_across(distance) + nodes() - 1);
-  }
-  static std::uint16_t answer_slot(const Run& run, std::uint32_t number) {
-    return static_cast<std::uint16_t>(run.answers + number);
-  }
-  static std::uint16_t result_answer_slot(const Run& run, std::uint32_t number) {
-    return answer_slot(run, answer_count(run.length) + number);
   }
 
   /// Or stays in a later one, to which it has sent already.
@@ -261,45 +262,35 @@ class Builder {
     while (distance < runs_[run_].skip) ++run_;
     Run& run = runs_[run_];
     go_to_round(run.round);
-    const auto i = static_cast<std::uint32_t>(run.distance(0) - distance);
-    if (awaits_answer(i)) {
-      while (run.taken < taken_before(i)) take(run);
-      const std::size_t last = run.distance(taken_before(i) - 1);
-      steps_.begin_part(part_of(sum_of(last).owner));
-      steps_.await(ahead(run), answer_slot(run, answer_before(i)), 0);
+    if (!deal_.is_even()) {  // all go directly
+      for (const Sum& sum : sums_of(distance)) {
+        steps_.begin_part(part_of(sum.owner));
+        steps_.put(sum.owner, slot_across(distance), 1, sum.at);
+      }
+      return;
     }
-    for (const Sum& sum : sums_of(distance)) {
-      steps_.begin_part(part_of(sum.owner));
-      // Where nodes differ, all go directly.
-      steps_.put(run.skip == distance ? sum.owner : ahead(run), slot_across(distance), 1, sum.at);
-    }
+    while (run.in.taken() < run.out.to_be_taken()) take(run);
+    const Sum& sum = sum_of(distance);
+    run.out.begin(part_of(sum.owner));
+    run.out.put(slot_across(distance), sum.at);
   }
 
   /// The next sum from behind.  Of nodes that differ in size only the own block comes.  It was sent
   /// before what this rank sends next, as all do the same at the same point: so nobody waits in a
   /// circle.
   void take(Run& run) {
-    const std::uint32_t i = run.taken++;
-    const std::size_t distance = run.distance(i), there = distance - run.skip;
+    const std::size_t distance = run.distance(run.in.taken()), there = distance - run.skip;
     add_up(there);
     go_to_round(run.round);
     const Sum& sum = sum_of(there);
-    steps_.begin_part(part_of(sum.owner));
-    steps_.await(behind(run), slot_across(distance), 1);
+    run.in.await(slot_across(distance), part_of(sum.owner));
     steps_.combine(slot_register(slot_across(distance)), sum.at);
     --waiting_for_[there];
-    if (is_answered(i, run.length)) steps_.put(behind(run), answer_slot(run, i / window), 0);
+    run.in.finish();
   }
 
-  /// Those of other nodes that stand where this rank does.
-  Rank ahead(const Run& run) const {
-    const Members& there = deal_.ahead(node_, run.skip);
-    return there[place_ % there.size()];
-  }
-  Rank behind(const Run& run) const {
-    const Members& there = deal_.behind(node_, run.skip);
-    return there[place_ % there.size()];
-  }
+  /// The rank of another node that stands where this one does.
+  Rank alike(const Members& there) const { return there[place_ % there.size()]; }
 
   /// Back along the skips: who had a sum from this rank tells it the result.
   void allgather() {
@@ -311,7 +302,7 @@ class Builder {
     if (back_ > 0) go_back();
     tell_results();
     for (std::size_t run = runs_.size(); run-- > 0;)
-      while (runs_[run].results_taken < runs_[run].length) {
+      while (runs_[run].results_in.taken() < runs_[run].length) {
         take_result(run);
         tell_results();
       }
@@ -334,13 +325,9 @@ class Builder {
       }
       if (!result_at_[told_]) return;
       go_to_round(run.round);
-      if (awaits_answer(told_)) {
-        while (run.results_taken < taken_before(told_)) take_result(back_);
-        steps_.begin_part(part_of(owner_at(taken_before(told_) - 1)));
-        steps_.await(behind(run), result_answer_slot(run, answer_before(told_)), 0);
-      }
-      steps_.begin_part(part_of(owner_at(told_)));
-      steps_.put(behind(run), result_slot(told_ + run.skip), 1, *result_at_[told_]);
+      while (run.results_in.taken() < run.results_out.to_be_taken()) take_result(back_);
+      run.results_out.begin(part_of(owner_at(told_)));
+      run.results_out.put(result_slot(told_ + run.skip), *result_at_[told_]);
       ++told_;
     }
   }
@@ -348,12 +335,10 @@ class Builder {
   /// The next result of a run.
   void take_result(std::size_t of_run) {
     Run& run = runs_[of_run];
-    const std::uint32_t i = run.results_taken++;
-    const std::size_t distance = run.skip + i;
+    const std::size_t distance = run.skip + run.results_in.taken();
     const std::uint16_t slot = result_slot(distance);
     go_to_round(run.round);
-    steps_.begin_part(part_of(owner_at(distance)));
-    steps_.await(ahead(run), slot, 1);
+    run.results_in.await(slot, part_of(owner_at(distance)));
     Register at = slot_register(slot);
     if (std::any_of(runs_.begin(), runs_.begin() + static_cast<std::ptrdiff_t>(of_run),
                     [&](const Run& earlier) { return distance < earlier.length; })) {
@@ -362,7 +347,7 @@ class Builder {
     }
     steps_.copy(at, target_register);
     result_at_[distance] = at;
-    if (is_answered(i, run.length)) steps_.put(ahead(run), result_answer_slot(run, i / window), 0);
+    run.results_in.finish();
   }
 
   Rank owner_at(std::size_t distance) const { return deal_.ahead(node_, distance).front(); }

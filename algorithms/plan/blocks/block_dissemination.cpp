@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <cassert>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "plan/allreduce/two_partial.hpp"
 #include "plan/blocks/blocks.hpp"
 #include "plan/core/nodes.hpp"
+#include "plan/core/peer_stream.hpp"
 #include "plan/core/steps.hpp"
-#include "plan/core/windows.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -39,6 +38,12 @@ class Circle {
   std::uint32_t length(std::uint32_t round) const { return lengths_[round]; }
   /// In the order in which they come.
   std::uint32_t age(std::uint32_t i) const { return ages_[i]; }
+
+  /// The round in which the i-th age comes, from as many lengths of it behind as are whole in it.
+  std::uint32_t round_of(std::uint32_t i) const {
+    const auto later = std::upper_bound(lengths_.begin(), lengths_.end(), i);
+    return static_cast<std::uint32_t>(later - lengths_.begin()) - 1;
+  }
 
   /// How far ahead blocks of an age go in a round: not where they would come twice.
   bool goes(std::uint32_t round, std::uint32_t age, std::uint64_t distance) const {
@@ -129,6 +134,7 @@ class Builder {
         node_(deal_.node_of(self)),
         others_(deal_.members(node_)),
         is_even_(deal_.is_even()),
+        exchanges_(circle_.rounds()),
         partial_of_(rank_count, no_partial) {
     std::erase(others_, self);
     const bool shares = deal_.node_count() < rank_count;
@@ -148,7 +154,7 @@ class Builder {
     }
     set_round(rounds);
     if (rounds == 1) take_from_others();
-    while (come_ < deal_.node_count()) pass_on(come_, rounds);
+    while (come_ < deal_.node_count()) take_next();
     if (rounds == 0) take_from_others();
     for (std::uint32_t i = 1; i < deal_.node_count(); ++i)
       for (const Rank other : others_) for_held(other, i, [&](Rank whose) { take(other, whose); });
@@ -165,87 +171,84 @@ class Builder {
   }
 
   void build_round(std::uint32_t round) {
-    answered_.clear();
-    answers_.clear();
-    std::uint32_t brought = circle_.length(round);  // ages, by what was passed on so far
-    std::uint32_t before = brought;                 // until the last window began
+    if (is_even_) begin_exchanges(round);
     for (std::uint32_t i = 0; i < circle_.length(round); ++i) {
       if (round == 1 && i == 1) take_from_others();  // before it waits for other nodes
-      if (is_even_ && i % window == 0) {
-        const std::vector<Answer> due = std::exchange(answers_, {});
-        if (i >= 2 * window) answer(round, i, before);
-        for (const Answer& one : due) await(one);
-        before = brought;
-      }
+      if (is_even_) take_for(i, round);
       pass_on(i, round);
-      circle_.for_distances(round, circle_.age(i), [&](std::uint32_t) { ++brought; });
     }
   }
 
-  /// The i-th age: to other nodes and, if it was awaited here, to this one.
+  /// With the nodes at one distance, in one round.
+  struct Exchange {
+    OutgoingStream out;
+    IncomingStream in;
+  };
+
+  void begin_exchanges(std::uint32_t round) {
+    const std::uint32_t length = circle_.length(round);
+    circle_.for_distances(round, 0, [&](std::uint32_t distance) {
+      std::uint32_t count = 0;
+      for (std::uint32_t i = 0; i < length; ++i)
+        count += circle_.goes(round, circle_.age(i), distance) ? 1 : 0;
+      const AnswerLines answers{.first = plan_.slot_count};
+      exchanges_[round].push_back(
+          {{steps_, alike(deal_.ahead(node_, distance)), answers},
+           {steps_, alike(deal_.behind(node_, distance)), answers, count}});
+      const auto lines = static_cast<std::uint16_t>(answer_count(count));
+      plan_.slot_count = static_cast<std::uint16_t>(plan_.slot_count + lines);
+      plan_.line_slot_count = static_cast<std::uint16_t>(plan_.line_slot_count + lines);
+      if (lines > 0) plan_.incoming_max = incoming_of_windows;
+    });
+  }
+
+  /// Takes what the peers of this round wait to hear about, a window before they wait for it, when
+  /// this rank is about to send the i-th age.  All ranks do so at the same points, and what they
+  /// take was sent before: nobody waits in a circle.
+  void take_for(std::uint32_t i, std::uint32_t round) {
+    circle_.for_distances(round, circle_.age(i), [&](std::uint32_t distance) {
+      Exchange& exchange = exchange_at(round, distance);
+      const std::uint32_t soon = exchange.out.count() + window;
+      if (soon >= exchange.in.count()) return;
+      while (exchange.in.taken() < taken_before(soon)) take_next();
+    });
+  }
+
+  Exchange& exchange_at(std::uint32_t round, std::uint32_t distance) {
+    return exchanges_[round][distance / circle_.length(round) - 1];
+  }
+  Exchange& exchange_of(std::uint32_t i) {
+    const std::uint32_t round = circle_.round_of(i);
+    return exchange_at(round, circle_.age(i) - circle_.age(i) % circle_.length(round));
+  }
+
+  /// The i-th age: to other nodes and, if it was not taken yet, to this one.
   void pass_on(std::uint32_t i, std::uint32_t round) {
     const bool is_new = i >= come_;
     for_held(plan_.self, i, [&](Rank whose) {
       steps_.begin_part(part_of(whose));
-      if (is_new && whose != plan_.self) await(i, whose, round - 1);
+      const bool is_awaited = is_new && whose != plan_.self;
+      if (is_awaited) await(i, whose);
       circle_.for_distances(round, circle_.age(i), [&](std::uint32_t distance) {
-        put(deal_.holder(whose, deal_.ahead(node_, distance)), whose);
+        if (!is_even_) return put(deal_.holder(whose, deal_.ahead(node_, distance)), whose);
+        OutgoingStream& out = exchange_at(round, distance).out;
+        out.begin(part_of(whose));
+        out.put(part_of(whose), sendable(whose), whose != plan_.self);
       });
       if (is_new) share(whose);
+      if (is_awaited) finish(i);
     });
     if (is_new) ++come_;
   }
 
-  struct Answer {
-    std::uint32_t distance;
-    std::uint32_t age;  // of the block that is answered, at its sender
-    std::uint16_t slot;
-  };
-
-  /// Before the window that begins with the i-th age: takes what the last but one has brought, up
-  /// to the age `end`, and says so, if there is a window after this one, before which the others'
-  /// answers are awaited.  (Each rank does so at the same points, and what it waits for is sent
-  /// before them, so nobody waits in a circle.)
-  void answer(std::uint32_t round, std::uint32_t i, std::uint32_t end) {
-    const std::set<std::uint32_t> distances = distances_of_window(round, i + window);
-    if (distances.empty()) return;
-    for (; come_ < end; ++come_)
-      for_held(plan_.self, come_, [&](Rank whose) {
-        steps_.begin_part(part_of(whose));
-        await(come_, whose, come_ < circle_.length(round) ? round - 1 : round);
-        share(whose);
-      });
-    for (const std::uint32_t distance : distances) {
-      const std::uint32_t last = last_before(i - window, round, distance);
-      if (last == nothing || !answered_.insert({distance, last}).second) continue;
-      answers_.push_back({distance, circle_.age(last), plan_.slot_count++});
-      ++plan_.line_slot_count;
-      const std::uint32_t from = deal_.behind(node_, distance);
-      steps_.begin_part(part_of(alike(deal_.behind(from, answers_.back().age))));
-      steps_.put(alike(from), answers_.back().slot, 0);
-    }
-    plan_.incoming_max = incoming_of_windows;
-  }
-
-  void await(const Answer& answer) {
-    steps_.begin_part(part_of(alike(deal_.behind(node_, answer.age))));
-    steps_.await(alike(deal_.ahead(node_, answer.distance)), answer.slot, 0);
-  }
-
-  /// How far some age of the window that begins with the i-th one goes.
-  std::set<std::uint32_t> distances_of_window(std::uint32_t round, std::uint32_t i) const {
-    std::set<std::uint32_t> distances;
-    for (const std::uint32_t end = std::min(i + window, circle_.length(round)); i < end; ++i)
-      circle_.for_distances(round, circle_.age(i),
-                            [&](std::uint32_t distance) { distances.insert(distance); });
-    return distances;
-  }
-
-  /// The last one of the first `end` ages that goes so far.
-  std::uint32_t last_before(std::uint32_t end, std::uint32_t round, std::uint32_t distance) const {
-    while (end-- > 0)
-      if (circle_.goes(round, circle_.age(end), distance)) return end;
-    return nothing;
+  /// Only for this node: it is passed on later.
+  void take_next() {
+    for_held(plan_.self, come_, [&](Rank whose) {
+      await(come_, whose);
+      share(whose);
+      finish(come_);
+    });
+    ++come_;
   }
 
   /// The rank of another node that stands where this one does; nodes are even.
@@ -258,23 +261,28 @@ class Builder {
       if (deal_.holder(whose, node_) == rank) f(whose);
   }
 
-  /// What comes in `round` was sent from as many lengths of that behind as are whole in its age.
-  void await(std::uint32_t i, Rank whose, std::uint32_t round) {
-    const std::uint32_t step = circle_.length(round);
+  void await(std::uint32_t i, Rank whose) {
+    if (is_even_) return exchange_of(i).in.await(part_of(whose), part_of(whose));
+    const std::uint32_t step = circle_.length(circle_.round_of(i));
     const std::uint32_t from = deal_.behind(node_, circle_.age(i) / step * step);
+    steps_.begin_part(part_of(whose));
     steps_.await(deal_.holder(whose, from), part_of(whose), 1);
   }
+  void finish(std::uint32_t i) {
+    if (is_even_) exchange_of(i).in.finish();
+  }
 
-  void put(Rank peer, Rank whose) {
+  Register sendable(Rank whose) {
     std::uint16_t& partial = partial_of_[index_of(whose)];
     if (partial == no_partial) {
       partial = plan_.partial_count++;
       steps_.copy(register_of(whose), partial_register(partial));
     }
-    if (whose == plan_.self)
-      steps_.put(peer, part_of(whose), 1, partial_register(partial));
-    else
-      steps_.forward(peer, part_of(whose), partial_register(partial));
+    return partial_register(partial);
+  }
+
+  void put(Rank peer, Rank whose) {
+    steps_.put(peer, part_of(whose), 1, sendable(whose), whose != plan_.self);
   }
 
   /// With the ranks of this node.
@@ -307,18 +315,14 @@ class Builder {
         if (step.action == Action::put) ++plan_.per_round[step.round];
   }
 
-  static constexpr std::uint32_t nothing = UINT32_MAX;
-
   Deal deal_;
   Circle circle_;
   std::uint32_t node_;
   Members others_;  // of the own node
   bool is_even_;
-  std::uint32_t come_ = 0;                 // ages, so far
+  std::uint32_t come_ = 0;                          // ages, so far
+  std::vector<std::vector<Exchange>> exchanges_;    // of each round, by distance; nodes are even
   std::vector<std::uint16_t> partial_of_;  // of the block of each rank, if it was sent
-  // Of this round: distance and age; and those that are awaited next.
-  std::set<std::pair<std::uint32_t, std::uint32_t>> answered_;
-  std::vector<Answer> answers_;
   Plan plan_;
   StepWriter steps_{plan_};
 };

@@ -186,8 +186,8 @@ class Builder {
       const std::vector<Rank>& there = porters_.members(nodes_[turn]);
       const Porters::Peer peer = porters_.peer(nodes_[turn]);
       steps_.begin_part(part_of(there.back()));
-      steps_.forward(peer.rank, slot_of_turn(peer.turn), together(turn),
-                     narrow(here.size() * there.size()));
+      steps_.put(peer.rank, slot_of_turn(peer.turn), narrow(here.size() * there.size()),
+                 together(turn), true);
     }
     if (nodes_.empty()) return;
     first_dealt_ = plan_.partial_count;
@@ -222,7 +222,7 @@ class Builder {
     for (std::size_t offset = 1; blocks > 0 && offset <= others(); ++offset) {
       const Rank member = here[porters_.place_ahead(offset)];
       steps_.begin_part(part_of(member));
-      steps_.forward(member, slot_of_porter(offset), dealt(offset), narrow(blocks));
+      steps_.put(member, slot_of_porter(offset), narrow(blocks), dealt(offset), true);
     }
     for (std::size_t offset = 1; offset <= others(); ++offset) {
       const std::size_t place = porters_.place_behind(offset);

@@ -112,10 +112,7 @@ Plan node_gather(Rank self, std::span<const Node> node_of, Rank root) {
     const std::vector<Rank>& members = heads.members();
     const std::uint16_t slot = slot_of_node(heads.node());
     steps.begin_part(part_of(members.back()));
-    if (members.size() > 1)
-      steps.forward(root, slot, partial_register(0), count_of(members));
-    else
-      steps.put(root, slot, 1, partial_register(0));
+    steps.put(root, slot, count_of(members), partial_register(0), members.size() > 1);
     return plan;
   }
   heads.for_other_nodes([&](std::uint16_t node) {
@@ -186,10 +183,7 @@ Plan node_scatter(Rank self, std::span<const Node> node_of, Rank root) {
     const Register block = partial_register(plan.partial_count++);
     steps.begin_part(part_of(member));
     steps.copy(from(place), block);
-    if (is_root)
-      steps.put(member, blocks, 1, block);
-    else
-      steps.forward(member, blocks, block);
+    steps.put(member, blocks, 1, block, !is_root);
   });
   steps.begin_part(part_of(self));
   steps.copy(from(heads.place_of(self)), target_register);

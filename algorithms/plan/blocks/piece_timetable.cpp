@@ -146,13 +146,10 @@ class Simulation {
       for (std::uint32_t node = 0; node < links_.node_count(); ++node) {
         const Waiting next = take_next(node);
         if (next.to == nobody) continue;
-        std::vector<std::uint32_t>& sent_at = sent_at_[links_.link(node, next.to)];
-        const auto number = static_cast<std::uint32_t>(sent_at.size());
-        sent_at.push_back(now_);
-        coming_[(now_ + hop) % coming_.size()].push_back(
-            {next.to, {false, next.piece, node, number}});
+        sent_at_[links_.link(node, next.to)].push_back(now_);
+        coming_[(now_ + hop) % coming_.size()].push_back({next.to, {false, next.piece, node}});
         ++on_their_way_;
-        if (node == own) events.push_back({true, next.piece, next.to, number});
+        if (node == own) events.push_back({true, next.piece, next.to});
       }
     }
     return events;

@@ -117,12 +117,11 @@ class PieceLinks {
   std::vector<std::uint32_t> messages_;           // on each link
 };
 
-/// A line of a node's timetable: it sends a piece, or takes it, as the i-th on that link.
+/// A line of a node's timetable: it sends a piece, or takes it.
 struct PieceEvent {
   bool is_sent = false;
   std::uint16_t piece = 0;
   std::uint32_t node = 0;  // to or from which
-  std::uint32_t number = 0;
 };
 
 /// What a node does about the pieces of a lane, in this order.

@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <cassert>
+#include <map>
 #include <utility>
 #include <vector>
 
+#include "plan/core/peer_stream.hpp"
 #include "plan/core/per_round.hpp"
 #include "plan/core/steps.hpp"
-#include "plan/core/windows.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -18,7 +19,6 @@ class Builder {
   Builder(Rank self, const LanePieces& pieces, PieceRoute route)
       : pieces_(pieces),
         links_(links_of_lanes(pieces, route)),
-        sent_(own_links(self).count()),
         partial_of_(pieces.piece_count(), no_partial) {
     const std::uint32_t answers = answers_max();
     assert(pieces.piece_count() + answers <= slots_max);
@@ -96,24 +96,20 @@ class Builder {
     const Rank owner = plan_.owners[event.piece];
     if (pieces_.node_of(owner) == node() && partial_of_[event.piece] == no_partial)
       take_from_owner(event.piece);
-    std::vector<std::uint16_t>& sent = sent_[link_to(event.node)];
-    if (awaits_answer(event.number)) {
-      steps_.begin_part(sent[taken_before(event.number) - 1]);
-      steps_.await(rank_at(event.node),
-                   answer_slot(link_to(event.node), answer_before(event.number)), 0);
-    }
-    steps_.begin_part(event.piece);
-    put(rank_at(event.node), event.piece);
-    sent.push_back(event.piece);
+    const auto [place, is_new] = out_.try_emplace(event.node, steps_, rank_at(event.node),
+                                                  answers_on(node(), event.node));
+    OutgoingStream& out = place->second;
+    out.begin(event.piece);
+    out.put(event.piece, sendable(event.piece), !is_own(event.piece));
   }
 
   void take(const PieceEvent& event) {
-    steps_.begin_part(event.piece);
-    steps_.await(rank_at(event.node), event.piece, 1);
     const PieceLinks& links = own_links(plan_.self);
-    const std::size_t link = links.link(event.node, node());
-    if (is_answered(event.number, links.messages(link)))
-      steps_.put(rank_at(event.node), answer_slot(link, event.number / window), 0);
+    const auto [place, is_new] =
+        in_.try_emplace(event.node, steps_, rank_at(event.node), answers_on(event.node, node()),
+                        links.messages(links.link(event.node, node())));
+    place->second.await(event.piece, event.piece);
+    place->second.finish();
   }
 
   /// Another rank's of this node, before it is sent.
@@ -138,7 +134,7 @@ class Builder {
   /// Of this node, by who has the piece before them.
   void tell_others(std::uint16_t piece) {
     for (const Rank other : pieces_.members(node()))
-      if (other != plan_.self) put(other, piece);
+      if (other != plan_.self) steps_.put(other, piece, 1, sendable(piece), !is_own(piece));
   }
 
   Register sendable(std::uint16_t piece) {
@@ -151,20 +147,9 @@ class Builder {
     return partial_register(partial);
   }
 
-  void put(Rank peer, std::uint16_t piece) {
-    const Register from = sendable(piece);
-    if (is_own(piece))
-      steps_.put(peer, piece, 1, from);
-    else
-      steps_.forward(peer, piece, from);
-  }
-
-  std::size_t link_to(std::uint32_t other) const {
-    return own_links(plan_.self).link(node(), other);
-  }
-  std::uint16_t answer_slot(std::size_t link, std::uint32_t answer) const {
-    return static_cast<std::uint16_t>(plan_.parts + own_links(plan_.self).first_answer(link) +
-                                      answer);
+  AnswerLines answers_on(std::uint32_t from, std::uint32_t to) const {
+    const PieceLinks& links = own_links(plan_.self);
+    return {.first = plan_.parts + links.first_answer(links.link(from, to))};
   }
 
   /// That any rank awaits.
@@ -193,7 +178,8 @@ class Builder {
 
   const LanePieces& pieces_;
   std::vector<PieceLinks> links_;                 // of each lane
-  std::vector<std::vector<std::uint16_t>> sent_;  // pieces on each link
+  std::map<std::uint32_t, OutgoingStream> out_;   // by node
+  std::map<std::uint32_t, IncomingStream> in_;
   std::vector<std::uint16_t> partial_of_;         // of each piece that was sent
   Plan plan_;
   StepWriter steps_{plan_};

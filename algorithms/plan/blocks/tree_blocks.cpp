@@ -9,8 +9,8 @@
 
 #include "plan/blocks/blocks.hpp"
 #include "plan/core/nodes.hpp"
+#include "plan/core/peer_stream.hpp"
 #include "plan/core/steps.hpp"
-#include "plan/core/windows.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -164,35 +164,36 @@ class Builder {
     plan_.line_slot_count = static_cast<std::uint16_t>(rank_count);
     const auto below = static_cast<std::uint32_t>(tree_.most_below());
     plan_.per_round = {std::max(rank_count - 1, below + answer_count(below))};
-    // The last windows of one call and the first ones of the next.
-    plan_.incoming_max = 2 * windows_in_flight * window;
+    plan_.incoming_max = incoming_of_windows_one_way;
   }
 
   Plan gather() && {
     const Edge& up = tree_.parent();
     const bool is_root = up.peer == no_rank;
-    std::uint32_t i = 0;  // of the blocks that go up
-    if (!is_root) await_room(up, i);
-    begin_part(plan_.self);
-    if (is_root)
+    OutgoingStream above(steps_, up.peer, taken_lines());
+    std::vector<IncomingStream> below;
+    for (const Edge& down : tree_.children()) below.push_back(incoming(down));
+    if (is_root) {
+      begin_part(plan_.self);
       steps_.copy(source_register, target_register);
-    else
-      steps_.put(up.peer, part_of(plan_.self), 1, sendable(source_register));
+    } else {
+      await_credit(up);
+      above.begin(part_of(plan_.self));
+      above.put(part_of(plan_.self), sendable(source_register));
+    }
     for (const Tree::Passing& one : tree_.passing()) {
-      const Edge& down = tree_.children()[one.child];
-      const Rank block = down.blocks[one.i];
-      begin_part(block);
-      steps_.await(down.peer, part_of(block), 1);
+      const std::uint16_t block = part_of(tree_.children()[one.child].blocks[one.i]);
+      IncomingStream& in = below[one.child];
+      in.await(block, block);
       if (is_root) {
-        steps_.copy(slot_register(part_of(block)), target_register);
-        give_room(down, one.i);
+        steps_.copy(slot_register(block), target_register);
+        finish(in, block);
         continue;
       }
-      const Register from = sendable(slot_register(part_of(block)));
-      give_room(down, one.i);
-      await_room(up, ++i);
-      begin_part(block);
-      steps_.forward(up.peer, part_of(block), from);
+      const Register from = sendable(slot_register(block));
+      finish(in, block);
+      above.begin(block);
+      above.put(block, from, true);
     }
     return std::move(plan_);
   }
@@ -200,37 +201,44 @@ class Builder {
   Plan scatter() && {
     const Edge& up = tree_.parent();
     const bool is_root = up.peer == no_rank;
-    std::uint32_t i = 0;  // of the blocks that come from there
+    IncomingStream above = incoming(up);
+    std::vector<OutgoingStream> below;
+    for (const Edge& down : tree_.children()) below.push_back({steps_, down.peer, taken_lines()});
     for (const Tree::Passing& one : tree_.passing()) {
       const Edge& down = tree_.children()[one.child];
-      const Rank block = down.blocks[one.i];
-      await_room(down, one.i);
-      begin_part(block);
+      const std::uint16_t block = part_of(down.blocks[one.i]);
+      OutgoingStream& out = below[one.child];
+      if (one.i == 0) await_credit(down);
+      out.begin(block);
       if (is_root) {
-        steps_.put(down.peer, part_of(block), 1, sendable(source_register));
+        out.put(block, sendable(source_register));
         continue;
       }
-      steps_.await(up.peer, part_of(block), 1);
-      const Register from = sendable(slot_register(part_of(block)));
-      give_room(up, i++);
-      steps_.forward(down.peer, part_of(block), from);
+      above.await(block, block);
+      const Register from = sendable(slot_register(block));
+      finish(above, block);
+      out.put(block, from, true);
     }
-    begin_part(plan_.self);
     if (is_root) {
+      begin_part(plan_.self);
       steps_.copy(source_register, target_register);
       return std::move(plan_);
     }
-    steps_.await(up.peer, part_of(plan_.self), 1);
-    steps_.copy(slot_register(part_of(plan_.self)), target_register);
-    give_room(up, i);
+    const std::uint16_t own = part_of(plan_.self);
+    above.await(own, own);
+    steps_.copy(slot_register(own), target_register);
+    finish(above, own);
     return std::move(plan_);
   }
 
  private:
-  std::uint16_t taken_slot(Rank block) const {
-    return static_cast<std::uint16_t>(plan_.parts + part_of(block));
-  }
+  /// Each block has a line that says it was taken.
+  AnswerLines taken_lines() const { return {.first = plan_.parts, .by_part = true}; }
   void begin_part(Rank block) { steps_.begin_part(part_of(block)); }
+
+  IncomingStream incoming(const Edge& edge) {
+    return {steps_, edge.peer, taken_lines(), static_cast<std::uint32_t>(edge.blocks.size())};
+  }
 
   Register sendable(Register from) {
     const Register partial = partial_register(plan_.partial_count++);
@@ -238,24 +246,17 @@ class Builder {
     return partial;
   }
 
-  /// Before the i-th block is sent.  The peer answers for blocks that it has been sent, and what it
-  /// waits for meanwhile comes from further on the way: nobody waits in a circle.
-  void await_room(const Edge& edge, std::uint32_t i) {
-    if (i == 0) {
-      begin_part(edge.blocks.back());
-      steps_.await_credit(edge.peer, taken_slot(edge.blocks.back()));
-    } else if (awaits_answer(i)) {
-      const Rank last = edge.blocks[taken_before(i) - 1];
-      begin_part(last);
-      steps_.await(edge.peer, taken_slot(last), 0);
-    }
+  /// The credit of an edge comes in the line of its last block.
+  void await_credit(const Edge& edge) {
+    begin_part(edge.blocks.back());
+    steps_.await_credit(edge.peer, taken_lines().line(0, part_of(edge.blocks.back())));
   }
 
-  /// After the i-th block was read: the credit of the call, or the answer for a window.
-  void give_room(const Edge& edge, std::uint32_t i) {
-    const auto count = static_cast<std::uint32_t>(edge.blocks.size());
-    if (i + 1 == count || is_answered(i, count))
-      steps_.put(edge.peer, taken_slot(edge.blocks[i]), 0);
+  /// After a block was read: answers for it if the sender waits for that, and gives the credit of
+  /// the call after the last one.
+  void finish(IncomingStream& in, std::uint16_t block) {
+    in.finish();
+    if (in.taken() == in.count()) steps_.put(in.peer(), taken_lines().line(0, block), 0);
   }
 
   Tree tree_;

@@ -54,21 +54,18 @@ class StepWriter {
   /// What the steps that follow work on.
   void begin_part(std::uint16_t part) { part_ = part; }
 
-  void put(Rank peer, std::uint16_t slot, std::uint16_t payloads, Register from = {}) {
+  /// `forwards`: blocks that are not this rank's own, or the last of which is not.
+  void put(Rank peer, std::uint16_t slot, std::uint16_t payloads, Register from = {},
+           bool forwards = false) {
     assert(peer != plan_.self);
     plan_.steps.push_back({.action = Action::put,
                            .payloads = payloads,
                            .slot = slot,
                            .part = part_,
+                           .forwards = forwards,
                            .round = round_,
                            .peer = peer,
                            .from = from});
-  }
-
-  /// A put of blocks that are not this rank's own, or the last of which is not.
-  void forward(Rank peer, std::uint16_t slot, Register from, std::uint16_t payloads = 1) {
-    put(peer, slot, payloads, from);
-    plan_.steps.back().forwards = true;
   }
 
   /// Into the peer's target; `slot` of it is notified.
