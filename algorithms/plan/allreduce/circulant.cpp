@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/core/nodes.hpp"
+#include "plan/core/node_shares.hpp"
 #include "plan/core/peer_stream.hpp"
 #include "plan/core/per_round.hpp"
 #include "plan/core/steps.hpp"
@@ -24,94 +24,65 @@
 namespace tutti::plan {
 namespace {
 
-using Members = std::vector<Rank>;
-
 enum class Results { own_part, everywhere };
 
-/// Who adds up what, alike on all ranks.
-class Deal {
- public:
-  explicit Deal(const CirculantShape& shape)
-      : members_(members_of_nodes(shape.rank_count, shape.node_of)) {
-    const auto by_size = [](const Members& a, const Members& b) { return a.size() < b.size(); };
-    const auto [smallest, largest] = std::minmax_element(members_.begin(), members_.end(), by_size);
-    is_even_ = smallest->size() == largest->size();
-    others_max_ = largest->size() - 1;
-    for (const Members& node : members_) {
-      const std::size_t held = held_count(node.size(), 0);
-      most_held_ = std::max(most_held_, held);
-      if (node.size() == 1) continue;
-      held_in_node_ = std::max(held_in_node_, held);
-      most_in_node_ = std::max({most_in_node_, (node.size() - 1) * held,
-                                shape.rank_count - held_count(node.size(), node.size() - 1)});
-    }
-  }
+/// The distances of blocks that a rank adds up, and their owners.
+std::vector<std::pair<std::uint32_t, Rank>> held_by(const NodeShares& shares, Rank rank) {
+  const std::uint32_t node = shares.node_of(rank);
+  std::vector<std::pair<std::uint32_t, Rank>> held;
+  for (std::uint32_t distance = 0; distance < shares.node_count(); ++distance)
+    shares.for_held(rank, shares.ahead(node, distance), [&](Rank owner) {
+      held.push_back({distance, owner});
+    });
+  return held;
+}
 
-  std::size_t node_count() const { return members_.size(); }
-  const Members& members(std::size_t node) const { return members_[node]; }
-  const Members& ahead(std::size_t node, std::size_t distance) const {
-    return members_[(node + distance) % node_count()];
-  }
-  const Members& behind(std::size_t node, std::size_t distance) const {
-    return members_[(node + node_count() - distance) % node_count()];
-  }
-
-  /// The distances of blocks that the rank at `place` of a node adds up, and their owners.
-  std::vector<std::pair<std::size_t, Rank>> held_by(std::size_t node, std::size_t place) const {
-    std::vector<std::pair<std::size_t, Rank>> held;
-    for (std::size_t distance = 0; distance < node_count(); ++distance) {
-      const Members& there = ahead(node, distance);
-      for (std::size_t at = place; at < there.size(); at += members(node).size())
-        held.push_back({distance, there[at]});
-    }
-    return held;
-  }
-
-  bool is_even() const { return is_even_; }
-  std::size_t most_held() const { return most_held_; }
-  /// Messages to the others of its node, or from them, of the rank that has most.
-  std::size_t most_in_node() const { return most_in_node_; }
-  /// By a rank of a node with others.
-  std::size_t held_in_node() const { return held_in_node_; }
-  std::size_t slots_in_node() const { return others_max_ * held_in_node_; }
-  std::size_t slot_count() const { return slots_in_node() + node_count() - 1; }
-
- private:
-  std::size_t held_count(std::size_t size, std::size_t place) const {
-    std::size_t held = 0;
-    for (const Members& node : members_)
-      if (node.size() > place) held += (node.size() - place + size - 1) / size;
-    return held;
-  }
-
-  std::vector<Members> members_;
-  bool is_even_;
-  std::size_t others_max_;
-  std::size_t most_held_ = 0, most_in_node_ = 0, held_in_node_ = 0;
+/// Numbers of blocks and messages, of the rank that has most.
+struct Extent {
+  std::size_t held = 0;          // blocks that it adds up
+  std::size_t held_in_node = 0;  // likewise, of ranks that share a node
+  std::size_t sent_in_node = 0;  // messages to the others of its node, or from them
+  std::size_t slots_in_node = 0;
 };
+
+Extent extent_of(const NodeShares& shares) {
+  Extent extent;
+  for (std::uint32_t node = 0; node < shares.node_count(); ++node) {
+    // The first member holds most, the last one least.
+    const std::vector<Rank>& members = shares.members(node);
+    const std::size_t held = held_by(shares, members.front()).size();
+    extent.held = std::max(extent.held, held);
+    if (members.size() == 1) continue;
+    extent.held_in_node = std::max(extent.held_in_node, held);
+    extent.sent_in_node = std::max({extent.sent_in_node, (members.size() - 1) * held,
+                                    shares.rank_count() - held_by(shares, members.back()).size()});
+  }
+  extent.slots_in_node = (shares.largest() - 1) * extent.held_in_node;
+  return extent;
+}
 
 class Builder {
  public:
   Builder(Rank self, const CirculantShape& shape, Results results)
-      : deal_(shape), results_(results) {
-    const auto found = [&] { return std::find(here().begin(), here().end(), self); };
-    while (found() == here().end()) ++node_;
-    place_ = static_cast<std::size_t>(found() - here().begin());
-    first_.assign(deal_.node_count() + 1, 0);
-    for (const auto& [distance, owner] : deal_.held_by(node_, place_)) {
+      : shares_(shape.rank_count, shape.node_of),
+        extent_(extent_of(shares_)),
+        results_(results),
+        node_(shares_.node_of(self)),
+        place_(shares_.place_of(self)) {
+    first_.assign(nodes() + 1, 0);
+    for (const auto& [distance, owner] : held_by(shares_, self)) {
       sums_.push_back({.owner = owner, .at = {}});
       first_[distance + 1] = sums_.size();
     }
     std::partial_sum(first_.begin(), first_.end(), first_.begin(),
                      [](std::size_t before, std::size_t next) { return std::max(before, next); });
-    shares_ = deal_.node_count() < shape.rank_count;
-    const Skips skips = deal_.is_even() ? shape.skips : Skips::ones;
+    const Skips skips = shares_.are_of_one_size() ? shape.skips : Skips::ones;
     plan_.self = self;
     plan_.rank_count = shape.rank_count;
     plan_.algorithm =
-        std::string(shares_ ? "node_" : "") +
+        std::string(shares_nodes() ? "node_" : "") +
         (skips == Skips::ones && results == Results::own_part ? "direct" : "circulant");
-    plan_.all_alike = deal_.is_even();
+    plan_.all_alike = shares_.are_of_one_size();
     plan_.parts = static_cast<std::uint16_t>(shape.rank_count);
     make_schedule(skips);
   }
@@ -154,15 +125,16 @@ class Builder {
     std::size_t distance(std::uint32_t i) const { return skip + length - 1 - i; }
   };
 
-  const Members& here() const { return deal_.members(node_); }
-  std::size_t nodes() const { return deal_.node_count(); }
+  const std::vector<Rank>& here() const { return shares_.members(node_); }
+  std::size_t nodes() const { return shares_.node_count(); }
+  bool shares_nodes() const { return shares_.node_count() < shares_.rank_count(); }
   Register next_partial() { return partial_register(plan_.partial_count++); }
 
   void make_schedule(Skips skips) {
     waiting_for_.assign(nodes(), 0);
     std::size_t left = nodes();
-    std::uint32_t round = shares_ ? 1 : 0;
-    std::size_t slots = deal_.slots_in_node() + halves() * (nodes() - 1);
+    std::uint32_t round = shares_nodes() ? 1 : 0;
+    std::size_t slots = extent_.slots_in_node + halves() * (nodes() - 1);
     std::uint32_t longest = 0;
     for (const std::uint32_t length : circulant_runs(static_cast<std::uint32_t>(left), skips)) {
       left -= length;
@@ -170,7 +142,9 @@ class Builder {
       if (waiting_for_[left] > 0) ++round;
       const auto first_answer = static_cast<std::uint32_t>(slots);
       const AnswerLines answers{first_answer}, result_answers{first_answer + answer_count(length)};
-      const Rank ahead = alike(deal_.ahead(node_, left)), behind = alike(deal_.behind(node_, left));
+      const auto skip = static_cast<std::uint32_t>(left);
+      const Rank ahead = alike(shares_.ahead(node_, skip));
+      const Rank behind = alike(shares_.behind(node_, skip));
       runs_.push_back({.skip = left,
                        .length = length,
                        .round = round,
@@ -182,7 +156,7 @@ class Builder {
       slots += halves() * answer_count(length);
       longest = std::max(longest, length);
     }
-    const std::size_t lines = slots - deal_.slots_in_node() - halves() * (nodes() - 1);
+    const std::size_t lines = slots - extent_.slots_in_node - halves() * (nodes() - 1);
     plan_.slot_count = static_cast<std::uint16_t>(slots);
     plan_.line_slot_count = static_cast<std::uint16_t>(lines);
     next_ = nodes() - 1;
@@ -191,11 +165,11 @@ class Builder {
 
   std::size_t halves() const { return results_ == Results::everywhere ? 2 : 1; }
   std::uint16_t slot_in_node(std::size_t offset, std::size_t held) const {
-    return static_cast<std::uint16_t>((offset - 1) * deal_.held_in_node() + held);
+    return static_cast<std::uint16_t>((offset - 1) * extent_.held_in_node + held);
   }
   /// Of what was of that distance at its sender.
   std::uint16_t slot_across(std::size_t distance) const {
-    return static_cast<std::uint16_t>(deal_.slots_in_node() + distance - 1);
+    return static_cast<std::uint16_t>(extent_.slots_in_node + distance - 1);
   }
   /// Of what is of that distance at its receiver.
   std::uint16_t result_slot(std::size_t distance) const {
@@ -210,10 +184,10 @@ class Builder {
 
   /// Each of the others what it adds up, the farthest first.
   void tell_node() {
-    std::vector<std::vector<std::pair<std::size_t, Rank>>> held(here().size());
+    std::vector<std::vector<std::pair<std::uint32_t, Rank>>> held(here().size());
     for (std::size_t offset = 1; offset < here().size(); ++offset)
-      held[offset] = deal_.held_by(node_, (place_ + offset) % here().size());
-    for (std::size_t i = deal_.held_in_node(); i-- > 0;)
+      held[offset] = held_by(shares_, here()[(place_ + offset) % here().size()]);
+    for (std::size_t i = extent_.held_in_node; i-- > 0;)
       for (std::size_t offset = 1; offset < here().size(); ++offset) {
         if (i >= held[offset].size()) continue;
         const Register own = next_partial();
@@ -262,7 +236,7 @@ class Builder {
     while (distance < runs_[run_].skip) ++run_;
     Run& run = runs_[run_];
     go_to_round(run.round);
-    if (!deal_.is_even()) {  // all go directly
+    if (!shares_.are_of_one_size()) {  // all go directly
       for (const Sum& sum : sums_of(distance)) {
         steps_.begin_part(part_of(sum.owner));
         steps_.put(sum.owner, slot_across(distance), 1, sum.at);
@@ -290,7 +264,7 @@ class Builder {
   }
 
   /// The rank of another node that stands where this one does.
-  Rank alike(const Members& there) const { return there[place_ % there.size()]; }
+  Rank alike(std::uint32_t node) const { return shares_.holder(plan_.self, node); }
 
   /// Back along the skips: who had a sum from this rank tells it the result.
   void allgather() {
@@ -350,17 +324,19 @@ class Builder {
     run.results_in.finish();
   }
 
-  Rank owner_at(std::size_t distance) const { return deal_.ahead(node_, distance).front(); }
+  Rank owner_at(std::size_t distance) const {
+    return shares_.members(shares_.ahead(node_, static_cast<std::uint32_t>(distance))).front();
+  }
 
   void count_messages() {
     plan_.per_round.assign(plan_.rank_count > 1 ? round_ + 1 : 0, 0);
-    if (deal_.is_even()) {  // every rank sends as many as this one
+    if (shares_.are_of_one_size()) {  // every rank sends as many as this one
       for (const Step& step : plan_.steps)
         if (step.action == Action::put) ++plan_.per_round[step.round];
       return;
     }
-    plan_.per_round = {static_cast<std::uint32_t>(deal_.most_in_node()),
-                       static_cast<std::uint32_t>(deal_.most_held() - 1)};
+    plan_.per_round = {static_cast<std::uint32_t>(extent_.sent_in_node),
+                       static_cast<std::uint32_t>(extent_.held - 1)};
   }
 
   /// In a call.  Nobody is in the next call of an allreduce before this rank has looked: without,
@@ -373,10 +349,10 @@ class Builder {
     return most;
   }
 
-  Deal deal_;
+  NodeShares shares_;
+  Extent extent_;
   Results results_;
-  bool shares_ = false;
-  std::size_t node_ = 0, place_ = 0;
+  std::uint32_t node_, place_;
   std::vector<Sum> sums_;           // held here, by distance
   std::vector<std::size_t> first_;  // of each distance, and behind the last
   std::vector<Run> runs_;
@@ -403,7 +379,9 @@ std::vector<std::uint32_t> circulant_runs(std::uint32_t rank_count, Skips skips)
 }
 
 bool is_circulant_reduce_scatter(const CirculantShape& shape) {
-  return shape.rank_count <= slots_max && 2 * Deal(shape).slot_count() <= slots_max;
+  if (shape.rank_count > slots_max) return false;
+  const NodeShares shares(shape.rank_count, shape.node_of);
+  return 2 * (extent_of(shares).slots_in_node + shares.node_count() - 1) <= slots_max;
 }
 
 Plan circulant_reduce_scatter(Rank self, const CirculantShape& shape) {

@@ -14,6 +14,7 @@
 #include <cassert>
 #include <utility>
 
+#include "plan/core/node_shares.hpp"
 #include "plan/core/nodes.hpp"
 #include "plan/core/per_round.hpp"
 #include "plan/core/steps.hpp"
@@ -21,32 +22,23 @@
 namespace tutti::plan {
 namespace {
 
-using Nodes = std::vector<std::vector<Rank>>;
-
-std::uint16_t largest(const Nodes& nodes) {
-  std::size_t count = 1;
-  for (const std::vector<Rank>& node : nodes) count = std::max(count, node.size());
-  return static_cast<std::uint16_t>(count);
-}
-
 std::string name_of(const LaneShape& shape, const Plan& across) {
   return std::string(shape.lane_count == 1 ? shape.one_lane : "lanes") + "/" + across.algorithm;
 }
 
 class Builder {
  public:
-  Builder(Rank self, const LaneShape& shape, const Nodes& nodes, std::uint32_t node, Order order,
+  Builder(Rank self, const LaneShape& shape, const NodeShares& shares, Order order,
           const Plan& across, Target target)
-      : nodes_(nodes),
-        members_(nodes[node]),
+      : shares_(shares),
+        members_(shares.members(shares.node_of(self))),
         member_count_(static_cast<std::uint16_t>(members_.size())),
-        others_max_(static_cast<std::uint16_t>(largest(nodes) - 1)),
+        seat_(static_cast<std::uint16_t>(shares.place_of(self))),
+        others_max_(static_cast<std::uint16_t>(shares.largest() - 1)),
         lane_count_(static_cast<std::uint16_t>(shape.lane_count)),
         order_(order),
         shares_target_(target == Target::of_node),
         across_(across) {
-    const auto place = std::find(members_.begin(), members_.end(), self);
-    seat_ = static_cast<std::uint16_t>(place - members_.begin());
     plan_.self = self;
     plan_.rank_count = shape.rank_count;
     plan_.algorithm = name_of(shape, across);
@@ -60,7 +52,7 @@ class Builder {
     plan_.slot_count = static_cast<std::uint16_t>(slot_of_result(lane_count_));
     plan_.shares_target = shares_target_;
     // If the two ranks are all there are, each gets its result where its part for the other was.
-    if (shape.rank_count == 2 && nodes.size() == 1 && lane_count_ == 2 && has_payload() &&
+    if (shape.rank_count == 2 && shares.node_count() == 1 && lane_count_ == 2 && has_payload() &&
         !shares_target_)
       plan_.answers = {{.slot = static_cast<std::uint16_t>(slot_of_result(0)), .partial = 0},
                        {.slot = static_cast<std::uint16_t>(slot_of_result(1)), .partial = 0}};
@@ -141,9 +133,8 @@ class Builder {
 
   /// The schedule across, from the part combined here to the returned register.
   Register go_across(const Register& combined) {
-    Register result = combined;
-    if (nodes_.size() > 1) result = member_count_ == 1 ? target_register : new_partial();
-    if (nodes_.size() == 1) return result;
+    if (shares_.node_count() == 1) return combined;
+    const Register result = member_count_ == 1 ? target_register : new_partial();
     const std::uint16_t first_partial = plan_.partial_count;
     const auto here = [&](Register there) {
       switch (there.place) {
@@ -162,7 +153,7 @@ class Builder {
     };
     for (Step step : across_.steps) {
       if (step.peer != no_rank) {
-        step.peer = nodes_[index_of(step.peer)][seat_];
+        step.peer = shares_.members(index_of(step.peer))[seat_];
         step.slot = static_cast<std::uint16_t>(step.slot + first_slot_across());
       }
       step.part = seat_;
@@ -206,10 +197,10 @@ class Builder {
     }
   }
 
-  const Nodes& nodes_;
+  const NodeShares& shares_;
   const std::vector<Rank>& members_;  // of the own node
   std::uint16_t member_count_;
-  std::uint16_t seat_ = 0;    // of this rank among them
+  std::uint16_t seat_;        // of this rank among them
   std::uint16_t others_max_;  // one less than the ranks of the largest node
   std::uint16_t lane_count_;
   Order order_;
@@ -222,33 +213,24 @@ class Builder {
 Plan build(Rank self, const LaneShape& shape, Order order, const PlanAcross& across,
            Target target) {
   assert(index_of(self) < shape.rank_count && is_lane_shape(shape));
-  const Nodes nodes = members_of_nodes(shape.rank_count, shape.node_of);
-  const std::uint32_t node =
-      shape.node_of.empty() ? index_of(self) : index_of(shape.node_of[index_of(self)]);
-  Plan plan = across(Rank{node}, static_cast<std::uint32_t>(nodes.size()));
+  const NodeShares shares(shape.rank_count, shape.node_of);
+  Plan plan = across(Rank{shares.node_of(self)}, shares.node_count());
   assert(plan.parts == 1 && (shape.lane_count == 1 || plan.payloads <= 1));
   assert(plan.flow_control == FlowControl::synchronising);
-  if (nodes.size() == shape.rank_count) return plan;
-  return Builder(self, shape, nodes, node, order, plan, target).build();
+  if (shares.node_count() == shape.rank_count) return plan;
+  return Builder(self, shape, shares, order, plan, target).build();
 }
 
 }  // namespace
 
 std::uint32_t lanes_max(std::uint32_t rank_count, std::span<const Node> node_of) {
-  std::size_t count = rank_count;
-  for (const std::vector<Rank>& node : members_of_nodes(rank_count, node_of))
-    count = std::min(count, node.size());
-  return static_cast<std::uint32_t>(count);
+  return NodeShares(rank_count, node_of).smallest();
 }
 
 bool is_lane_shape(const LaneShape& shape) {
-  std::size_t smallest = shape.rank_count, largest = 1;
-  for (const std::vector<Rank>& node : members_of_nodes(shape.rank_count, shape.node_of)) {
-    smallest = std::min(smallest, node.size());
-    largest = std::max(largest, node.size());
-  }
-  return shape.lane_count >= 1 && shape.lane_count <= smallest &&
-         largest + shape.lane_count <= slots_max / 2;
+  const NodeShares shares(shape.rank_count, shape.node_of);
+  return shape.lane_count >= 1 && shape.lane_count <= shares.smallest() &&
+         std::uint64_t{shares.largest()} + shape.lane_count <= slots_max / 2;
 }
 
 Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanAcross& across,

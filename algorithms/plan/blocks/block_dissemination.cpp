@@ -9,14 +9,12 @@
 
 #include "plan/allreduce/two_partial.hpp"
 #include "plan/blocks/blocks.hpp"
-#include "plan/core/nodes.hpp"
+#include "plan/core/node_shares.hpp"
 #include "plan/core/peer_stream.hpp"
 #include "plan/core/steps.hpp"
 
 namespace tutti::plan {
 namespace {
-
-using Members = std::vector<Rank>;
 
 /// In which round blocks of which age are sent how far.
 class Circle {
@@ -62,59 +60,20 @@ class Circle {
   std::vector<std::uint32_t> ages_;
 };
 
-/// Who holds what, the same on all ranks.
-class Deal {
- public:
-  Deal(std::uint32_t rank_count, std::span<const Node> node_of)
-      : members_(members_of_nodes(rank_count, node_of)), node_(rank_count), place_(rank_count) {
-    for (std::uint32_t node = 0; node < members_.size(); ++node)
-      for (std::uint32_t place = 0; place < members_[node].size(); ++place) {
-        node_[index_of(members_[node][place])] = node;
-        place_[index_of(members_[node][place])] = place;
-      }
-  }
-
-  std::uint32_t rank_count() const { return static_cast<std::uint32_t>(node_.size()); }
-  std::uint32_t node_count() const { return static_cast<std::uint32_t>(members_.size()); }
-  std::uint32_t node_of(Rank rank) const { return node_[index_of(rank)]; }
-  const Members& members(std::uint32_t node) const { return members_[node]; }
-  std::uint32_t ahead(std::uint32_t node, std::uint32_t distance) const {
-    return (node + distance) % node_count();
-  }
-  std::uint32_t behind(std::uint32_t node, std::uint32_t age) const {
-    return (node + node_count() - age) % node_count();
-  }
-
-  /// The rank of `node` that has the block of `whose` first.
-  Rank holder(Rank whose, std::uint32_t node) const {
-    const Members& there = members(node);
-    return there[place_[index_of(whose)] % there.size()];
-  }
-
-  bool is_even() const {
-    return std::all_of(members_.begin(), members_.end(),
-                       [&](const Members& node) { return node.size() == members_.front().size(); });
-  }
-
- private:
-  std::vector<Members> members_;
-  std::vector<std::uint32_t> node_, place_;  // of each rank, and in its node
-};
-
 /// Messages of each round, of the rank that sends most.
-PerRound messages_max(const Deal& deal, const Circle& circle, std::uint32_t round_count) {
+PerRound messages_max(const NodeShares& shares, const Circle& circle, std::uint32_t round_count) {
   // Of one block of each age; then of all blocks of a rank.
-  std::vector<PerRound> far(deal.node_count(), PerRound(round_count));
+  std::vector<PerRound> far(shares.node_count(), PerRound(round_count));
   for (std::uint32_t round = 0; round < circle.rounds(); ++round)
     for (std::uint32_t i = 0; i < circle.length(round); ++i)
       circle.for_distances(round, circle.age(i), [&](std::uint32_t) { ++far[i][round]; });
-  std::vector<PerRound> sent(deal.rank_count(), PerRound(round_count));
-  for (std::uint32_t node = 0; node < deal.node_count(); ++node)
+  std::vector<PerRound> sent(shares.rank_count(), PerRound(round_count));
+  for (std::uint32_t node = 0; node < shares.node_count(); ++node)
     for (std::uint32_t round = 0, i = 0; round <= circle.rounds(); ++round)
       for (; i < circle.length(round); ++i)  // what has come before that round
-        for (const Rank whose : deal.members(deal.behind(node, circle.age(i)))) {
-          PerRound& counts = sent[index_of(deal.holder(whose, node))];
-          counts[round] += static_cast<std::uint32_t>(deal.members(node).size() - 1);
+        for (const Rank whose : shares.members(shares.behind(node, circle.age(i)))) {
+          PerRound& counts = sent[index_of(shares.holder(whose, node))];
+          counts[round] += static_cast<std::uint32_t>(shares.members(node).size() - 1);
           for (std::uint32_t later = round; later < circle.rounds(); ++later)
             counts[later] += far[i][later];
         }
@@ -129,15 +88,15 @@ class Builder {
  public:
   Builder(Rank self, std::uint32_t rank_count, const PerRound& per_round,
           std::span<const Node> node_of)
-      : deal_(rank_count, node_of),
-        circle_(deal_.node_count(), per_round),
-        node_(deal_.node_of(self)),
-        others_(deal_.members(node_)),
-        is_even_(deal_.is_even()),
+      : shares_(rank_count, node_of),
+        circle_(shares_.node_count(), per_round),
+        node_(shares_.node_of(self)),
+        others_(shares_.members(node_)),
+        is_even_(shares_.are_of_one_size()),
         exchanges_(circle_.rounds()),
         partial_of_(rank_count, no_partial) {
     std::erase(others_, self);
-    const bool shares = deal_.node_count() < rank_count;
+    const bool shares = shares_.node_count() < rank_count;
     plan_.self = self;
     plan_.rank_count = rank_count;
     plan_.algorithm = shares ? "node_allgather" : "block_dissemination";
@@ -154,9 +113,9 @@ class Builder {
     }
     set_round(rounds);
     if (rounds == 1) take_from_others();
-    while (come_ < deal_.node_count()) take_next();
+    while (come_ < shares_.node_count()) take_next();
     if (rounds == 0) take_from_others();
-    for (std::uint32_t i = 1; i < deal_.node_count(); ++i)
+    for (std::uint32_t i = 1; i < shares_.node_count(); ++i)
       for (const Rank other : others_) for_held(other, i, [&](Rank whose) { take(other, whose); });
     count_messages();
     return std::move(plan_);
@@ -193,8 +152,8 @@ class Builder {
         count += circle_.goes(round, circle_.age(i), distance) ? 1 : 0;
       const AnswerLines answers{.first = plan_.slot_count};
       exchanges_[round].push_back(
-          {{steps_, alike(deal_.ahead(node_, distance)), answers},
-           {steps_, alike(deal_.behind(node_, distance)), answers, count}});
+          {{steps_, alike(shares_.ahead(node_, distance)), answers},
+           {steps_, alike(shares_.behind(node_, distance)), answers, count}});
       const auto lines = static_cast<std::uint16_t>(answer_count(count));
       plan_.slot_count = static_cast<std::uint16_t>(plan_.slot_count + lines);
       plan_.line_slot_count = static_cast<std::uint16_t>(plan_.line_slot_count + lines);
@@ -230,7 +189,7 @@ class Builder {
       const bool is_awaited = is_new && whose != plan_.self;
       if (is_awaited) await(i, whose);
       circle_.for_distances(round, circle_.age(i), [&](std::uint32_t distance) {
-        if (!is_even_) return put(deal_.holder(whose, deal_.ahead(node_, distance)), whose);
+        if (!is_even_) return put(shares_.holder(whose, shares_.ahead(node_, distance)), whose);
         OutgoingStream& out = exchange_at(round, distance).out;
         out.begin(part_of(whose));
         out.put(part_of(whose), sendable(whose), whose != plan_.self);
@@ -241,32 +200,24 @@ class Builder {
     if (is_new) ++come_;
   }
 
-  /// Only for this node: it is passed on later.
-  void take_next() {
-    for_held(plan_.self, come_, [&](Rank whose) {
-      await(come_, whose);
-      share(whose);
-      finish(come_);
-    });
-    ++come_;
-  }
+  /// For this node alone: to other nodes it goes in its round.
+  void take_next() { pass_on(come_, circle_.rounds()); }
 
   /// The rank of another node that stands where this one does; nodes are even.
-  Rank alike(std::uint32_t node) const { return deal_.holder(plan_.self, node); }
+  Rank alike(std::uint32_t node) const { return shares_.holder(plan_.self, node); }
 
-  /// Whose blocks of the i-th age a rank of this node has before the others.
+  /// f(whose) for the blocks of the i-th age that a rank of this node has before the others.
   template <class F>
   void for_held(Rank rank, std::uint32_t i, F&& f) const {
-    for (const Rank whose : deal_.members(deal_.behind(node_, circle_.age(i))))
-      if (deal_.holder(whose, node_) == rank) f(whose);
+    shares_.for_held(rank, shares_.behind(node_, circle_.age(i)), f);
   }
 
   void await(std::uint32_t i, Rank whose) {
     if (is_even_) return exchange_of(i).in.await(part_of(whose), part_of(whose));
     const std::uint32_t step = circle_.length(circle_.round_of(i));
-    const std::uint32_t from = deal_.behind(node_, circle_.age(i) / step * step);
+    const std::uint32_t from = shares_.behind(node_, circle_.age(i) / step * step);
     steps_.begin_part(part_of(whose));
-    steps_.await(deal_.holder(whose, from), part_of(whose), 1);
+    steps_.await(shares_.holder(whose, from), part_of(whose), 1);
   }
   void finish(std::uint32_t i) {
     if (is_even_) exchange_of(i).in.finish();
@@ -309,20 +260,20 @@ class Builder {
   void count_messages() {
     if (!is_even_)
       plan_.per_round =
-          messages_max(deal_, circle_, static_cast<std::uint32_t>(plan_.per_round.size()));
+          messages_max(shares_, circle_, static_cast<std::uint32_t>(plan_.per_round.size()));
     else  // every rank sends as many as this one
       for (const Step& step : plan_.steps)
         if (step.action == Action::put) ++plan_.per_round[step.round];
   }
 
-  Deal deal_;
+  NodeShares shares_;
   Circle circle_;
   std::uint32_t node_;
-  Members others_;  // of the own node
+  std::vector<Rank> others_;  // of the own node
   bool is_even_;
-  std::uint32_t come_ = 0;                          // ages, so far
-  std::vector<std::vector<Exchange>> exchanges_;    // of each round, by distance; nodes are even
-  std::vector<std::uint16_t> partial_of_;  // of the block of each rank, if it was sent
+  std::uint32_t come_ = 0;                        // ages, so far
+  std::vector<std::vector<Exchange>> exchanges_;  // of each round, by distance; nodes are even
+  std::vector<std::uint16_t> partial_of_;         // of the block of each rank, if it was sent
   Plan plan_;
   StepWriter steps_{plan_};
 };

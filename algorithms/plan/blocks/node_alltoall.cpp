@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/blocks/blocks.hpp"
+#include "plan/core/node_shares.hpp"
 #include "plan/core/nodes.hpp"
 #include "plan/core/per_round.hpp"
 #include "plan/core/steps.hpp"
@@ -42,58 +43,13 @@ Extent extent_of(std::span<const Node> node_of) {
   return extent;
 }
 
-/// Who carries where.  Of node a, the node d ahead belongs to member d - 1, counted around.
-class Porters {
- public:
-  Porters(Rank self, std::span<const Node> node_of)
-      : members_(members_of_nodes(static_cast<std::uint32_t>(node_of.size()), node_of)),
-        node_(index_of(node_of[index_of(self)])),
-        place_(static_cast<std::size_t>(std::find(here().begin(), here().end(), self) -
-                                        here().begin())) {}
-
-  const std::vector<Rank>& members(std::size_t node) const { return members_[node]; }
-  const std::vector<Rank>& here() const { return members_[node_]; }
-  std::size_t place() const { return place_; }
-  std::size_t place_ahead(std::size_t offset) const { return (place_ + offset) % here().size(); }
-  std::size_t place_behind(std::size_t offset) const {
-    return (place_ + here().size() - offset) % here().size();
-  }
-
-  /// The nodes that a member of this node carries to.
-  std::vector<std::size_t> carried(std::size_t place) const {
-    std::vector<std::size_t> nodes;
-    for (std::size_t ahead = place + 1; ahead < members_.size(); ahead += here().size())
-      nodes.push_back((node_ + ahead) % members_.size());
-    return nodes;
-  }
-  /// Their ranks, node after node.
-  std::vector<Rank> ranks_carried(std::size_t place) const {
-    std::vector<Rank> ranks;
-    for (const std::size_t node : carried(place))
-      ranks.insert(ranks.end(), members_[node].begin(), members_[node].end());
-    return ranks;
-  }
-  /// The rank of another node that carries to this one, and which of its nodes that is.
-  struct Peer {
-    Rank rank;
-    std::size_t turn;
-  };
-  Peer peer(std::size_t node) const {
-    const std::size_t before = (node_ + members_.size() - node) % members_.size() - 1;
-    const std::vector<Rank>& there = members_[node];
-    return {there[before % there.size()], before / there.size()};
-  }
-
- private:
-  std::vector<std::vector<Rank>> members_;
-  std::size_t node_;
-  std::size_t place_;
-};
-
 class Builder {
  public:
   Builder(Rank self, std::span<const Node> node_of)
-      : porters_(self, node_of), nodes_(porters_.carried(porters_.place())) {
+      : shares_(static_cast<std::uint32_t>(node_of.size()), node_of),
+        node_(shares_.node_of(self)),
+        place_(shares_.place_of(self)),
+        nodes_(shares_.carried_by(self)) {
     const Extent extent = extent_of(node_of);
     plan_.self = self;
     plan_.rank_count = static_cast<std::uint32_t>(node_of.size());
@@ -125,7 +81,19 @@ class Builder {
   std::uint16_t slot_of_porter(std::size_t offset) const {
     return narrow(first_of_porters_ + offset - 1);
   }
-  std::size_t others() const { return porters_.here().size() - 1; }
+  const std::vector<Rank>& here() const { return shares_.members(node_); }
+  std::size_t others() const { return here().size() - 1; }
+  std::size_t place_ahead(std::size_t offset) const { return (place_ + offset) % here().size(); }
+  std::size_t place_behind(std::size_t offset) const {
+    return (place_ + here().size() - offset) % here().size();
+  }
+  /// The ranks that a porter carries to, node after node.
+  std::vector<Rank> ranks_carried(Rank porter) const {
+    std::vector<Rank> ranks;
+    for (const std::uint32_t node : shares_.carried_by(porter))
+      ranks.insert(ranks.end(), shares_.members(node).begin(), shares_.members(node).end());
+    return ranks;
+  }
 
   void copy(Rank about, Register from, Register into, std::size_t payloads = 1) {
     steps_.begin_part(part_of(about));
@@ -135,11 +103,10 @@ class Builder {
   /// All that is read of the source, so that the target may be written then: what the others carry,
   /// and this rank's own share of what it carries.
   void give_to_porters() {
-    const std::size_t place = porters_.place();
     for (std::size_t offset = 1; offset <= others(); ++offset) {
-      const std::size_t place_of_porter = porters_.place_ahead(offset);
-      std::vector<Rank> blocks = porters_.ranks_carried(place_of_porter);
-      blocks.push_back(porters_.here()[place_of_porter]);
+      const Rank porter = here()[place_ahead(offset)];
+      std::vector<Rank> blocks = ranks_carried(porter);
+      blocks.push_back(porter);
       const std::uint16_t given = plan_.partial_count++;
       for (std::size_t i = 0; i < blocks.size(); ++i)
         copy(blocks[i], source_register, partial_register(given, narrow(i)));
@@ -149,9 +116,9 @@ class Builder {
     first_together_ = plan_.partial_count;
     plan_.partial_count = narrow(first_together_ + nodes_.size());
     for (std::size_t turn = 0; turn < nodes_.size(); ++turn) {
-      const std::vector<Rank>& there = porters_.members(nodes_[turn]);
+      const std::vector<Rank>& there = shares_.members(nodes_[turn]);
       for (std::size_t i = 0; i < there.size(); ++i)
-        copy(there[i], source_register, together(turn, place * there.size() + i));
+        copy(there[i], source_register, together(turn, place_ * there.size() + i));
     }
     copy(plan_.self, source_register, target_register);
   }
@@ -161,16 +128,16 @@ class Builder {
   }
 
   void put_together() {
-    const std::size_t blocks = porters_.ranks_carried(porters_.place()).size();
+    const std::size_t blocks = ranks_carried(plan_.self).size();
     for (std::size_t offset = 1; offset <= others(); ++offset) {
-      const std::size_t place = porters_.place_behind(offset);
-      const Rank member = porters_.here()[place];
+      const std::size_t place = place_behind(offset);
+      const Rank member = here()[place];
       const std::uint16_t slot = slot_of_behind(offset);
       steps_.begin_part(part_of(member));
       steps_.await(member, slot, narrow(blocks + 1));
       std::size_t first = 0;
       for (std::size_t turn = 0; turn < nodes_.size(); ++turn) {
-        const std::vector<Rank>& there = porters_.members(nodes_[turn]);
+        const std::vector<Rank>& there = shares_.members(nodes_[turn]);
         copy(there.back(), slot_register(slot, narrow(first)), together(turn, place * there.size()),
              there.size());
         first += there.size();
@@ -181,12 +148,11 @@ class Builder {
 
   /// What comes for each member of this node goes into a partial for it.
   void swap_with_nodes() {
-    const std::vector<Rank>& here = porters_.here();
     for (std::size_t turn = 0; turn < nodes_.size(); ++turn) {
-      const std::vector<Rank>& there = porters_.members(nodes_[turn]);
-      const Porters::Peer peer = porters_.peer(nodes_[turn]);
+      const std::vector<Rank>& there = shares_.members(nodes_[turn]);
+      const NodeShares::Carrier peer = shares_.carrier(nodes_[turn], node_);
       steps_.begin_part(part_of(there.back()));
-      steps_.put(peer.rank, slot_of_turn(peer.turn), narrow(here.size() * there.size()),
+      steps_.put(peer.rank, slot_of_turn(peer.turn), narrow(here().size() * there.size()),
                  together(turn), true);
     }
     if (nodes_.empty()) return;
@@ -194,19 +160,20 @@ class Builder {
     plan_.partial_count = narrow(first_dealt_ + others());
     std::size_t first = 0;
     for (std::size_t turn = 0; turn < nodes_.size(); ++turn) {
-      const std::vector<Rank>& there = porters_.members(nodes_[turn]);
+      const std::vector<Rank>& there = shares_.members(nodes_[turn]);
       const std::uint16_t slot = slot_of_turn(turn);
-      steps_.begin_part(part_of(here.back()));
-      steps_.await(porters_.peer(nodes_[turn]).rank, slot, narrow(here.size() * there.size()));
+      steps_.begin_part(part_of(here().back()));
+      steps_.await(shares_.carrier(nodes_[turn], node_).rank, slot,
+                   narrow(here().size() * there.size()));
       for (std::size_t i = 0; i < there.size(); ++i) {
         const auto come = [&](std::size_t place) {
-          return slot_register(slot, narrow(i * here.size() + place));
+          return slot_register(slot, narrow(i * here().size() + place));
         };
         for (std::size_t offset = 1; offset <= others(); ++offset) {
-          const std::size_t place = porters_.place_ahead(offset);
-          copy(here[place], come(place), dealt(offset, first + i));
+          const std::size_t place = place_ahead(offset);
+          copy(here()[place], come(place), dealt(offset, first + i));
         }
-        copy(there[i], come(porters_.place()), target_register);
+        copy(there[i], come(place_), target_register);
       }
       first += there.size();
     }
@@ -217,26 +184,26 @@ class Builder {
   }
 
   void deal_out() {
-    const std::vector<Rank>& here = porters_.here();
-    const std::size_t blocks = porters_.ranks_carried(porters_.place()).size();
+    const std::size_t blocks = ranks_carried(plan_.self).size();
     for (std::size_t offset = 1; blocks > 0 && offset <= others(); ++offset) {
-      const Rank member = here[porters_.place_ahead(offset)];
+      const Rank member = here()[place_ahead(offset)];
       steps_.begin_part(part_of(member));
       steps_.put(member, slot_of_porter(offset), narrow(blocks), dealt(offset), true);
     }
     for (std::size_t offset = 1; offset <= others(); ++offset) {
-      const std::size_t place = porters_.place_behind(offset);
-      const std::vector<Rank> from = porters_.ranks_carried(place);
+      const Rank porter = here()[place_behind(offset)];
+      const std::vector<Rank> from = ranks_carried(porter);
       if (from.empty()) continue;
       steps_.begin_part(part_of(plan_.self));
-      steps_.await(here[place], slot_of_porter(offset), narrow(from.size()));
+      steps_.await(porter, slot_of_porter(offset), narrow(from.size()));
       for (std::size_t i = 0; i < from.size(); ++i)
         copy(from[i], slot_register(slot_of_porter(offset), narrow(i)), target_register);
     }
   }
 
-  Porters porters_;
-  std::vector<std::size_t> nodes_;  // that this rank carries to
+  NodeShares shares_;
+  std::uint32_t node_, place_;
+  std::vector<std::uint32_t> nodes_;  // that this rank carries to
   Plan plan_;
   StepWriter steps_{plan_};
   std::size_t first_of_nodes_ = 0;  // slots

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <vector>
 
-#include "plan/core/nodes.hpp"
+#include "plan/core/node_shares.hpp"
 #include "plan/core/steps.hpp"
 
 namespace tutti::plan {
@@ -18,52 +18,43 @@ std::uint16_t count_of(const std::vector<Rank>& members) {
 class Heads {
  public:
   Heads(Rank self, std::span<const Node> node_of, Rank root)
-      : members_(members_of_nodes(static_cast<std::uint32_t>(node_of.size()), node_of)),
-        node_(index_of(node_of[index_of(self)])),
-        root_(root),
-        root_node_(index_of(node_of[index_of(root)])),
-        largest_(static_cast<std::uint16_t>(largest_node_of(node_of))) {}
+      : shares_(static_cast<std::uint32_t>(node_of.size()), node_of), self_(self), root_(root) {}
 
-  std::uint16_t nodes() const { return static_cast<std::uint16_t>(members_.size()); }
-  std::uint16_t largest() const { return largest_; }
-  const std::vector<Rank>& members() const { return members_[node_]; }
-  const std::vector<Rank>& members(std::size_t node) const { return members_[node]; }
-  std::uint16_t node() const { return static_cast<std::uint16_t>(node_); }
-  Rank head(std::size_t node) const { return node == root_node_ ? root_ : members_[node].front(); }
-  Rank head() const { return head(node_); }
-  std::uint16_t place_of(Rank rank) const {
-    const auto found = std::find(members().begin(), members().end(), rank);
-    return static_cast<std::uint16_t>(found - members().begin());
-  }
+  std::uint32_t rank_count() const { return shares_.rank_count(); }
+  std::uint16_t nodes() const { return static_cast<std::uint16_t>(shares_.node_count()); }
+  std::uint16_t largest() const { return static_cast<std::uint16_t>(shares_.largest()); }
+  std::uint16_t node() const { return static_cast<std::uint16_t>(shares_.node_of(self_)); }
+  const std::vector<Rank>& members() const { return members(node()); }
+  const std::vector<Rank>& members(std::uint16_t node) const { return shares_.members(node); }
+  Rank head() const { return head(node()); }
+  Rank head(std::uint16_t node) const { return shares_.head(node, root_); }
+  std::uint16_t place() const { return static_cast<std::uint16_t>(shares_.place_of(self_)); }
 
-  /// f(member, place) for those of the own node but `self`.
+  /// f(member, place) for the others of the own node.
   template <class F>
-  void for_others_here(Rank self, F&& f) const {
+  void for_others_here(F&& f) const {
     for (std::uint16_t place = 0; place < count_of(members()); ++place)
-      if (members()[place] != self) f(members()[place], place);
+      if (members()[place] != self_) f(members()[place], place);
   }
-  /// f(node) for those that the root's is not.
+  /// f(node) for all but the root's.
   template <class F>
   void for_other_nodes(F&& f) const {
     for (std::uint16_t node = 0; node < nodes(); ++node)
-      if (node != root_node_) f(node);
+      if (node != shares_.node_of(root_)) f(node);
   }
 
  private:
-  std::vector<std::vector<Rank>> members_;
-  std::size_t node_;
-  Rank root_;
-  std::size_t root_node_;
-  std::uint16_t largest_;
+  NodeShares shares_;
+  Rank self_, root_;
 };
 
-Plan empty_plan(Rank self, const Heads& heads, std::uint32_t rank_count, const char* algorithm) {
+Plan empty_plan(Rank self, const Heads& heads, const char* algorithm) {
   assert(heads.nodes() > 1);
   Plan plan;
   plan.self = self;
-  plan.rank_count = rank_count;
+  plan.rank_count = heads.rank_count();
   plan.algorithm = algorithm;
-  plan.parts = static_cast<std::uint16_t>(rank_count);
+  plan.parts = static_cast<std::uint16_t>(heads.rank_count());
   plan.payloads = heads.largest();
   plan.all_alike = false;
   plan.flow_control = FlowControl::one_way;
@@ -74,7 +65,7 @@ Plan empty_plan(Rank self, const Heads& heads, std::uint32_t rank_count, const c
 
 Plan node_gather(Rank self, std::span<const Node> node_of, Rank root) {
   const Heads heads(self, node_of, root);
-  Plan plan = empty_plan(self, heads, static_cast<std::uint32_t>(node_of.size()), "node_gather");
+  Plan plan = empty_plan(self, heads, "node_gather");
   const auto slot_of_node = [&](std::uint16_t node) {
     return static_cast<std::uint16_t>(heads.largest() + node);
   };
@@ -90,7 +81,7 @@ Plan node_gather(Rank self, std::span<const Node> node_of, Rank root) {
     steps.begin_part(part_of(self));
     steps.await_credit(heads.head(), from_head);
     steps.copy(source_register, partial_register(0));
-    steps.put(heads.head(), heads.place_of(self), 1, partial_register(0));
+    steps.put(heads.head(), heads.place(), 1, partial_register(0));
     return plan;
   }
   const bool is_root = self == root;
@@ -99,9 +90,8 @@ Plan node_gather(Rank self, std::span<const Node> node_of, Rank root) {
     plan.partial_count = 1;
     steps.await_credit(root, from_root);
   }
-  steps.copy(source_register,
-             is_root ? target_register : partial_register(0, heads.place_of(self)));
-  heads.for_others_here(self, [&](Rank member, std::uint16_t place) {
+  steps.copy(source_register, is_root ? target_register : partial_register(0, heads.place()));
+  heads.for_others_here([&](Rank member, std::uint16_t place) {
     steps.begin_part(part_of(member));
     steps.await(member, place, 1);
     steps.copy(slot_register(place), is_root ? target_register : partial_register(0, place));
@@ -130,7 +120,7 @@ Plan node_gather(Rank self, std::span<const Node> node_of, Rank root) {
 
 Plan node_scatter(Rank self, std::span<const Node> node_of, Rank root) {
   const Heads heads(self, node_of, root);
-  Plan plan = empty_plan(self, heads, static_cast<std::uint32_t>(node_of.size()), "node_scatter");
+  Plan plan = empty_plan(self, heads, "node_scatter");
   constexpr std::uint16_t blocks = 0;
   const auto credit_of_node = [](std::uint16_t node) {
     return static_cast<std::uint16_t>(1 + node);
@@ -148,7 +138,7 @@ Plan node_scatter(Rank self, std::span<const Node> node_of, Rank root) {
     steps.set_round(1);
     steps.await(heads.head(), blocks, 1);
     steps.copy(slot_register(blocks), target_register);
-    steps.put(heads.head(), credit_of_member(heads.place_of(self)), 0);
+    steps.put(heads.head(), credit_of_member(heads.place()), 0);
     return plan;
   }
   const bool is_root = self == root;
@@ -157,7 +147,7 @@ Plan node_scatter(Rank self, std::span<const Node> node_of, Rank root) {
       steps.begin_part(part_of(heads.head(node)));
       steps.await_credit(heads.head(node), credit_of_node(node));
     });
-  heads.for_others_here(self, [&](Rank member, std::uint16_t place) {
+  heads.for_others_here([&](Rank member, std::uint16_t place) {
     steps.begin_part(part_of(member));
     steps.await_credit(member, credit_of_member(place));
   });
@@ -179,14 +169,14 @@ Plan node_scatter(Rank self, std::span<const Node> node_of, Rank root) {
     steps.await(root, blocks, count_of(heads.members()));
   }
   steps.set_round(1);
-  heads.for_others_here(self, [&](Rank member, std::uint16_t place) {
+  heads.for_others_here([&](Rank member, std::uint16_t place) {
     const Register block = partial_register(plan.partial_count++);
     steps.begin_part(part_of(member));
     steps.copy(from(place), block);
     steps.put(member, blocks, 1, block, !is_root);
   });
   steps.begin_part(part_of(self));
-  steps.copy(from(heads.place_of(self)), target_register);
+  steps.copy(from(heads.place()), target_register);
   if (!is_root) steps.put(root, credit_of_node(heads.node()), 0);
   return plan;
 }

@@ -7,7 +7,6 @@
 #include <numeric>
 #include <utility>
 
-#include "plan/core/nodes.hpp"
 #include "plan/core/windows.hpp"
 
 namespace tutti::plan {
@@ -54,13 +53,9 @@ std::vector<std::uint32_t> told_in_tree(PieceRoute route, std::uint32_t tree,
 }
 
 LanePieces::LanePieces(std::span<const std::uint16_t> pieces, std::span<const Node> node_of)
-    : members_(members_of_nodes(static_cast<std::uint32_t>(pieces.size()), node_of)),
-      place_(pieces.size()),
-      first_(pieces.size() + 1) {
+    : shares_(static_cast<std::uint32_t>(pieces.size()), node_of), first_(pieces.size() + 1) {
+  assert(shares_.are_of_one_size());
   assert(*std::min_element(pieces.begin(), pieces.end()) > 0);
-  for (std::uint32_t node = 0; node < node_count(); ++node)
-    for (std::uint32_t lane = 0; lane < lane_count(); ++lane)
-      place_[index_of(members_[node].at(lane))] = {node, lane};
   std::inclusive_scan(pieces.begin(), pieces.end(), first_.begin() + 1, std::plus<>(),
                       std::uint32_t{0});
 }

@@ -18,6 +18,8 @@
 #include <tutti/types.hpp>
 #include <vector>
 
+#include "plan/core/node_shares.hpp"
+
 namespace tutti::plan {
 
 enum class PieceRoute : std::uint8_t { ring, two_trees };
@@ -38,17 +40,17 @@ class LanePieces {
   /// `pieces` of each rank's block, 1 at least.
   LanePieces(std::span<const std::uint16_t> pieces, std::span<const Node> node_of);
 
-  std::uint32_t node_count() const { return static_cast<std::uint32_t>(members_.size()); }
-  std::uint32_t lane_count() const { return static_cast<std::uint32_t>(members_.front().size()); }
-  std::uint32_t rank_count() const { return static_cast<std::uint32_t>(place_.size()); }
+  std::uint32_t node_count() const { return shares_.node_count(); }
+  std::uint32_t lane_count() const { return shares_.largest(); }
+  std::uint32_t rank_count() const { return shares_.rank_count(); }
   std::uint32_t piece_count() const { return first_.back(); }
   std::uint32_t piece_count_of(Rank owner) const {
     return first_[index_of(owner) + 1] - first_[index_of(owner)];
   }
-  std::uint32_t node_of(Rank rank) const { return place_[index_of(rank)].node; }
-  std::uint32_t lane_of(Rank rank) const { return place_[index_of(rank)].lane; }
+  std::uint32_t node_of(Rank rank) const { return shares_.node_of(rank); }
+  std::uint32_t lane_of(Rank rank) const { return shares_.place_of(rank); }
   /// Of a node, in rank order: one of each lane.
-  const std::vector<Rank>& members(std::uint32_t node) const { return members_[node]; }
+  const std::vector<Rank>& members(std::uint32_t node) const { return shares_.members(node); }
 
   /// f(piece, lane) for the pieces of a rank's block.
   template <class F>
@@ -61,19 +63,14 @@ class LanePieces {
   /// f(piece, owner) for those of a node's blocks that are on that lane.
   template <class F>
   void for_lane(std::uint32_t node, std::uint32_t wanted, F&& f) const {
-    for (const Rank owner : members_[node])
+    for (const Rank owner : members(node))
       for_pieces(owner, [&](std::uint16_t piece, std::uint32_t lane) {
         if (lane == wanted) f(piece, owner);
       });
   }
 
  private:
-  struct Place {
-    std::uint32_t node = 0;
-    std::uint32_t lane = 0;
-  };
-  std::vector<std::vector<Rank>> members_;
-  std::vector<Place> place_;          // of each rank
+  NodeShares shares_;
   std::vector<std::uint32_t> first_;  // piece of each rank's block, and the number of all
 };
 

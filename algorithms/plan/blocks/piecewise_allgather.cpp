@@ -96,8 +96,8 @@ class Builder {
     const Rank owner = plan_.owners[event.piece];
     if (pieces_.node_of(owner) == node() && partial_of_[event.piece] == no_partial)
       take_from_owner(event.piece);
-    const auto [place, is_new] = out_.try_emplace(event.node, steps_, rank_at(event.node),
-                                                  answers_on(node(), event.node));
+    const auto [place, is_new] =
+        out_.try_emplace(event.node, steps_, rank_at(event.node), answers_on(node(), event.node));
     OutgoingStream& out = place->second;
     out.begin(event.piece);
     out.put(event.piece, sendable(event.piece), !is_own(event.piece));
@@ -177,10 +177,10 @@ class Builder {
   }
 
   const LanePieces& pieces_;
-  std::vector<PieceLinks> links_;                 // of each lane
-  std::map<std::uint32_t, OutgoingStream> out_;   // by node
+  std::vector<PieceLinks> links_;                // of each lane
+  std::map<std::uint32_t, OutgoingStream> out_;  // by node
   std::map<std::uint32_t, IncomingStream> in_;
-  std::vector<std::uint16_t> partial_of_;         // of each piece that was sent
+  std::vector<std::uint16_t> partial_of_;  // of each piece that was sent
   Plan plan_;
   StepWriter steps_{plan_};
 };

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "plan/blocks/blocks.hpp"
-#include "plan/core/nodes.hpp"
+#include "plan/core/node_shares.hpp"
 #include "plan/core/peer_stream.hpp"
 #include "plan/core/steps.hpp"
 
@@ -25,7 +25,7 @@ struct Edge {
 
 /// Nodes lo .. hi-1, counted from the root's.
 struct Nodes {
-  std::size_t lo, hi;
+  std::uint32_t lo, hi;
 };
 
 /// What one rank sees of the tree.
@@ -38,17 +38,10 @@ class Tree {
 
   Tree(Rank self, std::uint32_t rank_count, std::span<const Node> node_of, Rank root,
        Direction direction)
-      : members_(members_of_nodes(rank_count, node_of)) {
-    const std::size_t root_node =
-        node_of.empty() ? index_of(root) : index_of(node_of[index_of(root)]);
-    std::rotate(members_.begin(), members_.begin() + static_cast<std::ptrdiff_t>(root_node),
-                members_.end());
-    std::vector<Rank>& first = members_.front();
-    const auto found = std::find(first.begin(), first.end(), root);
-    std::rotate(first.begin(), found, found + 1);
+      : shares_(rank_count, node_of), root_(root) {
     for (const Nodes& below : children_of(all()))
       most_below_ = std::max(most_below_, ranks_of(below));
-    find(self, node_of, root_node);
+    find(self);
     if (direction == Direction::from_root) turn_round();
   }
 
@@ -62,12 +55,17 @@ class Tree {
   std::size_t most_below() const { return most_below_; }
 
  private:
-  Nodes all() const { return {0, members_.size()}; }
-  Rank head(const Nodes& nodes) const { return members_[nodes.lo].front(); }
+  Nodes all() const { return {0, shares_.node_count()}; }
+  /// The number of the node that is so far from the root's.
+  std::uint32_t node_at(std::uint32_t distance) const {
+    return shares_.ahead(shares_.node_of(root_), distance);
+  }
+  Rank head(const Nodes& nodes) const { return shares_.head(node_at(nodes.lo), root_); }
 
   std::size_t ranks_of(const Nodes& nodes) const {
     std::size_t count = 0;
-    for (std::size_t node = nodes.lo; node < nodes.hi; ++node) count += members_[node].size();
+    for (std::uint32_t node = nodes.lo; node < nodes.hi; ++node)
+      count += shares_.members(node_at(node)).size();
     return count;
   }
 
@@ -75,7 +73,7 @@ class Tree {
   static std::vector<Nodes> children_of(Nodes nodes) {
     std::vector<Nodes> children;
     while (nodes.hi - nodes.lo > 1) {
-      const std::size_t half = (nodes.hi - nodes.lo) / 2;
+      const std::uint32_t half = (nodes.hi - nodes.lo) / 2;
       children.push_back({nodes.hi - half, nodes.hi});
       nodes.hi -= half;
     }
@@ -84,10 +82,9 @@ class Tree {
   }
 
   std::vector<Edge> edges_below(const Nodes& nodes) const {
-    const std::vector<Rank>& here = members_[nodes.lo];
     std::vector<Edge> edges;
-    for (std::size_t place = 1; place < here.size(); ++place)
-      edges.push_back({here[place], {here[place]}});
+    for (const Rank member : shares_.members(node_at(nodes.lo)))
+      if (member != head(nodes)) edges.push_back({member, {member}});
     for (const Nodes& below : children_of(nodes))
       edges.push_back({head(below), blocks_of(head(below), edges_below(below))});
     return edges;
@@ -112,11 +109,10 @@ class Tree {
     return blocks;
   }
 
-  void find(Rank self, std::span<const Node> node_of, std::size_t root_node) {
-    const std::size_t number = node_of.empty() ? index_of(self) : index_of(node_of[index_of(self)]);
-    const std::size_t node = (number + members_.size() - root_node) % members_.size();
-    if (self != members_[node].front()) {
-      parent_ = {members_[node].front(), {self}};
+  void find(Rank self) {
+    const std::uint32_t node = shares_.distance(shares_.node_of(root_), shares_.node_of(self));
+    if (const Rank own_head = head({node, node + 1}); self != own_head) {
+      parent_ = {own_head, {self}};
       return;
     }
     Nodes nodes = all();
@@ -140,7 +136,8 @@ class Tree {
     for (Edge& edge : children_) std::reverse(edge.blocks.begin(), edge.blocks.end());
   }
 
-  std::vector<std::vector<Rank>> members_;  // of each node, counted from the root's; its head first
+  NodeShares shares_;
+  Rank root_;
   Edge parent_;
   std::vector<Edge> children_;
   std::vector<Passing> passing_;
