@@ -8,6 +8,7 @@
 #include <bit>
 #include <cassert>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -90,7 +91,8 @@ class Builder {
   }
 
   Exchange exchange(std::uint32_t bit, std::uint32_t first_answer, std::uint32_t incoming) {
-    const AnswerLines answers{.first = first_answer};
+    const auto answers =
+        layout_.has_answers() ? std::optional(AnswerLines{.first = first_answer}) : std::nullopt;
     return {{steps_, partner(bit), answers}, {steps_, partner(bit), answers, incoming}};
   }
 
@@ -107,13 +109,20 @@ class Builder {
     round_ = std::max(round_, round);
     steps_.set_round(round_);
   }
+  /// The i-th part that is held when the round of a bit begins: what differs in it is sent, the
+  /// rest is kept.
+  std::uint32_t held_part(std::uint32_t bit, std::uint32_t i) const {
+    return layout_.longest_way_first() ? known_part(place_, count_like(place_, bit) - 1 - i)
+                                       : part_like(place_, bit, i);
+  }
+
   /// While what came in one round is taken, what goes in the next is sent.
   void reduce_scatter() {
     for (std::uint32_t bit = 0; bit <= bits_; ++bit) {
       if (bit < bits_) go_to_round(layout_.halving_round(bit));
       for (std::uint32_t i = 0; i < count_like(place_, bit); ++i) {
         if (bit > 0) take_halves(bit - 1, i + 1);
-        const std::uint32_t part = part_like(place_, bit, i);
+        const std::uint32_t part = held_part(bit, i);
         if (bit < bits_ && differs(part, bit)) send_half(bit, part);
       }
       if (!carries()) continue;
@@ -137,7 +146,7 @@ class Builder {
   void take_halves(std::uint32_t bit, std::uint32_t count) {
     IncomingStream& in = halving_[bit].in;
     while (in.taken() < count) {
-      const std::uint32_t part = part_like(place_, bit + 1, in.taken());
+      const std::uint32_t part = held_part(bit + 1, in.taken());
       const std::uint16_t slot = layout_.halved(bit, part);
       in.await(slot, number_of_register(part));
       if ((place_ >> bit & 1) != 0)
@@ -171,9 +180,10 @@ class Builder {
     go_to_round(layout_.entry_round(cube_ + 1));
     for (std::uint32_t i = 0; i < teller_count(); ++i) {
       const Rank from{teller(i).first + place_ % (1u << teller(i).bits)};
-      IncomingStream in(steps_, from,
-                        {.first = layout_.entry_answers(entry_bits_, place_ >> teller(i).bits)},
-                        count_like(place_, entry_bits_));
+      IncomingStream in(
+          steps_, from,
+          AnswerLines{.first = layout_.entry_answers(entry_bits_, place_ >> teller(i).bits)},
+          count_like(place_, entry_bits_));
       await_carried(in, i, entry_bits_);
     }
     if (teller_count() == 1) return;
@@ -244,7 +254,8 @@ class Builder {
     go_to_round(layout_.entry_round(cube_));
     std::vector<OutgoingStream> streams;
     for_told([&](Rank rank, std::uint32_t place) {
-      streams.push_back({steps_, rank, {.first = layout_.entry_answers(bits, place >> bits_)}});
+      streams.push_back(
+          {steps_, rank, AnswerLines{.first = layout_.entry_answers(bits, place >> bits_)}});
     });
     for (std::uint32_t i = 0; i < count_like(0, bits); ++i)
       for (OutgoingStream& out : streams) {
@@ -348,7 +359,7 @@ class Builder {
     for (std::uint32_t teller_number = 0; teller_number < teller_count(); ++teller_number) {
       const Cube& cube = teller(teller_number);
       OutgoingStream out(steps_, Rank{cube.first + place_ % (1u << cube.bits)},
-                         {.first = layout_.leaving_answers(teller_number, entry_bits_)});
+                         AnswerLines{.first = layout_.leaving_answers(teller_number, entry_bits_)});
       for (std::uint32_t i = 0; i < known_count(entry_bits_); ++i)
         put_result(out, known_part(place_, i));
     }

@@ -48,10 +48,11 @@ HalvingLayout::HalvingLayout(std::uint32_t rank_count, HalvingResults results)
   results_ = append(everywhere ? parts_ : is_cube() ? 0 : 1);
   line_first_ = next;
   for (std::uint32_t bit = 0; bit < cubes_[0].bits; ++bit)
-    halving_answers_.push_back(append(answer_count((is_cube() ? 1 : 2) * count_like(0, bit + 1))));
+    halving_answers_.push_back(
+        append(has_answers() ? answer_count((is_cube() ? 1 : 2) * count_like(0, bit + 1)) : 0));
   entry_answers_ = append(entering);
   for (std::uint32_t bit = 0; everywhere && bit < cubes_[0].bits; ++bit)
-    result_answers_.push_back(append(answer_count(count_like(0, bit + 1))));
+    result_answers_.push_back(append(has_answers() ? answer_count(count_like(0, bit + 1)) : 0));
   leaving_answers_ = append(everywhere ? leaving : 0);
   slot_count_ = next;
 }

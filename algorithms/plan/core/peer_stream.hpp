@@ -7,7 +7,8 @@
 //
 // An answer is a message without payload about the last part that it acknowledges.  Its slot, at
 // the sender, is one of the plan's lines: the stream has answer_count() of them from a first one
-// on, or the line of that part where every part has one.
+// on, or the line of that part where every part has one.  A stream without lines has no answers: it
+// is so short that its receiver has receives for all of it.
 //
 // Nobody waits in a circle if what a rank awaits before its i-th message was put at an earlier
 // point of the same schedule.  Where all ranks do alike, a rank therefore takes as many messages
@@ -16,6 +17,7 @@
 
 #include <cassert>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "plan/core/plan.hpp"
@@ -39,14 +41,14 @@ struct AnswerLines {
 /// The sender's half.
 class OutgoingStream {
  public:
-  OutgoingStream(StepWriter& steps, Rank peer, AnswerLines answers)
+  OutgoingStream(StepWriter& steps, Rank peer, std::optional<AnswerLines> answers)
       : steps_(&steps), peer_(peer), answers_(answers) {}
 
   Rank peer() const { return peer_; }
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(parts_.size()); }
   /// Messages that the peer has to have taken before the next one is sent.
-  std::uint32_t to_be_taken() const { return taken_before(count()); }
+  std::uint32_t to_be_taken() const { return answers_ ? taken_before(count()) : 0; }
 
   /// Waits until the next message may be sent.  Steps that follow are about `part`, which it will
   /// bring.
@@ -55,7 +57,7 @@ class OutgoingStream {
     if (const std::uint32_t taken = to_be_taken(); taken > 0) {
       const std::uint16_t acknowledged = parts_[taken - 1];
       steps_->begin_part(acknowledged);
-      steps_->await(peer_, answers_.line(answer_before(count()), acknowledged), 0);
+      steps_->await(peer_, answers_->line(answer_before(count()), acknowledged), 0);
     }
     steps_->begin_part(part);
     parts_.push_back(part);
@@ -72,7 +74,7 @@ class OutgoingStream {
  private:
   StepWriter* steps_;
   Rank peer_;
-  AnswerLines answers_;
+  std::optional<AnswerLines> answers_;
   std::vector<std::uint16_t> parts_;  // of the messages so far
   bool begun_ = false;
 };
@@ -81,7 +83,8 @@ class OutgoingStream {
 class IncomingStream {
  public:
   /// `count`: messages that will come.
-  IncomingStream(StepWriter& steps, Rank peer, AnswerLines answers, std::uint32_t count)
+  IncomingStream(StepWriter& steps, Rank peer, std::optional<AnswerLines> answers,
+                 std::uint32_t count)
       : steps_(&steps), peer_(peer), answers_(answers), count_(count) {}
 
   Rank peer() const { return peer_; }
@@ -101,14 +104,15 @@ class IncomingStream {
   void finish() {
     assert(is_open_);
     is_open_ = false;
-    if (is_answered(taken_, count_)) steps_->put(peer_, answers_.line(taken_ / window, part_), 0);
+    if (answers_ && is_answered(taken_, count_))
+      steps_->put(peer_, answers_->line(taken_ / window, part_), 0);
     ++taken_;
   }
 
  private:
   StepWriter* steps_;
   Rank peer_;
-  AnswerLines answers_;
+  std::optional<AnswerLines> answers_;
   std::uint32_t count_;
   std::uint32_t taken_ = 0;
   std::uint16_t part_ = 0;
