@@ -95,6 +95,8 @@ std::string expression(std::uint32_t first, std::uint32_t end) {
 std::pair<std::string, std::uint32_t> folded(const std::vector<std::uint32_t>& order) {
   const auto ranks = static_cast<std::uint32_t>(order.size());
   Plan plan;
+  plan.rank_count = ranks;
+  plan.slot_count = static_cast<std::uint16_t>(ranks);
   StepWriter steps(plan);
   ScratchPayloads scratch(0, 1);
   CanonicalFold fold(CanonicalTree(ranks), steps, scratch);

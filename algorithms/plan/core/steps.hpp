@@ -1,6 +1,6 @@
 // Spells the steps of a plan, so that the builders read like the schedules they implement.  Most
-// are circulant: every rank uses the same offsets, so the peer it tells is `ahead` by what the peer
-// it hears from is `behind`.
+// schedules are circulant: every rank uses the same offsets, and what it sends to the rank `offset`
+// ahead, it receives from the rank `offset` behind.
 #pragma once
 
 #include <cassert>
@@ -12,16 +12,18 @@
 namespace tutti::plan {
 
 inline Rank rank_ahead(Rank self, std::uint64_t offset, std::uint32_t rank_count) {
+  assert(index_of(self) < rank_count);
   assert(offset < rank_count);
   return Rank{static_cast<std::uint32_t>((index_of(self) + offset) % rank_count)};
 }
 
 inline Rank rank_behind(Rank self, std::uint64_t offset, std::uint32_t rank_count) {
+  assert(index_of(self) < rank_count);
   assert(offset < rank_count);
   return Rank{static_cast<std::uint32_t>((index_of(self) + rank_count - offset) % rank_count)};
 }
 
-/// Where there is a part, a block or a slot for each rank: that of this one.
+/// The part, block or slot of a rank, where each rank has one.
 inline std::uint16_t part_of(Rank rank) {
   assert(index_of(rank) <= std::numeric_limits<std::uint16_t>::max());
   return static_cast<std::uint16_t>(index_of(rank));
@@ -38,26 +40,34 @@ inline Register slot_register(std::uint16_t index, std::uint16_t payload = 0) {
   return {.place = Place::slot, .payload = payload, .index = index};
 }
 
-/// Appends steps to a plan; `round` is the one being built.
+/// Appends steps to a plan, in its current round and about its current part.  The plan's ranks,
+/// parts, payloads and slots are counted before the first step that needs them.
 class StepWriter {
  public:
   explicit StepWriter(Plan& plan) : plan_(plan) {}
 
   void begin_round(std::uint32_t messages) {
     plan_.per_round.push_back(messages);
-    round_ = static_cast<std::uint32_t>(plan_.per_round.size() - 1);
+    set_round(static_cast<std::uint32_t>(plan_.per_round.size() - 1));
   }
 
-  /// Where the rounds are known beforehand, and a rank has not something to do in each.
-  void set_round(std::uint32_t round) { round_ = round; }
+  /// For plans whose rounds are known beforehand, of which a rank may have no step in some.
+  void set_round(std::uint32_t round) {
+    assert(round >= round_);
+    round_ = round;
+  }
 
-  /// What the steps that follow work on.
-  void begin_part(std::uint16_t part) { part_ = part; }
+  /// The part that the steps that follow are about.
+  void begin_part(std::uint16_t part) {
+    assert(part < plan_.parts);
+    part_ = part;
+  }
 
   /// `forwards`: blocks that are not this rank's own, or the last of which is not.
   void put(Rank peer, std::uint16_t slot, std::uint16_t payloads, Register from = {},
            bool forwards = false) {
-    assert(peer != plan_.self);
+    check_message(peer, slot, payloads);
+    assert(payloads == 0 || is_register(from, payloads));
     plan_.steps.push_back({.action = Action::put,
                            .payloads = payloads,
                            .slot = slot,
@@ -68,51 +78,55 @@ class StepWriter {
                            .from = from});
   }
 
-  /// Into the peer's target; `slot` of it is notified.
+  /// Puts the payload into the peer's target, and notifies `slot` there.
   void put_into_target(Rank peer, std::uint16_t slot, Register from) {
     put(peer, slot, 1, from);
     plan_.steps.back().into_target = true;
   }
 
-  /// Until the peer has put its payload into this rank's target.
+  /// Waits until the peer has put its payload into this rank's target.
   void await_in_target(Rank peer, std::uint16_t slot) {
     await(peer, slot, 1);
     plan_.steps.back().into_target = true;
   }
 
   void await_sent(Rank peer) {
+    check_peer(peer);
     plan_.steps.push_back(
         {.action = Action::await_sent, .part = part_, .round = round_, .peer = peer});
   }
 
   /// Tells the peer where `from` lies, which is the source or the target.
   void put_reference(Rank peer, std::uint16_t slot, Register from) {
+    assert(from.place == Place::source || from.place == Place::target);
     put(peer, slot, 1, from);
     plan_.steps.back().by_reference = true;
   }
 
-  /// Until the peer has told where its payload lies.
+  /// Waits until the peer has told where its payload lies.
   void await_reference(Rank peer, std::uint16_t slot) {
     await(peer, slot, 1);
     plan_.steps.back().by_reference = true;
   }
 
-  /// into = what the peer has told of.
+  /// into = the payload that the peer's reference in `slot` leads to.
   void copy_referenced(Rank peer, std::uint16_t slot, Register into) {
+    check_peer(peer);
     copy(slot_register(slot), into);
     plan_.steps.back().by_reference = true;
     plan_.steps.back().peer = peer;
   }
 
-  /// into = what the peer has told of o source.
+  /// into = the payload that the peer's reference in `slot` leads to o source.
   void combine_referenced(Rank peer, std::uint16_t slot, Register into) {
+    check_peer(peer);
     combine(slot_register(slot), into);
     plan_.steps.back().by_reference = true;
     plan_.steps.back().peer = peer;
   }
 
   void await(Rank peer, std::uint16_t slot, std::uint16_t payloads) {
-    assert(peer != plan_.self);
+    check_message(peer, slot, payloads);
     plan_.steps.push_back({.action = Action::await,
                            .payloads = payloads,
                            .slot = slot,
@@ -122,7 +136,8 @@ class StepWriter {
   }
 
   void await_credit(Rank peer, std::uint16_t slot) {
-    assert(peer != plan_.self);
+    check_message(peer, slot, 0);
+    assert(plan_.flow_control == FlowControl::one_way);
     plan_.steps.push_back({.action = Action::await_credit,
                            .slot = slot,
                            .part = part_,
@@ -131,6 +146,8 @@ class StepWriter {
   }
 
   void copy(Register from, Register into, std::uint16_t payloads = 1) {
+    assert(payloads > 0);
+    check_registers(from, into, payloads);
     plan_.steps.push_back({.action = Action::copy,
                            .payloads = payloads,
                            .part = part_,
@@ -147,8 +164,33 @@ class StepWriter {
 
  private:
   void append(Action action, Register from, Register into) {
+    check_registers(from, into, 1);
     plan_.steps.push_back(
         {.action = action, .part = part_, .round = round_, .from = from, .into = into});
+  }
+
+  void check_peer([[maybe_unused]] Rank peer) const {
+    assert(peer != plan_.self);
+    assert(index_of(peer) < plan_.rank_count);
+  }
+  void check_message(Rank peer, [[maybe_unused]] std::uint16_t slot,
+                     [[maybe_unused]] std::uint16_t payloads) const {
+    check_peer(peer);
+    assert(slot < plan_.slot_count);  // alike on all ranks, so there is such a slot at the peer
+    assert(payloads <= plan_.payloads);
+  }
+  void check_registers([[maybe_unused]] const Register& from, [[maybe_unused]] const Register& into,
+                       [[maybe_unused]] std::uint16_t payloads) const {
+    assert(into.place == Place::target || into.place == Place::partial);
+    assert(is_register(from, payloads));
+    assert(is_register(into, payloads));
+  }
+  /// Whether the plan may have it; partials may be counted when all steps are written.
+  [[maybe_unused]] bool is_register(const Register& where, std::uint16_t payloads) const {
+    if (where.place == Place::source || where.place == Place::target)
+      return where.payload == 0 && payloads == 1;
+    if (where.place == Place::slot && where.index >= plan_.slot_count) return false;
+    return where.payload + payloads <= plan_.payloads;
   }
 
   Plan& plan_;
