@@ -1,7 +1,7 @@
 // See canonical_halving.hpp.  Here: which part comes where, and when.
 //
-// All ranks of a cube do the same at the same point, if there is a part to do it with, and what
-// they await was put at an earlier one: so nobody waits in a circle.
+// All ranks of a cube do the same at the same point, if there is a part to do it with, and the
+// messages that they await were put at an earlier point: so nobody waits in a circle.
 #include "plan/allreduce/canonical_halving.hpp"
 
 #include <algorithm>
@@ -75,7 +75,7 @@ class Builder {
   bool carries() const { return teller_count() > 0; }
   const Cube& here() const { return layout_.cubes()[cube_]; }
   const Cube& teller(std::uint32_t i) const { return layout_.cubes()[cube_ + 1 + i]; }
-  /// Where what this cube has enters another.
+  /// The cube to which this one sends what it has.
   const Cube& told() const { return layout_.cubes()[layout_.told_by(cube_)]; }
   std::uint32_t told_bits() const { return layout_.entry_bits(layout_.told_by(cube_)); }
   Rank partner(std::uint32_t bit) const { return Rank{here().first + (place_ ^ (1u << bit))}; }
@@ -85,7 +85,7 @@ class Builder {
   std::uint32_t count_like(std::uint32_t place, std::uint32_t bits) const {
     return layout_.count_like(place, bits);
   }
-  /// The i-th of these.
+  /// The i-th of the parts that have so many low bits of `place`.
   static std::uint32_t part_like(std::uint32_t place, std::uint32_t bits, std::uint32_t i) {
     return (place & ((1u << bits) - 1)) + (i << bits);
   }
@@ -97,7 +97,7 @@ class Builder {
   }
 
   Register new_partial() { return partial_register(plan_.partial_count++); }
-  /// That nobody was sent.
+  /// A scratch partial: it can be reused because it is never put.
   Register scratch() {
     if (unused_.empty()) return new_partial();
     const Register partial = unused_.back();
@@ -116,7 +116,7 @@ class Builder {
                                        : part_like(place_, bit, i);
   }
 
-  /// While what came in one round is taken, what goes in the next is sent.
+  /// Takes the parts of one round and sends those of the next, alternately.
   void reduce_scatter() {
     for (std::uint32_t bit = 0; bit <= bits_; ++bit) {
       if (bit < bits_) go_to_round(layout_.halving_round(bit));
@@ -157,7 +157,7 @@ class Builder {
     }
   }
 
-  /// What has arrived is of lower ranks.
+  /// Adds what has arrived from lower ranks.
   void combine_from_left(std::uint16_t slot, std::uint32_t part) {
     if (at_[part] == source_register) {
       at_[part] = scratch();
@@ -174,7 +174,7 @@ class Builder {
     at_[part] = sum;
   }
 
-  // What the cubes behind this one have.
+  // Values of the cubes behind this one.
 
   void let_enter() {
     go_to_round(layout_.entry_round(cube_ + 1));
@@ -198,7 +198,7 @@ class Builder {
     }
   }
 
-  /// Has been awaited on the ranks below 2^bit by now.
+  /// Carries values over a bit; the ranks below 2^bit have them by now.
   void carry(std::uint32_t bit) {
     OutgoingStream& out = halving_[bit].out;
     go_to_round(layout_.carrying_round(bit));
@@ -223,7 +223,7 @@ class Builder {
     }
   }
 
-  /// The value, or a copy that can be sent or added to.
+  /// A partial with that value, which can be sent or added to.
   Register in_partial(Register value) {
     if (value.place == Place::partial) return value;
     const Register copy = new_partial();
@@ -231,7 +231,7 @@ class Builder {
     return copy;
   }
 
-  /// What this cube and those that tell it have contributed, in a partial.
+  /// A partial with what this cube and those that send to it have contributed to a part.
   Register fold_of(std::uint32_t part) {
     begin_part(part);
     if (!carries()) return in_partial(at_[part]);
@@ -248,7 +248,7 @@ class Builder {
       f(Rank{told().first + place}, place);
   }
 
-  /// All of them at the same time.
+  /// Sends to all ranks of the other cube at the same time.
   void tell_other_cube() {
     const std::uint32_t bits = told_bits();
     go_to_round(layout_.entry_round(cube_));
@@ -291,13 +291,13 @@ class Builder {
     steps_.copy(at_[part], target_register);
   }
 
-  /// In the order in which a rank of that place comes to know them.
+  /// The parts in the order in which a rank of that place gets their results.
   std::uint32_t known_part(std::uint32_t place, std::uint32_t index) const {
     for (std::uint32_t bit = layout_.most_bits(); bit-- > 0; index >>= 1)
       place ^= (index & 1) << bit;
     return place;
   }
-  /// Before those of the bit below are told.
+  /// How many of them it has before it sends those of the bit below.
   std::uint32_t known_count(std::uint32_t bit) const { return count_like(0, bit); }
 
   void await_result(IncomingStream& in, std::uint32_t part, bool is_passed_on) {
@@ -330,7 +330,7 @@ class Builder {
         await_result(in, known_part(index_of(in.peer()) - told().first, i), bits_ > 0);
   }
 
-  /// While those of one bit are taken, those of the next are told.
+  /// Takes the results of one bit and sends those of the next, alternately.
   void allgather() {
     for (std::uint32_t bit = 0; bit < bits_; ++bit)
       gathering_.push_back(exchange(bit, layout_.result_answers(bit), known_count(bit + 1)));
@@ -372,8 +372,8 @@ class Builder {
     std::uint32_t most = 0;
     for (const Step& step : plan_.steps)
       if (step.action == Action::await) most = std::max(most, ++incoming[step.peer]);
-    // Nobody is in the next call of an allreduce before this rank has looked: without, it has no
-    // result to tell.
+    // No rank is in the next call of an allreduce before this rank has taken its messages, because
+    // it needs this rank's results.
     if (plan_.line_slot_count > 0)
       plan_.incoming_max = incoming_of_windows;
     else if (results_ == HalvingResults::everywhere)
@@ -392,7 +392,7 @@ class Builder {
   std::size_t cube_ = 0;
   std::uint32_t bits_ = 0, place_ = 0;     // of the own cube, and in it
   std::uint32_t entry_bits_ = 0;           // of what the next cube has
-  std::vector<Register> at_, carried_at_;  // what is held of each part, of this cube and of others
+  std::vector<Register> at_, carried_at_;  // by part: the value of this cube, and of those behind
   std::vector<Register> unused_;
   std::vector<Exchange> halving_, gathering_;  // by bit
   std::uint32_t round_ = 0;

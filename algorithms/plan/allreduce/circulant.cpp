@@ -111,8 +111,8 @@ class Builder {
     Register at;
     bool is_there = false;
   };
-  /// What goes to the node `skip` ahead: the sums of the distances skip + length - 1 down to skip,
-  /// and for an allreduce, the other way, their results.
+  /// The sums for the node `skip` ahead, with the distances skip + length - 1 down to skip, and in
+  /// an allreduce their results, which come back from there.
   struct Run {
     std::size_t skip;
     std::uint32_t length;
@@ -138,7 +138,7 @@ class Builder {
     std::uint32_t longest = 0;
     for (const std::uint32_t length : circulant_runs(static_cast<std::uint32_t>(left), skips)) {
       left -= length;
-      // Of those that go now the smallest distance waits if any does.
+      // If any of these sums waits for another round, the one of the smallest distance does.
       if (waiting_for_[left] > 0) ++round;
       const auto first_answer = static_cast<std::uint32_t>(slots);
       const AnswerLines answers{first_answer}, result_answers{first_answer + answer_count(length)};
@@ -167,22 +167,22 @@ class Builder {
   std::uint16_t slot_in_node(std::size_t offset, std::size_t held) const {
     return static_cast<std::uint16_t>((offset - 1) * extent_.held_in_node + held);
   }
-  /// Of what was of that distance at its sender.
+  /// The slot of a sum with that distance at its sender.
   std::uint16_t slot_across(std::size_t distance) const {
     return static_cast<std::uint16_t>(extent_.slots_in_node + distance - 1);
   }
-  /// Of what is of that distance at its receiver.
+  /// The slot of a result with that distance at its receiver.
   std::uint16_t result_slot(std::size_t distance) const {
     return static_cast<std::uint16_t>(slot_across(distance) + nodes() - 1);
   }
 
-  /// Or stays in a later one, to which it has sent already.
+  /// Goes to a round, or stays in a later one in which something was sent already.
   void go_to_round(std::uint32_t round) {
     round_ = std::max(round_, round);
     steps_.set_round(round_);
   }
 
-  /// Each of the others what it adds up, the farthest first.
+  /// Sends each of the others of the node what it adds up, the farthest blocks first.
   void tell_node() {
     std::vector<std::vector<std::pair<std::uint32_t, Rank>>> held(here().size());
     for (std::size_t offset = 1; offset < here().size(); ++offset)
@@ -197,7 +197,7 @@ class Builder {
       }
   }
 
-  /// What this node contributes to the blocks of a distance, once.
+  /// Adds up what this node contributes to the blocks of a distance, once.
   void add_up(std::size_t distance) {
     for (std::size_t i = first_[distance]; i < first_[distance + 1]; ++i) {
       Sum& sum = sums_[i];
@@ -218,11 +218,11 @@ class Builder {
     return std::span(sums_).subspan(first_[distance], first_[distance + 1] - first_[distance]);
   }
 
-  /// The only sum of a distance, where nodes are of one size; or that of the own block.
+  /// The sum of a distance: where nodes have one size there is one, and for the own block.
   Sum& sum_of(std::size_t distance) { return sums_[first_[distance]]; }
 
-  /// Sends the sums that have all they get, the farthest first.  They get no less than those that
-  /// are farther, and that later.
+  /// Sends the sums that are complete, the farthest first: a nearer sum is never complete before a
+  /// farther one.
   void tell_complete() {
     for (; next_ > 0 && waiting_for_[next_] == 0; --next_) {
       const std::span<const Sum> sums = sums_of(next_);
@@ -249,9 +249,9 @@ class Builder {
     run.out.put(slot_across(distance), sum.at);
   }
 
-  /// The next sum from behind.  Of nodes that differ in size only the own block comes.  It was sent
-  /// before what this rank sends next, as all do the same at the same point: so nobody waits in a
-  /// circle.
+  /// Takes the next sum from behind; where nodes differ in size, only the own block comes.  All
+  /// ranks do the same at the same point, so it was sent before what this rank sends next: nobody
+  /// waits in a circle.
   void take(Run& run) {
     const std::size_t distance = run.distance(run.in.taken()), there = distance - run.skip;
     add_up(there);
@@ -266,7 +266,7 @@ class Builder {
   /// The rank of another node that stands where this one does.
   Rank alike(std::uint32_t node) const { return shares_.holder(plan_.self, node); }
 
-  /// Back along the skips: who had a sum from this rank tells it the result.
+  /// Sends results back along the skips to the ranks that have sent the sums.
   void allgather() {
     result_at_.resize(nodes());
     result_at_[0] = sums_.front().at;
@@ -288,7 +288,7 @@ class Builder {
     runs_[back_].round = round_ + 1;
   }
 
-  /// Those that are known, of one run after the other, the nearest first.
+  /// Sends the results that are known, run after run, the nearest first.
   void tell_results() {
     while (back_ < runs_.size()) {
       Run& run = runs_[back_];
@@ -306,7 +306,7 @@ class Builder {
     }
   }
 
-  /// The next result of a run.
+  /// Takes the next result of a run.
   void take_result(std::size_t of_run) {
     Run& run = runs_[of_run];
     const std::size_t distance = run.skip + run.results_in.taken();
@@ -339,8 +339,8 @@ class Builder {
                        static_cast<std::uint32_t>(extent_.held - 1)};
   }
 
-  /// In a call.  Nobody is in the next call of an allreduce before this rank has looked: without,
-  /// it has no result to tell.
+  /// The most messages of one peer in a call.  No rank is in the next call of an allreduce before
+  /// this rank has taken them, because it needs this rank's results.
   std::uint32_t most_from_one() const {
     std::map<Rank, std::uint32_t> messages;
     std::uint32_t most = 0;
@@ -369,8 +369,8 @@ class Builder {
 }  // namespace
 
 std::vector<std::uint32_t> circulant_runs(std::uint32_t rank_count, Skips skips) {
-  // Without answers if that does not take more than 12 partners besides those of the halves: in
-  // virtual time (FDR) those of halves alone cost an eighth for 64 ranks and 1 MiB.
+  // Runs are short enough to need no answers if that takes at most 12 partners more than halves: in
+  // virtual time (FDR) the answers of halves cost an eighth for 64 ranks and 1 MiB.
   const std::uint32_t longest = std::max(windows_in_flight * window, rank_count / 12);
   std::vector<std::uint32_t> runs;
   for (std::uint32_t left = rank_count; left > 1; left -= runs.back())

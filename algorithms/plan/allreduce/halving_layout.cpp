@@ -66,7 +66,7 @@ std::vector<std::uint32_t> HalvingLayout::most_in_rounds() const {
   };
   for (std::uint32_t bit = 0; bit < most_bits(); ++bit) {
     const std::uint32_t half = count_like(0, bit + 1);
-    // Answers to what comes over this bit, and to the rest of what came over that before.
+    // Halves, answers to those over this bit, and answers to the rest of those over the bit before.
     allow(halving_round(bit), half + half / window + (bit > 0 ? 2 * half / window : 0));
     if (bit >= least_entry_bits_) allow(carrying_round(bit), half + half / window);
   }
@@ -77,13 +77,13 @@ std::vector<std::uint32_t> HalvingLayout::most_in_rounds() const {
       allow(result_round(cube, bit), half + half / window + half / (2 * window));
     }
     if (cube == 0) continue;
-    // What a cube tells, and what it is told.
+    // What a cube sends to another, and its results on their way back.
     const std::size_t told = told_by(cube);
     allow(entry_round(cube), count_like(0, cubes_[cube].bits));
     if (everywhere)
       allow(result_round(told, entry_bits(told) - 1), count_like(0, cubes_[cube].bits));
   }
-  // Besides, with the ranks of others that it tells and that tell it.
+  // The ranks that exchange with another cube do so in addition.
   for (std::size_t cube = 1; cube < cubes_.size(); ++cube) {
     const std::size_t told = told_by(cube);
     const std::uint32_t bits = entry_bits(told), parts = count_like(0, bits);

@@ -1,10 +1,10 @@
-// What all ranks that halve along the canonical tree (canonical_halving.hpp) know alike: which
-// cubes there are and who tells whom, the slots of every message, and the rounds.
+// The layout of recursive halving (canonical_halving.hpp), alike on all ranks: which cubes there
+// are and which sends to which, the slots of every message, and the rounds.
 //
-//   slots   of each round, by the bits of the part above that of the round
-//           then what is carried, by the bits of the part above those of the ranks where it enters
-//           then results: of an allreduce one for each part, of a reduce-scatter one
-//           then answers: of each round; of what enters another cube; of results, likewise
+//   slots   halves: for each round, by the bits of the part above that of the round
+//           then carried values, by the bits of the part above those of the ranks where they enter
+//           then results: one for each part of an allreduce, one in all of a reduce-scatter
+//           then answers: for each round; for what enters another cube; for results, likewise
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace tutti::plan {
 
-/// Of an allreduce and a reduce-scatter.
+/// Where results go: everywhere in an allreduce, to their owners in a reduce-scatter.
 enum class HalvingResults : std::uint8_t { everywhere, own_part };
 
 /// 2^bits ranks from `first` on, which halve among themselves.
@@ -26,7 +26,7 @@ struct Cube {
   std::uint32_t bits = 0;
 };
 
-/// Of a slot or a part.
+/// The number of a slot or part, which has 16 bits.
 std::uint16_t number_of_register(std::uint32_t value);
 
 class HalvingLayout {
@@ -34,18 +34,19 @@ class HalvingLayout {
   HalvingLayout(std::uint32_t rank_count, HalvingResults results);
 
   const std::vector<Cube>& cubes() const { return cubes_; }
-  /// To which a cube tells what it and those that tell it have, and as which of those that do.
+  /// The cube to which a cube sends what it and those that send to it have, and its number among
+  /// the cubes that send there.
   std::size_t told_by(std::size_t cube) const { return std::min(cube - 1, last_large_); }
   std::uint32_t number_of_teller(std::size_t cube) const {
     return static_cast<std::uint32_t>(cube - 1 - told_by(cube));
   }
-  /// How many tell a cube: from the one behind it on.
+  /// How many cubes send to a cube: from the one behind it on.
   std::uint32_t teller_count(std::size_t cube) const {
     return static_cast<std::uint32_t>(cube > last_large_    ? 0
                                       : cube == last_large_ ? cubes_.size() - 1 - cube
                                                             : 1);
   }
-  /// They tell its first 2^bits ranks.
+  /// They send to its first 2^bits ranks.
   std::uint32_t entry_bits(std::size_t cube) const {
     return cube < last_large_ ? cubes_[cube + 1].bits : std::min(cubes_[cube].bits, large_bits_min);
   }
@@ -60,7 +61,7 @@ class HalvingLayout {
   /// Whether many messages between two ranks go in windows: up to 64 ranks of a single cube have
   /// receives for all of them.  (By the recurrence, FDR, 64 ranks, 64 KiB: 13 us instead of 19.)
   bool has_answers() const { return !is_cube() || parts_ > unanswered_max; }
-  /// Parts that have so many low bits of `place`; of place 0 there are most.
+  /// The number of parts that have so many low bits of `place`; place 0 has most.
   std::uint32_t count_like(std::uint32_t place, std::uint32_t bits) const {
     const std::uint32_t first = place & ((1u << bits) - 1);
     return ((parts_ - 1 - first) >> bits) + 1;
@@ -88,8 +89,8 @@ class HalvingLayout {
   // Rounds.
 
   std::uint32_t most_bits() const { return cubes_[0].bits; }
-  /// What is carried has rounds between those of the halves: it goes over a bit after the halves of
-  /// the next one, so that it is not the second message about its part.
+  /// Carried values have rounds between those of the halves: they go over a bit after the halves of
+  /// the next one, so that there is one message about a part in a round.
   std::uint32_t halving_round(std::uint32_t bit) const {
     const std::uint32_t first_carried = least_entry_bits_ + 1;
     return bit + (bit > first_carried ? bit - first_carried : 0);
@@ -97,7 +98,7 @@ class HalvingLayout {
   std::uint32_t carrying_round(std::uint32_t bit) const {
     return halving_round(bit + 1) + (bit + 1 < most_bits() || has_half() ? 1 : 0);
   }
-  /// What a cube has goes when it has all, and is carried later.
+  /// A cube sends what it has when it has all; the other cube carries it later.
   std::uint32_t entry_round(std::size_t cube) const {
     const std::uint32_t bits = entry_bits(told_by(cube));
     return is_large(cube) ? halving_round(bits + 1) : bits - 1;
@@ -105,16 +106,16 @@ class HalvingLayout {
   std::uint32_t first_result_round() const {
     return is_cube() ? most_bits() : carrying_round(most_bits() - 1) + 1;
   }
-  /// Each cube is told a round after that which tells it.
+  /// Each cube gets results a round after the cube that sends them.
   std::uint32_t result_round(std::size_t cube, std::uint32_t bit) const {
     return first_result_round() + most_bits() - 1 - bit + depth(cube);
   }
-  /// Messages in each round, upper bounds for all ranks.
+  /// Upper bounds of the messages in each round, for all ranks.
   std::vector<std::uint32_t> most_in_rounds() const;
 
  private:
   bool is_large(std::size_t cube) const { return cube <= last_large_; }
-  /// Cubes from the first one to this, each told by the next.
+  /// The cubes that results pass on their way from the first one to this.
   std::uint32_t depth(std::size_t cube) const {
     return static_cast<std::uint32_t>(std::min(cube, last_large_ + 1));
   }
@@ -123,7 +124,7 @@ class HalvingLayout {
     return cubes_.size() > 1 && is_large(1) && cubes_[1].bits + 1 == cubes_[0].bits;
   }
   static constexpr std::uint32_t unanswered_max = 64;
-  /// Cubes of fewer bits tell what they have to 2^3 ranks of one that has as many, if there is any.
+  /// Cubes of fewer bits send what they have to 2^3 ranks of one that has as many, if there is any.
   static constexpr std::uint32_t large_bits_min = 3;
 
   HalvingResults results_are_;

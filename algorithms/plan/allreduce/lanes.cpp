@@ -51,7 +51,8 @@ class Builder {
     plan_.payloads = across.payloads;
     plan_.slot_count = static_cast<std::uint16_t>(slot_of_result(lane_count_));
     plan_.shares_target = shares_target_;
-    // If the two ranks are all there are, each gets its result where its part for the other was.
+    // Where there are only two ranks, each gets its result in the partial of its part for the
+    // other.
     if (shape.rank_count == 2 && shares.node_count() == 1 && lane_count_ == 2 && has_payload() &&
         !shares_target_)
       plan_.answers = {{.slot = static_cast<std::uint16_t>(slot_of_result(0)), .partial = 0},
@@ -104,7 +105,7 @@ class Builder {
     }
   }
 
-  /// Where the part is, combined over the node.
+  /// The register of this rank's part, combined over the node.
   Register combine_own_part() {
     if (member_count_ == 1) return source_register;
     const Register combined = new_partial();
@@ -113,13 +114,13 @@ class Builder {
         join(seat, combined, seat + 1 == member_count_);
     } else {
       join(seat_, combined, true);
-      // The rank before this one has told it first.
+      // In the order of arrival: the rank before this one has sent to it first.
       for (std::uint16_t i = member_count_; --i > 0;) join(seat_ahead(i), combined, false);
     }
     return combined;
   }
 
-  /// The contribution of a rank of the node, on the left of what is there.
+  /// Joins the contribution of a rank of the node to the left of `combined`.
   void join(std::uint16_t seat, const Register& combined, bool is_first) {
     const std::uint16_t slot = slot_of_part(seat, seat_);
     if (seat != seat_) steps_.await(members_[seat], slot, payloads());

@@ -1,12 +1,12 @@
-// Allreduce and barrier in three stages, for nodes whose ranks share memory: inside the nodes to
-// few ranks, across the nodes between these, and back.
+// Hierarchical (leader) and multi-lane allreduce and barrier, for nodes whose ranks share memory,
+// in three stages: inside the nodes to few ranks, across the nodes between these, and back.
 //
 // Idea.  The payload is cut into as many parts as there are lanes.  The k-th rank of a node, in
 // rank order, is its rank of lane k: it combines part k of all ranks of its node (in), takes part
 // in an allreduce of that part with the ranks of lane k of the other nodes (across, any schedule of
-// as many ranks as there are nodes), and tells its node the result (out).  With one lane a node has
-// a leader, which alone uses the network; with as many lanes as ranks, all of them combine and send
-// alike.
+// as many ranks as there are nodes), and sends the result to its node (out).  With one lane a node
+// has a leader, which alone uses the network; with as many lanes as ranks, all of them combine and
+// send alike.
 //
 //   nodes {0 1 2} {3 4}, two lanes (a, b: parts)
 //
@@ -18,23 +18,23 @@
 //   out        a --a-----> .   --a-> .       |   a --a---> .
 //              . <------b- b ---b--> .       |   . <----b- b
 //
-// Cost, for L ranks in the largest node, Z lanes, payload B: two rounds and those across, none of
-// them if each rank is a node of its own.  Messages inside a node: 2 Z (L - 1), of B / Z bytes; per
-// node across: Z times those of a rank of the schedule, of B / Z bytes.  A rank that is of no lane
-// has no partner on another node.  Scratch: L - 1 + Z slots and Z + 2 partials besides those of the
-// schedule across, all of B / Z bytes, times the payloads of its messages.
+// Cost, for L ranks in the largest node, Z lanes, payload B: two rounds more than the schedule
+// across, none more if each rank is a node of its own.  Messages inside a node: 2 Z (L - 1), of B /
+// Z bytes; per node across: Z times those of a rank of the schedule, of B / Z bytes.  A rank that
+// is of no lane has no partner on another node.  Scratch: L - 1 + Z slots and Z + 2 partials
+// besides those of the schedule across, all of B / Z bytes, times the payloads of its messages.
 //
 // Two ranks of a node answer each other (plan.hpp): the result of a part goes back into the partial
 // that its contribution was sent from, whose lines its reader has in its cache.
 //
-// All ranks of a node get what its rank of the lane has: results are alike on all ranks, bit by
+// All ranks of a node get what its rank of the lane has: results are equal on all ranks, bit by
 // bit, if the schedule across makes them so.  Rank order is kept if each node's ranks follow each
-// other and the schedule across keeps it.  Two parities suffice: nobody leaves before all have
-// entered, because that holds across and what is told inside a node waits for it.
+// other and the schedule across keeps it.  Two parities suffice: no rank leaves before all have
+// entered, because that holds across, and results inside a node wait for it.
 //
-// Parts of a node, such as the ranks that share a cache, may stand for nodes: they meet first, and
-// the schedule across them is one with leaders of nodes.  Then as many lines as they are cross from
-// one cache to another, instead of those of all ranks, for a hop more on the way in and out:
+// Domains, parts of a node such as the ranks that share a cache, may stand for nodes: they meet
+// first, and the schedule across them is one with leaders of nodes.  Then only one cache line for
+// each domain crosses between caches instead of one for each rank, for one hop more in and out:
 //
 //   {0 1 2} {3 4 5} of a node, {6 7} of another     0 <- 1 2   3 <- 4 5     6 <- 7      domains
 //                                                   0 <- 3                  6           leader
@@ -58,13 +58,13 @@ struct LaneShape {
   std::uint32_t rank_count = 1;
   std::span<const Node> node_of = {};  // of each rank; empty: each rank is a node of its own
   std::uint32_t lane_count = 1;
-  const char* one_lane = "leader";  // what a name calls it
+  const char* one_lane = "leader";  // the word for a single lane in the plan's name
 };
 
-/// The schedule across the nodes: the plan of node number `self` (as a rank) of `node_count`.
+/// Makes the schedule across the nodes: the plan of node number `self`, as a rank, of `node_count`.
 using PlanAcross = std::function<Plan(Rank self, std::uint32_t node_count)>;
 
-/// Ranks of the smallest node: the most lanes that there can be.
+/// The most lanes that there can be: the number of ranks of the smallest node.
 std::uint32_t lanes_max(std::uint32_t rank_count, std::span<const Node> node_of);
 
 /// Whether slots and parts suffice for the shape, besides those of the schedule across.
@@ -78,7 +78,7 @@ bool is_lane_shape(const LaneShape& shape);
 Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanAcross& across,
                      Target target = Target::of_rank);
 
-/// Barrier of `self`, in one lane; `across` is one, too.
+/// Barrier of `self`, in one lane; `across` is a barrier, too.
 Plan leader_barrier(Rank self, const LaneShape& shape, const PlanAcross& across);
 
 }  // namespace tutti::plan

@@ -16,7 +16,7 @@
 namespace tutti::plan {
 namespace {
 
-/// In which round blocks of which age are sent how far.
+/// Says in which round blocks of which age are sent how far.
 class Circle {
  public:
   Circle(std::uint32_t node_count, const PerRound& per_round) : ages_{0} {
@@ -32,9 +32,9 @@ class Circle {
 
   std::uint32_t rounds() const { return static_cast<std::uint32_t>(lengths_.size() - 1); }
 
-  /// Ages that are there when a round begins, or after the last one.
+  /// The number of ages that are there when a round begins, or after the last one.
   std::uint32_t length(std::uint32_t round) const { return lengths_[round]; }
-  /// In the order in which they come.
+  /// The i-th age that comes.
   std::uint32_t age(std::uint32_t i) const { return ages_[i]; }
 
   /// The round in which the i-th age comes, from as many lengths of it behind as are whole in it.
@@ -43,7 +43,7 @@ class Circle {
     return static_cast<std::uint32_t>(later - lengths_.begin()) - 1;
   }
 
-  /// How far ahead blocks of an age go in a round: not where they would come twice.
+  /// Whether blocks of an age go so far ahead in a round; they do not if they would come twice.
   bool goes(std::uint32_t round, std::uint32_t age, std::uint64_t distance) const {
     return age + distance < lengths_[round + 1];
   }
@@ -60,9 +60,9 @@ class Circle {
   std::vector<std::uint32_t> ages_;
 };
 
-/// Messages of each round, of the rank that sends most.
+/// Messages of each round that the rank with most of them sends.
 PerRound messages_max(const NodeShares& shares, const Circle& circle, std::uint32_t round_count) {
-  // Of one block of each age; then of all blocks of a rank.
+  // First the messages that a block of each age causes, then those of all blocks that a rank holds.
   std::vector<PerRound> far(shares.node_count(), PerRound(round_count));
   for (std::uint32_t round = 0; round < circle.rounds(); ++round)
     for (std::uint32_t i = 0; i < circle.length(round); ++i)
@@ -138,7 +138,7 @@ class Builder {
     }
   }
 
-  /// With the nodes at one distance, in one round.
+  /// The streams to and from the nodes at one distance, in one round.
   struct Exchange {
     OutgoingStream out;
     IncomingStream in;
@@ -181,7 +181,7 @@ class Builder {
     return exchange_at(round, circle_.age(i) - circle_.age(i) % circle_.length(round));
   }
 
-  /// The i-th age: to other nodes and, if it was not taken yet, to this one.
+  /// Sends the i-th age to other nodes and, if it was not taken yet, takes it for this one.
   void pass_on(std::uint32_t i, std::uint32_t round) {
     const bool is_new = i >= come_;
     for_held(plan_.self, i, [&](Rank whose) {
@@ -200,7 +200,7 @@ class Builder {
     if (is_new) ++come_;
   }
 
-  /// For this node alone: to other nodes it goes in its round.
+  /// Takes the next age for this node alone: it goes to other nodes in its round.
   void take_next() { pass_on(come_, circle_.rounds()); }
 
   /// The rank of another node that stands where this one does; nodes are even.
@@ -236,7 +236,7 @@ class Builder {
     steps_.put(peer, part_of(whose), 1, sendable(whose), whose != plan_.self);
   }
 
-  /// With the ranks of this node.
+  /// Gives a block to the ranks of this node.
   void share(Rank whose) {
     for (const Rank other : others_) put(other, whose);
     steps_.copy(register_of(whose), target_register);
@@ -248,7 +248,7 @@ class Builder {
     steps_.copy(register_of(whose), target_register);
   }
 
-  /// Their own blocks.
+  /// Takes the own blocks of the others of this node.
   void take_from_others() {
     for (const Rank other : others_) take(other, other);
   }

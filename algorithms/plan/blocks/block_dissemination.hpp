@@ -1,29 +1,28 @@
-// Allgather by dissemination: every block travels by itself from node to node, and from there
-// through the memory of the node.  A rank alone is a node, too.
+// Allgather by dissemination (Bruck): every block travels by itself from node to node, and from
+// there through the memory of the node.  A rank that shares its node with no other is a node, too.
 //
 // Idea.  The nodes stand in a circle.  A node that holds the blocks of the m nodes up to itself
-// tells the r nodes at distances m, 2 m, .. r m ahead, which then hold (r + 1) m; so a vector of
-// messages per round covers N nodes as any dissemination does (two_partial.hpp), with sum(n_i)
-// nodes to tell instead of N - 1.  One round of N - 1 is the direct exchange.  Every block is one
+// sends them to the r nodes at distances m, 2 m, .. r m ahead, which then hold (r + 1) m; so a
+// vector of messages per round covers N nodes as any dissemination does (two_partial.hpp), with
+// sum(n_i) peers instead of N - 1.  One round of N - 1 is the direct exchange.  Every block is one
 // message, which is passed on as soon as it is there: nobody waits until a round is complete.
 //
-//   N = 5, n = 1, node 4 tells the node 1 ahead, then 2, then 4 ahead; what it holds:
+//   N = 5, n = 1, node 4 sends to the node 1 ahead, then 2, then 4 ahead; what it holds:
 //
 //   nodes             0   1   2   3   4
 //   round 0, m = 1    .   .   .   3   own     its own to 0           3 from 3
 //   round 1, m = 2    .   1   2   3   own     its own, then 3, to 1  2, then 1 from 2
 //   round 2, m = 4    0   1   2   3   own     its own to 3           0 from 0
 //
-// What has come latest is sent last, and what would come twice (here all but the own block in the
-// last round) is not sent.  What a rank knows before it has to wait goes first.
+// The block that has come latest is sent last.  A block that would come twice (here all but the own
+// one in the last round) is not sent.  What a rank knows before it has to wait goes first.
 //
-// Many blocks from one rank to another go in windows of 4: before a fourth one is sent, the first
-// has been taken and its receiver has said so.  So a rank that does not look finds no more than
-// three of a peer and a call, and needs receives for no more.  (Not where nodes differ in size.)
+// Where nodes have one size, the blocks from one rank to another in a round are a stream
+// (core/peer_stream.hpp), so that a rank finds at most three windows of a peer and call waiting,
+// and needs receives for no more.
 //
-// Inside the nodes.  Who receives a block in a node is dealt out: the k-th rank there (in rank
-// order) is received by the k-th one here, counted modulo their number, which passes it on and
-// tells the others of its node.  So nodes of L ranks each share the work evenly.
+// Inside the nodes.  A block has one holder in each node (core/node_shares.hpp), which receives it,
+// passes it on and sends it to the others of its node.  So nodes of L ranks share the work evenly.
 //
 //   nodes {0 1} {2 3 4}: blocks on their way into the second node, and in it
 //
@@ -31,13 +30,14 @@
 //                0 -------------> 0 --> 0 --> 0
 //                      1 -------> 1 <-- 1 --> 1
 //
-// Cost, for N nodes of L ranks each, blocks of B bytes (where nodes differ, ranks of the smaller
-// ones receive more, and have up to ceil(largest / own) partners in a node): K rounds, and one more
-// in memory.  A rank sends N - 1 blocks to sum(n_i) ranks of other nodes, receives as many from as
-// many, and tells L - 1 ranks of its own node of N blocks, which these read where they are.  Slots:
-// one for each rank; partials: the m of the last round, where nodes are shared N.
+// Cost, for N nodes of L ranks each, blocks of B bytes: K rounds, and one more in memory.  A rank
+// sends N - 1 blocks to sum(n_i) ranks of other nodes, receives as many from as many, and sends N
+// blocks to each of the L - 1 others of its node, which read them where they are.  Where nodes
+// differ in size, ranks of smaller nodes receive more, and have up to ceil(largest / own) partners
+// in a node.  Slots: one for each rank; partials: the m of the last round, where nodes are shared
+// N.
 //
-// Two parities suffice: nobody has the blocks of all before all have entered.
+// Two parities suffice, because no rank has all blocks before all ranks have entered.
 //
 // Literature: J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby, "Efficient algorithms for
 // all-to-all communications in multiport message-passing systems", IEEE TPDS 8 (11), 1997, whose
@@ -57,7 +57,7 @@
 
 namespace tutti::plan {
 
-/// `node_of`: of each rank; empty: each rank is a node of its own.  For
+/// `node_of` holds the node of each rank; empty: each rank is a node of its own.  Needs
 /// is_block_exchange(rank_count) (blocks.hpp) and a vector that covers the nodes.
 Plan dissemination_allgather(Rank self, std::uint32_t rank_count, const PerRound& per_round,
                              std::span<const Node> node_of = {});

@@ -31,7 +31,7 @@ void keep_own_block(const Plan& plan, StepWriter& steps) {
   steps.copy(source_register, target_register);
 }
 
-/// Allgather and alltoall, which differ in what is sent to each.
+/// Allgather and alltoall, which differ in what is sent to each rank.
 class Symmetric {
  public:
   Symmetric(Rank self, std::uint32_t rank_count, Transport transport, bool swaps)
@@ -86,7 +86,7 @@ class Symmetric {
  private:
   Rank ahead(std::uint16_t i) const { return rank_ahead(plan_.self, i + 1u, plan_.rank_count); }
   Rank behind(std::uint16_t i) const { return rank_behind(plan_.self, i + 1u, plan_.rank_count); }
-  /// Of the source.
+  /// The part of the source that is for a peer.
   std::uint16_t part_for(Rank peer) const {
     return part_of(plan_.swaps_blocks ? peer : plan_.self);
   }
@@ -99,8 +99,8 @@ class Symmetric {
   std::uint16_t others_;
 };
 
-/// What gather and scatter begin with: a root, and ranks that know nobody else.  `data_slots`:
-/// those for blocks, if these are copied; then those for credits and answers.
+/// A plan of gather or scatter without its steps.  `data_slots` slots are for blocks, if these are
+/// copied; those for credits and answers follow.
 Plan empty_rooted_plan(Rank self, std::uint32_t rank_count, Transport transport,
                        std::uint32_t data_slots) {
   Plan plan = empty_plan(self, rank_count, name_of(transport));

@@ -20,9 +20,9 @@ std::uint16_t narrow(std::size_t count) {
   return static_cast<std::uint16_t>(count);
 }
 
-/// What all ranks have, whatever their node: enough for the busiest.
+/// Sizes that are alike on all ranks: enough for the busiest one.
 struct Extent {
-  std::uint64_t members = 1;   // of the largest node
+  std::uint64_t members = 1;   // ranks of the largest node
   std::uint64_t carried = 0;   // nodes that a rank carries to
   std::uint64_t payloads = 1;  // blocks of the longest message
   std::uint64_t slots() const { return 2 * (members - 1) + carried; }
@@ -36,7 +36,7 @@ Extent extent_of(std::span<const Node> node_of) {
   const auto carried_of = [&](std::uint64_t size) { return (others + size - 1) / size; };
   Extent extent{.members = sizes.back(), .carried = carried_of(sizes.front())};
   if (others > 0) extent.payloads = sizes.back() * sizes[others - 1];
-  // A rank that is alone gives nothing to others of its node.
+  // A rank that is alone on its node gives nothing to other members.
   const auto shared = std::upper_bound(sizes.begin(), sizes.end(), std::uint64_t{1});
   if (shared != sizes.end())
     extent.payloads = std::max(extent.payloads, carried_of(*shared) * extent.members + 1);
@@ -100,8 +100,8 @@ class Builder {
     steps_.copy(from, into, narrow(payloads));
   }
 
-  /// All that is read of the source, so that the target may be written then: what the others carry,
-  /// and this rank's own share of what it carries.
+  /// Reads all of the source, so that the target may be written afterwards: the blocks that other
+  /// porters carry, and this rank's own blocks for the nodes that it carries to.
   void give_to_porters() {
     for (std::size_t offset = 1; offset <= others(); ++offset) {
       const Rank porter = here()[place_ahead(offset)];
@@ -146,7 +146,7 @@ class Builder {
     }
   }
 
-  /// What comes for each member of this node goes into a partial for it.
+  /// Sorts the blocks that come from other nodes into a partial for each member of this node.
   void swap_with_nodes() {
     for (std::size_t turn = 0; turn < nodes_.size(); ++turn) {
       const std::vector<Rank>& there = shares_.members(nodes_[turn]);

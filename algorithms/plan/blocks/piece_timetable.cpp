@@ -12,10 +12,10 @@
 namespace tutti::plan {
 namespace {
 
-/// What a piece is on its way for, in times that it keeps its sender busy.  Where it takes longer
-/// than that, who waits for one piece holds up others; in less, little is lost (measured in virtual
-/// time, FDR, 1 MiB in one block, 32 nodes, two trees: 258 us with 2, 183 with 4, 182 with 6). With
-/// more, answers would come late.
+/// How long a piece travels, in units of the time that it keeps its sender busy.  If pieces take
+/// longer than this says, a rank that waits for one holds up others; if they take less, little is
+/// lost (virtual time, FDR, 1 MiB in one block, 32 nodes, two trees: 258 us with 2, 183 with 4, 182
+/// with 6).  With more, answers would come late.
 constexpr std::uint32_t hop = 4;
 static_assert(2 * hop <= (windows_in_flight - 1) * window);
 
@@ -38,8 +38,8 @@ std::vector<std::uint32_t> told_in_tree(PieceRoute route, std::uint32_t tree,
   const std::uint32_t others = node_count - 1;
   if (route == PieceRoute::ring)
     return distance < others ? std::vector{distance + 1} : std::vector<std::uint32_t>();
-  // The others stand at places 1 .. others from left to right, those of one tree in the order of
-  // their distance, those of the other one place on: so leaves, at odd places, are other ones.
+  // The other nodes stand at places 1 .. others from left to right: in one tree in the order of
+  // their distance, in the other one place further.  So the leaves, at odd places, differ.
   if (others == 0) return {};
   const auto distance_at = [&](std::uint32_t place) { return (place - 1 + tree) % others + 1; };
   if (distance == 0) return {distance_at(std::bit_floor(others))};
@@ -113,7 +113,7 @@ PieceLinks::Sums PieceLinks::heard_by(std::uint32_t node) const {
 
 namespace {
 
-/// Simulates all nodes of a lane, and writes down what one of them does.
+/// Simulates all nodes of a lane, and records what one of them does.
 class Simulation {
  public:
   Simulation(const LanePieces& pieces, const PieceLinks& links, std::uint32_t lane)
@@ -152,7 +152,7 @@ class Simulation {
 
  private:
   static constexpr std::uint32_t nobody = UINT32_MAX;
-  /// So many of those that wait are looked at; if all have to wait for answers, it is their turn.
+  /// How many of the waiting messages are looked at; if all of these need answers, the node waits.
   static constexpr std::size_t looked_at_max = 8;
 
   struct Piece {
@@ -177,7 +177,7 @@ class Simulation {
     PieceEvent event;
   };
 
-  /// Those that a node tells of a piece that it has now.
+  /// Queues the messages by which a node passes on a piece that it has now.
   void queue(std::uint32_t node, std::uint16_t piece) {
     const Piece& of = pieces_[piece];
     const std::uint32_t urgency = links_.route() == PieceRoute::ring ? 0 : of.left;
@@ -189,10 +189,10 @@ class Simulation {
     }
   }
 
-  /// What it sends now, to nobody if there is nothing that may be.
+  /// The message that a node sends now; to nobody if none may go.
   Waiting take_next(std::uint32_t node) {
     std::vector<Waiting>& waiting = waiting_[node];
-    auto end = waiting.end();  // of the heap; behind it what has to wait
+    auto end = waiting.end();  // of the heap; messages behind it have to wait
     Waiting taken;
     for (std::size_t looked_at = 0; looked_at < looked_at_max && end != waiting.begin();
          ++looked_at) {
@@ -207,7 +207,7 @@ class Simulation {
     return taken;
   }
 
-  /// Whether that which the next message needs, if any, has come.
+  /// Whether the answer that the next message needs, if any, has come.
   bool has_answer(std::uint32_t from, std::uint32_t to) const {
     const std::vector<std::uint32_t>& sent_at = sent_at_[links_.link(from, to)];
     const auto number = static_cast<std::uint32_t>(sent_at.size());
@@ -215,7 +215,7 @@ class Simulation {
   }
 
   const PieceLinks& links_;
-  std::vector<Piece> pieces_;                        // by number; of the lane
+  std::vector<Piece> pieces_;                        // of the lane, by number
   std::vector<std::vector<Waiting>> waiting_;        // at each node, a heap
   std::vector<std::vector<std::uint32_t>> sent_at_;  // on each link
   std::vector<std::vector<Coming>> coming_;          // by time, in turn

@@ -69,8 +69,8 @@ class Builder {
   Rank rank_at(std::uint32_t node) const { return pieces_.members(node)[lane()]; }
   bool is_own(std::uint16_t piece) const { return plan_.owners[piece] == plan_.self; }
 
-  /// What has come is copied into the target before the next is awaited: what has to be sent at
-  /// once has been sent by then.
+  /// Follows the timetable.  A piece is copied into the target just before the next one is awaited,
+  /// after everything that has to be sent at once was sent.
   void pass_on() {
     std::vector<std::uint16_t> taken;
     const auto finish = [&] {
@@ -112,7 +112,7 @@ class Builder {
     place->second.finish();
   }
 
-  /// Another rank's of this node, before it is sent.
+  /// Takes a piece of another rank of this node, before it is sent.
   void take_from_owner(std::uint16_t piece) {
     if (is_own(piece)) return;
     steps_.begin_part(piece);
@@ -120,7 +120,7 @@ class Builder {
     steps_.copy(slot_register(piece), target_register);
   }
 
-  /// What another rank of this node has passed on, from the node so far behind.
+  /// Takes the pieces from the node `distance` behind that another rank of this node receives.
   void take_from_lane(std::uint32_t distance, std::uint32_t other) {
     const std::uint32_t from = (node() + pieces_.node_count() - distance) % pieces_.node_count();
     pieces_.for_lane(from, other, [&](std::uint16_t piece, Rank owner) {
@@ -131,7 +131,7 @@ class Builder {
     });
   }
 
-  /// Of this node, by who has the piece before them.
+  /// Sends a piece to the others of this node.
   void tell_others(std::uint16_t piece) {
     for (const Rank other : pieces_.members(node()))
       if (other != plan_.self) steps_.put(other, piece, 1, sendable(piece), !is_own(piece));
@@ -152,7 +152,7 @@ class Builder {
     return {.first = plan_.parts + links.first_answer(links.link(from, to))};
   }
 
-  /// That any rank awaits.
+  /// The most answers that any rank awaits.
   std::uint32_t answers_max() const {
     std::uint32_t most = 0;
     for (const PieceLinks& links : links_)
@@ -161,7 +161,7 @@ class Builder {
     return most;
   }
 
-  /// Of the rank that sends or hears most, answers among them.
+  /// The most messages, with answers, that any rank sends or receives.
   std::uint32_t messages_max() const {
     const std::uint32_t others = pieces_.lane_count() - 1;  // of the node
     std::uint32_t most = 0;

@@ -17,7 +17,7 @@ namespace {
 
 enum class Direction : std::uint8_t { to_root, from_root };
 
-/// Whose blocks go between two ranks, in which order.
+/// The owners of the blocks that go between two ranks, in their order.
 struct Edge {
   Rank peer = no_rank;
   std::vector<Rank> blocks;
@@ -28,7 +28,7 @@ struct Nodes {
   std::uint32_t lo, hi;
 };
 
-/// What one rank sees of the tree.
+/// The part of the tree that one rank sees.
 class Tree {
  public:
   struct Passing {
@@ -46,12 +46,12 @@ class Tree {
   }
 
   const std::vector<Edge>& children() const { return children_; }
-  /// Between this rank and its parent, which the root has not; the blocks are its own and all
-  /// below.
+  /// The edge to the parent, which the root does not have; its blocks are this rank's own and all
+  /// below it.
   const Edge& parent() const { return parent_; }
-  /// In the order in which blocks of the children pass.
+  /// The children's blocks in the order in which they pass.
   const std::vector<Passing>& passing() const { return passing_; }
-  /// Blocks that pass between any two ranks, at most.
+  /// The most blocks that pass between any two ranks.
   std::size_t most_below() const { return most_below_; }
 
  private:
@@ -69,7 +69,7 @@ class Tree {
     return count;
   }
 
-  /// Of fewer nodes first.
+  /// The children of the head of `nodes`, the one with the fewest nodes first.
   static std::vector<Nodes> children_of(Nodes nodes) {
     std::vector<Nodes> children;
     while (nodes.hi - nodes.lo > 1) {
@@ -90,10 +90,11 @@ class Tree {
     return edges;
   }
 
-  /// As they pass to the root: the i-th of each edge before the next one of any.
+  /// Blocks in the order in which they pass to the root: the i-th of each edge before the next one
+  /// of any.
   static std::vector<Passing> passing_of(const std::vector<Edge>& edges) {
     std::vector<Passing> passing;
-    std::vector<std::size_t> left(edges.size());  // edges of which some are
+    std::vector<std::size_t> left(edges.size());  // edges with blocks that have not passed
     for (std::size_t edge = 0; edge < edges.size(); ++edge) left[edge] = edge;
     for (std::uint32_t i = 0; !left.empty(); ++i) {
       std::erase_if(left, [&](std::size_t edge) { return edges[edge].blocks.size() <= i; });
@@ -102,7 +103,7 @@ class Tree {
     return passing;
   }
 
-  /// Of a rank, and of those below it.
+  /// The blocks of a rank and of all below it.
   static std::vector<Rank> blocks_of(Rank rank, const std::vector<Edge>& below) {
     std::vector<Rank> blocks{rank};
     for (const Passing& one : passing_of(below)) blocks.push_back(below[one.child].blocks[one.i]);

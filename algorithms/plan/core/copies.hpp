@@ -1,13 +1,13 @@
 // A plan several times over, each time on partials and slots of its own: for operations whose calls
 // overlap by more than the two parities allow.  The copies follow each other in `steps`, equally
-// long; copy c uses the partials and slots from c times the plan's own numbers on.
+// long; copy c adds c times the plan's counts to the numbers of its partials and slots.
 #pragma once
 
 #include "plan/core/plan.hpp"
 
 namespace tutti::plan {
 
-/// Whether there are slots enough for so many copies.
+/// Whether `count` copies of the plan keep to slots_max.
 bool has_room_for_copies(const Plan& plan, std::uint32_t count) noexcept;
 
 /// Needs has_room_for_copies(), and a plan whose slots all have room for a payload.

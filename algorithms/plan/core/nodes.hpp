@@ -14,10 +14,10 @@ namespace tutti::plan {
 std::vector<std::vector<Rank>> members_of_nodes(std::uint32_t rank_count,
                                                 std::span<const Node> node_of);
 
-/// How many there are, of so many ranks; `rank_count` is asked only where `node_of` is empty.
+/// Number of nodes; `rank_count` counts only where `node_of` is empty.
 std::uint32_t node_count_of(std::span<const Node> node_of, std::uint32_t rank_count);
 
-/// Ranks of the largest.
+/// Number of ranks of the largest node.
 std::size_t largest_node_of(std::span<const Node> node_of);
 
 /// Whether each node's ranks follow each other: then what is combined node after node is combined

@@ -1,5 +1,5 @@
-// Vectors of messages per round.  A rank that sends n_1, n_2, ... messages in its rounds is heard
-// by at most (n_1+1)(n_2+1)... ranks, so a vector serves P ranks if and only if that product covers
+// Vectors of messages per round.  A rank that sends n_1, n_2, ... messages in its rounds reaches
+// at most (n_1+1)(n_2+1)... ranks, so a vector serves P ranks if and only if that product covers
 // P; the two-partial scheme attains every such vector.  Integers only: ceil(log P / log(n+1)) in
 // doubles is wrong by a round for (P, n) = (125, 4), (216, 5), (15625, 4) and others.
 #pragma once

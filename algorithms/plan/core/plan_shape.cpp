@@ -55,7 +55,7 @@ class ShapeCheck {
  private:
   bool counts_are_right(const Plan& plan, const Plan& first) const {
     if (plan.all_alike != first.all_alike) return false;
-    // What is needed late may be awaited in a later round than it is put.
+    // A message that is needed late may be awaited in a later round than it is put.
     if (plan.all_alike) return puts_ == plan.per_round && sum_of(awaits_) == sum_of(plan.per_round);
     if (plan.per_round != first.per_round) return false;
     std::uint64_t sent = 0, awaited = 0;  // at most, and so far
@@ -194,10 +194,9 @@ class ShapeCheck {
                                        : " does not exist");
   }
 
-  std::vector<std::uint64_t>
-      put_marks_;  // by peer and part: the (rank, round) in which it was last told
-  std::vector<std::uint64_t> await_marks_;   // and last awaited
-  std::vector<std::uint64_t> credit_marks_;  // the plan in which its credit was last awaited
+  std::vector<std::uint64_t> put_marks_;     // by peer and part: the (rank, round) of the last put
+  std::vector<std::uint64_t> await_marks_;   // by peer and part: that of the last await
+  std::vector<std::uint64_t> credit_marks_;  // by peer: the plan in which its credit was awaited
   std::uint64_t plan_mark_ = 0;
   std::uint64_t mark_ = 0;
   std::uint32_t round_ = 0;

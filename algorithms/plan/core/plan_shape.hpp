@@ -1,6 +1,6 @@
-// The part of the verifier that looks at each plan alone: that its steps are in the order of their
-// rounds, name registers, parts and peers that there are, tell nobody twice, and are as many as the
-// plan says.
+// The part of the verifier that looks at each plan alone: its steps must be in the order of their
+// rounds, name registers, parts and peers that exist, send to no peer twice in a round, and be as
+// many as the plan says.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace tutti::plan {
 
-/// As first_violation(), of what can be seen without running the plans.
+/// The first violation that can be seen without running the plans.
 std::optional<std::string> shape_violation(std::span<const Plan> plans);
 
 }  // namespace tutti::plan

@@ -1,10 +1,11 @@
-// The values of the verifier: whose contributions one holds, in which order, and associated how.
-// They are immutable and live in one pool, so that copying one, which is what a message does, costs
-// nothing.
+// The values of the verifier.  A value says whose contributions a register holds, in which order
+// and how they are associated.  Values are immutable and live in one pool, so that copying one,
+// which is what a message does, costs nothing.
 #pragma once
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -21,31 +22,35 @@ struct Span {
   std::uint32_t last;
 };
 
-/// Spans of the pool, leftmost operand first; none: undefined.
+/// A run of the pool's spans, leftmost operand first; undefined if it is empty.
 struct Value {
   std::size_t begin = 0;
   std::uint32_t count = 0;
   std::uint32_t expression = 0;  // equal for equal trees: operands, their order, association
-  std::uint16_t part = 0;        // of the payload
+  std::uint16_t part = 0;        // of the user's payload
   bool defined() const { return count > 0; }
 };
 
 class Pool {
  public:
-  /// Where order and repetition say nothing, values are kept as sets: they stay short.
+  /// With `as_sets` order and repetition are forgotten, which keeps values short.
   Pool(bool as_sets, std::uint32_t rank_count) : as_sets_(as_sets), rank_count_(rank_count) {}
 
   std::span<const Span> spans(Value value) const {
+    assert(value.begin + value.count <= spans_.size());
     return {spans_.data() + value.begin, value.count};
   }
 
   Value contribution(std::uint32_t rank, std::uint16_t part = 0) {
+    assert(rank < rank_count_);
     spans_.push_back({rank, rank});
     return {spans_.size() - 1, 1, rank, part};
   }
 
   /// left o right.
   Value combined(Value left, Value right) {
+    assert(left.defined());
+    assert(right.defined());
     scratch_.assign(spans(left).begin(), spans(left).end());
     scratch_.insert(scratch_.end(), spans(right).begin(), spans(right).end());
     if (as_sets_) std::sort(scratch_.begin(), scratch_.end(), by_first);

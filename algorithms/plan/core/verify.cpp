@@ -3,6 +3,7 @@
 #include "plan/core/verify.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <vector>
 
 #include "plan/core/plan_shape.hpp"
@@ -19,8 +20,8 @@ struct Arrival {
   bool by_reference = false;
   bool into_target = false;
   Rank writer = no_rank;
-  Value heard;              // by the writer, when it put
-  Rank creditor = no_rank;  // whose credit it takes, awaited in a later call
+  Value heard;              // what the writer had heard when it put
+  Rank creditor = no_rank;  // the rank whose credit it takes, awaited in a later call
 };
 
 class Run {
@@ -75,9 +76,10 @@ class Run {
     std::vector<Value> targets;
     Value heard;  // ranks that have certainly entered; kept for the barrier only
     std::vector<bool> target_written;
-    std::vector<bool> is_sent;      // source or target of a part, from where it is
-    std::vector<bool> is_arriving;  // a part of the target, and is not awaited yet
-    std::size_t partials = 0;       // where they begin in values_
+    std::vector<bool> is_sent;  // by part: source or target was put from where it is
+    std::vector<bool>
+        is_arriving;           // by part: the target was written by a peer, and not awaited yet
+    std::size_t partials = 0;  // where they begin in values_
     std::size_t slots = 0;
     std::vector<bool> was_put;
     std::vector<Arrival> arrivals;
@@ -201,7 +203,7 @@ class Run {
     return {};
   }
 
-  /// A step on registers; of a copy of several payloads, that one of them.
+  /// Runs a step on registers; a copy of several payloads is run for each of them.
   Violation write(std::uint32_t rank, const Step& step, std::uint16_t payload) {
     State& state = ranks_[rank];
     const Register source = moved(step.from, payload);
@@ -231,7 +233,7 @@ class Run {
     if (plans_[rank].swaps_blocks && destination.place == Place::target) {
       if (from.part != rank)
         return name_of(source) + " holds a block for " + name_of(Rank{from.part});
-      from.part = step.part;  // from whom it is, says the promise
+      from.part = step.part;  // the promise says which rank it has to come from
     }
     const bool is_last = step.action != Action::copy || payload + 1 == step.payloads;
     if (is_last && from.part != step.part) return other_part(source, from, step);
@@ -274,7 +276,10 @@ class Run {
 
   Value* place(std::uint32_t rank, const Register& where, std::uint16_t part) {
     State& state = ranks_[rank];
+    assert(part < state.sources.size());  // plan_shape.hpp has looked
     const std::size_t offset = mark_of(rank, where);
+    assert(where.place != Place::slot || where.index < plans_[rank].slot_count);
+    assert(where.place != Place::partial || where.index < plans_[rank].partial_count);
     switch (where.place) {
       case Place::source:
         return &state.sources[part];
@@ -327,7 +332,7 @@ class Run {
     return {};
   }
 
-  /// Whether a part of the target is as it was promised.
+  /// What is wrong with a part of the target, by the promise.
   Violation target_violation(std::uint32_t rank, std::uint16_t part) {
     const Value result = ranks_[rank].targets[part];
     const bool untouched = ((promise_ == Promise::scatter || promise_ == Promise::reduce_scatter ||
@@ -391,7 +396,7 @@ class Run {
            promise_ == Promise::scan || promise_ == Promise::exscan;
   }
 
-  /// Found once: of a plan of P parts, P^2 values are compared with it.
+  /// Computed once, because P^2 values of a plan of P parts are compared with it.
   std::uint32_t canonical_expression() {
     if (!canonical_)
       canonical_ = pool_.canonical_expression(0, static_cast<std::uint32_t>(plans_.size()));
@@ -419,7 +424,7 @@ bool touches(const Step& step, const Register& where) {
   return ((moves || sends) && is_there(step.from)) || (moves && is_there(step.into));
 }
 
-/// Whether the step `put` of `plan`, an answer, overwrites what is still needed.
+/// What is wrong if step `put` of `plan`, an answer, overwrites something that is still needed.
 Violation answer_violation(std::span<const Plan> plans, const Plan& plan, std::size_t put,
                            std::uint16_t partial) {
   const Step& answer = plan.steps[put];
@@ -468,10 +473,10 @@ std::optional<std::string> first_violation(std::span<const Plan> plans, Promise 
   if (Violation violation = shape_violation(plans)) return violation;
   if (Violation violation = answers_violation(plans)) return violation;
   if (Violation violation = Run(plans, promise, root).violation()) return violation;
-  // Those make sure of it pair by pair, whoever else has entered.
+  // Acknowledged plans keep each pair of peers in step, whoever else has entered.
   if (plans[0].flow_control == FlowControl::acknowledged) return {};
   const bool one_way = plans[0].flow_control == FlowControl::one_way;
-  // Where every rank gets everything, that has just been proved.
+  // Where every rank gets everything, synchronisation has just been proved.
   if (!one_way && root == no_rank) return {};
   const Violation not_synchronising = Run(plans, Promise::barrier, no_rank).violation();
   if (one_way && !not_synchronising)

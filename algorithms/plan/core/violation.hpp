@@ -1,4 +1,4 @@
-// What is wrong with a plan, in words: parts of the verifier's sentences.
+// The verifier's sentences about what is wrong with a plan, and their parts.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@ inline std::string name_of(const Register& where) {
   return "?";
 }
 
-/// Where it happened, then what.
+/// The sentence that names rank, step and round, then says what is wrong.
 inline std::string at(const Plan& plan, std::size_t step, const std::string& what) {
   return name_of(plan.self) + ", step " + std::to_string(step) + " (round " +
          std::to_string(plan.steps[step].round) + "): " + what;

@@ -1,5 +1,5 @@
-// See makespan.hpp.  Messages are numbered by sender, then in the order of its puts, which is the
-// order of events at one instant.
+// See makespan.hpp.  Messages are numbered by sender, then in the order of its puts, which is also
+// the order of events at one instant.
 #include "plan/cost/makespan.hpp"
 
 #include <algorithm>

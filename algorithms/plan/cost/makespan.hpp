@@ -60,11 +60,11 @@ Picoseconds makespan(std::span<const Plan> plans, const LogGP& network, const Ca
 /// puts into a slot some ranks ahead, it awaits in that slot from as many ranks behind.
 bool is_circulant(const Plan& plan);
 
-/// The same from the plan of one rank, where all are alike: with equal starts they do the same at
-/// the same time, so that what a rank sends to others arrives when what others send to it does.
-/// Needs is_circulant(plan) and the same steps on registers, both on all ranks, and no starts:
-/// dissemination and two-partial dissemination, for example; not the schedules along the canonical
-/// tree, whose ranks fold at different times.
+/// makespan() from the plan of one rank, where all ranks are alike: with equal starts they do the
+/// same things at the same time, so that a rank's messages arrive when those of its peers do. Needs
+/// is_circulant(plan) and the same steps on registers, both on all ranks, and no starts.  That
+/// holds for dissemination and two-partial dissemination, for example, but not for schedules along
+/// the canonical tree, whose ranks fold at different times.
 Picoseconds circulant_makespan(const Plan& plan, const LogGP& network, const Call& call);
 
 }  // namespace tutti::plan

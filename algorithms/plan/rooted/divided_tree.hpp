@@ -1,23 +1,24 @@
-// Trees in which a vertex divides those that it stands for: binary trees, and Fibonacci trees.
+// Divided trees, in which a vertex shares out the vertices that it stands for: binary trees, and
+// Fibonacci trees (the optimal ones of the postal model).
 //
-// Idea.  In a k-nomial tree (rooted_tree.hpp) all ranks of a round tell as many others, then wait
-// for each other's round.  In a Fibonacci tree every rank that knows something goes on telling, one
+// Idea.  In a k-nomial tree (rooted_tree.hpp) all ranks of a round send as many messages, then wait
+// for each other's round.  In a Fibonacci tree every rank that has the payload goes on sending, one
 // message after another.  A message is on its way for `latency` times as long as it keeps its
-// sender busy, so that after t such times f(t) ranks know:
+// sender busy, so that after t such times f(t) ranks have it:
 //
 //   f(t) = 1 for t < latency     f(t) = f(t-1) + f(t-latency)
 //
 // which is the most in the postal model, that of LogP without overheads (latency 1: binomial;
 // latency P - 1 and more: flat).  A vertex that stands for m ranks and has the least t with
 // f(t) >= m gives a child m - f(t-1) of them, and goes on as one of f(t-1); the child of most ranks
-// is told first.  A vertex of a binary tree has two children with half of the rest each.
+// is sent to first.  A vertex of a binary tree has two children with half of the rest each.
 //
 //   P = 8, latency 2                                    binary
 //   0 --- 1                                             0 --- 1 --- 2
 //   |`--- 2                                             |      `--- 3
 //   |`--- 3 --- 4                                       |
-//    `--- 5 --- 6       rank 0 tells 5, 3, 2, 1          `--- 4 --- 5
-//          `--- 7       and rank 5 tells 7, 6                  `--- 6 --- 7
+//    `--- 5 --- 6       rank 0 sends to 5, 3, 2, 1          `--- 4 --- 5
+//          `--- 7       rank 5 sends to 7, 6                  `--- 6 --- 7
 //
 // Vertices are numbered in preorder, so that each stands for a run of them, as in k-nomial trees,
 // and what is folded along the tree is folded in that order.
@@ -36,7 +37,7 @@
 
 namespace tutti::plan {
 
-/// Above, children are nearly all of the ranks that there are.
+/// The largest latency: with a larger one nearly all ranks would be children of the root.
 inline constexpr std::uint32_t latency_max = 64;
 
 struct Branching {
@@ -45,12 +46,12 @@ struct Branching {
   std::uint32_t latency = 1;  // of Fibonacci trees, 1 .. latency_max
 };
 
-/// Ranks below each child of the root of a tree of `count`, in the order of their numbers: the one
-/// that is told first comes last.
+/// The ranks that each child of the root of a tree of `count` stands for, in the order of their
+/// numbers: the child that is sent to first comes last.
 std::vector<std::uint32_t> subtree_sizes(std::uint32_t count, const Branching& branching);
 
-/// The most children of a vertex, by level from the leaves on, each level a round; no less than
-/// those of a tree of fewer ranks, level by level from the root.
+/// The most children of a vertex, by level from the leaves on, each level a round.  Level by level
+/// from the root they are no fewer than those of a tree of fewer ranks.
 PerRound children_by_level(std::uint32_t count, const Branching& branching);
 
 }  // namespace tutti::plan

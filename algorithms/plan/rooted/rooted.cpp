@@ -1,5 +1,5 @@
-// See rooted.hpp.  What comes from a child has the slots of its edge, one for each piece, what
-// comes from the parent of a broadcast the first ones; those of credits are the last ones.
+// See rooted.hpp.  A reduce has a slot for each piece of each edge, a broadcast one for each piece,
+// which comes from the parent; the slots of credits are the last ones.
 #include "plan/rooted/rooted.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace tutti::plan {
 namespace {
 
-/// As many as pass through two ranks while a credit is on its way back (a first guess).
+/// Pieces that pass through two ranks while a credit is on its way back (a first guess).
 constexpr std::uint16_t pieces_of_chain = 4;
 
 std::string name_of(const TreePlace& place) {
@@ -24,7 +24,7 @@ std::string name_of(const TreePlace& place) {
   return fans.size() == 1 ? "flat_tree" : "knomial_tree";
 }
 
-/// `rounds`: by what a rank sends or hears in them at most.
+/// `rounds` holds the most messages that a rank sends or receives in each.
 Plan empty_plan(Rank self, const RootedShape& shape, const TreePlace& place, PerRound rounds) {
   Plan plan;
   plan.self = self;
@@ -42,7 +42,7 @@ Plan empty_plan(Rank self, const RootedShape& shape, const TreePlace& place, Per
   return plan;
 }
 
-/// Steps of one piece after the other.  A round is a level of the tree, or a piece.
+/// Writes the steps of one piece after the other.  A round is a level of the tree, or a piece.
 class Pieces {
  public:
   Pieces(const Plan& plan, StepWriter& steps) : plan_(plan), steps_(steps) {}

@@ -1,7 +1,9 @@
-// Broadcast and reduce along a tree (rooted_tree.hpp; in the picture all fans are 1).  One-way: a
-// root of a broadcast, a leaf of a reduce needs nobody to finish.  So each message has a credit:
-// its receiver says when it has read it, and its sender waits for that two calls later, before it
-// touches what it sent from.
+// Broadcast and reduce along a tree (rooted_tree.hpp; in the picture all fans are 1), and along a
+// pipelined chain.
+//
+// Flow control.  One-way: the root of a broadcast and a leaf of a reduce finish without waiting for
+// anybody.  So each message has a credit: its receiver gives it after reading, and its sender waits
+// for it two calls later, before it touches the partial that it sent.
 //
 //   broadcast, P = 4, root 0          reduce, P = 4, root 0
 //
@@ -11,13 +13,14 @@
 //   then         |<--c    |<--c           c-->|   c-->|
 //                |<-------c               c------>|          c: credit, awaited in call + 2
 //
-// Where a representative tells the other ranks of its node in one round, that is one hop instead of
+// A representative may send to the other ranks of its node in one round: that is one hop instead of
 // several, and a payload that stays where it was sent from is copied there once.
 //
 // Along a chain of the nodes (TreeFans::is_chain) the payload goes in 4 pieces, each of which is
-// told or combined as soon as it is there; so while a piece passes through all nodes, the next ones
-// follow, and every node sends every byte once instead of log N times.  Long payloads go in chunks
-// of 4 short pieces, of which two are on their way between two ranks.  A round is a piece.
+// passed on or combined as soon as it is there.  So while one piece passes through all nodes, the
+// next ones follow, and every node sends every byte once instead of log N times.  Long payloads go
+// in chunks of 4 short pieces, of which two are on their way between two ranks.  A round is a
+// piece.
 //
 //   broadcast, P = 4, root 0            0 --> 1 --> 2 --> 3
 //
@@ -56,16 +59,15 @@ Plan tree_broadcast(Rank self, const RootedShape& shape);
 
 /// The root's target gets the sources of all ranks.
 ///   commutative:  along the tree from the root, combined in the order of the tree;
-///   rank_order:   along a tree from rank 0, which combines 0 o 1 o ... o P-1, and from there to
-///   the
-///                 root: one round more if that is another.  Nodes are regarded if they are runs of
-///                 ranks.  Without nodes the expression is that of the canonical tree
-///                 (canonical_tree.hpp), which makes it reproducible.
+///   rank_order:   along a tree from rank 0, which combines 0 o 1 o ... o P-1, and one round more
+///                 to the root if that is another rank.  Nodes count only if they are runs of
+///                 ranks. Without nodes the expression is that of the canonical tree
+///                 (allreduce/canonical_tree.hpp), which makes it reproducible.
 Plan tree_reduce(Rank self, const RootedShape& shape, Order order);
 
-/// The same of the first `participant_count` ranks alone, counted from the root on and round the
-/// end; the others have nothing to do.  (The literature rounds the
-/// number up to whole levels of the tree, which a tree over those ranks alone does not need.)
+/// tree_reduce() of the first `participant_count` ranks, counted from the root on and round the
+/// end; the other ranks have nothing to do.  (The literature rounds the number up to whole levels
+/// of the tree, which a tree over these ranks alone does not need.)
 Plan tree_reduce_of(std::uint32_t participant_count, Rank self, const RootedShape& shape,
                     Order order);
 

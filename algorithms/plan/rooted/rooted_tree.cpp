@@ -9,15 +9,15 @@
 namespace tutti::plan {
 namespace {
 
-/// One of the nested trees, as far as all ranks have to agree on it.
+/// The part of one of the nested trees on which all ranks have to agree.
 struct Levels {
   Branching branching;
   PerRound fans;
   std::uint16_t edge_count;  // numbers that there are
 };
 
-/// Of a k-nomial tree over `count` vertices, of which `rank_at` tells the ranks; `before`: numbers
-/// and levels of the trees below it.
+/// Adds the edges of a vertex of a k-nomial tree over `count` vertices, whose ranks `rank_at`
+/// tells; `before` counts the numbers and levels of the trees below it.
 template <class RankAt>
 void add_knomial_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex,
                        const PerRound& fans, TreeEdge before, const RankAt& rank_at) {
@@ -40,7 +40,8 @@ void add_knomial_edges(TreePlace& place, std::uint32_t count, std::uint32_t vert
   }
 }
 
-/// The same of a tree that is divided.  Vertices of one depth talk to their children in one round.
+/// add_knomial_edges() for a divided tree.  Vertices of one depth send to their children in one
+/// round.
 template <class RankAt>
 void add_divided_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex,
                        const Levels& tree, const TreeEdge& before, const RankAt& rank_at) {
@@ -75,7 +76,7 @@ void add_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex, cons
     add_divided_edges(place, count, vertex, tree, before, rank_at);
 }
 
-/// The same of a chain.
+/// add_knomial_edges() for a chain.
 template <class RankAt>
 void add_chain_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex, TreeEdge edge,
                      const RankAt& rank_at) {
@@ -89,7 +90,7 @@ void add_chain_edges(TreePlace& place, std::uint32_t count, std::uint32_t vertex
   }
 }
 
-/// Those given, or ones if they are too few; no more than it takes.
+/// The given fans, or ones if they are too few, without what is superfluous.
 PerRound fans_for(const PerRound& given, std::uint32_t count) {
   PerRound fans = covers(count, given) ? given : uniform(count, 1);
   std::uint64_t covered = 1;
@@ -104,8 +105,8 @@ PerRound fans_for(const PerRound& given, std::uint32_t count) {
   return fans;
 }
 
-/// Of a tree over so many, at most.  A k-nomial vertex has children of several levels, another one
-/// of one level, and the root has the most.
+/// The levels of a tree over at most `count` vertices.  A k-nomial vertex has children of several
+/// levels, a vertex of another tree has children of one level, and the root has the most.
 Levels levels_of(const PerRound& given, const Branching& branching, std::uint32_t count) {
   const bool by_fans = branching.rule == Branching::Rule::fans;
   Levels tree{branching, by_fans ? fans_for(given, count) : children_by_level(count, branching), 0};
@@ -115,14 +116,14 @@ Levels levels_of(const PerRound& given, const Branching& branching, std::uint32_
   return tree;
 }
 
-/// Of the tree over so many nodes.
+/// The levels of the tree over so many nodes.
 Levels levels_across(const TreeFans& fans, std::uint32_t count) {
   if (!fans.is_chain) return levels_of(fans.across, fans.across_by, count);
   const std::uint16_t edges = count > 1 ? 1 : 0;
   return {{}, PerRound(edges, 1), edges};
 }
 
-/// Members of a cycle of `count`, counted from the member `root`.
+/// The number of a member of a cycle of `count`, counted from the member `root`, and back.
 std::uint32_t vertex_of(std::uint32_t member, std::uint32_t root, std::uint32_t count) {
   return member >= root ? member - root : member + (count - root);
 }

@@ -3,9 +3,9 @@
 // node), and below each representative the ranks of its node form another.  A message crosses
 // between two nodes once.
 //
-// Idea.  In a k-nomial tree every rank that knows something tells n others in each round, so that
-// after rounds of n_1 .. n_k messages (n_1 + 1) ... (n_k + 1) ranks know it.  With ones that is the
-// binomial tree; with one round of n - 1, everybody's parent is the root.
+// Idea.  In a k-nomial tree every rank that has the payload sends it to n others in each round, so
+// that after rounds of n_1 .. n_k messages (n_1 + 1) ... (n_k + 1) ranks have it.  With ones that
+// is the binomial tree; with one round of n - 1, the root is the parent of all.
 //
 //   P = 7, root 2, nodes {0 1} {2 3 4} {5 6}        2 --- 5 --- 6
 //   (nodes in the order {2 3 4} {5 6} {0 1})        |\.
@@ -37,14 +37,14 @@
 
 namespace tutti::plan {
 
-/// Children by level, from the leaves on.  Where they do not cover the ranks of the largest node,
-/// or the nodes: ones.  Not regarded where a tree branches by another rule.
+/// Children by level, from the leaves on; ones where the given numbers do not cover the ranks of
+/// the largest node, or the nodes.  A tree that branches by another rule does not use them.
 struct TreeFans {
   PerRound in_node = {};
   PerRound across = {};
   Branching in_node_by = {};
   Branching across_by = {};
-  bool is_chain = false;  // the nodes, instead: each has the next one as its only child
+  bool is_chain = false;  // nodes are a chain: each has the next one as its only child
 };
 
 struct TreeEdge {
@@ -53,7 +53,7 @@ struct TreeEdge {
   std::uint16_t level = 0;   // counted from the leaves of the whole tree
 };
 
-/// Where a rank stands.
+/// The edges of one rank in the tree.
 struct TreePlace {
   std::optional<TreeEdge> parent = {};  // none: the root
   std::vector<TreeEdge> children = {};  // by number: those of the own node first

@@ -1,5 +1,5 @@
-// See single_copy.hpp.  What comes from rank q has slot q; of an allreduce the target of q slot
-// 2 + q, its acknowledgement slot 4 + q.
+// See single_copy.hpp.  A message from rank q has slot q; in an allreduce the reference to the
+// target of q has slot 2 + q, and its acknowledgement slot 4 + q.
 #include "plan/rooted/single_copy.hpp"
 
 #include <cassert>

@@ -1,7 +1,7 @@
-// Broadcast, and reduce and allreduce of two ranks, of a large payload among ranks that can read
-// each other's memory: nothing is copied but from one user's buffer into another's.  Who sends
-// tells where its buffer lies, who receives reads there, and says when it is done (plan.hpp, by
-// reference).
+// Single-copy broadcast, and reduce and allreduce of two ranks, of a large payload among ranks that
+// can read each other's memory: it is copied once, from one user's buffer into another's.  The
+// sender tells where its buffer lies; the receiver reads there and acknowledges (core/plan.hpp, "By
+// reference").
 //
 //   broadcast, P = 3, root 0     reduce, root 0
 //
