@@ -28,7 +28,7 @@ struct Piece {
   bool is_read = false;
 };
 
-/// Of blocks within another, and of equal ones, only the largest and first is read.
+/// Only the largest block is read where one lies within another, and only the first of equal ones.
 void choose_pieces(std::vector<Piece>& pieces) {
   std::vector<Piece*> sorted;
   sorted.reserve(pieces.size());

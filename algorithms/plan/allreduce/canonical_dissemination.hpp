@@ -3,17 +3,17 @@
 // every vector, in rank order.
 //
 // Idea.  Rank p knows the m ranks that end at itself, as the blocks of the canonical tree, side by
-// side in one partial.  In a round of r messages it hears what r others know; the intervals cover
-// the m' <= (r+1) m ranks that end at p, and siblings among the blocks are combined.  The lengths
-// follow the chain of two-partial dissemination (two_partial.hpp), m = ceil(m' / (r+1)).  Where
-// (r+1) m is more than m', the last peer is nearer than r m, at the distance m' - m: its interval
-// overlaps with that of the peer before it, and a block that comes twice, or within a larger one,
-// is left unread.  So every rank knows exactly m ranks, and sender and receiver agree on the blocks
-// of every message without a word.
+// side in one partial.  In a round of r messages it receives what r others know; the intervals
+// cover the m' <= (r+1) m ranks that end at p, and siblings among the blocks are combined.  The
+// lengths follow the chain of two-partial dissemination (two_partial.hpp), m = ceil(m' / (r+1)).
+// Where (r+1) m is more than m', the last peer is nearer than r m, at the distance m' - m: its
+// interval overlaps with that of the peer before it, and a block that comes twice, or within a
+// larger one, is left unread.  So every rank knows exactly m ranks, and sender and receiver know
+// the blocks of every message without negotiation.
 //
 // P = 5, n = 2; rank 4 (a stroke separates blocks):
-//   round 0, m=1   knows 4        hears 3             knows 3 | 4
-//   round 1, m=2   knows 3 | 4    hears 12 = 1 | 2 from 2, 01 from 1 (the distance is 3, not 4)
+//   round 0, m=1   knows 4        receives 3          knows 3 | 4
+//   round 1, m=2   knows 3 | 4    receives 12 = 1 | 2 from 2, 01 from 1 (the distance is 3, not 4)
 //                  01 o (2 o 3), then o 4: the root;  the 1 of rank 2 is left unread
 //
 // Cost per rank.  Rounds and messages of two-partial dissemination.  Bytes sent: blocks x payload,
@@ -25,7 +25,7 @@
 // and 1967 if they were trimmed by sending V's, as two-partial dissemination does, which takes
 // twice the partials and further combinations.
 //
-// Literature: as of two-partial dissemination, and of canonical_tree.hpp.
+// Literature: that of two_partial.hpp and canonical_tree.hpp.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Folds values along the canonical tree as they become available, whatever their order: as soon as
-// both halves of a block are there, they are combined.  Builders tell it what they have and where
-// the results are to go; it writes the steps.
+// both halves of a block are there, they are combined.  Builders add values and say where results
+// have to go; the fold writes the steps.
 //
 // Registers.  A value is only read where it is added; the first combination with a value to its
 // left copies it, and from then on the copy grows.  What ends at the end of a result grows where
@@ -17,8 +17,8 @@
 
 namespace tutti::plan {
 
-/// Payloads for values on their way, in partials of `payloads` payloads from `first_partial` on.
-/// They are never put, so they may be written again and again.
+/// Scratch for values on their way, in partials of `payloads` payloads from `first_partial` on.  It
+/// is never put, so it may be written again and again.
 class ScratchPayloads {
  public:
   ScratchPayloads(std::uint16_t first_partial, std::uint16_t payloads)
@@ -27,13 +27,13 @@ class ScratchPayloads {
   Register take();
   void give_back(Register payload) { free_.push_back(payload); }
 
-  /// What the plan has, these included.
+  /// The number of partials of the plan, with these.
   std::uint16_t partial_count() const;
 
  private:
   std::uint16_t first_partial_;
   std::uint16_t payloads_;
-  std::uint32_t count_ = 0;  // handed out at the same time, at most
+  std::uint32_t count_ = 0;  // the most that were handed out at the same time
   std::vector<Register> free_;
 };
 

@@ -240,8 +240,8 @@ class Builder {
     return fold;
   }
 
-  /// f(rank, place in its cube) for the ranks of the other cube that hear from this one, and tell
-  /// it results.
+  /// f(rank, place in its cube) for the ranks of the other cube that receive from this one, and
+  /// send it results.
   template <class F>
   void for_told(F&& f) const {
     for (std::uint32_t place = place_; place < 1u << told_bits(); place += 1u << bits_)

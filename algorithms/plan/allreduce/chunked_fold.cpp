@@ -6,7 +6,7 @@
 //              P-1        the result of the own part
 //              P ..       scratch of the fold
 //   slots      0 .. P-2   the own part, from the ranks 1 .. P-1 behind
-//              P-1 ..     results, from the same ranks, if they are told
+//              P-1 ..     results, from the same ranks, if they are sent
 //
 // The source is read before the target is written, part by part, so they may be the same memory.
 #include "plan/allreduce/chunked_fold.hpp"
@@ -69,7 +69,7 @@ class Builder {
     }
   }
 
-  /// From the nearest rank behind on, which has told this one first.
+  /// Takes contributions from the nearest rank behind on, which has sent to this one first.
   void fold_own_part() {
     steps_.begin_part(part_of(plan_.self));
     CanonicalFold fold(CanonicalTree(plan_.rank_count), steps_, scratch_);

@@ -356,10 +356,10 @@ class Builder {
   std::vector<Sum> sums_;           // held here, by distance
   std::vector<std::size_t> first_;  // of each distance, and behind the last
   std::vector<Run> runs_;
-  std::vector<std::size_t> waiting_for_;  // by distance: what comes before it goes
-  std::size_t next_ = 0, run_ = 0;        // the distance that is told next; the run it is of
+  std::vector<std::size_t> waiting_for_;            // by distance: what comes before it goes
+  std::size_t next_ = 0, run_ = 0;                  // the distance that is sent next, and its run
   std::vector<std::optional<Register>> result_at_;  // by distance, as far as they are known
-  std::size_t back_ = 0;  // the run in which results are told, and how many were
+  std::size_t back_ = 0;  // the run whose results are sent, and how many were
   std::uint32_t told_ = 0;
   std::uint32_t round_ = 0;
   Plan plan_;

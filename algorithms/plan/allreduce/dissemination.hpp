@@ -1,18 +1,19 @@
 // Dissemination: barrier, and allreduce for operators that may meet a contribution twice.
 //
-// Idea.  Rank p has heard from the m ranks that end at itself.  In a round of r messages it tells
-// the ranks m, 2m, ... r m ahead and hears from those behind, and so has heard from (r+1) m ranks.
-// What is heard twice does no harm, so nothing is ever trimmed; but the lengths follow the chain of
-// the two-partial scheme (two_partial.hpp) backwards from P, which saves messages: P = 96 with at
-// most 7, 7, 7 takes 1 + 5 + 7 of them instead of 7 + 7 + 1.
+// Idea.  Rank p has received from the m ranks that end at itself, directly or through others.  In a
+// round of r messages it sends to the ranks m, 2m, ... r m ahead and receives from those behind,
+// and then has received from (r+1) m ranks.  A contribution that comes twice does no harm, so
+// nothing is ever trimmed; but the lengths follow the chain of the two-partial scheme
+// (two_partial.hpp) backwards from P, which saves messages: P = 96 with at most 7, 7, 7 takes 1 + 5
+// + 7 of them instead of 7 + 7 + 1.
 //
 // Cost per rank.  Rounds and messages of two-partial dissemination; the barrier sends notifications
 // only, the allreduce messages x payload bytes.
 //
 // P = 5, n = 2; rank 4:
 //   ranks         0   1   2   3   4
-//   round 0, m=1  .   .   .   x   own      hears from 3             (tells 0)
-//   round 1, m=2  x   x   x   own own      hears from 2 and 0       (tells 1 and 3)
+//   round 0, m=1  .   .   .   x   own      receives from 3          (sends to 0)
+//   round 1, m=2  x   x   x   own own      receives from 2 and 0    (sends to 1, 3)
 //                                          0 brings 0 and 4: 4 is met twice
 //
 // Literature: Hensgen, Finkel, Manber 1988 ("Two algorithms for barrier synchronization"), for

@@ -45,7 +45,7 @@ class Builder {
     plan_.per_round = across.per_round;
     plan_.per_round.insert(plan_.per_round.begin(), others_max_);
     plan_.per_round.push_back(others_max_);
-    plan_.n = across.n;  // which per_round may not tell
+    plan_.n = across.n;  // per_round may not show it
     plan_.all_alike = false;
     plan_.parts = lane_count_;
     plan_.payloads = across.payloads;

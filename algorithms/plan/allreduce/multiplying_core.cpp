@@ -1,4 +1,4 @@
-// Which core recursive multiplying takes (recursive_multiplying.hpp).  What a core costs
+// Chooses the core of recursive multiplying (recursive_multiplying.hpp).  What a core costs
 // depends on its product, its length and the sum of its entries only, so the search goes from round
 // to round and keeps the cheapest core of each product and length.
 #include <algorithm>
@@ -24,7 +24,7 @@ class CoreSearch {
   CoreSearch(std::uint32_t rank_count, std::uint64_t ratio, Limits limits)
       : rank_count_(rank_count), ratio_(ratio), limits_(limits) {}
 
-  /// Empty if no core keeps to the limits.
+  /// The cheapest core; empty if none keeps to the limits.
   std::optional<PerRound> find(const PerRound& at_most) {
     keep(cheapest_, 1, {0, {}});
     for (const std::uint32_t bound : at_most) add_round(bound);
@@ -62,7 +62,7 @@ class CoreSearch {
     consider(product, std::move(candidate));
   }
 
-  /// With the fold that the product leaves.
+  /// The cost of a core with the fold that its product leaves.
   void consider(std::uint64_t product, Core candidate) {
     const std::uint64_t folded = (rank_count_ + product - 1) / product - 1;
     if (folded > limits_.messages_max || !is_core(rank_count_, candidate.core)) return;

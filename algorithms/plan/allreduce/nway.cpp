@@ -133,7 +133,7 @@ class Builder {
     if (recomputes_) begin_rest(b_is_read_after_round() ? b_ : grown);
   }
 
-  /// Where the prefix of that length is: in `otherwise` if it is no S.
+  /// The register of the prefix of that length: `otherwise` if it is no S.
   Partial kept(std::uint32_t length, const Partial& otherwise) const {
     std::uint64_t s_length = 1;
     for (std::uint32_t round = 0; round < adaption_.rounds; ++round) {

@@ -11,8 +11,8 @@
 // P = s Q + a - b with prefix lengths a, and b or b = 0 (the base border).
 //
 // Taking out.  With an inverse, the prefix B of length b is taken out of the result.  Without one,
-// the rank keeps apart from B what it hears beyond that border, in T: each S that follows is T o B,
-// one combination more, and the result is T with the last round, so it may keep rank order.
+// the rank keeps what it receives beyond that border apart from B, in T: each S that follows is T o
+// B, one combination more, and the result is T with the last round, so it may keep rank order.
 //
 // P = 8, n = 2 (k = 2, Q = 3): s = 2, a = 2, b = 0; rank 7
 //   ranks      0   1   2   3   4   5   6   7
@@ -114,7 +114,7 @@ enum class TakeOut : std::uint8_t {
 Plan nway_allreduce(Rank self, std::uint32_t rank_count, std::uint32_t n, TakeOut take_out,
                     Order order);
 
-/// The same with one of adaptions(rank_count, n).
+/// nway_allreduce() with one of adaptions(rank_count, n).
 Plan nway_allreduce(Rank self, std::uint32_t rank_count, const Adaption& adaption, TakeOut take_out,
                     Order order);
 

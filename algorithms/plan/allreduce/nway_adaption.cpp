@@ -74,7 +74,7 @@ Adaption by_theorem(const Prefixes& prefixes, Adaption tuple) {
   return tuple;
 }
 
-/// The same at the base border, where nothing is taken out.
+/// The adaption at the base border, where nothing is taken out.
 Adaption at_base_border(const Prefixes& prefixes, Adaption tuple) {
   const bool all = tuple.senders == tuple.n && prefixes.length(tuple.sent) == prefixes.whole();
   tuple.theorem_case = all ? AdaptionCase::power : AdaptionCase::base_border;

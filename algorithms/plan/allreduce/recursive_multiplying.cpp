@@ -1,7 +1,7 @@
 // See recursive_multiplying.hpp for the schedule.  Here: which register holds what, and when.
 //
 //   partials   0 .. k-1   what a leader sends in each round of the core, one each
-//              k          the result, where it has to be told to others of the group
+//              k          the result, where it has to be sent to others of the group
 //              0          of a rank that is no leader: its contribution
 //   slots      0 ..       of the round in, if there is a fold, the highest rank of a group first
 //              then       of the core in the order of rounds, the highest digit first
@@ -154,7 +154,7 @@ class Builder {
     };
     const Register w = index == 0 && largest_ == 1 ? next_register(0) : current_;
     if (index == 0 && largest_ == 1) steps_.copy(source_register, w);
-    // Each begins with its successor, so that nobody is told by all at the same time.
+    // Each begins with its successor, so that not all send to one rank at the same time.
     for (std::uint32_t message = 1; message <= top; ++message) {
       const auto digit =
           static_cast<std::uint32_t>((own + std::uint64_t{message}) % (top + std::uint64_t{1}));
@@ -172,7 +172,8 @@ class Builder {
     }
   }
 
-  /// Where the value of `digit` arrives at `at`: the others' values, the highest digit first.
+  /// The slot of the value of `digit` at the member `at`: the others' values, the highest digit
+  /// first.
   std::uint16_t slot_of(std::uint32_t top, std::uint32_t digit, std::uint32_t at) const {
     return static_cast<std::uint16_t>(first_slot_ + top - digit - (digit < at ? 1 : 0));
   }
@@ -184,8 +185,8 @@ class Builder {
       steps_.combine(from, into);
   }
 
-  /// What round `index` of the core sends, or the result after the last: a partial if it is sent,
-  /// and never one that was, because the NIC may still be reading that.
+  /// The register that round `index` of the core sends, or that of the result after the last round:
+  /// a partial if it is sent, and never one that was, because the NIC may still be reading that.
   Register next_register(std::uint32_t index) {
     const bool is_put = index < core_.size() || size_ > 1;
     current_ = is_put ? partial_register(plan_.partial_count++) : target_register;

@@ -7,7 +7,7 @@
 // folds them in digit order, from right to left, v_0 o (v_1 o (... o v_n)), its own at its own
 // place: after the round the group holds one block, and the same expression of it everywhere.
 //
-// A member tells its successor in the group first, so that messages are spread over receivers.
+// A member sends to its successor in the group first, so that messages are spread over receivers.
 //
 // P = 6, core 2,1 (a block in brackets; all ranks show the same association):
 //   rank      0        1        2        3        4        5
@@ -16,9 +16,9 @@
 //
 // Any P.  P ranks are cut into P' <= P groups of neighbours, as even as can be, the larger ones
 // first.  The first rank of a group, its leader, folds the group's contributions from right to left
-// in one round before the core (in), takes part in the core for its group, and tells the others the
+// in one round before the core (in), takes part in the core for its group, and sends the others the
 // result in one round after it (out).  The groups are intervals, so rank order holds; one leader
-// folds for all of its group, and what it tells is what it has, so identity does.
+// folds for all of its group and sends them what it has, so results are identical.
 //
 // P = 7, core 2,1 (P' = 6): groups 01 2 3 4 5 6
 //   in   0 <- 1      core as above between 0, 2, 3, 4, 5, 6      out   0 -> 1
@@ -60,7 +60,7 @@ PerRound recursive_multiplying_rounds(std::uint32_t rank_count, const PerRound& 
 /// rounds.
 PerRound per_round_for_recursive_multiplying(std::uint32_t rank_count, std::uint64_t payload_bytes);
 
-/// The same with the entries of `at_most` as upper bounds of the rounds in their order; a round may
+/// A core whose rounds have the entries of `at_most`, in their order, as upper bounds; a round may
 /// be left out.  A vector whose product of (entry + 1) is `rank_count` is taken as it is.  The
 /// rounds of the fold, if any, are in addition, with at most the largest entry.  Needs
 /// is_executable(rank_count, at_most).

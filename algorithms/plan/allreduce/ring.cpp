@@ -1,6 +1,6 @@
-// See ring.hpp.  Message u of round t has slot and partial t C + u, for C sub-blocks.  What comes
-// in round t is awaited where the answer to it is sent, in round t + 1, so that sub-blocks follow
-// each other; but what comes in the last round, in that.
+// See ring.hpp.  Message u of round t has slot and partial t C + u, for C sub-blocks.  A message
+// of round t is awaited where it is passed on, in round t + 1, so that sub-blocks follow each
+// other; those of the last round are awaited in it.
 #include "plan/allreduce/ring.hpp"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ class Builder {
       return std::move(plan_);
     }
     const std::uint32_t rounds = 2 * (count_ - 1);
-    // What comes from behind has been caused by what this rank has sent, P - 1 rounds ago.
+    // Messages from behind follow from what this rank has sent P - 1 rounds before.
     plan_.incoming_max = std::min(count_ + 1, 2 * rounds) * sub_blocks_;
     plan_.per_round.assign(rounds, sub_blocks_);
     for (std::uint32_t u = 0; u < sub_blocks_; ++u) {
@@ -61,7 +61,7 @@ class Builder {
       const bool is_last = round + 1 == rounds;
       steps_.set_round(is_last ? round : round + 1);
       for (std::uint32_t u = 0; u < sub_blocks_; ++u) {
-        // Combined in the first half, told in the second; what is complete is both.
+        // Combined in the first half, passed on in the second; a complete sub-block is both.
         begin_part(round + 1, u);
         if (round < count_ - 1)
           grow(round, u);
@@ -92,7 +92,7 @@ class Builder {
       steps_.copy(slot_register(slot_of(round, u)), partial_of(round + 1, u));
   }
 
-  /// What round `round` has brought or completed.
+  /// The register of what `round` has brought or completed.
   void pass_on(std::uint32_t round, std::uint32_t u) {
     const std::uint16_t slot = slot_of(round + 1, u);
     if (zero_copy_ && round + 1 >= count_ - 1)

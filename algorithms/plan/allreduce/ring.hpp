@@ -1,14 +1,14 @@
-// Ring: allreduce for large payloads on few connections.  The payload is cut into P blocks; each
-// travels once round the ring and is combined on its way, until its last rank has it complete, and
-// once more to be told.  A block is cut into sub-blocks, which follow each other: while one is
-// combined, the next one is on its way.
+// Ring (pipelined): allreduce for large payloads on few connections.  The payload is cut into P
+// blocks; each travels once round the ring and is combined on its way, until its last rank has it
+// complete, and once more to give all ranks the result.  A block is cut into sub-blocks, which
+// follow each other: while one is combined, the next one is on its way.
 //
 // P = 3, a rank's position in the ring in the place of its name; blocks a, b, c
 //   round 0   0 sends a to 1, 1 sends b to 2, 2 sends c to 0
 //   round 1   0 sends c (2 o 0), 1 sends a (0 o 1), 2 sends b (1 o 2); complete when received:
 //             b on 0, c on 1, a on 2
-//   round 2   0 tells b, 1 tells c, 2 tells a
-//   round 3   and so on: 1 tells b, 2 tells c, 0 tells a
+//   round 2   0 sends b, 1 sends c, 2 sends a
+//   round 3   and so on: 1 sends b, 2 sends c, 0 sends a
 //
 // Cost per rank.  2 (P - 1) rounds of one message for each sub-block, to one rank; 2 (P - 1)/P
 // payload bytes sent and (P-1)/P combined: no allreduce sends less.  Two connections, on which P +

@@ -1,5 +1,5 @@
-// See scan.hpp.  What comes in round k has slot k; the credit for what was sent in it, the slot so
-// many behind.
+// See scan.hpp.  The message of round k has slot k; its credit has the same place among the slots
+// of credits, which follow.
 #include "plan/allreduce/scan.hpp"
 
 #include <algorithm>
@@ -41,7 +41,7 @@ Plan doubling_scan(Rank self, std::uint32_t rank_count, Prefix prefix) {
   const auto hears = [&](std::uint16_t round) { return rank >= 1u << round; };
   for (std::uint16_t round = 0; tells(round); ++round)
     steps.await_credit(Rank{rank + (1u << round)}, credit_of(round));
-  // What the 2^round ranks up to this one hold; a new partial whenever the last one was put.
+  // The sum of the 2^round ranks up to this one, in a new partial whenever the last one was put.
   Register held = partial_register(plan.partial_count++);
   steps.copy(source_register, held);
   if (inclusive) steps.copy(source_register, target_register);
@@ -72,8 +72,8 @@ std::uint16_t rounds_for(std::size_t count) {
   return static_cast<std::uint16_t>(std::bit_width(count - 1));
 }
 
-/// Slots: of the rounds inside a node, of those across, of what a node is told; then the credits,
-/// in the same order, for the last one each member has its own.
+/// Slots: one for each round inside a node, for each round across, and for the sum of the nodes
+/// before; then the credits in the same order, where each member has its own for the last one.
 class NodeScan {
  public:
   NodeScan(Rank self, std::span<const Node> node_of, Prefix prefix)
@@ -137,7 +137,7 @@ class NodeScan {
     return copy;
   }
 
-  /// The prefix of the node's ranks; of the last rank, all that the node holds.
+  /// The sum of the node up to this rank, which for the last rank is that of the whole node.
   Register inside_the_node() {
     Register held = new_copy_of(source_register);
     if (inclusive_) steps_.copy(source_register, target_register);
@@ -160,7 +160,7 @@ class NodeScan {
     return held;
   }
 
-  /// What the nodes before hold, of the last rank of a node, and on to the others of it.
+  /// The last rank of a node gets the sum of the nodes before, and sends it to the others.
   void across_nodes(Register held) {
     Register before{};
     for (std::uint16_t round = 0; round < across_; ++round) {

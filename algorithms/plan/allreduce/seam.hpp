@@ -45,7 +45,7 @@ class SeamWriter {
   SeamWriter(StepWriter& steps, const Plan& plan, Order order)
       : steps_(steps), plan_(plan), order_(order) {}
 
-  /// Tells `from` to the rank `offset` ahead.
+  /// Sends `from` to the rank `offset` ahead.
   void put(std::uint64_t offset, std::uint16_t slot, const Partial& from);
 
   /// Awaits from the rank `offset` behind the `length` ranks that end at it, without the last
@@ -63,7 +63,7 @@ class SeamWriter {
   /// order its low part `beside` it, which is a partial register.
   Partial begin_result(Rank last, Register beside) const;
 
-  /// The same from a partial on that is complete and is not written again.
+  /// A result that grows from a complete partial, which is not written again.
   Partial begin_result(const Partial& from, Register beside);
 
   /// Completes the target, once all ranks are in the result.

@@ -69,8 +69,8 @@ struct NodeRing {
   std::uint32_t task_count() const noexcept {
     return (nodes + (nodes > 2 ? nodes - 2 : 0)) * sub_blocks;
   }
-  /// In the order in which they are expected.  Sub-blocks are in turn, from `first` on: ranks that
-  /// begin with different ones do not all go for the same chunk.
+  /// The chunks in the order in which they are expected.  Sub-blocks are in turn, from `first` on:
+  /// ranks that begin with different ones do not all go for the same chunk.
   RingChunk task(std::uint32_t index, std::uint32_t first) const noexcept {
     const std::uint32_t step = index / sub_blocks;
     const std::uint32_t u = (index + first) % sub_blocks;
@@ -91,7 +91,8 @@ struct NodeRing {
 };
 
 /// How many chunks, of all calls, can have come to a node and wait to be looked at: 2 (N - 1) C.
-/// That is all of one call, not of two, as no chunk waits together with itself of another call.
+/// All chunks of one call count, not of two, because no chunk waits together with itself of another
+/// call.
 /// Node i - 1 is in call c + 1 once call c has ended there, for which node i had to look at all of
 /// reduce_scatter; so of call c only chunks of allgather still wait, and of call c + 1 only those
 /// of reduce_scatter come, until the ranks of node i are in it, too, and have looked at the former.

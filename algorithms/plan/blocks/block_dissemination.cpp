@@ -161,8 +161,8 @@ class Builder {
     });
   }
 
-  /// Takes what the peers of this round wait to hear about, a window before they wait for it, when
-  /// this rank is about to send the i-th age.  All ranks do so at the same points, and what they
+  /// Takes the blocks whose answers peers wait for, a window before they wait, when this rank is
+  /// about to send the i-th age.  All ranks do so at the same points, and what they
   /// take was sent before: nobody waits in a circle.
   void take_for(std::uint32_t i, std::uint32_t round) {
     circle_.for_distances(round, circle_.age(i), [&](std::uint32_t distance) {

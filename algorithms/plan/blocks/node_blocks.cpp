@@ -14,7 +14,7 @@ std::uint16_t count_of(const std::vector<Rank>& members) {
   return static_cast<std::uint16_t>(members.size());
 }
 
-/// Who gathers for whom.
+/// The heads of all nodes, as seen by one rank.
 class Heads {
  public:
   Heads(Rank self, std::span<const Node> node_of, Rank root)

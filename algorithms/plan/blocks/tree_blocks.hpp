@@ -6,7 +6,7 @@
 // until lo alone is left.  Every block is a message of its own, passed on as soon as it is there,
 // so that blocks may be long, and of several lengths.
 //
-//   gather, 6 nodes of one rank, root 0:   0 <- 1             0 hears from ceil(log2 N) others:
+//   gather, 6 nodes of one rank, root 0:   0 <- 1             0 receives from ceil(log2 N):
 //                                          0 <- 2             1, 2, 3, 4, 5 in this order
 //                                          0 <- 3 <- 4
 //                                               3 <- 5

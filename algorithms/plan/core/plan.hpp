@@ -129,9 +129,9 @@ struct Plan {
   bool all_alike = true;  // every rank sends exactly per_round, and awaits as many, maybe in later
                           // rounds; if not, per_round is an upper bound
   FlowControl flow_control = FlowControl::synchronising;
-  std::uint16_t parts = 1;        // of the user's payload
-  std::vector<Rank> owners = {};  // where blocks go in pieces, the owner of each part; empty: part
-                                  // p is the block of rank p
+  std::uint16_t parts = 1;         // of the user's payload
+  std::vector<Rank> owners = {};   // where blocks go in pieces, the owner of each part; empty: part
+                                   // p is the block of rank p
   bool is_pipeline = false;        // parts pass through rank after rank: better many short ones
   bool zero_copy = false;          // source and target stand in for registers
   bool swaps_blocks = false;       // block p of rank q becomes block q of rank p

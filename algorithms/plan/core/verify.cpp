@@ -13,7 +13,7 @@
 namespace tutti::plan {
 namespace {
 
-/// What one slot of one rank has been through.
+/// The history of one slot of one rank.
 struct Arrival {
   enum class State : std::uint8_t { empty, written, awaited } state = State::empty;
   std::uint16_t payloads = 0;

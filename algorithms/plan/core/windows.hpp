@@ -21,7 +21,7 @@ inline constexpr std::uint32_t windows_in_flight = 3;
 /// Messages of one peer that can wait unseen: those of the last windows of one call and of the
 /// first ones of the next.
 inline constexpr std::uint32_t incoming_of_windows_one_way = 2 * windows_in_flight * window;
-/// Where the peer also answers messages of this rank: with its answers.
+/// incoming_of_windows_one_way and answers, where the peer also answers messages of this rank.
 inline constexpr std::uint32_t incoming_of_windows = 2 * windows_in_flight * (window + 1);
 
 /// Answers to so many messages: one for each window but the last ones.

@@ -31,7 +31,7 @@ struct Cost {
 
 constexpr Cost no_cost_yet{.time = INT64_MAX};
 
-/// What rounds cost, for one network and payload.
+/// The costs of rounds, for one network and payload.
 class RoundCosts {
  public:
   RoundCosts(std::uint64_t payload_bytes, const LogGP& network, Combining combining)

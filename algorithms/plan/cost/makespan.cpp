@@ -64,8 +64,8 @@ class RankRun {
         clock_(call.starts.empty() ? 0 : call.starts[index_of(plan.self)]),
         seen_(plan.slot_count) {}
 
-  /// As far as the known deliveries reach; true if that is the end.  Tells `on_put` when each put
-  /// leaves.
+  /// Runs the rank as far as the known deliveries reach; true if that is the end.  Tells `on_put`
+  /// when each put leaves.
   template <class OnPut>
   bool run(const OnPut& on_put) {
     for (std::size_t at = 0; at < plan_.steps.size(); ++at) {
@@ -230,7 +230,7 @@ class Relaxation {
     waiting_.push_back(rank);
   }
 
-  /// What is known to come, in the order of the receiver's port.
+  /// The known arrivals, in the order of the receiver's port.
   std::vector<Arrival> deliveries_to(std::uint32_t rank) const {
     std::vector<Arrival> arrivals;
     for (const std::size_t number : incoming_[rank]) {

@@ -41,10 +41,10 @@ bool is_single_copy(std::uint32_t rank_count) noexcept;
 /// The root's source gets into all other targets; the root's target is not touched.
 Plan single_copy_broadcast(Rank self, std::uint32_t rank_count, Rank root);
 
-/// Of two ranks, for operators that commute.
+/// Allreduce of two ranks, for operators that commute.
 Plan single_copy_allreduce(Rank self);
 
-/// Of two ranks: the root's target gets both sources, in either order.
+/// Reduce of two ranks: the root's target gets both sources, in either order.
 Plan single_copy_reduce(Rank self, Rank root);
 
 }  // namespace tutti::plan
