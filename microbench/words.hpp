@@ -28,7 +28,7 @@ inline constexpr ElementType every_type[] = {
     ElementType::float32, ElementType::float64, ElementType::float16, ElementType::bfloat16};
 inline constexpr Across every_way_across[] = {Across::automatic, Across::flat, Across::leader,
                                               Across::lanes};
-inline constexpr Tree every_tree[] = {Tree::automatic, Tree::knomial, Tree::binomial, Tree::binary,
+inline constexpr Tree every_tree[] = {Tree::automatic, Tree::knomial, Tree::binomial,
                                       Tree::fibonacci};
 inline constexpr Notify every_notification[] = {Notify::immediate, Notify::flag};
 inline constexpr Agreement every_agreement[] = {Agreement::identical, Agreement::reproducible,

@@ -74,9 +74,6 @@ plan::TreeFans fans_of(const Query& query, Tree tree) {
     case Tree::knomial:
       fans.across = covering(request.per_round_by_default, node_count, request.bytes());
       break;
-    case Tree::binary:
-      by.rule = plan::Branching::Rule::binary;
-      break;
     case Tree::fibonacci:
       by.rule = plan::Branching::Rule::fibonacci;
       break;
@@ -213,13 +210,11 @@ constexpr Row table[] = {
     single_copy_row(Collective::broadcast),
     tree_row<Tree::knomial>(Collective::broadcast, "knomial_tree"),
     tree_row<Tree::binomial>(Collective::broadcast, "binomial_tree"),
-    tree_row<Tree::binary>(Collective::broadcast, "binary_tree"),
     tree_row<Tree::fibonacci>(Collective::broadcast, "fibonacci_tree"),
     chain_row(Collective::broadcast),
     single_copy_row(Collective::reduce),
     tree_row<Tree::knomial>(Collective::reduce, "knomial_tree"),
     tree_row<Tree::binomial>(Collective::reduce, "binomial_tree"),
-    tree_row<Tree::binary>(Collective::reduce, "binary_tree"),
     tree_row<Tree::fibonacci>(Collective::reduce, "fibonacci_tree"),
     chain_row(Collective::reduce),
     {.collective = Collective::reduce,

@@ -48,8 +48,7 @@ enum class Tree : std::uint8_t {
               // faster
   knomial,    // "knomial": messages per round as given, or by a rule
   binomial,   // "binomial": one message per round
-  binary,     // "binary": two children each
-  fibonacci,  // "fibonacci": whoever knows goes on telling; optimal in the postal model
+  fibonacci,  // "fibonacci": whoever has the payload goes on sending; optimal in the postal model
 };
 
 }  // namespace tutti

@@ -331,8 +331,7 @@ enum {
   TUTTI_TREE_AUTOMATIC = 0,
   TUTTI_TREE_KNOMIAL = 1,
   TUTTI_TREE_BINOMIAL = 2,
-  TUTTI_TREE_BINARY = 3,
-  TUTTI_TREE_FIBONACCI = 4
+  TUTTI_TREE_FIBONACCI = 3
 };
 
 /* ---- Operations (operation.hpp) ----------------------------------------------------------------

@@ -36,15 +36,10 @@ RootedShape wide(RootedShape shape) {
   if (!covers(shape.rank_count, shape.fans.across)) shape.fans.across.push_back(1);
   return shape;
 }
-/// Fibonacci trees of two latencies, or a binary tree in nodes and a Fibonacci tree across.
+/// Fibonacci trees of two latencies.
 RootedShape fibonacci(RootedShape shape) {
   shape.fans = {.in_node_by = {Branching::Rule::fibonacci, 3},
                 .across_by = {Branching::Rule::fibonacci, 2 + index_of(shape.root) % 9}};
-  return shape;
-}
-RootedShape binary(RootedShape shape) {
-  shape.fans = {.in_node_by = {Branching::Rule::fibonacci, 1},
-                .across_by = {Branching::Rule::binary}};
   return shape;
 }
 Plan fibonacci_broadcast(Rank self, const RootedShape& shape) {
@@ -55,15 +50,6 @@ Plan fibonacci_reduce(Rank self, const RootedShape& shape) {
 }
 Plan fibonacci_ordered_reduce(Rank self, const RootedShape& shape) {
   return tree_reduce(self, fibonacci(shape), Order::rank_order);
-}
-Plan binary_broadcast(Rank self, const RootedShape& shape) {
-  return tree_broadcast(self, binary(shape));
-}
-Plan binary_reduce(Rank self, const RootedShape& shape) {
-  return tree_reduce(self, binary(shape), Order::commutative);
-}
-Plan binary_ordered_reduce(Rank self, const RootedShape& shape) {
-  return tree_reduce(self, binary(shape), Order::rank_order);
 }
 Plan wide_broadcast(Rank self, const RootedShape& shape) {
   return tree_broadcast(self, wide(shape));
@@ -120,16 +106,16 @@ void expect_chains_right(const RootedShape& shape) {
 }
 
 void expect_divided_right(const RootedShape& shape) {
-  for (const Builder build : {fibonacci_broadcast, binary_broadcast})
-    EXPECT_EQ(first_violation(plans_of(build, shape), Promise::broadcast, shape.root), std::nullopt)
-        << text_of(shape);
-  for (const Builder build : {fibonacci_reduce, binary_reduce})
-    EXPECT_EQ(first_violation(plans_of(build, shape), Promise::each_once, shape.root), std::nullopt)
-        << text_of(shape);
-  for (const Builder build : {fibonacci_ordered_reduce, binary_ordered_reduce})
-    EXPECT_EQ(first_violation(plans_of(build, shape), Promise::rank_order, shape.root),
-              std::nullopt)
-        << text_of(shape);
+  EXPECT_EQ(first_violation(plans_of(fibonacci_broadcast, shape), Promise::broadcast, shape.root),
+            std::nullopt)
+      << text_of(shape);
+  EXPECT_EQ(first_violation(plans_of(fibonacci_reduce, shape), Promise::each_once, shape.root),
+            std::nullopt)
+      << text_of(shape);
+  EXPECT_EQ(
+      first_violation(plans_of(fibonacci_ordered_reduce, shape), Promise::rank_order, shape.root),
+      std::nullopt)
+      << text_of(shape);
 }
 
 void expect_right(const RootedShape& shape) {
@@ -197,10 +183,10 @@ TEST(Rooted, IsRightForSampledPlacements) {
 TEST(Rooted, TwoCopiesSufficeHoweverFarARankRunsAhead) {
   std::mt19937 random(11);
   for (std::uint32_t ranks = 2; ranks <= 24; ++ranks)
-    for (const Builder build : {broadcast, wide_broadcast, chain_broadcast, chain_reduce,
-                                chain_ordered_reduce, fibonacci_broadcast, binary_broadcast, reduce,
-                                ordered_reduce, wide_reduce, wide_ordered_reduce, fibonacci_reduce,
-                                fibonacci_ordered_reduce, binary_reduce, binary_ordered_reduce}) {
+    for (const Builder build :
+         {broadcast, wide_broadcast, chain_broadcast, chain_reduce, chain_ordered_reduce,
+          fibonacci_broadcast, reduce, ordered_reduce, wide_reduce, wide_ordered_reduce,
+          fibonacci_reduce, fibonacci_ordered_reduce}) {
       const auto shapes = compositions(std::min(ranks, 10U));
       const NodeOf node_of = in_blocks(shapes[random() % shapes.size()]);
       for (const bool by_nodes : {false, true}) {
@@ -343,7 +329,7 @@ TEST(RootedTree, CrossesBetweenTwoNodesOnceAndIsAsHighAsItSays) {
 constexpr std::uint32_t some_latencies[] = {1, 2, 3, 5, 9, 31, latency_max};
 
 std::vector<Branching> every_branching() {
-  std::vector<Branching> all{{Branching::Rule::binary}};
+  std::vector<Branching> all;
   for (const std::uint32_t latency : some_latencies)
     all.push_back({Branching::Rule::fibonacci, latency});
   return all;
@@ -413,8 +399,7 @@ TEST(DividedTree, IsThatOfThePicture) {
   EXPECT_EQ(subtree_sizes(8, {Branching::Rule::fibonacci, 2}), (Sizes{1, 1, 2, 3}));
   EXPECT_EQ(subtree_sizes(8, {Branching::Rule::fibonacci, 1}), (Sizes{1, 2, 4})) << "binomial";
   EXPECT_EQ(subtree_sizes(8, {Branching::Rule::fibonacci, 7}), Sizes(7, 1)) << "flat";
-  EXPECT_EQ(subtree_sizes(8, {Branching::Rule::binary}), (Sizes{3, 4}));
-  EXPECT_TRUE(subtree_sizes(1, {Branching::Rule::binary}).empty());
+  EXPECT_TRUE(subtree_sizes(1, {Branching::Rule::fibonacci, 2}).empty());
   const RootedShape shape{.rank_count = 8, .fans = {.across_by = {Branching::Rule::fibonacci, 2}}};
   const Plan root = tree_broadcast(Rank{0}, shape), five = tree_broadcast(Rank{5}, shape);
   const auto told_by = [](const Plan& plan) {
@@ -430,9 +415,9 @@ TEST(DividedTree, IsThatOfThePicture) {
   const NodeOf one_node = in_blocks({5});
   EXPECT_EQ(tree_broadcast(Rank{0}, {.rank_count = 5,
                                      .node_of = one_node,
-                                     .fans = {.in_node_by = {Branching::Rule::binary}}})
+                                     .fans = {.in_node_by = {Branching::Rule::fibonacci, 2}}})
                 .algorithm,
-            "binary_tree");
+            "fibonacci_tree");
 }
 
 TEST(DividedTree, OfManyRanksNeedsNoListOfThem) {

@@ -234,7 +234,7 @@ refusals() {
   expect 0 'locked memory \(ulimit -l\) +not needed by the software device' "$info"
   expect 0 'memory of a rank +2052 KiB \(TUTTI_ARENA_BYTES\)' env TUTTI_ARENA_BYTES=2M "$info"
   expect 0 'memory left +[0-9]+ .iB, as (this host|memory.* of control group .*) says' "$info"
-  expect 0 '"algorithm":"binary_tree"' "$bench" reduce --local 4 --ranks-per-node 1 --tree binary \
+  expect 0 '"algorithm":"binomial_tree"' "$bench" reduce --local 4 --ranks-per-node 1 --tree binomial \
     --check --iterations 40 --format json
   refuse '--tree="oak": expected one of automatic, knomial' "$bench" broadcast --local 2 --tree oak
   expect 0 'notify +immediate \(default\); flag: can be used here' "$info"

@@ -192,10 +192,9 @@ texts() {
   expect 0 'connections +9$' --ranks 64 --collective broadcast
   expect 0 '^fibonacci_tree, 64 ranks' --ranks 64 --collective broadcast --bytes 1K
   expect 0 '^fibonacci_tree, 18 ranks' --ranks 18 --ranks-per-node 2 --collective reduce
-  expect 0 '^binary_tree, 64 ranks' --ranks 64 --collective reduce --tree binary
-  expect 0 '^binary_tree, 8 ranks' --ranks 8 --ranks-per-node 8 --collective broadcast --tree binary
+  expect 0 '^fibonacci_tree, 8 ranks' --ranks 8 --ranks-per-node 8 --collective broadcast \
+    --tree fibonacci
   expect 0 '^binomial_tree, 8 ranks' --ranks 8 --collective broadcast --tree binomial
-  expect 0 'rounds +6, each with at most 2 messages$' --ranks 127 --collective broadcast --tree binary
   # Long ones along a chain, but where fans are asked for, or the canonical tree.
   expect 0 '^pipelined_chain, 16 ranks' --ranks 16 --collective broadcast --bytes 1M
   expect 0 'connections +2$' --ranks 16 --collective reduce --bytes 1M --rank 3
@@ -268,9 +267,11 @@ refusals() {
   refuse '--ranks-per-domain="2": expected only with allreduce and barrier' --ranks 5 \
     --collective scan --ranks-per-node 5 --ranks-per-domain 2
   refuse '--ranks-per-node="0"' --ranks 5 --ranks-per-node 0
-  refuse '--tree="oak": expected one of automatic, knomial, binomial, binary, fibonacci' --ranks 5 \
+  refuse '--tree="oak": expected one of automatic, knomial, binomial, fibonacci' --ranks 5 \
     --collective reduce --tree oak
-  refuse '--tree="binary": expected only with broadcast and reduce' --ranks 5 --tree binary
+  refuse '--tree="binary": expected one of automatic, knomial' --ranks 5 --tree binary \
+    --collective reduce
+  refuse '--tree="knomial": expected only with broadcast and reduce' --ranks 5 --tree knomial
   refuse 'tree fibonacci gives other bits.*use automatic or binomial' --ranks 5 --tree fibonacci \
     --collective reduce --dtype double --agreement reproducible
   refuse '--across="x": expected one of automatic, flat, leader, lanes' --ranks 5 --across x

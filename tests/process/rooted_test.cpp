@@ -145,7 +145,7 @@ TEST(Rooted, IsRightAlongEveryTree) {
           Communicator communicator(context, exchange);
           int wrong = 0;
           const Rank root{shape.rank_count / 3};
-          for (const Tree tree : {Tree::knomial, Tree::binomial, Tree::binary, Tree::fibonacci})
+          for (const Tree tree : {Tree::knomial, Tree::binomial, Tree::fibonacci})
             for (const std::size_t count : {1u, 700u}) {
               wrong += wrong_broadcasts(communicator, root, count, 10, tree);
               for (const test::Job& job : {test::sum_job(), test::ordered_job()})
@@ -166,10 +166,10 @@ TEST(Rooted, TreesThatDifferAcrossRanksAreRefused) {
       (void)broadcast(communicator,
                       {.buffer = &value,
                        .bytes = sizeof value,
-                       .tree = exchange.self() == Rank{2} ? Tree::binary : Tree::fibonacci});
+                       .tree = exchange.self() == Rank{2} ? Tree::binomial : Tree::fibonacci});
     } catch (const Error& error) {
       const std::string text = error.what();
-      return error.code() == ErrorCode::mismatch && text.find("binary_tree") != std::string::npos
+      return error.code() == ErrorCode::mismatch && text.find("binomial_tree") != std::string::npos
                  ? 0
                  : 2;
     }

@@ -14,27 +14,19 @@ std::vector<std::uint64_t> fibonacci_numbers(std::uint32_t count, std::uint32_t 
   return numbers;
 }
 
-std::vector<std::uint32_t> fibonacci_sizes(std::uint32_t count, std::uint32_t latency) {
+}  // namespace
+
+std::vector<std::uint32_t> subtree_sizes(std::uint32_t count, const Branching& branching) {
+  assert(count >= 1 && branching.rule != Branching::Rule::fans);
+  assert(branching.latency >= 1 && branching.latency <= latency_max);
   std::vector<std::uint32_t> sizes;
-  std::vector<std::uint64_t> numbers = fibonacci_numbers(count, latency);
+  std::vector<std::uint64_t> numbers = fibonacci_numbers(count, branching.latency);
   for (std::uint64_t left = count; left > 1; left = numbers.back()) {
     numbers.pop_back();
     sizes.push_back(static_cast<std::uint32_t>(left - numbers.back()));
   }
   std::sort(sizes.begin(), sizes.end());  // the capacities are in the same order
   return sizes;
-}
-
-}  // namespace
-
-std::vector<std::uint32_t> subtree_sizes(std::uint32_t count, const Branching& branching) {
-  assert(count >= 1 && branching.rule != Branching::Rule::fans);
-  assert(branching.latency >= 1 && branching.latency <= latency_max);
-  if (branching.rule == Branching::Rule::fibonacci)
-    return fibonacci_sizes(count, branching.latency);
-  const std::uint32_t others = count - 1;
-  if (others <= 1) return std::vector<std::uint32_t>(others, 1);
-  return {others / 2, others - others / 2};
 }
 
 PerRound children_by_level(std::uint32_t count, const Branching& branching) {

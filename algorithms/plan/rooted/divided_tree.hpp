@@ -1,5 +1,5 @@
-// Divided trees, in which a vertex shares out the vertices that it stands for: binary trees, and
-// Fibonacci trees (the optimal ones of the postal model).
+// Fibonacci trees, the optimal ones of the postal model, in which a vertex shares out the vertices
+// that it stands for.
 //
 // Idea.  In a k-nomial tree (rooted_tree.hpp) all ranks of a round send as many messages, then wait
 // for each other's round.  In a Fibonacci tree every rank that has the payload goes on sending, one
@@ -11,14 +11,14 @@
 // which is the most in the postal model, that of LogP without overheads (latency 1: binomial;
 // latency P - 1 and more: flat).  A vertex that stands for m ranks and has the least t with
 // f(t) >= m gives a child m - f(t-1) of them, and goes on as one of f(t-1); the child of most ranks
-// is sent to first.  A vertex of a binary tree has two children with half of the rest each.
+// is sent to first.
 //
-//   P = 8, latency 2                                    binary
-//   0 --- 1                                             0 --- 1 --- 2
-//   |`--- 2                                             |      `--- 3
-//   |`--- 3 --- 4                                       |
-//    `--- 5 --- 6       rank 0 sends to 5, 3, 2, 1          `--- 4 --- 5
-//          `--- 7       rank 5 sends to 7, 6                  `--- 6 --- 7
+//   P = 8, latency 2
+//   0 --- 1
+//   |`--- 2
+//   |`--- 3 --- 4
+//    `--- 5 --- 6       rank 0 sends to 5, 3, 2, 1
+//          `--- 7       rank 5 sends to 7, 6
 //
 // Vertices are numbered in preorder, so that each stands for a run of them, as in k-nomial trees,
 // and what is folded along the tree is folded in that order.
@@ -41,7 +41,7 @@ namespace tutti::plan {
 inline constexpr std::uint32_t latency_max = 64;
 
 struct Branching {
-  enum class Rule : std::uint8_t { fans, binary, fibonacci };
+  enum class Rule : std::uint8_t { fans, fibonacci };
   Rule rule = Rule::fans;     // fans: k-nomial, which is none of these trees
   std::uint32_t latency = 1;  // of Fibonacci trees, 1 .. latency_max
 };

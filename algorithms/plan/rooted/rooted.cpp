@@ -16,7 +16,6 @@ namespace {
 constexpr std::uint16_t pieces_of_chain = 4;
 
 std::string name_of(const TreePlace& place) {
-  if (place.rule == Branching::Rule::binary) return "binary_tree";
   if (place.rule == Branching::Rule::fibonacci) return "fibonacci_tree";
   const PerRound& fans = place.fans;
   const auto is_one = [](std::uint32_t fan) { return fan == 1; };

@@ -128,8 +128,6 @@ constexpr const char* name_of(Tree tree) noexcept {
       return "knomial";
     case Tree::binomial:
       return "binomial";
-    case Tree::binary:
-      return "binary";
     case Tree::fibonacci:
       return "fibonacci";
   }

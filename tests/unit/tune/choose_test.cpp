@@ -312,7 +312,7 @@ TEST(Selection, TreesOverNodesAreFibonacciUnlessMessagesPerRoundAreGiven) {
   EXPECT_EQ(broadcast({.per_round_by_default = {4, 4}}), "knomial_tree");
   EXPECT_EQ(broadcast({.tree = Tree::knomial}), "knomial_tree");
   EXPECT_EQ(broadcast({.node_of = one}), "binomial_tree") << "more than a flat one is for";
-  EXPECT_EQ(broadcast({.node_of = one, .tree = Tree::binary}), "binary_tree");
+  EXPECT_EQ(broadcast({.node_of = one, .tree = Tree::fibonacci}), "fibonacci_tree");
   EXPECT_EQ(broadcast({.node_of = two, .tree = Tree::binomial}), "binomial_tree");
   EXPECT_EQ(broadcast({.node_of = one, .reads_in_place = true}), "single_copy");
   EXPECT_EQ(broadcast({.node_of = one, .reads_in_place = true, .tree = Tree::fibonacci}),
@@ -329,11 +329,11 @@ TEST(Selection, TreesOverNodesAreFibonacciUnlessMessagesPerRoundAreGiven) {
   asked.root = Rank{0};
   const auto reduce = [&] { return allreduce_plan(Rank{0}, 24, asked).algorithm; };
   EXPECT_EQ(reduce(), "binomial_tree") << "the canonical one";
-  asked.tree = Tree::binary;
+  asked.tree = Tree::knomial;
   expect_refused(ErrorCode::unsupported, [&] { (void)reduce(); },
-                 {"tree binary", "reproducible", "use automatic or binomial"});
+                 {"tree knomial", "reproducible", "use automatic or binomial"});
   asked.agreement = Agreement::identical;
-  EXPECT_EQ(reduce(), "binary_tree");
+  EXPECT_EQ(reduce(), "knomial_tree");
   asked.tree = Tree::automatic;
   EXPECT_EQ(reduce(), "fibonacci_tree");
   asked.tree = Tree{77};
@@ -544,8 +544,9 @@ TEST(Selection, TheSharedRingIsAFlowAndRefusesWhatItCannotDo) {
                  {"per_round 2", "shared_ring", "leave per_round out"});
   asked.per_round = {};
   asked.agreement = Agreement::reproducible;
-  expect_refused(ErrorCode::unsupported, [&] { (void)partners(); },
-                 {"shared_ring promises no more than identical", "use automatic, gather_fold, canonical"});
+  expect_refused(
+      ErrorCode::unsupported, [&] { (void)partners(); },
+      {"shared_ring promises no more than identical", "use automatic, gather_fold, canonical"});
   asked.reduction = built_in_reduction(BuiltIn::sum, ElementType::int64);
   EXPECT_EQ(partners().algorithm, "shared_ring");  // integers agree anyway
   asked.reduction = request(BuiltIn::none, ElementType::float64, Agreement::identical).reduction;
