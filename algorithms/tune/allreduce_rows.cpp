@@ -13,7 +13,6 @@
 #include "plan/allreduce/dissemination.hpp"
 #include "plan/allreduce/gather_fold.hpp"
 #include "plan/allreduce/nway.hpp"
-#include "plan/allreduce/rabenseifner.hpp"
 #include "plan/allreduce/recursive_multiplying.hpp"
 #include "plan/allreduce/ring.hpp"
 #include "plan/allreduce/shared_ring.hpp"
@@ -241,11 +240,6 @@ std::string why_not_zero_copy_ring(const Query& query) {
 Picoseconds cost_of_zero_copy_ring(const Query& query, const Variant& variant) {
   return cost_of_chunked_fold(query, variant) -
          assumed_network.work_per_byte.of(price_bytes(query) / 2);
-}
-
-std::string why_not_rabenseifner(const Query& query) {
-  const std::uint32_t rank_count = query.topology.rank_count;
-  return plan::is_rabenseifner(rank_count) ? "" : needs_messages("about P", rank_count);
 }
 
 /// In runs of messages of a part each, there and back.
@@ -478,19 +472,6 @@ constexpr Row table[] = {
            const std::uint32_t rank_count = query.topology.rank_count;
            return plan::ring_allreduce(self, rank_count, ring_sub_blocks(rank_count),
                                        query.topology.node_of, buffers_of(query.request));
-         }},
-    {.collective = allreduce,
-     .name = "rabenseifner",
-     .association = Association::expression,
-     .algorithm = Algorithm::rabenseifner,
-     .takes = PerRoundIs::nothing,
-     .rounds = "has 2 log2 P rounds",
-     .instead = "recursive_multiplying",
-     .why_not = why_not_rabenseifner,
-     .why_not_unasked = by_name_only,
-     .build =
-         [](const Query& query, const Variant&, Rank self) {
-           return plan::rabenseifner_allreduce(self, query.topology.rank_count);
          }},
     {.collective = allreduce,
      .name = "circulant",

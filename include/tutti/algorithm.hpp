@@ -23,9 +23,7 @@ enum class Algorithm : std::uint8_t {
   ring,                     // "ring": identical bits, for large payloads on two connections
   shared_ring,              // "shared_ring": the same along the ring of nodes, by whichever rank of
                             // a node is there; allreduce only
-  rabenseifner,             // "rabenseifner": identical bits, for large payloads on log P ones
-  circulant,                // "circulant": the same for operators that commute and any number of
-                            // ranks
+  circulant,                // "circulant": identical bits, for large payloads on few connections
   canonical_halving,        // "canonical_halving": reproducible bits, for large payloads of many
                             // ranks on few connections
 };

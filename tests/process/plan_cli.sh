@@ -115,9 +115,6 @@ texts() {
     expect 0 'connections +2$' --ranks $ranks --algorithm ring
     expect 0 "connections +$((ranks - 1))\$" --ranks $ranks --algorithm chunked_fold
   done
-  expect 0 'connections +6$' --ranks 64 --algorithm rabenseifner
-  expect 0 'rounds +6, with 4,2,1,1,2,4 messages$' --ranks 8 --algorithm rabenseifner
-  expect 0 'connections +1$' --ranks 65 --rank 1 --algorithm rabenseifner
   expect 0 'connections +16$' --ranks 64 --algorithm circulant
   expect 0 'rounds +6, with 4,2,1,1,2,4 messages$' --ranks 8 --algorithm circulant
   expect 0 'connections +6$' --ranks 64 --algorithm canonical_halving
@@ -239,10 +236,10 @@ refusals() {
   refuse '--root="9": expected a number from 0 to 3' --ranks 4 --collective gather --root 9
   refuse '--algorithm="ring": expected only with' --ranks 4 --collective alltoall --algorithm ring
   refuse '--per-round="3": expected only with' --ranks 4 --collective scan --per-round 3
-  refuse 'per_round 3,3: algorithm rabenseifner has 2 log2 P rounds.*leave per_round out' --ranks 16 \
-    --per-round 3,3 --algorithm rabenseifner
-  refuse 'rabenseifner needs about P of 32768.*P is 40000; use' --ranks 40000 \
-    --algorithm rabenseifner
+  refuse 'per_round 3,3: algorithm canonical_halving has .*leave per_round out' --ranks 16 \
+    --per-round 3,3 --algorithm canonical_halving
+  refuse 'canonical_halving needs .* 32768.*P is 40000; use' --ranks 40000 \
+    --algorithm canonical_halving
   refuse 'per_round 1,1 does not cover 16 ranks.*use 1,1,1,1' --ranks 16 --per-round 1,1 \
     --collective allgather
   refuse '--root="1": expected a collective that has one' --ranks 4 --root 1

@@ -86,8 +86,6 @@ constexpr const char* name_of(Algorithm algorithm) noexcept {
       return "ring";
     case Algorithm::shared_ring:
       return "shared_ring";
-    case Algorithm::rabenseifner:
-      return "rabenseifner";
     case Algorithm::circulant:
       return "circulant";
     case Algorithm::canonical_halving:
