@@ -11,7 +11,6 @@
 #include "plan/allreduce/circulant.hpp"
 #include "plan/allreduce/decomposition.hpp"
 #include "plan/allreduce/dissemination.hpp"
-#include "plan/allreduce/gather_fold.hpp"
 #include "plan/allreduce/nway.hpp"
 #include "plan/allreduce/recursive_multiplying.hpp"
 #include "plan/allreduce/ring.hpp"
@@ -120,14 +119,6 @@ Picoseconds cost_of_recursive_multiplying(const Query& query, const Variant& var
   return cost;
 }
 
-Picoseconds cost_of_gather_fold(const Query& query, const Variant& variant) {
-  Picoseconds cost = 0;
-  for (const plan::Round& round :
-       plan::two_partial_rounds(query.topology.rank_count, variant.per_round))
-    cost += round_cost(round.messages, round.length, price_bytes(query));
-  return cost;
-}
-
 Picoseconds cost_of_canonical_dissemination(const Query& query, const Variant& variant) {
   Picoseconds cost = 0;
   for (const plan::Round& round :
@@ -137,12 +128,6 @@ Picoseconds cost_of_canonical_dissemination(const Query& query, const Variant& v
     cost += round_cost(round.messages, std::min(round.length, blocks), price_bytes(query));
   }
   return cost;
-}
-
-std::string why_not_gather_fold(const Query& query) {
-  if (query.topology.rank_count <= UINT16_MAX) return "";
-  return "keeps the contributions of all ranks, of at most 65535, P is " +
-         std::to_string(query.topology.rank_count);
 }
 
 // One n for all rounds.
@@ -418,18 +403,6 @@ constexpr Row table[] = {
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
            return decomposition_plan(query, variant, self, plan::Digits::separate);
-         }},
-    {.collective = allreduce,
-     .name = "gather_fold",
-     .algorithm = Algorithm::gather_fold,
-     .instead = "canonical_dissemination",
-     .why_not = why_not_gather_fold,
-     .why_not_unasked = why_not_along_the_tree,
-     .variants = covering_variants,
-     .cost = cost_of_gather_fold,
-     .build =
-         [](const Query& query, const Variant& variant, Rank self) {
-           return plan::gather_fold_allreduce(self, query.topology.rank_count, variant.per_round);
          }},
     {.collective = allreduce,
      .name = "canonical_dissemination",

@@ -18,7 +18,6 @@ enum class Algorithm : std::uint8_t {
   decomposition,            // "decomposition": out-of-band partial results, a prefix per digit
   decomposition_digits,     // "decomposition_digits": the same, a message per unit of a digit
   canonical_dissemination,  // "canonical_dissemination": reproducible bits, blocks of a fixed tree
-  gather_fold,              // "gather_fold": reproducible bits, for tiny payloads and few ranks
   chunked_fold,             // "chunked_fold": reproducible bits, for large payloads
   ring,                     // "ring": identical bits, for large payloads on two connections
   shared_ring,              // "shared_ring": the same along the ring of nodes, by whichever rank of

@@ -8,7 +8,6 @@
 #include "plan/allreduce/chunked_fold.hpp"
 #include "plan/allreduce/decomposition.hpp"
 #include "plan/allreduce/dissemination.hpp"
-#include "plan/allreduce/gather_fold.hpp"
 #include "plan/allreduce/nway.hpp"
 #include "plan/allreduce/recursive_multiplying.hpp"
 #include "plan/allreduce/two_partial.hpp"
@@ -41,8 +40,6 @@ inline void for_each_schedule(std::uint32_t rank_count,
       });
     visit("canonical_dissemination" + text,
           [=](Rank r) { return canonical_dissemination_allreduce(r, rank_count, vector); });
-    visit("gather_fold" + text,
-          [=](Rank r) { return gather_fold_allreduce(r, rank_count, vector); });
     const PerRound core = per_round_for_recursive_multiplying(rank_count, 8, vector);
     visit("recursive_multiplying" + text,
           [=](Rank r) { return recursive_multiplying_allreduce(r, rank_count, core); });

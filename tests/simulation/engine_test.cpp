@@ -11,7 +11,6 @@
 #include "plan/allreduce/canonical_dissemination.hpp"
 #include "plan/allreduce/chunked_fold.hpp"
 #include "plan/allreduce/dissemination.hpp"
-#include "plan/allreduce/gather_fold.hpp"
 #include "plan/allreduce/two_partial.hpp"
 #include "simulated_fabric.hpp"
 
@@ -252,11 +251,6 @@ TEST(Engine, CanonicalDisseminationFollowsTheTreeUnderAnyInterleaving) {
   });
 }
 
-TEST(Engine, GatherAndFoldFollowsTheTreeUnderAnyInterleaving) {
-  expect_right_for_all_shapes(
-      [](const plan::PerRound& vector) { return tree_job(plan::gather_fold_allreduce, vector); });
-}
-
 // No elements, fewer than parts, parts of different lengths.
 TEST(Engine, ChunkedFoldFollowsTheTreeUnderAnyInterleaving) {
   for (std::uint32_t rank_count = 1; rank_count <= 13; ++rank_count)
@@ -273,8 +267,8 @@ TEST(Engine, ChunkedFoldFollowsTheTreeUnderAnyInterleaving) {
 
 // Messages of different parts go to different places, even if both go to the target.
 TEST(Engine, ArrivalsOfDifferentPartsDoNotChangePlaces) {
-  for (const TreeBuilder build : {TreeBuilder{plan::canonical_dissemination_allreduce},
-                                  TreeBuilder{plan::gather_fold_allreduce}, chunked_fold})
+  for (const TreeBuilder build :
+       {TreeBuilder{plan::canonical_dissemination_allreduce}, TreeBuilder{chunked_fold}})
     for_each_shape([&](std::uint32_t rank_count, const plan::PerRound& vector) {
       Job job = tree_job(build, vector);
       job.reduction = elementwise<std::uint64_t, add>({.commutative = true});

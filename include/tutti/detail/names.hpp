@@ -78,8 +78,6 @@ constexpr const char* name_of(Algorithm algorithm) noexcept {
       return "decomposition_digits";
     case Algorithm::canonical_dissemination:
       return "canonical_dissemination";
-    case Algorithm::gather_fold:
-      return "gather_fold";
     case Algorithm::chunked_fold:
       return "chunked_fold";
     case Algorithm::ring:

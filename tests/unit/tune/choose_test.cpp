@@ -85,7 +85,7 @@ TEST(Selection, LeftAloneTakesASchedule) {
             "two_partial_dissemination");
   EXPECT_EQ(taken(request(BuiltIn::max, ElementType::float64, reproducible)), "dissemination");
   Asked asked = request(BuiltIn::sum, ElementType::float64, reproducible);
-  EXPECT_EQ(taken(asked, 5), "gather_fold");
+  EXPECT_EQ(taken(asked, 5), "canonical_dissemination");
   EXPECT_EQ(taken(asked, 96), "canonical_dissemination");
   asked.element_count = 1 << 16;
   EXPECT_EQ(taken(asked), "chunked_fold");
@@ -441,9 +441,6 @@ TEST(Selection, RefusesAnInverseThatIsNotThereAndVectorsThatMeanNothing) {
   asked.per_round = {};
   expect_refused(ErrorCode::unsupported, [&] { (void)taken(asked, 100'000); },
                  {"chunked_fold", "P is 100000", "use canonical_dissemination"});
-  asked.algorithm = Algorithm::gather_fold;
-  expect_refused(ErrorCode::unsupported, [&] { (void)taken(asked, 100'000); },
-                 {"gather_fold", "65535", "use canonical_dissemination"});
 }
 
 TEST(Selection, ArrivalOrderOnlyWhereNobodyCanTell) {
@@ -544,9 +541,8 @@ TEST(Selection, TheSharedRingIsAFlowAndRefusesWhatItCannotDo) {
                  {"per_round 2", "shared_ring", "leave per_round out"});
   asked.per_round = {};
   asked.agreement = Agreement::reproducible;
-  expect_refused(
-      ErrorCode::unsupported, [&] { (void)partners(); },
-      {"shared_ring promises no more than identical", "use automatic, gather_fold, canonical"});
+  expect_refused(ErrorCode::unsupported, [&] { (void)partners(); },
+                 {"shared_ring promises no more than identical", "use automatic, canonical"});
   asked.reduction = built_in_reduction(BuiltIn::sum, ElementType::int64);
   EXPECT_EQ(partners().algorithm, "shared_ring");  // integers agree anyway
   asked.reduction = request(BuiltIn::none, ElementType::float64, Agreement::identical).reduction;
