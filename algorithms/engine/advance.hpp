@@ -1,6 +1,7 @@
 // The engine: runs a plan as far as it can go without waiting.  All its control flow is here.
 #pragma once
 
+#include <cassert>
 #include <cstring>
 #include <tutti/status.hpp>
 #include <utility>
@@ -12,19 +13,29 @@ namespace tutti::engine {
 
 inline void copy_bytes(const std::byte* from, std::byte* into, std::size_t bytes) noexcept {
   if (into == from) return;  // in place: source is target
-  if (bytes == 8)            // one element is what is waited for: no call of memcpy
+  if (bytes == 8)            // of constant length: the compiler makes it a load and a store
     std::memcpy(into, from, 8);
   else if (bytes > 0)
     std::memcpy(into, from, bytes);
 }
 
-/// Fewer bytes than that take less than the look at the clock and the fence are worth.
+/// Copies of fewer bytes are not streamed: reading the clock and the fence would cost more than
+/// streaming saves.
 inline constexpr std::size_t streamed_bytes_min = 8 << 10;
 
-/// The step that is next.  What is copied into a partial is read by another rank, which may run on
-/// a CPU that shares no cache with this one.
+/// The step must be the next one of the execution: its resolved operands are found by position.
+inline bool is_next(const Execution& execution, const plan::Step& step) noexcept {
+  return execution.next < execution.steps.size() && &step == &execution.steps[execution.next];
+}
+
+/// Runs a copy, which is the next step.  Another rank reads a partial, and may run on a CPU that
+/// shares no cache with this one: long copies into partials are streamed past the caches.
 inline void copy_register(Execution& execution, const plan::Step& step) noexcept {
+  assert(is_next(execution, step));
   const auto copy = [&](const std::byte* from, std::byte* into, std::size_t bytes) {
+    assert(step.into.place != plan::Place::partial ||
+           bytes <= execution.memory.register_bytes -
+                        step.into.payload * execution.memory.payload_bytes);
     if (bytes >= streamed_bytes_min && step.into.place == plan::Place::partial)
       execution.into_partials(into, from, bytes);
     else
@@ -32,6 +43,7 @@ inline void copy_register(Execution& execution, const plan::Step& step) noexcept
   };
   const std::vector<Operands>& resolved = execution.operands[execution.parity()];
   if (!resolved.empty()) [[likely]] {
+    assert(resolved.size() == execution.steps.size());
     const Operands& operands = resolved[execution.next];
     return copy(execution.address(operands.from), execution.address(operands.into), operands.bytes);
   }
@@ -40,11 +52,14 @@ inline void copy_register(Execution& execution, const plan::Step& step) noexcept
        execution.bytes_of(step));
 }
 
-/// The same.
+/// Runs a combine or a take_out, which is the next step, by `function`.
 inline void combine_registers(const Execution& execution, const plan::Step& step,
                               CombineFunction function) noexcept {
+  assert(is_next(execution, step));
+  assert(function != nullptr);
   const std::vector<Operands>& resolved = execution.operands[execution.parity()];
   if (!resolved.empty()) [[likely]] {
+    assert(resolved.size() == execution.steps.size());
     const Operands& operands = resolved[execution.next];
     return function(execution.address(operands.from), execution.address(operands.into),
                     operands.element_count, execution.reduction.context);
@@ -54,14 +69,15 @@ inline void combine_registers(const Execution& execution, const plan::Step& step
            part.element_count, execution.reduction.context);
 }
 
-/// Where the payload of a slot lies, as its sender has told.
+/// The address that has arrived in a slot: the payload lies there in the memory of its sender.
 inline std::uint64_t reference_in(const Execution& execution, const plan::Register& slot) noexcept {
+  assert(slot.place == plan::Place::slot);
   std::uint64_t place = 0;
   std::memcpy(&place, execution.slot(slot.index), sizeof place);
   return place;
 }
 
-/// into = what the sender of a slot has told of.
+/// Copies the payload that a slot refers to into `step.into`.
 template <class F, class C>
 requires Fabric<F, C> Status copy_referenced(const Execution& execution, const plan::Step& step,
                                              F& fabric, C& channel)
@@ -71,8 +87,8 @@ noexcept {
                      execution.address(step.into, part), part.target.bytes);
 }
 
-/// into = that o source, piece by piece: each is combined while
-/// it is in the cache.
+/// into = (payload that a slot refers to) o source, piece by piece: each piece is combined while it
+/// is in the cache.
 template <class F, class C>
 requires Fabric<F, C> Status combine_referenced(Execution& execution, const plan::Step& step,
                                                 F& fabric, C& channel)
@@ -83,6 +99,9 @@ noexcept {
   std::byte* into = execution.address(step.into, part);
   const std::byte* source = execution.address({.place = plan::Place::source}, part);
   const bool in_place = source == into;
+  assert(execution.piece_elements > 0 || part.element_count == 0);
+  assert(!in_place || execution.piece_elements * reduction.element_bytes <=
+                          execution.piece.size() * sizeof(Execution::Line));
   for (std::size_t left = part.element_count; left > 0;) {
     const std::size_t count = left < execution.piece_elements ? left : execution.piece_elements;
     const std::size_t bytes = count * reduction.element_bytes;
@@ -99,7 +118,7 @@ noexcept {
   return Status::ok;
 }
 
-/// Whether `steps[at]` awaits a message that the next step joins to something, alone.
+/// Whether `steps[at]` awaits a message, and the next step combines or copies this message alone.
 inline bool joins_one_message(std::span<const plan::Step> steps, std::size_t at) noexcept {
   if (at + 1 >= steps.size() || steps[at].action != plan::Action::await) return false;
   const plan::Step& join = steps[at + 1];
@@ -107,9 +126,9 @@ inline bool joins_one_message(std::span<const plan::Step> steps, std::size_t at)
          join.from.place == plan::Place::slot && join.from.index == steps[at].slot;
 }
 
-/// Arrival order: the message that is awaited next has not come; one that is joined to the same
-/// register and part right after it may have.  Then the two messages change places, and the arrived
-/// one is taken.  The steps stay as they are, so the next call begins with this order.
+/// Arrival order.  The message that is awaited next has not arrived, but one that is combined into
+/// the same register and part right after it may have.  If so, the two messages change places, and
+/// the arrived one is taken.  The changed order stays, so the next call begins with it.
 template <class F, class C>
 requires Fabric<F, C>
 bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexcept {
@@ -125,21 +144,27 @@ bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexc
     std::swap(steps[here + 1].from, steps[there + 1].from);
     for (std::vector<Operands>& resolved : execution.operands)
       if (!resolved.empty()) std::swap(resolved[here + 1].from, resolved[there + 1].from);
+    assert(joins_one_message(steps, here));
+    assert(joins_one_message(steps, there));
     return true;
   }
   return false;
 }
 
 /// Runs `execution` until it is finished (ok), has to wait for a peer or for room (in_progress), or
-/// a put or a read fails.  Never polls, blocks or reads a clock.
+/// a put or a read fails (its status).  Never polls or blocks.
 template <class F, class C>
 requires Fabric<F, C> Status advance(Execution& execution, F& fabric, C& channel)
 noexcept {
+  assert(execution.in_flight);
   do {
     while (execution.next < execution.steps.size()) {
       const plan::Step& step = execution.steps[execution.next];
       switch (step.action) {
         case plan::Action::put:
+          assert(step.peer != no_rank);
+          assert(execution.puts_per_chunk == 0 || execution.puts_done < execution.puts_per_chunk);
+          assert(!step.by_reference || execution.puts_done < execution.references.size());
           if (step.by_reference)
             execution.references[execution.puts_done] = reinterpret_cast<std::uint64_t>(
                 execution.address(step.from, execution.part_of(step)));
@@ -153,12 +178,13 @@ noexcept {
           if (execution.is_last_chunk() && !fabric.sent(channel)) return Status::in_progress;
           break;
         case plan::Action::await:
+          assert(step.peer != no_rank);
           if (!fabric.take(channel, execution.parity(), step.slot) &&
               !(execution.any_order && bring_an_arrival_forward(execution, fabric, channel))) {
             // Notification and payload may lie in two lines that the peer writes one after the
-            // other; fetched only once the notification is seen, the payload would cost a second
-            // trip between the caches (measured, README).  Not in a function of its own: GCC 12
-            // takes a function that only prefetches for one without effects, and drops the call.
+            // other.  A payload that is fetched only after its notification was seen costs a second
+            // trip between the caches (measured, README).  The prefetch is not in a function of its
+            // own, because GCC 12 takes such a function for one without effects and drops the call.
             if (execution.memory.payload_bytes > 0) __builtin_prefetch(execution.slot(step.slot));
             return Status::in_progress;
           }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,22 +17,22 @@
 
 namespace tutti::engine {
 
-/// Memory of a plan's registers.  Partials and slots exist twice, by parity of the call: finishing
-/// call c+1 needs every rank to have entered it, hence to have left call c, so nothing of call c is
-/// in use when call c+2 begins, and no acknowledgement is needed.  Where a rank can run ahead, the
-/// plan awaits credits instead.
+/// Memory of a plan's registers.  Partials and slots exist twice, by parity of the call: a rank can
+/// finish call c+1 only when every rank has entered it, and hence has left call c.  So nothing of
+/// call c is in use when call c+2 begins, and no acknowledgement is needed.  Where a rank can run
+/// ahead, the plan awaits credits instead.
 struct RegisterMemory {
   const std::byte* source = nullptr;
   std::byte* target = nullptr;
   std::array<std::byte*, 2> partials = {};
   std::array<std::byte*, 2> slots = {};
-  std::uint32_t data_slot_count = 0;  // the slots behind them have one line each
-  /// Of a slot whose message stays where its sender has it, in memory that is mapped here: that
-  /// place.  By parity, then by slot; null: in the slot; empty: no such slot.
+  std::uint32_t data_slot_count = 0;  // the slots behind these have one line each
+  /// Where a message is that stays in the memory of its sender, which is mapped here; by parity,
+  /// then by slot.  Null means that the message lands in its slot; empty, that every message does.
   std::array<std::vector<std::byte*>, 2> in_place = {};
   std::size_t register_bytes = 0;  // stride of a partial or slot, all payloads
   std::size_t payload_bytes = 0;   // of one payload: room for the longest part
-  std::size_t label_bytes = 0;  // behind the payload of a message, within payload_bytes (stale.hpp)
+  std::size_t label_bytes = 0;     // at the end of payload_bytes, for a label (stale.hpp)
 
   static constexpr std::size_t line_bytes = 64;
 
@@ -39,7 +40,7 @@ struct RegisterMemory {
   std::size_t bytes_of_slot(std::size_t slot) const noexcept {
     return slot < data_slot_count ? register_bytes : line_bytes;
   }
-  /// From the first one.
+  /// Bytes between the begin of the first slot and that of `slot`.
   std::size_t offset_of_slot(std::size_t slot) const noexcept {
     return slot < data_slot_count
                ? slot * register_bytes
@@ -54,22 +55,24 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-/// Where a part lies in source and target.  Where both are of one length, as they are but for
-/// blocks that ranks swap, that is `element_count` elements.
+/// Where a part lies in source and target.  Both ranges have `element_count` elements, except for
+/// blocks that ranks swap: those are of any two lengths.
 struct Part {
   Range source = {};
   Range target = {};
   std::size_t element_count = 0;
 };
 
-/// Element i of `count` things that `whole` is cut into, as even as can be, the longer ones first.
+/// Length of piece i when `whole` is cut into `count` pieces as evenly as possible, the longer ones
+/// first.
 inline constexpr std::size_t share(std::size_t whole, std::size_t count, std::size_t i) noexcept {
+  assert(i < count);
   return whole / count + (i < whole % count ? 1 : 0);
 }
 
-/// `element_count` elements in `chunk_count` chunks of `part_count` parts, chunk after chunk; both
-/// are as even as can be, the longer ones first, so that none is longer than its like of the first
-/// chunk.
+/// Cuts `element_count` elements into `chunk_count` chunks, and each chunk into `part_count` parts,
+/// as evenly as possible and the longer ones first.  No part is longer than the part with its
+/// number in the first chunk.
 inline std::vector<Part> parts_of(std::size_t element_count, std::size_t element_bytes,
                                   std::size_t part_count, std::size_t chunk_count = 1) {
   std::vector<Part> parts;
@@ -82,16 +85,18 @@ inline std::vector<Part> parts_of(std::size_t element_count, std::size_t element
       parts.push_back({range, range, count});
       first += count;
     }
+  assert(first == element_count);
   return parts;
 }
 
-/// The same where the parts are blocks that the user has laid out: each is cut into `chunk_count`
-/// chunks of its own.  The ranges are of whole elements.
+/// Cuts blocks that the user has laid out into `chunk_count` chunks each.  The ranges are of whole
+/// elements.
 inline std::vector<Part> parts_of(std::span<const Part> blocks, std::size_t element_bytes,
                                   std::size_t chunk_count = 1) {
   std::vector<Part> parts;
   parts.reserve(blocks.size() * chunk_count);
   const auto chunk_of = [&](const Range& block, std::size_t chunk) {
+    assert(block.bytes % element_bytes == 0);
     const std::size_t count = block.bytes / element_bytes;
     const std::size_t before = count / chunk_count * chunk + std::min(chunk, count % chunk_count);
     return Range{block.offset + before * element_bytes,
@@ -105,13 +110,13 @@ inline std::vector<Part> parts_of(std::span<const Part> blocks, std::size_t elem
   return parts;
 }
 
-/// Where what a step reads or writes is, in calls of one parity: as found by Execution::resolve().
+/// Where a step reads or writes, in calls of one parity.
 struct Operand {
   enum class Base : std::uint8_t { memory, source, target } base = Base::memory;
   std::byte* memory = nullptr;  // of a register
-  std::size_t offset = 0;       // in the user's buffer, which a call may change
+  std::size_t offset = 0;       // in the user's buffer, which may be another one in each call
 };
-/// Of a copy, combine or take_out.
+/// What a copy, combine or take_out works on.
 struct Operands {
   Operand from = {}, into = {};
   std::size_t bytes = 0;  // of a copy
@@ -119,9 +124,9 @@ struct Operands {
 };
 
 /// A payload of several chunks runs through the plan chunk by chunk, as if each were a call: the
-/// parities alternate, and what keeps two calls apart keeps two chunks apart.  So registers hold a
-/// chunk, and where ranks can run ahead of each other, two chunks are on their way at once: the two
-/// buffers of SRM (V. Tipparaju, J. Nieplocha, D. Panda, IPDPS 2003, 2.2).
+/// parities alternate, and the rules that keep two calls apart keep two chunks apart.  So registers
+/// hold one chunk.  Where ranks can run ahead of each other, two chunks are on their way at once:
+/// the two buffers of SRM (V. Tipparaju, J. Nieplocha, D. Panda, IPDPS 2003, 2.2).
 struct Execution {
   std::span<plan::Step> steps;
   RegisterMemory memory;
@@ -129,30 +134,32 @@ struct Execution {
   std::vector<Part> parts;                             // as many as the plan has, for each chunk
   std::size_t chunk_count = 1;                         // of a call
   std::array<std::vector<Operands>, 2> operands = {};  // by parity, then by step; or none
-  std::vector<std::uint64_t> references = {};          // that a plan by reference tells, by put
+  std::vector<std::uint64_t> references = {};          // addresses that puts by reference send
   struct alignas(RegisterMemory::line_bytes) Line {
     std::byte bytes[RegisterMemory::line_bytes];
   };
-  std::size_t puts_per_chunk = 0;  // if each chunk has puts of its own (zero-copy)
-  std::vector<Line> piece = {};    // of what a combine by reference reads, where source is target
-  std::size_t piece_elements = 0;  // that are read at a time
+  std::size_t puts_per_chunk = 0;  // if each chunk has puts of its own (zero-copy); else 0
+  std::vector<Line> piece = {};    // room for what a combine by reference reads at a time
+  std::size_t piece_elements = 0;  // that a combine by reference reads at a time
 
+  // The position.
   std::size_t first_part = 0;  // of the chunk on its way
-  std::size_t first_put = 0;
+  std::size_t first_put = 0;   // of the chunk on its way
   std::size_t next = 0;        // step
-  std::size_t puts_done = 0;   // in this chunk; with first_put, numbers the puts for the fabric
+  std::size_t puts_done = 0;   // in this chunk; first_put + puts_done is the number for the fabric
   std::uint64_t sequence = 0;  // chunks started in all calls, counted from 1
   bool in_flight = false;
+
   bool any_order = false;  // whether arrivals may be combined as they come; see advance.hpp
   detail::BulkCopy into_partials{detail::Stores::automatic};
 
   std::uint32_t parity() const noexcept { return static_cast<std::uint32_t>(sequence & 1); }
 
-  /// Where more steps are run, finding their operands is not what takes the time.
+  /// With more steps than these, finding the operands takes a small part of the time.
   static constexpr std::size_t resolved_steps_max = 256;
 
-  /// Finds the operands of all steps, for payloads of one chunk: what a call would compute again
-  /// and again is most of what a small one costs.  All of memory must be known.
+  /// Finds the operands of all steps, for payloads of one chunk.  Computing them anew in each call
+  /// would be most of the cost of a small call.  All of `memory` must be known.
   void resolve() {
     if (chunk_count != 1 || steps.size() > resolved_steps_max) return;
     for (std::uint32_t of_parity = 0; of_parity < 2; ++of_parity) {
@@ -173,6 +180,7 @@ struct Execution {
   std::byte* address(const Operand& where) const noexcept {
     switch (where.base) {
       case Operand::Base::memory:
+        assert(where.memory != nullptr);
         return where.memory;
       case Operand::Base::source:
         return const_cast<std::byte*>(memory.source) + where.offset;  // only read
@@ -184,6 +192,7 @@ struct Execution {
 
   void begin() noexcept {
     detail::check(!in_flight, "an operation is started when it is not in flight", sequence);
+    assert(parts.size() % chunk_count == 0);
     ++sequence;
     next = 0;
     puts_done = 0;
@@ -192,8 +201,10 @@ struct Execution {
     in_flight = true;
   }
 
-  /// False: the call is finished.
+  /// Goes on to the next chunk; false if there is none, which means that the call is finished.
   bool begin_next_chunk() noexcept {
+    assert(next == steps.size());
+    assert(puts_per_chunk == 0 || puts_done == puts_per_chunk);
     if (chunk_count == 1) return false;
     first_part += parts.size() / chunk_count;
     if (first_part >= parts.size()) return false;
@@ -209,18 +220,23 @@ struct Execution {
   }
 
   const Part& part_of(const plan::Step& step) const noexcept {
+    assert(first_part + step.part < parts.size());
     return parts[first_part + step.part];
   }
-  /// Calls started.
+  /// How many calls have been started.
   std::uint64_t call() const noexcept { return (sequence + chunk_count - 1) / chunk_count; }
-  /// Counted from 1.
-  std::uint64_t chunk() const noexcept { return sequence - (call() - 1) * chunk_count; }
+  /// The chunk on its way, counted from 1 in each call.
+  std::uint64_t chunk() const noexcept {
+    assert(sequence > 0);
+    return sequence - (call() - 1) * chunk_count;
+  }
 
   std::byte* address(const plan::Register& where, const Part& part) const noexcept {
     return address(operand(where, part, parity()));
   }
   Operand operand(const plan::Register& where, const Part& part,
                   std::uint32_t of_parity) const noexcept {
+    assert(of_parity < 2);
     switch (where.place) {
       case plan::Place::source:
         return {.base = Operand::Base::source, .offset = part.source.offset};
@@ -229,25 +245,29 @@ struct Execution {
       case plan::Place::partial:
         return {.memory = memory.partials[of_parity] + offset_of(where)};
       case plan::Place::slot:
+        assert((where.payload + 1u) * memory.payload_bytes <= memory.register_bytes);
         return {.memory = slot(where.index, of_parity) + where.payload * memory.payload_bytes};
     }
     __builtin_unreachable();
   }
 
-  /// Where the message of a slot is, of this call or of one of that parity.
+  /// Where the message of a slot is, in this call or in calls of a given parity.
   std::byte* slot(std::size_t index) const noexcept { return slot(index, parity()); }
   std::byte* slot(std::size_t index, std::uint32_t of_parity) const noexcept {
+    assert(of_parity < 2);
     if (index < memory.in_place[of_parity].size())
       if (std::byte* const there = memory.in_place[of_parity][index]) return there;
     return memory.slots[of_parity] + memory.offset_of_slot(index);
   }
 
-  /// Of a partial or slot from the first one.
+  /// Bytes between the begin of the first partial, or of the first slot, and `where`.
   std::size_t offset_of(const plan::Register& where) const noexcept {
+    assert((where.payload + 1u) * memory.payload_bytes <= memory.register_bytes);
     return where.index * memory.register_bytes + where.payload * memory.payload_bytes;
   }
 
-  /// Of a copy, and of the message of a put or await in the first chunk, where it is longest.
+  /// Bytes that a copy moves, or that the message of a put or an await has.  Before the first call,
+  /// these are the bytes of the first chunk, whose messages are the longest.
   std::size_t bytes_of(const plan::Step& step) const noexcept {
     if (step.by_reference) return sizeof(std::uint64_t);
     if (step.payloads == 0) return 0;

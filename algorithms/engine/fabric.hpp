@@ -1,4 +1,5 @@
-// What the engine needs of a way to move data.  verbs::VerbsFabric is one; tests have another.
+// What the engine needs of a way to move data.  verbs::VerbsFabric is such a fabric; tests have
+// another one.
 #pragma once
 
 #include <concepts>
@@ -8,15 +9,17 @@
 
 namespace tutti::engine {
 
-/// `C` is whatever the fabric keeps for one operation.
-///  put:   sends message number `put` of the plan, payload before notification.  in_progress: there
-///         is no room now, poll and try again.  The memory it is sent from is the fabric's until
-///         two calls later (the parity rule of the plan), or as the plan says, if it is the user's.
-///  take:  whether the message for `slot` has arrived, at most once per message: payload visible.
-///  sent:  whether what was put from the target has left it, or never will.
-///  read:  `bytes` from `from`, which the peer that writes `slot` has told of; ok, or why not: the
-///         peer may have died.
-/// Whoever drives the engine polls the fabric in between.
+/// The fabric keeps one `C` for each operation.
+///  put:   sends message number `put` of the plan, the payload before the notification.  It returns
+///         in_progress if there is no room now; the caller polls and tries again.  The fabric may
+///         read the memory until two calls later (the parity rule of the plan), or, if it is a
+///         user's buffer, until the plan says so.
+///  take:  whether the message for `slot` has arrived.  It is true once for each message, whose
+///         payload is visible then.
+///  sent:  whether all that was put from the target has left it, or never will.
+///  read:  copies `bytes` from address `from` of the peer that writes `slot`; fails if the peer has
+///         died.
+/// The caller of the engine polls the fabric between two calls of the engine.
 template <class F, class C>
 concept Fabric = requires(F& fabric, C& channel, std::uint32_t parity, std::size_t put,
                           std::uint32_t slot, std::uint64_t from, std::byte* into,

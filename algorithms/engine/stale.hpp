@@ -1,21 +1,25 @@
-// Stale-synchronous calls: where the message of this call has not come, that of an earlier one is
-// taken, if the oldest contribution in it is no more than `slack` calls old.  Every value on its
-// way carries the number of the call that its oldest contribution is from: its label.
+// Stale-synchronous calls: where the message of this call has not arrived, the message of an
+// earlier call is taken, if the oldest contribution in it is at most `slack` calls old.  Every
+// value on its way carries a label: the number of the call from which its oldest contribution is.
 //
 // After M. A. Al Ahad, C. Simmendinger, R. Iakymchuk, E. Laure, S. Markidis, "Efficient algorithms
 // for collective operations with notified communication in shared windows", PAW-ATM 2018, III.A,
-// with three corrections.  A message is labelled with the least label in it, not with the sender's
-// call: otherwise each step may add `slack` to the age.  Who finds a message too old waits until
-// one is not, which the next one need not be.  A step has 2 slack + 2 slots, each for the calls of
-// one remainder: with one, a message is torn by the next, and data of later calls are taken.  So
-// many suffice, because whoever finishes call t has something of call t - slack of everybody, which
-// bounds how far a writer is ahead of a reader.
+// with three corrections:
+//  * A message is labelled with the least label in it, not with the sender's call: otherwise each
+//    step could add `slack` to the age.
+//  * A rank that finds a message too old waits until one is young enough; the next message may be
+//    too old as well.
+//  * A step has 2 slack + 2 slots, each for the calls of one remainder.  With a single slot, the
+//    next message tears the one before, and data of later calls are taken.  This many slots
+//    suffice, because a rank that finishes call t has contributions of call t - slack or later of
+//    all ranks, which bounds how far a writer is ahead of a reader.
 //
 // The plan is in slack + 1 copies (plan/core/copies.hpp), which with the two parities make 2 slack
 // + 2 of everything; call t runs copy (t / 2) mod (slack + 1).
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <vector>
 
@@ -25,7 +29,7 @@ namespace tutti::engine {
 
 class StaleCalls {
  public:
-  /// Steps and slots of all copies, of which there should be slack + 1.
+  /// `steps` and `slots` are those of all copies together; there should be slack + 1 copies.
   StaleCalls(std::span<plan::Step> steps, std::uint32_t slots, std::uint32_t copies,
              std::uint32_t slack)
       : all_steps_(steps),
@@ -37,19 +41,23 @@ class StaleCalls {
             steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(steps_),
             [](const plan::Step& step) { return step.action == plan::Action::put; }))),
         arrived_(slots_),
-        taken_(slots_) {}
+        taken_(slots_) {
+    assert(steps.size() % copies == 0);
+    assert(slots % copies == 0);
+  }
 
-  /// After Execution::begin().
+  /// Chooses the copy of the plan for a call; after Execution::begin().
   void begin(Execution& execution) noexcept {
+    assert(execution.in_flight);
     execution.steps = all_steps_.subspan(copy_of(execution.sequence) * steps_, steps_);
   }
 
-  /// Whether the message of a call has been heard of, for a slot of any copy.
+  /// Whether the message of a call is known to have arrived; `slot` may be of any copy.
   bool has_come(std::uint32_t slot, std::uint64_t call) const noexcept {
     return arrived_[slot_in_first_copy(slot)] >= call;
   }
 
-  /// How many calls before this one the oldest contribution to the last result is from.
+  /// Age in calls of the oldest contribution in the last result; 0 if all are of its own call.
   std::uint64_t staleness() const noexcept { return staleness_; }
 
   /// Like engine::advance().
@@ -60,6 +68,8 @@ class StaleCalls {
       const plan::Step& step = execution.steps[execution.next];
       switch (step.action) {
         case plan::Action::put:
+          assert(step.peer != no_rank);
+          assert(execution.puts_done < puts_);
           if (const Status status =
                   fabric.put(channel, execution.parity(),
                              copy_of(execution.sequence) * puts_ + execution.puts_done);
@@ -84,14 +94,14 @@ class StaleCalls {
     return Status::ok;
   }
 
-  /// Takes what has come since; whether everything has that is sent in calls up to the last one.
+  /// Takes all messages that have arrived; true if those of all calls up to the last one have.
   template <class F, class C>
   requires Fabric<F, C>
   bool collect(const Execution& execution, F& fabric, C& channel) noexcept {
     bool all = true;
     for (const plan::Step& step : all_steps_.first(steps_)) {
       if (step.action != plan::Action::await) continue;
-      hear(step.slot, fabric, channel);
+      take_all(step.slot, fabric, channel);
       all = all && arrived_[step.slot] >= execution.sequence;
     }
     return all;
@@ -104,11 +114,16 @@ class StaleCalls {
   std::uint32_t slot_of(std::uint32_t slot, std::uint64_t call) const noexcept {
     return slot + static_cast<std::uint32_t>(copy_of(call)) * slots_;
   }
-  /// Of a slot in any copy.
-  std::uint32_t slot_in_first_copy(std::uint32_t slot) const noexcept { return slot % slots_; }
+  /// The slot of the first copy that corresponds to a slot of any copy.
+  std::uint32_t slot_in_first_copy(std::uint32_t slot) const noexcept {
+    assert(slot < slots_ * copies_);
+    return slot % slots_;
+  }
 
+  /// Takes the messages for a slot that have arrived, call after call.
   template <class F, class C>
-  void hear(std::uint32_t slot, F& fabric, C& channel) noexcept {
+  void take_all(std::uint32_t slot, F& fabric, C& channel) noexcept {
+    assert(slot < slots_);
     for (;;) {
       const std::uint64_t next = arrived_[slot] + 1;
       if (!fabric.take(channel, static_cast<std::uint32_t>(next & 1), slot_of(slot, next))) return;
@@ -116,13 +131,14 @@ class StaleCalls {
     }
   }
 
+  /// Chooses the message that an await takes; false if none is young enough.
   template <class F, class C>
   bool take(const Execution& execution, const plan::Step& step, F& fabric, C& channel) noexcept {
     const std::uint32_t slot = slot_in_first_copy(step.slot);
-    hear(slot, fabric, channel);
+    take_all(slot, fabric, channel);
     const std::uint64_t newest = std::min(arrived_[slot], execution.sequence);
-    // What is older than the slack is not looked at: its slot may hold a later message already, of
-    // which the notification is on its way.
+    // A message older than the slack is not read: its slot may hold a later message already, whose
+    // notification is still on its way.
     if (newest == 0 || newest + slack_ < execution.sequence) return false;
     if (label_at(execution, message(execution, slot, newest)) + slack_ < execution.sequence)
       return false;
@@ -141,10 +157,14 @@ class StaleCalls {
     return label;
   }
 
+  /// Runs a copy or a combine, and labels its result with the least label of its operands.
   void move(const Execution& execution, const plan::Step& step) noexcept {
     const Part& part = execution.part_of(step);
     const bool is_slot = step.from.place == plan::Place::slot;
     const std::uint32_t slot = is_slot ? slot_in_first_copy(step.from.index) : 0;
+    assert(!is_slot || taken_[slot] > 0);
+    assert(!is_slot || taken_[slot] <= execution.sequence);
+    assert(!is_slot || taken_[slot] + slack_ >= execution.sequence);
     const std::byte* const from =
         is_slot ? message(execution, slot, taken_[slot]) : execution.address(step.from, part);
     std::byte* const into = execution.address(step.into, part);
@@ -175,7 +195,7 @@ class StaleCalls {
   std::uint32_t slack_;
   std::size_t puts_;                    // of one copy
   std::vector<std::uint64_t> arrived_;  // by slot: the last call whose message has come
-  std::vector<std::uint64_t> taken_;    // and the one whose message is used
+  std::vector<std::uint64_t> taken_;    // by slot: the call whose message is used
   std::uint64_t target_label_ = 0;
   std::uint64_t staleness_ = 0;
 };
