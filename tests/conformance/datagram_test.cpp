@@ -114,7 +114,7 @@ struct Scene {
   int receive(std::size_t bytes = 4096 + header_bytes, std::uint64_t id = 1) const {
     return right.receive({to.piece(0, bytes)}, id);
   }
-  /// That nothing is on its way, as datagrams keep their order.
+  /// Nothing else is on its way: datagrams keep their order, so it would arrive before this one.
   void expect_nothing_but(std::size_t bytes) const {
     EXPECT_EQ(send(bytes), IBV_WC_SUCCESS);
     const ibv_wc completion = right.wait();
@@ -367,7 +367,7 @@ TEST(Datagrams, wait_for_no_slot_but_those_of_unpolled_completions) {
   }
   EXPECT_EQ(scene.left.wait().status, IBV_WC_SUCCESS);
   EXPECT_EQ(send(), 0);
-  // The same of receives, each filled by a datagram before the next is posted.
+  // The receive queue wraps, too: a datagram fills each receive before the next is posted.
   for (int count = 0; count < 3 * 4; ++count) {
     ASSERT_EQ(scene.receive(), 0);
     while (send() != 0) (void)scene.left.wait();
@@ -545,7 +545,7 @@ TEST(AddressHandles, are_checked_and_keep_their_domain) {
     if (device_is_soft()) {
       EXPECT_EQ(driver().dealloc_pd(domain), EBUSY);
     }
-    // Of another domain than the queue pair's.
+    // The address handle is of another domain than the queue pair.
     make_ready(endpoint);
     if (device_is_soft()) {
       EXPECT_EQ(post(endpoint, handle, {{}, endpoint.pair->qp_num}), EINVAL);

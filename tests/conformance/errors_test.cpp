@@ -312,7 +312,8 @@ TEST(Errors, a_target_that_is_not_ready_exhausts_the_retries) {
   EXPECT_GE(std::chrono::steady_clock::now() - start, 4ms);
 }
 
-/// Of the repetitions for want of a receive, seven are without end; of these they are seven.
+/// The value 7 of `retries` means seven repetitions.  (As the count of repetitions for want of a
+/// receive, 7 would mean that they never end.)
 TEST(Errors, seven_retries_come_to_an_end) {
   const Device device;
   const Endpoint left(device), right(device);

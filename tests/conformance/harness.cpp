@@ -85,7 +85,7 @@ pid_t fork_to(Identity identity) {
   return child;
 }
 
-/// Of a device that is driven by the kernel, its threads want the core, too.
+/// Yields the core to the kernel's threads, which drive a device that is not ours.
 void let_others_work() {
   if (!device_is_soft()) ::sched_yield();
 }

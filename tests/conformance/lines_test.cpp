@@ -21,7 +21,7 @@ constexpr std::size_t line_bytes = 64, words = line_bytes / 8;
 constexpr std::size_t line_count = 4;  // side by side, in turn
 constexpr std::uint64_t lines_to_write = 1'500'000;
 constexpr auto time_to_write = 3s;  // a slow device writes fewer
-/// Of which the reader must have met so many at least: then both ran at the same time.
+/// How many lines the reader must at least have met: then reader and writer ran at the same time.
 constexpr std::uint64_t lines_to_meet = 10'000;
 constexpr int turns_max = 8;  // on a host with other work
 

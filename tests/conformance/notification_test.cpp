@@ -461,7 +461,8 @@ void kill_behind_data(OtherProcess& initiator, const Buffer& buffer, int more) {
   initiator.kill();
 }
 
-/// The same at chosen instants: every few instructions from the data to behind the call.
+/// The initiator dies at chosen instants: every few instructions, from the first store of the data
+/// to the end of the call.
 TEST(Notification, an_initiator_killed_at_any_instruction_takes_no_event_with_it) {
   if (!device_is_soft()) GTEST_SKIP() << "requests are not the instructions of their process";
   int with_completion = 0, without = 0;

@@ -12,7 +12,7 @@ namespace tutti::test {
 /// Ports that can be connected by address, as "name:port"; never empty.
 const std::vector<std::string>& devices();
 
-/// Of rank `rank`, where ranks share `count` devices in turn.
+/// The device of rank `rank`, where ranks share `count` devices in turn.
 inline const std::string& device_of(std::uint32_t rank, std::size_t count) {
   return devices()[rank % count];
 }

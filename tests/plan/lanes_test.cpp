@@ -375,7 +375,7 @@ TEST(Lanes, TwoCopiesSuffice) {
   for (std::uint32_t ranks = 2; ranks <= 10; ++ranks)
     for (const auto& sizes : compositions(ranks)) {
       if (ranks > 6 && random() % 16 != 0) continue;
-      // The same shape in blocks and scattered.
+      // Each shape is tried in blocks or scattered, by chance.
       NodeOf node_of = in_blocks(sizes);
       if (random() % 2 == 0) std::shuffle(node_of.begin(), node_of.end(), random);
       node_of = renamed(node_of);

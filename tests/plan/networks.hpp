@@ -19,7 +19,7 @@ inline LogGP fdr(Picoseconds gap = 100'000) {
           .work_per_byte = {.time = 125}};
 }
 
-/// The same numbers on every machine.
+/// A generator whose numbers are alike on every machine.
 class Random {
  public:
   explicit Random(std::uint32_t seed) : engine_(seed) {}
@@ -35,8 +35,8 @@ class Random {
   std::mt19937 engine_;
 };
 
-/// Of all proportions; every third one has times so short that many of them are equal.  Rates have
-/// odd divisors, so that no byte count lies halfway between two picoseconds.
+/// A network of any proportions; every third has times so short that many of them are equal.  Rates
+/// have odd divisors, so that no byte count lies halfway between two picoseconds.
 inline LogGP arbitrary_network(Random& random) {
   const std::uint32_t scale = random.below(3) == 0 ? 1 : 10'000;
   const auto time = [&] { return Picoseconds{random.below(10)} * random.between(1, scale); };

@@ -95,7 +95,7 @@ TEST(NodeAlltoall, FromOneNodeToAnotherIsOneMessage) {
   });
 }
 
-/// Of other nodes.
+/// The ranks of other nodes to which a plan sends.
 std::set<Rank> partners_of(const NodeOf& node_of, const Plan& plan) {
   std::set<Rank> partners;
   for (const Step& step : plan.steps)
@@ -167,7 +167,8 @@ TEST(NodeAlltoall, ABlockInAnothersPlaceIsSeen) {
 }
 
 TEST(NodeAlltoall, BlocksOfTwoSendersThatChangePlacesAreSeen) {
-  // Those of two members for one rank, when they are put together: both are as long, and for it.
+  // The blocks of two members for one rank change places when they are put together; their lengths
+  // and their receiver are alike.
   std::vector<Plan> plans = plans_of(in_blocks({4, 4, 4}));
   std::vector<Step*> together;
   for (Step& step : plans[0].steps)
@@ -179,7 +180,7 @@ TEST(NodeAlltoall, BlocksOfTwoSendersThatChangePlacesAreSeen) {
 }
 
 TEST(NodeAlltoall, BlocksForTwoRanksThatChangePlacesAreSeen) {
-  // Those for two members, when they are dealt out.
+  // The blocks for two members change places when they are dealt out.
   std::vector<Plan> plans = plans_of(in_blocks({4, 4, 4}));
   std::vector<Step*> dealt;
   for (Step& step : plans[0].steps)

@@ -67,7 +67,8 @@ TEST(Ring, TwoCopiesOfEverythingSuffice) {
     for (std::uint32_t sub_blocks = 1; sub_blocks <= 2; ++sub_blocks)
       EXPECT_EQ(test::HappensBefore(rings(ranks, sub_blocks), 5, 2).race(), std::nullopt)
           << ranks << " ranks, " << sub_blocks << " sub-blocks";
-  // Those of the first round are written again before they are read if nobody waits for the end.
+  // If nobody waits for the end, the slots of the first round are written again before they are
+  // read.
   std::vector<Plan> plans = rings(3, 1);
   for (Plan& plan : plans)
     std::erase_if(plan.steps, [](const Step& step) { return step.round > 1; });

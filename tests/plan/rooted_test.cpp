@@ -442,7 +442,7 @@ TEST(RootedTree, OfManyRanksNeedsNoListOfThem) {
   EXPECT_TRUE(place.parent);
 }
 
-/// That of some ranks alone: a tree over them, and nothing for the others.
+/// A reduce in which only some ranks take part is a tree over these; the others do nothing.
 TEST(Rooted, AReduceOfSomeRanksIsATreeOverThem) {
   for (std::uint32_t ranks = 1; ranks <= 9; ++ranks)
     for (std::uint32_t root = 0; root < ranks; ++root)

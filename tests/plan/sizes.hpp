@@ -14,7 +14,7 @@ inline constexpr std::uint32_t every_rank_count_up_to = 128;
 inline constexpr int samples_divisor = 1;
 #endif
 
-/// Of ranks, for what is quick.
+/// The most ranks that a quick test goes up to.
 constexpr std::uint32_t up_to(std::uint32_t rank_count) {
   return samples_divisor == 1 ? rank_count : rank_count / 4;
 }

@@ -883,7 +883,7 @@ TEST(Blocks, WrongOnesAreRefusedByName) {
                                                        .reduction = built_in_reduction(
                                                            BuiltIn::sum, ElementType::int32)});
                  });
-  // Of one rank alone; the others hear of it.
+  // One rank alone is wrong; the others are told.
   expect_refused(ErrorCode::invalid_argument, {"allgatherv", "block 2", "leaves a buffer of 4"},
                  [&](Communicator& communicator) {
                    std::vector<int> small(communicator.rank() == Rank{1} ? 4 : 5), one(2);

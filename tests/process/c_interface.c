@@ -22,7 +22,7 @@ static void check(int right, const char* what, int line) {
 }
 #define CHECK(condition) check((condition) ? 1 : 0, #condition, __LINE__)
 
-/* Of one rank. */
+/* What one rank holds. */
 typedef struct {
   tutti_context* context;
   tutti_communicator* communicator;

@@ -278,8 +278,8 @@ TEST(Misuse, DifferentCheckLevelsAreRefused) {
 
 using test::Tampering;
 
-// Of a communicator: the first allgather introduces the ranks; an operation has cards, endpoints
-// and verdicts.
+// Which allgather of a communicator is which: the first one introduces the ranks, and those of an
+// operation exchange cards, endpoints and verdicts.
 constexpr int endpoints = 3;
 constexpr int verdicts = 4;
 

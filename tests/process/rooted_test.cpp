@@ -488,7 +488,7 @@ TEST(Rooted, OperationsThatComeAndGoDoNotMeet) {
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
-/// Of the 8 s that an operation may take to get its memory back.
+/// Less than the 8 s that an operation may take to get its memory back.
 constexpr auto not_waited_out = 6s;
 
 /// A root that is done with an operation waits for nobody before it goes on: whoever still has to

@@ -181,7 +181,8 @@ TEST(Republished, WhatComesToAStoppedRankWaitsAndItIsNamed) {
   EXPECT_EQ(codes_with_stops(words, *other), std::vector<int>(3));
 }
 
-/// Of nodes of two, both are sent to, and each by one rank, whichever chunks that has found.
+/// In nodes of two ranks, both ranks are sent to, each by one rank of the node before, which sends
+/// whichever chunks it has found.
 TEST(Republished, AllGoOnWhenAStoppedRankDoes) {
   for (const std::uint32_t victim : {0u, 1u, 3u}) {
     const auto board = shared_board();

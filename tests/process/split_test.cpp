@@ -82,7 +82,8 @@ int split_backwards(Exchange& exchange, const Shape& shape, std::uint32_t colors
   if (expected[index_of(part->rank())] != self) return 3;
   if (!shares_nodes_alike(*part, whole)) return 8;
 
-  // Of both at once, several calls, of payloads that need chunks too.
+  // Operations of both communicators run at once, in several calls, also with payloads of several
+  // chunks.
   for (const std::size_t count : {std::size_t{1}, std::size_t{40'000}}) {
     const std::vector<std::uint64_t> mine(count, self + 1);
     std::vector<std::uint64_t> of_part(count), of_whole(count);
@@ -229,7 +230,7 @@ TEST(Split, WhoDoesNotComeIsNamedInTime) {
     } catch (const Error& error) {
       const bool is_late =
           error.code() == ErrorCode::timed_out && std::strstr(error.what(), "ranks 2") != nullptr;
-      // Of two who wait, one is first to give up.
+      // One of the two ranks that wait is the first to give up; the other is told.
       const bool is_told = error.code() == ErrorCode::peer_failed;
       if (!is_late && !is_told) std::fprintf(stderr, "%s\n", error.what());
       return is_late || is_told ? 0 : 2;

@@ -94,7 +94,7 @@ TEST(Chunks, ZeroCopyToo) {
   EXPECT_GT(cases, 1000);
 }
 
-/// Of two ranks, by reference: in pieces, and in place, too.
+/// A reduce of two ranks by reference combines piece by piece, also in place.
 TEST(Chunks, ReducesBySingleCopyAreRight) {
   const test::Job job = test::sum_job();
   for (std::uint32_t root = 0; root < 2; ++root)

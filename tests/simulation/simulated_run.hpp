@@ -23,7 +23,7 @@ struct SimulatedCall {
   bool any_order = false;
   bool in_place = false;  // the source is the target
   std::uint64_t seed = 1;
-  // Of plans whose parts are blocks.
+  // For plans whose parts are blocks:
   std::vector<std::vector<engine::Part>> blocks = {};  // by rank
   std::size_t longest_block = 0;                       // elements
   std::vector<Bytes> targets = {};                     // as they are before; empty: as the sources

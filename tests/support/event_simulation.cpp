@@ -72,7 +72,7 @@ class Simulation {
   }
   Time port(std::size_t bytes) const { return std::max(network_.gap, wire(bytes)); }
 
-  /// Of one segment: the longer parts come first.
+  /// Bytes of one segment; the longer parts come first.
   std::size_t bytes_of_part(const plan::Plan& plan, const plan::Step& step) const {
     std::size_t elements = element_count_ / plan.parts;
     if (element_count_ - elements * plan.parts > step.part) ++elements;

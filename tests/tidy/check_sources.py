@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the include graph, banned constructs and the shape of folder READMEs.
+"""Checks the include graph, banned constructs, how comments begin, and the length of folder READMEs.
 
 check_sources.py ROOT       prints violations, exit status 1 if there are any
 check_sources.py --self-test   shows that each rule can fail
@@ -34,6 +34,14 @@ BANNED = [
 ]
 BANNED_FOLDERS = ("include", "algorithms", "verbs", "bootstrap", "shm")
 
+# A comment that opens like this is a fragment, which cannot be read without the line before.
+FRAGMENT = re.compile(r"(Of|The same|That|Those)\b")
+# Where comments are free of fragments: a folder that has become so is added here.
+FREE_OF_FRAGMENTS = ("algorithms/engine", "examples", "include", "microbench", "tests")
+# A string or character, which may hold what looks like a comment; or a comment, with its words.
+STRING_OR_COMMENT = re.compile(
+    r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|(?P<marker>//[/!]?<?|/\*[*!]?<?)\s*(?P<words>.*)')
+
 
 def layer_of(path):
     text = path.as_posix()
@@ -46,6 +54,25 @@ def layer_of(path):
 def without_comments(text):
     text = re.sub(r"/\*.*?\*/", lambda m: "\n" * m.group().count("\n"), text, flags=re.S)
     return re.sub(r"//[^\n]*", "", text)
+
+
+def openings_of_comments(text):
+    """(line, words) of each comment's first line; a comment goes on where the next line has the
+    same marker in the same column."""
+    before = None
+    for number, line in enumerate(text.splitlines(), 1):
+        comment = next((match for match in STRING_OR_COMMENT.finditer(line) if match["marker"]), None)
+        here = (comment["marker"], comment.start()) if comment and comment["words"] else None
+        if here and (here != before or here[0].startswith("/*") or line[:here[1]].strip()):
+            yield number, comment["words"]
+        before = here
+
+
+def check_fragments(relative, text):
+    if relative.as_posix().startswith(tuple(folder + "/" for folder in FREE_OF_FRAGMENTS)):
+        for number, words in openings_of_comments(text):
+            if FRAGMENT.match(words):
+                yield f"{relative}:{number}: a comment is a sentence with a subject: {words}"
 
 
 def check_file(root, path):
@@ -74,6 +101,7 @@ def check_file(root, path):
                     yield f"{where}: {what}: {line.strip()}"
             if len(text.splitlines()[number - 1]) > 100:
                 yield f"{where}: longer than 100 columns"
+    yield from check_fragments(relative, text)
     if path.suffix == ".hpp" and "#pragma once" not in text:
         yield f"{relative}: no #pragma once"
 
@@ -114,7 +142,17 @@ def self_test():
         "verbs/f.cpp": ("int n = log2(8.0);\n", "logarithm"),
         "README.md": ("```cpp\nint main() { return 1; }\n```\n", "the example differs"),
         "shm/g.cpp": ("volatile int flag;\n", "volatile"),
+        "include/i.hpp": ("#pragma once\n/// Of each rank.\nint i;\n", "i.hpp:2: a comment is"),
+        "include/j.h": ("int j; /* The same of others. */\n", "a comment is"),
+        "include/k.cpp": ('auto k = "//";  // Those\n', "a comment is"),
+        "include/l.cpp": ("// First.\n//\n// That of a paragraph.\n", "l.cpp:3: a comment is"),
+        "include/m.cpp": ("int m;  // first\n// That\n", "m.cpp:2: a comment is"),
     }
+    sound = "// Whole, and on the next line\n// Of it.\nauto s = \"// Of\";  // one\n" \
+            "                   // That goes on\n// Offered.\n"
+    if [words for _, words in openings_of_comments(sound) if FRAGMENT.match(words)]:
+        print("a line within a comment, or a string, is taken for the begin of a comment")
+        return 1
     for name, (text, expected) in planted.items():
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / name

@@ -99,7 +99,7 @@ class Fuzzer {
                   << describe(last_);
     return false;
   }
-  /// Of the commands of the last sequence, without what the device decides: numbers and keys.
+  /// A hash of the last sequence's commands, without the numbers and keys that the device chooses.
   std::uint64_t fingerprint() const { return fingerprint_; }
   std::uint64_t commands_count() const { return commands_count_; }
   std::uint64_t completions_count() const { return completions_count_; }

@@ -254,7 +254,7 @@ void Generator::fill_values(const Model& model, const Pair& pair, Command& comma
   const Pair& any = model.sides[below(2)].pairs[below(pairs_count)];
   values.dest_qp_num = chance(95) ? partner.number : any.number;
   if (values.dest_qp_num == 0) values.dest_qp_num = pair.number;
-  // Of the same process, and most likely of no queue pair.
+  // The number keeps its process, and most likely belongs to no queue pair.
   if (errs()) values.dest_qp_num ^= 0x800;
   if (errs()) values.dest_qp_num |= 1 << 24;
 }

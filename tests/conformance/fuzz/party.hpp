@@ -13,7 +13,7 @@
 
 namespace tutti::conformance::fuzz {
 
-// Of each process; small numbers, so that objects meet.
+// How many objects each process has: few, so that they meet.
 inline constexpr std::uint32_t pairs_count = 4;
 inline constexpr std::uint32_t regions_count = 8;
 inline constexpr std::uint32_t shared_count = 2;
@@ -79,7 +79,7 @@ struct Command {
   Verb verb = Verb::end;
   std::uint32_t side = 0;
   std::uint32_t slot = 0;  // of the object in question
-  // Of what is created or registered.
+  // Properties of an object that is created or registered.
   std::uint32_t domain = 0;
   std::uint32_t send_queue = 0;
   std::uint32_t receive_queue = 0;

@@ -2,7 +2,7 @@
 // sense of the memory model.  The ranks are threads that share the one mapping of the segment, so
 // that the thread sanitizer sees both sides; it sees nothing between processes.
 //
-// The same program is built a second time over planted.cpp, and must then be caught.
+// This program is built a second time over planted.cpp, and must then be caught.
 #include <gtest/gtest.h>
 
 #include <algorithm>

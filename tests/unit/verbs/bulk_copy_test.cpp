@@ -18,7 +18,7 @@ namespace {
 struct Costs {
   std::uint64_t plain, streaming;
 };
-// Of 1 MiB, us; see DEVICE.md.
+// What copies of 1 MiB take, in microseconds; see verbs/soft/DEVICE.md.
 constexpr Costs same_core{25, 45}, shared_cache{75, 40}, no_shared_cache{450, 40};
 
 /// How many of that many copies were by streaming stores.

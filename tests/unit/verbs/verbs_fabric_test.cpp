@@ -420,7 +420,8 @@ TEST(VerbsFabric, WhatNobodyMayHaveSentIsNotRepublished) {
     pair.write.notification = {.operation = pair.b.id, .parity = 1, .slot = 0};
     ASSERT_TRUE(pair.passes());  // of call 1, which this end has not begun
     ASSERT_FALSE(pair.b.fabric.connections().has_news());
-    // The same once more; of no slot; of call 2, or of none.
+    // A second notification of one message; one of no slot; one of parity 0, which is that of call
+    // 2 or of no call.
     pair.write.notification = bad;
     pair.write.notification.operation = pair.b.id;
     ASSERT_TRUE(pair.passes());
