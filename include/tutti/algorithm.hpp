@@ -1,13 +1,13 @@
-// The schedules that a collective can be asked to take by name.  Which of them keeps which promise
-// is told by the table in algorithms/README.md; a schedule that cannot do what it is asked for
-// is refused with the ones that can.
+// The schedules that a collective can be asked to take by name.  The table in algorithms/README.md
+// says which schedule keeps which promise.  A schedule that cannot keep a promise is refused, and
+// the error lists the ones that can.
 #pragma once
 
 #include <cstdint>
 
 namespace tutti {
 
-/// The same on every rank.  Names in quotes are those of command lines and results.
+/// A schedule, alike on every rank.  Names in quotes are those of command lines and results.
 enum class Algorithm : std::uint8_t {
   automatic,                // "automatic": by operator, agreement, payload and number of ranks
   dissemination,            // "dissemination": overlapping; barrier and idempotent operators
@@ -20,15 +20,17 @@ enum class Algorithm : std::uint8_t {
   canonical_dissemination,  // "canonical_dissemination": reproducible bits, blocks of a fixed tree
   chunked_fold,             // "chunked_fold": reproducible bits, for large payloads
   ring,                     // "ring": identical bits, for large payloads on two connections
-  shared_ring,              // "shared_ring": the same along the ring of nodes, by whichever rank of
-                            // a node is there; allreduce only
-  circulant,                // "circulant": identical bits, for large payloads on few connections
+  shared_ring,              // "shared_ring": identical bits, along a ring of nodes, where any rank
+                            // of a node does the work of its node; allreduce only
+  circulant,                // "circulant": identical bits, for large payloads, any number of ranks
+                            // and operators that commute, on few connections
   canonical_halving,        // "canonical_halving": reproducible bits, for large payloads of many
                             // ranks on few connections
 };
 
-/// How barrier and allreduce regard that ranks share nodes (Communicator::node()); the same on
-/// every rank.  A schedule then runs across the nodes, and shared memory leads to it and back.
+/// How barrier and allreduce use the nodes that ranks share (Communicator::node()); alike on every
+/// rank.  With leader and lanes the schedule runs across the nodes, with a stage in shared memory
+/// before it and one after it.
 enum class Across : std::uint8_t {
   automatic,  // "automatic": by payload and shape; flat where a schedule or a vector is given
   flat,       // "flat": the schedule runs over all ranks
@@ -36,16 +38,16 @@ enum class Across : std::uint8_t {
   lanes,      // "lanes": a part of the payload for each of as many ranks as the smallest node has
 };
 
-/// Along which tree a broadcast or a reduce goes: over the nodes, or over the ranks of the only
-/// one; the same on every rank.
+/// The tree of a broadcast or a reduce: over the nodes, or over the ranks if there is one node;
+/// alike on every rank.
 enum class Tree : std::uint8_t {
-  automatic,  // "automatic": over nodes fibonacci, for a latency that goes with the payload, but
-              // for broadcasts of up to 256 bytes and where TUTTI_PER_ROUND says more; else
-              // knomial; long payloads, from 64 KiB on, along a chain of the nodes where that is
-              // faster
+  automatic,  // "automatic": over nodes fibonacci, shaped by the latency of the payload; knomial
+              // for broadcasts of up to 256 bytes, where TUTTI_PER_ROUND says more, and within a
+              // node; a chain of the nodes for payloads from 64 KiB on where that is faster
   knomial,    // "knomial": messages per round as given, or by a rule
   binomial,   // "binomial": one message per round
-  fibonacci,  // "fibonacci": whoever has the payload goes on sending; optimal in the postal model
+  fibonacci,  // "fibonacci": each rank that has the payload sends it on, again and again; optimal
+              // in the postal model
 };
 
 }  // namespace tutti

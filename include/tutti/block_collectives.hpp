@@ -1,25 +1,33 @@
 // Collectives of blocks, one for each rank: raw factories, and thin typed templates over them.
 // Every factory is collective over the communicator, may block, and throws Error.
 //
-// All of them.  Each block is sent once, directly; those of allgather(v) once into each node, and
-// among more than 9 nodes of one size they are passed on (TUTTI_PER_ROUND says how), so that a rank
-// has O(log P) connections; those of gather(v), scatter(v) and alltoall, up to 1 KiB, with those of
-// the other ranks of their node as one message, where that saves messages (an alltoall: with those
-// for the other ranks of the same node, too).  Where the root would have to be connected with more
-// than 31 ranks of other nodes, gather(v) and scatter(v) pass blocks on along a binomial tree over
-// the nodes, so that it is connected with log2 of their number.  Where some blocks of an allgatherv
-// are far longer than others, all go piece by piece along rings of the nodes (if these have one
-// size, and TUTTI_PER_ROUND says nothing), so that it takes hardly longer than the same bytes in
-// equal blocks.  Where all ranks share a node, and nothing is combined (reduce_scatter), blocks of
-// which the longest has twice ContextOptions::single_copy_bytes or more are not sent but read by
-// whom they are for, where the kernel lets it.  Blocks of 0 bytes are allowed, and so are, in the
-// forms with v, blocks of all sizes; those sizes are compared across the ranks when the operation
-// is made (Error{mismatch}), not in its calls.  Large blocks go in chunks.
+// Sizes.  Blocks of 0 bytes are allowed.  In the forms with v, blocks may be of any sizes; the
+// ranks compare them when the operation is made (Error{mismatch}), not in its calls.  Large blocks
+// are sent in chunks.
 //
-// In place: the own block of the source may be the own block of the target (allgather, gather at
-// the root, scatter at the root, reduce_scatter), or all blocks of the source those of the target
-// (alltoall, on all ranks or none, also of later calls with other buffers).  Nothing else may
-// overlap: Error{invalid_argument}.
+// In place.  In allgather, gather at the root, scatter at the root, and reduce_scatter, this rank's
+// block of the source may be its block of the target.  In alltoall, all blocks of the source may be
+// those of the target, on all ranks or on none, also in later calls with other buffers.  Nothing
+// else may overlap: Error{invalid_argument}.
+//
+// Ways.  Each block is sent once and directly, with these exceptions:
+//  * A block of an allgather(v) enters each node once.  Among more than 9 nodes of one size blocks
+//    are passed on (TUTTI_PER_ROUND says how), so that a rank has O(log P) connections.
+//  * Blocks of up to 1 KiB of gather(v), scatter(v) and alltoall travel in one message with the
+//    blocks of the other ranks of their node, where that saves messages; in an alltoall also with
+//    the blocks for the other ranks of the target's node.
+//  * Where the root of a gather(v) or scatter(v) would be connected with more than 31 ranks of
+//  other
+//    nodes, blocks are passed on along a binomial tree over the nodes: the root is then connected
+//    with log2 of their number.
+//  * Where some blocks of an allgatherv are far longer than others, all blocks travel piece by
+//  piece
+//    along rings of the nodes (if these have one size, and TUTTI_PER_ROUND is not set).  This takes
+//    hardly longer than the same bytes in equal blocks.
+//  * Where all ranks share a node, and nothing is combined (reduce_scatter does), blocks are not
+//  sent
+//    but read by their receivers, if the longest block has at least twice
+//    ContextOptions::single_copy_bytes and the kernel permits it.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +45,8 @@ namespace tutti {
 /// Where the blocks of all ranks lie in a buffer.
 struct BlockLayout {
   std::vector<std::size_t> bytes = {};    // of each rank's block, by rank
-  std::vector<std::size_t> offsets = {};  // from the buffer's begin, in bytes; empty: one after the
-                                          // other
+  std::vector<std::size_t> offsets = {};  // in bytes from the begin of the buffer; if empty, each
+                                          // block begins where the one before ends
 };
 
 struct AllgatherArguments {
@@ -61,7 +69,7 @@ TUTTI_EXPORT Operation allgatherv(Communicator& communicator, const AllgathervAr
 
 struct AlltoallArguments {
   const void* source = nullptr;  // `bytes` times the number of ranks
-  void* target = nullptr;        // the same; undefined until ok
+  void* target = nullptr;        // `bytes` times the number of ranks; undefined until ok
   std::size_t bytes = 0;         // of one block; the same on every rank
 };
 
@@ -72,7 +80,7 @@ struct AlltoallvArguments {
   const void* source = nullptr;
   BlockLayout source_blocks = {};  // block p is for rank p
   void* target = nullptr;
-  BlockLayout target_blocks = {};  // block q comes from rank q, and is as long as that one says
+  BlockLayout target_blocks = {};  // block q comes from rank q, and is as long as rank q says
 };
 
 /// Block q of the target of rank p = block p of the source of rank q.
@@ -85,9 +93,9 @@ struct GatherArguments {
   Rank root{0};                  // the same on every rank
 };
 
-/// Block q of the root's target = the source of rank q.  One-way where blocks are sent: the others
-/// can be two calls ahead of the root, four where the blocks of a node go together, 2 floor(log2 N)
-/// + 2 where they pass along a tree over N nodes.
+/// Block q of the root's target = the source of rank q.  Where blocks are sent, the operation is
+/// one-way: the others can be two calls ahead of the root, four where the blocks of a node go
+/// together, 2 floor(log2 N) + 2 where they pass along a tree over N nodes.
 TUTTI_EXPORT Operation gather(Communicator& communicator, const GatherArguments& arguments);
 
 struct GathervArguments {
@@ -108,9 +116,9 @@ struct ScatterArguments {
   Rank root{0};                  // the same on every rank
 };
 
-/// The target of rank p = block p of the root's source.  One-way where blocks are sent: the root
-/// can be two calls ahead of the others, four where the blocks of a node go together, 2 floor(log2
-/// N) + 2 where they pass along a tree over N nodes.
+/// The target of rank p = block p of the root's source.  Where blocks are sent, the operation is
+/// one-way: the root can be two calls ahead of the others, four where the blocks of a node go
+/// together, 2 floor(log2 N) + 2 where they pass along a tree over N nodes.
 TUTTI_EXPORT Operation scatter(Communicator& communicator, const ScatterArguments& arguments);
 
 struct ScattervArguments {
@@ -133,11 +141,12 @@ struct ReduceScatterArguments {
 };
 
 /// The target of rank p = block p of the source of rank 0 o block p of the source of rank 1 o ... .
-/// In rank order where the operator does not commute.  Agreement::reproducible: along the canonical
-/// tree, with the bits of a reproducible allreduce().  Else, where the operator commutes, the ranks
-/// of a node may add up what they have for the others before it is sent, and of more than 32 nodes
-/// of one size not all are connected with each other: the order depends on the nodes, not on who
-/// comes first.
+///
+/// An operator that does not commute is applied in rank order.  Agreement::reproducible: along the
+/// canonical tree, with the bits of a reproducible allreduce().  Else, where the operator commutes,
+/// the ranks of a node may combine their blocks before these are sent, and with more than 32 nodes
+/// of one size not all nodes are connected with each other.  The order then depends on the nodes,
+/// not on which message arrives first.
 TUTTI_EXPORT Operation reduce_scatter(Communicator& communicator,
                                       const ReduceScatterArguments& arguments);
 
@@ -147,11 +156,11 @@ TUTTI_EXPORT Operation reduce_scatter(Communicator& communicator,
 
 namespace detail {
 
-/// Refuses unless `there` is `count` blocks of `each` elements.
+/// Refuses the call unless `there` elements are `count` blocks of `each` elements.
 TUTTI_EXPORT void check_blocks(Communicator& communicator, const char* collective,
                                std::size_t there, std::size_t each, std::size_t count);
 
-/// In bytes; refuses unless all blocks lie within `there` elements.
+/// A layout in bytes; refuses the call unless all blocks lie within `there` elements.
 TUTTI_EXPORT BlockLayout block_layout(Communicator& communicator, const char* collective,
                                       std::size_t element_bytes, std::size_t there,
                                       std::span<const std::size_t> counts,
@@ -204,7 +213,7 @@ Operation alltoallv(Communicator& communicator, std::span<const T> source,
                                                           target.size(), target_counts)});
 }
 
-/// The target of the others may be empty.
+/// On ranks other than the root the target may be empty.
 template <Element T>
 Operation gather(Communicator& communicator, std::span<const T> source, std::span<T> target,
                  Rank root) {
@@ -217,7 +226,7 @@ Operation gather(Communicator& communicator, std::span<const T> source, std::spa
                                .root = root});
 }
 
-/// The source of the others may be empty.
+/// On ranks other than the root the source may be empty.
 template <Element T>
 Operation scatter(Communicator& communicator, std::span<const T> source, std::span<T> target,
                   Rank root) {
@@ -230,7 +239,7 @@ Operation scatter(Communicator& communicator, std::span<const T> source, std::sp
                                 .root = root});
 }
 
-/// Blocks of equal size, that of the target.
+/// All blocks have the size of the target.
 template <Element T, BuiltIn which>
 requires(defined_for(which, element_type_of<T>())) Operation
     reduce_scatter(Communicator& communicator, std::span<const T> source, std::span<T> target,

@@ -16,23 +16,26 @@
 namespace tutti {
 
 namespace detail {
-/// Collective like the factory in whose place it is called: every rank throws Error, this one
-/// `why`, the others who said so.
+/// Takes the place of a factory's call, and is collective as that is: every rank throws Error, this
+/// one with `why`, the others with the rank that refused.
 [[noreturn]] TUTTI_EXPORT void refuse(Communicator& communicator, const char* collective,
                                       const char* why);
 }  // namespace detail
 
 struct BarrierArguments {
-  std::vector<std::uint32_t> per_round =
-      {};  // messages per round; empty = context's, then the rule
-  Algorithm algorithm = Algorithm::automatic;  // or dissemination
-  Across across = Across::automatic;           // lanes are leaders here: no payload to be cut
+  std::vector<std::uint32_t> per_round = {};   // messages per round, the same on every rank; if
+                                               // empty, the context's, else by a rule
+  Algorithm algorithm = Algorithm::automatic;  // or dissemination; the same on every rank
+  Across across = Across::automatic;           // the same on every rank; lanes are leaders here,
+                                               // as there is no payload to be cut
 };
 
-/// No rank finishes before every rank has started.  n-way dissemination: ceil(log_{n+1} P) rounds,
-/// over all ranks, or over one of each node with a round before it and one after it in shared
-/// memory (V. Tipparaju, J. Nieplocha, D. Panda, IPDPS 2003); in nodes of many ranks by their
-/// domains first (ContextOptions::domains_above).
+/// No rank finishes before every rank has started.
+///
+/// n-way dissemination takes ceil(log_{n+1} P) rounds over all ranks, or over one rank of each
+/// node, with a round before it and one after it in shared memory (V. Tipparaju, J. Nieplocha, D.
+/// Panda, IPDPS 2003).  In nodes of many ranks, the ranks of a domain meet first
+/// (ContextOptions::domains_above).
 TUTTI_EXPORT Operation barrier(Communicator& communicator, const BarrierArguments& arguments = {});
 
 struct AllreduceArguments {       // raw form
@@ -40,9 +43,9 @@ struct AllreduceArguments {       // raw form
   void* target = nullptr;         // element_count elements; contents undefined until ok
   std::size_t element_count = 0;  // elements, not bytes; the same on every rank; 0 is allowed
   Reduction reduction = {};       // the same on every rank
-  Agreement agreement = Agreement::identical;  // what is offered for which: see allreduce()
-  std::vector<std::uint32_t> per_round = {};  // messages per round, the same on every rank; empty =
-                                              // the context's, then the rule
+  Agreement agreement = Agreement::identical;  // the same on every rank; see allreduce()
+  std::vector<std::uint32_t> per_round = {};   // messages per round, the same on every rank; if
+                                               // empty, the context's, else by a rule
   Algorithm algorithm = Algorithm::automatic;  // the same on every rank
   Across across = Across::automatic;           // the same on every rank; if leader or lanes,
                                                // algorithm and per_round are those across nodes
@@ -50,65 +53,66 @@ struct AllreduceArguments {       // raw form
 
 /// target = source of rank 0 o source of rank 1 o ... , on every rank.
 ///
-/// From 64 KiB on, among up to 32 ranks, each rank folds one part of the payload for all, along the
-/// canonical tree (see below), where that is expected to be cheaper than what follows: two rounds
-/// of P - 1 messages.  That keeps every promise.
+/// Order.  An operator that does not commute is applied in rank order, at every agreement.  Order
+/// cannot change the bits of integers, min, max and and/or/xor.  It may show in the bits of sums
+/// and products of floating-point elements, and of users' operators on floating-point elements or
+/// on elements of no known type (ElementType::other).  A user's operator has to give equal bits for
+/// equal operands; on integer elements it is taken to be exactly associative.
 ///
-/// An operator that is not commutative is applied in rank order, at every agreement.  What order
-/// cannot change (integers, min, max, and/or/xor) and Agreement::relaxed take n-way dissemination
-/// for any number of ranks: ceil(log_{n+1} P) rounds of at most n messages of element_count
-/// elements (twice that where an operator that is not commutative has to carry both sides of the
-/// seam). Messages of a round are combined in the order in which they arrive if the operator
-/// commutes, so the last bits of `relaxed` results may differ between ranks and between calls.
+/// Where order cannot show, and for Agreement::relaxed, the schedule is n-way dissemination, for
+/// any number of ranks: ceil(log_{n+1} P) rounds of at most n messages of element_count elements
+/// (twice as many elements where an operator that does not commute has to carry both sides of the
+/// seam). If the operator commutes, messages of a round are combined in the order in which they
+/// arrive, so the last bits of `relaxed` results may differ between ranks and between calls.
 ///
-/// Order may show in the bits of everything else: sums and products of floating-point elements, and
-/// users' operators on floating-point elements or on elements of no known type
-/// (ElementType::other).  A user's operator has to give equal bits for equal operands; on integer
-/// elements it is taken to be exactly associative.
-///
-/// Agreement::identical: all ranks evaluate one expression, in rank order (in that of the ring for
-/// Algorithm::ring).  Where the number of
-/// ranks is a product of small factors (2 .. 8, 12, 16, 24, 32, 48, 64, 96, ...), by recursive
-/// multiplying, in as many rounds.  Elsewhere as for `reproducible`, in as many rounds, too, while
-/// payloads are small; else by recursive multiplying, with a round before and one after it in which
-/// neighbours fold.  per_round must cover the ranks in any case; recursive multiplying takes it as
-/// it is if the product of (n+1) is their number, else its entries are upper bounds of the rounds,
-/// and those of the fold are in addition, with at most the largest entry.
+/// Agreement::identical: all ranks evaluate one expression, in rank order (for Algorithm::ring, in
+/// the order of the ring).  Where the number of ranks is a product of small factors (2 .. 8, 12,
+/// 16, 24, 32, 48, 64, 96, ...), the schedule is recursive multiplying, in as many rounds as
+/// dissemination.  For other numbers, small payloads take a schedule of `reproducible`, also in as
+/// many rounds; larger ones take recursive multiplying with a round before it and one after it, in
+/// which neighbours fold.  per_round must cover the ranks in any case.  If the product of its (n+1)
+/// is their number, recursive multiplying takes it as it is; else its entries are upper bounds of
+/// the rounds, and the rounds of the fold come in addition, with at most the largest entry.
 ///
 /// Agreement::reproducible: the expression is that of one tree over the ranks, in rank order, which
-/// depends on their number alone: lower half (the largest power of two below the count) o upper
-/// half, and so on.  Values travel as blocks of that tree, as contributions to be folded by
-/// everybody, or, if large, in P parts of which each rank folds one; what costs least is taken.
+/// depends on their number alone: the lower half (the largest power of two below the count) o the
+/// upper half, and so on.  Values travel as blocks of that tree, as contributions which every rank
+/// folds, or, if large, in P parts of which each rank folds one; the cheapest of these is taken.
 ///
-/// Where ranks share nodes, `across` decides whether the ranks of a node are combined first, and
-/// told last, through shared memory; it then depends on the shape of the nodes which of the equally
-/// right results `identical` and `relaxed` give.  Operators that do not commute allow it where each
-/// node's ranks follow each other, `reproducible` floating point does not.
+/// From 64 KiB on, among up to 32 ranks, each rank folds one part of the payload for all, along
+/// that tree, where two rounds of P - 1 messages are expected to be cheaper than the schedules
+/// above. This keeps the promises of every agreement.
 ///
-/// `algorithm` takes a schedule by name.  Error{unsupported} if it cannot keep the promise, with
-/// those that can; Error{invalid_argument} if it does not exist for these ranks with that n, with
-/// the nearest n that works.  Ranks that round differently (rounding mode, FTZ, DAZ) get
-/// Error{mismatch} unless relaxed is asked for, at CheckLevel::collective.
+/// Where ranks share nodes, `across` decides whether the values of a node's ranks are combined in
+/// shared memory first, and the result returned through shared memory last.  The shape of the nodes
+/// then decides which of the equally right results `identical` and `relaxed` give.  Operators that
+/// do not commute allow it where the ranks of each node are consecutive; `reproducible` floating
+/// point does not.
+///
+/// `algorithm` takes a schedule by name.  Throws Error{unsupported} if the schedule cannot keep the
+/// promise, and lists those that can; Error{invalid_argument} if it does not exist for these ranks
+/// with that n, and names the nearest n that works.  At CheckLevel::collective, ranks that round
+/// differently (rounding mode, FTZ, DAZ) get Error{mismatch} unless relaxed is asked for.
 ///
 /// Where every rank is a node of its own and has its buffers in registered memory (segment.hpp),
-/// payloads from 64 KiB on, in parts or by the ring, are sent from the source and land in the
+/// payloads from 64 KiB on that go in parts or by the ring are sent from the source and land in the
 /// target.
 ///
 /// Two ranks that share a node read each other's buffers (process_vm_readv) only if
-/// ContextOptions::single_copy_bytes is given, for payloads of 64 times as many bytes and more,
-/// where the operator is built-in and commutes or, for users' operators, its order does not show or
-/// relaxed is asked for.
+/// ContextOptions::single_copy_bytes is given, for payloads of at least 64 times as many bytes. The
+/// operator must be built-in and commute; a user's operator must commute, too, and its order must
+/// not show or relaxed be asked for.
 ///
 /// Algorithm::shared_ring: start() leaves the contribution in memory that the ranks of the node
-/// share, and from then on whichever of them is in test() or wait() does the work of the node: a
-/// rank that computes, or is stopped, after start() holds up nobody else in that call (but where
-/// the software device has to move data by TUTTI_SOFT_TRANSPORT=bounce, or, stopped in
-/// the middle of test() or wait(), it may have a chunk of the payload in its hands).  That is where
-/// the device places writes in order, as the software device does.  Elsewhere
-/// (SharedNotifications::republished) the ranks of a node to which ranks of the node before send,
-/// as many as those are, have to be in test() or wait(), of any operation, for the others to get
-/// on; describe() names them.  It holds the payloads of all ranks of a node, twice, in the arena of
-/// the first one.
+/// share.  From then on any rank of the node that is in test() or wait() does the work of the node:
+/// a rank that computes, or is stopped, after start() holds up no other rank in that call.  There
+/// are two exceptions: the software device may have to move data by TUTTI_SOFT_TRANSPORT=bounce,
+/// and a rank that is stopped in the middle of test() or wait() may have claimed a chunk of the
+/// payload. All this needs a device that places writes in order, as the software device does.  On
+/// other devices (SharedNotifications::republished), some ranks of a node have to be in test() or
+/// wait(), of any operation, for the others to go on: those to which ranks of the node before send,
+/// one for each such rank; describe() names them.  The payloads of all ranks of a node are held
+/// twice in the arena of its first rank.
 ///
 /// Slots and send buffers come from the arena of the context: Error{limit_exceeded} when it is
 /// full.
@@ -152,18 +156,21 @@ struct AllreduceSspArguments {
   std::uint32_t slack = 0;        // calls, the same on every rank
 };
 
-/// Stale-synchronous allreduce (M. A. Al Ahad et al., PAW-ATM 2018, III.A): call t brings exactly
-/// one contribution of every rank, each from a call t - slack .. t, and the own one from call t.  A
-/// rank that is late holds up others only when they would be more than slack calls ahead of what
-/// they have of it.  Operation::staleness() tells the age of the oldest contribution after ok.
+/// Stale-synchronous allreduce (M. A. Al Ahad et al., PAW-ATM 2018, III.A).  The result of call t
+/// contains exactly one contribution of every rank: this rank's from call t, each other one from
+/// one of the calls t - slack .. t.  A late rank holds up the others only when they would be more
+/// than slack calls ahead of what they have received from it.  After ok, Operation::staleness() is
+/// the age of the oldest contribution.
 ///
-/// Results of different ranks differ where slack > 0; with slack 0 it is a relaxed allreduce.  By
-/// two-partial dissemination over all ranks, in 2 slack + 2 copies of its slots and partials, for
-/// whole payloads, so the arena has to hold that, and a queue pair as many receives for each
-/// message: Error{limit_exceeded}.  All ranks have to start it equally often, and to meet
-/// (synchronize()) before any of them destroys the communicator: a rank that is still behind would
-/// otherwise miss one that has left more than 8 s ago.  Error{unsupported} where the operator does
-/// not commute.
+/// Results of different ranks differ where slack > 0; with slack 0 it is a relaxed allreduce.  The
+/// schedule is two-partial dissemination over all ranks, in 2 slack + 2 copies of its slots and
+/// partials, for whole payloads.  The arena has to hold these, and a queue pair as many receives
+/// for each message: Error{limit_exceeded}.  Throws Error{unsupported} where the operator does not
+/// commute.
+///
+/// All ranks have to start it equally often, and to meet (synchronize()) before any of them
+/// destroys the communicator: a rank that is still behind would otherwise miss one that has left
+/// more than 8 s ago.
 TUTTI_EXPORT Operation allreduce_ssp(Communicator& communicator,
                                      const AllreduceSspArguments& arguments);
 
@@ -185,29 +192,31 @@ struct BroadcastArguments {
   void* buffer = nullptr;    // `bytes`: read on the root, written on the others, undefined until ok
   std::size_t bytes = 0;     // the same on every rank; 0 is allowed
   Rank root{0};              // the same on every rank
-  double data_fraction = 1;  // of the payload that is to arrive: over 0, at most 1; the same on
-                             // every rank
+  double data_fraction = 1;  // share of the payload that is to arrive: over 0, at most 1; the same
+                             // on every rank
   std::size_t element_bytes = 1;  // whole elements arrive; divides `bytes`
-  Tree tree = Tree::automatic;    // the same on every rank; others are not read in place
+  Tree tree = Tree::automatic;    // the same on every rank; a payload along another tree is not
+                                  // read in place
 };
 
-/// The root's buffer gets into the buffers of all ranks; with a data_fraction, its first
+/// Copies the root's buffer into the buffers of all ranks; with a data_fraction, its first
 /// ceil(fraction x elements) elements, and the rest of the buffers stays as it is
-/// (Operation::coverage() tells how many).
+/// (Operation::coverage() says how many).
 ///
-/// Along a tree over the nodes (k-nomial up to 256 bytes, else Fibonacci: Bar-Noy, Kipnis 1992)
-/// and, inside each, a flat or binomial one over its ranks (nested as in SRM: Tipparaju, Nieplocha,
-/// Panda 2003), or along the `tree` that is asked for; a payload crosses between two nodes once.
+/// The payload goes along a tree over the nodes (k-nomial up to 256 bytes, else Fibonacci: Bar-Noy,
+/// Kipnis 1992) and, inside each node, a flat or binomial tree over its ranks (nested as in SRM:
+/// Tipparaju, Nieplocha, Panda 2003), or along the `tree` that is asked for.  It crosses between
+/// two nodes once.
 ///
 /// Where all ranks share a node, payloads of ContextOptions::single_copy_bytes (default: as
 /// measured) to 2 MiB are not sent: all others read the root's buffer, and the root finishes when
-/// they have.  A buffer that the kernel does not let them read (Status::transport_failed) needs
-/// SIZE_MAX there.
+/// they have.  If the kernel does not let them read a buffer (Status::transport_failed), set
+/// single_copy_bytes to SIZE_MAX.
 ///
-/// Otherwise one-way: the root finishes when it has handed over its messages.  It can be two calls
-/// ahead of a rank that it tells, and waits for that one before the third; nothing grows.  The
-/// memory of a destroyed operation is used again when the ranks that it told have read everything;
-/// for them the communicator waits at its end, at most 8 s.
+/// Otherwise the operation is one-way: the root finishes when it has handed over its messages.  It
+/// can be two calls ahead of each rank to which it sends, and waits for that rank before the third
+/// call, so no queue grows.  The memory of a destroyed operation is used again when its receivers
+/// have read everything; the destructor of the communicator waits for them, at most 8 s.
 TUTTI_EXPORT Operation broadcast(Communicator& communicator, const BroadcastArguments& arguments);
 
 /// Typed form.
@@ -221,38 +230,41 @@ Operation broadcast(Communicator& communicator, std::span<T> buffer, Rank root) 
 
 struct ReduceArguments {
   const void* source = nullptr;   // element_count elements
-  void* target = nullptr;         // of the root; others need none.  May equal source
+  void* target = nullptr;         // element_count elements on the root; others need none.  It may
+                                  // equal source
   std::size_t element_count = 0;  // elements, not bytes; the same on every rank; 0 is allowed
   Reduction reduction = {};       // the same on every rank
   Rank root{0};                   // the same on every rank
-  Agreement agreement = Agreement::identical;  // one result: `reproducible` alone promises more
-  double data_fraction = 1;     // of the elements: over 0, at most 1; the same on every rank
-  double rank_fraction = 1;     // of the ranks that are to contribute: the same
+  Agreement agreement = Agreement::identical;  // the same on every rank; there is one result, so
+                                               // `reproducible` alone promises more
+  double data_fraction = 1;  // share of the elements: over 0, at most 1; the same on every rank
+  double rank_fraction = 1;  // share of the ranks that contribute: over 0, at most 1; the same on
+                             // every rank
   Tree tree = Tree::automatic;  // the same on every rank; binomial alone is reproducible
 };
 
 /// The root's target = source of rank 0 o source of rank 1 o ... .
 ///
-/// Along the tree of broadcast(), the other way.  An operator that is not commutative is applied in
-/// rank order: along a tree from rank 0, and from there to the root (one round more; nodes are
-/// regarded if each holds consecutive ranks).  Agreement::reproducible, where order may show in the
-/// bits: the same without regard to nodes, which is the expression of the canonical tree, so that
-/// the bits are those of a reproducible allreduce().
+/// Values go along the tree of broadcast(), in the other direction.  An operator that does not
+/// commute is applied in rank order: along a tree to rank 0, and from there to the root, in one
+/// more round; nodes are used if each holds consecutive ranks.  Agreement::reproducible, where
+/// order may show in the bits, also goes along a tree to rank 0, but does not use nodes.  Its
+/// expression is that of the canonical tree, so the bits are those of a reproducible allreduce().
 ///
-/// One-way like broadcast(): whoever sends can be two calls ahead of whoever receives.  Of two
-/// ranks that share a node, payloads of ContextOptions::single_copy_bytes to 512 KiB are read from
-/// the sender's buffer by the root, if the operator commutes, and the sender finishes when they
-/// have been.
+/// The operation is one-way like broadcast(): a sender can be two calls ahead of its receiver. With
+/// two ranks that share a node, and an operator that commutes, the root reads payloads of
+/// ContextOptions::single_copy_bytes to 512 KiB from the sender's buffer, and the sender finishes
+/// when the root has read it.
 ///
-/// Thresholds (M. A. Al Ahad et al., PAW-ATM 2018): with a data_fraction the first
-/// ceil(fraction x element_count) elements are combined, and the rest of the target stays as it is;
-/// with a rank_fraction the sources of ceil(fraction x P) ranks, the root and those that follow it,
-/// modulo P, in rank order if need be; for the others a call is nothing.  Operation::coverage()
-/// tells how many of both.
+/// Thresholds (M. A. Al Ahad et al., PAW-ATM 2018).  With a data_fraction, the first
+/// ceil(fraction x element_count) elements are combined, and the rest of the target stays as it is.
+/// With a rank_fraction, ceil(fraction x P) ranks contribute: the root and those that follow it,
+/// modulo P, in rank order if need be; on the other ranks a call does nothing.
+/// Operation::coverage() says how many elements and ranks.
 TUTTI_EXPORT Operation reduce(Communicator& communicator, const ReduceArguments& arguments);
 
-/// Typed form with a built-in operator.  The target of the root is as long as the source; that of
-/// the others may be empty.
+/// Typed form with a built-in operator.  On the root the target is as long as the source; on the
+/// other ranks it may be empty.
 template <Element T, BuiltIn which>
 requires(defined_for(which, element_type_of<T>())) Operation
     reduce(Communicator& communicator, std::span<const T> source, std::span<T> target, Rank root,
@@ -277,11 +289,11 @@ struct ScanArguments {
 
 /// target = source of rank 0 o ... o source of this rank: inclusive prefix.
 ///
-/// By doubling distances (Hillis, Steele 1986): ceil(log2 P) rounds of at most one message, in rank
+/// Distances double (Hillis, Steele 1986): ceil(log2 P) rounds of at most one message, in rank
 /// order whether or not the operator commutes.  Floating-point results have the same bits in every
-/// run with as many ranks.  Where nodes of several ranks follow each other and order does not show
-/// in bits, inside the nodes and over one rank of each.  One-way like broadcast(): whoever sends
-/// can be two calls ahead.
+/// run with the same number of ranks.  Where nodes of several consecutive ranks follow each other,
+/// and order does not show in bits, the scan goes inside the nodes and over one rank of each.  The
+/// operation is one-way like broadcast(): a sender can be two calls ahead of its receiver.
 TUTTI_EXPORT Operation scan(Communicator& communicator, const ScanArguments& arguments);
 
 /// target = source of rank 0 o ... o source of the rank before: exclusive prefix.

@@ -33,73 +33,77 @@ enum class ConnectBy : std::uint8_t {
 
 /// What a thread that waits does with its core.
 enum class WaitPolicy : std::uint8_t {
-  automatic,  // yields at once where more ranks than CPUs share these, else spins for 1 ms first;
-              // blocks once nothing has come for 10 ms
+  automatic,  // yields at once where there are more ranks than CPUs, else spins for 1 ms first;
+              // sleeps between polls once nothing has arrived for 10 ms
   spin,       // keeps it
-  yield,      // gives way after every few polls, to whoever is ready to run
-  block,      // the same, and sleeps between looks (1 ms at most) once nothing has come for 50 us:
+  yield,      // yields after every few polls to any thread that is ready to run
+  block,      // yields, and sleeps between polls (1 ms at most) once nothing has arrived for 50 us:
               // for ranks that share their CPUs with other programs, or shall leave them idle
 };
 
-/// How a rank is told of what the network has brought for any rank of its node
+/// How the ranks of a node learn which chunks the network has brought for their node
 /// (Algorithm::shared_ring).
 enum class SharedNotifications : std::uint8_t {
   automatic,    // words where the device places writes in order, and time is real
-  words,        // the device writes words that all ranks of the node see; Error{unsupported} if not
-  republished,  // a rank that has a connection writes them for its node, when it polls
+  words,        // the device writes words that all ranks of the node see; Error{unsupported} where
+                // it does not place writes in order
+  republished,  // the rank to which a connection leads writes the words when it polls
 };
 
-/// What is left empty comes from the TUTTI_* environment (docs/settings.md), else the default.
+/// Options that are left empty come from the TUTTI_* environment (docs/settings.md), else they have
+/// their default.
 struct ContextOptions {
   std::string device = {};                      // name or name:port; default: the best one
   std::optional<std::size_t> arena_bytes = {};  // for slots and send buffers; default 16 MiB
   std::optional<CheckLevel> check = {};         // default: collective
-  /// Payloads above so many bytes go through in chunks, alike on all ranks; a plan that cuts the
-  /// payload into parts takes a chunk of each part at a time.  Default, and 0: 64 KiB where
-  /// ranks share nodes, 128 KiB where each is a node of its own, 1 MiB if zero-copy; less where a
+  /// Payloads of more bytes than this are sent in chunks; alike on all ranks.  A plan that cuts the
+  /// payload into parts takes a chunk of each part at a time.  Default, and 0: 64 KiB where ranks
+  /// share nodes, 128 KiB where each rank is a node of its own, 1 MiB if zero-copy; less where a
   /// plan has so many slots that 8 MiB would not hold them.
   std::optional<std::size_t> chunk_bytes = {};
-  /// Broadcasts of so many bytes to 2 MiB, reduces of two ranks by an operator that commutes to 512
-  /// KiB, allreduces of two by such an operator of 64 times so many and more, and blocks
-  /// (block_collectives.hpp) of twice so many and more, are read where their user has them if all
-  /// ranks share a node and may (process_vm_readv); alike on all ranks; 0 and 1: always; SIZE_MAX:
-  /// never.  Default: the first two ranks of a node measure, within 8 ms, when a communicator is
-  /// made, and what is faster by that is done; Communicator::single_copy_remark().
+  /// From how many bytes on ranks of one node read each other's buffers (process_vm_readv) instead
+  /// of sending, if all ranks share the node and the kernel permits it; alike on all ranks.
+  ///  * broadcast: from this size to 2 MiB;
+  ///  * reduce of two ranks, by an operator that commutes: from this size to 512 KiB;
+  ///  * allreduce of two ranks, by an operator that commutes: from 64 times this size on;
+  ///  * blocks (block_collectives.hpp): from twice this size on.
+  /// 0 and 1: always; SIZE_MAX: never.  Default: when a communicator is made, the first two ranks
+  /// of a node measure within 8 ms which way is faster (Communicator::single_copy_remark()).
   std::optional<std::size_t> single_copy_bytes = {};
-  /// Whether operations that are zero-copy on registered memory (segment.hpp) may register buffers
-  /// that lie in no segment; alike on all ranks.  Their memory must then stay mapped until the
-  /// operation is destroyed, may be pinned, and start() takes no other target.  After a failure of
-  /// the communicator, peers that write there lose their connection to this context.  Default:
-  /// false.
+  /// Whether zero-copy operations (segment.hpp) may register buffers that lie in no segment; alike
+  /// on all ranks.  Such memory must stay mapped until the operation is destroyed, and may be
+  /// pinned; start() takes no other target.  After a failure of the communicator, peers that write
+  /// there lose their connection to this context.  Default: false.
   std::optional<bool> register_buffers = {};
   std::optional<Timeout> setup_timeout = {};  // of each collective set-up step; default 30 s
   std::optional<ConnectBy> connect = {};      // alike on all ranks; default: exchange
   std::optional<Notify> notify = {};          // alike on all ranks; default: immediate
   std::optional<WaitPolicy> wait = {};        // of this context; default: automatic
   std::optional<SharedNotifications> shared_notifications = {};  // alike on all ranks; automatic
-  /// Messages per round of every operation; empty vector and default: a rule.
+  /// Messages per round of every operation; an empty vector, and the default, is a rule.
   std::optional<std::vector<std::uint32_t>> per_round = {};
-  /// Imposes a node shape, alike on all ranks: ranks of each node, the last entry again for all
-  /// further nodes; {1}: no shared memory.  Every node's ranks must be able to share memory.
-  /// Default: the ranks of a host that have mapped each other's memory are a node.
+  /// Imposes a node shape, alike on all ranks: how many ranks each node has; the last entry holds
+  /// for all further nodes.  {1}: no shared memory.  The ranks of a node must be able to share
+  /// memory.  Default: the ranks of a host that have mapped each other's memory are a node.
   std::optional<std::vector<std::uint32_t>> ranks_per_node = {};
   std::optional<Placement> placement = {};  // of an imposed shape; default: block
-  /// Ranks of a node of more than so many, all bound to CPUs of a domain each (those of one
-  /// last-level cache and NUMA node), meet inside their domains first, in barriers and small
-  /// allreduces; alike on all ranks; SIZE_MAX: never.  Default 16.
+  /// In a node of more ranks than this, the ranks of a domain (the CPUs of one last-level cache and
+  /// NUMA node) meet first, in barriers and small allreduces, if each rank is bound to one domain;
+  /// alike on all ranks.  SIZE_MAX: never.  Default: 16.
   std::optional<std::size_t> domains_above = {};
-  /// Imposes domains on every node, however many ranks it has, alike on all ranks: ranks of each,
-  /// in rank order, the last entry again for all further ones.  Default: what is found.
+  /// Imposes domains on every node, however many ranks it has, alike on all ranks: how many ranks
+  /// each domain has, in rank order; the last entry holds for all further domains.  Default: the
+  /// domains that are found.
   std::optional<std::vector<std::uint32_t>> ranks_per_domain = {};
 };
 
-/// Device, arena, connections (keyed by peer, only the partners that plans use), completion queue.
-/// One thread at a time for it and for everything made from it.  Must outlive its communicators
-/// (checked, also when another is assigned to it).
+/// Device, arena, completion queue and connections; these are keyed by peer process, and only the
+/// partners that plans use are connected.  One thread at a time may use it and everything made from
+/// it.  It must outlive its communicators (checked, also when another context is assigned to it).
 ///
-/// A forked child has no part in its parent's context, nor in what was made from it: making
-/// something throws Error{invalid_argument}, calls return `aborted` and tell nobody, and the memory
-/// of segments is not there.  Destroying is allowed there and concerns the parent in no way, which
+/// A forked child cannot use its parent's context, nor anything made from it: making an object
+/// throws Error{invalid_argument}, calls return `aborted` without telling any rank, and the memory
+/// of segments is not mapped.  The child may destroy these objects; the parent is not affected and
 /// goes on.  A child may make a context of its own, over an exchange of its own.
 class TUTTI_EXPORT Context {
  public:
@@ -121,58 +125,64 @@ class TUTTI_EXPORT Context {
 };
 
 /// The ranks of an exchange over a context.  Ranks of one host that can map each other's memory are
-/// a node, and talk through it; over an emulated network every rank is a node of its own.  Context
-/// and exchange are borrowed and must outlive it, and it its operations (checked).  Communicators
-/// over one exchange share its incidents: a rank that dies or gives up ends them all.  Give each an
-/// exchange of its own to keep them apart.
-/// Collective functions are called by all ranks in the same order.  If ranks call different ones,
-/// or one on different communicators of an exchange, every rank throws Error{mismatch} that names
-/// the calls and the ranks, and the communicators stay usable.
+/// a node, and send to each other through it; over an emulated network every rank is a node of its
+/// own.  Context and exchange are borrowed and must outlive the communicator, which must outlive
+/// its operations (checked).  Communicators over one exchange share its incidents: a rank that dies
+/// or gives up ends them all.  Give each an exchange of its own to keep them apart.
+///
+/// All ranks call collective functions in the same order.  If ranks call different functions, or
+/// one function on different communicators of an exchange, every rank throws Error{mismatch}, which
+/// names the calls and the ranks, and the communicators stay usable.
 class TUTTI_EXPORT Communicator {
  public:
-  /// Collective.  Throws Error.
+  /// Introduces the ranks to each other.  Collective.  Throws Error.
   Communicator(Context& context, Exchange& exchange);
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
   ~Communicator();
 
-  /// Collective.  The ranks that give the same color become a communicator of their own, ordered by
-  /// key, then by rank here; without a color a rank takes part and gets none.  Operations of
-  /// communicators are independent of each other, also where they share ranks.  The new ones borrow
-  /// this one, which must outlive them (checked), and introduce their ranks through it: they need
-  /// no exchange of their own, but share the incidents of this one's, also of ranks that they do
-  /// not have.  Ranks share a node there if they do here.  Each takes an operation of this
-  /// communicator with small buffers.  As MPI_Comm_split.  Throws Error; what is wrong in one
-  /// part alone is not known to the others, but ranks that do not come in time end them all.
+  /// The ranks that give the same color become a communicator of their own, ordered by key, then by
+  /// rank here.  Collective; a rank without a color takes part and gets no communicator.  As
+  /// MPI_Comm_split.
+  ///
+  /// Operations of communicators are independent of each other, also where these share ranks.  The
+  /// new communicators borrow this one, which must outlive them (checked).  They introduce their
+  /// ranks through it and need no exchange of their own, but share the incidents of its exchange,
+  /// also those of ranks that they do not have.  Ranks share a node there if they do here.  Each
+  /// new communicator takes an operation of this one, with small buffers.
+  ///
+  /// Throws Error.  An error in one part alone is not known to the other parts, but ranks that do
+  /// not come in time end them all.
   std::optional<Communicator> split(std::optional<std::uint32_t> color, std::int64_t key = 0);
 
-  /// Collective, with one scope on all ranks.  Memory for buffers that need not be copied, out of
-  /// the arena (ContextOptions::arena_bytes).  Every rank may ask for as much as it needs; with
-  /// Scope::node, the ranks of a node for the same.  Throws Error on all ranks: limit_exceeded
-  /// where one has no room, mismatch.
+  /// Memory for buffers that need not be copied, from the arena (ContextOptions::arena_bytes).
+  /// Collective, with one scope on all ranks.  Each rank may ask for any number of bytes; with
+  /// Scope::node, the ranks of a node ask for the same number.  Throws Error on all ranks:
+  /// limit_exceeded if one has no room, mismatch.
   Segment allocate(std::size_t bytes, Scope scope = Scope::rank);
 
   Rank rank() const noexcept;
   std::uint32_t rank_count() const noexcept;
-  Node node() const noexcept;  // of this rank; numbered by their lowest ranks
+  Node node()
+      const noexcept;  // of this rank; nodes are numbered in the order of their lowest ranks
   std::uint32_t node_count() const noexcept;
   /// One line: why ranks that may be a node (same host and namespaces) are not.  Else empty.
   const std::string& node_remark() const noexcept;
-  /// For people: which payloads are read where their users have them, and by which figures that was
-  /// decided (ContextOptions::single_copy_bytes); alike on all ranks.
+  /// A line for people: from which sizes on ranks read each other's buffers, and by which figures
+  /// this was decided (ContextOptions::single_copy_bytes); alike on all ranks.
   std::string single_copy_remark() const;
 
-  /// Gives up: every operation in flight here returns `aborted`, and within the detection bound
-  /// (docs/guarantees.md) those of the other ranks do too; not over mpi_exchange(), which has no
-  /// side channel: there the others time out.
+  /// Gives up: every operation in flight here returns `aborted`, and so do those of the other ranks
+  /// within the detection bound (docs/guarantees.md).  Over mpi_exchange(), which has no side
+  /// channel, the others time out instead.
   void abort() noexcept;
 
-  /// Collective, out of band: no rank returns before all have entered.  Slow; for set-up and tests.
-  /// Throws Error.
+  /// Out of band, no rank returns before all have entered.  Collective.  Slow; for set-up and
+  /// tests. Throws Error.
   void synchronize();
 
-  /// One step of progress for all operations of the context, and now and then a look for dead
-  /// peers.  ok, or the failure of this communicator.
+  /// Makes one step of progress for all operations of the context, and looks for dead peers now and
+  /// then.  Returns ok, or the failure of this communicator.
   Status progress() noexcept;
 
   /// The first failure; its status is `ok` while there is none.

@@ -9,7 +9,7 @@
 namespace tutti {
 
 namespace detail {
-/// Without a branch, and whatever else is computed unconditionally: so loops are vectorised.
+/// Chooses without a branch, so that loops over it are vectorised.
 constexpr std::uint32_t either(bool condition, std::uint32_t one, std::uint32_t other) noexcept {
   const std::uint32_t mask = condition ? ~0u : 0u;
   return (one & mask) | (other & ~mask);
@@ -21,8 +21,8 @@ struct Half {
   std::uint16_t bits = 0;
 
   Half() = default;
-  /// The nearest, of two the even one; from 65520 on infinity.  A NaN becomes the quiet NaN 0x7e00.
-  /// In the rounding mode "to nearest" of the floating-point environment.
+  /// Rounds to the nearest value, of two to the even one; from 65520 on to infinity.  A NaN becomes
+  /// the quiet NaN 0x7e00.  Needs the rounding mode "to nearest" of the floating-point environment.
   explicit constexpr Half(float value) noexcept : bits(rounded(value)) {}
   static constexpr Half from_bits(std::uint16_t bits) noexcept {
     Half half;
@@ -31,8 +31,7 @@ struct Half {
   }
 
   explicit constexpr operator float() const noexcept {
-    // The exponent moves from a bias of 15 to one of 127.  Both ways without branches, so that
-    // loops over them are vectorised.
+    // The exponent moves from a bias of 15 to a bias of 127.
     const std::uint32_t magnitude = (bits & 0x7fffu) << 13;
     const std::uint32_t finite = magnitude + (112u << 23);
     const std::uint32_t special = magnitude + (224u << 23);  // infinity and NaN
@@ -53,7 +52,8 @@ struct Half {
     const auto word = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t magnitude = word & 0x7fffffffu;
     const std::uint32_t normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u) - (112u << 23)) >> 13;
-    // The last bit of a sum with 1/2 is that of a subnormal half: the addition rounds.
+    // The last bit of a sum with 1/2 weighs as much as the last bit of a subnormal half, so the
+    // addition rounds.
     const bool is_small = magnitude < (113u << 23);
     const auto small = std::bit_cast<float>(detail::either(is_small, magnitude, 0u));
     const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(small + 0.5f) - (126u << 23);
@@ -69,7 +69,7 @@ struct BFloat16 {
   std::uint16_t bits = 0;
 
   BFloat16() = default;
-  /// The nearest, of two the even one.  A NaN becomes the quiet NaN 0x7fc0.
+  /// Rounds to the nearest value, of two to the even one.  A NaN becomes the quiet NaN 0x7fc0.
   explicit constexpr BFloat16(float value) noexcept : bits(rounded(value)) {}
   static constexpr BFloat16 from_bits(std::uint16_t bits) noexcept {
     BFloat16 number;

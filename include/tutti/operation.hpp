@@ -16,30 +16,30 @@
 namespace tutti {
 
 /// Move-only; thread rule of its context.  Progress on one operation is progress on all operations
-/// of the context.  All ranks must start the operations of a communicator equally often, and none
-/// may be more than one start ahead of the others (where the collective is one-way, two ahead of
-/// whom it tells directly; of allreduce_ssp(), slack more), which the collectives enforce by
-/// themselves.
+/// of the context.  All ranks must start the operations of a communicator equally often.  The
+/// collectives keep ranks together by themselves: a rank is at most one start ahead of the others.
+/// In a one-way collective it is at most two starts ahead of each rank to which it sends directly,
+/// in allreduce_ssp() slack more.
 class TUTTI_EXPORT Operation {
  public:
   Operation(Operation&&) noexcept;
   Operation& operator=(Operation&&) noexcept;
-  /// In flight: aborts its communicator.  After a status < 0 nothing is in flight.
+  /// Aborts its communicator if it is in flight.  After a status < 0 nothing is in flight.
   ~Operation();
 
-  /// Never waits.  ok: accepted, the buffers are the engine's until test() or wait() says ok.
-  /// Aborts the program if the operation is in flight.
+  /// Starts a call, and never waits.  ok: the call is accepted, and the buffers are the engine's
+  /// until test() or wait() returns ok.  Aborts the program if the operation is in flight.
   Status start() noexcept;
-  /// The same shape on other buffers, also for later calls of start().  Of an operation that is
-  /// zero-copy (segment.hpp): on the target that it was made with, and a source that lies in a
-  /// segment or is one of the two buffers it was made with; aborts the program otherwise, also
-  /// where a target that a node shares is another one.
+  /// Starts a call on other buffers of the same sizes, which later calls of start() also use.  A
+  /// zero-copy operation (segment.hpp) must keep its target, and its source must lie in a segment
+  /// or be one of the two buffers with which the operation was made; a target that a node shares
+  /// must stay, too.  Aborts the program otherwise.
   Status start(const void* source, void* target) noexcept;
 
-  /// One step of progress; `in_progress` until finished.  `ok` if nothing is in flight.
+  /// Makes one step of progress; `in_progress` until finished.  `ok` if nothing is in flight.
   Status test() noexcept;
 
-  /// Progress until finished or `timed_out`; may be called again.
+  /// Makes progress until finished or `timed_out`; may be called again.
   Status wait(Timeout timeout) noexcept;
 
   bool in_flight() const noexcept;
@@ -48,8 +48,8 @@ class TUTTI_EXPORT Operation {
   /// Allocates; not for the data path.
   std::string describe() const;
 
-  /// What a call of a broadcast, reduce or allreduce brings: how many elements of the payload, and
-  /// of how many ranks, which are the root and those that follow it.  Less than all where
+  /// How many elements of the payload a call of a broadcast, reduce or allreduce brings, and of how
+  /// many ranks, which are the root and those that follow it.  These are fewer than all where
   /// thresholds were asked for.
   struct Coverage {
     std::size_t element_count = 0;
@@ -57,12 +57,12 @@ class TUTTI_EXPORT Operation {
   };
   Coverage coverage() const noexcept;
 
-  /// How many calls before the last one the oldest contribution to its result is from; 0 where
-  /// nothing was asked for but the call's own (allreduce_ssp()).
+  /// Age in calls of the oldest contribution to the last result of an allreduce_ssp(); 0 for other
+  /// collectives.
   std::uint64_t staleness() const noexcept;
 
   std::string algorithm() const;   // literature name of the schedule
-  Notify notify() const noexcept;  // flag: some of its messages to other nodes arrive so
+  Notify notify() const noexcept;  // flag: some of its messages to other nodes arrive by flag
   std::vector<std::uint32_t> per_round() const;  // messages n of each round, as executed
 
   struct Implementation;

@@ -1,6 +1,7 @@
-// What a reduction is: a function on raw bytes plus what may be assumed about it.  The built-in
-// operators are tags (tutti::sum, tutti::min, ...) that turn into a Reduction for an element type;
-// a user's own operator is elementwise<T, function>(properties), or a Reduction filled in by hand.
+// A reduction is a function on raw bytes, and the properties that may be assumed of it.  The
+// built-in operators are tags (tutti::sum, tutti::min, ...) that turn into a Reduction for an
+// element type; a user's own operator is elementwise<T, function>(properties), or a Reduction
+// filled in by hand.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +24,8 @@ struct OperatorProperties {
   bool idempotent = false;  // min, max, and, or: contributions may enter more than once
 };
 
-/// What floating-point results promise, given ranks that round alike (same rounding mode, same
-/// treatment of subnormals: compared at CheckLevel::collective).  Integers, and/or/xor, min and max
+/// What floating-point results promise, if all ranks round alike (rounding mode and treatment of
+/// subnormals, which are compared at CheckLevel::collective).  Integers, and/or/xor, min and max
 /// always agree.
 enum class Agreement : std::uint8_t {
   identical,     // all ranks get the same bits in one call

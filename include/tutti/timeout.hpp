@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-/// Of one call, end to end; Timeout::max() waits forever.
+/// The longest that one call may take from its begin to its end; Timeout::max() waits forever.
 using Timeout = std::chrono::nanoseconds;
 
 inline constexpr Timeout wait_forever = Timeout::max();

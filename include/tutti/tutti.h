@@ -1,10 +1,10 @@
-/* tutti: collectives with the latency of the wire.  The whole C interface, C11; it mirrors the C++
- * one (tutti.hpp), and what is said there of a function of that name holds here.
+/* tutti: collectives with the latency of the wire.  The whole C interface, C11.  It mirrors the C++
+ * interface (tutti.hpp): what is said there of a function holds for the function of that name here.
  *
- * Objects are opaque.  Who made one frees it, once, in the reverse order: operations before their
- * communicator, communicators split off before the whole, communicators before their exchange,
- * communicators and segments before the context (checked: the program is aborted).  NULL is freed,
- * too, and does nothing.
+ * Objects are opaque.  The caller frees each object that it has made, once, in the reverse order:
+ * operations before their communicator, communicators that were split off before the whole,
+ * communicators before their exchange, communicators and segments before the context (checked: the
+ * program is aborted).  Freeing NULL does nothing.
  *
  * One thread at a time for a context and everything made from it.
  *
@@ -12,19 +12,19 @@
  *
  *     tutti_allreduce_arguments arguments = {.struct_size = sizeof arguments, .source = &mine};
  *
- * What is called reserved stays zero.  Counts and bytes are signed: a negative one is refused by
+ * Fields called reserved stay zero.  Counts and bytes are signed: a negative one is refused by
  * name.  Lists and texts are copied; buffers, and the context of an operator, are not.
  *
- * Making anything may block.  It is collective over the ranks of the communicator or the exchange:
- * a rank whose arguments are refused still takes part, and all of them get the same failure, after
- * which the communicator is as good as before (not after a set-up that timed out).  The same holds
- * if ranks call different functions on communicators of one exchange: TUTTI_ERROR_MISMATCH names
- * the calls and the ranks.  What was to be made is NULL then.  Only a communicator, context or
- * exchange that is NULL itself is not heard of by the others, who wait for the set-up timeout.
+ * Making an object may block.  It is collective over the ranks of the communicator or the exchange:
+ * a rank whose arguments are refused still takes part, all ranks get the same failure, and the
+ * object is NULL.  After it the communicator is as good as before, but not after a set-up that
+ * timed out.  If ranks call different functions on communicators of one exchange, all of them get
+ * TUTTI_ERROR_MISMATCH, which names the calls and the ranks.  A rank that passes NULL as
+ * communicator, context or exchange cannot take part: the others wait for the set-up timeout.
  *
  * Starting, testing and waiting never allocate and take no lock.  A negative timeout has passed
- * already.  No exception leaves the library; one that leaves a function of the user's ends the
- * program. */
+ * already.  No exception leaves the library; an exception that leaves a function of the user's ends
+ * the program. */
 #ifndef TUTTI_TUTTI_H
 #define TUTTI_TUTTI_H
 
@@ -66,8 +66,8 @@ enum {
   TUTTI_ERROR_SYSTEM = 8          /* a system or verbs call was refused */
 };
 
-/* What went wrong.  Functions that make something write it only when they fail, and name ranks in
- * the text alone; NULL: not asked for. */
+/* What went wrong.  Functions that make an object write it only when they fail, and name ranks in
+ * the text alone.  They take NULL from a caller that does not want it. */
 typedef struct {
   tutti_status status;
   tutti_error error;    /* of a set-up, else TUTTI_ERROR_NONE */
@@ -81,20 +81,20 @@ typedef struct {
   char text[1024]; /* names the value, what was expected and what to do; ends in "..." if cut */
 } tutti_failure;
 
-/* "ok", "timed_out", ...; "invalid status" for a number that is none. */
+/* The name of a status: "ok", "timed_out", ...; "invalid status" for a number that is none. */
 TUTTI_EXPORT const char* tutti_status_name(tutti_status status);
 
 #define TUTTI_WAIT_FOREVER INT64_MAX /* for every timeout_ns */
-#define TUTTI_NEVER INT64_MAX        /* for sizes that say from where on something is done */
+#define TUTTI_NEVER INT64_MAX        /* for sizes from which on something is done */
 
-/* For settings that are not asked for, and for yes and no. */
+/* Values of settings that can be left at their default, or are yes or no. */
 enum { TUTTI_DEFAULT = 0, TUTTI_YES = 1, TUTTI_NO = 2 };
 
 /* ---- How ranks find each other (bootstrap.hpp, exchange.hpp) ----------------------------------
  */
 
-/* Out-of-band exchange between all ranks, and their side channel.  That of an MPI communicator is
- * tutti_mpi_exchange() in bootstrap/mpi_exchange.h. */
+/* Out-of-band exchange between all ranks, and their side channel.  tutti_mpi_exchange() in
+ * bootstrap/mpi_exchange.h makes one from an MPI communicator. */
 typedef struct tutti_exchange tutti_exchange;
 
 typedef struct {
@@ -111,9 +111,10 @@ typedef struct {
 TUTTI_EXPORT tutti_status tutti_tcp_exchange(const tutti_tcp_options* options,
                                              tutti_exchange** exchange, tutti_failure* failure);
 
-/* Functions of the user's, for example over PMI.  They return TUTTI_OK, or TUTTI_TIMED_OUT, or
- * anything else for TUTTI_ERROR_PEER_FAILED, and then are not called again.  There is no side
- * channel: a rank that dies is noticed where its host is this one, or by a timeout. */
+/* An exchange by functions of the user's, for example over PMI.  They return TUTTI_OK, or
+ * TUTTI_TIMED_OUT, or any other value for TUTTI_ERROR_PEER_FAILED; after a failure they are not
+ * called again.  There is no side channel: the death of a rank of this host is noticed, that of
+ * another one only by a timeout. */
 typedef struct {
   size_t struct_size;
   int32_t rank;
@@ -134,12 +135,13 @@ TUTTI_EXPORT tutti_status tutti_exchange_free(tutti_exchange* exchange);
 /* How one rank of tutti_run_local() ended. */
 typedef struct {
   int32_t exit_status; /* what the body returned */
-  int32_t signal;      /* that killed it, 0 if none */
+  int32_t signal;      /* the signal that killed it, 0 if none did */
 } tutti_local_result;
 
-/* Forks ranks of this machine, runs `body` in each, and waits for all of them.  The exchange is the
- * body's to use, not to free.  Nothing of the library may exist yet.  results: rank_count of them,
- * or NULL; TUTTI_OK says that they are known, not what they are. */
+/* Forks ranks of this machine, runs `body` in each, and waits for all of them.  The body uses the
+ * exchange, and does not free it.  No object of the library may exist yet.  `results` has
+ * rank_count entries, or is NULL; TUTTI_OK says that they are known, not that the ranks succeeded.
+ */
 TUTTI_EXPORT tutti_status tutti_run_local(int32_t rank_count,
                                           int (*body)(tutti_exchange* exchange, void* context),
                                           void* context, tutti_local_result* results,
@@ -158,14 +160,15 @@ enum { TUTTI_WAIT_AUTOMATIC = 1, TUTTI_WAIT_SPIN = 2, TUTTI_WAIT_YIELD = 3, TUTT
 enum { TUTTI_SHARED_AUTOMATIC = 1, TUTTI_SHARED_WORDS = 2, TUTTI_SHARED_REPUBLISHED = 3 };
 enum { TUTTI_PLACEMENT_BLOCK = 1, TUTTI_PLACEMENT_CYCLIC = 2, TUTTI_PLACEMENT_RANDOM = 3 };
 
-/* `count` of them; none: not given. */
+/* A list of `count` values; without values it is not given. */
 typedef struct {
   const int32_t* values;
   int32_t count;
   int32_t reserved;
 } tutti_counts;
 
-/* ContextOptions.  What is 0 or NULL comes from the TUTTI_* environment, else the default. */
+/* ContextOptions.  Fields that are 0 or NULL come from the TUTTI_* environment, else they have
+ * their default. */
 typedef struct {
   size_t struct_size;
   const char* device;
@@ -226,8 +229,8 @@ TUTTI_EXPORT tutti_status tutti_abort(tutti_communicator* communicator);
 TUTTI_EXPORT tutti_status tutti_synchronize(tutti_communicator* communicator,
                                             tutti_failure* failure);
 
-/* One step of progress for all operations of the context.  TUTTI_OK, or the communicator's failure.
- */
+/* Makes one step of progress for all operations of the context.  Returns TUTTI_OK, or the
+ * communicator's failure. */
 TUTTI_EXPORT tutti_status tutti_progress(tutti_communicator* communicator);
 
 /* The first failure of the communicator, whose status is also returned; TUTTI_OK while there is
@@ -338,37 +341,39 @@ enum {
 /* A persistent collective: made once, started any number of times. */
 typedef struct tutti_operation tutti_operation;
 
-/* Never waits.  The buffers are the library's until testing or waiting says TUTTI_OK.  Aborts the
- * program if the operation is in flight. */
+/* Starts a call, and never waits.  The buffers are the library's until testing or waiting returns
+ * TUTTI_OK.  Aborts the program if the operation is in flight. */
 TUTTI_EXPORT tutti_status tutti_start(tutti_operation* operation);
-/* The same shape on other buffers, also for later calls of tutti_start(); they are not checked. */
+/* Starts a call on other buffers of the same sizes, which later calls of tutti_start() also use.
+ * They are not checked. */
 TUTTI_EXPORT tutti_status tutti_start_on(tutti_operation* operation, const void* source,
                                          void* target);
-/* One step of progress; TUTTI_IN_PROGRESS until finished.  TUTTI_OK if nothing is in flight. */
+/* Makes one step of progress; TUTTI_IN_PROGRESS until finished.  TUTTI_OK if nothing is in flight.
+ */
 TUTTI_EXPORT tutti_status tutti_test(tutti_operation* operation);
-/* Progress until finished or TUTTI_TIMED_OUT, which is no failure of the communicator:
+/* Makes progress until finished or TUTTI_TIMED_OUT, which is no failure of the communicator:
  * tutti_describe() says what is missing.  May be called again. */
 TUTTI_EXPORT tutti_status tutti_wait(tutti_operation* operation, int64_t timeout_ns);
 TUTTI_EXPORT int32_t tutti_in_flight(const tutti_operation* operation); /* 1 or 0 */
-/* In flight, also after TUTTI_TIMED_OUT: aborts its communicator. */
+/* Aborts its communicator if the operation is in flight, also after TUTTI_TIMED_OUT. */
 TUTTI_EXPORT tutti_status tutti_operation_free(tutti_operation* operation);
 
 /* Operation, sequence number, round and the ranks still missing.  Not for the data path. */
 TUTTI_EXPORT size_t tutti_describe(const tutti_operation* operation, char* text, size_t bytes);
 TUTTI_EXPORT size_t tutti_algorithm(const tutti_operation* operation, char* text, size_t bytes);
-/* Messages of each round: writes up to `room` of them, and returns how many there are. */
+/* Messages of each round: writes up to `room` entries, and returns the number of rounds. */
 TUTTI_EXPORT size_t tutti_per_round(const tutti_operation* operation, int32_t* per_round,
                                     size_t room);
 TUTTI_EXPORT int32_t tutti_notify(const tutti_operation* operation); /* TUTTI_NOTIFY_... */
-/* What a call brings: elements of the payload, and ranks. */
+/* How many elements of the payload a call brings, and of how many ranks. */
 TUTTI_EXPORT int64_t tutti_covered_elements(const tutti_operation* operation);
 TUTTI_EXPORT int32_t tutti_covered_ranks(const tutti_operation* operation);
-/* How many calls before the last one the oldest contribution to its result is from. */
+/* Age in calls of the oldest contribution to the last result of an allreduce_ssp. */
 TUTTI_EXPORT int64_t tutti_staleness(const tutti_operation* operation);
 
 /* ---- Collectives (collectives.hpp) ------------------------------------------------------------
  */
-/* Unless said otherwise, what a struct holds is the same on every rank but for the buffers. */
+/* Unless said otherwise, all fields but the buffers are the same on every rank. */
 
 typedef struct {
   size_t struct_size;
@@ -416,7 +421,7 @@ typedef struct {
   void* buffer; /* `bytes`: read on the root, written on the others */
   int64_t bytes;
   int64_t element_bytes; /* whole elements arrive; divides `bytes`; 0: 1 */
-  double data_fraction;  /* of the payload that is to arrive, in (0, 1]; 0, as not given: 1 */
+  double data_fraction;  /* share of the payload that is to arrive, in (0, 1]; 0, as not given: 1 */
   int32_t root;
   int32_t tree;
 } tutti_broadcast_arguments;
@@ -430,8 +435,8 @@ typedef struct {
   void* target;       /* of the root; others need none.  May equal source */
   int64_t element_count;
   tutti_reduction reduction;
-  double data_fraction; /* of the elements, in (0, 1]; 0, as not given: 1 */
-  double rank_fraction; /* of the ranks that are to contribute: the same */
+  double data_fraction; /* share of the elements, in (0, 1]; 0, as not given: 1 */
+  double rank_fraction; /* share of the ranks that contribute, in (0, 1]; 0, as not given: 1 */
   int32_t root;
   int32_t agreement;
   int32_t tree;
@@ -457,7 +462,8 @@ TUTTI_EXPORT tutti_status tutti_exscan_init(tutti_communicator* communicator,
 
 /* ---- Collectives of blocks (block_collectives.hpp) --------------------------------------------
  */
-/* One block for each rank; sizes are in bytes unless they are called element_counts. */
+/* A buffer has one block for each rank; sizes are in bytes unless they are called element_counts.
+ */
 
 /* Where the blocks of all ranks lie in a buffer: one entry for each rank. */
 typedef struct {
@@ -497,7 +503,7 @@ typedef struct {
   const void* source;
   void* target;
   tutti_block_layout source_blocks; /* block p is for rank p */
-  tutti_block_layout target_blocks; /* block q comes from rank q, and is as long as that one says */
+  tutti_block_layout target_blocks; /* block q comes from rank q, and is as long as rank q says */
 } tutti_alltoallv_arguments;
 TUTTI_EXPORT tutti_status tutti_alltoallv_init(tutti_communicator* communicator,
                                                const tutti_alltoallv_arguments* arguments,

@@ -36,13 +36,13 @@ constexpr std::uint32_t index_of(LocalRank rank) noexcept {
   return static_cast<std::uint32_t>(rank);
 }
 
-/// How a rank of another node says that a message is there.
+/// How a message from a rank of another node says that it is there.
 enum class Notify : std::uint8_t {
-  immediate,  // by a write with immediate, which the device tells of
+  immediate,  // by a write with immediate, for which the device makes a completion
   flag,       // messages of at most 56 bytes: by a word at their end, which is polled in memory;
-              // others as above.  For devices that are known to place a line of 64 bytes whole.
-              // A message that comes after its operation was destroyed, because ranks called it
-              // unequally often, may go undetected; with immediates it does not
+              // longer ones by immediate.  For devices that are known to place a line of 64 bytes
+              // whole.  If ranks start an operation unequally often and destroy it, a message that
+              // arrives after that may go undetected; with immediate it does not
 };
 
 }  // namespace tutti

@@ -1,9 +1,9 @@
 // Large copies into memory whose next reader is another CPU: by plain stores, or by streaming ones,
-// which go past the caches.  A plain store first takes the line from the cache of whoever read it
-// last.  Among CPUs that share a cache this costs little, and the reader finds the line close by;
-// else it can cost many times what streaming does (verbs/soft/DEVICE.md).  Where the scheduler, or
-// the host of a virtual machine, places two ranks changes from second to second, so that each
-// connection measures.
+// which go past the caches.  A plain store first takes the line from the cache of its last reader.
+// Between CPUs that share a cache this costs little, and the reader finds the line close by;
+// between others it can cost many times what streaming does (verbs/soft/DEVICE.md).  The scheduler,
+// or the host of a virtual machine, may move two ranks from second to second, so each connection
+// measures.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
-// Not under GCC's ThreadSanitizer, which does not see streaming stores.
+// GCC's ThreadSanitizer does not see streaming stores, so there are none under it.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 #define TUTTI_HAS_STREAMING 1
 #include <emmintrin.h>
@@ -22,24 +22,28 @@ namespace tutti::detail {
 
 enum class Stores : std::uint8_t { automatic, plain, streaming };  // plain: memcpy's
 
-/// The kind of stores that pays, by what both have taken lately.  One thread at a time.
+/// Chooses the kind of stores that pays, by the times of both kinds so far.  One thread at a time.
 class StoreChoice {
  public:
-  /// For the next copy; never `automatic`.  The other kind now and then, so that a change is seen.
+  /// The kind for the next copy, never `automatic`.  Now and then it is the slower kind, so that a
+  /// change is noticed.
   Stores next() noexcept;
-  /// What a copy has taken.
+  /// Records how long a copy has taken.
   void took(Stores kind, std::size_t bytes, std::uint64_t ticks) noexcept;
 
  private:
-  /// Streaming leaves the reader to fetch from memory: an allreduce gains from it where the copies
-  /// take a third of the time, and loses where they take half of it.
+  /// How many times as fast streaming must be.  It leaves the reader to fetch from memory: an
+  /// allreduce gains from streaming where the copies then take a third of the time, and loses where
+  /// they take half of it.
   static constexpr double gain_min = 3;
   static constexpr unsigned alternating_copies = 4;  // the first ones
   static constexpr unsigned copies_between_trials = 32;
-  /// A trial of what takes ten times as long comes ten times as seldom; up to here.
+  /// The slower the other kind, the rarer its trials: one that takes ten times as long is tried
+  /// after ten times as many copies.  This is the largest such factor.
   static constexpr double seldom_max = 16;
-  /// What a copy may seem to have taken, of the mean: it may have been interrupted, or the first
-  /// into its pages.  For the same reason, much less than the mean is believed at once.
+  /// A longer time than this many means counts as this many, because the copy may have been
+  /// interrupted, or the first into its pages.  For that reason, too, a time of less than half the
+  /// mean replaces the mean at once.
   static constexpr double outlier = 4;
 
   Stores preferred() const noexcept;
@@ -52,21 +56,22 @@ class StoreChoice {
 /// Copies of one initiator to one target.  One thread at a time.
 class BulkCopy {
  public:
-  /// The software device copies fewer bytes otherwise: than those of 32 KiB without the last word.
+  /// The software device uses it from this size on: 32 KiB without the last word.
   static constexpr std::size_t bytes_min = (32 << 10) - 8;
 
   explicit BulkCopy(Stores asked) : asked_(asked) {}
-  /// As memmove, also in order: before what this thread stores afterwards with release.
+  /// Copies like memmove.  Others see the copy before what this thread stores afterwards with
+  /// release.
   void operator()(std::byte* target, const std::byte* source, std::size_t bytes) noexcept;
 
-  /// The copies from here to the end are steps of one: of one kind, and measured together.
+  /// The copies between begin_steps() and end_steps() are of one kind, and are measured together.
   void begin_steps() noexcept;
   void end_steps() noexcept;
 
  private:
   [[maybe_unused]] Stores asked_;
   StoreChoice choice_;
-  [[maybe_unused]] Stores kind_of_steps_ = Stores::automatic;  // that: not within steps
+  [[maybe_unused]] Stores kind_of_steps_ = Stores::automatic;  // automatic: not within steps
   [[maybe_unused]] std::size_t steps_bytes_ = 0;
   [[maybe_unused]] std::uint64_t steps_ticks_ = 0;
 };
@@ -90,7 +95,7 @@ inline Stores StoreChoice::next() noexcept {
 }
 
 inline void StoreChoice::took(Stores kind, std::size_t bytes, std::uint64_t ticks) noexcept {
-  if (static_cast<std::int64_t>(ticks) <= 0) return;  // counters of two CPUs
+  if (static_cast<std::int64_t>(ticks) <= 0) return;  // the thread has moved to another CPU
   const double sample = static_cast<double>(ticks) / static_cast<double>(bytes);
   double& mean = costs_[kind == Stores::streaming ? 1 : 0];
   if (mean == 0 || sample < mean / 2)
@@ -103,7 +108,7 @@ inline void StoreChoice::took(Stores kind, std::size_t bytes, std::uint64_t tick
 
 inline constexpr std::size_t streamed_line_bytes = 64;
 
-/// Whole lines; the target begins with one.
+/// Streams whole lines; the target begins with a line.
 inline void stream_lines(std::byte* target, const std::byte* source, std::size_t bytes) noexcept {
   for (std::size_t done = 0; done < bytes; done += streamed_line_bytes) {
     const auto* const from = reinterpret_cast<const __m128i*>(source + done);

@@ -21,7 +21,7 @@ struct tutti_exchange {
 
 namespace tutti::detail {
 
-/// Cut to what there is room for, and then ends in "...".
+/// Copies a text into the failure; a text without room is cut and ends in "...".
 inline void set_text(tutti_failure& failure, std::string_view text) noexcept {
   constexpr std::size_t room = sizeof failure.text - 1;
   const std::size_t length = std::min(text.size(), room);
@@ -45,7 +45,7 @@ inline tutti_status report(tutti_failure* failure, ErrorCode code, std::string_v
   return status;
 }
 
-/// What `f` throws becomes a failure.
+/// Calls `f`, and turns what it throws into a failure.
 template <class F>
 tutti_status at_c_boundary(tutti_failure* failure, F&& f) noexcept {
   try {

@@ -1,5 +1,5 @@
 // Time enters every layer through a Clock, so that tests and simulations decide what time it is.
-// Reading the real one costs 15-20 ns: nothing reads it before a wait has spun for a while.
+// Reading the real clock costs 15-20 ns: a wait reads it only after it has spun for a while.
 #pragma once
 
 #include <cstddef>

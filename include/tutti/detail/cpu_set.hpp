@@ -34,7 +34,7 @@ struct CpuSet {
   friend bool operator==(const CpuSet&, const CpuSet&) = default;
 };
 
-/// "0-3,8"
+/// The set as the kernel writes it, such as "0-3,8".
 inline std::string text_of(const CpuSet& set) {
   std::string text;
   for (unsigned cpu = 0; cpu < CpuSet::cpus_max; ++cpu) {
@@ -47,7 +47,7 @@ inline std::string text_of(const CpuSet& set) {
   return text;
 }
 
-/// "0-3,8" as the kernel writes it; what cannot be read is left out.
+/// Reads a set as the kernel writes it, such as "0-3,8"; leaves out what cannot be read.
 inline CpuSet parse_cpu_list(std::string_view text) {
   CpuSet set;
   const char* position = text.data();
@@ -68,7 +68,7 @@ inline CpuSet parse_cpu_list(std::string_view text) {
   return set;
 }
 
-/// Where the calling thread may run; empty if the system does not say.
+/// The CPUs on which the calling thread may run; empty if the system does not say.
 inline CpuSet allowed_cpus() {
   CpuSet set;
   cpu_set_t allowed;

@@ -17,9 +17,9 @@ inline bool exceeds_file_limit(std::size_t bytes) noexcept {
          limit.rlim_cur < bytes;
 }
 
-/// Gives that part of the file its pages.  0 or an errno value.
+/// Gives a part of the file its pages.  Returns 0 or an errno value.
 inline int allocate_file_space(int descriptor, std::size_t offset, std::size_t bytes) noexcept {
-  // A signal undoes what one call has done so far: in parts, all get done at last.
+  // A signal makes fallocate() undo its work; in parts, the whole gets done in the end.
   constexpr std::size_t part_bytes = std::size_t{2} << 20;
   for (std::size_t done = 0; done < bytes;) {
     const std::size_t part = std::min(part_bytes, bytes - done);

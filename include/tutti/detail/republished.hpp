@@ -1,20 +1,19 @@
-// Words in memory that the ranks of a node share, by which the rank that polls a notification tells
-// the others of it: a completion queue is one process's own, and where a device does not promise
-// that who sees a word it has written sees all it wrote before, only a completion says that a
-// payload is there.
+// Words in memory that the ranks of a node share.  The rank that polls a notification writes them,
+// so that the others see it, too.  A completion queue belongs to one process; and where a device
+// does not place writes in order, only a completion says that a payload is there.
 //
 //   device -> payload, completion | poll of the owner -> word (release) | others (acquire) ->
 //   payload
 //
-// Who polls has the payload: the completion was written after it, and polling orders the reads that
-// follow (verbs).  The release hands that order on to whoever reads the word with acquire.  Without
-// the release another rank could see the word and, on a CPU that may reorder them, the payload of
-// two calls before.
+// The rank that polls has the payload: the completion was written after the payload, and polling
+// orders the reads that follow (verbs).  The release passes this order on to every rank that reads
+// the word with acquire.  Without the release another rank could see the word and, on a CPU that
+// may reorder reads or writes, the payload of two calls before.
 //
-// Words hold numbers of calls.  A notification carries the parity of its call only, which is
+// Words hold numbers of calls.  A notification carries only the parity of its call, which is
 // enough: its sender has ended the call before, to which this rank had to contribute, and this rank
-// had to poll all notifications of a call to end it.  So it is of the call that this rank has begun
-// last, or of the next one.
+// had to poll all notifications of a call to end it.  So the notification belongs to the call that
+// this rank has begun last, or to the next one.
 #pragma once
 
 #include <atomic>
@@ -29,13 +28,14 @@ struct RepublishedWords {
   std::uint32_t count = 0;              // of one parity
   const std::uint64_t* call = nullptr;  // the call that this rank has begun last, from 1 on
 
-  /// A notification was polled.  False: nobody may have sent it, or not twice.
+  /// Writes the word of a notification that was polled.  Returns false if no rank may have sent it,
+  /// or if it was sent twice.
   bool republish(std::uint32_t parity, std::uint32_t number) const noexcept {
     const std::uint64_t of_call = *call + ((*call ^ parity) & 1);
     if (number >= count || of_call == 0) return false;
     const std::atomic_ref word(
         *reinterpret_cast<std::uint64_t*>(first + (std::size_t{parity} * count + number) * stride));
-    // Written by nobody else in this call: the notification came here.
+    // No other rank writes the word in this call, because the notification came to this one.
     if (word.load(std::memory_order_relaxed) == of_call) return false;
     word.store(of_call, std::memory_order_release);
     return true;
