@@ -22,8 +22,8 @@ namespace {
 
 constexpr const char* program = "tutti-bench";
 
-/// Runs one rank and turns what it throws into its exit status.  All ranks throw the same where the
-/// user's values are at fault, and rank 0 reports it; in other trouble each knows its own part.
+/// Runs one rank and turns what it throws into its exit status.  Where the user's values are at
+/// fault, all ranks throw alike, and rank 0 reports it; else each rank reports what it has met.
 int run_rank(const Options& options, const Launch& launch) {
   const std::uint32_t self = index_of(launch.exchange.self());
   // Ranks that were started separately have separate terminals.
@@ -77,8 +77,8 @@ int run_under_mpi(const Options& options) {
   const std::unique_ptr<MpiSide> mpi = start_mpi();
   const int status =
       run_rank(options, {.bootstrap = "mpi", .exchange = mpi->exchange(), .mpi = mpi.get()});
-  // After a failure the others may be stuck where MPI_Finalize would wait for them for ever.  A
-  // wrong result or value, though, is known to all, and all come to the end.
+  // After a failure the other ranks may be stuck, and MPI_Finalize would wait for them for ever.  A
+  // wrong result or value, however, is known to all ranks, and all of them come to the end.
   if (status == exit_failure) mpi->abort(status);
   return status;
 }
@@ -110,7 +110,7 @@ int main(int argument_count, char** arguments) {
     return run_program({arguments, static_cast<std::size_t>(argument_count)});
   } catch (const tutti::Error& error) {
     if (!is_later_rank_of_job()) print_reason(program, error.what());
-    // The launcher ends the job with the first rank that ends; let that be the one that has spoken.
+    // The launcher ends the job with the first rank that ends: the one that has printed the reason.
     else
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
     return exit_status_of(error.code());

@@ -44,7 +44,8 @@ Cases::Cases(const Options& options, const Launch& launch, const Placement& plac
   for (const Collective collective : collectives) add(collective);
 }
 
-/// Throws where it was asked for by name; "all" leaves out what is not possible.
+/// Whether this run can measure a collective.  If not, "all" leaves it out; asked for by name, it
+/// throws.
 bool Cases::is_possible(Collective collective) const {
   if (is_timed_from_root(collective) && !placement_.one_machine) {
     if (options_.all) return false;
@@ -132,7 +133,7 @@ void Cases::add_tutti(Way& way, Case&& made, Operation&& operation) {
   cases_.push_back(std::move(made));
 }
 
-/// The same with the other root, in turns.
+/// Makes a row of two ranks whose root changes after each call.
 void Cases::rotate_root(Way& way, Case& made) {
   Options other = options_;
   other.root = Rank{1 - index_of(options_.root)};

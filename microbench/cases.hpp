@@ -25,7 +25,7 @@ struct Launch {
   ProbeMemory* probe_memory = nullptr;  // made before forking; else the ranks make it together
 };
 
-/// One row: a probe, or one size of a collective with MPI's beside it.
+/// One row: a probe, or one size of a collective with MPI's counterpart beside it.
 struct Case {
   Collective collective;
   std::size_t bytes = 0;
@@ -39,7 +39,7 @@ struct Case {
 
 class Cases {
  public:
-  /// Collective.  Throws Error, the same on all ranks.  Everything given is borrowed.
+  /// Makes all rows.  Collective.  Throws Error, alike on all ranks.  All arguments are borrowed.
   Cases(const Options& options, const Launch& launch, const Placement& placement,
         const Timer& timer);
 

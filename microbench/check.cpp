@@ -34,13 +34,13 @@ class Delays {
   std::mt19937_64 random_;
 };
 
-/// What a rank tells the others about its first mismatch.
+/// A rank's first mismatch, as it is exchanged.
 struct Finding {
   std::uint64_t call = UINT64_MAX;  // none
   char text[248] = {};
 };
 
-/// Every rank takes the earliest call's finding, of the lowest rank that has one.
+/// Returns, on every rank, the finding of the earliest call, and of these that of the lowest rank.
 CheckOutcome earliest(Exchange& exchange, const Finding& mine) {
   const std::vector<Finding> all = gather(exchange, mine);
   const auto first = std::min_element(

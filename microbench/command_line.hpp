@@ -1,5 +1,4 @@
-// The command lines of the programs: their options as text, their help, and what is wrong with
-// them.
+// The command lines of the programs: options as text, help, and refusals.
 #pragma once
 
 #include <memory>
@@ -9,7 +8,7 @@
 
 namespace tutti::bench {
 
-/// Declare options, then parse once.  What is bound must outlive parse().
+/// First declare options, then parse once.  The variables of options must outlive parse().
 class CommandLine {
  public:
   CommandLine(std::string program, const std::string& description);
@@ -17,19 +16,19 @@ class CommandLine {
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
-  /// `name` is "--option", or "WORD" for one without a name, which is then required.
+  /// Declares an option: `name` is "--option", or "WORD" for a required value without a name.
   void add(const std::string& name, std::string& value, const std::string& help);
   void add(const std::string& name, std::optional<std::string>& value, const std::string& help);
   void add_flag(const std::string& name, bool& value, const std::string& help);
 
-  /// A command of the program with options of its own; lives as long as this.
+  /// Declares a command of the program with options of its own; it lives as long as this object.
   CommandLine& add_command(const std::string& name, const std::string& description);
 
   /// `arguments` begins with the program's name.  Returns the text to print if help was asked for.
   /// Throws Error{invalid_argument}, which names the help to read, if they cannot be parsed.
   std::optional<std::string> parse(std::span<const char* const> arguments);
 
-  /// After parse(): whether this command, or that option, was there.
+  /// Whether this command, or an option, was given; after parse().
   bool is_given() const;
   bool is_given(const std::string& option) const;
 

@@ -35,7 +35,8 @@ std::vector<std::string_view> words_of(std::string_view line) {
   return words;
 }
 
-/// Whether there are sizes of it to choose from: memcpy has some, a barrier and 8-byte probes none.
+/// Whether a collective is measured in several sizes: memcpy is, a barrier and 8-byte probes are
+/// not.
 bool has_sizes(Collective collective) {
   return collective == Collective::memcpy ||
          (!is_probe(collective) && collective != Collective::barrier);
@@ -138,7 +139,7 @@ class Parser {
     found_.push_back(std::move(bound));
   }
 
-  /// Whether bytes follow.
+  /// Reads the name of a collective into `bound`; returns whether a number of bytes has to follow.
   bool read_name(std::string_view word, Expectation& bound) const {
     if (word == every_word) return true;
     bound.collective = collective_of(word);
@@ -164,7 +165,7 @@ class Parser {
 
   const std::string& file_;
   std::size_t line_ = 0;
-  Expectation section_;  // what is empty in it holds of every run
+  Expectation section_;  // a field that is empty in it holds for every run
   std::vector<Expectation> found_;
 };
 
@@ -176,7 +177,7 @@ bool is_about(const Expectation& bound, const Measured& row) {
   return row.bytes >= bound.bytes_first && row.bytes <= bound.bytes_last;
 }
 
-/// Index of the row of that probe: of the same size if it has several.
+/// Index of the row of a probe; if the probe has several sizes, of the row with `bytes`.
 std::optional<std::size_t> row_of(Collective probe, std::size_t bytes,
                                   std::span<const Measured> rows) {
   for (std::size_t i = 0; i < rows.size(); ++i)

@@ -5,8 +5,8 @@
 //   reduce 8        <= 1.25 oneway  tripwire 5
 //   every 8..8M     <= 1    mpi            # every collective with a payload, every size measured
 //
-// The tripwire is a limit of its own for machines whose times scatter.  A file may hold bounds of
-// many runs: what a run has not measured is said, and not judged.
+// The tripwire is a limit of its own for machines whose times scatter.  A file may hold bounds for
+// many runs: a run lists the bounds that it has not measured, and does not judge them.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ struct Expectation {
 /// line, the value and what was expected.
 std::vector<Expectation> parse_expectations(std::string_view text, const std::string& file);
 
-/// A row of a run, as far as it decides which bounds are about it.
+/// The properties of a row that decide which bounds are about it.
 struct Measured {
   Collective collective;
   std::size_t bytes = 0;
@@ -57,7 +57,7 @@ struct Pairing {
   std::optional<std::size_t> beside;  // index of a row; none: MPI
 };
 
-/// A bound about this kind of run of which this one has no row.
+/// A bound about this kind of run for which the run has no row.
 struct Gap {
   std::size_t expectation = 0;
   std::string reason;
@@ -72,7 +72,7 @@ struct Match {
 Match match(std::span<const Expectation> expectations, std::span<const Measured> rows,
             std::uint32_t ranks, std::uint32_t nodes);
 
-/// Whether `ratio` is within the bound; 0 is what nothing measured yields, and never is.
+/// Whether `ratio` is within the bound; a ratio of 0 means that nothing was measured, and never is.
 bool is_met(const Expectation& expectation, double ratio, bool tripwire) noexcept;
 
 /// Number of ratios that miss their bound; there is one ratio for each pairing.

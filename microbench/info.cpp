@@ -146,7 +146,7 @@ InfoSection settings_in_force() {
   return section;
 }
 
-/// Opens what was chosen, or says why nothing can be.
+/// Opens the port that was chosen, or says why none can be opened.
 std::optional<verbs::Port> open_chosen(std::vector<verbs::PortDescription> ports,
                                        const verbs::PortChoice& choice,
                                        std::optional<Error>& problem) {
@@ -159,7 +159,7 @@ std::optional<verbs::Port> open_chosen(std::vector<verbs::PortDescription> ports
   return std::nullopt;
 }
 
-/// What a context that connects by address would say.
+/// The error that a context which connects by address would meet.
 std::optional<Error> problem_of_connecting(const verbs::Port& port) {
   try {
     if (const std::string obstacle = verbs::obstacle_to_address(port.description, port.gid);
@@ -172,7 +172,7 @@ std::optional<Error> problem_of_connecting(const verbs::Port& port) {
   return std::nullopt;
 }
 
-/// What a context would say of the limit on locked memory.
+/// The error that a context would meet at the limit on locked memory.
 std::optional<Error> problem_of_locking(const verbs::Port& port, std::size_t arena_bytes) {
   try {
     verbs::check_lockable(port, verbs::Arena::total_bytes(arena_bytes), "the arena");
@@ -207,7 +207,7 @@ InfoSection nodes(const api::ContextSettings& settings) {
   return section;
 }
 
-/// Two ranks of a node, as processes with a window each, measure what these pass to each other.
+/// Forks two ranks of a node, each with a window, which measure what copies between them cost.
 std::optional<shm::CopyCosts> copy_costs() {
   struct Told {
     bool is_measured;
@@ -241,7 +241,7 @@ std::optional<shm::CopyCosts> copy_costs() {
       // Both have forked from one process, so the block lies there, too.
       shm::measure_copies_as_partner(
           probe, [](std::uint64_t address) { return reinterpret_cast<const std::byte*>(address); });
-      exchange.barrier(std::chrono::seconds(5));  // stays while it is read
+      exchange.barrier(std::chrono::seconds(5));  // its memory stays mapped until it has been read
       return 0;
     }
     const shm::CopyOutcome outcome = shm::measure_copies_as_leader(

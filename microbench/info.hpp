@@ -20,11 +20,11 @@ struct Info {
   std::optional<Error> problem = {};  // why a context could not be made; the rest is there
 };
 
-/// Devices and ports, the choice, limits, nodes, processors, settings.  Throws Error where a
-/// TUTTI_* variable is wrong: then nothing can be said about the choice.
+/// Gathers devices and ports, the choice, limits, nodes, processors and settings.  Throws Error
+/// where a TUTTI_* variable is wrong: then nothing can be said about the choice.
 Info gather_info();
 
-/// For people, in 100 columns where words allow it.
+/// The sections as text for people, in 100 columns where words allow it.
 std::string text_of(const std::vector<InfoSection>& sections);
 
 }  // namespace tutti::bench

@@ -1,4 +1,4 @@
-// What tutti-info says about ports: everything an administrator would ask for, and why each was
+// What tutti-info says about ports: all that an administrator would ask for, and why each port was
 // taken or not.
 #pragma once
 
@@ -19,13 +19,14 @@ InfoSection port_section(std::span<const verbs::PortDescription> ports,
 /// "100 Gb/s (4X EDR)"; on Ethernet "100 Gb/s (4 x 25)".
 std::string rate_text(const ibv_port_attr& attributes, verbs::LinkLayer link);
 
-/// "4096", or what the port says where that is none.
+/// "4096"; the port's code if it stands for no MTU.
 std::string mtu_text(ibv_mtu mtu);
 
 /// "64 MiB".
 std::string memory_text(std::uint64_t bytes);
 
-/// Of the limit on locked memory, which the software device does not need.
+/// The limit on locked memory, which matters only if it `is_needed`: the software device locks
+/// none.
 std::string lock_text(const verbs::LockLimit& limit, bool is_needed);
 
 }  // namespace tutti::bench

@@ -1,5 +1,5 @@
-// What both programs do at the edges of a run: exit statuses, one line for each failure, and who
-// prints it.
+// What both programs do at the begin and end of a run: exit statuses, one line for each failure,
+// and which rank prints it.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@ inline constexpr int exit_failure = 1;
 inline constexpr int exit_usage = 2;
 inline constexpr int exit_not_met = 3;  // a bound of --expect
 
-/// Usage, where the user's value is at fault; failure, where the run is.
+/// exit_usage where a user's value is at fault, exit_failure where the run has failed.
 int exit_status_of(ErrorCode code) noexcept;
 
-/// One line on standard error, whatever `text` contains.
+/// Prints `text` as one line on standard error, even if it contains line ends.
 void print_reason(const char* program, const std::string& text);
 
-/// Whether a launcher says that this process is not the first of its job, before MPI is started:
-/// what is wrong with the command line is wrong everywhere, and one line says it.
+/// Whether the launcher's environment says that this process is not the first of its job.  It is
+/// asked before MPI is started: a wrong command line is wrong on every rank, and one line says so.
 bool is_later_rank_of_job();
 
 }  // namespace tutti::bench

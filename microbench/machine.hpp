@@ -1,5 +1,5 @@
-// What the figures were taken on: processor, CPUs this process may use, memory limits; and the
-// binding of ranks to distinct cores.
+// The machine on which figures are taken: processor, CPUs that this process may use, memory limits;
+// and the binding of ranks to distinct cores.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ std::string cpu_model();
 /// The CPUs of `set`, one of each core before the second of any.
 std::vector<unsigned> by_core(const CpuSet& set);
 
-/// Binds the calling thread.  False if the system refuses.
+/// Binds the calling thread.  Returns false if the system refuses.
 bool bind_to(unsigned cpu);
 
 struct NumaNode {

@@ -19,8 +19,8 @@ extern "C" void end_stuck_rank(int /*signal*/) {
   ::_exit(1);
 }
 
-/// Ends a rank that is stuck in a block: the calls of MPI take no timeout.  Set per block, outside
-/// what is timed, and for all contestants alike.
+/// Ends a rank that is stuck in a block, because the calls of MPI take no timeout.  It is set for
+/// each block, outside of the timed calls, and for all contestants alike.
 class Alarm {
  public:
   Alarm() {
@@ -123,7 +123,7 @@ void measure(std::span<Contestant> contestants, const Schedule& schedule, const 
              Exchange& exchange) {
   Run run(timer, exchange);
   for (Contestant& contestant : contestants) {
-    // Memory for all samples now, so that none is asked for between two calls.
+    // All memory for samples is allocated now, so that none is asked for between two calls.
     Samples& samples = contestant.samples;
     const Effort& effort = contestant.effort;
     const std::size_t batch = contestant.subject->root() ? 1 : effort.batch;

@@ -4,8 +4,8 @@
 //   block 0:  wimm | barrier, MPI_Barrier | allreduce 8, MPI_Allreduce 8 | ...
 //   block 1:  wimm | barrier, MPI_Barrier | ...
 //
-// so that whatever changes slowly on the machine meets all of them alike.  A second pass of the
-// same shape times single calls, for p99 and maximum: a batch would hide them.
+// so that slow changes of the machine meet all of them alike.  A second pass of this shape times
+// single calls, for p99 and maximum, which a batch would hide.
 //
 // Rooted collectives, in which a rank may be done before another has begun, are timed call by call:
 // from the root's start, after a barrier of the same side, to the last rank's end, by the counter
@@ -23,7 +23,7 @@
 
 namespace tutti::bench {
 
-/// How often each subject of one size is called; the same for tutti, MPI and probes.
+/// How often each subject of one size is called; alike for tutti, MPI and probes.
 struct Effort {
   std::size_t batch = 1;         // calls of one sample
   std::size_t block_calls = 0;   // a multiple of `batch`

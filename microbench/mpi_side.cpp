@@ -37,7 +37,7 @@ std::unique_ptr<Subject> subject(Call call, std::optional<Rank> root = {}) {
   return std::make_unique<MpiSubject<Call>>(std::move(call), root);
 }
 
-/// Of elements or bytes, as MPI counts them.
+/// A count of elements or bytes as an int, in which MPI counts; throws if it is too large.
 int mpi_count(std::size_t count) {
   if (count > INT32_MAX)
     throw Error(ErrorCode::unsupported,
@@ -131,7 +131,7 @@ class RealMpi final : public MpiSide {
     void* const source = buffers.source.data();
     void* const target = buffers.target.data();
     const std::size_t element_count = bytes / element_bytes(options.dtype);
-    // Looked at where they matter: MPI counts in int.
+    // The counts are converted only in collectives that use them: MPI counts in int.
     const auto elements = [&] { return mpi_count(element_count); };
     const auto count_of_bytes = [&] { return mpi_count(bytes); };
     const MPI_Datatype type = mpi_type(options.dtype);

@@ -90,7 +90,7 @@ void parse_single_copy(const std::string& text, Options& options) {
   }
 }
 
-/// What the options say as text, before anything is understood.
+/// The options as text, before they are parsed.
 struct Words {
   std::string collectives, bytes, dtype, op, root;
   std::string ranks_per_node, placement, per_round, agreement, algorithm, across, tree, notify;
@@ -118,7 +118,7 @@ std::string iterations_by_default() {
       virtual_calls_default, check_calls_default);
 }
 
-/// `options` are still what they are without any of these: their defaults.
+/// Declares all options.  `options` still has the defaults, which the help shows.
 void declare(CommandLine& line, Words& words, Options& options) {
   const api::ContextSettings library;
   words.op = name_of(options.op);

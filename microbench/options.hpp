@@ -42,7 +42,7 @@ constexpr bool is_probe(Collective collective) noexcept {
   return collective == Collective::floor || collective == Collective::oneway ||
          collective == Collective::memcpy || collective == Collective::wimm;
 }
-/// Whether it is about this machine's memory alone.
+/// Whether a probe is about this machine's memory alone.
 constexpr bool is_memory_probe(Collective collective) noexcept {
   return is_probe(collective) && collective != Collective::wimm;
 }
@@ -52,21 +52,21 @@ constexpr bool is_rooted(Collective collective) noexcept {
          collective == Collective::gather || collective == Collective::gatherv ||
          collective == Collective::scatter || collective == Collective::scatterv;
 }
-/// Whether ranks need not wait for each other, so that calls are timed one by one, from the start
-/// of one rank to the end of the last: of scans, from rank 0's.
+/// Whether some ranks wait for no other rank.  Such calls are timed one by one, from the start of
+/// the root (in scans, of rank 0) to the end of the last rank.
 constexpr bool is_timed_from_root(Collective collective) noexcept {
   return is_rooted(collective) || collective == Collective::scan ||
          collective == Collective::exscan;
 }
-/// Whether it combines elements.
+/// Whether a collective combines elements.
 constexpr bool is_reduction(Collective collective) noexcept {
   return collective == Collective::allreduce || collective == Collective::reduce ||
          collective == Collective::reduce_scatter || collective == Collective::scan ||
          collective == Collective::exscan;
 }
 
-/// How much of a payload each rank has, of collectives whose blocks may differ: those that
-/// M. A. Al Ahad et al. (PAW-ATM 2018, II.B) measure.
+/// How a payload is distributed over the ranks, in collectives whose blocks may differ: the
+/// distributions of M. A. Al Ahad et al. (PAW-ATM 2018, II.B).
 enum class Distribution : std::uint8_t {
   regular,     // the same
   decreasing,  // linearly, the last rank has nothing
@@ -80,7 +80,7 @@ constexpr bool has_distribution(Collective collective) noexcept {
          collective == Collective::scatterv;
 }
 
-/// From how many bytes on ranks of a node read each other's buffers: a row for each.
+/// A size from which on ranks of a node read each other's buffers; there is a row for each.
 struct SingleCopy {
   std::string name;                  // as it was given
   std::optional<std::size_t> bytes;  // empty: as the environment says, or measured

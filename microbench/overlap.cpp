@@ -29,7 +29,7 @@ void Work::do_slice() const noexcept {
   std::uint64_t value = 1;
   for (std::uint64_t step = 0; step < steps_; ++step) {
     value = value * 6364136223846793005u + 1;
-    asm volatile("" : "+r"(value));  // each step waits for the one before, and is kept
+    asm volatile("" : "+r"(value));  // each step depends on the one before, and is not removed
   }
 }
 
@@ -40,7 +40,7 @@ void Work::set_duration(double nanoseconds, const Timer& timer) {
   };
   steps_ = 1000;
   correct(nanoseconds / slices, median_time(timer, [&] { do_slice(); }));
-  // A few microseconds are no measure of a CPU's speed: once more, over as long as it shall take.
+  // A few microseconds do not measure a CPU's speed: the second time is over the whole duration.
   correct(nanoseconds, median_time(timer, [&] { do_all(); }));
 }
 
@@ -64,7 +64,7 @@ double WorkSubject::wait_ns() const {
 void Overlap::calibrate(const Timer& timer, Exchange& exchange) {
   tutti.synchronise();
   tutti.run(calibrations);
-  // Of two calls: ranks may take turns at being ahead.
+  // Two calls are timed, because ranks may take turns at being ahead.
   const double mine = median_time(timer, [&] { tutti.run(2); }) / 2;
   work.set_duration(largest(gather(exchange, mine)), timer);
 }

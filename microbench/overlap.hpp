@@ -1,13 +1,13 @@
-// How much of a collective hides behind computing: three contestants of one row, the collective
-// alone (the row itself), as long a computation alone, and both at once, the computation calling
-// test() after each of its slices.
+// How much of a collective hides behind computing.  A row has three contestants: the collective
+// alone (the row itself), a computation alone that takes as long, and both at once, where the
+// computation calls test() after each of its slices.
 //
 //   alone       |------- collective -------|
 //   beside      s |work|t|work|t| ... |work|t|-w-|      s: start(), t: test(), w: wait()
 //
-// What is not hidden is of two kinds.  In s and t this CPU moved and combined data, or looked for
-// them: the computation has no use of that time however the library is written, and 1 less its
-// share bounds the overlap.  In w there was nothing left to hide behind: the progress came too
+// Two kinds of time are not hidden.  In s and t this CPU moves and combines data, or polls: the
+// computation cannot use this time, however the library is written, and 1 minus its share bounds
+// the overlap.  In w no work is left behind which the collective could hide: its progress came too
 // late.
 #pragma once
 
@@ -26,7 +26,7 @@ class Work {
  public:
   static constexpr std::size_t slices = 64;
 
-  /// A whole of it shall take so long.
+  /// Makes all slices together take `nanoseconds`.
   void set_duration(double nanoseconds, const Timer& timer);
   void do_slice() const noexcept;
   void do_all() const noexcept {
@@ -45,7 +45,7 @@ class WorkSubject final : public Subject {
   void run(std::size_t calls) override;
   void synchronise() override { collective_.synchronise(); }
 
-  /// Nanoseconds from the end of the work to that of a call: the median of the last calls.
+  /// Nanoseconds from the end of the work to the end of a call: the median of the last calls.
   double wait_ns() const;
 
  private:
@@ -59,7 +59,7 @@ class WorkSubject final : public Subject {
   std::size_t waits_count_ = 0;
 };
 
-/// Of one row; the parts refer to each other.
+/// The contestants of one row, which refer to each other.
 struct Overlap {
   Overlap(TuttiSubject& collective, const Timer& timer)
       : tutti(collective),
@@ -68,7 +68,8 @@ struct Overlap {
   Overlap(const Overlap&) = delete;
   Overlap& operator=(const Overlap&) = delete;
 
-  /// Collective over `exchange`: the work takes as long as the collective, on the slowest rank.
+  /// Makes the work take as long as the collective does on the slowest rank.  Collective over
+  /// `exchange`.
   void calibrate(const Timer& timer, Exchange& exchange);
 
   TuttiSubject& tutti;
@@ -76,7 +77,8 @@ struct Overlap {
   WorkSubject alone, beside;
 };
 
-/// 1: all of the shorter one is hidden behind the other; 0: nothing is, or less than nothing.
+/// 1 if all of the shorter one is hidden behind the other; 0 if nothing is, or if both at once take
+/// longer than one after the other.
 double overlap_of(double collective_ns, double work_ns, double both_ns);
 
 /// What start() and test() took beside the work, as a share of the collective's time alone.

@@ -1,4 +1,4 @@
-// Waiting in probes: spin, look at the clock now and then, give up with a reason.
+// How probes wait: they spin, read the clock now and then, and give up with a reason.
 #pragma once
 
 #include <sched.h>
@@ -10,8 +10,8 @@
 
 namespace tutti::bench {
 
-/// Spins until `ready()`.  The clock and the scheduler are asked only after some 10 us of spinning,
-/// so they never touch a figure.  Throws RunFailed after call_timeout.
+/// Spins until `ready()`.  It reads the clock and yields only after some 10 us of spinning, so that
+/// these do not change a figure.  Throws RunFailed after call_timeout.
 template <class Ready>
 void spin_until(const char* what, Ready ready) {
   constexpr unsigned polls_before_clock = 1u << 14;

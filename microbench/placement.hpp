@@ -1,5 +1,5 @@
-// Where the ranks of this run are: which share a machine, which CPUs they have, whether each can
-// have one of its own.
+// Where the ranks of this run are: which of them share a machine, which CPUs they may use, and
+// whether each can have a CPU of its own.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@
 
 namespace tutti::bench {
 
-/// What ranks tell each other about themselves.
+/// What a rank says about itself in an allgather.
 struct Whereabouts {
   bootstrap::HostIdentity host;
   CpuSet cpus;
@@ -24,11 +24,12 @@ struct Placement {
   std::vector<Whereabouts> ranks;  // in rank order, before binding
   bool oversubscribed = false;     // some machine has more ranks than CPUs allowed
   bool one_machine = true;         // all ranks run under one boot of one kernel
-  std::string binding;             // one line: who is bound to what, and why
+  std::string binding;             // one line: which ranks are bound to which CPUs, and why
 };
 
-/// Collective.  Binds the calling rank to a core of its own if `bind` is asked for, all ranks of
-/// the machine have the same CPUs (so nothing has bound them yet), and there are enough.
+/// Finds the placement.  Collective.  Binds the calling rank to a core of its own if `bind` is
+/// asked for, all ranks of the machine may use the same CPUs (so nothing has bound them yet), and
+/// there are enough.
 Placement place_ranks(Exchange& exchange, bool bind);
 
 }  // namespace tutti::bench

@@ -61,7 +61,7 @@ std::string grid(const std::vector<std::uint32_t>& rows, std::size_t rounds) {
   return text;
 }
 
-/// A rank keeps what it has.
+/// Edges from column to column in each row: a rank keeps what it has.
 std::string rows_text(const std::vector<std::uint32_t>& rows, std::size_t rounds) {
   std::string text;
   for (const std::uint32_t row : rows)

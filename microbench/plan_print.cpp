@@ -1,4 +1,4 @@
-// What a plan's text is asked for, and how its messages read as JSON.
+// The choice of a plan's form, and a plan as JSON.
 #include "microbench/plan_print.hpp"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ std::string json_of(const Cover& cover) {
   return '[' + text + ']';
 }
 
-/// The puts of a round, or the awaits of what others put in it.
+/// The puts of a round, or the awaits of messages that others put in it.
 std::string json_of(const plan::Plan& plan, const PlanTrace& trace, std::uint32_t round,
                     plan::Action action) {
   std::string text;
@@ -99,7 +99,7 @@ std::string json_of(const plan::Plan& plan, const PlanTrace& trace) {
 }
 
 void print_plan(const PlanRequest& request, std::ostream& out) {
-  // What cannot be planned or drawn is said before anything large is tried.
+  // A plan that cannot be made or drawn is refused before anything large is tried.
   const tune::Choice choice = choice_of(request);
   const plan::Plan first = choice.plan(Rank{0});
   const auto plan_of_rank = [&](Rank rank) { return choice.plan(rank); };

@@ -10,26 +10,29 @@
 
 namespace tutti::bench {
 
-/// A drawing of all ranks is read up to here.
+/// The most ranks of which a drawing of all ranks is made: larger ones are not read.
 inline constexpr std::uint32_t drawn_ranks_max = 64;
 
-/// Prints what is asked for.  Throws Error for what the library refuses, and where all ranks have
-/// to be known and are too many; only the table of one rank goes without what its messages bring.
+/// Prints a plan in the form that is asked for.  Throws Error for what the library refuses, and
+/// where the plans of all ranks are needed and are too many; the table of one rank can do without
+/// them, but then does not say what its messages bring.
 void print_plan(const PlanRequest& request, std::ostream& out);
 
-/// One line: the messages of one rank.
+/// The messages of one rank as one line of JSON.
 std::string json_of(const plan::Plan& plan, const PlanTrace& trace);
 
-/// `trace`: null where the ranks are too many.
+/// The plan of one rank as a table.  `trace` is null where there are too many ranks for one.
 std::string table_of(const PlanRequest& request, const plan::Plan& plan, const PlanTrace* trace);
 
-/// Rounds from left to right, ranks below each other; `rank`: only its messages.
+/// A drawing with rounds from left to right and ranks below each other; with a `rank`, it has only
+/// the messages of this rank.
 std::string drawing_of(const PlanTrace& trace, std::uint32_t rank_count, std::optional<Rank> rank);
 
-/// What the last round brings a second time and the result is without, as an interval.
+/// The contributions that the last round brings a second time and that are taken out, as an
+/// interval.
 Cover taken_out(const plan::Plan& plan);
 
-/// "3..7", "6..1", "4", several with commas; "nothing" for none.
+/// Intervals as text: "3..7", "6..1", "4", several with commas; "nothing" for none.
 std::string text_of(const Cover& cover, std::uint32_t rank_count);
 
 }  // namespace tutti::bench

@@ -1,4 +1,4 @@
-// A plan as a table for people: what it costs, then who is told and heard in each round.
+// A plan as a table for people: its costs, then the messages sent and received in each round.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ std::string rounds_text(const plan::Plan& plan) {
                      plan.all_alike ? "" : "at most ", fmt::join(plan.per_round, ","));
 }
 
-/// As a context has it by default.
+/// How many chunks a payload has with the default options of a context.
 std::size_t chunk_count_of(const PlanRequest& request, const plan::Plan& plan) {
   std::vector<Node> nodes =
       request.topology.node_of;  // of each rank; empty: each is a node of its own
@@ -111,7 +111,7 @@ std::size_t count_of(const plan::Plan& plan, plan::Action action) {
                     [action](const plan::Step& step) { return step.action == action; }));
 }
 
-/// Ranks that this one tells something or hears from: each has a queue pair, unless it shares the
+/// How many ranks this one sends to or receives from; each has a queue pair, unless it shares the
 /// node.
 std::string connections_text(const PlanRequest& request, const plan::Plan& plan) {
   std::set<Rank> near, far;

@@ -22,7 +22,7 @@ std::size_t size_of(const plan::Plan& plan) {
   return plan.steps.size() + registers_of(plan) + plan.slot_count + plan.parts;
 }
 
-/// Cyclic steps of a multiset, each position as often as it is high.
+/// The begins and ends of a multiset's steps, each as often as the step is high.
 struct Edges {
   std::vector<std::uint32_t> starts;
   std::vector<std::uint32_t> ends;  // one past the last rank
@@ -52,8 +52,8 @@ std::uint32_t times_most(std::span<const Change> multiset) {
   return most;
 }
 
-/// Intervals from the starts to the ends, of which `open` are about to leave rank P-1.  First come,
-/// first served: none is longer than P if none of the heights is above the number of starts.
+/// Joins starts and ends to intervals, of which `open` leave rank P-1.  The earliest start gets the
+/// earliest end: no interval is longer than P if no height is above the number of starts.
 Cover matched(const Edges& edges, std::uint32_t open, std::uint32_t rank_count) {
   Cover cover;
   const std::size_t count = edges.starts.size();
@@ -69,8 +69,8 @@ Cover matched(const Edges& edges, std::uint32_t open, std::uint32_t rank_count) 
 
 Cover cover_of(std::span<const Change> multiset, std::uint32_t rank_count) {
   const Edges edges = edges_of(multiset, rank_count);
-  // No interval contains a rank twice, so one that is in it more often than there are starts needs
-  // whole circles, and these suffice: heights differ by no more than the starts.
+  // No interval contains a rank twice.  So a rank that is in the multiset more often than there are
+  // starts needs whole circles, and these suffice, as heights differ by no more than the starts.
   const std::size_t starts = edges.starts.size();
   const std::uint32_t most = times_most(multiset);
   const auto circles = static_cast<std::uint32_t>(most > starts ? most - starts : 0);
@@ -98,11 +98,11 @@ class PlanTrace::Run {
       trace.ranks_[rank].rounds.resize(plan.slot_count);
       trace.ranks_[rank].targets.resize(plan.parts);
     }
-    // The last one is taken first: start at rank 0.
+    // The last entry is taken first, so rank 0 comes last into the list.
     for (std::uint32_t rank = rank_count; rank > 0;) runnable_.push_back(--rank);
   }
 
-  /// Whether it stayed below trace_size_max.
+  /// Runs all plans to their end; false if that would take more than trace_size_max.
   bool finish() {
     while (!runnable_.empty() && trace_.changes_.size() <= trace_size_max) {
       const std::uint32_t rank = runnable_.back();

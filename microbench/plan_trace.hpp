@@ -1,6 +1,6 @@
-// What the messages of a plan bring: the plans of all ranks are run together on symbols.  A value
-// is the multiset of ranks whose contributions it holds; order and association are the business of
-// the plan's verifier (plan/core/verify.hpp).
+// Finds what the messages of a plan bring, by running the plans of all ranks together on symbols. A
+// value is the multiset of ranks whose contributions it holds; the plan's verifier checks order and
+// association (plan/core/verify.hpp).
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,8 @@ struct CyclicInterval {
 using Cover = std::vector<CyclicInterval>;
 
 /// A multiset of ranks as a step function: from rank `from` on, up to the next change, every rank
-/// is in it `times` times.  In rising order; none before the first, none after the last.
+/// is in it `times` times.  Changes are in rising order; no rank before the first change or from
+/// the last one on is in the multiset.
 struct Change {
   std::uint32_t from = 0;
   std::uint32_t times = 0;
@@ -46,24 +47,26 @@ bool is_traceable(const plan::Plan& plan) noexcept;
 
 class PlanTrace {
  public:
-  /// Of the plans of all ranks, by rank.  Nothing if they need more than trace_size_max, or making
-  /// them more than trace_time_max.  Throws std::logic_error if they are no plans: a rank waits for
-  /// ever.
+  /// Traces the plans of all ranks.  Returns nothing if they need more than trace_size_max, or if
+  /// making them takes longer than trace_time_max.  Throws std::logic_error if a rank waits for
+  /// ever: then they are no plans.
   static std::optional<PlanTrace> of(std::uint32_t rank_count,
                                      const std::function<plan::Plan(Rank)>& plan_of);
 
   const plan::Plan& plan(Rank rank) const { return plans_[index_of(rank)]; }
 
-  /// What the message into that slot brings, all of its payloads together; of a barrier, who has
-  /// entered as far as its sender knows.
+  /// What the message into a slot brings, all of its payloads together; in a barrier, the ranks of
+  /// which its sender knows that they have entered.
   Cover brought(Rank receiver, std::uint16_t slot) const;
 
-  /// The round in which it is put: what is needed late may be awaited in a later one.
+  /// The round in which the message is put; it may be awaited in a later round, if it is needed
+  /// late.
   std::uint32_t round(Rank receiver, std::uint16_t slot) const {
     return ranks_[index_of(receiver)].rounds[slot];
   }
 
-  /// What a part of the target contains at the end; of a barrier, who has certainly entered.
+  /// What a part of the target contains at the end; in a barrier, the ranks that have certainly
+  /// entered.
   Cover result(Rank rank, std::uint16_t part = 0) const;
 
  private:

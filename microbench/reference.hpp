@@ -3,9 +3,9 @@
 //
 // The input differs by rank, call and element, so that stale, misplaced or foreign data shows.  For
 // every operator it is chosen such that the result depends on all ranks and is exact: floating sums
-// are of small integers, products of powers of two, with which any order gives the same bits.  That
-// hides order, so there are inputs that round as well: their result has no one value to compare
-// with, but with Agreement::identical it has the same bits on all ranks.
+// are of small integers, products of powers of two, with which any order gives the same bits.  Such
+// inputs hide order, so there are also inputs that round: their result has no single value to
+// compare with, but with Agreement::identical it has the same bits on all ranks.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,8 @@ namespace tutti::bench {
 /// upper half of the word, b in the lower.  Associative, not commutative.
 std::uint64_t compose_affine(std::uint64_t left, std::uint64_t right) noexcept;
 
-/// What the library is given for `op`; BuiltIn::none is the user's operator.  Throws Error.
+/// The reduction that the library is given for `op`; BuiltIn::none is the user's operator.  Throws
+/// Error.
 Reduction reduction_for(BuiltIn op, ElementType type);
 
 class Reference {
@@ -41,13 +42,13 @@ class Reference {
   /// Whether there are inputs that round: for floating-point sums and products.
   bool can_round() const;
 
-  /// The same as contribution(), with results that depend on order in their last bits.
+  /// Like contribution(), but with results that depend on order in their last bits.
   void contribution_that_rounds(std::uint32_t rank, std::uint64_t call,
                                 std::span<std::byte> buffer) const;
 
   /// Fills `buffer` with the result of `call`.
   void expected(std::uint64_t call, std::span<std::byte> buffer) const;
-  /// The same of the first `rank_count` ranks alone.
+  /// Like expected(), of the first `rank_count` ranks alone.
   void expected_of(std::uint32_t rank_count, std::uint64_t call, std::span<std::byte> buffer) const;
 
   /// The first element whose bits differ.

@@ -14,7 +14,7 @@ struct AgainstMpi {
   std::string name;
   double median_ns = 0;
   double p99_ns = 0;
-  double ratio = 0;  // tutti's time over it: median of those of the blocks
+  double ratio = 0;  // tutti's time over MPI's: the median of the ratios of the blocks
 };
 
 /// What a row is measured against, and how it compares.
@@ -58,7 +58,7 @@ struct Row {
   double slowest_median_ns = 0;            // largest median of all ranks, each by its own clock
 };
 
-/// A figure of every block that is no row: how much of a collective computing hides.
+/// A figure of every block beside the rows: how much of a collective computing hides.
 struct Ratio {
   std::string what;
   double median = 0;
@@ -73,7 +73,7 @@ struct Report {
   bool brief = false;
 };
 
-/// 8, 64K, 1M; what is no whole number of such units in bytes.
+/// "8", "64K", "1M"; in bytes if it is no whole number of such units.
 std::string size_text(std::size_t bytes);
 
 std::string as_table(const Report& report);
@@ -81,7 +81,7 @@ std::string as_table(const Report& report);
 /// One object per line, with the keys of the contract in their order.
 std::string as_json(std::span<const Row> rows);
 
-/// The same, flattened; the first line names the columns.
+/// One row per line, with the keys of the JSON flattened; the first line names the columns.
 std::string as_csv(std::span<const Row> rows);
 
 }  // namespace tutti::bench

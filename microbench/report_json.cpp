@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Tenths of a nanosecond are more than any clock here resolves.
+/// Rounds to tenths of a nanosecond, which are finer than any clock here resolves.
 Json tenths(double ns) {
   return std::round(ns * 10) / 10;
 }

@@ -9,7 +9,7 @@ namespace {
 
 using Cells = std::vector<std::string>;
 
-/// As many digits as a time of that length is worth.
+/// A time with as many digits as are worth reading.
 std::string microseconds(double ns) {
   const int digits = ns < 100'000 ? 3 : ns < 1'000'000 ? 1 : 0;
   return fmt::format("{:.{}f}", ns / 1000, digits);
@@ -97,7 +97,7 @@ std::string bounds_text(const std::vector<Row>& rows) {
   return text;
 }
 
-/// Broken at blanks; what follows the first line is indented.
+/// Breaks a text at blanks; all lines but the first are indented.
 std::string wrapped(const std::string& text) {
   constexpr std::size_t columns = 100;
   std::string out;
@@ -129,7 +129,7 @@ std::string legend(const Report& report, const Columns& columns) {
   return wrapped(text);
 }
 
-/// The first column to the left, the others to the right.
+/// Aligns the first column to the left, the others to the right.
 std::string aligned(const std::vector<Cells>& lines) {
   std::vector<std::size_t> widths;
   for (const Cells& line : lines) {

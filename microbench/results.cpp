@@ -19,8 +19,8 @@ const Result* find(const Findings& findings, Collective collective, std::size_t 
   return nullptr;
 }
 
-/// What the busier of two ranks of a node has to do at least, as multiples of copying `bytes` (a
-/// copy reads and writes every byte, combining reads two and writes one, so it counts 1.5).
+/// The least that the busier of two ranks of a node has to do, as a multiple of copying `bytes`.  A
+/// copy reads and writes every byte; combining reads two and writes one, so it counts 1.5.
 double copies_of(Collective collective) noexcept {
   switch (collective) {
     case Collective::reduce:  // the root combines
@@ -34,11 +34,11 @@ double copies_of(Collective collective) noexcept {
     case Collective::allgatherv:
     case Collective::alltoall:
     case Collective::alltoallv:
-    case Collective::gather:  // the root both blocks
+    case Collective::gather:  // the root copies both blocks
     case Collective::gatherv:
       return 2;
-    case Collective::broadcast:  // who is not the root copies
-    case Collective::scatter:    // each its block
+    case Collective::broadcast:  // the rank that is not the root copies
+    case Collective::scatter:    // each rank copies its block
     case Collective::scatterv:
     case Collective::exscan:  // rank 1 copies
     case Collective::barrier:
@@ -51,9 +51,9 @@ double copies_of(Collective collective) noexcept {
   return 1;
 }
 
-/// What a row is measured against: the exchange of two lines for wimm and for a collective of two
-/// ranks of one node, rounds of wimm for one of two nodes.  Payloads of more than 8 bytes are
-/// bounded by copying in memory inside a node, and have no bound here across nodes.
+/// The bound of a row: the exchange of two lines for wimm and for a collective of two ranks of one
+/// node, rounds of wimm for a collective of two nodes.  Inside a node, copying in memory bounds
+/// payloads of more than 8 bytes; across nodes these have no bound here.
 std::optional<Bound> bound_of(const Findings& findings, const Result& result) {
   if (findings.options.virtual_time) return {};
   const Case& one = *result.which;
@@ -82,7 +82,7 @@ std::optional<Bound> bound_of(const Findings& findings, const Result& result) {
                .ratio = median_ratio(result.samples.block_medians, medians) / times};
 }
 
-/// The device does not tell; only what was demanded of it is known.
+/// The transport that was demanded of the software device; it does not say which it has taken.
 std::optional<std::string> transport(const Findings& findings) {
   const char* demanded = std::getenv("TUTTI_SOFT_TRANSPORT");
   const bool soft = findings.context.device_name().starts_with("soft");
@@ -221,7 +221,7 @@ void fill_ratios(Report& report, const Findings& findings) {
   }
 }
 
-/// A rank that is slower than rank 0, whose clock the table is by.
+/// Adds a note where a rank is slower than rank 0, whose times the table has.
 void note_slow_ranks(Report& report) {
   constexpr double worth_a_note = 1.1, clock_ns = 20;  // twice what one reading takes
   for (const Row& row : report.rows)

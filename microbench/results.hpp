@@ -13,14 +13,14 @@ namespace tutti::bench {
 
 inline constexpr std::size_t check_calls_default = 1000;
 
-/// What one case has yielded; in the order of the cases.
+/// What one case has yielded; results are in the order of the cases.
 struct Result {
   const Case* which = nullptr;
   Effort effort;
   Samples samples;
   std::optional<Samples> mpi = {};
   std::vector<double> overlaps = {};  // of each block, if asked for
-  std::vector<double> busy = {};      // the same: what bounds them
+  std::vector<double> busy = {};      // of each block, if asked for: 1 minus it bounds the overlap
   CheckOutcome outcome = {};
   double slowest_median_ns = 0;  // of all ranks
 };

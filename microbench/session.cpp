@@ -22,7 +22,7 @@ struct Close {
 };
 using File = std::unique_ptr<std::FILE, Close>;
 
-/// Rank 0's file for `option`, opened before anything is measured: a bad name must not cost a run.
+/// Opens rank 0's file for `option`, before anything is measured: a bad name must not cost a run.
 File open_file(const char* option, const std::string& name, const char* mode, const char* wanted,
                Exchange& exchange) {
   File file;
@@ -36,11 +36,11 @@ File open_file(const char* option, const std::string& name, const char* mode, co
   return file;
 }
 
-/// The bounds of --expect, on rank 0, and what this run has to say about them.
+/// The bounds of --expect, on rank 0, and the verdicts of this run on them.
 class Expected {
  public:
-  /// Collective.  Throws Error, the same on all ranks, if the file is wrong or nothing of it will
-  /// be measured.
+  /// Reads the file.  Collective.  Throws Error, alike on all ranks, if the file is wrong or none
+  /// of its bounds will be measured.
   Expected(const Options& options, const Cases& cases, const Placement& placement,
            Exchange& exchange)
       : options_(options), exchange_(exchange) {
@@ -67,7 +67,8 @@ class Expected {
     });
   }
 
-  /// Collective.  Whether all is met by `results` or those before them; the best counts.
+  /// Whether `results`, or those judged before, meet all bounds: the best ratio of each counts.
+  /// Collective.
   bool judge(std::span<const Result> results) {
     if (options_.expect.empty()) return true;
     for (std::size_t i = 0; i < found_.pairings.size(); ++i) {
@@ -136,7 +137,8 @@ std::vector<Result> measure_all_virtually(Cases& cases, const Options& options,
   return results;
 }
 
-/// Collective.  Of the slowest rank, which waits least: the others would also wait for its work.
+/// Fills in the overlaps of the slowest rank.  It waits least: the others also wait for its work.
+/// Collective.
 void fill_overlaps(Result& result, const Samples& alone, const Samples& both, Exchange& exchange) {
   const auto slowest = [&](double mine) { return largest(gather(exchange, mine)); };
   const double wait_ns = smallest(gather(exchange, result.which->overlap->beside.wait_ns()));
@@ -256,7 +258,7 @@ int run_session(const Options& options, const Launch& launch) {
     write(text_of(report, options.format), file ? file.get() : stdout);
     if (record) write(as_json(report.rows), record.get());
     if (!options.expect.empty()) {
-      // What a program reads from standard output stays alone there.
+      // Where a program reads standard output, verdicts go elsewhere.
       const bool apart = !file && options.format != Format::table;
       const std::string times =
           tries > 1 ? fmt::format("; measured {} times, the best counts", tries) : "";
@@ -271,7 +273,7 @@ int run_session(const Options& options, const Launch& launch) {
       print_reason("tutti-bench", "wrong result: " + result.outcome.what);
     return exit_failure;
   }
-  // One rank says so: a launcher may end the others of a job in which one has failed.
+  // Only rank 0 returns it: a launcher may end the other ranks of a job in which one has failed.
   return expected.missed_count() == 0 || exchange.self() != Rank{0} ? 0 : exit_not_met;
 }
 

@@ -6,8 +6,8 @@
 
 namespace tutti::bench {
 
-/// Collective.  Measures, checks, prints on rank 0.  Returns the exit status: 0, 1 if a result was
-/// wrong, or on rank 0 3 if a bound of --expect is not met.  Throws Error, the same on all ranks
+/// Measures, checks, and prints on rank 0.  Collective.  Returns the exit status: 0; 1 if a result
+/// was wrong; 3 on rank 0 if a bound of --expect is not met.  Throws Error, alike on all ranks
 /// where the user's values are at fault, and RunFailed.
 int run_session(const Options& options, const Launch& launch);
 

@@ -77,7 +77,7 @@ std::string cell_of(std::string_view values) {
   return cell;
 }
 
-/// A list's item, broken at spaces.
+/// An item of a list, broken at spaces.
 std::string item_of(const api::Setting& setting) {
   std::string item, line = fmt::format("* `{}`:", setting.name);
   std::string_view rest = setting.more;

@@ -1,5 +1,5 @@
-// Something that is timed: a probe, a collective of tutti, or the same one of MPI.  Whatever it is,
-// it is sampled by the same loop, so that no side gets another treatment.
+// A subject is timed: a probe, a collective of tutti, or its counterpart of MPI.  One loop samples
+// all of them, so that all sides are treated alike.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace tutti::bench {
 /// No single call may take longer; a run that is stuck ends with a reason instead of hanging.
 inline constexpr Timeout call_timeout = std::chrono::seconds(60);
 
-/// A call failed while running: a dead peer, a transport error, a timeout.  Differs from rank to
+/// A call failed while running: a dead peer, a transport error, a timeout.  It differs from rank to
 /// rank, so every rank reports its own.
 struct RunFailed : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -29,27 +29,28 @@ class Subject {
   Subject& operator=(const Subject&) = delete;
   virtual ~Subject() = default;
 
-  /// Collective.  Makes `calls` calls; the loop is inside, so that a batch costs one virtual call.
+  /// Makes `calls` calls; the loop is inside, so that a batch costs one virtual call.  Collective.
   /// Throws RunFailed.
   virtual void run(std::size_t calls) = 0;
 
-  /// Collective.  All ranks have entered when one returns, by the means of what is being timed.
+  /// Returns when all ranks have entered; uses only the library that is being timed.  Collective.
   virtual void synchronise() = 0;
 
-  /// A rank that waits for nobody, or nobody for it, would be timed on its own by its own clock:
-  /// such calls are timed one by one, from the root's start to the last rank's end.
+  /// The root of calls in which some ranks do not wait for others.  Such calls are timed one by
+  /// one, from the root's start to the last rank's end, as a rank's own times would say little.
   virtual std::optional<Rank> root() const noexcept { return {}; }
 
-  /// A call that goes there and back counts as two, and its time is halved.
+  /// How many hand-overs one call has: a call that goes there and back has two, and its time is
+  /// halved.
   virtual double hand_overs_per_call() const noexcept { return 1; }
 };
 
-/// A rooted collective of two ranks whose root changes after every call: who has heard in one call
-/// tells in the next, as in a ping-pong.  So a call is one hand-over, and a batch of them is timed
-/// by one rank's clock, without the barrier, and its skew, that calls with one root need.
+/// A rooted collective of two ranks whose root changes after every call: the rank that has received
+/// in one call sends in the next, as in a ping-pong.  So a call is one hand-over, and a batch is
+/// timed by one rank's clock, without the barrier, and its skew, that calls with one root need.
 class TakingTurns final : public Subject {
  public:
-  /// The same collective, with the one root and with the other.
+  /// Takes one collective twice: with the one root and with the other.
   TakingTurns(std::unique_ptr<Subject> one, std::unique_ptr<Subject> other)
       : subjects_{std::move(one), std::move(other)} {}
   void run(std::size_t calls) override {

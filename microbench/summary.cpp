@@ -61,7 +61,7 @@ std::string axis() {
   return fmt::format("{:{}}{}\n", "", label_width, line);
 }
 
-/// `rows`: of one collective, and of one number of ranks and nodes.
+/// The line of one collective with one number of ranks and nodes, to which all `rows` belong.
 std::string picture_line(std::span<const Compared* const> rows) {
   std::string line(axis_width, ' ');
   line[place_of(1)] = '|';
@@ -70,7 +70,7 @@ std::string picture_line(std::span<const Compared* const> rows) {
   for (const Compared* row : rows) {
     const std::size_t place = place_of(row->ratio);
     ++marks[place];
-    // Two and more in one place are counted.
+    // Several marks in one place become their number.
     line[place] = row->ratio > axis_end ? '>'
                   : marks[place] == 1
                       ? 'o'
@@ -110,7 +110,7 @@ std::string picture(std::span<const Compared> rows) {
   return text;
 }
 
-/// How many rows were faster, the best and the worst; `which` tells them from others.
+/// How many rows were faster, the best and the worst; `which` names the rows.
 std::string count(const std::vector<const Compared*>& rows, const std::string& which) {
   if (rows.empty()) return {};
   const auto by_ratio = [](const Compared* one, const Compared* other) {

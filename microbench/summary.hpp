@@ -1,4 +1,4 @@
-// What the rows of several runs come to beside MPI: in how many tutti was faster, the best and the
+// Sums up the rows of several runs beside MPI: in how many rows tutti was faster, the best and the
 // worst, and a picture of all.
 #pragma once
 

@@ -20,8 +20,8 @@ class Timer {
 
   std::uint64_t ticks() const noexcept {
 #if defined(__x86_64__)
-    // Not fenced: what is timed waits for another process and is longer than any reordering window
-    // of the counter by far, and a batch is longer still.
+    // No fence: a timed call waits for another process and takes far longer than the counter's
+    // window of reordering, and a batch takes longer still.
     if (counter_) return __rdtsc();
 #endif
     return static_cast<std::uint64_t>(detail::MonotonicClock::read().count());

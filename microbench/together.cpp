@@ -30,7 +30,7 @@ void together(Exchange& exchange, const std::function<void()>& step) {
   const auto first =
       std::find_if(all.begin(), all.end(), [](const Verdict& one) { return one.failed; });
   if (first == all.end()) return;
-  // What all ranks met alike needs no name.
+  // An error that all ranks met alike needs no rank's name.
   const bool alike = std::all_of(all.begin(), all.end(), [&](const Verdict& one) {
     return std::strcmp(one.text, first->text) == 0;
   });

@@ -13,7 +13,7 @@ namespace tutti::bench {
 
 inline constexpr Timeout setup_timeout = std::chrono::seconds(60);
 
-/// The contribution of every rank, in rank order.  Collective.
+/// Returns the contribution of every rank, in rank order.  Collective.
 template <class T>
 requires std::is_trivially_copyable_v<T> std::vector<T> gather(Exchange& exchange, const T& mine) {
   std::vector<T> all(exchange.rank_count());
@@ -22,8 +22,8 @@ requires std::is_trivially_copyable_v<T> std::vector<T> gather(Exchange& exchang
   return all;
 }
 
-/// Collective.  Runs `step`, which may throw Error, on every rank; throws the Error of the lowest
-/// rank on which it did.  `step` itself may be collective if it fails on all ranks or on none.
+/// Runs `step`, which may throw Error, on every rank; throws the Error of the lowest rank on which
+/// it did.  Collective.  `step` itself may be collective if it fails on all ranks or on none.
 void together(Exchange& exchange, const std::function<void()>& step);
 
 }  // namespace tutti::bench

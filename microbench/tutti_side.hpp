@@ -13,7 +13,7 @@
 
 namespace tutti::bench {
 
-/// Bytes that a payload needs at each end.
+/// Bytes that a payload needs in source and target.
 struct BufferBytes {
   std::size_t source = 0;
   std::size_t target = 0;
@@ -26,7 +26,7 @@ struct Buffers {
       : memory{std::vector<std::byte>(bytes.source + 1), std::vector<std::byte>(bytes.target + 1)},
         source(memory[0]),
         target(memory[1]) {}
-  /// In segments.  Collective.
+  /// Allocates the buffers in segments.  Collective.
   Buffers(BufferBytes bytes, Communicator& communicator) {
     segments.push_back(communicator.allocate(bytes.source + 1));
     segments.push_back(communicator.allocate(bytes.target + 1));
@@ -42,7 +42,7 @@ struct Buffers {
   std::span<std::byte> target = {};
 };
 
-/// Whose source, or target, has a block for each rank.
+/// Whether the source, or the target, has a block for each rank.
 constexpr bool has_blocks_in_source(Collective collective) noexcept {
   return collective == Collective::alltoall || collective == Collective::alltoallv ||
          collective == Collective::scatter || collective == Collective::scatterv;
@@ -53,15 +53,15 @@ constexpr bool has_blocks_in_target(Collective collective) noexcept {
          collective == Collective::gather || collective == Collective::gatherv;
 }
 
-/// Of each rank, in bytes, for a payload of `bytes`, as --bytes counts it.
+/// Bytes of each rank's block, for a payload of `bytes` as --bytes counts it.
 std::vector<std::size_t> block_sizes(Collective collective, const Options& options,
                                      std::size_t bytes, std::uint32_t rank_count);
 
-/// Of rank `self`, for the same payload.
+/// Bytes of the buffers of rank `self`, for a payload of `bytes` as --bytes counts it.
 BufferBytes buffer_bytes(Collective collective, const Options& options, std::size_t bytes,
                          Rank self, std::uint32_t rank_count);
 
-/// Of `element_count` elements, that of each rank: as even as can be, the first ones longer.
+/// How many of `element_count` elements each rank has, as evenly as possible, the first ranks more.
 std::vector<std::size_t> reduce_scatter_counts(std::size_t element_count, std::uint32_t rank_count);
 
 class TuttiSubject final : public Subject {
@@ -80,20 +80,20 @@ class TuttiSubject final : public Subject {
   void synchronise() override { finish(meeting_, meeting_.start()); }
   std::optional<Rank> root() const noexcept override { return root_; }
 
-  /// One call, during which `part` is done so often, with a step of progress after each; `done` is
-  /// told when there is nothing left but to wait.
+  /// Makes one call, during which `part` runs `parts` times, each followed by a step of progress;
+  /// `done` is called when nothing is left but to wait.
   template <class Part, class Done>
   void run_beside(std::size_t parts, Part&& part, Done&& done) {
     const Status started = operation_.start();
     for (; parts > 0; --parts) {
       part();
-      (void)operation_.test();  // what it meets, finish() meets, too
+      (void)operation_.test();  // finish() meets a failure, too
     }
     done();
     finish(operation_, started);
   }
 
-  /// One call on other buffers of the same size.
+  /// Makes one call on other buffers of the same size.
   void run_on(const std::byte* source, std::byte* target) {
     finish(operation_, operation_.start(source, target));
   }
@@ -114,9 +114,10 @@ class TuttiSubject final : public Subject {
   std::optional<Rank> root_;
 };
 
-/// Collective.  Throw Error.
+/// Makes a barrier.  Collective.  Throws Error.
 Operation make_barrier(Communicator& communicator, const Options& options);
-/// Of one that has a payload.  Of a broadcast, the source is the buffer.
+/// Makes a collective that has a payload; for a broadcast, the source is the buffer.  Collective.
+/// Throws Error.
 Operation make_operation(Collective collective, Communicator& communicator, const Options& options,
                          std::size_t bytes, Buffers& buffers);
 

@@ -10,7 +10,7 @@ namespace {
 
 namespace soft = verbs::soft;
 
-/// Picoseconds.
+/// The makespan of one call, in picoseconds.
 double one_call(Subject& subject) {
   soft::enter_virtual_time();
   const soft::VirtualTime& time = *soft::VirtualTime::joined();
@@ -31,7 +31,7 @@ double one_call(Subject& subject) {
 Samples measure_virtual(Subject& subject, std::size_t calls, Exchange& exchange) {
   Samples samples;
   subject.synchronise();
-  subject.run(2);  // in real time: connections and mappings come into being, of both parities
+  subject.run(2);  // in real time, so that connections and mappings of both parities are made
   for (std::size_t call = 0; call < calls; ++call) {
     const double makespan = largest(gather(exchange, one_call(subject)));
     samples.batches.push_back(makespan / 1000 / subject.hand_overs_per_call());

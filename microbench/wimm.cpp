@@ -19,8 +19,8 @@ constexpr std::uint32_t receives_max = 256;
 constexpr std::uint32_t refill = 64;  // receives posted at once
 constexpr std::uint32_t sends_max = 64;
 constexpr std::uint32_t signal_every = 32;
-// Room for everything posted, signaled or not: some devices count all of it when they look for an
-// overrun.
+// There is room for all that is posted, signaled or not: some devices count all of it when they
+// look for an overrun.
 constexpr int completions_max = receives_max + sends_max;
 
 verbs::DomainHandle make_domain(const verbs::Port& port) {
@@ -37,7 +37,7 @@ verbs::CompletionQueueHandle make_completions(const verbs::Port& port) {
   return queue;
 }
 
-/// What the other rank needs to know.
+/// What the other rank needs to know to connect and write.
 struct Address {
   verbs::Endpoint endpoint = {};
   std::uint64_t target = 0;
@@ -110,8 +110,8 @@ class Wimm final : public Subject {
     post_receives();
   }
 
-  /// Whether a notification came.  A ping-pong has one under way at a time, but the completion of
-  /// an own signaled send may come first.
+  /// Whether a notification has arrived.  A ping-pong has one under way at a time, but the
+  /// completion of this rank's own signaled send may come first.
   bool poll() {
     ibv_wc completion;
     const int count = ibv_poll_cq(completions_.get(), 1, &completion);

@@ -11,7 +11,8 @@
 
 namespace tutti::bench {
 
-/// Collective over exactly two ranks.  `device` as ContextOptions::device.  Throws Error.
+/// Makes the probe.  Collective over exactly two ranks.  `device` is as ContextOptions::device.
+/// Throws Error.
 std::unique_ptr<Subject> wimm_probe(Exchange& exchange, const std::string& device);
 
 }  // namespace tutti::bench

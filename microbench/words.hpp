@@ -1,4 +1,4 @@
-// Words of a command line turned into values; what is wrong is refused in one line that names the
+// Turns words of a command line into values; a wrong word is refused in one line that names the
 // option, its value and what was expected.
 #pragma once
 
@@ -34,7 +34,7 @@ inline constexpr Notify every_notification[] = {Notify::immediate, Notify::flag}
 inline constexpr Agreement every_agreement[] = {Agreement::identical, Agreement::reproducible,
                                                 Agreement::relaxed};
 
-/// Those that a collective can be asked to take.
+/// The schedules that a collective can be asked to take.
 inline std::vector<Algorithm> every_algorithm() {
   std::vector<Algorithm> all{Algorithm::automatic};
   for (const tune::Row& row : tune::registry())
@@ -43,7 +43,7 @@ inline std::vector<Algorithm> every_algorithm() {
   return all;
 }
 
-/// The strongest that a schedule asked for by name gives; nothing of `automatic`.
+/// The strongest agreement that a schedule asked for by name gives; nothing for `automatic`.
 inline std::optional<Agreement> agreement_of(Algorithm algorithm) {
   if (algorithm == Algorithm::automatic) return {};
   return tune::agreement_of(tune::row_of(algorithm));
@@ -55,7 +55,7 @@ inline std::optional<Agreement> agreement_of(Algorithm algorithm) {
               fmt::format("{}=\"{}\": expected {}", option, value, expected));
 }
 
-/// "a, b, c".
+/// Joins words: "a, b, c".
 template <class All>
 std::string names_of(const All& all) {
   std::string names;
@@ -63,7 +63,7 @@ std::string names_of(const All& all) {
   return names;
 }
 
-/// The enumerator with that name; `all` are the valid ones.
+/// The enumerator with a given name; `all` are the valid ones.
 template <class All>
 auto parse_name(const All& all, std::string_view option, std::string_view value) {
   for (const auto candidate : all)
@@ -80,7 +80,7 @@ Number parse_number(std::string_view option, std::string_view value, Number leas
   return number;
 }
 
-/// Bitwise and logical operators are for integers only.
+/// Refuses bitwise and logical operators on elements that are no integers.
 inline void require_defined(BuiltIn op, ElementType type) {
   if (!defined_for(op, type))
     refuse("--op", name_of(op),
@@ -89,7 +89,7 @@ inline void require_defined(BuiltIn op, ElementType type) {
                        name_of(type)));
 }
 
-/// `bytes` of `text` are a whole number of elements.
+/// Refuses `bytes`, as `text` gave them, if they are no whole number of elements.
 inline void require_whole(std::string_view text, std::size_t bytes, ElementType type,
                           std::size_t each) {
   if (bytes % each != 0)
