@@ -66,13 +66,13 @@ int run_program(std::span<const char* const> arguments) {
   PlanWords words;
   CommandLine line(
       program,
-      "What tutti finds on this machine, what it would choose, and why.  Where it runs matters:\n"
-      "bind it as a rank is bound (taskset -c CPUS tutti-info).  Exit status 1: a context could\n"
-      "not be made here; what was found is printed all the same.");
+      "Prints what tutti finds on this machine, what it would choose, and why.  The CPUs on which\n"
+      "it runs matter: bind it as a rank is bound (taskset -c CPUS tutti-info).  Exit status 1: a\n"
+      "context could not be made here; the rest is printed all the same.");
   line.add("--format", format, "table or json");
   CommandLine& plan = line.add_command(
       "plan",
-      "Prints the plan of a collective: who tells whom what, in which round.  Needs no device.\n"
+      "Prints the plan of a collective: who sends what to whom, in which round.  Needs no device.\n"
       "For example: tutti-info plan --ranks 7 --algorithm two_partial_dissemination");
   declare_plan_options(plan, words);
   CommandLine& settings = line.add_command(

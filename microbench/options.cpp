@@ -144,33 +144,34 @@ void declare(CommandLine& line, Words& words, Options& options) {
                  "program that is not commutative (uint64)",
                  name_of(options.op)));
   line.add("--ranks-per-node", words.ranks_per_node,
-           "imposed node shape, e.g. 2 or 3,1,2; 1: everything goes through the device; "
+           "imposed node shape, e.g. 2 or 3,1,2; 1: all messages go through the device; "
            "default: the ranks of a host are a node");
-  line.add(
-      "--placement", words.placement,
-      or_default("of ranks on imposed nodes: block, cyclic or random", name_of(library.placement)) +
-          ", or TUTTI_PLACEMENT");
+  line.add("--placement", words.placement,
+           or_default("how ranks are placed on imposed nodes: block, cyclic or random",
+                      name_of(library.placement)) +
+               ", or TUTTI_PLACEMENT");
   line.add(
       "--across", words.across,
-      or_default("of barrier and allreduce, where ranks share nodes: automatic, flat (over all "
+      or_default("how barrier and allreduce use nodes that ranks share: automatic, flat (over all "
                  "ranks), leader (one rank of each node) or lanes (a part of the payload for "
                  "each)",
                  name_of(options.across)));
   line.add("--tree", words.tree,
-           or_default("of broadcast and reduce, over the nodes or in the only one: " +
+           or_default("tree of broadcast and reduce, over the nodes or in the only one: " +
                           names_of(every_tree),
                       name_of(options.tree)));
   line.add(
       "--distribution", words.distribution,
-      or_default("of the payload, --bytes for each rank, over the blocks of allgatherv, gatherv "
-                 "and scatterv: regular, decreasing (linearly, to nothing) or single (all "
-                 "in rank 0's)",
+      or_default("how the payload, --bytes for each rank, is distributed over the blocks of "
+                 "allgatherv, gatherv and scatterv: regular, decreasing (linearly, to nothing) or "
+                 "single (all in rank 0's)",
                  name_of(options.distribution)));
-  line.add("--root", words.root,
-           or_default("of broadcast, reduce, gather(v) and scatter(v)", index_of(options.root)));
+  line.add(
+      "--root", words.root,
+      or_default("root of broadcast, reduce, gather(v) and scatter(v)", index_of(options.root)));
   line.add("--per-round", words.per_round,
-           "messages per round at most, e.g. 3,2,1; what is superfluous is not sent; default: the "
-           "library's rule");
+           "messages per round at most, e.g. 3,2,1; superfluous messages are not sent; default: "
+           "the library's rule");
   line.add("--algorithm", words.algorithm,
            or_default("schedule of allreduce: " + names_of(every_algorithm()),
                       name_of(options.algorithm)) +
@@ -188,44 +189,47 @@ void declare(CommandLine& line, Words& words, Options& options) {
            or_default("identical, reproducible or relaxed", name_of(options.agreement)) +
                ", or the strongest that --algorithm gives");
   line.add("--iterations", words.iterations,
-           or_default("timed calls of each row, and checked ones", iterations_by_default()));
-  line.add("--warmup", words.warmup, or_default("untimed calls before", options.warmup));
+           or_default("timed calls of each row, and checked calls", iterations_by_default()));
+  line.add("--warmup", words.warmup,
+           or_default("untimed calls before the first timed one", options.warmup));
   line.add("--against", words.against,
            "mpi: alternate with MPI in the same run; default: tutti alone");
   line.add_flag("--segments", options.in_segments,
-                "buffers in memory that peers may write (tutti::Segment), of the arena: raise "
-                "TUTTI_ARENA_BYTES for large ones");
+                "place buffers in memory that peers may write (tutti::Segment), in the arena: "
+                "raise TUTTI_ARENA_BYTES for large ones");
   line.add_flag("--overlap", options.overlap,
                 "print how much of a call hides behind as long a computation that calls test(), "
                 "and what share of it start() and test() take, which cannot be hidden");
   line.add_flag("--rotate-root", options.rotates_root,
-                "of two ranks: the root changes after each call, so that a call is one hand-over; "
-                "else calls are timed one by one after a barrier, with its skew");
+                "with two ranks: the root changes after each call, so that a call is one "
+                "hand-over; else calls are timed one by one after a barrier, with its skew");
   line.add_flag("--check", options.check,
                 "compare every result of a further pass with a reference");
   line.add("--check-level", words.check_level,
            or_default("off, local or collective", name_of(library.check)) + ", or TUTTI_CHECK");
   line.add("--delay-us", words.delay_us,
-           or_default("random delay before each checked call, at most", options.delay_us));
-  line.add(
-      "--seed", words.seed,
-      or_default("of inputs and of --delay-us; a network's faults have their own", options.seed));
+           or_default("longest random delay before each checked call", options.delay_us));
+  line.add("--seed", words.seed,
+           or_default("seed of inputs and of --delay-us; a network's faults have their own",
+                      options.seed));
   line.add("--bind", words.bind,
            or_default("auto or none: bind ranks to distinct cores", words.bind));
   line.add("--format", words.format, or_default("table, json or csv", words.format));
   line.add_flag("--brief", options.brief,
                 "a table without what a first look does not need: deviations, extremes, and how "
                 "samples were taken");
-  line.add("--out", options.out, "write there; default: standard output");
+  line.add("--out", options.out, "file to write to; default: standard output");
   line.add("--record", options.record,
            "append the rows to this file, too, as JSON; tutti-bench summary reads it");
   line.add("--expect", options.expect,
-           "file of bounds such as \"allreduce 8 <= 1.6 wimm\" (microbench/targets.txt): says of "
-           "each row whether it is met; exit status 3 if one is not");
-  line.add_flag("--tripwire", options.tripwire,
-                fmt::format("with --expect: against the second column, the tripwires; what is not "
-                            "met is measured again, up to {} times in all, and the best counts",
-                            tripwire_tries));
+           "file of bounds such as \"allreduce 8 <= 1.6 wimm\" (microbench/targets.txt): judges "
+           "each row by its bounds; exit status 3 if one is not met");
+  line.add_flag(
+      "--tripwire", options.tripwire,
+      fmt::format("with --expect: judge by the second column, the tripwires; a bound that "
+                  "is not met is measured again, up to {} times in all, and the best "
+                  "counts",
+                  tripwire_tries));
   line.add("--local", words.local,
            "fork that many ranks on this machine; default: the ranks are those of mpirun or "
            "TUTTI_RANK");

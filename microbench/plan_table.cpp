@@ -98,7 +98,7 @@ const char* flow_text(const plan::Plan& plan) {
     case plan::FlowControl::synchronising:
       return "none needed: no rank ends a call before all have begun it";
     case plan::FlowControl::acknowledged:
-      return "acknowledgements: a rank hears from those that it tells something";
+      return "acknowledgements: a rank receives from those to which it sends";
     case plan::FlowControl::one_way:
       return "credits: a rank may run ahead of those that wait for it";
   }
@@ -169,21 +169,21 @@ std::vector<Cell> cells(const plan::Plan& plan, const PlanTrace* trace, plan::Ac
 
 struct Row {
   std::string round;
-  Cell told;
-  Cell heard;
+  Cell sent;
+  Cell received;
 };
 
 std::vector<Row> rows_of(const plan::Plan& plan, const PlanTrace* trace) {
   const bool brings = trace != nullptr || plan.parts > 1;
   std::vector<Row> rows{
-      {"round", {"tells", brings ? "that of" : ""}, {"hears", brings ? "that of" : ""}}};
+      {"round", {"to", brings ? "data of" : ""}, {"from", brings ? "data of" : ""}}};
   for (std::uint32_t round = 0; round < plan.per_round.size(); ++round) {
-    const std::vector<Cell> told = cells(plan, trace, plan::Action::put, round);
-    const std::vector<Cell> heard = cells(plan, trace, plan::Action::await, round);
-    for (std::size_t i = 0; i < std::max({told.size(), heard.size(), std::size_t{1}}); ++i)
+    const std::vector<Cell> sent = cells(plan, trace, plan::Action::put, round);
+    const std::vector<Cell> received = cells(plan, trace, plan::Action::await, round);
+    for (std::size_t i = 0; i < std::max({sent.size(), received.size(), std::size_t{1}}); ++i)
       rows.push_back({i == 0 ? std::to_string(round) : "",
-                      i < told.size() ? told[i] : Cell{"-", ""},
-                      i < heard.size() ? heard[i] : Cell{"-", ""}});
+                      i < sent.size() ? sent[i] : Cell{"-", ""},
+                      i < received.size() ? received[i] : Cell{"-", ""}});
   }
   return rows;
 }
@@ -197,14 +197,14 @@ std::string text_of(const std::vector<Row>& rows) {
   std::size_t peer = 0;
   std::size_t ranks = 0;
   for (const Row& row : rows) {
-    peer = std::max({peer, row.told.peer.size(), row.heard.peer.size()});
-    ranks = std::max(ranks, row.told.ranks.size());
+    peer = std::max({peer, row.sent.peer.size(), row.received.peer.size()});
+    ranks = std::max(ranks, row.sent.ranks.size());
   }
   std::string text;
-  for (const auto& [round, told, heard] : rows)
+  for (const auto& [round, sent, received] : rows)
     text += without_trailing_spaces(fmt::format("  {:>5}   {:>{}}  {:<{}}   {:>{}}  {}", round,
-                                                told.peer, peer, told.ranks, ranks, heard.peer,
-                                                peer, heard.ranks)) +
+                                                sent.peer, peer, sent.ranks, ranks, received.peer,
+                                                peer, received.ranks)) +
             '\n';
   return text;
 }

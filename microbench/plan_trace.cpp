@@ -93,7 +93,7 @@ class PlanTrace::Run {
     for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
       const plan::Plan& plan = trace.plans_[rank];
       ranks_[rank].registers.resize(registers_of(plan));
-      ranks_[rank].own = ranks_[rank].heard = contribution(rank);
+      ranks_[rank].own = ranks_[rank].known = contribution(rank);
       trace.ranks_[rank].messages.resize(plan.slot_count);
       trace.ranks_[rank].rounds.resize(plan.slot_count);
       trace.ranks_[rank].targets.resize(plan.parts);
@@ -113,7 +113,7 @@ class PlanTrace::Run {
     for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
       if (ranks_[rank].next < trace_.plans_[rank].steps.size())
         throw std::logic_error("rank " + std::to_string(rank) + " of the plan waits for ever");
-      if (is_barrier()) trace_.ranks_[rank].targets[0] = ranks_[rank].heard;
+      if (is_barrier()) trace_.ranks_[rank].targets[0] = ranks_[rank].known;
     }
     return true;
   }
@@ -122,7 +122,7 @@ class PlanTrace::Run {
   struct State {
     std::size_t next = 0;
     Value own = {};
-    Value heard = {};              // of a barrier: ranks that have certainly entered
+    Value known = {};              // in a barrier: ranks that have certainly entered
     std::vector<Value> registers;  // partials, then slots
   };
 
@@ -151,8 +151,8 @@ class PlanTrace::Run {
         return put(rank, step);
       case Action::await:
         if (is_barrier())
-          ranks_[rank].heard =
-              merged(ranks_[rank].heard, *trace_.ranks_[rank].messages[step.slot], in_either);
+          ranks_[rank].known =
+              merged(ranks_[rank].known, *trace_.ranks_[rank].messages[step.slot], in_either);
         return;
       case Action::await_credit:
       case Action::await_sent:
@@ -170,7 +170,7 @@ class PlanTrace::Run {
 
   void put(std::uint32_t rank, const Step& step) {
     const std::uint32_t peer = index_of(step.peer);
-    Value message = is_barrier() ? ranks_[rank].heard : Value{};
+    Value message = is_barrier() ? ranks_[rank].known : Value{};
     for (std::uint16_t i = 0; i < step.payloads; ++i) {
       const Value payload = place(rank, step.from, i, step.part);
       place(peer, {Place::slot, 0, step.slot}, i, step.part) = payload;

@@ -16,7 +16,7 @@ namespace {
 
 /// Release on one side, acquire on the other: the word is the message.  Sequences only grow, and a
 /// rank may be one call ahead by the time the other looks, hence "at least".
-void tell(SharedLines::Line& mine, std::uint64_t sequence) {
+void publish(SharedLines::Line& mine, std::uint64_t sequence) {
   std::atomic_ref(mine.word).store(sequence, std::memory_order_release);
 }
 void hear(const char* probe, SharedLines::Line& theirs, std::uint64_t sequence) {
@@ -30,7 +30,7 @@ class Floor final : public Subject {
   Floor(SharedLines::Line& mine, SharedLines::Line& theirs) : mine_(mine), theirs_(theirs) {}
   void run(std::size_t calls) override {
     for (; calls > 0; --calls) {
-      tell(mine_, ++sequence_);
+      publish(mine_, ++sequence_);
       hear("floor", theirs_, sequence_);
     }
   }
@@ -49,9 +49,9 @@ class Oneway final : public Subject {
   void run(std::size_t calls) override {
     for (; calls > 0; --calls) {
       ++sequence_;
-      if (first_) tell(mine_, sequence_);
+      if (first_) publish(mine_, sequence_);
       hear("oneway", theirs_, sequence_);
-      if (!first_) tell(mine_, sequence_);
+      if (!first_) publish(mine_, sequence_);
     }
   }
   void synchronise() override { run(1); }

@@ -192,9 +192,9 @@ std::string summary_of(std::span<const Compared> rows) {
 std::string run_summary(std::span<const char* const> arguments) {
   std::string name;
   CommandLine line("tutti-bench summary",
-                   "In how many rows of earlier runs beside MPI tutti was faster, the best and the "
-                   "worst, and a picture.");
-  line.add("FILE", name, "what tutti-bench --record FILE has written, of any number of runs");
+                   "Prints in how many rows of earlier runs beside MPI tutti was faster, the best "
+                   "and the worst, and a picture.");
+  line.add("FILE", name, "file of tutti-bench --record FILE, with any number of runs");
   if (const std::optional<std::string> help = line.parse(arguments)) return *help;
   std::ifstream file(name);
   std::string text;
