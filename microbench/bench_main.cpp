@@ -110,7 +110,8 @@ int main(int argument_count, char** arguments) {
     return run_program({arguments, static_cast<std::size_t>(argument_count)});
   } catch (const tutti::Error& error) {
     if (!is_later_rank_of_job()) print_reason(program, error.what());
-    // The launcher ends the job with the first rank that ends: the one that has printed the reason.
+    // The launcher ends the job with the first rank that ends.  Later ranks wait, so that the first
+    // to end is the one that has printed the reason.
     else
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
     return exit_status_of(error.code());

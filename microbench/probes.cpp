@@ -19,7 +19,7 @@ namespace {
 void publish(SharedLines::Line& mine, std::uint64_t sequence) {
   std::atomic_ref(mine.word).store(sequence, std::memory_order_release);
 }
-void hear(const char* probe, SharedLines::Line& theirs, std::uint64_t sequence) {
+void await(const char* probe, SharedLines::Line& theirs, std::uint64_t sequence) {
   spin_until(probe, [&] {
     return std::atomic_ref(theirs.word).load(std::memory_order_acquire) >= sequence;
   });
@@ -31,7 +31,7 @@ class Floor final : public Subject {
   void run(std::size_t calls) override {
     for (; calls > 0; --calls) {
       publish(mine_, ++sequence_);
-      hear("floor", theirs_, sequence_);
+      await("floor", theirs_, sequence_);
     }
   }
   void synchronise() override { run(1); }
@@ -50,7 +50,7 @@ class Oneway final : public Subject {
     for (; calls > 0; --calls) {
       ++sequence_;
       if (first_) publish(mine_, sequence_);
-      hear("oneway", theirs_, sequence_);
+      await("oneway", theirs_, sequence_);
       if (!first_) publish(mine_, sequence_);
     }
   }
