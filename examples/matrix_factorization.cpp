@@ -4,8 +4,8 @@
 // vectors, whose gradients are summed across the ranks in every iteration.
 //
 // One rank at a time is slow, each in turn: it sleeps in every iteration of its turn.  With slack 0
-// all wait for it every time; with slack a result takes what the slow rank sent a little earlier.
-// (A rank that is always slow would hold up the others in the end, whatever the slack.)
+// all ranks wait for it every time; with slack, a result contains what the slow rank sent a little
+// earlier.  (A rank that is always slow would hold up the others in the end, whatever the slack.)
 //
 //   matrix_factorization [--ranks N] [--iterations N] [--sleep-us N] [--ratings FILE]
 //
@@ -98,7 +98,7 @@ class Factors {
       : users_(ratings.users * rank_of_factors), items_(ratings.items * rank_of_factors) {
     for (const Rating& one : ratings.all)
       if (one.user % rank_count == rank) own_.push_back(one);
-    std::mt19937 random(1);  // the same everywhere
+    std::mt19937 random(1);  // alike on every rank
     std::normal_distribution<double> normal(0, 0.3);
     for (double& x : users_) x = normal(random);
     for (double& x : items_) x = normal(random);
@@ -111,8 +111,8 @@ class Factors {
   std::size_t size() const { return items_.size(); }
   std::size_t ratings() const { return own_.size(); }
 
-  /// Moves the own users' vectors; the gradient of the items' by the own ratings.  Returns the sum
-  /// of the squared errors before that.
+  /// Moves the vectors of this rank's users, and computes the gradient of the items' vectors by its
+  /// ratings.  Returns the sum of the squared errors before that.
   double descend(std::vector<double>& gradient) {
     std::fill(gradient.begin(), gradient.end(), 0.0);
     double squares = 0;
@@ -151,7 +151,7 @@ int factorise(tutti::Communicator& communicator, const Ratings& ratings, const O
   constexpr std::uint32_t turn = 8;  // iterations
   const std::uint32_t self = index_of(communicator.rank());
   Factors factors(ratings, self, communicator.rank_count());
-  // Behind the gradients, the squared errors.
+  // The squared errors follow the gradients.
   std::vector<double> gradient(factors.size()), mine(factors.size() + 1), all(mine.size());
   auto sum = tutti::allreduce_ssp<double>(communicator, std::span<const double>(mine),
                                           std::span(all), tutti::sum, slack);
@@ -227,7 +227,7 @@ int main(int argc, char** argv) try {
                          communicator.failure().text);
             return 1;
           }
-        communicator.synchronize();  // nobody leaves while another one still reads from it
+        communicator.synchronize();  // no rank leaves while another one still receives from it
         return 0;
       });
   for (const auto& rank : ranks)
