@@ -14,8 +14,8 @@ namespace {
 struct Message {
   std::uint32_t from = 0;
   std::uint32_t to = 0;
-  std::uint32_t sent = 0;     // in that round
-  std::uint32_t awaited = 0;  // in that one
+  std::uint32_t sent = 0;     // round in which it is sent
+  std::uint32_t awaited = 0;  // round in which it is awaited
   std::string label;
 };
 

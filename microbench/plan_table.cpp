@@ -56,7 +56,7 @@ std::size_t chunk_count_of(const PlanRequest& request, const plan::Plan& plan) {
                            tune::chunk_bytes_for(plan, shares_nodes));
 }
 
-/// Bytes of each part of the payload, or of each block, in the first of so many chunks.
+/// Bytes of each part of the payload, or of each block, in the first of the chunks.
 std::vector<std::size_t> part_bytes(const PlanRequest& request, const plan::Plan& plan,
                                     std::size_t chunks = 1) {
   const std::size_t elements = request.asked.element_count;

@@ -137,7 +137,8 @@ struct ReduceScatterArguments {
   void* target = nullptr;                        // this rank's block
   std::vector<std::size_t> element_counts = {};  // of each rank's block; the same on every rank
   Reduction reduction = {};                      // the same on every rank
-  Agreement agreement = Agreement::identical;    // one result: `reproducible` alone promises more
+  Agreement agreement = Agreement::identical;    // the same on every rank; each block has one
+                                                 // result, so `reproducible` alone promises more
 };
 
 /// The target of rank p = block p of the source of rank 0 o block p of the source of rank 1 o ... .

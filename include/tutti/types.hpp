@@ -23,7 +23,7 @@ enum class Placement : std::uint8_t {
   random,  // any, drawn from a seed; the same on every machine and compiler
 };
 
-/// Says "nobody" where a rank may be absent, in failures for example.
+/// Stands for no rank where a rank may be absent, in failures for example.
 inline constexpr Rank no_rank{UINT32_MAX};
 
 constexpr std::uint32_t index_of(Rank rank) noexcept {
