@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How fast is tutti beside an MPI as it comes, and beside one that is tuned for the ranks of a node?
+"""How fast is tutti beside an MPI with its defaults, and beside one that is tuned for the ranks of a node?
 
 Launches tutti-bench --against mpi once for each setting of an MPI, under the launcher of that MPI,
 and prints a table for each collective: a line for each setting, and for each size tutti's time over
@@ -12,7 +12,7 @@ The settings:
 
 Those of Open MPI need a build with Open MPI (preset "release"), mpich one with MPICH (preset
 "release-mpich").  A setting that cannot be had here is left out, with the reason, unless it is named
-by --settings.  The settings are for Open MPI 4; what it does not know is found out by ompi_info.
+by --settings.  The settings are for Open MPI 4; ompi_info says whether it knows their parameters.
 
 Exit status 0 if all has been measured, 1 if something could not be, 2 for wrong arguments.
 """
@@ -68,13 +68,14 @@ def name_in_table(name, version):
 
 
 def run(command, timeout, environment=None):
-    """What it prints; whatever it has started is ended with it."""
+    """Runs a command, and returns what it prints.  If it does not end in time, it is ended with all
+    processes that it has started."""
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                start_new_session=True)
     try:
         output, errors = process.communicate(timeout=timeout)
-    except KeyboardInterrupt:  # which does not reach another session
+    except KeyboardInterrupt:  # the interrupt does not reach another session
         process.terminate()
         raise
     except subprocess.TimeoutExpired:
@@ -94,7 +95,7 @@ def run(command, timeout, environment=None):
 
 
 def launcher_of(name, options):
-    """The command up to the program's own arguments.  Raises Missing."""
+    """Returns the command up to the program's own arguments.  Raises Missing."""
     mpi, parameters = SETTINGS[name]
     build = options.mpich_build if mpi == MPICH else options.build
     bench = os.path.join(build, "bin", "tutti-bench")
@@ -109,7 +110,7 @@ def launcher_of(name, options):
     if mpi == OPEN_MPI:
         command += ["--oversubscribe"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
     if parameters:
-        # A parameter that Open MPI does not know would be ignored without a word.
+        # Open MPI ignores a parameter that it does not know, and says nothing.
         info = os.path.join(os.path.dirname(os.path.realpath(launcher)), "ompi_info")
         info = shutil.which("ompi_info") or info
         if not os.access(info, os.X_OK):
@@ -122,7 +123,7 @@ def launcher_of(name, options):
 
 
 def launch(name, launcher, options):
-    """The rows of one run, floor among them."""
+    """Launches one run, and returns its rows, floor among them."""
     command = [*launcher, "floor," + options.collectives, "--bytes", options.bytes,
                "--iterations", str(options.iterations), "--against", "mpi", "--format", "json",
                *options.arguments]
@@ -152,7 +153,7 @@ def figure(ratios):
 
 
 def table(header, lines):
-    """As Markdown, and aligned."""
+    """Returns the lines of a table in Markdown, with aligned columns."""
     widths = [max(len(line[column]) for line in [header, *lines]) for column in range(len(header))]
 
     def joined(cells):
@@ -162,7 +163,7 @@ def table(header, lines):
 
 
 def report(found, left_out, options):
-    """`found`: by setting, the rows of each launch."""
+    """Prints the tables.  `found` has, for each setting, the rows of each launch."""
     versions = {name: next(row["against"]["mpi"]["name"] for row in launches[0] if row["against"])
                 for name, launches in found.items()}
     first = next(iter(found.values()))[0]

@@ -4,12 +4,12 @@
 Blocks of everything alternate: tutti-bench's probes floor and wimm, wimm by cross-memory attach,
 perftest's ib_write_lat, ib_write_bw and, by datagrams and connected, ib_send_lat on the same device,
 and memmove of 1 MiB in one process.
-Prints the medians, and each ratio's median over the blocks beside the bound it is to keep.  Two
-processes at a time, pinned to CPUs 0 and 1.  Needs the package perftest and two free CPUs.
+Prints the medians, and each ratio's median over the blocks beside its bound.  Two processes run at a
+time, pinned to two CPUs.  Needs the package perftest and two free CPUs.
 
 Exit status 0 if all bounds are kept, 3 if one is not, 1 if something could not be measured.
-With --tripwire: against bounds 1.5 times as wide, and what is not met is measured again, up to
-three times in all; the best of them counts.
+With --tripwire, the bounds are 1.5 times as wide, and a bound that is not met is measured again, up
+to three times in all; the best time counts.
 """
 import argparse
 import ctypes
@@ -78,9 +78,10 @@ def copy_rate():
     return statistics.median(best)
 
 
-# What is measured / beside what, the relation, and the bound.  A system call is most of a message by
-# CMA: 0.6 us on a Xeon, 1.6 us in a virtual machine of an EPYC, where floor may be 0.05 us.
-TRIPWIRES = {"wimm by CMA, us": 60.0}  # that are wider than SLACK makes them
+# Tripwires that are wider than SLACK makes them.  A system call is most of a message by CMA: 0.6 us on
+# a Xeon, 1.6 us in a virtual machine of an EPYC, where floor may be 0.05 us.
+TRIPWIRES = {"wimm by CMA, us": 60.0}
+# A figure, the figure that divides it, the relation, and the bound.
 BOUNDS = (
     ("wimm, us", "floor, us", "<=", 2.0),
     ("wimm, us", "ib_write_lat 8 B, us", "<=", 1.2),
@@ -88,7 +89,7 @@ BOUNDS = (
     ("ib_send_lat UD 1 KiB, us", "ib_send_lat RC 1 KiB, us", "<=", 3.0),
     ("ib_write_bw 8 B, million messages/s", None, ">=", 10.0),
     ("ib_write_bw 1 MiB, GB/s", "memmove 1 MiB, GB/s", ">=", 0.8))
-SLACK = 1.5  # of a tripwire
+SLACK = 1.5  # how many times as wide a tripwire is
 TRIES = 3
 NOT_MET = 3  # exit status
 
@@ -108,7 +109,7 @@ def measure(build, blocks_count):
         block["floor beside CMA, us"], block["wimm by CMA, us"] = probes(build, "cma")
         block["ib_write_bw 8 B, million messages/s"] = perftest(
             build, "ib_write_bw", "-s", "8", "-n", "1000000")[4]
-        # MiB/s, as perftest counts.
+        # perftest prints MiB/s.
         block["ib_write_bw 1 MiB, GB/s"] = perftest(
             build, "ib_write_bw", "-s", str(MIB), "-n", "5000")[3] * MIB / 1e9
         block["memmove 1 MiB, GB/s"] = copy_rate()
@@ -118,7 +119,7 @@ def measure(build, blocks_count):
 
 
 def ratios(blocks):
-    """One for each of BOUNDS."""
+    """Returns a ratio for each of BOUNDS."""
     return [statistics.median(block[one] / (block[other] if other else 1) for block in blocks)
             for one, other, _, _ in BOUNDS]
 
@@ -128,7 +129,7 @@ def is_met(ratio, relation, bound, slack):
 
 
 def judge(found, slack):
-    """Prints a line for each bound; how many are not met."""
+    """Prints a line for each bound, and returns how many are not met."""
     missed = 0
     for ratio, (one, other, relation, bound) in zip(found, BOUNDS):
         if slack != 1 and one in TRIPWIRES:
