@@ -9,7 +9,7 @@ time, pinned to two CPUs.  Needs the package perftest and two free CPUs.
 
 Exit status 0 if all bounds are kept, 3 if one is not, 1 if something could not be measured.
 With --tripwire, the bounds are 1.5 times as wide, and a bound that is not met is measured again, up
-to three times in all; the best time counts.
+to three times in all; the best result counts.
 """
 import argparse
 import ctypes

@@ -291,9 +291,9 @@ struct ScanArguments {
 ///
 /// Distances double (Hillis, Steele 1986): ceil(log2 P) rounds of at most one message, in rank
 /// order whether or not the operator commutes.  Floating-point results have the same bits in every
-/// run with the same number of ranks.  Where nodes of several consecutive ranks follow each other,
-/// and order does not show in bits, the scan goes inside the nodes and over one rank of each.  The
-/// operation is one-way like broadcast(): a sender can be two calls ahead of its receiver.
+/// run with the same number of ranks.  Where each node holds several consecutive ranks, and order
+/// does not show in bits, the scan goes inside the nodes and over one rank of each.  The operation
+/// is one-way like broadcast(): a sender can be two calls ahead of its receiver.
 TUTTI_EXPORT Operation scan(Communicator& communicator, const ScanArguments& arguments);
 
 /// target = source of rank 0 o ... o source of the rank before: exclusive prefix.
