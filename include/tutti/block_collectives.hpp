@@ -17,16 +17,13 @@
 //    blocks of the other ranks of their node, where that saves messages; in an alltoall also with
 //    the blocks for the other ranks of the target's node.
 //  * Where the root of a gather(v) or scatter(v) would be connected with more than 31 ranks of
-//  other
-//    nodes, blocks are passed on along a binomial tree over the nodes: the root is then connected
-//    with log2 of their number.
+//    other nodes, blocks are passed on along a binomial tree over the nodes: the root is then
+//    connected with log2 of their number.
 //  * Where some blocks of an allgatherv are far longer than others, all blocks travel piece by
-//  piece
-//    along rings of the nodes (if these have one size, and TUTTI_PER_ROUND is not set).  This takes
-//    hardly longer than the same bytes in equal blocks.
+//    piece along rings of the nodes (if these have one size, and TUTTI_PER_ROUND is not set).  This
+//    takes hardly longer than the same bytes in equal blocks.
 //  * Where all ranks share a node, and nothing is combined (reduce_scatter does), blocks are not
-//  sent
-//    but read by their receivers, if the longest block has at least twice
+//    sent but read by their receivers, if the longest block has at least twice
 //    ContextOptions::single_copy_bytes and the kernel permits it.
 #pragma once
 

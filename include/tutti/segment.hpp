@@ -25,8 +25,7 @@ enum class Scope : std::uint8_t {
 /// (chunked_fold copies the result of its own part) if on all ranks the buffers lie in segments or
 /// may be registered (ContextOptions::register_buffers), each rank is a node of its own, and the
 /// payload has at least 64 KiB and goes in parts or by the ring.  Operation::algorithm() then ends
-/// in
-/// "_zero_copy".  Peers learn of a segment when an operation is made on the communicator that
+/// in "_zero_copy".  Peers learn of a segment when an operation is made on the communicator that
 /// allocated it, or on one that was split from it later.
 ///
 /// Single copy.  Where ranks of a node read each other's buffers (Operation::algorithm() is
