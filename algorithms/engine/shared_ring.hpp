@@ -41,8 +41,8 @@
 //                      mixture of them; so it is equal only when the last byte that differs is
 //                      there.
 //   claimed[chunk]     A rank raises it to the call's number by compare-and-swap, and then has the
-//                      chunk to itself.  Relaxed order is enough: the word says who does what, and
-//                      guards no data, which the words above guard.
+//                      chunk to itself.  Relaxed order is enough: the word says which rank does
+//                      the work, and guards no data; the words above do.
 //   gone[rank]         That rank writes 1 with release, when it will not touch the block again and
 //                      nothing that it has sent from there is on its way.  The owner of the block
 //                      reads it with acquire, before it uses the memory for something else.

@@ -107,7 +107,8 @@ texts() {
   expect 0 '^two_partial_dissemination, 13 ranks, rank 2$' --ranks 13 --rank 2 --op user \
     --dtype int32
   expect 0 '^  rounds +2, with 3,3 messages$' --ranks 13 --op max
-  expect 0 '^      1       4  10..0 ' --ranks 13 --op max
+  expect 0 '^ +round +to +data of +from +data of$' --ranks 13 --op max
+  expect 0 '^      1      4  10..0 ' --ranks 13 --op max
   expect 0 'rounds +3, with at most 2,4,2 messages' --ranks 13 --algorithm recursive_multiplying
   expect 0 '^canonical_dissemination, 13 ranks' --ranks 13 --dtype double
   # What a rank is connected with: few for a ring and for dissemination, all where parts are swapped.
