@@ -1,5 +1,6 @@
 // Promise: ranks that are connected by address are as good as those that are connected out of band:
-// results are right, mistakes and deaths are heard by all, and a set-up that fails can be repeated.
+// results are right, all ranks learn of mistakes and deaths, and a set-up that fails can be
+// repeated.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <signal.h>

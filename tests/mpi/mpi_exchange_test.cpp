@@ -110,7 +110,7 @@ TEST(MpiExchange, AnAllgatherThatTimedOutCanBeDestroyed) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 500ms);
 }
 
-// Protects: the end of an exchange waits for nobody.
+// Protects: the end of an exchange does not wait for other ranks.
 TEST(MpiExchange, DestructionDoesNotWait) {
   auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
   exchange->barrier(30s);

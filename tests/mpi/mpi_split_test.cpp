@@ -93,7 +93,8 @@ TEST_P(MpiSplit, ARankWithoutAColorIsInNoPart) {
   EXPECT_EQ(sum_of(whole, 1), count);
 }
 
-// Protects: ranks that call different functions all hear which, and MPI's exchange stays in step.
+// Protects: when ranks call different functions, the error names these on all ranks, and MPI's
+// exchange stays in step.
 TEST_P(MpiSplit, RanksThatCallSomethingElseAreNamedOnAll) {
   const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
   if (exchange->rank_count() == 1) GTEST_SKIP() << "needs a rank that differs";

@@ -1,7 +1,6 @@
 // Promise: collectives of blocks, and scans, are right whatever shape the nodes have, for every
 // root, for blocks of any sizes, whole, in chunks, read where they are, and in place (alltoall: of
-// equal sizes); whoever has a
-// wrong idea of the blocks is told, on every rank.
+// equal sizes); a rank with other sizes than the rest is an error on every rank.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -598,7 +597,7 @@ TEST(Blocks, LongOnesArePassedOnInPieces) {
   };
   expect({.shape = {4}, .sizes = {70'001, 0, 5, 0}}, run_local);
   expect({.shape = {4}, .sizes = {0, 20'000, 5, 60'000}, .delay = 2ms}, run_local_threads);
-  // Asked for, but so many pieces of it would not fit.
+  // A chunk of this size is asked for, but the pieces would not fit.
   expect({.shape = {4}, .chunk_bytes = 256 << 10, .sizes = {70'001, 0, 5, 0}}, run_local_threads);
   expect({.shape = {3}, .chunk_bytes = 1000, .sizes = {0, 70'000, 1}}, run_local_threads);
   expect({.shape = {6, {2}}, .sizes = {1, 0, 60'000, 20'000, 0, 0}}, run_local_threads);

@@ -1,4 +1,4 @@
-// Forked ranks of run_local(): how they end, and how the others hear of it.
+// Forked ranks of run_local(): how they end, and how the others learn of it.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -49,7 +49,7 @@ class LocalProcesses : public ::testing::Test {
               EXPECT_TRUE(within(10s, [&] { return shared.ready == rank_count; }));
               shared.killed_at_ns = detail::MonotonicClock::read().count();
               EXPECT_EQ(::kill(pids[victim], SIGKILL), 0);
-              // Ranks hear of it while this function is still at work.
+              // The other ranks learn of the death while this function is still at work.
               EXPECT_TRUE(within(20s, [&] { return shared.heard == rank_count - 1; }));
             }};
   }
@@ -142,7 +142,7 @@ TEST_F(LocalProcesses, LeavingIsNotADeath) {
   EXPECT_EQ(results[1].exit_status, 0);
 }
 
-// Protects: a rank's death is heard of though a child that it has forked lives on.
+// Protects: the others learn of a rank's death although a child that it has forked lives on.
 TEST_F(LocalProcesses, AForkedChildDoesNotHideADeath) {
   const auto results = run_local(kill_when_ready(2, 1), [&](Exchange& exchange) {
     if (exchange.self() == Rank{1} && ::fork() == 0) {

@@ -1,5 +1,5 @@
 // The TCP exchange between processes, some of which are killed or stopped.  The local exchange
-// only starts the processes; what is tested is what they hear over TCP.
+// only starts the processes; the tests are about the news that they receive over TCP.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -20,8 +20,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A second is what it may take to hear of a death; this leaves room for a machine that has no
-/// time. Who does not hear of it waits for twice as long.
+/// News of a death may take one second; this leaves room for a busy machine.  A rank that does not
+/// receive them waits for twice as long.
 constexpr Timeout busy = 5s;
 
 /// What the test and its ranks both see.
@@ -76,7 +76,7 @@ class TcpProcesses : public ::testing::Test {
     return detail::MonotonicClock::read() - Timeout(shared.signalled_at_ns);
   }
 
-  /// Waits until every survivor has seen what it should, so that nobody's leaving hides it.
+  /// Waits until every survivor has seen what it should, so that no rank leaves before that.
   bool await_survivors() {
     ++shared.done;
     return within(10s, [&] { return shared.done == 3; });
@@ -142,8 +142,8 @@ TEST_F(TcpProcesses, AKilledRankZeroIsHeardOfWhileIdle) {
                    0);
 }
 
-// Protects: a death is heard of also when rank 0, which relays, has left before; and rank 0's
-// process is not held up any longer then.
+// Protects: the others learn of a death also when rank 0, which relays, has left before; and rank
+// 0's process is not held up any longer then.
 TEST_F(TcpProcesses, AKilledRankIsHeardOfAfterRankZeroHasLeft) {
   const Timeout start = detail::MonotonicClock::read();
   expect_survivors(run(SIGKILL, 2,
@@ -161,7 +161,7 @@ TEST_F(TcpProcesses, AKilledRankIsHeardOfAfterRankZeroHasLeft) {
   EXPECT_LT(detail::MonotonicClock::read() - start, 15s);
 }
 
-// Protects: a rank's death is heard of though a child that it has forked lives on.
+// Protects: the others learn of a rank's death although a child that it has forked lives on.
 TEST_F(TcpProcesses, AForkedChildDoesNotHideADeath) {
   for (const std::uint32_t victim : {0u, 2u}) {
     shared.ready = 0;
@@ -245,7 +245,7 @@ TEST_F(TcpProcesses, AKilledRankEndsABarrier) {
 }
 
 // Protects: a stopped rank is late, not dead: the deadline holds, names it, and nothing is
-// announced.  If rank 0 is stopped, whoever waits says that the relay does not answer.
+// announced.  If rank 0 is stopped, the error of ranks that wait is that the relay does not answer.
 TEST_F(TcpProcesses, AStoppedRankIsLateAndNamed) {
   for (const std::uint32_t victim : {0u, 1u}) {
     shared.ready = 0;

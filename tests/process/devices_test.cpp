@@ -1,5 +1,5 @@
-// Promise: ranks may use ports of any names; ranks whose ports cannot talk to each other are told
-// who has what when a communicator is made, all of them alike, and may try again.
+// Promise: ranks may use ports of any names; ranks whose ports cannot reach each other all get the
+// list of their ports when a communicator is made, and may try again.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 

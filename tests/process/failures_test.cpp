@@ -274,7 +274,7 @@ TEST_P(Leaving, ARankThatLeavesWhileItIsNeededIsAFailureNotAHang) {
   }
 }
 
-// Whoever notices first must not be taken for the one that is missing.
+// The rank that notices first must not be taken for the rank that is missing.
 TEST_P(Leaving, ARankThatLeavesDuringASetUpIsNamedOnEveryRank) {
   if (GetParam().ranks_per_node > 1 && !test::device_is_soft())
     GTEST_SKIP() << "about shared memory";

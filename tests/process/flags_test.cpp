@@ -32,7 +32,7 @@ bool runs(Operation& operation) {
   return operation.start() == Status::ok && operation.wait(30s) == Status::ok;
 }
 
-/// Allreduces of so many elements until something is wrong; 0: nothing is.
+/// Runs allreduces of `count` elements until something is wrong; returns 0 if nothing is.
 int reduce(Communicator& communicator, std::size_t count, Notify expected, int calls) {
   std::vector<std::uint64_t> source(count), target(count);
   Operation operation = allreduce<std::uint64_t>(

@@ -1,6 +1,6 @@
-// Promise: communicators of one context fail apart from each other, whoever only makes progress
-// hears of a death too, objects that go in the wrong order are found, and a forked child has no
-// part in what its parent has made.
+// Promise: communicators of one context fail apart from each other; a rank that only makes progress
+// learns of a death, too; objects that are destroyed in the wrong order are found; and a forked
+// child cannot use what its parent has made.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -193,7 +193,7 @@ bool is_forked_child(const std::string& text) {
   return false;
 }
 
-/// Whether `make` throws what a forked child is told.
+/// Whether `make` throws the error of a forked child.
 template <class F>
 bool is_refused(F&& make) {
   try {
@@ -225,7 +225,7 @@ struct Adder {
     return allreduce<std::int64_t>(ranks, std::span<const std::int64_t>(mine), std::span(all), sum);
   }
 
-  /// Begins a sum of which nobody else can have an old one.
+  /// Begins a sum whose result differs from all earlier ones.
   Status start(Operation& one) {
     ++call;
     for (std::size_t i = 0; i < mine.size(); ++i)
@@ -318,8 +318,8 @@ INSTANTIATE_TEST_SUITE_P(, Fork, testing::Values(true, false), [](const auto& on
   return one.param ? std::string("SharedMemory") : std::string("Device");
 });
 
-// Protects: whatever a forked child does with what it inherits, it is told that it is one, and its
-// parent's results, also of a call in flight, stay right.
+// Protects: whatever a forked child does with objects of its parent, the error says that it is a
+// forked child, and its parent's results, also of a call in flight, stay right.
 TEST_P(Fork, AChildIsRefusedAndItsParentGoesOn) {
   for (const std::uint32_t rank_count : {2u, 3u}) {
     const auto results = run_local({.rank_count = rank_count}, [&](Exchange& exchange) {
@@ -356,7 +356,7 @@ TEST_P(Fork, AGrandchildIsRefusedToo) {
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0}));
 }
 
-// Protects: a child that comes to its end by exit(), with everything still there, harms nobody.
+// Protects: a child that ends by exit(), with all objects still there, harms no other process.
 TEST_P(Fork, AChildThatExitsHarmsNobody) {
   const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
     Adder adder(exchange, GetParam());

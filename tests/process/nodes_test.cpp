@@ -465,7 +465,7 @@ TEST(Nodes, OnlyRanksOfOtherNodesAreConnected) {
     const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
       Context context(with_nodes(shape, Placement::block));
       Communicator communicator(context, exchange);
-      // Everybody tells everybody.
+      // Every rank sends to every other.
       Operation operation = barrier(communicator, {.per_round = {2}});
       if (!run_once(operation)) return 1;
       const std::uint32_t own =

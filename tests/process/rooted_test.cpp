@@ -491,8 +491,8 @@ TEST(Rooted, OperationsThatComeAndGoDoNotMeet) {
 /// Less than the 8 s that an operation may take to get its memory back.
 constexpr auto not_waited_out = 6s;
 
-/// A root that is done with an operation waits for nobody before it goes on: whoever still has to
-/// read may need it for something else first.
+/// A root that is done with an operation goes on without waiting: a rank that still has to read may
+/// need the root for something else first.
 int destroys_early(Exchange& exchange, const std::vector<std::uint32_t>& ranks_per_node) {
   const auto begin = std::chrono::steady_clock::now();
   {

@@ -30,7 +30,7 @@ void run(std::uint32_t rank_count, const std::function<int(Exchange&)>& body) {
     EXPECT_TRUE(result.signal == 0 && result.exit_status == 0) << rank_count << " ranks";
 }
 
-/// Vectors that the schedule takes for so many ranks; the empty one leaves it to a rule.
+/// Vectors that the schedule takes for a number of ranks; the empty one leaves it to a rule.
 std::vector<std::vector<std::uint32_t>> vectors(const tune::Row& schedule, std::uint32_t rank_count,
                                                 const tune::CollectiveRequest& request) {
   std::vector<std::vector<std::uint32_t>> taken;

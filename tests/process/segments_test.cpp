@@ -389,7 +389,8 @@ TEST(Segments, ACallThatHasTimedOutGoesOn) {
   EXPECT_EQ(codes_of(results), std::vector<int>(2));
 }
 
-// What is told of inside a node, and lies in a segment, is read where it is mapped.
+// A payload that is sent by reference inside a node, and lies in a segment, is read where it is
+// mapped.
 TEST(Segments, InANodeAreReadWhereTheyAre) {
   const auto results = launch({.rank_count = 2}, [](Exchange& exchange) {
     ContextOptions options = options_for_test(exchange);
@@ -420,7 +421,8 @@ TEST(Segments, InANodeAreReadWhereTheyAre) {
 
 #if !defined(__SANITIZE_THREAD__)  // ranks that end the program
 
-/// Rank 1 is killed while all call again and again; the others hear it, and their segments can go.
+/// Rank 1 is killed while all ranks call again and again; the others learn of it, and can destroy
+/// their segments.
 int outlive(Exchange& exchange, Algorithm algorithm, bool registered) {
   ContextOptions options = options_for_test(exchange, 16384);
   options.register_buffers = registered;

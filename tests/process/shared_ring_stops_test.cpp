@@ -172,7 +172,7 @@ TEST(Republished, WhatComesToAStoppedRankWaitsAndItIsNamed) {
                     .said = {first, "", second}};
   const auto board = shared_board();
   EXPECT_EQ(codes_with_stops(stops, *board), (std::vector<int>{7, 0, 7}));
-  // The control: with words nobody waits.
+  // The control: with words no rank waits.
   Stops words = stops;
   words.shared_notifications = SharedNotifications::words;
   words.patience = 10s;

@@ -375,7 +375,7 @@ TEST(SharedRing, ADeadRankIsNamed) {
       Communicator communicator(context, exchange);
       std::vector<double> source(1000), target(1000);
       Operation operation = allreduce(communicator, arguments_of(source, target));
-      // The others may hear of the death in the call that the victim has just ended.
+      // The others may learn of the death in the call that the victim has just ended.
       bool goes_on = true;
       for (int call = 0; call < 50 && goes_on; ++call) goes_on = run_once(operation);
       if (goes_on && exchange.self() == Rank{victim}) ::kill(::getpid(), SIGKILL);
@@ -477,7 +477,7 @@ TEST(SharedRing, ARankThatDiesWithAChunkInItsHandsIsNamedInTime) {
     }
 }
 
-/// Does something once its rank has met the others so many times.
+/// Does something once its rank has met the others a given number of times.
 class InterruptedExchange final : public Exchange {
  public:
   explicit InterruptedExchange(Exchange& inner) : inner_(inner) {}

@@ -468,7 +468,7 @@ TEST(SingleCopy, RanksOfANodeThatWereSplitOffGoByItsFigures) {
   }
 }
 
-/// Who was told does not measure, and who measures does not wait long for it.
+/// A rank whose size is given does not measure, and a rank that measures does not wait long for it.
 TEST(SingleCopy, OneThatWasToldMayMeetOneThatMeasures) {
   const auto results = run_local_threads({.rank_count = 2}, [](Exchange& exchange) {
     ContextOptions options = options_of(2, 0);

@@ -117,7 +117,7 @@ int broadcast_to_a_sleeper(tutti::Exchange& exchange, std::uint32_t calls,
   std::printf("rank 0 was up to %u calls ahead of those that the sleeper had counted\n", ahead_max);
   std::fflush(stdout);
   // Two, as docs/collectives.md says, and one more if the sleeper has finished a call that it has
-  // not counted yet.  Fewer would mean that nobody was waited for.
+  // not counted yet.  Fewer would mean that the root did not wait.
   if (ahead_max == 2 || ahead_max == 3) return 0;
   std::fprintf(stderr, "rank 0: up to %u calls ahead; expected 2 or 3\n", ahead_max);
   return 1;

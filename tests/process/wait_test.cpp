@@ -1,4 +1,4 @@
-// Promise: a wait takes its core or leaves it as it was told to, and is right in either case.
+// Promise: a wait keeps its core or gives it away as its policy says, and is right in either case.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 

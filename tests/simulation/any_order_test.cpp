@@ -33,7 +33,7 @@ std::vector<Bytes> inputs(std::uint32_t rank_count) {
   return all;
 }
 
-/// Empty if the schedule does not serve so many ranks with that n.
+/// Empty if the schedule does not serve `rank_count` ranks with the n of the request.
 std::vector<plan::Plan> plans_of(std::uint32_t rank_count, const tune::CollectiveRequest& request) {
   std::vector<plan::Plan> plans;
   try {

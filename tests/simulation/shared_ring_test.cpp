@@ -1,9 +1,9 @@
-// Promise: whoever finds a chunk of the ring takes it, and all results are right, however ranks and
-// chunks are delayed, for every shape of nodes and every count; a rank that stops once it has
-// contributed holds up nobody, and finds its own result whenever it goes on; with one parity
-// instead of two, or with words that overtake their chunks, results would be wrong.  The same where
-// words are republished, but that what comes to a rank waits for it; and then never more wait than
-// receives are reserved for.
+// Promise: any rank of a node takes the chunks of the ring that it finds, and all results are
+// right, however ranks and chunks are delayed, for every shape of nodes and every count.  A rank
+// that stops once it has contributed holds up no other rank, and finds its own result whenever it
+// goes on. With one parity instead of two, or with words that overtake their chunks, results would
+// be wrong. Where words are republished, all of this holds, but chunks that are notified to a rank
+// wait for it, and never more of them than receives are reserved for.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -76,7 +76,7 @@ class SimulatedFabric {
     return true;
   }
 
-  /// What the other rank has told of, which is memory of this process.
+  /// Reads memory of the other rank, which is memory of this process.
   Status read(std::uint32_t, std::uint32_t, std::uint64_t from, std::byte* into,
               std::size_t bytes) noexcept {
     if (bytes > 0) std::memcpy(into, reinterpret_cast<const std::byte*>(from), bytes);

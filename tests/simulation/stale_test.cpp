@@ -1,6 +1,7 @@
-// Promise: a stale-synchronous result holds exactly one contribution of every rank, whole, from the
-// last slack + 1 calls, and says how old the oldest is, however ranks and messages are delayed; no
-// rank waits for another that is less than slack calls behind; with fewer copies it would be wrong.
+// Promise: a stale-synchronous result holds exactly one whole contribution of every rank, from the
+// last slack + 1 calls, and its staleness is the age of the oldest, however ranks and messages are
+// delayed.  No rank waits for another that is less than slack calls behind.  With fewer copies
+// results would be wrong.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // How often the calling thread has allocated: malloc, calloc, realloc, and so operator new; links
-// with allocations.cpp.  Of the thread alone, for the software device's helper thread answers peers
-// whenever they come.
+// with allocations.cpp.  Only this thread counts, because the software device's helper thread
+// answers peers at any time.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // How long a collective takes on a network of LogGP, by the events of its plan alone: no device, no
-// engine, no clock.  What virtual time is compared with.
+// engine, no clock.  Virtual time is compared with it.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Jobs for tests: a rendezvous on the loopback, what ranks of run_local() tell each other beside
-// their exchange, and how they ended.
+// Jobs for tests: a rendezvous on the loopback, memory by which ranks of run_local() inform each
+// other beside their exchange, and how they ended.
 #pragma once
 
 #include <netinet/in.h>
