@@ -176,7 +176,8 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
       .partners_max = context.fabric.connections().count_max(),
       .reads_in_place = ranks.takes_single_copy(
           api::ReadFor::allreduce, arguments.element_count * arguments.reduction.element_bytes)};
-  if (is_ring && republishes) asked.receives_max = context.fabric.connections().receives_promised_max();
+  if (is_ring && republishes)
+    asked.receives_max = context.fabric.connections().receives_promised_max();
   const auto complete = [&](std::span<const std::uint64_t> rows) -> api::Completed {
     const tune::CollectiveRequest completed = with_whereabouts(asked, ranks, rows);
     check_arguments({.collective = "allreduce",
