@@ -121,14 +121,14 @@ Refusal ask_as_stranger(const Endpoint& there, std::span<const std::byte> data) 
   }
 }
 
-TEST(CmFabric, ConnectsAndCarriesInBothDirections) {
+TEST(CmFabric, connects_and_carries_in_both_directions) {
   End a(1, 0), b(2, 1);
   EXPECT_EQ(connect(a, b), "no error, no error");
   EXPECT_TRUE(carries(a, b));
   EXPECT_TRUE(carries(b, a));
 }
 
-TEST(CmFabric, StrangersAreRefusedWhileItWaitsAndDisturbNothing) {
+TEST(CmFabric, strangers_are_refused_while_it_waits_and_disturb_nothing) {
   End a(2), b(1);  // a waits to be asked
   const NewPartner forth = a.towards(b), back = b.towards(a);
   std::string first;
@@ -152,7 +152,7 @@ TEST(CmFabric, StrangersAreRefusedWhileItWaitsAndDisturbNothing) {
   EXPECT_EQ(first, "no error");
 }
 
-TEST(CmFabric, APeerThatNeverTakesPartIsNamedInTimeAndCanBeConnectedLater) {
+TEST(CmFabric, a_peer_that_never_takes_part_is_named_in_time_and_can_be_connected_later) {
   End a(1), b(2);
   for (End* end : {&a, &b}) {
     End& other = end == &a ? b : a;
@@ -169,7 +169,7 @@ TEST(CmFabric, APeerThatNeverTakesPartIsNamedInTimeAndCanBeConnectedLater) {
   EXPECT_TRUE(carries(a, b));
 }
 
-TEST(CmFabric, AbandonedConnectionsCanBeMadeAgainAtOnce) {
+TEST(CmFabric, abandoned_connections_can_be_made_again_at_once) {
   End a(1), b(2);
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(connect(a, b), "no error, no error");
@@ -179,7 +179,7 @@ TEST(CmFabric, AbandonedConnectionsCanBeMadeAgainAtOnce) {
   }
 }
 
-TEST(CmFabric, TheEndOfOneConnectionDisturbsNoOther) {
+TEST(CmFabric, the_end_of_one_connection_disturbs_no_other) {
   End a(1), b(2), c(3);
   EXPECT_EQ(connect(a, b), "no error, no error");
   const std::uint32_t later = a.fabric.connections().count();
@@ -233,7 +233,7 @@ struct BareEnd {
   IdHandle id;
 };
 
-TEST(CmFabric, AQueuePairOutlivesTheIdThatConnectedIt) {
+TEST(CmFabric, a_queue_pair_outlives_the_id_that_connected_it) {
   BareEnd a(1), b(2);
   std::thread thread([&] { a.connect(b); });
   b.connect(a);
@@ -252,7 +252,7 @@ TEST(CmFabric, AQueuePairOutlivesTheIdThatConnectedIt) {
   }
 }
 
-TEST(CmFabric, AnAddressThatNobodyHasIsNamed) {
+TEST(CmFabric, an_address_that_nobody_has_is_named) {
   End a(1), b(2);
   NewPartner partner = a.towards(b);
   partner.remote.gid[15] ^= 0x80;  // in the same network
@@ -267,7 +267,7 @@ TEST(CmFabric, AnAddressThatNobodyHasIsNamed) {
     EXPECT_NE(text.find(word), std::string::npos) << text;
 }
 
-TEST(CmFabric, APortWhereNobodyListensIsNamed) {
+TEST(CmFabric, a_port_where_nobody_listens_is_named) {
   End a(1), b(2);
   NewPartner partner = a.towards(b);
   partner.remote.service_port = 9;

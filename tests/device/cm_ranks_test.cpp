@@ -59,7 +59,7 @@ int work(Communicator& communicator, const std::vector<std::uint32_t>& per_round
   return 0;
 }
 
-TEST(CmRanks, BarriersAndSumsOverOneAndSeveralDevices) {
+TEST(CmRanks, barriers_and_sums_over_one_and_several_devices) {
   for (const std::uint32_t rank_count : {2u, 4u, 8u})
     for (const std::size_t device_count : {std::size_t{1}, test::devices().size()}) {
       const auto results = run_local({.rank_count = rank_count}, [&](Exchange& exchange) {
@@ -76,7 +76,7 @@ TEST(CmRanks, BarriersAndSumsOverOneAndSeveralDevices) {
     }
 }
 
-TEST(CmRanks, WaysOfConnectingThatDifferAreNamedOnEveryRank) {
+TEST(CmRanks, ways_of_connecting_that_differ_are_named_on_every_rank) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     Context context(
         options_of(exchange, 1, exchange.self() == Rank{1} ? ConnectBy::exchange : ConnectBy::cm));
@@ -92,7 +92,7 @@ TEST(CmRanks, WaysOfConnectingThatDifferAreNamedOnEveryRank) {
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
-TEST(CmRanks, ADeathWhileTheOthersConnectEndsTheirWait) {
+TEST(CmRanks, a_death_while_the_others_connect_ends_their_wait) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& local) {
     test::Tampering exchange(local, 3, [&](std::span<std::byte>) {
       if (local.self() == Rank{2}) raise(SIGKILL);
@@ -122,7 +122,7 @@ void spoil_endpoints(std::span<std::byte> bytes, const std::uint8_t* gid) {
     if (std::memcmp(&bytes[i], gid, 16) == 0) bytes[i - before] ^= std::byte{1};
 }
 
-TEST(CmRanks, ASetUpThatFailsOnOneRankIsHeardByAllAndCanBeRepeated) {
+TEST(CmRanks, a_set_up_that_fails_on_one_rank_is_heard_by_all_and_can_be_repeated) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& local) {
     std::vector<std::uint8_t> gid;
     test::Tampering exchange(local, 3, [&](std::span<std::byte> all) {
@@ -155,7 +155,7 @@ TEST(CmRanks, ASetUpThatFailsOnOneRankIsHeardByAllAndCanBeRepeated) {
 
 class Kill : public testing::TestWithParam<ConnectBy> {};
 
-TEST_P(Kill, EverySurvivorNamesTheDeadRank) {
+TEST_P(Kill, every_survivor_names_the_dead_rank) {
   constexpr std::uint32_t victim = 2;
   const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
     Context context(options_of(exchange, test::devices().size(), GetParam()));

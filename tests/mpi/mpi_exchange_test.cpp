@@ -17,7 +17,7 @@ using tutti::index_of;
 using tutti::Rank;
 
 // Protects: contributions arrive whole and in rank order, whatever their size.
-TEST(MpiExchange, AllgatherReturnsContributionsInRankOrder) {
+TEST(MpiExchange, allgather_returns_contributions_in_rank_order) {
   const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, (std::size_t{1} << 20) + 1}) {
     const std::vector<std::byte> mine(bytes, std::byte(index_of(exchange->self()) + 1));
@@ -32,7 +32,7 @@ TEST(MpiExchange, AllgatherReturnsContributionsInRankOrder) {
 
 // Protects: the ranks are those of the caller's communicator, and exchanges on two communicators do
 // not mix.
-TEST(MpiExchange, RanksAreThoseOfTheCommunicator) {
+TEST(MpiExchange, ranks_are_those_of_the_communicator) {
   int rank = 0;
   int rank_count = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -52,7 +52,7 @@ TEST(MpiExchange, RanksAreThoseOfTheCommunicator) {
 }
 
 // Protects: no rank leaves a barrier before all have entered, and a late rank is waited for.
-TEST(MpiExchange, BarrierWaitsForTheLastRank) {
+TEST(MpiExchange, barrier_waits_for_the_last_rank) {
   const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
   exchange->barrier(30s);
   const auto start = std::chrono::steady_clock::now();
@@ -63,7 +63,7 @@ TEST(MpiExchange, BarrierWaitsForTheLastRank) {
 
 // Protects: every wait has a deadline, and says honestly what it does not know.  The late rank then
 // completes the pending barrier, so that MPI can be finalised.
-TEST(MpiExchange, BarrierTimesOutWhenARankIsMissing) {
+TEST(MpiExchange, barrier_times_out_when_a_rank_is_missing) {
   const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
   if (exchange->rank_count() == 1) GTEST_SKIP() << "needs a rank to miss";
   if (exchange->self() == Rank{0}) {
@@ -87,7 +87,7 @@ TEST(MpiExchange, BarrierTimesOutWhenARankIsMissing) {
 
 // Protects: the same for an allgather; and an exchange that has timed out can be destroyed at once,
 // whatever MPI still holds of it.
-TEST(MpiExchange, AnAllgatherThatTimedOutCanBeDestroyed) {
+TEST(MpiExchange, an_allgather_that_timed_out_can_be_destroyed) {
   auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
   if (exchange->rank_count() == 1) GTEST_SKIP() << "needs a rank to miss";
   const std::span<std::byte> nothing;
@@ -111,7 +111,7 @@ TEST(MpiExchange, AnAllgatherThatTimedOutCanBeDestroyed) {
 }
 
 // Protects: the end of an exchange does not wait for other ranks.
-TEST(MpiExchange, DestructionDoesNotWait) {
+TEST(MpiExchange, destruction_does_not_wait) {
   auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
   exchange->barrier(30s);
   if (exchange->self() == Rank{0}) std::this_thread::sleep_for(500ms);
@@ -122,7 +122,7 @@ TEST(MpiExchange, DestructionDoesNotWait) {
 }
 
 // Protects: making the exchange has a deadline too, and its error says what did not happen.
-TEST(MpiExchange, MakingItTimesOutWhenARankIsMissing) {
+TEST(MpiExchange, making_it_times_out_when_a_rank_is_missing) {
   int rank = 0;
   int rank_count = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -152,7 +152,7 @@ TEST(MpiExchange, MakingItTimesOutWhenARankIsMissing) {
 }
 
 // Protects: sizes that differ are an error on every rank, not undefined behaviour of MPI.
-TEST(MpiExchange, DifferentSizesAreAMismatchOnEveryRank) {
+TEST(MpiExchange, different_sizes_are_a_mismatch_on_every_rank) {
   const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
   if (exchange->rank_count() == 1) GTEST_SKIP() << "needs a rank to disagree with";
   const std::vector<std::byte> mine(exchange->self() == Rank{0} ? 8 : 16);
@@ -167,7 +167,7 @@ TEST(MpiExchange, DifferentSizesAreAMismatchOnEveryRank) {
 }
 
 // Protects: living processes have not left, and nothing has happened.
-TEST(MpiExchange, NobodyHasLeftWhileAllRun) {
+TEST(MpiExchange, nobody_has_left_while_all_run) {
   const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
   for (std::uint32_t rank = 0; rank < exchange->rank_count(); ++rank) {
     EXPECT_FALSE(exchange->has_left(Rank{rank}));
@@ -177,7 +177,7 @@ TEST(MpiExchange, NobodyHasLeftWhileAllRun) {
 }
 
 // Protects: a misuse has a clear error.
-TEST(MpiExchange, NoCommunicatorIsAnInvalidArgument) {
+TEST(MpiExchange, no_communicator_is_an_invalid_argument) {
   try {
     (void)tutti::mpi_exchange(MPI_COMM_NULL);
     ADD_FAILURE() << "MPI_COMM_NULL was accepted";

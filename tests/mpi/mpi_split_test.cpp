@@ -56,7 +56,7 @@ class MpiSplit : public ::testing::TestWithParam<std::vector<std::uint32_t>> {
 };
 
 // Protects: colors make parts, keys order them, and parts and whole do not mix.
-TEST_P(MpiSplit, PartsHaveTheirRanksAndWorkBesideTheWhole) {
+TEST_P(MpiSplit, parts_have_their_ranks_and_work_beside_the_whole) {
   const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
   tutti::Context context(options());
   Communicator whole(context, *exchange);
@@ -78,7 +78,7 @@ TEST_P(MpiSplit, PartsHaveTheirRanksAndWorkBesideTheWhole) {
 }
 
 // Protects: a rank without a color takes part in the splitting and is in no part.
-TEST_P(MpiSplit, ARankWithoutAColorIsInNoPart) {
+TEST_P(MpiSplit, a_rank_without_a_color_is_in_no_part) {
   const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
   tutti::Context context(options());
   Communicator whole(context, *exchange);
@@ -95,7 +95,7 @@ TEST_P(MpiSplit, ARankWithoutAColorIsInNoPart) {
 
 // Protects: when ranks call different functions, the error names these on all ranks, and MPI's
 // exchange stays in step.
-TEST_P(MpiSplit, RanksThatCallSomethingElseAreNamedOnAll) {
+TEST_P(MpiSplit, ranks_that_call_something_else_are_named_on_all) {
   const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
   if (exchange->rank_count() == 1) GTEST_SKIP() << "needs a rank that differs";
   tutti::Context context(options());

@@ -71,7 +71,7 @@ void for_roots(const Collective& collective, std::uint32_t rank_count, F&& f) {
   for (std::uint32_t root = 0; root < rank_count; root += rank_count <= 16 ? 1 : 7) f(Rank{root});
 }
 
-TEST(Blocks, AreRightForEveryRankCountAndRoot) {
+TEST(Blocks, are_right_for_every_rank_count_and_root) {
   for (const Transport transport : {Transport::copied, Transport::by_reference})
     for (const Collective& collective : collectives(transport))
       for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to / 2; ++ranks)
@@ -82,7 +82,7 @@ TEST(Blocks, AreRightForEveryRankCountAndRoot) {
         });
 }
 
-TEST(Blocks, NothingIsWrittenWhileAPeerMayReadIt) {
+TEST(Blocks, nothing_is_written_while_a_peer_may_read_it) {
   for (const Transport transport : {Transport::copied, Transport::by_reference})
     for (const Collective& collective : collectives(transport)) {
       const bool apart =
@@ -125,7 +125,7 @@ std::vector<Plan> flat_plans_of(std::uint32_t rank_count, const PerRound& per_ro
   return plans;
 }
 
-TEST(Blocks, DisseminatedAreRightForEveryRankCountAndVector) {
+TEST(Blocks, disseminated_are_right_for_every_rank_count_and_vector) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to / 2; ++ranks) {
     std::vector<PerRound> vectors{default_per_round(ranks, 8), default_per_round(ranks, 1 << 20)};
     for (std::uint32_t n = 1; n <= 7; ++n) vectors.push_back(uniform(ranks, n));
@@ -153,7 +153,7 @@ std::size_t partner_count(const Plan& plan, const tutti::test::NodeOf& node_of) 
   return partners.size();
 }
 
-TEST(Blocks, DisseminatedHaveFewPartnersAndComeOnceEach) {
+TEST(Blocks, disseminated_have_few_partners_and_come_once_each) {
   for (const std::uint32_t ranks : {9u, 16u, 31u, 64u, 100u, 500u})
     for (std::uint32_t n = 1; n <= 4; ++n) {
       const Plan plan = dissemination_allgather(Rank{ranks / 3}, ranks, uniform(ranks, n));
@@ -171,7 +171,7 @@ TEST(Blocks, DisseminatedHaveFewPartnersAndComeOnceEach) {
 }
 
 /// Not even a rank that has nothing else to do holds back what it has.
-TEST(Blocks, DisseminatedArePassedOnAsSoonAsTheyAreThere) {
+TEST(Blocks, disseminated_are_passed_on_as_soon_as_they_are_there) {
   for (const std::uint32_t ranks : {12u, 17u, 32u})
     for (const Plan& plan : flat_plans_of(ranks, uniform(ranks, 2)))
       for (std::size_t at = 0; at < plan.steps.size(); ++at) {
@@ -192,7 +192,7 @@ TEST(Blocks, DisseminatedArePassedOnAsSoonAsTheyAreThere) {
 }
 
 /// Else every block of a peer would need two receives.
-TEST(Blocks, NoMoreOfThoseDisseminatedAreOnTheirWayThanItSays) {
+TEST(Blocks, no_more_of_those_disseminated_are_on_their_way_than_it_says) {
   for (const std::uint32_t ranks : {67u, 100u, test::up_to(200)})
     for (std::uint32_t n = 1; n <= 3; ++n) {
       const std::vector<Plan> plans = flat_plans_of(ranks, uniform(ranks, n));
@@ -203,7 +203,7 @@ TEST(Blocks, NoMoreOfThoseDisseminatedAreOnTheirWayThanItSays) {
 }
 
 /// Windows are of 4.
-TEST(Blocks, DisseminatedInSeveralWindowsAreRight) {
+TEST(Blocks, disseminated_in_several_windows_are_right) {
   for (const auto& [ranks, per_round] :
        std::vector<std::pair<std::uint32_t, PerRound>>{{33, {1, 1, 1, 1, 1, 1}},
                                                        {50, {1, 1, 1, 1, 1, 1}},
@@ -226,7 +226,7 @@ TEST(Blocks, DisseminatedInSeveralWindowsAreRight) {
 
 /// Where messages are long, the port is never idle: it takes what the direct exchange takes, which
 /// is what so many bytes take, and the answers between windows.
-TEST(Blocks, DisseminatedTakeNoLongerThanDirectlyWhereBytesCount) {
+TEST(Blocks, disseminated_take_no_longer_than_directly_where_bytes_count) {
   constexpr LogGP fdr{.latency = 700'000,
                       .send_overhead = 150'000,
                       .receive_overhead = 50'000,
@@ -259,7 +259,7 @@ void expect_right(const tutti::test::NodeOf& node_of) {
   }
 }
 
-TEST(Blocks, OfNodesAreRightForEveryShape) {
+TEST(Blocks, of_nodes_are_right_for_every_shape) {
   for (std::uint32_t ranks = 1; ranks <= 9; ++ranks)
     for (const std::vector<std::uint32_t>& sizes : tutti::test::compositions(ranks))
       expect_right(tutti::test::in_blocks(sizes));
@@ -280,7 +280,7 @@ std::size_t far_steps(const Plan& plan, Action action, const tutti::test::NodeOf
       }));
 }
 
-TEST(Blocks, OfNodesGoOnceIntoEachAndAreDealtOutEvenly) {
+TEST(Blocks, of_nodes_go_once_into_each_and_are_dealt_out_evenly) {
   const tutti::test::NodeOf even = tutti::test::in_blocks({4, 4, 4});
   for (const PerRound& vector : {PerRound{2}, {1, 1}})
     for (const Plan& plan : allgather_plans_of(even, vector)) {
@@ -295,24 +295,24 @@ TEST(Blocks, OfNodesGoOnceIntoEachAndAreDealtOutEvenly) {
   }
 }
 
-TEST(Blocks, OfNodesOneCopyOfTheSlotsWouldNotDo) {
+TEST(Blocks, of_nodes_one_copy_of_the_slots_would_not_do) {
   EXPECT_NE(HappensBefore(direct_plans_of(tutti::test::in_blocks({2, 3})), calls, 1).race(),
             std::nullopt);
   EXPECT_NE(HappensBefore(flat_plans_of(5, {1, 1, 1}), calls, 1).race(), std::nullopt);
 }
 
 /// What is in the way of swapping blocks by reference in place.
-TEST(Blocks, SwappedInPlaceByReferenceWouldBeWrittenTooEarly) {
+TEST(Blocks, swapped_in_place_by_reference_would_be_written_too_early) {
   const Collective alltoall = collectives(Transport::by_reference)[1];
   EXPECT_NE(HappensBefore(plans_of(alltoall, 3, no_rank), calls, 2).race(), std::nullopt);
 }
 
-TEST(Blocks, OneCopyOfTheSlotsWouldNotDo) {
+TEST(Blocks, one_copy_of_the_slots_would_not_do) {
   const Collective alltoall = collectives(Transport::copied)[1];
   EXPECT_NE(HappensBefore(plans_of(alltoall, 3, no_rank), calls, 1).race(), std::nullopt);
 }
 
-TEST(Blocks, WithoutAnswersByReferenceWouldBeWrong) {
+TEST(Blocks, without_answers_by_reference_would_be_wrong) {
   for (const Collective& collective : collectives(Transport::by_reference)) {
     std::vector<Plan> plans = plans_of(collective, 3, Rank{1});
     for (Plan& plan : plans)
@@ -324,7 +324,7 @@ TEST(Blocks, WithoutAnswersByReferenceWouldBeWrong) {
   }
 }
 
-TEST(Blocks, ReduceScatterFollowsTheCanonicalTree) {
+TEST(Blocks, reduce_scatter_follows_the_canonical_tree) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to / 2; ++ranks) {
     std::vector<Plan> plans;
     for (std::uint32_t rank = 0; rank < ranks; ++rank)
@@ -342,7 +342,7 @@ std::string violation_of(const std::vector<Plan>& plans, Promise promise, Rank r
   return first_violation(plans, promise, root).value_or("none");
 }
 
-TEST(Blocks, ABlockForAnotherRankIsSeen) {
+TEST(Blocks, a_block_for_another_rank_is_seen) {
   const Collective alltoall = collectives(Transport::copied)[1];
   std::vector<Plan> plans = plans_of(alltoall, 3, no_rank);
   std::swap(plans[0].steps[1].part, plans[0].steps[3].part);
@@ -352,7 +352,7 @@ TEST(Blocks, ABlockForAnotherRankIsSeen) {
   EXPECT_NE(violation_of(plans, Promise::gather), "none");
 }
 
-TEST(Blocks, ABlockThatIsNotWrittenOrNotWantedIsSeen) {
+TEST(Blocks, a_block_that_is_not_written_or_not_wanted_is_seen) {
   const Collective allgather = collectives(Transport::copied)[0];
   std::vector<Plan> plans = plans_of(allgather, 3, no_rank);
   plans[2].steps.pop_back();

@@ -33,14 +33,14 @@ std::optional<std::string> violation(std::uint32_t ranks, const PerRound& vector
       Promise::canonical_tree);
 }
 
-TEST(CanonicalDissemination, FollowsTheTreeForAllUniformVectorsUpTo128Ranks) {
+TEST(CanonicalDissemination, follows_the_tree_for_all_uniform_vectors_up_to_128_ranks) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
       ASSERT_EQ(violation(ranks, uniform(ranks, n)), std::nullopt)
           << "P = " << ranks << ", n = " << n;
 }
 
-TEST(CanonicalDissemination, FollowsTheTreeForAllMinimalVectorsUpTo32Ranks) {
+TEST(CanonicalDissemination, follows_the_tree_for_all_minimal_vectors_up_to_32_ranks) {
   for (std::uint32_t ranks = 2; ranks <= 32; ++ranks)
     test::for_each_minimal_vector(ranks, 7, [&](const PerRound& vector) {
       ASSERT_EQ(violation(ranks, vector), std::nullopt)
@@ -48,14 +48,14 @@ TEST(CanonicalDissemination, FollowsTheTreeForAllMinimalVectorsUpTo32Ranks) {
     });
 }
 
-TEST(CanonicalDissemination, ToleratesVectorsLargerThanNeeded) {
+TEST(CanonicalDissemination, tolerates_vectors_larger_than_needed) {
   for (std::uint32_t ranks = 1; ranks <= 40; ++ranks)
     for (const PerRound& vector : {PerRound{7, 7, 7}, {1, 63, 1}, {UINT32_MAX, 1}, {3, UINT32_MAX}})
       ASSERT_EQ(violation(ranks, vector), std::nullopt)
           << "P = " << ranks << ", vector " << testing::PrintToString(vector);
 }
 
-TEST(CanonicalDissemination, FollowsTheTreeForSampledRankCountsUpTo2000) {
+TEST(CanonicalDissemination, follows_the_tree_for_sampled_rank_counts_up_to_2000) {
   std::mt19937 engine(1);
   const auto random = [&](std::uint32_t below) {
     return static_cast<std::uint32_t>(engine() % below);
@@ -70,7 +70,7 @@ TEST(CanonicalDissemination, FollowsTheTreeForSampledRankCountsUpTo2000) {
 }
 
 // Also says that the builder emits nothing that is not needed.
-TEST(CanonicalDissemination, NeedsEveryStep) {
+TEST(CanonicalDissemination, needs_every_step) {
   for (std::uint32_t ranks = 2; ranks <= 24; ++ranks) {
     std::vector<Plan> plans;
     for (std::uint32_t rank = 0; rank < ranks; ++rank)
@@ -89,7 +89,7 @@ std::vector<std::size_t> blocks_per_round(std::uint32_t ranks, const PerRound& v
   return most;
 }
 
-TEST(CanonicalDissemination, HasTheRoundsAndMessagesOfTwoPartialDissemination) {
+TEST(CanonicalDissemination, has_the_rounds_and_messages_of_two_partial_dissemination) {
   for (std::uint32_t ranks = 1; ranks <= 300; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n) {
       // Independently: backwards from P.
@@ -107,7 +107,7 @@ TEST(CanonicalDissemination, HasTheRoundsAndMessagesOfTwoPartialDissemination) {
   EXPECT_EQ(build(0, 96, {7, 7, 7}).per_round, (PerRound{1, 5, 7}));
 }
 
-TEST(CanonicalDissemination, SendsTheBlocksOfTheOwnInterval) {
+TEST(CanonicalDissemination, sends_the_blocks_of_the_own_interval) {
   for (const std::uint32_t ranks : {5u, 13u, 43u, 64u, 96u}) {
     const auto nodes = test::naive_nodes(ranks);
     for (std::uint32_t n = 1; n <= 7; n += 2)
@@ -122,7 +122,7 @@ TEST(CanonicalDissemination, SendsTheBlocksOfTheOwnInterval) {
   }
 }
 
-TEST(CanonicalDissemination, CarriesFewBlocks) {
+TEST(CanonicalDissemination, carries_few_blocks) {
   for (std::uint32_t n = 1; n <= 8; ++n) {
     EXPECT_LE(build(1, 128, uniform(128, n)).payloads, 7) << n;
     EXPECT_LE(build(1, 200, uniform(200, n)).payloads, 11) << n;
@@ -132,7 +132,7 @@ TEST(CanonicalDissemination, CarriesFewBlocks) {
 }
 
 // Registers are no larger than the longest message of all ranks.
-TEST(CanonicalDissemination, HasRoomForTheLongestMessageAndNoMore) {
+TEST(CanonicalDissemination, has_room_for_the_longest_message_and_no_more) {
   for (std::uint32_t ranks = 2; ranks <= test::every_rank_count_up_to; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n) {
       const auto blocks = blocks_per_round(ranks, uniform(ranks, n));
@@ -145,7 +145,7 @@ TEST(CanonicalDissemination, HasRoomForTheLongestMessageAndNoMore) {
 // The table was computed independently of this code, for two schedules: one whose intervals grow
 // greedily and overlap in the last round, and two-partial dissemination, whose messages are the
 // same where it never trims.
-TEST(CanonicalDissemination, CarriesTheBlocksOfTheReferenceTable) {
+TEST(CanonicalDissemination, carries_the_blocks_of_the_reference_table) {
   std::ifstream table(TUTTI_TEST_DATA "/canonical_tree_payload.csv");
   ASSERT_TRUE(table) << "tests/data/canonical_tree_payload.csv is missing";
   std::string line;
@@ -179,7 +179,7 @@ TEST(CanonicalDissemination, CarriesTheBlocksOfTheReferenceTable) {
   EXPECT_EQ(own, 2046U);
 }
 
-TEST(CanonicalDissemination, PutsBeforeAnythingElseAndAwaitsInSlotOrder) {
+TEST(CanonicalDissemination, puts_before_anything_else_and_awaits_in_slot_order) {
   for (std::uint32_t rank = 0; rank < 43; ++rank) {
     const Plan plan = build(rank, 43, {2, 2, 4});
     bool puts_over = false;
@@ -199,7 +199,7 @@ TEST(CanonicalDissemination, PutsBeforeAnythingElseAndAwaitsInSlotOrder) {
   }
 }
 
-TEST(CanonicalDissemination, OfOneRankCopiesItsContribution) {
+TEST(CanonicalDissemination, of_one_rank_copies_its_contribution) {
   const Plan plan = build(0, 1, {});
   ASSERT_EQ(plan.steps.size(), 1U);
   EXPECT_EQ(plan.steps[0].from.place, Place::source);
@@ -207,7 +207,7 @@ TEST(CanonicalDissemination, OfOneRankCopiesItsContribution) {
   EXPECT_EQ(plan.partial_count + plan.slot_count, 0);
 }
 
-TEST(CanonicalDissemination, OfAMillionRanksIsSmall) {
+TEST(CanonicalDissemination, of_a_million_ranks_is_small) {
   for (const std::uint32_t rank : {0u, 1u, 499'999u, 999'999u}) {
     const Plan plan = build(rank, 1'000'000, uniform(1'000'000, 7));
     EXPECT_EQ(plan.per_round.size(), 7U);

@@ -44,24 +44,24 @@ void expect_right(std::uint32_t ranks) {
       << ranks << " ranks, reduce-scatter";
 }
 
-TEST(CanonicalHalving, FollowsTheTreeForEveryRankCount) {
+TEST(CanonicalHalving, follows_the_tree_for_every_rank_count) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks) expect_right(ranks);
 }
 
-TEST(CanonicalHalving, FollowsTheTreeForManyRanks) {
+TEST(CanonicalHalving, follows_the_tree_for_many_ranks) {
   for (const std::uint32_t ranks :
        {129u, 137u, 167u, 200u, 231u, 255u, 256u, 257u, 263u, 279u, 300u, 511u})
     if (ranks <= test::up_to(511)) expect_right(ranks);
 }
 
-TEST(CanonicalHalving, TwoCopiesDo) {
+TEST(CanonicalHalving, two_copies_do) {
   for (std::uint32_t ranks = 2; ranks <= 9; ++ranks) {
     EXPECT_EQ(HappensBefore(allreduces(ranks), 4, 2).race(), std::nullopt) << ranks << " ranks";
     EXPECT_EQ(HappensBefore(scatters(ranks), 4, 2).race(), std::nullopt) << ranks << " ranks";
   }
 }
 
-TEST(CanonicalHalving, TwoCopiesDoWhereWindowsAreAnswered) {
+TEST(CanonicalHalving, two_copies_do_where_windows_are_answered) {
   for (const std::uint32_t ranks : {39u, 43u}) {
     ASSERT_GT(allreduces(ranks)[0].line_slot_count, 0u);
     EXPECT_EQ(HappensBefore(allreduces(ranks), 3, 2).race(), std::nullopt) << ranks << " ranks";
@@ -70,7 +70,7 @@ TEST(CanonicalHalving, TwoCopiesDoWhereWindowsAreAnswered) {
 }
 
 /// Up to 64 ranks of one cube, whose connections have receives for all messages.
-TEST(CanonicalHalving, APowerOfTwoUpTo64NeedsNoAnswers) {
+TEST(CanonicalHalving, a_power_of_two_up_to_64_needs_no_answers) {
   for (const std::uint32_t ranks : {32u, 64u}) {
     EXPECT_EQ(allreduces(ranks)[0].line_slot_count, 0u);
     EXPECT_EQ(scatters(ranks)[0].line_slot_count, 0u);
@@ -81,7 +81,7 @@ TEST(CanonicalHalving, APowerOfTwoUpTo64NeedsNoAnswers) {
 }
 
 /// Each message that was not looked at needs a receive.
-TEST(CanonicalHalving, RanksThatDoNotLookFindNoMoreThanIsPromised) {
+TEST(CanonicalHalving, ranks_that_do_not_look_find_no_more_than_is_promised) {
   for (const std::uint32_t ranks : {2u, 3u, 8u, 11u, 24u, 25u, 33u, 39u, 64u, 65u, 127u, 128u})
     for (const bool everywhere : {true, false}) {
       const std::vector<Plan> plans = everywhere ? allreduces(ranks) : scatters(ranks);
@@ -95,7 +95,7 @@ TEST(CanonicalHalving, RanksThatDoNotLookFindNoMoreThanIsPromised) {
 }
 
 /// As seen by rank 0; turned about, so that every rank is.
-TEST(CanonicalHalving, NoRankFindsMoreThanIsPromised) {
+TEST(CanonicalHalving, no_rank_finds_more_than_is_promised) {
   for (const std::uint32_t ranks : {33u, 43u, 47u}) {
     const std::vector<Plan> plans = ranks == 43 ? scatters(ranks) : allreduces(ranks);
     for (std::uint32_t first = 0; first < ranks; ++first) {
@@ -110,7 +110,7 @@ TEST(CanonicalHalving, NoRankFindsMoreThanIsPromised) {
   }
 }
 
-TEST(CanonicalHalving, HasFewPartners) {
+TEST(CanonicalHalving, has_few_partners) {
   for (std::uint32_t ranks :
        {2u, 3u, 5u, 7u, 9u, 15u, 17u, 32u, 33u, 63u, 64u, 65u, 100u, 127u, 200u, 1000u, 1024u})
     for (const bool everywhere : {true, false}) {
@@ -135,7 +135,7 @@ std::uint32_t parts_sent(const Plan& plan) {
 }
 
 /// The figures of the catalogue.
-TEST(CanonicalHalving, SendsLittleMoreThanHasToBeSent) {
+TEST(CanonicalHalving, sends_little_more_than_has_to_be_sent) {
   for (std::uint32_t ranks : {32u, 33u, 35u, 39u, 63u, 64u, 65u, 100u, 127u, 200u, 255u, 263u}) {
     for (const Plan& plan : scatters(ranks))
       ASSERT_LE(parts_sent(plan), std::has_single_bit(ranks) ? ranks - 1 : ranks + ranks / 8)
@@ -150,12 +150,12 @@ TEST(CanonicalHalving, SendsLittleMoreThanHasToBeSent) {
   }
 }
 
-TEST(CanonicalHalving, NeedsEveryStep) {
+TEST(CanonicalHalving, needs_every_step) {
   for (std::uint32_t ranks = 2; ranks <= 13; ++ranks)
     test::expect_every_step_needed(allreduces(ranks), Promise::canonical_tree);
 }
 
-TEST(CanonicalHalving, KeepsToTheSlotsThereAre) {
+TEST(CanonicalHalving, keeps_to_the_slots_there_are) {
   EXPECT_FALSE(is_canonical_halving(0));
   EXPECT_TRUE(is_canonical_halving(8192));
   EXPECT_FALSE(is_canonical_halving(8193));

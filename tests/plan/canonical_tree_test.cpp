@@ -18,7 +18,7 @@
 namespace tutti::plan {
 namespace {
 
-TEST(CanonicalTree, BlocksAreTheLargestNodesOfEveryIntervalUpTo33Ranks) {
+TEST(CanonicalTree, blocks_are_the_largest_nodes_of_every_interval_up_to_33_ranks) {
   for (std::uint32_t ranks = 1; ranks <= 33; ++ranks) {
     const auto nodes = test::naive_nodes(ranks);
     for (std::uint32_t last = 0; last < ranks; ++last)
@@ -29,7 +29,7 @@ TEST(CanonicalTree, BlocksAreTheLargestNodesOfEveryIntervalUpTo33Ranks) {
   }
 }
 
-TEST(CanonicalTree, SiblingsMakeUpTheLeastLargerNode) {
+TEST(CanonicalTree, siblings_make_up_the_least_larger_node) {
   for (std::uint32_t ranks = 1; ranks <= 70; ++ranks) {
     const CanonicalTree tree(ranks);
     const auto nodes = test::naive_nodes(ranks);
@@ -46,7 +46,7 @@ TEST(CanonicalTree, SiblingsMakeUpTheLeastLargerNode) {
   }
 }
 
-TEST(CanonicalTree, BoundOfTheBlocksIsTightUpToHalfOfTheRanks) {
+TEST(CanonicalTree, bound_of_the_blocks_is_tight_up_to_half_of_the_ranks) {
   std::uint32_t loose = 0, all = 0;
   for (std::uint32_t ranks = 1; ranks <= 200; ++ranks) {
     const CanonicalTree tree(ranks);
@@ -67,7 +67,7 @@ TEST(CanonicalTree, BoundOfTheBlocksIsTightUpToHalfOfTheRanks) {
   EXPECT_LE(loose, all / 20) << "of the longer intervals";
 }
 
-TEST(CanonicalTree, OfAllRanksThereCanBe) {
+TEST(CanonicalTree, of_all_ranks_there_can_be) {
   const CanonicalTree tree(UINT32_MAX);
   EXPECT_EQ(tree.root(), (Block{0, UINT32_MAX}));
   EXPECT_EQ(tree.blocks_of(Rank{UINT32_MAX - 1}, UINT32_MAX - 1).front(), (Block{1, 1}));
@@ -115,7 +115,7 @@ std::pair<std::string, std::uint32_t> folded(const std::vector<std::uint32_t>& o
   return {value_of(values, target_register), scratch.partial_count()};
 }
 
-TEST(CanonicalFold, GivesTheTreeWhateverTheOrder) {
+TEST(CanonicalFold, gives_the_tree_whatever_the_order) {
   std::mt19937 random(1);
   for (std::uint32_t ranks = 1; ranks <= 70; ++ranks) {
     std::vector<std::uint32_t> order(ranks);
@@ -127,7 +127,7 @@ TEST(CanonicalFold, GivesTheTreeWhateverTheOrder) {
   }
 }
 
-TEST(CanonicalFold, TakesLogarithmicScratchInTheOrderOfTheRing) {
+TEST(CanonicalFold, takes_logarithmic_scratch_in_the_order_of_the_ring) {
   for (std::uint32_t ranks = 2; ranks <= 100; ++ranks)
     for (std::uint32_t last = 0; last < ranks; ++last) {
       std::vector<std::uint32_t> order(ranks);

@@ -24,13 +24,13 @@ std::optional<std::string> violation(std::uint32_t ranks) {
       Promise::canonical_tree);
 }
 
-TEST(ChunkedFold, FollowsTheTreeForAllRankCountsUpTo128) {
+TEST(ChunkedFold, follows_the_tree_for_all_rank_counts_up_to_128) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
     ASSERT_EQ(violation(ranks), std::nullopt) << "P = " << ranks;
 }
 
 // Work is P per rank: 2000 ranks once, four million parts (500 under the sanitizer).
-TEST(ChunkedFold, FollowsTheTreeForSampledRankCountsUpTo2000) {
+TEST(ChunkedFold, follows_the_tree_for_sampled_rank_counts_up_to_2000) {
   const std::uint32_t most = test::samples_divisor == 1 ? 2000 : 500;
   std::mt19937 random(1);
   for (int sample = 0; sample < test::samples(6); ++sample) {
@@ -46,13 +46,13 @@ std::vector<Plan> zero_copy_plans(std::uint32_t ranks) {
   return plans;
 }
 
-TEST(ChunkedFold, ZeroCopyItIsTheSame) {
+TEST(ChunkedFold, zero_copy_it_is_the_same) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
     ASSERT_EQ(first_violation(zero_copy_plans(ranks), Promise::canonical_tree), std::nullopt)
         << "P = " << ranks;
 }
 
-TEST(ChunkedFold, ZeroCopyNothingIsWrittenWhileItIsInUse) {
+TEST(ChunkedFold, zero_copy_nothing_is_written_while_it_is_in_use) {
   using test::HappensBefore;
   for (std::uint32_t ranks = 2; ranks <= 8; ++ranks)
     for (const auto buffers : {HappensBefore::Buffers::same, HappensBefore::Buffers::apart})
@@ -61,7 +61,7 @@ TEST(ChunkedFold, ZeroCopyNothingIsWrittenWhileItIsInUse) {
 }
 
 // Allgather alone: what is written into a target does not say that its rank has entered.
-TEST(ChunkedFold, NobodyWritesATargetOfARankThatMayNotHaveEntered) {
+TEST(ChunkedFold, nobody_writes_a_target_of_a_rank_that_may_not_have_entered) {
   constexpr std::uint32_t ranks = 3;
   std::vector<Plan> plans = zero_copy_plans(ranks);
   for (Plan& plan : plans) {
@@ -88,7 +88,7 @@ TEST(ChunkedFold, NobodyWritesATargetOfARankThatMayNotHaveEntered) {
 }
 
 // Also says that the builder emits nothing that is not needed.
-TEST(ChunkedFold, NeedsEveryStep) {
+TEST(ChunkedFold, needs_every_step) {
   for (std::uint32_t ranks = 2; ranks <= 13; ++ranks) {
     std::vector<Plan> plans;
     for (std::uint32_t rank = 0; rank < ranks; ++rank)
@@ -98,7 +98,7 @@ TEST(ChunkedFold, NeedsEveryStep) {
 }
 
 // The formulae of the catalogue.
-TEST(ChunkedFold, CostsWhatTheCatalogueSays) {
+TEST(ChunkedFold, costs_what_the_catalogue_says) {
   for (std::uint32_t ranks = 2; ranks <= 300; ++ranks) {
     const Plan plan = chunked_fold_allreduce(Rank{ranks / 2}, ranks);
     ASSERT_EQ(plan.per_round, (PerRound{ranks - 1, ranks - 1}));
@@ -119,7 +119,7 @@ TEST(ChunkedFold, CostsWhatTheCatalogueSays) {
   }
 }
 
-TEST(ChunkedFold, TellsEachRankAtAnotherTime) {
+TEST(ChunkedFold, tells_each_rank_at_another_time) {
   constexpr std::uint32_t ranks = 24;
   std::vector<std::vector<bool>> told(std::size_t{2} * ranks, std::vector<bool>(ranks - 1));
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
@@ -136,14 +136,14 @@ TEST(ChunkedFold, TellsEachRankAtAnotherTime) {
   }
 }
 
-TEST(ChunkedFold, SendsPartsToTheirRanks) {
+TEST(ChunkedFold, sends_parts_to_their_ranks) {
   for (const Step& step : chunked_fold_allreduce(Rank{3}, 11).steps)
     if (step.action == Action::put) {
       EXPECT_EQ(step.part, step.round == 0 ? index_of(step.peer) : 3);
     }
 }
 
-TEST(ChunkedFold, OfOneRankCopiesItsContribution) {
+TEST(ChunkedFold, of_one_rank_copies_its_contribution) {
   const Plan plan = chunked_fold_allreduce(Rank{0}, 1);
   ASSERT_EQ(plan.steps.size(), 1U);
   EXPECT_EQ(plan.steps[0].from.place, Place::source);
@@ -152,7 +152,7 @@ TEST(ChunkedFold, OfOneRankCopiesItsContribution) {
   EXPECT_EQ(plan.partial_count + plan.slot_count, 0);
 }
 
-TEST(IsChunkedFold, KeepsToTheSlotsThereAre) {
+TEST(IsChunkedFold, keeps_to_the_slots_there_are) {
   EXPECT_FALSE(is_chunked_fold(0));
   EXPECT_TRUE(is_chunked_fold(1));
   EXPECT_TRUE(is_chunked_fold(16385));

@@ -73,13 +73,13 @@ void expect_right(const NodeOf& node_of, Skips skips, std::size_t with_order_up_
       << tutti::test::text_of(node_of) << text_of(skips);
 }
 
-TEST(Circulant, ScattersAreRightForEveryRankCount) {
+TEST(Circulant, scatters_are_right_for_every_rank_count) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
     for (const Skips skips : all_skips) expect_right(all_apart(ranks), skips, 9);
   for (const Skips skips : all_skips) expect_right(all_apart(test::up_to(300)), skips);
 }
 
-TEST(Circulant, ScattersAreRightForEveryShape) {
+TEST(Circulant, scatters_are_right_for_every_shape) {
   for (std::uint32_t ranks = 2; ranks <= 9; ++ranks)
     for (const std::vector<std::uint32_t>& sizes : tutti::test::compositions(ranks))
       for (const Skips skips : all_skips) expect_right(tutti::test::in_blocks(sizes), skips);
@@ -92,7 +92,7 @@ TEST(Circulant, ScattersAreRightForEveryShape) {
   expect_right(tutti::test::in_blocks(std::vector<std::uint32_t>(test::up_to(100), 2)), Skips::few);
 }
 
-TEST(Circulant, AllreducesGiveOneResultForEveryRankCount) {
+TEST(Circulant, allreduces_give_one_result_for_every_rank_count) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks) {
     const std::vector<Plan> plans = allreduces(ranks);
     EXPECT_EQ(first_violation(plans, Promise::same_result), std::nullopt) << ranks << " ranks";
@@ -103,7 +103,7 @@ TEST(Circulant, AllreducesGiveOneResultForEveryRankCount) {
   EXPECT_EQ(first_violation(allreduces(test::up_to(300)), Promise::same_result), std::nullopt);
 }
 
-TEST(Circulant, TwoCopiesDoWhereWindowsAreAnswered) {
+TEST(Circulant, two_copies_do_where_windows_are_answered) {
   constexpr std::uint32_t ranks = 156;  // the first so many
   ASSERT_GT(allreduces(ranks)[0].line_slot_count, 0u);
   ASSERT_EQ(allreduces(ranks - 1)[0].line_slot_count, 0u);
@@ -111,7 +111,7 @@ TEST(Circulant, TwoCopiesDoWhereWindowsAreAnswered) {
   EXPECT_EQ(HappensBefore(allreduces(ranks), 3, 2).race(), std::nullopt);
 }
 
-TEST(Circulant, EachNodeSendsABlockOnce) {
+TEST(Circulant, each_node_sends_a_block_once) {
   for (const Skips skips : all_skips)
     for (const NodeOf& node_of :
          {tutti::test::in_blocks({4, 4, 4, 4, 4, 4, 4}), tutti::test::in_blocks({3, 1, 2, 5})}) {
@@ -128,7 +128,7 @@ TEST(Circulant, EachNodeSendsABlockOnce) {
     }
 }
 
-TEST(Circulant, HasFewPartnersAndSendsEachByteTwiceAtMost) {
+TEST(Circulant, has_few_partners_and_sends_each_byte_twice_at_most) {
   for (const std::uint32_t ranks : {4u, 5u, 33u, 64u, 100u, 1000u}) {
     const std::size_t skips = std::bit_width(ranks - 1) + std::min(ranks / 12, 12u);
     const Plan scatter = circulant_reduce_scatter(Rank{3}, {.rank_count = ranks});
@@ -142,7 +142,7 @@ TEST(Circulant, HasFewPartnersAndSendsEachByteTwiceAtMost) {
 }
 
 /// Each message that was not looked at needs a receive.
-TEST(Circulant, RanksThatDoNotLookFindNoMoreThanIsPromised) {
+TEST(Circulant, ranks_that_do_not_look_find_no_more_than_is_promised) {
   for (const std::uint32_t ranks : {2u, 3u, 8u, 24u, 33u, 64u, 155u, 160u, 200u}) {
     const std::vector<Plan> all = allreduces(ranks);
     EXPECT_LE(test::most_on_their_way(all, 4), all[0].incoming_max) << ranks << " ranks";
@@ -154,7 +154,7 @@ TEST(Circulant, RanksThatDoNotLookFindNoMoreThanIsPromised) {
   }
 }
 
-TEST(Circulant, WhatIsNotAddedUpIsSeen) {
+TEST(Circulant, what_is_not_added_up_is_seen) {
   std::vector<Plan> plans = scatters(tutti::test::in_blocks({2, 2, 2}), Skips::few);
   const auto combine =
       std::find_if(plans[1].steps.begin(), plans[1].steps.end(),

@@ -46,7 +46,7 @@ Picoseconds round_formula(std::int64_t r, std::uint64_t bytes, const LogGP& n,
 
 constexpr std::array<Combining, 2> both = {Combining::after_all, Combining::while_arriving};
 
-TEST(Rate, IsExactForTheRatesOfNetworks) {
+TEST(Rate, is_exact_for_the_rates_of_networks) {
   // GB/s; the emulated networks round the same quotient, computed in doubles.
   for (const auto& [rate, gigabytes] : {std::pair{Rate{10'000, 40}, 4.0},
                                         {Rate{10'000, 68}, 6.8},
@@ -60,14 +60,14 @@ TEST(Rate, IsExactForTheRatesOfNetworks) {
           << bytes << " bytes at " << gigabytes << " GB/s";
 }
 
-TEST(Rate, RoundsHalvesUpAndHoldsLongMessages) {
+TEST(Rate, rounds_halves_up_and_holds_long_messages) {
   EXPECT_EQ((Rate{.time = 1, .bytes = 2}.of(1)), 1);
   EXPECT_EQ((Rate{.time = 1, .bytes = 3}.of(1)), 0);
   EXPECT_EQ((Rate{.time = 10'000, .bytes = 68}.of(68ull << 32)), 10'000ll << 32);
   EXPECT_EQ(Rate{}.of(UINT64_MAX), 0);
 }
 
-TEST(RoundTime, IsTheFormula) {
+TEST(RoundTime, is_the_formula) {
   Random random(1);
   for (int sample = 0; sample < 10'000; ++sample) {
     const LogGP network = arbitrary_network(random);
@@ -79,7 +79,7 @@ TEST(RoundTime, IsTheFormula) {
   }
 }
 
-TEST(DisseminationTime, IsTheSumOverTheRoundsThatAreExecuted) {
+TEST(DisseminationTime, is_the_sum_over_the_rounds_that_are_executed) {
   for (std::uint32_t ranks = 1; ranks <= 200; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
       for (const Combining combining : both) {
@@ -92,7 +92,7 @@ TEST(DisseminationTime, IsTheSumOverTheRoundsThatAreExecuted) {
       }
 }
 
-TEST(RecursiveMultiplyingTime, HasTwoRoundsMoreWhereThereIsAFold) {
+TEST(RecursiveMultiplyingTime, has_two_rounds_more_where_there_is_a_fold) {
   for (std::uint32_t ranks = 1; ranks <= 60; ++ranks)
     test::for_each_core(ranks, 7, [&](const PerRound& core) {
       const PerRound rounds = recursive_multiplying_rounds(ranks, core);
@@ -115,7 +115,7 @@ PerRound arbitrary_vector(Random& random, std::uint32_t ranks) {
   return vector;
 }
 
-TEST(DisseminationTime, WhileArrivingIsTheRecurrence) {
+TEST(DisseminationTime, while_arriving_is_the_recurrence) {
   Random random(2);
   int exact = 0;
   for (int sample = 0; sample < test::samples(5000); ++sample) {
@@ -141,7 +141,7 @@ TEST(DisseminationTime, WhileArrivingIsTheRecurrence) {
   EXPECT_GT(exact, test::samples(500));
 }
 
-TEST(RecursiveMultiplyingTime, IsTheRecurrenceWithoutAFold) {
+TEST(RecursiveMultiplyingTime, is_the_recurrence_without_a_fold) {
   Random random(3);
   test::for_each_core(128, 7, [&](const PerRound& core) {
     std::uint32_t ranks = 1;
@@ -174,7 +174,7 @@ void expect_best(std::uint32_t ranks, std::uint64_t bytes, const LogGP& network,
   ASSERT_TRUE(best.empty() || best.front() <= largest);
 }
 
-TEST(BestPerRound, CostsWhatTheBestOfAllMinimalVectorsDoes) {
+TEST(BestPerRound, costs_what_the_best_of_all_minimal_vectors_does) {
   for (std::uint32_t ranks = 2; ranks <= test::every_rank_count_up_to; ++ranks)
     for (const Picoseconds gap : {0, 15'000, 100'000, 150'000, 1'000'000})
       for (const std::uint64_t bytes : {0u, 8u, 2040u, 100'000u})
@@ -183,7 +183,7 @@ TEST(BestPerRound, CostsWhatTheBestOfAllMinimalVectorsDoes) {
     expect_best(ranks, 8, fdr(), 31, Combining::after_all);
 }
 
-TEST(BestPerRound, CostsWhatTheBestDoesOnArbitraryNetworks) {
+TEST(BestPerRound, costs_what_the_best_does_on_arbitrary_networks) {
   Random random(2);
   for (int sample = 0; sample < test::samples(1500); ++sample) {
     const LogGP network = arbitrary_network(random);
@@ -192,7 +192,7 @@ TEST(BestPerRound, CostsWhatTheBestDoesOnArbitraryNetworks) {
   }
 }
 
-TEST(BestPerRound, PrefersFewerRoundsThenFewerMessagesWhereTimeIsEqual) {
+TEST(BestPerRound, prefers_fewer_rounds_then_fewer_messages_where_time_is_equal) {
   const auto best = [](std::uint32_t ranks, const LogGP& network, std::uint32_t largest) {
     return best_per_round(ranks, 8, network, largest, Combining::after_all);
   };
@@ -223,13 +223,13 @@ void expect_best_core(std::uint32_t ranks, std::uint64_t bytes, const LogGP& net
   ASSERT_TRUE(std::is_sorted(best.rbegin(), best.rend()));
 }
 
-TEST(BestCore, CostsWhatTheBestOfAllCoresDoes) {
+TEST(BestCore, costs_what_the_best_of_all_cores_does) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
     for (const Picoseconds gap : {0, 100'000, 1'000'000})
       for (const std::uint64_t bytes : {8u, 2040u}) expect_best_core(ranks, bytes, fdr(gap), 7);
 }
 
-TEST(BestCore, CostsWhatTheBestDoesOnArbitraryNetworks) {
+TEST(BestCore, costs_what_the_best_does_on_arbitrary_networks) {
   Random random(3);
   for (int sample = 0; sample < test::samples(1000); ++sample) {
     const LogGP network = arbitrary_network(random);
@@ -237,14 +237,14 @@ TEST(BestCore, CostsWhatTheBestDoesOnArbitraryNetworks) {
   }
 }
 
-TEST(BestCore, IsTheBestVectorWhereThatFactors) {
+TEST(BestCore, is_the_best_vector_where_that_factors) {
   for (const std::uint32_t ranks : {8u, 16u, 24u, 32u, 48u, 64u, 96u}) {
     const PerRound vector = best_per_round(ranks, 8, fdr(), 31, Combining::after_all);
     EXPECT_EQ(best_core(ranks, 8, fdr(), 31), vector) << ranks;
   }
 }
 
-TEST(Best, IsFoundForManyRanks) {
+TEST(Best, is_found_for_many_ranks) {
   for (const std::uint32_t ranks : {1'000'000u, 1'000'003u, UINT32_MAX})
     for (const std::uint32_t largest : {1u, 7u, 63u}) {
       const PerRound vector = best_per_round(ranks, 8, fdr(), largest, Combining::after_all);
@@ -288,7 +288,7 @@ void expect_entry(std::uint32_t ranks, std::uint64_t bytes, const LogGP& network
   EXPECT_NEAR(static_cast<double>(time) / 1e6, us, 0.005001) << ranks;
 }
 
-TEST(Table, OfBestVectorsIsReproduced) {
+TEST(Table, of_best_vectors_is_reproduced) {
   for (const Row& row : table) {
     expect_entry(row.ranks, 8, fdr(), row.small, row.small_us);
     expect_entry(row.ranks, 8, fdr(150'000), row.slow_posts, row.slow_posts_us);
@@ -304,7 +304,7 @@ double recurrence_over_formula(std::uint32_t ranks, const PerRound& vector, std:
 
 /// By what combining between arrivals saves: of all messages of a round but one, 11 ns each at 8
 /// bytes (up to 5 % of the whole), 265 ns at 2040 bytes (up to 20 %).
-TEST(Table, OverestimatesTheRecurrence) {
+TEST(Table, overestimates_the_recurrence) {
   for (const Row& row : table) {
     const double small = recurrence_over_formula(row.ranks, row.small, 8);
     EXPECT_GT(small, 0.95) << row.ranks;
@@ -333,7 +333,7 @@ double worst_excess(std::uint64_t bytes, Combining combining) {
   return worst;
 }
 
-TEST(BestPerRound, WhileArrivingIsNearlyBestByTheRecurrenceToo) {
+TEST(BestPerRound, while_arriving_is_nearly_best_by_the_recurrence_too) {
   EXPECT_LT(worst_excess(8, Combining::while_arriving), 1.001);
   EXPECT_LT(worst_excess(2040, Combining::while_arriving), 1.07);
   EXPECT_LT(worst_excess(8, Combining::after_all), 1.01);

@@ -68,7 +68,7 @@ PerRound rounds_of(std::uint32_t ranks, std::uint32_t n, Digits form) {
   return rounds;
 }
 
-TEST(Decomposition, HoldsEveryContributionOnceForAllRankCountsUpTo128) {
+TEST(Decomposition, holds_every_contribution_once_for_all_rank_counts_up_to_128) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
       for (const Digits digits : digit_forms)
@@ -77,7 +77,7 @@ TEST(Decomposition, HoldsEveryContributionOnceForAllRankCountsUpTo128) {
               << name_of(ranks, n, digits, order);
 }
 
-TEST(Decomposition, HoldsEveryContributionOnceForSampledRankCountsUpTo2000) {
+TEST(Decomposition, holds_every_contribution_once_for_sampled_rank_counts_up_to_2000) {
   std::mt19937 engine(1);
   for (int sample = 0; sample < test::samples(40); ++sample) {
     const auto ranks = static_cast<std::uint32_t>(sample == 0 ? 2000 : 1 + engine() % 2000);
@@ -89,7 +89,7 @@ TEST(Decomposition, HoldsEveryContributionOnceForSampledRankCountsUpTo2000) {
   }
 }
 
-TEST(Decomposition, ToleratesMoreMessagesThanRanks) {
+TEST(Decomposition, tolerates_more_messages_than_ranks) {
   for (std::uint32_t ranks = 1; ranks <= 20; ++ranks)
     for (const std::uint32_t n : {ranks, 1000u, UINT32_MAX})
       for (const Digits digits : digit_forms)
@@ -98,7 +98,7 @@ TEST(Decomposition, ToleratesMoreMessagesThanRanks) {
               << name_of(ranks, n, digits, order);
 }
 
-TEST(Decomposition, CostsWhatTheCatalogueSays) {
+TEST(Decomposition, costs_what_the_catalogue_says) {
   for (std::uint32_t ranks = 1; ranks <= 1100; ++ranks)
     for (std::uint32_t n = 1; n <= 9; ++n)
       for (const Digits form : digit_forms)
@@ -128,7 +128,7 @@ TEST(Decomposition, CostsWhatTheCatalogueSays) {
         }
 }
 
-TEST(Decomposition, OfBaseTwoTakesTheRoundsAndMessagesOfThePaper) {
+TEST(Decomposition, of_base_two_takes_the_rounds_and_messages_of_the_paper) {
   for (std::uint32_t ranks = 1; ranks <= 2048; ++ranks)
     for (const Digits digits : digit_forms) {
       const PerRound rounds = decomposition_rounds(ranks, 1, digits);
@@ -140,7 +140,7 @@ TEST(Decomposition, OfBaseTwoTakesTheRoundsAndMessagesOfThePaper) {
     }
 }
 
-TEST(Decomposition, WaitsForPlainDisseminationOnlyBeforeTheEnd) {
+TEST(Decomposition, waits_for_plain_dissemination_only_before_the_end) {
   for (std::uint32_t ranks = 2; ranks <= 300; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
       for (const Digits digits : digit_forms) {
@@ -153,7 +153,7 @@ TEST(Decomposition, WaitsForPlainDisseminationOnlyBeforeTheEnd) {
       }
 }
 
-TEST(Decomposition, SendsFirstJoinsInSlotOrderAndWastesNothing) {
+TEST(Decomposition, sends_first_joins_in_slot_order_and_wastes_nothing) {
   for (std::uint32_t ranks = 2; ranks <= 300; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
       for (const Digits digits : digit_forms)
@@ -166,7 +166,7 @@ TEST(Decomposition, SendsFirstJoinsInSlotOrderAndWastesNothing) {
 }
 
 // What the header says about the other schedule, in as many rounds: least messages per vector.
-TEST(Decomposition, OfBaseTwoTakesNoFewerMessagesThanTwoPartialInAsManyRounds) {
+TEST(Decomposition, of_base_two_takes_no_fewer_messages_than_two_partial_in_as_many_rounds) {
   for (std::uint32_t ranks = 2; ranks <= 2048; ++ranks) {
     const PerRound rounds = decomposition_rounds(ranks, 1, Digits::separate);
     std::uint32_t least = 0;  // sum of as many entries whose product of (entry + 1) reaches P
@@ -179,7 +179,7 @@ TEST(Decomposition, OfBaseTwoTakesNoFewerMessagesThanTwoPartialInAsManyRounds) {
   }
 }
 
-TEST(Decomposition, NeedsMessagesThatHaveASlot) {
+TEST(Decomposition, needs_messages_that_have_a_slot) {
   for (const Digits digits : digit_forms) {
     EXPECT_FALSE(is_decomposable(0, 1, digits));
     EXPECT_FALSE(is_decomposable(5, 0, digits));
@@ -194,7 +194,7 @@ TEST(Decomposition, NeedsMessagesThatHaveASlot) {
   EXPECT_FALSE(is_decomposable(ranks, 30000, Digits::separate));
 }
 
-TEST(Decomposition, OfAMillionRanksIsSmall) {
+TEST(Decomposition, of_a_million_ranks_is_small) {
   constexpr std::uint32_t ranks = 1'000'000;
   for (const std::uint32_t n : {1u, 7u})
     for (const Digits digits : digit_forms)

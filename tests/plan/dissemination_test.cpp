@@ -28,14 +28,14 @@ std::optional<std::string> allreduce_violation(std::uint32_t ranks, const PerRou
       Promise::at_least_once);
 }
 
-TEST(DisseminationBarrier, HearsFromAllForAllUniformVectorsUpTo256Ranks) {
+TEST(DisseminationBarrier, hears_from_all_for_all_uniform_vectors_up_to_256_ranks) {
   for (std::uint32_t ranks = 1; ranks <= test::up_to(256); ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
       ASSERT_EQ(barrier_violation(ranks, uniform(ranks, n)), std::nullopt)
           << "P = " << ranks << ", n = " << n;
 }
 
-TEST(DisseminationBarrier, HearsFromAllForAllMinimalVectorsUpTo64Ranks) {
+TEST(DisseminationBarrier, hears_from_all_for_all_minimal_vectors_up_to_64_ranks) {
   std::uint32_t vectors = 0;
   for (std::uint32_t ranks = 2; ranks <= 64; ++ranks) {
     test::for_each_minimal_vector(ranks, 7, [&](const PerRound& vector) {
@@ -48,14 +48,14 @@ TEST(DisseminationBarrier, HearsFromAllForAllMinimalVectorsUpTo64Ranks) {
   EXPECT_EQ(vectors, 5710U);
 }
 
-TEST(DisseminationAllreduce, HoldsEveryContributionForAllUniformVectorsUpTo256Ranks) {
+TEST(DisseminationAllreduce, holds_every_contribution_for_all_uniform_vectors_up_to_256_ranks) {
   for (std::uint32_t ranks = 1; ranks <= test::up_to(256); ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
       ASSERT_EQ(allreduce_violation(ranks, uniform(ranks, n)), std::nullopt)
           << "P = " << ranks << ", n = " << n;
 }
 
-TEST(DisseminationAllreduce, HoldsEveryContributionForAllMinimalVectorsUpTo64Ranks) {
+TEST(DisseminationAllreduce, holds_every_contribution_for_all_minimal_vectors_up_to_64_ranks) {
   for (std::uint32_t ranks = 2; ranks <= test::up_to(64); ++ranks) {
     test::for_each_minimal_vector(ranks, 7, [&](const PerRound& vector) {
       ASSERT_EQ(allreduce_violation(ranks, vector), std::nullopt)
@@ -64,7 +64,7 @@ TEST(DisseminationAllreduce, HoldsEveryContributionForAllMinimalVectorsUpTo64Ran
   }
 }
 
-TEST(Dissemination, HasTheRoundsAndMessagesOfTwoPartialDissemination) {
+TEST(Dissemination, has_the_rounds_and_messages_of_two_partial_dissemination) {
   for (std::uint32_t ranks = 1; ranks <= 300; ++ranks) {
     for (std::uint32_t n = 1; n <= 8; ++n) {
       PerRound expected;
@@ -78,21 +78,21 @@ TEST(Dissemination, HasTheRoundsAndMessagesOfTwoPartialDissemination) {
   EXPECT_EQ(dissemination_barrier(Rank{0}, 96, {7, 7, 7}).per_round, (PerRound{1, 5, 7}));
 }
 
-TEST(DisseminationBarrier, OnlyPutsAndAwaits) {
+TEST(DisseminationBarrier, only_puts_and_awaits) {
   for (const Step& step : dissemination_barrier(Rank{3}, 43, {3, 3, 3}).steps) {
     EXPECT_TRUE(step.action == Action::put || step.action == Action::await);
     EXPECT_EQ(step.payloads, 0);
   }
 }
 
-TEST(Dissemination, OfOneRankTellsNobody) {
+TEST(Dissemination, of_one_rank_tells_nobody) {
   EXPECT_TRUE(dissemination_barrier(Rank{0}, 1, {}).steps.empty());
   const Plan plan = dissemination_allreduce(Rank{0}, 1, {});
   ASSERT_EQ(plan.steps.size(), 1U);
   EXPECT_EQ(plan.steps[0].action, Action::copy);
 }
 
-TEST(Dissemination, OfAMillionRanksIsSmall) {
+TEST(Dissemination, of_a_million_ranks_is_small) {
   const PerRound vector = uniform(1'000'000, 7);
   for (const std::uint32_t rank : {0U, 499'999U, 999'999U}) {
     EXPECT_LE(dissemination_barrier(Rank{rank}, 1'000'000, vector).steps.size(), 2U * 49);

@@ -51,7 +51,7 @@ std::vector<Plan> plans_of(std::uint32_t ranks, const PerRound& vector, bool awa
   return plans;
 }
 
-TEST(AwaitingAllFirst, KeepsThePromiseOfThePlan) {
+TEST(AwaitingAllFirst, keeps_the_promise_of_the_plan) {
   for (std::uint32_t ranks = 1; ranks <= 48; ++ranks)
     for (std::uint32_t n = 1; n <= 7; ++n) {
       const std::vector<Plan> plans = plans_of(ranks, uniform(ranks, n), true);
@@ -138,7 +138,7 @@ void expect_answer(const Setting& setting, const Samples& samples) {
   EXPECT_EQ(samples.c, samples.planned);  // messages come in the order of slots
 }
 
-TEST(EarlyCombining, Pays) {
+TEST(EarlyCombining, pays) {
   std::printf(
       " bytes delay/us vectors by     planned        b        c   b/planned: median (all)   "
       "c/planned: median (all)\n");

@@ -18,7 +18,7 @@ std::optional<std::string> race(std::uint32_t rank_count, const test::PlanOf& pl
   return test::HappensBefore(plans, 5, copies).race();
 }
 
-TEST(HappensBefore, HoldsOverConsecutiveCallsOfEverySchedule) {
+TEST(HappensBefore, holds_over_consecutive_calls_of_every_schedule) {
   // The cost grows with the square of the messages; beyond are the same rounds, only more of them.
   const std::uint32_t last = std::min(test::every_rank_count_up_to, 80u);
   for (std::uint32_t rank_count = 1; rank_count <= last; ++rank_count)
@@ -28,7 +28,7 @@ TEST(HappensBefore, HoldsOverConsecutiveCallsOfEverySchedule) {
 }
 
 // Where each rank that is told answers within the call, that orders it; elsewhere two are needed.
-TEST(HappensBefore, DoesNotHoldWithOneCopy) {
+TEST(HappensBefore, does_not_hold_with_one_copy) {
   std::uint32_t races = 0;
   for (const std::uint32_t rank_count : {3u, 7u, 16u})
     test::for_each_schedule(rank_count, [&](const std::string&, const test::PlanOf& plan_of) {

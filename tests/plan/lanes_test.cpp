@@ -105,12 +105,12 @@ void expect_right(const NodeOf& node_of) {
   EXPECT_EQ(first_violation(barriers_of(node_of), Promise::barrier), std::nullopt) << text;
 }
 
-TEST(Lanes, AreRightForEveryNodeShapeOfUpToTwelveRanks) {
+TEST(Lanes, are_right_for_every_node_shape_of_up_to_twelve_ranks) {
   for (std::uint32_t ranks = 1; ranks <= (test::samples_divisor == 1 ? 12U : 8U); ++ranks)
     for (const auto& sizes : compositions(ranks)) expect_right(in_blocks(sizes));
 }
 
-TEST(Lanes, LeaveTheirResultInATargetOfTheNode) {
+TEST(Lanes, leave_their_result_in_a_target_of_the_node) {
   using test::HappensBefore;
   for (std::uint32_t ranks = 2; ranks <= 7; ++ranks)
     for (const auto& sizes : compositions(ranks)) {
@@ -138,7 +138,7 @@ TEST(Lanes, LeaveTheirResultInATargetOfTheNode) {
 }
 
 /// What makes an answer right is the business of the verifier, which all shapes go through.
-TEST(Lanes, AreAnsweredWhereTheContributionWasSentFromByTwoRanksAlone) {
+TEST(Lanes, are_answered_where_the_contribution_was_sent_from_by_two_ranks_alone) {
   for (const ScheduleAcross& across : schedules_across) {
     for (const Plan& plan : plans_of(shape_of(in_blocks({2}), 2), across)) {
       ASSERT_EQ(plan.answers.size(), 2u) << across.name;
@@ -155,7 +155,7 @@ TEST(Lanes, AreAnsweredWhereTheContributionWasSentFromByTwoRanksAlone) {
   }
 }
 
-TEST(Lanes, AreRightForSampledPlacements) {
+TEST(Lanes, are_right_for_sampled_placements) {
   std::mt19937 random(3);
   for (int sample = 0; sample < test::samples(300); ++sample) {
     const std::uint32_t ranks = 2 + static_cast<std::uint32_t>(random() % 60);
@@ -164,14 +164,14 @@ TEST(Lanes, AreRightForSampledPlacements) {
   }
 }
 
-TEST(Lanes, AreRightForManyRanksOfANode) {
+TEST(Lanes, are_right_for_many_ranks_of_a_node) {
   for (const std::uint32_t per_node : {16U, 32U})
     for (const std::uint32_t nodes : {1U, 2U, 5U})
       expect_right(in_blocks(std::vector<std::uint32_t>(nodes, per_node)));
 }
 
 /// Messages of several payloads.
-TEST(Lanes, OneLaneCarriesBothSidesOfTheSeamAndBlocksOfTheCanonicalTree) {
+TEST(Lanes, one_lane_carries_both_sides_of_the_seam_and_blocks_of_the_canonical_tree) {
   const NodeOf node_of = in_blocks({3, 1, 2, 2, 4});
   const ScheduleAcross seam{"rank order",
                             [](Rank self, std::uint32_t nodes) {
@@ -190,7 +190,7 @@ TEST(Lanes, OneLaneCarriesBothSidesOfTheSeamAndBlocksOfTheCanonicalTree) {
   EXPECT_EQ(first_violation(plans_of(shape_of(node_of, 1), across), across.promise), std::nullopt);
 }
 
-TEST(Lanes, SendBetweenNodesWhatTheScheduleAcrossSends) {
+TEST(Lanes, send_between_nodes_what_the_schedule_across_sends) {
   for (std::uint32_t lanes = 1; lanes <= 4; ++lanes) {
     const NodeOf node_of = in_blocks({4, 5, 4, 6, 4, 4});
     const std::vector<Plan> plans = plans_of(shape_of(node_of, lanes), schedules_across[0]);
@@ -214,7 +214,7 @@ TEST(Lanes, SendBetweenNodesWhatTheScheduleAcrossSends) {
   }
 }
 
-TEST(Lanes, AreTheScheduleAcrossWhereEachRankIsANode) {
+TEST(Lanes, are_the_schedule_across_where_each_rank_is_a_node) {
   const Plan plan =
       lanes_allreduce(Rank{2}, {.rank_count = 5}, Order::commutative, schedules_across[0].plan);
   const Plan expected = schedules_across[0].plan(Rank{2}, 5);
@@ -228,7 +228,7 @@ TEST(Lanes, AreTheScheduleAcrossWhereEachRankIsANode) {
   }
 }
 
-TEST(Lanes, AreNoMoreThanTheSmallestNodeHasRanks) {
+TEST(Lanes, are_no_more_than_the_smallest_node_has_ranks) {
   const NodeOf node_of = in_blocks({3, 2, 4});
   EXPECT_EQ(lanes_max(9, node_of), 2u);
   EXPECT_TRUE(is_lane_shape(shape_of(node_of, 2)));
@@ -237,7 +237,7 @@ TEST(Lanes, AreNoMoreThanTheSmallestNodeHasRanks) {
 }
 
 /// Plans of other n may have the same messages per round: ranks compare n as well.
-TEST(Lanes, SayTheNOfTheScheduleAcross) {
+TEST(Lanes, say_the_n_of_the_schedule_across) {
   for (const std::uint32_t n : {1U, 2U})
     EXPECT_EQ(lanes_allreduce(Rank{0}, shape_of(in_blocks({2, 2, 2, 2, 2}), 1), Order::commutative,
                               [&](Rank self, std::uint32_t nodes) {
@@ -303,7 +303,7 @@ void expect_right_by_domains(const NodeOf& node_of, const NodeOf& domain_of) {
   }
 }
 
-TEST(Domains, AreRightForEveryShapeOfNodesAndDomainsOfUpToEightRanks) {
+TEST(Domains, are_right_for_every_shape_of_nodes_and_domains_of_up_to_eight_ranks) {
   for (std::uint32_t ranks = 1; ranks <= (test::samples_divisor == 1 ? 8U : 6U); ++ranks)
     for (const auto& sizes : compositions(ranks))
       for (std::uint32_t cuts = 0; cuts < 1u << (ranks - 1); ++cuts) {
@@ -312,7 +312,7 @@ TEST(Domains, AreRightForEveryShapeOfNodesAndDomainsOfUpToEightRanks) {
       }
 }
 
-TEST(Domains, AreRightForSampledPlacements) {
+TEST(Domains, are_right_for_sampled_placements) {
   std::mt19937 random(29);
   for (int sample = 0; sample < test::samples(200); ++sample) {
     const std::uint32_t ranks = 2 + static_cast<std::uint32_t>(random() % 60);
@@ -326,7 +326,7 @@ TEST(Domains, AreRightForSampledPlacements) {
   }
 }
 
-TEST(Domains, TwoCopiesSuffice) {
+TEST(Domains, two_copies_suffice) {
   std::mt19937 random(31);
   for (std::uint32_t ranks = 2; ranks <= 10; ++ranks)
     for (int sample = 0; sample < test::samples(8); ++sample) {
@@ -345,7 +345,7 @@ TEST(Domains, TwoCopiesSuffice) {
 }
 
 /// Two nodes of two domains of four: of 16 ranks, 4 write out of their domain, 2 out of their node.
-TEST(Domains, OnlyTheirLeadersWriteOutOfThem) {
+TEST(Domains, only_their_leaders_write_out_of_them) {
   const NodeOf node_of = in_blocks({8, 8}), domain_of = in_blocks({4, 4, 4, 4});
   std::uint32_t out_of_domain = 0, out_of_node = 0;
   for (const Plan& plan : barriers_by_domains(node_of, domain_of)) {
@@ -361,7 +361,7 @@ TEST(Domains, OnlyTheirLeadersWriteOutOfThem) {
   EXPECT_EQ(out_of_domain, out_of_node + 4u) << "in and out of each node";
 }
 
-TEST(Lanes, OneCopyDoesNotSuffice) {
+TEST(Lanes, one_copy_does_not_suffice) {
   std::uint32_t races = 0;
   for (const ScheduleAcross& across : schedules_across)
     for (const std::uint32_t lanes : {1U, 2U})
@@ -370,7 +370,7 @@ TEST(Lanes, OneCopyDoesNotSuffice) {
   EXPECT_GT(races, 5U);
 }
 
-TEST(Lanes, TwoCopiesSuffice) {
+TEST(Lanes, two_copies_suffice) {
   std::mt19937 random(17);
   for (std::uint32_t ranks = 2; ranks <= 10; ++ranks)
     for (const auto& sizes : compositions(ranks)) {

@@ -113,7 +113,7 @@ Sample arbitrary_sample(Random& random) {
   return sample;
 }
 
-TEST(Makespan, OfOneMessageEachWayIsTheFormula) {
+TEST(Makespan, of_one_message_each_way_is_the_formula) {
   Random random(1);
   for (int count = 0; count < 1000; ++count) {
     const LogGP n = arbitrary_network(random);
@@ -129,7 +129,7 @@ TEST(Makespan, OfOneMessageEachWayIsTheFormula) {
   }
 }
 
-TEST(CompletionTimes, AreThoseOfAnEventSimulation) {
+TEST(CompletionTimes, are_those_of_an_event_simulation) {
   Random random(2);
   int skewed = 0, behind_ports = 0;
   for (int count = 0; count < test::samples(4000); ++count) {
@@ -175,7 +175,7 @@ std::vector<Plan> plans_with_parts() {
   return plans;
 }
 
-TEST(CompletionTimes, CountTheBytesOfParts) {
+TEST(CompletionTimes, count_the_bytes_of_parts) {
   const LogGP network = {.latency = 1000,
                          .send_overhead = 100,
                          .receive_overhead = 10,
@@ -193,7 +193,7 @@ TEST(CompletionTimes, CountTheBytesOfParts) {
   EXPECT_EQ(makespan(plans, slow, call), 1000 + 2 * 16);
 }
 
-TEST(Makespan, OfCirculantPlansIsThatOfOneRank) {
+TEST(Makespan, of_circulant_plans_is_that_of_one_rank) {
   Random random(3);
   int compared = 0;
   for (int count = 0; count < test::samples(4000); ++count) {
@@ -212,7 +212,7 @@ TEST(Makespan, OfCirculantPlansIsThatOfOneRank) {
   EXPECT_GT(compared, test::samples(2000));
 }
 
-TEST(IsCirculant, TellsSchedulesWhoseRanksDiffer) {
+TEST(IsCirculant, tells_schedules_whose_ranks_differ) {
   for (std::uint32_t ranks = 3; ranks <= 40; ++ranks) {
     for (const Plan& plan : plans_of(schedules[1], ranks, uniform(ranks, 3)))
       EXPECT_FALSE(is_circulant(plan)) << ranks;
@@ -221,7 +221,7 @@ TEST(IsCirculant, TellsSchedulesWhoseRanksDiffer) {
   }
 }
 
-TEST(Makespan, GrowsWithEveryParameter) {
+TEST(Makespan, grows_with_every_parameter) {
   Random random(4);
   for (int count = 0; count < 400; ++count) {
     const Sample sample = arbitrary_sample(random);
@@ -238,7 +238,7 @@ TEST(Makespan, GrowsWithEveryParameter) {
 
 /// Exactly as often as there are rounds, where no round is so short that ports are still taken by
 /// the one before it; a latency that hides behind a port costs less.
-TEST(Makespan, OfCirculantPlansHasTheLatencyOncePerRound) {
+TEST(Makespan, of_circulant_plans_has_the_latency_once_per_round) {
   Random random(5);
   int exact = 0;
   for (int count = 0; count < test::samples(3000); ++count) {
@@ -264,7 +264,7 @@ TEST(Makespan, OfCirculantPlansHasTheLatencyOncePerRound) {
 }
 
 /// P = 4, one round: messages of rank 0 come from 3, 2 and 1, in the order of slots.
-TEST(CombineOrder, AsSeenTakesWhatIsThere) {
+TEST(CombineOrder, as_seen_takes_what_is_there) {
   const LogGP network = {.latency = 1000, .receive_overhead = 10, .work = 100};
   const std::vector<Plan> plans = plans_of(schedules[0], 4, {3});
   const std::vector<Picoseconds> starts = {0, 0, 0, 700};  // 3 is late
@@ -275,7 +275,7 @@ TEST(CombineOrder, AsSeenTakesWhatIsThere) {
   EXPECT_EQ(completion_times(plans, network, call)[0], 1700 + 10 + 100);
 }
 
-TEST(CombineOrder, AsSeenIsTheOrderOfArrival) {
+TEST(CombineOrder, as_seen_is_the_order_of_arrival) {
   Random random(6);
   for (int count = 0; count < 1000; ++count) {
     const std::uint32_t ranks = random.between(2, 20);
@@ -296,7 +296,7 @@ TEST(CombineOrder, AsSeenIsTheOrderOfArrival) {
   }
 }
 
-TEST(CombineOrder, AsSeenChangesNothingWhereOneMessageIsAwaitedAtATime) {
+TEST(CombineOrder, as_seen_changes_nothing_where_one_message_is_awaited_at_a_time) {
   Random random(7);
   for (int count = 0; count < 1000; ++count) {
     const std::uint32_t ranks = random.between(1, 40);

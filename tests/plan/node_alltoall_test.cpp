@@ -56,14 +56,14 @@ bool crosses(const NodeOf& node_of, const Plan& plan, const Step& step) {
   return step.peer != no_rank && node_of[index_of(step.peer)] != node_of[index_of(plan.self)];
 }
 
-TEST(NodeAlltoall, IsRightForEveryShape) {
+TEST(NodeAlltoall, is_right_for_every_shape) {
   for_shapes([](const NodeOf& node_of) {
     ASSERT_TRUE(is_node_alltoall(node_of));
     EXPECT_EQ(violation_of(plans_of(node_of)), "none") << tutti::test::text_of(node_of);
   });
 }
 
-TEST(NodeAlltoall, TwoCopiesSufficeAndOneDoesNot) {
+TEST(NodeAlltoall, two_copies_suffice_and_one_does_not) {
   for (std::uint32_t ranks = 2; ranks <= 6; ++ranks)
     for (const std::vector<std::uint32_t>& sizes : tutti::test::compositions(ranks))
       if (sizes.size() > 1) {
@@ -82,7 +82,7 @@ TEST(NodeAlltoall, TwoCopiesSufficeAndOneDoesNot) {
   }
 }
 
-TEST(NodeAlltoall, FromOneNodeToAnotherIsOneMessage) {
+TEST(NodeAlltoall, from_one_node_to_another_is_one_message) {
   for_shapes([](const NodeOf& node_of) {
     std::map<std::pair<Node, Node>, int> messages;
     for (const Plan& plan : plans_of(node_of))
@@ -103,7 +103,7 @@ std::set<Rank> partners_of(const NodeOf& node_of, const Plan& plan) {
   return partners;
 }
 
-TEST(NodeAlltoall, TheRanksOfANodeShareTheOthers) {
+TEST(NodeAlltoall, the_ranks_of_a_node_share_the_others) {
   for_shapes([](const NodeOf& node_of) {
     const auto nodes = members_of_nodes(static_cast<std::uint32_t>(node_of.size()), node_of);
     for (const Plan& plan : plans_of(node_of)) {
@@ -118,7 +118,7 @@ TEST(NodeAlltoall, TheRanksOfANodeShareTheOthers) {
   for (const Plan& plan : plans_of(even)) EXPECT_EQ(partners_of(even, plan).size(), 2u);
 }
 
-TEST(NodeAlltoall, TellsWhatItsSlotsHold) {
+TEST(NodeAlltoall, tells_what_its_slots_hold) {
   for_shapes([](const NodeOf& node_of) {
     for (const Plan& plan : plans_of(node_of)) {
       EXPECT_EQ(std::uint64_t{plan.slot_count} * plan.payloads, node_alltoall_payloads(node_of));
@@ -146,7 +146,7 @@ std::uint16_t after(std::uint16_t number) {
   return static_cast<std::uint16_t>(number + 1);
 }
 
-TEST(NodeAlltoall, ABlockInAnothersPlaceIsSeen) {
+TEST(NodeAlltoall, a_block_in_anothers_place_is_seen) {
   for (const Place from : {Place::source, Place::slot})
     for (const Place into : {Place::target, Place::partial}) {
       const auto is_such = [&](const Step& step) {
@@ -166,7 +166,7 @@ TEST(NodeAlltoall, ABlockInAnothersPlaceIsSeen) {
     }
 }
 
-TEST(NodeAlltoall, BlocksOfTwoSendersThatChangePlacesAreSeen) {
+TEST(NodeAlltoall, blocks_of_two_senders_that_change_places_are_seen) {
   // The blocks of two members for one rank change places when they are put together; their lengths
   // and their receiver are alike.
   std::vector<Plan> plans = plans_of(in_blocks({4, 4, 4}));
@@ -179,7 +179,7 @@ TEST(NodeAlltoall, BlocksOfTwoSendersThatChangePlacesAreSeen) {
       << violation_of(plans);
 }
 
-TEST(NodeAlltoall, BlocksForTwoRanksThatChangePlacesAreSeen) {
+TEST(NodeAlltoall, blocks_for_two_ranks_that_change_places_are_seen) {
   // The blocks for two members change places when they are dealt out.
   std::vector<Plan> plans = plans_of(in_blocks({4, 4, 4}));
   std::vector<Step*> dealt;
@@ -202,7 +202,7 @@ TEST(NodeAlltoall, BlocksForTwoRanksThatChangePlacesAreSeen) {
   EXPECT_NE(violation_of(plans).find("undefined"), std::string::npos) << violation_of(plans);
 }
 
-TEST(NodeAlltoall, AWrongPorterIsSeen) {
+TEST(NodeAlltoall, a_wrong_porter_is_seen) {
   const auto porter = [](const Step& step) {
     return step.action == Action::put && step.round == 1;
   };

@@ -47,7 +47,7 @@ void expect_right(const NodeOf& node_of) {
   }
 }
 
-TEST(NodeBlocks, AreRightForEveryShapeAndRoot) {
+TEST(NodeBlocks, are_right_for_every_shape_and_root) {
   for (std::uint32_t ranks = 2; ranks <= 8; ++ranks)
     for (const std::vector<std::uint32_t>& sizes : tutti::test::compositions(ranks))
       if (sizes.size() > 1) expect_right(tutti::test::in_blocks(sizes));
@@ -61,7 +61,7 @@ TEST(NodeBlocks, AreRightForEveryShapeAndRoot) {
   }
 }
 
-TEST(NodeBlocks, WithoutCreditsTwoCopiesWouldNotDo) {
+TEST(NodeBlocks, without_credits_two_copies_would_not_do) {
   for (const Build build : {node_gather, node_scatter}) {
     std::vector<Plan> plans = plans_of(build, tutti::test::in_blocks({2, 3}), Rank{0});
     for (Plan& plan : plans)
@@ -73,7 +73,7 @@ TEST(NodeBlocks, WithoutCreditsTwoCopiesWouldNotDo) {
   }
 }
 
-TEST(NodeBlocks, ABlockInAnothersPlaceIsSeen) {
+TEST(NodeBlocks, a_block_in_anothers_place_is_seen) {
   std::vector<Plan> plans = plans_of(node_gather, tutti::test::in_blocks({2, 3}), Rank{0});
   for (Step& step : plans[2].steps)
     if (step.action == Action::copy && step.into.place == Place::partial)
@@ -81,7 +81,7 @@ TEST(NodeBlocks, ABlockInAnothersPlaceIsSeen) {
   EXPECT_NE(first_violation(plans, Promise::gather, Rank{0}), std::nullopt);
 }
 
-TEST(NodeBlocks, TheRootHasOnePartnerInEachOtherNode) {
+TEST(NodeBlocks, the_root_has_one_partner_in_each_other_node) {
   const NodeOf node_of = tutti::test::in_blocks({4, 4, 4, 4});
   for (const Build build : {node_gather, node_scatter}) {
     std::set<Rank> partners;

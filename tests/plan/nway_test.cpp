@@ -101,7 +101,7 @@ std::vector<Tuple> tuples_of_paper(std::uint32_t ranks, std::uint32_t n) {
 
 // ---- Adaptions ----------------------------------------------------------------------------------
 
-TEST(NwayAdaptions, AreTheTuplesOfEquationEight) {
+TEST(NwayAdaptions, are_the_tuples_of_equation_eight) {
   for (std::uint32_t ranks = 2; ranks <= 300; ++ranks)
     for (std::uint32_t n = 1; n <= 12; ++n) {
       std::vector<Tuple> found;
@@ -110,7 +110,7 @@ TEST(NwayAdaptions, AreTheTuplesOfEquationEight) {
     }
 }
 
-TEST(NwayAdaptions, AddUpToTheRanks) {
+TEST(NwayAdaptions, add_up_to_the_ranks) {
   for (std::uint32_t ranks = 2; ranks <= 1100; ++ranks)
     for (std::uint32_t n = 1; n <= 9; ++n)
       for (const Adaption& adaption : adaptions(ranks, n)) {
@@ -123,7 +123,7 @@ TEST(NwayAdaptions, AddUpToTheRanks) {
 }
 
 // The numbers of instances were counted independently of this code.
-TEST(NwayAdaptions, OfUpTo600RanksAreAsManyOfEachCaseAsCountedElsewhere) {
+TEST(NwayAdaptions, of_up_to_600_ranks_are_as_many_of_each_case_as_counted_elsewhere) {
   std::map<AdaptionCase, std::uint32_t> counts;
   for (std::uint32_t ranks = 2; ranks <= 600; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
@@ -136,7 +136,7 @@ TEST(NwayAdaptions, OfUpTo600RanksAreAsManyOfEachCaseAsCountedElsewhere) {
   EXPECT_EQ(counts[AdaptionCase::base_border] + counts[AdaptionCase::power], 961u);
 }
 
-TEST(NwayAdaptions, ServeAsManyRankCountsAsCountedElsewhere) {
+TEST(NwayAdaptions, serve_as_many_rank_counts_as_counted_elsewhere) {
   constexpr std::uint32_t served[] = {175, 342, 483, 563, 714, 723, 771, 872};
   constexpr std::uint32_t by_equation[] = {165, 336, 478, 559, 711, 720, 768, 869};
   constexpr std::uint32_t without_take_out[] = {55, 83, 105, 127, 152, 163, 190, 235};
@@ -184,7 +184,7 @@ std::string text_of(std::uint32_t ranks, const Adaption& adaption) {
 }
 
 // The table was computed independently of this code.
-TEST(NwayAdaptions, ChosenEqualTheReferenceTable) {
+TEST(NwayAdaptions, chosen_equal_the_reference_table) {
   std::ifstream table(TUTTI_TEST_DATA "/nway_adaptions.csv");
   ASSERT_TRUE(table) << "tests/data/nway_adaptions.csv is missing";
   std::string line;
@@ -206,7 +206,7 @@ TEST(NwayAdaptions, ChosenEqualTheReferenceTable) {
   EXPECT_EQ(ranks, 1025u);
 }
 
-TEST(NwayAdaptions, NeverTakeFewerMessagesThanTwoPartialDissemination) {
+TEST(NwayAdaptions, never_take_fewer_messages_than_two_partial_dissemination) {
   for (std::uint32_t ranks = 2; ranks <= 1024; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n) {
       const std::optional<Adaption> chosen = adaption(ranks, n);
@@ -218,13 +218,13 @@ TEST(NwayAdaptions, NeverTakeFewerMessagesThanTwoPartialDissemination) {
     }
 }
 
-TEST(NwayAdaptions, ExistForAllRankCountsUpToTheCube) {
+TEST(NwayAdaptions, exist_for_all_rank_counts_up_to_the_cube) {
   for (std::uint32_t n = 1; n <= 30; ++n)
     for (std::uint32_t ranks = 1; ranks <= power(n + 1, 3); ranks += 1 + ranks / 500)
       ASSERT_TRUE(is_adaptable(ranks, n)) << "P = " << ranks << ", n = " << n;
 }
 
-TEST(NwayAdaptions, NeedMessagesThatHaveASlot) {
+TEST(NwayAdaptions, need_messages_that_have_a_slot) {
   EXPECT_FALSE(is_adaptable(0, 1));
   EXPECT_FALSE(is_adaptable(7, 0));
   EXPECT_TRUE(is_adaptable(1, UINT32_MAX));
@@ -234,7 +234,7 @@ TEST(NwayAdaptions, NeedMessagesThatHaveASlot) {
   EXPECT_FALSE(is_adaptable(UINT32_MAX, 65535));
 }
 
-TEST(NwayAdaptions, NearestIsWhatTryingAllFinds) {
+TEST(NwayAdaptions, nearest_is_what_trying_all_finds) {
   for (std::uint32_t ranks = 1; ranks <= 1500; ranks += 1 + ranks / 200)
     for (std::uint32_t n = 1; n <= 20; ++n) {
       std::uint32_t best = UINT32_MAX;
@@ -247,7 +247,7 @@ TEST(NwayAdaptions, NearestIsWhatTryingAllFinds) {
     }
 }
 
-TEST(NwayAdaptions, NearestExistsForAnyNumberOfRanks) {
+TEST(NwayAdaptions, nearest_exists_for_any_number_of_ranks) {
   for (const std::uint32_t ranks : {32770u, 1'000'000u, 1u << 31, UINT32_MAX})
     for (const std::uint32_t n : {1u, 2u, 7u, 1000u, 32768u, 65535u, 1'000'000u, UINT32_MAX}) {
       const std::uint32_t nearest = nearest_adaptable_n(ranks, n);
@@ -260,7 +260,7 @@ TEST(NwayAdaptions, NearestExistsForAnyNumberOfRanks) {
 
 // ---- Plans --------------------------------------------------------------------------------------
 
-TEST(NwayAllreduce, HoldsEveryContributionOnceForEveryAdaptionOfUpTo128Ranks) {
+TEST(NwayAllreduce, holds_every_contribution_once_for_every_adaption_of_up_to_128_ranks) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
       for (const Adaption& adaption : adaptions(ranks, n))
@@ -269,7 +269,7 @@ TEST(NwayAllreduce, HoldsEveryContributionOnceForEveryAdaptionOfUpTo128Ranks) {
               << name_of(ranks, adaption, form);
 }
 
-TEST(NwayAllreduce, HoldsEveryContributionOnceForSampledRankCountsUpTo2000) {
+TEST(NwayAllreduce, holds_every_contribution_once_for_sampled_rank_counts_up_to_2000) {
   std::mt19937 engine(1);
   for (int sample = 0; sample < test::samples(100); ++sample) {
     const auto below = static_cast<std::uint32_t>(sample < 70 ? 600 : 2000);
@@ -284,7 +284,7 @@ TEST(NwayAllreduce, HoldsEveryContributionOnceForSampledRankCountsUpTo2000) {
   }
 }
 
-TEST(NwayAllreduce, TakesTheChosenAdaptionByItself) {
+TEST(NwayAllreduce, takes_the_chosen_adaption_by_itself) {
   for (const Form& form : forms) {
     const auto plan_of = [&](Rank rank) {
       return nway_allreduce(rank, 98, 2, form.take_out, form.order);
@@ -319,7 +319,7 @@ std::uint32_t recomputing_combinations(const Adaption& adaption) {
   return count;
 }
 
-TEST(NwayAllreduce, CostsWhatTheCatalogueSays) {
+TEST(NwayAllreduce, costs_what_the_catalogue_says) {
   for (std::uint32_t ranks = 2; ranks <= 600; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
       for (const Adaption& adaption : adaptions(ranks, n))
@@ -347,7 +347,7 @@ TEST(NwayAllreduce, CostsWhatTheCatalogueSays) {
         }
 }
 
-TEST(NwayAllreduce, SendsFirstJoinsInSlotOrderAndWastesNothing) {
+TEST(NwayAllreduce, sends_first_joins_in_slot_order_and_wastes_nothing) {
   for (std::uint32_t ranks = 2; ranks <= 300; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
       for (const Adaption& adaption : adaptions(ranks, n))
@@ -360,7 +360,7 @@ TEST(NwayAllreduce, SendsFirstJoinsInSlotOrderAndWastesNothing) {
         }
 }
 
-TEST(NwayAllreduce, SendsTwoPayloadsOnlyAcrossTheSeam) {
+TEST(NwayAllreduce, sends_two_payloads_only_across_the_seam) {
   for (const auto& [ranks, n] : {std::pair{98u, 2u}, {97u, 7u}, {64u, 3u}, {43u, 1u}}) {
     const Adaption chosen = adaption(ranks, nearest_adaptable_n(ranks, n)).value();
     std::vector<std::int64_t> doubled(chosen.rounds);
@@ -377,7 +377,7 @@ TEST(NwayAllreduce, SendsTwoPayloadsOnlyAcrossTheSeam) {
   }
 }
 
-TEST(NwayAllreduce, WithTheWrongPrefixTakenOutIsFound) {
+TEST(NwayAllreduce, with_the_wrong_prefix_taken_out_is_found) {
   std::uint32_t tried = 0;
   for (std::uint32_t ranks = 2; ranks <= 72; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
@@ -399,7 +399,7 @@ TEST(NwayAllreduce, WithTheWrongPrefixTakenOutIsFound) {
   EXPECT_GT(tried, 300u);
 }
 
-TEST(NwayAllreduce, WithTheRestBegunOneMessageLateIsFound) {
+TEST(NwayAllreduce, with_the_rest_begun_one_message_late_is_found) {
   const Adaption chosen = adaption(98, 2).value();
   std::vector<Plan> plans = plans_of(98, chosen, forms[1]);
   ASSERT_EQ(first_violation(plans, Promise::each_once), std::nullopt);
@@ -419,7 +419,7 @@ TEST(NwayAllreduce, WithTheRestBegunOneMessageLateIsFound) {
   EXPECT_NE(first_violation(plans, Promise::each_once), std::nullopt);
 }
 
-TEST(NwayAllreduce, OfOneRankCopiesItsContribution) {
+TEST(NwayAllreduce, of_one_rank_copies_its_contribution) {
   for (const Form& form : forms) {
     const Plan plan = nway_allreduce(Rank{0}, 1, 3, form.take_out, form.order);
     ASSERT_EQ(plan.steps.size(), 1u);
@@ -430,7 +430,7 @@ TEST(NwayAllreduce, OfOneRankCopiesItsContribution) {
 }
 
 // With n = 9, P is a power; n = 31 takes 448 ranks out.
-TEST(NwayAllreduce, OfAMillionRanksIsSmall) {
+TEST(NwayAllreduce, of_a_million_ranks_is_small) {
   constexpr std::uint32_t ranks = 1'000'000;
   EXPECT_EQ(nearest_adaptable_n(ranks, 7), 9u);
   EXPECT_EQ(adaption(ranks, 31).value().taken_out, 448u);

@@ -15,7 +15,7 @@
 namespace tutti::plan {
 namespace {
 
-TEST(Covers, IsTheProductReachingTheRankCount) {
+TEST(Covers, is_the_product_reaching_the_rank_count) {
   EXPECT_TRUE(covers(1, {}));
   EXPECT_FALSE(covers(2, {}));
   EXPECT_TRUE(covers(96, {3, 3, 5}));
@@ -23,12 +23,12 @@ TEST(Covers, IsTheProductReachingTheRankCount) {
   EXPECT_TRUE(covers(97, {3, 3, 5, 1}));
 }
 
-TEST(Covers, RefusesRoundsWithoutMessages) {
+TEST(Covers, refuses_rounds_without_messages) {
   EXPECT_FALSE(covers(1, {0}));
   EXPECT_FALSE(covers(4, {3, 0}));
 }
 
-TEST(Covers, DoesNotOverflow) {
+TEST(Covers, does_not_overflow) {
   EXPECT_TRUE(covers(UINT32_MAX, {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX}));
   EXPECT_TRUE(covers(UINT32_MAX, PerRound(64, UINT32_MAX)));
   EXPECT_TRUE(covers(UINT32_MAX, PerRound(1000, 1)));
@@ -36,14 +36,14 @@ TEST(Covers, DoesNotOverflow) {
   EXPECT_TRUE(covers(UINT32_MAX, PerRound(32, 1)));
 }
 
-TEST(IsExecutable, RefusesMoreMessagesThanSlotNumbers) {
+TEST(IsExecutable, refuses_more_messages_than_slot_numbers) {
   EXPECT_TRUE(is_executable(32769, {32768}));
   EXPECT_FALSE(is_executable(32770, {32769}));
   EXPECT_FALSE(is_executable(0, {}));
   EXPECT_TRUE(is_executable(5, {UINT32_MAX}));  // 4 messages are executed
 }
 
-TEST(Uniform, HasTheExactNumberOfRoundsWhereFloatingLogarithmsAreWrong) {
+TEST(Uniform, has_the_exact_number_of_rounds_where_floating_logarithms_are_wrong) {
   EXPECT_EQ(uniform(125, 4), PerRound(3, 4));
   EXPECT_EQ(uniform(216, 5), PerRound(3, 5));
   EXPECT_EQ(uniform(15625, 4), PerRound(6, 4));
@@ -52,7 +52,7 @@ TEST(Uniform, HasTheExactNumberOfRoundsWhereFloatingLogarithmsAreWrong) {
   EXPECT_EQ(uniform(2097152, 7), PerRound(7, 7));
 }
 
-TEST(Uniform, HasTheFewestRoundsThatCover) {
+TEST(Uniform, has_the_fewest_rounds_that_cover) {
   for (std::uint32_t ranks = 1; ranks <= 5000; ++ranks) {
     for (std::uint32_t n = 1; n <= 16; ++n) {
       const PerRound vector = uniform(ranks, n);
@@ -91,20 +91,20 @@ PerRound nearest_by_brute_force(std::uint32_t ranks, std::uint32_t largest) {
   return std::get<PerRound>(best);
 }
 
-TEST(NearestCovering, IsWhatTryingAllVectorsFinds) {
+TEST(NearestCovering, is_what_trying_all_vectors_finds) {
   for (std::uint32_t ranks = 1; ranks <= 200; ++ranks)
     for (std::uint32_t largest = 1; largest <= 8; ++largest)
       ASSERT_EQ(nearest_covering(ranks, largest), nearest_by_brute_force(ranks, largest))
           << ranks << ' ' << largest;
 }
 
-TEST(NearestCovering, PrefersTheProductThatNeedsNoTrimming) {
+TEST(NearestCovering, prefers_the_product_that_needs_no_trimming) {
   EXPECT_EQ(nearest_covering(1, 7), PerRound());
   EXPECT_EQ(nearest_covering(96, 7), (PerRound{5, 3, 3}));
   EXPECT_EQ(nearest_covering(64, 7), (PerRound{7, 7}));
 }
 
-TEST(NearestCovering, IsQuickForManyRanks) {
+TEST(NearestCovering, is_quick_for_many_ranks) {
   for (const std::uint32_t ranks : {1'000'000U, UINT32_MAX}) {
     for (const std::uint32_t largest : {1U, 2U, 7U, 20U, 300U, 2000U, 65535U, UINT32_MAX}) {
       const PerRound vector = nearest_covering(ranks, largest);
@@ -115,7 +115,7 @@ TEST(NearestCovering, IsQuickForManyRanks) {
   }
 }
 
-TEST(DefaultPerRound, IsAUniformVectorOfLeastCost) {
+TEST(DefaultPerRound, is_a_uniform_vector_of_least_cost) {
   const auto cost = [](std::uint32_t ranks, const PerRound& vector, std::uint64_t ratio) {
     std::uint64_t sum = 0;
     for (const Round& round : two_partial_rounds(ranks, vector)) sum += ratio + round.messages;
@@ -135,7 +135,7 @@ TEST(DefaultPerRound, IsAUniformVectorOfLeastCost) {
   }
 }
 
-TEST(DefaultPerRound, IsEmptyForOneRankAndOneMessageForTwo) {
+TEST(DefaultPerRound, is_empty_for_one_rank_and_one_message_for_two) {
   EXPECT_EQ(default_per_round(1, 8), PerRound());
   EXPECT_EQ(default_per_round(2, 8), PerRound{1});
   EXPECT_EQ(default_per_round(8, 8), PerRound{7});

@@ -67,7 +67,7 @@ std::vector<tutti::test::NodeOf> even_shapes(std::uint32_t ranks, std::mt19937& 
   return shapes;
 }
 
-TEST_P(PiecewiseAllgather, IsRightForEveryShapeOfEvenNodesAndAnyPieces) {
+TEST_P(PiecewiseAllgather, is_right_for_every_shape_of_even_nodes_and_any_pieces) {
   std::mt19937 random(1);
   for (std::uint32_t ranks = 1; ranks <= 12; ++ranks)
     for (const tutti::test::NodeOf& node_of : even_shapes(ranks, random))
@@ -81,7 +81,7 @@ TEST_P(PiecewiseAllgather, IsRightForEveryShapeOfEvenNodesAndAnyPieces) {
       }
 }
 
-TEST_P(PiecewiseAllgather, IsRightForManyRanks) {
+TEST_P(PiecewiseAllgather, is_right_for_many_ranks) {
   std::mt19937 random(2);
   for (const std::uint32_t ranks : {33u, test::up_to(64u)})
     for (const Pieces& pieces : distributions(ranks, random))
@@ -94,7 +94,7 @@ TEST_P(PiecewiseAllgather, IsRightForManyRanks) {
 }
 
 /// Few receives do for many pieces, whoever it is that does not look.
-TEST_P(PiecewiseAllgather, WhoDoesNotLookFindsNoMoreThanThePlanSays) {
+TEST_P(PiecewiseAllgather, who_does_not_look_finds_no_more_than_the_plan_says) {
   std::size_t most = 0;
   for (Pieces pieces : {Pieces{50, 50, 50}, Pieces{90, 1, 1, 1}, Pieces{1, 90, 1, 40},
                         Pieces{1, 1, 1, 1, 130}, Pieces{150, 1, 1, 1, 1, 1, 1, 1, 1}})
@@ -110,11 +110,11 @@ TEST_P(PiecewiseAllgather, WhoDoesNotLookFindsNoMoreThanThePlanSays) {
   EXPECT_GE(most, 12u);
 }
 
-TEST_P(PiecewiseAllgather, OneCopyOfTheSlotsWouldNotDo) {
+TEST_P(PiecewiseAllgather, one_copy_of_the_slots_would_not_do) {
   EXPECT_NE(HappensBefore(plans_of({2, 1, 1}), calls, 1).race(), std::nullopt);
 }
 
-TEST_P(PiecewiseAllgather, MissingPiecesAreSeen) {
+TEST_P(PiecewiseAllgather, missing_pieces_are_seen) {
   std::vector<Plan> plans = plans_of({2, 1, 1});
   // The second piece of rank 0's block comes to rank 2 in place of the first.
   for (Step& step : plans[2].steps)
@@ -123,7 +123,7 @@ TEST_P(PiecewiseAllgather, MissingPiecesAreSeen) {
   EXPECT_NE(first_violation(plans, Promise::gather), std::nullopt);
 }
 
-TEST_P(PiecewiseAllgather, PiecesComeOnceIntoANodeAndAreDealtOutToItsRanks) {
+TEST_P(PiecewiseAllgather, pieces_come_once_into_a_node_and_are_dealt_out_to_its_ranks) {
   const tutti::test::NodeOf node_of = tutti::test::in_blocks({3, 3, 3, 3});
   Pieces pieces(12, 1);
   pieces[4] = 9;
@@ -149,7 +149,7 @@ std::size_t sent_by(const Plan& plan) {
       [](const Step& step) { return step.action == Action::put && step.payloads > 0; }));
 }
 
-TEST_P(PiecewiseAllgather, NobodySendsMuchMoreThanAllPieces) {
+TEST_P(PiecewiseAllgather, nobody_sends_much_more_than_all_pieces) {
   std::mt19937 random(3);
   for (const std::uint32_t ranks : {2u, 3u, 8u, 13u, 32u, test::up_to(64u)})
     for (const Pieces& pieces : distributions(ranks, random))
@@ -158,7 +158,7 @@ TEST_P(PiecewiseAllgather, NobodySendsMuchMoreThanAllPieces) {
             << ranks << " ranks: of odd blocks the odd piece may be sent twice";
 }
 
-TEST_P(PiecewiseAllgather, AllSendAlikeWhereBlocksAreAlike) {
+TEST_P(PiecewiseAllgather, all_send_alike_where_blocks_are_alike) {
   for (const std::uint32_t ranks : {2u, 3u, 8u, 13u, 32u})
     for (const std::uint16_t count : Pieces{1, 2, 5})
       for (const Plan& plan : plans_of(Pieces(ranks, count)))
@@ -172,7 +172,7 @@ std::set<Rank> partners_of(const Plan& plan) {
   return partners;
 }
 
-TEST(PieceRoutes, ARingHasTwoPartners) {
+TEST(PieceRoutes, a_ring_has_two_partners) {
   for (std::uint32_t rank = 0; rank < 9; ++rank)
     EXPECT_EQ(partners_of(piecewise_allgather(Rank{rank}, Pieces{1, 9, 1, 1, 3, 1, 1, 1, 1},
                                               PieceRoute::ring))
@@ -180,7 +180,7 @@ TEST(PieceRoutes, ARingHasTwoPartners) {
               2u);
 }
 
-TEST(PieceRoutes, TwoTreesHaveAboutTwoPartnersForEachPowerOfTwo) {
+TEST(PieceRoutes, two_trees_have_about_two_partners_for_each_power_of_two) {
   for (std::uint32_t ranks = 2; ranks <= test::up_to(257u); ranks += ranks < 70 ? 1 : 17)
     EXPECT_LE(
         partners_of(piecewise_allgather(Rank{0}, Pieces(ranks, 2), PieceRoute::two_trees)).size(),
@@ -188,7 +188,7 @@ TEST(PieceRoutes, TwoTreesHaveAboutTwoPartnersForEachPowerOfTwo) {
         << ranks;
 }
 
-TEST(PieceRoutes, TwoTreesReachAllAndNobodyHasChildrenInBoth) {
+TEST(PieceRoutes, two_trees_reach_all_and_nobody_has_children_in_both) {
   for (std::uint32_t nodes = 1; nodes <= 300; ++nodes) {
     std::vector<std::uint32_t> trees_with_children(nodes);
     for (const std::uint32_t tree : {0u, 1u}) {

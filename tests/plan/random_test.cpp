@@ -48,7 +48,7 @@ const std::vector<Schedule> schedules = {
     {"canonical dissemination", canonical_dissemination_allreduce, Promise::canonical_tree},
 };
 
-TEST(RandomPlans, KeepTheirPromiseOnAllRanks) {
+TEST(RandomPlans, keep_their_promise_on_all_ranks) {
   for (const Schedule& schedule : schedules) {
     EXPECT_TRUE(rc::check(schedule.name, [&] {
       const auto rank_count = *rc::gen::inRange<std::uint32_t>(1, 2001);
@@ -67,7 +67,7 @@ const Step* find_step(const Plan& plan, Action action, Rank peer, std::uint16_t 
   return nullptr;
 }
 
-TEST(RandomPlans, AgreeWithThoseOfTheirPeers) {
+TEST(RandomPlans, agree_with_those_of_their_peers) {
   for (const Schedule& schedule : schedules) {
     EXPECT_TRUE(rc::check(schedule.name, [&] {
       const auto rank_count = *rc::gen::inRange<std::uint32_t>(2, 20001);
@@ -89,7 +89,7 @@ TEST(RandomPlans, AgreeWithThoseOfTheirPeers) {
 }
 
 /// Beyond what can be run symbolically at random: lengths still add up to exactly all ranks.
-TEST(RandomRounds, GrowToExactlyAllRanks) {
+TEST(RandomRounds, grow_to_exactly_all_ranks) {
   EXPECT_TRUE(rc::check("lengths add up", [] {
     const auto rank_count = *rc::gen::inRange<std::uint32_t>(1, UINT32_MAX);
     const PerRound vector = arbitrary_vector(rank_count, 5000);

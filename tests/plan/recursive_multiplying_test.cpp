@@ -49,7 +49,7 @@ std::uint64_t cost_of(std::uint32_t ranks, const PerRound& core, std::uint64_t r
   return sum_of(rounds) + ratio * rounds.size();
 }
 
-TEST(RecursiveMultiplying, IsOneExpressionForAllFactorisationsUpTo128Ranks) {
+TEST(RecursiveMultiplying, is_one_expression_for_all_factorisations_up_to_128_ranks) {
   std::uint32_t factorisations = 0;
   test::for_each_core(128, 7, [&](const PerRound& core) {
     ++factorisations;
@@ -60,14 +60,14 @@ TEST(RecursiveMultiplying, IsOneExpressionForAllFactorisationsUpTo128Ranks) {
   EXPECT_EQ(factorisations, 655U);
 }
 
-TEST(RecursiveMultiplying, KeepsTheWeakerPromisesToo) {
+TEST(RecursiveMultiplying, keeps_the_weaker_promises_too) {
   for (const std::uint32_t ranks : {1u, 6u, 7u, 24u, 43u})
     for (const Promise promise : {Promise::rank_order, Promise::each_once, Promise::at_least_once})
       EXPECT_EQ(violation(ranks, per_round_for_recursive_multiplying(ranks, 8), promise),
                 std::nullopt);
 }
 
-TEST(RecursiveMultiplying, FoldsWhatIsInExcessForEveryCoreUpTo40Ranks) {
+TEST(RecursiveMultiplying, folds_what_is_in_excess_for_every_core_up_to_40_ranks) {
   for (std::uint32_t ranks = 1; ranks <= 40; ++ranks)
     test::for_each_core(ranks, 7, [&](const PerRound& core) {
       ASSERT_EQ(violation(ranks, core), std::nullopt)
@@ -75,7 +75,7 @@ TEST(RecursiveMultiplying, FoldsWhatIsInExcessForEveryCoreUpTo40Ranks) {
     });
 }
 
-TEST(RecursiveMultiplying, IsOneExpressionWithTheRulesCoreForEveryRankCountUpTo256) {
+TEST(RecursiveMultiplying, is_one_expression_with_the_rules_core_for_every_rank_count_up_to_256) {
   for (std::uint32_t ranks = 1; ranks <= test::up_to(256); ++ranks)
     for (const std::uint64_t bytes : payloads) {
       const PerRound core = per_round_for_recursive_multiplying(ranks, bytes);
@@ -84,7 +84,7 @@ TEST(RecursiveMultiplying, IsOneExpressionWithTheRulesCoreForEveryRankCountUpTo2
     }
 }
 
-TEST(RecursiveMultiplying, IsOneExpressionForSampledRankCountsUpTo2000) {
+TEST(RecursiveMultiplying, is_one_expression_for_sampled_rank_counts_up_to_2000) {
   std::mt19937 engine(1);
   const auto random = [&](std::uint32_t below) {
     return static_cast<std::uint32_t>(engine() % below);
@@ -99,7 +99,7 @@ TEST(RecursiveMultiplying, IsOneExpressionForSampledRankCountsUpTo2000) {
   }
 }
 
-TEST(RecursiveMultiplying, FoldsGroupsOfAnySize) {
+TEST(RecursiveMultiplying, folds_groups_of_any_size) {
   for (const auto& [ranks, core] : {std::pair<std::uint32_t, PerRound>{9, {}},
                                     {9, {1}},
                                     {29, {2}},
@@ -110,7 +110,7 @@ TEST(RecursiveMultiplying, FoldsGroupsOfAnySize) {
 }
 
 // The formulae of the catalogue: rounds, messages, partials and slots.
-TEST(RecursiveMultiplying, CostsWhatTheCatalogueSays) {
+TEST(RecursiveMultiplying, costs_what_the_catalogue_says) {
   for (std::uint32_t ranks = 1; ranks <= 40; ++ranks)
     test::for_each_core(ranks, 7, [&](const PerRound& core) {
       const std::uint32_t product = product_of(core);
@@ -139,7 +139,7 @@ TEST(RecursiveMultiplying, CostsWhatTheCatalogueSays) {
     });
 }
 
-TEST(RecursiveMultiplying, PutsBeforeAnythingElseInEveryRoundOfTheCore) {
+TEST(RecursiveMultiplying, puts_before_anything_else_in_every_round_of_the_core) {
   for (const std::uint32_t rank : {0u, 7u, 23u}) {
     std::uint32_t round = 0;
     bool puts_over = false;
@@ -158,7 +158,7 @@ TEST(RecursiveMultiplying, PutsBeforeAnythingElseInEveryRoundOfTheCore) {
 
 // If all members of a group told the same one first, its receives would wait for each other: in
 // virtual time that cost P = 96 a quarter of an allreduce.
-TEST(RecursiveMultiplying, TellsEachMemberOfAGroupAtAnotherTime) {
+TEST(RecursiveMultiplying, tells_each_member_of_a_group_at_another_time) {
   constexpr std::uint32_t ranks = 24;
   std::vector<std::vector<bool>> told(ranks * 3, std::vector<bool>(3));  // by receiver and round
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
@@ -172,7 +172,7 @@ TEST(RecursiveMultiplying, TellsEachMemberOfAGroupAtAnotherTime) {
   }
 }
 
-TEST(RecursiveMultiplying, AwaitsInSlotOrder) {
+TEST(RecursiveMultiplying, awaits_in_slot_order) {
   for (const std::uint32_t ranks : {24u, 29u})
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       int last = -1;
@@ -184,14 +184,14 @@ TEST(RecursiveMultiplying, AwaitsInSlotOrder) {
     }
 }
 
-TEST(RecursiveMultiplying, OfOneRankCopiesItsContribution) {
+TEST(RecursiveMultiplying, of_one_rank_copies_its_contribution) {
   const Plan plan = recursive_multiplying_allreduce(Rank{0}, 1, {});
   ASSERT_EQ(plan.steps.size(), 1U);
   EXPECT_EQ(plan.steps[0].from.place, Place::source);
   EXPECT_EQ(plan.steps[0].into.place, Place::target);
 }
 
-TEST(RecursiveMultiplying, OfAMillionRanksIsSmall) {
+TEST(RecursiveMultiplying, of_a_million_ranks_is_small) {
   for (const std::uint32_t ranks : {1'000'000u, 1'000'003u, UINT32_MAX}) {
     const PerRound core = per_round_for_recursive_multiplying(ranks, 8);
     ASSERT_TRUE(is_core(ranks, core));
@@ -200,7 +200,7 @@ TEST(RecursiveMultiplying, OfAMillionRanksIsSmall) {
   }
 }
 
-TEST(IsCore, RefusesWhatCannotBeBuilt) {
+TEST(IsCore, refuses_what_cannot_be_built) {
   EXPECT_TRUE(is_core(1, {}));
   EXPECT_TRUE(is_core(12, {5, 1}));
   EXPECT_TRUE(is_core(13, {5, 1}));
@@ -214,7 +214,7 @@ TEST(IsCore, RefusesWhatCannotBeBuilt) {
   EXPECT_FALSE(is_core(UINT32_MAX, {UINT32_MAX, UINT32_MAX}));
 }
 
-TEST(CoreRule, CostsNoMoreRoundsThanTwoPartialDisseminationWherePFactors) {
+TEST(CoreRule, costs_no_more_rounds_than_two_partial_dissemination_where_p_factors) {
   for (const std::uint32_t ranks : {2u, 4u, 6u, 8u, 12u, 16u, 24u, 32u, 48u, 64u, 96u, 128u, 192u})
     for (const std::uint64_t bytes : payloads) {
       const PerRound core = per_round_for_recursive_multiplying(ranks, bytes);
@@ -225,7 +225,7 @@ TEST(CoreRule, CostsNoMoreRoundsThanTwoPartialDisseminationWherePFactors) {
 }
 
 // 250 = 2 x 5 x 5 x 5 needs four rounds of entries up to 7, two-partial dissemination three.
-TEST(CoreRule, TakesTheRoundsOfTwoPartialDisseminationWhereverTheyAreToBeHad) {
+TEST(CoreRule, takes_the_rounds_of_two_partial_dissemination_wherever_they_are_to_be_had) {
   std::vector<std::size_t> fewest(1025, SIZE_MAX);
   test::for_each_core(1024, 7, [&](const PerRound& core) {
     std::size_t& kept = fewest[product_of(core)];
@@ -241,7 +241,7 @@ TEST(CoreRule, TakesTheRoundsOfTwoPartialDisseminationWhereverTheyAreToBeHad) {
     }
 }
 
-TEST(CoreRule, TakesTheLeastCostOfAllCoresWithinThoseRounds) {
+TEST(CoreRule, takes_the_least_cost_of_all_cores_within_those_rounds) {
   constexpr std::array<std::uint64_t, 3> ratios = {4, 2, 1};  // of the payloads
   for (std::uint32_t ranks = 2; ranks <= 64; ++ranks)
     for (std::size_t i = 0; i < 3; ++i) {
@@ -261,13 +261,13 @@ TEST(CoreRule, TakesTheLeastCostOfAllCoresWithinThoseRounds) {
   EXPECT_EQ(per_round_for_recursive_multiplying(13, 8), (PerRound{4}));  // 2 + 4 + 2
 }
 
-TEST(CoreRule, TakesAVectorWhoseProductIsPAsItIs) {
+TEST(CoreRule, takes_a_vector_whose_product_is_p_as_it_is) {
   for (const PerRound& vector : {PerRound{1, 2, 3}, {3, 2, 1}, {23}, {1, 1, 1, 2}, {2, 7}})
     for (const std::uint64_t bytes : payloads)
       EXPECT_EQ(per_round_for_recursive_multiplying(24, bytes, vector), vector);
 }
 
-TEST(CoreRule, KeepsToTheCallersVectorInItsOrder) {
+TEST(CoreRule, keeps_to_the_callers_vector_in_its_order) {
   for (std::uint32_t ranks = 2; ranks <= 64; ++ranks)
     test::for_each_minimal_vector(ranks, 4, [&](const PerRound& vector) {
       const PerRound core = per_round_for_recursive_multiplying(ranks, 8, vector);
@@ -288,7 +288,7 @@ TEST(CoreRule, KeepsToTheCallersVectorInItsOrder) {
   EXPECT_EQ(per_round_for_recursive_multiplying(1, 8, {3}), PerRound());
 }
 
-TEST(CoreRule, AddsRoundsOnlyWherePDoesNotFactor) {
+TEST(CoreRule, adds_rounds_only_where_p_does_not_factor) {
   for (std::uint32_t ranks = 1; ranks <= 64; ++ranks)
     if (factors(ranks)) {
       EXPECT_EQ(product_of(per_round_for_recursive_multiplying(ranks, 8)), ranks) << ranks;

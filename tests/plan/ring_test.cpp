@@ -31,14 +31,14 @@ std::vector<Plan> rings(std::uint32_t rank_count, std::uint32_t sub_blocks,
   return plans;
 }
 
-TEST(Ring, GivesAllRanksOneResult) {
+TEST(Ring, gives_all_ranks_one_result) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to / 4; ++ranks)
     for (std::uint32_t sub_blocks = 1; sub_blocks <= 3; ++sub_blocks)
       EXPECT_EQ(first_violation(rings(ranks, sub_blocks), Promise::same_result), std::nullopt)
           << ranks << " ranks, " << sub_blocks << " sub-blocks";
 }
 
-TEST(Ring, GivesItWhateverTheNodes) {
+TEST(Ring, gives_it_whatever_the_nodes) {
   std::mt19937 random(1);
   for (int sample = 0; sample < 40; ++sample) {
     const auto ranks = static_cast<std::uint32_t>(2 + random() % 12);
@@ -62,7 +62,7 @@ TEST(Ring, GivesItWhateverTheNodes) {
   }
 }
 
-TEST(Ring, TwoCopiesOfEverythingSuffice) {
+TEST(Ring, two_copies_of_everything_suffice) {
   for (std::uint32_t ranks = 2; ranks <= 7; ++ranks)
     for (std::uint32_t sub_blocks = 1; sub_blocks <= 2; ++sub_blocks)
       EXPECT_EQ(test::HappensBefore(rings(ranks, sub_blocks), 5, 2).race(), std::nullopt)
@@ -77,7 +77,7 @@ TEST(Ring, TwoCopiesOfEverythingSuffice) {
 
 // ---- Zero copy ----------------------------------------------------------------------------------
 
-TEST(Ring, ZeroCopyItIsTheSame) {
+TEST(Ring, zero_copy_it_is_the_same) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to / 4; ++ranks)
     for (std::uint32_t sub_blocks = 1; sub_blocks <= 3; ++sub_blocks)
       EXPECT_EQ(
@@ -86,7 +86,7 @@ TEST(Ring, ZeroCopyItIsTheSame) {
           << ranks << " ranks, " << sub_blocks << " sub-blocks";
 }
 
-TEST(Ring, ZeroCopyNothingIsWrittenWhileItIsInUse) {
+TEST(Ring, zero_copy_nothing_is_written_while_it_is_in_use) {
   using test::HappensBefore;
   for (std::uint32_t ranks = 2; ranks <= 7; ++ranks)
     for (const auto buffers : {HappensBefore::Buffers::same, HappensBefore::Buffers::apart})
@@ -95,7 +95,7 @@ TEST(Ring, ZeroCopyNothingIsWrittenWhileItIsInUse) {
           << ranks << " ranks";
 }
 
-TEST(Ring, ZeroCopyItWaitsForWhatItSends) {
+TEST(Ring, zero_copy_it_waits_for_what_it_sends) {
   for (std::uint32_t ranks = 2; ranks <= 4; ++ranks) {
     std::vector<Plan> plans = rings(ranks, 1, {}, Buffers::registered);
     for (Plan& plan : plans)
@@ -106,7 +106,7 @@ TEST(Ring, ZeroCopyItWaitsForWhatItSends) {
   }
 }
 
-TEST(Ring, NoMoreMessagesAreOnTheirWayThanItSays) {
+TEST(Ring, no_more_messages_are_on_their_way_than_it_says) {
   for (std::uint32_t ranks = 2; ranks <= 20; ++ranks)
     for (std::uint32_t sub_blocks = 1; sub_blocks <= 3; ++sub_blocks) {
       const std::vector<Plan> plans = rings(ranks, sub_blocks);
@@ -115,7 +115,7 @@ TEST(Ring, NoMoreMessagesAreOnTheirWayThanItSays) {
     }
 }
 
-TEST(Ring, SendsEachByteOnceInEachHalf) {
+TEST(Ring, sends_each_byte_once_in_each_half) {
   for (std::uint32_t ranks = 2; ranks <= 16; ++ranks) {
     const std::vector<Plan> plans = rings(ranks, 2);
     for (const Plan& plan : plans) {
@@ -126,7 +126,7 @@ TEST(Ring, SendsEachByteOnceInEachHalf) {
   }
 }
 
-TEST(IsRing, KeepsToTheSlotsThereAre) {
+TEST(IsRing, keeps_to_the_slots_there_are) {
   EXPECT_TRUE(is_ring(1, 1));
   EXPECT_FALSE(is_ring(0, 1));
   EXPECT_FALSE(is_ring(2, 0));

@@ -138,7 +138,7 @@ void expect_right(const RootedShape& shape) {
       << text_of(shape);
 }
 
-TEST(Rooted, IsRightForEveryRankCountAndRoot) {
+TEST(Rooted, is_right_for_every_rank_count_and_root) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
     for (std::uint32_t root = 0; root < ranks; root += ranks <= 32 ? 1 : 7) {
       const RootedShape shape{.root = Rank{root}, .rank_count = ranks};
@@ -152,7 +152,7 @@ TEST(Rooted, IsRightForEveryRankCountAndRoot) {
     }
 }
 
-TEST(Rooted, IsRightForEveryNodeShapeOfUpToTwelveRanksAndEveryRoot) {
+TEST(Rooted, is_right_for_every_node_shape_of_up_to_twelve_ranks_and_every_root) {
   for (std::uint32_t ranks = 1; ranks <= (test::samples_divisor == 1 ? 12U : 8U); ++ranks)
     for (const auto& sizes : compositions(ranks)) {
       const NodeOf node_of = in_blocks(sizes);
@@ -165,7 +165,7 @@ TEST(Rooted, IsRightForEveryNodeShapeOfUpToTwelveRanksAndEveryRoot) {
     }
 }
 
-TEST(Rooted, IsRightForSampledPlacements) {
+TEST(Rooted, is_right_for_sampled_placements) {
   std::mt19937 random(5);
   for (int sample = 0; sample < test::samples(400); ++sample) {
     const std::uint32_t ranks = 2 + static_cast<std::uint32_t>(random() % 60);
@@ -180,7 +180,7 @@ TEST(Rooted, IsRightForSampledPlacements) {
   }
 }
 
-TEST(Rooted, TwoCopiesSufficeHoweverFarARankRunsAhead) {
+TEST(Rooted, two_copies_suffice_however_far_a_rank_runs_ahead) {
   std::mt19937 random(11);
   for (std::uint32_t ranks = 2; ranks <= 24; ++ranks)
     for (const Builder build :
@@ -201,7 +201,7 @@ TEST(Rooted, TwoCopiesSufficeHoweverFarARankRunsAhead) {
     }
 }
 
-TEST(Rooted, WithoutCreditsTheyDoNot) {
+TEST(Rooted, without_credits_they_do_not) {
   std::vector<Plan> plans = plans_of(broadcast, {.root = Rank{0}, .rank_count = 2});
   for (Plan& plan : plans)
     std::erase_if(plan.steps, [](const Step& step) {
@@ -212,7 +212,7 @@ TEST(Rooted, WithoutCreditsTheyDoNot) {
   EXPECT_NE(first_violation(plans, Promise::broadcast, Rank{0}), std::nullopt);
 }
 
-TEST(Rooted, ACreditThatIsNeverGivenIsSeen) {
+TEST(Rooted, a_credit_that_is_never_given_is_seen) {
   std::vector<Plan> plans = plans_of(reduce, {.root = Rank{0}, .rank_count = 3});
   std::erase_if(plans[0].steps, [](const Step& step) {
     return step.action == Action::put && step.peer == Rank{2};
@@ -222,7 +222,7 @@ TEST(Rooted, ACreditThatIsNeverGivenIsSeen) {
   EXPECT_NE(violation->find("never gives the credit"), std::string::npos) << *violation;
 }
 
-TEST(Rooted, AWrongRootIsSeen) {
+TEST(Rooted, a_wrong_root_is_seen) {
   const std::vector<Plan> plans = plans_of(broadcast, {.root = Rank{1}, .rank_count = 3});
   EXPECT_NE(first_violation(plans, Promise::broadcast, Rank{0}), std::nullopt);
   const std::vector<Plan> others = plans_of(reduce, {.root = Rank{1}, .rank_count = 3});
@@ -230,7 +230,7 @@ TEST(Rooted, AWrongRootIsSeen) {
 }
 
 /// Nobody tells more than one node, and a broadcast connects a rank with two.
-TEST(RootedTree, OfAChainHasOneNodeAfterTheOther) {
+TEST(RootedTree, of_a_chain_has_one_node_after_the_other) {
   const NodeOf node_of = in_blocks({2, 3, 1, 2});
   const std::uint32_t root = 3;
   std::vector<std::uint32_t> way;
@@ -248,7 +248,7 @@ TEST(RootedTree, OfAChainHasOneNodeAfterTheOther) {
 }
 
 /// A piece is on its way while the next one comes: the messages of a rank alternate.
-TEST(RootedTree, OfAChainPassesEachPieceOnAtOnce) {
+TEST(RootedTree, of_a_chain_passes_each_piece_on_at_once) {
   const Plan plan = chain_broadcast(Rank{1}, {.rank_count = 4});
   std::string order;
   for (const Step& step : plan.steps) {
@@ -260,7 +260,7 @@ TEST(RootedTree, OfAChainPassesEachPieceOnAtOnce) {
   EXPECT_EQ(plan.per_round, (PerRound{1, 1, 1, 1}));
 }
 
-TEST(RootedTree, FansSayHowManyAreToldInARound) {
+TEST(RootedTree, fans_say_how_many_are_told_in_a_round) {
   const NodeOf node_of = in_blocks({5, 3});
   const Plan root = tree_broadcast(
       Rank{6}, {.root = Rank{6}, .rank_count = 8, .node_of = node_of, .fans = {.in_node = {4}}});
@@ -286,7 +286,7 @@ TEST(RootedTree, FansSayHowManyAreToldInARound) {
   EXPECT_EQ(told_by(tree_broadcast(Rank{3}, shape)), (std::vector<Rank>{Rank{5}, Rank{4}}));
 }
 
-TEST(RootedTree, WhatIsSuperfluousIsNotThere) {
+TEST(RootedTree, what_is_superfluous_is_not_there) {
   const auto rounds = [](std::uint32_t ranks, const PerRound& across) {
     return tree_broadcast(Rank{0}, {.rank_count = ranks, .fans = {.in_node = {}, .across = across}})
         .per_round;
@@ -297,7 +297,7 @@ TEST(RootedTree, WhatIsSuperfluousIsNotThere) {
   EXPECT_EQ(rounds(5, {1, 1}), (PerRound{1, 1, 1})) << "too few: ones";
 }
 
-TEST(RootedTree, CrossesBetweenTwoNodesOnceAndIsAsHighAsItSays) {
+TEST(RootedTree, crosses_between_two_nodes_once_and_is_as_high_as_it_says) {
   for (std::uint32_t ranks = 1; ranks <= 10; ++ranks)
     for (const auto& sizes : compositions(ranks)) {
       const NodeOf node_of = in_blocks(sizes);
@@ -351,7 +351,7 @@ PerRound counted_levels(std::uint32_t count, const Branching& branching) {
   return levels;
 }
 
-TEST(DividedTree, HasAsManyChildrenAsItSaysAndNoFewerThanASmallerOne) {
+TEST(DividedTree, has_as_many_children_as_it_says_and_no_fewer_than_a_smaller_one) {
   for (const Branching& branching : every_branching()) {
     PerRound before;
     for (std::uint32_t count = 1; count <= 300; ++count) {
@@ -387,14 +387,14 @@ std::uint64_t end_of(std::uint32_t count, const Branching& branching) {
   return end;
 }
 
-TEST(DividedTree, FibonacciTreesAreOptimalInThePostalModel) {
+TEST(DividedTree, fibonacci_trees_are_optimal_in_the_postal_model) {
   for (const std::uint32_t latency : some_latencies)
     for (std::uint32_t count = 1; count <= 200; ++count)
       EXPECT_EQ(end_of(count, {Branching::Rule::fibonacci, latency}), earliest_end(count, latency))
           << count << " ranks, latency " << latency;
 }
 
-TEST(DividedTree, IsThatOfThePicture) {
+TEST(DividedTree, is_that_of_the_picture) {
   using Sizes = std::vector<std::uint32_t>;
   EXPECT_EQ(subtree_sizes(8, {Branching::Rule::fibonacci, 2}), (Sizes{1, 1, 2, 3}));
   EXPECT_EQ(subtree_sizes(8, {Branching::Rule::fibonacci, 1}), (Sizes{1, 2, 4})) << "binomial";
@@ -420,7 +420,7 @@ TEST(DividedTree, IsThatOfThePicture) {
             "fibonacci_tree");
 }
 
-TEST(DividedTree, OfManyRanksNeedsNoListOfThem) {
+TEST(DividedTree, of_many_ranks_needs_no_list_of_them) {
   for (const Branching& branching : every_branching()) {
     const TreePlace place = nested_tree(Rank{0}, Rank{7}, UINT32_MAX, {}, {.across_by = branching});
     EXPECT_TRUE(place.parent);
@@ -428,7 +428,7 @@ TEST(DividedTree, OfManyRanksNeedsNoListOfThem) {
   }
 }
 
-TEST(RootedTree, IsThatOfThePicture) {
+TEST(RootedTree, is_that_of_the_picture) {
   const NodeOf node_of = in_blocks({2, 3, 2});
   const TreePlace place = nested_tree(Rank{2}, Rank{2}, 7, node_of);
   std::vector<std::uint32_t> children;
@@ -436,14 +436,14 @@ TEST(RootedTree, IsThatOfThePicture) {
   EXPECT_EQ(children, (std::vector<std::uint32_t>{3, 4, 5, 0}));
 }
 
-TEST(RootedTree, OfManyRanksNeedsNoListOfThem) {
+TEST(RootedTree, of_many_ranks_needs_no_list_of_them) {
   const TreePlace place = nested_tree(Rank{0}, Rank{7}, UINT32_MAX, {});
   EXPECT_EQ(place.fans.size(), 32u);
   EXPECT_TRUE(place.parent);
 }
 
 /// A reduce in which only some ranks take part is a tree over these; the others do nothing.
-TEST(Rooted, AReduceOfSomeRanksIsATreeOverThem) {
+TEST(Rooted, a_reduce_of_some_ranks_is_a_tree_over_them) {
   for (std::uint32_t ranks = 1; ranks <= 9; ++ranks)
     for (std::uint32_t root = 0; root < ranks; ++root)
       for (std::uint32_t participants = 1; participants <= ranks; ++participants) {

@@ -22,7 +22,7 @@ std::vector<Plan> scans(std::uint32_t rank_count, Prefix prefix) {
   return plans;
 }
 
-TEST(Scan, IsRightForEveryRankCount) {
+TEST(Scan, is_right_for_every_rank_count) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks) {
     EXPECT_EQ(first_violation(scans(ranks, Prefix::inclusive), Promise::scan), std::nullopt)
         << ranks << " ranks";
@@ -31,13 +31,13 @@ TEST(Scan, IsRightForEveryRankCount) {
   }
 }
 
-TEST(Scan, TakesAsManyRoundsAsItSays) {
+TEST(Scan, takes_as_many_rounds_as_it_says) {
   for (std::uint32_t ranks = 2; ranks <= 64; ++ranks)
     EXPECT_EQ(scans(ranks, Prefix::inclusive)[0].per_round.size(),
               static_cast<std::size_t>(std::bit_width(ranks - 1)));
 }
 
-TEST(Scan, TwoCopiesOfEverythingSuffice) {
+TEST(Scan, two_copies_of_everything_suffice) {
   for (const Prefix prefix : {Prefix::inclusive, Prefix::exclusive})
     for (std::uint32_t ranks = 2; ranks <= 12; ++ranks)
       EXPECT_EQ(test::HappensBefore(scans(ranks, prefix), 6, 2).race(), std::nullopt)
@@ -51,7 +51,7 @@ std::vector<Plan> scans_of(const tutti::test::NodeOf& node_of, Prefix prefix) {
   return plans;
 }
 
-TEST(Scan, OfNodesIsRightForEveryShape) {
+TEST(Scan, of_nodes_is_right_for_every_shape) {
   for (std::uint32_t ranks = 2; ranks <= 10; ++ranks)
     for (const std::vector<std::uint32_t>& sizes : tutti::test::compositions(ranks)) {
       const tutti::test::NodeOf node_of = tutti::test::in_blocks(sizes);
@@ -73,7 +73,7 @@ TEST(Scan, OfNodesIsRightForEveryShape) {
         std::nullopt);
 }
 
-TEST(Scan, OfNodesOneRankOfEachUsesTheNetwork) {
+TEST(Scan, of_nodes_one_rank_of_each_uses_the_network) {
   const tutti::test::NodeOf node_of = tutti::test::in_blocks({4, 4, 4, 4});
   for (const Plan& plan : scans_of(node_of, Prefix::inclusive))
     for (const Step& step : plan.steps)
@@ -83,7 +83,7 @@ TEST(Scan, OfNodesOneRankOfEachUsesTheNetwork) {
       }
 }
 
-TEST(Scan, WithoutCreditsTheyWouldNot) {
+TEST(Scan, without_credits_they_would_not) {
   std::vector<Plan> plans = scans(3, Prefix::inclusive);
   for (Plan& plan : plans)
     std::erase_if(plan.steps, [](const Step& step) {
@@ -93,7 +93,7 @@ TEST(Scan, WithoutCreditsTheyWouldNot) {
   EXPECT_NE(test::HappensBefore(plans, 6, 2).race(), std::nullopt);
 }
 
-TEST(Scan, AnotherOrderOrAnotherRankIsSeen) {
+TEST(Scan, another_order_or_another_rank_is_seen) {
   EXPECT_NE(first_violation(scans(3, Prefix::inclusive), Promise::exscan), std::nullopt);
   EXPECT_NE(first_violation(scans(3, Prefix::exclusive), Promise::scan), std::nullopt);
 }

@@ -100,7 +100,7 @@ class Flow {
   std::string wrong_;
 };
 
-TEST(SharedRing, BringsEveryContributionEverywhereOnce) {
+TEST(SharedRing, brings_every_contribution_everywhere_once) {
   for (std::uint32_t nodes = 1; nodes <= 16; ++nodes)
     for (std::uint32_t sub_blocks = 1; sub_blocks <= 5; ++sub_blocks)
       for (std::uint32_t first = 0; first < sub_blocks; ++first)
@@ -108,7 +108,7 @@ TEST(SharedRing, BringsEveryContributionEverywhereOnce) {
             << nodes << " nodes, " << sub_blocks << " sub-blocks, from " << first << " on";
 }
 
-TEST(SharedRing, RanksAgreeAboutWhoSendsToWhom) {
+TEST(SharedRing, ranks_agree_about_who_sends_to_whom) {
   std::mt19937 random(1);
   for (int sample = 0; sample < 300; ++sample) {
     const auto ranks = static_cast<std::uint32_t>(1 + random() % 12);
@@ -143,14 +143,14 @@ TEST(SharedRing, RanksAgreeAboutWhoSendsToWhom) {
   }
 }
 
-TEST(SharedRing, HasAsManySubBlocksAsTheLargestNodeHasRanks) {
+TEST(SharedRing, has_as_many_sub_blocks_as_the_largest_node_has_ranks) {
   const NodeOf node_of = test::in_blocks({2, 3, 1});
   EXPECT_EQ(shared_ring_sub_blocks(6, node_of, 8), 3u);
   EXPECT_EQ(shared_ring_sub_blocks(6, node_of, 1u << 20), 4u);
   EXPECT_EQ(shared_ring_sub_blocks(6, {}, 8), 1u);
 }
 
-TEST(SharedRing, HasFewerWhereNotAllChunksCanBeAnnounced) {
+TEST(SharedRing, has_fewer_where_not_all_chunks_can_be_announced) {
   for (std::uint32_t nodes = 1; nodes <= 64; ++nodes)
     for (const std::uint32_t ranks : {1u, 4u, 16u})
       for (const std::uint64_t waiting_max : {2u, 96u, 192u}) {
@@ -168,7 +168,7 @@ TEST(SharedRing, HasFewerWhereNotAllChunksCanBeAnnounced) {
       }
 }
 
-TEST(SharedRing, CountsItsChunks) {
+TEST(SharedRing, counts_its_chunks) {
   EXPECT_TRUE(is_shared_ring(64, 512));
   EXPECT_FALSE(is_shared_ring(64, 513));
   EXPECT_FALSE(is_shared_ring(0, 1));

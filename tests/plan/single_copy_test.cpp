@@ -27,7 +27,7 @@ std::vector<Plan> reduces(Rank root) {
 
 constexpr std::uint32_t calls = 5;
 
-TEST(SingleCopy, IsRightForEveryRankCountAndRoot) {
+TEST(SingleCopy, is_right_for_every_rank_count_and_root) {
   for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
     for (std::uint32_t root = 0; root < ranks; root += ranks <= 16 ? 1 : 7)
       EXPECT_EQ(first_violation(broadcasts(ranks, Rank{root}), Promise::broadcast, Rank{root}),
@@ -35,14 +35,14 @@ TEST(SingleCopy, IsRightForEveryRankCountAndRoot) {
           << ranks << " ranks, root " << root;
 }
 
-TEST(SingleCopy, NothingIsWrittenWhileAPeerMayReadIt) {
+TEST(SingleCopy, nothing_is_written_while_a_peer_may_read_it) {
   for (std::uint32_t ranks = 2; ranks <= 12; ++ranks)
     for (std::uint32_t root = 0; root < ranks; ++root)
       EXPECT_EQ(test::HappensBefore(broadcasts(ranks, Rank{root}), calls, 2).race(), std::nullopt)
           << ranks << " ranks, root " << root;
 }
 
-TEST(SingleCopy, ReducesOfTwoRanksAreRight) {
+TEST(SingleCopy, reduces_of_two_ranks_are_right) {
   for (const Rank root : {Rank{0}, Rank{1}}) {
     EXPECT_EQ(first_violation(reduces(root), Promise::each_once, root), std::nullopt);
     EXPECT_EQ(test::HappensBefore(reduces(root), calls, 2).race(), std::nullopt);
@@ -57,7 +57,7 @@ std::vector<Plan> allreduces() {
   return {single_copy_allreduce(Rank{0}), single_copy_allreduce(Rank{1})};
 }
 
-TEST(SingleCopy, AllreducesOfTwoRanksAreRight) {
+TEST(SingleCopy, allreduces_of_two_ranks_are_right) {
   using Buffers = test::HappensBefore::Buffers;
   EXPECT_EQ(first_violation(allreduces(), Promise::each_once), std::nullopt);
   EXPECT_NE(first_violation(allreduces(), Promise::rank_order), std::nullopt);
@@ -65,7 +65,7 @@ TEST(SingleCopy, AllreducesOfTwoRanksAreRight) {
     EXPECT_EQ(test::HappensBefore(allreduces(), calls, 2, buffers).race(), std::nullopt);
 }
 
-TEST(SingleCopy, AnAllreduceThatDoesNotAcknowledgeIsSeen) {
+TEST(SingleCopy, an_allreduce_that_does_not_acknowledge_is_seen) {
   using Buffers = test::HappensBefore::Buffers;
   for (const Buffers buffers : {Buffers::same, Buffers::apart}) {
     std::vector<Plan> plans = allreduces();
@@ -88,13 +88,13 @@ bool is_notification(const Step& step) {
   return (step.action == Action::put || step.action == Action::await) && step.payloads == 0;
 }
 
-TEST(SingleCopy, WithoutAcknowledgementsItWouldBe) {
+TEST(SingleCopy, without_acknowledgements_it_would_be) {
   std::vector<Plan> plans = broadcasts(3, Rank{1});
   for (Plan& plan : plans) std::erase_if(plan.steps, is_notification);
   EXPECT_NE(test::HappensBefore(plans, calls, 2).race(), std::nullopt);
 }
 
-TEST(SingleCopy, AcknowledgingBeforeReadingIsSeen) {
+TEST(SingleCopy, acknowledging_before_reading_is_seen) {
   std::vector<Plan> plans = broadcasts(2, Rank{0});
   ASSERT_EQ(plans[1].steps.size(), 3u);
   std::swap(plans[1].steps[1], plans[1].steps[2]);
@@ -107,14 +107,14 @@ std::string violation_of(std::vector<Plan> plans) {
   return first_violation(plans, Promise::broadcast, Rank{0}).value_or("none");
 }
 
-TEST(SingleCopy, APutWithoutAnAnswerIsRefused) {
+TEST(SingleCopy, a_put_without_an_answer_is_refused) {
   std::vector<Plan> plans = broadcasts(2, Rank{0});
   for (Plan& plan : plans) std::erase_if(plan.steps, is_notification);
   EXPECT_NE(violation_of(plans).find("without hearing from it"), std::string::npos)
       << violation_of(plans);
 }
 
-TEST(SingleCopy, AReferenceIsReadAsOne) {
+TEST(SingleCopy, a_reference_is_read_as_one) {
   std::vector<Plan> plans = broadcasts(2, Rank{0});
   plans[1].steps[1].by_reference = false;
   EXPECT_NE(violation_of(plans).find("another kind of message"), std::string::npos)
@@ -124,7 +124,7 @@ TEST(SingleCopy, AReferenceIsReadAsOne) {
   EXPECT_NE(violation_of(plans), "none");
 }
 
-TEST(SingleCopy, OnlyUsersBuffersAreToldOf) {
+TEST(SingleCopy, only_users_buffers_are_told_of) {
   std::vector<Plan> plans = broadcasts(2, Rank{0});
   plans[0].steps[0].from.place = Place::partial;
   plans[0].partial_count = 1;
@@ -132,7 +132,7 @@ TEST(SingleCopy, OnlyUsersBuffersAreToldOf) {
       << violation_of(plans);
 }
 
-TEST(SingleCopy, WhatIsReadByReferenceIsASlotOfTheOneWhoTold) {
+TEST(SingleCopy, what_is_read_by_reference_is_a_slot_of_the_one_who_told) {
   std::vector<Plan> plans = broadcasts(3, Rank{0});
   plans[1].steps[1].peer = Rank{2};
   EXPECT_NE(violation_of(plans).find("of which rank 0 has told"), std::string::npos)

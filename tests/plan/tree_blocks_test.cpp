@@ -50,7 +50,7 @@ void expect_right(std::uint32_t ranks, const NodeOf& node_of, Rank root,
   EXPECT_EQ(HappensBefore(scatters, 6, 2).race(), std::nullopt) << text;
 }
 
-TEST(TreeBlocks, AreRightForEveryShapeAndRoot) {
+TEST(TreeBlocks, are_right_for_every_shape_and_root) {
   for (std::uint32_t ranks = 1; ranks <= 8; ++ranks)
     for (std::uint32_t root = 0; root < ranks; ++root) {
       expect_right(ranks, {}, Rank{root});
@@ -59,7 +59,7 @@ TEST(TreeBlocks, AreRightForEveryShapeAndRoot) {
     }
 }
 
-TEST(TreeBlocks, AreRightForManyRanksAndAnyShape) {
+TEST(TreeBlocks, are_right_for_many_ranks_and_any_shape) {
   std::mt19937 random(6);
   for (int sample = 0; sample < test::samples(100); ++sample) {
     const std::uint32_t ranks = 9 + static_cast<std::uint32_t>(random()) % 100;
@@ -72,7 +72,7 @@ TEST(TreeBlocks, AreRightForManyRanksAndAnyShape) {
 }
 
 /// From 13 blocks between two nodes on, there are answers.
-TEST(TreeBlocks, TwoCopiesDoWithAnswers) {
+TEST(TreeBlocks, two_copies_do_with_answers) {
   for (const std::uint32_t ranks : {14u, 17u, 30u}) {
     expect_right(ranks, tutti::test::in_blocks({1, ranks - 1}), Rank{0}, ranks);
     expect_right(ranks, tutti::test::in_blocks({ranks - 2, 2}), Rank{ranks - 1}, ranks);
@@ -85,7 +85,7 @@ std::vector<Plan> without(std::vector<Plan> plans, const std::function<bool(cons
   return plans;
 }
 
-TEST(TreeBlocks, WithoutCreditsTwoCopiesWouldNotDo) {
+TEST(TreeBlocks, without_credits_two_copies_would_not_do) {
   for (const Build build : {tree_gather, tree_scatter})
     for (const NodeOf& node_of : {NodeOf(), tutti::test::in_blocks({2, 3})}) {
       const std::vector<Plan> plans =
@@ -97,7 +97,7 @@ TEST(TreeBlocks, WithoutCreditsTwoCopiesWouldNotDo) {
     }
 }
 
-TEST(TreeBlocks, ABlockInAnothersPlaceIsSeen) {
+TEST(TreeBlocks, a_block_in_anothers_place_is_seen) {
   std::vector<Plan> plans = plans_of(tree_gather, 5, {}, Rank{0});
   for (Step& step : plans[0].steps)
     if (step.action == Action::copy && step.part == 4) step.from.index = 3;
@@ -111,7 +111,7 @@ std::set<Rank> partners_of(const Plan& plan) {
   return partners;
 }
 
-TEST(TreeBlocks, TheRootHasAPartnerForEachHalvingOfTheNodes) {
+TEST(TreeBlocks, the_root_has_a_partner_for_each_halving_of_the_nodes) {
   for (const Build build : {tree_gather, tree_scatter}) {
     for (std::uint32_t nodes = 1; nodes <= 1000; nodes += nodes < 130 ? 1 : 97)
       EXPECT_EQ(partners_of(build(Rank{0}, nodes, {}, Rank{0})).size(),
@@ -136,7 +136,7 @@ std::uint32_t receives_of(const Plan& plan) {
   return std::min(most, plan.incoming_max);
 }
 
-TEST(TreeBlocks, FewReceivesWillDo) {
+TEST(TreeBlocks, few_receives_will_do) {
   for (const Build build : {tree_gather, tree_scatter})
     for (const std::uint32_t size : {1u, 3u, 16u, 64u, 256u}) {
       const std::uint32_t ranks = test::up_to(512);
@@ -150,7 +150,7 @@ TEST(TreeBlocks, FewReceivesWillDo) {
 }
 
 /// Whatever else is late: seen from the root, from the far end, and from in between.
-TEST(TreeBlocks, NoMoreAreOnTheirWayThanReceivesArePosted) {
+TEST(TreeBlocks, no_more_are_on_their_way_than_receives_are_posted) {
   for (const Build build : {tree_gather, tree_scatter})
     for (const std::uint32_t root : {0u, 1u, 16u, 36u, 39u}) {
       const std::vector<Plan> plans = plans_of(build, 40, {}, Rank{root});

@@ -32,7 +32,7 @@ std::uint64_t messages_in(const std::vector<Round>& rounds) {
       [](std::uint64_t sum, const Round& round) { return sum + round.messages; });
 }
 
-TEST(TwoPartialRounds, GrowFromOneRankToAllByTheFormula) {
+TEST(TwoPartialRounds, grow_from_one_rank_to_all_by_the_formula) {
   for (std::uint32_t ranks = 2; ranks <= 64; ++ranks) {
     test::for_each_minimal_vector(ranks, 7, [&](const PerRound& vector) {
       std::uint64_t length = 1;
@@ -47,7 +47,7 @@ TEST(TwoPartialRounds, GrowFromOneRankToAllByTheFormula) {
   }
 }
 
-TEST(TwoPartialRounds, OfUniformVectorsAreAsManyAsTheExactLogarithm) {
+TEST(TwoPartialRounds, of_uniform_vectors_are_as_many_as_the_exact_logarithm) {
   for (const auto& [ranks, n, rounds] :
        {std::tuple{125U, 4U, 3U}, {216U, 5U, 3U}, {15625U, 4U, 6U}, {126U, 4U, 4U}}) {
     EXPECT_EQ(two_partial_rounds(ranks, uniform(ranks, n)).size(), rounds) << ranks << ' ' << n;
@@ -57,13 +57,13 @@ TEST(TwoPartialRounds, OfUniformVectorsAreAsManyAsTheExactLogarithm) {
   }
 }
 
-TEST(TwoPartialRounds, SkipRoundsThatAreNotNeeded) {
+TEST(TwoPartialRounds, skip_rounds_that_are_not_needed) {
   EXPECT_EQ(two_partial_rounds(5, {4, 7, 7}), (std::vector<Round>{{1, 4, 0}}));
   EXPECT_TRUE(two_partial_rounds(1, {3, 3}).empty());
 }
 
 // The table was computed independently of this code.
-TEST(TwoPartialRounds, EqualTheReferenceTable) {
+TEST(TwoPartialRounds, equal_the_reference_table) {
   std::ifstream table(TUTTI_TEST_DATA "/two_partial_plans.csv");
   ASSERT_TRUE(table) << "tests/data/two_partial_plans.csv is missing";
   std::string line;
@@ -86,14 +86,14 @@ TEST(TwoPartialRounds, EqualTheReferenceTable) {
   EXPECT_EQ(lines, 1024U * 8U);
 }
 
-TEST(TwoPartialAllreduce, HoldsEveryContributionOnceForAllUniformVectorsUpTo256Ranks) {
+TEST(TwoPartialAllreduce, holds_every_contribution_once_for_all_uniform_vectors_up_to_256_ranks) {
   for (std::uint32_t ranks = 1; ranks <= test::up_to(256); ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
       ASSERT_EQ(violation(ranks, uniform(ranks, n), Order::commutative), std::nullopt)
           << "P = " << ranks << ", n = " << n;
 }
 
-TEST(TwoPartialAllreduce, HoldsEveryContributionOnceForAllMinimalVectorsUpTo64Ranks) {
+TEST(TwoPartialAllreduce, holds_every_contribution_once_for_all_minimal_vectors_up_to_64_ranks) {
   std::uint32_t vectors = 0;
   for (std::uint32_t ranks = 2; ranks <= 64; ++ranks) {
     test::for_each_minimal_vector(ranks, 7, [&](const PerRound& vector) {
@@ -106,14 +106,14 @@ TEST(TwoPartialAllreduce, HoldsEveryContributionOnceForAllMinimalVectorsUpTo64Ra
   EXPECT_EQ(vectors, 5710U);
 }
 
-TEST(TwoPartialAllreduce, KeepsRankOrderForAllUniformVectorsUpTo64Ranks) {
+TEST(TwoPartialAllreduce, keeps_rank_order_for_all_uniform_vectors_up_to_64_ranks) {
   for (std::uint32_t ranks = 1; ranks <= test::up_to(64); ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)
       ASSERT_EQ(violation(ranks, uniform(ranks, n), Order::rank_order), std::nullopt)
           << "P = " << ranks << ", n = " << n;
 }
 
-TEST(TwoPartialAllreduce, KeepsRankOrderForAllMinimalVectorsUpTo32Ranks) {
+TEST(TwoPartialAllreduce, keeps_rank_order_for_all_minimal_vectors_up_to_32_ranks) {
   for (std::uint32_t ranks = 2; ranks <= 32; ++ranks) {
     test::for_each_minimal_vector(ranks, 7, [&](const PerRound& vector) {
       ASSERT_EQ(violation(ranks, vector, Order::rank_order), std::nullopt)
@@ -122,7 +122,7 @@ TEST(TwoPartialAllreduce, KeepsRankOrderForAllMinimalVectorsUpTo32Ranks) {
   }
 }
 
-TEST(TwoPartialAllreduce, ToleratesVectorsLargerThanNeeded) {
+TEST(TwoPartialAllreduce, tolerates_vectors_larger_than_needed) {
   for (std::uint32_t ranks = 1; ranks <= 40; ++ranks)
     for (const PerRound& vector : {PerRound{7, 7, 7}, {1, 63, 1}, {UINT32_MAX, 1}, {3, UINT32_MAX}})
       for (const Order order : {Order::commutative, Order::rank_order})
@@ -130,7 +130,7 @@ TEST(TwoPartialAllreduce, ToleratesVectorsLargerThanNeeded) {
             << "P = " << ranks << ", vector " << testing::PrintToString(vector);
 }
 
-TEST(TwoPartialAllreduce, CombinesNoMoreThanMessagesAndRounds) {
+TEST(TwoPartialAllreduce, combines_no_more_than_messages_and_rounds) {
   for (std::uint32_t ranks = 2; ranks <= 200; ++ranks) {
     for (std::uint32_t n = 1; n <= 8; ++n) {
       const Plan plan =
@@ -146,7 +146,7 @@ TEST(TwoPartialAllreduce, CombinesNoMoreThanMessagesAndRounds) {
   }
 }
 
-TEST(TwoPartialAllreduce, PutsBeforeAnythingElseInEveryRound) {
+TEST(TwoPartialAllreduce, puts_before_anything_else_in_every_round) {
   for (const Order order : {Order::commutative, Order::rank_order}) {
     for (std::uint32_t rank = 0; rank < 43; ++rank) {
       const Plan plan = two_partial_allreduce(Rank{rank}, 43, {2, 2, 4}, order);
@@ -165,7 +165,7 @@ TEST(TwoPartialAllreduce, PutsBeforeAnythingElseInEveryRound) {
 }
 
 // A W of length m wraps on the m-1 first ranks; a V on all of them but the first and the last.
-TEST(TwoPartialAllreduce, SendsTwoPayloadsOnlyAcrossTheSeam) {
+TEST(TwoPartialAllreduce, sends_two_payloads_only_across_the_seam) {
   const PerRound vector{3, 3, 3};
   for (std::uint32_t ranks = 17; ranks <= 64; ++ranks) {
     const std::vector<Round> rounds = two_partial_rounds(ranks, vector);
@@ -183,7 +183,7 @@ TEST(TwoPartialAllreduce, SendsTwoPayloadsOnlyAcrossTheSeam) {
 }
 
 // P = 5, n = 1: the second round sends V's only, so W is first needed in the last round.
-TEST(TwoPartialAllreduce, DoesNotComputePartialsThatNobodyReads) {
+TEST(TwoPartialAllreduce, does_not_compute_partials_that_nobody_reads) {
   const Plan plan = two_partial_allreduce(Rank{2}, 5, {1, 1, 1}, Order::commutative);
   const Register unread{.place = Place::partial, .index = 1};
   for (const Step& step : plan.steps) {
@@ -192,7 +192,7 @@ TEST(TwoPartialAllreduce, DoesNotComputePartialsThatNobodyReads) {
   }
 }
 
-TEST(TwoPartialAllreduce, OfOneRankCopiesItsContribution) {
+TEST(TwoPartialAllreduce, of_one_rank_copies_its_contribution) {
   for (const Order order : {Order::commutative, Order::rank_order}) {
     const Plan plan = two_partial_allreduce(Rank{0}, 1, {}, order);
     ASSERT_EQ(plan.steps.size(), 1U);
@@ -204,7 +204,7 @@ TEST(TwoPartialAllreduce, OfOneRankCopiesItsContribution) {
   }
 }
 
-TEST(TwoPartialAllreduce, OfAMillionRanksIsSmall) {
+TEST(TwoPartialAllreduce, of_a_million_ranks_is_small) {
   for (const Order order : {Order::commutative, Order::rank_order}) {
     for (const std::uint32_t rank : {0U, 1U, 499'999U, 999'999U}) {
       const Plan plan = two_partial_allreduce(Rank{rank}, 1'000'000, uniform(1'000'000, 7), order);
@@ -216,7 +216,7 @@ TEST(TwoPartialAllreduce, OfAMillionRanksIsSmall) {
   }
 }
 
-TEST(TwoPartialAllreduce, UsesAllSlotNumbersThereAre) {
+TEST(TwoPartialAllreduce, uses_all_slot_numbers_there_are) {
   const Plan plan = two_partial_allreduce(Rank{7}, 32769, {32768}, Order::rank_order);
   EXPECT_EQ(plan.slot_count, 32768);
   EXPECT_EQ(plan.steps.back().round, 0U);

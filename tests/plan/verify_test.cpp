@@ -74,7 +74,7 @@ void expect_violation(const std::vector<Plan>& plans, const std::string& part) {
   expect_violation(plans, Promise::each_once, part);
 }
 
-TEST(Verify, FindsNothingInPlansThatAreRight) {
+TEST(Verify, finds_nothing_in_plans_that_are_right) {
   EXPECT_EQ(first_violation(allreduce_plans(), Promise::each_once), std::nullopt);
   EXPECT_EQ(first_violation(allreduce_plans(), Promise::at_least_once), std::nullopt);
   EXPECT_EQ(first_violation(allreduce_plans(Order::rank_order), Promise::rank_order), std::nullopt);
@@ -82,7 +82,7 @@ TEST(Verify, FindsNothingInPlansThatAreRight) {
 }
 
 // Also says that the builders emit nothing that is not needed.
-TEST(Verify, FindsThatAnySingleStepIsMissing) {
+TEST(Verify, finds_that_any_single_step_is_missing) {
   for (std::uint32_t count = 2; count <= 24; ++count) {
     for (const Order order : {Order::commutative, Order::rank_order}) {
       std::vector<Plan> plans;
@@ -102,7 +102,7 @@ TEST(Verify, FindsThatAnySingleStepIsMissing) {
   }
 }
 
-TEST(Verify, FindsThatAnySingleStepOfRecursiveMultiplyingIsMissing) {
+TEST(Verify, finds_that_any_single_step_of_recursive_multiplying_is_missing) {
   for (std::uint32_t count = 2; count <= 24; ++count) {
     std::vector<Plan> plans;
     const PerRound core = count % 3 == 0 ? PerRound{2} : PerRound{1};
@@ -122,19 +122,19 @@ TEST(Verify, FindsThatAnySingleStepOfRecursiveMultiplyingIsMissing) {
 
 // Puts and awaits match.
 
-TEST(Verify, FindsASwappedPeerOfAPut) {
+TEST(Verify, finds_a_swapped_peer_of_a_put) {
   auto plans = allreduce_plans();
   std::swap(step_of(plans[4], Action::put).peer, step_of(plans[7], Action::put).peer);
   expect_violation(plans, "is awaited from rank 4 but written by rank 7");
 }
 
-TEST(Verify, FindsASwappedPeerOfAnAwait) {
+TEST(Verify, finds_a_swapped_peer_of_an_await) {
   auto plans = allreduce_plans();
   step_of(plans[4], Action::await, 0).peer = Rank{9};
   expect_violation(plans, "is awaited from rank 9 but written by rank 3");
 }
 
-TEST(Verify, FindsADroppedAwait) {
+TEST(Verify, finds_a_dropped_await) {
   auto plans = allreduce_plans();
   erase(plans[4], find(plans[4], Action::await, 2));
   expect_violation(plans, "messages of a round");
@@ -142,20 +142,20 @@ TEST(Verify, FindsADroppedAwait) {
   expect_violation(plans, "messages of a round");
 }
 
-TEST(Verify, FindsADroppedPut) {
+TEST(Verify, finds_a_dropped_put) {
   auto plans = allreduce_plans();
   erase(plans[4], find(plans[4], Action::put, 2));
   expect_violation(plans, "messages of a round");
 }
 
-TEST(Verify, FindsADuplicatedPut) {
+TEST(Verify, finds_a_duplicated_put) {
   auto plans = allreduce_plans();
   const std::size_t put = find(plans[4], Action::put, 1);
   insert(plans[4], put, plans[4].steps[put]);
   expect_violation(plans, "is a peer twice in one round");
 }
 
-TEST(Verify, FindsASlotWrittenTwice) {
+TEST(Verify, finds_a_slot_written_twice) {
   auto plans = allreduce_plans();
   const Step& put = step_of(plans[4], Action::put, 2);
   Step& other = step_of(plans[0], Action::put, 2);
@@ -164,20 +164,20 @@ TEST(Verify, FindsASlotWrittenTwice) {
   expect_violation(plans, "has written");
 }
 
-TEST(Verify, FindsASlotAwaitedTwice) {
+TEST(Verify, finds_a_slot_awaited_twice) {
   auto plans = barrier_plans();
   step_of(plans[4], Action::await, 2).slot = 0;
   expect_violation(plans, Promise::barrier, "is awaited twice");
 }
 
-TEST(Verify, FindsAMessageThatIsNeverAwaited) {
+TEST(Verify, finds_a_message_that_is_never_awaited) {
   auto plans = barrier_plans();
   for (Plan& plan : plans) ++plan.slot_count;  // a slot nobody awaits takes the message
   step_of(plans[4], Action::put, 3).slot = static_cast<std::uint16_t>(plans[4].slot_count - 1);
   expect_violation(plans, Promise::barrier, "waits for ever for slot 3 from rank 4");
 }
 
-TEST(Verify, FindsWrongPayloads) {
+TEST(Verify, finds_wrong_payloads) {
   auto plans = allreduce_plans(Order::rank_order);
   Step& await = step_of(plans[4], Action::await, 2);
   await.payloads = await.payloads == 1 ? 2 : 1;
@@ -192,7 +192,7 @@ TEST(Verify, FindsWrongPayloads) {
   expect_violation(plans, "more payloads than a slot has");
 }
 
-TEST(Verify, FindsAPutOfAPayloadThatIsUndefined) {
+TEST(Verify, finds_a_put_of_a_payload_that_is_undefined) {
   auto plans = allreduce_plans(Order::rank_order);
   Step& put = step_of(plans[8], Action::put, 1);
   ASSERT_EQ(put.payloads, 1);  // does not wrap: no second payload
@@ -200,13 +200,13 @@ TEST(Verify, FindsAPutOfAPayloadThatIsUndefined) {
   expect_violation(plans, Promise::rank_order, "which is undefined");
 }
 
-TEST(Verify, FindsAMessageToOneself) {
+TEST(Verify, finds_a_message_to_oneself) {
   auto plans = allreduce_plans();
   step_of(plans[4], Action::put, 0).peer = Rank{4};
   expect_violation(plans, "the peer is the rank itself");
 }
 
-TEST(Verify, FindsPeersSlotsAndRegistersThatDoNotExist) {
+TEST(Verify, finds_peers_slots_and_registers_that_do_not_exist) {
   auto plans = allreduce_plans();
   step_of(plans[4], Action::put).peer = no_rank;
   expect_violation(plans, "the peer does not exist");
@@ -221,7 +221,7 @@ TEST(Verify, FindsPeersSlotsAndRegistersThatDoNotExist) {
   expect_violation(plans, "a put sends partials, not");
 }
 
-TEST(Verify, FindsADeadlock) {
+TEST(Verify, finds_a_deadlock) {
   auto plans = barrier_plans();
   for (Plan& plan : plans)  // everybody listens before anybody speaks
     std::stable_sort(plan.steps.begin(), plan.steps.end(), [](const Step& left, const Step& right) {
@@ -232,14 +232,14 @@ TEST(Verify, FindsADeadlock) {
   expect_violation(plans, Promise::barrier, "waits for ever");
 }
 
-TEST(Verify, FindsAWrongNumberOfMessages) {
+TEST(Verify, finds_a_wrong_number_of_messages) {
   auto plans = allreduce_plans();
   for (Plan& plan : plans) ++plan.per_round[1];
   expect_violation(plans, "messages of a round");
 }
 
 // Circulant plans tell as many as they say in every round; they may listen later, not less.
-TEST(Verify, AllowsMessagesToBeAwaitedInALaterRound) {
+TEST(Verify, allows_messages_to_be_awaited_in_a_later_round) {
   auto plans = allreduce_plans();
   for (Plan& plan : plans) plan.per_round.push_back(0);
   EXPECT_EQ(first_violation(plans, Promise::each_once), std::nullopt);
@@ -253,7 +253,7 @@ TEST(Verify, AllowsMessagesToBeAwaitedInALaterRound) {
   expect_violation(plans, "messages of a round");
 }
 
-TEST(Verify, FindsPlansOfDifferentShape) {
+TEST(Verify, finds_plans_of_different_shape) {
   auto plans = allreduce_plans();
   ++plans[4].slot_count;
   expect_violation(plans, "not laid out as on rank 0");
@@ -265,7 +265,7 @@ TEST(Verify, FindsPlansOfDifferentShape) {
   expect_violation(plans, "belongs to");
 }
 
-TEST(Verify, FindsRoundsThatGoBackwards) {
+TEST(Verify, finds_rounds_that_go_backwards) {
   auto plans = allreduce_plans();
   step_of(plans[4], Action::await, 2).round = 0;
   expect_violation(plans, "rounds go backwards");
@@ -273,14 +273,14 @@ TEST(Verify, FindsRoundsThatGoBackwards) {
 
 // Registers.
 
-TEST(Verify, FindsAWriteToAPostedPartial) {
+TEST(Verify, finds_a_write_to_a_posted_partial) {
   auto plans = allreduce_plans();
   const Step put = step_of(plans[4], Action::put);
   step_of(plans[4], Action::combine).into = put.from;
   expect_violation(plans, "which was put");
 }
 
-TEST(Verify, FindsASourceReadAfterTheTargetWasWritten) {
+TEST(Verify, finds_a_source_read_after_the_target_was_written) {
   auto plans = allreduce_plans();
   Plan& plan = plans[4];
   plan.steps.push_back({.action = Action::copy,
@@ -291,7 +291,7 @@ TEST(Verify, FindsASourceReadAfterTheTargetWasWritten) {
   expect_violation(plans, "reads source after target was written");
 }
 
-TEST(Verify, FindsASlotReadBeforeItsAwait) {
+TEST(Verify, finds_a_slot_read_before_its_await) {
   auto plans = allreduce_plans();
   Plan& plan = plans[4];
   const std::size_t await = find(plan, Action::await, 3);
@@ -299,13 +299,13 @@ TEST(Verify, FindsASlotReadBeforeItsAwait) {
   expect_violation(plans, "which was not awaited");
 }
 
-TEST(Verify, FindsAReadOfWhatIsUndefined) {
+TEST(Verify, finds_a_read_of_what_is_undefined) {
   auto plans = allreduce_plans();
   erase(plans[4], find(plans[4], Action::copy, 0));
   expect_violation(plans, "which is undefined");
 }
 
-TEST(Verify, FindsAnUndefinedTarget) {
+TEST(Verify, finds_an_undefined_target) {
   auto plans = allreduce_plans();
   std::vector<Step>& steps = plans[4].steps;
   std::erase_if(steps, [](const Step& step) {
@@ -315,7 +315,7 @@ TEST(Verify, FindsAnUndefinedTarget) {
   expect_violation(plans, "target is undefined");
 }
 
-TEST(Verify, FindsWritesToWhatIsNotTheRanks) {
+TEST(Verify, finds_writes_to_what_is_not_the_ranks) {
   auto plans = allreduce_plans();
   step_of(plans[4], Action::combine).into = {.place = Place::slot};
   expect_violation(plans, "writes slot");
@@ -326,21 +326,21 @@ TEST(Verify, FindsWritesToWhatIsNotTheRanks) {
 
 // Contributions.
 
-TEST(Verify, FindsAMissingContribution) {
+TEST(Verify, finds_a_missing_contribution) {
   auto plans = allreduce_plans();
   erase(plans[4], plans[4].steps.size() - 1);
   expect_violation(plans, "is missing");
   expect_violation(plans, Promise::at_least_once, "is missing");
 }
 
-TEST(Verify, FindsAContributionThatEntersTwice) {
+TEST(Verify, finds_a_contribution_that_enters_twice) {
   auto plans = allreduce_plans();
   plans[4].steps.push_back(plans[4].steps.back());
   expect_violation(plans, "enters more than once");
   EXPECT_EQ(first_violation(plans, Promise::at_least_once), std::nullopt);
 }
 
-TEST(Verify, FindsReorderedOperands) {
+TEST(Verify, finds_reordered_operands) {
   auto plans = allreduce_plans(Order::rank_order);
   // Rank P-1 never wraps: exchange the last two messages it joins, each with its await.
   std::vector<Step>& steps = plans[ranks - 1].steps;
@@ -353,13 +353,13 @@ TEST(Verify, FindsReorderedOperands) {
   EXPECT_EQ(first_violation(plans, Promise::each_once), std::nullopt);
 }
 
-TEST(Verify, FindsThatARotatedOrderIsNotRankOrder) {
+TEST(Verify, finds_that_a_rotated_order_is_not_rank_order) {
   expect_violation(allreduce_plans(), Promise::rank_order, "operands are out of order");
 }
 
 // Where ranks differ in role, per_round is only the most.
 
-TEST(Verify, FindsMoreMessagesThanPerRoundSays) {
+TEST(Verify, finds_more_messages_than_per_round_says) {
   auto plans = folded_plans();
   EXPECT_EQ(first_violation(plans, Promise::same_expression), std::nullopt);
   for (Plan& plan : plans) --plan.per_round[2];
@@ -372,7 +372,7 @@ TEST(Verify, FindsMoreMessagesThanPerRoundSays) {
   expect_violation(plans, Promise::same_expression, "messages of a round");
 }
 
-TEST(Verify, FindsAMessageLeftOver) {
+TEST(Verify, finds_a_message_left_over) {
   auto plans = folded_plans();
   std::vector<Step>& steps = plans[1].steps;  // takes its own contribution for the result
   std::erase_if(steps, [](const Step& step) { return step.action == Action::await; });
@@ -388,7 +388,7 @@ TEST(Verify, FindsAMessageLeftOver) {
 
 // Agreement in all bits.
 
-TEST(Verify, FindsThatTwoPartialDisseminationAssociatesDifferentlyOnEachRank) {
+TEST(Verify, finds_that_two_partial_dissemination_associates_differently_on_each_rank) {
   std::vector<Plan> plans;
   for (std::uint32_t rank = 0; rank < 3; ++rank)
     plans.push_back(two_partial_allreduce(Rank{rank}, 3, {1, 1}, Order::rank_order));
@@ -397,11 +397,11 @@ TEST(Verify, FindsThatTwoPartialDisseminationAssociatesDifferentlyOnEachRank) {
                    "ordered or associated otherwise than on rank 0");
 }
 
-TEST(Verify, FindsThatARotatedOrderIsNotTheSameExpression) {
+TEST(Verify, finds_that_a_rotated_order_is_not_the_same_expression) {
   expect_violation(allreduce_plans(), Promise::same_expression, "operands are out of order");
 }
 
-TEST(Verify, FindsOneRankThatAssociatesDifferently) {
+TEST(Verify, finds_one_rank_that_associates_differently) {
   std::vector<Plan> plans;
   for (std::uint32_t rank = 0; rank < 3; ++rank)
     plans.push_back(recursive_multiplying_allreduce(Rank{rank}, 3, {2}));
@@ -438,7 +438,7 @@ TEST(Verify, FindsOneRankThatAssociatesDifferently) {
                    "rank 2: operands are ordered or associated otherwise");
 }
 
-TEST(Verify, FindsABarrierThatHasNotHeardFromAll) {
+TEST(Verify, finds_a_barrier_that_has_not_heard_from_all) {
   auto plans = barrier_plans();
   for (Plan& plan : plans) {  // all leave the last round out, consistently
     const std::uint32_t last = plan.steps.back().round;
@@ -482,7 +482,7 @@ std::vector<Plan> halves() {
   return plans;
 }
 
-TEST(Verify, KnowsPartsOfAPayload) {
+TEST(Verify, knows_parts_of_a_payload) {
   EXPECT_EQ(first_violation(halves(), Promise::each_once), std::nullopt);
   auto plans = halves();
   step_of(plans[1], Action::combine).part = 0;
@@ -501,7 +501,7 @@ TEST(Verify, KnowsPartsOfAPayload) {
   expect_violation(plans, "laid out");
 }
 
-TEST(Verify, FindsPayloadsBesideARegister) {
+TEST(Verify, finds_payloads_beside_a_register) {
   auto plans = allreduce_plans();
   step_of(plans[5], Action::copy).payloads = 2;
   expect_violation(plans, "does not have 2 payloads");
@@ -515,7 +515,7 @@ TEST(Verify, FindsPayloadsBesideARegister) {
   expect_violation(plans, Promise::rank_order, "does not have 2 payloads");
 }
 
-TEST(Verify, FindsContributionsTakenOutThatAreNotThere) {
+TEST(Verify, finds_contributions_taken_out_that_are_not_there) {
   const auto doubled_and_taken_out = [](std::uint32_t taken) {
     std::vector<Plan> plans;
     for (std::uint32_t rank = 0; rank < 2; ++rank) {
@@ -534,7 +534,7 @@ TEST(Verify, FindsContributionsTakenOutThatAreNotThere) {
   expect_violation(doubled_and_taken_out(1), Promise::at_least_once, "takes out what may");
 }
 
-TEST(Verify, FindsAnotherTreeThanTheCanonicalOne) {
+TEST(Verify, finds_another_tree_than_the_canonical_one) {
   const auto plans_of = [](std::uint32_t rank_count, const PerRound& core) {
     std::vector<Plan> plans;
     for (std::uint32_t rank = 0; rank < rank_count; ++rank)
@@ -546,7 +546,7 @@ TEST(Verify, FindsAnotherTreeThanTheCanonicalOne) {
   expect_violation(plans_of(8, {3, 1}), Promise::canonical_tree, "along the canonical tree");
 }
 
-TEST(Verify, RefusesAWrongFlowControl) {
+TEST(Verify, refuses_a_wrong_flow_control) {
   auto plans = allreduce_plans();
   plans[3].flow_control = FlowControl::one_way;
   expect_violation(plans, "declares another flow control");
@@ -579,14 +579,14 @@ std::vector<Plan> exchange_with_credits() {
   return plans;
 }
 
-TEST(Verify, RefusesCreditsWhereNobodyRunsAhead) {
+TEST(Verify, refuses_credits_where_nobody_runs_ahead) {
   auto plans = exchange_with_credits();
   expect_violation(plans, "is declared one-way");
   for (Plan& plan : plans) plan.flow_control = FlowControl::synchronising;
   expect_violation(plans, "awaits a credit, and is not one-way");
 }
 
-TEST(Verify, FindsWhatGoesIntoAWrongKindOfSlot) {
+TEST(Verify, finds_what_goes_into_a_wrong_kind_of_slot) {
   auto plans = exchange_with_credits();
   for (Plan& plan : plans) plan.line_slot_count = 0;
   expect_violation(plans, "is none of those for credits");
@@ -594,13 +594,13 @@ TEST(Verify, FindsWhatGoesIntoAWrongKindOfSlot) {
   expect_violation(plans, "has no room for a message");
 }
 
-TEST(Verify, FindsACreditThatNobodyGives) {
+TEST(Verify, finds_a_credit_that_nobody_gives) {
   auto plans = exchange_with_credits();
   plans[1].steps.pop_back();
   expect_violation(plans, "rank 1 never gives the credit");
 }
 
-TEST(Verify, RefusesASynchronisingPlanInWhichARankRunsAhead) {
+TEST(Verify, refuses_a_synchronising_plan_in_which_a_rank_runs_ahead) {
   std::vector<Plan> plans(2);
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
     Plan& plan = plans[rank];
@@ -638,7 +638,7 @@ std::vector<Plan> answering_plans() {
   return plans;
 }
 
-TEST(Verify, FindsAnAnswerThatOverwritesWhatIsStillNeeded) {
+TEST(Verify, finds_an_answer_that_overwrites_what_is_still_needed) {
   EXPECT_EQ(first_violation(answering_plans(), Promise::each_once), std::nullopt);
 
   auto plans = answering_plans();
@@ -664,7 +664,7 @@ TEST(Verify, FindsAnAnswerThatOverwritesWhatIsStillNeeded) {
   expect_violation(plans, "answers into partial 0 of rank 1, which was not awaited before");
 }
 
-TEST(Verify, FindsAnAnswerOnWhichTwoRanksDoNotAgree) {
+TEST(Verify, finds_an_answer_on_which_two_ranks_do_not_agree) {
   auto plans = answering_plans();
   plans[1].answers.clear();
   expect_violation(plans, "by one rank's plan alone");

@@ -116,7 +116,7 @@ Reduction sum_of_doubles() {
   return built_in_reduction(BuiltIn::sum, ElementType::float64);
 }
 
-TEST(Bits, OfBuiltInSumsAndProductsAreIdenticalOnAllRanks) {
+TEST(Bits, of_built_in_sums_and_products_are_identical_on_all_ranks) {
   for (std::uint32_t rank_count = 1; rank_count <= most_ranks(); ++rank_count)
     expect_no_difference(rank_count, [&](Exchange& exchange) {
       Context context(test::on_test_device(exchange));
@@ -134,7 +134,7 @@ TEST(Bits, OfBuiltInSumsAndProductsAreIdenticalOnAllRanks) {
     });
 }
 
-TEST(Bits, AreIdenticalWithEveryMinimalVector) {
+TEST(Bits, are_identical_with_every_minimal_vector) {
   for (std::uint32_t rank_count = 2; rank_count <= most_ranks(); ++rank_count)
     expect_no_difference(rank_count, [&](Exchange& exchange) {
       Context context(test::on_test_device(exchange));
@@ -147,7 +147,7 @@ TEST(Bits, AreIdenticalWithEveryMinimalVector) {
     });
 }
 
-TEST(Bits, OfUsersOperatorsThatRoundAreIdenticalOnAllRanks) {
+TEST(Bits, of_users_operators_that_round_are_identical_on_all_ranks) {
   for (const std::uint32_t rank_count : {2u, 3u, 5u, 6u, 8u, 13u}) {
     if (rank_count > most_ranks()) break;
     expect_no_difference(rank_count, [&](Exchange& exchange) {
@@ -175,7 +175,7 @@ std::uint32_t rank_counts_that_differ(const Reduction& reduction) {
   return count;
 }
 
-TEST(Bits, OfRelaxedAgreementDiffer) {
+TEST(Bits, of_relaxed_agreement_differ) {
   EXPECT_GT(rank_counts_that_differ<double>(sum_of_doubles()), 2U);
   EXPECT_GT(rank_counts_that_differ<Affine>(elementwise<Affine, compose>({})), 2U);
   EXPECT_GT(rank_counts_that_differ<double>(elementwise<double, length>({.commutative = true})),
@@ -183,7 +183,7 @@ TEST(Bits, OfRelaxedAgreementDiffer) {
 }
 
 // The payloads of the contributions' NaNs are gone: the result does not depend on whose came first.
-TEST(Bits, OfNaNsAreCanonical) {
+TEST(Bits, of_na_ns_are_canonical) {
   for (const std::uint32_t rank_count : {2u, 3u, 4u, 5u})
     for (const Agreement agreement : {Agreement::identical, Agreement::relaxed})
       expect_no_difference(rank_count, [&](Exchange& exchange) {
@@ -199,7 +199,7 @@ TEST(Bits, OfNaNsAreCanonical) {
       });
 }
 
-TEST(Bits, IdenticalSumsAreInRankOrder) {
+TEST(Bits, identical_sums_are_in_rank_order) {
   expect_no_difference(5, [&](Exchange& exchange) {
     Context context(test::on_test_device(exchange));
     Communicator communicator(context, exchange);

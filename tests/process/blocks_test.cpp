@@ -345,7 +345,7 @@ int on_defaults(Exchange& exchange, const std::function<int(Communicator&)>& bod
   return body(communicator);
 }
 
-TEST(Blocks, AreRightOverTheDevice) {
+TEST(Blocks, are_right_over_the_device) {
   if (!test::device_is_soft())
     for (const std::uint32_t ranks : {2u, 4u, 8u})
       expect_right(
@@ -357,12 +357,12 @@ TEST(Blocks, AreRightOverTheDevice) {
       expect_right({.shape = {ranks}}, ranks % 2 == 0 ? run_local : run_local_threads);
 }
 
-TEST(Blocks, AreRightInsideANode) {
+TEST(Blocks, are_right_inside_a_node) {
   for (std::uint32_t ranks = 2; ranks <= ranks_max; ranks += 2)
     expect_right({.shape = {ranks, {ranks}}}, run_local_threads);
 }
 
-TEST(Blocks, AreRightForShapesAndPlacements) {
+TEST(Blocks, are_right_for_shapes_and_placements) {
   if (!test::device_is_soft())
     return expect_right({.shape = {5, {3, 2}}, .sizes = {57, 5000}}, run_local);
   expect_right({.shape = {5, {3, 2}}}, run_local);
@@ -371,7 +371,7 @@ TEST(Blocks, AreRightForShapesAndPlacements) {
   expect_right({.shape = {12, {1, 5}}, .sizes = {8, 600}}, run_local_threads);
 }
 
-TEST(Blocks, AreGatheredAndScatteredByEveryRootOnEveryShapeOfUpToSixRanks) {
+TEST(Blocks, are_gathered_and_scattered_by_every_root_on_every_shape_of_up_to_six_ranks) {
   for (std::uint32_t count = 1; count <= std::min(6u, ranks_max); ++count)
     for (const std::vector<std::uint32_t>& nodes : test::compositions(count)) {
       const Task task{.shape = {count, nodes}};
@@ -392,7 +392,7 @@ TEST(Blocks, AreGatheredAndScatteredByEveryRootOnEveryShapeOfUpToSixRanks) {
     }
 }
 
-TEST(Blocks, ArePassedOnRightly) {
+TEST(Blocks, are_passed_on_rightly) {
   expect_right({.shape = {11}, .sizes = {8, 5000}}, run_local_threads);
   expect_right({.shape = {6}, .per_round = {2, 1}}, run_local);
   expect_right({.shape = {10, {2}}, .sizes = {56, 5000}, .per_round = {1, 1, 1}},
@@ -406,7 +406,7 @@ TEST(Blocks, ArePassedOnRightly) {
                run_local_threads);
 }
 
-TEST(Blocks, SmallOnesOfANodeGoTogether) {
+TEST(Blocks, small_ones_of_a_node_go_together) {
   const Task task{.shape = {9, {3}}, .sizes = {0, 8, 1000}, .delay = 1ms};
   expect_right(task, run_local);
   expect_right({.shape = {12, {5, 4, 3}}, .sizes = {8}}, run_local_threads);
@@ -473,7 +473,7 @@ int exercise_many(Exchange& exchange, const Task& task) {
   return std::min(wrong, 200);
 }
 
-TEST(Blocks, OfManyNodesArePassedOn) {
+TEST(Blocks, of_many_nodes_are_passed_on) {
   const auto expect = [](const Task& task, Launch launch) {
     const auto results = launch({.rank_count = task.shape.rank_count},
                                 [&](Exchange& exchange) { return exercise_many(exchange, task); });
@@ -490,7 +490,7 @@ TEST(Blocks, OfManyNodesArePassedOn) {
 }
 
 /// Over nodes of two ranks, and over ranks alone.
-TEST(Blocks, AreAddedUpAlongSkips) {
+TEST(Blocks, are_added_up_along_skips) {
   const auto expect = [](const Task& task, const char* algorithm) {
     const auto results =
         run_local_threads({.rank_count = task.shape.rank_count}, [&](Exchange& exchange) {
@@ -528,7 +528,7 @@ TEST(Blocks, AreAddedUpAlongSkips) {
 }
 
 /// As many ranks as it takes for blocks of 1 KiB.
-TEST(Blocks, SmallOnesOfAnAlltoallGoTogetherBetweenNodes) {
+TEST(Blocks, small_ones_of_an_alltoall_go_together_between_nodes) {
 #if defined(__SANITIZE_THREAD__)
   const Task task{.shape = {9, {3}}, .sizes = {8}};
 #else
@@ -585,7 +585,7 @@ int exercise_long_ones(Exchange& exchange, const Task& task, bool in_place) {
       [&](std::uint64_t) { return target != expected; });
 }
 
-TEST(Blocks, LongOnesArePassedOnInPieces) {
+TEST(Blocks, long_ones_are_passed_on_in_pieces) {
   const auto expect = [](const Task& task, Launch launch) {
     for (const bool in_place : {false, true}) {
       const auto results = launch({.rank_count = task.shape.rank_count}, [&](Exchange& exchange) {
@@ -610,7 +610,7 @@ TEST(Blocks, LongOnesArePassedOnInPieces) {
   expect({.shape = {16, {2}, Placement::cyclic}, .sizes = sizes, .delay = 2ms}, run_local_threads);
 }
 
-TEST(Blocks, AreReadWhereTheyAre) {
+TEST(Blocks, are_read_where_they_are) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     const auto body = [](Communicator& communicator) {
       Bytes source(20'000), target(20'000);
@@ -632,13 +632,13 @@ TEST(Blocks, AreReadWhereTheyAre) {
   EXPECT_EQ(codes_of(results), std::vector<int>(2));
 }
 
-TEST(Blocks, AreRightWhereTheyAreReadWhereTheyAre) {
+TEST(Blocks, are_right_where_they_are_read_where_they_are) {
   for (std::uint32_t ranks = 2; ranks <= 5; ++ranks)
     expect_right({.shape = {ranks, {ranks}}, .single_copy_bytes = 1},
                  ranks % 2 == 0 ? run_local : run_local_threads);
 }
 
-TEST(Blocks, AreRightInChunks) {
+TEST(Blocks, are_right_in_chunks) {
   constexpr std::size_t chunk = 4608;
   for (const std::size_t single_copy_bytes : {std::size_t{1}, std::size_t{SIZE_MAX}})
     for (const Shape& shape : {Shape{3, {3}}, Shape{4, {3, 1}}, Shape{2, {1}}})
@@ -649,7 +649,7 @@ TEST(Blocks, AreRightInChunks) {
                    run_local_threads);
 }
 
-TEST(Blocks, AreRightWithDelays) {
+TEST(Blocks, are_right_with_delays) {
   for (const std::size_t single_copy_bytes : {std::size_t{1}, std::size_t{SIZE_MAX}})
     expect_right({.shape = {4, {4}},
                   .single_copy_bytes = single_copy_bytes,
@@ -661,7 +661,7 @@ TEST(Blocks, AreRightWithDelays) {
 
 // ---- Promises of a kind -------------------------------------------------------------------------
 
-TEST(Blocks, AreRightWhileARankIsStopped) {
+TEST(Blocks, are_right_while_a_rank_is_stopped) {
   const auto stop_some = [](const std::vector<pid_t>& ranks) {
     for (const auto pause : {50ms, 1000ms})
       for (const std::size_t victim : {std::size_t{1}, std::size_t{3}}) {
@@ -679,7 +679,7 @@ TEST(Blocks, AreRightWhileARankIsStopped) {
   }
 }
 
-TEST(Blocks, TypedFormsCountElements) {
+TEST(Blocks, typed_forms_count_elements) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     return on_defaults(exchange, [](Communicator& communicator) {
       const auto self = static_cast<int>(index_of(communicator.rank()));
@@ -725,7 +725,7 @@ TEST(Blocks, TypedFormsCountElements) {
 }
 
 /// 5 ranks fold their parts, 35 halve them: cubes of 32, 2 and 1.
-TEST(Blocks, ReduceScattersHaveTheBitsOfReproducibleAllreduces) {
+TEST(Blocks, reduce_scatters_have_the_bits_of_reproducible_allreduces) {
   const auto expect = [](std::uint32_t rank_count, Launch launch, const std::string& algorithm) {
     const auto results = launch({.rank_count = rank_count}, [&](Exchange& exchange) {
       Context context(options_of(exchange, {.shape = {rank_count}}, 16u << 20));
@@ -791,7 +791,7 @@ void expect_refused(ErrorCode code, const std::vector<std::string>& words,
   EXPECT_EQ(codes_of(results), std::vector<int>(3)) << (words.empty() ? "" : words[0]);
 }
 
-TEST(Blocks, WrongOnesAreRefusedByName) {
+TEST(Blocks, wrong_ones_are_refused_by_name) {
   std::vector<std::byte> from(1000), to(1000);
   const auto layout = [](std::vector<std::size_t> bytes, std::vector<std::size_t> offsets = {}) {
     return BlockLayout{std::move(bytes), std::move(offsets)};

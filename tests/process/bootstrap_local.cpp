@@ -60,7 +60,7 @@ class LocalProcesses : public ::testing::Test {
 };
 
 // Protects: every rank's exit status comes back in rank order, and data crosses processes.
-TEST_F(LocalProcesses, ResultsComeInRankOrder) {
+TEST_F(LocalProcesses, results_come_in_rank_order) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
     const std::vector<std::byte> mine(100'000, std::byte(index_of(exchange.self())));
     std::vector<std::byte> all(mine.size() * 4);
@@ -79,7 +79,7 @@ TEST_F(LocalProcesses, ResultsComeInRankOrder) {
 }
 
 // Protects: a killed rank is known by number to ranks that are idle, within seconds.
-TEST_F(LocalProcesses, AKilledRankIsHeardOfWhileIdle) {
+TEST_F(LocalProcesses, a_killed_rank_is_heard_of_while_idle) {
   const auto results = run_local(kill_when_ready(3, 1), [&](Exchange& exchange) {
     ++shared.ready;
     if (!within(10s, [&] { return exchange.incident().kind != Incident::Kind::none; })) return 2;
@@ -94,7 +94,7 @@ TEST_F(LocalProcesses, AKilledRankIsHeardOfWhileIdle) {
 }
 
 // Protects: ranks that wait in a barrier for a killed rank give up, and say who it was.
-TEST_F(LocalProcesses, AKilledRankEndsABarrier) {
+TEST_F(LocalProcesses, a_killed_rank_ends_a_barrier) {
   const auto results = run_local(kill_when_ready(3, 2), [&](Exchange& exchange) {
     ++shared.ready;
     if (exchange.self() == Rank{2}) ::pause();
@@ -113,7 +113,7 @@ TEST_F(LocalProcesses, AKilledRankEndsABarrier) {
 }
 
 // Protects: an exception is a status of 1 and an incident for the others.
-TEST_F(LocalProcesses, AnExceptionIsADeath) {
+TEST_F(LocalProcesses, an_exception_is_a_death) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) -> int {
     if (exchange.self() == Rank{0}) throw std::runtime_error("expected by this test");
     return within(10s, [&] { return exchange.incident().rank == Rank{0}; }) ? 0 : 2;
@@ -123,7 +123,7 @@ TEST_F(LocalProcesses, AnExceptionIsADeath) {
 }
 
 // Protects: a rank that ends its process without leaving has died, whatever its status.
-TEST_F(LocalProcesses, EndingWithoutLeavingIsADeath) {
+TEST_F(LocalProcesses, ending_without_leaving_is_a_death) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     if (exchange.self() == Rank{0}) ::_exit(0);
     return within(10s, [&] { return exchange.incident().kind == Incident::Kind::died; }) ? 0 : 2;
@@ -132,7 +132,7 @@ TEST_F(LocalProcesses, EndingWithoutLeavingIsADeath) {
 }
 
 // Protects: a rank that has left and then ends is no incident.
-TEST_F(LocalProcesses, LeavingIsNotADeath) {
+TEST_F(LocalProcesses, leaving_is_not_a_death) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     if (exchange.self() == Rank{0}) return 0;
     if (!within(5s, [&] { return exchange.has_left(Rank{0}); })) return 2;
@@ -143,7 +143,7 @@ TEST_F(LocalProcesses, LeavingIsNotADeath) {
 }
 
 // Protects: the others learn of a rank's death although a child that it has forked lives on.
-TEST_F(LocalProcesses, AForkedChildDoesNotHideADeath) {
+TEST_F(LocalProcesses, a_forked_child_does_not_hide_a_death) {
   const auto results = run_local(kill_when_ready(2, 1), [&](Exchange& exchange) {
     if (exchange.self() == Rank{1} && ::fork() == 0) {
       (void)within(30s, [&] { return shared.grandchild != 0; });
@@ -161,7 +161,7 @@ TEST_F(LocalProcesses, AForkedChildDoesNotHideADeath) {
 
 // Protects: a forked child that comes to the end of the body, or throws, neither leaves nor dies in
 // its parent's name.
-TEST_F(LocalProcesses, AForkedChildDoesNotEndForItsRank) {
+TEST_F(LocalProcesses, a_forked_child_does_not_end_for_its_rank) {
   const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) -> int {
     exchange.barrier(10s);
     if (exchange.self() == Rank{1}) {
@@ -183,7 +183,7 @@ TEST_F(LocalProcesses, AForkedChildDoesNotEndForItsRank) {
 }
 
 // Protects: what on_started throws comes out, and no rank survives it.
-TEST_F(LocalProcesses, AFailingStartLeavesNobodyBehind) {
+TEST_F(LocalProcesses, a_failing_start_leaves_nobody_behind) {
   std::vector<pid_t> ranks;
   EXPECT_THROW((void)run_local({.rank_count = 2,
                                 .on_started =
@@ -200,7 +200,7 @@ TEST_F(LocalProcesses, AFailingStartLeavesNobodyBehind) {
 }
 
 // Protects: ranks die with their parent, so that a killed job leaves nothing behind.
-TEST_F(LocalProcesses, RanksDieWithTheirParent) {
+TEST_F(LocalProcesses, ranks_die_with_their_parent) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans become children of this test
   const pid_t parent = ::fork();
   ASSERT_GE(parent, 0);
@@ -223,7 +223,7 @@ TEST_F(LocalProcesses, RanksDieWithTheirParent) {
 }
 
 // Protects: without the ends of children nothing could be promised, so that is refused.
-TEST_F(LocalProcesses, IgnoredChildSignalsAreRefused) {
+TEST_F(LocalProcesses, ignored_child_signals_are_refused) {
   struct sigaction ignore {};
   struct sigaction previous {};
   ignore.sa_handler = SIG_IGN;

@@ -105,7 +105,7 @@ void expect_survivors(const std::vector<LocalResult>& results, std::size_t victi
 }
 
 // Protects: processes exchange data of any size over TCP.
-TEST_F(TcpProcesses, AllgatherCrossesProcesses) {
+TEST_F(TcpProcesses, allgather_crosses_processes) {
   const auto results = run(0, 0, [&](Exchange& exchange) {
     ++shared.ready;
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{1} << 20}) {
@@ -123,7 +123,7 @@ TEST_F(TcpProcesses, AllgatherCrossesProcesses) {
 }
 
 // Protects: a killed process is known by its rank to idle ones within seconds.
-TEST_F(TcpProcesses, AKilledRankIsHeardOfWhileIdle) {
+TEST_F(TcpProcesses, a_killed_rank_is_heard_of_while_idle) {
   expect_survivors(run(SIGKILL, 2,
                        [&](Exchange& exchange) {
                          ++shared.ready;
@@ -133,7 +133,7 @@ TEST_F(TcpProcesses, AKilledRankIsHeardOfWhileIdle) {
 }
 
 // Protects: the same for rank 0, whose hub dies with it.
-TEST_F(TcpProcesses, AKilledRankZeroIsHeardOfWhileIdle) {
+TEST_F(TcpProcesses, a_killed_rank_zero_is_heard_of_while_idle) {
   expect_survivors(run(SIGKILL, 0,
                        [&](Exchange& exchange) {
                          ++shared.ready;
@@ -144,7 +144,7 @@ TEST_F(TcpProcesses, AKilledRankZeroIsHeardOfWhileIdle) {
 
 // Protects: the others learn of a death also when rank 0, which relays, has left before; and rank
 // 0's process is not held up any longer then.
-TEST_F(TcpProcesses, AKilledRankIsHeardOfAfterRankZeroHasLeft) {
+TEST_F(TcpProcesses, a_killed_rank_is_heard_of_after_rank_zero_has_left) {
   const Timeout start = detail::MonotonicClock::read();
   expect_survivors(run(SIGKILL, 2,
                        [&](Exchange& exchange) {
@@ -162,7 +162,7 @@ TEST_F(TcpProcesses, AKilledRankIsHeardOfAfterRankZeroHasLeft) {
 }
 
 // Protects: the others learn of a rank's death although a child that it has forked lives on.
-TEST_F(TcpProcesses, AForkedChildDoesNotHideADeath) {
+TEST_F(TcpProcesses, a_forked_child_does_not_hide_a_death) {
   for (const std::uint32_t victim : {0u, 2u}) {
     shared.ready = 0;
     shared.done = 0;
@@ -182,7 +182,7 @@ TEST_F(TcpProcesses, AForkedChildDoesNotHideADeath) {
 
 // Protects: a forked child has no part in its parent's exchange: it cannot speak through it, and
 // may destroy it without a wait and without a goodbye in the parent's name.
-TEST_F(TcpProcesses, AForkedChildHasNoPartInTheExchange) {
+TEST_F(TcpProcesses, a_forked_child_has_no_part_in_the_exchange) {
   const auto results = run(0, 0, [&](Exchange& exchange) {
     exchange.barrier(20s);
     const pid_t child = ::fork();
@@ -219,7 +219,7 @@ TEST_F(TcpProcesses, AForkedChildHasNoPartInTheExchange) {
 }
 
 // Protects: ranks that wait in a barrier for a killed one give up within seconds and name it.
-TEST_F(TcpProcesses, AKilledRankEndsABarrier) {
+TEST_F(TcpProcesses, a_killed_rank_ends_a_barrier) {
   for (const std::uint32_t victim : {0u, 3u}) {
     shared.ready = 0;
     shared.done = 0;
@@ -246,7 +246,7 @@ TEST_F(TcpProcesses, AKilledRankEndsABarrier) {
 
 // Protects: a stopped rank is late, not dead: the deadline holds, names it, and nothing is
 // announced.  If rank 0 is stopped, the error of ranks that wait is that the relay does not answer.
-TEST_F(TcpProcesses, AStoppedRankIsLateAndNamed) {
+TEST_F(TcpProcesses, a_stopped_rank_is_late_and_named) {
   for (const std::uint32_t victim : {0u, 1u}) {
     shared.ready = 0;
     shared.done = 0;
@@ -278,7 +278,7 @@ TEST_F(TcpProcesses, AStoppedRankIsLateAndNamed) {
 }
 
 // Protects: a process that leaves and ends is no incident, and one that ends without is.
-TEST_F(TcpProcesses, EndingWithoutLeavingIsADeath) {
+TEST_F(TcpProcesses, ending_without_leaving_is_a_death) {
   const auto results = run(0, 0, [&](Exchange& exchange) {
     ++shared.ready;
     exchange.barrier(20s);

@@ -10,14 +10,14 @@ set_tests_properties(process_stale PROPERTIES ENVIRONMENT GTEST_FILTER=Stale.*)
 add_test(NAME long_stale COMMAND process_stale --gtest_filter=LongStale.*)
 set_tests_properties(long_stale PROPERTIES LABELS long TIMEOUT 900 RUN_SERIAL ON
   FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
-foreach(run "process:SevenAndEight" "long:NineToEleven" "soak:Twelve")
+foreach(run "process:seven_and_eight" "long:nine_to_eleven" "soak:twelve")
   string(REPLACE ":" ";" parts ${run})
   list(POP_FRONT parts label ranks)
   set(name ${label}_nodes)
   if(label STREQUAL process)
     set(name process_nodes_of_eight)
   endif()
-  add_test(NAME ${name} COMMAND process_nodes --gtest_filter=AllNodes.EveryShapeOf${ranks}*)
+  add_test(NAME ${name} COMMAND process_nodes --gtest_filter=AllNodes.every_shape_of_${ranks}*)
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 900 RUN_SERIAL ON
     FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 endforeach()
@@ -26,9 +26,9 @@ if(TUTTI_SANITIZE MATCHES thread)  # shapes are no matter of threads: those of s
 endif()
 # Where a first write needs the help of the other side, and where every write does.
 add_test(NAME process_shared_ring_mapped COMMAND process_shared_ring_stops
-  --gtest_filter=*Stopped*)
+  --gtest_filter=*stopped*)
 add_test(NAME process_shared_ring_bounced COMMAND process_shared_ring
-  --gtest_filter=*IsRight*:*Operations*)
+  --gtest_filter=*is_right*:*operations*)
 add_test(NAME process_shared_ring_republished COMMAND process_shared_ring
   --gtest_filter=SharedRing.*)
 set_tests_properties(process_shared_ring_republished PROPERTIES LABELS process TIMEOUT 300
@@ -44,15 +44,15 @@ endforeach()
 # ThreadSanitizer does not see what one process hears from another: to it, a chunk that has come back
 # around the ring says nothing about what was sent.  So it judges rings of threads.
 if(TUTTI_SANITIZE MATCHES thread)
-  set_tests_properties(process_shared_ring PROPERTIES ENVIRONMENT GTEST_FILTER=*ForThreads)
+  set_tests_properties(process_shared_ring PROPERTIES ENVIRONMENT GTEST_FILTER=*for_threads)
   set_tests_properties(process_shared_ring_stops process_shared_ring_mapped
     process_shared_ring_bounced process_shared_ring_republished PROPERTIES DISABLED ON)
 endif()
 # The same where small messages between nodes are polled in memory.  Left out: what is about the
 # receives that these do not take.
-set(left_out_of_misuse -*TooManyLiveOperations*)
-set(left_out_of_blocks -*EveryShape*)
-set(left_out_of_stale -*CannotBeIsRefused*:LongStale.*)
+set(left_out_of_misuse -*too_many_live_operations*)
+set(left_out_of_blocks -*every_shape*)
+set(left_out_of_stale -*cannot_be_is_refused*:LongStale.*)
 foreach(run bits:1 blocks collectives:1 failures isolation:1 misuse rooted schedules:1 split stale)
   string(REPLACE ":" ";" parts ${run})
   list(POP_FRONT parts name ranks_per_node)

@@ -96,7 +96,7 @@ int check_allreduce(Communicator& communicator, const test::Job& job, const Shap
   return 0;
 }
 
-TEST_P(Collectives, AllreduceIsRightForEveryRankCountAndMinimalVector) {
+TEST_P(Collectives, allreduce_is_right_for_every_rank_count_and_minimal_vector) {
   const bool has_time = test::device_is_soft();
   const bool many = has_time && GetParam() == RanksAre::processes && !sanitized;
   const std::uint32_t largest = many ? 7 : 3;
@@ -114,7 +114,7 @@ TEST_P(Collectives, AllreduceIsRightForEveryRankCountAndMinimalVector) {
     });
 }
 
-TEST_P(Collectives, RandomDelaysAndPlacesChangeNothing) {
+TEST_P(Collectives, random_delays_and_places_change_nothing) {
   for (const std::uint32_t rank_count : {2u, 3u, 5u, 8u, 13u}) {
     if (rank_count > 8 && !test::device_is_soft()) break;
     run(rank_count, [&](Exchange& exchange) {
@@ -134,7 +134,7 @@ TEST_P(Collectives, RandomDelaysAndPlacesChangeNothing) {
   }
 }
 
-TEST_P(Collectives, EverySizeFromNothingTo64KiBIsRight) {
+TEST_P(Collectives, every_size_from_nothing_to_64_kib_is_right) {
   for (const std::uint32_t rank_count : {1u, 2u, 5u})
     run(rank_count, [&](Exchange& exchange) {
       Context context(test::on_test_device(exchange));
@@ -150,7 +150,7 @@ TEST_P(Collectives, EverySizeFromNothingTo64KiBIsRight) {
 }
 
 /// Ranks share nodes there, and a rank may send and see what came for another one.
-TEST_P(Collectives, TheRingOfNodesWithSharedNotificationsIsRight) {
+TEST_P(Collectives, the_ring_of_nodes_with_shared_notifications_is_right) {
   std::vector<SharedNotifications> modes = {SharedNotifications::automatic};
   if (test::device_is_soft()) modes.push_back(SharedNotifications::republished);  // elsewhere it is
   for (const SharedNotifications mode : modes)
@@ -177,7 +177,7 @@ TEST_P(Collectives, TheRingOfNodesWithSharedNotificationsIsRight) {
 }
 
 /// Where verbs promise no order, words would be polled in vain.
-TEST_P(Collectives, WordsAreRefusedWhereWritesArePlacedInAnyOrder) {
+TEST_P(Collectives, words_are_refused_where_writes_are_placed_in_any_order) {
   if (test::device_is_soft()) GTEST_SKIP() << "which places them in order";
   run(2, [&](Exchange& exchange) {
     ContextOptions options = test::on_test_device(exchange);
@@ -197,7 +197,7 @@ TEST_P(Collectives, WordsAreRefusedWhereWritesArePlacedInAnyOrder) {
   });
 }
 
-TEST_P(Collectives, NobodyLeavesABarrierBeforeAllHaveEntered) {
+TEST_P(Collectives, nobody_leaves_a_barrier_before_all_have_entered) {
   for (const std::uint32_t rank_count : {1u, 2u, 3u, 7u, 8u})
     run(rank_count, [&](Exchange& exchange) {
       Context context(test::on_test_device(exchange));
@@ -225,7 +225,7 @@ TEST_P(Collectives, NobodyLeavesABarrierBeforeAllHaveEntered) {
     });
 }
 
-TEST_P(Collectives, SplitPhaseOperationsOverlapAndProgressTogether) {
+TEST_P(Collectives, split_phase_operations_overlap_and_progress_together) {
   run(4, [&](Exchange& exchange) {
     Context context(test::on_test_device(exchange));
     Communicator communicator(context, exchange);
@@ -253,7 +253,7 @@ TEST_P(Collectives, SplitPhaseOperationsOverlapAndProgressTogether) {
   });
 }
 
-TEST_P(Collectives, OtherBuffersOfTheSameShapeMayBeGivenAtStart) {
+TEST_P(Collectives, other_buffers_of_the_same_shape_may_be_given_at_start) {
   run(3, [&](Exchange& exchange) {
     Context context(test::on_test_device(exchange));
     Communicator communicator(context, exchange);
@@ -268,7 +268,7 @@ TEST_P(Collectives, OtherBuffersOfTheSameShapeMayBeGivenAtStart) {
   });
 }
 
-TEST_P(Collectives, TimeoutNamesTheMissingRankAndWaitingResumes) {
+TEST_P(Collectives, timeout_names_the_missing_rank_and_waiting_resumes) {
   run(2, [&](Exchange& exchange) {
     Context context(test::on_test_device(exchange));
     Communicator communicator(context, exchange);
@@ -289,7 +289,7 @@ TEST_P(Collectives, TimeoutNamesTheMissingRankAndWaitingResumes) {
   });
 }
 
-TEST_P(Collectives, OperationsComeAndGoWithoutUsingUpTheArena) {
+TEST_P(Collectives, operations_come_and_go_without_using_up_the_arena) {
   run(3, [&](Exchange& exchange) {
     Context context(test::on_test_device(exchange));
     Communicator communicator(context, exchange);
@@ -300,7 +300,7 @@ TEST_P(Collectives, OperationsComeAndGoWithoutUsingUpTheArena) {
   });
 }
 
-TEST_P(Collectives, SteadyStateAllocatesNothing) {
+TEST_P(Collectives, steady_state_allocates_nothing) {
   if (!test::allocations_are_counted) GTEST_SKIP() << "sanitizers replace the allocator";
   run(2, [&](Exchange& exchange) {
     Context context(test::on_test_device(exchange));

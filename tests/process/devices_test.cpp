@@ -66,7 +66,7 @@ void pretend(std::span<std::byte> all, std::uint32_t rank,
   if (offset + sizeof card <= all.size()) std::memcpy(all.data() + offset, &card, sizeof card);
 }
 
-TEST(Devices, RanksMayUsePortsOfDifferentNames) {
+TEST(Devices, ranks_may_use_ports_of_different_names) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     const char* const ports[] = {"soft0", "soft1:1", "soft1:3"};
     Context context(on(ports[index_of(exchange.self())]));
@@ -76,7 +76,7 @@ TEST(Devices, RanksMayUsePortsOfDifferentNames) {
   EXPECT_EQ(test::codes_of(results), std::vector<int>(3, 0));
 }
 
-TEST(Devices, PortsOfDifferentKindsAreExplainedToAllBeforeAnythingIsConnected) {
+TEST(Devices, ports_of_different_kinds_are_explained_to_all_before_anything_is_connected) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
     test::Tampering mixed(exchange, introductions, [](std::span<std::byte> all) {
       for (std::uint32_t rank = 0; rank < 3; ++rank)
@@ -101,7 +101,7 @@ TEST(Devices, PortsOfDifferentKindsAreExplainedToAllBeforeAnythingIsConnected) {
   EXPECT_EQ(test::codes_of(results), std::vector<int>(4, 0));
 }
 
-TEST(Devices, PathMtusMayDiffer) {
+TEST(Devices, path_mtus_may_differ) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
     test::Tampering slower(exchange, introductions, [](std::span<std::byte> all) {
       pretend(all, 1, [](verbs::PortCard& card) { card.path_mtu = IBV_MTU_1024; });
@@ -113,7 +113,7 @@ TEST(Devices, PathMtusMayDiffer) {
   EXPECT_EQ(test::codes_of(results), std::vector<int>(4, 0));
 }
 
-TEST(Devices, PathMtuThatIsNoneIsNamed) {
+TEST(Devices, path_mtu_that_is_none_is_named) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
     test::Tampering garbled(exchange, introductions, [](std::span<std::byte> all) {
       pretend(all, 2, [](verbs::PortCard& card) { card.path_mtu = 77; });
@@ -129,7 +129,7 @@ TEST(Devices, PathMtuThatIsNoneIsNamed) {
   EXPECT_EQ(test::codes_of(results), std::vector<int>(4, 0));
 }
 
-TEST(Devices, WrongPortIsRefusedWithWhatIsWrong) {
+TEST(Devices, wrong_port_is_refused_with_what_is_wrong) {
   const auto refusal = [](const char* device) -> std::string {
     try {
       const Context context(on(device));
@@ -148,7 +148,7 @@ TEST(Devices, WrongPortIsRefusedWithWhatIsWrong) {
   EXPECT_TRUE(says(refusal("soft2"), "no device is called \"soft2\""));
 }
 
-TEST(Devices, ChoiceSaysWhyEachOtherPortWasNotTaken) {
+TEST(Devices, choice_says_why_each_other_port_was_not_taken) {
   const std::string choice = Context(on("soft1")).device_choice();
   EXPECT_NE(choice.find("asked for soft1"), std::string::npos) << choice;
   EXPECT_NE(choice.find("soft0:1 (not asked for)"), std::string::npos) << choice;

@@ -170,7 +170,7 @@ Scene play(const Scenery& scenery, int signal_number, unsigned seed) {
 
 class Kill : public testing::TestWithParam<Scenery> {};
 
-TEST_P(Kill, EverySurvivorNamesTheDeadRankInTime) {
+TEST_P(Kill, every_survivor_names_the_dead_rank_in_time) {
   if (GetParam().ranks_per_node > 1 && !test::device_is_soft())
     GTEST_SKIP() << "about shared memory";
   std::int64_t slowest_ns = 0;
@@ -214,7 +214,7 @@ std::vector<int> with_barrier(
 
 const std::vector<int> all_fine = {0, 0, 0};
 
-TEST(Abort, IsSeenByEveryRankAndSticks) {
+TEST(Abort, is_seen_by_every_rank_and_sticks) {
   EXPECT_EQ(
       with_barrier([](Communicator& communicator, Operation& operation, std::uint32_t self) {
         if (self == 2) {
@@ -230,7 +230,7 @@ TEST(Abort, IsSeenByEveryRankAndSticks) {
       all_fine);
 }
 
-TEST(Abort, DestroyingAnOperationInFlightAborts) {
+TEST(Abort, destroying_an_operation_in_flight_aborts) {
   const test::SharedCount destroyed;  // before that the others' messages could end rank 0's call
   EXPECT_EQ(with_barrier([&](Communicator& communicator, Operation& operation, std::uint32_t self) {
               if (self != 0 && !destroyed.comes_to(1)) return 3;
@@ -251,7 +251,7 @@ TEST(Abort, DestroyingAnOperationInFlightAborts) {
 
 class Leaving : public testing::TestWithParam<Scenery> {};
 
-TEST_P(Leaving, ARankThatLeavesWhileItIsNeededIsAFailureNotAHang) {
+TEST_P(Leaving, a_rank_that_leaves_while_it_is_needed_is_a_failure_not_a_hang) {
   if (GetParam().ranks_per_node > 1 && !test::device_is_soft())
     GTEST_SKIP() << "about shared memory";
   // Rank 0 relays in the TCP exchange; with n = 1 most ranks never talk to it.
@@ -275,7 +275,7 @@ TEST_P(Leaving, ARankThatLeavesWhileItIsNeededIsAFailureNotAHang) {
 }
 
 // The rank that notices first must not be taken for the rank that is missing.
-TEST_P(Leaving, ARankThatLeavesDuringASetUpIsNamedOnEveryRank) {
+TEST_P(Leaving, a_rank_that_leaves_during_a_set_up_is_named_on_every_rank) {
   if (GetParam().ranks_per_node > 1 && !test::device_is_soft())
     GTEST_SKIP() << "about shared memory";
   for (const std::uint32_t leaver : {0u, 5u}) {
@@ -308,7 +308,7 @@ TEST_P(Leaving, ARankThatLeavesDuringASetUpIsNamedOnEveryRank) {
 
 INSTANTIATE_TEST_SUITE_P(Bootstrap, Leaving, sceneries, name_of);
 
-TEST(Silence, APeerThatDoesNotAnswerIsNamedByAllRanks) {
+TEST(Silence, a_peer_that_does_not_answer_is_named_by_all_ranks) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
     {
       Context context(test::on_test_device(exchange));
@@ -329,7 +329,7 @@ TEST(Silence, APeerThatDoesNotAnswerIsNamedByAllRanks) {
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
-TEST(Silence, ARankThatIsTooLateForTheOthersHearsIt) {
+TEST(Silence, a_rank_that_is_too_late_for_the_others_hears_it) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     ContextOptions options = test::on_test_device(exchange);
     options.setup_timeout = test::patiently(300ms);
@@ -351,7 +351,7 @@ TEST(Silence, ARankThatIsTooLateForTheOthersHearsIt) {
   EXPECT_EQ(codes_of(results), all_fine);
 }
 
-TEST(LeavingInGoodOrder, RanksThatFinishedMayLeaveWhileOthersFinish) {
+TEST(LeavingInGoodOrder, ranks_that_finished_may_leave_while_others_finish) {
   EXPECT_EQ(with_barrier([](Communicator&, Operation& operation, std::uint32_t self) {
               for (int call = 0; call < 100; ++call) {
                 if (self == 2 && call == 99) std::this_thread::sleep_for(300ms);
@@ -363,7 +363,7 @@ TEST(LeavingInGoodOrder, RanksThatFinishedMayLeaveWhileOthersFinish) {
             all_fine);
 }
 
-TEST(Stopping, AStoppedRankIsNotDead) {
+TEST(Stopping, a_stopped_rank_is_not_dead) {
   const std::vector<LocalResult> results = run_local(
       {.rank_count = 3,
        .on_started =

@@ -49,7 +49,7 @@ int reduce(Communicator& communicator, std::size_t count, Notify expected, int c
   return 0;
 }
 
-TEST(Flags, AreForMessagesThatFitIntoALine) {
+TEST(Flags, are_for_messages_that_fit_into_a_line) {
   for (const std::uint32_t ranks : {2u, 3u, 5u}) {
     const auto results = run_local({.rank_count = ranks}, [](Exchange& exchange) {
       Context context(with_flags());
@@ -66,7 +66,7 @@ TEST(Flags, AreForMessagesThatFitIntoALine) {
 }
 
 /// Credits of a broadcast whose payload is too large for a line, and payloads that are not.
-TEST(Flags, OfOneWayCollectivesHoldBackWhoIsAhead) {
+TEST(Flags, of_one_way_collectives_hold_back_who_is_ahead) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     Context context(with_flags());
     Communicator communicator(context, exchange);
@@ -87,7 +87,7 @@ TEST(Flags, OfOneWayCollectivesHoldBackWhoIsAhead) {
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
-TEST(Flags, InsideANodeThereAreNone) {
+TEST(Flags, inside_a_node_there_are_none) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
     Context context(with_flags({4}));
     Communicator communicator(context, exchange);
@@ -104,7 +104,7 @@ TEST(Flags, InsideANodeThereAreNone) {
 }
 
 /// With immediates, 200 are refused: a queue pair has 256 receives, and each takes two.
-TEST(Flags, TakeNoReceives) {
+TEST(Flags, take_no_receives) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     Context context(with_flags());
     Communicator communicator(context, exchange);
@@ -122,7 +122,7 @@ TEST(Flags, TakeNoReceives) {
 }
 
 /// Blocks of the arena come back under new operations again and again.
-TEST(Flags, OperationsThatComeAndGoDoNotMeet) {
+TEST(Flags, operations_that_come_and_go_do_not_meet) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     Context context(with_flags());
     Communicator communicator(context, exchange);
@@ -140,7 +140,7 @@ TEST(Flags, OperationsThatComeAndGoDoNotMeet) {
 }
 
 /// A wait for a flag that does not come names who is missing, and goes on.
-TEST(Flags, ATimeoutNamesTheMissing) {
+TEST(Flags, a_timeout_names_the_missing) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     Context context(with_flags());
     Communicator communicator(context, exchange);
@@ -166,7 +166,7 @@ std::string refusal(const std::function<void()>& make, ErrorCode code) {
   return "no error";
 }
 
-TEST(Flags, RanksThatDisagreeAreTold) {
+TEST(Flags, ranks_that_disagree_are_told) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     ContextOptions options = with_flags();
     if (exchange.self() == Rank{2}) options.notify = Notify::immediate;
@@ -182,7 +182,7 @@ TEST(Flags, RanksThatDisagreeAreTold) {
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
-TEST(Flags, WaysThatTearLinesAreRefused) {
+TEST(Flags, ways_that_tear_lines_are_refused) {
   for (const char* transport : {"cma", "bounce"}) {
     const auto results = run_local({.rank_count = 1}, [&](Exchange&) {
       setenv("TUTTI_SOFT_TRANSPORT", transport, 1);

@@ -46,7 +46,7 @@ Pair meet_pairwise(std::uint32_t self, std::uint16_t left_port, std::uint16_t ri
   return pair;
 }
 
-TEST(Isolation, ADeathFailsOnlyTheCommunicatorsOfTheDead) {
+TEST(Isolation, a_death_fails_only_the_communicators_of_the_dead) {
   const std::uint16_t left_port = test::free_port(), right_port = test::free_port();
   const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
     const std::uint32_t self = index_of(exchange.self());
@@ -73,7 +73,7 @@ TEST(Isolation, ADeathFailsOnlyTheCommunicatorsOfTheDead) {
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 1000 + SIGKILL, 0}));
 }
 
-TEST(Isolation, AContextThatIsTornDownInGoodOrderFailsNobody) {
+TEST(Isolation, a_context_that_is_torn_down_in_good_order_fails_nobody) {
   const std::uint16_t left_port = test::free_port(), right_port = test::free_port();
   const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
     const std::uint32_t self = index_of(exchange.self());
@@ -105,7 +105,7 @@ TEST(Isolation, AContextThatIsTornDownInGoodOrderFailsNobody) {
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0, 0}));
 }
 
-TEST(Isolation, AMessageForAnAbortedOperationReachesNoLaterOne) {
+TEST(Isolation, a_message_for_an_aborted_operation_reaches_no_later_one) {
   const std::uint16_t port = test::free_port();
   const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
     const std::uint32_t self = index_of(exchange.self());
@@ -133,7 +133,7 @@ TEST(Isolation, AMessageForAnAbortedOperationReachesNoLaterOne) {
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0}));
 }
 
-TEST(Progress, HearsOfADeathToo) {
+TEST(Progress, hears_of_a_death_too) {
   const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
     Context context(test::on_test_device(exchange));
     Communicator communicator(context, exchange);
@@ -148,7 +148,7 @@ TEST(Progress, HearsOfADeathToo) {
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 1000 + SIGKILL}));
 }
 
-TEST(Order, ACommunicatorThatGoesBeforeItsOperationIsFound) {
+TEST(Order, a_communicator_that_goes_before_its_operation_is_found) {
   EXPECT_EQ(codes_of(run_local({.rank_count = 1},
                                [&](Exchange& exchange) {
                                  Context context(test::on_test_device(exchange));
@@ -161,7 +161,7 @@ TEST(Order, ACommunicatorThatGoesBeforeItsOperationIsFound) {
             (std::vector<int>{1000 + SIGABRT}));
 }
 
-TEST(Order, AContextThatGoesBeforeItsCommunicatorIsFound) {
+TEST(Order, a_context_that_goes_before_its_communicator_is_found) {
   EXPECT_EQ(codes_of(run_local({.rank_count = 1},
                                [&](Exchange& exchange) {
                                  std::optional<Context> context(test::on_test_device(exchange));
@@ -320,7 +320,7 @@ INSTANTIATE_TEST_SUITE_P(, Fork, testing::Values(true, false), [](const auto& on
 
 // Protects: whatever a forked child does with objects of its parent, the error says that it is a
 // forked child, and its parent's results, also of a call in flight, stay right.
-TEST_P(Fork, AChildIsRefusedAndItsParentGoesOn) {
+TEST_P(Fork, a_child_is_refused_and_its_parent_goes_on) {
   for (const std::uint32_t rank_count : {2u, 3u}) {
     const auto results = run_local({.rank_count = rank_count}, [&](Exchange& exchange) {
       Adder adder(exchange, GetParam());
@@ -345,7 +345,7 @@ TEST_P(Fork, AChildIsRefusedAndItsParentGoesOn) {
 
 // Protects: a child that outlives its parent does not hide that the parent is gone, and a child of
 // a child is as much a stranger as the child.
-TEST_P(Fork, AGrandchildIsRefusedToo) {
+TEST_P(Fork, a_grandchild_is_refused_too) {
   const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
     Adder adder(exchange, GetParam());
     if (const int code = in_child([&] { return in_child([&] { return use_all(adder); }); });
@@ -357,7 +357,7 @@ TEST_P(Fork, AGrandchildIsRefusedToo) {
 }
 
 // Protects: a child that ends by exit(), with all objects still there, harms no other process.
-TEST_P(Fork, AChildThatExitsHarmsNobody) {
+TEST_P(Fork, a_child_that_exits_harms_nobody) {
   const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
     Adder adder(exchange, GetParam());
     const int code = in_child([&]() -> int {

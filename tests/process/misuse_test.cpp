@@ -71,7 +71,7 @@ AllreduceArguments sum_of(std::vector<std::uint64_t>& memory) {
           .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64)};
 }
 
-TEST(Misuse, VectorThatDoesNotCoverNamesTheNearestOne) {
+TEST(Misuse, vector_that_does_not_cover_names_the_nearest_one) {
   expect_refused(13, ErrorCode::invalid_argument, {"1,1,1", "13 ranks", "use 1,1,1,1"},
                  [](Communicator& c) {
                    (void)barrier(c, {.per_round = {1, 1, 1}});
@@ -82,21 +82,21 @@ TEST(Misuse, VectorThatDoesNotCoverNamesTheNearestOne) {
                  });
 }
 
-TEST(Misuse, ZeroMessagesARoundAreRefused) {
+TEST(Misuse, zero_messages_a_round_are_refused) {
   expect_refused(2, ErrorCode::invalid_argument, {"per_round 3,0", "1 or more"},
                  [](Communicator& c) {
                    (void)barrier(c, {.per_round = {3, 0}});
                  });
 }
 
-TEST(Misuse, DifferentCountsAreNamedOnEveryRank) {
+TEST(Misuse, different_counts_are_named_on_every_rank) {
   expect_refused(3, ErrorCode::mismatch, {"rank 2", "allreduce"}, [](Communicator& c) {
     auto memory = buffer(c.rank() == Rank{2} ? 5 : 4);
     (void)allreduce(c, sum_of(memory));
   });
 }
 
-TEST(Misuse, DifferentOperatorsAreNamedOnEveryRank) {
+TEST(Misuse, different_operators_are_named_on_every_rank) {
   expect_refused(3, ErrorCode::mismatch, {"sum", "prod"}, [](Communicator& c) {
     auto memory = buffer(4);
     AllreduceArguments arguments = sum_of(memory);
@@ -106,7 +106,7 @@ TEST(Misuse, DifferentOperatorsAreNamedOnEveryRank) {
   });
 }
 
-TEST(Misuse, DifferentCollectivesAreNamedOnEveryRank) {
+TEST(Misuse, different_collectives_are_named_on_every_rank) {
   expect_refused(2, ErrorCode::mismatch, {"allreduce", "barrier"}, [](Communicator& c) {
     auto memory = buffer(1);
     if (c.rank() == Rank{0})
@@ -116,7 +116,7 @@ TEST(Misuse, DifferentCollectivesAreNamedOnEveryRank) {
   });
 }
 
-TEST(Misuse, DifferentVectorsAreRefusedAtEveryCheckLevel) {
+TEST(Misuse, different_vectors_are_refused_at_every_check_level) {
   ContextOptions unchecked = options_for_test();
   unchecked.check = CheckLevel::off;
   expect_refused(
@@ -128,7 +128,7 @@ TEST(Misuse, DifferentVectorsAreRefusedAtEveryCheckLevel) {
       unchecked);
 }
 
-TEST(Misuse, CountsThatWouldOverrunASlotAreRefusedEvenUnchecked) {
+TEST(Misuse, counts_that_would_overrun_a_slot_are_refused_even_unchecked) {
   ContextOptions unchecked = options_for_test();
   unchecked.check = CheckLevel::off;
   expect_refused(
@@ -140,7 +140,7 @@ TEST(Misuse, CountsThatWouldOverrunASlotAreRefusedEvenUnchecked) {
       unchecked);
 }
 
-TEST(Misuse, OneRanksErrorIsHeardByAll) {
+TEST(Misuse, one_ranks_error_is_heard_by_all) {
   expect_refused(3, ErrorCode::invalid_argument, {"null"}, [](Communicator& c) {
     auto memory = buffer(1);
     AllreduceArguments arguments = sum_of(memory);
@@ -149,7 +149,7 @@ TEST(Misuse, OneRanksErrorIsHeardByAll) {
   });
 }
 
-TEST(Misuse, SizeThatDoesNotFitTheArenaNamesTheSetting) {
+TEST(Misuse, size_that_does_not_fit_the_arena_names_the_setting) {
   ASSERT_EQ(::setenv("TUTTI_CHUNK_BYTES", "64M", 1), 0);  // in one piece
   expect_refused(2, ErrorCode::limit_exceeded, {"TUTTI_ARENA_BYTES", "1048576"},
                  [](Communicator& c) {
@@ -160,7 +160,7 @@ TEST(Misuse, SizeThatDoesNotFitTheArenaNamesTheSetting) {
 }
 
 // Before a table is made of the chunks, which would take seconds and hundreds of megabytes.
-TEST(Misuse, PayloadsOfTooManyChunksAreRefusedAtOnce) {
+TEST(Misuse, payloads_of_too_many_chunks_are_refused_at_once) {
   const auto begin = std::chrono::steady_clock::now();
   auto* const nowhere = reinterpret_cast<std::byte*>(4096);
   constexpr std::size_t bytes = std::size_t{1} << 40;
@@ -189,7 +189,7 @@ TEST(Misuse, PayloadsOfTooManyChunksAreRefusedAtOnce) {
 }
 
 #if defined(__x86_64__)
-TEST(Misuse, RanksThatTreatSubnormalsDifferentlyAreTold) {
+TEST(Misuse, ranks_that_treat_subnormals_differently_are_told) {
   const auto make = [](Agreement agreement, BuiltIn which, ElementType type) {
     return [=](Communicator& c) {
       if (c.rank() == Rank{1}) _mm_setcsr(_mm_getcsr() | 0x8000);
@@ -214,7 +214,7 @@ TEST(Misuse, RanksThatTreatSubnormalsDifferentlyAreTold) {
 #endif
 
 // n = 1 and n = 2 have equal rounds, messages and slots for 5 ranks, and other peers.
-TEST(Misuse, AnotherNOnOneRankIsRefusedAtEveryCheckLevel) {
+TEST(Misuse, another_n_on_one_rank_is_refused_at_every_check_level) {
   for (const CheckLevel level : {CheckLevel::off, CheckLevel::local, CheckLevel::collective}) {
     ContextOptions options = options_for_test();
     options.check = level;
@@ -231,7 +231,7 @@ TEST(Misuse, AnotherNOnOneRankIsRefusedAtEveryCheckLevel) {
   }
 }
 
-TEST(Misuse, OverlappingBuffersAreRefused) {
+TEST(Misuse, overlapping_buffers_are_refused) {
   expect_refused(2, ErrorCode::invalid_argument, {"overlap"}, [](Communicator& c) {
     auto memory = buffer(5);
     AllreduceArguments arguments = sum_of(memory);
@@ -241,14 +241,14 @@ TEST(Misuse, OverlappingBuffersAreRefused) {
   });
 }
 
-TEST(Misuse, EmptyReductionIsRefused) {
+TEST(Misuse, empty_reduction_is_refused) {
   expect_refused(2, ErrorCode::invalid_argument, {"combine"}, [](Communicator& c) {
     std::uint64_t memory = 0;
     (void)allreduce(c, {.source = &memory, .target = &memory, .element_count = 1});
   });
 }
 
-TEST(Misuse, UnknownDeviceIsNamedWithWhatThereIs) {
+TEST(Misuse, unknown_device_is_named_with_what_there_is) {
   ContextOptions options = options_for_test();
   options.device = "mlx9_9";
   try {
@@ -261,7 +261,7 @@ TEST(Misuse, UnknownDeviceIsNamedWithWhatThereIs) {
   }
 }
 
-TEST(Misuse, DifferentCheckLevelsAreRefused) {
+TEST(Misuse, different_check_levels_are_refused) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     ContextOptions options = options_for_test();
     if (exchange.self() == Rank{1}) options.check = CheckLevel::off;
@@ -283,7 +283,7 @@ using test::Tampering;
 constexpr int endpoints = 3;
 constexpr int verdicts = 4;
 
-TEST(SetUp, AConnectionThatFailsOnOneRankIsHeardByAllAndLeavesNothing) {
+TEST(SetUp, a_connection_that_fails_on_one_rank_is_heard_by_all_and_leaves_nothing) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     Tampering garbled(exchange, endpoints, [&](std::span<std::byte> all) {
       if (exchange.self() != Rank{1}) return;
@@ -307,7 +307,7 @@ TEST(SetUp, AConnectionThatFailsOnOneRankIsHeardByAllAndLeavesNothing) {
   for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
 }
 
-TEST(SetUp, AStepThatFailsOnOneRankOnlyEndsTheCommunicatorOnAll) {
+TEST(SetUp, a_step_that_fails_on_one_rank_only_ends_the_communicator_on_all) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     Tampering failing(exchange, verdicts, [&](std::span<std::byte>) {
       if (exchange.self() == Rank{1}) throw Error(ErrorCode::timed_out, "too late");
@@ -414,7 +414,7 @@ void expect_all_well(bool over_tcp, const std::function<int(Exchange&)>& body) {
   EXPECT_EQ(test::codes_of(results), std::vector<int>(4));
 }
 
-TEST_P(DifferentCalls, AreNamedOnEveryRankAndTheCommunicatorGoesOn) {
+TEST_P(DifferentCalls, are_named_on_every_rank_and_the_communicator_goes_on) {
   expect_all_well(GetParam(), [](Exchange& exchange) {
     Context context(options_for_test());
     Communicator communicator(context, exchange);
@@ -422,7 +422,7 @@ TEST_P(DifferentCalls, AreNamedOnEveryRankAndTheCommunicatorGoesOn) {
   });
 }
 
-TEST_P(DifferentCalls, OnCommunicatorsThatShareAnExchangeAreNamedToo) {
+TEST_P(DifferentCalls, on_communicators_that_share_an_exchange_are_named_too) {
   expect_all_well(GetParam(), [](Exchange& exchange) {
     Context context(options_for_test());
     Communicator one(context, exchange), other(context, exchange);
@@ -462,7 +462,7 @@ INSTANTIATE_TEST_SUITE_P(Bootstrap, DifferentCalls, testing::Values(false, true)
                          [](const auto& over_tcp) { return over_tcp.param ? "tcp" : "local"; });
 
 // Ranks of a part introduce themselves in another way, over the whole.
-TEST(Misuse, DifferentCallsOnAPartAreNamedToo) {
+TEST(Misuse, different_calls_on_a_part_are_named_too) {
   expect_all_well(false, [](Exchange& exchange) {
     Context context(options_for_test());
     Communicator whole(context, exchange);
@@ -472,7 +472,7 @@ TEST(Misuse, DifferentCallsOnAPartAreNamedToo) {
   });
 }
 
-TEST(Misuse, TooManyLiveOperationsAreRefusedWithTheNumbers) {
+TEST(Misuse, too_many_live_operations_are_refused_with_the_numbers) {
   expect_refused(2, ErrorCode::limit_exceeded, {"too many live operations", "256 receives"},
                  [](Communicator& c) {
                    std::vector<Operation> live;

@@ -146,7 +146,7 @@ void expect_right(const Shape& shape, Placement placement, Launch launch) {
       << text_of(shape) << ", placement " << static_cast<int>(placement);
 }
 
-TEST(Nodes, EveryShapeOfUpToSixRanksIsRight) {
+TEST(Nodes, every_shape_of_up_to_six_ranks_is_right) {
   for (std::uint32_t ranks = 1; ranks <= 6; ++ranks)
     for (const Shape& shape : compositions(ranks))
       expect_right(shape, Placement::block, run_local_threads);
@@ -159,17 +159,17 @@ void expect_every_shape_right(std::uint32_t ranks) {
 
 // These are tests of their own for CTest: the first one runs with the address sanitizer, too; the
 // others take minutes and have the labels long and soak.
-TEST(AllNodes, EveryShapeOfSevenAndEightRanksIsRight) {
+TEST(AllNodes, every_shape_of_seven_and_eight_ranks_is_right) {
   for (std::uint32_t ranks = 7; ranks <= 8; ++ranks) expect_every_shape_right(ranks);
 }
-TEST(AllNodes, EveryShapeOfNineToElevenRanksIsRight) {
+TEST(AllNodes, every_shape_of_nine_to_eleven_ranks_is_right) {
   for (std::uint32_t ranks = 9; ranks <= 11; ++ranks) expect_every_shape_right(ranks);
 }
-TEST(AllNodes, EveryShapeOfTwelveRanksIsRight) {
+TEST(AllNodes, every_shape_of_twelve_ranks_is_right) {
   expect_every_shape_right(12);
 }
 
-TEST(Nodes, SampledShapesAndPlacementsOfUpToTwelveRanksAreRight) {
+TEST(Nodes, sampled_shapes_and_placements_of_up_to_twelve_ranks_are_right) {
   std::mt19937 random(7);
   for (int sample = 0; sample < 12; ++sample) {
     const std::uint32_t ranks = 6 + static_cast<std::uint32_t>(random() % 7);
@@ -209,7 +209,7 @@ std::vector<std::uint64_t> bits_of_a_sum(const Shape& shape, Placement placement
   return fine && alike ? bits[0] : std::vector<std::uint64_t>();
 }
 
-TEST(Nodes, ReproducibleBitsDependOnNoShapeAndNoPlacement) {
+TEST(Nodes, reproducible_bits_depend_on_no_shape_and_no_placement) {
   for (const std::uint32_t ranks : {2U, 5U, 6U, 11U}) {
     const std::vector<Shape> shapes = compositions(ranks);
     const auto expected = bits_of_a_sum(shapes[0], Placement::block, Agreement::reproducible);
@@ -224,7 +224,7 @@ TEST(Nodes, ReproducibleBitsDependOnNoShapeAndNoPlacement) {
   }
 }
 
-TEST(Nodes, LeadersAndLanesGiveAllRanksTheSameBits) {
+TEST(Nodes, leaders_and_lanes_give_all_ranks_the_same_bits) {
   std::mt19937 random(23);
   for (int sample = 0; sample < 24; ++sample) {
     const std::vector<Shape> shapes = compositions(3 + static_cast<std::uint32_t>(random() % 9));
@@ -236,7 +236,7 @@ TEST(Nodes, LeadersAndLanesGiveAllRanksTheSameBits) {
   }
 }
 
-TEST(Nodes, ALeaderDoesNotKeepRankOrderAcrossScatteredRanks) {
+TEST(Nodes, a_leader_does_not_keep_rank_order_across_scattered_ranks) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
     Context context(with_nodes({2, 2}, Placement::cyclic));
     Communicator communicator(context, exchange);
@@ -259,7 +259,7 @@ TEST(Nodes, ALeaderDoesNotKeepRankOrderAcrossScatteredRanks) {
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
-TEST(Nodes, OnlyLeadersAreConnectedAndOnlyRanksOfLanes) {
+TEST(Nodes, only_leaders_are_connected_and_only_ranks_of_lanes) {
   const Shape shape{3, 2, 3};
   const auto results = run_local({.rank_count = 8}, [&](Exchange& exchange) {
     Context context(with_nodes(shape, Placement::block));
@@ -278,7 +278,7 @@ TEST(Nodes, OnlyLeadersAreConnectedAndOnlyRanksOfLanes) {
   EXPECT_EQ(codes_of(results), std::vector<int>(8));
 }
 
-TEST(Nodes, PayloadsOfAnySizeFitTheirSlots) {
+TEST(Nodes, payloads_of_any_size_fit_their_slots) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     ContextOptions options = with_nodes({2, 1}, Placement::block);
     options.arena_bytes = 16u << 20;
@@ -327,7 +327,7 @@ constexpr Launch launches[] = {run_local_threads, run_local};
 #endif
 
 /// However many slots a plan has.
-TEST(Nodes, LargePayloadsFitTheDefaultArena) {
+TEST(Nodes, large_payloads_fit_the_default_arena) {
   constexpr std::uint32_t ranks = 6;
   const auto results = run_local_threads({.rank_count = ranks}, [](Exchange& exchange) {
     ContextOptions options;
@@ -338,8 +338,7 @@ TEST(Nodes, LargePayloadsFitTheDefaultArena) {
     std::vector<double> source((8u << 20) / sizeof(double) + 1, 1.0), target(source.size());
     for (const Algorithm algorithm :
          {Algorithm::two_partial, Algorithm::canonical_dissemination, Algorithm::chunked_fold,
-          Algorithm::ring, Algorithm::circulant,
-          Algorithm::canonical_halving}) {
+          Algorithm::ring, Algorithm::circulant, Algorithm::canonical_halving}) {
       std::fill(target.begin(), target.end(), 0.0);
       Operation operation = allreduce(
           communicator, {.source = source.data(),
@@ -358,7 +357,7 @@ TEST(Nodes, LargePayloadsFitTheDefaultArena) {
   EXPECT_EQ(codes_of(results), std::vector<int>(ranks));
 }
 
-TEST(Nodes, ChunksAreRightOnBothSidesOfTheirEdges) {
+TEST(Nodes, chunks_are_right_on_both_sides_of_their_edges) {
   for (const Shape& shape : {Shape{2}, Shape{5}, Shape{1, 1}, Shape{3, 1, 2}})
     for (const Launch launch : launches) {
       const auto results = launch({.rank_count = rank_count_of(shape)}, [&](Exchange& exchange) {
@@ -370,7 +369,7 @@ TEST(Nodes, ChunksAreRightOnBothSidesOfTheirEdges) {
 
 /// From 4 KiB on the result of a part overwrites the contribution that it was made of, in the
 /// memory of the rank that gets it, which must be done with by then.
-TEST(Nodes, ResultsOfTwoRanksOverwriteWhatTheyWereMadeOf) {
+TEST(Nodes, results_of_two_ranks_overwrite_what_they_were_made_of) {
   for (const Launch launch : launches) {
     const auto results = launch({.rank_count = 2}, [](Exchange& exchange) {
       ContextOptions options = with_nodes({2}, Placement::block);
@@ -395,7 +394,7 @@ TEST(Nodes, ResultsOfTwoRanksOverwriteWhatTheyWereMadeOf) {
 
 /// A rank that is done with an operation may still have its memory read: the next operation must
 /// not get it.
-TEST(Nodes, MemoryThatANeighbourStillReadsIsNotUsedAgain) {
+TEST(Nodes, memory_that_a_neighbour_still_reads_is_not_used_again) {
   const auto results = run_local_threads({.rank_count = 2}, [](Exchange& exchange) {
     constexpr std::size_t count = 1024;
     ContextOptions options = with_nodes({2}, Placement::block);
@@ -434,7 +433,7 @@ TEST(Nodes, MemoryThatANeighbourStillReadsIsNotUsedAgain) {
   EXPECT_EQ(codes_of(results), std::vector<int>(2));
 }
 
-TEST(Nodes, RanksOfThisHostAreFoundToBeOne) {
+TEST(Nodes, ranks_of_this_host_are_found_to_be_one) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
     Context context({.device = "soft0", .arena_bytes = 256u << 10});
     Communicator communicator(context, exchange);
@@ -445,7 +444,7 @@ TEST(Nodes, RanksOfThisHostAreFoundToBeOne) {
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
-TEST(Nodes, ARankWhoseMemoryIsOutOfReachIsANodeOfItsOwnAndSaysWhy) {
+TEST(Nodes, a_rank_whose_memory_is_out_of_reach_is_a_node_of_its_own_and_says_why) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may open everybody's memory";
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     if (exchange.self() == Rank{1}) ::prctl(PR_SET_DUMPABLE, 0);
@@ -460,7 +459,7 @@ TEST(Nodes, ARankWhoseMemoryIsOutOfReachIsANodeOfItsOwnAndSaysWhy) {
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
-TEST(Nodes, OnlyRanksOfOtherNodesAreConnected) {
+TEST(Nodes, only_ranks_of_other_nodes_are_connected) {
   for (const Shape& shape : {Shape{3}, Shape{2, 1}, Shape{1, 1, 1}}) {
     const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
       Context context(with_nodes(shape, Placement::block));
@@ -476,7 +475,7 @@ TEST(Nodes, OnlyRanksOfOtherNodesAreConnected) {
   }
 }
 
-TEST(Nodes, AnAllgatherOfManyConnectsFew) {
+TEST(Nodes, an_allgather_of_many_connects_few) {
   constexpr std::uint32_t count = 12;
   const auto results = run_local_threads({.rank_count = count}, [&](Exchange& exchange) {
     Context context(with_nodes({1}, Placement::block));
@@ -494,7 +493,7 @@ TEST(Nodes, AnAllgatherOfManyConnectsFew) {
   EXPECT_EQ(codes_of(results), std::vector<int>(count));
 }
 
-TEST(Nodes, WhoeverMostCannotMapIsApart) {
+TEST(Nodes, whoever_most_cannot_map_is_apart) {
   using Matrix = std::vector<std::vector<bool>>;  // [mapper][owner]
   using Alone = std::vector<bool>;
   const bool o = false, x = true;
@@ -507,7 +506,7 @@ TEST(Nodes, WhoeverMostCannotMapIsApart) {
             (Alone{o, o, x, x}));
 }
 
-TEST(Nodes, DelaysAndStopsChangeNothing) {
+TEST(Nodes, delays_and_stops_change_nothing) {
   const auto results = run_local(
       {.rank_count = 4,
        .on_started =
@@ -549,7 +548,7 @@ TEST(Nodes, DelaysAndStopsChangeNothing) {
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
-TEST(Nodes, ADeadNeighbourIsNamed) {
+TEST(Nodes, a_dead_neighbour_is_named) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     Context context({.device = "soft0", .arena_bytes = 256u << 10});
     Communicator communicator(context, exchange);
@@ -564,7 +563,7 @@ TEST(Nodes, ADeadNeighbourIsNamed) {
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0, 1000 + SIGKILL}));
 }
 
-TEST(Nodes, ShapesThatDifferAcrossRanksAreRefused) {
+TEST(Nodes, shapes_that_differ_across_ranks_are_refused) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     Context context(with_nodes({1 + index_of(exchange.self())}, Placement::block));
     try {
@@ -628,7 +627,7 @@ int early_returns(Communicator& communicator, std::atomic<std::uint32_t>& entere
   return early;
 }
 
-TEST(Domains, BarriersSeparateAndSumsAreRight) {
+TEST(Domains, barriers_separate_and_sums_are_right) {
   for (const DomainCase& shape : domain_cases) {
     std::atomic<std::uint32_t> entered{0};
     const std::uint32_t ranks = rank_count_of(shape.nodes);
@@ -656,7 +655,7 @@ TEST(Domains, BarriersSeparateAndSumsAreRight) {
   }
 }
 
-TEST(Domains, GiveAllProcessesTheSameBits) {
+TEST(Domains, give_all_processes_the_same_bits) {
   constexpr std::uint32_t ranks = 6;
   const auto results = run_local({.rank_count = ranks}, [](Exchange& exchange) {
     Context context(with_domains({{6}, {3}, Placement::block, "", ""}));
@@ -679,7 +678,7 @@ TEST(Domains, GiveAllProcessesTheSameBits) {
   EXPECT_EQ(codes_of(results), std::vector<int>(ranks));
 }
 
-TEST(Domains, AreThoseThatRanksHaveFound) {
+TEST(Domains, are_those_that_ranks_have_found) {
   const bootstrap::NodeMap node =
       bootstrap::imposed_node_map({.rank_count = 4, .ranks_per_node = {4}});
   std::vector<api::NeighbourCard> cards(4);
@@ -692,7 +691,7 @@ TEST(Domains, AreThoseThatRanksHaveFound) {
   EXPECT_EQ(api::domains_of(node, cards, api::context_settings({.domains_above = 3})), one);
 }
 
-TEST(Domains, ShapesThatDifferAcrossRanksAreRefused) {
+TEST(Domains, shapes_that_differ_across_ranks_are_refused) {
   for (const bool of_limits : {false, true}) {
     const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
       ContextOptions options = with_nodes({2}, Placement::block);
@@ -716,7 +715,7 @@ TEST(Domains, ShapesThatDifferAcrossRanksAreRefused) {
   }
 }
 
-TEST(Nodes, AnEmptyNodeIsRefused) {
+TEST(Nodes, an_empty_node_is_refused) {
   EXPECT_THROW(Context(with_nodes({2, 0}, Placement::block)), Error);
 }
 

@@ -117,18 +117,18 @@ void expect_right(const Shape& shape, Launch launch) {
   EXPECT_EQ(codes_of(results), std::vector<int>(shape.rank_count)) << shape.rank_count << " ranks";
 }
 
-TEST(Rooted, IsRightForEveryRootOverTheDevice) {
+TEST(Rooted, is_right_for_every_root_over_the_device) {
   for (const std::uint32_t ranks :
        test::all_or_few<std::uint32_t>({1, 2, 3, 4, 5, 6, 7, 8, 9}, {2, 4, 8}))
     expect_right({.rank_count = ranks}, ranks % 2 == 0 ? run_local : run_local_threads);
 }
 
-TEST(Rooted, IsRightForEveryRootInsideANode) {
+TEST(Rooted, is_right_for_every_root_inside_a_node) {
   for (std::uint32_t ranks = 2; ranks <= 9; ++ranks)
     expect_right({.rank_count = ranks, .ranks_per_node = {ranks}}, run_local_threads);
 }
 
-TEST(Rooted, IsRightForSampledShapesAndPlacements) {
+TEST(Rooted, is_right_for_sampled_shapes_and_placements) {
   expect_right({5, {3, 2}}, run_local);
   expect_right({7, {2}, Placement::cyclic}, run_local_threads);
   expect_right({9, {4, 1, 3}, Placement::random}, run_local_threads);
@@ -136,7 +136,7 @@ TEST(Rooted, IsRightForSampledShapesAndPlacements) {
   expect_right({12, {1, 5}, Placement::block}, run_local_threads);
 }
 
-TEST(Rooted, IsRightAlongEveryTree) {
+TEST(Rooted, is_right_along_every_tree) {
   const Shape shapes[] = {{7}, {13}, {8, {8}}, {12, {5}}, {9, {2}, Placement::cyclic}};
   for (const Shape& shape : shapes) {
     const auto results =
@@ -157,7 +157,7 @@ TEST(Rooted, IsRightAlongEveryTree) {
   }
 }
 
-TEST(Rooted, TreesThatDifferAcrossRanksAreRefused) {
+TEST(Rooted, trees_that_differ_across_ranks_are_refused) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
     Context context(options_of(exchange, {4}));
     Communicator communicator(context, exchange);
@@ -178,7 +178,7 @@ TEST(Rooted, TreesThatDifferAcrossRanksAreRefused) {
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
-TEST(Rooted, PayloadsOfAnySize) {
+TEST(Rooted, payloads_of_any_size) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     Context context(options_of(exchange, {3, {2, 1}}, 16u << 20));
     Communicator communicator(context, exchange);
@@ -193,7 +193,7 @@ TEST(Rooted, PayloadsOfAnySize) {
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
-TEST(Rooted, ChunksAreRightOnBothSidesOfTheirEdges) {
+TEST(Rooted, chunks_are_right_on_both_sides_of_their_edges) {
   for (const Shape& shape : {Shape{3, {3}}, Shape{5, {3, 2}}, Shape{2, {1}}}) {
     const auto results =
         run_local_threads({.rank_count = shape.rank_count}, [&](Exchange& exchange) {
@@ -216,7 +216,7 @@ TEST(Rooted, ChunksAreRightOnBothSidesOfTheirEdges) {
 }
 
 /// Long ones pass through the nodes piece after piece.
-TEST(Rooted, LongPayloadsAreRightAlongAChain) {
+TEST(Rooted, long_payloads_are_right_along_a_chain) {
   for (const Shape& shape :
        test::all_or_few<Shape>({{4, {1}}, {7, {2}}, {6, {1, 3}, Placement::cyclic}}, {{4, {1}}})) {
     const auto results =
@@ -289,7 +289,7 @@ int wrong_partial_reduces(Communicator& communicator, Rank root, std::uint32_t p
   return wrong;
 }
 
-TEST(Thresholds, ReducesTakeAsManyRanksAndElementsAsWereAskedFor) {
+TEST(Thresholds, reduces_take_as_many_ranks_and_elements_as_were_asked_for) {
   for (const Shape& shape : {Shape{7, {1}}, Shape{7, {3, 2}, Placement::cyclic}, Shape{6, {6}}}) {
     const auto results =
         run_local_threads({.rank_count = shape.rank_count}, [&](Exchange& exchange) {
@@ -308,7 +308,7 @@ TEST(Thresholds, ReducesTakeAsManyRanksAndElementsAsWereAskedFor) {
 
 /// Any two roots of a shape may have different trees, so each root of each shape is run: whole
 /// payloads, and reduces to which only some ranks contribute.
-TEST(Rooted, IsRightForEveryRootOnEveryShapeOfUpToSixRanks) {
+TEST(Rooted, is_right_for_every_root_on_every_shape_of_up_to_six_ranks) {
 #if defined(__SANITIZE_THREAD__)
   constexpr std::uint32_t ranks_max = 4;  // there it is about threads, and takes many times as long
 #else
@@ -332,7 +332,7 @@ TEST(Rooted, IsRightForEveryRootOnEveryShapeOfUpToSixRanks) {
     }
 }
 
-TEST(Thresholds, BroadcastsTakeAsManyElementsAsWereAskedFor) {
+TEST(Thresholds, broadcasts_take_as_many_elements_as_were_asked_for) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     Context context(options_of(exchange, {3, {2, 1}}));
     Communicator communicator(context, exchange);
@@ -358,7 +358,7 @@ TEST(Thresholds, BroadcastsTakeAsManyElementsAsWereAskedFor) {
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
-TEST(Thresholds, FractionsOutsideAreRefusedByName) {
+TEST(Thresholds, fractions_outside_are_refused_by_name) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     Context context(options_of(exchange, {2, {2}}));
     Communicator communicator(context, exchange);
@@ -432,7 +432,7 @@ int run_ahead(Exchange& exchange, const std::vector<std::uint32_t>& ranks_per_no
   return 0;
 }
 
-TEST(Rooted, ARootRunsAheadByTwoCallsAndNoFurther) {
+TEST(Rooted, a_root_runs_ahead_by_two_calls_and_no_further) {
   for (const std::vector<std::uint32_t>& shape :
        {std::vector<std::uint32_t>{3}, std::vector<std::uint32_t>{1}}) {
     const test::SharedCount waiting;
@@ -442,7 +442,7 @@ TEST(Rooted, ARootRunsAheadByTwoCallsAndNoFurther) {
   }
 }
 
-TEST(Rooted, ALeafThatSendsRunsAheadToo) {
+TEST(Rooted, a_leaf_that_sends_runs_ahead_too) {
   const test::SharedCount waiting;
   const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
     Context context(options_of(exchange, {3, {2, 1}}));
@@ -471,7 +471,7 @@ TEST(Rooted, ALeafThatSendsRunsAheadToo) {
 }
 
 /// Operations come and go while their peers still read: no memory is used for two of them.
-TEST(Rooted, OperationsThatComeAndGoDoNotMeet) {
+TEST(Rooted, operations_that_come_and_go_do_not_meet) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
     Context context(options_of(exchange, {4, {2, 2}}));
     Communicator communicator(context, exchange);
@@ -522,7 +522,7 @@ int destroys_early(Exchange& exchange, const std::vector<std::uint32_t>& ranks_p
   return std::chrono::steady_clock::now() - begin < not_waited_out ? 0 : 9;
 }
 
-TEST(Rooted, DestroyingAnOperationThatOthersStillReadWaitsForNobody) {
+TEST(Rooted, destroying_an_operation_that_others_still_read_waits_for_nobody) {
   for (const std::vector<std::uint32_t>& shape :
        {std::vector<std::uint32_t>{2}, std::vector<std::uint32_t>{1}}) {
     const auto results = run_local(
@@ -531,7 +531,7 @@ TEST(Rooted, DestroyingAnOperationThatOthersStillReadWaitsForNobody) {
   }
 }
 
-TEST(Rooted, ADeathEndsTheWaitForWhoHasNotRead) {
+TEST(Rooted, a_death_ends_the_wait_for_who_has_not_read) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     const auto begin = std::chrono::steady_clock::now();
     {
@@ -548,7 +548,7 @@ TEST(Rooted, ADeathEndsTheWaitForWhoHasNotRead) {
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 1000 + SIGKILL}));
 }
 
-TEST(Rooted, AReproducibleReduceHasTheBitsOfAReproducibleAllreduce) {
+TEST(Rooted, a_reproducible_reduce_has_the_bits_of_a_reproducible_allreduce) {
   for (const Shape& shape : {Shape{7, {1}}, Shape{7, {3, 4}}, Shape{7, {2}, Placement::cyclic}}) {
     const auto results = run_local_threads({.rank_count = 7}, [&](Exchange& exchange) {
       Context context(options_of(exchange, shape));
@@ -575,7 +575,7 @@ TEST(Rooted, AReproducibleReduceHasTheBitsOfAReproducibleAllreduce) {
   }
 }
 
-TEST(Rooted, ADeadRankIsNamedByWhoeverWaits) {
+TEST(Rooted, a_dead_rank_is_named_by_whoever_waits) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     Context context(options_of(exchange, {3, {3}}));
     Communicator communicator(context, exchange);
@@ -606,7 +606,7 @@ std::string refusal(Communicator& communicator, const std::function<void(Communi
   return "made";
 }
 
-TEST(Rooted, WrongArgumentsAreRefusedOnEveryRank) {
+TEST(Rooted, wrong_arguments_are_refused_on_every_rank) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     Context context(options_of(exchange, {2, {1}}));
     Communicator communicator(context, exchange);

@@ -139,7 +139,7 @@ int check_tree(Communicator& communicator, const tune::Row& schedule) {
                values, [&](std::size_t i) { return tree(0, communicator.rank_count(), i); });
 }
 
-TEST(Schedules, AreRightByNameForUpTo16Ranks) {
+TEST(Schedules, are_right_by_name_for_up_to_16_ranks) {
   for (std::uint32_t rank_count = 1; rank_count <= (test::device_is_soft() ? 16u : 5u);
        ++rank_count)
     run(rank_count, [&](Exchange& exchange) {

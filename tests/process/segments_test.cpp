@@ -114,7 +114,7 @@ int call_often(Exchange& exchange, const Shape& shape) {
   return 0;
 }
 
-TEST(Segments, GiveWhatOtherBuffersGive) {
+TEST(Segments, give_what_other_buffers_give) {
   for (const std::uint32_t rank_count : test::all_or_few<std::uint32_t>({2u, 3u, 5u}, {2u, 4u, 8u}))
     for (const Algorithm algorithm : test::all_or_few<Algorithm>(
              {Algorithm::automatic, Algorithm::ring, Algorithm::chunked_fold},
@@ -130,7 +130,7 @@ TEST(Segments, GiveWhatOtherBuffersGive) {
         }
 }
 
-TEST(Segments, OrRegisteredBuffers) {
+TEST(Segments, or_registered_buffers) {
   for (const Memory memory : {Memory::registered, Memory::mixed})
     for (const std::uint32_t rank_count : test::all_or_few<std::uint32_t>({2u, 3u}, {3u}))
       for (const Algorithm algorithm : {Algorithm::ring, Algorithm::chunked_fold})
@@ -143,7 +143,7 @@ TEST(Segments, OrRegisteredBuffers) {
         }
 }
 
-TEST(Segments, OneRankWithoutMakesItAnOrdinaryCall) {
+TEST(Segments, one_rank_without_makes_it_an_ordinary_call) {
   for (const std::uint32_t without : {0u, 2u}) {
     const auto results = launch({.rank_count = 3}, [&](Exchange& exchange) {
       return call_often(exchange, {3, Algorithm::automatic, 9000, 0, Memory::segments, without});
@@ -152,7 +152,7 @@ TEST(Segments, OneRankWithoutMakesItAnOrdinaryCall) {
   }
 }
 
-TEST(Segments, OneThatDoesNotFitIsRefusedOnAllRanks) {
+TEST(Segments, one_that_does_not_fit_is_refused_on_all_ranks) {
   const auto results = launch({.rank_count = 3}, [](Exchange& exchange) {
     Context context(options_for_test(exchange));
     Communicator ranks(context, exchange);
@@ -230,7 +230,7 @@ int share_target(Exchange& exchange, const std::vector<std::uint32_t>& ranks_per
   return ordinary.algorithm().ends_with("_shared_target") ? 6 : 0;
 }
 
-TEST(Segments, OfANodeHoldItsResultOnce) {
+TEST(Segments, of_a_node_hold_its_result_once) {
   struct Job {
     std::uint32_t rank_count;
     std::vector<std::uint32_t> ranks_per_node;
@@ -274,7 +274,7 @@ bool is_refused(
   return codes_of(results)[0] == 0;
 }
 
-TEST(Segments, TargetsOfSomeRanksOrOfBothBuffersAreRefused) {
+TEST(Segments, targets_of_some_ranks_or_of_both_buffers_are_refused) {
   EXPECT_TRUE(is_refused([](std::uint32_t rank, const Segment& node, std::uint64_t* own) {
     return AllreduceArguments{.source = own, .target = node.data() + (rank == 2 ? 512 : 0)};
   }));
@@ -289,7 +289,7 @@ TEST(Segments, TargetsOfSomeRanksOrOfBothBuffersAreRefused) {
   }));
 }
 
-TEST(Segments, OfANodeAreWhatAllItsRanksSee) {
+TEST(Segments, of_a_node_are_what_all_its_ranks_see) {
   const auto results = launch({.rank_count = 5}, [](Exchange& exchange) {
     ContextOptions options = options_for_test(exchange);
     options.ranks_per_node = {3, 2};
@@ -333,7 +333,7 @@ TEST(Segments, OfANodeAreWhatAllItsRanksSee) {
   EXPECT_EQ(codes_of(results), std::vector<int>(5));
 }
 
-TEST(Segments, RanksThatShareNodesDoNotWriteIntoTargets) {
+TEST(Segments, ranks_that_share_nodes_do_not_write_into_targets) {
   const auto results = launch({.rank_count = 4}, [](Exchange& exchange) {
     ContextOptions options = options_for_test(exchange);
     options.ranks_per_node = {2};
@@ -350,7 +350,7 @@ TEST(Segments, RanksThatShareNodesDoNotWriteIntoTargets) {
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
-TEST(Segments, CommunicatorsThatAreSplitKnowOfThem) {
+TEST(Segments, communicators_that_are_split_know_of_them) {
   const auto results = launch({.rank_count = 4}, [](Exchange& exchange) {
     Context context(options_for_test(exchange));
     Communicator whole(context, exchange);
@@ -368,7 +368,7 @@ TEST(Segments, CommunicatorsThatAreSplitKnowOfThem) {
 }
 
 // A call that has timed out goes on, also where it waits for what it has sent.
-TEST(Segments, ACallThatHasTimedOutGoesOn) {
+TEST(Segments, a_call_that_has_timed_out_goes_on) {
   const test::SharedCount timed_out;
   const auto results = launch({.rank_count = 2}, [&](Exchange& exchange) {
     Context context(options_for_test(exchange));
@@ -391,7 +391,7 @@ TEST(Segments, ACallThatHasTimedOutGoesOn) {
 
 // A payload that is sent by reference inside a node, and lies in a segment, is read where it is
 // mapped.
-TEST(Segments, InANodeAreReadWhereTheyAre) {
+TEST(Segments, in_a_node_are_read_where_they_are) {
   const auto results = launch({.rank_count = 2}, [](Exchange& exchange) {
     ContextOptions options = options_for_test(exchange);
     options.ranks_per_node = {2};
@@ -454,7 +454,7 @@ int outlive(Exchange& exchange, Algorithm algorithm, bool registered) {
   return 3;
 }
 
-TEST(Segments, OthersHearOfARankThatDies) {
+TEST(Segments, others_hear_of_a_rank_that_dies) {
   for (std::uint32_t run = 0; run < test::times(4); ++run)
     for (const Algorithm algorithm : {Algorithm::ring, Algorithm::chunked_fold})
       for (const bool registered : {false, true}) {
@@ -466,7 +466,7 @@ TEST(Segments, OthersHearOfARankThatDies) {
 }
 
 // The others have all they need of a rank that has left after the last call.
-TEST(Segments, OneMayLeaveAfterTheLastCall) {
+TEST(Segments, one_may_leave_after_the_last_call) {
   for (std::uint32_t run = 0; run < test::times(5); ++run) {
     const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
       Context context(options_for_test(exchange));
@@ -503,7 +503,7 @@ int misuse(Exchange& exchange, Misuse which) {
   return 0;
 }
 
-TEST(Segments, MisuseEndsTheProgram) {
+TEST(Segments, misuse_ends_the_program) {
   for (const Misuse which : {Misuse::other_target, Misuse::source_outside, Misuse::early_end}) {
     const auto results =
         run_local({.rank_count = 2}, [&](Exchange& exchange) { return misuse(exchange, which); });

@@ -123,7 +123,7 @@ std::vector<int> codes_with_stops(const Stops& stops, Board& board) {
   return codes;
 }
 
-TEST(SharedRing, AStoppedRankHoldsUpNobody) {
+TEST(SharedRing, a_stopped_rank_holds_up_nobody) {
   for (const Stops& stops :
        {Stops{{2, 2}, {0}}, Stops{{2, 2}, {1}}, Stops{{2, 2}, {3}}, Stops{{3, 3}, {0, 5}},
         Stops{{3, 3}, {1, 2, 3, 4}}, Stops{{3}, {0}}, Stops{{2, 1, 2}, {1, 3}}}) {
@@ -133,7 +133,7 @@ TEST(SharedRing, AStoppedRankHoldsUpNobody) {
   }
 }
 
-TEST(SharedRing, NorDoesOneThatIsStoppedInTheVeryFirstCall) {
+TEST(SharedRing, nor_does_one_that_is_stopped_in_the_very_first_call) {
   for (const Stops& stops :
        {Stops{{2, 2}, {0}, 0}, Stops{{2, 2}, {3}, 0}, Stops{{3, 3}, {1, 4}, 0}}) {
     const auto board = shared_board();
@@ -143,7 +143,7 @@ TEST(SharedRing, NorDoesOneThatIsStoppedInTheVeryFirstCall) {
 }
 
 /// The control: a ring with a plan waits for every rank.
-TEST(SharedRing, ARingWithAPlanIsHeldUp) {
+TEST(SharedRing, a_ring_with_a_plan_is_held_up) {
   const auto board = shared_board();
   EXPECT_EQ(codes_with_stops(
                 {.shape = {2, 2}, .victims = {1}, .algorithm = Algorithm::ring, .patience = 300ms},
@@ -152,7 +152,7 @@ TEST(SharedRing, ARingWithAPlanIsHeldUp) {
 }
 
 /// Which ranks are those, depends on the node before: each of its ranks sends to one.
-TEST(Republished, AStoppedRankToWhichNobodySendsHoldsUpNobody) {
+TEST(Republished, a_stopped_rank_to_which_nobody_sends_holds_up_nobody) {
   for (Stops stops : {Stops{{2, 1, 2}, {4}}, Stops{{1, 2}, {2}}, Stops{{1, 3}, {2, 3}},
                       Stops{{1, 2}, {2}, 0}, Stops{{3}, {0}}, Stops{{3}, {1, 2}, 0}}) {
     stops.shared_notifications = SharedNotifications::republished;
@@ -162,7 +162,7 @@ TEST(Republished, AStoppedRankToWhichNobodySendsHoldsUpNobody) {
   }
 }
 
-TEST(Republished, WhatComesToAStoppedRankWaitsAndItIsNamed) {
+TEST(Republished, what_comes_to_a_stopped_rank_waits_and_it_is_named) {
   const char* const first = "; of this node, ranks 0 have to poll for them";
   const char* const second = "; of this node, ranks 1 have to poll for them";
   const Stops stops{.shape = {1, 2},
@@ -183,7 +183,7 @@ TEST(Republished, WhatComesToAStoppedRankWaitsAndItIsNamed) {
 
 /// In nodes of two ranks, both ranks are sent to, each by one rank of the node before, which sends
 /// whichever chunks it has found.
-TEST(Republished, AllGoOnWhenAStoppedRankDoes) {
+TEST(Republished, all_go_on_when_a_stopped_rank_does) {
   for (const std::uint32_t victim : {0u, 1u, 3u}) {
     const auto board = shared_board();
     const auto codes = codes_with_stops({.shape = {2, 2},
@@ -198,7 +198,7 @@ TEST(Republished, AllGoOnWhenAStoppedRankDoes) {
 }
 
 /// Reports both times; that they are alike cannot be asked of more ranks than there are CPUs.
-TEST(SharedRing, AStopCostsTheOthersNoTimeToSpeakOf) {
+TEST(SharedRing, a_stop_costs_the_others_no_time_to_speak_of) {
   constexpr std::size_t repetitions = 21;
   for (const Stops& stops :
        {Stops{{2, 2}, {1}, 5, repetitions}, Stops{{3, 3}, {1}, 5, repetitions}}) {

@@ -74,7 +74,7 @@ int check_all(Exchange& exchange, const Shape& shape) {
 const std::vector<Shape> shapes = {{1},    {4},       {1, 1},    {1, 1, 1}, {2, 2},
                                    {3, 3}, {2, 2, 2}, {3, 1, 2}, {4, 4}};
 
-TEST(SharedRing, IsRightForEveryShapeCountTypeAndOperator) {
+TEST(SharedRing, is_right_for_every_shape_count_type_and_operator) {
   for (const Shape& shape : all_or_few<Shape>(shapes, {{1, 1}, {2, 2}, {4, 4}})) {
     const auto results = run_local({.rank_count = ranks_of(shape)},
                                    [&](Exchange& exchange) { return check_all(exchange, shape); });
@@ -82,7 +82,7 @@ TEST(SharedRing, IsRightForEveryShapeCountTypeAndOperator) {
   }
 }
 
-TEST(SharedRing, IsRightForThreads) {
+TEST(SharedRing, is_right_for_threads) {
   for (const Shape& shape : {Shape{3}, Shape{2, 2}, Shape{1, 2}, Shape{2, 2, 2}}) {
     const auto results =
         run_local_threads({.rank_count = ranks_of(shape)},
@@ -91,7 +91,7 @@ TEST(SharedRing, IsRightForThreads) {
   }
 }
 
-TEST(SharedRing, IsRightWhereNodesAreNotRunsOfRanks) {
+TEST(SharedRing, is_right_where_nodes_are_not_runs_of_ranks) {
   const auto results = run_local({.rank_count = 5}, [](Exchange& exchange) {
     ContextOptions options;
     options.device = "soft0";
@@ -105,7 +105,7 @@ TEST(SharedRing, IsRightWhereNodesAreNotRunsOfRanks) {
   EXPECT_EQ(codes_of(results), std::vector<int>(5));
 }
 
-TEST(SharedRing, GivesAllRanksTheSameBits) {
+TEST(SharedRing, gives_all_ranks_the_same_bits) {
   const auto results = run_local({.rank_count = 5}, [](Exchange& exchange) {
     Context context = context_of(exchange, {3, 2});
     Communicator communicator(context, exchange);
@@ -150,11 +150,11 @@ int come_and_go(Exchange& exchange) {
   return 0;
 }
 
-TEST(SharedRing, OperationsComeAndGoInAnyOrder) {
+TEST(SharedRing, operations_come_and_go_in_any_order) {
   EXPECT_EQ(codes_of(run_local({.rank_count = 4}, come_and_go)), std::vector<int>(4));
 }
 
-TEST(SharedRing, OperationsComeAndGoInAnyOrderForThreads) {
+TEST(SharedRing, operations_come_and_go_in_any_order_for_threads) {
   EXPECT_EQ(codes_of(run_local_threads({.rank_count = 4}, come_and_go)), std::vector<int>(4));
 }
 
@@ -188,12 +188,12 @@ void expect_republished_right(Run&& run) {
         << text_of(shape);
 }
 
-TEST(Republished, IsRightForEveryShape) {
+TEST(Republished, is_right_for_every_shape) {
   expect_republished_right(
       [](const LocalOptions& options, const auto& rank) { return run_local(options, rank); });
 }
 
-TEST(Republished, IsRightForThreads) {
+TEST(Republished, is_right_for_threads) {
   expect_republished_right([](const LocalOptions& options, const auto& rank) {
     return run_local_threads(options, rank);
   });
@@ -201,7 +201,7 @@ TEST(Republished, IsRightForThreads) {
 
 /// Rank 1, to which all is sent that comes to its node, polls for something else, which it gets
 /// from rank 2 once that has had its results.
-TEST(Republished, PollingForAnotherOperationIsEnough) {
+TEST(Republished, polling_for_another_operation_is_enough) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     Context context = context_of(exchange, {1, 2}, 4u << 20, SharedNotifications::republished);
     Communicator communicator(context, exchange);
@@ -231,7 +231,7 @@ TEST(Republished, PollingForAnotherOperationIsEnough) {
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
-TEST(Republished, AllRanksOrNone) {
+TEST(Republished, all_ranks_or_none) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     Context context = context_of(
         exchange, {1, 1}, 1u << 20,
@@ -251,7 +251,7 @@ TEST(Republished, AllRanksOrNone) {
 }
 
 /// Each holds 2 receives of the 192 that a connection promises.
-TEST(Republished, TooManyOperationsAreRefused) {
+TEST(Republished, too_many_operations_are_refused) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     Context context = context_of(exchange, {1, 1}, 4u << 20, SharedNotifications::republished);
     Communicator communicator(context, exchange);
@@ -278,7 +278,7 @@ void subtract(const void* incoming, void* partial, std::size_t count, void*) noe
         static_cast<const double*>(incoming)[i] - static_cast<double*>(partial)[i];
 }
 
-TEST(SharedRing, WhatCannotBeDoneIsRefusedByAllRanks) {
+TEST(SharedRing, what_cannot_be_done_is_refused_by_all_ranks) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
     Context context = context_of(exchange, {2, 2}, 64u << 10);
     Communicator communicator(context, exchange);
@@ -324,7 +324,7 @@ TEST(SharedRing, WhatCannotBeDoneIsRefusedByAllRanks) {
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
-TEST(SharedRing, BarriersDoNotTakeIt) {
+TEST(SharedRing, barriers_do_not_take_it) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     Context context = context_of(exchange, {1, 1});
     Communicator communicator(context, exchange);
@@ -338,7 +338,7 @@ TEST(SharedRing, BarriersDoNotTakeIt) {
   EXPECT_EQ(codes_of(results), std::vector<int>(2));
 }
 
-TEST(SharedRing, SaysWhatItWaitsForAndGoesOnAfterATimeout) {
+TEST(SharedRing, says_what_it_waits_for_and_goes_on_after_a_timeout) {
   const auto board = shared_board();
   const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
     Context context = context_of(exchange, {2, 2});
@@ -368,7 +368,7 @@ TEST(SharedRing, SaysWhatItWaitsForAndGoesOnAfterATimeout) {
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
-TEST(SharedRing, ADeadRankIsNamed) {
+TEST(SharedRing, a_dead_rank_is_named) {
   for (const std::uint32_t victim : {0u, 3u}) {
     const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
       Context context = context_of(exchange, {2, 2});
@@ -392,7 +392,7 @@ TEST(SharedRing, ADeadRankIsNamed) {
   }
 }
 
-TEST(SharedRing, ADeadRankIsNamedWheneverItDies) {
+TEST(SharedRing, a_dead_rank_is_named_whenever_it_dies) {
   std::mt19937 random(1);
   for (int repetition = 0; repetition < 10; ++repetition) {
     const auto victim = static_cast<std::uint32_t>(random() % 5);
@@ -444,7 +444,7 @@ struct DeadlySum {
   }
 };
 
-TEST(SharedRing, ARankThatDiesWithAChunkInItsHandsIsNamedInTime) {
+TEST(SharedRing, a_rank_that_dies_with_a_chunk_in_its_hands_is_named_in_time) {
   std::mt19937 random(1);
   for (const auto mode : {SharedNotifications::words, SharedNotifications::republished})
     for (int repetition = 0; repetition < 8; ++repetition) {
@@ -505,7 +505,7 @@ class InterruptedExchange final : public Exchange {
 
 /// Where a first write needs the help of the other side, rank 0 cannot greet rank 1, which is
 /// stopped.  Rank 1's memory may be written later; that of the others is free.
-TEST(SharedRing, ASetUpThatFailsInItsGreetingsCostsMemoryOnlyWhereOneMayStillCome) {
+TEST(SharedRing, a_set_up_that_fails_in_its_greetings_costs_memory_only_where_one_may_still_come) {
   ASSERT_EQ(::setenv("TUTTI_SOFT_TRANSPORT", "shared", 1), 0);
   const auto board = shared_board();
   const auto results = run_local({.rank_count = 3}, [&](Exchange& given) {
@@ -549,7 +549,7 @@ TEST(SharedRing, ASetUpThatFailsInItsGreetingsCostsMemoryOnlyWhereOneMayStillCom
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
-TEST(SharedRing, RunsInPartsOfACommunicatorToo) {
+TEST(SharedRing, runs_in_parts_of_a_communicator_too) {
   const auto results = run_local({.rank_count = 6}, [](Exchange& exchange) {
     Context context = context_of(exchange, {3, 3});
     Communicator whole(context, exchange);
@@ -563,7 +563,7 @@ TEST(SharedRing, RunsInPartsOfACommunicatorToo) {
   EXPECT_EQ(codes_of(results), std::vector<int>(6));
 }
 
-TEST(SharedRing, ARankThatLeavesTooEarlyIsNamed) {
+TEST(SharedRing, a_rank_that_leaves_too_early_is_named) {
   const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
     Context context = context_of(exchange, {2, 2});
     Communicator communicator(context, exchange);

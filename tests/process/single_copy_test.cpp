@@ -160,7 +160,7 @@ constexpr Launch launches[] = {run_local_threads};
 constexpr Launch launches[] = {run_local_threads, run_local};
 #endif
 
-TEST(SingleCopy, IsRightForEveryRootAndOnBothSidesOfTheEdgesOfChunks) {
+TEST(SingleCopy, is_right_for_every_root_and_on_both_sides_of_the_edges_of_chunks) {
   constexpr std::size_t chunk_bytes = 4096, n = chunk_bytes / sizeof(std::uint64_t);
   for (std::uint32_t ranks = 1; ranks <= 7; ++ranks)
     for (const Launch launch : launches) {
@@ -187,7 +187,7 @@ Wide sum_of(Wide left, Wide right) {
   return left;
 }
 
-TEST(SingleCopy, ElementsLieWhereTheirTypeWantsThem) {
+TEST(SingleCopy, elements_lie_where_their_type_wants_them) {
   const auto results = run_local_threads({.rank_count = 2}, [](Exchange& exchange) {
     Context context(options_of(2, 0));
     Communicator communicator(context, exchange);
@@ -212,7 +212,7 @@ TEST(SingleCopy, ElementsLieWhereTheirTypeWantsThem) {
 }
 
 /// Sums that round: a + b is what b + a is, so all agreements are served.
-TEST(SingleCopy, AnAllreduceOfTwoIsReproducible) {
+TEST(SingleCopy, an_allreduce_of_two_is_reproducible) {
   const auto results = run_local_threads({.rank_count = 2}, [](Exchange& exchange) {
     Context context(options_of(2, 0));
     Communicator communicator(context, exchange);
@@ -234,7 +234,7 @@ TEST(SingleCopy, AnAllreduceOfTwoIsReproducible) {
 }
 
 /// Which operand is the left one differs by part, so bits could, for a user's operator.
-TEST(SingleCopy, WhereAUsersOrderCouldShowAnAllreduceIsNotBySingleCopy) {
+TEST(SingleCopy, where_a_users_order_could_show_an_allreduce_is_not_by_single_copy) {
   const auto results = run_local_threads({.rank_count = 2}, [](Exchange& exchange) {
     Context context(options_of(2, 0));
     Communicator communicator(context, exchange);
@@ -254,7 +254,7 @@ TEST(SingleCopy, WhereAUsersOrderCouldShowAnAllreduceIsNotBySingleCopy) {
   EXPECT_EQ(codes_of(results), std::vector<int>(2));
 }
 
-TEST(SingleCopy, RandomDelaysChangeNothing) {
+TEST(SingleCopy, random_delays_change_nothing) {
   for (const Launch launch : launches) {
     const auto results = launch({.rank_count = 4}, [](Exchange& exchange) {
       Context context(options_of(4, 1024));
@@ -266,7 +266,7 @@ TEST(SingleCopy, RandomDelaysChangeNothing) {
 }
 
 #if !defined(__SANITIZE_THREAD__)
-TEST(SingleCopy, AStoppedRankIsWaitedFor) {
+TEST(SingleCopy, a_stopped_rank_is_waited_for) {
   const auto results = run_local({.rank_count = 3,
                                   .on_started =
                                       [](const std::vector<pid_t>& processes) {
@@ -300,7 +300,7 @@ bool forbid_reading_others() {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-TEST(SingleCopy, WhereOneRankMayNotReadNoneDoes) {
+TEST(SingleCopy, where_one_rank_may_not_read_none_does) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     if (exchange.self() == Rank{1} && !forbid_reading_others()) return 1;
     Context context(options_of(3, 0));
@@ -311,7 +311,7 @@ TEST(SingleCopy, WhereOneRankMayNotReadNoneDoes) {
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
-TEST(SingleCopy, MemoryThatCanNoLongerBeReadIsAFailureNotAHang) {
+TEST(SingleCopy, memory_that_can_no_longer_be_read_is_a_failure_not_a_hang) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     Context context(options_of(2, 0));
     Communicator communicator(context, exchange);
@@ -334,7 +334,7 @@ TEST(SingleCopy, MemoryThatCanNoLongerBeReadIsAFailureNotAHang) {
 }
 
 /// The root gives up and uses its buffer again before the other has read it.
-TEST(SingleCopy, ABufferThatItsUserHasBackIsNoResult) {
+TEST(SingleCopy, a_buffer_that_its_user_has_back_is_no_result) {
   const test::SharedCount given_up, seen;
   const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
     Context context(options_of(2, 0));
@@ -358,7 +358,7 @@ TEST(SingleCopy, ABufferThatItsUserHasBackIsNoResult) {
   EXPECT_EQ(codes_of(results), std::vector<int>(2));
 }
 
-TEST(SingleCopy, ADeathIsNamed) {
+TEST(SingleCopy, a_death_is_named) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     Context context(options_of(3, 0));
     Communicator communicator(context, exchange);
@@ -376,7 +376,7 @@ TEST(SingleCopy, ADeathIsNamed) {
 }
 #endif
 
-TEST(SingleCopy, WhereOneRankWillNotNoneDoes) {
+TEST(SingleCopy, where_one_rank_will_not_none_does) {
   const auto results = run_local_threads({.rank_count = 3}, [](Exchange& exchange) {
     ContextOptions options = options_of(3, 0);
     if (exchange.self() == Rank{1}) options.single_copy_bytes = SIZE_MAX;
@@ -387,7 +387,7 @@ TEST(SingleCopy, WhereOneRankWillNotNoneDoes) {
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
-TEST(SingleCopy, RanksWithDifferentThresholdsHearOfIt) {
+TEST(SingleCopy, ranks_with_different_thresholds_hear_of_it) {
   const auto results = run_local_threads({.rank_count = 2}, [](Exchange& exchange) {
     ContextOptions options = options_of(2, 0);
     if (exchange.self() == Rank{1}) options.single_copy_bytes = 1u << 20;
@@ -432,7 +432,7 @@ int wrong_large_broadcast(Communicator& communicator) {
       std::count_if(buffer.begin(), buffer.end(), [](std::uint64_t value) { return value != 1; }));
 }
 
-TEST(SingleCopy, WhatIsMeasuredHoldsForAllRanks) {
+TEST(SingleCopy, what_is_measured_holds_for_all_ranks) {
   for (const std::uint32_t ranks : {2u, 3u, 5u})
     for (const Launch launch : launches) {
       const auto results = launch({.rank_count = ranks}, [&](Exchange& exchange) {
@@ -449,7 +449,7 @@ TEST(SingleCopy, WhatIsMeasuredHoldsForAllRanks) {
     }
 }
 
-TEST(SingleCopy, RanksOfANodeThatWereSplitOffGoByItsFigures) {
+TEST(SingleCopy, ranks_of_a_node_that_were_split_off_go_by_its_figures) {
   for (const Launch launch : launches) {
     const auto results = launch({.rank_count = 4}, [&](Exchange& exchange) {
       ContextOptions options = options_of(2, 0);
@@ -469,7 +469,7 @@ TEST(SingleCopy, RanksOfANodeThatWereSplitOffGoByItsFigures) {
 }
 
 /// A rank whose size is given does not measure, and a rank that measures does not wait long for it.
-TEST(SingleCopy, OneThatWasToldMayMeetOneThatMeasures) {
+TEST(SingleCopy, one_that_was_told_may_meet_one_that_measures) {
   const auto results = run_local_threads({.rank_count = 2}, [](Exchange& exchange) {
     ContextOptions options = options_of(2, 0);
     if (exchange.self() == Rank{0}) options.single_copy_bytes = {};

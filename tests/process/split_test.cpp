@@ -103,7 +103,7 @@ int split_backwards(Exchange& exchange, const Shape& shape, std::uint32_t colors
   return 0;
 }
 
-TEST(Split, ByColorInTheOrderOfTheKey) {
+TEST(Split, by_color_in_the_order_of_the_key) {
   for (std::uint32_t rank_count = 1; rank_count <= 9; ++rank_count)
     for (const std::uint32_t colors : {1u, 2u, 3u}) {
       const Shape shape{rank_count, {rank_count % 2 == 0 ? 1u : 3u}};
@@ -114,7 +114,7 @@ TEST(Split, ByColorInTheOrderOfTheKey) {
     }
 }
 
-TEST(Split, OfThreadsOnNodes) {
+TEST(Split, of_threads_on_nodes) {
   for (const Shape& shape : {Shape{8, {8}}, Shape{7, {2}}, Shape{6, {1, 4}}, Shape{5, {1}}}) {
     const auto results =
         run_local_threads({.rank_count = shape.rank_count},
@@ -123,7 +123,7 @@ TEST(Split, OfThreadsOnNodes) {
   }
 }
 
-TEST(Split, EqualKeysKeepTheOrderAndNoColorGetsNothing) {
+TEST(Split, equal_keys_keep_the_order_and_no_color_gets_nothing) {
   const auto results = launch({.rank_count = 5}, [&](Exchange& exchange) {
     Context context(options_for_test(exchange, {2}));
     Communicator whole(context, exchange);
@@ -138,7 +138,7 @@ TEST(Split, EqualKeysKeepTheOrderAndNoColorGetsNothing) {
   EXPECT_EQ(codes_of(results), std::vector<int>(5));
 }
 
-TEST(Split, PartsOfPartsAndPartsThatNeverWaitForEachOther) {
+TEST(Split, parts_of_parts_and_parts_that_never_wait_for_each_other) {
   const auto results = launch({.rank_count = 8}, [&](Exchange& exchange) {
     Context context(options_for_test(exchange, {3}));
     Communicator whole(context, exchange);
@@ -160,7 +160,7 @@ TEST(Split, PartsOfPartsAndPartsThatNeverWaitForEachOther) {
   EXPECT_EQ(codes_of(results), std::vector<int>(8));
 }
 
-TEST(Split, OverTcp) {
+TEST(Split, over_tcp) {
   const std::uint16_t port = test::free_port();
   const auto results = launch({.rank_count = 5}, [&](Exchange& exchange) {
     const auto tcp = test::meet_over_tcp(index_of(exchange.self()), 5, port);
@@ -169,7 +169,7 @@ TEST(Split, OverTcp) {
   EXPECT_EQ(codes_of(results), std::vector<int>(5));
 }
 
-TEST(Split, WhoAsksForAnotherOperationInAPartIsNamed) {
+TEST(Split, who_asks_for_another_operation_in_a_part_is_named) {
   const auto results = launch({.rank_count = 4}, [&](Exchange& exchange) {
     Context context(options_for_test(exchange, {1}));
     Communicator whole(context, exchange);
@@ -191,7 +191,7 @@ TEST(Split, WhoAsksForAnotherOperationInAPartIsNamed) {
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
-TEST(Split, ADeathIsHeardInEveryPartByName) {
+TEST(Split, a_death_is_heard_in_every_part_by_name) {
   const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
     Context context(options_for_test(exchange, {1}));
     Communicator whole(context, exchange);
@@ -212,7 +212,7 @@ TEST(Split, ADeathIsHeardInEveryPartByName) {
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0, 0, 1000 + SIGKILL}));
 }
 
-TEST(Split, WhoDoesNotComeIsNamedInTime) {
+TEST(Split, who_does_not_come_is_named_in_time) {
   const auto results = launch({.rank_count = 3}, [&](Exchange& exchange) {
     ContextOptions options = options_for_test(exchange, {1});
     options.setup_timeout = test::patiently(3s);
@@ -240,7 +240,7 @@ TEST(Split, WhoDoesNotComeIsNamedInTime) {
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
-TEST(Split, OfACommunicatorThatHasFailedIsRefused) {
+TEST(Split, of_a_communicator_that_has_failed_is_refused) {
   const auto results = launch({.rank_count = 2}, [&](Exchange& exchange) {
     Context context(options_for_test(exchange, {1}));
     Communicator whole(context, exchange);

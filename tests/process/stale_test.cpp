@@ -68,26 +68,26 @@ void expect_right(std::uint32_t rank_count, const Task& task) {
       << rank_count << " ranks, slack " << task.slack;
 }
 
-TEST(Stale, IsRightOverTheDevice) {
+TEST(Stale, is_right_over_the_device) {
   for (const std::uint32_t slack : {0u, 1u, 3u})
     for (const std::uint32_t ranks : test::all_or_few<std::uint32_t>({1u, 2u, 5u}, {2u, 4u, 8u}))
       expect_right(ranks, {{1}, slack, 2, test::times(300)});
 }
 
-TEST(Stale, IsRightInsideANodeAndAcross) {
+TEST(Stale, is_right_inside_a_node_and_across) {
   for (const std::uint32_t slack : {0u, 1u, 3u}) {
     expect_right(4, {{4}, slack});
     expect_right(5, {{3, 2}, slack});
   }
 }
 
-TEST(Stale, IsRightWherePayloadsStayInPlace) {
+TEST(Stale, is_right_where_payloads_stay_in_place) {
   if (test::device_is_soft()) expect_right(3, {{3}, 2, 1000, 100});
   expect_right(4, {{2}, 2, 1000, test::times(100)});
   if (!test::device_is_soft()) expect_right(4, {{1}, 1, 2048, test::times(100)});  // 64 KiB
 }
 
-TEST(Stale, IsRightForThreads) {
+TEST(Stale, is_right_for_threads) {
   const Task task{{3}, 2, 600, 60};
   const auto results =
       run_local_threads({.rank_count = 3}, [&](Exchange& exchange) { return run(exchange, task); });
@@ -96,7 +96,7 @@ TEST(Stale, IsRightForThreads) {
 
 /// Each element of a result says from which call its contribution is: torn ones and too old ones
 /// would be seen.
-TEST(LongStale, AMillionResultsAreWhole) {
+TEST(LongStale, a_million_results_are_whole) {
   constexpr std::uint64_t calls = 62'500;  // of 4 ranks, for each of 4
   expect_right(4, {{1}, 1, 2, calls, 50us});
   expect_right(4, {{4}, 2, 40, calls, 50us});
@@ -105,7 +105,7 @@ TEST(LongStale, AMillionResultsAreWhole) {
 }
 
 /// Rank 0 does nothing until the others have got through `slack` calls, and no further.
-TEST(Stale, ALateRankHoldsUpNobodyWithinTheSlack) {
+TEST(Stale, a_late_rank_holds_up_nobody_within_the_slack) {
   constexpr std::uint32_t slack = 4;
   const test::SharedCount waiting;
   const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
@@ -136,7 +136,7 @@ TEST(Stale, ALateRankHoldsUpNobodyWithinTheSlack) {
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
-TEST(Stale, WhatCannotBeIsRefusedByName) {
+TEST(Stale, what_cannot_be_is_refused_by_name) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
     Context context = context_of(exchange, {1});
     Communicator communicator(context, exchange);

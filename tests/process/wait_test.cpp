@@ -38,7 +38,7 @@ int wait_for_a_late_rank(Exchange& exchange, WaitPolicy policy, bool shall_sleep
   return (sleeps() - before >= 50) == shall_sleep ? 0 : 3;
 }
 
-TEST(Wait, SleepsOrDoesNot) {
+TEST(Wait, sleeps_or_does_not) {
   const std::pair<WaitPolicy, bool> cases[] = {{WaitPolicy::automatic, true},
                                                {WaitPolicy::spin, false},
                                                {WaitPolicy::yield, false},
@@ -53,7 +53,7 @@ TEST(Wait, SleepsOrDoesNot) {
 }
 
 /// A large payload that takes its time comes in pieces, and none of them is waited for for long.
-TEST(Wait, DoesNotSleepWhileThereIsProgress) {
+TEST(Wait, does_not_sleep_while_there_is_progress) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     ContextOptions options = test::on_test_device(exchange);
     options.ranks_per_node = {2};
@@ -71,7 +71,7 @@ TEST(Wait, DoesNotSleepWhileThereIsProgress) {
   EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0}));
 }
 
-TEST(Wait, KeepsItsTimeoutAsleep) {
+TEST(Wait, keeps_its_timeout_asleep) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     ContextOptions options = test::on_test_device(exchange);
     options.wait = WaitPolicy::block;

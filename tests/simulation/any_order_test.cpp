@@ -56,7 +56,7 @@ std::vector<std::uint16_t> slots_of(const std::vector<plan::Plan>& plans) {
   return slots;
 }
 
-TEST(AnyOrder, IsRightForEverySchedule) {
+TEST(AnyOrder, is_right_for_every_schedule) {
   std::uint32_t runs = 0;
   std::map<Algorithm, std::uint32_t> swaps;  // plans whose arrivals changed places
   for (const tune::Row& schedule : tune::named_schedules()) {

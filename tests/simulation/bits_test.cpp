@@ -103,14 +103,14 @@ void for_each_shape(std::uint32_t rank_count, Agreement least,
   }
 }
 
-TEST(BitsOfAllRanks, AreIdenticalUpTo64Ranks) {
+TEST(BitsOfAllRanks, are_identical_up_to_64_ranks) {
   for (std::uint32_t rank_count = 1; rank_count <= 64; ++rank_count)
     for_each_shape(rank_count, Agreement::identical, [&](const Shape& shape) {
       EXPECT_TRUE(all_equal(results(rank_count, shape))) << rank_count << " " << text_of(shape);
     });
 }
 
-TEST(BitsOfAllRanks, AreThoseOfOneTreeWhereReproducible) {
+TEST(BitsOfAllRanks, are_those_of_one_tree_where_reproducible) {
   for (std::uint32_t rank_count = 1; rank_count <= 64; ++rank_count) {
     const Bytes reference = along_the_tree(built_in_reduction(BuiltIn::sum, ElementType::float64),
                                            inputs(rank_count), 0, rank_count);
@@ -124,7 +124,7 @@ TEST(BitsOfAllRanks, AreThoseOfOneTreeWhereReproducible) {
 }
 
 // Or the tests above could not fail.
-TEST(BitsOfAllRanks, DifferWhereRelaxed) {
+TEST(BitsOfAllRanks, differ_where_relaxed) {
   std::uint32_t counts_that_differ = 0;
   std::uint32_t runs_that_differ = 0;
   for (std::uint32_t rank_count = 2; rank_count <= 64; ++rank_count) {

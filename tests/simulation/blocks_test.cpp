@@ -173,14 +173,14 @@ void for_cases(F&& f) {
         for (std::uint32_t seed = 1; seed <= 10; ++seed) f(Case{ranks, chunks, transport, seed});
 }
 
-TEST(Blocks, AreSwapped) {
+TEST(Blocks, are_swapped) {
   for_cases([](const Case& one) { expect_swapped(one, false); });
   for_cases([](const Case& one) {
     if (one.transport == plan::Transport::copied) expect_swapped(one, true);
   });
 }
 
-TEST(Blocks, AreGatheredByAll) {
+TEST(Blocks, are_gathered_by_all) {
   for_cases([](const Case& one) { expect_gathered(one, Kind::allgather, no_rank); });
   for_cases([](const Case& one) {
     if (one.transport != plan::Transport::copied) return;
@@ -189,7 +189,7 @@ TEST(Blocks, AreGatheredByAll) {
   });
 }
 
-TEST(Blocks, AreGatheredByTheRootAndScatteredFromIt) {
+TEST(Blocks, are_gathered_by_the_root_and_scattered_from_it) {
   for_cases([](const Case& one) {
     const Rank root{one.seed % one.rank_count};
     expect_gathered(one, Kind::gather, root);
@@ -238,7 +238,7 @@ void expect_combined(std::uint32_t ranks, std::size_t chunks, std::uint32_t seed
       << ranks << " ranks, " << chunks << " chunks, seed " << seed;
 }
 
-TEST(Blocks, AreCombinedInRankOrder) {
+TEST(Blocks, are_combined_in_rank_order) {
   for (std::uint32_t ranks = 1; ranks <= 8; ++ranks)
     for (const std::size_t chunks : {1u, 2u, 5u})
       for (std::uint32_t seed = 1; seed <= 10; ++seed)
@@ -246,7 +246,7 @@ TEST(Blocks, AreCombinedInRankOrder) {
                         [&](Rank self) { return plan::chunked_fold_reduce_scatter(self, ranks); });
 }
 
-TEST(Blocks, AreCombinedInRankOrderByHalving) {
+TEST(Blocks, are_combined_in_rank_order_by_halving) {
   for (const std::uint32_t ranks : {1u, 2u, 3u, 5u, 7u, 8u, 11u, 26u, 33u, 63u, 160u})
     for (const std::size_t chunks : {1u, 3u})
       for (std::uint32_t seed = 1; seed <= 3; ++seed)
@@ -255,7 +255,7 @@ TEST(Blocks, AreCombinedInRankOrderByHalving) {
         });
 }
 
-TEST(Blocks, AreCombinedAlongSkips) {
+TEST(Blocks, are_combined_along_skips) {
   const auto expect = [](std::uint32_t ranks, std::uint32_t ranks_per_node, std::size_t chunks,
                          plan::Skips skips) {
     std::vector<Node> node_of;
@@ -300,15 +300,15 @@ void expect_reduced(const test::Job& job, plan::Plan (*plan_of)(Rank, std::uint3
     }
 }
 
-TEST(Allreduces, AreRightAlongSkips) {
+TEST(Allreduces, are_right_along_skips) {
   expect_reduced(test::sum_job(), plan::circulant_allreduce);
 }
 
-TEST(Allreduces, AreRightByHalving) {
+TEST(Allreduces, are_right_by_halving) {
   expect_reduced(test::ordered_job(), plan::canonical_halving_allreduce);
 }
 
-TEST(Scans, AreRightWholeAndInChunksAndInPlace) {
+TEST(Scans, are_right_whole_and_in_chunks_and_in_place) {
   const test::Job job = test::ordered_job();
   for (const plan::Prefix prefix : {plan::Prefix::inclusive, plan::Prefix::exclusive})
     for (const bool in_place : {false, true})

@@ -68,7 +68,7 @@ bool expect_right(const Case& one) {
   return true;
 }
 
-TEST(Chunks, GiveWhatTheWholePayloadGives) {
+TEST(Chunks, give_what_the_whole_payload_gives) {
   const test::Job jobs[] = {test::sum_job(), test::ordered_job()};
   int cases = 0;
   for (const tune::Row& schedule : tune::named_schedules())
@@ -81,7 +81,7 @@ TEST(Chunks, GiveWhatTheWholePayloadGives) {
   EXPECT_GT(cases, 2000);
 }
 
-TEST(Chunks, ZeroCopyToo) {
+TEST(Chunks, zero_copy_too) {
   const test::Job jobs[] = {test::sum_job(), test::ordered_job()};
   int cases = 0;
   for (const Algorithm algorithm : {Algorithm::chunked_fold, Algorithm::ring})
@@ -95,7 +95,7 @@ TEST(Chunks, ZeroCopyToo) {
 }
 
 /// A reduce of two ranks by reference combines piece by piece, also in place.
-TEST(Chunks, ReducesBySingleCopyAreRight) {
+TEST(Chunks, reduces_by_single_copy_are_right) {
   const test::Job job = test::sum_job();
   for (std::uint32_t root = 0; root < 2; ++root)
     for (const std::size_t elements : {0u, 1u, 2u, 3u, 4u, 17u, 30u})
@@ -123,7 +123,7 @@ TEST(Chunks, ReducesBySingleCopyAreRight) {
         }
 }
 
-TEST(Chunks, AreAsEvenAsCanBeAndNoneIsLongerThanItsLikeOfTheFirst) {
+TEST(Chunks, are_as_even_as_can_be_and_none_is_longer_than_its_like_of_the_first) {
   for (std::size_t elements = 0; elements < 40; ++elements)
     for (std::size_t chunks = 1; chunks < 6; ++chunks)
       for (std::size_t parts = 1; parts < 5; ++parts) {

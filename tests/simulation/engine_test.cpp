@@ -215,23 +215,23 @@ void expect_right_for_all_shapes(const std::function<Job(plan::PerRound)>& make)
   });
 }
 
-TEST(Engine, SumsAreRightUnderAnyInterleaving) {
+TEST(Engine, sums_are_right_under_any_interleaving) {
   expect_right_for_all_shapes(sum_job);
 }
 
-TEST(Engine, OperandsKeepTheOrderOfRanksUnderAnyInterleaving) {
+TEST(Engine, operands_keep_the_order_of_ranks_under_any_interleaving) {
   expect_right_for_all_shapes(ordered_job);
 }
 
-TEST(Engine, IdempotentOperatorsMayMeetAContributionTwice) {
+TEST(Engine, idempotent_operators_may_meet_a_contribution_twice) {
   expect_right_for_all_shapes(max_job);
 }
 
-TEST(Engine, NobodyLeavesABarrierBeforeAllHaveEntered) {
+TEST(Engine, nobody_leaves_a_barrier_before_all_have_entered) {
   expect_right_for_all_shapes(barrier_job);
 }
 
-TEST(Engine, ArrivalsAreCombinedAsTheyComeWhereTheOrderDoesNotMatter) {
+TEST(Engine, arrivals_are_combined_as_they_come_where_the_order_does_not_matter) {
   std::uint32_t changed = 0;
   const auto any_order = [&](Job job) {
     job.any_order = true;
@@ -245,14 +245,14 @@ TEST(Engine, ArrivalsAreCombinedAsTheyComeWhereTheOrderDoesNotMatter) {
   EXPECT_GT(changed, 100u);
 }
 
-TEST(Engine, CanonicalDisseminationFollowsTheTreeUnderAnyInterleaving) {
+TEST(Engine, canonical_dissemination_follows_the_tree_under_any_interleaving) {
   expect_right_for_all_shapes([](const plan::PerRound& vector) {
     return tree_job(plan::canonical_dissemination_allreduce, vector);
   });
 }
 
 // No elements, fewer than parts, parts of different lengths.
-TEST(Engine, ChunkedFoldFollowsTheTreeUnderAnyInterleaving) {
+TEST(Engine, chunked_fold_follows_the_tree_under_any_interleaving) {
   for (std::uint32_t rank_count = 1; rank_count <= 13; ++rank_count)
     for (const std::size_t element_count : {0u, 1u, 3u, 29u})
       for (std::uint64_t seed = 1; seed <= 4; ++seed)
@@ -266,7 +266,7 @@ TEST(Engine, ChunkedFoldFollowsTheTreeUnderAnyInterleaving) {
 }
 
 // Messages of different parts go to different places, even if both go to the target.
-TEST(Engine, ArrivalsOfDifferentPartsDoNotChangePlaces) {
+TEST(Engine, arrivals_of_different_parts_do_not_change_places) {
   for (const TreeBuilder build :
        {TreeBuilder{plan::canonical_dissemination_allreduce}, TreeBuilder{chunked_fold}})
     for_each_shape([&](std::uint32_t rank_count, const plan::PerRound& vector) {
@@ -280,7 +280,7 @@ TEST(Engine, ArrivalsOfDifferentPartsDoNotChangePlaces) {
 }
 
 /// The promise "two parities suffice" is only worth something if one does not.
-TEST(Engine, OneCopyOfTheRegistersWouldNotSuffice) {
+TEST(Engine, one_copy_of_the_registers_would_not_suffice) {
   int wrong = 0;
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     Job job = sum_job({1, 1, 1});
@@ -290,7 +290,7 @@ TEST(Engine, OneCopyOfTheRegistersWouldNotSuffice) {
   EXPECT_GT(wrong, 0);
 }
 
-TEST(EngineDeathTest, StartingTwiceIsAProgrammersError) {
+TEST(EngineDeathTest, starting_twice_is_a_programmers_error) {
   engine::Execution execution;
   execution.begin();
   EXPECT_DEATH(execution.begin(), "not in flight");

@@ -216,7 +216,7 @@ std::string text_of(const std::vector<std::uint32_t>& shape) {
   return text;
 }
 
-TEST(SharedRing, GivesRightResultsHoweverLateAnythingIs) {
+TEST(SharedRing, gives_right_results_however_late_anything_is) {
   for (const auto& shape : shapes)
     for (const std::uint32_t sub_blocks : {0u, 5u})
       for (const std::size_t elements : {0u, 1u, 7u, 33u})
@@ -227,7 +227,7 @@ TEST(SharedRing, GivesRightResultsHoweverLateAnythingIs) {
         }
 }
 
-TEST(SharedRing, ARankThatStopsAfterItHasContributedHoldsUpNobody) {
+TEST(SharedRing, a_rank_that_stops_after_it_has_contributed_holds_up_nobody) {
   for (const auto& shape : shapes)
     for (std::uint64_t seed = 1; seed <= 4; ++seed) {
       World world({shape, 33, 0}, {.seed = seed});
@@ -249,7 +249,7 @@ TEST(SharedRing, ARankThatStopsAfterItHasContributedHoldsUpNobody) {
     }
 }
 
-TEST(SharedRing, WithOneParityResultsWouldBeWrong) {
+TEST(SharedRing, with_one_parity_results_would_be_wrong) {
   std::uint64_t wrong = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     World world({{2, 2, 2}, 33, 0}, {.seed = seed, .one_parity = true});
@@ -259,7 +259,7 @@ TEST(SharedRing, WithOneParityResultsWouldBeWrong) {
   EXPECT_GT(wrong, 0u);
 }
 
-TEST(SharedRing, WithWordsThatOvertakeTheirChunksResultsWouldBeWrong) {
+TEST(SharedRing, with_words_that_overtake_their_chunks_results_would_be_wrong) {
   std::uint64_t wrong = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     World world({{2, 2, 2}, 33, 0}, {.seed = seed, .words_overtake = true});
@@ -270,7 +270,7 @@ TEST(SharedRing, WithWordsThatOvertakeTheirChunksResultsWouldBeWrong) {
 }
 
 /// And no connection has more messages on their way than receives are reserved for.
-TEST(SharedRing, RepublishedGivesRightResultsHoweverLateAnythingIs) {
+TEST(SharedRing, republished_gives_right_results_however_late_anything_is) {
   bool was_full = false;
   for (const auto& shape : shapes)
     for (const std::uint32_t sub_blocks : {0u, 1u, 5u})
@@ -288,7 +288,7 @@ TEST(SharedRing, RepublishedGivesRightResultsHoweverLateAnythingIs) {
   EXPECT_TRUE(was_full) << "fewer would do";
 }
 
-TEST(SharedRing, RepublishedARankToWhichNoConnectionLeadsHoldsUpNobody) {
+TEST(SharedRing, republished_a_rank_to_which_no_connection_leads_holds_up_nobody) {
   for (const auto& shape : {std::vector<std::uint32_t>{1, 4}, {2, 1, 2}, {3, 1, 2}, {1, 2, 3}})
     for (std::uint64_t seed = 1; seed <= 8; ++seed) {
       World world({shape, 33, 0}, {.seed = seed, .republished = true});
@@ -304,7 +304,7 @@ TEST(SharedRing, RepublishedARankToWhichNoConnectionLeadsHoldsUpNobody) {
     }
 }
 
-TEST(SharedRing, RepublishedWhatComesToAStoppedRankWaitsForIt) {
+TEST(SharedRing, republished_what_comes_to_a_stopped_rank_waits_for_it) {
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     World world({{1, 2, 1}, 33, 0}, {.seed = seed, .republished = true});
     ASSERT_TRUE(world.run(3));
@@ -315,7 +315,7 @@ TEST(SharedRing, RepublishedWhatComesToAStoppedRankWaitsForIt) {
   }
 }
 
-TEST(SharedRing, RepublishedBeforeAChunkIsPlacedResultsWouldBeWrong) {
+TEST(SharedRing, republished_before_a_chunk_is_placed_results_would_be_wrong) {
   std::uint64_t wrong = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     World world({{2, 2, 2}, 33, 0}, {.seed = seed, .republished = true, .notified_early = true});
@@ -326,7 +326,7 @@ TEST(SharedRing, RepublishedBeforeAChunkIsPlacedResultsWouldBeWrong) {
 }
 
 /// Sums of floating-point numbers, which show in which order they were added.
-TEST(SharedRing, AllRanksGetTheSameBitsWhoeverDoesTheWork) {
+TEST(SharedRing, all_ranks_get_the_same_bits_whoever_does_the_work) {
   std::vector<std::vector<std::uint64_t>> of_first;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     World world({{3, 2, 3}, 40, 0}, {.seed = seed});

@@ -166,7 +166,7 @@ void add(Outcome& sum, const Outcome& one) {
   sum.stale += one.stale;
 }
 
-TEST(Stale, ResultsAreWholeAndNoOlderThanSlack) {
+TEST(Stale, results_are_whole_and_no_older_than_slack) {
 #if defined(__SANITIZE_ADDRESS__) || !defined(NDEBUG)
   constexpr std::uint64_t calls = 400;
 #else
@@ -202,7 +202,7 @@ TEST(Stale, ResultsAreWholeAndNoOlderThanSlack) {
   }
 }
 
-TEST(Stale, WithTwoSlotsWhateverTheSlackResultsAreMixed) {
+TEST(Stale, with_two_slots_whatever_the_slack_results_are_mixed) {
   for (const std::uint32_t slack : {1u, 2u, 3u}) {
     Outcome sum;
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {

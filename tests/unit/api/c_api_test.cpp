@@ -38,7 +38,7 @@ std::string refusal_of(const auto* given) {
   }
 }
 
-TEST(StructsOfC, AreReadAsFarAsBothKnowThem) {
+TEST(StructsOfC, are_read_as_far_as_both_know_them) {
   const First same{sizeof same, 7};
   EXPECT_EQ(known_part(&same, "arguments").count, 7);
   const Second newer{sizeof newer, 8, 0};
@@ -49,7 +49,7 @@ TEST(StructsOfC, AreReadAsFarAsBothKnowThem) {
   EXPECT_EQ(read.added, 0);
 }
 
-TEST(StructsOfC, SayWhatIsNotKnown) {
+TEST(StructsOfC, say_what_is_not_known) {
   const Second asks_for_more{sizeof asks_for_more, 8, 1};
   EXPECT_NE(refusal_of<First>(&asks_for_more).find("struct_size 24: expected 16, or zeros"),
             std::string::npos);
@@ -63,7 +63,7 @@ TEST(StructsOfC, SayWhatIsNotKnown) {
             "arguments NULL: expected a pointer to them");
 }
 
-TEST(TextsForC, AreCutAndSaySo) {
+TEST(TextsForC, are_cut_and_say_so) {
   tutti_failure failure;
   detail::set_text(failure, "short");
   EXPECT_STREQ(failure.text, "short");
@@ -82,7 +82,7 @@ TEST(TextsForC, AreCutAndSaySo) {
   EXPECT_STREQ(room, "fou");
 }
 
-TEST(ExceptionsAtC, BecomeFailures) {
+TEST(ExceptionsAtC, become_failures) {
   tutti_failure failure;
   const auto status_of = [&](auto thrown) {
     return detail::at_c_boundary(&failure, [&] { throw thrown; });

@@ -19,12 +19,12 @@ void in_a_thread(F&& body) {
   thread.join();
 }
 
-TEST(FloatMode, IsZeroByDefault) {
+TEST(FloatMode, is_zero_by_default) {
   EXPECT_EQ(float_mode(), 0u);
   EXPECT_EQ(text_of_float_mode(0), "rounds to nearest");
 }
 
-TEST(FloatMode, SeesRounding) {
+TEST(FloatMode, sees_rounding) {
   in_a_thread([] {
     std::fesetround(FE_UPWARD);
     EXPECT_EQ(float_mode(), 2u);
@@ -34,14 +34,14 @@ TEST(FloatMode, SeesRounding) {
 }
 
 #if defined(__x86_64__)
-TEST(FloatMode, SeesRoundingOfTheVectorUnitAlone) {
+TEST(FloatMode, sees_rounding_of_the_vector_unit_alone) {
   in_a_thread([] {
     _mm_setcsr((_mm_getcsr() & ~0x6000u) | 0x4000);
     EXPECT_EQ(text_of_float_mode(float_mode()), "rounds up");
   });
 }
 
-TEST(FloatMode, SeesFlushedSubnormals) {
+TEST(FloatMode, sees_flushed_subnormals) {
   in_a_thread([] {
     _mm_setcsr(_mm_getcsr() | 0x8000);
     EXPECT_EQ(text_of_float_mode(float_mode()),

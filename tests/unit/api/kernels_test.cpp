@@ -29,7 +29,7 @@ class Integers : public testing::Test {};
 using IntegerTypes = testing::Types<std::int32_t, std::uint32_t, std::int64_t, std::uint64_t>;
 TYPED_TEST_SUITE(Integers, IntegerTypes);
 
-TYPED_TEST(Integers, OperatorsMatchTheLanguage) {
+TYPED_TEST(Integers, operators_match_the_language) {
   using T = TypeParam;
   const auto a = static_cast<T>(-13), b = static_cast<T>(7);
   EXPECT_EQ(combined<T>(BuiltIn::sum, a, b), static_cast<T>(a + b));
@@ -45,14 +45,14 @@ TYPED_TEST(Integers, OperatorsMatchTheLanguage) {
   EXPECT_EQ(combined<T>(BuiltIn::logical_or, T{0}, T{0}), T{0});
 }
 
-TYPED_TEST(Integers, OverflowWraps) {
+TYPED_TEST(Integers, overflow_wraps) {
   using T = TypeParam;
   const T largest = std::numeric_limits<T>::max();
   EXPECT_EQ(combined<T>(BuiltIn::sum, largest, T{1}), std::numeric_limits<T>::min());
   EXPECT_EQ(combined<T>(BuiltIn::product, largest, T{2}), static_cast<T>(-2));
 }
 
-TYPED_TEST(Integers, AnInverseGivesBackWhatWasThere) {
+TYPED_TEST(Integers, an_inverse_gives_back_what_was_there) {
   using T = TypeParam;
   for (const BuiltIn which : {BuiltIn::sum, BuiltIn::bit_xor}) {
     const Reduction reduction = built_in_reduction(which, element_type_of<T>());
@@ -74,7 +74,7 @@ class Floats : public testing::Test {};
 using FloatTypes = testing::Types<float, double>;
 TYPED_TEST_SUITE(Floats, FloatTypes);
 
-TYPED_TEST(Floats, MinAndMaxGiveTheSameBitsInBothOrders) {
+TYPED_TEST(Floats, min_and_max_give_the_same_bits_in_both_orders) {
   using T = TypeParam;
   const T nan = std::numeric_limits<T>::quiet_NaN();
   const T odd_nan = -std::numeric_limits<T>::signaling_NaN();
@@ -95,13 +95,13 @@ TYPED_TEST(Floats, MinAndMaxGiveTheSameBitsInBothOrders) {
   EXPECT_FALSE(std::signbit(combined<T>(BuiltIn::max, T(0.0), T(-0.0))));
 }
 
-TYPED_TEST(Floats, SumAndProductAreIeee) {
+TYPED_TEST(Floats, sum_and_product_are_ieee) {
   using T = TypeParam;
   EXPECT_EQ(combined<T>(BuiltIn::sum, T(0.1), T(0.2)), T(0.1) + T(0.2));
   EXPECT_EQ(combined<T>(BuiltIn::product, T(0.1), T(0.2)), T(0.1) * T(0.2));
 }
 
-TYPED_TEST(Floats, SumAndProductGiveTheSameBitsInBothOrders) {
+TYPED_TEST(Floats, sum_and_product_give_the_same_bits_in_both_orders) {
   using T = TypeParam;
   using Limits = std::numeric_limits<T>;
   using Word = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
@@ -143,7 +143,7 @@ double meaning_of_half(std::uint16_t bits) {
   return sign * std::ldexp(1024 + mantissa, exponent - 25);
 }
 
-TEST(Halves, AllAreWhatIeee754SaysAndComeBackFromFloat) {
+TEST(Halves, all_are_what_ieee_754_says_and_come_back_from_float) {
   for (std::uint32_t word = 0; word < 65536; ++word) {
     const auto bits = static_cast<std::uint16_t>(word);
     const auto value = static_cast<float>(Half::from_bits(bits));
@@ -174,7 +174,7 @@ void expect_nearest(std::uint16_t bits) {
   ASSERT_EQ(Narrow(std::nextafter(middle, infinity)).bits, low < high ? bits + 1 : bits) << bits;
 }
 
-TEST(Halves, FloatsGoToTheNearest) {
+TEST(Halves, floats_go_to_the_nearest) {
   for (std::uint32_t bits = 0; bits < 65535; ++bits)
     if (bits != 0x7fff) expect_nearest<Half>(static_cast<std::uint16_t>(bits));
   EXPECT_EQ(Half(65519.996f).bits, 0x7bff);
@@ -184,7 +184,7 @@ TEST(Halves, FloatsGoToTheNearest) {
   EXPECT_EQ(Half(-std::numeric_limits<float>::min()).bits, 0x8000);
 }
 
-TEST(BFloats, AreTheUpperHalvesOfFloats) {
+TEST(BFloats, are_the_upper_halves_of_floats) {
   for (std::uint32_t word = 0; word < 65536; ++word) {
     const auto bits = static_cast<std::uint16_t>(word);
     const float value = std::bit_cast<float>(word << 16);
@@ -215,7 +215,7 @@ bool is_nearest(T got, double exact) {
   return true;
 }
 
-TYPED_TEST(Narrows, OperatorsAreRoundedCorrectlyInBothOrders) {
+TYPED_TEST(Narrows, operators_are_rounded_correctly_in_both_orders) {
   using T = TypeParam;
   std::vector<T> values;
   for (std::uint32_t word = 0; word < 65536; word += 257)
@@ -247,7 +247,7 @@ TYPED_TEST(Narrows, OperatorsAreRoundedCorrectlyInBothOrders) {
 
 /// Many elements may be computed by other instructions than one, also where subnormals count as
 /// zero.
-TYPED_TEST(Narrows, BitsDoNotDependOnHowManyElementsThereAre) {
+TYPED_TEST(Narrows, bits_do_not_depend_on_how_many_elements_there_are) {
   using T = TypeParam;
   constexpr std::size_t count = 147;
 #ifdef __SSE2__
@@ -284,7 +284,7 @@ TYPED_TEST(Narrows, BitsDoNotDependOnHowManyElementsThereAre) {
 
 #ifdef __SSE2__
 /// Where subnormals count as zero, least and greatest are operands all the same.
-TEST(Operators, MinAndMaxOfSubnormalsAreOperandsAlsoWhereTheyCountAsZero) {
+TEST(Operators, min_and_max_of_subnormals_are_operands_also_where_they_count_as_zero) {
   constexpr unsigned daz_and_ftz = 0x8040;
   const unsigned before = __builtin_ia32_stmxcsr();
   __builtin_ia32_ldmxcsr(before | daz_and_ftz);
@@ -306,7 +306,7 @@ TEST(Operators, MinAndMaxOfSubnormalsAreOperandsAlsoWhereTheyCountAsZero) {
 }
 #endif
 
-TEST(Operators, BitwiseOnFloatingPointIsRefusedByName) {
+TEST(Operators, bitwise_on_floating_point_is_refused_by_name) {
   for (const BuiltIn which : {BuiltIn::bit_and, BuiltIn::bit_or, BuiltIn::bit_xor,
                               BuiltIn::logical_and, BuiltIn::logical_or})
     try {
@@ -322,7 +322,7 @@ int minus(int left, int right) {
   return left - right;
 }
 
-TEST(Operators, IncomingIsTheLeftOperand) {
+TEST(Operators, incoming_is_the_left_operand) {
   const Reduction reduction = elementwise<int, minus>({});
   int incoming = 10, partial = 3;
   reduction.combine(&incoming, &partial, 1, nullptr);
@@ -334,7 +334,7 @@ class Places : public testing::Test {};
 using PlaceTypes = testing::Types<double, float, std::int32_t, BFloat16>;
 TYPED_TEST_SUITE(Places, PlaceTypes);
 
-TYPED_TEST(Places, EveryElementIsCombinedOnceWhereverTheArraysBegin) {
+TYPED_TEST(Places, every_element_is_combined_once_wherever_the_arrays_begin) {
   using T = TypeParam;
   const Reduction sum = built_in_reduction(BuiltIn::sum, element_type_of<T>());
   constexpr std::size_t places = 64 / sizeof(T), length = 4 * places + 64;
@@ -351,7 +351,7 @@ TYPED_TEST(Places, EveryElementIsCombinedOnceWhereverTheArraysBegin) {
       }
 }
 
-TEST(Operators, ZeroElementsTouchNothing) {
+TEST(Operators, zero_elements_touch_nothing) {
   const Reduction reduction = built_in_reduction(BuiltIn::sum, ElementType::int32);
   reduction.combine(nullptr, nullptr, 0, nullptr);
 }

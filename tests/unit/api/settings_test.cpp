@@ -44,7 +44,7 @@ class Settings : public testing::Test {
   std::vector<const char*> set_;
 };
 
-TEST_F(Settings, ValuesAreRead) {
+TEST_F(Settings, values_are_read) {
   set("TUTTI_DEVICE", "soft0");
   set("TUTTI_ARENA_BYTES", "3M");
   set("TUTTI_CHECK", "local");
@@ -85,7 +85,7 @@ TEST_F(Settings, ValuesAreRead) {
 }
 
 // Rounded up, they would wrap to an arena of a page.
-TEST_F(Settings, ArenasNearTheLargestNumberAreRefused) {
+TEST_F(Settings, arenas_near_the_largest_number_are_refused) {
   for (const std::size_t bytes : {SIZE_MAX, SIZE_MAX - 4095, api::arena_bytes_max + 1}) {
     const std::string text =
         error_of([&] { return api::context_settings({.arena_bytes = bytes}); });
@@ -99,7 +99,7 @@ TEST_F(Settings, ArenasNearTheLargestNumberAreRefused) {
             api::arena_bytes_max);
 }
 
-TEST_F(Settings, SingleCopiesMayBeSwitchedOff) {
+TEST_F(Settings, single_copies_may_be_switched_off) {
   set("TUTTI_SINGLE_COPY_BYTES", "never");
   EXPECT_EQ(api::context_settings({}).single_copy_bytes, SIZE_MAX);
   EXPECT_EQ(api::context_settings({.single_copy_bytes = 7}).single_copy_bytes, 7u);
@@ -110,7 +110,7 @@ TEST_F(Settings, SingleCopiesMayBeSwitchedOff) {
   EXPECT_THROW(api::context_settings({}), Error);
 }
 
-TEST_F(Settings, DomainsMayBeSwitchedOff) {
+TEST_F(Settings, domains_may_be_switched_off) {
   EXPECT_EQ(api::context_settings({}).domains_above, api::domains_above_ranks);
   set("TUTTI_DOMAINS_ABOVE", "never");
   EXPECT_EQ(api::context_settings({}).domains_above, SIZE_MAX);
@@ -121,7 +121,7 @@ TEST_F(Settings, DomainsMayBeSwitchedOff) {
             std::string::npos);
 }
 
-TEST_F(Settings, WhoeverEmulatesANetworkGetsNoSharedMemory) {
+TEST_F(Settings, whoever_emulates_a_network_gets_no_shared_memory) {
   EXPECT_TRUE(api::context_settings({}).ranks_per_node.empty());
   set("TUTTI_SOFT_FABRIC", "fdr");
   EXPECT_EQ(api::context_settings({}).ranks_per_node, std::vector<std::uint32_t>{1});
@@ -130,7 +130,7 @@ TEST_F(Settings, WhoeverEmulatesANetworkGetsNoSharedMemory) {
   EXPECT_EQ(api::context_settings(imposed).ranks_per_node, std::vector<std::uint32_t>{2});
 }
 
-TEST_F(Settings, NotificationsAreWordsOnlyWhereTheirOrderIsPromisedAndTimeIsReal) {
+TEST_F(Settings, notifications_are_words_only_where_their_order_is_promised_and_time_is_real) {
   using enum SharedNotifications;
   const auto chosen = [](SharedNotifications asked, bool in_order, bool is_simulated) {
     return api::choose_shared_notifications(asked, in_order, is_simulated).in_force;
@@ -142,14 +142,14 @@ TEST_F(Settings, NotificationsAreWordsOnlyWhereTheirOrderIsPromisedAndTimeIsReal
   EXPECT_EQ(chosen(republished, true, false), republished);
 }
 
-TEST_F(Settings, UnknownNamesAreRefusedWithTheValidOnes) {
+TEST_F(Settings, unknown_names_are_refused_with_the_valid_ones) {
   set("TUTTI_DEVCIE", "soft0");
   const std::string text = error_of([] { return api::context_settings({}); });
   EXPECT_NE(text.find("TUTTI_DEVCIE"), std::string::npos) << text;
   EXPECT_NE(text.find("TUTTI_DEVICE"), std::string::npos) << text;
 }
 
-TEST_F(Settings, BadValuesAreRefusedWithWhatIsExpected) {
+TEST_F(Settings, bad_values_are_refused_with_what_is_expected) {
   expect_refused("TUTTI_ARENA_BYTES", "lots", "16M");
   expect_refused("TUTTI_ARENA_BYTES", "99999999999G", "16M");
   expect_refused("TUTTI_CHECK", "maybe", "collective");
@@ -171,7 +171,7 @@ TEST_F(Settings, BadValuesAreRefusedWithWhatIsExpected) {
   expect_refused("TUTTI_SETUP_TIMEOUT", "nan", "seconds");
 }
 
-TEST_F(Settings, TcpRankMustFitItsSize) {
+TEST_F(Settings, tcp_rank_must_fit_its_size) {
   set("TUTTI_RANK", "4");
   set("TUTTI_SIZE", "4");
   set("TUTTI_RENDEZVOUS", "127.0.0.1:1");
@@ -180,7 +180,7 @@ TEST_F(Settings, TcpRankMustFitItsSize) {
   EXPECT_NE(text.find("TUTTI_RANK=\"4\""), std::string::npos) << text;
 }
 
-TEST_F(Settings, MissingTcpSettingIsNamed) {
+TEST_F(Settings, missing_tcp_setting_is_named) {
   set("TUTTI_RANK", "0");
   set("TUTTI_SIZE", "4");
   set("TUTTI_RENDEZVOUS", "127.0.0.1:1");

@@ -170,12 +170,12 @@ void expect_no_loss(const Machine& machine) {
   }
 }
 
-TEST(SingleCopyRule, NoRowIsATenthSlowerThanTheBetterWay) {
+TEST(SingleCopyRule, no_row_is_a_tenth_slower_than_the_better_way) {
   for (const Machine& machine : machines) expect_no_loss(machine);
 }
 
 /// Without it the first test would hold for a rule that never reads, on a machine where none pays.
-TEST(SingleCopyRule, SomethingIsReadAndSomethingIsNot) {
+TEST(SingleCopyRule, something_is_read_and_something_is_not) {
   const ReadRanges ranges = reading_by_costs(xeon.costs);
   for (std::size_t what = 0; what < read_for_count; ++what) {
     EXPECT_FALSE(ranges[what].holds(1 * K));
@@ -183,7 +183,7 @@ TEST(SingleCopyRule, SomethingIsReadAndSomethingIsNot) {
   }
 }
 
-TEST(SingleCopyRule, SlowReadsAreNeverTaken) {
+TEST(SingleCopyRule, slow_reads_are_never_taken) {
   shm::CopyCosts costs = xeon.costs;
   costs.read_page += 20000;
   costs.read_chunk += 16 * 20000;
@@ -191,7 +191,7 @@ TEST(SingleCopyRule, SlowReadsAreNeverTaken) {
 }
 
 /// Reads that begin late are taken where there is enough to read.
-TEST(SingleCopyRule, ALateFirstByteMovesTheThreshold) {
+TEST(SingleCopyRule, a_late_first_byte_moves_the_threshold) {
   shm::CopyCosts late = xeon.costs;
   for (double* figure : {&late.read_call, &late.read_page, &late.read_chunk}) *figure += 5000;
   for (std::size_t what = 0; what < read_for_count; ++what) {
@@ -203,7 +203,7 @@ TEST(SingleCopyRule, ALateFirstByteMovesTheThreshold) {
   }
 }
 
-TEST(SingleCopyRule, WhatIsAskedForHolds) {
+TEST(SingleCopyRule, what_is_asked_for_holds) {
   const ReadRanges from = reading_from(4 * K);
   const auto holds = [&](ReadFor what, std::size_t bytes) {
     return from[static_cast<std::size_t>(what)].holds(bytes);
@@ -228,7 +228,7 @@ TEST(SingleCopyRule, WhatIsAskedForHolds) {
   EXPECT_FALSE(reading_from(SIZE_MAX / 2)[2].holds(SIZE_MAX - 1));  // 64 times that is too much
 }
 
-TEST(SingleCopyRule, FiguresAndRangesAreSaid) {
+TEST(SingleCopyRule, figures_and_ranges_are_said) {
   EXPECT_EQ(text_of(reading_from(4 * K)),
             "broadcast 4K to 2M; reduce 4K to 512K; allreduce from 256K on; gather from 8K on; "
             "scatter from 8K on; allgather, alltoall from 8K on");

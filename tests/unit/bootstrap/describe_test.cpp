@@ -18,21 +18,21 @@ std::vector<Rank> first_ranks(std::uint32_t count) {
 }
 
 // Protects: texts name ranks as people would.
-TEST(Describe, NamesRanks) {
+TEST(Describe, names_ranks) {
   EXPECT_EQ(name_ranks(std::vector{Rank{2}}), "rank 2");
   EXPECT_EQ(name_ranks(first_ranks(2)), "ranks 0 and 1");
   EXPECT_EQ(name_ranks(first_ranks(3)), "ranks 0, 1 and 2");
 }
 
 // Protects: a thousand missing ranks still make one readable line.
-TEST(Describe, CutsLongListsShort) {
+TEST(Describe, cuts_long_lists_short) {
   const std::string text = name_ranks(first_ranks(1000));
   EXPECT_LT(text.size(), 100u);
   EXPECT_NE(text.find(" and 984 more"), std::string::npos) << text;
 }
 
 // Protects: a timeout is printed in the unit that a person would choose.
-TEST(Describe, NamesTimeouts) {
+TEST(Describe, names_timeouts) {
   EXPECT_EQ(name_timeout(30s), "30 s");
   EXPECT_EQ(name_timeout(1500ms), "1.5 s");
   EXPECT_EQ(name_timeout(250ms), "250 ms");

@@ -72,7 +72,7 @@ void write_two_caches(const Sys& sys) {
 }
 
 // Protects: ranks that share a last-level cache have one domain, named alike by all of them.
-TEST(Domain, IsThatOfTheLastCache) {
+TEST(Domain, is_that_of_the_last_cache) {
   const Sys sys;
   write_two_caches(sys);
   EXPECT_EQ(domain("0", sys).name(), 0u);
@@ -84,7 +84,7 @@ TEST(Domain, IsThatOfTheLastCache) {
 }
 
 // Protects: whoever may move between domains is in none.
-TEST(Domain, OfARankThatMayRunInSeveralThereIsNone) {
+TEST(Domain, of_a_rank_that_may_run_in_several_there_is_none) {
   const Sys sys;
   write_two_caches(sys);
   for (const char* allowed : {"0-7", "3-4", "0,4"}) {
@@ -94,7 +94,7 @@ TEST(Domain, OfARankThatMayRunInSeveralThereIsNone) {
 }
 
 // Protects: a NUMA node that is smaller than the cache bounds the domain.
-TEST(Domain, EndsWhereTheNumaNodeEnds) {
+TEST(Domain, ends_where_the_numa_node_ends) {
   const Sys sys;
   sys.caches("0-7", {{1, "Data", "own"}, {3, "Unified", "0-7"}});
   sys.write("node/node0/cpulist", "0-1,4-5");
@@ -106,7 +106,7 @@ TEST(Domain, EndsWhereTheNumaNodeEnds) {
 }
 
 // Protects: threads of a core share caches that are no domain.
-TEST(Domain, ACacheOfOneCoreIsNone) {
+TEST(Domain, a_cache_of_one_core_is_none) {
   const Sys sys;
   for (const char* core : {"0,4", "1,5", "2,6", "3,7"})
     sys.caches(core, {{1, "Data", core}, {1, "Instruction", core}, {2, "Unified", core}});
@@ -117,14 +117,14 @@ TEST(Domain, ACacheOfOneCoreIsNone) {
 }
 
 // Protects: levels decide which cache is last, not the order of folders.
-TEST(Domain, TheHighestLevelIsLast) {
+TEST(Domain, the_highest_level_is_last) {
   const Sys sys;
   sys.caches("0-7", {{3, "Unified", "0-7"}, {1, "Data", "own"}, {2, "Unified", "own"}});
   EXPECT_EQ(text_of(domain("3", sys).cpus), "0-7");
 }
 
 // Protects: nothing is made up where the kernel is silent, and CPUs without a node have a cache.
-TEST(Domain, OfNothingKnownThereIsNone) {
+TEST(Domain, of_nothing_known_there_is_none) {
   const Sys nothing;
   EXPECT_EQ(domain("0", nothing).name(), no_domain);
   EXPECT_EQ(domain("", nothing).name(), no_domain);
@@ -141,7 +141,7 @@ TEST(Domain, OfNothingKnownThereIsNone) {
 }
 
 // Protects: this machine's own /sys is read without a fault, and gives a set around this thread.
-TEST(Domain, OfThisThreadIsAroundIt) {
+TEST(Domain, of_this_thread_is_around_it) {
   const CpuDomain mine = domain_of(detail::allowed_cpus());
   if (mine.name() == no_domain) GTEST_SKIP() << mine.reason;
   for (const unsigned cpu : detail::allowed_cpus().list()) EXPECT_TRUE(mine.cpus.contains(cpu));
@@ -162,7 +162,7 @@ std::vector<std::uint32_t> numbers(const std::vector<Node>& map) {
 using Numbers = std::vector<std::uint32_t>;
 
 // Protects: domains are numbered by lowest rank, equal names of two nodes are two domains.
-TEST(DomainMap, NumbersDomainsByLowestRank) {
+TEST(DomainMap, numbers_domains_by_lowest_rank) {
   const NodeMap nodes = nodes_of({4}, Placement::block, 8);
   const Numbers names{8, 0, 8, 0, 0, 0, 8, 8};
   EXPECT_EQ(numbers(domain_map(nodes, names, 0)), (Numbers{0, 1, 0, 1, 2, 2, 3, 3}));
@@ -170,7 +170,7 @@ TEST(DomainMap, NumbersDomainsByLowestRank) {
 
 // Protects: a tree is built only where it can gain: several domains, with several ranks in one,
 // known of all ranks, of more ranks than it takes; node by node.
-TEST(DomainMap, WhereThereIsNothingToGainTheNodeIsOne) {
+TEST(DomainMap, where_there_is_nothing_to_gain_the_node_is_one) {
   const NodeMap one = nodes_of({4}, Placement::block, 4);
   EXPECT_EQ(numbers(domain_map(one, Numbers{0, 0, 4, 4}, 3)), (Numbers{0, 0, 1, 1}));
   EXPECT_EQ(numbers(domain_map(one, Numbers{0, 0, 4, 4}, 4)), (Numbers{0, 0, 0, 0})) << "too few";
@@ -182,7 +182,7 @@ TEST(DomainMap, WhereThereIsNothingToGainTheNodeIsOne) {
 }
 
 // Protects: an imposed shape divides each node anew, in rank order.
-TEST(DomainMap, IsImposedWithinEachNode) {
+TEST(DomainMap, is_imposed_within_each_node) {
   EXPECT_EQ(numbers(imposed_domain_map(nodes_of({5}, Placement::block, 10), Numbers{2})),
             (Numbers{0, 0, 1, 1, 2, 3, 3, 4, 4, 5}));
   EXPECT_EQ(numbers(imposed_domain_map(nodes_of({5}, Placement::cyclic, 10), Numbers{3, 1})),

@@ -20,7 +20,7 @@ void feed(FrameReader& reader, std::span<const std::byte> bytes) {
 }
 
 // Protects: frames come out as they went in, however the network cuts the stream.
-TEST(FrameReader, PutsFramesTogetherFromSingleBytes) {
+TEST(FrameReader, puts_frames_together_from_single_bytes) {
   std::vector<std::byte> stream;
   append_frame(stream, wire::FrameType::query, bytes_of(wire::Step{7, 9}));
   append_frame(stream, wire::FrameType::goodbye, {});
@@ -43,7 +43,7 @@ TEST(FrameReader, PutsFramesTogetherFromSingleBytes) {
 }
 
 // Protects: several frames of one read are all given out, large ones too.
-TEST(FrameReader, TakesFramesLargerThanOneRead) {
+TEST(FrameReader, takes_frames_larger_than_one_read) {
   const std::vector<std::byte> large(100'000, std::byte{0x5a});
   std::vector<std::byte> stream;
   for (int repeat = 0; repeat < 3; ++repeat) {
@@ -66,7 +66,7 @@ TEST(FrameReader, TakesFramesLargerThanOneRead) {
 }
 
 // Protects: a length beyond the limit ends the stream at once, before anything is stored for it.
-TEST(FrameReader, RefusesOversizedLengths) {
+TEST(FrameReader, refuses_oversized_lengths) {
   for (const std::uint32_t bytes : {65u, 0x7fffffffu, 0xffffffffu}) {
     FrameReader reader(64);
     feed(reader, bytes_of(wire::FrameHeader{1, bytes}));
@@ -77,7 +77,7 @@ TEST(FrameReader, RefusesOversizedLengths) {
 }
 
 // Protects: the limit itself is allowed.
-TEST(FrameReader, AcceptsTheLimit) {
+TEST(FrameReader, accepts_the_limit) {
   FrameReader reader(4);
   std::vector<std::byte> stream;
   append_frame(stream, wire::FrameType::hello, bytes_of(std::uint32_t{5}));
@@ -87,7 +87,7 @@ TEST(FrameReader, AcceptsTheLimit) {
 }
 
 // Protects: text, such as an HTTP request, is no frame.
-TEST(FrameReader, TakesTextForMalformed) {
+TEST(FrameReader, takes_text_for_malformed) {
   const std::string request = "GET / HTTP/1.1\r\nHost: here\r\n\r\n";
   FrameReader reader(sizeof(wire::Hello));
   feed(reader, std::as_bytes(std::span{request}));
@@ -96,7 +96,7 @@ TEST(FrameReader, TakesTextForMalformed) {
 }
 
 // Protects: payloads that are too short or announce more ranks than they hold are read safely.
-TEST(Payload, ShortPayloadsGiveNothing) {
+TEST(Payload, short_payloads_give_nothing) {
   const std::vector<std::byte> bytes(sizeof(wire::Step) - 1);
   EXPECT_FALSE(front_of<wire::Step>(bytes));
   EXPECT_TRUE(ranks_in(bytes, 8).empty());

@@ -103,7 +103,7 @@ Ending refused_client(const TcpOptions& options) {
 }
 
 // Protects: another job's rank is refused with the reason, without the secret, while four complete.
-TEST(Hub, RefusesAWrongSecret) {
+TEST(Hub, refuses_a_wrong_secret) {
   const auto job = tcp_job(4);
   run_job_with(job, [&] {
     TcpOptions options = job[3];
@@ -119,7 +119,7 @@ TEST(Hub, RefusesAWrongSecret) {
 }
 
 // Protects: once all have met, whoever else comes is told that the rank is taken, not made to wait.
-TEST(Hub, RefusesLatecomers) {
+TEST(Hub, refuses_latecomers) {
   const auto job = tcp_job(2);
   for (const Ending& ending : run_ranks(job, [&](Exchange& exchange) {
          exchange.barrier(5s);
@@ -137,7 +137,7 @@ TEST(Hub, RefusesLatecomers) {
 
 // Protects: of two ranks with one number, the second hears that the rank is taken, and the first
 // completes with the others.
-TEST(Hub, ADuplicateRankIsToldSo) {
+TEST(Hub, a_duplicate_rank_is_told_so) {
   const auto job = tcp_job(3);
   std::atomic<int> refused{0};
   // Nobody leaves before the duplicate has come.
@@ -163,7 +163,7 @@ TEST(Hub, ADuplicateRankIsToldSo) {
 }
 
 // Protects: a rank of a job of another size hears both sizes.
-TEST(Hub, RefusesAnotherSize) {
+TEST(Hub, refuses_another_size) {
   const auto job = tcp_job(3);
   run_job_with(job, [&] {
     TcpOptions options = job[2];
@@ -176,7 +176,7 @@ TEST(Hub, RefusesAnotherSize) {
 
 // Protects: ranks out of range and other versions are refused for what they are, and only to
 // those who know the secret.
-TEST(Hub, RefusesImpossibleHellos) {
+TEST(Hub, refuses_impossible_hellos) {
   const auto job = tcp_job(2);
   run_job_with(job, [&] {
     const auto answer = [&](const std::function<void(wire::Hello&)>& spoil) {
@@ -201,7 +201,7 @@ TEST(Hub, RefusesImpossibleHellos) {
 }
 
 // Protects: garbage, other protocols and lengths that lie are cut off without an answer.
-TEST(Hub, CutsOffGarbage) {
+TEST(Hub, cuts_off_garbage) {
   const auto job = tcp_job(4);
   run_job_with(job, [&] {
     for (const std::string& text : {std::string("GET / HTTP/1.1\r\nHost: here\r\n\r\n"),
@@ -229,7 +229,7 @@ TEST(Hub, CutsOffGarbage) {
 
 // Protects: connections that say nothing, or say it very slowly, keep nobody waiting, even if
 // there are more of them than the hub keeps.
-TEST(Hub, SilentAndSlowConnectionsDelayNobody) {
+TEST(Hub, silent_and_slow_connections_delay_nobody) {
   const auto job = tcp_job(4);
   std::vector<std::unique_ptr<Stranger>> crowd;
   std::atomic<bool> over{false};
@@ -255,7 +255,7 @@ TEST(Hub, SilentAndSlowConnectionsDelayNobody) {
 }
 
 // Protects: a rank that knows the secret but breaks the protocol is taken for dead, not believed.
-TEST(Hub, ABrokenRankCountsAsDead) {
+TEST(Hub, a_broken_rank_counts_as_dead) {
   for (const auto type : {wire::FrameType::gathered, wire::FrameType::contribution,
                           wire::FrameType::incident, wire::FrameType{77}}) {
     const auto job = tcp_job(3);

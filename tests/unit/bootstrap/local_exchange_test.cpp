@@ -35,7 +35,7 @@ void run_well(std::uint32_t rank_count, const std::function<void(Exchange&)>& bo
 }
 
 // Protects: contributions arrive whole and in rank order: none, one byte, and many chunks.
-TEST(LocalExchange, AllgatherReturnsContributionsInRankOrder) {
+TEST(LocalExchange, allgather_returns_contributions_in_rank_order) {
   run_well(4, [](Exchange& exchange) {
     for (const std::size_t bytes :
          {std::size_t{0}, std::size_t{1}, Board::chunk_bytes_max, (std::size_t{1} << 20) + 3}) {
@@ -57,7 +57,7 @@ TEST(LocalExchange, AllgatherReturnsContributionsInRankOrder) {
 }
 
 // Protects: no rank leaves a barrier before all have entered, over many in a row.
-TEST(LocalExchange, BarrierWaitsForTheLastRank) {
+TEST(LocalExchange, barrier_waits_for_the_last_rank) {
   std::atomic<int> entered{0};
   run_well(5, [&](Exchange& exchange) {
     for (int round = 1; round <= 200; ++round) {
@@ -69,7 +69,7 @@ TEST(LocalExchange, BarrierWaitsForTheLastRank) {
 }
 
 // Protects: a timeout names exactly the ranks that did not enter.
-TEST(LocalExchange, BarrierTimeoutNamesTheMissingRanks) {
+TEST(LocalExchange, barrier_timeout_names_the_missing_ranks) {
   std::atomic<int> timed_out{0};
   run_well(4, [&](Exchange& exchange) {
     if (index_of(exchange.self()) < 2) {
@@ -84,7 +84,7 @@ TEST(LocalExchange, BarrierTimeoutNamesTheMissingRanks) {
 }
 
 // Protects: a clean end is not a death, and waiting for one who has left ends at once.
-TEST(LocalExchange, LeavingIsNotAnIncident) {
+TEST(LocalExchange, leaving_is_not_an_incident) {
   run_well(3, [](Exchange& exchange) {
     exchange.barrier(5s);
     if (exchange.self() == Rank{1}) return;
@@ -97,7 +97,7 @@ TEST(LocalExchange, LeavingIsNotAnIncident) {
 }
 
 // Protects: an exception ends the rank with status 1 and is an incident, also for those who wait.
-TEST(LocalExchange, AnExceptionIsADeath) {
+TEST(LocalExchange, an_exception_is_a_death) {
   const auto results = run_local_threads({.rank_count = 3}, [](Exchange& exchange) -> int {
     if (exchange.self() == Rank{2}) throw std::runtime_error("expected by this test");
     const Ending ending = ending_of([&] { exchange.barrier(10s); });
@@ -112,7 +112,7 @@ TEST(LocalExchange, AnExceptionIsADeath) {
 }
 
 // Protects: everybody hears of the same first incident, also if all announce at once.
-TEST(LocalExchange, AllHearOfTheSameIncident) {
+TEST(LocalExchange, all_hear_of_the_same_incident) {
   std::atomic<std::uint32_t> heard[4] = {};
   run_well(4, [&](Exchange& exchange) {
     exchange.barrier(5s);
@@ -124,7 +124,7 @@ TEST(LocalExchange, AllHearOfTheSameIncident) {
 }
 
 // Protects: ranks that disagree about the size all learn it.
-TEST(LocalExchange, DifferentSizesAreAMismatchOnEveryRank) {
+TEST(LocalExchange, different_sizes_are_a_mismatch_on_every_rank) {
   run_well(3, [](Exchange& exchange) {
     const std::vector<std::byte> mine(exchange.self() == Rank{1} ? 9 : 8);
     std::vector<std::byte> all(mine.size() * 3);
@@ -135,7 +135,7 @@ TEST(LocalExchange, DifferentSizesAreAMismatchOnEveryRank) {
 }
 
 // Protects: misuse has a clear error.
-TEST(LocalExchange, AnEmptyRunIsAnInvalidArgument) {
+TEST(LocalExchange, an_empty_run_is_an_invalid_argument) {
   const auto body = [](Exchange&) { return 0; };
   EXPECT_EQ(ending_of([&] { (void)run_local_threads({.rank_count = 0}, body); }).code,
             ErrorCode::invalid_argument);

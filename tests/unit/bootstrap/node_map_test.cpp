@@ -31,7 +31,7 @@ std::vector<LocalRank> local_ranks(std::initializer_list<std::uint32_t> numbers)
 }
 
 // Protects: nodes are numbered by lowest rank and local ranks by rank, for any order of hosts.
-TEST(NodeMap, NumbersNodesByLowestRank) {
+TEST(NodeMap, numbers_nodes_by_lowest_rank) {
   const std::vector hosts{host(9), host(3), host(9), host(3), host(5)};
   const NodeMap map = node_map(hosts);
   EXPECT_EQ(map.node, nodes({0, 1, 0, 1, 2}));
@@ -41,39 +41,39 @@ TEST(NodeMap, NumbersNodesByLowestRank) {
 
 // Protects: two containers of one host are not taken for a node, nor are hosts whose namespaces
 // happen to have the same numbers.
-TEST(NodeMap, SeparatesContainersAndHosts) {
+TEST(NodeMap, separates_containers_and_hosts) {
   const std::vector hosts{host(1, 7), host(1, 8), host(2, 7)};
   EXPECT_EQ(node_map(hosts).node, nodes({0, 1, 2}));
 }
 
 // Protects: where /proc cannot be read, ranks are apart rather than wrongly together.
-TEST(NodeMap, UnknownHostsAreAllDifferent) {
+TEST(NodeMap, unknown_hosts_are_all_different) {
   const std::vector<HostIdentity> hosts(3);
   EXPECT_EQ(node_map(hosts).node, nodes({0, 1, 2}));
   EXPECT_FALSE(share_process_ids(hosts[0], hosts[1]));
 }
 
 // Protects: a process id is only used where it means the same.
-TEST(NodeMap, ProcessIdsAreSharedWithinAPidNamespace) {
+TEST(NodeMap, process_ids_are_shared_within_a_pid_namespace) {
   EXPECT_TRUE(share_process_ids(host(1, 1, 5), host(1, 2, 5)));
   EXPECT_FALSE(share_process_ids(host(1, 1, 5), host(1, 1, 6)));
   EXPECT_FALSE(share_process_ids(host(1, 1, 5), host(2, 1, 5)));
 }
 
 // Protects: two readings by one process agree, so ranks of one host find each other.
-TEST(NodeMap, ThisHostIsItself) {
+TEST(NodeMap, this_host_is_itself) {
   EXPECT_TRUE(may_share_memory(host_identity(), host_identity()));
   EXPECT_TRUE(share_process_ids(host_identity(), host_identity()));
 }
 
 // Protects: the empty job has no node.
-TEST(NodeMap, NoRanksNoNodes) {
+TEST(NodeMap, no_ranks_no_nodes) {
   EXPECT_EQ(node_map({}).node_count, 0u);
   EXPECT_EQ(imposed_node_map({.rank_count = 0}).node_count, 0u);
 }
 
 // Protects: block placement puts consecutive ranks together, and the last node takes the rest.
-TEST(ImposedNodeMap, BlockKeepsNeighboursTogether) {
+TEST(ImposedNodeMap, block_keeps_neighbours_together) {
   const NodeMap map = imposed_node_map({.rank_count = 5, .ranks_per_node = {2}});
   EXPECT_EQ(map.node, nodes({0, 0, 1, 1, 2}));
   EXPECT_EQ(map.local_rank, local_ranks({0, 1, 0, 1, 0}));
@@ -81,7 +81,7 @@ TEST(ImposedNodeMap, BlockKeepsNeighboursTogether) {
 }
 
 // Protects: cyclic placement deals ranks to nodes in turn.
-TEST(ImposedNodeMap, CyclicDealsInTurn) {
+TEST(ImposedNodeMap, cyclic_deals_in_turn) {
   const NodeMap map =
       imposed_node_map({.rank_count = 5, .ranks_per_node = {2}, .placement = Placement::cyclic});
   EXPECT_EQ(map.node, nodes({0, 1, 2, 0, 1}));
@@ -89,7 +89,7 @@ TEST(ImposedNodeMap, CyclicDealsInTurn) {
 }
 
 // Protects: with one rank per node every rank is its own node, whatever the placement.
-TEST(ImposedNodeMap, OneRankPerNodeIsTheIdentity) {
+TEST(ImposedNodeMap, one_rank_per_node_is_the_identity) {
   for (const auto placement : {Placement::block, Placement::cyclic, Placement::random}) {
     const NodeMap map = imposed_node_map({.rank_count = 4, .placement = placement, .seed = 3});
     EXPECT_EQ(map.node, nodes({0, 1, 2, 3}));
@@ -99,7 +99,7 @@ TEST(ImposedNodeMap, OneRankPerNodeIsTheIdentity) {
 
 // Protects: whatever the shape, nodes are numbered by lowest rank, local ranks are 0, 1, 2, ... in
 // order of rank, and no node holds more than it should.
-TEST(ImposedNodeMap, EveryShapeIsWellFormed) {
+TEST(ImposedNodeMap, every_shape_is_well_formed) {
   for (std::uint32_t rank_count = 1; rank_count <= 24; ++rank_count) {
     for (std::uint32_t per_node = 1; per_node <= rank_count + 1; ++per_node) {
       for (const auto placement : {Placement::block, Placement::cyclic, Placement::random}) {
@@ -124,7 +124,7 @@ TEST(ImposedNodeMap, EveryShapeIsWellFormed) {
 }
 
 // Protects: a seed means the same on every machine and compiler, so a failure can be replayed.
-TEST(ImposedNodeMap, RandomDependsOnTheSeedOnly) {
+TEST(ImposedNodeMap, random_depends_on_the_seed_only) {
   const ImposedNodes shape{
       .rank_count = 8, .ranks_per_node = {2}, .placement = Placement::random, .seed = 42};
   EXPECT_EQ(imposed_node_map(shape).node, nodes({0, 1, 2, 0, 3, 1, 2, 3}));

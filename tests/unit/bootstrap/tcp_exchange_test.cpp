@@ -84,7 +84,7 @@ class ScriptedHub {
 };
 
 // Protects: contributions arrive whole and in rank order: none, one byte, and more than one chunk.
-TEST(TcpExchange, AllgatherReturnsContributionsInRankOrder) {
+TEST(TcpExchange, allgather_returns_contributions_in_rank_order) {
   expect_all_well(run_ranks(tcp_job(4), [](Exchange& exchange) {
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, (std::size_t{1} << 20) + 3}) {
       std::vector<std::byte> mine(bytes);
@@ -105,7 +105,7 @@ TEST(TcpExchange, AllgatherReturnsContributionsInRankOrder) {
 }
 
 // Protects: no rank leaves a barrier before all have entered.
-TEST(TcpExchange, BarrierWaitsForTheLastRank) {
+TEST(TcpExchange, barrier_waits_for_the_last_rank) {
   std::atomic<int> entered{0};
   expect_all_well(run_ranks(tcp_job(4), [&](Exchange& exchange) {
     for (int round = 1; round <= 20; ++round) {
@@ -120,7 +120,7 @@ TEST(TcpExchange, BarrierWaitsForTheLastRank) {
 }
 
 // Protects: a job of one rank needs nobody else.
-TEST(TcpExchange, OneRankIsAJob) {
+TEST(TcpExchange, one_rank_is_a_job) {
   expect_all_well(run_ranks(tcp_job(1), [](Exchange& exchange) {
     const std::byte mine{7};
     std::byte all{};
@@ -130,7 +130,7 @@ TEST(TcpExchange, OneRankIsAJob) {
 }
 
 // Protects: IPv6 rendezvous in brackets.
-TEST(TcpExchange, RanksMeetOverIpv6) {
+TEST(TcpExchange, ranks_meet_over_ipv6) {
   sockaddr_in6 address{};
   address.sin6_family = AF_INET6;
   address.sin6_addr = in6addr_loopback;
@@ -145,7 +145,7 @@ TEST(TcpExchange, RanksMeetOverIpv6) {
 }
 
 // Protects: ranks may start in any order, also before rank 0 listens.
-TEST(TcpExchange, RankZeroMayComeLate) {
+TEST(TcpExchange, rank_zero_may_come_late) {
   auto job = tcp_job(3);
   std::vector<Ending> late;
   std::thread rank_0([&] {
@@ -158,7 +158,7 @@ TEST(TcpExchange, RankZeroMayComeLate) {
 }
 
 // Protects: if a rank does not come, every other one says which, in time.
-TEST(TcpExchange, AMissingRankIsNamedByEveryOther) {
+TEST(TcpExchange, a_missing_rank_is_named_by_every_other) {
   auto job = tcp_job(4);
   for (auto& options : job) options.timeout = 3s;
   for (const Ending& ending : run_ranks({job[0], job[1], job[3]}, [](Exchange&) {})) {
@@ -171,7 +171,7 @@ TEST(TcpExchange, AMissingRankIsNamedByEveryOther) {
 }
 
 // Protects: the same if rank 0 is the one that does not come.
-TEST(TcpExchange, MissingRankZeroIsNamed) {
+TEST(TcpExchange, missing_rank_zero_is_named) {
   auto job = tcp_job(3);
   for (auto& options : job) options.timeout = 1s;
   for (const Ending& ending : run_ranks({job[1], job[2]}, [](Exchange&) {})) {
@@ -184,7 +184,7 @@ TEST(TcpExchange, MissingRankZeroIsNamed) {
 }
 
 // Protects: when rank 0 gives up, the others need not wait for their own, later deadline.
-TEST(TcpExchange, GivingUpIsPassedOn) {
+TEST(TcpExchange, giving_up_is_passed_on) {
   auto job = tcp_job(3);
   job[0].timeout = 3s;
   const auto endings = run_ranks({job[0], job[1]}, [](Exchange&) {});
@@ -193,7 +193,7 @@ TEST(TcpExchange, GivingUpIsPassedOn) {
 }
 
 // Protects: what connects but never answers as rank 0 is reported as such, in time.
-TEST(TcpExchange, ASilentServerIsNoRankZero) {
+TEST(TcpExchange, a_silent_server_is_no_rank_zero) {
   auto job = tcp_job(2);
   job[1].timeout = 300ms;
   const std::vector addresses = resolve(parse_endpoint(job[1].rendezvous), job[1].rendezvous);
@@ -205,7 +205,7 @@ TEST(TcpExchange, ASilentServerIsNoRankZero) {
 }
 
 // Protects: a timeout of a barrier names exactly the ranks that did not enter.
-TEST(TcpExchange, BarrierTimeoutNamesTheMissingRanks) {
+TEST(TcpExchange, barrier_timeout_names_the_missing_ranks) {
   std::atomic<int> timed_out{0};
   expect_all_well(run_ranks(tcp_job(4), [&](Exchange& exchange) {
     if (index_of(exchange.self()) < 2) {
@@ -221,7 +221,7 @@ TEST(TcpExchange, BarrierTimeoutNamesTheMissingRanks) {
 }
 
 // Protects: ranks that disagree about the size all learn it, with the numbers.
-TEST(TcpExchange, DifferentSizesAreAMismatchOnEveryRank) {
+TEST(TcpExchange, different_sizes_are_a_mismatch_on_every_rank) {
   std::atomic<int> disagreed{0};
   expect_all_well(run_ranks(tcp_job(3), [&](Exchange& exchange) {
     const std::vector<std::byte> mine(exchange.self() == Rank{1} ? 9 : 8);
@@ -235,7 +235,7 @@ TEST(TcpExchange, DifferentSizesAreAMismatchOnEveryRank) {
 }
 
 // Protects: a clean end is not a death, and waiting for one who has left ends at once.
-TEST(TcpExchange, LeavingIsNotAnIncident) {
+TEST(TcpExchange, leaving_is_not_an_incident) {
   std::atomic<int> looked{0};
   std::atomic<int> waited{0};
   expect_all_well(run_ranks(tcp_job(3), [&](Exchange& exchange) {
@@ -255,7 +255,7 @@ TEST(TcpExchange, LeavingIsNotAnIncident) {
 }
 
 // Protects: rank 0 may leave first; that is no incident.
-TEST(TcpExchange, RankZeroMayLeaveFirst) {
+TEST(TcpExchange, rank_zero_may_leave_first) {
   expect_all_well(run_ranks(tcp_job(3), [](Exchange& exchange) {
     exchange.barrier(5s);
     if (exchange.self() == Rank{0}) return;
@@ -270,7 +270,7 @@ TEST(TcpExchange, RankZeroMayLeaveFirst) {
 
 // Protects: the side channel outlives rank 0's exchange, and rank 0 is free as soon as nobody needs
 // it any longer.
-TEST(TcpExchange, RankZeroRelaysUntilTheLastHasLeft) {
+TEST(TcpExchange, rank_zero_relays_until_the_last_has_left) {
   const auto endings = run_ranks(tcp_job(4), [](Exchange& exchange) {
     exchange.barrier(5s);
     if (exchange.self() == Rank{0}) return;
@@ -286,7 +286,7 @@ TEST(TcpExchange, RankZeroRelaysUntilTheLastHasLeft) {
 
 // Protects: rank 0 does not relay for longer than its timeout, and whoever is still there then
 // knows that no more news will come.
-TEST(TcpExchange, RankZeroRelaysNoLongerThanItsTimeout) {
+TEST(TcpExchange, rank_zero_relays_no_longer_than_its_timeout) {
   auto job = tcp_job(3);
   job[0].timeout = 3s;
   const auto endings = run_ranks(job, [](Exchange& exchange) {
@@ -303,7 +303,7 @@ TEST(TcpExchange, RankZeroRelaysNoLongerThanItsTimeout) {
 }
 
 // Protects: once all have heard of an incident there is nothing left to relay, and rank 0 is free.
-TEST(TcpExchange, AnIncidentEndsTheRelayingOfRankZero) {
+TEST(TcpExchange, an_incident_ends_the_relaying_of_rank_zero) {
   const auto job = tcp_job(4);
   std::atomic<bool> rank_0_ended{false};
   std::thread rank_0([&] {
@@ -324,7 +324,7 @@ TEST(TcpExchange, AnIncidentEndsTheRelayingOfRankZero) {
 
 // Protects: an error of rank 0's program does not cost it its timeout, because those that wait for
 // it give up at once.
-TEST(TcpExchange, AThrowInRankZeroEndsSoon) {
+TEST(TcpExchange, a_throw_in_rank_zero_ends_soon) {
   const auto endings = run_ranks(tcp_job(3), [](Exchange& exchange) {
     exchange.barrier(5s);
     if (exchange.self() == Rank{0}) throw Error(ErrorCode::mismatch, "expected by this test");
@@ -338,7 +338,7 @@ TEST(TcpExchange, AThrowInRankZeroEndsSoon) {
 
 // Protects: a side channel that is gone is an incident, even if rank 0 said goodbye before: nobody
 // waits for news that cannot come.
-TEST(TcpExchange, AnEndOfTheRelayIsAnIncident) {
+TEST(TcpExchange, an_end_of_the_relay_is_an_incident) {
   const auto job = tcp_job(2);
   ScriptedHub hub(job[0]);
   std::thread rank_1([&] {
@@ -360,7 +360,7 @@ TEST(TcpExchange, AnEndOfTheRelayIsAnIncident) {
 }
 
 // Protects: who is missing from one step is not taken for missing from the next.
-TEST(TcpExchange, AnswersAboutAnEarlierStepAreIgnored) {
+TEST(TcpExchange, answers_about_an_earlier_step_are_ignored) {
   const auto job = tcp_job(3);
   ScriptedHub hub(job[0]);
   std::thread rank_1([&] {
@@ -384,7 +384,7 @@ TEST(TcpExchange, AnswersAboutAnEarlierStepAreIgnored) {
 }
 
 // Protects: the hub is asked once for every change that may matter, and no more.
-TEST(TcpExchange, TheHubIsAskedAgainOnlyWhenAnotherHasLeft) {
+TEST(TcpExchange, the_hub_is_asked_again_only_when_another_has_left) {
   const auto job = tcp_job(4);
   ScriptedHub hub(job[0]);
   std::thread rank_1([&] {
@@ -406,7 +406,7 @@ TEST(TcpExchange, TheHubIsAskedAgainOnlyWhenAnotherHasLeft) {
 }
 
 // Protects: a timeout names who is missing at the deadline, not who was when somebody left.
-TEST(TcpExchange, ATimeoutAsksAgain) {
+TEST(TcpExchange, a_timeout_asks_again) {
   const auto job = tcp_job(4);
   ScriptedHub hub(job[0]);
   std::thread rank_1([&] {
@@ -427,7 +427,7 @@ TEST(TcpExchange, ATimeoutAsksAgain) {
 }
 
 // Protects: everybody hears of the same first incident, also if two announce at once.
-TEST(TcpExchange, AllHearOfTheSameIncident) {
+TEST(TcpExchange, all_hear_of_the_same_incident) {
   std::atomic<std::uint32_t> heard[4] = {};
   std::atomic<int> done{0};
   expect_all_well(run_ranks(tcp_job(4), [&](Exchange& exchange) {
@@ -444,7 +444,7 @@ TEST(TcpExchange, AllHearOfTheSameIncident) {
 }
 
 // Protects: the last words of a rank that leaves at once are not lost.
-TEST(TcpExchange, AnAnnouncementSurvivesItsRank) {
+TEST(TcpExchange, an_announcement_survives_its_rank) {
   expect_all_well(run_ranks(tcp_job(3), [](Exchange& exchange) {
     exchange.barrier(5s);
     if (exchange.self() == Rank{0}) {
@@ -457,7 +457,7 @@ TEST(TcpExchange, AnAnnouncementSurvivesItsRank) {
 }
 
 // Protects: a rank that waits in a barrier gives up when it hears of an incident.
-TEST(TcpExchange, AnIncidentEndsWaiting) {
+TEST(TcpExchange, an_incident_ends_waiting) {
   expect_all_well(run_ranks(tcp_job(3), [](Exchange& exchange) {
     if (exchange.self() == Rank{2}) {
       std::this_thread::sleep_for(100ms);
@@ -472,7 +472,7 @@ TEST(TcpExchange, AnIncidentEndsWaiting) {
 }
 
 // Protects: every wrong setting names its variable, and no text contains the secret.
-TEST(TcpExchange, WrongOptionsNameTheirVariable) {
+TEST(TcpExchange, wrong_options_name_their_variable) {
   const auto refused = [](const std::function<void(TcpOptions&)>& spoil) {
     TcpOptions options = tcp_options(free_port(), 0, 2);
     options.timeout = 100ms;
@@ -507,7 +507,7 @@ TEST(TcpExchange, WrongOptionsNameTheirVariable) {
 }
 
 // Protects: a port that is in use, and an address of another host, say so and what to do.
-TEST(TcpExchange, RankZeroSaysWhyItCannotListen) {
+TEST(TcpExchange, rank_zero_says_why_it_cannot_listen) {
   TcpOptions options = tcp_options(free_port(), 0, 2);
   const std::vector addresses = resolve(parse_endpoint(options.rendezvous), options.rendezvous);
   const auto other_job = listen_at(addresses, options.rendezvous);

@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-TEST(SharedRing, WordsOrderWhatThreadsShare) {
+TEST(SharedRing, words_order_what_threads_share) {
   using Shape = std::vector<std::uint32_t>;
   for (const Shape& shape : {Shape{1}, Shape{3}, Shape{1, 1}, Shape{2, 2}, Shape{3, 1},
                              Shape{2, 2, 2}, Shape{1, 2, 1, 2}})
@@ -17,7 +17,7 @@ TEST(SharedRing, WordsOrderWhatThreadsShare) {
 }
 
 /// All ranks go for one chunk at the same moment.
-TEST(SharedRing, OneOfThoseThatFindAChunkHasIt) {
+TEST(SharedRing, one_of_those_that_find_a_chunk_has_it) {
   using Shape = std::vector<std::uint32_t>;
   for (const Shape& shape : {Shape{2}, Shape{3}, Shape{2, 2}})
     EXPECT_EQ(test::run_threads<std::memory_order_release>({shape, 256, 1}, 4000), 0u);

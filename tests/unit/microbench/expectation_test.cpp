@@ -27,7 +27,7 @@ void expect_refused(std::string_view text, const std::vector<const char*>& parts
   }
 }
 
-TEST(Expectation, ABoundIsAFactorOfAProbeOrOfMpi) {
+TEST(Expectation, a_bound_is_a_factor_of_a_probe_or_of_mpi) {
   const auto bounds = parse("# title\n\nwimm <= 2 floor # comment\n\tallreduce 8 <= 0.6 mpi\r\n");
   ASSERT_EQ(bounds.size(), 2u);
   EXPECT_EQ(bounds[0].collective, Collective::wimm);
@@ -41,12 +41,12 @@ TEST(Expectation, ABoundIsAFactorOfAProbeOrOfMpi) {
   EXPECT_EQ(bounds[1].text, "allreduce 8 <= 0.6 mpi");
 }
 
-TEST(Expectation, TheTripwireIsOneAndAHalfTimesTheTargetUnlessSaid) {
+TEST(Expectation, the_tripwire_is_one_and_a_half_times_the_target_unless_said) {
   EXPECT_EQ(parse("wimm <= 2 floor")[0].tripwire, 3);
   EXPECT_EQ(parse("wimm <= 2 floor tripwire 5")[0].tripwire, 5);
 }
 
-TEST(Expectation, ASectionHoldsUntilTheNextOne) {
+TEST(Expectation, a_section_holds_until_the_next_one) {
   const auto bounds = parse(
       "barrier <= 1 mpi\n[ranks 2, nodes 1]\nbarrier <= 2 mpi\n[notify flag]\nbarrier <= 3 wimm\n");
   EXPECT_FALSE(bounds[0].ranks);
@@ -56,7 +56,7 @@ TEST(Expectation, ASectionHoldsUntilTheNextOne) {
   EXPECT_EQ(bounds[2].notify, Notify::flag);
 }
 
-TEST(Expectation, BadLinesAreNamedWithWhatWasExpected) {
+TEST(Expectation, bad_lines_are_named_with_what_was_expected) {
   expect_refused("", {"bounds.txt", "none"});
   expect_refused("# only\n[ranks 2]\n", {"bounds.txt", "none"});
   expect_refused("\ngossip 8 <= 1 mpi", {"bounds.txt:2", "\"gossip\"", "allreduce"});
@@ -95,7 +95,7 @@ const std::vector<Measured> rows = {
      .beside_mpi = true},
     {.collective = Collective::memcpy, .bytes = 1024}};
 
-TEST(Expectation, BoundsAreAboutTheRowsTheyName) {
+TEST(Expectation, bounds_are_about_the_rows_they_name) {
   const Match found = match(
       parse("barrier <= 1 floor\nallreduce 8 <= 1 mpi\nallreduce 1K <= 2 memcpy"), rows, 2, 1);
   ASSERT_EQ(found.pairings.size(), 3u);
@@ -107,12 +107,12 @@ TEST(Expectation, BoundsAreAboutTheRowsTheyName) {
   EXPECT_EQ(found.pairings[2].beside, 4u) << "the copy of as many bytes";
 }
 
-TEST(Expectation, EveryIsWhatHasAPayloadAndARangeHasEverySizeMeasured) {
+TEST(Expectation, every_is_what_has_a_payload_and_a_range_has_every_size_measured) {
   EXPECT_EQ(match(parse("every 8..8M <= 1 mpi"), rows, 2, 1).pairings.size(), 2u);
   EXPECT_EQ(match(parse("every 9..8M <= 1 mpi"), rows, 2, 1).pairings.size(), 1u);
 }
 
-TEST(Expectation, WhatWasNotMeasuredIsSaidAndNotJudged) {
+TEST(Expectation, what_was_not_measured_is_said_and_not_judged) {
   const Match found =
       match(parse("reduce 8 <= 1 mpi\nbarrier <= 1 wimm\nfloor <= 1 mpi"), rows, 2, 1);
   EXPECT_TRUE(found.pairings.empty());
@@ -122,7 +122,7 @@ TEST(Expectation, WhatWasNotMeasuredIsSaidAndNotJudged) {
   EXPECT_EQ(found.gaps[2].reason, "it is not measured --against mpi");
 }
 
-TEST(Expectation, OtherShapesAndNotificationsAreElsewhere) {
+TEST(Expectation, other_shapes_and_notifications_are_elsewhere) {
   const auto bounds = parse(
       "[ranks 4]\nbarrier <= 1 mpi\n[nodes 2]\nbarrier <= 1 mpi\n[notify flag]\nbarrier <= 1 mpi\n"
       "[ranks 2, nodes 1, notify immediate]\nbarrier <= 1 mpi");
@@ -133,7 +133,7 @@ TEST(Expectation, OtherShapesAndNotificationsAreElsewhere) {
   EXPECT_EQ(found.pairings[0].expectation, 3u);
 }
 
-TEST(Expectation, TheLimitItselfIsMetAndNothingMeasuredIsNot) {
+TEST(Expectation, the_limit_itself_is_met_and_nothing_measured_is_not) {
   const Expectation bound = parse("barrier <= 1.5 floor tripwire 2")[0];
   EXPECT_TRUE(is_met(bound, 1.5, false));
   EXPECT_FALSE(is_met(bound, 1.501, false));
@@ -142,7 +142,7 @@ TEST(Expectation, TheLimitItselfIsMetAndNothingMeasuredIsNot) {
   EXPECT_FALSE(is_met(bound, 0, false));
 }
 
-TEST(Expectation, EveryJudgedRowHasALineWithItsRatioAndLimit) {
+TEST(Expectation, every_judged_row_has_a_line_with_its_ratio_and_limit) {
   const auto bounds = parse(
       "barrier <= 1.15 floor\nallreduce 1K <= 0.5 mpi tripwire 0.9\n"
       "reduce 8 <= 1 mpi\n[ranks 4]\nbarrier <= 1 mpi");

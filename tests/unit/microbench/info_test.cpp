@@ -17,7 +17,7 @@ ibv_port_attr rate_of(unsigned width, unsigned speed) {
   return attributes;
 }
 
-TEST(Info, RatesAreThoseOfTheCodes) {
+TEST(Info, rates_are_those_of_the_codes) {
   using verbs::LinkLayer;
   EXPECT_EQ(rate_text(rate_of(2, 32), LinkLayer::infiniband), "100 Gb/s (4X EDR)");
   EXPECT_EQ(rate_text(rate_of(2, 16), LinkLayer::infiniband), "56 Gb/s (4X FDR)");
@@ -30,7 +30,7 @@ TEST(Info, RatesAreThoseOfTheCodes) {
             "unknown rate (width code 2, speed code 0)");
 }
 
-TEST(Info, LockedMemoryIsLimitedUnlessNobodyNeedsItOrMayExceedIt) {
+TEST(Info, locked_memory_is_limited_unless_nobody_needs_it_or_may_exceed_it) {
   const verbs::LockLimit limit{.bytes = 8 << 20};
   EXPECT_EQ(lock_text(limit, true), "8192 KiB");
   EXPECT_EQ(lock_text(limit, false), "not needed by the software device");
@@ -39,7 +39,7 @@ TEST(Info, LockedMemoryIsLimitedUnlessNobodyNeedsItOrMayExceedIt) {
   EXPECT_EQ(lock_text({.bytes = SIZE_MAX}, true), "unlimited");
 }
 
-TEST(Info, PathMtusAreBytes) {
+TEST(Info, path_mtus_are_bytes) {
   EXPECT_EQ(mtu_text(IBV_MTU_256), "256");
   EXPECT_EQ(mtu_text(IBV_MTU_4096), "4096");
   EXPECT_EQ(mtu_text(ibv_mtu{}), "unknown (code 0)");
@@ -77,7 +77,7 @@ std::string value(const InfoSection& part, const char* label) {
   return "no line \"" + std::string(label) + "\"";
 }
 
-TEST(Info, PortIsDescribedInFull) {
+TEST(Info, port_is_described_in_full) {
   const std::vector<verbs::PortDescription> ports = {roce_port()};
   const verbs::Surroundings here{.allowed = detail::parse_cpu_list("0-3"), .nodes = {}};
   const InfoSection section = port_section(ports, choose_port(ports, here, ""), here);
@@ -97,7 +97,7 @@ TEST(Info, PortIsDescribedInFull) {
   EXPECT_EQ(value(part, "GID[2]"), "no line \"GID[2]\"");
 }
 
-TEST(Info, PortThatIsDownHasNoRateAndSaysWhyItWasNotTaken) {
+TEST(Info, port_that_is_down_has_no_rate_and_says_why_it_was_not_taken) {
   std::vector<verbs::PortDescription> ports = {roce_port()};
   ports[0].active = false;
   ports[0].state = "down";
@@ -107,7 +107,7 @@ TEST(Info, PortThatIsDownHasNoRateAndSaysWhyItWasNotTaken) {
   EXPECT_EQ(value(section.parts[0], "GID[3]"), "::ffff:10.0.0.1 RoCE v2: would be taken");
 }
 
-TEST(Info, LongTextsAreBrokenAtSpacesAndNothingIsLost) {
+TEST(Info, long_texts_are_broken_at_spaces_and_nothing_is_lost) {
   std::string words;
   for (int i = 0; i < 100; ++i) words += "word" + std::to_string(i) + " ";
   const std::string rigid(150, 'x');

@@ -28,7 +28,7 @@ class Recorder final : public Subject {
   std::size_t calls_ = 0;
 };
 
-TEST(Measure, BlocksOfAllContestantsAlternate) {
+TEST(Measure, blocks_of_all_contestants_alternate) {
   std::string trace;
   Recorder ours(trace, 't');
   Recorder theirs(trace, 'm');
@@ -73,7 +73,7 @@ class Rooted final : public Subject {
   std::size_t done_ = 0;
 };
 
-TEST(Measure, RootedCallsEndWithTheLastRank) {
+TEST(Measure, rooted_calls_end_with_the_last_rank) {
   std::vector<std::vector<double>> samples(2);
   std::atomic<std::size_t> begun = 0;
   (void)run_local_threads({.rank_count = 2}, [&](Exchange& exchange) {
@@ -91,7 +91,7 @@ TEST(Measure, RootedCallsEndWithTheLastRank) {
   for (const double sample : samples[0]) EXPECT_GE(sample, 1.9e6);
 }
 
-TEST(Measure, DefaultsAreAtLeastTenBlocksOfTwoHundredCalls) {
+TEST(Measure, defaults_are_at_least_ten_blocks_of_two_hundred_calls) {
   for (const bool oversubscribed : {false, true}) {
     const Schedule schedule = schedule_for({}, 0, oversubscribed);
     EXPECT_GE(schedule.blocks, blocks_min);
@@ -104,7 +104,7 @@ TEST(Measure, DefaultsAreAtLeastTenBlocksOfTwoHundredCalls) {
   }
 }
 
-TEST(Measure, FewIterationsMakeFewBlocksAndNotShortOnes) {
+TEST(Measure, few_iterations_make_few_blocks_and_not_short_ones) {
   EXPECT_EQ(schedule_for(1000, 0, false).blocks, 5u);
   const Schedule one = schedule_for(3, 0, false);
   EXPECT_EQ(one.blocks, 1u);

@@ -32,7 +32,7 @@ void expect_refused(const std::vector<const char*>& arguments,
   for (const char* part : parts) EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
-TEST(Options, DefaultsAreADoubleSumWithIdenticalBits) {
+TEST(Options, defaults_are_a_double_sum_with_identical_bits) {
   const Options options = parse({"barrier,allreduce"});
   EXPECT_EQ(options.collectives,
             (std::vector<Collective>{Collective::barrier, Collective::allreduce}));
@@ -43,18 +43,18 @@ TEST(Options, DefaultsAreADoubleSumWithIdenticalBits) {
   EXPECT_EQ(options.bytes.back(), 16384u);
 }
 
-TEST(Options, AgreementIsIdenticalUnlessAskedFor) {
+TEST(Options, agreement_is_identical_unless_asked_for) {
   EXPECT_EQ(parse({"allreduce", "--op", "max"}).agreement, Agreement::identical);
   EXPECT_EQ(parse({"allreduce", "--dtype", "int32"}).agreement, Agreement::identical);
   EXPECT_EQ(parse({"allreduce", "--agreement", "relaxed"}).agreement, Agreement::relaxed);
 }
 
-TEST(Options, TheUsersOperatorTakesItsOwnType) {
+TEST(Options, the_users_operator_takes_its_own_type) {
   EXPECT_EQ(parse({"allreduce", "--op", "user"}).dtype, ElementType::uint64);
   expect_refused({"allreduce", "--op", "user", "--dtype", "int32"}, {"--dtype", "int32", "uint64"});
 }
 
-TEST(Options, ListsAndUnitsAreUnderstood) {
+TEST(Options, lists_and_units_are_understood) {
   const Options options = parse({"allreduce", "--bytes", "0,8,1K,1M", "--per-round", "3,2,1",
                                  "--local", "13", "--iterations", "50", "--seed", "7"});
   EXPECT_EQ(options.bytes, (std::vector<std::size_t>{0, 8, 1024, 1048576}));
@@ -66,18 +66,18 @@ TEST(Options, ListsAndUnitsAreUnderstood) {
   EXPECT_EQ(parse({"barrier", "--notify", "flag"}).notify, Notify::flag);
 }
 
-TEST(Options, AllLeavesProbesToTheRun) {
+TEST(Options, all_leaves_probes_to_the_run) {
   const Options options = parse({"all"});
   EXPECT_TRUE(options.all);
   EXPECT_EQ(options.collectives.size(), 19u);
 }
 
-TEST(Options, OptionsWithoutAFeatureAreUnknown) {
+TEST(Options, options_without_a_feature_are_unknown) {
   for (const char* option : {"--tune", "--notification"})
     expect_refused({"allreduce", option, "x"}, {option, "--help"});
 }
 
-TEST(Options, BadValuesAreNamedWithWhatWasExpected) {
+TEST(Options, bad_values_are_named_with_what_was_expected) {
   expect_refused({}, {"COLLECTIVE", "--help"});
   expect_refused({"gossip"}, {"gossip", "allreduce"});
   expect_refused({"barrier,barrier"}, {"barrier", "once"});
@@ -105,7 +105,7 @@ TEST(Options, BadValuesAreNamedWithWhatWasExpected) {
   expect_refused({"allreduce", "--against", "mpi", "--local", "2"}, {"--local", "mpirun"});
 }
 
-TEST(Options, VirtualTimeNeedsLocalRanksAndHasANetwork) {
+TEST(Options, virtual_time_needs_local_ranks_and_has_a_network) {
   const Options options = parse({"all", "--virtual-time", "--local", "3"});
   EXPECT_TRUE(options.virtual_time);
   EXPECT_EQ(options.fabric, "fdr");
@@ -117,7 +117,7 @@ TEST(Options, VirtualTimeNeedsLocalRanksAndHasANetwork) {
   expect_refused({"barrier", "--fabric", "sdr"}, {"sdr", "qdr, fdr"});
 }
 
-TEST(Options, BoundsNeedTenBlocksOfRealTime) {
+TEST(Options, bounds_need_ten_blocks_of_real_time) {
   EXPECT_TRUE(parse({"barrier", "--expect", "x", "--tripwire", "--iterations", "2000"}).tripwire);
   expect_refused({"barrier", "--tripwire"}, {"--tripwire", "--expect FILE"});
   expect_refused({"barrier", "--expect", "x", "--iterations", "1999"},
@@ -126,7 +126,7 @@ TEST(Options, BoundsNeedTenBlocksOfRealTime) {
                  {"--expect", "--virtual-time"});
 }
 
-TEST(Options, HelpIsNoError) {
+TEST(Options, help_is_no_error) {
   EXPECT_NE(parse({"--help"}).help.find("--bytes"), std::string::npos);
 }
 

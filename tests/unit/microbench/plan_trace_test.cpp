@@ -32,7 +32,7 @@ Cover cover_of_times(const std::vector<std::uint32_t>& times) {
   return cover_of(changes, static_cast<std::uint32_t>(times.size()));
 }
 
-TEST(Cover, IsTheMultisetInTheFewestIntervals) {
+TEST(Cover, is_the_multiset_in_the_fewest_intervals) {
   // Every interval holds a rank at most once, and begins where the height rises or is a circle.
   for (std::uint32_t ranks = 1; ranks <= 6; ++ranks) {
     std::vector<std::uint32_t> times(ranks);
@@ -57,7 +57,7 @@ TEST(Cover, IsTheMultisetInTheFewestIntervals) {
   }
 }
 
-TEST(Cover, WrapsAtTheLastRank) {
+TEST(Cover, wraps_at_the_last_rank) {
   EXPECT_EQ(cover_of_times({1, 1, 0, 0, 1}), (Cover{{4, 3}}));
   EXPECT_EQ(text_of(Cover{{4, 3}}, 5), "4..1");
   EXPECT_EQ(text_of(Cover{{3, 1}, {0, 5}}, 5), "3, 0..4");
@@ -65,7 +65,7 @@ TEST(Cover, WrapsAtTheLastRank) {
 }
 
 /// Executed rounds 1,2 for P = 5: rank 4 hears 3, then 1..2 and 0 (the picture in two_partial.hpp).
-TEST(PlanTrace, ShowsThePictureOfTwoPartialDissemination) {
+TEST(PlanTrace, shows_the_picture_of_two_partial_dissemination) {
   for (const plan::Order order : {plan::Order::commutative, plan::Order::rank_order}) {
     const auto trace = PlanTrace::of(5, [&](Rank self) {
       return plan::two_partial_allreduce(self, 5, {2, 2}, order);
@@ -88,7 +88,7 @@ std::vector<std::uint32_t> times_of(const Cover& cover, std::uint32_t ranks) {
   return times;
 }
 
-TEST(PlanTrace, ResultsAreTheSumOfWhatWasHeard) {
+TEST(PlanTrace, results_are_the_sum_of_what_was_heard) {
   for (std::uint32_t ranks = 1; ranks <= 40; ++ranks) {
     const plan::PerRound vector = plan::uniform(ranks, 2);
     const auto exactly = PlanTrace::of(ranks, [&](Rank self) {
@@ -138,7 +138,7 @@ Plan taking_out(Rank self) {
   return plan;
 }
 
-TEST(PlanTrace, TakesOutWhatCameTwice) {
+TEST(PlanTrace, takes_out_what_came_twice) {
   const auto trace = PlanTrace::of(3, taking_out);
   ASSERT_TRUE(trace);
   EXPECT_EQ(trace->brought(Rank{0}, 1), (Cover{{0, 2}}));
@@ -188,7 +188,7 @@ Plan halves(Rank self) {
   return plan;
 }
 
-TEST(PlanTrace, PartsAreToldApart) {
+TEST(PlanTrace, parts_are_told_apart) {
   const auto trace = PlanTrace::of(2, halves);
   ASSERT_TRUE(trace);
   EXPECT_EQ(trace->result(Rank{1}, 0), (Cover{{0, 2}}));
@@ -203,7 +203,7 @@ TEST(PlanTrace, PartsAreToldApart) {
       << json;
 }
 
-TEST(PlanTrace, APlanThatWaitsForEverIsNone) {
+TEST(PlanTrace, a_plan_that_waits_for_ever_is_none) {
   const auto deaf = [](Rank self) {
     Plan plan = taking_out(self);
     std::erase_if(plan.steps,
@@ -213,7 +213,7 @@ TEST(PlanTrace, APlanThatWaitsForEverIsNone) {
   EXPECT_THROW(PlanTrace::of(3, deaf), std::logic_error);
 }
 
-TEST(PlanTrace, TooManyRanksAreNotTried) {
+TEST(PlanTrace, too_many_ranks_are_not_tried) {
   const auto plan_of = [](Rank self) {
     return plan::dissemination_allreduce(self, 1'000'000, plan::uniform(1'000'000, 1));
   };
@@ -226,7 +226,7 @@ PlanRequest understood(PlanWords words) {
   return understand(words);
 }
 
-TEST(PlanRequest, DefaultsAreOneRanksTableAndAllOfJson) {
+TEST(PlanRequest, defaults_are_one_ranks_table_and_all_of_json) {
   EXPECT_EQ(understood({}).rank, Rank{0});
   EXPECT_EQ(understood({.format = "dot"}).rank, Rank{0});
   EXPECT_EQ(understood({.format = "json"}).rank, std::nullopt);
@@ -234,7 +234,7 @@ TEST(PlanRequest, DefaultsAreOneRanksTableAndAllOfJson) {
   EXPECT_EQ(understood({.rank = "all"}).rank, std::nullopt);
 }
 
-TEST(PlanRequest, AgreementIsWhatTheNamedScheduleGives) {
+TEST(PlanRequest, agreement_is_what_the_named_schedule_gives) {
   EXPECT_EQ(understood({}).asked.agreement, Agreement::identical);
   for (const tune::Row& schedule : tune::named_schedules()) {
     const std::string name = name_of(schedule.algorithm);
@@ -247,7 +247,7 @@ TEST(PlanRequest, AgreementIsWhatTheNamedScheduleGives) {
             Agreement::identical);
 }
 
-TEST(PlanPrint, ADrawingHasAnEdgeForEachMessage) {
+TEST(PlanPrint, a_drawing_has_an_edge_for_each_message) {
   const auto trace = PlanTrace::of(7, [](Rank self) {
     return plan::recursive_multiplying_allreduce(self, 7, {2, 1});
   });

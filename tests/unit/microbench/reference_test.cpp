@@ -37,7 +37,7 @@ std::vector<std::byte> input(const Reference& reference, ElementType type, std::
   return buffer;
 }
 
-TEST(Reference, AgreesWithTheLibrarysKernelsFoldedInRankOrder) {
+TEST(Reference, agrees_with_the_librarys_kernels_folded_in_rank_order) {
   for (const auto& [op, type] : every_combination()) {
     const Reference reference({.type = type, .op = op, .rank_count = rank_count, .seed = 3});
     const Reduction reduction = reduction_for(op, type);
@@ -52,7 +52,7 @@ TEST(Reference, AgreesWithTheLibrarysKernelsFoldedInRankOrder) {
   }
 }
 
-TEST(Reference, InputsDifferByRankCallAndElement) {
+TEST(Reference, inputs_differ_by_rank_call_and_element) {
   const Reference reference({.type = ElementType::uint64, .op = BuiltIn::sum, .rank_count = 5});
   const auto base = input(reference, ElementType::uint64, 1, 1);
   EXPECT_NE(base, input(reference, ElementType::uint64, 2, 1));
@@ -60,7 +60,7 @@ TEST(Reference, InputsDifferByRankCallAndElement) {
   EXPECT_NE(std::memcmp(base.data(), base.data() + 8, 8), 0);
 }
 
-TEST(Reference, TheFirstWrongElementIsNamed) {
+TEST(Reference, the_first_wrong_element_is_named) {
   const Reference reference({.type = ElementType::int32, .op = BuiltIn::sum, .rank_count = 1});
   std::vector<std::byte> expected(count * 4);
   reference.expected(0, expected);
@@ -69,12 +69,12 @@ TEST(Reference, TheFirstWrongElementIsNamed) {
   EXPECT_EQ(reference.first_difference(got, expected), 17u);
 }
 
-TEST(Reference, NoElementsAreAlwaysRight) {
+TEST(Reference, no_elements_are_always_right) {
   const Reference reference({.type = ElementType::int32, .op = BuiltIn::sum, .rank_count = 2});
   EXPECT_FALSE(reference.first_difference({}, {}).has_value());
 }
 
-TEST(Reference, TheUsersOperatorIsAssociativeAndNotCommutative) {
+TEST(Reference, the_users_operator_is_associative_and_not_commutative) {
   const std::uint64_t a = 0x0000000300000005;
   const std::uint64_t b = 0x0000000700000002;
   const std::uint64_t c = 0xfffffff900000001;
@@ -83,7 +83,7 @@ TEST(Reference, TheUsersOperatorIsAssociativeAndNotCommutative) {
 }
 
 // Or a comparison of bits across ranks could not fail.
-TEST(Reference, InputsThatRoundGiveOtherBitsInAnotherOrder) {
+TEST(Reference, inputs_that_round_give_other_bits_in_another_order) {
   for (const auto& [op, type] : every_combination()) {
     const Reference reference({.type = type, .op = op, .rank_count = 3, .seed = 1});
     const bool floating_arithmetic =

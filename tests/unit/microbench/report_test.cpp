@@ -41,16 +41,16 @@ const std::vector<std::string> contract = {
     "iterations", "min_ns",         "median_ns", "p99_ns",    "max_ns",  "correct", "bound_ns",
     "against",    "oversubscribed", "bootstrap", "transport"};
 
-TEST(Report, JsonHasTheKeysOfTheContractInTheirOrder) {
+TEST(Report, json_has_the_keys_of_the_contract_in_their_order) {
   EXPECT_EQ(keys_of(as_json(std::vector{a_row()})), contract);
 }
 
-TEST(Report, JsonIsOneObjectPerLine) {
+TEST(Report, json_is_one_object_per_line) {
   const std::string text = as_json(std::vector{a_row(), a_row()});
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
 }
 
-TEST(Report, WhatDoesNotApplyIsNull) {
+TEST(Report, what_does_not_apply_is_null) {
   const auto json = nlohmann::json::parse(as_json(std::vector{Row{}}));
   for (const char* key : {"dtype", "op", "device", "algorithm", "notify", "agreement", "fabric",
                           "correct", "bound_ns", "against", "transport"})
@@ -59,7 +59,7 @@ TEST(Report, WhatDoesNotApplyIsNull) {
   EXPECT_EQ(json["virtual"], false);
 }
 
-TEST(Report, MpiStandsBeside) {
+TEST(Report, mpi_stands_beside) {
   Row row = a_row();
   row.mpi = {.name = "Open MPI 4.1.4", .median_ns = 10, .p99_ns = 20, .ratio = 0.125};
   const auto json = nlohmann::json::parse(as_json(std::vector{row}));
@@ -69,7 +69,7 @@ TEST(Report, MpiStandsBeside) {
   EXPECT_EQ(json["against"]["mpi"]["ratio"], 0.125);
 }
 
-TEST(Report, CsvHasAsManyFieldsAsNames) {
+TEST(Report, csv_has_as_many_fields_as_names) {
   Row with_mpi = a_row();
   with_mpi.mpi = {.name = "MPICH 4.0.2", .median_ns = 10, .p99_ns = 20};
   const std::string text = as_csv(std::vector{a_row(), with_mpi});
@@ -91,7 +91,7 @@ std::size_t count_of(const std::string& part, const std::string& text) {
   return count;
 }
 
-TEST(Report, SharedCpusAreSaidInEveryRowOfTheTable) {
+TEST(Report, shared_cpus_are_said_in_every_row_of_the_table) {
   Report report;
   report.rows = {a_row(), a_row()};
   for (Row& row : report.rows) row.oversubscribed = true;
@@ -100,7 +100,7 @@ TEST(Report, SharedCpusAreSaidInEveryRowOfTheTable) {
   EXPECT_EQ(count_of("not latencies", text), 1u);
 }
 
-TEST(Report, RatiosAreColumnsAndTheLegendSaysOverWhat) {
+TEST(Report, ratios_are_columns_and_the_legend_says_over_what) {
   Report report;
   report.rows = {a_row()};
   report.rows[0].mpi = {.name = "MPICH 4.0.2", .median_ns = 10, .p99_ns = 20, .ratio = 0.42};
@@ -111,7 +111,7 @@ TEST(Report, RatiosAreColumnsAndTheLegendSaysOverWhat) {
   EXPECT_NE(text.find("1.25 memcpy for allreduce 8"), std::string::npos) << text;
 }
 
-TEST(Report, ATableOfWhatWasMeasuredFitsATerminalOf100Columns) {
+TEST(Report, a_table_of_what_was_measured_fits_a_terminal_of_100_columns) {
   Report report;
   Row row = a_row();
   row.collective = "reduce_scatter";
@@ -131,7 +131,7 @@ TEST(Report, ATableOfWhatWasMeasuredFitsATerminalOf100Columns) {
   }
 }
 
-TEST(Report, ABriefTableHasNoExtremes) {
+TEST(Report, a_brief_table_has_no_extremes) {
   Report report;
   report.rows = {a_row()};
   EXPECT_NE(as_table(report).find("  MAD "), std::string::npos);
@@ -139,7 +139,7 @@ TEST(Report, ABriefTableHasNoExtremes) {
   EXPECT_EQ(as_table(report).find("  MAD "), std::string::npos);
 }
 
-TEST(Report, AColumnOfChecksIsThereIfAResultWasWrong) {
+TEST(Report, a_column_of_checks_is_there_if_a_result_was_wrong) {
   Report report;
   report.rows = {a_row(), a_row()};
   EXPECT_EQ(as_table(report).find("check"), std::string::npos);
@@ -149,7 +149,7 @@ TEST(Report, AColumnOfChecksIsThereIfAResultWasWrong) {
   EXPECT_EQ(count_of("     ok\n", text), 1u);
 }
 
-TEST(Report, RatiosThatAreNoRowComeWithTheNumberOfBlocks) {
+TEST(Report, ratios_that_are_no_row_come_with_the_number_of_blocks) {
   Report report;
   report.rows = {a_row()};
   report.ratios = {{.what = "overlap of allreduce 8 B", .median = 1.5, .blocks = 20}};

@@ -29,7 +29,7 @@ void expect_part(const std::string& text, const char* part) {
   EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
-TEST(Summary, CountsAndNamesTheBestAndTheWorst) {
+TEST(Summary, counts_and_names_the_best_and_the_worst) {
   Row probe = a_row("floor", 8, 0);
   probe.mpi.reset();
   const std::string text =
@@ -41,7 +41,7 @@ TEST(Summary, CountsAndNamesTheBestAndTheWorst) {
   expect_part(text, "is right");
 }
 
-TEST(Summary, AMarkStandsWhereItsRatioIs) {
+TEST(Summary, a_mark_stands_where_its_ratio_is) {
   const std::string text = summary({a_row("allreduce", 8, 0.5), a_row("allreduce", 64, 0.5),
                                     a_row("allreduce", 512, 1.25), a_row("reduce", 8, 3)});
   const std::string first(20, ' '), gap(19, ' ');
@@ -50,7 +50,7 @@ TEST(Summary, AMarkStandsWhereItsRatioIs) {
   expect_part(text, "|                   >  3.00\n");
 }
 
-TEST(Summary, RanksThatShareCpusAreCountedApart) {
+TEST(Summary, ranks_that_share_cpus_are_counted_apart) {
   Row shared = a_row("barrier", 0, 0.1);
   shared.ranks = 4;
   shared.nodes = 4;
@@ -61,13 +61,13 @@ TEST(Summary, RanksThatShareCpusAreCountedApart) {
   expect_part(text, "4 ranks, each a node of its own, which share CPUs: not latencies\n");
 }
 
-TEST(Summary, WhatWasNotCheckedIsSaid) {
+TEST(Summary, what_was_not_checked_is_said) {
   Row unchecked = a_row("barrier", 0, 0.5);
   unchecked.correct.reset();
   expect_part(summary({unchecked, a_row("allreduce", 8, 0.5)}), "1 of 2 rows were checked");
 }
 
-TEST(Summary, FitsATerminalOf100Columns) {
+TEST(Summary, fits_a_terminal_of_100_columns) {
   const std::string text =
       summary({a_row("reduce_scatter", 8, 0.5), a_row("reduce_scatter", 64, 9)});
   for (std::size_t begin = 0; begin < text.size();) {
@@ -77,7 +77,7 @@ TEST(Summary, FitsATerminalOf100Columns) {
   }
 }
 
-TEST(Summary, OtherFilesAreRefused) {
+TEST(Summary, other_files_are_refused) {
   const auto refusal = [](std::string_view text) -> std::string {
     try {
       parse_results(text, "rows.json");

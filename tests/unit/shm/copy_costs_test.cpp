@@ -57,7 +57,7 @@ bool bind_to(std::size_t number) {
   return ::sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
-TEST(CopyCosts, TwoRanksGetFigures) {
+TEST(CopyCosts, two_ranks_get_figures) {
   if (detail::allowed_cpus().count() < 2) GTEST_SKIP() << "needs two CPUs";
   Pair pair;
   CopyOutcome outcome;
@@ -85,7 +85,7 @@ TEST(CopyCosts, TwoRanksGetFigures) {
   EXPECT_LT(costs.get_page, costs.get_chunk);
 }
 
-TEST(CopyCosts, OnOneCpuNothingCounts) {
+TEST(CopyCosts, on_one_cpu_nothing_counts) {
   Pair pair;
   CopyOutcome outcome;
   const auto on_one = [&](auto&& side) {
@@ -104,7 +104,7 @@ TEST(CopyCosts, OnOneCpuNothingCounts) {
   EXPECT_FALSE(outcome.costs);
 }
 
-TEST(CopyCosts, WhoWaitsForNobodyGivesUp) {
+TEST(CopyCosts, who_waits_for_nobody_gives_up) {
   for (const bool leads : {true, false}) {
     Pair pair;
     const auto begin = std::chrono::steady_clock::now();
@@ -121,7 +121,7 @@ TEST(CopyCosts, WhoWaitsForNobodyGivesUp) {
   }
 }
 
-TEST(CopyCosts, AnotherProbeIsNotTakenForThisOne) {
+TEST(CopyCosts, another_probe_is_not_taken_for_this_one) {
   Pair pair;
   CopyOutcome outcome;
   std::thread leader([&] { outcome = pair.lead(50ms); });
@@ -130,7 +130,7 @@ TEST(CopyCosts, AnotherProbeIsNotTakenForThisOne) {
   EXPECT_FALSE(outcome.costs);
 }
 
-TEST(CopyCosts, WithoutRoomThePartnerHearsSo) {
+TEST(CopyCosts, without_room_the_partner_hears_so) {
   Pair pair;
   const CopyOutcome outcome = measure_copies_as_leader(pair.probe(0, 60s), nullptr, ::getpid(), 0);
   EXPECT_FALSE(outcome.costs);
@@ -140,7 +140,7 @@ TEST(CopyCosts, WithoutRoomThePartnerHearsSo) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
 }
 
-TEST(CopyCosts, MemoryOfTheDeadIsNotRead) {
+TEST(CopyCosts, memory_of_the_dead_is_not_read) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
   ASSERT_GT(child, 0);

@@ -66,16 +66,16 @@ void exchange(std::size_t bytes, std::size_t lines) {
   thread.join();
 }
 
-TEST(NodeFabric, CarriesPayloadsOfOneLine) {
+TEST(NodeFabric, carries_payloads_of_one_line) {
   for (const std::size_t bytes : {0u, 8u, 56u}) exchange(bytes, 1);
 }
 
-TEST(NodeFabric, CarriesPayloadsOfManyLines) {
+TEST(NodeFabric, carries_payloads_of_many_lines) {
   exchange(64, 2);
   exchange(4096 + 56, 65);
 }
 
-TEST(NodeFabric, TakesEachMessageOnce) {
+TEST(NodeFabric, takes_each_message_once) {
   Slots left(1), right(1);
   End one(left, right, 8), other(right, left, 8);
   EXPECT_FALSE(other.channel.arrived(1, 0));
@@ -87,7 +87,7 @@ TEST(NodeFabric, TakesEachMessageOnce) {
 }
 
 // Nobody has that process, so what is not in the mapping cannot be read.
-TEST(NodeFabric, WhatIsInTheMappingOfALenderIsReadThere) {
+TEST(NodeFabric, what_is_in_the_mapping_of_a_lender_is_read_there) {
   constexpr std::int32_t nobody = 0x7fff'fff0;
   constexpr std::uint64_t address = 0x10'0000;
   std::vector<std::byte> mapping(256);
@@ -112,7 +112,7 @@ TEST(NodeFabric, WhatIsInTheMappingOfALenderIsReadThere) {
   EXPECT_NE(error_of(address - 1, 10), 0);
 }
 
-TEST(NodeFabric, HoldsOnlyWhatWasPrepared) {
+TEST(NodeFabric, holds_only_what_was_prepared) {
   const NodeChannel channel(2, 3);
   EXPECT_FALSE(channel.holds_put(0, 1));
   EXPECT_FALSE(channel.holds_slot(1, 2));

@@ -43,13 +43,13 @@ std::string refusal_of(const MappingCard& card) {
   return "mapped";
 }
 
-TEST(OfferedMapping, IsOneMappingInItsOwnProcess) {
+TEST(OfferedMapping, is_one_mapping_in_its_own_process) {
   const Memory memory;
   const OfferedMapping offered(42, memory.mapping, memory.file.get());
   EXPECT_EQ(map_offered(offered.card()), memory.mapping);
 }
 
-TEST(OfferedMapping, IsTheSameMemoryInAnotherProcess) {
+TEST(OfferedMapping, is_the_same_memory_in_another_process) {
   // Offered by a child, mapped by this process, which has never heard of it.
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -96,7 +96,7 @@ TEST(OfferedMapping, IsTheSameMemoryInAnotherProcess) {
 }
 
 /// Its owner could shrink it, and whoever had mapped it would end by SIGBUS.
-TEST(OfferedMapping, OfAFileThatIsNotSealedIsRefused) {
+TEST(OfferedMapping, of_a_file_that_is_not_sealed_is_refused) {
   const Memory memory(bytes, false);
   const std::uint64_t nonce = 47;
   std::memcpy(memory.mapping->data(), &nonce, sizeof nonce);
@@ -105,7 +105,7 @@ TEST(OfferedMapping, OfAFileThatIsNotSealedIsRefused) {
   EXPECT_NE(refusal_of(card).find("another file"), std::string::npos) << refusal_of(card);
 }
 
-TEST(OfferedMapping, IsNoLongerOfferedWhenItsOwnerLetsGo) {
+TEST(OfferedMapping, is_no_longer_offered_when_its_owner_lets_go) {
   MappingCard card;
   {
     const Memory memory;

@@ -46,13 +46,13 @@ class ReduceScatter : public testing::Test {
   plan::Plan plan;
 };
 
-TEST_F(ReduceScatter, GoesDirectlyAmongFewRanks) {
+TEST_F(ReduceScatter, goes_directly_among_few_ranks) {
   EXPECT_EQ(taken(1, 8), "chunked_fold");
   EXPECT_EQ(taken(8, 1), "chunked_fold");
   EXPECT_EQ(taken(32, 1), "chunked_fold");
 }
 
-TEST_F(ReduceScatter, OfManyRanksConnectsFew) {
+TEST_F(ReduceScatter, of_many_ranks_connects_few) {
   EXPECT_EQ(taken(33, 1), "circulant");
   EXPECT_EQ(taken(64, 1), "circulant");
   EXPECT_EQ(partners_of(plan), 16u);
@@ -60,7 +60,7 @@ TEST_F(ReduceScatter, OfManyRanksConnectsFew) {
   EXPECT_LE(partners_of(plan), 36u);
 }
 
-TEST_F(ReduceScatter, NodesAddUpWhereThatSavesMoreThanAHop) {
+TEST_F(ReduceScatter, nodes_add_up_where_that_saves_more_than_a_hop) {
   EXPECT_EQ(taken(2, 4), "node_direct");
   EXPECT_EQ(taken(9, 2), "node_direct");
   EXPECT_EQ(taken(10, 2), "node_circulant");
@@ -69,7 +69,7 @@ TEST_F(ReduceScatter, NodesAddUpWhereThatSavesMoreThanAHop) {
   EXPECT_EQ(taken(8, 8), "node_direct");
 }
 
-TEST_F(ReduceScatter, KeepsOrderWhereItIsPromised) {
+TEST_F(ReduceScatter, keeps_order_where_it_is_promised) {
   asked.agreement = Agreement::reproducible;
   EXPECT_EQ(taken(4, 4), "chunked_fold");
   EXPECT_EQ(taken(32, 1), "chunked_fold");
@@ -88,7 +88,7 @@ TEST_F(ReduceScatter, KeepsOrderWhereItIsPromised) {
   EXPECT_EQ(taken(64, 1), "canonical_halving");
 }
 
-TEST_F(ReduceScatter, ConnectsFewWhereNodesDifferToo) {
+TEST_F(ReduceScatter, connects_few_where_nodes_differ_too) {
   std::vector<Node> node_of;
   for (std::uint32_t node = 0; node < 80; ++node)
     for (std::uint32_t rank = 0; rank < 2 + node % 2; ++rank) node_of.push_back(Node{node});
@@ -113,7 +113,7 @@ std::string allgather_taken(std::uint32_t ranks, std::size_t total, Weight weigh
   return plan_for(request, {.rank_count = ranks}, Rank{0}).algorithm;
 }
 
-TEST(Allgatherv, IsPassedOnInPiecesWhereBlocksDifferHoweverManyNodesThereAre) {
+TEST(Allgatherv, is_passed_on_in_pieces_where_blocks_differ_however_many_nodes_there_are) {
   for (const std::uint32_t ranks : {4u, 8u, 16u, 24u, 32u, 48u, 64u})
     for (const std::size_t total : {1u << 20, 4u << 20}) {
       const std::string where = std::to_string(ranks) + " ranks, " + std::to_string(total);

@@ -47,7 +47,7 @@ void expect_refused(ErrorCode code, const std::function<void()>& ask,
   }
 }
 
-TEST(Selection, LeftAloneTakesASchedule) {
+TEST(Selection, left_alone_takes_a_schedule) {
   using enum Agreement;
   EXPECT_EQ(taken(request(BuiltIn::sum, ElementType::float64, identical)), "recursive_multiplying");
   // Where ranks would have to be folded, the canonical tree takes fewer rounds, until its blocks
@@ -111,7 +111,7 @@ TEST(Selection, LeftAloneTakesASchedule) {
 }
 
 /// However large the payload, with room for a few more operations.
-TEST(Selection, WhatIsPassedOnFitsTheDefaultArena) {
+TEST(Selection, what_is_passed_on_fits_the_default_arena) {
   const auto memory = [](const plan::Plan& plan) {
     const std::size_t registers = plan.slot_count - plan.line_slot_count + plan.partial_count;
     return 2 * registers * (chunk_bytes_for(plan, false) + 64);
@@ -138,7 +138,7 @@ TEST(Selection, WhatIsPassedOnFitsTheDefaultArena) {
   EXPECT_EQ(taken(asked, 4096), "canonical_dissemination") << "halves would not fit";
 }
 
-TEST(Selection, EveryScheduleOfTheCatalogueIsTakenByNameWhereItServes) {
+TEST(Selection, every_schedule_of_the_catalogue_is_taken_by_name_where_it_serves) {
   for (const Row& schedule : named_schedules()) {
     Asked asked = request(schedule.needs_idempotent ? BuiltIn::min : BuiltIn::sum,
                           schedule.needs_inverse ? ElementType::int64 : ElementType::float64,
@@ -157,7 +157,7 @@ std::vector<Node> nodes_of(std::uint32_t count, std::uint32_t size, bool is_cycl
   return node_of;
 }
 
-TEST(Selection, CombinesInsideNodesFirstWhereThatKeepsThePromise) {
+TEST(Selection, combines_inside_nodes_first_where_that_keeps_the_promise) {
   const std::vector<Node> blocks = nodes_of(3, 4), dealt = nodes_of(3, 4, true);
   Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   asked.node_of = blocks;
@@ -187,7 +187,7 @@ TEST(Selection, CombinesInsideNodesFirstWhereThatKeepsThePromise) {
   EXPECT_EQ(taken(ordered), "two_partial_dissemination");
 }
 
-TEST(Selection, LanesAreWorthTheirMessages) {
+TEST(Selection, lanes_are_worth_their_messages) {
   const std::vector<Node> blocks = nodes_of(2, 16);
   Asked asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
   asked.node_of = blocks;
@@ -209,7 +209,7 @@ TEST(Selection, LanesAreWorthTheirMessages) {
   EXPECT_EQ(allreduce_plan(Rank{0}, 32, asked).parts, 3);
 }
 
-TEST(Selection, AContextsVectorIsOneOfAllRanks) {
+TEST(Selection, a_contexts_vector_is_one_of_all_ranks) {
   const std::vector<Node> blocks = nodes_of(3, 4);
   Asked asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
   asked.node_of = blocks;
@@ -222,7 +222,7 @@ TEST(Selection, AContextsVectorIsOneOfAllRanks) {
   EXPECT_EQ(taken(asked), "leader/two_partial_dissemination");
 }
 
-TEST(Selection, RefusesNodesOfMoreRanksThanAreSlots) {
+TEST(Selection, refuses_nodes_of_more_ranks_than_are_slots) {
   const std::vector<Node> large = nodes_of(2, 20'000);
   Asked asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
   asked.node_of = large;
@@ -241,7 +241,7 @@ TEST(Selection, RefusesNodesOfMoreRanksThanAreSlots) {
                  [] { (void)barrier_plan(Rank{0}, 4, {.across = Across{9}}); }, {"across 9"});
 }
 
-TEST(Selection, ASingleNodeHasLanesForLargePayloadsAndNoLeader) {
+TEST(Selection, a_single_node_has_lanes_for_large_payloads_and_no_leader) {
   const std::vector<Node> eight = nodes_of(1, 8);
   Asked asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
   asked.node_of = eight;
@@ -259,7 +259,7 @@ TEST(Selection, ASingleNodeHasLanesForLargePayloadsAndNoLeader) {
             "dissemination");
 }
 
-TEST(Selection, DomainsMeetFirstInBarriersAndSmallAllreduces) {
+TEST(Selection, domains_meet_first_in_barriers_and_small_allreduces) {
   const std::vector<Node> node = nodes_of(1, 8), two = nodes_of(2, 4), domains = nodes_of(4, 2);
   const auto barrier = [](const BarrierAsked& asked) {
     return barrier_plan(Rank{0}, 8, asked).algorithm;
@@ -299,7 +299,7 @@ TEST(Selection, DomainsMeetFirstInBarriersAndSmallAllreduces) {
   EXPECT_EQ(taken(asked, 8), "domains/recursive_multiplying");
 }
 
-TEST(Selection, TreesOverNodesAreFibonacciUnlessMessagesPerRoundAreGiven) {
+TEST(Selection, trees_over_nodes_are_fibonacci_unless_messages_per_round_are_given) {
   const auto broadcast = [](BroadcastAsked asked) {
     asked.bytes = asked.bytes == 0 ? 1024 : asked.bytes;
     return broadcast_plan(Rank{0}, 24, asked).algorithm;
@@ -340,7 +340,7 @@ TEST(Selection, TreesOverNodesAreFibonacciUnlessMessagesPerRoundAreGiven) {
   expect_refused(ErrorCode::invalid_argument, [&] { (void)reduce(); }, {"tree 77", "tutti::Tree"});
 }
 
-TEST(Selection, RefusesWhatAScheduleCannotKeep) {
+TEST(Selection, refuses_what_a_schedule_cannot_keep) {
   Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   asked.algorithm = Algorithm::two_partial;
   expect_refused(ErrorCode::unsupported, [&] { (void)taken(asked); },
@@ -356,7 +356,7 @@ TEST(Selection, RefusesWhatAScheduleCannotKeep) {
                  {"barrier", "two_partial_dissemination", "use automatic or dissemination"});
 }
 
-TEST(Selection, TakesTheContextsVectorWhereTheScheduleCan) {
+TEST(Selection, takes_the_contexts_vector_where_the_schedule_can) {
   Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::relaxed);
   const auto rounds = [&] { return allreduce_plan(Rank{0}, 12, asked).per_round; };
   asked.per_round_by_default = {5, 1};
@@ -370,20 +370,20 @@ TEST(Selection, TakesTheContextsVectorWhereTheScheduleCan) {
   EXPECT_EQ(allreduce_plan(Rank{0}, 12, asked).n, 1u);
 }
 
-TEST(Selection, RefusesAnEnumeratorThatIsNone) {
+TEST(Selection, refuses_an_enumerator_that_is_none) {
   Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::relaxed);
   asked.algorithm = static_cast<Algorithm>(99);
   expect_refused(ErrorCode::invalid_argument, [&] { (void)taken(asked); },
                  {"algorithm 99 is none"});
 }
 
-TEST(Selection, NoElementsAreNoReasonToGatherAll) {
+TEST(Selection, no_elements_are_no_reason_to_gather_all) {
   Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::reproducible);
   asked.element_count = 0;
   EXPECT_EQ(taken(asked, 65535), "canonical_dissemination");
 }
 
-TEST(Selection, RefusesVectorsThatDoNotServe) {
+TEST(Selection, refuses_vectors_that_do_not_serve) {
   Asked asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
   asked.per_round = {3, 2};
   expect_refused(ErrorCode::invalid_argument, [&] { (void)taken(asked, 13); },
@@ -405,7 +405,7 @@ TEST(Selection, RefusesVectorsThatDoNotServe) {
                  {"100000", "32768 messages", "smaller entries"});
 }
 
-TEST(Selection, NamesTheNearestNThatCanBeAdapted) {
+TEST(Selection, names_the_nearest_n_that_can_be_adapted) {
   Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::relaxed);
   asked.algorithm = Algorithm::nway;
   std::uint32_t refused = 0;
@@ -429,7 +429,7 @@ TEST(Selection, NamesTheNearestNThatCanBeAdapted) {
                  {"per_round 40000", "more than 32768 messages"});
 }
 
-TEST(Selection, RefusesAnInverseThatIsNotThereAndVectorsThatMeanNothing) {
+TEST(Selection, refuses_an_inverse_that_is_not_there_and_vectors_that_mean_nothing) {
   Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::relaxed);
   asked.algorithm = Algorithm::nway_inverse;
   expect_refused(ErrorCode::unsupported, [&] { (void)taken(asked); },
@@ -443,7 +443,7 @@ TEST(Selection, RefusesAnInverseThatIsNotThereAndVectorsThatMeanNothing) {
                  {"chunked_fold", "P is 100000", "use canonical_dissemination"});
 }
 
-TEST(Selection, ArrivalOrderOnlyWhereNobodyCanTell) {
+TEST(Selection, arrival_order_only_where_nobody_can_tell) {
   using enum Agreement;
   EXPECT_TRUE(takes_any_order(request(BuiltIn::sum, ElementType::float64, relaxed)));
   EXPECT_TRUE(takes_any_order(request(BuiltIn::sum, ElementType::int32, reproducible)));
@@ -452,7 +452,7 @@ TEST(Selection, ArrivalOrderOnlyWhereNobodyCanTell) {
   EXPECT_FALSE(takes_any_order(request(BuiltIn::none, ElementType::float64, relaxed)));
 }
 
-TEST(Selection, ChunksHoldAtMostWhatIsAskedForAndAnElementOfEachPart) {
+TEST(Selection, chunks_hold_at_most_what_is_asked_for_and_an_element_of_each_part) {
   EXPECT_EQ(chunk_count(0, 8, 1, 64), 1u);
   EXPECT_EQ(chunk_count(0, 0, 1, 64), 1u);  // a barrier
   EXPECT_EQ(chunk_count(8, 8, 1, 64), 1u);
@@ -464,7 +464,7 @@ TEST(Selection, ChunksHoldAtMostWhatIsAskedForAndAnElementOfEachPart) {
   EXPECT_EQ(chunk_count(2, 1000, 3, 64), 1u);
 }
 
-TEST(Selection, ChunksStayInTheCacheUnlessTheUsersBuffersHoldThem) {
+TEST(Selection, chunks_stay_in_the_cache_unless_the_users_buffers_hold_them) {
   Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   asked.element_count = 1u << 20;
   const auto chunk_bytes = [&](std::uint32_t rank_count, bool shares_nodes) {
@@ -487,7 +487,7 @@ TEST(Selection, ChunksStayInTheCacheUnlessTheUsersBuffersHoldThem) {
   EXPECT_LT(chunk_bytes_for(chain, false, 1u << 30), 4u << 20);  // the arena's share
 }
 
-TEST(Selection, ARootIsNotConnectedWithManyRanksOfOtherNodes) {
+TEST(Selection, a_root_is_not_connected_with_many_ranks_of_other_nodes) {
   const auto taken = [](std::uint32_t count, std::uint32_t size, std::size_t bytes,
                         plan::Transport transport = plan::Transport::copied) {
     const std::vector<Node> nodes = nodes_of(count, size);
@@ -519,7 +519,7 @@ TEST(Selection, ARootIsNotConnectedWithManyRanksOfOtherNodes) {
       "direct");
 }
 
-TEST(Selection, TheSharedRingIsAFlowAndRefusesWhatItCannotDo) {
+TEST(Selection, the_shared_ring_is_a_flow_and_refuses_what_it_cannot_do) {
   Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
   const std::vector<Node> nodes = {Node{0}, Node{0}, Node{1}, Node{1}, Node{1}};
   asked.node_of = nodes;
@@ -579,7 +579,7 @@ std::vector<Node> even_nodes(std::uint32_t count, std::uint32_t ranks) {
   return nodes_of(std::vector<std::uint32_t>(count, ranks));
 }
 
-TEST(Selection, SmallBlocksOfAnAlltoallGoTogetherWhereThatSavesMessages) {
+TEST(Selection, small_blocks_of_an_alltoall_go_together_where_that_saves_messages) {
   const auto taken = [](const std::vector<Node>& nodes, std::size_t bytes,
                         plan::Transport transport = plan::Transport::copied, Rank self = Rank{0}) {
     return blocks_plan(self, static_cast<std::uint32_t>(nodes.size()),

@@ -30,7 +30,7 @@ struct SoftArena {
   Arena arena;
 };
 
-TEST(Arena, BlocksAreDisjointAlignedAndZeroed) {
+TEST(Arena, blocks_are_disjoint_aligned_and_zeroed) {
   SoftArena soft(1 << 16);
   std::vector<std::pair<std::byte*, std::size_t>> blocks;
   std::mt19937 random(1);
@@ -55,7 +55,7 @@ TEST(Arena, BlocksAreDisjointAlignedAndZeroed) {
   EXPECT_EQ(soft.arena.largest_gap(), soft.arena.size());
 }
 
-TEST(Arena, FullArenaSaysSoInsteadOfFailing) {
+TEST(Arena, full_arena_says_so_instead_of_failing) {
   SoftArena soft(4096);
   EXPECT_NE(soft.arena.allocate(4096), nullptr);
   EXPECT_EQ(soft.arena.allocate(1), nullptr);
@@ -63,7 +63,7 @@ TEST(Arena, FullArenaSaysSoInsteadOfFailing) {
 }
 
 // Linux 6.1 undoes an allocation when a signal comes; 6.18 does not, and this cannot fail there.
-TEST(Arena, SignalsDoNotKeepItFromItsMemory) {
+TEST(Arena, signals_do_not_keep_it_from_its_memory) {
   struct sigaction action {};
   action.sa_handler = [](int) {};
   struct sigaction former {};
@@ -76,7 +76,7 @@ TEST(Arena, SignalsDoNotKeepItFromItsMemory) {
   EXPECT_EQ(::sigaction(SIGALRM, &former, nullptr), 0);
 }
 
-TEST(Arena, ImpossibleSizeIsRefusedWithTheSetting) {
+TEST(Arena, impossible_size_is_refused_with_the_setting) {
   try {
     SoftArena soft(std::size_t{1} << 60);
     FAIL();
@@ -152,7 +152,7 @@ void expect_parts(const std::string& text, const std::vector<std::string>& parts
 
 const std::vector<std::string> remedies = {"ulimit -l", "limits.conf", "TUTTI_ARENA_BYTES"};
 
-TEST(LockLimit, ThatIsTooSmallForTheArenaIsNamedBeforeTheDeviceIsAsked) {
+TEST(LockLimit, that_is_too_small_for_the_arena_is_named_before_the_device_is_asked) {
   const LockingDevice locking;
   const SmallLimit small;
   const std::string text = locking.error_of_arena(4 << 20);
@@ -164,12 +164,12 @@ TEST(LockLimit, ThatIsTooSmallForTheArenaIsNamedBeforeTheDeviceIsAsked) {
   EXPECT_EQ(LockingDevice::asked_count, 1);
 }
 
-TEST(LockLimit, IsNothingToTheSoftwareDevice) {
+TEST(LockLimit, is_nothing_to_the_software_device) {
   const SmallLimit small;
   EXPECT_NO_THROW(SoftArena(4 << 20));
 }
 
-TEST(LockLimit, ExplainsWhatTheDeviceRefuses) {
+TEST(LockLimit, explains_what_the_device_refuses) {
   const LockingDevice locking;
   LockingDevice::refusal = ENOMEM;
   {
@@ -184,7 +184,7 @@ TEST(LockLimit, ExplainsWhatTheDeviceRefuses) {
   LockingDevice::refusal = 0;
 }
 
-TEST(LockLimit, CountsWhatIsLockedAndWhoIsExempt) {
+TEST(LockLimit, counts_what_is_locked_and_who_is_exempt) {
   const std::string name = "lock_limit_test." + std::to_string(::getpid());
   std::ofstream(name) << "Name:\tx\nVmPin:\t     512 kB\nCapEff:\t0000000000004000\n";
   LockLimit limit = lock_limit(name);
@@ -212,7 +212,7 @@ TEST(LockLimit, CountsWhatIsLockedAndWhoIsExempt) {
   EXPECT_TRUE(lock_limit("/nowhere").is_exempt) << "where it is not said, the registration decides";
 }
 
-TEST(Arena, ALimitOnFilesIsNamedAndNoSignal) {
+TEST(Arena, a_limit_on_files_is_named_and_no_signal) {
   const Port port = open_port("soft0");
   const DomainHandle domain(port.driver().alloc_pd(port.device.get()), {&port.driver()});
   rlimit before{};

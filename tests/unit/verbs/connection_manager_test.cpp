@@ -311,7 +311,7 @@ class Connecting : public testing::Test {
   std::optional<ConnectionManager> manager_;
 };
 
-TEST_F(Connecting, TheSmallerKeyAsksAndNamesBothEnds) {
+TEST_F(Connecting, the_smaller_key_asks_and_names_both_ends) {
   EXPECT_EQ(manager().service_port(), 4711);
   connect(to_ask);
   ASSERT_EQ(kernel.requests.size(), 1u);
@@ -324,7 +324,7 @@ TEST_F(Connecting, TheSmallerKeyAsksAndNamesBothEnds) {
   EXPECT_EQ(kernel.established, 1);
 }
 
-TEST_F(Connecting, TimesAreOursWhateverTheKernelSays) {
+TEST_F(Connecting, times_are_ours_whatever_the_kernel_says) {
   connect(to_ask);
   const PathDefaults path;
   EXPECT_EQ(attributes.timeout, path.timeout);
@@ -332,7 +332,7 @@ TEST_F(Connecting, TimesAreOursWhateverTheKernelSays) {
   EXPECT_EQ(attributes.path_mtu, IBV_MTU_512);  // the smallest of three
 }
 
-TEST_F(Connecting, TheOtherOneAcceptsWhatItExpects) {
+TEST_F(Connecting, the_other_one_accepts_what_it_expects) {
   static_cast<void>(manager());
   kernel.ask(request_of_partner());
   connect(to_be_asked);
@@ -340,7 +340,7 @@ TEST_F(Connecting, TheOtherOneAcceptsWhatItExpects) {
   EXPECT_EQ(kernel.established, 0);
 }
 
-TEST_F(Connecting, StrangersAreRefusedWithTheReasonAndDisturbNothing) {
+TEST_F(Connecting, strangers_are_refused_with_the_reason_and_disturb_nothing) {
   static_cast<void>(manager());
   const ConnectionRequest good = request_of_partner();
   kernel.ask(std::span<const std::byte>(), 9);
@@ -360,7 +360,7 @@ TEST_F(Connecting, StrangersAreRefusedWithTheReasonAndDisturbNothing) {
   EXPECT_EQ(kernel.refusals, (std::vector<std::uint16_t>{1, 2, 3, 4, 4, 4}));
 }
 
-TEST_F(Connecting, AnEarlierConnectionsEndIsIgnored) {
+TEST_F(Connecting, an_earlier_connections_end_is_ignored) {
   CmPartner made = partner(to_ask);
   manager().connect({&made, 1}, clock, {.timeout = 5s});
   kernel.push(made.id.get(), {RDMA_CM_EVENT_DISCONNECTED});
@@ -373,7 +373,7 @@ TEST_F(Connecting, AnEarlierConnectionsEndIsIgnored) {
   EXPECT_TRUE(later.id);
 }
 
-TEST_F(Connecting, EveryEventThatEndsItIsNamedWithItsStep) {
+TEST_F(Connecting, every_event_that_ends_it_is_named_with_its_step) {
   const std::vector<std::byte> refusal = [] {
     const ConnectionRefusal reason = refusal_of(Refusal::other_process);
     const auto data = std::as_bytes(std::span(&reason, 1));
@@ -400,7 +400,7 @@ TEST_F(Connecting, EveryEventThatEndsItIsNamedWithItsStep) {
   expect_failure(to_be_asked, ErrorCode::peer_failed, {"REJECTED", "to confirm", "gave up"});
 }
 
-TEST_F(Connecting, EveryCallThatIsRefusedIsNamed) {
+TEST_F(Connecting, every_call_that_is_refused_is_named) {
   for (const char* call : {"create_id", "resolve_addr", "resolve_route", "connect"}) {
     static_cast<void>(manager());
     kernel.failing_call = call;
@@ -408,7 +408,7 @@ TEST_F(Connecting, EveryCallThatIsRefusedIsNamed) {
   }
 }
 
-TEST_F(Connecting, APartnerThatTakesItsAnswerBackIsNotTakenForTheCause) {
+TEST_F(Connecting, a_partner_that_takes_its_answer_back_is_not_taken_for_the_cause) {
   static_cast<void>(manager());
   kernel.failing_call = "init_qp_attr";
   kernel.failing_errno = ENODEV;
@@ -420,33 +420,33 @@ TEST_F(Connecting, APartnerThatTakesItsAnswerBackIsNotTakenForTheCause) {
   }
 }
 
-TEST_F(Connecting, APartnerThatTakesItsRequestBackIsNotTakenForTheCause) {
+TEST_F(Connecting, a_partner_that_takes_its_request_back_is_not_taken_for_the_cause) {
   static_cast<void>(manager());
   kernel.failing_call = "accept";
   kernel.ask(request_of_partner());
   expect_failure(to_be_asked, ErrorCode::peer_failed, {"rdma_accept", "gave up"});
 }
 
-TEST_F(Connecting, AStaleRejectionIsRetriedUntilTheKernelHasForgotten) {
+TEST_F(Connecting, a_stale_rejection_is_retried_until_the_kernel_has_forgotten) {
   kernel.answers["connect"] = {{RDMA_CM_EVENT_REJECTED, rejected_as_stale},
                                {RDMA_CM_EVENT_REJECTED, rejected_as_stale}};
   connect(to_ask);
   EXPECT_EQ(kernel.requests.size(), 3u);
 }
 
-TEST_F(Connecting, AStaleRejectionThatStaysEndsInTime) {
+TEST_F(Connecting, a_stale_rejection_that_stays_ends_in_time) {
   kernel.answers["connect"].assign(100, {RDMA_CM_EVENT_REJECTED, rejected_as_stale});
   expect_failure(to_ask, ErrorCode::timed_out, {"forget an earlier queue pair"}, 500ms);
 }
 
-TEST_F(Connecting, APartnerThatNeverAsksOrAnswersEndsInATimeoutThatNamesIt) {
+TEST_F(Connecting, a_partner_that_never_asks_or_answers_ends_in_a_timeout_that_names_it) {
   expect_failure(to_be_asked, ErrorCode::timed_out,
                  {"waiting for its connection request", "TUTTI_SETUP_TIMEOUT"}, 100ms);
   kernel.answers["connect"] = {{.type = RDMA_CM_EVENT_CONNECT_RESPONSE, .silent = true}};
   expect_failure(to_ask, ErrorCode::timed_out, {"waiting for its answer"}, 100ms);
 }
 
-TEST_F(Connecting, WaitingEndsWhenItHasBecomePointless) {
+TEST_F(Connecting, waiting_ends_when_it_has_become_pointless) {
   CmPartner made = partner(to_be_asked);
   try {
     manager().connect({&made, 1}, clock, {.timeout = 10s, .is_pointless = [] { return true; }});
@@ -456,12 +456,12 @@ TEST_F(Connecting, WaitingEndsWhenItHasBecomePointless) {
   }
 }
 
-TEST_F(Connecting, APathOverAnotherDeviceIsRefused) {
+TEST_F(Connecting, a_path_over_another_device_is_refused) {
   kernel.port_of_path = 2;
   expect_failure(to_ask, ErrorCode::system, {"device soft0 port 2", "TUTTI_DEVICE"});
 }
 
-TEST_F(Connecting, AnAnswerOfSomebodyElseIsRefused) {
+TEST_F(Connecting, an_answer_of_somebody_else_is_refused) {
   kernel.answering_queue_pair = 1;
   expect_failure(to_ask, ErrorCode::mismatch, {"something else"});
   kernel.answering_queue_pair = 0;
@@ -470,7 +470,7 @@ TEST_F(Connecting, AnAnswerOfSomebodyElseIsRefused) {
   EXPECT_EQ(kernel.established, 0);
 }
 
-TEST_F(Connecting, AManagerThatCannotListenSaysWhatIsMissing) {
+TEST_F(Connecting, a_manager_that_cannot_listen_says_what_is_missing) {
   const auto text = [&](const char* call, int error) -> std::string {
     kernel.failing_call = call;
     kernel.failing_errno = error;

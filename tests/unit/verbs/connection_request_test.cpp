@@ -45,19 +45,19 @@ ibv_gid gid_of(const char* ip6) {
   return gid;
 }
 
-TEST(ConnectionRequest, ExactlyOneEndAsks) {
+TEST(ConnectionRequest, exactly_one_end_asks) {
   EXPECT_TRUE(ends.asks());
   EXPECT_FALSE(other_ends.asks());
 }
 
-TEST(ConnectionRequest, WhatOneEndSendsBelongsToTheOther) {
+TEST(ConnectionRequest, what_one_end_sends_belongs_to_the_other) {
   const ConnectionRequest sent = request_of(ends);
   EXPECT_EQ(verdict_on(sent, ends.peer), Refusal::none);
   EXPECT_TRUE(belongs_to(sent, other_ends));
   EXPECT_FALSE(belongs_to(sent, ends));
 }
 
-TEST(ConnectionRequest, AnyOtherProcessOrQueuePairIsNotExpected) {
+TEST(ConnectionRequest, any_other_process_or_queue_pair_is_not_expected) {
   const auto changed = [](auto member, auto value) {
     ConnectionRequest sent = request_of(ends);
     sent.*member = value;
@@ -71,7 +71,7 @@ TEST(ConnectionRequest, AnyOtherProcessOrQueuePairIsNotExpected) {
   EXPECT_FALSE(changed(&ConnectionRequest::to_sequence, 1u));
 }
 
-TEST(ConnectionRequest, WhatIsNoneIsRefusedWithTheReason) {
+TEST(ConnectionRequest, what_is_none_is_refused_with_the_reason) {
   ConnectionRequest read{};
   EXPECT_EQ(read_request({}, ends.peer, read), Refusal::foreign);
   const ConnectionRequest good = request_of(ends);
@@ -85,7 +85,7 @@ TEST(ConnectionRequest, WhatIsNoneIsRefusedWithTheReason) {
   EXPECT_EQ(verdict_on(good, ends.peer + 1), Refusal::other_process);
 }
 
-TEST(Addresses, GidsOfBothKindsBecomeAddresses) {
+TEST(Addresses, gids_of_both_kinds_become_addresses) {
   const IpAddress ip4 = address_of(gid_of("::ffff:10.77.0.2"), 4711);
   EXPECT_EQ(ip4.any.sa_family, AF_INET);
   EXPECT_EQ(ip4.ip4.sin_port, htons(4711));
@@ -96,7 +96,7 @@ TEST(Addresses, GidsOfBothKindsBecomeAddresses) {
   EXPECT_EQ(text_of(ip6), "2001:db8::7");
 }
 
-TEST(Addresses, PortsThatHaveNoneAreRefusedWithTheReason) {
+TEST(Addresses, ports_that_have_none_are_refused_with_the_reason) {
   const auto obstacle = [](const Driver& driver, LinkLayer link, const char* gid) {
     return obstacle_to_address({.driver = &driver, .device = "d", .link = link},
                                {.gid = gid_of(gid)});
@@ -114,7 +114,7 @@ void expect_words(const std::string& text, const std::vector<std::string>& words
   for (const std::string& word : words) EXPECT_NE(text.find(word), std::string::npos) << text;
 }
 
-TEST(ConnectionEvents, FailuresAreNamedWithCauseAndAdvice) {
+TEST(ConnectionEvents, failures_are_named_with_cause_and_advice) {
   expect_words(meaning_of(RDMA_CM_EVENT_ADDR_ERROR, -ETIMEDOUT, {}),
                {"ADDR_ERROR", "timed out", "TUTTI_CONNECT=exchange"});
   expect_words(meaning_of(RDMA_CM_EVENT_ROUTE_ERROR, -EHOSTUNREACH, {}),
@@ -126,7 +126,7 @@ TEST(ConnectionEvents, FailuresAreNamedWithCauseAndAdvice) {
   expect_words(meaning_of(RDMA_CM_EVENT_MULTICAST_JOIN, 0, {}), {"MULTICAST_JOIN"});
 }
 
-TEST(ConnectionEvents, RejectionsSayWhy) {
+TEST(ConnectionEvents, rejections_say_why) {
   const auto rejected = [](int reason, std::span<const std::byte> data) {
     return meaning_of(RDMA_CM_EVENT_REJECTED, reason, data);
   };

@@ -13,7 +13,7 @@ std::vector<DeviceSetting> devices_of(const char* value) {
   return devices;
 }
 
-TEST(DeviceList, NamesDevicesAndTheirNumbersOfPorts) {
+TEST(DeviceList, names_devices_and_their_numbers_of_ports) {
   const auto devices = devices_of("soft0:1,west-1.b:4,a:2");
   ASSERT_EQ(devices.size(), 3u);
   EXPECT_EQ(devices[0].name, "soft0");
@@ -25,7 +25,7 @@ TEST(DeviceList, NamesDevicesAndTheirNumbersOfPorts) {
   EXPECT_EQ(devices_of("a:1,b:1,c:1,d:1,e:1,f:1,g:1,h:1").size(), devices_max);
 }
 
-TEST(DeviceList, WrongListsAreRefused) {
+TEST(DeviceList, wrong_lists_are_refused) {
   const std::string long_name(64, 'a');
   for (const std::string& value :
        {std::string(), std::string("soft0"), std::string("soft0:"), std::string("soft0:0"),
@@ -40,7 +40,7 @@ TEST(DeviceList, WrongListsAreRefused) {
   }
 }
 
-TEST(DeviceList, LinksAreDownWhereNamed) {
+TEST(DeviceList, links_are_down_where_named) {
   auto devices = devices_of("soft0:1,soft1:3");
   EXPECT_EQ(parse_links_down("soft1:3,soft0:1", devices), "");
   EXPECT_TRUE(devices[0].is_down[0]);
@@ -49,7 +49,7 @@ TEST(DeviceList, LinksAreDownWhereNamed) {
   EXPECT_TRUE(devices[1].is_down[2]);
 }
 
-TEST(DeviceList, LinksOfPortsThatAreNotThereAreRefusedWithThoseThatAre) {
+TEST(DeviceList, links_of_ports_that_are_not_there_are_refused_with_those_that_are) {
   for (const char* value : {"", "soft0", "soft0:0", "soft0:2", "soft2:1", "soft0:1,", "soft0:1x"}) {
     auto devices = devices_of("soft0:1,soft1:2");
     const std::string expected = parse_links_down(value, devices);

@@ -74,7 +74,7 @@ void add_fake(const char* name, Change&& change) {
   fakes.push_back(fake);
 }
 
-TEST(Devices, EachIsDescribedWithWhatKeepsItFromBeingUsed) {
+TEST(Devices, each_is_described_with_what_keeps_it_from_being_used) {
   fakes.clear();
   add_fake("roce", [](FakeDevice&) {});
   add_fake("iwarp", [](FakeDevice& fake) {
@@ -109,7 +109,7 @@ TEST(Devices, EachIsDescribedWithWhatKeepsItFromBeingUsed) {
   for (std::size_t i = 0; i < ports.size(); ++i) EXPECT_EQ(obstacle_of(ports[i]), obstacles[i]);
 }
 
-TEST(Devices, SoftwareDeviceIsListedLastAndIsNowhere) {
+TEST(Devices, software_device_is_listed_last_and_is_nowhere) {
   const std::vector<PortDescription> ports = list_ports();
   ASSERT_FALSE(ports.empty());
   EXPECT_EQ(ports.back().name(), "soft0:1");
@@ -118,13 +118,13 @@ TEST(Devices, SoftwareDeviceIsListedLastAndIsNowhere) {
   EXPECT_EQ(obstacle_of(ports.back()), "");
 }
 
-TEST(Devices, OpenedPortIsTheOneThatWasAskedForWithTheReason) {
+TEST(Devices, opened_port_is_the_one_that_was_asked_for_with_the_reason) {
   const Port port = open_port("soft0:1");
   EXPECT_EQ(port.name(), "soft0:1");
   EXPECT_NE(port.reason.find("asked for soft0:1"), std::string::npos) << port.reason;
 }
 
-TEST(Devices, WrongRequestIsNoDevice) {
+TEST(Devices, wrong_request_is_no_device) {
   try {
     (void)open_port("soft0:2");
     FAIL();

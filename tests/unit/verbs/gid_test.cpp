@@ -18,7 +18,7 @@ std::uint32_t chosen(LinkLayer link, const std::vector<GidCandidate>& table) {
   return choice.chosen ? choice.chosen->index : UINT32_MAX;
 }
 
-TEST(GidChoice, RoutableRoceV2IsTakenFromAUsualTable) {
+TEST(GidChoice, routable_roce_v2_is_taken_from_a_usual_table) {
   EXPECT_EQ(chosen(LinkLayer::ethernet,
                    {entry(0, GidType::roce_v1, "fe80::1"), entry(1, GidType::roce_v2, "fe80::1"),
                     entry(2, GidType::roce_v1, "::ffff:10.0.0.1"),
@@ -26,7 +26,7 @@ TEST(GidChoice, RoutableRoceV2IsTakenFromAUsualTable) {
             3u);
 }
 
-TEST(GidChoice, LinkLocalIsTakenOnlyIfNothingElseIsThere) {
+TEST(GidChoice, link_local_is_taken_only_if_nothing_else_is_there) {
   EXPECT_EQ(chosen(LinkLayer::ethernet, {entry(0, GidType::roce_v2, "fe80::1"),
                                          entry(1, GidType::roce_v1, "::ffff:10.0.0.1")}),
             1u);
@@ -38,25 +38,25 @@ TEST(GidChoice, LinkLocalIsTakenOnlyIfNothingElseIsThere) {
             1u);
 }
 
-TEST(GidChoice, Ipv4IsTakenOverIpv6AndLowerIndexAmongEquals) {
+TEST(GidChoice, ipv4_is_taken_over_ipv6_and_lower_index_among_equals) {
   EXPECT_EQ(chosen(LinkLayer::ethernet, {entry(1, GidType::roce_v2, "2001:db8::1"),
                                          entry(5, GidType::roce_v2, "::ffff:10.0.0.1"),
                                          entry(7, GidType::roce_v2, "::ffff:10.0.0.2")}),
             5u);
 }
 
-TEST(GidChoice, EmptyEntriesAreNeverTaken) {
+TEST(GidChoice, empty_entries_are_never_taken) {
   EXPECT_EQ(chosen(LinkLayer::ethernet, {entry(0, GidType::roce_v2, "::")}), UINT32_MAX);
   EXPECT_EQ(chosen(LinkLayer::infiniband, {}), UINT32_MAX);
 }
 
-TEST(GidChoice, InfinibandTakesTheLowestIndex) {
+TEST(GidChoice, infiniband_takes_the_lowest_index) {
   EXPECT_EQ(chosen(LinkLayer::infiniband, {entry(0, GidType::infiniband, "fe80::2"),
                                            entry(1, GidType::infiniband, "fec0::2")}),
             0u);
 }
 
-TEST(GidChoice, EveryEntryGetsAReason) {
+TEST(GidChoice, every_entry_gets_a_reason) {
   const std::vector<GidCandidate> table = {
       entry(0, GidType::roce_v1, "fe80::1"), entry(1, GidType::roce_v1, "::ffff:10.0.0.1"),
       entry(2, GidType::roce_v2, "2001:db8::1"), entry(3, GidType::roce_v2, "::ffff:10.0.0.1")};

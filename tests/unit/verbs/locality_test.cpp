@@ -51,7 +51,7 @@ Surroundings row_of_nodes(const char* allowed) {
                     {3, cpus("12-15"), {40, 30, 20, 10}}}};
 }
 
-TEST(Locality, NodeCpusAndDriverOfADeviceAreRead) {
+TEST(Locality, node_cpus_and_driver_of_a_device_are_read) {
   const Sys sys;
   sys.write("class/infiniband/mlx5_0/device/numa_node", "1");
   sys.write("class/infiniband/mlx5_0/device/local_cpulist", "8-15,24-31");
@@ -62,7 +62,7 @@ TEST(Locality, NodeCpusAndDriverOfADeviceAreRead) {
   EXPECT_EQ(kernel_driver_of("mlx5_0", sys.root()), "mlx5_core");
 }
 
-TEST(Locality, DeviceWithoutANodeIsWhereItsBusIs) {
+TEST(Locality, device_without_a_node_is_where_its_bus_is) {
   const Sys sys;
   sys.write("class/infiniband/mlx5_0/device/numa_node", "-1");
   sys.write("class/infiniband/mlx5_0/device/local_cpulist", "0-3");
@@ -71,7 +71,7 @@ TEST(Locality, DeviceWithoutANodeIsWhereItsBusIs) {
   EXPECT_EQ(text_of(locality), "CPUs 0-3");
 }
 
-TEST(Locality, VirtualDeviceIsNowhere) {
+TEST(Locality, virtual_device_is_nowhere) {
   const Sys sys;
   sys.write("class/infiniband/rxe0/node_type", "1: CA");
   EXPECT_FALSE(locality_of("rxe0", sys.root()).known());
@@ -79,7 +79,7 @@ TEST(Locality, VirtualDeviceIsNowhere) {
   EXPECT_EQ(kernel_driver_of("rxe0", sys.root()), "");
 }
 
-TEST(Locality, NodesOfTheHostAreReadInAscendingOrder) {
+TEST(Locality, nodes_of_the_host_are_read_in_ascending_order) {
   const Sys sys;
   sys.write("devices/system/node/node10/cpulist", "4-7");
   sys.write("devices/system/node/node10/distance", "21 10");
@@ -95,7 +95,7 @@ TEST(Locality, NodesOfTheHostAreReadInAscendingOrder) {
   EXPECT_EQ(found.nodes[0].distances, (std::vector<unsigned>{10, 21}));
 }
 
-TEST(Locality, CpusAllowedAreThoseOfTheMoment) {
+TEST(Locality, cpus_allowed_are_those_of_the_moment) {
   cpu_set_t before, one;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
   const unsigned last = look_around().allowed.list().back();
@@ -106,12 +106,12 @@ TEST(Locality, CpusAllowedAreThoseOfTheMoment) {
   ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
-TEST(Locality, HostWithoutNodesHasNone) {
+TEST(Locality, host_without_nodes_has_none) {
   const Sys sys;
   EXPECT_TRUE(look_around(sys.root()).nodes.empty());
 }
 
-TEST(Distance, IsTheMeanOverTheCpusAllowed) {
+TEST(Distance, is_the_mean_over_the_cpus_allowed) {
   const Locality on_node_2{.numa_node = 2, .near = cpus("8-11")};
   EXPECT_EQ(distance_to(on_node_2, row_of_nodes("9")), 10);
   EXPECT_EQ(distance_to(on_node_2, row_of_nodes("0")), 30);
@@ -119,7 +119,7 @@ TEST(Distance, IsTheMeanOverTheCpusAllowed) {
   EXPECT_EQ(distance_to(on_node_2, row_of_nodes("0-15")), 20);
 }
 
-TEST(Distance, WithoutATableItIsNearOrFar) {
+TEST(Distance, without_a_table_it_is_near_or_far) {
   Surroundings host = row_of_nodes("0");
   for (NumaNode& node : host.nodes) node.distances.clear();
   EXPECT_EQ(distance_to({.numa_node = 0, .near = cpus("0-3")}, host), 10);
@@ -128,7 +128,7 @@ TEST(Distance, WithoutATableItIsNearOrFar) {
   EXPECT_EQ(distance_to({.numa_node = 9, .near = cpus("30")}, host), 20);
 }
 
-TEST(Distance, IsNothingWhereNobodyKnowsTheCpusAllowed) {
+TEST(Distance, is_nothing_where_nobody_knows_the_cpus_allowed) {
   EXPECT_EQ(distance_to({.numa_node = 0, .near = cpus("0-3")}, {}), 0);
 }
 

@@ -33,18 +33,18 @@ class Files : public testing::Test {
   std::filesystem::path root_;
 };
 
-TEST_F(Files, OfAHostThatSaysNothing) {
+TEST_F(Files, of_a_host_that_says_nothing) {
   EXPECT_EQ(left().bytes, SIZE_MAX);
 }
 
-TEST_F(Files, OfAGroupOfTheFirstVersionWithoutLimit) {
+TEST_F(Files, of_a_group_of_the_first_version_without_limit) {
   write("own", "8:memory:/job\n");
   write("groups/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
   write("groups/memory/job/memory.usage_in_bytes", "40000\n");
   EXPECT_EQ(left().bytes, SIZE_MAX);
 }
 
-TEST_F(Files, OfTheHost) {
+TEST_F(Files, of_the_host) {
   write("meminfo", "MemTotal:       1000 kB\nMemFree: 5 kB\nMemAvailable:    300 kB\n");
   write("own", "0::/job\n");
   write("groups/job/memory.max", "max\n");
@@ -53,7 +53,7 @@ TEST_F(Files, OfTheHost) {
   EXPECT_EQ(left().limited_by, "this host");
 }
 
-TEST_F(Files, OfTheNearestLimitAboveTheOwnGroup) {
+TEST_F(Files, of_the_nearest_limit_above_the_own_group) {
   write("meminfo", "MemAvailable:    300 kB\n");
   write("own", "0::/job/step/task\n");
   write("groups/job/memory.max", "200000\n");
@@ -68,7 +68,7 @@ TEST_F(Files, OfTheNearestLimitAboveTheOwnGroup) {
   EXPECT_EQ(left().bytes, 0u);
 }
 
-TEST_F(Files, OfTheFirstVersion) {
+TEST_F(Files, of_the_first_version) {
   write("meminfo", "MemAvailable:    300 kB\n");
   write("own", "9:name=systemd:/x\n8:memory:/job\n0::/y\n");
   write("groups/memory/job/memory.limit_in_bytes", "90000\n");
@@ -78,7 +78,7 @@ TEST_F(Files, OfTheFirstVersion) {
   EXPECT_EQ(left().limited_by, "memory.limit_in_bytes of control group /job");
 }
 
-TEST_F(Files, OfAContainerThatSeesItsOwnGroupOnly) {
+TEST_F(Files, of_a_container_that_sees_its_own_group_only) {
   write("meminfo", "MemAvailable:    300 kB\n");
   write("own", "8:memory:/docker/x\n0::/init.scope\n");
   write("groups/memory/memory.limit_in_bytes", "90000\n");

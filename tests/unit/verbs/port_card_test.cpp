@@ -48,7 +48,7 @@ bool says(const std::string& text, const char* words) {
   return text.find(words) != std::string::npos;
 }
 
-TEST(PortsOfRanks, NamesAndPathMtusMayDiffer) {
+TEST(PortsOfRanks, names_and_path_mtus_may_differ) {
   EXPECT_EQ(incompatibility(Cards{infiniband("mlx5_0:1"), infiniband("mlx5_2:2", IBV_MTU_2048)}),
             "");
   EXPECT_EQ(incompatibility(Cards{roce_v2("mlx5_0:1", true), roce_v2("rxe0:1", true)}), "");
@@ -57,7 +57,7 @@ TEST(PortsOfRanks, NamesAndPathMtusMayDiffer) {
   EXPECT_EQ(incompatibility(Cards{}), "");
 }
 
-TEST(PortsOfRanks, SubnetsAreToldApart) {
+TEST(PortsOfRanks, subnets_are_told_apart) {
   PortCard compute = infiniband("mlx5_0:1"), storage = infiniband("mlx5_2:1");
   compute.subnet = 0xfe80'0000'0000'0000;
   storage.subnet = 0xfec0'0000'0000'0002;
@@ -68,7 +68,7 @@ TEST(PortsOfRanks, SubnetsAreToldApart) {
                    "0xfec0000000000002; "));
 }
 
-TEST(PortsOfRanks, KindsAreToldApartByGroupsOfRanks) {
+TEST(PortsOfRanks, kinds_are_told_apart_by_groups_of_ranks) {
   EXPECT_EQ(
       incompatibility(Cards{infiniband("mlx5_0:1"), infiniband("mlx5_0:1"), infiniband("mlx5_2:1"),
                             infiniband("mlx5_0:1"), soft("soft0:1"), infiniband("mlx5_0:1")}),
@@ -80,7 +80,7 @@ TEST(PortsOfRanks, KindsAreToldApartByGroupsOfRanks) {
                    "IPv4 address; set TUTTI_DEVICE"));
 }
 
-TEST(PortsOfRanks, AddressesOfTwoKindsAreARemedyOfTheirOwn) {
+TEST(PortsOfRanks, addresses_of_two_kinds_are_a_remedy_of_their_own) {
   const std::string text =
       incompatibility(Cards{roce_v2("mlx5_0:1", true), roce_v2("mlx5_0:1", false)});
   EXPECT_EQ(
@@ -90,13 +90,13 @@ TEST(PortsOfRanks, AddressesOfTwoKindsAreARemedyOfTheirOwn) {
       "them");
 }
 
-TEST(PortsOfRanks, KindOfAddressMattersForRoceVersion2Only) {
+TEST(PortsOfRanks, kind_of_address_matters_for_roce_version_2_only) {
   PortCard mapped = roce_v1("mlx5_0:1");
   mapped.is_ipv4 = 1;
   EXPECT_EQ(incompatibility(Cards{mapped, roce_v1("mlx5_0:1")}), "");
 }
 
-TEST(PortsOfRanks, CodesThatAreNoneAreNamed) {
+TEST(PortsOfRanks, codes_that_are_none_are_named) {
   for (const std::uint8_t mtu : {std::uint8_t{0}, std::uint8_t{6}, std::uint8_t{255}}) {
     PortCard odd = infiniband("odd:1");
     odd.path_mtu = mtu;
@@ -112,13 +112,13 @@ TEST(PortsOfRanks, CodesThatAreNoneAreNamed) {
   EXPECT_TRUE(says(incompatibility(Cards{type}), "GID type code 9"));
 }
 
-TEST(PortsOfRanks, NameWithoutAnEndIsCut) {
+TEST(PortsOfRanks, name_without_an_end_is_cut) {
   PortCard endless = soft("");
   std::memset(endless.name, 'x', sizeof endless.name);
   EXPECT_TRUE(says(incompatibility(Cards{endless, infiniband("a:1")}), "xxx, software device; "));
 }
 
-TEST(PortsOfRanks, ManyRanksAndNamesStayOneReadableLine) {
+TEST(PortsOfRanks, many_ranks_and_names_stay_one_readable_line) {
   Cards cards;
   for (int rank = 0; rank < 1000; ++rank)
     cards.push_back(rank % 2 == 0 ? soft("soft0:1")
@@ -148,7 +148,7 @@ std::string refusal(const Endpoint& here, const Endpoint& there) {
   return incompatibility(card_of(here), card_of(there));
 }
 
-TEST(Endpoints, EndsOfAQueuePairAreJudgedByTheSameRule) {
+TEST(Endpoints, ends_of_a_queue_pair_are_judged_by_the_same_rule) {
   const Endpoint here = end_of(LinkLayer::ethernet, GidType::roce_v2);
   EXPECT_EQ(refusal(here, here), "");
   EXPECT_TRUE(says(refusal(here, end_of(LinkLayer::infiniband, GidType::infiniband)),
@@ -169,7 +169,7 @@ TEST(Endpoints, EndsOfAQueuePairAreJudgedByTheSameRule) {
   EXPECT_EQ(refusal(here, there), "");
 }
 
-TEST(PortsOfRanks, CardOfAnOpenedPortSaysWhatItIs) {
+TEST(PortsOfRanks, card_of_an_opened_port_says_what_it_is) {
   const PortCard made = card_of(open_port("soft0:1"));
   EXPECT_STREQ(made.name, "soft0:1");
   EXPECT_EQ(kind_of(made), "software device");

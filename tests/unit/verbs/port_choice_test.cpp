@@ -74,7 +74,7 @@ bool says(const std::string& text, const char* words) {
   return text.find(words) != std::string::npos;
 }
 
-TEST(PortChoice, NearestToTheCpusAllowedIsTaken) {
+TEST(PortChoice, nearest_to_the_cpus_allowed_is_taken) {
   const Ports ports = {port("mlx5_0", 1, 0), port("mlx5_1", 1, 1), port("mlx5_3", 1, 3)};
   EXPECT_EQ(choose(ports, "0-3").chosen, 0u);
   EXPECT_EQ(choose(ports, "5").chosen, 1u);
@@ -88,19 +88,19 @@ TEST(PortChoice, NearestToTheCpusAllowedIsTaken) {
             "0), mlx5_3:1 (farther: NUMA node 3)");
 }
 
-TEST(PortChoice, WhereNoneIsOnTheSpotTheDistanceOfNodesDecides) {
+TEST(PortChoice, where_none_is_on_the_spot_the_distance_of_nodes_decides) {
   const Ports ports = {port("mlx5_0", 1, 0), port("mlx5_3", 1, 3)};
   EXPECT_EQ(choose(ports, "8-11").chosen, 1u);
   EXPECT_EQ(choose(ports, "4-7").chosen, 0u);
 }
 
-TEST(PortChoice, MoreOfTheCpusAllowedDecide) {
+TEST(PortChoice, more_of_the_cpus_allowed_decide) {
   const Ports ports = {port("mlx5_0", 1, 0), port("mlx5_1", 1, 1)};
   EXPECT_EQ(choose(ports, "3-7").chosen, 1u);
   EXPECT_EQ(choose(ports, "0-4").chosen, 0u);
 }
 
-TEST(PortChoice, FirstOfEquallyNearPortsIsTaken) {
+TEST(PortChoice, first_of_equally_near_ports_is_taken) {
   const Ports ports = {port("mlx5_0", 1, 1), port("mlx5_0", 2, 1), port("mlx5_1", 1, 0)};
   const PortChoice bound = choose(ports, "4-7");
   EXPECT_EQ(bound.chosen, 0u);
@@ -111,7 +111,7 @@ TEST(PortChoice, FirstOfEquallyNearPortsIsTaken) {
   EXPECT_EQ(choose(ports, "").chosen, 0u) << "the CPUs allowed are not known";
 }
 
-TEST(PortChoice, DeviceThatIsNowhereComesAfterThoseThatAreSomewhere) {
+TEST(PortChoice, device_that_is_nowhere_comes_after_those_that_are_somewhere) {
   const Ports ports = {port("rxe0", 1), port("mlx5_0", 1, 3)};
   const PortChoice choice = choose(ports, "0-3");
   EXPECT_EQ(choice.chosen, 1u);
@@ -119,7 +119,7 @@ TEST(PortChoice, DeviceThatIsNowhereComesAfterThoseThatAreSomewhere) {
   EXPECT_EQ(choose({port("rxe0", 1), port("rxe1", 1)}, "0-3").chosen, 0u);
 }
 
-TEST(PortChoice, NearPortsThatCannotBeUsedArePassedOverWithTheReason) {
+TEST(PortChoice, near_ports_that_cannot_be_used_are_passed_over_with_the_reason) {
   const Ports ports = {down(port("mlx5_0", 1, 0)), without_gid(roce(port("mlx5_0", 2, 0))),
                        iwarp(port("cxgb4_0", 1, 0)), port("mlx5_1", 1, 3)};
   const PortChoice choice = choose(ports, "0-3");
@@ -133,7 +133,7 @@ TEST(PortChoice, NearPortsThatCannotBeUsedArePassedOverWithTheReason) {
       << choice.reason;
 }
 
-TEST(PortChoice, InfinibandIsTakenOverANearerRocePortSoThatAllRanksOfAHostDo) {
+TEST(PortChoice, infiniband_is_taken_over_a_nearer_roce_port_so_that_all_ranks_of_a_host_do) {
   const Ports ports = {roce(port("mlx5_0", 1, 0)), port("mlx5_1", 1, 3)};
   EXPECT_EQ(choose(ports, "0-3").chosen, 1u);
   EXPECT_EQ(choose(ports, "12-15").chosen, 1u);
@@ -141,7 +141,7 @@ TEST(PortChoice, InfinibandIsTakenOverANearerRocePortSoThatAllRanksOfAHostDo) {
   EXPECT_EQ(choose({roce(port("mlx5_0", 1, 0)), roce(port("mlx5_1", 1, 3))}, "12").chosen, 1u);
 }
 
-TEST(PortChoice, SoftwareDeviceIsTakenOnlyIfNoRealPortCanBeUsed) {
+TEST(PortChoice, software_device_is_taken_only_if_no_real_port_can_be_used) {
   const Ports ports = {soft("soft0", 1), soft("soft1", 1), port("rxe0", 1)};
   const PortChoice choice = choose(ports, "0-3");
   EXPECT_EQ(choice.chosen, 2u);
@@ -153,7 +153,7 @@ TEST(PortChoice, SoftwareDeviceIsTakenOnlyIfNoRealPortCanBeUsed) {
   EXPECT_TRUE(says(fallback.reason, "mlx5_0:1 (port down)")) << fallback.reason;
 }
 
-TEST(PortRequest, NameAndNameWithPortAreRespected) {
+TEST(PortRequest, name_and_name_with_port_are_respected) {
   const Ports ports = {port("mlx5_0", 1, 0), down(port("mlx5_1", 1, 1)), port("mlx5_1", 2, 1),
                        soft("soft0", 1)};
   EXPECT_EQ(choose(ports, "0-3", "mlx5_1").chosen, 2u);
@@ -166,14 +166,14 @@ TEST(PortRequest, NameAndNameWithPortAreRespected) {
       << choice.reason;
 }
 
-TEST(PortRequest, AmongThePortsOfADeviceTheRuleDecides) {
+TEST(PortRequest, among_the_ports_of_a_device_the_rule_decides) {
   const Ports ports = {port("mlx5_0", 1, 0), roce(port("mlx5_1", 1, 1)), port("mlx5_1", 2, 1)};
   const PortChoice choice = choose(ports, "0-3", "mlx5_1");
   EXPECT_EQ(choice.chosen, 2u);
   EXPECT_TRUE(says(choice.reason, "asked for mlx5_1; InfiniBand; not taken: ")) << choice.reason;
 }
 
-TEST(PortRequest, NameWithAColonIsAName) {
+TEST(PortRequest, name_with_a_colon_is_a_name) {
   EXPECT_EQ(choose({port("odd:1", 1), port("odd", 1)}, "0", "odd:1").chosen, 0u);
 }
 
@@ -198,7 +198,7 @@ const Ports assorted = {down(port("mlx5_0", 1, 0)),
                         }(),
                         soft("soft0", 1)};
 
-TEST_P(RefusedRequest, IsNamedWithWhatIsWrongAndWhatWasExpected) {
+TEST_P(RefusedRequest, is_named_with_what_is_wrong_and_what_was_expected) {
   const auto& [request, words] = GetParam();
   const PortChoice choice = choose(assorted, "0-3", request);
   EXPECT_FALSE(choice.chosen);
@@ -230,7 +230,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"cxgb4_0", "iWARP: has no write-with-immediate"},
         Refused{"cxgb4_0:1", "iWARP: has no write-with-immediate"}));
 
-TEST(PortRequest, WithoutOneNobodyIsBlamedForAnother) {
+TEST(PortRequest, without_one_nobody_is_blamed_for_another) {
   const PortChoice choice = choose({down(port("mlx5_0", 1, 0)), down(soft("soft0", 1))}, "0-3");
   EXPECT_FALSE(choice.chosen);
   EXPECT_FALSE(says(choice.reason, "TUTTI_DEVICE")) << choice.reason;
@@ -238,7 +238,7 @@ TEST(PortRequest, WithoutOneNobodyIsBlamedForAnother) {
   EXPECT_FALSE(choose({}, "0-3").chosen);
 }
 
-TEST(PortRequest, PortWithoutASubnetManagerSaysSo) {
+TEST(PortRequest, port_without_a_subnet_manager_says_so) {
   PortDescription waiting = down(port("mlx5_0", 1, 0));
   waiting.state = "init";
   waiting.attributes.state = IBV_PORT_INIT;
@@ -246,7 +246,7 @@ TEST(PortRequest, PortWithoutASubnetManagerSaysSo) {
 }
 
 /// soft-RoCE sends again what has not been lost, the more often the shorter the timeout is.
-TEST(PortChoice, OnlyTheKernelsVirtualDevicesWaitLongForAcknowledgements) {
+TEST(PortChoice, only_the_kernels_virtual_devices_wait_long_for_acknowledgements) {
   PortDescription card = port("mlx5_0", 1), rxe = roce(port("rxe0", 1));
   card.kernel_driver = "mlx5_core";
   const PathDefaults path;

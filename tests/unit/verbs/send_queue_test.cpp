@@ -27,7 +27,7 @@ struct Recorder {
   }
 };
 
-TEST(SendQueue, EveryKthRequestIsSignaledAndReturnsKCredits) {
+TEST(SendQueue, every_kth_request_is_signaled_and_returns_k_credits) {
   Recorder recorder;
   SendQueue queue(8);
   ASSERT_EQ(queue.signal_every(), 4u);
@@ -49,7 +49,7 @@ TEST(SendQueue, EveryKthRequestIsSignaledAndReturnsKCredits) {
   EXPECT_EQ(queue.in_flight(), 4u);
 }
 
-TEST(SendQueue, FlushStandsForEverythingUnsignaled) {
+TEST(SendQueue, flush_stands_for_everything_unsignaled) {
   Recorder recorder;
   SendQueue queue(8);
   PreparedPut put;
@@ -65,7 +65,7 @@ TEST(SendQueue, FlushStandsForEverythingUnsignaled) {
   EXPECT_EQ(Recorder::posted.size(), 3u) << "nothing unsignaled, nothing posted";
 }
 
-TEST(SendQueue, RefusedPostCostsNoCredit) {
+TEST(SendQueue, refused_post_costs_no_credit) {
   Recorder recorder;
   SendQueue queue(2);
   PreparedPut put;
@@ -75,7 +75,7 @@ TEST(SendQueue, RefusedPostCostsNoCredit) {
   EXPECT_EQ(queue.in_flight(), 0u);
 }
 
-TEST(SendQueueDeathTest, PostingWithoutCreditIsAProgrammersError) {
+TEST(SendQueueDeathTest, posting_without_credit_is_a_programmers_error) {
   Recorder recorder;
   SendQueue queue(1);
   PreparedPut put;

@@ -94,7 +94,7 @@ void settle(End& one, End& other) {
   }
 }
 
-TEST(VerbsFabric, PayloadIsThereWhenItsNotificationIs) {
+TEST(VerbsFabric, payload_is_there_when_its_notification_is) {
   End a(1), b(2);
   connect(a, b);
   aim(a, b);
@@ -106,7 +106,7 @@ TEST(VerbsFabric, PayloadIsThereWhenItsNotificationIs) {
   settle(a, b);
 }
 
-TEST(VerbsFabric, APeerThatHasTakenLeaveIsNotWaitedFor) {
+TEST(VerbsFabric, a_peer_that_has_taken_leave_is_not_waited_for) {
   detail::MonotonicClock clock;
   auto a = std::make_unique<End>(1);
   End b(2);
@@ -124,7 +124,7 @@ TEST(VerbsFabric, APeerThatHasTakenLeaveIsNotWaitedFor) {
   EXPECT_LT(clock.now() - begin, 20s) << "nobody is there to be told";
 }
 
-TEST(VerbsFabric, EndsThatTakeLeaveTogetherDoNotWaitForEachOther) {
+TEST(VerbsFabric, ends_that_take_leave_together_do_not_wait_for_each_other) {
   for (int round = 0; round < 200 && !HasFailure(); ++round) {
     detail::MonotonicClock clock;
     auto a = std::make_unique<End>(1), b = std::make_unique<End>(2);
@@ -141,7 +141,7 @@ TEST(VerbsFabric, EndsThatTakeLeaveTogetherDoNotWaitForEachOther) {
   }
 }
 
-TEST(VerbsFabric, WhatComesTooLateReachesNoLaterOperation) {
+TEST(VerbsFabric, what_comes_too_late_reaches_no_later_operation) {
   End a(1), b(2);
   connect(a, b);
   aim(a, b);
@@ -157,7 +157,7 @@ TEST(VerbsFabric, WhatComesTooLateReachesNoLaterOperation) {
   settle(a, b);
 }
 
-TEST(VerbsFabric, AMessageForAnOperationThatEndedWellFailsItsConnection) {
+TEST(VerbsFabric, a_message_for_an_operation_that_ended_well_fails_its_connection) {
   End a(1), b(2);
   connect(a, b);
   aim(a, b);
@@ -172,12 +172,12 @@ TEST(VerbsFabric, AMessageForAnOperationThatEndedWellFailsItsConnection) {
   settle(a, b);
 }
 
-TEST(VerbsFabric, AChannelWithoutConnectionsIsDrained) {
+TEST(VerbsFabric, a_channel_without_connections_is_drained) {
   End a(1);
   settle(a, a);
 }
 
-TEST(VerbsFabric, ChannelIdsComeBackAfterAllOthersOnly) {
+TEST(VerbsFabric, channel_ids_come_back_after_all_others_only) {
   VerbsFabric fabric(on_software_device);
   VerbsChannel kept(0, 1);
   const std::uint32_t kept_id = fabric.attach(kept);
@@ -196,7 +196,7 @@ TEST(VerbsFabric, ChannelIdsComeBackAfterAllOthersOnly) {
   fabric.detach(kept, true);
 }
 
-TEST(VerbsFabric, AFailedConnectionTakesNoOtherWithIt) {
+TEST(VerbsFabric, a_failed_connection_takes_no_other_with_it) {
   End a(1), b(3);
   {
     End gone(2);
@@ -225,7 +225,7 @@ TEST(VerbsFabric, AFailedConnectionTakesNoOtherWithIt) {
   settle(a, b);
 }
 
-TEST(VerbsFabric, ASecondMessageForASlotFailsItsConnection) {
+TEST(VerbsFabric, a_second_message_for_a_slot_fails_its_connection) {
   End a(1), b(2);
   connect(a, b);
   aim(a, b);
@@ -238,7 +238,7 @@ TEST(VerbsFabric, ASecondMessageForASlotFailsItsConnection) {
   settle(a, b);
 }
 
-TEST(VerbsFabric, NoneIsConnectedIfOneCannotBe) {
+TEST(VerbsFabric, none_is_connected_if_one_cannot_be) {
   End a(1), b(2), c(3);
   const std::uint32_t good = a.fabric.connections().to(2), bad = a.fabric.connections().to(3);
   std::vector<NewPartner> partners = {
@@ -258,7 +258,7 @@ TEST(VerbsFabric, NoneIsConnectedIfOneCannotBe) {
   EXPECT_TRUE(a.fabric.connections()[good].connected && a.fabric.connections()[bad].connected);
 }
 
-TEST(VerbsFabric, TheSoftwareDeviceIsNotConnectedByAddress) {
+TEST(VerbsFabric, the_software_device_is_not_connected_by_address) {
   VerbsFabricOptions options = on_software_device;
   options.connections.by_cm = true;
   try {
@@ -270,7 +270,7 @@ TEST(VerbsFabric, TheSoftwareDeviceIsNotConnectedByAddress) {
   }
 }
 
-TEST(VerbsFabric, AnAbandonedConnectionCanBeMadeAgain) {
+TEST(VerbsFabric, an_abandoned_connection_can_be_made_again) {
   End a(1), b(2);
   const std::uint32_t first = a.fabric.connections().count();
   connect(a, b);
@@ -287,7 +287,7 @@ std::uint64_t word_at(std::byte* place) {
   return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(place)).load(std::memory_order_acquire);
 }
 
-TEST(VerbsFabric, AChunkIsThereWhenItsWordIsAndBothHaveCredits) {
+TEST(VerbsFabric, a_chunk_is_there_when_its_word_is_and_both_have_credits) {
   End a(1), b(2);
   Connection& there = connect(a, b);
   a.channel->assign(0, there);
@@ -331,7 +331,7 @@ TEST(VerbsFabric, AChunkIsThereWhenItsWordIsAndBothHaveCredits) {
   EXPECT_FALSE(a.fabric.connections().has_news());
 }
 
-TEST(VerbsFabric, DrainWaitsForWritesOfAnAssignedConnection) {
+TEST(VerbsFabric, drain_waits_for_writes_of_an_assigned_connection) {
   End a(1), b(2);
   Connection& there = connect(a, b);
   a.channel->assign(0, there);
@@ -350,7 +350,7 @@ TEST(VerbsFabric, DrainWaitsForWritesOfAnAssignedConnection) {
   settle(a, b);
 }
 
-TEST(VerbsFabric, AFailedConnectionHasNoRoom) {
+TEST(VerbsFabric, a_failed_connection_has_no_room) {
   End a(1);
   Connection& there = [&]() -> Connection& {
     End gone(2);
@@ -397,7 +397,7 @@ struct Republishing {
   }
 };
 
-TEST(VerbsFabric, APolledNotificationIsRepublishedWithTheNumberOfItsCall) {
+TEST(VerbsFabric, a_polled_notification_is_republished_with_the_number_of_its_call) {
   Republishing pair;
   for (std::uint64_t number = 1; number <= 300; ++number) {
     // Every third call comes before this end has begun it.
@@ -414,7 +414,7 @@ TEST(VerbsFabric, APolledNotificationIsRepublishedWithTheNumberOfItsCall) {
   settle(pair.a, pair.b);
 }
 
-TEST(VerbsFabric, WhatNobodyMayHaveSentIsNotRepublished) {
+TEST(VerbsFabric, what_nobody_may_have_sent_is_not_republished) {
   for (const Immediate bad : {Immediate{0, 1, 0}, Immediate{0, 1, 2}, Immediate{0, 0, 1}}) {
     Republishing pair;
     pair.write.notification = {.operation = pair.b.id, .parity = 1, .slot = 0};
@@ -432,7 +432,7 @@ TEST(VerbsFabric, WhatNobodyMayHaveSentIsNotRepublished) {
   }
 }
 
-TEST(VerbsFabric, WhatComesForADetachedChannelIsNotRepublished) {
+TEST(VerbsFabric, what_comes_for_a_detached_channel_is_not_republished) {
   for (const bool orderly : {false, true}) {
     Republishing pair;
     pair.call = 1;
@@ -444,7 +444,7 @@ TEST(VerbsFabric, WhatComesForADetachedChannelIsNotRepublished) {
   }
 }
 
-TEST(VerbsFabric, WordsArePolledOnlyWhereWritesArePlacedInOrder) {
+TEST(VerbsFabric, words_are_polled_only_where_writes_are_placed_in_order) {
   const WordedLimits good{.places_writes_in_order = true, .inline_bytes = 8, .sends_max = 2};
   EXPECT_EQ(why_not_worded(good, "mlx5_0:1"), "");
   WordedLimits bad = good;
@@ -475,7 +475,7 @@ void aim_line(End& from, End& to, std::uint32_t bytes) {
   }
 }
 
-TEST(Lines, PayloadIsThereWhenItsNumberIsForAllSizes) {
+TEST(Lines, payload_is_there_when_its_number_is_for_all_sizes) {
   for (const std::uint32_t bytes : {0u, 1u, 8u, 40u, 56u}) {
     End a(1), b(2);
     connect(a, b);
@@ -495,7 +495,7 @@ TEST(Lines, PayloadIsThereWhenItsNumberIsForAllSizes) {
   }
 }
 
-TEST(Lines, DrainWaitsForThemAndAFailedConnectionSendsNone) {
+TEST(Lines, drain_waits_for_them_and_a_failed_connection_sends_none) {
   End a(1), b(3);
   {
     End gone(2);
@@ -516,7 +516,7 @@ TEST(Lines, DrainWaitsForThemAndAFailedConnectionSendsNone) {
   settle(a, b);
 }
 
-TEST(Lines, ASecondMessageForASlotFailsItsConnection) {
+TEST(Lines, a_second_message_for_a_slot_fails_its_connection) {
   End a(1), b(2);
   connect(a, b);
   aim_line(a, b, 8);
@@ -529,7 +529,7 @@ TEST(Lines, ASecondMessageForASlotFailsItsConnection) {
   settle(a, b);
 }
 
-TEST(Lines, AMessageThatNobodyTakesFailsItsConnectionAtAnOrderlyEnd) {
+TEST(Lines, a_message_that_nobody_takes_fails_its_connection_at_an_orderly_end) {
   for (const bool orderly : {true, false}) {
     End a(1), b(2);
     connect(a, b);
@@ -545,7 +545,7 @@ TEST(Lines, AMessageThatNobodyTakesFailsItsConnectionAtAnOrderlyEnd) {
   }
 }
 
-TEST(Lines, WhatComesTooLateIsNoMessageOfALaterOperation) {
+TEST(Lines, what_comes_too_late_is_no_message_of_a_later_operation) {
   End a(1), b(2);
   connect(a, b);
   aim_line(a, b, 8);
@@ -561,7 +561,7 @@ TEST(Lines, WhatComesTooLateIsNoMessageOfALaterOperation) {
   EXPECT_EQ(b.fabric.connections().next_failure().process, 1u);
 }
 
-TEST(Lines, AnImmediateForASlotOfLinesFailsItsConnection) {
+TEST(Lines, an_immediate_for_a_slot_of_lines_fails_its_connection) {
   End a(1), b(2);
   connect(a, b);
   aim(a, b);
@@ -575,7 +575,7 @@ TEST(Lines, AnImmediateForASlotOfLinesFailsItsConnection) {
   settle(a, b);
 }
 
-TEST(Lines, DevicesThatTearThemAreRefusedByName) {
+TEST(Lines, devices_that_tear_them_are_refused_by_name) {
   EXPECT_EQ(why_not_lines(nullptr, "mlx5_0:1"), "");
   const std::string text = why_not_lines("it is not on the list", "mlx5_0:1");
   for (const char* word :
@@ -584,7 +584,7 @@ TEST(Lines, DevicesThatTearThemAreRefusedByName) {
   EXPECT_NE(libibverbs_driver().keep_lines_whole(nullptr), nullptr) << "no device is known yet";
 }
 
-TEST(LinesDeathTest, WhatDoesNotFitIsAProgrammersError) {
+TEST(LinesDeathTest, what_does_not_fit_is_a_programmers_error) {
   // A forked child has no arena, so the test begins anew there.
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   End a(1), b(2);
