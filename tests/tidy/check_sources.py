@@ -37,7 +37,8 @@ BANNED_FOLDERS = ("include", "algorithms", "verbs", "bootstrap", "shm")
 # A comment that opens like this is a fragment, which cannot be read without the line before.
 FRAGMENT = re.compile(r"(Of|The same|That|Those)\b")
 # Where comments are free of fragments: a folder that has become so is added here.
-FREE_OF_FRAGMENTS = ("algorithms/engine", "examples", "include", "microbench", "tests")
+FREE_OF_FRAGMENTS = ("algorithms/engine", "algorithms/plan", "bootstrap", "examples", "include",
+                     "microbench", "shm", "tests", "verbs")
 # A string or character, which may hold what looks like a comment; or a comment, with its words.
 STRING_OR_COMMENT = re.compile(
     r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|(?P<marker>//[/!]?<?|/\*[*!]?<?)\s*(?P<words>.*)')
