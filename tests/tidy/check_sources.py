@@ -39,6 +39,7 @@ FRAGMENT = re.compile(r"(Of|The same|That|Those)\b")
 # Where comments are free of fragments: a folder that has become so is added here.
 FREE_OF_FRAGMENTS = ("algorithms/engine", "algorithms/plan", "bootstrap", "examples", "include",
                      "microbench", "shm", "tests", "verbs")
+TEST_NAME = re.compile(r"\b(?:TYPED_TEST|TEST|TEST_F|TEST_P)\(\s*\w+\s*,\s*(\w+)\s*\)")
 # A string or character, which may hold what looks like a comment; or a comment, with its words.
 STRING_OR_COMMENT = re.compile(
     r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|(?P<marker>//[/!]?<?|/\*[*!]?<?)\s*(?P<words>.*)')
@@ -67,6 +68,14 @@ def openings_of_comments(text):
         if here and (here != before or here[0].startswith("/*") or line[:here[1]].strip()):
             yield number, comment["words"]
         before = here
+
+
+def check_test_names(relative, text):
+    if relative.as_posix().startswith("tests/"):
+        for match in TEST_NAME.finditer(text):
+            if not match[1].islower():
+                line = text.count("\n", 0, match.start()) + 1
+                yield f"{relative}:{line}: the name of a test is in snake_case: {match[1]}"
 
 
 def check_fragments(relative, text):
@@ -103,6 +112,7 @@ def check_file(root, path):
             if len(text.splitlines()[number - 1]) > 100:
                 yield f"{where}: longer than 100 columns"
     yield from check_fragments(relative, text)
+    yield from check_test_names(relative, text)
     if path.suffix == ".hpp" and "#pragma once" not in text:
         yield f"{relative}: no #pragma once"
 
@@ -147,6 +157,7 @@ def self_test():
         "include/j.h": ("int j; /* The same of others. */\n", "a comment is"),
         "include/k.cpp": ('auto k = "//";  // Those\n', "a comment is"),
         "include/l.cpp": ("// First.\n//\n// That of a paragraph.\n", "l.cpp:3: a comment is"),
+        "tests/n.cpp": ("int n;\nTEST(Plan,\n     IsRight) {}\n", "n.cpp:2: the name of a test"),
         "include/m.cpp": ("int m;  // first\n// That\n", "m.cpp:2: a comment is"),
     }
     sound = "// Whole, and on the next line\n// Of it.\nauto s = \"// Of\";  // one\n" \
