@@ -8,6 +8,7 @@
 #include "plan/allreduce/circulant.hpp"
 #include "plan/blocks/block_dissemination.hpp"
 #include "plan/blocks/blocks.hpp"
+#include "plan/blocks/bruck_alltoall.hpp"
 #include "plan/blocks/node_alltoall.hpp"
 #include "plan/blocks/node_blocks.hpp"
 #include "plan/blocks/piecewise_allgather.hpp"
@@ -258,7 +259,8 @@ std::string why_not_node_alltoall(const Query& query) {
   if (transport_of(query) != plan::Transport::copied) return "blocks are read where they are";
   if (!query.request.has_equal_blocks) return "blocks differ in length";
   if (bytes > together_bytes_max) return "blocks are too long to be copied twice more";
-  if (!plan::is_node_alltoall(query.topology.node_of)) return "ranks do not share nodes";
+  if (!query.topology.has_shared_nodes() || !plan::is_node_alltoall(query.topology.node_of))
+    return "ranks do not share nodes";
   const std::uint64_t block_bytes = std::max<std::size_t>(bytes, 1);
   constexpr std::uint64_t registers = 4;  // slots and partials, for two calls
   return plan::node_alltoall_payloads(query.topology.node_of) >
@@ -267,10 +269,19 @@ std::string why_not_node_alltoall(const Query& query) {
              : "";
 }
 
-/// The ranks of a node send at the same time, through its port.
+/// A message of one block, which any alltoall waits for.
+Picoseconds cost_of_one_block(const Query& query, std::uint32_t messages = 1) {
+  return round_cost(messages, 1, priced_bytes(query.request.bytes()));
+}
+
+/// The ranks of a node send at the same time, through its port.  Of several to a node messages are
+/// all that is counted, as for node_alltoall.
 Picoseconds cost_of_direct_alltoall(const Query& query, const Variant&) {
+  const std::uint32_t rank_count = query.topology.rank_count;
+  if (!query.topology.has_shared_nodes())
+    return cost_of_one_block(query, std::max(rank_count, 2u) - 1);
   const Picoseconds largest = query.topology.largest_node();
-  return largest * (query.topology.rank_count - largest) * assumed_network.gap;
+  return cost_of_one_block(query) + largest * (rank_count - largest) * assumed_network.gap;
 }
 
 /// Two stages in memory, in each of which a rank copies all that it carries.  Each counts as two
@@ -282,8 +293,48 @@ Picoseconds cost_of_node_alltoall(const Query& query, const Variant&) {
   const std::uint64_t largest = query.topology.largest_node();
   const std::uint64_t carried = (others + largest - 1) / largest * largest * largest;
   const std::uint64_t block_bytes = std::max<std::size_t>(query.request.bytes(), 1);
-  return static_cast<Picoseconds>(others) * assumed_network.gap +
+  return cost_of_one_block(query) + static_cast<Picoseconds>(others) * assumed_network.gap +
          2 * (2 * hop_in_memory + assumed_network.work_per_byte.of(carried * block_bytes));
+}
+
+/// With more messages a round an alltoall of more than 42 ranks would have a lower price, by a
+/// third at most of up to 256, and would connect more ranks.
+constexpr std::uint32_t bruck_n_max = 7;
+
+/// Those n with which blocks pass through others, whole, and do not take too much of the arena.
+std::vector<Variant> bruck_variants(const Query& query) {
+  const std::uint32_t rank_count = query.topology.rank_count;
+  const std::size_t block_bytes = std::max<std::size_t>(query.request.bytes(), 1);
+  std::vector<Variant> variants;
+  for (std::uint32_t n = 1; n <= bruck_n_max && n + 1 < rank_count; ++n) {
+    const auto [slots, payloads] = plan::bruck_registers(plan::bruck_rounds(rank_count, n));
+    constexpr std::size_t registers = 4;  // slots and partials, for two calls
+    if (registers * slots * payloads * block_bytes <= together_registers_bytes &&
+        block_bytes <= within_registers(together_bytes_max, slots, rank_count, payloads))
+      variants.push_back({.per_round = {n}});
+  }
+  return variants;
+}
+
+std::string why_not_bruck_alltoall(const Query& query) {
+  if (transport_of(query) != plan::Transport::copied) return "blocks are read where they are";
+  if (!query.request.has_equal_blocks) return "blocks differ in length";
+  if (query.topology.has_shared_nodes())
+    return "it does not regard nodes, and ranks share some; node_alltoall does";
+  if (query.topology.rank_count < 3) return "there is no rank that blocks could go through";
+  if (query.request.bytes() > together_bytes_max)
+    return "blocks are too long to be copied on their way";
+  return bruck_variants(query).empty() ? "its registers would take too much of the arena" : "";
+}
+
+/// Copying a block counts as combining one.
+Picoseconds cost_of_bruck_alltoall(const Query& query, const Variant& variant) {
+  const std::uint64_t block_bytes = std::max<std::size_t>(query.request.bytes(), 1);
+  Picoseconds sum = 0;
+  for (const plan::BruckRound& round :
+       plan::bruck_rounds(query.topology.rank_count, variant.per_round.front()))
+    sum += round_cost(round.messages, round.blocks, block_bytes);
+  return sum;
 }
 
 // reduce_scatter
@@ -419,6 +470,15 @@ constexpr Row table[] = {
      .cost = cost_of_node_alltoall,
      .build = [](const Query& query, const Variant&,
                  Rank self) { return plan::node_alltoall(self, query.topology.node_of); }},
+    {.collective = alltoall,
+     .name = "bruck_alltoall",
+     .why_not = why_not_bruck_alltoall,
+     .variants = bruck_variants,
+     .cost = cost_of_bruck_alltoall,
+     .build =
+         [](const Query& query, const Variant& variant, Rank self) {
+           return plan::bruck_alltoall(self, query.topology.rank_count, variant.per_round.front());
+         }},
     {.collective = gather,
      .name = "direct",
      .why_not_unasked = why_not_with_root,

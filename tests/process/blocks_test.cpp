@@ -556,6 +556,33 @@ TEST(Blocks, small_ones_of_an_alltoall_go_together_between_nodes) {
   EXPECT_EQ(codes_of(results), std::vector<int>(task.shape.rank_count));
 }
 
+TEST(Blocks, SmallOnesOfAnAlltoallGoThroughOtherRanks) {
+#if defined(__SANITIZE_THREAD__)
+  const Task task{.shape = {16}, .sizes = {8}};
+#else
+  const Task task{.shape = {20}, .sizes = {0, 1, 8, 63, 1025}};
+#endif
+  const auto results =
+      run_local_threads({.rank_count = task.shape.rank_count}, [&](Exchange& exchange) {
+        Context context(options_of(exchange, task));
+        Communicator communicator(context, exchange);
+        Ranks ranks{communicator, task, std::mt19937(index_of(exchange.self()))};
+        Bytes source(task.shape.rank_count * 1025), target(source.size());
+        int wrong = 0;
+        for (const std::size_t bytes : task.sizes) {
+          const std::string name =
+              alltoall(communicator,
+                       {.source = source.data(), .target = target.data(), .bytes = bytes})
+                  .algorithm();
+          if (name != (bytes < 64 ? "bruck_alltoall" : "direct")) return 199;
+          for (const bool in_place : {false, true})
+            wrong += wrong_alltoalls(ranks, bytes, false, in_place);
+        }
+        return std::min(wrong, 198);
+      });
+  EXPECT_EQ(codes_of(results), std::vector<int>(task.shape.rank_count));
+}
+
 /// Blocks of which some are so long that they are passed on in pieces; in reverse order, with gaps.
 int exercise_long_ones(Exchange& exchange, const Task& task, bool in_place) {
   Context context(options_of(exchange, task, 8u << 20));

@@ -124,9 +124,10 @@ texts() {
   expect 0 'connections +11$' --ranks 64 --per-round 1,1,1,1,1,1
   expect 0 'connections +1, and 3 in shared memory$' --ranks 8 --ranks-per-node 4 --across leader
   for ranks in 8 64 200; do
-    expect 0 "connections +$((ranks - 1))\$" --ranks $ranks --collective alltoall
+    expect 0 "connections +$((ranks - 1))\$" --ranks $ranks --collective alltoall --bytes 1M
   done
-  # Of many ranks only an alltoall connects all: every other collective few more than their logarithm.
+  expect 0 'connections +21$' --ranks 64 --collective alltoall
+  # Of many ranks only an alltoall of long blocks connects all: every other collective few more than their logarithm.
   local collective bytes connections how
   for collective in barrier allreduce broadcast reduce reduce_scatter allgather gather scatter scan \
     exscan; do

@@ -12,6 +12,7 @@
 #include "plan/allreduce/scan.hpp"
 #include "plan/blocks/block_dissemination.hpp"
 #include "plan/blocks/blocks.hpp"
+#include "plan/blocks/bruck_alltoall.hpp"
 #include "plan/blocks/node_alltoall.hpp"
 #include "simulated_run.hpp"
 #include "support/node_shapes.hpp"
@@ -63,19 +64,21 @@ std::string text_of(const Case& one) {
          (one.transport == plan::Transport::copied ? ", copied" : ", by reference");
 }
 
-/// Every rank has a block of size[from][to] for every rank; those of nodes go together if
-/// `by_nodes`, and have one size.
-void expect_swapped(const Case& one, bool by_nodes) {
+enum class Swap { direct, by_nodes, through_others };
+
+/// Every rank has a block of size[from][to] for every rank.  They have one size, unless they go
+/// directly.
+void expect_swapped(const Case& one, Swap swap) {
   std::mt19937 random(one.seed);
   const std::uint32_t count = one.rank_count;
   const test::NodeOf node_of =
       test::placed(count, std::min(count, 2 + one.seed % 4), one.seed % 2 == 0, random);
-  if (by_nodes && !plan::is_node_alltoall(node_of)) return;
+  if (swap == Swap::by_nodes && !plan::is_node_alltoall(node_of)) return;
   std::vector<std::vector<std::size_t>> size(count, std::vector<std::size_t>(count));
   std::size_t longest = 1;
   for (auto& row : size)
     for (std::size_t& bytes : row) longest = std::max(longest, bytes = random() % 20);
-  if (by_nodes)
+  if (swap != Swap::direct)
     for (auto& row : size) std::fill(row.begin(), row.end(), longest);
   SimulatedCall call{.reduction = {.element_bytes = 1},
                      .chunk_count = std::min(one.chunk_count, longest),
@@ -84,8 +87,10 @@ void expect_swapped(const Case& one, bool by_nodes) {
   std::vector<Bytes> sources, expected;
   std::vector<plan::Plan> plans;
   for (std::uint32_t rank = 0; rank < count; ++rank) {
-    plans.push_back(by_nodes ? plan::node_alltoall(Rank{rank}, node_of)
-                             : plan::direct_alltoall(Rank{rank}, count, one.transport));
+    plans.push_back(swap == Swap::by_nodes ? plan::node_alltoall(Rank{rank}, node_of)
+                    : swap == Swap::through_others
+                        ? plan::bruck_alltoall(Rank{rank}, count, 1 + one.seed % 3)
+                        : plan::direct_alltoall(Rank{rank}, count, one.transport));
     std::vector<std::size_t> incoming;
     for (std::uint32_t peer = 0; peer < count; ++peer) incoming.push_back(size[peer][rank]);
     const std::vector<Range> source = scattered_over(size[rank], random);
@@ -103,7 +108,7 @@ void expect_swapped(const Case& one, bool by_nodes) {
     }
   }
   EXPECT_EQ(simulation::simulate(plans, call, sources), expected)
-      << text_of(one) << (by_nodes ? ", by " + test::text_of(node_of) : "");
+      << text_of(one) << (swap == Swap::by_nodes ? ", by " + test::text_of(node_of) : "");
 }
 
 /// Every rank has one block, which all get, or the root; or all have a block from the root.
@@ -173,10 +178,12 @@ void for_cases(F&& f) {
         for (std::uint32_t seed = 1; seed <= 10; ++seed) f(Case{ranks, chunks, transport, seed});
 }
 
-TEST(Blocks, are_swapped) {
-  for_cases([](const Case& one) { expect_swapped(one, false); });
+TEST(Blocks, AreSwapped) {
+  for_cases([](const Case& one) { expect_swapped(one, Swap::direct); });
   for_cases([](const Case& one) {
-    if (one.transport == plan::Transport::copied) expect_swapped(one, true);
+    if (one.transport != plan::Transport::copied) return;
+    expect_swapped(one, Swap::by_nodes);
+    expect_swapped(one, Swap::through_others);
   });
 }
 

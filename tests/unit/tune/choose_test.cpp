@@ -596,8 +596,7 @@ TEST(Selection, small_blocks_of_an_alltoall_go_together_where_that_saves_message
   EXPECT_EQ(taken(even_nodes(3, 3), 8), "node_alltoall");
   EXPECT_EQ(taken(even_nodes(3, 3), 512), "direct");
   EXPECT_EQ(taken(even_nodes(1, 16), 8), "direct");
-  EXPECT_EQ(taken(even_nodes(64, 1), 8), "direct");
-  EXPECT_EQ(blocks_plan(Rank{0}, 64, {.bytes = 8}).algorithm, "direct");
+  EXPECT_EQ(taken(even_nodes(8, 1), 8), "direct");
   // Registers of 2^18 bytes, in two copies of slots and as many partials.
   EXPECT_EQ(taken(even_nodes(8, 8), 273), "node_alltoall");
   EXPECT_EQ(taken(even_nodes(8, 8), 274), "direct");
@@ -606,6 +605,19 @@ TEST(Selection, small_blocks_of_an_alltoall_go_together_where_that_saves_message
   const std::vector<Node> uneven = nodes_of({5, 1, 4, 2});
   for (std::uint32_t rank = 0; rank < uneven.size(); ++rank)
     EXPECT_EQ(taken(uneven, 8, plan::Transport::copied, Rank{rank}), "node_alltoall") << rank;
+}
+
+TEST(Selection, SmallBlocksOfAnAlltoallGoThroughOtherRanksWhereNoneShareANode) {
+  const auto taken = [](std::uint32_t ranks, std::size_t bytes,
+                        plan::Transport transport = plan::Transport::copied) {
+    return blocks_plan(Rank{0}, ranks, {.bytes = bytes, .transport = transport}).algorithm;
+  };
+  for (const std::uint32_t ranks : {1u, 2u, 3u, 4u, 8u, 15u}) EXPECT_EQ(taken(ranks, 8), "direct");
+  for (const std::uint32_t ranks : {16u, 20u, 64u, 96u, 256u}) {
+    EXPECT_EQ(taken(ranks, 8), "bruck_alltoall") << ranks;
+    EXPECT_EQ(taken(ranks, 1025), "direct") << ranks;
+    EXPECT_EQ(taken(ranks, 8, plan::Transport::by_reference), "single_copy") << ranks;
+  }
 }
 
 }  // namespace
