@@ -99,6 +99,12 @@ std::string json_of(const plan::Plan& plan, const PlanTrace& trace) {
 }
 
 void print_plan(const PlanRequest& request, std::ostream& out) {
+  if (request.explain) {
+    if (request.format != PlanFormat::table)
+      refuse("--format", name_of(request.format), "table, or no --explain");
+    out << tune::choose(request.asked, request.topology).explanation() << '\n';
+    return;
+  }
   // A plan that cannot be made or drawn is refused before anything large is tried.
   const tune::Choice choice = choice_of(request);
   const plan::Plan first = choice.plan(Rank{0});

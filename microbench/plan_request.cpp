@@ -223,6 +223,9 @@ void declare_plan_options(CommandLine& line, PlanWords& words) {
   line.add("--placement", words.placement, "of ranks on nodes: block (default), cyclic or random");
   line.add("--rank", words.rank, "a rank, or all; default 0, for json all");
   line.add("--format", words.format, "table (default), dot (Graphviz) or json");
+  line.add_flag("--explain", words.explain,
+                "instead of the plan: what is chosen, the next ones with their prices, and why the "
+                "others are out");
 }
 
 PlanRequest understand(const PlanWords& words) {
@@ -245,6 +248,7 @@ PlanRequest understand(const PlanWords& words) {
   }
   if (words.format) request.format = parse_name(every_format, "--format", *words.format);
   request.rank = understand_rank(words, request);
+  request.explain = words.explain;
   return request;
 }
 

@@ -33,6 +33,7 @@ struct PlanWords {
   std::optional<std::string> ranks = {}, per_round = {}, algorithm = {}, agreement = {};
   std::optional<std::string> rank = {}, format = {}, ranks_per_node = {}, placement = {};
   std::optional<std::string> ranks_per_domain = {}, across = {}, root = {}, tree = {};
+  bool explain = false;
   std::string collective = "allreduce", dtype = "uint64", op = "sum", bytes = "8";
 };
 
@@ -44,6 +45,7 @@ struct PlanRequest {
   tune::Topology topology = {};
   std::optional<Rank> rank = Rank{0};  // none: all
   PlanFormat format = PlanFormat::table;
+  bool explain = false;  // why this plan, instead of the plan
 };
 
 /// Throws Error in one line that names the value, what was expected and what to do.

@@ -409,6 +409,7 @@ constexpr auto reduce_scatter = Collective::reduce_scatter;
 constexpr Row table[] = {
     {.collective = allgather,
      .name = "direct",
+     .also = "single_copy",
      .why_not_unasked =
          [](const Query& query) {
            return std::string(goes_directly(query) ? "" : "it would take more messages");
@@ -420,6 +421,7 @@ constexpr Row table[] = {
          }},
     {.collective = allgather,
      .name = "block_dissemination",
+     .also = "node_allgather",
      .why_not_unasked =
          [](const Query& query) {
            return std::string(goes_directly(query) ? "all others are as near" : "");
@@ -459,6 +461,7 @@ constexpr Row table[] = {
          }},
     {.collective = alltoall,
      .name = "direct",
+     .also = "single_copy",
      .cost = cost_of_direct_alltoall,
      .build =
          [](const Query& query, const Variant&, Rank self) {
@@ -481,6 +484,7 @@ constexpr Row table[] = {
          }},
     {.collective = gather,
      .name = "direct",
+     .also = "single_copy",
      .why_not_unasked = why_not_with_root,
      .cost = cost_of_direct_root,
      .build =
@@ -510,6 +514,7 @@ constexpr Row table[] = {
          }},
     {.collective = scatter,
      .name = "direct",
+     .also = "single_copy",
      .why_not_unasked = why_not_with_root,
      .cost = cost_of_direct_root,
      .build =
@@ -547,6 +552,7 @@ constexpr Row table[] = {
          }},
     {.collective = reduce_scatter,
      .name = "circulant",
+     .also = "direct node_direct node_circulant",
      .association = Association::expression,
      .keeps_rank_order = false,
      .why_not_unasked = why_not_partial_sums,

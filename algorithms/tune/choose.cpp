@@ -29,9 +29,11 @@ std::string why_not_served(const Row& row, const CollectiveRequest& request) {
          " is asked for";
 }
 
+constexpr const char* another_is_asked_for = "another one is asked for";
+
 /// Why a row is out; empty: it is priced.  What is cheap to find out comes first.
 std::string why_not(const Row& row, const Query& query, const Row* named) {
-  if (named != nullptr && named->algorithm != row.algorithm) return "another one is asked for";
+  if (named != nullptr && named->algorithm != row.algorithm) return another_is_asked_for;
   std::string why = why_not_served(row, query.request);
   if (why.empty() && named == nullptr && row.why_not_unasked != nullptr)
     why = row.why_not_unasked(query);
@@ -101,6 +103,18 @@ const Row* named_row(const CollectiveRequest& request, Hierarchy hierarchy) {
 
 std::vector<Variant> variants_of(const Row& row, const Query& query) {
   return row.variants == nullptr ? std::vector<Variant>{{}} : row.variants(query);
+}
+
+std::string name_with_messages(const Row& row, const Variant& variant) {
+  return row.name +
+         (variant.per_round.empty() ? "" : " with " + text_of(variant.per_round) + " a round");
+}
+
+/// Lines after the first one.
+std::string indented(std::string text) {
+  for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1))
+    text.insert(at + 1, "  ");
+  return text;
 }
 
 std::string price_of(const Row& row, const Query& query, const Variant& variant) {
@@ -180,16 +194,22 @@ std::string Choice::explanation() const {
   std::stable_sort(priced.begin(), priced.end(), [&](const Rival* left, const Rival* right) {
     return left->row->cost(query(), left->variant) < right->row->cost(query(), right->variant);
   });
-  std::string text = std::string("chosen: ") + row_->name + ", " +
-                     price_of(*row_, query(), variant_) + " on the assumed network";
-  if (variant_.across) text += "\n  across: " + variant_.across->explanation();
+  std::string text = "chosen: " + name_with_messages(*row_, variant_);
+  if (request_.collective == Collective::allreduce && row_->algorithm != Algorithm::automatic &&
+      row_->algorithm == request_.algorithm)
+    text += ", which is asked for";
+  else if (priced.size() < 2)
+    text += ", the only one that serves";
+  else
+    text += ", " + price_of(*row_, query(), variant_) + " on a network like FDR InfiniBand";
+  if (variant_.across) text += "\n  across: " + indented(variant_.across->explanation());
   std::size_t next = 0;
   for (const Rival* rival : priced)
     if (rival->row != row_ && next++ < 2)
-      text += std::string("\n  next: ") + rival->row->name + ", " +
+      text += "\n  next: " + name_with_messages(*rival->row, rival->variant) + ", " +
               price_of(*rival->row, query(), rival->variant);
   for (const Rival& rival : rivals_)
-    if (!rival.why_not.empty())
+    if (!rival.why_not.empty() && rival.why_not != another_is_asked_for)
       text += std::string("\n  not ") + rival.row->name + ": " + rival.why_not;
   return text;
 }

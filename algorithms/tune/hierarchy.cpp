@@ -152,6 +152,7 @@ template <Hierarchy hierarchy>
 constexpr Row row(Collective collective, const char* name) {
   return {.collective = collective,
           .name = name,
+          .also = hierarchy == Hierarchy::lanes ? "leader" : "",
           .hierarchy = hierarchy,
           .why_not = [](const Query& query) { return why_not_hierarchy(query, hierarchy); },
           .variants =

@@ -62,7 +62,8 @@ struct Variant {
 
 struct Row {
   Collective collective;
-  const char* name;  // as in the literature; the algorithm of its plans, where that is one alone
+  const char* name;       // as in the literature, and the algorithm of its plans ...
+  const char* also = "";  // ... or one of these; with blanks between them
   Hierarchy hierarchy = Hierarchy::flat;
   Association association = Association::canonical;
   Algorithm algorithm = Algorithm::automatic;  // how to ask for it, of barrier and allreduce

@@ -159,6 +159,7 @@ constexpr Row tree_row(Collective collective, const char* name) {
   return {
       .collective = collective,
       .name = name,
+      .also = "knomial_tree binomial_tree flat_tree",
       .tree = tree,
       .why_not_unasked = [](const Query& query) { return why_not_tree(query, tree); },
       .variants =
@@ -219,6 +220,7 @@ constexpr Row table[] = {
     chain_row(Collective::reduce),
     {.collective = Collective::reduce,
      .name = "canonical_tree",
+     .also = "knomial_tree binomial_tree flat_tree",
      .why_not_unasked =
          [](const Query& query) {
            return std::string(is_canonical(query) ? "" : "nobody asks for the canonical tree");

@@ -127,6 +127,9 @@ texts() {
     expect 0 "connections +$((ranks - 1))\$" --ranks $ranks --collective alltoall --bytes 1M
   done
   expect 0 'connections +21$' --ranks 64 --collective alltoall
+  expect 0 'chosen: bruck_alltoall with 7 a round, .* us on' --ranks 64 --collective alltoall --explain
+  expect 0 'chosen: shared_ring, which is asked for' --ranks 4 --algorithm shared_ring --explain
+  refuse '--format="json": expected table' --ranks 4 --explain --format json
   # Of many ranks only an alltoall of long blocks connects all: every other collective few more than their logarithm.
   local collective bytes connections how
   for collective in barrier allreduce broadcast reduce reduce_scatter allgather gather scatter scan \

@@ -607,6 +607,31 @@ TEST(Selection, small_blocks_of_an_alltoall_go_together_where_that_saves_message
     EXPECT_EQ(taken(uneven, 8, plan::Transport::copied, Rank{rank}), "node_alltoall") << rank;
 }
 
+TEST(Selection, AChoiceIsExplained) {
+  CollectiveRequest asked{
+      .collective = Collective::alltoall, .element_count = 8, .reduction = {.element_bytes = 1}};
+  EXPECT_EQ(choose(asked, {.rank_count = 96}).explanation(),
+            "chosen: bruck_alltoall with 6 a round, 5.653 us on a network like FDR InfiniBand\n"
+            "  next: direct, 10.312 us\n"
+            "  not node_alltoall: ranks do not share nodes");
+  asked.element_count = 4096;
+  EXPECT_EQ(choose(asked, {.rank_count = 96}).explanation(),
+            "chosen: direct, the only one that serves\n"
+            "  not node_alltoall: blocks are too long to be copied twice more\n"
+            "  not bruck_alltoall: blocks are too long to be copied on their way");
+  asked = {.element_count = 1,
+           .reduction = built_in_reduction(BuiltIn::sum, ElementType::int64),
+           .algorithm = Algorithm::ring};
+  EXPECT_EQ(choose(asked, {.rank_count = 4}).explanation(), "chosen: ring, which is asked for");
+  asked.algorithm = Algorithm::automatic;
+  const std::string text =
+      choose(asked, {.rank_count = 8, .node_of = even_nodes(4, 2)}).explanation();
+  EXPECT_TRUE(text.starts_with("chosen: leader, ")) << text;
+  EXPECT_NE(text.find("\n  across: chosen: two_partial_dissemination with "), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("\n    not dissemination: "), std::string::npos) << text;
+}
+
 TEST(Selection, SmallBlocksOfAnAlltoallGoThroughOtherRanksWhereNoneShareANode) {
   const auto taken = [](std::uint32_t ranks, std::size_t bytes,
                         plan::Transport transport = plan::Transport::copied) {
