@@ -43,13 +43,13 @@ void for_sizes(F&& f) {
   f(7, 100);  // all are near
 }
 
-TEST(BruckAlltoall, IsRightForAnyNumberOfRanksAndMessagesPerRound) {
+TEST(BruckAlltoall, is_right_for_any_number_of_ranks_and_messages_per_round) {
   for_sizes([](std::uint32_t rank_count, std::uint32_t n) {
     EXPECT_EQ(violation_of(plans_of(rank_count, n)), "none") << rank_count << " ranks, n " << n;
   });
 }
 
-TEST(BruckAlltoall, TwoCopiesSufficeAndOneDoesNot) {
+TEST(BruckAlltoall, two_copies_suffice_and_one_does_not) {
   for (std::uint32_t rank_count = 2; rank_count <= 24; ++rank_count)
     for (std::uint32_t n = 1; n <= 5; ++n) {
       const std::vector<Plan> plans = plans_of(rank_count, n);
@@ -65,7 +65,7 @@ std::uint64_t digits_of(std::uint32_t number, std::uint32_t base) {
   return digits;
 }
 
-TEST(BruckAlltoall, HasTheRoundsMessagesAndBlocksThatItsHeaderSays) {
+TEST(BruckAlltoall, has_the_rounds_messages_and_blocks_that_its_header_says) {
   for_sizes([](std::uint32_t rank_count, std::uint32_t n) {
     std::uint64_t rounds = 0, unit = 1;  // of the last round
     for (std::uint64_t reached = 1; reached < rank_count; reached *= n + 1) {
@@ -101,7 +101,7 @@ TEST(BruckAlltoall, HasTheRoundsMessagesAndBlocksThatItsHeaderSays) {
 
 // ---- What the verifier refuses ------------------------------------------------------------------
 
-TEST(BruckAlltoall, ABlockThatGoesAstrayIsSeen) {
+TEST(BruckAlltoall, a_block_that_goes_astray_is_seen) {
   std::size_t spoiled = 0;
   const std::vector<Plan> right = plans_of(9, 2);
   for (std::size_t i = 0; i < right[4].steps.size(); ++i) {

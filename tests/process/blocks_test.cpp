@@ -556,7 +556,7 @@ TEST(Blocks, small_ones_of_an_alltoall_go_together_between_nodes) {
   EXPECT_EQ(codes_of(results), std::vector<int>(task.shape.rank_count));
 }
 
-TEST(Blocks, SmallOnesOfAnAlltoallGoThroughOtherRanks) {
+TEST(Blocks, small_ones_of_an_alltoall_go_through_other_ranks) {
 #if defined(__SANITIZE_THREAD__)
   const Task task{.shape = {16}, .sizes = {8}};
 #else

@@ -178,7 +178,7 @@ void for_cases(F&& f) {
         for (std::uint32_t seed = 1; seed <= 10; ++seed) f(Case{ranks, chunks, transport, seed});
 }
 
-TEST(Blocks, AreSwapped) {
+TEST(Blocks, are_swapped) {
   for_cases([](const Case& one) { expect_swapped(one, Swap::direct); });
   for_cases([](const Case& one) {
     if (one.transport != plan::Transport::copied) return;

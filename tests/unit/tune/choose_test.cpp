@@ -607,7 +607,7 @@ TEST(Selection, small_blocks_of_an_alltoall_go_together_where_that_saves_message
     EXPECT_EQ(taken(uneven, 8, plan::Transport::copied, Rank{rank}), "node_alltoall") << rank;
 }
 
-TEST(Selection, AChoiceIsExplained) {
+TEST(Selection, a_choice_is_explained) {
   CollectiveRequest asked{
       .collective = Collective::alltoall, .element_count = 8, .reduction = {.element_bytes = 1}};
   EXPECT_EQ(choose(asked, {.rank_count = 96}).explanation(),
@@ -632,7 +632,7 @@ TEST(Selection, AChoiceIsExplained) {
   EXPECT_NE(text.find("\n    not dissemination: "), std::string::npos) << text;
 }
 
-TEST(Selection, SmallBlocksOfAnAlltoallGoThroughOtherRanksWhereNoneShareANode) {
+TEST(Selection, small_blocks_of_an_alltoall_go_through_other_ranks_where_none_share_a_node) {
   const auto taken = [](std::uint32_t ranks, std::size_t bytes,
                         plan::Transport transport = plan::Transport::copied) {
     return blocks_plan(Rank{0}, ranks, {.bytes = bytes, .transport = transport}).algorithm;

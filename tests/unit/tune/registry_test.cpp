@@ -57,7 +57,7 @@ std::set<std::string> words_of(const std::string& text) {
   return words;
 }
 
-TEST(Registry, TheTableOfSchedulesHasItsNamesAndNoOthers) {
+TEST(Registry, the_table_of_schedules_has_its_names_and_no_others) {
   const std::set<std::string> listed = names_of_table();
   ASSERT_GT(listed.size(), 20u) << TUTTI_SCHEDULES_TABLE " cannot be read";
   std::set<std::string> known;
@@ -70,7 +70,7 @@ TEST(Registry, TheTableOfSchedulesHasItsNamesAndNoOthers) {
     EXPECT_TRUE(known.contains(name)) << name << " is listed, and is in no row";
 }
 
-TEST(Registry, EveryScheduleThatCanBeAskedForHasOneRow) {
+TEST(Registry, every_schedule_that_can_be_asked_for_has_one_row) {
   for (auto algorithm = Algorithm::dissemination; algorithm <= Algorithm::canonical_halving;
        algorithm = static_cast<Algorithm>(static_cast<int>(algorithm) + 1)) {
     std::vector<std::string> rows;
@@ -206,7 +206,7 @@ void for_plans(const Row& row, F&& visit) {
     }
 }
 
-TEST(Registry, EveryRowBuildsPlansThatKeepWhatItSays) {
+TEST(Registry, every_row_builds_plans_that_keep_what_it_says) {
   for (const Row& row : registry()) {
     if (row.is_flow) continue;
     std::size_t count = 0;
