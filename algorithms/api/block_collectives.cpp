@@ -123,7 +123,7 @@ bool is_in_place(const Buffers& given, const std::vector<Part>& blocks, CheckLev
   return in_place;
 }
 
-/// Of a rank that has `mine` and gets the blocks of all.
+/// The blocks of a rank that sends its own and gets those of all.
 std::vector<Part> gathered(const std::vector<Range>& target, std::size_t self) {
   std::vector<Part> blocks(target.size());
   for (std::size_t rank = 0; rank < blocks.size(); ++rank) blocks[rank].target = target[rank];
@@ -131,7 +131,7 @@ std::vector<Part> gathered(const std::vector<Range>& target, std::size_t self) {
   return blocks;
 }
 
-/// Of a rank that has blocks for all and gets its own.
+/// The blocks of a rank that has one for each and gets its own.
 std::vector<Part> scattered(const std::vector<Range>& source, std::size_t self) {
   std::vector<Part> blocks(source.size());
   for (std::size_t rank = 0; rank < blocks.size(); ++rank) blocks[rank].source = source[rank];
@@ -139,7 +139,7 @@ std::vector<Part> scattered(const std::vector<Range>& source, std::size_t self) 
   return blocks;
 }
 
-/// Of a rank that has only one block, and only sends or gets that.
+/// The blocks of a rank that has only one, which it sends or gets.
 std::vector<Part> only(std::size_t rank_count, std::size_t self, const Part& own) {
   std::vector<Part> blocks(rank_count);
   blocks[self] = own;

@@ -93,7 +93,7 @@ Struct known_part(const Struct* given, const char* name) {
   return known;
 }
 
-/// Of a member that has no meaning yet.
+/// Checks a member that has no meaning yet.
 inline void require_reserved(std::int64_t value) {
   if (value != 0) refuse("reserved", std::to_string(value), "0");
 }
@@ -146,7 +146,7 @@ inline bool truth_of(const std::string& name, std::int32_t value) {
   return value == 1;
 }
 
-/// Of an enumeration that begins at 0 in both languages and ends with `last`.
+/// Reads an enumeration that begins at 0 in both languages and ends with `last`.
 template <class Enum>
 Enum enumerator_of(const std::string& name, std::int32_t value, Enum last) {
   if (value < 0 || value > static_cast<std::int32_t>(last))
@@ -154,7 +154,7 @@ Enum enumerator_of(const std::string& name, std::int32_t value, Enum last) {
   return static_cast<Enum>(value);
 }
 
-/// Of one whose C form begins at 1, because 0 says that it is not given.
+/// Reads an enumeration whose C form begins at 1, because 0 says that it is not given.
 template <class Enum>
 std::optional<Enum> enumerator_if_given(const std::string& name, std::int32_t value, Enum last) {
   if (value < 0 || value > static_cast<std::int32_t>(last) + 1)

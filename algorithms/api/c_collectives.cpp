@@ -96,7 +96,7 @@ BlockLayout layout_of(const std::string& name, const tutti_block_layout& given,
   return layout;
 }
 
-/// Of the root's buffer; the others need none.
+/// Checks the root's buffer; the others need none.
 BlockLayout layout_at(Rank root, const Communicator& communicator,
                       const tutti_block_layout& given) {
   if (communicator.rank() != root) return {};

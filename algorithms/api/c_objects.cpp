@@ -57,7 +57,7 @@ std::string text_of(const char* name, const char* text) {
   return text;
 }
 
-/// Of functions of the user's, which know nothing of exceptions.
+/// Wraps functions of the user, which know nothing of exceptions.
 class UserExchange final : public Exchange {
  public:
   explicit UserExchange(const tutti_exchange_functions& functions) : functions_(functions) {

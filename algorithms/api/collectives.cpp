@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-/// Of a collective that combines; `has_target`: on this rank.
+/// The arguments of a collective that combines.
 struct Combination {
   const char* collective;
   const void* source;
@@ -70,7 +70,7 @@ std::size_t share_of(double fraction, std::size_t whole) {
   return std::min(part, whole);
 }
 
-/// Of the ranks of each node, whether their targets are one memory; throws if those of some are.
+/// Whether the ranks of each node have one target.  Throws if only some of them have.
 bool share_targets(std::span<const Node> node_of, std::span<const std::uint64_t> place_of_rank) {
   const auto pair = [&](bool equal) -> std::optional<std::pair<std::size_t, std::size_t>> {
     for (std::size_t rank = 0; rank < node_of.size(); ++rank)

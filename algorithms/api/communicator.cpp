@@ -58,7 +58,8 @@ std::uint64_t hash_of_shape(const api::ContextSettings& settings) {
   return hash;
 }
 
-/// Of the communicator that these ranks make: no other one has the same contexts and numbers.
+/// A name for the communicator that these ranks make: no other one has the same contexts and
+/// numbers.
 std::uint64_t id_of(std::span<const Introduction> all) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (const Introduction& rank : all)
@@ -80,7 +81,7 @@ bool is_oversubscribed(std::span<const Introduction> all, const Introduction& se
   return cpus > 0 && confined > cpus;
 }
 
-/// The same outcome and words on every rank, which all see the same.
+/// Throws on every rank, in the same words, because all see the same cards.
 void require_ports_of_one_kind(std::span<const Introduction> all) {
   std::vector<verbs::PortCard> ports;
   for (const Introduction& rank : all) ports.push_back(rank.port);

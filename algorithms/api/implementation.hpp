@@ -80,7 +80,7 @@ struct Context::Implementation {
 struct Communicator::Implementation {
   /// Collective: introduces the ranks, and finds their nodes.
   Implementation(Context::Implementation& owner, Exchange& given);
-  /// Of some ranks of another one, whose nodes are known.
+  /// Makes one of some ranks of another communicator, whose nodes are known.
   Implementation(Context::Implementation& owner, std::unique_ptr<Exchange> given,
                  api::Neighbourhood known);
   ~Implementation();
@@ -164,7 +164,7 @@ struct Communicator::Implementation {
   /// the operation that met it; without it any of those in flight is a fair witness.
   void fail(Status status, Rank peer, const char* what, const Operation::Implementation* met_by,
             std::uint32_t completion = 0, int system_errno = 0) noexcept;
-  /// The same, after telling the other ranks of the incident.
+  /// Tells the other ranks of the incident, then fails.
   void fail_all(Incident incident, const char* what,
                 const Operation::Implementation* met_by) noexcept;
   /// The next step of a call that all ranks make: an allgather, within the set-up timeout.  Throws
@@ -242,7 +242,7 @@ struct Operation::Implementation {
   /// Its user has the buffers back for good; `may_be_written`: but peers may still write there.
   void give_back_buffers(bool may_be_written) noexcept;
 
-  /// Of a plan that is zero-copy, before its buffers change.
+  /// Called before the buffers of a zero-copy plan change.
   void move_source(const void* source, const void* target) noexcept;
 
   Status start() noexcept;

@@ -184,9 +184,9 @@ bool cpu_converts_halves() {
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
 
-/// Of halves, by the CPU's own conversions.  They round as Half does, whatever the floating-point
-/// environment says of subnormals, and what is computed holds no NaN but the canonical one: hence
-/// the same bits.
+/// Combines halves by the CPU's own conversions.  They round as Half does, whatever the
+/// floating-point environment says of subnormals, and what is computed holds no NaN but the
+/// canonical one: hence the same bits.
 template <BuiltIn which>
 [[gnu::target("avx2,f16c")]] void combine_by_f16c(const void* incoming, void* partial,
                                                   std::size_t element_count, void*) noexcept {

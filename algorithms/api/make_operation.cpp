@@ -44,7 +44,7 @@ std::uint64_t hash_of(const std::vector<std::uint32_t>& vector) {
   return hash;
 }
 
-/// Those on other nodes, which need connections.
+/// The peers on other nodes, which need connections.
 std::vector<Rank> partners_of(const Operation::Implementation& operation) {
   std::vector<Rank> partners;
   for (const plan::Step& step : operation.plan.steps)

@@ -94,7 +94,7 @@ void await_lines(Operation::Implementation& operation, const plan::Step& step) {
         parity, step.slot, memory.slots[parity] + memory.offset_of_slot(step.slot), connection);
 }
 
-/// The same to a rank of another node: as a line, or with an immediate.
+/// Prepares a message to a rank of another node: as a line, or with an immediate.
 void prepare_write(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
                    const Card& theirs) {
   const engine::RegisterMemory& memory = operation.execution.memory;
@@ -125,7 +125,7 @@ void prepare_write(Operation::Implementation& operation, const plan::Step& step,
   }
 }
 
-/// The same where buffers may stand in for registers, for each chunk.
+/// Prepares the messages of each chunk, where buffers may stand in for registers.
 void prepare_zero_copy(Operation::Implementation& operation, const plan::Step& step,
                        std::size_t put, const Card& theirs) {
   const engine::Execution& execution = operation.execution;

@@ -18,7 +18,7 @@ inline bool is_arrival(const plan::Step& step) {
 /// slots are laid out alike on all ranks.
 bool travels_as_line(const Operation::Implementation& operation, const plan::Step& step);
 
-/// Of those that go along a connection or come by it.  Throws Error if that has no room for a line.
+/// Lets the messages along a connection be lines.  Throws Error if it has no room for one.
 void use_lines(Operation::Implementation& operation, const verbs::Connection& connection);
 
 /// `cards`: of all ranks, whose partners are connected.  May throw Error.

@@ -157,7 +157,7 @@ void Operation::Implementation::move_source(const void* to, const void* wanted_t
 bool Operation::Implementation::collect_credits() noexcept {
   api::JoinedFabric joined{communicator.context.fabric};
   bool all = true;
-  // Those of the last call of each parity.
+  // The last call of each parity has credits that nobody has taken yet.
   for (std::uint64_t call = execution.sequence; call > 0 && call + 2 > execution.sequence; --call)
     for (const plan::Step& step : plan.steps) {
       if (step.action != plan::Action::await_credit) continue;

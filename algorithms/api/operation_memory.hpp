@@ -5,8 +5,8 @@
 
 namespace tutti::api {
 
-/// Of the arena, zeroed; waits a moment for operations that are destroyed, and whose messages are
-/// still being read.  nullptr: no room.
+/// Returns zeroed memory of the arena; nullptr: there is no room.  Waits a moment for operations
+/// that are destroyed, and whose messages are still being read.
 std::byte* allocate_block(Context::Implementation& context, std::size_t bytes);
 
 /// Cuts payload and arena for the operation's plan.  Throws Error{limit_exceeded}.

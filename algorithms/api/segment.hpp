@@ -39,7 +39,7 @@ namespace api {
 Segment::Implementation* segment_with(const Context::Implementation& context, const void* buffer,
                                       std::size_t bytes) noexcept;
 
-/// The same of this rank's own, which is registered.
+/// Finds the segment of this rank itself, which is registered.
 Segment::Implementation* registered_segment_with(const Context::Implementation& context,
                                                  const void* buffer, std::size_t bytes) noexcept;
 

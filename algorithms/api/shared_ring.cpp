@@ -145,7 +145,7 @@ void SharedRingOperation::hear(std::span<const Verdict> greeters) noexcept {
   const auto has_greeted = [&](Rank rank) { return !greeters[index_of(rank)].failed(); };
   const bool all_have = std::none_of(greeters.begin(), greeters.end(),
                                      [](const Verdict& one) { return one.failed(); });
-  // Those that send to this node have waited until their greetings had arrived.
+  // Ranks that send to this node have waited until their greetings had arrived.
   if (!all_have) is_shared_ = !std::all_of(before_.begin(), before_.end(), has_greeted);
   is_greeting_ = !all_have;
 }

@@ -50,7 +50,7 @@ class SharedRingOperation {
 
   // ---- set-up, in this order; throws Error ----
 
-  /// Of the cards of all ranks: finds the block, in registered memory.
+  /// Finds the block of the node in the cards of all ranks; it lies in registered memory.
   RingDoor open(std::span<const Card> cards);
   /// Once partners are connected.
   void join(std::span<const RingDoor> doors);

@@ -27,7 +27,7 @@ plan::PerRound core(const plan::PerRound& asked, std::uint32_t rank_count,
 /// One n for all rounds, of n-way dissemination: one that can be adapted to the ranks.
 std::uint32_t nway_n(const plan::PerRound& asked, std::uint32_t rank_count,
                      std::size_t payload_bytes, Algorithm algorithm);
-/// The same, of the decomposition of the ranks into digits.
+/// One n for the decomposition of the ranks into digits.
 std::uint32_t decomposition_n(const plan::PerRound& asked, std::uint32_t rank_count,
                               std::size_t payload_bytes, Algorithm algorithm, plan::Digits digits);
 

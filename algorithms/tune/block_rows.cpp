@@ -301,7 +301,7 @@ Picoseconds cost_of_node_alltoall(const Query& query, const Variant&) {
 /// third at most of up to 256, and would connect more ranks.
 constexpr std::uint32_t bruck_n_max = 7;
 
-/// Those n with which blocks pass through others, whole, and do not take too much of the arena.
+/// Each n with which blocks pass through others, whole, and do not take too much of the arena.
 std::vector<Variant> bruck_variants(const Query& query) {
   const std::uint32_t rank_count = query.topology.rank_count;
   const std::size_t block_bytes = std::max<std::size_t>(query.request.bytes(), 1);

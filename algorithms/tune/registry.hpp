@@ -89,7 +89,7 @@ struct Row {
 /// All rows, in the order of the catalogue.  Of equal prices the first one is taken.
 const std::vector<Row>& registry();
 
-/// Those of allreduce that are plans and can be asked for by name.
+/// The rows of allreduce that are plans and can be asked for by name.
 const std::vector<Row>& named_schedules();
 
 /// The row of an allreduce that is asked for by that name.  Throws Error{invalid_argument} if it is

@@ -37,8 +37,8 @@ BANNED_FOLDERS = ("include", "algorithms", "verbs", "bootstrap", "shm")
 # A comment that opens like this is a fragment, which cannot be read without the line before.
 FRAGMENT = re.compile(r"(Of|The same|That|Those)\b")
 # Where comments are free of fragments: a folder that has become so is added here.
-FREE_OF_FRAGMENTS = ("algorithms/engine", "algorithms/plan", "bootstrap", "examples", "include",
-                     "microbench", "shm", "tests", "verbs")
+FREE_OF_FRAGMENTS = ("algorithms", "bootstrap", "examples", "include", "microbench", "shm", "tests",
+                     "verbs")
 TEST_NAME = re.compile(r"\b(?:TYPED_TEST|TEST|TEST_F|TEST_P)\(\s*\w+\s*,\s*(\w+)\s*\)")
 # A string or character, which may hold what looks like a comment; or a comment, with its words.
 STRING_OR_COMMENT = re.compile(
