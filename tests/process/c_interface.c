@@ -362,8 +362,8 @@ static void bad_input(const place* here, int everywhere) {
             "allreduce: element_count -1: expected 0 or more");
     REFUSES(type, tutti_allreduce_init, struct_size, 8, "struct_size 8: expected ");
     REFUSES(type, tutti_allreduce_init, agreement, 3, "agreement 3: expected 0 .. 2");
-    REFUSES(type, tutti_allreduce_init, algorithm, 16, "algorithm 16: expected 0 .. 15");
-    REFUSES(type, tutti_allreduce_init, algorithm, -1, "algorithm -1: expected 0 .. 15");
+    REFUSES(type, tutti_allreduce_init, algorithm, 16, "algorithm 16: expected 0 .. 13");
+    REFUSES(type, tutti_allreduce_init, algorithm, -1, "algorithm -1: expected 0 .. 13");
     REFUSES(type, tutti_allreduce_init, across, 4, "across 4: expected 0 .. 3");
     REFUSES(type, tutti_allreduce_init, reduction.which, 10, "reduction.which 10: expected 0 .. 9");
     REFUSES(type, tutti_allreduce_init, reduction.type, 9, "reduction.type 9: expected 0 .. 8");
@@ -411,7 +411,7 @@ static void bad_input(const place* here, int everywhere) {
     REFUSES(type, tutti_broadcast_init, element_bytes, -1, "element_bytes -1: expected 0");
     REFUSES(type, tutti_broadcast_init, root, -1, "root -1: expected 0 .. ");
     REFUSES(type, tutti_broadcast_init, root, here->count, ": expected 0 .. ");
-    REFUSES(type, tutti_broadcast_init, tree, 5, "tree 5: expected 0 .. 4");
+    REFUSES(type, tutti_broadcast_init, tree, 5, "tree 5: expected 0 .. 3");
     REFUSES(type, tutti_broadcast_init, data_fraction, -0.5, "data_fraction -0.5");
     REFUSES(type, tutti_broadcast_init, data_fraction, 1.5, "data_fraction 1.5");
     REFUSES(type, tutti_broadcast_init, data_fraction, (double)NAN, "data_fraction ");

@@ -187,11 +187,12 @@ void for_plans(const Row& row, F&& visit) {
   for (const std::uint32_t rank_count : {1u, 2u, 3u, 5u, 8u, 12u, 40u})
     for (const std::uint32_t ranks_per_node : {1u, 3u}) {
       Topology topology{.rank_count = rank_count};
-      for (std::uint32_t rank = 0; rank < rank_count; ++rank)
-        topology.node_of.push_back(Node{rank / ranks_per_node});
-      if (row.hierarchy == Hierarchy::domains)
-        for (std::uint32_t rank = 0; rank < rank_count; ++rank)
-          topology.domain_of.push_back(Node{rank / 2});
+      const bool has_domains = row.hierarchy == Hierarchy::domains;  // of two ranks each
+      const std::uint32_t node_ranks = has_domains ? 2 * ranks_per_node : ranks_per_node;
+      for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
+        topology.node_of.push_back(Node{rank / node_ranks});
+        if (has_domains) topology.domain_of.push_back(Node{rank / 2});
+      }
       for (const CollectiveRequest& request : requests_for(row, rank_count)) {
         const Query query{request, topology};
         if (!is_possible(row, query)) continue;
