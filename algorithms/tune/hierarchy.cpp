@@ -44,16 +44,31 @@ plan::LaneShape shape_of(const Query& query, Hierarchy hierarchy) {
           .lane_count = static_cast<std::uint32_t>(lanes)};
 }
 
+/// Slots for each rank of a node, besides those of the schedule across.
+std::string too_many_of_a_node() {
+  return "has a message for each rank of a node, and others across, of at most " +
+         std::to_string(plan::slots_max / 2) +
+         " each; use flat, or nodes of fewer ranks (TUTTI_RANKS_PER_NODE)";
+}
+
+std::string why_not_hierarchy(const Query& query, Hierarchy hierarchy) {
+  if (query.request.collective == Collective::allreduce) {
+    if (hierarchy == Hierarchy::domains && query.request.bytes() >= lanes_from_bytes)
+      return "has leaders combine whole payloads, which takes long; use automatic";
+    const Topology domains{.rank_count = query.topology.rank_count,
+                           .node_of = query.topology.domain_of};
+    const std::string why =
+        why_not_by_nodes(query.request, hierarchy == Hierarchy::domains ? domains : query.topology);
+    if (!why.empty()) return why + "; use automatic or flat";
+  }
+  return plan::is_lane_shape(shape_of(query, hierarchy)) ? "" : too_many_of_a_node();
+}
+
 /// Whether small payloads and barriers meet by domains first.
 bool goes_by_domains(const Query& query) {
   const CollectiveRequest& request = query.request;
-  if (request.is_asked_for() || request.across != Across::automatic || request.shares_target ||
-      request.bytes() >= lanes_from_bytes || !query.topology.has_domains())
-    return false;
-  return request.collective == Collective::barrier ||
-         why_not_by_nodes(request, {.rank_count = query.topology.rank_count,
-                                    .node_of = query.topology.domain_of})
-             .empty();
+  return !request.is_asked_for() && request.across == Across::automatic && !request.shares_target &&
+         query.topology.has_domains() && why_not_hierarchy(query, Hierarchy::domains).empty();
 }
 
 /// The rule of allreduce, where nothing is said.
@@ -79,20 +94,6 @@ Hierarchy rule_of_barrier(const Query& query) {
                            !query.topology.is_one_node() &&
                            plan::is_lane_shape(shape_of(query, Hierarchy::leader));
   return has_leaders ? Hierarchy::leader : Hierarchy::flat;
-}
-
-/// Slots for each rank of a node, besides those of the schedule across.
-std::string too_many_of_a_node() {
-  return "has a message for each rank of a node, and others across, of at most " +
-         std::to_string(plan::slots_max / 2) +
-         " each; use flat, or nodes of fewer ranks (TUTTI_RANKS_PER_NODE)";
-}
-
-std::string why_not_hierarchy(const Query& query, Hierarchy hierarchy) {
-  if (query.request.collective == Collective::allreduce && hierarchy != Hierarchy::domains)
-    if (const std::string why = why_not_by_nodes(query.request, query.topology); !why.empty())
-      return why + "; use automatic or flat";
-  return plan::is_lane_shape(shape_of(query, hierarchy)) ? "" : too_many_of_a_node();
 }
 
 /// What a lane, or the leaders, ask for.
