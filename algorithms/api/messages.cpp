@@ -9,7 +9,7 @@ namespace {
 /// Messages to ranks of this node from so many bytes on are not copied: they stay in the partial
 /// that they are sent from, and their receiver reads them there.  A partial that was sent is not
 /// written before the call after the next, as the network may read it late, too.  Measured for
-/// one-way plans (shm/README.md); otherwise a first guess.
+/// one-way plans (docs/performance.md); otherwise a first guess.
 constexpr std::size_t in_place_from_bytes = 4096;
 constexpr std::size_t in_place_from_bytes_one_way = 512;
 

@@ -22,7 +22,7 @@ std::size_t register_bytes_for(std::size_t payload_bytes) {
 constexpr Timeout reading_time = std::chrono::milliseconds(100);
 
 /// What is read of a payload by reference before it is combined: stays in the second cache.  Less
-/// than this is slower, every reading being a system call (measured, shm/README.md).
+/// than this is slower, every reading being a system call (measured, docs/performance.md).
 constexpr std::size_t piece_bytes = 256u << 10;
 
 void make_room_for_references(engine::Execution& execution, const plan::Plan& plan,

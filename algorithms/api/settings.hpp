@@ -19,7 +19,7 @@ namespace tutti::api {
 void refuse_unknown_settings();
 
 /// Larger ones are faster in chunks that both sides copy at the same time (measured,
-/// shm/README.md).
+/// docs/performance.md).
 inline constexpr std::size_t single_copy_broadcast_bytes_max = 2u << 20;
 inline constexpr std::size_t single_copy_reduce_bytes_max = 512u << 10;
 /// An allreduce of two ranks: so many times single_copy_bytes at least.

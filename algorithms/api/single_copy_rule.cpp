@@ -56,7 +56,7 @@ constexpr std::size_t bytes_max = std::size_t{64} << 20;
 constexpr double margin = 0.95;
 
 /// The largest size to read.  Above it chunks are faster, because both sides copy at the same time
-/// and within their second caches.  The cost of one chunk does not show this (shm/README.md).
+/// and within their second caches.  The cost of one chunk does not show this (docs/performance.md).
 constexpr std::size_t most_to_read(ReadFor what) noexcept {
   if (what == ReadFor::broadcast || what == ReadFor::gather) return single_copy_broadcast_bytes_max;
   if (what == ReadFor::reduce) return single_copy_reduce_bytes_max;

@@ -268,9 +268,9 @@ std::string why_not_canonical_halving(const Query& query) {
 
 /// It takes a sixth more of the arena than circulant.
 std::string why_not_canonical_halving_unasked(const Query& query) {
-  if (serves(row_of(Algorithm::circulant), query.request))
-    return "circulant serves, and is cheaper";
   if (std::string why = why_not_passed_on(query, passed_on_ranks_max - 1); !why.empty()) return why;
+  if (serves(row_of(Algorithm::circulant), query.request))
+    return "circulant serves, and takes less of the arena";
   return plan::canonical_halving_partners_max(query.topology.rank_count) >
                  query.request.partners_max
              ? "a context does not hold so many connections"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <tutti/detail/check.hpp>
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
 
@@ -163,6 +164,9 @@ Choice choose(const CollectiveRequest& request, const Topology& topology) {
   // One alone needs no price, which may take longer to compute than its plan.
   auto best = first;
   if (std::count_if(first, choice.rivals_.end(), priced) > 1) {
+    for (auto rival = first; rival != choice.rivals_.end(); ++rival)
+      detail::check(!priced(*rival) || rival->row->cost != nullptr,
+                    "rows that are considered together have prices");
     const auto cost = [&](const Choice::Rival& rival) {
       return rival.row->cost(query, rival.variant);
     };
@@ -199,7 +203,7 @@ std::string Choice::explanation() const {
       row_->algorithm == request_.algorithm)
     text += ", which is asked for";
   else if (priced.size() < 2)
-    text += ", the only one that serves";
+    text += ", the only one considered";
   else
     text += ", " + price_of(*row_, query(), variant_) + " on a network like FDR InfiniBand";
   if (variant_.across) text += "\n  across: " + indented(variant_.across->explanation());

@@ -96,6 +96,19 @@ Hierarchy rule_of_barrier(const Query& query) {
   return has_leaders ? Hierarchy::leader : Hierarchy::flat;
 }
 
+/// Throws Error{unsupported} if the schedule across the nodes does not go with the hierarchy.
+void require_room(const Query& query, Hierarchy hierarchy, const plan::Plan& across) {
+  const std::string refusal = std::string(name_of(query.request.collective)) + ": across " +
+                              (hierarchy == Hierarchy::lanes ? "lanes " : "leader ");
+  if (across.slot_count > plan::slots_max / 2)
+    throw Error(ErrorCode::unsupported, refusal + too_many_of_a_node());
+  const bool is_cut = shape_of(query, hierarchy).lane_count > 1;
+  if (across.parts > 1 || (is_cut && across.payloads > 1))
+    throw Error(ErrorCode::unsupported, refusal + "does not go with algorithm " + across.algorithm +
+                                            ", whose messages are several parts or payloads; use "
+                                            "recursive_multiplying");
+}
+
 /// What a lane, or the leaders, ask for.
 Variant across_nodes(const Query& query, Hierarchy hierarchy) {
   const std::uint32_t lane_count = shape_of(query, hierarchy).lane_count;
@@ -106,7 +119,9 @@ Variant across_nodes(const Query& query, Hierarchy hierarchy) {
   inner.is_undivided = inner.algorithm == Algorithm::automatic;
   inner.one_value_only = inner.is_undivided && lane_count > 1;
   const Topology nodes{.rank_count = query.topology.node_count()};
-  return {.across = std::make_shared<const Choice>(choose(inner, nodes))};
+  const Choice across = choose(inner, nodes);
+  require_room(query, hierarchy, across.plan(Rank{0}));
+  return {.across = std::make_shared<const Choice>(across)};
 }
 
 /// What the leaders of domains ask for, which are ranks of nodes.
@@ -127,22 +142,7 @@ plan::Plan hierarchical_plan(const Query& query, const Variant& variant, Rank se
                              Hierarchy hierarchy) {
   const CollectiveRequest& request = query.request;
   const plan::LaneShape shape = shape_of(query, hierarchy);
-  const auto refusal = [&] {
-    return std::string(name_of(request.collective)) + ": across " +
-           (hierarchy == Hierarchy::lanes ? "lanes " : "leader ");
-  };
-  const auto across = [&](Rank node, std::uint32_t) {
-    plan::Plan plan = variant.across->plan(node);
-    if (hierarchy == Hierarchy::domains) return plan;
-    if (plan.slot_count > plan::slots_max / 2)
-      throw Error(ErrorCode::unsupported, refusal() + too_many_of_a_node());
-    if (plan.parts > 1 || (shape.lane_count > 1 && plan.payloads > 1))
-      throw Error(ErrorCode::unsupported, refusal() + "does not go with algorithm " +
-                                              plan.algorithm +
-                                              ", whose messages are several parts or payloads; use "
-                                              "recursive_multiplying");
-    return plan;
-  };
+  const auto across = [&](Rank node, std::uint32_t) { return variant.across->plan(node); };
   if (request.collective == Collective::barrier) return plan::leader_barrier(self, shape, across);
   return plan::lanes_allreduce(
       self, shape, order_of(request.reduction), across,

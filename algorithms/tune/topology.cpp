@@ -15,7 +15,7 @@ std::uint32_t Topology::largest_node() const {
 }
 
 std::uint32_t Topology::smallest_node() const {
-  return plan::lanes_max(rank_count, node_of);
+  return node_of.empty() ? 1 : plan::lanes_max(rank_count, node_of);
 }
 
 bool Topology::has_runs() const {

@@ -199,8 +199,10 @@ void DatagramSockets::grant_ring(Source& source, Message answer, Segment& segmen
       source.ring_offset = segment.allocate(sizeof(DatagramRing));
     } catch (const std::bad_alloc&) {  // treated as a segment without room
     }
-    if (source.ring_offset != 0) assert(source.ring_offset % line_bytes == 0);
-    source.ring.emplace(*segment.view().at<DatagramRing>(source.ring_offset), arrivals_.take());
+    if (source.ring_offset != 0) {
+      assert(source.ring_offset % line_bytes == 0);
+      source.ring.emplace(*segment.view().at<DatagramRing>(source.ring_offset), arrivals_.take());
+    }
   }
   answer.bytes = source.ring_offset;
   // If the answer finds no room, which only a sender that asks again and again can bring about,

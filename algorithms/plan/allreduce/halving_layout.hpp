@@ -58,8 +58,8 @@ class HalvingLayout {
   bool longest_way_first() const {
     return std::has_single_bit(parts_) && (parts_ < unanswered_max || !has_answers());
   }
-  /// Whether many messages between two ranks go in windows: up to 64 ranks of a single cube have
-  /// receives for all of them.  (By the recurrence, FDR, 64 ranks, 64 KiB: 13 us instead of 19.)
+  /// Whether many messages between two ranks go in windows: up to 32 ranks of a single cube have
+  /// receives for all of them, so that six operations still share a connection.
   bool has_answers() const { return !is_cube() || parts_ > unanswered_max; }
   /// The number of parts that have so many low bits of `place`; place 0 has most.
   std::uint32_t count_like(std::uint32_t place, std::uint32_t bits) const {
@@ -123,7 +123,7 @@ class HalvingLayout {
   bool has_half() const {
     return cubes_.size() > 1 && is_large(1) && cubes_[1].bits + 1 == cubes_[0].bits;
   }
-  static constexpr std::uint32_t unanswered_max = 64;
+  static constexpr std::uint32_t unanswered_max = 32;
   /// Cubes of fewer bits send what they have to 2^3 ranks of one that has as many, if there is any.
   static constexpr std::uint32_t large_bits_min = 3;
 

@@ -1,5 +1,5 @@
 // Promise: by the figures of a machine, no payload goes the way that is more than a tenth slower
-// there, in no row that was measured on it.
+// there, in no row that was measured on it, but for those that are marked as missed.
 #include "api/single_copy_rule.hpp"
 
 #include <gtest/gtest.h>
@@ -18,6 +18,7 @@ struct Row {
   ReadFor what;
   std::size_t bytes;
   double ratio;
+  bool is_missed = false;  // known: by these figures, the rule takes the slower way
 };
 
 struct Machine {
@@ -111,7 +112,10 @@ const Machine epyc_with_one_cache{.name = "EPYC with one cache",
                                            {ReadFor::reduce, 256 * K, 1.4},
                                            {ReadFor::allreduce, 256 * K, 2.0},
                                            {ReadFor::allreduce, 1 * M, 1.2},
-                                           {ReadFor::exchange, 64 * K, 1.47}}};
+                                           {ReadFor::exchange, 64 * K, 1.47},
+                                           // Its figures are nearly those of one core, where
+                                           // reading takes half of the time of copying.
+                                           {ReadFor::exchange, 1 * M, 1.24, true}}};
 
 /// Two CPUs of an EPYC that are threads of one core (a word takes 0.065 us): figures of the probe,
 /// with streaming stores where they are faster, and ratios of `tutti-bench allgather,alltoall
@@ -164,9 +168,9 @@ void expect_no_loss(const Machine& machine) {
   for (const Row& row : machine.rows) {
     const bool reads = ranges[static_cast<std::size_t>(row.what)].holds(row.bytes);
     const double loss = reads ? row.ratio : 1 / row.ratio;
-    EXPECT_LE(loss, 1.1 + 1e-9) << machine.name << ": " << name_of(row.what) << " of " << row.bytes
-                                << " bytes is " << (reads ? "read" : "copied") << "; "
-                                << text_of(ranges);
+    EXPECT_EQ(loss <= 1.1 + 1e-9, !row.is_missed)
+        << machine.name << ": " << name_of(row.what) << " of " << row.bytes << " bytes is "
+        << (reads ? "read" : "copied") << "; " << text_of(ranges);
   }
 }
 

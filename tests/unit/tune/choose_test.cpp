@@ -616,7 +616,7 @@ TEST(Selection, a_choice_is_explained) {
             "  not node_alltoall: ranks do not share nodes");
   asked.element_count = 4096;
   EXPECT_EQ(choose(asked, {.rank_count = 96}).explanation(),
-            "chosen: direct, the only one that serves\n"
+            "chosen: direct, the only one considered\n"
             "  not node_alltoall: blocks are too long to be copied twice more\n"
             "  not bruck_alltoall: blocks are too long to be copied on their way");
   asked = {.element_count = 1,
