@@ -52,8 +52,9 @@ std::uint32_t times_most(std::span<const Change> multiset) {
   return most;
 }
 
-/// Joins starts and ends to intervals, of which `open` leave rank P-1.  The earliest start gets the
-/// earliest end: no interval is longer than P if no height is above the number of starts.
+/// Pairs starts and ends in circular order: start i gets end i + open, so that `open` intervals go
+/// on past rank P-1.  No interval holds a rank twice if no rank is held more often than there are
+/// starts.
 Cover matched(const Edges& edges, std::uint32_t open, std::uint32_t rank_count) {
   Cover cover;
   const std::size_t count = edges.starts.size();

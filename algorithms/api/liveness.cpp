@@ -11,8 +11,8 @@ namespace {
 constexpr Timeout liveness_interval = std::chrono::milliseconds(100);
 constexpr std::uint32_t calls_per_clock = 8;
 
-/// From a failed connection to the name of who has died: the side channel takes milliseconds, more
-/// on a machine with more ranks than CPUs.
+/// How long a failed connection remains a suspicion: the side channel needs milliseconds to name
+/// who has died, more on a machine with more ranks than CPUs.
 constexpr Timeout explanation_time = std::chrono::milliseconds(250);
 constexpr Timeout suspicion_interval = std::chrono::milliseconds(5);
 

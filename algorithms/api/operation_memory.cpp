@@ -17,8 +17,8 @@ std::size_t register_bytes_for(std::size_t payload_bytes) {
   return rounded_to_lines(payload_bytes + sizeof(shm::SequenceWord));
 }
 
-/// For neighbours to read what a destroyed operation has sent, if they are about to.  One that
-/// waits for this rank before is not waited for.
+/// How long allocate_block() waits, when the arena is full, for peers to read what destroyed
+/// operations sent.  It is short, because a peer that waits for this rank does not read meanwhile.
 constexpr Timeout reading_time = std::chrono::milliseconds(100);
 
 /// What is read of a payload by reference before it is combined: stays in the second cache.  Less

@@ -4,10 +4,10 @@
 // exception is a rank that is stopped in advance(), after it has claimed a chunk and before it has
 // sent the chunk on: this chunk waits for it.
 //
-// Where words are republished, a rank to which connections lead is needed as long as chunks arrive:
-// if it does not poll after start(), the chunks of its connections wait, and so do the ranks of its
-// node.  Polling for any operation of its context is enough.  When such a rank has finished a call,
-// it has polled everything that arrived for it in that call, and is not needed any more.
+// Where words are republished, only the rank whose connection brings a chunk notices it.  Unless
+// that rank polls after start(), the chunk and its node wait.  Polling for any operation of its
+// context is enough.  When such a rank has finished a call, it has polled everything that arrived
+// for it in that call, and is not needed any more.
 //
 // All that the ranks of a node share lies in one block of memory.  The ranks of the node before
 // write into it over the network, each by its own connection.  Offsets are the same on all nodes up

@@ -203,8 +203,8 @@ Picoseconds cost_of_chunked_fold(const Query& query, const Variant&) {
   return round_cost(rank_count - 1, 1, part) + round_cost(rank_count - 1, 1, part, false);
 }
 
-/// Sub-blocks of a block of the ring: while one is combined, the other is on its way.  Among many
-/// ranks there are messages enough without.
+/// Sub-blocks of each block.  With two, one is combined while the other travels.  Among more than
+/// 64 ranks one suffices: enough messages are on their way.
 std::uint32_t ring_sub_blocks(std::uint32_t rank_count) {
   return rank_count <= 64 ? 2 : 1;
 }

@@ -176,8 +176,8 @@ int copy_from_process(pid_t process, const Pieces& source, const Pieces& target)
   return static_cast<std::size_t>(bytes) == source.bytes ? 0 : EFAULT;
 }
 
-// Raw calls are used: programs learn what these write by way of another process, where no race
-// detector can follow.
+// System calls are made directly, to hide these accesses from the race detector: another process
+// orders them, which it cannot follow.
 int copy_from_file(int descriptor, std::size_t offset, const Pieces& target) noexcept {
   assert(descriptor >= 0);
   if (target.bytes == 0) return 0;

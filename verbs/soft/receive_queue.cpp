@@ -79,8 +79,8 @@ int post_receive(ibv_qp* handle, ibv_recv_wr* first, ibv_recv_wr** bad) noexcept
            *first, pair.posted);
       ++pair.posted;
     }
-    // After the slot: if the state is still good here, whoever moves it to the error state later
-    // makes the poll flush this receive as well.
+    // The state is read after the slots are written.  If it is not ERR yet, whoever sets ERR later
+    // also sets `attention`, and the poll flushes these receives.
     if (pair.status().state() == IBV_QPS_ERR) {
       pair.receive_queue().attention.store(true, std::memory_order_release);
       if (pair.receive_queue().arming) pair.process.wake_helper();

@@ -436,8 +436,8 @@ constexpr std::size_t step_bytes(bool mapped) {
 }
 
 /// Looks again at what execute() and find_rdma_memory() or find_receive_memory() have checked:
-/// `done` if it still holds.  `dropped`: the target's owner has taken the queue pair down, and
-/// nothing of it may be touched; with the status WR_FLUSH_ERR, it has moved it to the error state.
+/// `done` if it still holds.  `dropped`: the owner has destroyed the queue pair, and nothing of it
+/// may be touched; with the status WR_FLUSH_ERR, the owner has moved it to the error state.
 Outcome look_again(const QueuePair& pair, const Request& request, const Receive& receive,
                    std::size_t bytes, Engagement& engagement) {
   const Target& target = pair.target;

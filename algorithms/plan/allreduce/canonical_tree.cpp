@@ -66,9 +66,9 @@ std::vector<Block> CanonicalTree::blocks_of(Rank last, std::uint32_t length) con
   return blocks;
 }
 
-// Ranks that do not wrap lie around a multiple of a large power of two, a to its left and b to its
-// right, which makes as many blocks as a and b have bits.  (With more than P / 2 ranks there may be
-// no room for the best a and b, so that this is no more than a bound.)
+// An interval that does not wrap has the most blocks around a multiple of a large power of two: as
+// many as a and b, its ranks to the left and to the right of it, have one bits.  An interval of
+// more than P / 2 ranks may not fit there, so this is an upper bound.
 std::uint32_t CanonicalTree::blocks_max(std::uint32_t length) const {
   assert(length > 0 && length <= rank_count_);
   if (length == rank_count_) return 1;

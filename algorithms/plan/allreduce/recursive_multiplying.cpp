@@ -172,8 +172,8 @@ class Builder {
     }
   }
 
-  /// The slot of the value of `digit` at the member `at`: the others' values, the highest digit
-  /// first.
+  /// The slot in which the member `at` receives the value of the member with `digit`.  Slots are in
+  /// falling order of digits; the own digit has none.
   std::uint16_t slot_of(std::uint32_t top, std::uint32_t digit, std::uint32_t at) const {
     return static_cast<std::uint16_t>(first_slot_ + top - digit - (digit < at ? 1 : 0));
   }

@@ -22,9 +22,9 @@
 // Synchronising: each rank completes with a block of every rank.
 //
 // Cost, for each rank: K = ceil(log_{n+1} P) rounds; n (K - 1) + ceil(P / (n+1)^(K-1)) - 1
-// messages; as many bytes as the digits of 1 .. P - 1 that are not 0 have blocks, (K n P) / (n + 1)
-// blocks at most.  As many slots as messages and as many partials, each of the longest message's
-// blocks, of which there are about P / (n + 1) up to P / 2.
+// messages.  A rank sends a block for each digit that is not 0 of the distances 1 .. P - 1, at most
+// (K n P) / (n + 1) blocks.  It has a slot and a partial for each message, each as long as the
+// longest message: about P / (n + 1) to P / 2 blocks.
 //
 // Literature: J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby, "Efficient Algorithms for
 // All-to-All Communications in Multiport Message-Passing Systems", IEEE TPDS 8 (11), 1997: the

@@ -11,8 +11,9 @@
 // is so short that its receiver has receives for all of it.
 //
 // Nobody waits in a circle if what a rank awaits before its i-th message was put at an earlier
-// point of the same schedule.  Where all ranks do alike, a rank therefore takes as many messages
-// from its own peer (OutgoingStream::to_be_taken) before it waits for the answer to its own.
+// point of the same schedule.  Where all ranks run the same steps, a rank therefore takes, and so
+// answers, OutgoingStream::to_be_taken() incoming messages before it waits for the answer to its
+// own.
 #pragma once
 
 #include <cassert>
