@@ -117,7 +117,7 @@ std::vector<std::uint64_t> whereabouts(const Communicator::Implementation& ranks
           bytes > 0 ? api::place_in_node(context, arguments.target, bytes) : 0};
 }
 
-/// What is asked, by the whereabouts of all ranks' buffers.
+/// Completes the request by the whereabouts of all ranks' buffers.
 tune::CollectiveRequest with_whereabouts(tune::CollectiveRequest asked,
                                          const Communicator::Implementation& ranks,
                                          std::span<const std::uint64_t> rows) {

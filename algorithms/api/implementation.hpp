@@ -273,7 +273,7 @@ struct Blocks {
   std::size_t longest_bytes = 0;      // of all ranks
 };
 
-/// What is known of a collective once all ranks have sent their sizes.
+/// A request that is complete: all ranks have sent their sizes.
 struct Completed {
   tune::CollectiveRequest asked;
   Blocks blocks = {};  // of a collective of blocks

@@ -60,7 +60,7 @@ void Liveness::check_now_and_then() noexcept {
 
 void Liveness::fail_exchange(const Error& error) noexcept {
   if (adopt_incident()) return;
-  // Whoever hears of it is to hear of the rank that is missing, not of the one that noticed first.
+  // The incident names the rank that is missing, not the one that noticed it first.
   Exchange& exchange = communicator_.exchange;
   for (std::uint32_t rank = 0; rank < exchange.rank_count(); ++rank) {
     if (error.code() != ErrorCode::peer_failed || !exchange.has_left(Rank{rank})) continue;

@@ -406,6 +406,47 @@ constexpr auto allgather = Collective::allgather;
 constexpr auto alltoall = Collective::alltoall;
 constexpr auto reduce_scatter = Collective::reduce_scatter;
 
+template <auto builder>
+constexpr Row direct_with_root(Collective collective) {
+  return {.collective = collective,
+          .name = "direct",
+          .also = "single_copy",
+          .why_not_unasked = why_not_with_root,
+          .cost = cost_of_direct_root,
+          .build = [](const Query& query, const Variant&, Rank self) {
+            return builder(self, query.topology.rank_count, query.request.root,
+                           transport_of(query));
+          }};
+}
+
+template <auto builder>
+constexpr Row by_node_with_root(Collective collective, const char* name) {
+  return {.collective = collective,
+          .name = name,
+          .why_not = why_not_by_node,
+          .why_not_unasked = why_not_with_root,
+          .cost = cost_by_node,
+          .build = [](const Query& query, const Variant&, Rank self) {
+            return builder(self, query.topology.node_of, query.request.root);
+          }};
+}
+
+template <auto builder>
+constexpr Row along_tree_with_root(Collective collective, const char* name) {
+  return {.collective = collective,
+          .name = name,
+          .why_not_unasked =
+              [](const Query& query) {
+                return std::string(goes_along_tree(query) ? ""
+                                                          : "the root is connected with few ranks");
+              },
+          .build =
+              [](const Query& query, const Variant&, Rank self) {
+                return builder(self, query.topology.rank_count, query.topology.node_of,
+                               query.request.root);
+              }};
+}
+
 constexpr Row table[] = {
     {.collective = allgather,
      .name = "direct",
@@ -482,66 +523,12 @@ constexpr Row table[] = {
          [](const Query& query, const Variant& variant, Rank self) {
            return plan::bruck_alltoall(self, query.topology.rank_count, variant.per_round.front());
          }},
-    {.collective = gather,
-     .name = "direct",
-     .also = "single_copy",
-     .why_not_unasked = why_not_with_root,
-     .cost = cost_of_direct_root,
-     .build =
-         [](const Query& query, const Variant&, Rank self) {
-           return plan::direct_gather(self, query.topology.rank_count, query.request.root,
-                                      transport_of(query));
-         }},
-    {.collective = gather,
-     .name = "node_gather",
-     .why_not = why_not_by_node,
-     .why_not_unasked = why_not_with_root,
-     .cost = cost_by_node,
-     .build =
-         [](const Query& query, const Variant&, Rank self) {
-           return plan::node_gather(self, query.topology.node_of, query.request.root);
-         }},
-    {.collective = gather,
-     .name = "tree_gather",
-     .why_not_unasked =
-         [](const Query& query) {
-           return std::string(goes_along_tree(query) ? "" : "the root is connected with few ranks");
-         },
-     .build =
-         [](const Query& query, const Variant&, Rank self) {
-           return plan::tree_gather(self, query.topology.rank_count, query.topology.node_of,
-                                    query.request.root);
-         }},
-    {.collective = scatter,
-     .name = "direct",
-     .also = "single_copy",
-     .why_not_unasked = why_not_with_root,
-     .cost = cost_of_direct_root,
-     .build =
-         [](const Query& query, const Variant&, Rank self) {
-           return plan::direct_scatter(self, query.topology.rank_count, query.request.root,
-                                       transport_of(query));
-         }},
-    {.collective = scatter,
-     .name = "node_scatter",
-     .why_not = why_not_by_node,
-     .why_not_unasked = why_not_with_root,
-     .cost = cost_by_node,
-     .build =
-         [](const Query& query, const Variant&, Rank self) {
-           return plan::node_scatter(self, query.topology.node_of, query.request.root);
-         }},
-    {.collective = scatter,
-     .name = "tree_scatter",
-     .why_not_unasked =
-         [](const Query& query) {
-           return std::string(goes_along_tree(query) ? "" : "the root is connected with few ranks");
-         },
-     .build =
-         [](const Query& query, const Variant&, Rank self) {
-           return plan::tree_scatter(self, query.topology.rank_count, query.topology.node_of,
-                                     query.request.root);
-         }},
+    direct_with_root<plan::direct_gather>(gather),
+    by_node_with_root<plan::node_gather>(gather, "node_gather"),
+    along_tree_with_root<plan::tree_gather>(gather, "tree_gather"),
+    direct_with_root<plan::direct_scatter>(scatter),
+    by_node_with_root<plan::node_scatter>(scatter, "node_scatter"),
+    along_tree_with_root<plan::tree_scatter>(scatter, "tree_scatter"),
     {.collective = reduce_scatter,
      .name = "chunked_fold",
      .why_not_unasked = why_not_direct_sums,

@@ -1,4 +1,4 @@
-// What is chosen for a request, and why: filter the rows of the registry, price them, take the
+// choose() filters the rows of the registry for a request, prices what is left, and takes the
 // least.
 #pragma once
 

@@ -22,7 +22,8 @@ inline constexpr std::size_t chunk_bytes_of_pipeline = 8u << 10;
 /// so much of the arena.
 inline constexpr std::size_t plan_registers_bytes = 8u << 20;
 
-/// What is read where it is takes no room; chunks, so that time limits are looked at between them.
+/// A payload that is read in place takes no room; it is cut so that time limits are looked at
+/// between its chunks.
 inline constexpr std::size_t by_reference_bytes = 16u << 20;
 
 /// Chunks in which a payload goes through a plan that cuts it into `part_count` parts: none has

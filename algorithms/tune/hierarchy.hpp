@@ -9,7 +9,7 @@
 
 namespace tutti::tune {
 
-/// What is asked for, or by a rule of payload and shape.
+/// Returns the hierarchy that is asked for; else a rule of payload and shape decides.
 Hierarchy hierarchy_of(const Query& query);
 
 /// Whether two ranks of a node combine where the payloads are, each its half.

@@ -52,7 +52,7 @@ struct CollectiveRequest {
   plan::PerRound per_round = {};             // messages per round; empty: see the next
   plan::PerRound per_round_by_default = {};  // empty: a rule
 
-  // What is there.
+  // The ranks and their contexts have these.
   std::uint32_t partners_max = UINT32_MAX;         // connections that a context can hold
   std::optional<std::uint32_t> receives_max = {};  // that a connection promises, of a shared ring
                                                    // whose messages are notified

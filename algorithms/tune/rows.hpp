@@ -19,8 +19,8 @@ std::span<const Row> other_rows();      // barrier, allreduce_ssp, scan, exscan
 inline constexpr std::size_t in_parts_from_bytes = 64u << 10;
 /// With more ranks of other nodes than that none is connected unasked, where fewer will do.
 inline constexpr std::uint32_t partners_unasked_max = 31;
-/// What is passed on part by part has registers for a part of each rank: of more ranks they would
-/// take more than the arena that there is by default.
+/// Schedules that pass parts on have registers for a part of each rank: those of more ranks than
+/// this would take more than the arena that there is by default.
 inline constexpr std::uint32_t passed_on_ranks_max = 4096;
 
 inline bool is_reproducible_in_bits(const CollectiveRequest& request) {

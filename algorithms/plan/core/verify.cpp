@@ -332,7 +332,7 @@ class Run {
     return {};
   }
 
-  /// What is wrong with a part of the target, by the promise.
+  /// Says what is wrong with a part of the target, by the promise.
   Violation target_violation(std::uint32_t rank, std::uint16_t part) {
     const Value result = ranks_[rank].targets[part];
     const bool untouched = ((promise_ == Promise::scatter || promise_ == Promise::reduce_scatter ||
@@ -424,7 +424,8 @@ bool touches(const Step& step, const Register& where) {
   return ((moves || sends) && is_there(step.from)) || (moves && is_there(step.into));
 }
 
-/// What is wrong if step `put` of `plan`, an answer, overwrites something that is still needed.
+/// Says what is wrong if step `put` of `plan`, an answer, overwrites something that is still
+/// needed.
 Violation answer_violation(std::span<const Plan> plans, const Plan& plan, std::size_t put,
                            std::uint16_t partial) {
   const Step& answer = plan.steps[put];
