@@ -10,11 +10,11 @@
 #include <thread>
 #include <tutti/bootstrap.hpp>
 
-#include "api/settings.hpp"
 #include "microbench/launch.hpp"
 #include "microbench/options.hpp"
 #include "microbench/session.hpp"
 #include "microbench/summary.hpp"
+#include "runtime/settings.hpp"
 #include "verbs/soft/virtual_time.hpp"
 
 namespace tutti::bench {
@@ -94,7 +94,7 @@ int run_program(std::span<const char* const> arguments) {
     return 0;
   }
   // A bad TUTTI_* variable is found once here instead of on every rank.
-  static_cast<void>(api::context_settings({}));
+  static_cast<void>(runtime::context_settings({}));
   if (!options.fabric.empty()) ::setenv("TUTTI_SOFT_FABRIC", options.fabric.c_str(), 1);
   if (options.local) return run_forked(options);
   if (std::getenv("TUTTI_RANK") != nullptr) return run_over_tcp(options);

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <tutti/status.hpp>
 
-#include "api/settings.hpp"
 #include "microbench/report.hpp"
 #include "microbench/words.hpp"
+#include "runtime/settings.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -82,7 +82,7 @@ class Parser {
   }
 
   std::size_t bytes(std::string_view word) const {
-    return api::parse_bytes(word, fmt::format("{}:{}", file_, line_));
+    return runtime::parse_bytes(word, fmt::format("{}:{}", file_, line_));
   }
 
   void add_section(const std::string& text) {

@@ -19,13 +19,13 @@
 #include <tutti/detail/descriptor.hpp>
 #include <tutti/detail/names.hpp>
 
-#include "api/settings.hpp"
-#include "api/single_copy_rule.hpp"
 #include "bootstrap/domain.hpp"
 #include "bootstrap/node_map.hpp"
 #include "microbench/info_ports.hpp"
 #include "microbench/machine.hpp"
+#include "runtime/settings.hpp"
 #include "shm/copy_costs.hpp"
+#include "shm/single_copy_rule.hpp"
 #include "verbs/arena.hpp"
 #include "verbs/connection.hpp"
 #include "verbs/connection_manager.hpp"
@@ -61,10 +61,10 @@ std::string memory_left_text() {
   return fmt::format("{}, as {} says", memory_text(left.bytes), left.limited_by);
 }
 
-std::string shared_notifications_text(const api::ContextSettings& settings,
+std::string shared_notifications_text(const runtime::ContextSettings& settings,
                                       const verbs::Port& port) {
   const verbs::Driver& driver = port.driver();
-  const api::SharedNotificationsChoice choice = api::choose_shared_notifications(
+  const runtime::SharedNotificationsChoice choice = runtime::choose_shared_notifications(
       settings.shared_notifications, driver.places_writes_in_order, driver.clock().is_simulated());
   if (choice.in_force == SharedNotifications::republished)
     return fmt::format("republished by the rank that polls them ({})", choice.reason);
@@ -74,7 +74,7 @@ std::string shared_notifications_text(const api::ContextSettings& settings,
                          : "; refused: the device does not promise to place writes in order");
 }
 
-InfoSection choice_section(const api::ContextSettings& settings, const verbs::Port& port) {
+InfoSection choice_section(const runtime::ContextSettings& settings, const verbs::Port& port) {
   return {.title = "Choice",
           .lines = {{"port", fmt::format("{}: {}", port.name(), port.reason)},
                     {"GID", fmt::format("[{}] {} {}", port.gid.index, verbs::text_of(port.gid.gid),
@@ -85,7 +85,7 @@ InfoSection choice_section(const api::ContextSettings& settings, const verbs::Po
 }
 
 /// How messages between nodes say that they are there, and why.
-std::string notify_text(const api::ContextSettings& settings, const std::string& obstacle) {
+std::string notify_text(const runtime::ContextSettings& settings, const std::string& obstacle) {
   const std::string flag =
       "messages of at most 56 bytes by a word that is polled in memory, others with an immediate";
   if (settings.notify == Notify::flag)
@@ -133,7 +133,7 @@ InfoSection processors() {
 
 InfoSection settings_in_force() {
   InfoSection section{.title = "Settings", .lines = {}};
-  for (const api::Setting& setting : api::settings()) {
+  for (const runtime::Setting& setting : runtime::settings()) {
     const char* value = std::getenv(setting.name);
     const bool secret = std::string_view(setting.name) == "TUTTI_SECRET";
     section.lines.emplace_back(
@@ -182,7 +182,7 @@ std::optional<Error> problem_of_locking(const verbs::Port& port, std::size_t are
   return std::nullopt;
 }
 
-InfoSection nodes(const api::ContextSettings& settings) {
+InfoSection nodes(const runtime::ContextSettings& settings) {
   InfoSection section{.title = "Nodes", .lines = {}};
   if (settings.ranks_per_node.empty())
     section.lines.emplace_back(
@@ -261,20 +261,20 @@ std::optional<shm::CopyCosts> copy_costs() {
   return told.costs;
 }
 
-InfoSection copies(const api::ContextSettings& settings,
+InfoSection copies(const runtime::ContextSettings& settings,
                    const std::optional<shm::CopyCosts>& costs) {
   InfoSection section{.title = "Copies inside a node", .lines = {}};
   section.lines.emplace_back(
-      "measured now", costs ? api::text_of(*costs)
+      "measured now", costs ? runtime::text_of(*costs)
                             : "nothing: two processes on two CPUs did not meet within 8 ms, or "
                               "process_vm_readv is refused; then nothing is read in place");
   std::string what = "nothing";
   if (settings.single_copy_bytes)
-    what =
-        api::text_of(api::reading_from(*settings.single_copy_bytes)) + " (TUTTI_SINGLE_COPY_BYTES)";
+    what = runtime::text_of(runtime::reading_from(*settings.single_copy_bytes)) +
+           " (TUTTI_SINGLE_COPY_BYTES)";
   else if (costs)
-    what =
-        api::text_of(api::reading_by_costs(*costs)) + "; measured again when ranks of a node meet";
+    what = runtime::text_of(runtime::reading_by_costs(*costs)) +
+           "; measured again when ranks of a node meet";
   section.lines.emplace_back("read in place", what);
   return section;
 }
@@ -282,7 +282,7 @@ InfoSection copies(const api::ContextSettings& settings,
 }  // namespace
 
 Info gather_info() {
-  const api::ContextSettings settings = api::context_settings({});
+  const runtime::ContextSettings settings = runtime::context_settings({});
   const std::optional<shm::CopyCosts> costs = copy_costs();  // forks, before devices have threads
   if (std::getenv("TUTTI_RANK") != nullptr) static_cast<void>(TcpOptions::from_environment());
   const std::vector<verbs::PortDescription> ports = verbs::list_ports();

@@ -10,11 +10,11 @@
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
 
-#include "api/settings.hpp"
 #include "microbench/measure.hpp"
 #include "microbench/results.hpp"
 #include "microbench/virtual_run.hpp"
 #include "microbench/words.hpp"
+#include "runtime/settings.hpp"
 #include "verbs/soft/fabric_model.hpp"
 
 namespace tutti::bench {
@@ -67,7 +67,7 @@ void parse_collectives(const std::string& text, Options& options) {
 void parse_bytes(const std::string& text, Options& options) {
   options.bytes.clear();
   for (const std::string& word : split(text)) {
-    const std::uint64_t bytes = api::parse_bytes(word, "--bytes");
+    const std::uint64_t bytes = runtime::parse_bytes(word, "--bytes");
     require_whole(word, bytes, options.dtype, element_bytes(options.dtype));
     if (std::find(options.bytes.begin(), options.bytes.end(), bytes) != options.bytes.end())
       refuse("--bytes", text, fmt::format("each size once; {} is there twice", word));
@@ -83,10 +83,10 @@ void parse_single_copy(const std::string& text, Options& options) {
       refuse("--single-copy", text, fmt::format("each way once; {} is there twice", word));
     if (word == "measured")
       refuse("--single-copy", word, "default, never, or bytes, for example 4K");
-    options.single_copy.push_back({.name = word,
-                                   .bytes = word == "default"
-                                                ? std::nullopt
-                                                : api::parse_single_copy(word, "--single-copy")});
+    options.single_copy.push_back(
+        {.name = word,
+         .bytes =
+             word == "default" ? std::nullopt : runtime::parse_single_copy(word, "--single-copy")});
   }
 }
 
@@ -120,7 +120,7 @@ std::string iterations_by_default() {
 
 /// Declares all options.  `options` still has the defaults, which the help shows.
 void declare(CommandLine& line, Words& words, Options& options) {
-  const api::ContextSettings library;
+  const runtime::ContextSettings library;
   words.op = name_of(options.op);
   words.bind = name_of_binding(options.bind);
   words.format = name_of(options.format);
@@ -307,11 +307,12 @@ void understand(const Words& words, Options& options) {
   parse_reduction(words, options);
   if (!words.bytes.empty()) parse_bytes(words.bytes, options);
   if (!words.ranks_per_node.empty())
-    options.ranks_per_node = api::parse_ranks_per_node(words.ranks_per_node, "--ranks-per-node");
+    options.ranks_per_node =
+        runtime::parse_ranks_per_node(words.ranks_per_node, "--ranks-per-node");
   if (!words.root.empty())
     options.root = Rank{parse_number<std::uint32_t>("--root", words.root, 0, UINT32_MAX - 1)};
   if (!words.placement.empty())
-    options.placement = api::parse_placement(words.placement, "--placement");
+    options.placement = runtime::parse_placement(words.placement, "--placement");
   if (!words.across.empty())
     options.across = parse_name(every_way_across, "--across", words.across);
   if (!words.tree.empty()) options.tree = parse_name(every_tree, "--tree", words.tree);
@@ -322,7 +323,7 @@ void understand(const Words& words, Options& options) {
              "allgatherv, gatherv or scatterv among the collectives, or no such option");
   }
   if (!words.per_round.empty())
-    options.per_round = api::parse_per_round(words.per_round, "--per-round");
+    options.per_round = runtime::parse_per_round(words.per_round, "--per-round");
   constexpr std::size_t calls_max = 1'000'000'000;
   if (!words.iterations.empty())
     options.iterations = parse_number<std::size_t>("--iterations", words.iterations, 1, calls_max);

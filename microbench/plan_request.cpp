@@ -2,12 +2,12 @@
 
 #include <vector>
 
-#include "api/settings.hpp"
 #include "bootstrap/domain.hpp"
 #include "bootstrap/node_map.hpp"
 #include "microbench/words.hpp"
 #include "plan/allreduce/chunked_fold.hpp"
 #include "plan/blocks/blocks.hpp"
+#include "runtime/settings.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -70,7 +70,7 @@ Reduction reduction_of(BuiltIn op, ElementType type) {
 
 std::size_t parse_payload(const std::string& text, const Reduction& reduction) {
   constexpr std::uint64_t bytes_max = std::uint64_t{1} << 30;  // one message carries less than 2G
-  const std::uint64_t bytes = api::parse_bytes(text, "--bytes");
+  const std::uint64_t bytes = runtime::parse_bytes(text, "--bytes");
   if (bytes > bytes_max) refuse("--bytes", text, "at most 1G, what one message can carry");
   require_whole(text, bytes, reduction.element_type, reduction.element_bytes);
   return bytes;
@@ -95,7 +95,7 @@ tune::CollectiveRequest understand_request(Collective collective, const PlanWord
   if (words.per_round) {
     plan::PerRound& vector =
         is_traced(collective) ? request.per_round : request.per_round_by_default;
-    vector = api::parse_per_round(*words.per_round, "--per-round");
+    vector = runtime::parse_per_round(*words.per_round, "--per-round");
   }
   request.agreement = words.agreement ? parse_name(every_agreement, "--agreement", *words.agreement)
                                       : default_agreement(request);
@@ -116,13 +116,13 @@ void understand_nodes(const PlanWords& words, PlanRequest& request) {
     refuse("--ranks", *words.ranks, fmt::format("at most {} with --ranks-per-node", ranks_max));
   bootstrap::ImposedNodes shape{
       .rank_count = rank_count,
-      .ranks_per_node = api::parse_ranks_per_node(*words.ranks_per_node, "--ranks-per-node")};
-  if (words.placement) shape.placement = api::parse_placement(*words.placement, "--placement");
+      .ranks_per_node = runtime::parse_ranks_per_node(*words.ranks_per_node, "--ranks-per-node")};
+  if (words.placement) shape.placement = runtime::parse_placement(*words.placement, "--placement");
   const bootstrap::NodeMap nodes = bootstrap::imposed_node_map(shape);
   request.topology.node_of = nodes.node;
   if (words.ranks_per_domain)
     request.topology.domain_of = bootstrap::imposed_domain_map(
-        nodes, api::parse_ranks_per_domain(*words.ranks_per_domain, "--ranks-per-domain"));
+        nodes, runtime::parse_ranks_per_domain(*words.ranks_per_domain, "--ranks-per-domain"));
 }
 
 /// Options that only some collectives know.

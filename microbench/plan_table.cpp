@@ -5,10 +5,10 @@
 #include <set>
 #include <vector>
 
-#include "api/settings.hpp"
 #include "engine/execution.hpp"
 #include "microbench/plan_print.hpp"
 #include "microbench/words.hpp"
+#include "runtime/settings.hpp"
 #include "tune/chunks.hpp"
 
 namespace tutti::bench {

@@ -7,8 +7,8 @@
 #include <tutti/status.hpp>
 #include <vector>
 
-#include "api/settings_table.hpp"
 #include "microbench/info.hpp"
+#include "runtime/settings_table.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -33,8 +33,8 @@ This page is the output of `tutti-info settings --format markdown`.
 /// One section for each group, in the order of the table.
 template <class Begin, class Row>
 void for_each_group(const Begin& begin, const Row& row) {
-  const api::Setting* previous = nullptr;
-  for (const api::Setting& setting : api::settings()) {
+  const runtime::Setting* previous = nullptr;
+  for (const runtime::Setting& setting : runtime::settings()) {
     if (previous == nullptr || previous->group != setting.group) begin(setting.group);
     row(setting);
     previous = &setting;
@@ -44,8 +44,10 @@ void for_each_group(const Begin& begin, const Row& row) {
 std::string as_table() {
   std::vector<InfoSection> sections;
   for_each_group(
-      [&](api::SettingGroup group) { sections.push_back({.title = name_of(group), .lines = {}}); },
-      [&](const api::Setting& setting) {
+      [&](runtime::SettingGroup group) {
+        sections.push_back({.title = name_of(group), .lines = {}});
+      },
+      [&](const runtime::Setting& setting) {
         sections.back().lines.emplace_back(
             setting.name,
             fmt::format("{} [{}; default: {}]", setting.decides, setting.values, setting.fallback));
@@ -55,7 +57,7 @@ std::string as_table() {
 
 std::string as_json() {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const api::Setting& setting : api::settings())
+  for (const runtime::Setting& setting : runtime::settings())
     json.push_back({{"name", setting.name},
                     {"group", name_of(setting.group)},
                     {"values", setting.values},
@@ -78,7 +80,7 @@ std::string cell_of(std::string_view values) {
 }
 
 /// An item of a list, broken at spaces.
-std::string item_of(const api::Setting& setting) {
+std::string item_of(const runtime::Setting& setting) {
   std::string item, line = fmt::format("* `{}`:", setting.name);
   std::string_view rest = setting.more;
   while (!rest.empty()) {
@@ -100,13 +102,13 @@ std::string as_markdown() {
     remarks.clear();
   };
   for_each_group(
-      [&](api::SettingGroup group) {
+      [&](runtime::SettingGroup group) {
         finish();
         text +=
             fmt::format("\n## {}\n\n| variable | values | default | decides |\n|---|---|---|---|\n",
                         name_of(group));
       },
-      [&](const api::Setting& setting) {
+      [&](const runtime::Setting& setting) {
         text += fmt::format("| `{}` | {} | {} | {} |\n", setting.name, cell_of(setting.values),
                             setting.fallback, setting.decides);
         if (*setting.more != '\0') remarks += item_of(setting);

@@ -6,9 +6,10 @@
 #include <numeric>
 #include <string>
 
-#include "api/implementation.hpp"
 #include "plan/allreduce/chunked_fold.hpp"
 #include "plan/blocks/blocks.hpp"
+#include "runtime/communicator.hpp"
+#include "runtime/make_operation.hpp"
 
 namespace tutti {
 namespace {
@@ -187,7 +188,7 @@ class Making {
 
   Making(Communicator& communicator, const char* collective, tune::Collective chooses_as,
          const void* source, void* target, std::size_t bytes, Rank root = no_rank,
-         api::ReadFor what = api::ReadFor::exchange)
+         shm::ReadFor what = shm::ReadFor::exchange)
       : communicator_(communicator),
         what_(what),
         request_{.collective = collective,
@@ -208,7 +209,7 @@ class Making {
   /// `lay_out(rows)` gives a LaidOut.  Blocks that are `swapped` are copied in place.
   template <class LayOut>
   Operation operator()(bool swapped, LayOut&& lay_out) {
-    request_.complete = [&](std::span<const std::uint64_t> rows) -> api::Completed {
+    request_.complete = [&](std::span<const std::uint64_t> rows) -> runtime::Completed {
       if (!plan::is_block_exchange(count()))
         throw Error(ErrorCode::unsupported, std::string(name()) + ": " + std::to_string(count()) +
                                                 " ranks are more than there are slots for");
@@ -229,17 +230,17 @@ class Making {
           communicator_.implementation().takes_single_copy(what_, blocks.longest_bytes);
       return {std::move(asked), {std::move(blocks.of_rank), blocks.longest_bytes}};
     };
-    return api::make_operation(communicator_, request_);
+    return runtime::make_operation(communicator_, request_);
   }
 
  private:
-  const api::ContextSettings& settings() const {
+  const runtime::ContextSettings& settings() const {
     return communicator_.implementation().context.settings;
   }
 
   Communicator& communicator_;
-  api::ReadFor what_;
-  api::OperationRequest request_;
+  shm::ReadFor what_;
+  runtime::OperationRequest request_;
 };
 
 }  // namespace
@@ -333,7 +334,7 @@ Operation alltoallv(Communicator& communicator, const AlltoallvArguments& argume
 
 Operation gather(Communicator& communicator, const GatherArguments& arguments) {
   Making make(communicator, "gather", tune::Collective::gather, arguments.source, arguments.target,
-              arguments.bytes, arguments.root, api::ReadFor::gather);
+              arguments.bytes, arguments.root, shm::ReadFor::gather);
   return make(false, [&](std::span<const std::uint64_t>) -> Making::LaidOut {
     const std::vector<Range> target = equal_ranges(make.name(), arguments.bytes, make.count());
     return {make.is_root() ? gathered(target, make.self())
@@ -344,7 +345,7 @@ Operation gather(Communicator& communicator, const GatherArguments& arguments) {
 
 Operation gatherv(Communicator& communicator, const GathervArguments& arguments) {
   Making make(communicator, "gatherv", tune::Collective::gather, arguments.source, arguments.target,
-              0, arguments.root, api::ReadFor::gather);
+              0, arguments.root, shm::ReadFor::gather);
   make.row() = {arguments.bytes};
   return make(false, [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
     const std::vector<std::size_t> all(rows.begin(), rows.end());
@@ -361,7 +362,7 @@ Operation gatherv(Communicator& communicator, const GathervArguments& arguments)
 
 Operation scatter(Communicator& communicator, const ScatterArguments& arguments) {
   Making make(communicator, "scatter", tune::Collective::scatter, arguments.source,
-              arguments.target, arguments.bytes, arguments.root, api::ReadFor::scatter);
+              arguments.target, arguments.bytes, arguments.root, shm::ReadFor::scatter);
   return make(false, [&](std::span<const std::uint64_t>) -> Making::LaidOut {
     const std::vector<Range> source = equal_ranges(make.name(), arguments.bytes, make.count());
     return {make.is_root()
@@ -373,7 +374,7 @@ Operation scatter(Communicator& communicator, const ScatterArguments& arguments)
 
 Operation scatterv(Communicator& communicator, const ScattervArguments& arguments) {
   Making make(communicator, "scatterv", tune::Collective::scatter, arguments.source,
-              arguments.target, 0, arguments.root, api::ReadFor::scatter);
+              arguments.target, 0, arguments.root, shm::ReadFor::scatter);
   make.row() = {arguments.bytes};
   return make(false, [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
     const std::vector<std::size_t> all(rows.begin(), rows.end());
@@ -397,7 +398,7 @@ Operation reduce_scatter(Communicator& communicator, const ReduceScatterArgument
   const tune::CollectiveRequest asked{.collective = tune::Collective::reduce_scatter,
                                       .reduction = reduction,
                                       .agreement = arguments.agreement};
-  const auto complete = [&](std::span<const std::uint64_t> rows) -> api::Completed {
+  const auto complete = [&](std::span<const std::uint64_t> rows) -> runtime::Completed {
     if (reduction.combine == nullptr || reduction.element_bytes == 0)
       refuse_blocks(name,
                     "the reduction has no combine function or element_bytes is 0; use tutti::sum "
@@ -416,7 +417,7 @@ Operation reduce_scatter(Communicator& communicator, const ReduceScatterArgument
     std::vector<std::uint64_t> told;
     for (const std::uint64_t sent : rows) told.push_back(sent * reduction.element_bytes);
     require_told(name, source, told, self);
-    api::Blocks blocks{scattered(source, self), longest_of(source)};
+    runtime::Blocks blocks{scattered(source, self), longest_of(source)};
     (void)is_in_place({name, arguments.source, arguments.target}, blocks.of_rank,
                       communicator.implementation().context.settings.check);
     for (Part& block : blocks.of_rank) block.target.bytes = block.source.bytes;  // sums of it
@@ -424,12 +425,12 @@ Operation reduce_scatter(Communicator& communicator, const ReduceScatterArgument
     completed.element_count = elements;
     return {std::move(completed), std::move(blocks)};
   };
-  return api::make_operation(communicator, {.collective = name,
-                                            .asked = asked,
-                                            .source = arguments.source,
-                                            .target = arguments.target,
-                                            .row = {self < counts.size() ? counts[self] : 0},
-                                            .complete = complete});
+  return runtime::make_operation(communicator, {.collective = name,
+                                                .asked = asked,
+                                                .source = arguments.source,
+                                                .target = arguments.target,
+                                                .row = {self < counts.size() ? counts[self] : 0},
+                                                .complete = complete});
 }
 
 }  // namespace tutti

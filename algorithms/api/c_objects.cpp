@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "api/c_api.hpp"
-#include "api/segment.hpp"
-#include "api/subset.hpp"
+#include "runtime/segment.hpp"
+#include "runtime/subset.hpp"
 
 using namespace tutti;
 using tutti::detail::at_c_boundary;

@@ -7,7 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "api/implementation.hpp"
+#include "runtime/communicator.hpp"
+#include "runtime/make_operation.hpp"
 #include "tune/hierarchy.hpp"
 
 namespace tutti {
@@ -111,10 +112,10 @@ std::vector<std::uint64_t> whereabouts(const Communicator::Implementation& ranks
   const std::size_t bytes = asked.bytes();
   const auto is_registered = [&](const void* buffer) {
     return context.settings.register_buffers ||
-           api::registered_segment_with(context, buffer, bytes) != nullptr;
+           runtime::registered_segment_with(context, buffer, bytes) != nullptr;
   };
   return {is_registered(arguments.source) && is_registered(arguments.target),
-          bytes > 0 ? api::place_in_node(context, arguments.target, bytes) : 0};
+          bytes > 0 ? runtime::place_in_node(context, arguments.target, bytes) : 0};
 }
 
 /// Completes the request by the whereabouts of all ranks' buffers.
@@ -142,15 +143,15 @@ tune::CollectiveRequest with_whereabouts(tune::CollectiveRequest asked,
 
 void detail::refuse(Communicator& communicator, const char* collective, const char* why) {
   const Error error(ErrorCode::invalid_argument, std::string(collective) + ": " + why);
-  (void)api::make_operation(
+  (void)runtime::make_operation(
       communicator,
       {.collective = collective,
-       .complete = [&](std::span<const std::uint64_t>) -> api::Completed { throw error; }});
+       .complete = [&](std::span<const std::uint64_t>) -> runtime::Completed { throw error; }});
   throw error;
 }
 
 Operation barrier(Communicator& communicator, const BarrierArguments& arguments) {
-  return api::make_operation(
+  return runtime::make_operation(
       communicator, {.collective = "barrier",
                      .asked = {.collective = tune::Collective::barrier,
                                .algorithm = arguments.algorithm,
@@ -175,10 +176,10 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
       .per_round_by_default = context.settings.per_round,
       .partners_max = context.fabric.connections().count_max(),
       .reads_in_place = ranks.takes_single_copy(
-          api::ReadFor::allreduce, arguments.element_count * arguments.reduction.element_bytes)};
+          shm::ReadFor::allreduce, arguments.element_count * arguments.reduction.element_bytes)};
   if (is_ring && republishes)
     asked.receives_max = context.fabric.connections().receives_promised_max();
-  const auto complete = [&](std::span<const std::uint64_t> rows) -> api::Completed {
+  const auto complete = [&](std::span<const std::uint64_t> rows) -> runtime::Completed {
     const tune::CollectiveRequest completed = with_whereabouts(asked, ranks, rows);
     check_arguments({.collective = "allreduce",
                      .source = arguments.source,
@@ -197,23 +198,23 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                   "there, or automatic");
     return {completed};
   };
-  return api::make_operation(communicator, {.collective = "allreduce",
-                                            .asked = asked,
-                                            .source = arguments.source,
-                                            .target = arguments.target,
-                                            .row = whereabouts(ranks, asked, arguments),
-                                            .complete = complete});
+  return runtime::make_operation(communicator, {.collective = "allreduce",
+                                                .asked = asked,
+                                                .source = arguments.source,
+                                                .target = arguments.target,
+                                                .row = whereabouts(ranks, asked, arguments),
+                                                .complete = complete});
 }
 
 Operation allreduce_ssp(Communicator& communicator, const AllreduceSspArguments& arguments) {
-  const api::ContextSettings& settings = communicator.implementation().context.settings;
+  const runtime::ContextSettings& settings = communicator.implementation().context.settings;
   const tune::CollectiveRequest asked{.collective = tune::Collective::allreduce_ssp,
                                       .element_count = arguments.element_count,
                                       .reduction = arguments.reduction,
                                       .agreement = Agreement::relaxed,
                                       .slack = arguments.slack,
                                       .per_round_by_default = settings.per_round};
-  const auto complete = [&](std::span<const std::uint64_t>) -> api::Completed {
+  const auto complete = [&](std::span<const std::uint64_t>) -> runtime::Completed {
     check_arguments({.collective = "allreduce_ssp",
                      .source = arguments.source,
                      .target = arguments.target,
@@ -225,11 +226,11 @@ Operation allreduce_ssp(Communicator& communicator, const AllreduceSspArguments&
                   "allreduce_ssp: the operator does not commute; use allreduce");
     return {asked};
   };
-  return api::make_operation(communicator, {.collective = "allreduce_ssp",
-                                            .asked = asked,
-                                            .source = arguments.source,
-                                            .target = arguments.target,
-                                            .complete = complete});
+  return runtime::make_operation(communicator, {.collective = "allreduce_ssp",
+                                                .asked = asked,
+                                                .source = arguments.source,
+                                                .target = arguments.target,
+                                                .complete = complete});
 }
 
 Operation broadcast(Communicator& communicator, const BroadcastArguments& arguments) {
@@ -243,8 +244,8 @@ Operation broadcast(Communicator& communicator, const BroadcastArguments& argume
       .root = arguments.root,
       .tree = arguments.tree,
       .per_round_by_default = ranks.context.settings.per_round,
-      .reads_in_place = ranks.takes_single_copy(api::ReadFor::broadcast, elements * element_bytes)};
-  const auto complete = [&](std::span<const std::uint64_t>) -> api::Completed {
+      .reads_in_place = ranks.takes_single_copy(shm::ReadFor::broadcast, elements * element_bytes)};
+  const auto complete = [&](std::span<const std::uint64_t>) -> runtime::Completed {
     check_root("broadcast", arguments.root, communicator.rank_count());
     check_fraction("broadcast", "data_fraction", arguments.data_fraction);
     if (arguments.element_bytes == 0 || arguments.bytes % element_bytes != 0 ||
@@ -261,11 +262,11 @@ Operation broadcast(Communicator& communicator, const BroadcastArguments& argume
       throw Error(ErrorCode::invalid_argument, "broadcast: buffer is null");
     return {asked};
   };
-  return api::make_operation(communicator, {.collective = "broadcast",
-                                            .asked = asked,
-                                            .source = arguments.buffer,
-                                            .target = arguments.buffer,
-                                            .complete = complete});
+  return runtime::make_operation(communicator, {.collective = "broadcast",
+                                                .asked = asked,
+                                                .source = arguments.buffer,
+                                                .target = arguments.buffer,
+                                                .complete = complete});
 }
 
 Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
@@ -281,9 +282,9 @@ Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
           static_cast<std::uint32_t>(share_of(arguments.rank_fraction, communicator.rank_count())),
       .tree = arguments.tree,
       .per_round_by_default = ranks.context.settings.per_round,
-      .reads_in_place = ranks.takes_single_copy(api::ReadFor::reduce,
+      .reads_in_place = ranks.takes_single_copy(shm::ReadFor::reduce,
                                                 elements * arguments.reduction.element_bytes)};
-  const auto complete = [&](std::span<const std::uint64_t>) -> api::Completed {
+  const auto complete = [&](std::span<const std::uint64_t>) -> runtime::Completed {
     check_root("reduce", arguments.root, communicator.rank_count());
     check_fraction("reduce", "data_fraction", arguments.data_fraction);
     check_fraction("reduce", "rank_fraction", arguments.rank_fraction);
@@ -296,11 +297,11 @@ Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
                     ranks.context.settings.check);
     return {asked};
   };
-  return api::make_operation(communicator, {.collective = "reduce",
-                                            .asked = asked,
-                                            .source = arguments.source,
-                                            .target = arguments.target,
-                                            .complete = complete});
+  return runtime::make_operation(communicator, {.collective = "reduce",
+                                                .asked = asked,
+                                                .source = arguments.source,
+                                                .target = arguments.target,
+                                                .complete = complete});
 }
 
 namespace {
@@ -310,7 +311,7 @@ Operation prefix(Communicator& communicator, const ScanArguments& arguments,
   const tune::CollectiveRequest asked{.collective = kind,
                                       .element_count = arguments.element_count,
                                       .reduction = arguments.reduction};
-  const auto complete = [&](std::span<const std::uint64_t>) -> api::Completed {
+  const auto complete = [&](std::span<const std::uint64_t>) -> runtime::Completed {
     check_arguments(
         {.collective = tune::name_of(kind),
          .source = arguments.source,
@@ -321,11 +322,11 @@ Operation prefix(Communicator& communicator, const ScanArguments& arguments,
         communicator.implementation().context.settings.check);
     return {asked};
   };
-  return api::make_operation(communicator, {.collective = tune::name_of(kind),
-                                            .asked = asked,
-                                            .source = arguments.source,
-                                            .target = arguments.target,
-                                            .complete = complete});
+  return runtime::make_operation(communicator, {.collective = tune::name_of(kind),
+                                                .asked = asked,
+                                                .source = arguments.source,
+                                                .target = arguments.target,
+                                                .complete = complete});
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ if inherited:
     sys.exit(f"the program inherits {' '.join(inherited)}; expected none")
 if not {"-std=c++20", "-std=gnu++20"} & set(users):
     sys.exit(f"the program is not compiled as C++20: {' '.join(users)}")
-for name in ("/algorithms/api/kernels.cpp", "/verbs/verbs_fabric.cpp"):
+for name in ("/algorithms/runtime/kernels.cpp", "/verbs/verbs_fabric.cpp"):
     own = next(c for f, c in commands.items() if f.endswith(name))
     missing = {"-Wconversion", "-ffp-contract=off"} - set(own)
     if missing:

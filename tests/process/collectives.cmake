@@ -64,9 +64,9 @@ foreach(run bits:1 blocks collectives:1 failures isolation:1 misuse rooted sched
   set_tests_properties(process_${name}_flags PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON
     ENVIRONMENT "${environment}" FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 endforeach()
-target_link_libraries(process_schedules PRIVATE tutti_api)
+target_link_libraries(process_schedules PRIVATE tutti_runtime)
 # Whom a context has connected.
-target_link_libraries(process_nodes PRIVATE tutti_api tutti_plan tutti_engine tutti_verbs tutti_shm
+target_link_libraries(process_nodes PRIVATE tutti_runtime tutti_plan tutti_engine tutti_verbs tutti_shm
   tutti_bootstrap)
 target_link_libraries(process_devices PRIVATE tutti_verbs)  # what ranks tell of their ports
 
@@ -157,7 +157,7 @@ endforeach()
 
 tutti_test(process_virtual_time LABEL process TIMEOUT 300 ARGUMENTS --gtest_filter=VirtualTime.*
   SOURCES virtual_time_test.cpp ${PROJECT_SOURCE_DIR}/tests/support/event_simulation.cpp
-  LINK tutti tutti_api tutti_plan tutti_engine tutti_verbs tutti_shm tutti_bootstrap)
+  LINK tutti tutti_runtime tutti_plan tutti_engine tutti_verbs tutti_shm tutti_bootstrap)
 target_include_directories(process_virtual_time PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 add_test(NAME soak_death_in_virtual_time COMMAND process_virtual_time
   --gtest_filter=DeathInVirtualTime.*)

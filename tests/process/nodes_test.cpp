@@ -18,8 +18,8 @@
 #include <tutti/tutti.hpp>
 #include <vector>
 
-#include "api/implementation.hpp"
-#include "api/neighbourhood.hpp"
+#include "runtime/neighbourhood.hpp"
+#include "runtime/operation.hpp"
 #include "support/adversarial.hpp"
 #include "support/jobs.hpp"
 #include "support/node_shapes.hpp"
@@ -497,12 +497,12 @@ TEST(Nodes, whoever_most_cannot_map_is_apart) {
   using Matrix = std::vector<std::vector<bool>>;  // [mapper][owner]
   using Alone = std::vector<bool>;
   const bool o = false, x = true;
-  EXPECT_EQ(api::apart({{o, o}, {o, o}}), (Alone{o, o}));
-  EXPECT_EQ(api::apart(Matrix{{o, x, o}, {o, o, o}, {o, x, o}}), (Alone{o, x, o}));
+  EXPECT_EQ(runtime::apart({{o, o}, {o, o}}), (Alone{o, o}));
+  EXPECT_EQ(runtime::apart(Matrix{{o, x, o}, {o, o, o}, {o, x, o}}), (Alone{o, x, o}));
   // Behind a namespace: neither side can map the other.
-  EXPECT_EQ(api::apart(Matrix{{o, x, o}, {x, o, x}, {o, x, o}}), (Alone{o, x, o}));
-  EXPECT_EQ(api::apart(Matrix{{o, x}, {x, o}}), (Alone{o, x}));
-  EXPECT_EQ(api::apart(Matrix{{o, o, o, x}, {o, o, x, x}, {o, x, o, x}, {o, o, o, o}}),
+  EXPECT_EQ(runtime::apart(Matrix{{o, x, o}, {x, o, x}, {o, x, o}}), (Alone{o, x, o}));
+  EXPECT_EQ(runtime::apart(Matrix{{o, x}, {x, o}}), (Alone{o, x}));
+  EXPECT_EQ(runtime::apart(Matrix{{o, o, o, x}, {o, o, x, x}, {o, x, o, x}, {o, o, o, o}}),
             (Alone{o, o, x, x}));
 }
 
@@ -681,14 +681,17 @@ TEST(Domains, give_all_processes_the_same_bits) {
 TEST(Domains, are_those_that_ranks_have_found) {
   const bootstrap::NodeMap node =
       bootstrap::imposed_node_map({.rank_count = 4, .ranks_per_node = {4}});
-  std::vector<api::NeighbourCard> cards(4);
+  std::vector<runtime::NeighbourCard> cards(4);
   for (std::size_t rank = 0; rank < cards.size(); ++rank) cards[rank].domain = rank / 2 * 8;
   const std::vector<Node> two{Node{0}, Node{0}, Node{1}, Node{1}}, one(4, Node{0});
-  EXPECT_EQ(api::domains_of(node, cards, api::context_settings({})), one) << "16 ranks and fewer";
-  EXPECT_EQ(api::domains_of(node, cards, api::context_settings({.domains_above = 3})), two);
-  EXPECT_EQ(api::domains_of(node, cards, api::context_settings({.domains_above = SIZE_MAX})), one);
+  EXPECT_EQ(runtime::domains_of(node, cards, runtime::context_settings({})), one)
+      << "16 ranks and fewer";
+  EXPECT_EQ(runtime::domains_of(node, cards, runtime::context_settings({.domains_above = 3})), two);
+  EXPECT_EQ(
+      runtime::domains_of(node, cards, runtime::context_settings({.domains_above = SIZE_MAX})),
+      one);
   cards[3].domain = bootstrap::no_domain;
-  EXPECT_EQ(api::domains_of(node, cards, api::context_settings({.domains_above = 3})), one);
+  EXPECT_EQ(runtime::domains_of(node, cards, runtime::context_settings({.domains_above = 3})), one);
 }
 
 TEST(Domains, shapes_that_differ_across_ranks_are_refused) {

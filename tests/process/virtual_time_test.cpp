@@ -16,12 +16,12 @@
 #include <string>
 #include <tutti/tutti.hpp>
 
-#include "api/implementation.hpp"
 #include "plan/allreduce/dissemination.hpp"
 #include "plan/allreduce/ring.hpp"
 #include "plan/allreduce/two_partial.hpp"
 #include "plan/core/per_round.hpp"
 #include "plan/cost/makespan.hpp"
+#include "runtime/operation.hpp"
 #include "support/event_simulation.hpp"
 #include "verbs/soft/soft_clock.hpp"
 #include "verbs/soft/virtual_time.hpp"
@@ -82,7 +82,7 @@ Operation make(const Call& call, Communicator& communicator, std::vector<std::ui
     Reduction reduction = call.reduction;
     // Elements of no known type are combined in the order of the plan, where bits have to agree.
     if (!call.any_order) reduction.element_type = ElementType::other;
-    return api::make_operation(
+    return runtime::make_operation(
         communicator,
         {.collective = "allreduce",
          .asked = {.element_count = call.elements,

@@ -15,12 +15,13 @@ LAYERS = {
     "algorithms/plan": {"plan"},
     "algorithms/tune": {"plan", "tune"},
     "algorithms/engine": {"plan", "engine"},
-    "algorithms/api": {"plan", "tune", "engine", "verbs", "shm", "bootstrap", "api"},
+    "algorithms/runtime": {"plan", "tune", "engine", "verbs", "shm", "bootstrap", "runtime"},
+    "algorithms/api": {"plan", "tune", "runtime", "shm", "api"},
     "verbs": {"verbs"},
     "bootstrap": {"bootstrap"},
     "shm": {"shm"},
 }
-LAYER_NAMES = {"plan", "tune", "engine", "api", "verbs", "bootstrap", "shm"}
+LAYER_NAMES = {"plan", "tune", "engine", "runtime", "api", "verbs", "bootstrap", "shm"}
 PLAN_MAY_SEE = re.compile(r"<tutti/types\.hpp>|<[a-z_]+>|\"plan/[a-z]+/[a-z_]+\.hpp\"")
 CORE_MAY_SEE = re.compile(r"<tutti/types\.hpp>|<[a-z_]+>|\"plan/core/[a-z_]+\.hpp\"")
 MPI_FOLDERS = ("bootstrap/mpi", "bindings/mpi", "microbench/mpi", "tests/mpi", "examples/under_mpi")

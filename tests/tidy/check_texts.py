@@ -84,7 +84,7 @@ def check_links(page, name):
 
 def settings_in_table(root):
     """The variables of settings_table.cpp: the strings that are nothing but a name."""
-    table = root / "algorithms/api/settings_table.cpp"
+    table = root / "algorithms/runtime/settings_table.cpp"
     return set(re.findall(r'"(TUTTI_[A-Z0-9_]+)"', table.read_text())) if table.exists() else set()
 
 
@@ -106,7 +106,7 @@ def check_settings(root):
         read = set(re.findall(r'"(TUTTI_SOFT_[A-Z_]+)"', device.read_text()))
         for setting in sorted(read ^ {name for name in table if name.startswith("TUTTI_SOFT_")}):
             yield (f"{setting}: either verbs/soft/settings.cpp or "
-                   "algorithms/api/settings_table.cpp has it, not both")
+                   "algorithms/runtime/settings_table.cpp has it, not both")
 
 
 def commands_in(page):
@@ -153,7 +153,7 @@ def check_options(root, options_of):
 def check_settings_page(root, printed):
     page = root / "docs/settings.md"
     if not page.exists() or page.read_text() != printed:
-        yield ("docs/settings.md: differs from algorithms/api/settings_table.cpp; write it anew: "
+        yield ("docs/settings.md: differs from algorithms/runtime/settings_table.cpp; write it anew: "
                "tutti-info settings --format markdown > docs/settings.md")
 
 
@@ -194,7 +194,7 @@ def self_test():
         "docs/b.md": "# B\n## What is it?\n`tutti-bench all --local 2`, `--local`\n"
                      "```\nmpirun --strange -n 2 tutti-bench all --local 2   # a --remark\n"
                      "scripts/kernel-verbs --nodes 2 foreign --strange\n[no](link)\n```\n",
-        "algorithms/api/settings_table.cpp": '"TUTTI_WAIT", "TUTTI_SOFT_LOG"\n',
+        "algorithms/runtime/settings_table.cpp": '"TUTTI_WAIT", "TUTTI_SOFT_LOG"\n',
         "verbs/soft/settings.cpp": '"TUTTI_SOFT_LOG"\n',
         "docs/settings.md": "fresh\n",
     }

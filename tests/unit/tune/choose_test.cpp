@@ -10,8 +10,8 @@
 #include <tutti/status.hpp>
 #include <vector>
 
-#include "api/settings.hpp"
 #include "asked.hpp"
+#include "runtime/settings.hpp"
 #include "tune/chunks.hpp"
 
 namespace tutti::tune {
@@ -397,7 +397,7 @@ TEST(Selection, refuses_vectors_that_do_not_serve) {
     ADD_FAILURE() << "accepted";
   } catch (const Error& error) {  // the vector that it names is taken
     const std::string text = error.what();
-    asked.per_round = api::parse_per_round(text.substr(text.rfind(' ') + 1), "the remedy");
+    asked.per_round = runtime::parse_per_round(text.substr(text.rfind(' ') + 1), "the remedy");
     EXPECT_EQ(taken(asked, 4'000'000'000), "two_partial_dissemination");
   }
   asked.per_round = {100'000};

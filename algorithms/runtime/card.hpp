@@ -1,0 +1,95 @@
+// What the ranks tell each other when they make an operation, and when that means that they do not
+// want the same.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <tutti/communicator.hpp>
+#include <tutti/reduction.hpp>
+#include <tutti/status.hpp>
+#include <type_traits>
+
+namespace tutti::runtime {
+
+/// Text and code of an error, in a form that travels; an empty text is success.
+struct Verdict {
+  std::uint8_t code = 0;
+  char text[247] = {};
+
+  static Verdict of(const std::optional<Error>& given) {
+    if (!given) return {};
+    const Error& error = *given;
+    Verdict verdict{.code = static_cast<std::uint8_t>(error.code()), .text = {}};
+    std::strncpy(verdict.text, error.what(), sizeof verdict.text - 1);
+    return verdict;
+  }
+  bool failed() const { return text[0] != '\0'; }
+};
+
+struct Card {
+  Verdict verdict;
+  // What must be equal on all ranks.
+  char collective[16] = {};
+  char algorithm[48] = {};
+  std::uint64_t element_count = 0;
+  std::uint64_t ordinal = 0;
+  std::uint64_t parameters_hash = 0;  // of the plan
+  std::uint32_t element_bytes = 0;
+  std::uint32_t register_bytes = 0;
+  std::uint32_t slot_count = 0;
+  BuiltIn built_in = BuiltIn::none;
+  ElementType element_type = ElementType::other;
+  Agreement agreement = Agreement::identical;
+  std::uint8_t properties = 0;
+  std::uint8_t float_mode = 0;  // 0 where it does not matter
+  // What the peers need to know.
+  std::array<std::uint64_t, 2> slots = {};  // address by parity
+  std::uint64_t target = 0;                 // address, where peers write it
+  std::uint64_t numbers_from = 0;           // of lines that come to this rank
+  std::uint64_t finished = 0;  // address of the words of the node's ranks, by LocalRank
+  std::uint32_t remote_key = 0;
+  std::uint32_t target_key = 0;
+  std::uint32_t channel = 0;
+  std::uint32_t new_connections = 0;
+  std::uint32_t root = 0;  // must be equal, too
+};
+
+static_assert(std::is_trivially_copyable_v<Card>);
+
+/// A rank that gives up makes others wait in vain, or hear that it gave up: what they say explains
+/// less than what it says.
+inline int distance_from_cause(ErrorCode code) {
+  if (code == ErrorCode::peer_failed) return 2;
+  return code == ErrorCode::timed_out ? 1 : 0;
+}
+
+/// Every rank throws if one has failed: the error nearest to the cause, and of several such ones
+/// its own, else the first one of the others.
+template <class HasVerdict>
+void agree(const std::optional<Error>& own, std::span<const HasVerdict> all) {
+  std::optional<Error> nearest = own;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const Verdict& verdict = [&]() -> const Verdict& {
+      if constexpr (std::is_same_v<HasVerdict, Verdict>)
+        return all[rank];
+      else
+        return all[rank].verdict;
+    }();
+    const auto code = static_cast<ErrorCode>(verdict.code);
+    if (verdict.failed() &&
+        (!nearest || distance_from_cause(code) < distance_from_cause(nearest->code())))
+      nearest = Error(code, "rank " + std::to_string(rank) + ": " + verdict.text);
+  }
+  if (nearest) throw *nearest;
+}
+
+/// Throws Error{mismatch} unless all cards, or those of `members` if there are some, ask for the
+/// same, as far as `level` looks, by the same plan; what the ranks ask for is named.
+void require_same(std::span<const Card> all, std::size_t self, CheckLevel level,
+                  std::span<const Rank> members = {});
+
+}  // namespace tutti::runtime

@@ -1,0 +1,436 @@
+#include "runtime/communicator.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <string>
+#include <tutti/detail/check.hpp>
+#include <tutti/detail/cpu_set.hpp>
+#include <tutti/detail/names.hpp>
+#include <utility>
+
+#include "bootstrap/node_map.hpp"
+#include "runtime/operation.hpp"
+#include "shm/copy_costs.hpp"
+#include "verbs/arena.hpp"
+#include "verbs/port_card.hpp"
+
+namespace tutti {
+namespace {
+
+/// What every rank tells every other when a communicator is made.
+struct Introduction {
+  std::uint64_t process_key;
+  std::uint64_t communicators_made;  // of its context, with this one
+  std::uint64_t check_level;
+  std::uint64_t connect_by;
+  std::uint64_t notify;
+  std::uint64_t shared_notifications;
+  std::uint64_t node_shape;  // hash of what is imposed on nodes and domains
+  detail::CpuSet cpus;       // allowed
+  runtime::NeighbourCard neighbour;
+  verbs::PortCard port;
+};
+static_assert(std::is_trivially_copyable_v<Introduction>);
+
+/// Raised with every change of what ranks tell each other at set-up.
+constexpr std::uint64_t protocol_version = 12;
+
+/// How long a communicator waits at its end for peers that have not read everything.
+constexpr Timeout retirement_max = std::chrono::seconds(8);
+
+const char* name_of(std::uint64_t shared_notifications) noexcept {
+  return shared_notifications == static_cast<std::uint64_t>(SharedNotifications::words)
+             ? "by words"
+             : "republished";
+}
+
+std::uint64_t hash_of_shape(const runtime::ContextSettings& settings) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
+  add(static_cast<std::uint64_t>(settings.placement));
+  add(settings.ranks_per_node.size());
+  for (const std::uint32_t ranks : settings.ranks_per_node) add(ranks);
+  add(settings.domains_above);
+  add(settings.ranks_per_domain.size());
+  for (const std::uint32_t ranks : settings.ranks_per_domain) add(ranks);
+  return hash;
+}
+
+/// A name for the communicator that these ranks make: no other one has the same contexts and
+/// numbers.
+std::uint64_t id_of(std::span<const Introduction> all) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const Introduction& rank : all)
+    for (const std::uint64_t value : {rank.process_key, rank.communicators_made})
+      hash = (hash ^ value) * 0x100000001b3;
+  return hash | 1;  // never 0
+}
+
+/// Whether the ranks that may run only where this one may are more than those CPUs.
+bool is_oversubscribed(std::span<const Introduction> all, const Introduction& self) {
+  const unsigned cpus = self.cpus.count();
+  const auto confined = std::count_if(all.begin(), all.end(), [&](const Introduction& other) {
+    if (other.neighbour.host.boot != self.neighbour.host.boot)
+      return false;  // CPUs are shared across namespaces
+    for (std::size_t i = 0; i < self.cpus.words.size(); ++i)
+      if ((other.cpus.words[i] & ~self.cpus.words[i]) != 0) return false;
+    return true;
+  });
+  return cpus > 0 && confined > cpus;
+}
+
+/// Throws on every rank, in the same words, because all see the same cards.
+void require_ports_of_one_kind(std::span<const Introduction> all) {
+  std::vector<verbs::PortCard> ports;
+  for (const Introduction& rank : all) ports.push_back(rank.port);
+  if (const std::string reason = verbs::incompatibility(ports); !reason.empty())
+    throw Error(ErrorCode::mismatch, "these ranks cannot talk to each other: " + reason);
+}
+
+/// One side of what two ranks of a node measure together.  `kept`: a block of the arena that a
+/// partner which is late may still read.
+std::optional<shm::CopyCosts> measure_copies(Context::Implementation& context,
+                                             const runtime::NeighbourWindow& theirs,
+                                             std::uint64_t communicator, bool leads,
+                                             std::byte*& kept) try {
+  verbs::Arena& arena = context.fabric.arena();
+  const shm::CopyProbe probe{.id = communicator & ~std::uint64_t{0xffff},
+                             .mine = shm::board_of(arena.mapping()->data()),
+                             .theirs = shm::board_of(theirs.mapping->data())};
+  if (!leads) {
+    shm::measure_copies_as_partner(probe, [&](std::uint64_t address) -> const std::byte* {
+      return theirs.at(address, shm::costs_chunk_bytes);
+    });
+    return std::nullopt;
+  }
+  const bool is_readable = theirs.mapping->size() >= shm::costs_chunk_bytes;
+  std::byte* const block = is_readable ? arena.allocate(shm::costs_chunk_bytes) : nullptr;
+  kept = block;
+  const shm::CopyOutcome outcome =
+      shm::measure_copies_as_leader(probe, block, theirs.process, theirs.address);
+  if (block != nullptr && outcome.block_is_free) arena.release(std::exchange(kept, nullptr));
+  return outcome.costs;
+} catch (const std::bad_alloc&) {
+  // Nothing is measured.  An exception would leave the other ranks in the exchange that follows.
+  return std::nullopt;
+}
+
+}  // namespace
+
+Communicator::Implementation::Implementation(Context::Implementation& owner, Exchange& given)
+    : context(owner), exchange(given) {
+  introduce({});
+}
+
+Communicator::Implementation::Implementation(Context::Implementation& owner,
+                                             std::unique_ptr<Exchange> given,
+                                             runtime::Neighbourhood known)
+    : context(owner), own_exchange(std::move(given)), exchange(*own_exchange) {
+  introduce(std::move(known));
+}
+
+void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhood> known) {
+  const Introduction self{
+      .process_key = context.process_key,
+      .communicators_made = ++context.communicators_made,
+      .check_level = static_cast<std::uint64_t>(context.settings.check),
+      .connect_by = static_cast<std::uint64_t>(context.settings.connect),
+      .notify = static_cast<std::uint64_t>(context.settings.notify),
+      .shared_notifications = static_cast<std::uint64_t>(context.shared_notifications),
+      .node_shape = hash_of_shape(context.settings),
+      .cpus = detail::allowed_cpus(),
+      .neighbour = {.host = bootstrap::host_identity(),
+                    .domain = bootstrap::domain_of(detail::allowed_cpus()).name(),
+                    .window = context.window.card()},
+      .port = verbs::card_of(context.fabric.port())};
+  std::vector<Introduction> all(exchange.rank_count());
+  runtime::SetUpCall call{runtime::CallKind::communicator, "Communicator"};
+  gather(call, std::as_bytes(std::span(&self, 1)), std::as_writable_bytes(std::span(all)));
+  require_ports_of_one_kind(all);  // before what follows from the kind
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].check_level != self.check_level)
+      throw Error(ErrorCode::mismatch,
+                  "rank " + std::to_string(rank) +
+                      " has another check level than this rank: set TUTTI_CHECK alike everywhere");
+    if (all[rank].connect_by != self.connect_by)
+      throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
+                                           " connects in another way than this rank: set "
+                                           "TUTTI_CONNECT alike everywhere");
+    if (all[rank].notify != self.notify)
+      throw Error(ErrorCode::mismatch,
+                  "rank " + std::to_string(rank) + " notifies by " +
+                      name_of(static_cast<Notify>(all[rank].notify)) + ", this rank by " +
+                      name_of(context.settings.notify) +
+                      ": set TUTTI_NOTIFY (or notify in code) alike everywhere");
+    if (all[rank].shared_notifications != self.shared_notifications)
+      throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
+                                           " has shared notifications " +
+                                           name_of(all[rank].shared_notifications) +
+                                           ", this rank " + name_of(self.shared_notifications) +
+                                           ": set TUTTI_SHARED_NOTIFICATIONS (or "
+                                           "shared_notifications in code) alike everywhere");
+    if (all[rank].node_shape != self.node_shape)
+      throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
+                                           " imposes another node shape than this rank: set "
+                                           "TUTTI_RANKS_PER_NODE, TUTTI_PLACEMENT, "
+                                           "TUTTI_RANKS_PER_DOMAIN and TUTTI_DOMAINS_ABOVE alike "
+                                           "everywhere");
+    process_of.push_back(all[rank].process_key);
+  }
+  std::vector<runtime::NeighbourCard> cards;
+  cards.reserve(all.size());
+  for (const Introduction& rank : all) cards.push_back(rank.neighbour);
+  const std::uint64_t made_id = id_of(all);
+  if (known) {
+    neighbours = std::move(*known);
+  } else {
+    std::byte* kept = nullptr;
+    neighbours = runtime::meet_neighbours(
+        exchange.self(), cards, context.settings,
+        [&](std::span<const std::byte> mine) {
+          std::vector<std::byte> everybodys(mine.size() * all.size());
+          gather(call, mine, everybodys);
+          return everybodys;
+        },
+        [&](const runtime::NeighbourWindow& theirs, bool leads) {
+          return measure_copies(context, theirs, made_id, leads, kept);
+        });
+    // Every rank has told the others its figures, so none measures any more.
+    if (kept != nullptr) context.fabric.arena().release(kept);
+  }
+  reads = runtime::reads_of(neighbours, context.settings);
+  id = made_id;
+  neighbours.domain = runtime::domains_of(neighbours.nodes, cards, context.settings);
+  context.oversubscribed = context.oversubscribed || is_oversubscribed(all, self);
+  context.communicators.push_back(this);
+}
+
+void Communicator::Implementation::retire(
+    std::unique_ptr<Operation::Implementation> operation) noexcept {
+  reap();
+  if (operation->execution.in_flight || failed() || operation->collect_credits()) return;
+  if (!operation->plan.zero_copy) operation->give_back_buffers(false);
+  try {
+    retired.push_back(std::move(operation));
+  } catch (const std::bad_alloc&) {  // its block stays out of use, which is all that is needed
+  }
+}
+
+void Communicator::Implementation::reap() noexcept {
+  if (context.live_network_operations > 0 && !retired.empty()) context.fabric.poll();
+  std::erase_if(retired, [&](auto& operation) { return failed() || operation->collect_credits(); });
+}
+
+Communicator::Implementation::~Implementation() {
+  const Deadline deadline = Deadline::after(retirement_max, context.clock.now());
+  while (!retired.empty() && !deadline.passed(context.clock.now())) {
+    context.progress();  // whoever still has to read may wait for another operation first
+    liveness.check(context.clock.now());
+    reap();
+    if (!retired.empty()) sched_yield();
+  }
+  retired.clear();
+  detail::check(live_operations == 0,
+                "operations, and what was split off, are destroyed before their communicator",
+                live_operations);
+  std::erase(context.communicators, this);
+}
+
+void Communicator::Implementation::gather(runtime::SetUpCall& call, std::span<const std::byte> mine,
+                                          std::span<std::byte> everybodys) {
+  require_own();
+  runtime::SetUpBlock block{.version = protocol_version,
+                            .communicator = id,
+                            .payload_bytes = mine.size(),
+                            .kind = call.kind,
+                            .step = call.step++,
+                            .name = {},
+                            .payload = {}};
+  std::strncpy(block.name, call.name, sizeof block.name - 1);
+  const auto first = mine.first(std::min(mine.size(), runtime::SetUpBlock::payload_bytes_max));
+  std::copy(first.begin(), first.end(), block.payload.begin());
+  std::vector<runtime::SetUpBlock> blocks(exchange.rank_count());
+  exchange_all(std::as_bytes(std::span(&block, 1)), std::as_writable_bytes(std::span(blocks)));
+  try {
+    runtime::require_one_call(blocks);
+  } catch (const Error&) {
+    // A rank that makes another call, perhaps on another communicator, has not counted this one.
+    if (call.kind == runtime::CallKind::operation) --operations_made;
+    throw;
+  }
+  const auto rest = mine.subspan(first.size());
+  std::vector<std::byte> rests(rest.size() * blocks.size());
+  if (!rest.empty()) exchange_all(rest, rests);
+  for (std::size_t rank = 0; rank < blocks.size(); ++rank) {
+    const auto theirs = everybodys.subspan(rank * mine.size(), mine.size());
+    std::copy_n(blocks[rank].payload.begin(), first.size(), theirs.begin());
+    std::copy_n(rests.begin() + static_cast<std::ptrdiff_t>(rank * rest.size()), rest.size(),
+                theirs.subspan(first.size()).begin());
+  }
+}
+
+void Communicator::Implementation::exchange_all(std::span<const std::byte> mine,
+                                                std::span<std::byte> everybodys) {
+  try {
+    exchange.allgather(mine, everybodys, context.settings.setup_timeout);
+  } catch (const Error& error) {
+    liveness.fail_exchange(error);
+    throw;
+  }
+}
+
+Rank Communicator::Implementation::rank_of(std::uint64_t process) const noexcept {
+  const auto found = std::find(process_of.begin(), process_of.end(), process);
+  return process == 0 || found == process_of.end()
+             ? no_rank
+             : Rank{static_cast<std::uint32_t>(found - process_of.begin())};
+}
+
+void Communicator::Implementation::fail(Status status, Rank peer, const char* what,
+                                        const Operation::Implementation* met_by,
+                                        std::uint32_t completion, int system_errno) noexcept {
+  if (failed()) return;
+  context.has_failed = true;
+  usable = &unusable;
+  if (met_by == nullptr) met_by = any_in_flight();
+  failure = {.status = status,
+             .peer = peer,
+             .operation = met_by ? met_by->ordinal : 0,
+             .sequence = met_by ? met_by->execution.call() : 0,
+             .round = met_by ? met_by->round() : 0,
+             .completion = completion,
+             .system_errno = system_errno,
+             .text = {}};
+  // Who is not of this part of a communicator has no number here.
+  char who[32] = "a peer";
+  if (own_exchange) std::strcpy(who, "a rank of another part");
+  if (peer != no_rank) std::snprintf(who, sizeof who, "rank %u", index_of(peer));
+  if (met_by)
+    std::snprintf(failure.text, sizeof failure.text, "%s: %s: %s (%s #%u, call %llu, round %u)",
+                  name_of(status), who, what, met_by->name, met_by->ordinal,
+                  static_cast<unsigned long long>(failure.sequence), failure.round);
+  else
+    std::snprintf(failure.text, sizeof failure.text, "%s: %s: %s", name_of(status), who, what);
+  std::erase_if(context.in_flight, [&](Operation::Implementation* operation) {
+    if (&operation->communicator != this) return false;
+    operation->execution.in_flight = false;
+    if (operation->withdrawn != nullptr) shm::announce(operation->withdrawn, 1);
+    return true;
+  });
+}
+
+void Communicator::Implementation::fail_all(Incident incident, const char* what,
+                                            const Operation::Implementation* met_by) noexcept {
+  exchange.announce(incident);
+  fail(incident.kind == Incident::Kind::aborted ? Status::aborted : Status::peer_failed,
+       incident.rank, what, met_by);
+}
+
+const Operation::Implementation* Communicator::Implementation::any_in_flight() const noexcept {
+  const auto found =
+      std::find_if(context.in_flight.begin(), context.in_flight.end(),
+                   [&](const auto* operation) { return &operation->communicator == this; });
+  return found == context.in_flight.end() ? nullptr : *found;
+}
+
+void Communicator::Implementation::disown() noexcept {
+  usable = &unusable;
+  if (!failed()) {
+    failure = {.status = Status::aborted, .text = {}};
+    std::snprintf(failure.text, sizeof failure.text, "%s: %s", name_of(failure.status),
+                  runtime::text_for_forked_child);
+  }
+  std::erase_if(context.in_flight, [&](Operation::Implementation* operation) {
+    if (&operation->communicator != this) return false;
+    operation->execution.in_flight = false;
+    return true;
+  });
+}
+
+void Communicator::Implementation::require_own() const {
+  if (context.mark.is_inherited())
+    throw Error(ErrorCode::invalid_argument, runtime::text_for_forked_child);
+}
+
+void Communicator::Implementation::require_usable() const {
+  require_own();
+  if (failed())
+    throw Error(ErrorCode::peer_failed,
+                std::string("the communicator has failed: ") + failure.text);
+}
+
+Communicator::Communicator(Context& context, Exchange& exchange)
+    : implementation_(std::make_unique<Implementation>(context.implementation(), exchange)) {}
+Communicator::Communicator(std::unique_ptr<Implementation> made) noexcept
+    : implementation_(std::move(made)) {}
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&& other) noexcept {
+  Communicator taken(std::move(other));
+  std::swap(implementation_, taken.implementation_);
+  return *this;
+}
+Communicator::~Communicator() {
+  if (implementation_) runtime::destroy_own(implementation_, implementation_->context.mark);
+}
+
+Rank Communicator::rank() const noexcept {
+  return implementation_->exchange.self();
+}
+
+std::uint32_t Communicator::rank_count() const noexcept {
+  return implementation_->exchange.rank_count();
+}
+
+Node Communicator::node() const noexcept {
+  return implementation_->neighbours.nodes.node[index_of(rank())];
+}
+
+std::uint32_t Communicator::node_count() const noexcept {
+  return implementation_->neighbours.nodes.node_count;
+}
+
+std::string Communicator::single_copy_remark() const {
+  const runtime::Neighbourhood& neighbours = implementation_->neighbours;
+  if (neighbours.nodes.node_count != 1) return "never: ranks are on several nodes";
+  if (rank_count() == 1) return "never: there is one rank";
+  if (!neighbours.reads_peers)
+    return "never: not every rank may, or is asked to (process_vm_readv)";
+  const std::string ranges = runtime::text_of(implementation_->reads);
+  if (implementation_->context.settings.single_copy_bytes) return ranges + " (as asked)";
+  if (neighbours.costs.empty() || !neighbours.costs.front())
+    return "never: its costs could not be measured in time";
+  return ranges + " (measured: " + runtime::text_of(*neighbours.costs.front()) + ")";
+}
+
+const std::string& Communicator::node_remark() const noexcept {
+  return implementation_->neighbours.remark;
+}
+
+void Communicator::abort() noexcept {
+  if (implementation_->settled() == Status::ok)
+    implementation_->fail_all({Incident::Kind::aborted, rank()}, "abort() was called", nullptr);
+}
+
+void Communicator::synchronize() {
+  runtime::SetUpCall call{runtime::CallKind::synchronize, "synchronize"};
+  std::byte none{};  // GCC 12 warns of copies of no bytes from a null pointer
+  implementation_->gather(call, {&none, 0}, {&none, 0});  // No rank leaves before all enter.
+}
+
+Status Communicator::progress() noexcept {
+  if (implementation_->context.mark.is_inherited()) return implementation_->settled();
+  implementation_->context.progress();
+  implementation_->liveness.check_now_and_then();
+  return implementation_->failure.status;
+}
+
+const Failure& Communicator::failure() const noexcept {
+  (void)implementation_->settled();  // which is a failure in a forked child
+  return implementation_->failure;
+}
+
+}  // namespace tutti

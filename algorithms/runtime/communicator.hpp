@@ -1,0 +1,130 @@
+// What stands behind Communicator: its ranks, their nodes, and the first failure.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <tutti/communicator.hpp>
+#include <tutti/exchange.hpp>
+#include <tutti/operation.hpp>
+#include <vector>
+
+#include "plan/core/plan.hpp"
+#include "runtime/context.hpp"
+#include "runtime/liveness.hpp"
+#include "runtime/neighbourhood.hpp"
+#include "runtime/set_up_call.hpp"
+#include "shm/single_copy_rule.hpp"
+#include "tune/chunks.hpp"
+#include "tune/topology.hpp"
+
+namespace tutti {
+
+struct Communicator::Implementation {
+  /// Collective: introduces the ranks, and finds their nodes.
+  Implementation(Context::Implementation& owner, Exchange& given);
+  /// Makes one of some ranks of another communicator, whose nodes are known.
+  Implementation(Context::Implementation& owner, std::unique_ptr<Exchange> given,
+                 runtime::Neighbourhood known);
+  ~Implementation();
+  Implementation(const Implementation&) = delete;
+  Implementation& operator=(const Implementation&) = delete;
+
+  Context::Implementation& context;
+  std::unique_ptr<Exchange> own_exchange;  // of one that was split from another; else the user's
+  Exchange& exchange;
+  std::vector<std::uint64_t> process_of;  // by rank
+  std::uint64_t id = 0;  // the same on all ranks, another for each communicator; 0: being made
+  runtime::Neighbourhood neighbours;
+  shm::ReadRanges reads = shm::no_reading();  // alike on all ranks
+  std::uint32_t operations_made = 0;
+  // Whether such segments were allocated; alike on all ranks.
+  bool has_segments = false, has_node_segments = false;
+  std::uint32_t live_operations = 0;
+  Failure failure;
+  /// Operations that are destroyed for their user, and whose peers may still read what they sent.
+  std::vector<std::unique_ptr<Operation::Implementation>> retired;
+  runtime::Liveness liveness{*this};
+  static constexpr std::uint32_t unusable = 0;
+  /// The word of ForkMark until this has failed: one look finds a failure as well as a forked
+  /// child.
+  const std::uint32_t* usable = &context.mark.word();
+
+  /// Whether messages to and from that rank go through shared memory.
+  bool is_neighbour(Rank rank) const noexcept {
+    return neighbours.windows[index_of(rank)].mapping != nullptr;
+  }
+  /// The connection to a rank of another node; made, but not connected, if it was not there.
+  verbs::Connection& connection_to(Rank rank) {
+    verbs::Connections& connections = context.fabric.connections();
+    return connections[connections.to(process_of[index_of(rank)])];
+  }
+  /// Ranks of this node.
+  std::size_t members_of_node() const noexcept {
+    const std::vector<Node>& nodes = neighbours.nodes.node;
+    return static_cast<std::size_t>(
+        std::count(nodes.begin(), nodes.end(), nodes[index_of(exchange.self())]));
+  }
+  /// Whether ranks tell each other where payloads of so many bytes lie instead of sending them;
+  /// alike on all ranks.
+  bool takes_single_copy(shm::ReadFor what, std::size_t bytes) const noexcept {
+    return reads[static_cast<std::size_t>(what)].holds(bytes);
+  }
+  /// What choices see of the ranks.
+  tune::Topology topology() const {
+    return {.rank_count = exchange.rank_count(),
+            .node_of = neighbours.nodes.node,
+            .domain_of = neighbours.domain};
+  }
+  /// What goes through a plan at a time, of each of its parts; alike on all ranks.
+  std::size_t chunk_bytes(const plan::Plan& plan) const noexcept {
+    return tune::chunk_bytes_for(plan, neighbours.nodes.node_count < process_of.size(),
+                                 context.settings.chunk_bytes);
+  }
+
+  /// Takes over an operation whose user is done with it.
+  void retire(std::unique_ptr<Operation::Implementation> operation) noexcept;
+  /// Destroys those that nobody reads from any more.
+  void reap() noexcept;
+
+  /// Neither failed, nor inherited by a forked child.
+  bool is_usable() const noexcept { return *usable != 0; }
+  bool failed() const noexcept { return failure.status != Status::ok; }
+  /// The failure of this communicator, or ok; in a forked child a failure.
+  Status settled() noexcept {
+    if (context.mark.is_inherited()) [[unlikely]]
+      context.disown_slow();
+    return failure.status;
+  }
+  /// Fails in a forked child, which tells nobody.
+  void disown() noexcept;
+  /// Throws Error{invalid_argument} in a forked child.
+  void require_own() const;
+  /// Throws Error{peer_failed} if it has failed, Error{invalid_argument} in a forked child.
+  void require_usable() const;
+
+  /// Records the first failure and takes this communicator's operations out of flight.  `met_by` is
+  /// the operation that met it; without it any of those in flight is a fair witness.
+  void fail(Status status, Rank peer, const char* what, const Operation::Implementation* met_by,
+            std::uint32_t completion = 0, int system_errno = 0) noexcept;
+  /// Tells the other ranks of the incident, then fails.
+  void fail_all(Incident incident, const char* what,
+                const Operation::Implementation* met_by) noexcept;
+  /// The next step of a call that all ranks make: an allgather, within the set-up timeout.  Throws
+  /// Error{mismatch} on every rank, and stays usable, if ranks make different calls.  A failure of
+  /// the exchange is the communicator's.
+  void gather(runtime::SetUpCall& call, std::span<const std::byte> mine,
+              std::span<std::byte> everybodys);
+  Rank rank_of(std::uint64_t process) const noexcept;
+
+ private:
+  /// Collective: tells the other ranks of this one, and finds their nodes unless they are known.
+  void introduce(std::optional<runtime::Neighbourhood> known);
+  /// An allgather of the exchange, whose failure is the communicator's.
+  void exchange_all(std::span<const std::byte> mine, std::span<std::byte> everybodys);
+  const Operation::Implementation* any_in_flight() const noexcept;
+};
+
+}  // namespace tutti

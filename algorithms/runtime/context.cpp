@@ -1,0 +1,130 @@
+#include "runtime/context.hpp"
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <tutti/detail/check.hpp>
+#include <utility>
+
+#include "engine/advance.hpp"
+#include "runtime/operation.hpp"
+
+namespace tutti {
+namespace {
+
+/// Peers answer within microseconds if they are there, in good order, and their device needs no
+/// help of theirs; without an answer nothing is lost but their time.
+constexpr Timeout farewell_timeout = std::chrono::seconds(1);
+
+static_assert(verbs::Arena::header_bytes >= shm::OfferedMapping::header_bytes);
+
+std::uint64_t random_key() {
+  std::random_device source;
+  return std::uint64_t{source()} << 32 | source() | 1;  // not 0, which says nobody
+}
+
+}  // namespace
+
+Context::Implementation::Implementation(const ContextOptions& given)
+    : settings(runtime::context_settings(given)),
+      process_key(random_key()),
+      fabric({.device = settings.device,
+              .arena_bytes = settings.arena_bytes,
+              .connections = {.by_cm = settings.connect == ConnectBy::cm, .process = process_key},
+              .uses_lines = settings.notify == Notify::flag}),
+      window(process_key, fabric.arena().mapping(), fabric.arena().descriptor()),
+      clock(fabric.port().driver().clock()),
+      shared_notifications(runtime::choose_shared_notifications(
+                               settings.shared_notifications,
+                               fabric.port().driver().places_writes_in_order, clock.is_simulated())
+                               .in_force) {
+  // Shared memory takes no time there, and whoever polled it would never let time pass.
+  if (!clock.is_simulated()) return;
+  if (settings.notify == Notify::flag)
+    throw Error(ErrorCode::unsupported,
+                "TUTTI_NOTIFY=flag (or notify in code): words in memory are polled, and in virtual "
+                "time only messages let time pass; use immediate");
+  if (std::any_of(settings.ranks_per_node.begin(), settings.ranks_per_node.end(),
+                  [](std::uint32_t ranks) { return ranks != 1; }))
+    throw Error(ErrorCode::unsupported,
+                "in virtual time every rank is a node of its own: leave TUTTI_RANKS_PER_NODE at 1");
+  settings.ranks_per_node = {1};
+}
+
+Context::Implementation::~Implementation() {
+  detail::check(communicators.empty(), "communicators are destroyed before their context",
+                communicators.size());
+  detail::check(segments.empty(), "segments are destroyed before their context", segments.size());
+  if (!has_failed) fabric.take_leave(clock, farewell_timeout);
+}
+
+const ibv_mr& Context::Implementation::neighbour_arena(std::uint64_t process,
+                                                       const runtime::NeighbourWindow& theirs) {
+  const auto known = neighbour_arenas.find(process);
+  if (known != neighbour_arenas.end()) return *known->second.region;
+  // The software device lets peers map a file of which whoever registers it has a descriptor.
+  const detail::Descriptor file =
+      shm::open_offered({.process = theirs.process, .descriptor = theirs.descriptor});
+  verbs::RegionHandle region = fabric.register_memory(
+      theirs.mapping->data(), theirs.mapping->size(),
+      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, "the arena of a rank of this node");
+  return *neighbour_arenas.emplace(process, NeighbourArena{theirs.mapping, std::move(region)})
+              .first->second.region;
+}
+
+void Context::Implementation::disown_slow() noexcept {
+  for (Communicator::Implementation* communicator : communicators) communicator->disown();
+}
+
+std::size_t Context::Implementation::progress() noexcept {
+  const std::size_t completions = live_network_operations > 0 ? fabric.poll() : 0;
+  runtime::JoinedFabric joined{fabric};
+  for (std::size_t i = 0; i < in_flight.size();) {
+    Operation::Implementation& operation = *in_flight[i];
+    // Whatever else advance() says, the operation stays in flight: after a failed connection until
+    // its communicator has been told and has found out why.
+    if (operation.advance(joined) == Status::ok) {
+      in_flight[i] = in_flight.back();
+      in_flight.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  if (fabric.connections().has_news()) [[unlikely]]
+    hear_failures_slow();
+  return completions;
+}
+
+void Context::Implementation::hear_failures_slow() noexcept {
+  verbs::Connections& connections = fabric.connections();
+  while (connections.has_news()) {
+    const verbs::TransportFailure cause = connections.next_failure();
+    for (Communicator::Implementation* communicator : communicators)
+      if (const Rank peer = communicator->rank_of(cause.process); peer != no_rank)
+        communicator->liveness.suspect(cause, peer);
+  }
+}
+
+Context::Context(const ContextOptions& options)
+    : implementation_(std::make_unique<Implementation>(options)) {}
+Context::Context(Context&&) noexcept = default;
+Context& Context::operator=(Context&& other) noexcept {
+  Context taken(std::move(other));
+  std::swap(implementation_, taken.implementation_);
+  return *this;
+}
+Context::~Context() {
+  if (implementation_) runtime::destroy_own(implementation_, implementation_->mark);
+}
+
+std::string Context::device_name() const {
+  return implementation_->fabric.port().name();
+}
+
+std::string Context::device_choice() const {
+  const verbs::Port& port = implementation_->fabric.port();
+  return port.name() + " (" + port.reason + "), GID[" + std::to_string(port.gid.index) + "] " +
+         verbs::text_of(port.gid.gid) + " " + verbs::name_of(port.gid.type);
+}
+
+}  // namespace tutti

@@ -1,0 +1,66 @@
+// What stands behind Context: device, arena and connections of a process.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <tutti/communicator.hpp>
+#include <tutti/detail/clock.hpp>
+#include <tutti/operation.hpp>
+#include <tutti/segment.hpp>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/fork_mark.hpp"
+#include "runtime/neighbourhood.hpp"
+#include "runtime/settings.hpp"
+#include "shm/offered_mapping.hpp"
+#include "verbs/verbs_fabric.hpp"
+
+namespace tutti {
+
+struct Context::Implementation {
+  explicit Implementation(const ContextOptions& given);
+  ~Implementation();
+  Implementation(const Implementation&) = delete;
+  Implementation& operator=(const Implementation&) = delete;
+
+  const runtime::ForkMark mark;
+  runtime::ContextSettings settings;
+  std::uint64_t process_key;  // random; names this context to its peers
+  verbs::VerbsFabric fabric;
+  shm::OfferedMapping window;  // the arena, for the ranks of this node
+  /// Arenas of neighbours that peers of this rank write to, by process.  Registered until the
+  /// context goes, as the own one is: a peer may see that what it has written has had its effect
+  /// before its device has heard that it was written.
+  struct NeighbourArena {
+    std::shared_ptr<detail::Mapping> mapping;
+    verbs::RegionHandle region;
+  };
+  std::unordered_map<std::uint64_t, NeighbourArena> neighbour_arenas;
+  detail::Clock& clock;                      // of the device
+  SharedNotifications shared_notifications;  // in force
+  bool oversubscribed = false;  // more ranks than CPUs on this host: waiting yields early
+
+  std::vector<Communicator::Implementation*> communicators;
+  std::vector<Segment::Implementation*> segments;
+  /// Operations in flight; its capacity is at least the number of live operations, so that start()
+  /// allocates nothing.
+  std::vector<Operation::Implementation*> in_flight;
+  std::size_t live_operations = 0;
+  std::size_t live_network_operations = 0;  // those with a partner on another node
+  std::uint32_t communicators_made = 0;
+  bool has_failed = false;  // a communicator of it: no orderly end
+
+  /// Registers it, once.  Throws Error.
+  const ibv_mr& neighbour_arena(std::uint64_t process, const runtime::NeighbourWindow& theirs);
+  /// In a forked child: lets every communicator fail, here alone.  Touches neither the device nor
+  /// memory that is shared.
+  void disown_slow() noexcept;
+  /// Polls once, then advances every operation in flight.  Returns the number of completions.  Not
+  /// in a forked child.
+  std::size_t progress() noexcept;
+  /// Tells the communicators of which connections have failed.
+  void hear_failures_slow() noexcept;
+};
+
+}  // namespace tutti

@@ -1,0 +1,134 @@
+#include "runtime/liveness.hpp"
+
+#include <algorithm>
+
+#include "runtime/operation.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+/// The side channel costs a system call, the clock a few percent of a collective.
+constexpr Timeout liveness_interval = std::chrono::milliseconds(100);
+constexpr std::uint32_t calls_per_clock = 8;
+
+/// How long a failed connection remains a suspicion: the side channel needs milliseconds to name
+/// who has died, more on a machine with more ranks than CPUs.
+constexpr Timeout explanation_time = std::chrono::milliseconds(250);
+constexpr Timeout suspicion_interval = std::chrono::milliseconds(5);
+
+/// More polls than the completion queue has entries; only a queue that is filled meanwhile takes
+/// all of them.
+constexpr unsigned turns_to_empty_queue = 1u << 16;
+
+constexpr const char* left_too_early = "has left while it was needed";
+
+}  // namespace
+
+Liveness::Liveness(Communicator::Implementation& owner) : communicator_(owner) {
+  suspicions_.reserve(owner.exchange.rank_count());
+}
+
+void Liveness::suspect(const verbs::TransportFailure& cause, Rank peer) noexcept {
+  const auto is_known = [&](const Suspicion& held) { return held.peer == peer; };
+  if (communicator_.failed() || std::any_of(suspicions_.begin(), suspicions_.end(), is_known))
+    return;
+  suspicions_.push_back({.cause = cause, .peer = peer, .until = {}});
+  next_check_ = Timeout::zero();
+}
+
+void Liveness::check(Timeout now) noexcept {
+  if (communicator_.failed() || now < next_check_) return;
+  next_check_ = now + (suspicions_.empty() ? liveness_interval : suspicion_interval);
+  if (adopt_incident()) return;
+  judge(now);
+  if (communicator_.failed() || operation_that_needs_one_who_left() == nullptr) return;
+  // What a rank sent before it left is there: it drained its sends before it said goodbye.  Once
+  // all of that has been looked at, nothing more comes.
+  for (unsigned turn = 0; turn < turns_to_empty_queue && communicator_.context.progress() > 0;
+       ++turn) {
+  }
+  const Operation::Implementation* stuck = operation_that_needs_one_who_left();
+  if (stuck == nullptr || communicator_.failed()) return;
+  communicator_.fail_all({Incident::Kind::left, stuck->one_who_left()}, left_too_early, stuck);
+}
+
+void Liveness::check_now_and_then() noexcept {
+  if (++calls_since_clock_ < calls_per_clock) return;
+  calls_since_clock_ = 0;
+  check(communicator_.context.clock.now());
+}
+
+void Liveness::fail_exchange(const Error& error) noexcept {
+  if (adopt_incident()) return;
+  // The incident names the rank that is missing, not the one that noticed it first.
+  Exchange& exchange = communicator_.exchange;
+  for (std::uint32_t rank = 0; rank < exchange.rank_count(); ++rank) {
+    if (error.code() != ErrorCode::peer_failed || !exchange.has_left(Rank{rank})) continue;
+    communicator_.fail_all({Incident::Kind::left, Rank{rank}}, left_too_early, nullptr);
+    return;
+  }
+  communicator_.fail_all({Incident::Kind::aborted, exchange.self()}, error.what(), nullptr);
+}
+
+bool Liveness::adopt_incident() noexcept {
+  const Incident incident = communicator_.exchange.incident();
+  switch (incident.kind) {
+    case Incident::Kind::none:
+      return false;
+    case Incident::Kind::died:
+      communicator_.fail(Status::peer_failed, incident.rank, "has died", nullptr);
+      return true;
+    case Incident::Kind::aborted:
+      communicator_.fail(Status::aborted, incident.rank, "gave up", nullptr);
+      return true;
+    case Incident::Kind::left:
+      communicator_.fail(Status::peer_failed, incident.rank, left_too_early, nullptr);
+      return true;
+    case Incident::Kind::silent:
+      communicator_.fail(Status::peer_failed, incident.rank, "does not answer", nullptr);
+      return true;
+  }
+  return false;
+}
+
+void Liveness::judge(Timeout now) noexcept {
+  std::erase_if(suspicions_,
+                [&](const Suspicion& held) { return communicator_.exchange.has_left(held.peer); });
+  for (Suspicion& held : suspicions_) {
+    if (!held.until) held.until = now + explanation_time;
+    if (now < *held.until || !needs(held.peer)) continue;
+    condemn(held);
+    return;
+  }
+}
+
+void Liveness::condemn(const Suspicion& held) noexcept {
+  const bool silent = held.cause.completion == IBV_WC_RETRY_EXC_ERR;
+  if (silent)
+    communicator_.exchange.announce({Incident::Kind::silent, held.peer});
+  else
+    communicator_.exchange.announce({Incident::Kind::aborted, communicator_.exchange.self()});
+  communicator_.fail(silent ? Status::peer_failed : Status::transport_failed, held.peer,
+                     held.cause.what.data(), nullptr,
+                     static_cast<std::uint32_t>(held.cause.completion), held.cause.system_errno);
+}
+
+bool Liveness::needs(Rank peer) const noexcept {
+  const auto& in_flight = communicator_.context.in_flight;
+  return std::any_of(in_flight.begin(), in_flight.end(), [&](const auto* operation) {
+    if (&operation->communicator != &communicator_) return false;
+    const auto steps = operation->execution.steps.subspan(operation->execution.next);
+    return std::any_of(steps.begin(), steps.end(),
+                       [&](const plan::Step& step) { return step.peer == peer; });
+  });
+}
+
+const Operation::Implementation* Liveness::operation_that_needs_one_who_left() const noexcept {
+  for (const Operation::Implementation* operation : communicator_.context.in_flight) {
+    if (&operation->communicator == &communicator_ && operation->one_who_left() != no_rank)
+      return operation;
+  }
+  return nullptr;
+}
+
+}  // namespace tutti::runtime

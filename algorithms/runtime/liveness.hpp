@@ -1,0 +1,75 @@
+// Finds out whether the ranks that a communicator waits for are still there, and lets it fail if
+// they are not.  There are three sources.
+//   the side channel   names ranks that have died, given up or left (Exchange::incident)
+//   connections        fail without saying why, a moment before the side channel names a death
+//   goodbyes           a rank that has left sends nothing more, which matters to whoever waits for
+//   it
+// A failed connection is therefore a suspicion first.  It becomes a failure of the communicator if
+// the side channel has not explained it in time and an operation in flight needs that peer.
+//
+//   suspect()  ->  explanation_time passes, checked every suspicion_interval  ->  condemn()
+//                    |  the side channel names an incident: that is the failure
+//                    |  the peer has left in good order: it had all it waited for; no failure
+//
+// The data path pays for it with a counter: the clock is read every few calls, the side channel
+// asked at most ten times a second.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <tutti/communicator.hpp>
+#include <tutti/operation.hpp>
+#include <tutti/status.hpp>
+#include <tutti/timeout.hpp>
+#include <tutti/types.hpp>
+#include <vector>
+
+#include "verbs/connection.hpp"
+
+namespace tutti::runtime {
+
+/// Part of a communicator; one thread at a time, as it.
+class Liveness {
+ public:
+  /// `owner` may still be under construction, but for its context and exchange.
+  explicit Liveness(Communicator::Implementation& owner);
+  Liveness(const Liveness&) = delete;
+  Liveness& operator=(const Liveness&) = delete;
+
+  /// A connection to `peer` has failed, or its memory cannot be read.
+  void suspect(const verbs::TransportFailure& cause, Rank peer) noexcept;
+
+  /// Asks the side channel, at most ten times a second (more often with a suspicion), and lets the
+  /// communicator fail if there is a reason.  `now` is the context's clock.
+  void check(Timeout now) noexcept;
+  /// Calls check(), but looks at the clock every few calls only.
+  void check_now_and_then() noexcept;
+
+  /// The exchange has failed here.  Some ranks may have got past that step, and would wait for this
+  /// one: they are told, unless the reason is an incident that they know.
+  void fail_exchange(const Error& error) noexcept;
+
+ private:
+  /// A connection has failed, and why is not known yet.
+  struct Suspicion {
+    verbs::TransportFailure cause;
+    Rank peer = no_rank;
+    std::optional<Timeout> until;  // an explanation is waited for; set at the first check
+  };
+
+  /// Makes an incident that the side channel knows the communicator's failure; false: there is
+  /// none.
+  bool adopt_incident() noexcept;
+  void judge(Timeout now) noexcept;
+  void condemn(const Suspicion& held) noexcept;
+  /// Whether an operation in flight has a message to or from `peer` before it.
+  bool needs(Rank peer) const noexcept;
+  const Operation::Implementation* operation_that_needs_one_who_left() const noexcept;
+
+  Communicator::Implementation& communicator_;
+  std::vector<Suspicion> suspicions_;  // room for one of each rank: suspect() never allocates
+  Timeout next_check_{0};
+  std::uint32_t calls_since_clock_ = 0;
+};
+
+}  // namespace tutti::runtime

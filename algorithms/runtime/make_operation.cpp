@@ -1,0 +1,377 @@
+#include "runtime/make_operation.hpp"
+
+// Making an operation: three small exchanges out of band, and before them, of collectives whose
+// ranks alone know how long their blocks are, one of cards and one of these sizes.
+//   1. every rank's card: what it asks for, where its slots are, and whether it failed so far;
+//   2. the endpoints of new connections, if any rank has some;
+//   3. every rank's verdict after connecting, which is also the barrier after which any rank may
+//   send.
+// Ranks that share a ring of nodes tell each other in between by which key their node's block is
+// written, and once more at the end that it has been.
+// A rank that fails locally still takes part, so that the others hear the reason instead of
+// waiting.
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "runtime/card.hpp"
+#include "runtime/float_mode.hpp"
+#include "runtime/messages.hpp"
+#include "runtime/operation.hpp"
+#include "runtime/operation_memory.hpp"
+#include "tune/choose.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+struct NewConnection {
+  std::uint32_t peer = UINT32_MAX;
+  verbs::Endpoint endpoint = {};
+};
+
+template <class T>
+std::vector<T> gather(Communicator::Implementation& communicator, SetUpCall& call,
+                      std::span<const T> mine) {
+  std::vector<T> all(mine.size() * communicator.exchange.rank_count());
+  communicator.gather(call, std::as_bytes(mine), std::as_writable_bytes(std::span(all)));
+  return all;
+}
+
+std::uint64_t hash_of(const std::vector<std::uint32_t>& vector) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const std::uint32_t entry : vector) hash = (hash ^ entry) * 0x100000001b3;
+  return hash;
+}
+
+/// The peers on other nodes, which need connections.
+std::vector<Rank> partners_of(const Operation::Implementation& operation) {
+  std::vector<Rank> partners;
+  for (const plan::Step& step : operation.plan.steps)
+    if ((step.action == plan::Action::put || step.action == plan::Action::await) &&
+        !operation.communicator.is_neighbour(step.peer))
+      partners.push_back(step.peer);
+  std::sort(partners.begin(), partners.end());
+  partners.erase(std::unique(partners.begin(), partners.end()), partners.end());
+  return partners;
+}
+
+void reserve_receives(Operation::Implementation& operation) {
+  Communicator::Implementation& communicator = operation.communicator;
+  std::map<std::uint32_t, std::uint32_t> reserved;  // by connection
+  for (const plan::Step& step : operation.plan.steps) {
+    if (!is_arrival(step) || communicator.is_neighbour(step.peer)) continue;
+    verbs::Connection& connection = communicator.connection_to(step.peer);
+    if (operation.ring()) {
+      for (std::uint64_t i = operation.ring()->notified_max(); i > 0; i -= 2)
+        operation.channel.network.reserve_receive(connection);
+      continue;
+    }
+    if (travels_as_line(operation, step)) {
+      use_lines(operation, connection);
+      continue;  // they take no receive
+    }
+    // A reservation is for two messages.
+    if (operation.plan.incoming_max > 0 &&
+        2 * reserved[connection.index] >= operation.plan.incoming_max)
+      continue;
+    operation.channel.network.reserve_receive(connection);
+    ++reserved[connection.index];
+  }
+}
+
+/// Endpoints of the partners that are not connected yet, made here and sent to all.
+std::vector<NewConnection> offer_connections(Operation::Implementation& operation) {
+  Communicator::Implementation& communicator = operation.communicator;
+  std::vector<NewConnection> offers;
+  for (const Rank partner : partners_of(operation)) {
+    const verbs::Connection& connection = communicator.connection_to(partner);
+    if (connection.failed)
+      throw Error(ErrorCode::peer_failed, "the connection to rank " +
+                                              std::to_string(index_of(partner)) +
+                                              " has failed earlier; make another context");
+    if (!connection.connected)
+      offers.push_back(
+          {.peer = index_of(partner),
+           .endpoint = communicator.context.fabric.connections().endpoint(connection.index)});
+  }
+  return offers;
+}
+
+void connect_partners(Operation::Implementation& operation,
+                      std::span<const NewConnection> offers_of_all, std::size_t offers_each) {
+  Communicator::Implementation& communicator = operation.communicator;
+  const std::uint32_t self = index_of(communicator.exchange.self());
+  std::vector<verbs::NewPartner> partners;
+  for (const Rank partner : partners_of(operation)) {
+    const verbs::Connection& connection = communicator.connection_to(partner);
+    const auto theirs = offers_of_all.subspan(index_of(partner) * offers_each, offers_each);
+    const auto offer = std::find_if(theirs.begin(), theirs.end(),
+                                    [&](const NewConnection& entry) { return entry.peer == self; });
+    if (connection.connected) {
+      if (offer == theirs.end()) continue;
+      throw Error(ErrorCode::peer_failed,
+                  "rank " + std::to_string(index_of(partner)) +
+                      " has lost its connection to this rank in a set-up that failed; make another "
+                      "context on all ranks");
+    }
+    if (offer == theirs.end())
+      throw Error(ErrorCode::mismatch, "rank " + std::to_string(index_of(partner)) +
+                                           " does not expect a connection from this rank");
+    partners.push_back({.connection = connection.index,
+                        .remote = offer->endpoint,
+                        .name = "rank " + std::to_string(index_of(partner))});
+  }
+  // Half of the time: a rank that has failed already waits for the others' verdicts meanwhile, and
+  // must not run out of its own.
+  communicator.context.fabric.connections().connect(
+      partners, {.timeout = communicator.context.settings.setup_timeout / 2, .is_pointless = [&] {
+                   return communicator.exchange.incident().kind != Incident::Kind::none;
+                 }});
+}
+
+/// Runs `step`; what it throws is kept instead, so that this rank goes on taking part.
+template <class Step>
+void attempt(std::optional<Error>& error, Step&& step) {
+  if (error) return;
+  try {
+    step();
+  } catch (const Error& thrown) {
+    error = thrown;
+  } catch (const std::exception& thrown) {
+    error = Error(ErrorCode::system, thrown.what());
+  }
+}
+
+/// Connections that a set-up made go with it if it fails: the other ends may be connected already,
+/// or may have given up, and no later set-up could tell.
+class NewConnections {
+ public:
+  explicit NewConnections(verbs::Connections& all) : all_(all), first_(all.count()) {}
+  NewConnections(const NewConnections&) = delete;
+  NewConnections& operator=(const NewConnections&) = delete;
+  ~NewConnections() {
+    if (!kept_) all_.abandon_from(first_);
+  }
+  void keep() noexcept { kept_ = true; }
+
+ private:
+  verbs::Connections& all_;
+  std::uint32_t first_;
+  bool kept_ = false;
+};
+
+/// What this rank asks for; the same on all ranks but for the verdict.
+Card card_of(const Communicator::Implementation& communicator, const OperationRequest& request) {
+  Card card;
+  std::strncpy(card.collective, request.collective, sizeof card.collective - 1);
+  const tune::CollectiveRequest& asked = request.asked;
+  const Reduction& reduction = asked.reduction;
+  card.element_count = asked.element_count;
+  card.ordinal = communicator.operations_made;
+  card.element_bytes = reduction.element_bytes;
+  card.built_in = reduction.built_in;
+  card.element_type = reduction.element_type;
+  card.agreement = asked.agreement;
+  card.root = index_of(asked.root);
+  card.properties = static_cast<std::uint8_t>((reduction.properties.commutative ? 1 : 0) |
+                                              (reduction.properties.idempotent ? 2 : 0) |
+                                              (reduction.inverse ? 4 : 0));
+  const ElementType type = reduction.element_type;
+  // Whether ranks that round differently could spoil what is promised.
+  const bool bits_agree = asked.agreement == Agreement::reproducible ||
+                          (asked.agreement == Agreement::identical && asked.root == no_rank);
+  if (bits_agree && reduction.combine != nullptr &&
+      (is_floating(type) || type == ElementType::other))
+    card.float_mode = static_cast<std::uint8_t>(float_mode());
+  return card;
+}
+
+/// Where this rank's slots are, and what plan they belong to.
+void fill_in(Card& card, const Operation::Implementation& operation) {
+  std::strncpy(card.algorithm, operation.plan.algorithm.c_str(), sizeof card.algorithm - 1);
+  std::vector<std::uint32_t> parameters = operation.plan.per_round;
+  parameters.insert(parameters.end(),
+                    {operation.plan.n, operation.plan.parts, operation.plan.payloads,
+                     static_cast<std::uint32_t>(operation.execution.chunk_count)});
+  // The block of a node depends on the payload, whatever the level of checks.
+  if (operation.ring())
+    for (const std::uint64_t number : {card.element_count, std::uint64_t{card.element_bytes}})
+      parameters.insert(parameters.end(), {static_cast<std::uint32_t>(number),
+                                           static_cast<std::uint32_t>(number >> 32)});
+  card.parameters_hash = hash_of(parameters);
+  card.register_bytes = static_cast<std::uint32_t>(operation.execution.memory.register_bytes);
+  card.slot_count = operation.plan.slot_count;
+  for (std::size_t parity = 0; parity < 2; ++parity)
+    card.slots[parity] = reinterpret_cast<std::uint64_t>(operation.execution.memory.slots[parity]);
+  if (operation.plan.zero_copy) {
+    card.target = reinterpret_cast<std::uint64_t>(operation.execution.memory.target);
+    card.target_key = operation.target.remote_key;
+  }
+  if (operation.ring()) {
+    card.slot_count = operation.plan.parts;  // chunks; what a rank awaits differs
+    card.slots[0] = reinterpret_cast<std::uint64_t>(operation.block);
+  }
+  card.numbers_from = operation.channel.network.numbers_from();
+  card.finished = reinterpret_cast<std::uint64_t>(operation.finished);
+  card.remote_key = operation.communicator.context.fabric.arena().remote_key();
+  card.channel = operation.channel_id;
+}
+
+template <CombineFunction Reduction::*function>
+void charged(const void* incoming, void* partial, std::size_t count, void* context) noexcept {
+  const auto& [inner, clock] =
+      *static_cast<const Operation::Implementation::ChargedReduction*>(context);
+  (inner.*function)(incoming, partial, count, inner.context);
+  clock->charge_work(count * inner.element_bytes);
+}
+
+/// Combining takes its time on the simulated clock.
+void charge_for(Operation::Implementation& operation) {
+  Reduction& reduction = operation.execution.reduction;
+  operation.charged = {reduction, &operation.communicator.context.clock};
+  reduction.context = &operation.charged;
+  reduction.combine = charged<&Reduction::combine>;
+  if (reduction.inverse) reduction.inverse = charged<&Reduction::inverse>;
+}
+
+/// The sizes that every rank tells, by rank.  Ranks that ask for something else have other rows, or
+/// none, so that is found out first.
+std::vector<std::uint64_t> rows_of(Communicator::Implementation& communicator, SetUpCall& call,
+                                   const OperationRequest& request, const Card& card) {
+  if (request.row.empty()) return {};
+  const std::vector<Card> cards = gather<Card>(communicator, call, {&card, 1});
+  agree<Card>({}, cards);
+  require_same(cards, index_of(communicator.exchange.self()), communicator.context.settings.check);
+  return gather<std::uint64_t>(communicator, call, request.row);
+}
+
+/// The barrier after which every rank has connected, or all throw the reason.
+void agree_on_all(Communicator::Implementation& communicator, SetUpCall& call,
+                  std::optional<Error>& error) {
+  const Verdict verdict = Verdict::of(error);
+  agree<Verdict>(error, gather<Verdict>(communicator, call, {&verdict, 1}));
+}
+
+bool is_stale(const tune::CollectiveRequest& asked) {
+  return asked.collective == tune::Collective::allreduce_ssp;
+}
+
+/// The operation of a plan, with its memory, but with nobody to send to yet.
+std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation& communicator,
+                                                   const OperationRequest& request,
+                                                   const Completed& completed, plan::Plan&& plan) {
+  const tune::CollectiveRequest& asked = completed.asked;
+  auto operation = std::make_unique<Operation::Implementation>(communicator, std::move(plan),
+                                                               request.collective);
+  operation->execution.reduction = request.asked.reduction;
+  operation->coverage = {request.asked.element_count, asked.participant_count > 0
+                                                          ? asked.participant_count
+                                                          : communicator.exchange.rank_count()};
+  const bool combines_all = asked.collective == tune::Collective::allreduce ||
+                            asked.collective == tune::Collective::reduce;
+  operation->execution.any_order =
+      combines_all && tune::takes_any_order(asked) && operation->plan.payloads == 1;
+  if (is_stale(asked))
+    operation->calls.emplace<engine::StaleCalls>(operation->plan.steps, operation->plan.slot_count,
+                                                 asked.slack + 1, asked.slack);
+  if (communicator.context.clock.is_simulated() && asked.reduction.combine) charge_for(*operation);
+  operation->uses_network = !partners_of(*operation).empty();
+  if (operation->uses_network) ++communicator.context.live_network_operations;
+  if (asked.algorithm == Algorithm::shared_ring)
+    operation->calls.emplace<SharedRingOperation>(*operation, request);
+  else
+    lay_out_memory(*operation, request, completed);
+  try {
+    reserve_receives(*operation);
+  } catch (const Error& refused) {
+    if (!is_stale(asked)) throw;
+    throw Error(refused.code(), "slack " + std::to_string(asked.slack) + ": " + refused.what() +
+                                    ", or ask for less slack");
+  }
+  return operation;
+}
+
+/// Ranks of a shared ring exchange by which key a node's block is written, and once more that it
+/// has been.
+void join_ring(Operation::Implementation& operation, SetUpCall& call,
+               const std::vector<Card>& cards, std::optional<Error>& error) {
+  Communicator::Implementation& communicator = operation.communicator;
+  RingDoor door;
+  attempt(error, [&] { door = operation.ring()->open(cards); });
+  const std::vector<RingDoor> doors = gather<RingDoor>(communicator, call, {&door, 1});
+  attempt(error, [&] { operation.ring()->join(doors); });
+  agree_on_all(communicator, call, error);
+  operation.ring()->share();
+  attempt(error, [&] { operation.ring()->greet(); });
+  const Verdict verdict = Verdict::of(error);
+  const std::vector<Verdict> verdicts = gather<Verdict>(communicator, call, {&verdict, 1});
+  operation.ring()->hear(verdicts);
+  agree<Verdict>(error, verdicts);
+}
+
+/// From top to bottom what happens to a request, on all ranks at the same time.
+std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& communicator,
+                                                  const OperationRequest& request) {
+  std::optional<Error> error;
+  NewConnections connections(communicator.context.fabric.connections());  // outlives what uses them
+  std::unique_ptr<Operation::Implementation> operation;
+  std::vector<NewConnection> offers;
+  Card card = card_of(communicator, request);
+  SetUpCall call{CallKind::operation, request.collective};
+  const std::vector<std::uint64_t> rows = rows_of(communicator, call, request, card);
+  attempt(error, [&] {
+    const Completed completed =
+        request.complete ? request.complete(rows) : Completed{request.asked};
+    plan::Plan plan = request.plan_of ? request.plan_of(completed.asked)
+                                      : tune::plan_for(completed.asked, communicator.topology(),
+                                                       communicator.exchange.self());
+    operation = lay_out(communicator, request, completed, std::move(plan));
+    offers = offer_connections(*operation);
+    fill_in(card, *operation);
+    card.new_connections = static_cast<std::uint32_t>(offers.size());
+  });
+  card.verdict = Verdict::of(error);
+  const std::vector<Card> cards = gather<Card>(communicator, call, {&card, 1});
+  agree<Card>(error, cards);
+  require_same(cards, index_of(communicator.exchange.self()), communicator.context.settings.check,
+               request.members);
+
+  std::size_t offers_each = 0;
+  for (const Card& theirs : cards)
+    offers_each = std::max<std::size_t>(offers_each, theirs.new_connections);
+  if (offers_each > 0) {
+    offers.resize(offers_each);
+    const std::vector<NewConnection> all = gather<NewConnection>(communicator, call, offers);
+    attempt(error, [&] { connect_partners(*operation, all, offers_each); });
+  }
+  if (operation->ring()) {
+    join_ring(*operation, call, cards, error);
+  } else {
+    attempt(error, [&] { prepare_messages(*operation, cards); });
+    agree_on_all(communicator, call, error);
+    find_messages_in_place(*operation, cards);
+  }
+  connections.keep();
+  return operation;
+}
+
+}  // namespace
+
+std::size_t put_count(const plan::Plan& plan) noexcept {
+  return static_cast<std::size_t>(
+      std::count_if(plan.steps.begin(), plan.steps.end(),
+                    [](const plan::Step& step) { return step.action == plan::Action::put; }));
+}
+
+Operation make_operation(Communicator& handle, const OperationRequest& request) {
+  Communicator::Implementation& communicator = handle.implementation();
+  communicator.require_usable();
+  communicator.reap();
+  ++communicator.operations_made;
+  return Operation(set_up(communicator, request));
+}
+
+}  // namespace tutti::runtime

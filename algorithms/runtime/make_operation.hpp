@@ -1,0 +1,53 @@
+// How the ranks of a communicator make an operation together.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <tutti/operation.hpp>
+#include <vector>
+
+#include "engine/execution.hpp"
+#include "plan/core/plan.hpp"
+#include "tune/request.hpp"
+
+namespace tutti::runtime {
+
+/// Puts in the order of the plan; used to build the channel.
+std::size_t put_count(const plan::Plan& plan) noexcept;
+
+/// Where the blocks of a collective of blocks lie on this rank.
+struct Blocks {
+  std::vector<engine::Part> of_rank;  // element counts are not needed
+  std::size_t longest_bytes = 0;      // of all ranks
+};
+
+/// A request that is complete: all ranks have sent their sizes.
+struct Completed {
+  tune::CollectiveRequest asked;
+  Blocks blocks = {};  // of a collective of blocks
+};
+
+/// What a collective hands to make_operation().
+struct OperationRequest {
+  const char* collective = "";
+  tune::CollectiveRequest asked = {};  // as far as this rank knows it by itself
+  const void* source = nullptr;
+  void* target = nullptr;
+  std::size_t chunk_bytes_max = SIZE_MAX;  // of a payload that is not of blocks
+  std::vector<Rank> members = {};          // who takes part, if not all do: the plan is theirs
+  /// Sizes that this rank sends to all others first; as many numbers on every rank.
+  std::vector<std::uint64_t> row = {};
+  /// Checks the arguments of this rank, and completes what is asked by the rows of all ranks.  May
+  /// throw Error, which every rank then hears.  Changes nothing.
+  std::function<Completed(std::span<const std::uint64_t> rows)> complete = {};
+  /// This rank's plan; by default what is chosen.
+  std::function<plan::Plan(const tune::CollectiveRequest& asked)> plan_of = {};
+};
+
+/// Collective: agrees with the other ranks that this step succeeded everywhere and that they ask
+/// for the same, then connects.
+Operation make_operation(Communicator& communicator, const OperationRequest& request);
+
+}  // namespace tutti::runtime

@@ -1,0 +1,246 @@
+#include "runtime/messages.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "shm/message_policy.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+/// The answer that a put sends or an await receives, if the plan has one in that slot.
+const plan::Answer* answer_of(const Operation::Implementation& operation, const plan::Step& step) {
+  const bool may_be = step.action == plan::Action::put || step.action == plan::Action::await;
+  return may_be ? plan::answer_in(operation.plan, step.slot) : nullptr;
+}
+
+/// How the message of a put or an await travels, if the peer is of this node.
+shm::Travel travel_of(const Operation::Implementation& operation, const plan::Step& step) {
+  return shm::travel_of({.bytes = operation.execution.bytes_of(step),
+                         .is_one_way = operation.plan.flow_control == plan::FlowControl::one_way,
+                         .is_answer = answer_of(operation, step) != nullptr,
+                         .has_own_place = operation.plan.zero_copy || step.into_target});
+}
+
+/// The words of a block of a rank of this node, which begin at `finished` there.
+shm::ReaderWords reader_words(const Communicator::Implementation& communicator,
+                              std::uint64_t finished) {
+  return {finished, communicator.members_of_node()};
+}
+
+/// The place of a rank in the list of its node.
+std::size_t local_rank_of(const Communicator::Implementation& communicator, Rank rank) {
+  return index_of(communicator.neighbours.nodes.local_rank[index_of(rank)]);
+}
+
+/// Offset of a partial from the first slot of its parity; it is the same on all ranks.
+std::size_t offset_of_partial(const Operation::Implementation& operation, std::size_t partial) {
+  const engine::RegisterMemory& memory = operation.execution.memory;
+  return memory.offset_of_slot(operation.plan.slot_count) + partial * memory.register_bytes;
+}
+
+template <class T>
+void add_once(std::vector<T>& all, T one) {
+  if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
+}
+
+/// A message to a rank of this node, from a partial into the rank's slot.  If it stays where it is,
+/// the slot tells of that place once and for all.
+void prepare_store(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
+                   const Card& theirs) {
+  const engine::RegisterMemory& memory = operation.execution.memory;
+  const NeighbourWindow& window = operation.communicator.neighbours.windows[index_of(step.peer)];
+  const shm::Travel travel = travel_of(operation, step);
+  for (std::uint32_t parity = 0; parity < 2; ++parity) {
+    const std::size_t slot_bytes = memory.bytes_of_slot(step.slot);
+    std::byte* const slot =
+        window.at(theirs.slots[parity] + memory.offset_of_slot(step.slot), slot_bytes);
+    const std::byte* const from =
+        step.by_reference ? reinterpret_cast<const std::byte*>(&operation.execution.references[put])
+                          : memory.partials[parity] + operation.execution.offset_of(step.from);
+    std::size_t bytes = operation.execution.bytes_of(step);
+    std::byte* remote = slot;
+    if (travel == shm::Travel::answers)
+      remote = window.at(
+          theirs.slots[parity] + offset_of_partial(operation, answer_of(operation, step)->partial),
+          memory.register_bytes);
+    if (step.into_target) bytes = 0;  // it is there: the node has one target
+    if (travel == shm::Travel::stays) {
+      const auto place = reinterpret_cast<std::uint64_t>(from);
+      std::memcpy(slot, &place, sizeof place);
+      bytes = 0;
+    }
+    operation.channel.node.prepare(
+        parity, put,
+        {.local = from, .remote = remote, .word = shm::word_of(slot, slot_bytes), .bytes = bytes});
+  }
+  if (travel != shm::Travel::stays) return;
+  const std::uint64_t word =
+      reader_words(operation.communicator, reinterpret_cast<std::uint64_t>(operation.finished))
+          .of_reader(local_rank_of(operation.communicator, step.peer));
+  add_once(operation.readers, reinterpret_cast<const shm::SequenceWord*>(word));
+}
+
+/// What comes from a rank of another node into the step's slot, if that is a line.
+void await_lines(Operation::Implementation& operation, const plan::Step& step) {
+  const engine::RegisterMemory& memory = operation.execution.memory;
+  const verbs::Connection& connection = operation.communicator.connection_to(step.peer);
+  for (std::uint32_t parity = 0; parity < 2; ++parity)
+    operation.channel.network.await_lines(
+        parity, step.slot, memory.slots[parity] + memory.offset_of_slot(step.slot), connection);
+}
+
+/// Prepares a message to a rank of another node: as a line, or with an immediate.
+void prepare_write(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
+                   const Card& theirs) {
+  const engine::RegisterMemory& memory = operation.execution.memory;
+  const verbs::Connection& connection = operation.communicator.connection_to(step.peer);
+  const bool is_line = travels_as_line(operation, step);
+  if (is_line) use_lines(operation, connection);
+  const auto bytes = static_cast<std::uint32_t>(operation.execution.bytes_of(step));
+  for (std::uint32_t parity = 0; parity < 2; ++parity) {
+    const std::byte* const local =
+        memory.partials[parity] + operation.execution.offset_of(step.from);
+    const std::uint64_t slot = theirs.slots[parity] + memory.offset_of_slot(step.slot);
+    if (is_line)
+      operation.channel.network.prepare_line(connection, parity, put,
+                                             {.local = local,
+                                              .bytes = bytes,
+                                              .remote_address = slot,
+                                              .remote_key = theirs.remote_key,
+                                              .numbers_from = theirs.numbers_from});
+    else
+      operation.channel.network.prepare(
+          connection, parity, put,
+          {.local = local,
+           .bytes = bytes,
+           .local_key = operation.communicator.context.fabric.arena().local_key(),
+           .remote_address = slot,
+           .remote_key = theirs.remote_key,
+           .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot}});
+  }
+}
+
+/// Prepares the messages of each chunk, where buffers may stand in for registers.
+void prepare_zero_copy(Operation::Implementation& operation, const plan::Step& step,
+                       std::size_t put, const Card& theirs) {
+  const engine::Execution& execution = operation.execution;
+  const engine::RegisterMemory& memory = execution.memory;
+  const verbs::Connection& connection = operation.communicator.connection_to(step.peer);
+  verbs::VerbsChannel& channel = operation.channel.network;
+  for (std::size_t chunk = 0; chunk < execution.chunk_count; ++chunk) {
+    const engine::Part& part = execution.parts[chunk * operation.plan.parts + step.part];
+    const std::size_t chunk_put = chunk * execution.puts_per_chunk + put;
+    for (std::uint32_t parity = 0; parity < 2; ++parity) {
+      const std::byte* local = memory.partials[parity] + execution.offset_of(step.from);
+      std::uint32_t key = operation.communicator.context.fabric.arena().local_key();
+      if (step.from.place == plan::Place::source) {
+        local = memory.source + part.source.offset;
+        key = operation.source.local_key;
+      } else if (step.from.place == plan::Place::target) {
+        local = memory.target + part.target.offset;
+        key = operation.target.local_key;
+      }
+      channel.prepare(
+          connection, parity, chunk_put,
+          {.local = local,
+           .bytes = static_cast<std::uint32_t>(step.payloads * part.source.bytes),
+           .local_key = key,
+           .remote_address = step.into_target
+                                 ? theirs.target + part.target.offset
+                                 : theirs.slots[parity] + memory.offset_of_slot(step.slot),
+           .remote_key = step.into_target ? theirs.target_key : theirs.remote_key,
+           .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot}});
+    }
+    if (step.from.place == plan::Place::target) channel.await_sent(chunk_put);
+  }
+}
+
+}  // namespace
+
+bool travels_as_line(const Operation::Implementation& operation, const plan::Step& step) {
+  return operation.communicator.context.settings.notify == Notify::flag &&
+         !operation.plan.zero_copy && !step.into_target &&
+         operation.execution.memory.bytes_of_slot(step.slot) == sizeof(verbs::Line);
+}
+
+void use_lines(Operation::Implementation& operation, const verbs::Connection& connection) {
+  connection.require_lines();
+  operation.uses_lines = true;
+}
+
+void find_messages_in_place(Operation::Implementation& operation, std::span<const Card> cards) {
+  const Communicator::Implementation& communicator = operation.communicator;
+  engine::RegisterMemory& memory = operation.execution.memory;
+  for (const plan::Step& step : operation.plan.steps) {
+    if (step.action != plan::Action::await || !communicator.is_neighbour(step.peer)) continue;
+    const shm::Travel travel = travel_of(operation, step);
+    if (travel == shm::Travel::answers)
+      for (std::size_t parity = 0; parity < 2; ++parity)
+        memory.in_place[parity][step.slot] =
+            memory.slots[parity] +
+            offset_of_partial(operation, answer_of(operation, step)->partial);
+    if (travel != shm::Travel::stays) continue;
+    const std::size_t bytes = operation.execution.bytes_of(step);
+    const NeighbourWindow& window = communicator.neighbours.windows[index_of(step.peer)];
+    for (std::size_t parity = 0; parity < 2; ++parity) {
+      std::uint64_t place = 0;
+      std::memcpy(&place, memory.slots[parity] + memory.offset_of_slot(step.slot), sizeof place);
+      memory.in_place[parity][step.slot] = window.at(place, bytes);
+    }
+    const std::uint64_t word =
+        reader_words(communicator, cards[index_of(step.peer)].finished)
+            .of_reader(local_rank_of(communicator, communicator.exchange.self()));
+    add_once(operation.is_read_here,
+             reinterpret_cast<shm::SequenceWord*>(window.at(word, sizeof(shm::SequenceWord))));
+  }
+  // Once more: some operands are elsewhere now.  Takes no more memory.
+  if (!operation.stale() && !memory.in_place[0].empty()) operation.execution.resolve();
+}
+
+void prepare_messages(Operation::Implementation& operation, std::span<const Card> cards) {
+  const Communicator::Implementation& communicator = operation.communicator;
+  const engine::RegisterMemory& memory = operation.execution.memory;
+  std::size_t put = 0;
+  for (const plan::Step& step : operation.plan.steps) {
+    if (step.action == plan::Action::put) {
+      const Card& theirs = cards[index_of(step.peer)];
+      const bool near = communicator.is_neighbour(step.peer);
+      (operation.plan.zero_copy ? prepare_zero_copy
+       : near                   ? prepare_store
+                                : prepare_write)(operation, step, put++, theirs);
+    } else if (is_arrival(step) && communicator.is_neighbour(step.peer)) {
+      for (std::uint32_t parity = 0; parity < 2; ++parity)
+        operation.channel.node.await(
+            parity, step.slot,
+            shm::word_of(memory.slots[parity] + memory.offset_of_slot(step.slot),
+                         memory.bytes_of_slot(step.slot)));
+      if (step.by_reference) {
+        const NeighbourWindow& window = communicator.neighbours.windows[index_of(step.peer)];
+        const std::uint64_t withdrawn =
+            reader_words(communicator, cards[index_of(step.peer)].finished).withdrawn();
+        operation.channel.node.read_from(
+            step.slot, {.process = window.process,
+                        .mapping = {window.mapping->data(), window.mapping->size()},
+                        .address = window.address,
+                        .withdrawn = reinterpret_cast<shm::SequenceWord*>(
+                            window.at(withdrawn, sizeof(shm::SequenceWord)))});
+      }
+    } else if (is_arrival(step) && travels_as_line(operation, step)) {
+      await_lines(operation, step);
+    }
+  }
+  // What comes after the last exchange must not fail.
+  if (std::any_of(
+          operation.plan.steps.begin(), operation.plan.steps.end(), [&](const plan::Step& step) {
+            return step.action == plan::Action::await && communicator.is_neighbour(step.peer) &&
+                   travel_of(operation, step) != shm::Travel::copied;
+          }))
+    for (std::vector<std::byte*>& places : operation.execution.memory.in_place)
+      places.resize(memory.data_slot_count);
+  operation.is_read_here.reserve(communicator.members_of_node());
+  if (!operation.stale())
+    operation.execution.resolve();  // stale calls find their operands themselves
+}
+
+}  // namespace tutti::runtime

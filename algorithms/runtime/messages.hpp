@@ -1,0 +1,31 @@
+// The messages of an operation, made ready once: what a put sends from where to where, by which
+// fabric, and what an await looks at.
+#pragma once
+
+#include <span>
+
+#include "runtime/card.hpp"
+#include "runtime/operation.hpp"
+
+namespace tutti::runtime {
+
+/// Whether something comes into the step's slot.
+inline bool is_arrival(const plan::Step& step) {
+  return step.action == plan::Action::await || step.action == plan::Action::await_credit;
+}
+
+/// Whether a message between nodes, of a put or an arrival, is a line: both ends find the same, as
+/// slots are laid out alike on all ranks.
+bool travels_as_line(const Operation::Implementation& operation, const plan::Step& step);
+
+/// Lets the messages along a connection be lines.  Throws Error if it has no room for one.
+void use_lines(Operation::Implementation& operation, const verbs::Connection& connection);
+
+/// `cards`: of all ranks, whose partners are connected.  May throw Error.
+void prepare_messages(Operation::Implementation& operation, std::span<const Card> cards);
+
+/// Finds the messages that will stay where ranks of this node have them.  All of these have
+/// prepared theirs.  Neither throws nor allocates.
+void find_messages_in_place(Operation::Implementation& operation, std::span<const Card> cards);
+
+}  // namespace tutti::runtime

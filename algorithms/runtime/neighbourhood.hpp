@@ -1,0 +1,86 @@
+// Which ranks share memory with this one.  Ranks that may (same host, same namespaces) try to map
+// each other's windows; one that others cannot map is a node of its own, with the reason.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <tutti/detail/check.hpp>
+#include <vector>
+
+#include "bootstrap/domain.hpp"
+#include "bootstrap/node_map.hpp"
+#include "runtime/settings.hpp"
+#include "shm/copy_costs.hpp"
+#include "shm/offered_mapping.hpp"
+#include "shm/single_copy_rule.hpp"
+
+namespace tutti::runtime {
+
+/// What a rank tells the others of itself.
+struct NeighbourCard {
+  bootstrap::HostIdentity host;
+  std::uint64_t domain;  // its name; no_domain: none
+  shm::MappingCard window;
+};
+
+/// The memory of a rank of this node.
+struct NeighbourWindow {
+  std::shared_ptr<detail::Mapping> mapping;  // null: not of this node
+  std::uint64_t address = 0;                 // of its start, in the rank's own process
+  std::int32_t process = 0;                  // that process
+  std::int32_t descriptor = -1;              // of the memory's file, there
+
+  /// Where `bytes` that lie at `theirs` there lie here.
+  std::byte* at(std::uint64_t theirs, std::size_t bytes) const noexcept {
+    const std::uint64_t offset = theirs - address;
+    detail::check(offset <= mapping->size() && bytes <= mapping->size() - offset,
+                  "what a neighbour has told of lies in its window", offset, bytes);
+    return mapping->data() + offset;
+  }
+};
+
+struct Neighbourhood {
+  bootstrap::NodeMap nodes;
+  std::vector<NeighbourWindow> windows;  // by rank
+  bool reads_peers = false;              // whether every rank can read all memory of its neighbours
+  /// What reading and copying cost on each node, if two of its ranks have measured it; alike on all
+  /// ranks.
+  std::vector<std::optional<shm::CopyCosts>> costs = {};
+  std::vector<Node> domain;  // of each rank, parts of nodes
+  std::string remark;        // why ranks that may be a node are not; alike on all ranks
+};
+
+/// Gathers as many bytes from each rank; collective.
+using GatherBytes = std::function<std::vector<std::byte>(std::span<const std::byte> mine)>;
+
+/// One side of what two ranks of a node measure together (shm/copy_costs.hpp): of the window of the
+/// other, and whether this rank leads.
+using MeasureCopies =
+    std::function<std::optional<shm::CopyCosts>(const NeighbourWindow& theirs, bool leads)>;
+
+/// Which payloads are read where their users have them, if all ranks are of one node and may; alike
+/// on all ranks.  Pure.
+shm::ReadRanges reads_of(const Neighbourhood& all, const ContextSettings& settings);
+
+/// Who has to be a node of its own, given who could not map whose memory, [mapper][owner]: the one
+/// whom most others could not map (of several, the last), again and again until nobody is left
+/// whose memory is out of reach.  Pure.
+std::vector<bool> apart(std::vector<std::vector<bool>> out_of_reach);
+
+/// The domains of the ranks of `cards` in these nodes, imposed by `settings` or found; alike on all
+/// ranks.  Pure.
+std::vector<Node> domains_of(const bootstrap::NodeMap& nodes, std::span<const NeighbourCard> cards,
+                             const ContextSettings& settings);
+
+/// Collective: the ranks of `cards`, whose shape of nodes is that of `settings`, or is found.
+/// Unless the user has said which payloads to read, the first two ranks of each node measure.
+/// Throws Error{unsupported} if the ranks of an imposed node cannot share memory.
+Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
+                              const ContextSettings& settings, const GatherBytes& gather,
+                              const MeasureCopies& measure);
+
+}  // namespace tutti::runtime

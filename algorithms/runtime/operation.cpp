@@ -1,0 +1,371 @@
+#include "runtime/operation.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <string>
+#include <tutti/detail/check.hpp>
+#include <utility>
+
+#include "engine/advance.hpp"
+
+namespace tutti {
+namespace {
+
+/// Polls before the first look at the clock: a few microseconds, many times what a collective
+/// between two ready ranks takes.
+constexpr unsigned polls_before_clock = 256;
+
+/// Polls between two looks at the clock, and between two yields when ranks are more than CPUs.
+constexpr unsigned polls_per_turn = 64;
+constexpr unsigned polls_per_turn_oversubscribed = 8;
+
+/// A wait this long yields even when every rank has a CPU: somebody else may need it.
+constexpr Timeout patience = std::chrono::milliseconds(1);
+/// A wait that has met no progress for this long sleeps between its looks, because its partner may
+/// be away for any time.  Each nap is an eighth of the time since the last progress, but no less
+/// than nap_min and no more than nap_max, so that the partner's message is noticed not much later.
+/// An automatic wait therefore always naps for nap_max, one of WaitPolicy::block at first for less.
+constexpr Timeout patience_awake = std::chrono::milliseconds(10);
+constexpr Timeout patience_awake_of_block = std::chrono::microseconds(50);
+constexpr Timeout nap_min = std::chrono::microseconds(10), nap_max = std::chrono::milliseconds(1);
+
+/// Without progress for `idle`, gives the core to somebody else, or not; for `left` at most.
+void give_way(const Context::Implementation& context, Timeout idle, Timeout left) noexcept {
+  const WaitPolicy policy = context.settings.wait;
+  if (policy == WaitPolicy::spin) return;
+  const bool is_automatic = policy == WaitPolicy::automatic;
+  if (is_automatic && !context.oversubscribed && idle <= patience) return;
+  if (policy == WaitPolicy::yield || context.clock.is_simulated() ||
+      idle <= (is_automatic ? patience_awake : patience_awake_of_block)) {
+    sched_yield();
+    return;
+  }
+  // Nobody wakes a sleeper: that would cost whoever sends a system call, or a look at who sleeps.
+  const Timeout nap = std::min(std::clamp(idle / 8, nap_min, nap_max), left);
+  const timespec time{.tv_sec = 0, .tv_nsec = nap.count()};
+  clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
+}
+
+/// Twice what the transport's retries take towards a peer that does not answer (queue_pair.hpp);
+/// on devices that wait long before they send again, long enough for that.
+Timeout drain_timeout_of(const verbs::VerbsFabric& fabric) noexcept {
+  return std::max<Timeout>(std::chrono::seconds(8),
+                           2 * fabric.connections().acknowledgement_timeout());
+}
+
+/// Changes when an operation in flight advances.
+std::uint64_t position_of_all(const Context::Implementation& context) noexcept {
+  std::uint64_t position = 0;
+  for (const Operation::Implementation* operation : context.in_flight)
+    position += (operation->execution.sequence << 24) + operation->execution.next + 1 +
+                (operation->ring() ? operation->ring()->position() : 0);
+  return position;
+}
+
+}  // namespace
+
+Operation::Implementation::Implementation(Communicator::Implementation& owner, plan::Plan&& made,
+                                          const char* collective)
+    : communicator(owner),
+      plan(std::move(made)),
+      name(collective),
+      ordinal(owner.operations_made),
+      channel(runtime::put_count(plan), plan.slot_count) {
+  execution.steps = plan.steps;
+  for (std::vector<bool>& taken : credits_taken) taken.resize(plan.slot_count);
+  Context::Implementation& context = communicator.context;
+  context.in_flight.reserve(context.live_operations + 1);
+  channel_id = context.fabric.attach(channel.network);
+  ++context.live_operations;
+  ++communicator.live_operations;
+}
+
+Operation::Implementation::~Implementation() {
+  Context::Implementation& context = communicator.context;
+  if (execution.in_flight)
+    communicator.fail_all({Incident::Kind::aborted, communicator.exchange.self()},
+                          "an operation was destroyed in flight", this);
+  // The last messages must leave before the queue pairs or the memory under them may go: a peer
+  // still waits for them.  The block may be used again only when no send reads it any more and no
+  // peer will write it; after a failure neither is known, and the memory stays out of use until the
+  // context goes.
+  const auto has_gone = [&](std::uint64_t process) {
+    const Rank peer = communicator.rank_of(process);
+    return peer != no_rank && communicator.exchange.has_left(peer);
+  };
+  const Timeout drain_timeout = drain_timeout_of(context.fabric);
+  const bool drained =
+      !communicator.failed() && collect_credits() &&
+      context.fabric.drain(channel.network, context.clock, drain_timeout, has_gone);
+  if (drained && ring()) ring()->leave();
+  if (drained && block != nullptr) context.fabric.arena().release(block);
+  // Whoever has a connection to this rank loses it if a send from there, or a write of a peer,
+  // meets memory that is registered no longer.
+  if (!drained && (source.region || target.region))
+    (void)context.fabric.drain(channel.network, context.clock, drain_timeout, has_gone);
+  give_back_buffers(!drained);
+  --context.live_operations;
+  if (uses_network) --context.live_network_operations;
+  --communicator.live_operations;
+  context.fabric.detach(channel.network, drained);
+}
+
+void Operation::Implementation::give_back_buffers(bool may_be_written) noexcept {
+  for (Segment::Implementation** segment : {&source.segment, &target.segment, &moved_source})
+    if (Segment::Implementation* const one = std::exchange(*segment, nullptr)) {
+      --one->users;
+      one->may_be_written = one->may_be_written || may_be_written;
+    }
+}
+
+void Operation::Implementation::move_source(const void* to, const void* wanted_target) noexcept {
+  const auto number = [](const void* address) { return reinterpret_cast<std::uintptr_t>(address); };
+  detail::check(wanted_target == execution.memory.target,
+                "a target that peers write (zero-copy) is that of the making of its operation",
+                number(wanted_target), number(execution.memory.target));
+  if (to == execution.memory.source) return;
+  const auto* const begin = static_cast<const std::byte*>(to);
+  std::uint32_t key = begin == target.memory ? target.local_key : source.local_key;
+  Segment::Implementation* segment = nullptr;
+  if (begin != target.memory && begin != source.memory) {
+    detail::check(begin + source.bytes <= target.memory || target.memory + target.bytes <= begin,
+                  "source and target do not overlap; they may be equal", number(to),
+                  number(target.memory));
+    segment = runtime::registered_segment_with(communicator.context, to, source.bytes);
+    detail::check(segment != nullptr,
+                  "a source that is sent from (zero-copy) is a buffer of the making of its "
+                  "operation, or lies in a segment",
+                  number(to), source.bytes);
+    ++segment->users;
+    key = communicator.context.fabric.arena().local_key();
+  }
+  if (moved_source != nullptr) --moved_source->users;
+  moved_source = segment;
+  const std::ptrdiff_t by = begin - execution.memory.source;
+  std::size_t put = 0;
+  for (const plan::Step& step : plan.steps) {
+    if (step.action != plan::Action::put) continue;
+    if (step.from.place == plan::Place::source)
+      for (std::size_t chunk = 0; chunk < execution.chunk_count; ++chunk)
+        channel.network.move_local(chunk * execution.puts_per_chunk + put, by, key);
+    ++put;
+  }
+}
+
+bool Operation::Implementation::collect_credits() noexcept {
+  runtime::JoinedFabric joined{communicator.context.fabric};
+  bool all = true;
+  // The last call of each parity has credits that nobody has taken yet.
+  for (std::uint64_t call = execution.sequence; call > 0 && call + 2 > execution.sequence; --call)
+    for (const plan::Step& step : plan.steps) {
+      if (step.action != plan::Action::await_credit) continue;
+      std::vector<bool>& taken = credits_taken[call & 1];
+      if (!taken[step.slot]) taken[step.slot] = joined.take(channel, call & 1, step.slot);
+      all = all && taken[step.slot];
+    }
+  if (stale()) all = stale()->collect(execution, joined, channel) && all;
+  if (ring() && block != nullptr) all = all && ring()->is_deserted();
+  for (const shm::SequenceWord* reader : readers)
+    all = all && shm::has_come(reader, execution.sequence);
+  return all;
+}
+
+Status Operation::Implementation::advance(runtime::JoinedFabric& joined) noexcept {
+  if (ring()) return ring()->advance();
+  const Status status = stale() ? stale()->advance(execution, joined, channel)
+                                : engine::advance(execution, joined, channel);
+  if (status == Status::ok)
+    for (shm::SequenceWord* word : is_read_here) shm::announce(word, execution.sequence);
+  else if (status == Status::transport_failed && channel.node.read_error() != 0)
+    communicator.liveness.suspect({.system_errno = channel.node.read_error(),
+                                   .what = "its memory cannot be read (process_vm_readv)"},
+                                  execution.steps[execution.next].peer);
+  return status;
+}
+
+Status Operation::Implementation::start() noexcept {
+  if (!communicator.is_usable()) [[unlikely]]
+    return communicator.settled();
+  execution.begin();
+  if (stale()) stale()->begin(execution);
+  Context::Implementation& context = communicator.context;
+  runtime::JoinedFabric joined{context.fabric};
+  if (ring()) {
+    ring()->contribute();
+    // No more than that: who is stopped now has taken on no work.  In simulated time nobody is, and
+    // the first poll would let time pass with nothing on its way.
+    if (!context.clock.is_simulated() || advance(joined) != Status::ok)
+      context.in_flight.push_back(this);
+    return Status::ok;
+  }
+  if (advance(joined) != Status::ok)
+    context.in_flight.push_back(this);  // never allocates, see Context::Implementation::in_flight
+  return Status::ok;
+}
+
+Status Operation::Implementation::test() noexcept {
+  if (!communicator.is_usable()) [[unlikely]]
+    return communicator.settled();
+  if (!execution.in_flight) return settled();
+  communicator.context.progress();
+  if (!execution.in_flight) return settled();
+  communicator.liveness.check_now_and_then();
+  return execution.in_flight ? Status::in_progress : settled();
+}
+
+Status Operation::Implementation::wait(Timeout timeout) noexcept {
+  if (!communicator.is_usable()) [[unlikely]]
+    return communicator.settled();
+  Context::Implementation& context = communicator.context;
+  for (unsigned polls = 0; polls < polls_before_clock; ++polls) {
+    if (!execution.in_flight) return settled();
+    context.progress();
+    if (timeout <= Timeout::zero() || (context.oversubscribed && polls >= polls_per_turn)) break;
+  }
+  return execution.in_flight ? wait_slow(timeout) : settled();
+}
+
+Status Operation::Implementation::wait_slow(Timeout timeout) noexcept {
+  Context::Implementation& context = communicator.context;
+  const Timeout begin = context.clock.now();
+  const Deadline deadline = Deadline::after(timeout, begin);
+  const unsigned polls_max =
+      context.oversubscribed ? polls_per_turn_oversubscribed : polls_per_turn;
+  Timeout last_progress = begin;
+  std::uint64_t position = position_of_all(context);
+  for (;;) {
+    if (is_inherited()) return communicator.settled();  // a signal handler may fork
+    std::size_t completions = 0;
+    for (unsigned polls = 0; polls < polls_max; ++polls) {
+      completions += context.progress();
+      if (!execution.in_flight) return settled();
+    }
+    const Timeout now = context.clock.now();
+    const std::uint64_t before = std::exchange(position, position_of_all(context));
+    if (completions > 0 || position != before) last_progress = now;
+    communicator.liveness.check(now);
+    if (!execution.in_flight) return settled();
+    if (deadline.passed(now)) return Status::timed_out;
+    give_way(context, now - last_progress, deadline.remaining(now));
+  }
+}
+
+std::uint32_t Operation::Implementation::round() const noexcept {
+  if (ring()) return ring()->round();
+  if (execution.steps.empty()) return 0;
+  const std::size_t last = execution.steps.size() - 1;
+  return execution.steps[execution.next < last ? execution.next : last].round;
+}
+
+Rank Operation::Implementation::one_who_left() const noexcept {
+  if (ring()) return ring()->one_who_left();
+  const plan::Step& next = execution.steps[execution.next];
+  if (next.action == plan::Action::await_sent) return no_rank;  // who has left had received it
+  return communicator.exchange.has_left(next.peer) ? next.peer : no_rank;
+}
+
+std::string Operation::Implementation::describe() const {
+  std::string text = std::string(name) + " #" + std::to_string(ordinal) + ", call " +
+                     std::to_string(execution.call());
+  if (communicator.settled() != Status::ok) return text + ": " + communicator.failure.text;
+  if (!execution.in_flight) return text + ": not in flight";
+  if (ring()) return text + ": " + ring()->missing();
+  if (execution.chunk_count > 1)
+    text += ", chunk " + std::to_string(execution.chunk()) + " of " +
+            std::to_string(execution.chunk_count);
+  text += ", round " + std::to_string(round()) + " of " + std::to_string(plan.per_round.size());
+  std::string missing;
+  for (std::size_t i = execution.next; i < execution.steps.size(); ++i) {
+    const plan::Step& step = execution.steps[i];
+    const bool waits =
+        step.action == plan::Action::await || step.action == plan::Action::await_credit;
+    if (step.round != round() || !waits) continue;
+    const runtime::JoinedFabric joined{communicator.context.fabric};
+    if (joined.arrived(channel, execution.parity(), step.slot)) continue;
+    if (stale() && stale()->has_come(step.slot, execution.sequence)) continue;
+    missing += (missing.empty() ? "" : ", ") + std::to_string(index_of(step.peer));
+  }
+  if (!missing.empty()) return text + ": waiting for ranks " + missing;
+  const plan::Step& next = execution.steps[execution.next];
+  if (next.action == plan::Action::await_sent)
+    return text + ": waiting until rank " + std::to_string(index_of(next.peer)) +
+           " has what was sent";
+  return text + ": waiting for send credits";
+}
+
+Operation::Operation(std::unique_ptr<Implementation> made) noexcept
+    : implementation_(std::move(made)) {}
+Operation::Operation(Operation&&) noexcept = default;
+Operation& Operation::operator=(Operation&& other) noexcept {
+  Operation taken(std::move(other));
+  std::swap(implementation_, taken.implementation_);
+  return *this;
+}
+Operation::~Operation() {
+  if (!implementation_) return;
+  Communicator::Implementation& communicator = implementation_->communicator;
+  if (implementation_->is_inherited())
+    runtime::keep_inherited(implementation_.release());
+  else
+    communicator.retire(std::move(implementation_));
+}
+
+Status Operation::start() noexcept {
+  return implementation_->start();
+}
+
+Status Operation::start(const void* source, void* target) noexcept {
+  engine::Execution& execution = implementation_->execution;
+  if (implementation_->is_inherited()) return implementation_->start();
+  detail::check(!execution.in_flight, "buffers change only while not in flight",
+                execution.sequence);
+  if (implementation_->plan.zero_copy) implementation_->move_source(source, target);
+  detail::check(!implementation_->plan.shares_target || target == execution.memory.target,
+                "a target that a node shares is that of the making of its operation",
+                reinterpret_cast<std::uintptr_t>(target),
+                reinterpret_cast<std::uintptr_t>(execution.memory.target));
+  execution.memory.source = static_cast<const std::byte*>(source);
+  execution.memory.target = static_cast<std::byte*>(target);
+  return implementation_->start();
+}
+
+Status Operation::test() noexcept {
+  return implementation_->test();
+}
+
+Status Operation::wait(Timeout timeout) noexcept {
+  return implementation_->wait(timeout);
+}
+
+bool Operation::in_flight() const noexcept {
+  return implementation_->execution.in_flight && !implementation_->is_inherited();
+}
+
+std::string Operation::describe() const {
+  return implementation_->describe();
+}
+
+Operation::Coverage Operation::coverage() const noexcept {
+  return implementation_->coverage;
+}
+
+std::uint64_t Operation::staleness() const noexcept {
+  return implementation_->stale() ? implementation_->stale()->staleness() : 0;
+}
+
+std::string Operation::algorithm() const {
+  return implementation_->plan.algorithm;
+}
+
+Notify Operation::notify() const noexcept {
+  return implementation_->uses_lines ? Notify::flag : Notify::immediate;
+}
+
+std::vector<std::uint32_t> Operation::per_round() const {
+  return implementation_->plan.per_round;
+}
+
+}  // namespace tutti

@@ -1,0 +1,103 @@
+// What stands behind Operation: a plan, its memory, its messages, and how far it has got.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <tutti/operation.hpp>
+#include <tutti/reduction.hpp>
+#include <tutti/timeout.hpp>
+#include <variant>
+#include <vector>
+
+#include "engine/execution.hpp"
+#include "engine/stale.hpp"
+#include "plan/core/plan.hpp"
+#include "runtime/communicator.hpp"
+#include "runtime/joined_fabric.hpp"
+#include "runtime/segment.hpp"
+#include "runtime/shared_ring.hpp"
+
+namespace tutti {
+
+struct Operation::Implementation {
+  Implementation(Communicator::Implementation& owner, plan::Plan&& made, const char* collective);
+  ~Implementation();
+  Implementation(const Implementation&) = delete;
+  Implementation& operator=(const Implementation&) = delete;
+
+  Communicator::Implementation& communicator;
+  plan::Plan plan;
+  const char* name;  // of the collective
+  std::uint32_t ordinal;
+  runtime::JoinedChannel channel;
+  std::uint32_t channel_id = 0;
+  Operation::Coverage coverage;
+  bool uses_network = false;                       // has a partner on another node
+  bool uses_lines = false;                         // and sends it, or awaits, messages of one line
+  std::array<std::vector<bool>, 2> credits_taken;  // by parity of the call, then by slot
+  /// Memory of a buffer, if the plan is zero-copy.
+  struct RegisteredBuffer {
+    const std::byte* memory = nullptr;
+    std::size_t bytes = 0;
+    std::uint32_t local_key = 0, remote_key = 0;
+    Segment::Implementation* segment = nullptr;  // or registered for this operation:
+    verbs::RegionHandle region = {};
+  } source, target;
+  Segment::Implementation* moved_source = nullptr;  // of a call with another source
+  std::byte* block = nullptr;     // of the arena: slots and partials, both parities, words
+  std::byte* finished = nullptr;  // the words in it: what ranks of this node have read in place
+  std::vector<const shm::SequenceWord*> readers;  // those of ranks that read this rank's partials
+  std::vector<shm::SequenceWord*> is_read_here;   // this rank's, with those whose partials it reads
+  shm::SequenceWord* withdrawn = nullptr;  // 1: what this rank has told of is its user's again
+  engine::Execution execution;
+  /// How calls go: round after round of the plan, stale-synchronously, or along the ring of nodes.
+  struct PlanCalls {};
+  std::variant<PlanCalls, engine::StaleCalls, runtime::SharedRingOperation> calls;
+  // Where time is simulated: what the engine calls instead of the reduction.
+  struct ChargedReduction {
+    Reduction reduction;
+    detail::Clock* clock;
+  } charged = {};
+
+  engine::StaleCalls* stale() noexcept { return std::get_if<engine::StaleCalls>(&calls); }
+  const engine::StaleCalls* stale() const noexcept {
+    return std::get_if<engine::StaleCalls>(&calls);
+  }
+  runtime::SharedRingOperation* ring() noexcept {
+    return std::get_if<runtime::SharedRingOperation>(&calls);
+  }
+  const runtime::SharedRingOperation* ring() const noexcept {
+    return std::get_if<runtime::SharedRingOperation>(&calls);
+  }
+
+  /// Advances as far as it can; when that is to the end, tells those whose memory was read.
+  Status advance(runtime::JoinedFabric& joined) noexcept;
+  /// Takes the credits of the last two calls that have arrived.  True once all have, and nobody
+  /// reads this rank's partials any more.
+  bool collect_credits() noexcept;
+
+  /// Its user has the buffers back for good; `may_be_written`: but peers may still write there.
+  void give_back_buffers(bool may_be_written) noexcept;
+
+  /// Called before the buffers of a zero-copy plan change.
+  void move_source(const void* source, const void* target) noexcept;
+
+  Status start() noexcept;
+  Status test() noexcept;
+  Status wait(Timeout timeout) noexcept;
+
+  /// ok, or the communicator's failure.
+  Status settled() const noexcept { return communicator.failure.status; }
+  /// Whether this is a forked child of the process that made it.
+  bool is_inherited() const noexcept { return communicator.context.mark.is_inherited(); }
+  std::uint32_t round() const noexcept;
+  /// While in flight: one who has left in good order and who is waited for; no_rank: none.
+  Rank one_who_left() const noexcept;
+  std::string describe() const;
+
+ private:
+  Status wait_slow(Timeout timeout) noexcept;
+};
+
+}  // namespace tutti

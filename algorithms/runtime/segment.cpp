@@ -1,0 +1,176 @@
+#include "runtime/segment.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <tutti/detail/check.hpp>
+#include <utility>
+
+#include "runtime/card.hpp"
+#include "runtime/operation.hpp"
+#include "runtime/operation_memory.hpp"
+
+namespace tutti {
+
+Segment::Implementation::Implementation(Context::Implementation& owner, std::size_t wanted)
+    : context(owner), bytes(wanted) {
+  verbs::Arena& arena = context.fabric.arena();
+  context.segments.reserve(context.segments.size() + 1);
+  memory = wanted <= arena.size() ? runtime::allocate_block(context, wanted) : nullptr;
+  if (memory == nullptr)
+    throw Error(ErrorCode::limit_exceeded,
+                "allocate: a segment of " + std::to_string(bytes) +
+                    " bytes: the largest gap of the arena is " +
+                    std::to_string(arena.largest_gap()) + " of " + std::to_string(arena.size()) +
+                    ": raise TUTTI_ARENA_BYTES, or destroy segments and operations");
+  at_owner = reinterpret_cast<std::uint64_t>(memory);
+  context.segments.push_back(this);
+}
+
+Segment::Implementation::Implementation(Context::Implementation& user, std::size_t wanted,
+                                        std::byte* here, std::uint64_t memory_there,
+                                        std::shared_ptr<detail::Mapping> window)
+    : context(user),
+      bytes(wanted),
+      memory(here),
+      at_owner(memory_there),
+      mapping(std::move(window)) {
+  context.segments.push_back(this);
+}
+
+Segment::Implementation::~Implementation() {
+  detail::check(users == 0, "operations are destroyed before the segments they use", users);
+  std::erase(context.segments, this);
+  if (mapping == nullptr && !may_be_written) context.fabric.arena().release(memory);
+}
+
+namespace runtime {
+
+Segment::Implementation* segment_with(const Context::Implementation& context, const void* buffer,
+                                      std::size_t bytes) noexcept {
+  const auto* const begin = static_cast<const std::byte*>(buffer);
+  for (Segment::Implementation* const one : context.segments) {
+    const std::byte* const end = one->memory + one->bytes;
+    if (begin >= one->memory && begin <= end && bytes <= static_cast<std::size_t>(end - begin))
+      return one;
+  }
+  return nullptr;
+}
+
+Segment::Implementation* registered_segment_with(const Context::Implementation& context,
+                                                 const void* buffer, std::size_t bytes) noexcept {
+  Segment::Implementation* const segment = segment_with(context, buffer, bytes);
+  return segment != nullptr && segment->mapping == nullptr ? segment : nullptr;
+}
+
+std::uint64_t place_in_node(const Context::Implementation& context, const void* buffer,
+                            std::size_t bytes) noexcept {
+  const Segment::Implementation* const segment = segment_with(context, buffer, bytes);
+  if (segment == nullptr || segment->scope != Scope::node) return 0;
+  return segment->at_owner +
+         static_cast<std::uint64_t>(static_cast<const std::byte*>(buffer) - segment->memory);
+}
+
+}  // namespace runtime
+
+Segment::Segment(std::unique_ptr<Implementation> made) noexcept
+    : implementation_(std::move(made)) {}
+Segment::Segment(Segment&&) noexcept = default;
+Segment& Segment::operator=(Segment&& other) noexcept {
+  Segment taken(std::move(other));
+  std::swap(implementation_, taken.implementation_);
+  return *this;
+}
+Segment::~Segment() {
+  if (implementation_) runtime::destroy_own(implementation_, implementation_->context.mark);
+}
+
+std::byte* Segment::data() const noexcept {
+  return implementation_->memory;
+}
+
+std::size_t Segment::size() const noexcept {
+  return implementation_->bytes;
+}
+
+namespace {
+
+const char* name_of(Scope scope) noexcept {
+  return scope == Scope::node ? "Scope::node" : "Scope::rank";
+}
+
+/// What a rank tells the others of a segment.
+struct SegmentCard {
+  runtime::Verdict verdict;
+  std::uint64_t bytes = 0;
+  std::uint64_t address = 0;
+  Scope scope = Scope::rank;
+};
+
+/// Else one rank's private memory would be another rank's share of the node's.
+void require_one_scope(std::span<const SegmentCard> all) {
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank].scope != all[0].scope)
+      throw Error(ErrorCode::mismatch,
+                  std::string("allocate: rank 0 asks for ") + name_of(all[0].scope) + ", rank " +
+                      std::to_string(rank) + " for " + name_of(all[rank].scope) +
+                      "; ask for the same on all ranks");
+}
+
+}  // namespace
+
+Segment Communicator::allocate(std::size_t bytes, Scope scope) {
+  return runtime::allocate(*this, bytes, scope, std::nullopt);
+}
+
+Segment runtime::allocate(Communicator& communicator, std::size_t bytes, Scope scope,
+                          std::optional<Error> error) {
+  Communicator::Implementation& ranks = communicator.implementation();
+  ranks.require_usable();
+  ranks.reap();
+  const std::vector<Node>& node_of = ranks.neighbours.nodes.node;
+  const std::size_t self = index_of(communicator.rank());
+  const auto first_of_node = [&](std::size_t one) {
+    return static_cast<std::size_t>(std::find(node_of.begin(), node_of.end(), node_of[one]) -
+                                    node_of.begin());
+  };
+  const std::size_t owner = scope == Scope::node ? first_of_node(self) : self;
+
+  std::unique_ptr<Segment::Implementation> made;
+  SegmentCard card{.verdict = {}, .bytes = bytes, .scope = scope};
+  try {
+    if (owner == self && !error) {
+      made = std::make_unique<Segment::Implementation>(ranks.context, bytes);
+      card.address = made->at_owner;
+    }
+  } catch (const Error& refused) {
+    error = refused;
+  } catch (const std::exception& thrown) {
+    error = Error(ErrorCode::system, thrown.what());
+  }
+  card.verdict = runtime::Verdict::of(error);
+  std::vector<SegmentCard> all(communicator.rank_count());
+  SetUpCall call{CallKind::allocate, "allocate"};
+  ranks.gather(call, std::as_bytes(std::span(&card, 1)), std::as_writable_bytes(std::span(all)));
+  runtime::agree<SegmentCard>(error, all);
+  require_one_scope(all);
+  for (std::size_t one = 0; one < all.size() && scope == Scope::node; ++one)
+    if (const std::size_t first = first_of_node(one); all[one].bytes != all[first].bytes)
+      throw Error(ErrorCode::mismatch, "allocate: rank " + std::to_string(one) + " asks for " +
+                                           std::to_string(all[one].bytes) + " bytes, rank " +
+                                           std::to_string(first) + " of its node for " +
+                                           std::to_string(all[first].bytes) +
+                                           "; ask for the same, or use Scope::rank");
+  if (owner != self) {
+    const runtime::NeighbourWindow& window = ranks.neighbours.windows[owner];
+    const std::uint64_t there = all[owner].address;
+    made = std::make_unique<Segment::Implementation>(ranks.context, bytes, window.at(there, bytes),
+                                                     there, window.mapping);
+  }
+  made->scope = scope;
+  ranks.has_segments = true;
+  ranks.has_node_segments = ranks.has_node_segments || scope == Scope::node;
+  return Segment(std::move(made));
+}
+
+}  // namespace tutti

@@ -1,0 +1,55 @@
+// What stands behind Segment: a block of the arena that belongs to the user, or what a neighbour
+// has made so.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <tutti/communicator.hpp>
+#include <tutti/detail/descriptor.hpp>
+#include <tutti/segment.hpp>
+#include <tutti/status.hpp>
+
+namespace tutti {
+
+struct Segment::Implementation {
+  /// Memory of this rank.  Throws Error{limit_exceeded}.
+  Implementation(Context::Implementation& owner, std::size_t wanted);
+  /// Memory of another rank of the node, which lies at `memory_there` in its process.
+  Implementation(Context::Implementation& user, std::size_t wanted, std::byte* here,
+                 std::uint64_t memory_there, std::shared_ptr<detail::Mapping> window);
+  ~Implementation();
+  Implementation(const Implementation&) = delete;
+  Implementation& operator=(const Implementation&) = delete;
+
+  Context::Implementation& context;
+  std::size_t bytes;
+  std::byte* memory = nullptr;
+  Scope scope = Scope::rank;
+  std::uint64_t at_owner = 0;                     // the address in its process
+  std::shared_ptr<detail::Mapping> mapping = {};  // of the owner, if that is another rank
+  std::uint32_t users = 0;                        // operations, that is
+  bool may_be_written = false;                    // by a peer, after a failure: stays out of use
+};
+
+namespace runtime {
+
+/// The segment in which all these bytes are; null: there is none.
+Segment::Implementation* segment_with(const Context::Implementation& context, const void* buffer,
+                                      std::size_t bytes) noexcept;
+
+/// Finds the segment of this rank itself, which is registered.
+Segment::Implementation* registered_segment_with(const Context::Implementation& context,
+                                                 const void* buffer, std::size_t bytes) noexcept;
+
+/// Where the buffer lies in the memory of its node; 0: elsewhere.
+std::uint64_t place_in_node(const Context::Implementation& context, const void* buffer,
+                            std::size_t bytes) noexcept;
+
+/// Communicator::allocate(), on a rank that has found something wrong before: every rank throws.
+Segment allocate(Communicator& communicator, std::size_t bytes, Scope scope,
+                 std::optional<Error> error);
+
+}  // namespace runtime
+}  // namespace tutti

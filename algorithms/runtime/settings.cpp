@@ -1,0 +1,274 @@
+#include "runtime/settings.hpp"
+
+#include <unistd.h>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <tutti/bootstrap.hpp>
+#include <tutti/communicator.hpp>
+#include <tutti/status.hpp>
+
+namespace tutti {
+namespace {
+
+[[noreturn]] void refuse(const std::string& origin, std::string_view value,
+                         const std::string& expected) {
+  throw Error(ErrorCode::invalid_argument,
+              origin + "=\"" + std::string(value) + "\": expected " + expected);
+}
+
+std::optional<std::string> value_of(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr) return std::nullopt;
+  return value;
+}
+
+std::string required(const char* name, const char* expected) {
+  if (auto value = value_of(name)) return *value;
+  throw Error(ErrorCode::invalid_argument,
+              std::string(name) + " is not set: the tcp bootstrap needs " + expected);
+}
+
+std::uint32_t parse_number(const char* name, const std::string& text, const char* expected) {
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) refuse(name, text, expected);
+  return number;
+}
+
+Timeout parse_seconds(const char* name, const std::string& text) {
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || !(seconds > 0) || seconds > 1e6)
+    refuse(name, text, "seconds above 0, for example 30 or 0.5");
+  return std::chrono::duration_cast<Timeout>(std::chrono::duration<double>(seconds));
+}
+
+CheckLevel parse_check(const std::string& text) {
+  if (text == "off") return CheckLevel::off;
+  if (text == "local") return CheckLevel::local;
+  if (text == "collective") return CheckLevel::collective;
+  refuse("TUTTI_CHECK", text, "off, local or collective");
+}
+
+ConnectBy parse_connect(const std::string& text) {
+  if (text == "exchange") return ConnectBy::exchange;
+  if (text == "cm") return ConnectBy::cm;
+  refuse("TUTTI_CONNECT", text,
+         "exchange (out of band) or cm (by IP address, through the kernel's rdma_cm)");
+}
+
+WaitPolicy parse_wait(const std::string& text) {
+  if (text == "automatic") return WaitPolicy::automatic;
+  if (text == "spin") return WaitPolicy::spin;
+  if (text == "yield") return WaitPolicy::yield;
+  if (text == "block") return WaitPolicy::block;
+  refuse("TUTTI_WAIT", text, "automatic, spin, yield or block");
+}
+
+Notify parse_notify(const std::string& text) {
+  if (text == "immediate") return Notify::immediate;
+  if (text == "flag") return Notify::flag;
+  refuse("TUTTI_NOTIFY", text, "immediate or flag");
+}
+
+SharedNotifications parse_shared_notifications(const std::string& text) {
+  if (text == "automatic") return SharedNotifications::automatic;
+  if (text == "words") return SharedNotifications::words;
+  if (text == "republished") return SharedNotifications::republished;
+  refuse("TUTTI_SHARED_NOTIFICATIONS", text, "automatic, words or republished");
+}
+
+}  // namespace
+
+namespace runtime {
+
+SharedNotificationsChoice choose_shared_notifications(SharedNotifications asked,
+                                                      bool places_writes_in_order,
+                                                      bool time_is_simulated) noexcept {
+  if (asked != SharedNotifications::automatic) return {asked, "asked for"};
+  if (!places_writes_in_order)
+    return {SharedNotifications::republished,
+            "the device does not promise to place writes in order"};
+  if (time_is_simulated)
+    return {SharedNotifications::republished, "only messages let simulated time pass"};
+  return {SharedNotifications::words, "the device places writes in order"};
+}
+
+void refuse_unknown_settings() {
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (!text.starts_with("TUTTI_")) continue;
+    const std::string_view name = text.substr(0, text.find('='));
+    std::string valid;
+    bool known = false;
+    for (const Setting& setting : settings()) {
+      known = known || name == setting.name;
+      valid += (valid.empty() ? "" : ", ") + std::string(setting.name);
+    }
+    if (!known)
+      throw Error(ErrorCode::invalid_argument, "unknown environment variable " + std::string(name) +
+                                                   "; unset it, or use one of " + valid);
+  }
+}
+
+namespace {
+
+/// Positive numbers between commas.
+std::vector<std::uint32_t> parse_list(std::string_view text, const std::string& origin,
+                                      const char* expected) {
+  std::vector<std::uint32_t> vector;
+  for (std::string_view rest = text;;) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view word = rest.substr(0, comma);
+    std::uint32_t entry = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), entry);
+    if (error != std::errc() || end != word.data() + word.size() || entry == 0)
+      refuse(origin, text, expected);
+    vector.push_back(entry);
+    if (comma == std::string_view::npos) return vector;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> parse_per_round(std::string_view text, const std::string& origin) {
+  return parse_list(text, origin, "messages per round, each 1 or more, for example 3,2,1");
+}
+
+std::vector<std::uint32_t> parse_ranks_per_node(std::string_view text, const std::string& origin) {
+  return parse_list(text, origin, "ranks of each node, each 1 or more, for example 2 or 3,1,2");
+}
+
+std::vector<std::uint32_t> parse_ranks_per_domain(std::string_view text,
+                                                  const std::string& origin) {
+  return parse_list(text, origin,
+                    "ranks of each domain of a node, each 1 or more, for example 2 or 3,1,2");
+}
+
+Placement parse_placement(std::string_view text, const std::string& origin) {
+  if (text == "block") return Placement::block;
+  if (text == "cyclic") return Placement::cyclic;
+  if (text == "random") return Placement::random;
+  refuse(origin, text, "block, cyclic or random");
+}
+
+std::uint64_t parse_bytes(std::string_view text, const std::string& origin) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  unsigned shift = 0;
+  if (unit == "K" || unit == "k") shift = 10;
+  if (unit == "M" || unit == "m") shift = 20;
+  if (unit == "G" || unit == "g") shift = 30;
+  if (error != std::errc() || (shift == 0 && !unit.empty()) || number > UINT64_MAX >> shift)
+    refuse(origin, text, "bytes, for example 8, 64K or 16M");
+  return number << shift;
+}
+
+std::optional<std::size_t> parse_single_copy(std::string_view text, const std::string& origin) {
+  if (text == "measured") return std::nullopt;
+  if (text == "never") return SIZE_MAX;
+  try {
+    return parse_bytes(text, origin);
+  } catch (const Error&) {
+    refuse(origin, text, "bytes, for example 4K, measured or never");
+  }
+}
+
+ContextSettings context_settings(const ContextOptions& given) {
+  refuse_unknown_settings();
+  ContextSettings settings;
+  if (auto text = value_of("TUTTI_DEVICE")) settings.device = *text;
+  if (auto text = value_of("TUTTI_ARENA_BYTES"))
+    settings.arena_bytes = parse_bytes(*text, "TUTTI_ARENA_BYTES");
+  if (auto text = value_of("TUTTI_CHECK")) settings.check = parse_check(*text);
+  if (auto text = value_of("TUTTI_PER_ROUND"))
+    settings.per_round = parse_per_round(*text, "TUTTI_PER_ROUND");
+  if (auto text = value_of("TUTTI_CHUNK_BYTES"))
+    settings.chunk_bytes = parse_bytes(*text, "TUTTI_CHUNK_BYTES");
+  if (auto text = value_of("TUTTI_SINGLE_COPY_BYTES"))
+    settings.single_copy_bytes = parse_single_copy(*text, "TUTTI_SINGLE_COPY_BYTES");
+  if (auto text = value_of("TUTTI_REGISTER_BUFFERS")) {
+    if (*text != "0" && *text != "1") refuse("TUTTI_REGISTER_BUFFERS", *text, "0 or 1");
+    settings.register_buffers = *text == "1";
+  }
+  if (auto text = value_of("TUTTI_SETUP_TIMEOUT"))
+    settings.setup_timeout = parse_seconds("TUTTI_SETUP_TIMEOUT", *text);
+  if (auto text = value_of("TUTTI_CONNECT")) settings.connect = parse_connect(*text);
+  if (auto text = value_of("TUTTI_NOTIFY")) settings.notify = parse_notify(*text);
+  if (auto text = value_of("TUTTI_WAIT")) settings.wait = parse_wait(*text);
+  if (auto text = value_of("TUTTI_SHARED_NOTIFICATIONS"))
+    settings.shared_notifications = parse_shared_notifications(*text);
+  if (auto text = value_of("TUTTI_RANKS_PER_NODE"))
+    settings.ranks_per_node = parse_ranks_per_node(*text, "TUTTI_RANKS_PER_NODE");
+  if (auto text = value_of("TUTTI_PLACEMENT"))
+    settings.placement = parse_placement(*text, "TUTTI_PLACEMENT");
+  if (auto text = value_of("TUTTI_DOMAINS_ABOVE"))
+    settings.domains_above = *text == "never"
+                                 ? SIZE_MAX
+                                 : parse_number("TUTTI_DOMAINS_ABOVE", *text,
+                                                "a number of ranks, for example 16, or never");
+  if (auto text = value_of("TUTTI_RANKS_PER_DOMAIN"))
+    settings.ranks_per_domain = parse_ranks_per_domain(*text, "TUTTI_RANKS_PER_DOMAIN");
+  if (!given.device.empty()) settings.device = given.device;
+  settings.arena_bytes = given.arena_bytes.value_or(settings.arena_bytes);
+  if (settings.arena_bytes > arena_bytes_max)
+    refuse("TUTTI_ARENA_BYTES", std::to_string(settings.arena_bytes),
+           "at most " + std::to_string(arena_bytes_max) +
+               " bytes, also in code, and less than there is memory");
+  settings.check = given.check.value_or(settings.check);
+  settings.chunk_bytes = given.chunk_bytes.value_or(settings.chunk_bytes);
+  if (given.single_copy_bytes) settings.single_copy_bytes = given.single_copy_bytes;
+  settings.register_buffers = given.register_buffers.value_or(settings.register_buffers);
+  settings.setup_timeout = given.setup_timeout.value_or(settings.setup_timeout);
+  settings.connect = given.connect.value_or(settings.connect);
+  settings.notify = given.notify.value_or(settings.notify);
+  settings.wait = given.wait.value_or(settings.wait);
+  settings.shared_notifications =
+      given.shared_notifications.value_or(settings.shared_notifications);
+  settings.per_round = given.per_round.value_or(settings.per_round);
+  settings.ranks_per_node = given.ranks_per_node.value_or(settings.ranks_per_node);
+  settings.placement = given.placement.value_or(settings.placement);
+  settings.domains_above = given.domains_above.value_or(settings.domains_above);
+  settings.ranks_per_domain = given.ranks_per_domain.value_or(settings.ranks_per_domain);
+  for (const std::uint32_t ranks : settings.ranks_per_domain)
+    if (ranks == 0) refuse("ranks_per_domain", "0", "1 or more ranks in each domain");
+  for (const std::uint32_t ranks : settings.ranks_per_node)
+    if (ranks == 0) refuse("ranks_per_node", "0", "1 or more ranks on each node");
+  if (settings.ranks_per_node.empty() && (given.placement || value_of("TUTTI_PLACEMENT")))
+    throw Error(ErrorCode::invalid_argument,
+                "TUTTI_PLACEMENT (or placement in code): expected TUTTI_RANKS_PER_NODE beside it; "
+                "nodes that are found are as they are");
+  // Whoever emulates a network wants messages to travel through it.
+  if (settings.ranks_per_node.empty() && value_of("TUTTI_SOFT_FABRIC"))
+    settings.ranks_per_node = {1};
+  return settings;
+}
+
+}  // namespace runtime
+
+TcpOptions TcpOptions::from_environment() {
+  runtime::refuse_unknown_settings();
+  TcpOptions options;
+  options.rank = Rank{
+      parse_number("TUTTI_RANK", required("TUTTI_RANK", "this process's rank, 0 .. TUTTI_SIZE - 1"),
+                   "a rank, 0 .. TUTTI_SIZE - 1")};
+  options.rank_count =
+      parse_number("TUTTI_SIZE", required("TUTTI_SIZE", "the number of ranks"), "1 or more");
+  if (options.rank_count == 0) refuse("TUTTI_SIZE", "0", "1 or more");
+  if (index_of(options.rank) >= options.rank_count)
+    refuse("TUTTI_RANK", std::to_string(index_of(options.rank)),
+           "0 .. " + std::to_string(options.rank_count - 1) + " (TUTTI_SIZE - 1)");
+  options.rendezvous =
+      required("TUTTI_RENDEZVOUS", "host:port on which rank 0 listens, for example 10.0.0.1:5555");
+  options.secret = required("TUTTI_SECRET", "a text that only this job's ranks know");
+  if (auto text = value_of("TUTTI_BOOTSTRAP_TIMEOUT"))
+    options.timeout = parse_seconds("TUTTI_BOOTSTRAP_TIMEOUT", *text);
+  return options;
+}
+
+}  // namespace tutti

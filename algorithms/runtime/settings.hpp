@@ -1,0 +1,81 @@
+// The TUTTI_* environment, read in this one place (TUTTI_SOFT_* by verbs/soft).
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tutti/communicator.hpp>
+#include <vector>
+
+#include "runtime/settings_table.hpp"
+
+namespace tutti::runtime {
+
+/// Throws Error{invalid_argument} if the environment has a TUTTI_* variable that is not in
+/// settings().
+void refuse_unknown_settings();
+
+/// Nodes of more ranks than that meet by domains (bootstrap/domain.hpp).  A first guess, not
+/// measured: it takes a machine of several domains with as many ranks.  Flat barriers were faster
+/// on nodes of 16 processors (V. Tipparaju, J. Nieplocha, D. Panda, "Fast collective operations
+/// using shared and remote memory access protocols on clusters", IPDPS 2003, 2.2).
+inline constexpr std::size_t domains_above_ranks = 16;
+
+/// More than any address space has room for; sizes near 2^64 would wrap when they are rounded.
+inline constexpr std::size_t arena_bytes_max = std::size_t{1} << 47;
+
+/// ContextOptions without gaps.
+struct ContextSettings {
+  std::string device;  // empty: the best one
+  std::size_t arena_bytes = 16u << 20;
+  std::size_t chunk_bytes = 0;                   // 0: by the node shape
+  std::optional<std::size_t> single_copy_bytes;  // empty: measured; SIZE_MAX: never
+  bool register_buffers = false;
+  CheckLevel check = CheckLevel::collective;
+  Timeout setup_timeout = std::chrono::seconds(30);
+  ConnectBy connect = ConnectBy::exchange;
+  Notify notify = Notify::immediate;
+  WaitPolicy wait = WaitPolicy::automatic;
+  SharedNotifications shared_notifications = SharedNotifications::automatic;
+  std::vector<std::uint32_t> per_round;       // empty: the rule
+  std::vector<std::uint32_t> ranks_per_node;  // empty: found
+  Placement placement = Placement::block;
+  std::size_t domains_above = domains_above_ranks;  // SIZE_MAX: never
+  std::vector<std::uint32_t> ranks_per_domain;      // empty: found
+};
+
+/// Code over environment over defaults.  Throws Error{invalid_argument}, also for an unknown name
+/// in the environment.
+ContextSettings context_settings(const ContextOptions& given);
+
+/// Which of both is in force, never automatic, and why.
+struct SharedNotificationsChoice {
+  SharedNotifications in_force;
+  const char* reason;
+};
+SharedNotificationsChoice choose_shared_notifications(SharedNotifications asked,
+                                                      bool places_writes_in_order,
+                                                      bool time_is_simulated) noexcept;
+
+/// "3,2,1" -> {3, 2, 1}; throws Error{invalid_argument} that begins with `origin`.
+std::vector<std::uint32_t> parse_per_round(std::string_view text, const std::string& origin);
+
+/// "2" or "3,1,2" -> ranks of each node; throws Error{invalid_argument} that begins with `origin`.
+std::vector<std::uint32_t> parse_ranks_per_node(std::string_view text, const std::string& origin);
+
+/// "2" or "3,1,2" -> ranks of each domain of a node; throws likewise.
+std::vector<std::uint32_t> parse_ranks_per_domain(std::string_view text, const std::string& origin);
+
+/// "block", "cyclic" or "random"; throws likewise.
+Placement parse_placement(std::string_view text, const std::string& origin);
+
+/// "16M" -> 16777216; K, M, G are powers of 1024; throws Error{invalid_argument}.
+std::uint64_t parse_bytes(std::string_view text, const std::string& origin);
+
+/// "4K" -> 4096; "never" -> SIZE_MAX; "measured" -> nothing; throws likewise.
+std::optional<std::size_t> parse_single_copy(std::string_view text, const std::string& origin);
+
+}  // namespace tutti::runtime

@@ -1,0 +1,149 @@
+#include "runtime/settings_table.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+using enum SettingGroup;
+
+constexpr Setting table[] = {
+    {device_and_memory, "TUTTI_DEVICE", "name or name:port", "the nearest active port",
+     "Which device and port carry messages to other nodes.",
+     "A real device is taken before a software device. tutti-info says which port was chosen, and "
+     "for each other port why not."},
+    {device_and_memory, "TUTTI_ARENA_BYTES", "bytes, e.g. 64M", "16M",
+     "How much registered memory a context has.", ""},
+    {device_and_memory, "TUTTI_REGISTER_BUFFERS", "0|1", "0",
+     "Whether operations may register users' buffers, to send from them and write into them.",
+     "It concerns operations that can be zero-copy and buffers that do not lie in a Segment. The "
+     "memory must stay mapped for as long as the operation exists, and start(source, target) with "
+     "another target aborts the program. All ranks must agree."},
+    {device_and_memory, "TUTTI_CHECK", "off|local|collective", "collective",
+     "What is verified when an operation is made.",
+     "off: only what memory safety needs is checked. local: this rank's arguments are checked. "
+     "collective: the ranks also compare their arguments."},
+    {device_and_memory, "TUTTI_SETUP_TIMEOUT", "seconds", "30",
+     "How long each collective set-up step may take.", ""},
+    {device_and_memory, "TUTTI_CONNECT", "exchange|cm", "exchange",
+     "How queue pairs are connected: out of band, or by IP address (rdma_cm).",
+     "cm needs a RoCE device with an IPv4 or a routable IPv6 address. All ranks must agree."},
+
+    {messages, "TUTTI_PER_ROUND", "e.g. 3,2,1", "a rule by ranks and payload",
+     "How many messages a rank sends in each round.",
+     "The product of all entries plus one has to cover the ranks. Schedules that cannot follow a "
+     "vector ignore it. Trees of broadcast and reduce, and allgather(v), follow it across the "
+     "nodes, which it has to cover. For barrier and allreduce it is a vector of all ranks, so they "
+     "are flat unless the call says otherwise. The rule is in "
+     "algorithms/plan/core/per_round.hpp."},
+    {messages, "TUTTI_CHUNK_BYTES", "bytes, e.g. 64K", "64K in a node, 128K across",
+     "How large the chunks are in which larger payloads are sent.",
+     "The default is 64K where ranks share nodes, 128K where each rank is a node of its own, and "
+     "1M where an operation is zero-copy; less where a plan has many slots, and 8K for the pieces "
+     "of chains and rings of blocks. Where a plan cuts the payload into parts, it is a chunk of "
+     "each part. Pieces never take more than their share of the arena."},
+    {messages, "TUTTI_SINGLE_COPY_BYTES", "bytes, measured or never", "measured",
+     "From how many bytes on ranks of a node read each other's buffers.",
+     "It holds where all ranks share a node and the kernel permits it (process_vm_readv). "
+     "measured: "
+     "the first two ranks of a node measure within 8 ms what reading and copying cost there, and "
+     "all ranks take the cheaper way; where the two do not meet in time, nothing is read. A "
+     "number: "
+     "read are broadcasts of that size to 2M, reduces of two ranks of that size to 512K, "
+     "allreduces "
+     "of two ranks (by a built-in operator that commutes, or relaxed) of 64 times that size and "
+     "more, and blocks of twice that size and more; 0 and 1: always. Operation::algorithm() is "
+     "then "
+     "single_copy. Choose never also for buffers that other processes cannot read, for example "
+     "those of a device. All ranks must agree."},
+    {messages, "TUTTI_NOTIFY", "immediate|flag", "immediate",
+     "How messages to other nodes say that they are there.",
+     "immediate: with a completion. flag: messages of up to 56 bytes are one line of memory that "
+     "their receiver polls. This needs a device which is known to place a line whole, as the "
+     "software device is; elsewhere making the context fails. All ranks must agree."},
+    {messages, "TUTTI_SHARED_NOTIFICATIONS", "automatic|words|republished", "automatic",
+     "How the ranks of a node learn what has arrived for any of them, in shared_ring.",
+     "words: the device writes words that all ranks of the node see, which needs a device that "
+     "places writes in order. republished: the rank that polls writes them. automatic takes words "
+     "where they are possible. All ranks must agree."},
+    {messages, "TUTTI_WAIT", "automatic|spin|yield|block", "automatic",
+     "What a thread that waits does with its core.",
+     "automatic: it yields at once where ranks exceed CPUs, else it spins for 1 ms first; once "
+     "nothing has arrived for 10 ms, it sleeps for 1 ms between polls. spin: it never yields; for "
+     "ranks with cores of their own. yield: it always yields. block: it yields, and once nothing "
+     "has arrived for 50 us, it sleeps between polls, at first for 10 us and later for up to 1 "
+     "ms."},
+
+    {nodes, "TUTTI_RANKS_PER_NODE", "e.g. 2 or 3,1,2", "what is found",
+     "How ranks are grouped into nodes.",
+     "By default the ranks of a host that have mapped each other's memory are a node. A value "
+     "imposes the shape; its last entry holds for all further nodes. 1: all messages go through "
+     "the device. All ranks must agree."},
+    {nodes, "TUTTI_PLACEMENT", "block|cyclic|random", "block",
+     "Which ranks go to which imposed node.", "It needs TUTTI_RANKS_PER_NODE."},
+    {nodes, "TUTTI_DOMAINS_ABOVE", "ranks, or never", "16",
+     "Above which size the domains of a node (last-level caches, NUMA nodes) meet first.",
+     "It concerns barriers and small allreduces of nodes with more ranks than this, if each rank "
+     "is "
+     "bound to a domain. The default is a first guess, not a measurement."},
+    {nodes, "TUTTI_RANKS_PER_DOMAIN", "e.g. 2 or 3,1,2", "what is found",
+     "How the ranks of each node are grouped into imposed domains.", ""},
+
+    {tcp_bootstrap, "TUTTI_RANK", "0 .. size-1", "none", "This process's rank.",
+     "tutti-bench uses the tcp bootstrap if TUTTI_RANK is set."},
+    {tcp_bootstrap, "TUTTI_SIZE", "1 ..", "none", "The number of ranks.", ""},
+    {tcp_bootstrap, "TUTTI_RENDEZVOUS", "host:port", "none", "Where rank 0 listens.",
+     "An address is safer than a name, because some hosts resolve their own name to 127.0.1.1."},
+    {tcp_bootstrap, "TUTTI_SECRET", "any text", "none", "What the ranks of one job share.",
+     "A connection with another secret is refused."},
+    {tcp_bootstrap, "TUTTI_BOOTSTRAP_TIMEOUT", "seconds", "30",
+     "How long all ranks may take to meet.",
+     "Rank 0, which relays, also waits that long for the others to leave before its exchange is "
+     "destroyed."},
+
+    {software_device, "TUTTI_SOFT_TRANSPORT", "auto|shared|cma|bounce", "auto",
+     "How the software device moves data.",
+     "auto: a shared mapping where the memory allows it, else process_vm_writev (cma), else a "
+     "buffer and the target's help (bounce)."},
+    {software_device, "TUTTI_SOFT_PROMOTE", "0|1", "0",
+     "Whether registered private memory is moved to a sealed file, to be mapped by others.", ""},
+    {software_device, "TUTTI_SOFT_STORES", "auto|plain|streaming", "auto",
+     "How it stores writes of 32 KiB and more into shared maps.",
+     "auto: past the caches while this is several times as fast, as it is where two CPUs share no "
+     "cache."},
+    {software_device, "TUTTI_SOFT_LOG", "off|transport", "off",
+     "Whether it prints on stderr which transport it takes, and why.", ""},
+    {software_device, "TUTTI_SOFT_FABRIC", "qdr|fdr|edr|hdr|ndr|roce100|roce25|roce10|FILE", "none",
+     "Which network it emulates.",
+     "With one, every rank is a node of its own unless a shape is imposed. "
+     "verbs/soft/EMULATION.md has the presets' parameters and the format of a file."},
+    {software_device, "TUTTI_SOFT_PLACE", "0 ..", "0", "The place of this process in that network.",
+     ""},
+    {software_device, "TUTTI_SOFT_DEVICES", "soft0:1,soft1:2", "soft0:1",
+     "Which software devices there are, and how many ports each has.",
+     "There can be up to 8 devices of up to 4 ports."},
+    {software_device, "TUTTI_SOFT_LINK_DOWN", "soft1:2,...", "none",
+     "Which ports of software devices have a link that is down.", ""},
+};
+
+}  // namespace
+
+std::span<const Setting> settings() noexcept {
+  return table;
+}
+
+const char* name_of(SettingGroup group) noexcept {
+  switch (group) {
+    case device_and_memory:
+      return "Device, memory, set-up";
+    case messages:
+      return "Messages and waiting";
+    case nodes:
+      return "Nodes";
+    case tcp_bootstrap:
+      return "The tcp bootstrap";
+    case software_device:
+      return "The software device";
+  }
+  return "invalid group";
+}
+
+}  // namespace tutti::runtime

@@ -1,0 +1,251 @@
+#include "runtime/shared_ring.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "plan/core/nodes.hpp"
+#include "runtime/make_operation.hpp"
+#include "runtime/operation.hpp"
+#include "runtime/operation_memory.hpp"
+
+namespace tutti::runtime {
+namespace {
+
+std::string text_of(std::span<const Rank> ranks) {
+  std::string text;
+  for (const Rank rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(index_of(rank));
+  return text;
+}
+
+std::string text_of(const plan::RingChunk& chunk) {
+  return (chunk.stage == plan::RingChunk::Stage::allgather ? "allgather (" : "reduce_scatter (") +
+         std::to_string(chunk.block) + "," + std::to_string(chunk.sub_block) + ")";
+}
+
+}  // namespace
+
+SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
+                                         const OperationRequest& request)
+    : operation_(operation),
+      self_(operation.communicator.exchange.self()),
+      republishes_(operation.communicator.context.shared_notifications ==
+                   SharedNotifications::republished) {
+  Communicator::Implementation& communicator = operation.communicator;
+  verbs::VerbsFabric& fabric = communicator.context.fabric;
+  const std::vector<Node>& node_of = communicator.neighbours.nodes.node;
+  const auto nodes =
+      plan::members_of_nodes(static_cast<std::uint32_t>(communicator.process_of.size()), node_of);
+  const auto node_count = static_cast<std::uint32_t>(nodes.size());
+  const std::uint32_t node = index_of(node_of[index_of(self_)]);
+  members_ = nodes[node];
+  before_ = nodes[(node + node_count - 1) % node_count];
+
+  const std::size_t element_bytes = request.asked.reduction.element_bytes;
+  layout_ = {
+      .ring = {.nodes = node_count, .node = node, .sub_blocks = operation.plan.parts / node_count},
+      .members = static_cast<std::uint32_t>(members_.size()),
+      .payload_bytes = request.asked.bytes()};
+  engine::Execution& execution = operation.execution;
+  execution.memory.source = static_cast<const std::byte*>(request.source);
+  execution.memory.target = static_cast<std::byte*>(request.target);
+  execution.parts =
+      engine::parts_of(request.asked.element_count, element_bytes, layout_.ring.parts());
+  const std::size_t chunk_bytes = execution.parts[0].source.bytes;
+  const std::size_t message_bytes_max =
+      std::min<std::size_t>(fabric.port().description.attributes.max_msg_sz, UINT32_MAX / 2);
+  if (chunk_bytes > message_bytes_max)
+    throw Error(ErrorCode::limit_exceeded,
+                "allreduce: algorithm shared_ring cuts the payload into " +
+                    std::to_string(layout_.ring.parts()) + " chunks of up to " +
+                    std::to_string(chunk_bytes) + " bytes, which exceeds the device's " +
+                    std::to_string(message_bytes_max) + " bytes a message; use ring");
+  if (!is_first()) return;
+  block_ = operation.block = allocate_block(communicator.context, layout_.bytes());
+  if (block_ == nullptr)
+    throw Error(ErrorCode::limit_exceeded,
+                "allreduce: algorithm shared_ring keeps 2 x (" + std::to_string(members_.size()) +
+                    " + 2) payloads of " + std::to_string(layout_.payload_bytes) +
+                    " bytes for a node of " + std::to_string(members_.size()) +
+                    " ranks and needs " + std::to_string(layout_.bytes()) +
+                    " bytes of the arena of its first one, whose largest gap is " +
+                    std::to_string(fabric.arena().largest_gap()) + " of " +
+                    std::to_string(fabric.arena().size()) +
+                    ": raise TUTTI_ARENA_BYTES, use ring, or destroy operations");
+}
+
+std::uint64_t SharedRingOperation::notified_max() const noexcept {
+  return republishes_ ? plan::shared_ring_waiting_max(layout_.ring.nodes, layout_.ring.sub_blocks)
+                      : 0;
+}
+
+RingDoor SharedRingOperation::open(std::span<const Card> cards) {
+  Communicator::Implementation& communicator = operation_.communicator;
+  verbs::VerbsFabric& fabric = communicator.context.fabric;
+  if (is_first()) {
+    local_key_ = fabric.arena().local_key();
+    return {.address = reinterpret_cast<std::uint64_t>(block_),
+            .remote_key = fabric.arena().remote_key(),
+            .channel = operation_.channel_id};
+  }
+  const Rank first = members_.front();
+  const NeighbourWindow& window = communicator.neighbours.windows[index_of(first)];
+  block_ = window.at(cards[index_of(first)].slots[0], layout_.bytes());
+  const ibv_mr& region =
+      communicator.context.neighbour_arena(communicator.process_of[index_of(first)], window);
+  local_key_ = region.lkey;
+  return {.address = reinterpret_cast<std::uint64_t>(block_),
+          .remote_key = region.rkey,
+          .channel = operation_.channel_id};
+}
+
+void SharedRingOperation::join(std::span<const RingDoor> doors) {
+  Communicator::Implementation& communicator = operation_.communicator;
+  for (const plan::Step& step : operation_.plan.steps) {
+    if (communicator.is_neighbour(step.peer)) continue;
+    verbs::Connection& connection = communicator.connection_to(step.peer);
+    if (const std::string reason = republishes_ ? "" : connection.why_not_worded(); !reason.empty())
+      throw Error(ErrorCode::unsupported,
+                  "allreduce: algorithm shared_ring " + reason + "; or use ring");
+    if (step.action != plan::Action::put) continue;
+    connection_ = &connection;
+    next_ = doors[index_of(step.peer)];
+    operation_.channel.network.assign(0, connection);
+  }
+  ring_.emplace(layout_, index_of(communicator.neighbours.nodes.local_rank[index_of(self_)]),
+                block_);
+  if (republishes_) operation_.channel.network.republish(ring_->republished(operation_.execution));
+}
+
+void SharedRingOperation::greet() {
+  if (!layout_.ring.has_next() || republishes_) return;
+  Communicator::Implementation& communicator = operation_.communicator;
+  Context::Implementation& context = communicator.context;
+  verbs::VerbsFabric& fabric = context.fabric;
+  const Deadline deadline =
+      Deadline::after(context.settings.setup_timeout / 2, context.clock.now());
+  // No call has number 0.
+  const engine::Forwarding word{.word = layout_.arrived(0, 0), .sequence = 0};
+  Status status = forward(word);
+  while (status == Status::in_progress && !deadline.passed(context.clock.now())) {
+    context.progress();
+    status = forward(word);
+  }
+  const bool has_left =
+      status == Status::ok &&
+      fabric.drain(operation_.channel.network, context.clock,
+                   deadline.remaining(context.clock.now()), [](std::uint64_t) { return false; });
+  if (connection_->failed)
+    throw Error(ErrorCode::peer_failed, "allreduce: the next node cannot be written to");
+  if (!has_left)
+    throw Error(ErrorCode::timed_out,
+                "allreduce: the next node could not be written to within half of the set-up "
+                "timeout");
+}
+
+void SharedRingOperation::hear(std::span<const Verdict> greeters) noexcept {
+  const auto has_greeted = [&](Rank rank) { return !greeters[index_of(rank)].failed(); };
+  const bool all_have = std::none_of(greeters.begin(), greeters.end(),
+                                     [](const Verdict& one) { return one.failed(); });
+  // Ranks that send to this node have waited until their greetings had arrived.
+  if (!all_have) is_shared_ = !std::all_of(before_.begin(), before_.end(), has_greeted);
+  is_greeting_ = !all_have;
+}
+
+void SharedRingOperation::contribute() noexcept {
+  ring_->contribute(operation_.execution);
+}
+
+Status SharedRingOperation::advance() noexcept {
+  return ring_->advance(operation_.execution, *this);
+}
+
+Status SharedRingOperation::room() const noexcept {
+  return connection_->room(republishes_ ? 1 : 2);
+}
+
+Status SharedRingOperation::forward(const engine::Forwarding& chunk) noexcept {
+  verbs::VerbsFabric& fabric = operation_.communicator.context.fabric;
+  if (republishes_)
+    return fabric.write(
+        *connection_, verbs::NotifiedWrite{
+                          .local = block_ + chunk.from,
+                          .bytes = static_cast<std::uint32_t>(chunk.bytes),
+                          .local_key = local_key_,
+                          .remote_address = next_.address + chunk.into,
+                          .remote_key = next_.remote_key,
+                          .notification = {.operation = next_.channel,
+                                           .parity = static_cast<std::uint32_t>(chunk.sequence & 1),
+                                           .slot = chunk.id}});
+  return fabric.write(*connection_,
+                      verbs::WordedWrite{.local = block_ + chunk.from,
+                                         .bytes = static_cast<std::uint32_t>(chunk.bytes),
+                                         .local_key = local_key_,
+                                         .remote_address = next_.address + chunk.into,
+                                         .remote_word = next_.address + chunk.word,
+                                         .remote_key = next_.remote_key,
+                                         .word = chunk.sequence});
+}
+
+std::uint32_t SharedRingOperation::round() const noexcept {
+  return ring_ ? ring_->step() : 0;
+}
+
+bool SharedRingOperation::all_have_contributed() const noexcept {
+  for (std::uint32_t member = 0; member < layout_.members; ++member)
+    if (!ring_->has_contributed(member, operation_.execution.sequence)) return false;
+  return true;
+}
+
+/// Chunks of this call that the node before sends, and whether they have come.
+template <class F>
+void SharedRingOperation::for_each_that_comes(F&& look) const {
+  using Stage = plan::RingChunk::Stage;
+  for (const Stage stage : {Stage::reduce_scatter, Stage::allgather})
+    for (std::uint32_t part = 0; part < layout_.ring.parts(); ++part) {
+      const plan::RingChunk chunk{stage, part / layout_.ring.sub_blocks,
+                                  part % layout_.ring.sub_blocks};
+      if (ring_->comes(chunk)) look(chunk, ring_->has_arrived(chunk, operation_.execution));
+    }
+}
+
+Rank SharedRingOperation::one_who_left() const noexcept {
+  const auto has_left = [&](Rank rank) { return operation_.communicator.exchange.has_left(rank); };
+  for (std::uint32_t member = 0; member < layout_.members; ++member)
+    if (!ring_->has_contributed(member, operation_.execution.sequence) &&
+        has_left(members_[member]))
+      return members_[member];
+  // Any rank of the node before may be the one to send what is missing, as long as one is there.
+  if (!all_have_contributed() || !std::all_of(before_.begin(), before_.end(), has_left))
+    return no_rank;
+  bool is_missing = false;
+  for_each_that_comes(
+      [&](const plan::RingChunk&, bool has_come) { is_missing = is_missing || !has_come; });
+  return is_missing ? before_.front() : no_rank;
+}
+
+std::string SharedRingOperation::missing() const {
+  std::vector<Rank> silent;
+  for (std::uint32_t member = 0; member < layout_.members; ++member)
+    if (!ring_->has_contributed(member, operation_.execution.sequence))
+      silent.push_back(members_[member]);
+  if (!silent.empty()) return "waiting for the contributions of ranks " + text_of(silent);
+  std::uint32_t expected = 0, missing = 0;
+  std::string names;
+  constexpr std::uint32_t names_max = 4;
+  for_each_that_comes([&](const plan::RingChunk& chunk, bool has_come) {
+    ++expected;
+    if (has_come) return;
+    if (++missing <= names_max) names += (names.empty() ? "" : ", ") + text_of(chunk);
+  });
+  if (missing == 0)
+    return "all chunks are here; waiting for what ranks of this node (" + text_of(members_) +
+           ") have taken, or for send credits";
+  return "waiting for " + std::to_string(missing) + " of " + std::to_string(expected) +
+         " chunks from ranks " + text_of(before_) + ": " + names +
+         (missing > names_max ? ", ..." : "") +
+         (republishes_ ? "; of this node, ranks " + text_of(owners()) +
+                             " have to poll for them, in test() or wait(), and republish them"
+                       : "");
+}
+
+}  // namespace tutti::runtime

@@ -1,0 +1,120 @@
+// What an operation along the ring of nodes (engine/shared_ring.hpp) has besides its registers: the
+// block that the ranks of its node share, which lies in the arena of the node's first rank, and the
+// way to that of the next node.
+//
+// Every rank registers the arena of the first one for itself, where it has mapped it: then its own
+// connection can send from there, and the rank that sends to it can write there, without a word of
+// this rank or of the first one.
+//
+// Where words are republished (SharedNotifications), chunks are notified to the rank that the
+// connection leads to.  Any chunk may come by any connection, as any rank of the node before may
+// have found it, so each has a receive for each chunk that can wait at this node at once
+// (plan::shared_ring_waiting_max); sub-blocks are so many that these are half of what a connection
+// promises, or one, and where that is more than all of it, the algorithm is refused.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <tutti/operation.hpp>
+#include <tutti/status.hpp>
+#include <tutti/types.hpp>
+#include <vector>
+
+#include "engine/shared_ring.hpp"
+#include "runtime/card.hpp"
+#include "verbs/verbs_fabric.hpp"
+
+namespace tutti::runtime {
+
+struct OperationRequest;
+
+/// By which a rank's peers get into the block of its node.
+struct RingDoor {
+  std::uint64_t address = 0;  // in that rank's process
+  std::uint32_t remote_key = 0;
+  std::uint32_t channel = 0;  // to which chunks are notified, if they are
+};
+
+class SharedRingOperation {
+ public:
+  /// Cuts the payload, and the block out of the arena if this rank is the first of its node.
+  /// Throws Error{limit_exceeded}.
+  SharedRingOperation(Operation::Implementation& operation, const OperationRequest& request);
+
+  /// How many messages, an even number, can be on their way along a connection to this rank: none
+  /// by words; else all that wait at its node, whoever sends them.
+  std::uint64_t notified_max() const noexcept;
+
+  // ---- set-up, in this order; throws Error ----
+
+  /// Finds the block of the node in the cards of all ranks; it lies in registered memory.
+  RingDoor open(std::span<const Card> cards);
+  /// Once partners are connected.
+  void join(std::span<const RingDoor> doors);
+  /// Once all ranks have joined: writes to the next node and waits until that is there.  Devices
+  /// may need the help of the other side for the first time, which it could not give if it was
+  /// stopped.  Not where chunks are notified: a rank that is stopped cannot republish them either.
+  void greet();
+
+  /// All have joined: from now on others may write into the block, which nobody has touched before.
+  void share() noexcept { is_shared_ = is_greeting_ = true; }
+  /// Who has greeted.  If not all have, no call will be, and the block is nobody's any more unless
+  /// a greeting to this node may still be on its way.
+  void hear(std::span<const Verdict> greeters) noexcept;
+
+  // ---- data path ----
+
+  void contribute() noexcept;
+  Status advance() noexcept;
+  std::uint64_t position() const noexcept { return ring_ ? ring_->position() : 0; }
+
+  // ForwardingFabric
+  Status room() const noexcept;
+  Status forward(const engine::Forwarding& chunk) noexcept;
+
+  // ---- while a call is in flight ----
+
+  std::uint32_t round() const noexcept;
+  /// Somebody who has left and without whom the call cannot end; no_rank: nobody.
+  Rank one_who_left() const noexcept;
+  /// What is missing, and from whom.
+  std::string missing() const;
+
+  // ---- afterwards ----
+
+  /// Whether the block is nobody's any more but this rank's.
+  bool is_deserted() const noexcept {
+    return !is_shared_ || (!is_greeting_ && ring_->all_others_have_left());
+  }
+  /// Everything that was sent from the block has left.
+  void leave() noexcept {
+    if (is_shared_) ring_->leave();
+  }
+
+ private:
+  bool is_first() const noexcept { return members_.front() == self_; }
+  template <class F>
+  void for_each_that_comes(F&& look) const;
+  bool all_have_contributed() const noexcept;
+  /// Ranks of this node to whom chunks are notified.
+  std::span<const Rank> owners() const noexcept {
+    return std::span(members_).first(std::min(members_.size(), before_.size()));
+  }
+
+  Operation::Implementation& operation_;
+  Rank self_;
+  std::vector<Rank> members_, before_;  // ranks of this node, and of the one before
+  bool republishes_ = false;            // or the device writes words
+  engine::SharedRingLayout layout_;
+  std::byte* block_ = nullptr;  // as mapped here
+  std::uint32_t local_key_ = 0;
+  verbs::Connection* connection_ = nullptr;  // to the next node
+  RingDoor next_ = {};
+  bool is_shared_ = false, is_greeting_ = false;
+  std::optional<engine::SharedRing> ring_;
+};
+
+}  // namespace tutti::runtime

@@ -1,0 +1,189 @@
+#include "shm/single_copy_rule.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+namespace tutti::shm {
+namespace {
+
+constexpr double page = costs_page_bytes;
+constexpr double chunk = costs_chunk_bytes;
+
+/// A line through a page and a chunk; what is shorter than a page, in proportion.
+double between(double of_page, double of_chunk, double bytes) noexcept {
+  if (bytes <= page) return of_page * bytes / page;
+  return std::max(of_page, of_page + (of_chunk - of_page) * (bytes - page) / (chunk - page));
+}
+
+double read(double bytes, const CopyCosts& costs) noexcept {
+  return costs.read_call + costs.read_per_byte() * bytes +
+         costs.read_per_page() * std::ceil(bytes / page);
+}
+double put(double bytes, const CopyCosts& costs) noexcept {
+  return between(costs.put_page, costs.put_chunk, bytes);
+}
+double get(double bytes, const CopyCosts& costs) noexcept {
+  return between(costs.get_page, costs.get_chunk, bytes);
+}
+double own(double bytes, const CopyCosts& costs) noexcept {
+  return costs.own_chunk * bytes / chunk;
+}
+
+/// Who copies first and who copies then: the second waits for the first chunk only.
+double one_after_the_other(double bytes, double first, double second) noexcept {
+  const double chunks = bytes / chunk;
+  return chunks <= 1
+             ? first + second
+             : first / chunks + second / chunks + std::max(first, second) * (1 - 1 / chunks);
+}
+
+/// How much longer copies through windows take where both ranks copy at the same time: nothing
+/// while payloads stay in the first caches, twice as long from a chunk on.  Measured where two CPUs
+/// are threads of one core (docs/performance.md, "Reading in place"): copying an exchange of 64 KiB
+/// to 1 MiB takes 1.4 to 2.1 times as long as reading it there, 0.9 to 1.1 times on two cores.
+double at_once(double bytes) noexcept {
+  return std::min(2.0, 1 + bytes / chunk);
+}
+
+constexpr std::size_t bytes_min = 1u << 10;  // less is not worth a system call anywhere
+constexpr std::size_t bytes_max = std::size_t{64} << 20;
+/// Reading must take at most so much of the time of copying: the figures are not exact, and at
+/// equal times copying is better, because it makes no system call.
+constexpr double margin = 0.95;
+
+/// The largest size to read.  Above it chunks are faster, because both sides copy at the same time
+/// and within their second caches.  The cost of one chunk does not show this (docs/performance.md).
+constexpr std::size_t most_to_read(ReadFor what) noexcept {
+  if (what == ReadFor::broadcast || what == ReadFor::gather) return single_copy_broadcast_bytes_max;
+  if (what == ReadFor::reduce) return single_copy_reduce_bytes_max;
+  return SIZE_MAX;
+}
+
+}  // namespace
+
+const char* name_of(ReadFor what) noexcept {
+  switch (what) {
+    case ReadFor::broadcast:
+      return "broadcast";
+    case ReadFor::reduce:
+      return "reduce";
+    case ReadFor::allreduce:
+      return "allreduce";
+    case ReadFor::gather:
+      return "gather";
+    case ReadFor::scatter:
+      return "scatter";
+    case ReadFor::exchange:
+      return "allgather, alltoall";
+  }
+  return "?";
+}
+
+double reading_ns(ReadFor what, std::size_t payload_bytes, const CopyCosts& costs) noexcept {
+  const auto bytes = static_cast<double>(payload_bytes);
+  switch (what) {
+    case ReadFor::broadcast:
+    case ReadFor::scatter:  // The root copies its own block meanwhile.
+      return 2 * costs.word + read(bytes, costs);
+    case ReadFor::reduce:
+    case ReadFor::gather:
+    case ReadFor::exchange:
+      return 2 * costs.word + read(bytes, costs) + own(bytes, costs);
+    case ReadFor::allreduce:
+      break;
+  }
+  // Two ranks that copy write their results into the lines which they have just read (answers,
+  // plan/core/plan.hpp); reading has been slower than that at every size
+  // (single_copy_rule_test.cpp).
+  return std::numeric_limits<double>::infinity();
+}
+
+double copying_ns(ReadFor what, std::size_t payload_bytes, const CopyCosts& costs) noexcept {
+  const auto bytes = static_cast<double>(payload_bytes);
+  const double put_all = put(bytes, costs), get_all = get(bytes, costs);
+  switch (what) {
+    case ReadFor::broadcast:
+    case ReadFor::reduce:
+      return costs.word + one_after_the_other(bytes, put_all, get_all);
+    case ReadFor::gather:  // the root copies its own block before it waits for the first one
+      if (bytes <= chunk) return costs.word + std::max(put_all, own(bytes, costs)) + get_all;
+      return costs.word + one_after_the_other(bytes, put_all, own(bytes, costs) + get_all);
+    case ReadFor::scatter:
+      return costs.word + one_after_the_other(bytes, put_all + own(bytes, costs), get_all);
+    case ReadFor::exchange:
+      return costs.word + at_once(bytes) * (put_all + get_all) + own(bytes, costs);
+    case ReadFor::allreduce:  // It is never read, so nobody asks.
+      break;
+  }
+  return 0;
+}
+
+ReadRanges no_reading() noexcept {
+  return {};
+}
+
+ReadRanges reading_from(std::size_t bytes) noexcept {
+  ReadRanges ranges = no_reading();
+  if (bytes == SIZE_MAX) return ranges;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const auto what = static_cast<ReadFor>(i);
+    std::size_t times = 2;  // both sides copy what they send, so reading gains later
+    if (what == ReadFor::broadcast || what == ReadFor::reduce) times = 1;
+    if (what == ReadFor::allreduce) times = single_copy_allreduce_times;
+    ranges[i].from = bytes <= 1 ? 0 : bytes > SIZE_MAX / times ? SIZE_MAX : bytes * times;
+    ranges[i].to = bytes <= 1 || what == ReadFor::gather ? SIZE_MAX : most_to_read(what);
+  }
+  return ranges;
+}
+
+ReadRanges reading_by_costs(const CopyCosts& costs) noexcept {
+  ReadRanges ranges = no_reading();
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const auto what = static_cast<ReadFor>(i);
+    const std::size_t most = most_to_read(what);
+    for (std::size_t bytes = bytes_min; bytes <= std::min(most, bytes_max); bytes *= 2) {
+      const bool pays = reading_ns(what, bytes, costs) < margin * copying_ns(what, bytes, costs);
+      ReadRange& range = ranges[i];
+      if (pays && range.from == SIZE_MAX) range.from = bytes;
+      if (pays) range.to = bytes == std::min(most, bytes_max) ? most : bytes;
+      if (!pays && range.from != SIZE_MAX) break;
+    }
+  }
+  return ranges;
+}
+
+std::string text_of(const ReadRanges& ranges) {
+  const auto size = [](std::size_t bytes) {
+    if (bytes >= 1u << 20 && bytes % (1u << 20) == 0) return std::to_string(bytes >> 20) + "M";
+    if (bytes >= 1u << 10 && bytes % (1u << 10) == 0) return std::to_string(bytes >> 10) + "K";
+    return std::to_string(bytes);
+  };
+  std::string text;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    text += (i == 0 ? "" : "; ") + std::string(name_of(static_cast<ReadFor>(i)));
+    if (ranges[i].from > ranges[i].to)
+      text += " never";
+    else if (ranges[i].to == SIZE_MAX)
+      text += " from " + size(ranges[i].from) + " on";
+    else
+      text += " " + size(ranges[i].from) + " to " + size(ranges[i].to);
+  }
+  return text;
+}
+
+std::string text_of(const CopyCosts& costs) {
+  char text[400];
+  std::snprintf(
+      text, sizeof text,
+      "process_vm_readv %.0f ns before the first byte, %.0f a page of 4K, %.3f a byte (4K "
+      "%.0f, 64K %.0f ns); window: 4K in %.0f and out %.0f, 64K in %.0f and out %.0f ns; a "
+      "word %.0f ns; 64K in own memory %.0f ns",
+      costs.read_call, costs.read_per_page(), costs.read_per_byte(), costs.read_page,
+      costs.read_chunk, costs.put_page, costs.get_page, costs.put_chunk, costs.get_chunk,
+      costs.word, costs.own_chunk);
+  return text;
+}
+
+}  // namespace tutti::shm

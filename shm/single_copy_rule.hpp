@@ -1,0 +1,62 @@
+// From which size on ranks of a node read payloads where their user has them, instead of copying
+// them into a window and out of it: by what both ways cost on this machine (shm/copy_costs.hpp).
+// Pure, so that the rule can be judged with the figures of machines that are not at hand.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "shm/copy_costs.hpp"
+
+namespace tutti::shm {
+
+/// What a payload is for: that decides what else is done with it, and by whom at the same time.
+enum class ReadFor : std::uint8_t {
+  broadcast,
+  reduce,
+  allreduce,
+  gather,
+  scatter,
+  exchange,  // allgather and alltoall
+};
+inline constexpr std::size_t read_for_count = 6;
+const char* name_of(ReadFor what) noexcept;
+
+/// The sizes of payloads that are read; of several blocks, the longest counts.
+struct ReadRange {
+  std::size_t from = SIZE_MAX;
+  std::size_t to = 0;
+
+  bool holds(std::size_t bytes) const noexcept { return bytes >= from && bytes <= to; }
+};
+using ReadRanges = std::array<ReadRange, read_for_count>;
+
+/// Larger ones are faster in chunks that both sides copy at the same time (measured,
+/// docs/performance.md).
+inline constexpr std::size_t single_copy_broadcast_bytes_max = 2u << 20;
+inline constexpr std::size_t single_copy_reduce_bytes_max = 512u << 10;
+/// An allreduce of two ranks: so many times single_copy_bytes at least.
+inline constexpr std::size_t single_copy_allreduce_times = 64;
+
+/// None: nothing is read.
+ReadRanges no_reading() noexcept;
+
+/// As the user says: from so many bytes on, of allreduces and blocks from a multiple of that on.
+/// SIZE_MAX: never; 0 or 1: always, whatever the size.
+ReadRanges reading_from(std::size_t bytes) noexcept;
+
+/// By what it costs.  Allreduces are never read.
+ReadRanges reading_by_costs(const CopyCosts& costs) noexcept;
+
+/// What reading or copying one payload takes by these figures, in nanoseconds: what the rule
+/// compares.
+double reading_ns(ReadFor what, std::size_t bytes, const CopyCosts& costs) noexcept;
+double copying_ns(ReadFor what, std::size_t bytes, const CopyCosts& costs) noexcept;
+
+/// For people: "broadcast 16K to 2M, reduce never, ..."
+std::string text_of(const ReadRanges& ranges);
+std::string text_of(const CopyCosts& costs);
+
+}  // namespace tutti::shm
