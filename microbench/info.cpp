@@ -265,15 +265,15 @@ InfoSection copies(const runtime::ContextSettings& settings,
                    const std::optional<shm::CopyCosts>& costs) {
   InfoSection section{.title = "Copies inside a node", .lines = {}};
   section.lines.emplace_back(
-      "measured now", costs ? runtime::text_of(*costs)
+      "measured now", costs ? shm::text_of(*costs)
                             : "nothing: two processes on two CPUs did not meet within 8 ms, or "
                               "process_vm_readv is refused; then nothing is read in place");
   std::string what = "nothing";
   if (settings.single_copy_bytes)
-    what = runtime::text_of(runtime::reading_from(*settings.single_copy_bytes)) +
+    what = shm::text_of(shm::reading_from(*settings.single_copy_bytes)) +
            " (TUTTI_SINGLE_COPY_BYTES)";
   else if (costs)
-    what = runtime::text_of(runtime::reading_by_costs(*costs)) +
+    what = shm::text_of(shm::reading_by_costs(*costs)) +
            "; measured again when ranks of a node meet";
   section.lines.emplace_back("read in place", what);
   return section;

@@ -11,7 +11,7 @@ case "${1:-}" in
 usage: scripts/test.sh [--quick | --all]
 
 On Debian 12: installs what is missing (with sudo unless root), builds the presets "release" and
-"asan" and runs the tests, those of plans and of whole jobs with "release" alone; 15 to 25 minutes
+"asan" and runs the tests, those of plans and of whole jobs with "release" alone; about 20 minutes
 on 2 cores.
   --quick what takes seconds of "release" alone: plans, units, simulations, rules about sources
   --all   also: scripts/demo.sh and --quick one after the other in a fresh clone, jobs with

@@ -149,6 +149,8 @@ ContextOptions options_of(const tutti_context_options* given) {
 }  // namespace tutti::api
 
 using namespace tutti::api;
+using tutti::runtime::allocate;
+using tutti::runtime::split;
 
 const char* tutti_status_name(tutti_status status) {
   if (status == TUTTI_INVALID_ARGUMENT) return "invalid_argument";

@@ -9,6 +9,7 @@
 
 #include "runtime/communicator.hpp"
 #include "runtime/make_operation.hpp"
+#include "runtime/segment.hpp"
 #include "tune/hierarchy.hpp"
 
 namespace tutti {

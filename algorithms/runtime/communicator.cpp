@@ -399,11 +399,11 @@ std::string Communicator::single_copy_remark() const {
   if (rank_count() == 1) return "never: there is one rank";
   if (!neighbours.reads_peers)
     return "never: not every rank may, or is asked to (process_vm_readv)";
-  const std::string ranges = runtime::text_of(implementation_->reads);
+  const std::string ranges = shm::text_of(implementation_->reads);
   if (implementation_->context.settings.single_copy_bytes) return ranges + " (as asked)";
   if (neighbours.costs.empty() || !neighbours.costs.front())
     return "never: its costs could not be measured in time";
-  return ranges + " (measured: " + runtime::text_of(*neighbours.costs.front()) + ")";
+  return ranges + " (measured: " + shm::text_of(*neighbours.costs.front()) + ")";
 }
 
 const std::string& Communicator::node_remark() const noexcept {

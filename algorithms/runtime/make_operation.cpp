@@ -360,12 +360,6 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
 
 }  // namespace
 
-std::size_t put_count(const plan::Plan& plan) noexcept {
-  return static_cast<std::size_t>(
-      std::count_if(plan.steps.begin(), plan.steps.end(),
-                    [](const plan::Step& step) { return step.action == plan::Action::put; }));
-}
-
 Operation make_operation(Communicator& handle, const OperationRequest& request) {
   Communicator::Implementation& communicator = handle.implementation();
   communicator.require_usable();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <tutti/communicator.hpp>
 #include <tutti/operation.hpp>
 #include <vector>
 
@@ -13,9 +14,6 @@
 #include "tune/request.hpp"
 
 namespace tutti::runtime {
-
-/// Puts in the order of the plan; used to build the channel.
-std::size_t put_count(const plan::Plan& plan) noexcept;
 
 /// Where the blocks of a collective of blocks lie on this rank.
 struct Blocks {

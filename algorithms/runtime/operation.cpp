@@ -67,6 +67,12 @@ std::uint64_t position_of_all(const Context::Implementation& context) noexcept {
 
 }  // namespace
 
+std::size_t runtime::put_count(const plan::Plan& plan) noexcept {
+  return static_cast<std::size_t>(
+      std::count_if(plan.steps.begin(), plan.steps.end(),
+                    [](const plan::Step& step) { return step.action == plan::Action::put; }));
+}
+
 Operation::Implementation::Implementation(Communicator::Implementation& owner, plan::Plan&& made,
                                           const char* collective)
     : communicator(owner),

@@ -100,4 +100,10 @@ struct Operation::Implementation {
   Status wait_slow(Timeout timeout) noexcept;
 };
 
+namespace runtime {
+
+/// The puts of the plan, which has a message prepared for each.
+std::size_t put_count(const plan::Plan& plan) noexcept;
+
+}  // namespace runtime
 }  // namespace tutti

@@ -21,6 +21,7 @@
 #include "plan/allreduce/two_partial.hpp"
 #include "plan/core/per_round.hpp"
 #include "plan/cost/makespan.hpp"
+#include "runtime/make_operation.hpp"
 #include "runtime/operation.hpp"
 #include "support/event_simulation.hpp"
 #include "verbs/soft/soft_clock.hpp"
