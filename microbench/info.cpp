@@ -270,11 +270,11 @@ InfoSection copies(const runtime::ContextSettings& settings,
                               "process_vm_readv is refused; then nothing is read in place");
   std::string what = "nothing";
   if (settings.single_copy_bytes)
-    what = shm::text_of(shm::reading_from(*settings.single_copy_bytes)) +
-           " (TUTTI_SINGLE_COPY_BYTES)";
+    what =
+        shm::text_of(shm::reading_from(*settings.single_copy_bytes)) + " (TUTTI_SINGLE_COPY_BYTES)";
   else if (costs)
-    what = shm::text_of(shm::reading_by_costs(*costs)) +
-           "; measured again when ranks of a node meet";
+    what =
+        shm::text_of(shm::reading_by_costs(*costs)) + "; measured again when ranks of a node meet";
   section.lines.emplace_back("read in place", what);
   return section;
 }
