@@ -33,6 +33,19 @@ inline SequenceWord* word_of(std::byte* slot, std::size_t slot_bytes) noexcept {
   return reinterpret_cast<SequenceWord*>(slot + slot_bytes - sizeof(SequenceWord));
 }
 
+// ThreadSanitizer knows no fences, and GCC refuses them there.  It sees no other process either.
+#if defined(__SANITIZE_THREAD__)
+inline void release_fence() noexcept {}
+inline void acquire_fence() noexcept {}
+#else
+inline void release_fence() noexcept {
+  std::atomic_thread_fence(std::memory_order_release);
+}
+inline void acquire_fence() noexcept {
+  std::atomic_thread_fence(std::memory_order_acquire);
+}
+#endif
+
 inline void announce(SequenceWord* word, std::uint64_t message) noexcept {
   assert(message > 0);
   std::atomic_ref(*word).store(message, std::memory_order_release);
@@ -42,6 +55,21 @@ inline bool has_come(const SequenceWord* word, std::uint64_t message) noexcept {
   // atomic_ref needs an object that is not const; nothing is written.
   return std::atomic_ref(*const_cast<SequenceWord*>(word)).load(std::memory_order_acquire) >=
          message;
+}
+
+/// Says that what was lent is its user's again.  Release: who sees what the user writes from now on
+/// sees the word, too, if it looks by is_withdrawn().
+inline void withdraw(SequenceWord* word) noexcept {
+  announce(word, 1);
+  release_fence();
+}
+
+/// Called after the memory was read: if it was withdrawn meanwhile, what was read may be the user's
+/// next contents.  Acquire: the word is loaded after all of the memory; has_come() alone keeps only
+/// what comes after it behind it.
+inline bool is_withdrawn(const SequenceWord* word) noexcept {
+  acquire_fence();
+  return has_come(word, 1);
 }
 
 /// Ranks wait for payloads of one element, so these are copied without a call of memcpy.

@@ -80,8 +80,7 @@ class NodeChannel {
     } else {
       read_error_ = read_peer_memory(lender.process, from, into, bytes);
     }
-    // Checked after the read: until then the buffer was still lent.
-    if (read_error_ == 0 && has_come(lender.withdrawn, 1)) read_error_ = ECANCELED;
+    if (read_error_ == 0 && is_withdrawn(lender.withdrawn)) read_error_ = ECANCELED;
     return read_error_;
   }
   int read_error() const noexcept { return read_error_; }

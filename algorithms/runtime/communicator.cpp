@@ -318,7 +318,7 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
   std::erase_if(context.in_flight, [&](Operation::Implementation* operation) {
     if (&operation->communicator != this) return false;
     operation->execution.in_flight = false;
-    if (operation->withdrawn != nullptr) shm::announce(operation->withdrawn, 1);
+    if (operation->withdrawn != nullptr) shm::withdraw(operation->withdrawn);
     return true;
   });
 }

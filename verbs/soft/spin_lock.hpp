@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cassert>
 
+#include "tutti/detail/pause.hpp"
+
 namespace tutti::verbs::soft {
 
 class SpinLock {
@@ -17,7 +19,7 @@ class SpinLock {
       if (tries % 128 == 0)
         ::sched_yield();
       else
-        __builtin_ia32_pause();
+        detail::pause();
     }
   }
 

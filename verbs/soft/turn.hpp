@@ -5,6 +5,8 @@
 #include <cassert>
 #include <cstdint>
 
+#include "tutti/detail/pause.hpp"
+
 namespace tutti::verbs::soft {
 
 class Turn {
@@ -19,7 +21,7 @@ class Turn {
       // Acquire: the system calls of the former turn have happened.
       taken_ = word.compare_exchange_strong(nobody, token, std::memory_order_acquire,
                                             std::memory_order_relaxed);
-      if (!taken_) __builtin_ia32_pause();
+      if (!taken_) detail::pause();
     }
   }
   Turn(const Turn&) = delete;

@@ -112,6 +112,19 @@ TEST(NodeFabric, what_is_in_the_mapping_of_a_lender_is_read_there) {
   EXPECT_NE(error_of(address - 1, 10), 0);
 }
 
+TEST(NodeFabric, what_was_withdrawn_is_not_read_any_more) {
+  const std::vector<std::byte> mapping(64);
+  SequenceWord withdrawn = 0;
+  NodeChannel channel(0, 1);
+  channel.read_from(0,
+                    {.process = 1, .mapping = mapping, .address = 4096, .withdrawn = &withdrawn});
+  std::array<std::byte, 64> into{};
+  EXPECT_EQ(channel.read(0, 4096, into.data(), into.size()), 0);
+  withdraw(&withdrawn);
+  EXPECT_EQ(channel.read(0, 4096, into.data(), into.size()), ECANCELED);
+  EXPECT_EQ(channel.read_error(), ECANCELED);
+}
+
 TEST(NodeFabric, holds_only_what_was_prepared) {
   const NodeChannel channel(2, 3);
   EXPECT_FALSE(channel.holds_put(0, 1));
