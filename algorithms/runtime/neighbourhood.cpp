@@ -52,11 +52,12 @@ struct Report {
   }
 };
 
-/// Whether this process may read memory of that one, tried where its nonce lies.
-bool reads(const shm::MappingCard& card) {
+/// Whether this process may read memory of that one, tried where its nonce lies: so it is the
+/// process that offers the window.
+bool reads(shm::PeerProcess& process, const shm::MappingCard& card) {
   std::uint64_t nonce = 0;
-  return shm::read_peer_memory(card.process, card.address, reinterpret_cast<std::byte*>(&nonce),
-                               sizeof nonce) == 0 &&
+  return process.is_known() &&
+         process.read(card.address, reinterpret_cast<std::byte*>(&nonce), sizeof nonce) == 0 &&
          nonce == card.nonce;
 }
 
@@ -72,11 +73,14 @@ Report map_neighbours(Neighbourhood& all, std::uint32_t self, std::span<const Ne
       reason = "is on another host, or in another namespace (IPC, UTS or process ids)";
     } else {
       try {
-        all.windows[rank] = {.mapping = shm::map_offered(cards[rank].window),
-                             .address = cards[rank].window.address,
-                             .process = cards[rank].window.process,
-                             .descriptor = cards[rank].window.descriptor};
-        report.reads_peers = report.reads_peers && may_read && reads(cards[rank].window);
+        all.windows[rank] = {
+            .mapping = shm::map_offered(cards[rank].window),
+            .address = cards[rank].window.address,
+            .process = cards[rank].window.process,
+            .reader = std::make_shared<shm::PeerProcess>(cards[rank].window.process),
+            .descriptor = cards[rank].window.descriptor};
+        report.reads_peers =
+            report.reads_peers && may_read && reads(*all.windows[rank].reader, cards[rank].window);
         continue;
       } catch (const std::exception& error) {
         reason = error.what();

@@ -16,6 +16,7 @@
 #include "runtime/settings.hpp"
 #include "shm/copy_costs.hpp"
 #include "shm/offered_mapping.hpp"
+#include "shm/peer_memory.hpp"
 #include "shm/single_copy_rule.hpp"
 
 namespace tutti::runtime {
@@ -32,6 +33,7 @@ struct NeighbourWindow {
   std::shared_ptr<detail::Mapping> mapping;  // null: not of this node
   std::uint64_t address = 0;                 // of its start, in the rank's own process
   std::int32_t process = 0;                  // that process
+  std::shared_ptr<shm::PeerProcess> reader;  // of its other memory
   std::int32_t descriptor = -1;              // of the memory's file, there
 
   /// Where `bytes` that lie at `theirs` there lie here.

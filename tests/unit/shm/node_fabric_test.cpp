@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <thread>
@@ -86,9 +90,8 @@ TEST(NodeFabric, takes_each_message_once) {
   EXPECT_FALSE(other.channel.take(1, 0));
 }
 
-// Nobody has that process, so what is not in the mapping cannot be read.
 TEST(NodeFabric, what_is_in_the_mapping_of_a_lender_is_read_there) {
-  constexpr std::int32_t nobody = 0x7fff'fff0;
+  PeerProcess nobody(::getpid());  // has nothing at the addresses below
   constexpr std::uint64_t address = 0x10'0000;
   std::vector<std::byte> mapping(256);
   for (std::size_t i = 0; i < mapping.size(); ++i) mapping[i] = std::byte(i);
@@ -96,7 +99,7 @@ TEST(NodeFabric, what_is_in_the_mapping_of_a_lender_is_read_there) {
   const auto error_of = [&](std::uint64_t from, std::size_t bytes) {
     NodeChannel channel(0, 1);
     channel.read_from(
-        0, {.process = nobody, .mapping = mapping, .address = address, .withdrawn = &withdrawn});
+        0, {.process = &nobody, .mapping = mapping, .address = address, .withdrawn = &withdrawn});
     std::vector<std::byte> into(bytes + 1);
     const int error = channel.read(0, from, into.data(), bytes);
     if (error == 0) {
@@ -115,9 +118,10 @@ TEST(NodeFabric, what_is_in_the_mapping_of_a_lender_is_read_there) {
 TEST(NodeFabric, what_was_withdrawn_is_not_read_any_more) {
   const std::vector<std::byte> mapping(64);
   SequenceWord withdrawn = 0;
+  PeerProcess self(::getpid());
   NodeChannel channel(0, 1);
-  channel.read_from(0,
-                    {.process = 1, .mapping = mapping, .address = 4096, .withdrawn = &withdrawn});
+  channel.read_from(
+      0, {.process = &self, .mapping = mapping, .address = 4096, .withdrawn = &withdrawn});
   std::array<std::byte, 64> into{};
   EXPECT_EQ(channel.read(0, 4096, into.data(), into.size()), 0);
   withdraw(&withdrawn);
