@@ -635,59 +635,6 @@ TEST(Datagrams, reach_another_process_a_thousand_in_a_row) {
   other.expect_success();
 }
 
-/// Creates shared receive queues until the device has no room left, not even for small ones, and
-/// so none for anything else that has to be where other processes write.
-std::vector<ibv_srq*> fill_memory(const Device& device) {
-  ibv_device_attr attributes{};
-  EXPECT_EQ(driver().query_device(device.context, &attributes), 0);
-  std::vector<ibv_srq*> queues;
-  for (int receives = attributes.max_srq_wr; receives > 0;) {
-    ibv_srq_init_attr wanted{};
-    wanted.attr.max_wr = static_cast<std::uint32_t>(receives);
-    wanted.attr.max_sge = static_cast<std::uint32_t>(attributes.max_srq_sge);
-    if (ibv_srq* const queue = driver().create_srq(device.domain, &wanted))
-      queues.push_back(queue);
-    else
-      receives /= 2;
-  }
-  return queues;
-}
-
-constexpr std::uint32_t exchange_count = 100;
-
-/// Sends one datagram and waits for one, so often that the senders ask for rings.
-void exchange_datagrams(Line& line, const Station& here) {
-  const auto receive = [&] {
-    ASSERT_EQ(here.endpoint.receive({here.region.piece(0, 4096 + header_bytes)}), 0);
-  };
-  receive();
-  line.meet();
-  for (std::uint32_t count = 0; count < exchange_count; ++count) {
-    receive();  // the other one may be ahead
-    ASSERT_EQ(post(here.endpoint, here.handle,
-                   {.pieces = {here.region.piece(4608, 8)}, .target = here.peer.queue_pair}),
-              0);
-    ASSERT_EQ(here.endpoint.wait().status, IBV_WC_SUCCESS);
-    ASSERT_EQ(here.endpoint.wait().status, IBV_WC_SUCCESS);
-  }
-  line.meet();
-}
-
-void exchange_without_memory(Line& line) {
-  const Station here(line);
-  const std::vector<ibv_srq*> queues = fill_memory(here.device);
-  EXPECT_FALSE(queues.empty());
-  exchange_datagrams(line, here);
-  for (ibv_srq* const queue : queues) EXPECT_EQ(driver().destroy_srq(queue), 0);
-}
-
-TEST(Datagrams, reach_a_process_that_has_no_memory_for_a_ring) {
-  if (!device_is_soft()) GTEST_SKIP() << "fills the memory of the software device";
-  OtherProcess other(exchange_without_memory);
-  exchange_datagrams(other.line(), Station(other.line()));
-  other.expect_success();
-}
-
 /// Posts this many and polls; nothing waits for anybody.
 void send_many(const Station& from, int count) {
   for (int index = 0; index < count; ++index) {
