@@ -140,9 +140,4 @@ int check_devices() {
   return EINVAL;
 }
 
-bool is_device_setting(std::string_view variable) {
-  const std::string_view name = variable.substr(0, variable.find('='));
-  return name == devices_variable || name == links_down_variable;
-}
-
 }  // namespace tutti::verbs::soft

@@ -48,9 +48,6 @@ std::span<SoftDevice> devices();
 /// 0, or EINVAL with one line on stderr.
 int check_devices();
 
-/// Whether this variable is read in this file.
-bool is_device_setting(std::string_view variable);
-
 inline SoftDevice& device_of(const ibv_context* context) {
   return *static_cast<SoftDevice*>(context->device);
 }
