@@ -33,7 +33,8 @@ inline SequenceWord* word_of(std::byte* slot, std::size_t slot_bytes) noexcept {
   return reinterpret_cast<SequenceWord*>(slot + slot_bytes - sizeof(SequenceWord));
 }
 
-// ThreadSanitizer knows no fences, and GCC refuses them there.  It sees no other process either.
+// ThreadSanitizer knows no fences, and GCC refuses them there.  Under it there are none, and ranks
+// that are threads rely on the order in which x86 CPUs load and store.
 #if defined(__SANITIZE_THREAD__)
 inline void release_fence() noexcept {}
 inline void acquire_fence() noexcept {}

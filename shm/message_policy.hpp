@@ -5,8 +5,9 @@
 //   stays    the payload stays in its sender's mapping, and only the word travels
 //   answers  the payload goes back into the mapping that the question was read from
 //
-// What stays with its sender is not written before its readers have said, in the sender's
-// ReaderWords, up to which call they have read.
+// What stays with its sender is not written before the chunk after the next.  The block in which it
+// lies is used again only when its readers have said, in the block's ReaderWords, up to which chunk
+// they have read.
 #pragma once
 
 #include <cassert>
@@ -51,7 +52,7 @@ class ReaderWords {
   static constexpr std::size_t bytes_for(std::size_t ranks) noexcept {
     return (ranks + 1) * sizeof(SequenceWord);
   }
-  /// The address of the word in which that rank of the node says up to which call it has read.
+  /// The address of the word in which that rank of the node says up to which chunk it has read.
   std::uint64_t of_reader(std::size_t local_rank) const noexcept {
     assert(local_rank < ranks_);
     return address_ + local_rank * sizeof(SequenceWord);

@@ -34,7 +34,7 @@ struct AwaitedSlot {
 
 /// A rank of this node whose memory is read here: by its process, except for its mapping.
 struct Lender {
-  PeerProcess* process = nullptr;           // outlives the operation
+  PeerProcess process = {};
   std::span<const std::byte> mapping = {};  // its mapping, as mapped here
   std::uint64_t address = 0;                // where the mapping starts in its own process
   const SequenceWord* withdrawn = nullptr;  // 1: its user has got the memory back
@@ -64,7 +64,6 @@ class NodeChannel {
   /// Sets the lender whose memory is read for messages that arrive in the slot.
   void read_from(std::uint32_t slot, const Lender& lender) {
     assert(slot < awaited_[0].size());
-    assert(lender.process != nullptr);
     assert(lender.withdrawn != nullptr);
     lenders_.resize(awaited_[0].size());
     lenders_[slot] = lender;
@@ -79,7 +78,7 @@ class NodeChannel {
     if (offset <= lender.mapping.size() && bytes <= lender.mapping.size() - offset) {
       if (bytes > 0) std::memcpy(into, lender.mapping.data() + offset, bytes);
     } else {
-      read_error_ = lender.process->read(from, into, bytes);
+      read_error_ = lender.process.read(from, into, bytes);
     }
     if (read_error_ == 0 && is_withdrawn(lender.withdrawn)) read_error_ = ECANCELED;
     return read_error_;

@@ -7,37 +7,25 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tutti/timeout.hpp"
-
 namespace tutti::shm {
 
 /// Reads `bytes` at `from` in `process` (its id in the namespace of the caller; it may be the
 /// caller itself) into `into`.  0, or an errno: ESRCH if the process is gone, EFAULT if no memory
-/// is there, EPERM if it is not allowed.  It does not notice that another process has got the id
-/// since: PeerProcess does.
+/// is there, EPERM if it is not allowed.  It does not notice that the id belongs to another process
+/// by now: PeerProcess does.
 int read_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
                      std::size_t bytes) noexcept;
 
-/// A process of this node whose memory is read.  It is known by its id and the time at which it was
-/// started (/proc/ID/stat), since the system gives out ids again.  One thread at a time.
-class PeerProcess {
- public:
-  PeerProcess() = default;
-  /// The process that has the id now.
-  explicit PeerProcess(std::int32_t process) noexcept;
+/// A process of this node whose memory is read.  The system gives out ids again, and a process can
+/// replace its program; so each reading also reads, in the same system call and thus from the same
+/// memory, the nonce with which the process's mapping begins.
+struct PeerProcess {
+  std::int32_t id = 0;
+  std::uint64_t nonce_address = 0;  // there
+  std::uint64_t nonce = 0;
 
-  /// Whether there was such a process, and its start can be seen.
-  bool is_known() const noexcept { return started_ != 0; }
-
-  /// As read_peer_memory(), and ESRCH if what was read may be another process's.
-  int read(std::uint64_t from, std::byte* into, std::size_t bytes) noexcept;
-
- private:
-  bool is_there() noexcept;
-
-  std::int32_t process_ = 0;
-  std::uint64_t started_ = 0;  // in the system's ticks since boot; 0: unknown
-  Timeout believed_until_{0};
+  /// As read_peer_memory(), and ESRCH if it is not that process's memory.
+  int read(std::uint64_t from, std::byte* into, std::size_t bytes) const noexcept;
 };
 
 }  // namespace tutti::shm

@@ -10,6 +10,8 @@
 #include "plan/blocks/blocks.hpp"
 #include "runtime/communicator.hpp"
 #include "runtime/make_operation.hpp"
+#include "shm/single_copy_rule.hpp"
+#include "tune/request.hpp"
 
 namespace tutti {
 namespace {

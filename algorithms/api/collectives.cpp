@@ -10,7 +10,9 @@
 #include "runtime/communicator.hpp"
 #include "runtime/make_operation.hpp"
 #include "runtime/segment.hpp"
+#include "shm/single_copy_rule.hpp"
 #include "tune/hierarchy.hpp"
+#include "tune/request.hpp"
 
 namespace tutti {
 namespace {

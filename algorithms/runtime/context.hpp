@@ -1,10 +1,12 @@
 // What stands behind Context: device, arena and connections of a process.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <tutti/communicator.hpp>
 #include <tutti/detail/clock.hpp>
+#include <tutti/detail/descriptor.hpp>
 #include <tutti/operation.hpp>
 #include <tutti/segment.hpp>
 #include <unordered_map>

@@ -1,5 +1,3 @@
-#include "runtime/make_operation.hpp"
-
 // Making an operation: three small exchanges out of band, and before them, of collectives whose
 // ranks alone know how long their blocks are, one of cards and one of these sizes.
 //   1. every rank's card: what it asks for, where its slots are, and whether it failed so far;
@@ -10,6 +8,8 @@
 // written, and once more at the end that it has been.
 // A rank that fails locally still takes part, so that the others hear the reason instead of
 // waiting.
+#include "runtime/make_operation.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <functional>

@@ -220,7 +220,7 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
         const std::uint64_t withdrawn =
             reader_words(communicator, cards[index_of(step.peer)].finished).withdrawn();
         operation.channel.node.read_from(
-            step.slot, {.process = window.reader.get(),
+            step.slot, {.process = window.reader,
                         .mapping = {window.mapping->data(), window.mapping->size()},
                         .address = window.address,
                         .withdrawn = reinterpret_cast<shm::SequenceWord*>(

@@ -52,13 +52,15 @@ struct Report {
   }
 };
 
-/// Whether this process may read memory of that one, tried where its nonce lies: so it is the
-/// process that offers the window.
-bool reads(shm::PeerProcess& process, const shm::MappingCard& card) {
+shm::PeerProcess reader_of(const shm::MappingCard& card) {
+  return {.id = card.process, .nonce_address = card.address, .nonce = card.nonce};
+}
+
+/// Whether this process may read memory of that one.
+bool reads(const shm::PeerProcess& process) {
   std::uint64_t nonce = 0;
-  return process.is_known() &&
-         process.read(card.address, reinterpret_cast<std::byte*>(&nonce), sizeof nonce) == 0 &&
-         nonce == card.nonce;
+  return process.read(process.nonce_address, reinterpret_cast<std::byte*>(&nonce), sizeof nonce) ==
+         0;
 }
 
 /// Maps the windows of this rank's node; `may_read`: tries also whether all memory can be read.
@@ -73,14 +75,12 @@ Report map_neighbours(Neighbourhood& all, std::uint32_t self, std::span<const Ne
       reason = "is on another host, or in another namespace (IPC, UTS or process ids)";
     } else {
       try {
-        all.windows[rank] = {
-            .mapping = shm::map_offered(cards[rank].window),
-            .address = cards[rank].window.address,
-            .process = cards[rank].window.process,
-            .reader = std::make_shared<shm::PeerProcess>(cards[rank].window.process),
-            .descriptor = cards[rank].window.descriptor};
-        report.reads_peers =
-            report.reads_peers && may_read && reads(*all.windows[rank].reader, cards[rank].window);
+        all.windows[rank] = {.mapping = shm::map_offered(cards[rank].window),
+                             .address = cards[rank].window.address,
+                             .process = cards[rank].window.process,
+                             .reader = reader_of(cards[rank].window),
+                             .descriptor = cards[rank].window.descriptor};
+        report.reads_peers = report.reads_peers && may_read && reads(all.windows[rank].reader);
         continue;
       } catch (const std::exception& error) {
         reason = error.what();

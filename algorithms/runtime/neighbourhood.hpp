@@ -33,7 +33,7 @@ struct NeighbourWindow {
   std::shared_ptr<detail::Mapping> mapping;  // null: not of this node
   std::uint64_t address = 0;                 // of its start, in the rank's own process
   std::int32_t process = 0;                  // that process
-  std::shared_ptr<shm::PeerProcess> reader;  // of its other memory
+  shm::PeerProcess reader = {};              // reads what of it is not in its window
   std::int32_t descriptor = -1;              // of the memory's file, there
 
   /// Where `bytes` that lie at `theirs` there lie here.

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <tutti/detail/clock.hpp>
 #include <tutti/operation.hpp>
 #include <tutti/reduction.hpp>
 #include <tutti/timeout.hpp>
@@ -17,6 +19,7 @@
 #include "runtime/joined_fabric.hpp"
 #include "runtime/segment.hpp"
 #include "runtime/shared_ring.hpp"
+#include "shm/mailbox.hpp"
 
 namespace tutti {
 

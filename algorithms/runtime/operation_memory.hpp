@@ -1,6 +1,8 @@
 // Where the registers of an operation are, and what each chunk of it is about.
 #pragma once
 
+#include <cstddef>
+
 #include "runtime/make_operation.hpp"
 #include "runtime/operation.hpp"
 

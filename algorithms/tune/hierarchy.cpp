@@ -13,7 +13,7 @@
 namespace tutti::tune {
 namespace {
 
-// Provisional: measured in one run each with 2 to 8 ranks on 2 CPUs (api/README.md), not on a
+// Provisional: measured in one run each with 2 to 8 ranks on 2 CPUs (runtime/README.md), not on a
 // network.
 constexpr std::size_t lanes_from_bytes = 8192;
 constexpr std::size_t lane_bytes_min = 1024;  // of a lane

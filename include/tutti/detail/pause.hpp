@@ -1,5 +1,5 @@
-// Tells the CPU that this is a loop which waits: it leaves room for the other thread of its core,
-// and does not guess ahead.
+// Tells the CPU that this is a loop which waits, so that it leaves room for the other thread of its
+// core.  CPUs that have no such instruction do nothing.
 #pragma once
 
 namespace tutti::detail {

@@ -1,4 +1,4 @@
-// Promise: both ends of a message inside a node find the same way for it, and every rank of the
+// Promise: how a message inside a node travels follows from its kind alone, and every rank of the
 // node has a word of its own.
 #include "shm/message_policy.hpp"
 
@@ -29,6 +29,8 @@ TEST(MessagePolicy, long_messages_stay_with_their_sender) {
 
 TEST(MessagePolicy, long_answers_return_to_where_the_question_was_read) {
   EXPECT_EQ(travel_of({.bytes = 4096, .is_answer = true}), Travel::answers);
+  EXPECT_EQ(travel_of({.bytes = 512, .is_one_way = true, .is_answer = true}), Travel::answers);
+  EXPECT_EQ(travel_of({.bytes = 4096, .is_answer = true, .has_own_place = true}), Travel::answers);
 }
 
 TEST(MessagePolicy, what_has_a_place_of_its_own_goes_there) {

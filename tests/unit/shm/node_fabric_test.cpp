@@ -91,7 +91,10 @@ TEST(NodeFabric, takes_each_message_once) {
 }
 
 TEST(NodeFabric, what_is_in_the_mapping_of_a_lender_is_read_there) {
-  PeerProcess nobody(::getpid());  // has nothing at the addresses below
+  const std::uint64_t nonce = 7;
+  const PeerProcess self{.id = ::getpid(),
+                         .nonce_address = reinterpret_cast<std::uint64_t>(&nonce),
+                         .nonce = 8};  // so that nothing is read of it
   constexpr std::uint64_t address = 0x10'0000;
   std::vector<std::byte> mapping(256);
   for (std::size_t i = 0; i < mapping.size(); ++i) mapping[i] = std::byte(i);
@@ -99,7 +102,7 @@ TEST(NodeFabric, what_is_in_the_mapping_of_a_lender_is_read_there) {
   const auto error_of = [&](std::uint64_t from, std::size_t bytes) {
     NodeChannel channel(0, 1);
     channel.read_from(
-        0, {.process = &nobody, .mapping = mapping, .address = address, .withdrawn = &withdrawn});
+        0, {.process = self, .mapping = mapping, .address = address, .withdrawn = &withdrawn});
     std::vector<std::byte> into(bytes + 1);
     const int error = channel.read(0, from, into.data(), bytes);
     if (error == 0) {
@@ -118,10 +121,8 @@ TEST(NodeFabric, what_is_in_the_mapping_of_a_lender_is_read_there) {
 TEST(NodeFabric, what_was_withdrawn_is_not_read_any_more) {
   const std::vector<std::byte> mapping(64);
   SequenceWord withdrawn = 0;
-  PeerProcess self(::getpid());
   NodeChannel channel(0, 1);
-  channel.read_from(
-      0, {.process = &self, .mapping = mapping, .address = 4096, .withdrawn = &withdrawn});
+  channel.read_from(0, {.mapping = mapping, .address = 4096, .withdrawn = &withdrawn});
   std::array<std::byte, 64> into{};
   EXPECT_EQ(channel.read(0, 4096, into.data(), into.size()), 0);
   withdraw(&withdrawn);

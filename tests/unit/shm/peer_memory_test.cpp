@@ -3,26 +3,43 @@
 
 #include <gtest/gtest.h>
 #include <linux/sched.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 namespace tutti::shm {
 namespace {
 
+// A child has them at the same addresses.
+std::uint64_t nonce = 0x9e37'79b9'7f4a'7c15;
+std::uint64_t word = 0x1234'5678;
+
+PeerProcess peer(pid_t id) {
+  return {.id = id, .nonce_address = reinterpret_cast<std::uint64_t>(&nonce), .nonce = nonce};
+}
+
 /// Forks a child that waits to be killed; with an id that it must get, or any.  -1 with errno.
-pid_t fork_child(pid_t id = 0) {
+pid_t fork_child(pid_t id = 0, std::uint64_t nonce_there = nonce) {
   clone_args arguments{};
   arguments.exit_signal = SIGCHLD;
   if (id != 0) {
     arguments.set_tid = reinterpret_cast<std::uint64_t>(&id);
     arguments.set_tid_size = 1;
   }
+  const std::uint64_t before = std::exchange(nonce, nonce_there);
   const auto child = static_cast<pid_t>(::syscall(SYS_clone3, &arguments, sizeof arguments));
-  if (child != 0) return child;
+  if (child != 0) {
+    nonce = before;
+    return child;
+  }
   ::alarm(60);
   for (;;) ::pause();
 }
@@ -32,9 +49,7 @@ void end_child(pid_t child) {
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
-std::uint64_t word = 0x1234'5678;  // at the same address in a child
-
-int read_word(PeerProcess& process, std::uint64_t& into) {
+int read_word(const PeerProcess& process, std::uint64_t& into) {
   return process.read(reinterpret_cast<std::uint64_t>(&word), reinterpret_cast<std::byte*>(&into),
                       sizeof into);
 }
@@ -42,36 +57,56 @@ int read_word(PeerProcess& process, std::uint64_t& into) {
 TEST(PeerMemory, of_another_process_is_read) {
   const pid_t child = fork_child();
   ASSERT_GT(child, 0);
-  PeerProcess process(child);
-  EXPECT_TRUE(process.is_known());
   std::uint64_t into = 0;
-  EXPECT_EQ(read_word(process, into), 0);
+  EXPECT_EQ(read_word(peer(child), into), 0);
   EXPECT_EQ(into, word);
+  EXPECT_EQ(peer(child).read(reinterpret_cast<std::uint64_t>(&word), nullptr, 0), 0);
   end_child(child);
-  EXPECT_EQ(read_word(process, into), ESRCH);
+  EXPECT_EQ(read_word(peer(child), into), ESRCH);
 }
 
-TEST(PeerMemory, of_no_process_is_not_known) {
-  EXPECT_FALSE(PeerProcess(0x7fff'fff0).is_known());
+TEST(PeerMemory, of_a_process_with_another_nonce_is_refused) {
+  const pid_t child = fork_child(0, 7);
+  ASSERT_GT(child, 0);
+  std::uint64_t into = 0;
+  EXPECT_EQ(read_word(peer(child), into), ESRCH);
+  PeerProcess elsewhere = peer(child);
+  elsewhere.nonce_address = 64;  // nothing is there
+  EXPECT_EQ(read_word(elsewhere, into), ESRCH);
+  end_child(child);
 }
 
 TEST(PeerMemory, of_a_process_that_got_the_id_of_another_is_refused) {
   const pid_t first = fork_child();
   ASSERT_GT(first, 0);
-  PeerProcess process(first);
-  std::uint64_t into = 0;
-  ASSERT_EQ(read_word(process, into), 0);
   end_child(first);
-  // Longer than an id is believed, and than a tick, in which both would have started.
-  ::usleep(30'000);
-  const pid_t second = fork_child(first);
+  const pid_t second = fork_child(first, 7);
   if (second < 0) GTEST_SKIP() << "may not choose an id: " << std::strerror(errno);
   ASSERT_EQ(second, first);
+  std::uint64_t into = 0;
   EXPECT_EQ(read_peer_memory(second, reinterpret_cast<std::uint64_t>(&word),
                              reinterpret_cast<std::byte*>(&into), sizeof into),
             0);
-  EXPECT_EQ(read_word(process, into), ESRCH);
+  EXPECT_EQ(read_word(peer(first), into), ESRCH);
   end_child(second);
+}
+
+/// The system stops before a page that cannot be read, and says how far it got.
+TEST(PeerMemory, that_is_not_there_is_refused) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* const pages =
+      ::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  ASSERT_EQ(::mprotect(static_cast<std::byte*>(pages) + page, page, PROT_NONE), 0);
+  const pid_t child = fork_child();
+  ASSERT_GT(child, 0);
+  const auto from = reinterpret_cast<std::uint64_t>(pages);
+  std::vector<std::byte> into(2 * page);
+  EXPECT_EQ(peer(child).read(from, into.data(), page), 0);
+  EXPECT_EQ(peer(child).read(from, into.data(), 2 * page), EFAULT);
+  EXPECT_EQ(peer(child).read(from + page, into.data(), page), EFAULT);
+  end_child(child);
+  EXPECT_EQ(::munmap(pages, 2 * page), 0);
 }
 
 }  // namespace
