@@ -50,9 +50,12 @@ int read_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
 int PeerProcess::read(std::uint64_t from, std::byte* into, std::size_t bytes) const noexcept {
   assert(id > 0);
   assert(nonce != 0);
-  if (reads_by_itself(id)) return read_peer_memory(id, from, into, bytes);
+  std::uint64_t found = 0;
+  if (reads_by_itself(id)) {
+    std::memcpy(&found, reinterpret_cast<const std::byte*>(nonce_address), sizeof found);
+    return found == nonce ? read_peer_memory(id, from, into, bytes) : ESRCH;
+  }
   for (;;) {
-    std::uint64_t found = 0;
     const std::array here{iovec{&found, sizeof found}, iovec{into, bytes}};
     const std::array there{piece(nonce_address, sizeof found), piece(from, bytes)};
     const ssize_t moved =
