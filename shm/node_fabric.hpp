@@ -73,7 +73,7 @@ class NodeChannel {
   int read(std::uint32_t slot, std::uint64_t from, std::byte* into, std::size_t bytes) noexcept {
     assert(slot < lenders_.size());
     if (read_error_ != 0) return read_error_;
-    const Lender& lender = lenders_[slot];
+    Lender& lender = lenders_[slot];
     const std::uint64_t offset = from - lender.address;
     if (offset <= lender.mapping.size() && bytes <= lender.mapping.size() - offset) {
       if (bytes > 0) std::memcpy(into, lender.mapping.data() + offset, bytes);

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tutti/timeout.hpp"
+
 namespace tutti::shm {
 
 /// Reads `bytes` at `from` in `process` (its id in the namespace of the caller; it may be the
@@ -16,16 +18,18 @@ namespace tutti::shm {
 int read_peer_memory(std::int32_t process, std::uint64_t from, std::byte* into,
                      std::size_t bytes) noexcept;
 
-/// A process of this node whose memory is read.  The system gives out ids again, and a process can
-/// replace its program; so each reading also reads, in the same system call and thus from the same
-/// memory, the nonce with which the process's mapping begins.
+/// A process of this node whose memory is read.  The system gives out ids again, so a reading also
+/// reads, in the same system call and thus from the same memory, the nonce with which the process's
+/// mapping begins; unless that was done less than a millisecond ago: ids are given out in turn, and
+/// none comes back within so short a time.  One thread at a time.
 struct PeerProcess {
   std::int32_t id = 0;
   std::uint64_t nonce_address = 0;  // there
   std::uint64_t nonce = 0;
+  Timeout believed_until{0};  // by the monotonic clock
 
   /// As read_peer_memory(), and ESRCH if it is not that process's memory.
-  int read(std::uint64_t from, std::byte* into, std::size_t bytes) const noexcept;
+  int read(std::uint64_t from, std::byte* into, std::size_t bytes) noexcept;
 };
 
 }  // namespace tutti::shm

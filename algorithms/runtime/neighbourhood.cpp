@@ -57,7 +57,7 @@ shm::PeerProcess reader_of(const shm::MappingCard& card) {
 }
 
 /// Whether this process may read memory of that one.
-bool reads(const shm::PeerProcess& process) {
+bool reads(shm::PeerProcess process) {
   std::uint64_t nonce = 0;
   return process.read(process.nonce_address, reinterpret_cast<std::byte*>(&nonce), sizeof nonce) ==
          0;

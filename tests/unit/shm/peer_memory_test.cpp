@@ -49,7 +49,7 @@ void end_child(pid_t child) {
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
-int read_word(const PeerProcess& process, std::uint64_t& into) {
+int read_word(PeerProcess process, std::uint64_t& into) {
   return process.read(reinterpret_cast<std::uint64_t>(&word), reinterpret_cast<std::byte*>(&into),
                       sizeof into);
 }
@@ -73,6 +73,19 @@ TEST(PeerMemory, of_a_process_with_another_nonce_is_refused) {
   PeerProcess elsewhere = peer(child);
   elsewhere.nonce_address = 64;  // nothing is there
   EXPECT_EQ(read_word(elsewhere, into), ESRCH);
+  end_child(child);
+}
+
+TEST(PeerMemory, is_looked_at_again_after_a_millisecond) {
+  const pid_t child = fork_child();
+  ASSERT_GT(child, 0);
+  PeerProcess process = peer(child);
+  std::uint64_t into = 0;
+  const auto from = reinterpret_cast<std::uint64_t>(&word);
+  ASSERT_EQ(process.read(from, reinterpret_cast<std::byte*>(&into), sizeof into), 0);
+  process.nonce = 7;
+  ::usleep(2000);
+  EXPECT_EQ(process.read(from, reinterpret_cast<std::byte*>(&into), sizeof into), ESRCH);
   end_child(child);
 }
 
