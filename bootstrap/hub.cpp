@@ -85,6 +85,7 @@ struct Connection {
   Phase phase = Phase::greeting;
   std::uint32_t rank = 0;  // a member's
   Deadline expires;        // for all connections but members'
+  bool deaf = false;       // sending has failed; what it said before is still to be read
   bool lost = false;       // it will be forgotten at the end of this turn
 };
 
@@ -277,7 +278,7 @@ class Hub::Service {
   // Sending.
 
   void send(Connection& connection, SharedFrame frame) {
-    if (connection.lost) return;
+    if (connection.lost || connection.deaf) return;
     connection.outbox.push_back({std::move(frame), 0});
     flush(connection);
   }
@@ -293,7 +294,11 @@ class Hub::Service {
       Connection::Outgoing& first = connection.outbox.front();
       std::size_t sent = 0;
       if (!send_some(connection.socket.get(), std::span{*first.frame}.subspan(first.sent), sent)) {
-        connection.lost = true;
+        // It is lost only once it has been read to its end: the last that a rank said before it
+        // closed may be the goodbye that tells it from a dead one.
+        ::shutdown(connection.socket.get(), SHUT_RDWR);
+        connection.outbox.clear();
+        connection.deaf = true;
         return;
       }
       first.sent += sent;

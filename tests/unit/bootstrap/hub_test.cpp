@@ -254,6 +254,42 @@ TEST(Hub, silent_and_slow_connections_delay_nobody) {
   dribbler.join();
 }
 
+// Protects: ranks that say goodbye and close at the same moment have left; that the hub cannot tell
+// one of them about another does not make it a dead rank.
+TEST(Hub, who_leaves_beside_others_is_not_taken_for_dead) {
+  constexpr std::uint32_t rank_count = 40;
+  const auto job = tcp_job(rank_count);
+  std::thread others([&] {
+    std::vector<std::unique_ptr<Stranger>> members;
+    for (std::uint32_t rank = 1; rank < rank_count; ++rank) {
+      members.push_back(std::make_unique<Stranger>(port_of(job[0])));
+      members.back()->say(wire::FrameType::hello, bytes_of(hello_of(job[rank])));
+    }
+    for (const auto& member : members) {
+      const auto heard = member->hear();
+      EXPECT_TRUE(heard && heard->first == wire::FrameType::welcome);
+    }
+    for (const auto& member : members) member->say(wire::FrameType::goodbye, {});
+  });
+  for (const Ending& ending : run_ranks({job[0]}, [&](Exchange& exchange) {
+         std::uint32_t left_count = 0;
+         EXPECT_TRUE(within(5s,
+                            [&] {
+                              while (left_count + 1 < rank_count &&
+                                     exchange.has_left(Rank{left_count + 1})) {
+                                ++left_count;
+                              }
+                              return left_count + 1 == rank_count;
+                            }))
+             << "rank " << left_count + 1 << " has not left";
+         EXPECT_EQ(exchange.incident().kind, Incident::Kind::none)
+             << "rank " << index_of(exchange.incident().rank);
+       })) {
+    EXPECT_FALSE(ending.failed) << ending.text;
+  }
+  others.join();
+}
+
 // Protects: a rank that knows the secret but breaks the protocol is taken for dead, not believed.
 TEST(Hub, a_broken_rank_counts_as_dead) {
   for (const auto type : {wire::FrameType::gathered, wire::FrameType::contribution,
