@@ -2,158 +2,246 @@
 
 #include <algorithm>
 #include <cmath>
-#include <queue>
-#include <set>
+#include <limits>
 #include <tuple>
 
 namespace tutti::test {
 namespace {
 
+using plan::Action;
+using plan::Step;
 using Time = std::int64_t;
 
-/// What happens to a message at its receiver, in the order of time, sender, number.
-struct Arrival {
-  Time at;
-  std::uint32_t from;
+constexpr Time never = std::numeric_limits<Time>::max();
+
+/// A message that its sender has posted.
+struct Message {
+  Time due;  // when something happens to it
   std::uint64_t number;
   std::uint32_t to;
-  std::uint16_t slot = 0;
-  std::size_t bytes = 0;
-  bool through_port = false;  // else it has come to the port, which may be taken
-  bool is_poll = false;       // no message: the rank `to` looks for what has come
-  bool operator>(const Arrival& other) const {
-    return std::tie(at, from, number) > std::tie(other.at, other.from, other.number);
-  }
+  std::uint16_t slot;
+  std::size_t bytes;
+  bool is_inside;
+  bool has_passed_port = false;
 };
 
 struct RankState {
   const plan::Plan* plan;
+  std::vector<Step> steps;
+  Time clock;
+  Time wake;  // when the program goes on; never: something has to arrive first
   std::size_t next = 0;
-  Time clock = 0;
-  Time transmit_free = 0;
-  Time receive_free = 0;
-  std::vector<std::uint16_t> unseen = {};  // arrived, not polled
-  std::set<std::uint16_t> seen = {};
+  std::vector<Message> posted = {};
+  std::vector<bool> there = {};            // by slot: seen by a poll, or visible in the node
+  std::vector<std::uint16_t> unseen = {};  // arrived over the network, not polled
+
+  Time next_due() const {
+    Time due = never;
+    for (const Message& message : posted) due = std::min(due, message.due);
+    return due;
+  }
+  Time next_turn() const { return std::min(wake, next_due()); }
 };
 
+struct Ports {
+  Time transmit_free = 0;
+  Time receive_free = 0;
+};
+
+/// The rank with the earliest turn runs, the lowest one of several.  In its turn it first delivers
+/// what of its messages is due, then its program goes on if its time has come.
 class Simulation {
  public:
-  Simulation(const std::vector<plan::Plan>& plans, std::size_t element_count,
-             std::size_t element_bytes, const Network& network, const std::vector<Time>& starts)
-      : element_count_(element_count), element_bytes_(element_bytes), network_(network) {
-    for (const plan::Plan& plan : plans)
-      ranks_.push_back({.plan = &plan, .clock = starts.empty() ? 0 : starts[ranks_.size()]});
+  Simulation(const std::vector<plan::Plan>& plans, const Network& network,
+             const SimulatedCall& call)
+      : network_(network), call_(call), ports_(plans.size()) {
+    for (const plan::Plan& plan : plans) {
+      const Time start = call.starts.empty() ? 0 : call.starts[ranks_.size()];
+      ranks_.push_back({.plan = &plan, .steps = plan.steps, .clock = start, .wake = start});
+      ranks_.back().there.resize(plan.slot_count);
+    }
   }
 
   std::vector<Time> run() {
-    for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) advance(rank);
-    while (!arrivals_.empty()) {
-      const Arrival arrival = arrivals_.top();
-      arrivals_.pop();
-      if (arrival.is_poll)
-        poll(arrival);
-      else if (arrival.through_port)
-        deliver(arrival);
-      else
-        pass_port(arrival);
+    for (;;) {
+      const auto first = std::min_element(
+          ranks_.begin(), ranks_.end(),
+          [](const RankState& a, const RankState& b) { return a.next_turn() < b.next_turn(); });
+      const Time now = first->next_turn();
+      if (now == never) break;
+      deliver(*first, now);
+      if (first->wake > now) continue;
+      first->clock = std::max(first->clock, now);
+      first->wake = never;
+      run_program(*first);
     }
     std::vector<Time> ends;
-    for (const RankState& state : ranks_) ends.push_back(state.clock);
+    for (const RankState& rank : ranks_)
+      ends.push_back(rank.next == rank.steps.size() ? rank.clock : never);
     return ends;
   }
 
  private:
   static Time rounded(double time) { return std::llround(time); }
-  Time wire(std::size_t bytes) const {
-    return rounded(static_cast<double>(bytes) * network_.per_byte);
+  static Time of(double per_byte, std::size_t bytes) {
+    return rounded(static_cast<double>(bytes) * per_byte);
   }
-  Time work_time(std::size_t bytes) const {
-    return network_.work + rounded(static_cast<double>(bytes) * network_.work_per_byte);
-  }
+  Time wire(std::size_t bytes) const { return of(network_.per_byte, bytes); }
   Time port(std::size_t bytes) const { return std::max(network_.gap, wire(bytes)); }
 
-  /// Bytes of one segment; the longer parts come first.
-  std::size_t bytes_of_part(const plan::Plan& plan, const plan::Step& step) const {
-    std::size_t elements = element_count_ / plan.parts;
-    if (element_count_ - elements * plan.parts > step.part) ++elements;
-    return elements * element_bytes_;
+  std::uint32_t rank_of(const RankState& rank) const {
+    return static_cast<std::uint32_t>(&rank - ranks_.data());
+  }
+  Ports& ports_of(std::uint32_t rank) {
+    return ports_[network_.node_of.empty() ? rank : index_of(network_.node_of[rank])];
+  }
+  bool share_node(const RankState& rank, Rank peer) const {
+    return !network_.node_of.empty() && peer != no_rank &&
+           network_.node_of[rank_of(rank)] == network_.node_of[index_of(peer)];
   }
 
-  void put(std::uint32_t rank, const plan::Step& step) {
-    RankState& state = ranks_[rank];
-    const std::size_t bytes = step.payloads * bytes_of_part(*state.plan, step);
-    const Time leaves = std::max(state.clock, state.transmit_free);
-    state.transmit_free = leaves + port(bytes);
-    arrivals_.push({.at = leaves + network_.send_overhead + network_.latency + wire(bytes),
-                    .from = rank,
-                    .number = ++messages_,
-                    .to = index_of(step.peer),
-                    .slot = step.slot,
-                    .bytes = bytes});
+  /// The longer parts come first.
+  std::size_t bytes_of_part(const RankState& rank, const Step& step) const {
+    const std::size_t all = call_.payload_bytes / call_.element_bytes;
+    std::size_t elements = all / rank.plan->parts;
+    if (all - elements * rank.plan->parts > step.part) ++elements;
+    return elements * call_.element_bytes;
   }
 
-  void pass_port(Arrival arrival) {
-    RankState& state = ranks_[arrival.to];
-    const Time begin = std::max(arrival.at, state.receive_free);
-    state.receive_free = begin + port(arrival.bytes);
-    arrival.through_port = true;
-    if (begin == arrival.at) return deliver(arrival);
-    arrival.at = begin;
-    arrivals_.push(arrival);
-  }
-
-  /// A rank that waits polls now, one that is at work afterwards; either in its turn among all that
-  /// happens at that time.
-  void deliver(const Arrival& arrival) {
-    RankState& state = ranks_[arrival.to];
-    state.unseen.push_back(arrival.slot);
-    arrivals_.push({.at = std::max(state.clock, arrival.at),
-                    .from = arrival.to,
-                    .number = 0,
-                    .to = arrival.to,
-                    .is_poll = true});
-  }
-
-  void poll(const Arrival& turn) {
-    RankState& state = ranks_[turn.to];
-    if (state.unseen.empty() || turn.at < state.clock) return;  // another turn is to come, or was
-    state.clock = turn.at + static_cast<Time>(state.unseen.size()) * network_.receive_overhead;
-    state.seen.insert(state.unseen.begin(), state.unseen.end());
-    state.unseen.clear();
-    advance(turn.to);
-  }
-
-  void advance(std::uint32_t rank) {
-    RankState& state = ranks_[rank];
-    for (; state.next < state.plan->steps.size(); ++state.next) {
-      const plan::Step& step = state.plan->steps[state.next];
-      if (step.action == plan::Action::await && !state.seen.contains(step.slot)) return;
-      if (step.action == plan::Action::put) put(rank, step);
-      if (step.action == plan::Action::combine || step.action == plan::Action::take_out)
-        state.clock += work_time(bytes_of_part(*state.plan, step));
+  void deliver(RankState& rank, Time now) {
+    for (;;) {
+      const auto next = std::min_element(
+          rank.posted.begin(), rank.posted.end(), [](const Message& a, const Message& b) {
+            return std::tie(a.due, a.number) < std::tie(b.due, b.number);
+          });
+      if (next == rank.posted.end() || next->due > now) return;
+      if (!next->is_inside && !next->has_passed_port) {
+        Ports& ports = ports_of(next->to);
+        next->has_passed_port = true;
+        next->due = std::max(next->due, ports.receive_free);
+        ports.receive_free = next->due + port(next->bytes);
+        continue;
+      }
+      RankState& receiver = ranks_[next->to];
+      if (next->is_inside)
+        receiver.there[next->slot] = true;
+      else
+        receiver.unseen.push_back(next->slot);
+      // A rank that waits goes on now; the wake of any other one is later.
+      if (receiver.wake == never && receiver.next < receiver.steps.size()) receiver.wake = now;
+      rank.posted.erase(next);
     }
   }
 
-  std::size_t element_count_;
-  std::size_t element_bytes_;
+  /// Until the program spends time, or waits.
+  void run_program(RankState& rank) {
+    while (rank.next < rank.steps.size()) {
+      if (is_missing(rank)) {
+        if (rank.unseen.empty()) return;
+        const Time spent = network_.receive_overhead * static_cast<Time>(rank.unseen.size());
+        for (const std::uint16_t slot : rank.unseen) rank.there[slot] = true;
+        rank.unseen.clear();
+        if (spend(rank, spent)) return;
+        continue;
+      }
+      const Step step = rank.steps[rank.next++];
+      if (spend(rank, run_step(rank, step))) return;
+    }
+  }
+
+  bool spend(RankState& rank, Time time) {
+    if (time == 0) return false;
+    rank.clock += time;
+    rank.wake = rank.clock;
+    return true;
+  }
+
+  /// Whether the next step awaits a message that is not there.  In any order, another message that
+  /// is treated alike changes places with it.
+  bool is_missing(RankState& rank) {
+    const std::size_t here = rank.next;
+    std::vector<Step>& steps = rank.steps;
+    if (steps[here].action != Action::await || rank.there[steps[here].slot]) return false;
+    const auto joins = [&](std::size_t at) {
+      return at + 1 < steps.size() && steps[at].action == Action::await &&
+             (steps[at + 1].action == Action::combine || steps[at + 1].action == Action::copy) &&
+             steps[at + 1].from.place == plan::Place::slot &&
+             steps[at + 1].from.index == steps[at].slot && steps[at + 1].from.payload == 0;
+    };
+    if (!call_.any_order || !joins(here)) return true;
+    for (std::size_t at = here + 2; joins(at) && steps[at + 1].into == steps[here + 1].into &&
+                                    steps[at + 1].part == steps[here + 1].part;
+         at += 2) {
+      if (!rank.there[steps[at].slot]) continue;
+      std::swap(steps[here], steps[at]);
+      std::swap(steps[here + 1].from, steps[at + 1].from);
+      return false;
+    }
+    return true;
+  }
+
+  Time run_step(RankState& rank, const Step& step) {
+    const bool is_inside = share_node(rank, step.peer);
+    const std::size_t part = bytes_of_part(rank, step);
+    const Time reading =
+        step.by_reference ? network_.inside.read_overhead + of(network_.inside.read_per_byte, part)
+                          : 0;
+    switch (step.action) {
+      case Action::put:
+        return put(rank, step, is_inside);
+      case Action::await:
+      case Action::await_credit:
+        return is_inside ? network_.inside.receive_overhead : 0;
+      case Action::copy:
+        return reading;
+      case Action::combine:
+      case Action::take_out:
+        return reading + network_.work + of(network_.work_per_byte, part);
+      case Action::await_sent:
+        break;
+    }
+    return 0;
+  }
+
+  Time put(RankState& rank, const Step& step, bool is_inside) {
+    Message message{.due = rank.clock,
+                    .number = ++messages_,
+                    .to = index_of(step.peer),
+                    .slot = step.slot,
+                    .bytes = step.payloads * bytes_of_part(rank, step),
+                    .is_inside = is_inside};
+    if (is_inside) {
+      const std::size_t moved = step.by_reference ? 8 : step.into_target ? 0 : message.bytes;
+      const Time taken = network_.inside.send_overhead + of(network_.inside.per_byte, moved);
+      message.due += taken + network_.inside.latency;
+      rank.posted.push_back(message);
+      return taken;
+    }
+    Ports& ports = ports_of(rank_of(rank));
+    const Time leaves = std::max(rank.clock, ports.transmit_free);
+    ports.transmit_free = leaves + port(message.bytes);
+    message.due = leaves + network_.send_overhead + network_.latency + wire(message.bytes);
+    rank.posted.push_back(message);
+    return 0;
+  }
+
   Network network_;
+  SimulatedCall call_;
   std::vector<RankState> ranks_;
-  std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> arrivals_;
+  std::vector<Ports> ports_;  // by node
   std::uint64_t messages_ = 0;
 };
 
 }  // namespace
 
 std::vector<std::int64_t> completion_times(const std::vector<plan::Plan>& plans,
-                                           std::size_t payload_bytes, std::size_t element_bytes,
-                                           const Network& network,
-                                           const std::vector<std::int64_t>& starts) {
-  return Simulation(plans, payload_bytes / element_bytes, element_bytes, network, starts).run();
+                                           const Network& network, const SimulatedCall& call) {
+  return Simulation(plans, network, call).run();
 }
 
 std::int64_t makespan(const std::vector<plan::Plan>& plans, std::size_t payload_bytes,
                       const Network& network) {
-  const std::vector<Time> ends = completion_times(plans, payload_bytes, 1, network, {});
+  const std::vector<Time> ends = completion_times(plans, network, {.payload_bytes = payload_bytes});
   return *std::max_element(ends.begin(), ends.end());
 }
 

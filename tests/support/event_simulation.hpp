@@ -1,9 +1,11 @@
-// How long a collective takes on a network of LogGP, by the events of its plan alone: no device, no
-// engine, no clock.  Virtual time is compared with it.
+// How long a collective takes on nodes of one or several ranks, by the turns of its ranks alone: no
+// device, no engine, no clock.  The recurrence of the cost model and virtual time are compared with
+// it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <tutti/types.hpp>
 #include <vector>
 
 #include "plan/core/plan.hpp"
@@ -19,13 +21,29 @@ struct Network {
   double per_byte = 0;
   std::int64_t work = 0;  // of one combination
   double work_per_byte = 0;
+
+  // Inside a node.
+  struct Inside {
+    std::int64_t latency = 0;
+    std::int64_t send_overhead = 0;
+    double per_byte = 0;
+    std::int64_t receive_overhead = 0;
+    std::int64_t read_overhead = 0;
+    double read_per_byte = 0;
+  } inside = {};
+  std::vector<Node> node_of = {};  // of each rank; empty: each is a node of its own
 };
 
-/// When each rank has finished, where they start at `starts` (empty: at 0).
+struct SimulatedCall {
+  std::size_t payload_bytes = 0;
+  std::size_t element_bytes = 1;
+  std::vector<std::int64_t> starts = {};  // of the ranks; empty: all start at 0
+  bool any_order = false;                 // messages of a run are taken as they are seen
+};
+
+/// When each rank has finished.
 std::vector<std::int64_t> completion_times(const std::vector<plan::Plan>& plans,
-                                           std::size_t payload_bytes, std::size_t element_bytes,
-                                           const Network& network,
-                                           const std::vector<std::int64_t>& starts);
+                                           const Network& network, const SimulatedCall& call);
 
 /// From when all ranks start to when the last one has finished.
 std::int64_t makespan(const std::vector<plan::Plan>& plans, std::size_t payload_bytes,

@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "plan/cost/step_bytes.hpp"
+
 namespace tutti::plan {
 namespace {
 
@@ -30,26 +32,6 @@ struct Arrival {
     return std::tie(a.at, a.number) < std::tie(b.at, b.number);
   }
 };
-
-std::uint64_t part_bytes(const Plan& plan, const Call& call, std::uint16_t part) {
-  const std::uint64_t elements = call.payload_bytes / call.element_bytes;
-  return (elements / plan.parts + (part < elements % plan.parts ? 1 : 0)) * call.element_bytes;
-}
-
-/// One past the last step of a run of pairs, an await and a copy or combine of what it awaited, all
-/// into the same register.
-std::size_t end_of_run(const std::vector<Step>& steps, std::size_t begin) {
-  const auto is_pair = [&](std::size_t at) {
-    if (at + 1 >= steps.size() || steps[at].action != Action::await) return false;
-    const Step& taken = steps[at + 1];
-    const bool takes = taken.action == Action::combine || taken.action == Action::copy;
-    return takes && taken.from == Register{.place = Place::slot, .index = steps[at].slot} &&
-           taken.into == steps[begin + 1].into && taken.part == steps[begin].part;
-  };
-  std::size_t end = begin;
-  while (is_pair(end)) end += 2;
-  return end;
-}
 
 /// One rank, given when messages get to it.
 class RankRun {
@@ -102,7 +84,7 @@ class RankRun {
 
   Picoseconds put(const Step& step) {
     const Picoseconds leaves = std::max(clock_, transmit_free_);
-    const std::uint64_t bytes = step.payloads * part_bytes(plan_, call_, step.part);
+    const std::uint64_t bytes = message_bytes(plan_, call_, step);
     transmit_free_ = leaves + network_.port_time(bytes);
     return leaves;
   }
@@ -208,7 +190,7 @@ class Relaxation {
     messages_.push_back({.from = rank,
                          .to = peer,
                          .slot = step.slot,
-                         .bytes = step.payloads * part_bytes(plans_[rank], call_, step.part)});
+                         .bytes = message_bytes(plans_[rank], call_, step)});
   }
 
   void run(std::uint32_t rank) {
@@ -264,6 +246,19 @@ bool moves(const Step& step) {
 }
 
 }  // namespace
+
+std::size_t end_of_run(const std::vector<Step>& steps, std::size_t begin) {
+  const auto is_pair = [&](std::size_t at) {
+    if (at + 1 >= steps.size() || steps[at].action != Action::await) return false;
+    const Step& taken = steps[at + 1];
+    const bool takes = taken.action == Action::combine || taken.action == Action::copy;
+    return takes && taken.from == Register{.place = Place::slot, .index = steps[at].slot} &&
+           taken.into == steps[begin + 1].into && taken.part == steps[begin].part;
+  };
+  std::size_t end = begin;
+  while (is_pair(end)) end += 2;
+  return end;
+}
 
 std::vector<Picoseconds> completion_times(std::span<const Plan> plans, const LogGP& network,
                                           const Call& call) {

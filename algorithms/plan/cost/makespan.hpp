@@ -30,6 +30,7 @@
 
 #include "plan/core/plan.hpp"
 #include "plan/cost/loggp.hpp"
+#include "plan/cost/network.hpp"
 
 namespace tutti::plan {
 
@@ -55,6 +56,31 @@ std::vector<Picoseconds> completion_times(std::span<const Plan> plans, const Log
 
 /// When the last rank has finished.
 Picoseconds makespan(std::span<const Plan> plans, const LogGP& network, const Call& call);
+
+// Nodes of several ranks.  A node has one pair of ports, which its ranks share: puts pass the
+// transmit port in the order in which they are begun, messages the receive port in the order in
+// which they come.  Inside a node, with b the bytes of a message (8 of a reference, none where the
+// node has one target),
+//
+//   put       clock += o + b G; the message is visible L later
+//   await     until the message is visible, then clock += o_r.  Nothing is polled for it, but a
+//   rank
+//             that waits polls: it spends o_r of the network on each message that has come
+//             meanwhile
+//   await_credit   clock += o_r
+//   copy or combine by reference   clock += what reading the part takes
+//
+// with the parameters of NodeMemory.  What happens at one instant is ordered by rank, here too: the
+// rank's own turn, then its messages in the order of its puts.
+
+/// When each rank has finished.  As above, and o + L > 0 also inside a node.  Plans that work on
+/// buffers of several chunks or wait until what they sent has left are not modelled.
+std::vector<Picoseconds> completion_times(std::span<const Plan> plans, const Network& network,
+                                          NodesOfRanks node_of, const Call& call);
+
+/// When the last rank has finished.
+Picoseconds makespan(std::span<const Plan> plans, const Network& network, NodesOfRanks node_of,
+                     const Call& call);
 
 /// Whether the plan is one of a circulant schedule, as far as one rank's plan can tell: what it
 /// puts into a slot some ranks ahead, it awaits in that slot from as many ranks behind.

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "plan/core/verify.hpp"
-#include "tune/choose.hpp"
+#include "row_plans.hpp"
 
 namespace tutti::tune {
 namespace {
@@ -90,10 +90,6 @@ struct Promised {
   Rank root = no_rank;
 };
 
-bool is_canonical_tree(const Row& row) {
-  return row.name == std::string("canonical_tree");
-}
-
 /// What the plans of a row have to keep.
 Promised promised_by(const Row& row, const CollectiveRequest& request) {
   using plan::Promise;
@@ -132,49 +128,6 @@ Promised promised_by(const Row& row, const CollectiveRequest& request) {
                                                     : Promise::same_result};
 }
 
-/// Requests that the row may be for.
-std::vector<CollectiveRequest> requests_for(const Row& row, std::uint32_t rank_count) {
-  const Reduction reduction =
-      built_in_reduction(row.needs_idempotent ? BuiltIn::max : BuiltIn::sum,
-                         row.needs_inverse ? ElementType::int64 : ElementType::float64);
-  const bool has_root =
-      row.collective == Collective::broadcast || row.collective == Collective::reduce ||
-      row.collective == Collective::gather || row.collective == Collective::scatter;
-  // Trees give the bits of the canonical one by a row of their own.
-  const bool is_identical = row.hierarchy != Hierarchy::flat ||
-                            (row.collective == Collective::reduce && !is_canonical_tree(row));
-  const Agreement agreement = is_identical ? Agreement::identical : agreement_of(row);
-  std::vector<CollectiveRequest> requests;
-  for (const std::size_t bytes : {8u, 1u << 20})
-    for (const bool reads_in_place : {false, true})
-      for (const bool has_uneven_blocks : {false, true}) {
-        CollectiveRequest request{.collective = row.collective,
-                                  .element_count = bytes / 8,
-                                  .reduction = reduction,
-                                  .agreement = agreement,
-                                  .algorithm = row.algorithm,
-                                  .tree = row.tree,
-                                  .reads_in_place = reads_in_place};
-        if (has_root) request.root = Rank{rank_count - 1};
-        if (row.hierarchy == Hierarchy::leader) request.across = Across::leader;
-        if (row.hierarchy == Hierarchy::lanes) request.across = Across::lanes;
-        if (has_uneven_blocks) {
-          if (row.collective != Collective::allgather) continue;
-          request.block_bytes.assign(rank_count, 8);
-          request.block_bytes.front() = bytes;
-        }
-        requests.push_back(std::move(request));
-      }
-  return requests;
-}
-
-bool is_possible(const Row& row, const Query& query) {
-  const bool is_asked_for =
-      row.collective == Collective::allreduce && row.algorithm != Algorithm::automatic;
-  return serves(row, query.request) && (row.why_not == nullptr || row.why_not(query).empty()) &&
-         (is_asked_for || row.why_not_unasked == nullptr || row.why_not_unasked(query).empty());
-}
-
 /// The name of a plan that runs node by node goes on with what runs across the nodes.
 bool is_name_of(const Row& row, const std::string& algorithm) {
   const std::string name = algorithm.substr(0, algorithm.find('/'));
@@ -195,14 +148,7 @@ void for_plans(const Row& row, F&& visit) {
       }
       for (const CollectiveRequest& request : requests_for(row, rank_count)) {
         const Query query{request, topology};
-        if (!is_possible(row, query)) continue;
-        std::vector<Variant> variants;
-        try {
-          variants = row.variants == nullptr ? std::vector<Variant>{{}} : row.variants(query);
-        } catch (const Error&) {  // nothing serves so many ranks
-          continue;
-        }
-        for (const Variant& variant : variants) visit(query, variant);
+        for (const Variant& variant : variants_of(row, query)) visit(query, variant);
       }
     }
 }
