@@ -194,6 +194,10 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
       throw Error(ErrorCode::invalid_argument,
                   "allreduce: the target is that of a whole node, and the source, too; give each "
                   "rank a source of its own");
+    if (is_ring && context.clock.is_simulated() && ranks.members_of_node() > 1)
+      throw Error(ErrorCode::unsupported,
+                  "allreduce: algorithm shared_ring has no price inside a node yet: in virtual time "
+                  "expected nodes of one rank (TUTTI_RANKS_PER_NODE=1)");
     if (is_ring && context.clock.is_simulated() && !republishes)
       throw Error(ErrorCode::unsupported,
                   "allreduce: algorithm shared_ring polls words in memory, and in virtual time "

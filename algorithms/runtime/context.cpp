@@ -38,17 +38,14 @@ Context::Implementation::Implementation(const ContextOptions& given)
                                settings.shared_notifications,
                                fabric.port().driver().places_writes_in_order, clock.is_simulated())
                                .in_force) {
-  // Shared memory takes no time there, and whoever polled it would never let time pass.
   if (!clock.is_simulated()) return;
   if (settings.notify == Notify::flag)
     throw Error(ErrorCode::unsupported,
                 "TUTTI_NOTIFY=flag (or notify in code): words in memory are polled, and in virtual "
                 "time only messages let time pass; use immediate");
-  if (std::any_of(settings.ranks_per_node.begin(), settings.ranks_per_node.end(),
-                  [](std::uint32_t ranks) { return ranks != 1; }))
-    throw Error(ErrorCode::unsupported,
-                "in virtual time every rank is a node of its own: leave TUTTI_RANKS_PER_NODE at 1");
-  settings.ranks_per_node = {1};
+  if (settings.ranks_per_node.empty()) settings.ranks_per_node = {1};
+  // What a probe finds depends on the machine, which virtual time does not.
+  if (!settings.single_copy_bytes) settings.single_copy_bytes = SIZE_MAX;
 }
 
 Context::Implementation::~Implementation() {

@@ -278,7 +278,10 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
     operation->calls.emplace<engine::StaleCalls>(operation->plan.steps, operation->plan.slot_count,
                                                  asked.slack + 1, asked.slack);
   if (communicator.context.clock.is_simulated() && asked.reduction.combine) charge_for(*operation);
-  operation->uses_network = !partners_of(*operation).empty();
+  // In simulated time polling the network is what lets time pass.
+  const bool is_simulated = communicator.context.clock.is_simulated();
+  operation->is_timed = is_simulated && communicator.members_of_node() > 1;
+  operation->uses_network = is_simulated || !partners_of(*operation).empty();
   if (operation->uses_network) ++communicator.context.live_network_operations;
   if (asked.algorithm == Algorithm::shared_ring)
     operation->calls.emplace<SharedRingOperation>(*operation, request);

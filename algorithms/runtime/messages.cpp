@@ -72,7 +72,11 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
     }
     operation.channel.node.prepare(
         parity, put,
-        {.local = from, .remote = remote, .word = shm::word_of(slot, slot_bytes), .bytes = bytes});
+        {.local = from,
+         .remote = remote,
+         .word = shm::word_of(slot, slot_bytes),
+         .bytes = bytes,
+         .message_bytes = step.into_target ? 0 : operation.execution.bytes_of(step)});
   }
   if (travel != shm::Travel::stays) return;
   const std::uint64_t word =

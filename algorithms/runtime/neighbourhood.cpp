@@ -11,13 +11,6 @@ namespace {
 
 constexpr std::uint64_t placement_seed = 1;  // of Placement::random
 
-bootstrap::NodeMap imposed(std::size_t rank_count, const ContextSettings& settings) {
-  return bootstrap::imposed_node_map({.rank_count = static_cast<std::uint32_t>(rank_count),
-                                      .ranks_per_node = settings.ranks_per_node,
-                                      .placement = settings.placement,
-                                      .seed = placement_seed});
-}
-
 /// What a rank tells the others after it has tried to map their windows.
 struct Report {
   std::vector<bool> out_of_reach;  // by rank
@@ -94,6 +87,13 @@ Report map_neighbours(Neighbourhood& all, std::uint32_t self, std::span<const Ne
 
 }  // namespace
 
+bootstrap::NodeMap imposed_nodes(std::size_t rank_count, const ContextSettings& settings) {
+  return bootstrap::imposed_node_map({.rank_count = static_cast<std::uint32_t>(rank_count),
+                                      .ranks_per_node = settings.ranks_per_node,
+                                      .placement = settings.placement,
+                                      .seed = placement_seed});
+}
+
 shm::ReadRanges reads_of(const Neighbourhood& all, const ContextSettings& settings) {
   if (!all.reads_peers || all.nodes.node_count != 1) return shm::no_reading();
   if (settings.single_copy_bytes) return shm::reading_from(*settings.single_copy_bytes);
@@ -136,7 +136,7 @@ Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
   std::vector<bootstrap::HostIdentity> hosts;
   for (const NeighbourCard& card : cards) hosts.push_back(card.host);
   Neighbourhood all{
-      .nodes = is_imposed ? imposed(cards.size(), settings) : bootstrap::node_map(hosts),
+      .nodes = is_imposed ? imposed_nodes(cards.size(), settings) : bootstrap::node_map(hosts),
       .windows = std::vector<NeighbourWindow>(cards.size()),
       .domain = {},
       .remark = {}};

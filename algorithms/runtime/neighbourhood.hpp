@@ -73,6 +73,9 @@ shm::ReadRanges reads_of(const Neighbourhood& all, const ContextSettings& settin
 /// whose memory is out of reach.  Pure.
 std::vector<bool> apart(std::vector<std::vector<bool>> out_of_reach);
 
+/// The nodes that `settings.ranks_per_node`, which is not empty, and the placement impose.
+bootstrap::NodeMap imposed_nodes(std::size_t rank_count, const ContextSettings& settings);
+
 /// The domains of the ranks of `cards` in these nodes, imposed by `settings` or found; alike on all
 /// ranks.  Pure.
 std::vector<Node> domains_of(const bootstrap::NodeMap& nodes, std::span<const NeighbourCard> cards,

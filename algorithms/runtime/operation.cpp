@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/advance.hpp"
+#include "runtime/timed_fabric.hpp"
 
 namespace tutti {
 namespace {
@@ -181,8 +182,13 @@ bool Operation::Implementation::collect_credits() noexcept {
 
 Status Operation::Implementation::advance(runtime::JoinedFabric& joined) noexcept {
   if (ring()) return ring()->advance();
-  const Status status = stale() ? stale()->advance(execution, joined, channel)
-                                : engine::advance(execution, joined, channel);
+  const auto advance_over = [this](auto&& fabric) noexcept {
+    return stale() ? stale()->advance(execution, fabric, channel)
+                   : engine::advance(execution, fabric, channel);
+  };
+  detail::Clock& clock = communicator.context.clock;
+  const Status status =
+      is_timed ? advance_over(runtime::TimedFabric{joined, clock}) : advance_over(joined);
   if (status == Status::ok)
     for (shm::SequenceWord* word : is_read_here) shm::announce(word, execution.sequence);
   else if (status == Status::transport_failed && channel.node.read_error() != 0)

@@ -37,6 +37,7 @@ struct Operation::Implementation {
   std::uint32_t channel_id = 0;
   Operation::Coverage coverage;
   bool uses_network = false;                       // has a partner on another node
+  bool is_timed = false;                           // in simulated time, with partners on the node
   bool uses_lines = false;                         // and sends it, or awaits, messages of one line
   std::array<std::vector<bool>, 2> credits_taken;  // by parity of the call, then by slot
   /// Memory of a buffer, if the plan is zero-copy.

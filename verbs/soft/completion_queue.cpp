@@ -319,7 +319,7 @@ int poll_timed(Process& process, CompletionQueue& queue, int count, ibv_wc* comp
     if (!timing.is_never_virtual() || process.may_be_due()) process.progress_pending_slow();
     return poll(queue, count, completions);
   }
-  (void)process.deliver_due();
+  timing.deliver(process);
   const int polled = poll(queue, count, completions);
   if (polled == 0) timing.idle(process);
   timing.charge_receives(process,

@@ -32,6 +32,20 @@ struct FabricModel {
   /// L from one place (row) to another (column), in place of `latency`; empty: the same everywhere.
   std::vector<std::vector<Picoseconds>> latencies;
 
+  /// Between ranks of a node, in virtual time: see plan/cost/makespan.hpp.
+  struct Inside {
+    Picoseconds latency = 0;           // L: from the end of a store until another rank can see it
+    Picoseconds send_overhead = 0;     // o: of the sender's time, for each message ...
+    double per_byte = 0;               // G: ... and for its bytes
+    Picoseconds receive_overhead = 0;  // o_r: of the receiver's time, for each message
+    Picoseconds read_overhead = 0;  // of the time of a rank that reads a payload in the buffer of
+                                    // its sender ...
+    double read_per_byte = 0;       // ... and for its bytes
+
+    Picoseconds store_time(std::size_t bytes) const;
+    Picoseconds read_time(std::size_t bytes) const;
+  } inside;
+
   struct Faults {
     std::uint64_t seed = 1;
     double delay_probability = 0;      // for one message

@@ -15,6 +15,7 @@
 #include <chrono>
 #include <optional>
 #include <system_error>
+#include <tuple>
 #include <tutti/status.hpp>
 
 #include "tutti/detail/clock.hpp"
@@ -324,11 +325,32 @@ std::int64_t Process::progress_pending_ns() {
   return wait_ns;
 }
 
+/// Messages come to ports in the order of time; of one instant, in that of their posting.
+void Process::pass_ports(Picoseconds now) {
+  for (;;) {
+    QueuePair* of = nullptr;
+    PendingRequest* first = nullptr;
+    for (QueuePair* const pair : pending_now_) {
+      const std::lock_guard send_guard(pair->send_lock);
+      PendingRequest* const one = first_at_port(*pair, now);
+      if (one == nullptr || (first != nullptr && std::tie(first->due_ps, first->number) <
+                                                     std::tie(one->due_ps, one->number)))
+        continue;
+      of = pair;
+      first = one;
+    }
+    if (first == nullptr) return;
+    const std::lock_guard send_guard(of->send_lock);
+    pass_port(*of, *first);
+  }
+}
+
 void Process::deliver_due() {
   assert(timing_);
   const std::lock_guard guard(mutex);
   copy_pending();
   const Picoseconds now = timing_->now();
+  pass_ports(now);
   for (QueuePair* const pair : pending_now_) {
     const std::lock_guard send_guard(pair->send_lock);
     progress(*pair, now / picoseconds_per_ns);

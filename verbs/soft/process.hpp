@@ -209,6 +209,7 @@ class Process {
   int start();
   void help();
   void copy_pending();
+  void pass_ports(Picoseconds now);
   std::int64_t progress_pending_ns();
   bool raise_events(const Events& events);
   void recover_from(const Events::Death& death);

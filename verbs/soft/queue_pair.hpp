@@ -57,6 +57,7 @@ struct PendingRequest {
       0;  // when it reaches the receiver's port; once executed: when it is answered
   std::uint32_t bytes = 0;
   ibv_wc_status fault = IBV_WC_SUCCESS;  // not success: the request ends with this when it is due
+  std::uint64_t number = 0;              // in the order in which this process has posted them
   bool has_passed_port = false;
   std::array<ibv_sge, scatter_max> gather;
   std::array<std::byte, inline_max_bytes> inline_data;

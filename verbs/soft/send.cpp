@@ -180,6 +180,7 @@ void depart(QueuePair& pair, PendingRequest& pending) {
   assert(journey.due >= 0);
   pending.bytes = static_cast<std::uint32_t>(bytes);
   pending.fault = journey.status;
+  pending.number = journey.number;
 }
 
 void store_timed(QueuePair& pair, const Request& request) {
@@ -279,8 +280,7 @@ bool execute_due(QueuePair& pair, Picoseconds now) {
   if (next.due_ps > now) return false;
   Timing& timing = *pair.timing;
   if (!next.has_passed_port && next.fault == IBV_WC_SUCCESS) {
-    next.has_passed_port = true;
-    next.due_ps = timing.pass_port_of(pair, next.request, next.bytes, next.due_ps);
+    pass_port(pair, next);
     if (next.due_ps > now) return false;
   }
   Outcome outcome = execute_unless_lost(pair, next);
@@ -342,12 +342,33 @@ std::int64_t transport_timeout_ns(const ibv_qp_attr& attributes) noexcept {
   return attributes.timeout == 0 ? a_day : std::int64_t{4096} << attributes.timeout;
 }
 
+PendingRequest* first_at_port(QueuePair& pair, Picoseconds now) noexcept {
+  for (std::size_t at = pair.executed; at < pair.pending.size(); ++at) {
+    PendingRequest& one = pair.pending[at];
+    if (one.has_passed_port || one.fault != IBV_WC_SUCCESS) continue;
+    return one.due_ps <= now ? &one : nullptr;  // those of a pair come in order
+  }
+  return nullptr;
+}
+
+void pass_port(QueuePair& pair, PendingRequest& request) noexcept {
+  assert(!request.has_passed_port);
+  request.has_passed_port = true;
+  request.due_ps = pair.timing->pass_port_of(pair, request.request, request.bytes, request.due_ps);
+}
+
 Picoseconds next_due(const QueuePair& pair) noexcept {
   assert(pair.executed <= pair.pending.size());
   if (pair.pending.empty()) return never_ps;
   Picoseconds next = pair.pending.front().due_ps;  // the first answer, as answers come in order
   if (pair.executed < pair.pending.size())
     next = std::min(next, pair.pending[pair.executed].due_ps);
+  for (std::size_t at = pair.executed; at < pair.pending.size(); ++at) {
+    const PendingRequest& one = pair.pending[at];
+    if (one.has_passed_port || one.fault != IBV_WC_SUCCESS) continue;
+    next = std::min(next, one.due_ps);
+    break;
+  }
   return next;
 }
 

@@ -32,6 +32,12 @@ void release_held(QueuePair& pair) noexcept;
 /// Tries the pending requests in order.  The send lock is held.
 void progress(QueuePair& pair, std::int64_t now_ns) noexcept;
 
+/// In an emulated network: the first request that has come to its receiver's port by `now` and was
+/// not served there yet; NULL: there is none.  The send lock is held.
+PendingRequest* first_at_port(QueuePair& pair, std::int64_t now_ps) noexcept;
+/// The request gets through the port as soon as that is free.
+void pass_port(QueuePair& pair, PendingRequest& request) noexcept;
+
 /// In an emulated network: the time at which there is something to do for this queue pair, in
 /// picoseconds; the largest number: never.
 std::int64_t next_due(const QueuePair& pair) noexcept;

@@ -1,6 +1,9 @@
 // See soft_clock.hpp.
 #include "verbs/soft/soft_clock.hpp"
 
+#include <atomic>
+#include <cstdint>
+
 #include "tutti/detail/check.hpp"
 #include "verbs/soft/process.hpp"
 #include "verbs/soft/virtual_time.hpp"
@@ -26,6 +29,22 @@ class SoftClock final : public detail::Clock {
     if (!is_virtual()) return;
     if (Process* const process = Process::of_this_process())
       process->timing()->charge_work(*process, bytes);
+  }
+
+  void announce(std::uint64_t* word, std::uint64_t message, std::size_t bytes) noexcept override {
+    if (!is_virtual()) return std::atomic_ref(*word).store(message, std::memory_order_release);
+    if (Process* const process = Process::of_this_process())
+      process->timing()->announce(*process, word, message, bytes);
+  }
+  void charge_message() noexcept override {
+    if (!is_virtual()) return;
+    if (Process* const process = Process::of_this_process())
+      process->timing()->charge_message(*process);
+  }
+  void charge_reading(std::size_t bytes) noexcept override {
+    if (!is_virtual()) return;
+    if (Process* const process = Process::of_this_process())
+      process->timing()->charge_reading(*process, bytes);
   }
 
   void begin_virtual(Timeout at) noexcept { entered_at_ = at; }

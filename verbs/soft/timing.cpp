@@ -88,9 +88,9 @@ Timing::Journey Timing::get_through(const QueuePair& pair, const Request& reques
   for (unsigned lost = 0; happens(1 - survives) || is_down(place_, at) || is_down(to, at); ++lost) {
     at += timeout;
     if (pair.attributes.timeout == 0) break;  // it is never sent again, and nobody complains
-    if (lost == pair.attributes.retry_cnt) return {at, IBV_WC_RETRY_EXC_ERR};
+    if (lost == pair.attributes.retry_cnt) return {at, 0, IBV_WC_RETRY_EXC_ERR};
   }
-  if (!takes_receive(request.opcode)) return {at, IBV_WC_SUCCESS};
+  if (!takes_receive(request.opcode)) return {at, 0, IBV_WC_SUCCESS};
   constexpr unsigned for_ever = 7, most = 1000;
   const std::uint32_t timer = pair.target.entry
                                   ? pair.target.entry->rnr_timer.load(std::memory_order_relaxed)
@@ -99,9 +99,9 @@ Timing::Journey Timing::get_through(const QueuePair& pair, const Request& reques
        ++refused) {
     at += rnr_timer_ns(timer) * picoseconds_per_ns;
     if (pair.attributes.rnr_retry != for_ever && refused == pair.attributes.rnr_retry)
-      return {at, IBV_WC_RNR_RETRY_EXC_ERR};
+      return {at, 0, IBV_WC_RNR_RETRY_EXC_ERR};
   }
-  return {at, IBV_WC_SUCCESS};
+  return {at, 0, IBV_WC_SUCCESS};
 }
 
 Timing::Journey Timing::depart(const QueuePair& pair, const Request& request,
@@ -112,8 +112,10 @@ Timing::Journey Timing::depart(const QueuePair& pair, const Request& request,
   const std::uint32_t to = target ? target->place : place_;
   const std::size_t outgoing = request.opcode == IBV_WR_RDMA_READ ? 0 : bytes;
   const Picoseconds port = std::max(scaled(model_.gap, slowness_), model_.wire_time(outgoing));
-  const Picoseconds leaves = reserve(pair.process.view().header().transmit_port, now(), port);
+  const Picoseconds leaves =
+      reserve(transmit_port(pair.process.view().header(), place_), now(), port);
   Journey journey = get_through(pair, request, to, outgoing, leaves);
+  journey.number = ++requests_;
   journey.due += scaled(model_.send_overhead, slowness_) + model_.latency_between(place_, to) +
                  model_.wire_time(outgoing);
   if (happens(model_.faults.delay_probability))
@@ -129,7 +131,19 @@ Picoseconds Timing::pass_port_of(const QueuePair& pair, const Request& request, 
   const std::size_t incoming = request.opcode == IBV_WR_RDMA_READ ? 0 : bytes;
   if (!target) return due;
   const Picoseconds shift = shift_of(*target);
-  return reserve(target->receive_port, due - shift, model_.port_time(incoming)) + shift;
+  return reserve(receive_port(*target, target->place), due - shift, model_.port_time(incoming)) +
+         shift;
+}
+
+/// In virtual time the ranks of a node share its ports.  In real time each process has ports of its
+/// own.
+std::atomic<Picoseconds>& Timing::transmit_port(SegmentHeader& header,
+                                                std::uint32_t place) const noexcept {
+  return is_virtual() ? virtual_time_->ports_of(place).transmit : header.transmit_port;
+}
+std::atomic<Picoseconds>& Timing::receive_port(SegmentHeader& header,
+                                               std::uint32_t place) const noexcept {
+  return is_virtual() ? virtual_time_->ports_of(place).receive : header.receive_port;
 }
 
 void Timing::wake_target(const QueuePair& pair) noexcept {
@@ -145,8 +159,8 @@ Picoseconds Timing::answer(const QueuePair& pair, const Request& request,
   const Picoseconds back = model_.latency_between(target->place, place_);
   if (request.opcode != IBV_WR_RDMA_READ) return now() + back;
   const Picoseconds shift = shift_of(*target);
-  return reserve(target->transmit_port, now() - shift, model_.port_time(bytes)) + shift + back +
-         model_.wire_time(bytes);
+  return reserve(transmit_port(*target, target->place), now() - shift, model_.port_time(bytes)) +
+         shift + back + model_.wire_time(bytes);
 }
 
 void Timing::charge_receives(Process& process, int receives) noexcept {
@@ -156,6 +170,31 @@ void Timing::charge_receives(Process& process, int receives) noexcept {
 
 void Timing::charge_work(Process& process, std::size_t bytes) noexcept {
   spend(process, scaled(model_.work_time(bytes), slowness_));
+}
+
+void Timing::announce(Process& process, std::uint64_t* word, std::uint64_t message,
+                      std::size_t bytes) noexcept {
+  assert(word != nullptr);
+  assert(is_virtual());
+  const Picoseconds taken = scaled(model_.inside.store_time(bytes), slowness_);
+  const Picoseconds due = now() + taken + model_.inside.latency;
+  // In order of time: of two messages that differ in length, a later one may be seen no earlier.
+  assert(announcements_.empty() || announcements_.back().due <= due);
+  announcements_.push_back({.due = due, .word = word, .message = message});
+  spend(process, taken);
+}
+
+void Timing::charge_message(Process& process) noexcept {
+  spend(process, scaled(model_.inside.receive_overhead, slowness_));
+}
+
+void Timing::charge_reading(Process& process, std::size_t bytes) noexcept {
+  spend(process, scaled(model_.inside.read_time(bytes), slowness_));
+}
+
+Picoseconds Timing::next_due(Process& process) const noexcept {
+  const Picoseconds due = process.next_due();
+  return announcements_.empty() ? due : std::min(due, announcements_.front().due);
 }
 
 void Timing::spend(Process& process, Picoseconds time) noexcept {
@@ -168,7 +207,7 @@ void Timing::idle(Process& process) noexcept {
   // Another queue has a completion, and the program may be about to poll it.
   constexpr Picoseconds a_poll = 100 * picoseconds_per_ns;
   const Picoseconds next = now() + (process.has_completions() ? a_poll : longest);
-  virtual_time_->sleep(std::min(next, process.next_due()), true);
+  virtual_time_->sleep(std::min(next, next_due(process)), true);
   deliver(process);
 }
 
@@ -177,7 +216,7 @@ void Timing::drain(Process& process) noexcept {
   constexpr int steps_max = 100'000;
   Picoseconds next = 0;
   for (int step = 0; step < steps_max && is_virtual(); ++step) {
-    if (next = process.next_due(); next == never_ps) return;
+    if (next = next_due(process); next == never_ps) return;
     if (next > now())
       pass_time(process, next);
     else
@@ -187,13 +226,20 @@ void Timing::drain(Process& process) noexcept {
 
 void Timing::pass_time(Process& process, Picoseconds until) noexcept {
   while (is_virtual() && now() < until) {
-    virtual_time_->sleep(std::min(until, process.next_due()), false);
+    virtual_time_->sleep(std::min(until, next_due(process)), false);
     deliver(process);
   }
 }
 
 void Timing::deliver(Process& process) noexcept {
   process.deliver_due();
+  for (; !announcements_.empty() && announcements_.front().due <= now();
+       announcements_.pop_front()) {
+    const Announcement& due = announcements_.front();
+    // Release: the payload was stored before.
+    std::atomic_ref(*due.word).store(due.message, std::memory_order_release);
+    virtual_time_->arrive_at_neighbours();
+  }
   constexpr unsigned a_moment_us = 50;
   if (takes_wait()) ::usleep(a_moment_us);
 }

@@ -8,8 +8,10 @@
 
 #include <infiniband/verbs.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <random>
 #include <utility>
 
@@ -40,6 +42,7 @@ class Timing {
   /// What happens to a request that is posted now.
   struct Journey {
     Picoseconds due;       // when it reaches the receiver's port
+    std::uint64_t number;  // how many requests this process had sent before, and 1
     ibv_wc_status status;  // not success: it fails at that time, and is not executed
   };
   Journey depart(const QueuePair& pair, const Request& request, std::size_t bytes) noexcept;
@@ -66,6 +69,14 @@ class Timing {
   /// Charges the program's time for polled receives, and for combining.
   void charge_receives(Process& process, int receives) noexcept;
   void charge_work(Process& process, std::size_t bytes) noexcept;
+  /// A message to a rank of this node: charges its sender, and stores `message` in the word when
+  /// the receiver may see it.
+  void announce(Process& process, std::uint64_t* word, std::uint64_t message,
+                std::size_t bytes) noexcept;
+  void charge_message(Process& process) noexcept;
+  void charge_reading(Process& process, std::size_t bytes) noexcept;
+  /// Executes what is due: requests, and words of messages inside the node.
+  void deliver(Process& process) noexcept;
   /// A poll has found nothing: time goes on to this rank's next event.
   void idle(Process& process) noexcept;
   /// Passes time until everything that this rank has posted has arrived and been answered.
@@ -79,13 +90,23 @@ class Timing {
   Picoseconds shift_of(const SegmentHeader& target) const noexcept;
   void spend(Process& process, Picoseconds time) noexcept;
   void pass_time(Process& process, Picoseconds until) noexcept;
-  void deliver(Process& process) noexcept;
+  std::atomic<Picoseconds>& transmit_port(SegmentHeader& header,
+                                          std::uint32_t place) const noexcept;
+  std::atomic<Picoseconds>& receive_port(SegmentHeader& header, std::uint32_t place) const noexcept;
+  Picoseconds next_due(Process& process) const noexcept;
 
   FabricModel model_;
   std::uint32_t place_;
   VirtualTime* virtual_time_;
   std::int64_t epoch_ns_;
   bool waits_ = false;
+  struct Announcement {
+    Picoseconds due;
+    std::uint64_t* word;
+    std::uint64_t message;
+  };
+  std::deque<Announcement> announcements_;  // those that are not due yet
+  std::uint64_t requests_ = 0;
   double slowness_ = 1;
   SpinLock lock_;  // guards the numbers
   std::mt19937_64 numbers_;

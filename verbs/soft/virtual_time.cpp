@@ -39,6 +39,8 @@ struct alignas(64) VirtualTime::Seat {
   Picoseconds wake;  // when it wants the turn; never_ps: it has left
   bool listening;
   bool woken;
+  std::uint32_t node;
+  Ports ports;  // of the node of this number, which is no more than a rank
 };
 
 struct alignas(64) VirtualTime::Table {
@@ -47,19 +49,25 @@ struct alignas(64) VirtualTime::Table {
   std::atomic<std::uint32_t> broken;  // 1: no rank waits for its turn any more
 };
 
-VirtualTime::VirtualTime(std::uint32_t rank_count) : rank_count_(rank_count) {
+VirtualTime::VirtualTime(std::uint32_t rank_count, std::span<const std::uint32_t> node_of)
+    : rank_count_(rank_count) {
   static_assert(std::is_standard_layout_v<Seat>);
   static_assert(sizeof(Seat) == 64);
   static_assert(sizeof(Table) == 64);
   static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));  // a futex word
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
   assert(rank_count > 0);
+  assert(node_of.empty() || node_of.size() == rank_count);
   const std::size_t bytes = sizeof(Table) + rank_count * sizeof(Seat);
   mapping_ = detail::Mapping(
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), bytes);
   if (!mapping_)
     throw Error(ErrorCode::system, "virtual time: " + std::to_string(bytes) +
                                        " bytes of shared memory could not be had");
+  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
+    seat(rank).node = node_of.empty() ? rank : node_of[rank];
+    assert(seat(rank).node < rank_count);
+  }
 }
 
 VirtualTime::Table& VirtualTime::table() const noexcept {
@@ -99,6 +107,8 @@ void VirtualTime::enter(std::mutex& guard) noexcept {
     for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
       seat(rank).clock = seat(rank).wake = 0;
       seat(rank).listening = seat(rank).woken = false;
+      seat(rank).ports.transmit.store(0, std::memory_order_relaxed);
+      seat(rank).ports.receive.store(0, std::memory_order_relaxed);
     }
     hand_over();
   }
@@ -138,6 +148,15 @@ void VirtualTime::arrive_at(std::uint32_t rank) noexcept {
   if (!target.listening || target.wake <= now()) return;
   target.wake = now();
   target.woken = true;
+}
+
+void VirtualTime::arrive_at_neighbours() noexcept {
+  for (std::uint32_t rank = 0; rank < rank_count_; ++rank)
+    if (rank != rank_ && seat(rank).node == own().node) arrive_at(rank);
+}
+
+VirtualTime::Ports& VirtualTime::ports_of(std::uint32_t rank) const noexcept {
+  return seat(rank < rank_count_ ? seat(rank).node : rank_).ports;
 }
 
 /// Gives the turn to the earliest rank, which may be this one; to nobody when all have left.

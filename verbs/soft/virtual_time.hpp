@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <span>
 
 #include "tutti/detail/descriptor.hpp"
 #include "verbs/soft/fabric_model.hpp"
@@ -20,8 +21,9 @@ namespace tutti::verbs::soft {
 
 class VirtualTime {
  public:
-  /// Created before the ranks are forked.  Throws Error where there is no memory for it.
-  explicit VirtualTime(std::uint32_t rank_count);
+  /// Created before the ranks are forked.  `node_of` says which node each rank is of, from 0 on;
+  /// empty: each is a node of its own.  Throws Error where there is no memory for it.
+  explicit VirtualTime(std::uint32_t rank_count, std::span<const std::uint32_t> node_of = {});
   VirtualTime(const VirtualTime&) = delete;
   VirtualTime& operator=(const VirtualTime&) = delete;
 
@@ -52,6 +54,16 @@ class VirtualTime {
 
   /// Something has arrived at `rank`, now.
   void arrive_at(std::uint32_t rank) noexcept;
+  /// Something may be seen by the other ranks of this rank's node, now.
+  void arrive_at_neighbours() noexcept;
+
+  /// When the ports of a node are free again; its ranks share them.
+  struct Ports {
+    std::atomic<Picoseconds> transmit;
+    std::atomic<Picoseconds> receive;
+  };
+  /// Those of the rank's node.
+  Ports& ports_of(std::uint32_t rank) const noexcept;
 
  private:
   struct Seat;

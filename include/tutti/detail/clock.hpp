@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <ctime>
 
 #include "tutti/timeout.hpp"
@@ -17,9 +18,18 @@ class Clock {
   virtual ~Clock() = default;
   virtual Timeout now() noexcept = 0;
 
-  /// Whether time is simulated: then combining costs what is charged for it.
+  /// Whether time is simulated: then combining and what the ranks of a node do in shared memory
+  /// cost what is charged for it, which callers say by these.
   virtual bool is_simulated() const noexcept { return false; }
   virtual void charge_work(std::size_t /*bytes*/) noexcept {}
+  /// A message of so many bytes to a rank of this node: charges its sender, and stores `message` in
+  /// the word, with release, once its receiver may see it.
+  virtual void announce(std::uint64_t* /*word*/, std::uint64_t /*message*/,
+                        std::size_t /*bytes*/) noexcept {}
+  /// A message from a rank of this node was taken.
+  virtual void charge_message() noexcept {}
+  /// A payload of so many bytes was read in the memory of a rank of this node.
+  virtual void charge_reading(std::size_t /*bytes*/) noexcept {}
 };
 
 /// CLOCK_MONOTONIC; the same epoch in all processes of a machine.

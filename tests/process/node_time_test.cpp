@@ -1,0 +1,258 @@
+// Promise: in virtual time, a collective of nodes with several ranks takes what the events of its
+// plan take on that machine, to the picosecond: ports that ranks share, stores into shared memory,
+// what is read where it is, and what is combined.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <tutti/bootstrap.hpp>
+#include <tutti/tutti.hpp>
+#include <vector>
+
+#include "plan/cost/makespan.hpp"
+#include "runtime/neighbourhood.hpp"
+#include "runtime/settings.hpp"
+#include "tune/choose.hpp"
+#include "tutti/detail/descriptor.hpp"
+#include "verbs/soft/soft_clock.hpp"
+#include "verbs/soft/virtual_time.hpp"
+
+namespace tutti {
+namespace {
+
+namespace soft = verbs::soft;
+using namespace std::chrono_literals;
+
+const plan::Network machine = {
+    .between = {.latency = 700'000,
+                .send_overhead = 150'000,
+                .receive_overhead = 50'000,
+                .gap = 100'000,
+                .per_byte = {.time = 10'000, .bytes = 68},
+                .work = 10'000,
+                .work_per_byte = {.time = 125}},
+    .inside = {.latency = 90'000,
+               .send_overhead = 21'000,
+               .per_byte = {.time = 80},
+               .receive_overhead = 13'000,
+               .read_overhead = 300'000,
+               .read_per_byte = {.time = 50}}};
+
+constexpr const char* json =
+    R"({"preset":"fdr","work_us":0.01,"work_gigabytes_per_second":8,
+        "inside":{"latency_us":0.09,"send_overhead_us":0.021,"receive_overhead_us":0.013,
+                  "gigabytes_per_second":12.5,"read_overhead_us":0.3,
+                  "read_gigabytes_per_second":20}})";
+
+class MachineFile {
+ public:
+  MachineFile() : name_("node_time_test." + std::to_string(::getpid()) + ".json") {
+    std::ofstream(name_) << json;
+    ::setenv("TUTTI_SOFT_FABRIC", name_.c_str(), 1);
+  }
+  ~MachineFile() {
+    ::unsetenv("TUTTI_SOFT_FABRIC");
+    std::remove(name_.c_str());
+  }
+  MachineFile(const MachineFile&) = delete;
+  MachineFile& operator=(const MachineFile&) = delete;
+
+ private:
+  std::string name_;
+};
+
+struct Case {
+  tune::Collective collective;
+  std::uint32_t rank_count;
+  std::vector<std::uint32_t> ranks_per_node;
+  std::size_t elements = 0;  // of 8 bytes: of a payload, or of each block
+  Across across = Across::automatic;
+  Placement placement = Placement::block;
+  std::size_t single_copy_bytes = SIZE_MAX;
+
+  std::string text() const {
+    std::string shape;
+    for (const std::uint32_t ranks : ranks_per_node) shape += " " + std::to_string(ranks);
+    return std::string(tune::name_of(collective)) + " of " + std::to_string(rank_count) +
+           " ranks, nodes of" + shape + ", " + std::to_string(elements) + " elements, across " +
+           std::to_string(static_cast<int>(across)) + ", single copy from " +
+           std::to_string(single_copy_bytes);
+  }
+};
+
+const Reduction sum = built_in_reduction(BuiltIn::sum, ElementType::uint64);
+
+tune::CollectiveRequest request_of(const Case& one) {
+  const bool has_root = one.collective == tune::Collective::broadcast ||
+                        one.collective == tune::Collective::reduce ||
+                        one.collective == tune::Collective::gather ||
+                        one.collective == tune::Collective::scatter;
+  tune::CollectiveRequest request{.collective = one.collective,
+                                  .element_count = one.elements,
+                                  .reduction = sum,
+                                  .across = one.across};
+  if (has_root) request.root = Rank{0};
+  request.reads_in_place = one.elements * 8 >= one.single_copy_bytes && one.elements > 0;
+  return request;
+}
+
+Operation operation_of(const Case& one, Communicator& communicator,
+                       std::vector<std::uint64_t>& source, std::vector<std::uint64_t>& target) {
+  using enum tune::Collective;
+  const std::size_t bytes = one.elements * 8;
+  switch (one.collective) {
+    case barrier:
+      return tutti::barrier(communicator, {.across = one.across});
+    case allreduce:
+      return tutti::allreduce(communicator, {.source = source.data(),
+                                             .target = target.data(),
+                                             .element_count = one.elements,
+                                             .reduction = sum,
+                                             .across = one.across});
+    case broadcast:
+      return tutti::broadcast(communicator,
+                              {.buffer = target.data(), .bytes = bytes, .root = Rank{0}});
+    case reduce:
+      return tutti::reduce(communicator, {.source = source.data(),
+                                          .target = target.data(),
+                                          .element_count = one.elements,
+                                          .reduction = sum,
+                                          .root = Rank{0}});
+    case allgather:
+      return tutti::allgather(communicator, {.source = source.data(),
+                                             .target = target.data(),
+                                             .bytes = bytes});
+    case alltoall:
+      return tutti::alltoall(communicator, {.source = source.data(),
+                                            .target = target.data(),
+                                            .bytes = bytes});
+    case gather:
+    case scatter:
+    case scan:
+    case exscan:
+    case reduce_scatter:
+    case allreduce_ssp:
+      break;
+  }
+  throw Error(ErrorCode::invalid_argument, "no case of this test");
+}
+
+ContextOptions options_of(const Case& one) {
+  return {.device = "soft0",
+          .single_copy_bytes = one.single_copy_bytes,
+          .ranks_per_node = one.ranks_per_node,
+          .placement = one.placement};
+}
+
+std::vector<Node> nodes_of(const Case& one) {
+  return runtime::imposed_nodes(one.rank_count, runtime::context_settings(options_of(one))).node;
+}
+
+int run_rank(const Case& one, Exchange& exchange, std::int64_t* ends) {
+  Context context(options_of(one));
+  Communicator communicator(context, exchange);
+  std::vector<std::uint64_t> source(one.elements * one.rank_count, 1);
+  std::vector<std::uint64_t> target(source.size());
+  Operation operation = operation_of(one, communicator, source, target);
+  const auto complete = [&] {
+    return operation.start() == Status::ok && operation.wait(30s) == Status::ok;
+  };
+  for (int count = 0; count < 2; ++count)
+    if (!complete()) return 2;
+  for (int count = 0; count < 2; ++count) {
+    communicator.synchronize();
+    soft::enter_virtual_time();
+    const bool done = complete();
+    ends[index_of(exchange.self())] = soft::VirtualTime::joined()->now();
+    soft::leave_virtual_time();
+    if (!done) return 3;
+  }
+  if (one.collective == tune::Collective::allreduce &&
+      std::any_of(target.begin(), target.begin() + static_cast<std::ptrdiff_t>(one.elements),
+                  [&](std::uint64_t value) { return value != one.rank_count; }))
+    return 4;
+  return 0;
+}
+
+/// When each rank has finished, by the engine.
+std::vector<std::int64_t> measured(const Case& one) {
+  const std::size_t bytes = one.rank_count * sizeof(std::int64_t);
+  const detail::Mapping shared(
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), bytes);
+  auto* const ends = reinterpret_cast<std::int64_t*>(shared.data());
+  std::vector<std::uint32_t> node_of;
+  for (const Node node : nodes_of(one)) node_of.push_back(index_of(node));
+  soft::VirtualTime time(one.rank_count, node_of);
+  const auto ended = run_local({.rank_count = one.rank_count}, [&](Exchange& exchange) {
+    time.join(index_of(exchange.self()));
+    return run_rank(one, exchange, ends);
+  });
+  for (const LocalResult& rank : ended) EXPECT_EQ(rank.exit_status, 0) << one.text();
+  return {ends, ends + one.rank_count};
+}
+
+/// The same by the plan's events.
+std::vector<std::int64_t> expected(const Case& one) {
+  const tune::Topology topology{.rank_count = one.rank_count, .node_of = nodes_of(one)};
+  const tune::Choice choice = tune::choose(request_of(one), topology);
+  std::vector<plan::Plan> plans;
+  for (std::uint32_t rank = 0; rank < one.rank_count; ++rank)
+    plans.push_back(choice.plan(Rank{rank}));
+  const bool is_of_blocks = one.collective == tune::Collective::allgather ||
+                            one.collective == tune::Collective::alltoall;
+  const std::uint64_t bytes = one.elements * 8 * (is_of_blocks ? one.rank_count : 1);
+  const bool any_order = (one.collective == tune::Collective::allreduce ||
+                          one.collective == tune::Collective::reduce) &&
+                         tune::takes_any_order(request_of(one)) && plans[0].payloads == 1;
+  return plan::completion_times(plans, machine, topology.node_of,
+                                {.payload_bytes = bytes,
+                                 .element_bytes = 8,
+                                 .starts = {},
+                                 .order = any_order ? plan::CombineOrder::as_seen
+                                                    : plan::CombineOrder::as_planned});
+}
+
+void expect_equal(const std::vector<Case>& cases) {
+  const MachineFile file;
+  for (const Case& one : cases) EXPECT_EQ(measured(one), expected(one)) << one.text();
+}
+
+using enum tune::Collective;
+
+TEST(NodeTime, of_barriers_and_allreduces) {
+  std::vector<Case> cases;
+  for (const Across across : {Across::leader, Across::lanes})
+    for (const std::size_t elements : {1u, 700u}) {
+      cases.push_back({allreduce, 8, {4}, elements, across});
+      cases.push_back({allreduce, 12, {3}, elements, across});
+      cases.push_back({allreduce, 10, {3, 1, 2, 4}, elements, across});
+      cases.push_back({allreduce, 9, {3}, elements, across, Placement::cyclic});
+    }
+  cases.push_back({allreduce, 6, {6}, 1});
+  cases.push_back({allreduce, 6, {6}, 700});
+  cases.push_back({barrier, 12, {4}});
+  cases.push_back({barrier, 8, {8}});
+  expect_equal(cases);
+}
+
+TEST(NodeTime, of_what_is_larger_than_a_line) {
+  std::vector<Case> cases;
+  for (const auto collective : {broadcast, reduce, allgather, alltoall})
+    for (const std::size_t elements : {1u, 200u})
+      for (const std::uint32_t per_node : {2u, 5u})
+        cases.push_back({collective, 10, {per_node}, elements});
+  expect_equal(cases);
+}
+
+TEST(NodeTime, of_many_ranks) {
+  expect_equal({{barrier, 96, {8}}, {allreduce, 96, {8}, 1}, {allreduce, 96, {16}, 255}});
+}
+
+}  // namespace
+}  // namespace tutti
