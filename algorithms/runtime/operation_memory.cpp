@@ -28,13 +28,13 @@ constexpr Timeout reading_time = std::chrono::milliseconds(100);
 constexpr std::size_t piece_bytes = 256u << 10;
 
 void make_room_for_references(engine::Execution& execution, const plan::Plan& plan,
-                              std::size_t element_bytes) {
+                              std::size_t element_bytes, std::size_t bytes_at_a_time) {
   execution.references.resize(runtime::put_count(plan));
   const auto combines = [](const plan::Step& step) {
     return step.by_reference && step.action == plan::Action::combine;
   };
   if (std::none_of(plan.steps.begin(), plan.steps.end(), combines)) return;
-  execution.piece_elements = std::max<std::size_t>(piece_bytes / element_bytes, 1);
+  execution.piece_elements = std::max<std::size_t>(bytes_at_a_time / element_bytes, 1);
   execution.piece.resize(rounded_to_lines(execution.piece_elements * element_bytes) /
                          engine::RegisterMemory::line_bytes);
 }
@@ -180,8 +180,12 @@ void lay_out_memory(Operation::Implementation& operation, const OperationRequest
         segment_with(operation.communicator.context, request.target, request.asked.bytes());
     ++operation.target.segment->users;
   }
-  if (plan::is_by_reference(plan))
-    make_room_for_references(operation.execution, plan, request.asked.reduction.element_bytes);
+  if (plan::is_by_reference(plan)) {
+    // Simulated time charges for a payload as a whole.
+    const bool is_simulated = operation.communicator.context.clock.is_simulated();
+    make_room_for_references(operation.execution, plan, request.asked.reduction.element_bytes,
+                             is_simulated ? memory.payload_bytes : piece_bytes);
+  }
   const std::size_t message_bytes_max =
       std::min<std::size_t>(fabric.port().description.attributes.max_msg_sz, UINT32_MAX / 2);
   if (!plan::is_by_reference(plan) &&

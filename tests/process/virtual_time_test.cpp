@@ -34,7 +34,7 @@ namespace soft = verbs::soft;
 using plan::PerRound;
 using namespace std::chrono_literals;
 
-constexpr test::Network fdr{.latency = 700'000,
+const test::Network fdr{.latency = 700'000,
                             .send_overhead = 150'000,
                             .receive_overhead = 50'000,
                             .gap = 100'000,
