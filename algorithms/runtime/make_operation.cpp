@@ -287,6 +287,9 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
     operation->calls.emplace<SharedRingOperation>(*operation, request);
   else
     lay_out_memory(*operation, request, completed);
+  operation->is_plain =
+      !operation->is_timed &&
+      std::holds_alternative<Operation::Implementation::PlanCalls>(operation->calls);
   try {
     reserve_receives(*operation);
   } catch (const Error& refused) {

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "engine/advance.hpp"
-#include "runtime/timed_fabric.hpp"
 
 namespace tutti {
 namespace {
@@ -181,14 +180,8 @@ bool Operation::Implementation::collect_credits() noexcept {
 }
 
 Status Operation::Implementation::advance(runtime::JoinedFabric& joined) noexcept {
-  if (ring()) return ring()->advance();
-  const auto advance_over = [this](auto&& fabric) noexcept {
-    return stale() ? stale()->advance(execution, fabric, channel)
-                   : engine::advance(execution, fabric, channel);
-  };
-  detail::Clock& clock = communicator.context.clock;
   const Status status =
-      is_timed ? advance_over(runtime::TimedFabric{joined, clock}) : advance_over(joined);
+      is_plain ? engine::advance(execution, joined, channel) : advance_slow(joined);
   if (status == Status::ok)
     for (shm::SequenceWord* word : is_read_here) shm::announce(word, execution.sequence);
   else if (status == Status::transport_failed && channel.node.read_error() != 0)
