@@ -44,6 +44,13 @@ plan::LaneShape shape_of(const Query& query, Hierarchy hierarchy) {
           .lane_count = static_cast<std::uint32_t>(lanes)};
 }
 
+/// The same, where the schedule across cuts the part of a lane again.
+plan::LaneShape shape_of(const Query& query, Hierarchy hierarchy, const plan::Plan& across) {
+  plan::LaneShape shape = shape_of(query, hierarchy);
+  shape.pieces = across.parts;
+  return shape;
+}
+
 /// Slots for each rank of a node, besides those of the schedule across.
 std::string too_many_of_a_node() {
   return "has a message for each rank of a node, and others across, of at most " +
@@ -102,15 +109,26 @@ void require_room(const Query& query, Hierarchy hierarchy, const plan::Plan& acr
                               (hierarchy == Hierarchy::lanes ? "lanes " : "leader ");
   if (across.slot_count > plan::slots_max / 2)
     throw Error(ErrorCode::unsupported, refusal + too_many_of_a_node());
-  const bool is_cut = shape_of(query, hierarchy).lane_count > 1;
-  if (across.parts > 1 || (is_cut && across.payloads > 1))
-    throw Error(ErrorCode::unsupported, refusal + "does not go with algorithm " + across.algorithm +
-                                            ", whose messages are several parts or payloads; use "
-                                            "recursive_multiplying");
+  if (!plan::is_lane_shape(shape_of(query, hierarchy, across)))
+    throw Error(ErrorCode::unsupported, refusal + too_many_of_a_node());
+  const bool is_cut = shape_of(query, hierarchy).lane_count > 1 || across.parts > 1;
+  if (across.flow_control != plan::FlowControl::synchronising || (is_cut && across.payloads > 1))
+    throw Error(ErrorCode::unsupported,
+                refusal + "does not go with algorithm " + across.algorithm +
+                    ", whose messages are several payloads or need credits; use "
+                    "recursive_multiplying");
 }
 
-/// What a lane, or the leaders, ask for.
-Variant across_nodes(const Query& query, Hierarchy hierarchy) {
+/// Whether a schedule that cuts the part of a lane goes with the hierarchy.
+bool is_possible(const Query& query, Hierarchy hierarchy, const Choice& across) {
+  const plan::Plan plan = across.plan(Rank{0});
+  return plan.parts > 1 && plan.payloads == 1 &&
+         plan.flow_control == plan::FlowControl::synchronising &&
+         plan::is_lane_shape(shape_of(query, hierarchy, plan));
+}
+
+/// What a lane, or the leaders, ask for: of payloads as a whole, and of some that are cut again.
+std::vector<Variant> across_nodes(const Query& query, Hierarchy hierarchy) {
   const std::uint32_t lane_count = shape_of(query, hierarchy).lane_count;
   CollectiveRequest inner = query.request;
   inner.across = Across::flat;
@@ -119,9 +137,15 @@ Variant across_nodes(const Query& query, Hierarchy hierarchy) {
   inner.is_undivided = inner.algorithm == Algorithm::automatic;
   inner.one_value_only = inner.is_undivided && lane_count > 1;
   const Topology nodes{.rank_count = query.topology.node_count()};
-  const Choice across = choose(inner, nodes);
-  require_room(query, hierarchy, across.plan(Rank{0}));
-  return {.across = std::make_shared<const Choice>(across)};
+  const Choice undivided = choose(inner, nodes);
+  require_room(query, hierarchy, undivided.plan(Rank{0}));
+  std::vector<Variant> variants{{.across = std::make_shared<const Choice>(undivided)}};
+  if (!inner.is_undivided || inner.element_count < nodes.rank_count || inner.is_asked_for())
+    return variants;
+  inner.is_undivided = false;
+  if (Choice divided = choose(inner, nodes); is_possible(query, hierarchy, divided))
+    variants.push_back({.across = std::make_shared<const Choice>(std::move(divided))});
+  return variants;
 }
 
 /// What the leaders of domains ask for, which are ranks of nodes.
@@ -158,9 +182,8 @@ constexpr Row row(Collective collective, const char* name) {
           .why_not = [](const Query& query) { return why_not_hierarchy(query, hierarchy); },
           .variants =
               [](const Query& query) {
-                return std::vector<Variant>{hierarchy == Hierarchy::domains
-                                                ? across_domains(query)
-                                                : across_nodes(query, hierarchy)};
+                return hierarchy == Hierarchy::domains ? std::vector<Variant>{across_domains(query)}
+                                                       : across_nodes(query, hierarchy);
               },
           .cost = cost_of_hierarchy,
           .build = [](const Query& query, const Variant& variant,

@@ -7,12 +7,17 @@
 //              L-1 ..          those of the schedule across
 //              behind them     results, by lane: without room for one where targets are shared
 //
+// Where the schedule across cuts the part again, all but its own registers exist once for each of
+// its pieces.
+//
 // The source is read before the target is written, part by part, so they may be the same memory.
 #include "plan/allreduce/lanes.hpp"
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "plan/core/node_shares.hpp"
 #include "plan/core/nodes.hpp"
@@ -36,6 +41,9 @@ class Builder {
         seat_(static_cast<std::uint16_t>(shares.place_of(self))),
         others_max_(static_cast<std::uint16_t>(shares.largest() - 1)),
         lane_count_(static_cast<std::uint16_t>(shape.lane_count)),
+        piece_count_(shares.node_count() == 1 ? std::uint16_t{1} : across.parts),
+        combined_(piece_count_),
+        results_(piece_count_),
         order_(order),
         shares_target_(target == Target::of_node),
         across_(across) {
@@ -43,35 +51,41 @@ class Builder {
     plan_.rank_count = shape.rank_count;
     plan_.algorithm = name_of(shape, across);
     plan_.per_round = across.per_round;
-    plan_.per_round.insert(plan_.per_round.begin(), others_max_);
-    plan_.per_round.push_back(others_max_);
+    const std::uint32_t messages_in_node = others_max_ * piece_count_;
+    plan_.per_round.insert(plan_.per_round.begin(), messages_in_node);
+    plan_.per_round.push_back(messages_in_node);
     plan_.n = across.n;  // per_round may not show it
     plan_.all_alike = false;
-    plan_.parts = lane_count_;
+    plan_.parts = static_cast<std::uint16_t>(lane_count_ * piece_count_);
+    plan_.is_pipeline = piece_count_ > 1 && across.is_pipeline;
     plan_.payloads = across.payloads;
-    plan_.slot_count = static_cast<std::uint16_t>(slot_of_result(lane_count_));
+    plan_.slot_count = static_cast<std::uint16_t>(slot_of_result(lane_count_, 0));
     plan_.shares_target = shares_target_;
     // Where there are only two ranks, each gets its result in the partial of its part for the
     // other.
     if (shape.rank_count == 2 && shares.node_count() == 1 && lane_count_ == 2 && has_payload() &&
         !shares_target_)
-      plan_.answers = {{.slot = static_cast<std::uint16_t>(slot_of_result(0)), .partial = 0},
-                       {.slot = static_cast<std::uint16_t>(slot_of_result(1)), .partial = 0}};
+      plan_.answers = {{.slot = slot_of_result(0, 0), .partial = 0},
+                       {.slot = slot_of_result(1, 0), .partial = 0}};
     if (shares_target_) {
       plan_.algorithm += "_shared_target";
-      plan_.line_slot_count = lane_count_;
+      plan_.line_slot_count = plan_.parts;
     }
   }
 
   Plan build() && {
     give_parts();
-    if (seat_ < lane_count_) {
-      steps_.begin_part(seat_);
-      const Register combined = combine_own_part();
-      const Register result = go_across(combined);
-      tell(result);
+    if (seat_ >= lane_count_) {
+      for (std::uint16_t piece = 0; piece < piece_count_; ++piece) hear_results(piece);
+    } else if (shares_.node_count() == 1) {
+      steps_.begin_part(part_of(seat_, 0));
+      combine_own(0);
+      results_[0] = combined_[0];
+      tell(0);
+      hear_results(0);
+    } else {
+      go_across();
     }
-    hear_results();
     return std::move(plan_);
   }
 
@@ -83,46 +97,56 @@ class Builder {
   std::uint16_t seat_ahead(std::uint32_t i) const {
     return static_cast<std::uint16_t>((seat_ + i) % member_count_);
   }
-  static std::uint16_t slot_of_part(std::uint16_t giver, std::uint16_t lane) {
-    return static_cast<std::uint16_t>(giver < lane ? giver : giver - 1);
+  std::uint16_t part_of(std::uint16_t lane, std::uint16_t piece) const {
+    return static_cast<std::uint16_t>(lane * piece_count_ + piece);
   }
-  std::uint16_t slot_of_result(std::uint16_t lane) const {
-    return static_cast<std::uint16_t>(others_max_ + across_.slot_count + lane);
+  std::uint16_t slot_of_part(std::uint16_t giver, std::uint16_t lane, std::uint16_t piece) const {
+    return static_cast<std::uint16_t>((giver < lane ? giver : giver - 1) * piece_count_ + piece);
   }
-  std::uint16_t first_slot_across() const { return others_max_; }
+  std::uint16_t first_slot_across() const {
+    return static_cast<std::uint16_t>(others_max_ * piece_count_);
+  }
+  std::uint16_t slot_of_result(std::uint16_t lane, std::uint16_t piece) const {
+    return static_cast<std::uint16_t>(first_slot_across() + across_.slot_count +
+                                      part_of(lane, piece));
+  }
   Register new_partial() {
     return has_payload() ? partial_register(plan_.partial_count++) : Register{};
   }
 
+  /// Piece by piece, so that those who combine can begin.
   void give_parts() {
-    for (std::uint16_t i = 1; i < member_count_; ++i) {
-      const std::uint16_t lane = seat_ahead(i);
-      if (lane >= lane_count_) continue;
-      steps_.begin_part(lane);
-      const Register part = new_partial();
-      if (has_payload()) steps_.copy(source_register, part);
-      steps_.put(members_[lane], slot_of_part(seat_, lane), payloads(), part);
-    }
+    for (std::uint16_t piece = 0; piece < piece_count_; ++piece)
+      for (std::uint16_t i = 1; i < member_count_; ++i) {
+        const std::uint16_t lane = seat_ahead(i);
+        if (lane >= lane_count_) continue;
+        steps_.begin_part(part_of(lane, piece));
+        const Register part = new_partial();
+        if (has_payload()) steps_.copy(source_register, part);
+        steps_.put(members_[lane], slot_of_part(seat_, lane, piece), payloads(), part);
+      }
   }
 
-  /// The register of this rank's part, combined over the node.
-  Register combine_own_part() {
-    if (member_count_ == 1) return source_register;
-    const Register combined = new_partial();
+  /// Combines a piece of this rank's part over the node.
+  void combine_own(std::uint16_t piece) {
+    steps_.set_round(0);
+    steps_.begin_part(part_of(seat_, piece));
+    Register& combined = combined_[piece];
+    combined = member_count_ == 1 ? source_register : new_partial();
+    if (member_count_ == 1) return;
     if (order_ == Order::rank_order) {
       for (std::uint16_t seat = member_count_; seat-- > 0;)
-        join(seat, combined, seat + 1 == member_count_);
+        join(seat, piece, combined, seat + 1 == member_count_);
     } else {
-      join(seat_, combined, true);
+      join(seat_, piece, combined, true);
       // In the order of arrival: the rank before this one has sent to it first.
-      for (std::uint16_t i = member_count_; --i > 0;) join(seat_ahead(i), combined, false);
+      for (std::uint16_t i = member_count_; --i > 0;) join(seat_ahead(i), piece, combined, false);
     }
-    return combined;
   }
 
   /// Joins the contribution of a rank of the node to the left of `combined`.
-  void join(std::uint16_t seat, const Register& combined, bool is_first) {
-    const std::uint16_t slot = slot_of_part(seat, seat_);
+  void join(std::uint16_t seat, std::uint16_t piece, const Register& combined, bool is_first) {
+    const std::uint16_t slot = slot_of_part(seat, seat_, piece);
     if (seat != seat_) steps_.await(members_[seat], slot, payloads());
     if (!has_payload()) return;
     const Register from = seat == seat_ ? source_register : slot_register(slot);
@@ -132,19 +156,44 @@ class Builder {
       steps_.combine(from, combined);
   }
 
-  /// The schedule across, from the part combined here to the returned register.
-  Register go_across(const Register& combined) {
-    if (shares_.node_count() == 1) return combined;
-    const Register result = member_count_ == 1 ? target_register : new_partial();
-    const std::uint16_t first_partial = plan_.partial_count;
+  /// The schedule across.  A piece is combined in the node right before the schedule needs it, and
+  /// its result goes to the node as soon as it is there.
+  void go_across() {
+    std::vector<std::size_t> last_use(piece_count_);
+    for (std::size_t at = 0; at < across_.steps.size(); ++at) last_use[across_.steps[at].part] = at;
+    // Registers of the node first; the partials of the schedule across are behind them.
+    for (std::uint16_t piece = 0; piece < piece_count_; ++piece) {
+      results_[piece] = member_count_ == 1 ? target_register : new_partial();
+    }
+    std::vector<bool> is_combined(piece_count_);
+    std::optional<std::uint16_t> told;
+    first_partial_across_ = plan_.partial_count;
+    plan_.partial_count = static_cast<std::uint16_t>(plan_.partial_count + across_.partial_count);
+    for (std::size_t at = 0; at < across_.steps.size(); ++at) {
+      const std::uint16_t piece = across_.steps[at].part;
+      if (!is_combined[piece]) combine_own(piece);
+      is_combined[piece] = true;
+      plan_.steps.push_back(step_here(across_.steps[at]));
+      if (at != last_use[piece]) continue;
+      tell(piece);
+      // One piece behind, as the other lanes have it at about this time.
+      if (told) hear_results(*told);
+      told = piece;
+    }
+    if (told) hear_results(*told);
+  }
+
+  /// A step of the schedule across as one of this rank.
+  Step step_here(Step step) const {
+    const std::uint16_t piece = step.part;
     const auto here = [&](Register there) {
       switch (there.place) {
         case Place::source:
-          return combined;
+          return combined_[piece];
         case Place::target:
-          return result;
+          return results_[piece];
         case Place::partial:
-          there.index = static_cast<std::uint16_t>(there.index + first_partial);
+          there.index = static_cast<std::uint16_t>(there.index + first_partial_across_);
           return there;
         case Place::slot:
           there.index = static_cast<std::uint16_t>(there.index + first_slot_across());
@@ -152,49 +201,49 @@ class Builder {
       }
       return there;
     };
-    for (Step step : across_.steps) {
-      if (step.peer != no_rank) {
-        step.peer = shares_.members(index_of(step.peer))[seat_];
-        step.slot = static_cast<std::uint16_t>(step.slot + first_slot_across());
-      }
-      step.part = seat_;
-      ++step.round;
-      step.from = here(step.from);
-      step.into = here(step.into);
-      plan_.steps.push_back(step);
+    if (step.peer != no_rank) {
+      step.peer = shares_.members(index_of(step.peer))[seat_];
+      step.slot = static_cast<std::uint16_t>(step.slot + first_slot_across());
     }
-    plan_.partial_count = static_cast<std::uint16_t>(plan_.partial_count + across_.partial_count);
-    return result;
+    step.part = part_of(seat_, piece);
+    ++step.round;
+    step.from = here(step.from);
+    step.into = here(step.into);
+    return step;
   }
 
   void begin_last_round() {
     steps_.set_round(static_cast<std::uint32_t>(plan_.per_round.size() - 1));
   }
 
-  void tell(const Register& result) {
+  void tell(std::uint16_t piece) {
     begin_last_round();
+    steps_.begin_part(part_of(seat_, piece));
+    const Register& result = results_[piece];
     const bool is_elsewhere = has_payload() && result != target_register;
     if (is_elsewhere && shares_target_) steps_.copy(result, target_register);
     for (std::uint16_t i = 1; i < member_count_; ++i)
       if (shares_target_)
-        steps_.put_into_target(members_[seat_ahead(i)], slot_of_result(seat_), target_register);
+        steps_.put_into_target(members_[seat_ahead(i)], slot_of_result(seat_, piece),
+                               target_register);
       else
-        steps_.put(members_[seat_ahead(i)], slot_of_result(seat_), payloads(), result);
+        steps_.put(members_[seat_ahead(i)], slot_of_result(seat_, piece), payloads(), result);
     if (is_elsewhere && !shares_target_) steps_.copy(result, target_register);
   }
 
-  void hear_results() {
+  void hear_results(std::uint16_t piece) {
     begin_last_round();
     for (std::uint16_t i = member_count_; --i > 0;) {
       const std::uint16_t lane = seat_ahead(i);
       if (lane >= lane_count_) continue;
-      steps_.begin_part(lane);
+      const std::uint16_t slot = slot_of_result(lane, piece);
+      steps_.begin_part(part_of(lane, piece));
       if (shares_target_) {
-        steps_.await_in_target(members_[lane], slot_of_result(lane));
+        steps_.await_in_target(members_[lane], slot);
         continue;
       }
-      steps_.await(members_[lane], slot_of_result(lane), payloads());
-      if (has_payload()) steps_.copy(slot_register(slot_of_result(lane)), target_register);
+      steps_.await(members_[lane], slot, payloads());
+      if (has_payload()) steps_.copy(slot_register(slot), target_register);
     }
   }
 
@@ -204,6 +253,10 @@ class Builder {
   std::uint16_t seat_;        // of this rank among them
   std::uint16_t others_max_;  // one less than the ranks of the largest node
   std::uint16_t lane_count_;
+  std::uint16_t piece_count_;       // of a part: those of the schedule across
+  std::vector<Register> combined_;  // by piece: the part combined over the node
+  std::vector<Register> results_;   // by piece: the part of the result
+  std::uint16_t first_partial_across_ = 0;
   Order order_;
   bool shares_target_;
   const Plan& across_;
@@ -216,7 +269,8 @@ Plan build(Rank self, const LaneShape& shape, Order order, const PlanAcross& acr
   assert(index_of(self) < shape.rank_count && is_lane_shape(shape));
   const NodeShares shares(shape.rank_count, shape.node_of);
   Plan plan = across(Rank{shares.node_of(self)}, shares.node_count());
-  assert(plan.parts == 1 && (shape.lane_count == 1 || plan.payloads <= 1));
+  assert(plan.parts == 1 || plan.payloads == 1);
+  assert(shape.lane_count == 1 || plan.payloads <= 1);
   assert(plan.flow_control == FlowControl::synchronising);
   if (shares.node_count() == shape.rank_count) return plan;
   return Builder(self, shape, shares, order, plan, target).build();
@@ -231,7 +285,7 @@ std::uint32_t lanes_max(std::uint32_t rank_count, std::span<const Node> node_of)
 bool is_lane_shape(const LaneShape& shape) {
   const NodeShares shares(shape.rank_count, shape.node_of);
   return shape.lane_count >= 1 && shape.lane_count <= shares.smallest() &&
-         std::uint64_t{shares.largest()} + shape.lane_count <= slots_max / 2;
+         (std::uint64_t{shares.largest()} + shape.lane_count) * shape.pieces <= slots_max / 2;
 }
 
 Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanAcross& across,

@@ -58,6 +58,7 @@ struct LaneShape {
   std::uint32_t rank_count = 1;
   std::span<const Node> node_of = {};  // of each rank; empty: each rank is a node of its own
   std::uint32_t lane_count = 1;
+  std::uint32_t pieces = 1;         // into which the schedule across cuts the part of a lane
   const char* one_lane = "leader";  // the word for a single lane in the plan's name
 };
 

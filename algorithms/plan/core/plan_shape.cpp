@@ -37,6 +37,7 @@ class ShapeCheck {
       return name_of(plan.self) + ": declares another flow control than rank 0";
     puts_.assign(plan.per_round.size(), 0);
     awaits_.assign(plan.per_round.size(), 0);
+    rounds_.assign(plan.parts, 0);
     round_ = 0;
     ++plan_mark_;
     bool awaits_sent = true;
@@ -72,10 +73,10 @@ class ShapeCheck {
   }
 
   Violation step_violation(const Plan& plan, const Step& step) {
-    if (step.round < round_) return "rounds go backwards";
     if (step.part >= plan.parts) return "part " + std::to_string(step.part) + " does not exist";
-    if (step.round > round_ || &step == plan.steps.data()) ++mark_;
-    round_ = step.round;
+    if (step.round < rounds_[step.part]) return "rounds go backwards";
+    if (step.round != round_ || &step == plan.steps.data()) ++mark_;
+    round_ = rounds_[step.part] = step.round;
     switch (step.action) {
       case Action::put:
         if (step.by_reference ? !is_lent(step) : !is_sent(plan, step))
@@ -200,6 +201,7 @@ class ShapeCheck {
   std::uint64_t plan_mark_ = 0;
   std::uint64_t mark_ = 0;
   std::uint32_t round_ = 0;
+  std::vector<std::uint32_t> rounds_;  // of each part
   std::vector<std::uint32_t> puts_;
   std::vector<std::uint32_t> awaits_;
 };

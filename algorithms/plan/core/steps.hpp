@@ -51,11 +51,9 @@ class StepWriter {
     set_round(static_cast<std::uint32_t>(plan_.per_round.size() - 1));
   }
 
-  /// For plans whose rounds are known beforehand, of which a rank may have no step in some.
-  void set_round(std::uint32_t round) {
-    assert(round >= round_);
-    round_ = round;
-  }
+  /// For plans whose rounds are known beforehand, of which a rank may have no step in some.  Where
+  /// a payload is cut into parts, a part may be in a later round than the one after it.
+  void set_round(std::uint32_t round) { round_ = round; }
 
   /// The part that the steps that follow are about.
   void begin_part(std::uint16_t part) {
