@@ -184,8 +184,9 @@ void need_place(Object** place, const char* name) {
   *place = nullptr;
 }
 
-/// What `make` gives, as by snprintf: cut, terminated if there is room for anything; returns the
-/// length of the whole.  Empty if there is no memory for it.
+/// Writes the text that `make` returns, as snprintf would: the text is cut to the room that there
+/// is and terminated, and the result is its whole length.  If there is no memory to make it, the
+/// text is empty.
 template <class F>
 std::size_t write_text(char* text, std::size_t bytes, F&& make) noexcept {
   std::string whole;

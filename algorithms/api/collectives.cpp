@@ -105,8 +105,8 @@ bool may_be_zero_copy(const Communicator::Implementation& ranks,
          tune::may_be_zero_copy({asked, ranks.topology()});
 }
 
-/// What this rank tells of its buffers where that may decide on the plan: whether they are
-/// registered, and where in the memory of its node the target is.
+/// What this rank says about its buffers, if the choice of the plan may depend on that: whether
+/// they are registered, and where in the memory of its node the target is.
 std::vector<std::uint64_t> whereabouts(const Communicator::Implementation& ranks,
                                        const tune::CollectiveRequest& asked,
                                        const AllreduceArguments& arguments) {

@@ -60,8 +60,8 @@ std::uint64_t hash_of_shape(const runtime::ContextSettings& settings) {
   return hash;
 }
 
-/// A name for the communicator that these ranks make: no other one has the same contexts and
-/// numbers.
+/// A name for the communicator that these ranks make.  It is computed from their contexts and how
+/// many communicators each context has made, so no other communicator has the same name.
 std::uint64_t id_of(std::span<const Introduction> all) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (const Introduction& rank : all)

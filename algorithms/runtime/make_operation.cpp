@@ -124,8 +124,8 @@ void connect_partners(Operation::Implementation& operation,
                         .remote = offer->endpoint,
                         .name = "rank " + std::to_string(index_of(partner))});
   }
-  // Half of the time: a rank that has failed already waits for the others' verdicts meanwhile, and
-  // must not run out of its own.
+  // Connecting may take half of the set-up timeout: a rank that has already failed waits for the
+  // verdicts of the others meanwhile, and its own timeout must not pass first.
   communicator.context.fabric.connections().connect(
       partners, {.timeout = communicator.context.settings.setup_timeout / 2, .is_pointless = [&] {
                    return communicator.exchange.incident().kind != Incident::Kind::none;
@@ -237,8 +237,8 @@ void charge_for(Operation::Implementation& operation) {
   if (reduction.inverse) reduction.inverse = charged<&Reduction::inverse>;
 }
 
-/// The sizes that every rank tells, by rank.  Ranks that ask for something else have other rows, or
-/// none, so that is found out first.
+/// The sizes that every rank has told, by rank.  Ranks that ask for something else tell other
+/// sizes, or none, so the cards are compared first.
 std::vector<std::uint64_t> rows_of(Communicator::Implementation& communicator, SetUpCall& call,
                                    const OperationRequest& request, const Card& card) {
   if (request.row.empty()) return {};

@@ -44,8 +44,8 @@ void add_once(std::vector<T>& all, T one) {
   if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
 }
 
-/// A message to a rank of this node, from a partial into the rank's slot.  If it stays where it is,
-/// the slot tells of that place once and for all.
+/// A message to a rank of this node, from a partial into a slot of that rank.  If the payload stays
+/// in the partial, the partial's address is written into the slot here, once for all calls.
 void prepare_store(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
                    const Card& theirs) {
   const engine::RegisterMemory& memory = operation.execution.memory;

@@ -49,8 +49,8 @@ struct Neighbourhood {
   bootstrap::NodeMap nodes;
   std::vector<NeighbourWindow> windows;  // by rank
   bool reads_peers = false;              // whether every rank can read all memory of its neighbours
-  /// What reading and copying cost on each node, if two of its ranks have measured it; alike on all
-  /// ranks.
+  /// What reading and copying cost on each node, if two of its ranks have measured it; the same on
+  /// all ranks.
   std::vector<std::optional<shm::CopyCosts>> costs = {};
   std::vector<Node> domain;  // of each rank, parts of nodes
   std::string remark;        // why ranks that may be a node are not; alike on all ranks
@@ -59,22 +59,23 @@ struct Neighbourhood {
 /// Gathers as many bytes from each rank; collective.
 using GatherBytes = std::function<std::vector<std::byte>(std::span<const std::byte> mine)>;
 
-/// One side of what two ranks of a node measure together (shm/copy_costs.hpp): of the window of the
-/// other, and whether this rank leads.
+/// One side of what two ranks of a node measure together (shm/copy_costs.hpp), given the mapping of
+/// the other rank and whether this rank leads.
 using MeasureCopies =
     std::function<std::optional<shm::CopyCosts>(const NeighbourWindow& theirs, bool leads)>;
 
-/// Which payloads are read where their users have them, if all ranks are of one node and may; alike
-/// on all ranks.  Pure.
+/// Which payloads are read where their users have them, if all ranks are of one node and may do so.
+/// Pure, so all ranks get the same result.
 shm::ReadRanges reads_of(const Neighbourhood& all, const ContextSettings& settings);
 
-/// Who has to be a node of its own, given who could not map whose memory, [mapper][owner]: the one
-/// whom most others could not map (of several, the last), again and again until nobody is left
-/// whose memory is out of reach.  Pure.
+/// Which ranks have to be nodes of their own, given who could not map whose memory,
+/// [mapper][owner].  The rank whose memory most others could not map is set apart (of several such
+/// ranks the last one), and this is repeated until the remaining ranks can all map each other.
+/// Pure.
 std::vector<bool> apart(std::vector<std::vector<bool>> out_of_reach);
 
-/// The domains of the ranks of `cards` in these nodes, imposed by `settings` or found; alike on all
-/// ranks.  Pure.
+/// The domains of the ranks of `cards` in these nodes, imposed by `settings` or found.  Pure, so
+/// all ranks get the same result.
 std::vector<Node> domains_of(const bootstrap::NodeMap& nodes, std::span<const NeighbourCard> cards,
                              const ContextSettings& settings);
 

@@ -51,8 +51,8 @@ class Builder {
     plan_.payloads = across.payloads;
     plan_.slot_count = static_cast<std::uint16_t>(slot_of_result(lane_count_));
     plan_.shares_target = shares_target_;
-    // Where there are only two ranks, each gets its result in the partial of its part for the
-    // other.
+    // Two ranks answer each other (lanes.hpp): the result of a part arrives in partial 0, from
+    // which the receiving rank has sent its contribution to that part.
     if (shape.rank_count == 2 && shares.node_count() == 1 && lane_count_ == 2 && has_payload() &&
         !shares_target_)
       plan_.answers = {{.slot = static_cast<std::uint16_t>(slot_of_result(0)), .partial = 0},
