@@ -33,9 +33,9 @@ namespace tutti::api {
   throw Error(ErrorCode::invalid_argument, name + " " + value + ": expected " + expected);
 }
 
-/// Bytes of a struct in the first version that had it: what every program has.  They never change;
-/// a member that is added later has its place behind them, and is zero for those who do not know
-/// it.
+/// The size of a struct in the first version of the interface that had it.  Every program passes at
+/// least as many bytes, and these sizes never change.  Members that are added later stand behind,
+/// and are zero for programs that do not know them.
 template <class Struct>
 inline constexpr std::size_t first_version_bytes = 0;
 template <>

@@ -57,7 +57,7 @@ struct Range {
 };
 
 /// Where a part lies in source and target.  Both ranges have `element_count` elements, except for
-/// blocks that ranks swap: those are of any two lengths.
+/// blocks that ranks swap, whose source and target may differ in length.
 struct Part {
   Range source = {};
   Range target = {};

@@ -1,5 +1,5 @@
-// Making an operation: three small exchanges out of band, and before them, of collectives whose
-// ranks alone know how long their blocks are, one of cards and one of these sizes.
+// Making an operation takes three small exchanges out of band.  If each rank knows only how long
+// its own blocks are, there are two more before them, one of cards and one of these sizes.
 //   1. every rank's card: what it asks for, where its slots are, and whether it failed so far;
 //   2. the endpoints of new connections, if any rank has some;
 //   3. every rank's verdict after connecting, which is also the barrier after which any rank may
@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -294,8 +293,8 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
   return operation;
 }
 
-/// Ranks of a shared ring exchange by which key a node's block is written, and once more that it
-/// has been.
+/// Ranks of a shared ring exchange the keys by which the blocks of their nodes are written, then
+/// whether all could join, and last whether the first writes have arrived.
 void join_ring(Operation::Implementation& operation, SetUpCall& call,
                const std::vector<Card>& cards, std::optional<Error>& error) {
   Communicator::Implementation& communicator = operation.communicator;

@@ -164,10 +164,10 @@ std::vector<Picoseconds> link_times(const Query& query, std::size_t unit) {
 // other.  By these the slower route is taken by 3 % or more in 19 of 211 cases (4 to 64 nodes, 256
 // KiB to 8 MiB, in one to four or decreasing blocks), by 12 % at most.
 
-/// A block has come when the one before it has and the link had time for it, and a hop after it
-/// came to the node behind.  Even where links have no gaps, it takes a few hops more than all
-/// blocks do (measured in virtual time, 1 MiB, decreasing blocks: 2 to 4 of up to 16 nodes, 7 of
-/// 32, 15 of 64).
+/// A block has arrived at a node when the block before it has arrived, the link has had time for
+/// it, and a hop has passed since it arrived at the node behind.  Even where links have no gaps, it
+/// takes a few hops more than all blocks do (measured in virtual time, 1 MiB, decreasing blocks: 2
+/// to 4 of up to 16 nodes, 7 of 32, 15 of 64).
 Picoseconds cost_of_ring(const Query& query, const Variant&) {
   const Pieces pieces = pieces_of(query);
   const Picoseconds hop = hop_of_piece(pieces);

@@ -26,8 +26,8 @@ inline constexpr std::size_t plan_registers_bytes = 8u << 20;
 /// between its chunks.
 inline constexpr std::size_t by_reference_bytes = 16u << 20;
 
-/// Chunks in which a payload goes through a plan that cuts it into `part_count` parts: none has
-/// more than `chunk_bytes` of a part (if an element has not), and each has an element of every
+/// How many chunks a payload has in a plan that cuts it into `part_count` parts.  No chunk has more
+/// than `chunk_bytes` of a part, unless one element is longer, and each has an element of every
 /// part.
 std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
                         std::size_t part_count, std::size_t chunk_bytes) noexcept;

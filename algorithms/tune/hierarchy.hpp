@@ -1,6 +1,5 @@
 // How nodes enter a barrier or an allreduce: all ranks alike, by leaders, in lanes, by domains.
-// Schedules across the nodes are asked for as every other one, for as many ranks as there are
-// nodes.
+// The schedule across the nodes is chosen like any other one, for as many ranks as there are nodes.
 #pragma once
 
 #include <string>

@@ -1,10 +1,10 @@
 // Datagrams travel between processes over connections of their own, one for each direction, so that
 // they do not delay anything else.  A process that sends more than a few gets a ring in the
 // receiver's segment (DatagramRing), and all its later datagrams travel through that ring.  Then
-// the connection only carries the messages that wake the receiver, and its end says that the sender
-// has gone.  The order of datagrams is kept: the last datagram over the connection is followed by a
-// message that says that the ring begins, and the receiver does not read the ring before that
-// message.
+// the connection only carries calls, messages by which the sender wakes the receiver's helper
+// thread, and its end says that the sender has gone.  The order of datagrams is kept: the last
+// datagram over the connection is followed by a message that says that the ring begins, and the
+// receiver does not read the ring before that message.
 //
 // Datagrams that find no room in a socket or a ring wait in this process, up to a bound.  Datagrams
 // beyond the bound, or addressed to nobody, are lost, as datagrams may be.
