@@ -111,7 +111,7 @@ std::optional<shm::CopyCosts> measure_copies(Context::Implementation& context,
   std::byte* const block = is_readable ? arena.allocate(shm::costs_chunk_bytes) : nullptr;
   kept = block;
   const shm::CopyOutcome outcome =
-      shm::measure_copies_as_leader(probe, block, theirs.process, theirs.address);
+      shm::measure_copies_as_leader(probe, block, theirs.card.process, theirs.card.address);
   if (block != nullptr && outcome.block_is_free) arena.release(std::exchange(kept, nullptr));
   return outcome.costs;
 } catch (const std::bad_alloc&) {

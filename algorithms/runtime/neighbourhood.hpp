@@ -31,14 +31,15 @@ struct NeighbourCard {
 /// The memory of a rank of this node.
 struct NeighbourWindow {
   std::shared_ptr<detail::Mapping> mapping;  // null: not of this node
-  std::uint64_t address = 0;                 // of its start, in the rank's own process
-  std::int32_t process = 0;                  // that process
-  shm::PeerProcess reader = {};              // reads what of it is not in its window
-  std::int32_t descriptor = -1;              // of the memory's file, there
+  shm::MappingCard card = {};                // what its owner says of it
 
+  /// Reads what of the rank's memory is not in its window.
+  shm::PeerProcess reader() const noexcept {
+    return {.id = card.process, .nonce_address = card.address, .nonce = card.nonce};
+  }
   /// Where `bytes` that lie at `theirs` there lie here.
   std::byte* at(std::uint64_t theirs, std::size_t bytes) const noexcept {
-    const std::uint64_t offset = theirs - address;
+    const std::uint64_t offset = theirs - card.address;
     detail::check(offset <= mapping->size() && bytes <= mapping->size() - offset,
                   "what a neighbour has told of lies in its window", offset, bytes);
     return mapping->data() + offset;
