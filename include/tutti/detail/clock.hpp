@@ -34,4 +34,8 @@ class MonotonicClock final : public Clock {
   }
 };
 
+inline Timeout now() noexcept {
+  return MonotonicClock::read();
+}
+
 }  // namespace tutti::detail
