@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <ctime>
 #include <string>
 #include <tutti/detail/check.hpp>
@@ -201,9 +200,9 @@ Status Operation::Implementation::start() noexcept {
   runtime::JoinedFabric joined{context.fabric};
   if (ring()) {
     ring()->contribute();
-    // start() claims no work, so a rank that is stopped between start() and test() holds nobody up.
-    // In simulated time no rank is stopped, and it advances at once: the first poll would let time
-    // pass while nothing is on its way.
+    // Here start() claims no work, so a rank that is stopped after it holds nobody up.  In
+    // simulated time no rank is stopped, and start() advances at once: otherwise the first poll
+    // would let time pass while nothing is on its way.
     if (!context.clock.is_simulated() || advance(joined) != Status::ok)
       context.in_flight.push_back(this);
     return Status::ok;

@@ -12,7 +12,6 @@
 #include <array>
 #include <cassert>
 #include <cerrno>
-#include <chrono>
 #include <optional>
 #include <system_error>
 #include <tutti/status.hpp>

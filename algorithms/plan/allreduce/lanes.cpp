@@ -10,7 +10,6 @@
 // The source is read before the target is written, part by part, so they may be the same memory.
 #include "plan/allreduce/lanes.hpp"
 
-#include <algorithm>
 #include <cassert>
 #include <utility>
 
