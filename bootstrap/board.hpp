@@ -9,7 +9,6 @@
 //   slot 1     step 7            step 7            step 5
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -27,6 +27,7 @@ namespace tutti::bootstrap {
 namespace {
 
 using namespace std::chrono_literals;
+using detail::now;
 using wire::FrameType;
 
 // A client says hello at once; its packets may be lost twice before this is over.
@@ -44,9 +45,6 @@ constexpr std::size_t strangers_max = 64;
 // A limit per turn of the loop, so that a flood of connections does not starve the ranks.
 constexpr int accepts_per_turn = 64;
 
-Timeout now() noexcept {
-  return detail::MonotonicClock::read();
-}
 Deadline in(Timeout timeout) noexcept {
   return Deadline::after(timeout, now());
 }

@@ -24,6 +24,7 @@ namespace tutti::bootstrap {
 namespace {
 
 using namespace std::chrono_literals;
+using detail::now;
 
 // MPI_Test makes progress only when called.  The first tests do not sleep, because most exchanges
 // are over within microseconds; later ones do, because ranks may outnumber processors.
@@ -34,10 +35,6 @@ constexpr Timeout ended_grace = 1s;
 constexpr Timeout ended_check_interval = 100ms;
 // As in the other exchanges: counts stay far below MPI's int, and memory is bounded.
 constexpr std::size_t chunk_bytes_max = std::size_t{1} << 20;
-
-Timeout now() noexcept {
-  return detail::MonotonicClock::read();
-}
 
 void check_mpi(int result, const char* call) {
   if (result == MPI_SUCCESS) return;

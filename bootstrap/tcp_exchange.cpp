@@ -20,6 +20,7 @@ namespace tutti::bootstrap {
 namespace {
 
 using namespace std::chrono_literals;
+using detail::now;
 using wire::FrameType;
 
 // After a deadline the hub is asked which ranks are missing.  It answers within a round trip;
@@ -30,10 +31,6 @@ constexpr Timeout goodbye_timeout = 200ms;
 // The time between attempts to connect: short at first, so that nobody waits for it, then longer.
 constexpr Timeout retry_first = 5ms;
 constexpr Timeout retry_last = 200ms;
-
-Timeout now() noexcept {
-  return detail::MonotonicClock::read();
-}
 
 /// The longest payload that the hub may send before its welcome: a list of ranks.
 std::size_t joining_bytes_max(std::uint32_t rank_count) noexcept {

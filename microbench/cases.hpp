@@ -7,7 +7,6 @@
 #include <tutti/communicator.hpp>
 #include <tutti/detail/descriptor.hpp>
 
-#include "microbench/check.hpp"
 #include "microbench/mpi_side.hpp"
 #include "microbench/options.hpp"
 #include "microbench/overlap.hpp"

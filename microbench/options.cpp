@@ -20,12 +20,13 @@
 namespace tutti::bench {
 namespace {
 
-constexpr Collective every_collective[] = {
-    Collective::floor,          Collective::oneway,    Collective::memcpy,     Collective::wimm,
-    Collective::barrier,        Collective::allreduce, Collective::broadcast,  Collective::reduce,
-    Collective::reduce_scatter, Collective::allgather, Collective::allgatherv, Collective::alltoall,
-    Collective::alltoallv,      Collective::gather,    Collective::gatherv,    Collective::scatter,
-    Collective::scatterv,       Collective::scan,      Collective::exscan};
+/// In the order of the enumerators.
+constexpr const char* collective_names[] = {
+    "floor",   "oneway",         "memcpy",    "wimm",       "barrier",  "allreduce", "broadcast",
+    "reduce",  "reduce_scatter", "allgather", "allgatherv", "alltoall", "alltoallv", "gather",
+    "gatherv", "scatter",        "scatterv",  "scan",       "exscan"};
+static_assert(std::size(collective_names) == static_cast<std::size_t>(Collective::exscan) + 1);
+
 constexpr CheckLevel every_check_level[] = {CheckLevel::off, CheckLevel::local,
                                             CheckLevel::collective};
 constexpr ElementType user_type = ElementType::uint64;  // of --op user
@@ -46,7 +47,8 @@ std::vector<std::string> split(const std::string& text) {
 void parse_collectives(const std::string& text, Options& options) {
   if (text == "all") {
     options.all = true;
-    options.collectives.assign(std::begin(every_collective), std::end(every_collective));
+    for (const char* const name : collective_names)
+      options.collectives.push_back(*collective_of(name));
     return;
   }
   for (const std::string& word : split(text)) {
@@ -386,72 +388,13 @@ const char* name_of(Format format) noexcept {
 }
 
 std::optional<Collective> collective_of(std::string_view name) {
-  for (const Collective one : every_collective)
-    if (name == name_of(one)) return one;
-  return {};
+  const auto found = std::find(std::begin(collective_names), std::end(collective_names), name);
+  if (found == std::end(collective_names)) return {};
+  return static_cast<Collective>(found - std::begin(collective_names));
 }
 
 const char* name_of(Collective collective) noexcept {
-  switch (collective) {
-    case Collective::floor:
-      return "floor";
-    case Collective::oneway:
-      return "oneway";
-    case Collective::memcpy:
-      return "memcpy";
-    case Collective::wimm:
-      return "wimm";
-    case Collective::barrier:
-      return "barrier";
-    case Collective::allreduce:
-      return "allreduce";
-    case Collective::broadcast:
-      return "broadcast";
-    case Collective::reduce:
-      return "reduce";
-    case Collective::reduce_scatter:
-      return "reduce_scatter";
-    case Collective::allgather:
-      return "allgather";
-    case Collective::allgatherv:
-      return "allgatherv";
-    case Collective::alltoall:
-      return "alltoall";
-    case Collective::alltoallv:
-      return "alltoallv";
-    case Collective::gather:
-      return "gather";
-    case Collective::gatherv:
-      return "gatherv";
-    case Collective::scatter:
-      return "scatter";
-    case Collective::scatterv:
-      return "scatterv";
-    case Collective::scan:
-      return "scan";
-    case Collective::exscan:
-      return "exscan";
-  }
-  return "?";
-}
-
-std::size_t element_bytes(ElementType type) noexcept {
-  switch (type) {
-    case ElementType::int32:
-    case ElementType::uint32:
-    case ElementType::float32:
-      return 4;
-    case ElementType::int64:
-    case ElementType::uint64:
-    case ElementType::float64:
-      return 8;
-    case ElementType::float16:
-    case ElementType::bfloat16:
-      return 2;
-    case ElementType::other:
-      break;
-  }
-  return 1;
+  return collective_names[static_cast<std::size_t>(collective)];
 }
 
 Options parse_options(std::span<const char* const> arguments) {

@@ -131,7 +131,9 @@ struct Options {
   std::string help;  // not empty: print this and end
 };
 
-std::size_t element_bytes(ElementType type) noexcept;
+inline std::size_t element_bytes(ElementType type) {
+  return built_in_reduction(BuiltIn::sum, type).element_bytes;
+}
 
 /// `arguments` as main() gets them.  Throws Error{invalid_argument} in one line that names the
 /// value, what was expected and what to do.

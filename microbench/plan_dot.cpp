@@ -2,7 +2,6 @@
 // message, labelled with the ranks whose contributions it brings.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <set>
 #include <vector>
 

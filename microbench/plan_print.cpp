@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <optional>
-#include <vector>
 
 #include "microbench/words.hpp"
 
@@ -109,7 +108,7 @@ void print_plan(const PlanRequest& request, std::ostream& out) {
   const tune::Choice choice = choice_of(request);
   const plan::Plan first = choice.plan(Rank{0});
   const auto plan_of_rank = [&](Rank rank) { return choice.plan(rank); };
-  if (!is_traced(request.collective)) {
+  if (!is_traced(request.asked.collective)) {
     if (request.format != PlanFormat::table)
       refuse("--format", name_of(request.format),
              "table, or allreduce or barrier as the collective");

@@ -1,7 +1,5 @@
 #include "microbench/plan_request.hpp"
 
-#include <vector>
-
 #include "bootstrap/domain.hpp"
 #include "bootstrap/node_map.hpp"
 #include "microbench/words.hpp"
@@ -10,6 +8,9 @@
 #include "runtime/settings.hpp"
 
 namespace tutti::bench {
+
+using tune::Collective;
+
 namespace {
 
 constexpr Collective every_collective[] = {
@@ -17,43 +18,6 @@ constexpr Collective every_collective[] = {
     Collective::reduce_scatter, Collective::allgather, Collective::alltoall,  Collective::gather,
     Collective::scatter,        Collective::scan,      Collective::exscan};
 constexpr PlanFormat every_format[] = {PlanFormat::table, PlanFormat::dot, PlanFormat::json};
-
-/// What the library chooses a collective of this list as.
-tune::Collective chosen_as(Collective collective) {
-  switch (collective) {
-    case Collective::barrier:
-      return tune::Collective::barrier;
-    case Collective::broadcast:
-      return tune::Collective::broadcast;
-    case Collective::reduce:
-      return tune::Collective::reduce;
-    case Collective::reduce_scatter:
-      return tune::Collective::reduce_scatter;
-    case Collective::allgather:
-    case Collective::allgatherv:
-      return tune::Collective::allgather;
-    case Collective::alltoall:
-    case Collective::alltoallv:
-      return tune::Collective::alltoall;
-    case Collective::gather:
-    case Collective::gatherv:
-      return tune::Collective::gather;
-    case Collective::scatter:
-    case Collective::scatterv:
-      return tune::Collective::scatter;
-    case Collective::scan:
-      return tune::Collective::scan;
-    case Collective::exscan:
-      return tune::Collective::exscan;
-    case Collective::allreduce:
-    case Collective::floor:  // the rest is not in the list
-    case Collective::oneway:
-    case Collective::memcpy:
-    case Collective::wimm:
-      break;
-  }
-  return tune::Collective::allreduce;
-}
 
 /// Stands for a user's operator where its plan is made and nothing is computed.
 void combine_nothing(const void*, void*, std::size_t, void*) noexcept {}
@@ -83,7 +47,7 @@ Agreement default_agreement(const tune::CollectiveRequest& request) {
 }
 
 tune::CollectiveRequest understand_request(Collective collective, const PlanWords& words) {
-  tune::CollectiveRequest request{.collective = chosen_as(collective), .root = Rank{0}};
+  tune::CollectiveRequest request{.collective = collective, .root = Rank{0}};
   const ElementType type = parse_name(every_type, "--dtype", words.dtype);
   request.reduction = reduction_of(parse_name(every_operator, "--op", words.op), type);
   request.element_count =
@@ -146,14 +110,14 @@ void refuse_what_does_nothing(Collective collective, const PlanWords& words) {
 
 /// Throws if there are too many ranks for slots of their own.
 void require_possible(const PlanRequest& request) {
-  const bool is_possible = request.collective == Collective::reduce_scatter
+  const bool is_possible = request.asked.collective == Collective::reduce_scatter
                                ? plan::is_chunked_fold(request.topology.rank_count)
-                               : !is_of_blocks(request.collective) ||
+                               : !is_of_blocks(request.asked.collective) ||
                                      plan::is_block_exchange(request.topology.rank_count);
   if (!is_possible)
     refuse("--ranks", std::to_string(request.topology.rank_count),
            fmt::format("so few that there are slots for all of them ({})",
-                       name_of(request.collective)));
+                       name_of(request.asked.collective)));
 }
 
 std::optional<Rank> understand_rank(const PlanWords& words, const PlanRequest& request) {
@@ -235,12 +199,12 @@ PlanRequest understand(const PlanWords& words) {
                 "plan: expected --ranks P, the number of ranks; add it, for example --ranks 7");
   request.topology.rank_count = parse_number<std::uint32_t>("--ranks", *words.ranks, 1, UINT32_MAX);
   understand_nodes(words, request);
-  request.collective = parse_name(every_collective, "--collective", words.collective);
-  refuse_what_does_nothing(request.collective, words);
-  request.asked = understand_request(request.collective, words);
+  const Collective collective = parse_name(every_collective, "--collective", words.collective);
+  refuse_what_does_nothing(collective, words);
+  request.asked = understand_request(collective, words);
   require_possible(request);
   if (words.root) {
-    if (!is_rooted(request.collective))
+    if (!is_rooted(collective))
       refuse("--root", *words.root,
              "a collective that has one: broadcast, reduce, gather, scatter");
     request.asked.root = Rank{
@@ -259,7 +223,7 @@ tune::Choice choice_of(const PlanRequest& request) {
                 fmt::format("{}: algorithm {} has no fixed plan: chunks go around the ring of the "
                             "nodes, and each is taken by whichever rank of a node finds it "
                             "(algorithms/plan/allreduce/shared_ring.hpp); ring is one with a plan",
-                            name_of(request.collective), choice.row().name));
+                            name_of(request.asked.collective), choice.row().name));
   return choice;
 }
 

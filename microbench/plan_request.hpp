@@ -2,15 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <tutti/types.hpp>
-#include <vector>
 
 #include "microbench/command_line.hpp"
-#include "microbench/options.hpp"
-#include "microbench/tutti_side.hpp"
 #include "plan/core/plan.hpp"
 #include "tune/choose.hpp"
 
@@ -18,13 +14,18 @@ namespace tutti::bench {
 
 enum class PlanFormat : std::uint8_t { table, dot, json };
 
-/// Whether what its messages bring can be told.
-constexpr bool is_traced(Collective collective) noexcept {
-  return collective == Collective::allreduce || collective == Collective::barrier;
+/// Whether the plan can be printed with what each message brings.
+constexpr bool is_traced(tune::Collective collective) noexcept {
+  return collective == tune::Collective::allreduce || collective == tune::Collective::barrier;
 }
-/// Whether --bytes are those of each rank's block, as of tutti-bench.
-constexpr bool is_of_blocks(Collective collective) noexcept {
-  return has_blocks_in_source(collective) || has_blocks_in_target(collective);
+/// Whether --bytes are those of one block, as in tutti-bench.
+constexpr bool is_of_blocks(tune::Collective collective) noexcept {
+  return collective == tune::Collective::allgather || collective == tune::Collective::alltoall ||
+         collective == tune::Collective::gather || collective == tune::Collective::scatter;
+}
+constexpr bool is_rooted(tune::Collective collective) noexcept {
+  return collective == tune::Collective::broadcast || collective == tune::Collective::reduce ||
+         collective == tune::Collective::gather || collective == tune::Collective::scatter;
 }
 const char* name_of(PlanFormat format) noexcept;
 
@@ -40,7 +41,6 @@ struct PlanWords {
 void declare_plan_options(CommandLine& line, PlanWords& words);
 
 struct PlanRequest {
-  Collective collective = Collective::allreduce;
   tune::CollectiveRequest asked = {};
   tune::Topology topology = {};
   std::optional<Rank> rank = Rank{0};  // none: all

@@ -19,16 +19,20 @@ std::string counted(std::size_t count, const char* noun) {
 }
 
 std::string collective_text(const PlanRequest& request, const plan::Plan& plan) {
-  if (request.collective == Collective::barrier) return "barrier, messages without payload";
+  if (request.asked.collective == tune::Collective::barrier)
+    return "barrier, messages without payload";
   const Reduction& reduction = request.asked.reduction;
   const std::size_t bytes = request.asked.element_count * reduction.element_bytes;
-  std::string text = name_of(request.collective);
-  if (is_rooted(request.collective)) text += fmt::format(", root {}", index_of(request.asked.root));
-  if (is_of_blocks(request.collective)) return text + fmt::format(", blocks of {} bytes", bytes);
-  if (request.collective == Collective::broadcast) return text + fmt::format(", {} bytes", bytes);
+  std::string text = name_of(request.asked.collective);
+  if (is_rooted(request.asked.collective))
+    text += fmt::format(", root {}", index_of(request.asked.root));
+  if (is_of_blocks(request.asked.collective))
+    return text + fmt::format(", blocks of {} bytes", bytes);
+  if (request.asked.collective == tune::Collective::broadcast)
+    return text + fmt::format(", {} bytes", bytes);
   text += fmt::format(", {} of {}, {} bytes", name_of(reduction.built_in),
                       name_of(reduction.element_type), bytes);
-  if (is_traced(request.collective) || request.collective == Collective::reduce)
+  if (is_traced(request.asked.collective) || request.asked.collective == tune::Collective::reduce)
     text += fmt::format("; results {}", name_of(request.asked.agreement));
   if (plan.parts > 1) text += fmt::format("; payload in {} parts", plan.parts);
   return text;
@@ -52,7 +56,7 @@ std::size_t chunk_count_of(const PlanRequest& request, const plan::Plan& plan) {
   std::sort(nodes.begin(), nodes.end());
   const bool shares_nodes = std::adjacent_find(nodes.begin(), nodes.end()) != nodes.end();
   return tune::chunk_count(request.asked.element_count, request.asked.reduction.element_bytes,
-                           is_of_blocks(request.collective) ? 1 : plan.parts,
+                           is_of_blocks(request.asked.collective) ? 1 : plan.parts,
                            tune::chunk_bytes_for(plan, shares_nodes));
 }
 
@@ -61,7 +65,7 @@ std::vector<std::size_t> part_bytes(const PlanRequest& request, const plan::Plan
                                     std::size_t chunks = 1) {
   const std::size_t elements = request.asked.element_count;
   const std::size_t element_bytes = request.asked.reduction.element_bytes;
-  if (is_of_blocks(request.collective))
+  if (is_of_blocks(request.asked.collective))
     return std::vector<std::size_t>(plan.parts, engine::share(elements, chunks, 0) * element_bytes);
   std::vector<std::size_t> bytes;
   for (const engine::Part& part : engine::parts_of(elements, element_bytes, plan.parts, chunks))
@@ -217,7 +221,7 @@ std::string table_of(const PlanRequest& request, const plan::Plan& plan, const P
   if (plan.takes_out > 0)
     text += fmt::format("\n  takes out     {}, which came twice\n",
                         text_of(taken_out(plan), plan.rank_count));
-  if (trace == nullptr && is_traced(request.collective))
+  if (trace == nullptr && is_traced(request.asked.collective))
     text +=
         "\n  What the messages bring is not shown: it takes the plans of all ranks, which are too\n"
         "  many here.\n";

@@ -4,7 +4,6 @@
 #include <cassert>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 namespace tutti::bench {
 namespace {

@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <new>
 
 #include "microbench/patience.hpp"
 #include "microbench/together.hpp"

@@ -2,7 +2,6 @@
 // library.  They are kept so short that reading them is checking them.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>

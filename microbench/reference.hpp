@@ -14,7 +14,6 @@
 #include <span>
 #include <string>
 #include <tutti/reduction.hpp>
-#include <vector>
 
 namespace tutti::bench {
 

@@ -1,9 +1,7 @@
 // Order statistics of samples.  Medians rather than means: one interrupt must not move a figure.
 #pragma once
 
-#include <cstddef>
 #include <span>
-#include <vector>
 
 namespace tutti::bench {
 

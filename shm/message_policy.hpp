@@ -40,8 +40,9 @@ constexpr Travel travel_of(const MessageKind& message) noexcept {
   return message.has_own_place ? Travel::copied : Travel::stays;
 }
 
-/// The words of a block through which the ranks of a node say what they have read of it: one for
-/// each of them, and one by which the owner says that what it has told of is its user's again.
+/// The words of a block through which the ranks of a node say what they have read of it, one for
+/// each rank; and one more word, by which the owner withdraws what it has lent them, because the
+/// memory is its user's again.
 class ReaderWords {
  public:
   /// `address`: where they begin, in any process.  `ranks`: of the node.

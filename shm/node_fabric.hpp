@@ -69,8 +69,8 @@ class NodeChannel {
     lenders_.resize(awaited_[0].size());
     lenders_[slot] = lender;
   }
-  /// Reads memory that the writer of the slot has named; 0 or an errno, which then is the result of
-  /// all further reads.  Only if read_from() was called for the slot.
+  /// Reads memory that the writer of the slot has named.  Returns 0 or an errno, which then is the
+  /// result of all further reads.  read_from() must have been called for the slot.
   int read(std::uint32_t slot, std::uint64_t from, std::byte* into, std::size_t bytes) noexcept {
     assert(slot < lenders_.size());
     if (read_error_ != 0) return read_error_;
@@ -110,8 +110,8 @@ class NodeChannel {
     return store;
   }
 
-  /// Whether the next message has arrived in the slot; if so it is taken.  Only if it holds that
-  /// slot.
+  /// Takes the next message of the slot if it has arrived, and returns whether it has.  The channel
+  /// must hold that slot.
   bool take(std::uint32_t parity, std::uint32_t slot) noexcept {
     assert(holds_slot(parity, slot));
     AwaitedSlot& awaited = awaited_[parity][slot];

@@ -39,18 +39,19 @@ double one_after_the_other(double bytes, double first, double second) noexcept {
              : first / chunks + second / chunks + std::max(first, second) * (1 - 1 / chunks);
 }
 
-/// How much longer copies through windows take where both ranks copy at the same time: nothing
-/// while payloads stay in the first caches, twice as long from a chunk on.  Measured where two CPUs
-/// are threads of one core (docs/performance.md, "Reading in place"): copying an exchange of 64 KiB
-/// to 1 MiB takes 1.4 to 2.1 times as long as reading it there, 0.9 to 1.1 times on two cores.
+/// By which factor copies through the mappings slow each other down when both ranks copy at the
+/// same time.  It grows from 1 for small payloads, which stay in the first caches, to 2 for a chunk
+/// and more.  Measured (docs/performance.md, "Reading in place"): on two CPUs that are threads of
+/// one core, exchanging 64 KiB to 1 MiB by copying takes 1.4 to 2.1 times as long as by reading; on
+/// two cores it takes 0.9 to 1.1 times as long.
 double at_once(double bytes) noexcept {
   return std::min(2.0, 1 + bytes / chunk);
 }
 
 constexpr std::size_t bytes_min = 1u << 10;  // less is not worth a system call anywhere
 constexpr std::size_t bytes_max = std::size_t{64} << 20;
-/// Reading must take at most so much of the time of copying: the figures are not exact, and at
-/// equal times copying is better, because it makes no system call.
+/// Reading is chosen only if it takes at most this fraction of the time of copying: the figures are
+/// not exact, and at equal times copying is better, because it makes no system call.
 constexpr double margin = 0.95;
 
 /// The largest size to read.  Above it chunks are faster, because both sides copy at the same time

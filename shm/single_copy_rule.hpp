@@ -1,6 +1,7 @@
-// From which size on ranks of a node read payloads where their user has them, instead of copying
-// them into a window and out of it: by what both ways cost on this machine (shm/copy_costs.hpp).
-// Pure, so that the rule can be judged with the figures of machines that are not at hand.
+// Decides from which size on the ranks of a node read payloads in their users' buffers instead of
+// copying them into a mapping and out of it.  It compares what both ways cost on this machine
+// (shm/copy_costs.hpp).  Pure, so that the rule can be judged with the figures of machines that are
+// not at hand.
 #pragma once
 
 #include <array>
@@ -43,15 +44,16 @@ inline constexpr std::size_t single_copy_allreduce_times = 64;
 /// None: nothing is read.
 ReadRanges no_reading() noexcept;
 
-/// As the user says: from so many bytes on, of allreduces and blocks from a multiple of that on.
-/// SIZE_MAX: never; 0 or 1: always, whatever the size.
+/// The ranges for a size that the user has given: payloads of at least `bytes` are read, those of
+/// allreduces and of blocks from a multiple of that size on.  SIZE_MAX means never; 0 and 1 mean
+/// always, whatever the size.
 ReadRanges reading_from(std::size_t bytes) noexcept;
 
 /// By what it costs.  Allreduces are never read.
 ReadRanges reading_by_costs(const CopyCosts& costs) noexcept;
 
-/// What reading or copying one payload takes by these figures, in nanoseconds: what the rule
-/// compares.
+/// How many nanoseconds reading or copying one payload takes by these figures.  The rule compares
+/// the two.
 double reading_ns(ReadFor what, std::size_t bytes, const CopyCosts& costs) noexcept;
 double copying_ns(ReadFor what, std::size_t bytes, const CopyCosts& costs) noexcept;
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <string>

@@ -5,7 +5,6 @@
 #include <cassert>
 #include <cstdio>
 #include <memory>
-#include <type_traits>
 
 #include "verbs/driver.hpp"
 

@@ -7,8 +7,6 @@
 #include <random>
 #include <tutti/status.hpp>
 
-#include "verbs/port_card.hpp"
-
 namespace tutti::verbs {
 namespace {
 

@@ -71,9 +71,9 @@ struct ConnectionRefusal {
 };
 static_assert(sizeof(ConnectionRefusal) == 8 && std::is_trivially_copyable_v<ConnectionRefusal>);
 
-/// A message that is its own notification, in one write of one aligned line: a device that keeps
-/// lines whole makes `number` visible last.  As in a slot inside a node, the payload comes first
-/// and the word is at the end.
+/// A message and its notification in one aligned cache line, which the sender writes with a single
+/// request.  It needs a device that keeps lines whole: a receiver that sees `number` then sees the
+/// payload, too.  The payload comes first and the number last, as in a slot inside a node.
 struct alignas(64) Line {
   static constexpr std::size_t payload_bytes_max = 56;
 

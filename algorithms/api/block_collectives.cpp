@@ -85,8 +85,9 @@ struct Buffers {
   const void* target;
 };
 
-/// Whether a block of the source is where that of the target is.  Throws if they overlap otherwise,
-/// or a buffer is missing.  Of ranks whose blocks do not matter here, both are empty.
+/// Whether the block of the source and that of the target are the same memory.  Throws if they
+/// overlap in another way, or if a buffer is missing.  Blocks of ranks that do not matter here are
+/// empty.
 bool is_in_place(const Buffers& given, const std::vector<Part>& blocks, CheckLevel level) {
   const auto address = [](const void* buffer, const Range& range) {
     return reinterpret_cast<std::uintptr_t>(buffer) + range.offset;

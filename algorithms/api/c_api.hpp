@@ -33,9 +33,9 @@ namespace tutti::api {
   throw Error(ErrorCode::invalid_argument, name + " " + value + ": expected " + expected);
 }
 
-/// Bytes of a struct in the first version that had it: what every program has.  They never change;
-/// a member that is added later has its place behind them, and is zero for those who do not know
-/// it.
+/// The size of a struct in the first version of the interface that had it.  Every program passes at
+/// least as many bytes, and these sizes never change.  Members that are added later stand behind,
+/// and are zero for programs that do not know them.
 template <class Struct>
 inline constexpr std::size_t first_version_bytes = 0;
 template <>
@@ -184,8 +184,9 @@ void need_place(Object** place, const char* name) {
   *place = nullptr;
 }
 
-/// What `make` gives, as by snprintf: cut, terminated if there is room for anything; returns the
-/// length of the whole.  Empty if there is no memory for it.
+/// Writes the text that `make` returns, as snprintf would: the text is cut to the room that there
+/// is and terminated, and the result is its whole length.  If there is no memory to make it, the
+/// text is empty.
 template <class F>
 std::size_t write_text(char* text, std::size_t bytes, F&& make) noexcept {
   std::string whole;

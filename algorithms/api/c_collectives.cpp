@@ -23,8 +23,8 @@ static_assert(TUTTI_TREE_FIBONACCI == static_cast<int>(Tree::fibonacci));
 namespace tutti::api {
 namespace {
 
-/// Makes an operation of what `read` makes of the arguments.  What is wrong with them is refused on
-/// every rank.
+/// Makes an operation from the C++ arguments that `read` returns for the C ones.  If `read` throws,
+/// the call is refused on every rank.
 template <class Given, class Read,
           class Arguments = std::invoke_result_t<Read, const Given&, std::uint32_t>>
 tutti_status make(const char* collective, tutti_communicator* communicator, const Given* given,

@@ -17,18 +17,11 @@
 namespace tutti {
 namespace {
 
-/// The arguments of a collective that combines.
-struct Combination {
-  const char* collective;
-  const void* source;
-  const void* target;
-  std::size_t element_count;
-  const Reduction& reduction;
-  bool has_target = true;
-};
-
-void check_arguments(const Combination& given, CheckLevel level) {
-  const std::string name = std::string(given.collective) + ": ";
+/// Checks the arguments of a collective that combines.
+template <class Arguments>
+void check_arguments(const std::string& collective, const Arguments& given, CheckLevel level,
+                     bool has_target = true) {
+  const std::string name = collective + ": ";
   const Reduction& reduction = given.reduction;
   if (reduction.combine == nullptr || reduction.element_bytes == 0)
     throw Error(ErrorCode::invalid_argument,
@@ -40,9 +33,9 @@ void check_arguments(const Combination& given, CheckLevel level) {
                 name + std::to_string(given.element_count) + " elements of " +
                     std::to_string(reduction.element_bytes) + " bytes do not fit into memory");
   if (level == CheckLevel::off || given.element_count == 0) return;
-  if (given.source == nullptr || (given.has_target && given.target == nullptr))
+  if (given.source == nullptr || (has_target && given.target == nullptr))
     throw Error(ErrorCode::invalid_argument, name + "source or target is null");
-  if (!given.has_target) return;
+  if (!has_target) return;
   const auto* source = static_cast<const std::byte*>(given.source);
   const auto* target = static_cast<const std::byte*>(given.target);
   const std::size_t bytes = given.element_count * reduction.element_bytes;
@@ -105,8 +98,8 @@ bool may_be_zero_copy(const Communicator::Implementation& ranks,
          tune::may_be_zero_copy({asked, ranks.topology()});
 }
 
-/// What this rank tells of its buffers where that may decide on the plan: whether they are
-/// registered, and where in the memory of its node the target is.
+/// What this rank says about its buffers, if the choice of the plan may depend on that: whether
+/// they are registered, and where in the memory of its node the target is.
 std::vector<std::uint64_t> whereabouts(const Communicator::Implementation& ranks,
                                        const tune::CollectiveRequest& asked,
                                        const AllreduceArguments& arguments) {
@@ -184,12 +177,7 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
     asked.receives_max = context.fabric.connections().receives_promised_max();
   const auto complete = [&](std::span<const std::uint64_t> rows) -> runtime::Completed {
     const tune::CollectiveRequest completed = with_whereabouts(asked, ranks, rows);
-    check_arguments({.collective = "allreduce",
-                     .source = arguments.source,
-                     .target = arguments.target,
-                     .element_count = arguments.element_count,
-                     .reduction = arguments.reduction},
-                    context.settings.check);
+    check_arguments("allreduce", arguments, context.settings.check);
     if (completed.shares_target && arguments.source == arguments.target)
       throw Error(ErrorCode::invalid_argument,
                   "allreduce: the target is that of a whole node, and the source, too; give each "
@@ -222,12 +210,7 @@ Operation allreduce_ssp(Communicator& communicator, const AllreduceSspArguments&
                                       .slack = arguments.slack,
                                       .per_round_by_default = settings.per_round};
   const auto complete = [&](std::span<const std::uint64_t>) -> runtime::Completed {
-    check_arguments({.collective = "allreduce_ssp",
-                     .source = arguments.source,
-                     .target = arguments.target,
-                     .element_count = arguments.element_count,
-                     .reduction = arguments.reduction},
-                    settings.check);
+    check_arguments("allreduce_ssp", arguments, settings.check);
     if (!arguments.reduction.properties.commutative)
       throw Error(ErrorCode::unsupported,
                   "allreduce_ssp: the operator does not commute; use allreduce");
@@ -295,13 +278,8 @@ Operation reduce(Communicator& communicator, const ReduceArguments& arguments) {
     check_root("reduce", arguments.root, communicator.rank_count());
     check_fraction("reduce", "data_fraction", arguments.data_fraction);
     check_fraction("reduce", "rank_fraction", arguments.rank_fraction);
-    check_arguments({.collective = "reduce",
-                     .source = arguments.source,
-                     .target = arguments.target,
-                     .element_count = arguments.element_count,
-                     .reduction = arguments.reduction,
-                     .has_target = communicator.rank() == arguments.root},
-                    ranks.context.settings.check);
+    check_arguments("reduce", arguments, ranks.context.settings.check,
+                    communicator.rank() == arguments.root);
     return {asked};
   };
   return runtime::make_operation(communicator, {.collective = "reduce",
@@ -319,14 +297,9 @@ Operation prefix(Communicator& communicator, const ScanArguments& arguments,
                                       .element_count = arguments.element_count,
                                       .reduction = arguments.reduction};
   const auto complete = [&](std::span<const std::uint64_t>) -> runtime::Completed {
-    check_arguments(
-        {.collective = tune::name_of(kind),
-         .source = arguments.source,
-         .target = arguments.target,
-         .element_count = arguments.element_count,
-         .reduction = arguments.reduction,
-         .has_target = kind == tune::Collective::scan || communicator.rank() != Rank{0}},
-        communicator.implementation().context.settings.check);
+    check_arguments(tune::name_of(kind), arguments,
+                    communicator.implementation().context.settings.check,
+                    kind == tune::Collective::scan || communicator.rank() != Rank{0});
     return {asked};
   };
   return runtime::make_operation(communicator, {.collective = tune::name_of(kind),

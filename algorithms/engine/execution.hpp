@@ -27,8 +27,9 @@ struct RegisterMemory {
   std::array<std::byte*, 2> partials = {};
   std::array<std::byte*, 2> slots = {};
   std::uint32_t data_slot_count = 0;  // the slots behind these have one line each
-  /// Where a message is that stays in the memory of its sender, which is mapped here; by parity,
-  /// then by slot.  Null means that the message lands in its slot; empty, that every message does.
+  /// The address here of a message that stays in its sender's memory, by parity, then by slot.  A
+  /// null pointer means that the message lands in its slot; an empty vector, that every message
+  /// does.
   std::array<std::vector<std::byte*>, 2> in_place = {};
   std::size_t register_bytes = 0;  // stride of a partial or slot, all payloads
   std::size_t payload_bytes = 0;   // of one payload: room for the longest part
@@ -56,7 +57,7 @@ struct Range {
 };
 
 /// Where a part lies in source and target.  Both ranges have `element_count` elements, except for
-/// blocks that ranks swap: those are of any two lengths.
+/// blocks that ranks swap, whose source and target may differ in length.
 struct Part {
   Range source = {};
   Range target = {};

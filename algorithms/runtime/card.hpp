@@ -1,5 +1,5 @@
-// What the ranks tell each other when they make an operation, and when that means that they do not
-// want the same.
+// What the ranks tell each other when they make an operation, and how they find out that they ask
+// for different things.
 #pragma once
 
 #include <array>
@@ -60,8 +60,8 @@ struct Card {
 
 static_assert(std::is_trivially_copyable_v<Card>);
 
-/// A rank that gives up makes others wait in vain, or hear that it gave up: what they say explains
-/// less than what it says.
+/// How far an error is from its cause.  When one rank gives up, others wait in vain for it, or
+/// learn that it gave up; their errors explain less than its own.
 inline int distance_from_cause(ErrorCode code) {
   if (code == ErrorCode::peer_failed) return 2;
   return code == ErrorCode::timed_out ? 1 : 0;

@@ -60,8 +60,8 @@ std::uint64_t hash_of_shape(const runtime::ContextSettings& settings) {
   return hash;
 }
 
-/// A name for the communicator that these ranks make: no other one has the same contexts and
-/// numbers.
+/// A name for the communicator that these ranks make.  It is computed from their contexts and how
+/// many communicators each context has made, so no other communicator has the same name.
 std::uint64_t id_of(std::span<const Introduction> all) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (const Introduction& rank : all)
@@ -111,7 +111,7 @@ std::optional<shm::CopyCosts> measure_copies(Context::Implementation& context,
   std::byte* const block = is_readable ? arena.allocate(shm::costs_chunk_bytes) : nullptr;
   kept = block;
   const shm::CopyOutcome outcome =
-      shm::measure_copies_as_leader(probe, block, theirs.process, theirs.address);
+      shm::measure_copies_as_leader(probe, block, theirs.card.process, theirs.card.address);
   if (block != nullptr && outcome.block_is_free) arena.release(std::exchange(kept, nullptr));
   return outcome.costs;
 } catch (const std::bad_alloc&) {

@@ -41,7 +41,7 @@ struct Communicator::Implementation {
   runtime::Neighbourhood neighbours;
   shm::ReadRanges reads = shm::no_reading();  // alike on all ranks
   std::uint32_t operations_made = 0;
-  // Whether such segments were allocated; alike on all ranks.
+  // Whether segments, and whether segments of Scope::node, were allocated; the same on all ranks.
   bool has_segments = false, has_node_segments = false;
   std::uint32_t live_operations = 0;
   Failure failure;
@@ -49,15 +49,15 @@ struct Communicator::Implementation {
   std::vector<std::unique_ptr<Operation::Implementation>> retired;
   runtime::Liveness liveness{*this};
   static constexpr std::uint32_t unusable = 0;
-  /// The word of ForkMark until this has failed: one look finds a failure as well as a forked
-  /// child.
+  /// Points to the word of ForkMark until this communicator fails, then to a zero.  So a single
+  /// look finds a failure as well as a forked child.
   const std::uint32_t* usable = &context.mark.word();
 
   /// Whether messages to and from that rank go through shared memory.
   bool is_neighbour(Rank rank) const noexcept {
     return neighbours.windows[index_of(rank)].mapping != nullptr;
   }
-  /// The connection to a rank of another node; made, but not connected, if it was not there.
+  /// The connection to a rank of another node.  If there was none, it is made, but not connected.
   verbs::Connection& connection_to(Rank rank) {
     verbs::Connections& connections = context.fabric.connections();
     return connections[connections.to(process_of[index_of(rank)])];
@@ -68,18 +68,18 @@ struct Communicator::Implementation {
     return static_cast<std::size_t>(
         std::count(nodes.begin(), nodes.end(), nodes[index_of(exchange.self())]));
   }
-  /// Whether ranks tell each other where payloads of so many bytes lie instead of sending them;
-  /// alike on all ranks.
+  /// Whether payloads of this size are read in the buffer of their user instead of being sent.  All
+  /// ranks get the same result.
   bool takes_single_copy(shm::ReadFor what, std::size_t bytes) const noexcept {
     return reads[static_cast<std::size_t>(what)].holds(bytes);
   }
-  /// What choices see of the ranks.
+  /// The nodes and domains of the ranks, by which schedules are chosen.
   tune::Topology topology() const {
     return {.rank_count = exchange.rank_count(),
             .node_of = neighbours.nodes.node,
             .domain_of = neighbours.domain};
   }
-  /// What goes through a plan at a time, of each of its parts; alike on all ranks.
+  /// How many bytes of each part go through a plan at a time.  All ranks get the same result.
   std::size_t chunk_bytes(const plan::Plan& plan) const noexcept {
     return tune::chunk_bytes_for(plan, neighbours.nodes.node_count < process_of.size(),
                                  context.settings.chunk_bytes);
@@ -106,8 +106,8 @@ struct Communicator::Implementation {
   /// Throws Error{peer_failed} if it has failed, Error{invalid_argument} in a forked child.
   void require_usable() const;
 
-  /// Records the first failure and takes this communicator's operations out of flight.  `met_by` is
-  /// the operation that met it; without it any of those in flight is a fair witness.
+  /// Records the first failure and takes this communicator's operations out of flight.  The failure
+  /// names the operation `met_by` that met it, or, if that is null, any one of those in flight.
   void fail(Status status, Rank peer, const char* what, const Operation::Implementation* met_by,
             std::uint32_t completion = 0, int system_errno = 0) noexcept;
   /// Tells the other ranks of the incident, then fails.

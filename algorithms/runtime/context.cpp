@@ -12,8 +12,9 @@
 namespace tutti {
 namespace {
 
-/// Peers answer within microseconds if they are there, in good order, and their device needs no
-/// help of theirs; without an answer nothing is lost but their time.
+/// How long a context takes its leave of its peers.  A peer that is alive and whose device needs no
+/// help from its program answers within microseconds.  If a peer does not answer, nothing is lost
+/// but this time.
 constexpr Timeout farewell_timeout = std::chrono::seconds(1);
 
 static_assert(verbs::Arena::header_bytes >= shm::OfferedMapping::header_bytes);
@@ -60,8 +61,7 @@ const ibv_mr& Context::Implementation::neighbour_arena(std::uint64_t process,
   const auto known = neighbour_arenas.find(process);
   if (known != neighbour_arenas.end()) return *known->second.region;
   // The software device lets peers map a file of which whoever registers it has a descriptor.
-  const detail::Descriptor file =
-      shm::open_offered({.process = theirs.process, .descriptor = theirs.descriptor});
+  const detail::Descriptor file = shm::open_offered(theirs.card);
   verbs::RegionHandle region = fabric.register_memory(
       theirs.mapping->data(), theirs.mapping->size(),
       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, "the arena of a rank of this node");

@@ -31,9 +31,9 @@ struct Context::Implementation {
   std::uint64_t process_key;  // random; names this context to its peers
   verbs::VerbsFabric fabric;
   shm::OfferedMapping window;  // the arena, for the ranks of this node
-  /// Arenas of neighbours that peers of this rank write to, by process.  Registered until the
-  /// context goes, as the own one is: a peer may see that what it has written has had its effect
-  /// before its device has heard that it was written.
+  /// Arenas of neighbours that peers of this rank write to, by process.  They stay registered until
+  /// the context is destroyed, as this rank's own arena does: a peer may see the effect of what it
+  /// has written before its device has received the acknowledgement.
   struct NeighbourArena {
     std::shared_ptr<detail::Mapping> mapping;
     verbs::RegionHandle region;

@@ -13,8 +13,8 @@ inline constexpr std::uint32_t flush_results = 4;   // subnormal results become 
 inline constexpr std::uint32_t flush_operands = 8;  // subnormal operands count as 0 (DAZ)
 }  // namespace float_mode_bits
 
-/// The mode of the calling thread.  Where the processor's control register is not known, rounding
-/// only.
+/// The mode of the calling thread.  Where the processor's control register is not known, it is the
+/// rounding mode alone.
 inline std::uint32_t float_mode() noexcept {
   std::uint32_t mode = 0;
   switch (std::fegetround()) {

@@ -120,8 +120,8 @@ template <BuiltIn which, class T>
     return apply_wide<which, T>(left, right);
 }
 
-/// `partial` without `incoming`, where an inverse gives back exactly what was there before: not of
-/// floating-point sums, which round, nor of products, which may be 0.
+/// Takes `incoming` out of `partial`.  There is an inverse only where it gives back exactly what
+/// was there before: not for floating-point sums, which round, nor for products, which may be 0.
 template <BuiltIn which, class T>
 constexpr bool has_inverse = std::integral<T> &&
                              (which == BuiltIn::sum || which == BuiltIn::bit_xor);
@@ -170,8 +170,8 @@ TUTTI_TARGET_AVX512 void combine_by_avx512(const void* incoming, void* partial,
   combine_lines<which, T>(incoming, partial, element_count);
 }
 
-/// Not on the first CPUs that have such vectors, whose clock drops while they use them; those with
-/// VBMI2 keep theirs.
+/// Not used on the first CPUs that have such vectors, because their clock drops meanwhile.  CPUs
+/// with VBMI2 keep their clock.
 bool has_fast_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&

@@ -16,8 +16,8 @@ constexpr std::uint32_t calls_per_clock = 8;
 constexpr Timeout explanation_time = std::chrono::milliseconds(250);
 constexpr Timeout suspicion_interval = std::chrono::milliseconds(5);
 
-/// More polls than the completion queue has entries; only a queue that is filled meanwhile takes
-/// all of them.
+/// More polls than the completion queue has entries, so all of them are made only if the queue is
+/// being filled meanwhile.
 constexpr unsigned turns_to_empty_queue = 1u << 16;
 
 constexpr const char* left_too_early = "has left while it was needed";

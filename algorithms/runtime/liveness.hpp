@@ -57,8 +57,7 @@ class Liveness {
     std::optional<Timeout> until;  // an explanation is waited for; set at the first check
   };
 
-  /// Makes an incident that the side channel knows the communicator's failure; false: there is
-  /// none.
+  /// If the side channel knows an incident, makes it the communicator's failure and returns true.
   bool adopt_incident() noexcept;
   void judge(Timeout now) noexcept;
   void condemn(const Suspicion& held) noexcept;

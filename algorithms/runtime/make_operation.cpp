@@ -1,5 +1,5 @@
-// Making an operation: three small exchanges out of band, and before them, of collectives whose
-// ranks alone know how long their blocks are, one of cards and one of these sizes.
+// Making an operation takes three small exchanges out of band.  If each rank knows only how long
+// its own blocks are, there are two more before them, one of cards and one of these sizes.
 //   1. every rank's card: what it asks for, where its slots are, and whether it failed so far;
 //   2. the endpoints of new connections, if any rank has some;
 //   3. every rank's verdict after connecting, which is also the barrier after which any rank may
@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -124,8 +123,8 @@ void connect_partners(Operation::Implementation& operation,
                         .remote = offer->endpoint,
                         .name = "rank " + std::to_string(index_of(partner))});
   }
-  // Half of the time: a rank that has failed already waits for the others' verdicts meanwhile, and
-  // must not run out of its own.
+  // Connecting may take half of the set-up timeout: a rank that has already failed waits for the
+  // verdicts of the others meanwhile, and its own timeout must not pass first.
   communicator.context.fabric.connections().connect(
       partners, {.timeout = communicator.context.settings.setup_timeout / 2, .is_pointless = [&] {
                    return communicator.exchange.incident().kind != Incident::Kind::none;
@@ -237,8 +236,8 @@ void charge_for(Operation::Implementation& operation) {
   if (reduction.inverse) reduction.inverse = charged<&Reduction::inverse>;
 }
 
-/// The sizes that every rank tells, by rank.  Ranks that ask for something else have other rows, or
-/// none, so that is found out first.
+/// The sizes that every rank has told, by rank.  Ranks that ask for something else tell other
+/// sizes, or none, so the cards are compared first.
 std::vector<std::uint64_t> rows_of(Communicator::Implementation& communicator, SetUpCall& call,
                                    const OperationRequest& request, const Card& card) {
   if (request.row.empty()) return {};
@@ -300,8 +299,8 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
   return operation;
 }
 
-/// Ranks of a shared ring exchange by which key a node's block is written, and once more that it
-/// has been.
+/// Ranks of a shared ring exchange the keys by which the blocks of their nodes are written, then
+/// whether all could join, and last whether the first writes have arrived.
 void join_ring(Operation::Implementation& operation, SetUpCall& call,
                const std::vector<Card>& cards, std::optional<Error>& error) {
   Communicator::Implementation& communicator = operation.communicator;

@@ -8,17 +8,11 @@
 namespace tutti::runtime {
 namespace {
 
-/// The answer that a put sends or an await receives, if the plan has one in that slot.
-const plan::Answer* answer_of(const Operation::Implementation& operation, const plan::Step& step) {
-  const bool may_be = step.action == plan::Action::put || step.action == plan::Action::await;
-  return may_be ? plan::answer_in(operation.plan, step.slot) : nullptr;
-}
-
 /// How the message of a put or an await travels, if the peer is of this node.
 shm::Travel travel_of(const Operation::Implementation& operation, const plan::Step& step) {
   return shm::travel_of({.bytes = operation.execution.bytes_of(step),
                          .is_one_way = operation.plan.flow_control == plan::FlowControl::one_way,
-                         .is_answer = answer_of(operation, step) != nullptr,
+                         .is_answer = plan::answer_in(operation.plan, step.slot) != nullptr,
                          .has_own_place = operation.plan.zero_copy || step.into_target});
 }
 
@@ -44,8 +38,8 @@ void add_once(std::vector<T>& all, T one) {
   if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
 }
 
-/// A message to a rank of this node, from a partial into the rank's slot.  If it stays where it is,
-/// the slot tells of that place once and for all.
+/// A message to a rank of this node, from a partial into a slot of that rank.  If the payload stays
+/// in the partial, the partial's address is written into the slot here, once for all calls.
 void prepare_store(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
                    const Card& theirs) {
   const engine::RegisterMemory& memory = operation.execution.memory;
@@ -62,7 +56,8 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
     std::byte* remote = slot;
     if (travel == shm::Travel::answers)
       remote = window.at(
-          theirs.slots[parity] + offset_of_partial(operation, answer_of(operation, step)->partial),
+          theirs.slots[parity] +
+              offset_of_partial(operation, plan::answer_in(operation.plan, step.slot)->partial),
           memory.register_bytes);
     if (step.into_target) bytes = 0;  // it is there: the node has one target
     if (travel == shm::Travel::stays) {
@@ -183,7 +178,7 @@ void find_messages_in_place(Operation::Implementation& operation, std::span<cons
       for (std::size_t parity = 0; parity < 2; ++parity)
         memory.in_place[parity][step.slot] =
             memory.slots[parity] +
-            offset_of_partial(operation, answer_of(operation, step)->partial);
+            offset_of_partial(operation, plan::answer_in(operation.plan, step.slot)->partial);
     if (travel != shm::Travel::stays) continue;
     const std::size_t bytes = operation.execution.bytes_of(step);
     const NeighbourWindow& window = communicator.neighbours.windows[index_of(step.peer)];
@@ -224,9 +219,9 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
         const std::uint64_t withdrawn =
             reader_words(communicator, cards[index_of(step.peer)].finished).withdrawn();
         operation.channel.node.read_from(
-            step.slot, {.process = window.reader,
+            step.slot, {.process = window.reader(),
                         .mapping = {window.mapping->data(), window.mapping->size()},
-                        .address = window.address,
+                        .address = window.card.address,
                         .withdrawn = reinterpret_cast<shm::SequenceWord*>(
                             window.at(withdrawn, sizeof(shm::SequenceWord)))});
       }

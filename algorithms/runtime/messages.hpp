@@ -24,8 +24,8 @@ void use_lines(Operation::Implementation& operation, const verbs::Connection& co
 /// `cards`: of all ranks, whose partners are connected.  May throw Error.
 void prepare_messages(Operation::Implementation& operation, std::span<const Card> cards);
 
-/// Finds the messages that will stay where ranks of this node have them.  All of these have
-/// prepared theirs.  Neither throws nor allocates.
+/// Finds the messages that will stay in the memory of their senders in this node.  All ranks of the
+/// node must have prepared their own messages before.  Neither throws nor allocates.
 void find_messages_in_place(Operation::Implementation& operation, std::span<const Card> cards);
 
 }  // namespace tutti::runtime

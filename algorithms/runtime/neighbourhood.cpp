@@ -45,10 +45,6 @@ struct Report {
   }
 };
 
-shm::PeerProcess reader_of(const shm::MappingCard& card) {
-  return {.id = card.process, .nonce_address = card.address, .nonce = card.nonce};
-}
-
 /// Whether this process may read memory of that one.
 bool reads(shm::PeerProcess process) {
   std::uint64_t nonce = 0;
@@ -69,11 +65,8 @@ Report map_neighbours(Neighbourhood& all, std::uint32_t self, std::span<const Ne
     } else {
       try {
         all.windows[rank] = {.mapping = shm::map_offered(cards[rank].window),
-                             .address = cards[rank].window.address,
-                             .process = cards[rank].window.process,
-                             .reader = reader_of(cards[rank].window),
-                             .descriptor = cards[rank].window.descriptor};
-        report.reads_peers = report.reads_peers && may_read && reads(all.windows[rank].reader);
+                             .card = cards[rank].window};
+        report.reads_peers = report.reads_peers && may_read && reads(all.windows[rank].reader());
         continue;
       } catch (const std::exception& error) {
         reason = error.what();

@@ -31,14 +31,15 @@ struct NeighbourCard {
 /// The memory of a rank of this node.
 struct NeighbourWindow {
   std::shared_ptr<detail::Mapping> mapping;  // null: not of this node
-  std::uint64_t address = 0;                 // of its start, in the rank's own process
-  std::int32_t process = 0;                  // that process
-  shm::PeerProcess reader = {};              // reads what of it is not in its window
-  std::int32_t descriptor = -1;              // of the memory's file, there
+  shm::MappingCard card = {};                // what its owner says of it
 
+  /// Reads what of the rank's memory is not in its window.
+  shm::PeerProcess reader() const noexcept {
+    return {.id = card.process, .nonce_address = card.address, .nonce = card.nonce};
+  }
   /// Where `bytes` that lie at `theirs` there lie here.
   std::byte* at(std::uint64_t theirs, std::size_t bytes) const noexcept {
-    const std::uint64_t offset = theirs - address;
+    const std::uint64_t offset = theirs - card.address;
     detail::check(offset <= mapping->size() && bytes <= mapping->size() - offset,
                   "what a neighbour has told of lies in its window", offset, bytes);
     return mapping->data() + offset;
@@ -49,8 +50,8 @@ struct Neighbourhood {
   bootstrap::NodeMap nodes;
   std::vector<NeighbourWindow> windows;  // by rank
   bool reads_peers = false;              // whether every rank can read all memory of its neighbours
-  /// What reading and copying cost on each node, if two of its ranks have measured it; alike on all
-  /// ranks.
+  /// What reading and copying cost on each node, if two of its ranks have measured it; the same on
+  /// all ranks.
   std::vector<std::optional<shm::CopyCosts>> costs = {};
   std::vector<Node> domain;  // of each rank, parts of nodes
   std::string remark;        // why ranks that may be a node are not; alike on all ranks
@@ -59,25 +60,26 @@ struct Neighbourhood {
 /// Gathers as many bytes from each rank; collective.
 using GatherBytes = std::function<std::vector<std::byte>(std::span<const std::byte> mine)>;
 
-/// One side of what two ranks of a node measure together (shm/copy_costs.hpp): of the window of the
-/// other, and whether this rank leads.
+/// One side of what two ranks of a node measure together (shm/copy_costs.hpp), given the mapping of
+/// the other rank and whether this rank leads.
 using MeasureCopies =
     std::function<std::optional<shm::CopyCosts>(const NeighbourWindow& theirs, bool leads)>;
 
-/// Which payloads are read where their users have them, if all ranks are of one node and may; alike
-/// on all ranks.  Pure.
+/// Which payloads are read where their users have them, if all ranks are of one node and may do so.
+/// Pure, so all ranks get the same result.
 shm::ReadRanges reads_of(const Neighbourhood& all, const ContextSettings& settings);
 
-/// Who has to be a node of its own, given who could not map whose memory, [mapper][owner]: the one
-/// whom most others could not map (of several, the last), again and again until nobody is left
-/// whose memory is out of reach.  Pure.
+/// Which ranks have to be nodes of their own, given who could not map whose memory,
+/// [mapper][owner].  The rank whose memory most others could not map is set apart (of several such
+/// ranks the last one), and this is repeated until the remaining ranks can all map each other.
+/// Pure.
 std::vector<bool> apart(std::vector<std::vector<bool>> out_of_reach);
 
 /// The nodes that `settings.ranks_per_node`, which is not empty, and the placement impose.
 bootstrap::NodeMap imposed_nodes(std::size_t rank_count, const ContextSettings& settings);
 
-/// The domains of the ranks of `cards` in these nodes, imposed by `settings` or found; alike on all
-/// ranks.  Pure.
+/// The domains of the ranks of `cards` in these nodes, imposed by `settings` or found.  Pure, so
+/// all ranks get the same result.
 std::vector<Node> domains_of(const bootstrap::NodeMap& nodes, std::span<const NeighbourCard> cards,
                              const ContextSettings& settings);
 

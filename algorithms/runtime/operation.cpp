@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <ctime>
 #include <string>
 #include <tutti/detail/check.hpp>
@@ -200,8 +199,9 @@ Status Operation::Implementation::start() noexcept {
   runtime::JoinedFabric joined{context.fabric};
   if (ring()) {
     ring()->contribute();
-    // No more than that: who is stopped now has taken on no work.  In simulated time nobody is, and
-    // the first poll would let time pass with nothing on its way.
+    // Here start() claims no work, so a rank that is stopped after it holds nobody up.  In
+    // simulated time no rank is stopped, and start() advances at once: otherwise the first poll
+    // would let time pass while nothing is on its way.
     if (!context.clock.is_simulated() || advance(joined) != Status::ok)
       context.in_flight.push_back(this);
     return Status::ok;

@@ -78,8 +78,8 @@ struct Operation::Implementation {
 
   /// Advances as far as it can; when that is to the end, tells those whose memory was read.
   Status advance(runtime::JoinedFabric& joined) noexcept;
-  /// Takes the credits of the last two calls that have arrived.  True once all have, and nobody
-  /// reads this rank's partials any more.
+  /// Takes those credits of the last two calls that have arrived.  Returns true when all of them
+  /// have arrived, so that nobody reads this rank's partials any more.
   bool collect_credits() noexcept;
 
   /// Its user has the buffers back for good; `may_be_written`: but peers may still write there.

@@ -23,8 +23,9 @@ std::size_t register_bytes_for(std::size_t payload_bytes) {
 /// operations sent.  It is short, because a peer that waits for this rank does not read meanwhile.
 constexpr Timeout reading_time = std::chrono::milliseconds(100);
 
-/// What is read of a payload by reference before it is combined: stays in the second cache.  Less
-/// than this is slower, every reading being a system call (measured, docs/performance.md).
+/// How many bytes of a payload by reference are read at once before they are combined.  They stay
+/// in the second cache.  Smaller pieces are slower, because every reading is a system call
+/// (measured, docs/performance.md).
 constexpr std::size_t piece_bytes = 256u << 10;
 
 void make_room_for_references(engine::Execution& execution, const plan::Plan& plan,
@@ -39,8 +40,8 @@ void make_room_for_references(engine::Execution& execution, const plan::Plan& pl
                          engine::RegisterMemory::line_bytes);
 }
 
-/// Parts of chunks that an operation has at most: the table of them takes 40 bytes each, and is
-/// made before anything else is known of the payload.  512 GiB in chunks of 128 KiB.
+/// The most parts of chunks that an operation may have.  Their table takes 40 bytes for each.  This
+/// number is enough for 512 GiB in chunks of 128 KiB.
 constexpr std::size_t chunk_parts_max = std::size_t{1} << 22;
 
 void require_few_chunks(std::size_t payload_bytes, std::size_t chunk_count, std::size_t parts) {

@@ -1,5 +1,5 @@
-// What stands behind Segment: a block of the arena that belongs to the user, or what a neighbour
-// has made so.
+// The state of a Segment: a block of the arena that belongs to the user, or such a block of a
+// neighbour's arena.
 #pragma once
 
 #include <cstddef>

@@ -4,11 +4,12 @@
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <optional>
 #include <tutti/bootstrap.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/status.hpp>
+#include <utility>
+#include <vector>
 
 namespace tutti {
 namespace {
@@ -31,54 +32,29 @@ std::string required(const char* name, const char* expected) {
               std::string(name) + " is not set: the tcp bootstrap needs " + expected);
 }
 
-std::uint32_t parse_number(const char* name, const std::string& text, const char* expected) {
+std::uint32_t parse_number(std::string_view text, const std::string& origin, const char* expected) {
   std::uint32_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) refuse(name, text, expected);
+  if (error != std::errc() || end != text.data() + text.size()) refuse(origin, text, expected);
   return number;
 }
 
-Timeout parse_seconds(const char* name, const std::string& text) {
+Timeout parse_seconds(std::string_view text, const std::string& origin) {
   double seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (error != std::errc() || end != text.data() + text.size() || !(seconds > 0) || seconds > 1e6)
-    refuse(name, text, "seconds above 0, for example 30 or 0.5");
+    refuse(origin, text, "seconds above 0, for example 30 or 0.5");
   return std::chrono::duration_cast<Timeout>(std::chrono::duration<double>(seconds));
 }
 
-CheckLevel parse_check(const std::string& text) {
-  if (text == "off") return CheckLevel::off;
-  if (text == "local") return CheckLevel::local;
-  if (text == "collective") return CheckLevel::collective;
-  refuse("TUTTI_CHECK", text, "off, local or collective");
-}
-
-ConnectBy parse_connect(const std::string& text) {
-  if (text == "exchange") return ConnectBy::exchange;
-  if (text == "cm") return ConnectBy::cm;
-  refuse("TUTTI_CONNECT", text,
-         "exchange (out of band) or cm (by IP address, through the kernel's rdma_cm)");
-}
-
-WaitPolicy parse_wait(const std::string& text) {
-  if (text == "automatic") return WaitPolicy::automatic;
-  if (text == "spin") return WaitPolicy::spin;
-  if (text == "yield") return WaitPolicy::yield;
-  if (text == "block") return WaitPolicy::block;
-  refuse("TUTTI_WAIT", text, "automatic, spin, yield or block");
-}
-
-Notify parse_notify(const std::string& text) {
-  if (text == "immediate") return Notify::immediate;
-  if (text == "flag") return Notify::flag;
-  refuse("TUTTI_NOTIFY", text, "immediate or flag");
-}
-
-SharedNotifications parse_shared_notifications(const std::string& text) {
-  if (text == "automatic") return SharedNotifications::automatic;
-  if (text == "words") return SharedNotifications::words;
-  if (text == "republished") return SharedNotifications::republished;
-  refuse("TUTTI_SHARED_NOTIFICATIONS", text, "automatic, words or republished");
+/// A parser of a setting that is one of a few words; `expected` lists them.
+template <class Value>
+auto one_of(std::vector<std::pair<std::string_view, Value>> words, const char* expected) {
+  return [words = std::move(words), expected](std::string_view text, const std::string& origin) {
+    for (const auto& [word, value] : words)
+      if (text == word) return value;
+    refuse(origin, text, expected);
+  };
 }
 
 }  // namespace
@@ -179,62 +155,69 @@ std::optional<std::size_t> parse_single_copy(std::string_view text, const std::s
   }
 }
 
+namespace {
+
+std::size_t parse_domains_above(std::string_view text, const std::string& origin) {
+  return text == "never"
+             ? SIZE_MAX
+             : parse_number(text, origin, "a number of ranks, for example 16, or never");
+}
+
+/// What the code gives goes before the environment, which is read, and refused, in any case.
+template <class Setting, class Given, class Parse>
+void settle(Setting& setting, const std::optional<Given>& given, const char* variable,
+            Parse&& parse) {
+  if (const auto text = value_of(variable)) setting = parse(*text, variable);
+  if (given) setting = *given;
+}
+
+}  // namespace
+
 ContextSettings context_settings(const ContextOptions& given) {
   refuse_unknown_settings();
   ContextSettings settings;
-  if (auto text = value_of("TUTTI_DEVICE")) settings.device = *text;
-  if (auto text = value_of("TUTTI_ARENA_BYTES"))
-    settings.arena_bytes = parse_bytes(*text, "TUTTI_ARENA_BYTES");
-  if (auto text = value_of("TUTTI_CHECK")) settings.check = parse_check(*text);
-  if (auto text = value_of("TUTTI_PER_ROUND"))
-    settings.per_round = parse_per_round(*text, "TUTTI_PER_ROUND");
-  if (auto text = value_of("TUTTI_CHUNK_BYTES"))
-    settings.chunk_bytes = parse_bytes(*text, "TUTTI_CHUNK_BYTES");
-  if (auto text = value_of("TUTTI_SINGLE_COPY_BYTES"))
-    settings.single_copy_bytes = parse_single_copy(*text, "TUTTI_SINGLE_COPY_BYTES");
-  if (auto text = value_of("TUTTI_REGISTER_BUFFERS")) {
-    if (*text != "0" && *text != "1") refuse("TUTTI_REGISTER_BUFFERS", *text, "0 or 1");
-    settings.register_buffers = *text == "1";
-  }
-  if (auto text = value_of("TUTTI_SETUP_TIMEOUT"))
-    settings.setup_timeout = parse_seconds("TUTTI_SETUP_TIMEOUT", *text);
-  if (auto text = value_of("TUTTI_CONNECT")) settings.connect = parse_connect(*text);
-  if (auto text = value_of("TUTTI_NOTIFY")) settings.notify = parse_notify(*text);
-  if (auto text = value_of("TUTTI_WAIT")) settings.wait = parse_wait(*text);
-  if (auto text = value_of("TUTTI_SHARED_NOTIFICATIONS"))
-    settings.shared_notifications = parse_shared_notifications(*text);
-  if (auto text = value_of("TUTTI_RANKS_PER_NODE"))
-    settings.ranks_per_node = parse_ranks_per_node(*text, "TUTTI_RANKS_PER_NODE");
-  if (auto text = value_of("TUTTI_PLACEMENT"))
-    settings.placement = parse_placement(*text, "TUTTI_PLACEMENT");
-  if (auto text = value_of("TUTTI_DOMAINS_ABOVE"))
-    settings.domains_above = *text == "never"
-                                 ? SIZE_MAX
-                                 : parse_number("TUTTI_DOMAINS_ABOVE", *text,
-                                                "a number of ranks, for example 16, or never");
-  if (auto text = value_of("TUTTI_RANKS_PER_DOMAIN"))
-    settings.ranks_per_domain = parse_ranks_per_domain(*text, "TUTTI_RANKS_PER_DOMAIN");
-  if (!given.device.empty()) settings.device = given.device;
-  settings.arena_bytes = given.arena_bytes.value_or(settings.arena_bytes);
+  settings.device = given.device.empty() ? value_of("TUTTI_DEVICE").value_or("") : given.device;
+  settle(settings.arena_bytes, given.arena_bytes, "TUTTI_ARENA_BYTES", parse_bytes);
   if (settings.arena_bytes > arena_bytes_max)
     refuse("TUTTI_ARENA_BYTES", std::to_string(settings.arena_bytes),
            "at most " + std::to_string(arena_bytes_max) +
                " bytes, also in code, and less than there is memory");
-  settings.check = given.check.value_or(settings.check);
-  settings.chunk_bytes = given.chunk_bytes.value_or(settings.chunk_bytes);
-  if (given.single_copy_bytes) settings.single_copy_bytes = given.single_copy_bytes;
-  settings.register_buffers = given.register_buffers.value_or(settings.register_buffers);
-  settings.setup_timeout = given.setup_timeout.value_or(settings.setup_timeout);
-  settings.connect = given.connect.value_or(settings.connect);
-  settings.notify = given.notify.value_or(settings.notify);
-  settings.wait = given.wait.value_or(settings.wait);
-  settings.shared_notifications =
-      given.shared_notifications.value_or(settings.shared_notifications);
-  settings.per_round = given.per_round.value_or(settings.per_round);
-  settings.ranks_per_node = given.ranks_per_node.value_or(settings.ranks_per_node);
-  settings.placement = given.placement.value_or(settings.placement);
-  settings.domains_above = given.domains_above.value_or(settings.domains_above);
-  settings.ranks_per_domain = given.ranks_per_domain.value_or(settings.ranks_per_domain);
+  settle(settings.check, given.check, "TUTTI_CHECK",
+         one_of<CheckLevel>({{"off", CheckLevel::off},
+                             {"local", CheckLevel::local},
+                             {"collective", CheckLevel::collective}},
+                            "off, local or collective"));
+  settle(settings.per_round, given.per_round, "TUTTI_PER_ROUND", parse_per_round);
+  settle(settings.chunk_bytes, given.chunk_bytes, "TUTTI_CHUNK_BYTES", parse_bytes);
+  settle(settings.single_copy_bytes, given.single_copy_bytes, "TUTTI_SINGLE_COPY_BYTES",
+         parse_single_copy);
+  settle(settings.register_buffers, given.register_buffers, "TUTTI_REGISTER_BUFFERS",
+         one_of<bool>({{"0", false}, {"1", true}}, "0 or 1"));
+  settle(settings.setup_timeout, given.setup_timeout, "TUTTI_SETUP_TIMEOUT", parse_seconds);
+  settle(settings.connect, given.connect, "TUTTI_CONNECT",
+         one_of<ConnectBy>({{"exchange", ConnectBy::exchange}, {"cm", ConnectBy::cm}},
+                           "exchange (out of band) or cm (by IP address, through the kernel's "
+                           "rdma_cm)"));
+  settle(settings.notify, given.notify, "TUTTI_NOTIFY",
+         one_of<Notify>({{"immediate", Notify::immediate}, {"flag", Notify::flag}},
+                        "immediate or flag"));
+  settle(settings.wait, given.wait, "TUTTI_WAIT",
+         one_of<WaitPolicy>({{"automatic", WaitPolicy::automatic},
+                             {"spin", WaitPolicy::spin},
+                             {"yield", WaitPolicy::yield},
+                             {"block", WaitPolicy::block}},
+                            "automatic, spin, yield or block"));
+  settle(settings.shared_notifications, given.shared_notifications, "TUTTI_SHARED_NOTIFICATIONS",
+         one_of<SharedNotifications>({{"automatic", SharedNotifications::automatic},
+                                      {"words", SharedNotifications::words},
+                                      {"republished", SharedNotifications::republished}},
+                                     "automatic, words or republished"));
+  settle(settings.ranks_per_node, given.ranks_per_node, "TUTTI_RANKS_PER_NODE",
+         parse_ranks_per_node);
+  settle(settings.placement, given.placement, "TUTTI_PLACEMENT", parse_placement);
+  settle(settings.domains_above, given.domains_above, "TUTTI_DOMAINS_ABOVE", parse_domains_above);
+  settle(settings.ranks_per_domain, given.ranks_per_domain, "TUTTI_RANKS_PER_DOMAIN",
+         parse_ranks_per_domain);
   for (const std::uint32_t ranks : settings.ranks_per_domain)
     if (ranks == 0) refuse("ranks_per_domain", "0", "1 or more ranks in each domain");
   for (const std::uint32_t ranks : settings.ranks_per_node)
@@ -254,11 +237,11 @@ ContextSettings context_settings(const ContextOptions& given) {
 TcpOptions TcpOptions::from_environment() {
   runtime::refuse_unknown_settings();
   TcpOptions options;
-  options.rank = Rank{
-      parse_number("TUTTI_RANK", required("TUTTI_RANK", "this process's rank, 0 .. TUTTI_SIZE - 1"),
-                   "a rank, 0 .. TUTTI_SIZE - 1")};
+  options.rank =
+      Rank{parse_number(required("TUTTI_RANK", "this process's rank, 0 .. TUTTI_SIZE - 1"),
+                        "TUTTI_RANK", "a rank, 0 .. TUTTI_SIZE - 1")};
   options.rank_count =
-      parse_number("TUTTI_SIZE", required("TUTTI_SIZE", "the number of ranks"), "1 or more");
+      parse_number(required("TUTTI_SIZE", "the number of ranks"), "TUTTI_SIZE", "1 or more");
   if (options.rank_count == 0) refuse("TUTTI_SIZE", "0", "1 or more");
   if (index_of(options.rank) >= options.rank_count)
     refuse("TUTTI_RANK", std::to_string(index_of(options.rank)),
@@ -267,7 +250,7 @@ TcpOptions TcpOptions::from_environment() {
       required("TUTTI_RENDEZVOUS", "host:port on which rank 0 listens, for example 10.0.0.1:5555");
   options.secret = required("TUTTI_SECRET", "a text that only this job's ranks know");
   if (auto text = value_of("TUTTI_BOOTSTRAP_TIMEOUT"))
-    options.timeout = parse_seconds("TUTTI_BOOTSTRAP_TIMEOUT", *text);
+    options.timeout = parse_seconds(*text, "TUTTI_BOOTSTRAP_TIMEOUT");
   return options;
 }
 

@@ -44,8 +44,9 @@ class SharedRingOperation {
   /// Throws Error{limit_exceeded}.
   SharedRingOperation(Operation::Implementation& operation, const OperationRequest& request);
 
-  /// How many messages, an even number, can be on their way along a connection to this rank: none
-  /// by words; else all that wait at its node, whoever sends them.
+  /// How many messages, an even number, can be on their way along a connection to this rank.  With
+  /// words it is 0; with notifications, all chunks that can wait at its node, because any rank may
+  /// send them.
   std::uint64_t notified_max() const noexcept;
 
   // ---- set-up, in this order; throws Error ----
@@ -54,15 +55,16 @@ class SharedRingOperation {
   RingDoor open(std::span<const Card> cards);
   /// Once partners are connected.
   void join(std::span<const RingDoor> doors);
-  /// Once all ranks have joined: writes to the next node and waits until that is there.  Devices
-  /// may need the help of the other side for the first time, which it could not give if it was
-  /// stopped.  Not where chunks are notified: a rank that is stopped cannot republish them either.
+  /// To be called once all ranks have joined.  Writes a greeting to the next node and waits until
+  /// it is there.  On some devices the first write needs the help of the other side, which a
+  /// stopped rank could not give later.  It does nothing where chunks are notified, because a
+  /// stopped rank cannot republish them anyway.
   void greet();
 
   /// All have joined: from now on others may write into the block, which nobody has touched before.
   void share() noexcept { is_shared_ = is_greeting_ = true; }
-  /// Who has greeted.  If not all have, no call will be, and the block is nobody's any more unless
-  /// a greeting to this node may still be on its way.
+  /// Tells which ranks have greeted.  If not all have, there will be no call, and the block may be
+  /// used again unless a greeting to this node may still be on its way.
   void hear(std::span<const Verdict> greeters) noexcept;
 
   // ---- data path ----

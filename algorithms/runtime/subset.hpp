@@ -15,8 +15,8 @@
 
 namespace tutti::runtime {
 
-/// Borrows the communicator, which must outlive it.  Incidents are those of that one's exchange: of
-/// ranks that are not members, too, who then have no rank here.
+/// Borrows the communicator, which must outlive it.  Incidents are those of that communicator's
+/// exchange.  They include ranks that are not members, and then name no rank.
 class SubsetExchange final : public Exchange {
  public:
   /// Collective over `whole`, whose ranks may name different members; `members` are ranks there, in

@@ -1,7 +1,6 @@
 // Rows of allreduce over all ranks.
 #include <algorithm>
 #include <bit>
-#include <functional>
 #include <numeric>
 #include <tutti/detail/names.hpp>
 

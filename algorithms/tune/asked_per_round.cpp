@@ -1,7 +1,6 @@
 #include "tune/asked_per_round.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
 

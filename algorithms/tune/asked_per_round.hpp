@@ -1,6 +1,6 @@
-// Messages per round that a call or a context asks for, held against the ranks that they have to
-// serve: what a schedule runs with, or a refusal that names the nearest that will do.  Where
-// nothing is asked for, the rule of plan/core/per_round.hpp.
+// Checks the messages per round that a call or a context asks for against the number of ranks.  The
+// result is what a schedule runs with, or a refusal that names the nearest numbers that will do.
+// Where nothing is asked for, the rule of plan/core/per_round.hpp decides.
 #pragma once
 
 #include <cstddef>

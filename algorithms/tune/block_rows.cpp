@@ -30,9 +30,9 @@ plan::Transport transport_of(const Query& query) {
 
 // allgather, allgatherv
 
-/// Blocks go directly to so many nodes: there dissemination has as many partners (of 9 nodes with 2
-/// messages a round: 1, 2, 3 and 6 ahead and behind), and more hops.  Among more nodes it has
-/// fewer.
+/// Up to this many nodes, blocks go directly to all of them: dissemination would have as many
+/// partners (among 9 nodes with 2 messages a round: 1, 2, 3 and 6 ahead and behind) and more hops.
+/// Among more nodes it has fewer partners.
 constexpr std::uint32_t direct_partners_max = 8;
 
 constexpr std::size_t countable_bytes = std::size_t{1} << 48;  // more cannot be, and would overflow
@@ -89,8 +89,9 @@ std::size_t most_sent(const Query& query) {
   return most;
 }
 
-/// Pieces of all blocks, about, so that hops of a piece take an eighth of the time at most, where
-/// messages are not too many and chunks not too short for that; an empty block has one, too.
+/// About how many pieces all blocks together are cut into.  There are so many that the hops of one
+/// piece take at most an eighth of the time, unless that would take too many messages or too short
+/// chunks.  An empty block is one piece, too.
 constexpr std::size_t pieces_aimed_at(std::uint32_t node_count) {
   return std::clamp<std::size_t>(std::size_t{8} * node_count, 128, 256);
 }
@@ -163,10 +164,10 @@ std::vector<Picoseconds> link_times(const Query& query, std::size_t unit) {
 // other.  By these the slower route is taken by 3 % or more in 19 of 211 cases (4 to 64 nodes, 256
 // KiB to 8 MiB, in one to four or decreasing blocks), by 12 % at most.
 
-/// A block has come when the one before it has and the link had time for it, and a hop after it
-/// came to the node behind.  Even where links have no gaps, it takes a few hops more than all
-/// blocks do (measured in virtual time, 1 MiB, decreasing blocks: 2 to 4 of up to 16 nodes, 7 of
-/// 32, 15 of 64).
+/// A block has arrived at a node when the block before it has arrived, the link has had time for
+/// it, and a hop has passed since it arrived at the node behind.  Even where links have no gaps, it
+/// takes a few hops more than all blocks do (measured in virtual time, 1 MiB, decreasing blocks: 2
+/// to 4 of up to 16 nodes, 7 of 32, 15 of 64).
 Picoseconds cost_of_ring(const Query& query, const Variant&) {
   const Pieces pieces = pieces_of(query);
   const Picoseconds hop = hop_of_piece(pieces);
@@ -184,8 +185,9 @@ Picoseconds cost_of_ring(const Query& query, const Variant&) {
                   *std::max_element(come.begin(), come.end()));
 }
 
-/// The height of the trees more than all blocks take, and something where there are several long
-/// blocks (14 % of all but the longest, decreasing blocks of 32 nodes).
+/// The time of all blocks, and that of as many hops as the trees are high; and, where there are
+/// several long blocks, something more (14 % of all blocks but the longest, for decreasing blocks
+/// of 32 nodes).
 Picoseconds cost_of_two_trees(const Query& query, const Variant&) {
   const Pieces pieces = pieces_of(query);
   const std::vector<Picoseconds> on_link = link_times(query, pieces.unit);
@@ -274,8 +276,8 @@ Picoseconds cost_of_one_block(const Query& query, std::uint32_t messages = 1) {
   return round_cost(messages, 1, priced_bytes(query.request.bytes()));
 }
 
-/// The ranks of a node send at the same time, through its port.  Of several to a node messages are
-/// all that is counted, as for node_alltoall.
+/// The ranks of a node send at the same time, through the node's one port.  With several ranks on a
+/// node only messages are counted, as for node_alltoall.
 Picoseconds cost_of_direct_alltoall(const Query& query, const Variant&) {
   const std::uint32_t rank_count = query.topology.rank_count;
   if (!query.topology.has_shared_nodes())

@@ -41,9 +41,9 @@ class Choice {
   std::vector<Rival> rivals_ = {};
 };
 
-/// Pure, and alike on all ranks.  Throws Error{invalid_argument} for messages per round that do not
-/// serve so many ranks, with the nearest that do, and Error{unsupported} for a schedule that cannot
-/// do what is asked, with those that can.
+/// Pure, so all ranks get the same result.  Throws Error{invalid_argument} for messages per round
+/// that do not serve so many ranks, with the nearest that do, and Error{unsupported} for a schedule
+/// that cannot do what is asked, with those that can.
 Choice choose(const CollectiveRequest& request, const Topology& topology);
 
 /// `self`'s plan of what is chosen.

@@ -7,9 +7,9 @@
 
 namespace tutti::tune {
 
-/// Chunks of a payload where nothing else is said: those that ranks of a node pass to each other,
-/// and those between nodes of one rank.  A chunk is written to a partial, sent, combined and copied
-/// out while it is in the second cache; smaller ones have more rounds to wait for (measured,
+/// The default sizes of chunks: of those that the ranks of a node pass to each other, and of those
+/// between nodes of one rank.  A chunk is written to a partial, sent, combined and copied out while
+/// it is in the second cache; smaller ones have more rounds to wait for (measured,
 /// engine/README.md).
 inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
 inline constexpr std::size_t chunk_bytes_across = 128u << 10;
@@ -18,16 +18,16 @@ inline constexpr std::size_t chunk_bytes_zero_copy = 1u << 20;
 /// Chunk of a pipeline: its transfer takes about as long as one message's latency.
 inline constexpr std::size_t chunk_bytes_of_pipeline = 8u << 10;
 
-/// Where plans have many slots, chunks are as small as it takes for their registers to need about
-/// so much of the arena.
+/// Where plans have many slots, chunks are so small that the registers need about this much of the
+/// arena.
 inline constexpr std::size_t plan_registers_bytes = 8u << 20;
 
 /// A payload that is read in place takes no room; it is cut so that time limits are looked at
 /// between its chunks.
 inline constexpr std::size_t by_reference_bytes = 16u << 20;
 
-/// Chunks in which a payload goes through a plan that cuts it into `part_count` parts: none has
-/// more than `chunk_bytes` of a part (if an element has not), and each has an element of every
+/// How many chunks a payload has in a plan that cuts it into `part_count` parts.  No chunk has more
+/// than `chunk_bytes` of a part, unless one element is longer, and each has an element of every
 /// part.
 std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
                         std::size_t part_count, std::size_t chunk_bytes) noexcept;

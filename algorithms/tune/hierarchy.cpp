@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <tutti/detail/names.hpp>
 
-#include "plan/allreduce/dissemination.hpp"
 #include "plan/allreduce/lanes.hpp"
 #include "plan/core/nodes.hpp"
 #include "tune/assumed_network.hpp"

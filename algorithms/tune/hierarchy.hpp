@@ -1,6 +1,5 @@
 // How nodes enter a barrier or an allreduce: all ranks alike, by leaders, in lanes, by domains.
-// Schedules across the nodes are asked for as every other one, for as many ranks as there are
-// nodes.
+// The schedule across the nodes is chosen like any other one, for as many ranks as there are nodes.
 #pragma once
 
 #include <string>
@@ -18,7 +17,8 @@ bool is_read_in_place(const Query& query);
 /// Why the ranks of a node cannot have one target; empty: they can.
 std::string why_not_shared_target(const Query& query);
 
-/// Whether there is a zero-copy plan, if all ranks' buffers are registered; alike on all ranks.
+/// Whether there is a zero-copy plan, if all ranks' buffers are registered.  All ranks get the same
+/// result.
 bool may_be_zero_copy(const Query& query);
 
 }  // namespace tutti::tune

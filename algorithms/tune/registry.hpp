@@ -4,15 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <tutti/status.hpp>
 #include <tutti/types.hpp>
 #include <vector>
 
-#include "plan/blocks/piece_timetable.hpp"
 #include "plan/core/per_round.hpp"
 #include "plan/core/plan.hpp"
 #include "plan/cost/loggp.hpp"

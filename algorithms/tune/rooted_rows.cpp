@@ -36,8 +36,9 @@ bool has_all_participants(const Query& query) {
   return count == 0 || count >= query.topology.rank_count;
 }
 
-/// Nodes that the tree regards.  In rank order they count only if they are runs of ranks, and the
-/// result comes from rank 0, which another root would wait for, chunk by chunk.
+/// The nodes that the tree takes into account.  In rank order these are none unless each node's
+/// ranks follow each other and the root is rank 0: the result comes from rank 0, and another root
+/// would wait for it, chunk by chunk.
 std::span<const Node> nodes_of(const Query& query) {
   const bool is_regarded = is_broadcast(query) || !is_ordered(query) ||
                            (!is_canonical(query) && query.topology.has_runs());

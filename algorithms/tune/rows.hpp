@@ -14,13 +14,15 @@ std::span<const Row> rooted_rows();     // broadcast, reduce
 std::span<const Row> block_rows();      // allgather, alltoall, gather, scatter, reduce_scatter
 std::span<const Row> other_rows();      // barrier, allreduce_ssp, scan, exscan
 
-/// Schedules that cut the payload into a part for each rank send less of it in more messages.
-/// Provisional: it has not been measured on a network.
+/// From this size on, schedules are considered that cut the payload into a part for each rank: they
+/// send fewer bytes, but in more messages.  The figure is provisional, because it has not been
+/// measured on a network.
 inline constexpr std::size_t in_parts_from_bytes = 64u << 10;
-/// With more ranks of other nodes than that none is connected unasked, where fewer will do.
+/// A rank is connected with no more than this many ranks of other nodes if nobody asks for the
+/// schedule by name and there is one that needs fewer connections.
 inline constexpr std::uint32_t partners_unasked_max = 31;
-/// Schedules that pass parts on have registers for a part of each rank: those of more ranks than
-/// this would take more than the arena that there is by default.
+/// Schedules that pass parts on have registers for one part of each rank.  With more ranks than
+/// this, the registers would not fit into an arena of the default size.
 inline constexpr std::uint32_t passed_on_ranks_max = 4096;
 
 inline bool is_reproducible_in_bits(const CollectiveRequest& request) {

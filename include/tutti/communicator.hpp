@@ -56,49 +56,54 @@ struct ContextOptions {
   std::string device = {};                      // name or name:port; default: the best one
   std::optional<std::size_t> arena_bytes = {};  // for slots and send buffers; default 16 MiB
   std::optional<CheckLevel> check = {};         // default: collective
-  /// Payloads of more bytes than this are sent in chunks; alike on all ranks.  A plan that cuts the
-  /// payload into parts takes a chunk of each part at a time.  Default, and 0: 64 KiB where ranks
-  /// share nodes, 128 KiB where each rank is a node of its own, 1 MiB if zero-copy; less where a
-  /// plan has so many slots that 8 MiB would not hold them.
+  /// Payloads of more bytes than this are sent in chunks.  Must be equal on all ranks.  A plan that
+  /// cuts the payload into parts works on a chunk of each part at a time.  By default, and for 0,
+  /// it is 64 KiB where ranks share nodes, 128 KiB where each rank is a node of its own, and 1 MiB
+  /// for zero copy; it is less where a plan has so many slots that they would not fit into 8 MiB.
   std::optional<std::size_t> chunk_bytes = {};
   /// From how many bytes on ranks of one node read each other's buffers (process_vm_readv) instead
-  /// of sending, if all ranks share the node and the kernel permits it; alike on all ranks.
+  /// of sending, if all ranks share the node and the kernel permits it.  Must be equal on all
+  /// ranks.
   ///  * broadcast: from this size to 2 MiB;
   ///  * reduce of two ranks, by an operator that commutes: from this size to 512 KiB;
   ///  * allreduce of two ranks, by an operator that commutes: from 64 times this size on;
   ///  * blocks (block_collectives.hpp): from twice this size on.
-  /// 0 and 1: always; SIZE_MAX: never.  Default: when a communicator is made, the first two ranks
-  /// of a node measure within 8 ms which way is faster (Communicator::single_copy_remark()).
+  /// 0 and 1 mean always, SIZE_MAX means never.  By default, when a communicator is made, the first
+  /// two ranks of a node measure within 8 ms which way is faster
+  /// (Communicator::single_copy_remark()).
   std::optional<std::size_t> single_copy_bytes = {};
-  /// Whether zero-copy operations (segment.hpp) may register buffers that lie in no segment; alike
-  /// on all ranks.  Such memory must stay mapped until the operation is destroyed, and may be
-  /// pinned; start() takes no other target.  After a failure of the communicator, peers that write
-  /// there lose their connection to this context.  Default: false.
+  /// Whether zero-copy operations (segment.hpp) may register buffers that lie in no segment.  Must
+  /// be equal on all ranks.  Such a buffer must stay mapped until the operation is destroyed, and
+  /// the kernel may pin its pages.  start() then accepts no other target than the registered one.
+  /// After a failure of the communicator, peers that still write into the buffer lose their
+  /// connection to this context.  Default: false.
   std::optional<bool> register_buffers = {};
   std::optional<Timeout> setup_timeout = {};  // of each collective set-up step; default 30 s
   std::optional<ConnectBy> connect = {};      // alike on all ranks; default: exchange
   std::optional<Notify> notify = {};          // alike on all ranks; default: immediate
   std::optional<WaitPolicy> wait = {};        // of this context; default: automatic
   std::optional<SharedNotifications> shared_notifications = {};  // alike on all ranks; automatic
-  /// Messages per round of every operation; an empty vector, and the default, is a rule.
+  /// Messages per round of every operation.  By default, and for an empty vector, the library
+  /// decides.
   std::optional<std::vector<std::uint32_t>> per_round = {};
-  /// Imposes a node shape, alike on all ranks: how many ranks each node has; the last entry holds
-  /// for all further nodes.  {1}: no shared memory.  The ranks of a node must be able to share
-  /// memory.  Default: the ranks of a host that have mapped each other's memory are a node.
+  /// Imposes a node shape: how many ranks each node has, where the last entry holds for all further
+  /// nodes.  Must be equal on all ranks.  {1} means no shared memory.  The ranks of a node must be
+  /// able to share memory.  Default: the ranks of a host that have mapped each other's memory are a
+  /// node.
   std::optional<std::vector<std::uint32_t>> ranks_per_node = {};
   std::optional<Placement> placement = {};  // of an imposed shape; default: block
   /// In a node of more ranks than this, the ranks of a domain (the CPUs of one last-level cache and
-  /// NUMA node) meet first, in barriers and small allreduces, if each rank is bound to one domain;
-  /// alike on all ranks.  SIZE_MAX: never.  Default: 16.
+  /// NUMA node) meet first, in barriers and small allreduces, if each rank is bound to one domain.
+  /// Must be equal on all ranks.  SIZE_MAX means never.  Default: 16.
   std::optional<std::size_t> domains_above = {};
-  /// Imposes domains on every node, however many ranks it has, alike on all ranks: how many ranks
-  /// each domain has, in rank order; the last entry holds for all further domains.  Default: the
-  /// domains that are found.
+  /// Imposes domains on every node, however many ranks it has: how many ranks each domain has, in
+  /// rank order, where the last entry holds for all further domains.  Must be equal on all ranks.
+  /// Default: the domains that are found.
   std::optional<std::vector<std::uint32_t>> ranks_per_domain = {};
 };
 
-/// Device, arena, completion queue and connections; these are keyed by peer process, and only the
-/// partners that plans use are connected.  One thread at a time may use it and everything made from
+/// Owns the device, the arena, the completion queue and the connections, one for each peer process
+/// that some plan needs.  Only one thread at a time may use the context and everything made from
 /// it.  It must outlive its communicators (checked, also when another context is assigned to it).
 ///
 /// A forked child cannot use its parent's context, nor anything made from it: making an object
@@ -107,8 +112,9 @@ struct ContextOptions {
 /// goes on.  A child may make a context of its own, over an exchange of its own.
 class TUTTI_EXPORT Context {
  public:
-  /// Opens the device and registers the arena.  Throws Error; Error{invalid_argument} also for an
-  /// unknown TUTTI_* name in the environment or a value there that cannot be read.
+  /// Opens the device and registers the arena.  Throws Error.  It is Error{invalid_argument} if an
+  /// option is wrong, if the environment has an unknown TUTTI_* name, or if the value of a known
+  /// one cannot be read.
   explicit Context(const ContextOptions& options = {});
   Context(Context&&) noexcept;
   Context& operator=(Context&&) noexcept;
@@ -168,8 +174,8 @@ class TUTTI_EXPORT Communicator {
   std::uint32_t node_count() const noexcept;
   /// One line: why ranks that may be a node (same host and namespaces) are not.  Else empty.
   const std::string& node_remark() const noexcept;
-  /// A line for people: from which sizes on ranks read each other's buffers, and by which figures
-  /// this was decided (ContextOptions::single_copy_bytes); alike on all ranks.
+  /// A line for people, the same on all ranks: from which sizes on ranks read each other's buffers,
+  /// and by which figures this was decided (ContextOptions::single_copy_bytes).
   std::string single_copy_remark() const;
 
   /// Gives up: every operation in flight here returns `aborted`, and so do those of the other ranks

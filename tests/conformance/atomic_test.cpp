@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <random>
-#include <set>
 #include <thread>
 
 #include "harness.hpp"

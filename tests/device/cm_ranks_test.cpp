@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <cstring>
-#include <thread>
 #include <tutti/tutti.hpp>
 
 #include "devices.hpp"

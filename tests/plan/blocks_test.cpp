@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <random>
 #include <set>
 #include <string>

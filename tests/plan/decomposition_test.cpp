@@ -107,7 +107,6 @@ TEST(Decomposition, costs_what_the_catalogue_says) {
           const auto top = static_cast<std::uint32_t>(d.size() - 1);
           const Plan plan = decomposition_allreduce(Rank{ranks / 3}, ranks, n, form, order);
           ASSERT_EQ(plan.per_round, rounds_of(ranks, n, form)) << name_of(ranks, n, form, order);
-          ASSERT_EQ(plan.per_round, decomposition_rounds(ranks, n, form));
           const bool joined_at_end = form == Digits::joined && top > 0 && d[top - 1] > 1;
           ASSERT_EQ(plan.per_round.size(), top + (d[top] > 1 || joined_at_end ? 1 : 0));
           std::uint32_t extra = 0, prefixes = 0;
@@ -131,7 +130,8 @@ TEST(Decomposition, costs_what_the_catalogue_says) {
 TEST(Decomposition, of_base_two_takes_the_rounds_and_messages_of_the_paper) {
   for (std::uint32_t ranks = 1; ranks <= 2048; ++ranks)
     for (const Digits digits : digit_forms) {
-      const PerRound rounds = decomposition_rounds(ranks, 1, digits);
+      const PerRound rounds =
+          decomposition_allreduce(Rank{0}, ranks, 1, digits, Order::commutative).per_round;
       const auto bits = static_cast<std::uint32_t>(std::bit_width(ranks));
       ASSERT_EQ(rounds.size(), bits - 1);
       ASSERT_EQ(std::accumulate(rounds.begin(), rounds.end(), 0u),
@@ -168,7 +168,8 @@ TEST(Decomposition, sends_first_joins_in_slot_order_and_wastes_nothing) {
 // What the header says about the other schedule, in as many rounds: least messages per vector.
 TEST(Decomposition, of_base_two_takes_no_fewer_messages_than_two_partial_in_as_many_rounds) {
   for (std::uint32_t ranks = 2; ranks <= 2048; ++ranks) {
-    const PerRound rounds = decomposition_rounds(ranks, 1, Digits::separate);
+    const PerRound rounds =
+        decomposition_allreduce(Rank{0}, ranks, 1, Digits::separate, Order::commutative).per_round;
     std::uint32_t least = 0;  // sum of as many entries whose product of (entry + 1) reaches P
     for (std::uint64_t reached = 0; reached < ranks; ++least) {
       reached = 1;

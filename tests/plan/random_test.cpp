@@ -4,7 +4,6 @@
 #include <rapidcheck.h>
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "plan/allreduce/canonical_dissemination.hpp"

@@ -9,7 +9,6 @@
 #include <bit>
 #include <numeric>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <map>
-#include <tuple>
 
 #include "plan/core/plan.hpp"
 

@@ -8,10 +8,8 @@
 #include <cstdint>
 #include <fstream>
 #include <numeric>
-#include <set>
 #include <sstream>
 #include <string>
-#include <utility>
 
 #include "plan/core/verify.hpp"
 #include "sizes.hpp"

@@ -6,7 +6,6 @@
 
 #include <barrier>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <map>
 #include <string>

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <tutti/tutti.hpp>

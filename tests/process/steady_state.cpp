@@ -1,7 +1,5 @@
 // steady_state CALLS: two ranks, CALLS barriers and allreduces, nothing else; for strace.
 #include <sched.h>
-#include <cstdio>
-#include <cstdlib>
 #include <tutti/tutti.hpp>
 
 int main(int count, char** values) {

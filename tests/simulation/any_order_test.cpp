@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <string>
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
 

@@ -2,7 +2,6 @@
 // schedule of the catalogue, whether or not the chunks are equally long.
 #include <gtest/gtest.h>
 
-#include <string>
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
 

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <numeric>
 #include <random>
 
 #include "engine/advance.hpp"

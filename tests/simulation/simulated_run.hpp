@@ -4,9 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <random>
-#include <span>
 #include <vector>
 
 #include "engine/advance.hpp"

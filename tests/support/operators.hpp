@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <tutti/reduction.hpp>
 #include <vector>
 

@@ -3,7 +3,6 @@
 
 #include <cassert>
 #include <cerrno>
-#include <mutex>
 
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"

@@ -1,8 +1,10 @@
-// How datagrams travel between processes: over connections of their own, one for each direction, so
-// that they do not delay anything else.  A sender of more than a few gets a ring in the receiver's
-// segment (DatagramRing), by which all later ones go; the connection then only carries calls, and
-// its end says that the sender has gone.  The order of datagrams is kept: the last message before
-// those of the ring says that they begin, and the receiver reads the ring only after that message.
+// Datagrams travel between processes over connections of their own, one for each direction, so that
+// they do not delay anything else.  A process that sends more than a few gets a ring in the
+// receiver's segment (DatagramRing), and all its later datagrams travel through that ring.  Then
+// the connection only carries calls, messages by which the sender wakes the receiver's helper
+// thread, and its end says that the sender has gone.  The order of datagrams is kept: the last
+// datagram over the connection is followed by a message that says that the ring begins, and the
+// receiver does not read the ring before that message.
 //
 // Datagrams that find no room in a socket or a ring wait in this process, up to a bound.  Datagrams
 // beyond the bound, or addressed to nobody, are lost, as datagrams may be.

@@ -5,15 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <bit>
 #include <cassert>
-#include <cerrno>
-#include <cstddef>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 
 #include "verbs/soft/fabric_model.hpp"
 #include "verbs/soft/limits.hpp"

@@ -21,8 +21,8 @@ inline std::uint32_t place_of(const SoftDevice& device, std::uint32_t port) {
 }
 inline constexpr std::uint32_t places_count = devices_max * ports_max;
 
-/// A number made of the host's boot id and network namespace.  Processes that can find each other
-/// have the same, all others have different ones.
+/// A number computed from the host's boot id and network namespace.  Processes that can find each
+/// other have the same number, and all others have different numbers.
 enum class HostNumber : std::uint64_t {};
 HostNumber read_host_number_slow();  // a system call
 

@@ -22,7 +22,6 @@
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/notification.hpp"
 #include "verbs/soft/process.hpp"
-#include "verbs/soft/promotion.hpp"
 #include "verbs/soft/queue_pair.hpp"
 #include "verbs/soft/receive_queue.hpp"
 #include "verbs/soft/region.hpp"

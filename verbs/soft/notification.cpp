@@ -1,7 +1,6 @@
 // See notification.hpp.
 #include "verbs/soft/notification.hpp"
 
-#include <algorithm>
 #include <cassert>
 #include <cerrno>
 

@@ -12,7 +12,6 @@
 #include <array>
 #include <cassert>
 #include <cerrno>
-#include <chrono>
 #include <optional>
 #include <system_error>
 #include <tuple>
@@ -300,8 +299,8 @@ void Process::copy_pending() {
   pending_now_.assign(pending_.begin(), pending_.end());  // within what is reserved
 }
 
-/// Tries all pending requests; nanoseconds until it is worth trying again, or -1: not before it is
-/// woken.
+/// Tries all pending requests.  Returns after how many nanoseconds it is worth trying again, or -1
+/// if there is nothing to try until the helper thread is woken.
 std::int64_t Process::progress_pending_ns() {
   if (!has_pending()) return -1;
   (void)next_due_.exchange(bounces_count_ > 0 ? 0 : never_ps, std::memory_order_acq_rel);

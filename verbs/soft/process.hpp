@@ -17,7 +17,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -256,8 +255,9 @@ class Process {
   std::vector<Buried> buried_;
 
   detail::Descriptor wake_;
-  // What the helper thread waits for.  It is not on the thread's stack, where a leak check in a
-  // child of fork would not find it.
+  // The descriptors that the helper thread polls.  The vector is a member and not a local variable
+  // of the thread: in a child of fork() that thread does not exist, so a leak checker does not
+  // search its stack and would report the vector's memory as lost.
   std::vector<pollfd> watched_;
   // Set by release() before it wakes the helper thread, which then ends.
   std::atomic<bool> stopping_{false};

@@ -1,5 +1,6 @@
-// Where the next entries of rings in shared memory will appear: rings of queue pairs with
-// completions, and rings with datagrams.  Polls look there without the lock of the rings.
+// A watch remembers where in shared memory the next entry of a ring will appear, so that a poll can
+// see whether there is one without taking the lock of the rings.  There are watches for the rings
+// of queue pairs, whose entries are completions, and for rings of datagrams.
 #pragma once
 
 #include <array>

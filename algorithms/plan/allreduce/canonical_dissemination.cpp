@@ -14,7 +14,7 @@
 
 #include "plan/allreduce/canonical_fold.hpp"
 #include "plan/allreduce/canonical_tree.hpp"
-#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/per_round.hpp"
 #include "plan/core/steps.hpp"
 
 namespace tutti::plan {

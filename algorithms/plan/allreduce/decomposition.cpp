@@ -203,12 +203,6 @@ bool is_decomposable(std::uint32_t rank_count, std::uint32_t n, Digits digits) {
   return messages <= slots_max;
 }
 
-PerRound decomposition_rounds(std::uint32_t rank_count, std::uint32_t n, Digits digits) {
-  assert(is_decomposable(rank_count, n, digits));
-  const std::vector<Digit> all = digits_of(rank_count, n);
-  return rounds_of(n, all.size() - 1, pieces_of(all, digits));
-}
-
 Plan decomposition_allreduce(Rank self, std::uint32_t rank_count, std::uint32_t n, Digits digits,
                              Order order) {
   assert(is_decomposable(rank_count, n, digits) && index_of(self) < rank_count);

@@ -48,9 +48,6 @@ enum class Digits : std::uint8_t {
 /// Whether the builder accepts it: both counts are at least 1, and the messages at most slots_max.
 bool is_decomposable(std::uint32_t rank_count, std::uint32_t n, Digits digits);
 
-/// Messages of each round, by the round in which they are put.  Needs is_decomposable().
-PerRound decomposition_rounds(std::uint32_t rank_count, std::uint32_t n, Digits digits);
-
 /// Allreduce plan of `self`, named "decomposition" or, if separate, "decomposition_digits".  Needs
 /// is_decomposable(), and the same arguments on all ranks.  Time and memory are proportional to the
 /// rank's own messages.

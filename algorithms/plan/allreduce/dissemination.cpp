@@ -6,7 +6,7 @@
 #include <cassert>
 #include <vector>
 
-#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/per_round.hpp"
 #include "plan/core/steps.hpp"
 
 namespace tutti::plan {

@@ -13,7 +13,6 @@
 // The source is read before the target is written, part by part, so they may be the same memory.
 #include "plan/allreduce/lanes.hpp"
 
-#include <algorithm>
 #include <cassert>
 #include <optional>
 #include <utility>
@@ -61,8 +60,8 @@ class Builder {
     plan_.payloads = across.payloads;
     plan_.slot_count = static_cast<std::uint16_t>(slot_of_result(lane_count_, 0));
     plan_.shares_target = shares_target_;
-    // Where there are only two ranks, each gets its result in the partial of its part for the
-    // other.
+    // Two ranks answer each other (lanes.hpp): the result of a part arrives in partial 0, from
+    // which the receiving rank has sent its contribution to that part.
     if (shape.rank_count == 2 && shares.node_count() == 1 && lane_count_ == 2 && has_payload() &&
         !shares_target_)
       plan_.answers = {{.slot = slot_of_result(0, 0), .partial = 0},

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "plan/allreduce/recursive_multiplying.hpp"
-#include "plan/allreduce/two_partial.hpp"
+#include "plan/core/per_round.hpp"
 
 namespace tutti::plan {
 namespace {

@@ -117,8 +117,8 @@ class Builder {
         seam_.begin_result(rank_behind(plan_.self, adaption_.taken_out, plan_.rank_count), beside_);
   }
 
-  /// A or B may be complete within a round.  `grown` is the prefix of `length`, or, after the
-  /// border of B, what it was there.
+  /// A or B may be complete in the middle of a round.  `grown` is the prefix of `length`, or, once
+  /// the border of B is passed, the prefix up to that border.
   void keep_prefix(std::uint64_t length, const Partial& grown) {
     if (length == adaption_.prefix_sent) {
       a_ = new_partial();

@@ -88,8 +88,8 @@ struct Adaption {
 /// and memory are proportional to the messages of a rank.
 std::vector<Adaption> adaptions(std::uint32_t rank_count, std::uint32_t n);
 
-/// The one to take: the fewest messages, then the shortest prefix taken out, preferably none, then
-/// whole S's only; the first of its kind.
+/// The adaption to use: the one with the fewest messages; of these the one with the shortest prefix
+/// taken out, best none; of these one that sends whole S's only; and of equal ones the first.
 std::optional<Adaption> adaption(std::uint32_t rank_count, std::uint32_t n);
 
 /// Whether there is one: the precondition of the builder.

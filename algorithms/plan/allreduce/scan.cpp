@@ -1,5 +1,5 @@
-// See scan.hpp.  The message of round k has slot k; its credit has the same place among the slots
-// of credits, which follow.
+// See scan.hpp.  In a doubling_scan() of K rounds the message of round k lands in slot k, and the
+// credit for it lands in slot K + k.
 #include "plan/allreduce/scan.hpp"
 
 #include <algorithm>

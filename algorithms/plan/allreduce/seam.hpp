@@ -48,8 +48,8 @@ class SeamWriter {
   /// Sends `from` to the rank `offset` ahead.
   void put(std::uint64_t offset, std::uint16_t slot, const Partial& from);
 
-  /// Awaits from the rank `offset` behind the `length` ranks that end at it, without the last
-  /// `without_last` of them, and joins what has come to the left of `into`.
+  /// Awaits the message of the rank `offset` behind.  It holds the `length` ranks that end at that
+  /// rank, without the last `without_last` of them, and is joined to the left of `into`.
   void receive(std::uint64_t offset, std::uint16_t slot, std::uint64_t length, Partial& into,
                std::uint32_t without_last = 0);
 
@@ -59,8 +59,8 @@ class SeamWriter {
   /// into = from, as far as values go: `into` keeps its registers.
   void copy(const Partial& from, Partial& into);
 
-  /// Where the result grows, from nothing at the left of `last` on: in the target, and in rank
-  /// order its low part `beside` it, which is a partial register.
+  /// An empty result that will grow to the left of `last`.  It grows in the target; in rank order
+  /// its low part grows in `beside`, a partial.
   Partial begin_result(Rank last, Register beside) const;
 
   /// A result that grows from a complete partial, which is not written again.

@@ -24,7 +24,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "plan/core/plan.hpp"
 

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "plan/allreduce/two_partial.hpp"
 #include "plan/blocks/blocks.hpp"
 #include "plan/core/node_shares.hpp"
 #include "plan/core/peer_stream.hpp"
+#include "plan/core/per_round.hpp"
 #include "plan/core/steps.hpp"
 
 namespace tutti::plan {

@@ -99,8 +99,8 @@ class Symmetric {
   std::uint16_t others_;
 };
 
-/// A plan of gather or scatter without its steps.  `data_slots` slots are for blocks, if these are
-/// copied; those for credits and answers follow.
+/// A plan of gather or scatter that has no steps yet.  Where blocks are copied, the first
+/// `data_slots` slots receive blocks, and the slots after them receive credits and answers.
 Plan empty_rooted_plan(Rank self, std::uint32_t rank_count, Transport transport,
                        std::uint32_t data_slots) {
   Plan plan = empty_plan(self, rank_count, name_of(transport));

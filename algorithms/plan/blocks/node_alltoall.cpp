@@ -100,8 +100,9 @@ class Builder {
     steps_.copy(from, into, narrow(payloads));
   }
 
-  /// Reads all of the source, so that the target may be written afterwards: the blocks that other
-  /// porters carry, and this rank's own blocks for the nodes that it carries to.
+  /// Copies everything that is needed of the source, so that the target, which may be the same
+  /// memory, can be written afterwards.  That is the blocks that other porters carry, and this
+  /// rank's own blocks for the nodes that it carries to.
   void give_to_porters() {
     for (std::size_t offset = 1; offset <= others(); ++offset) {
       const Rank porter = here()[place_ahead(offset)];

@@ -250,8 +250,8 @@ class Builder {
     steps_.await_credit(edge.peer, taken_lines().line(0, part_of(edge.blocks.back())));
   }
 
-  /// After a block was read: answers for it if the sender waits for that, and gives the credit of
-  /// the call after the last one.
+  /// To be called after a block was read.  Answers if the sender waits for that, and, after the
+  /// last block, gives the credit for a later call.
   void finish(IncomingStream& in, std::uint16_t block) {
     in.finish();
     if (in.taken() == in.count()) steps_.put(in.peer(), taken_lines().line(0, block), 0);

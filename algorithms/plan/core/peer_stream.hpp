@@ -1,6 +1,7 @@
-// Streams: messages from one rank to another, in order, each about another part of the payload,
-// with the answers of their windows (windows.hpp).  Each end of a stream has a half of it, which
-// writes the puts, the awaits, the answers and the waits for answers as steps of that rank's plan.
+// A stream is a sequence of messages from one rank to another, each with a different part of the
+// payload, and of the answers that acknowledge them window by window (windows.hpp).  Each end has
+// its own half of the stream, a class that writes the puts, the awaits, the answers and the waits
+// for answers as steps of that rank's plan.
 //
 //   sender      put 0 .. 3   put 4 .. 7   put 8 .. 11   await answer 0   put 12 .. 15
 //   receiver    await 0 .. 3, put answer 0              await 4 .. 7, put answer 1
@@ -51,8 +52,8 @@ class OutgoingStream {
   /// Messages that the peer has to have taken before the next one is sent.
   std::uint32_t to_be_taken() const { return answers_ ? taken_before(count()) : 0; }
 
-  /// Waits until the next message may be sent.  Steps that follow are about `part`, which it will
-  /// bring.
+  /// Writes the wait for the answer, if any, that allows the next message.  That message carries
+  /// `part`, and the steps written from here on are about `part`.
   void begin(std::uint16_t part) {
     assert(!begun_);
     if (const std::uint32_t taken = to_be_taken(); taken > 0) {
@@ -65,7 +66,7 @@ class OutgoingStream {
     begun_ = true;
   }
 
-  /// Sends it; `forwards`: a block of another rank.
+  /// Sends the message.  `forwards` says that its block came from another rank.
   void put(std::uint16_t slot, Register from, bool forwards = false) {
     assert(begun_);
     begun_ = false;
@@ -101,7 +102,8 @@ class IncomingStream {
     is_open_ = true;
   }
 
-  /// After it was read: answers if it ends a window that the sender waits for.
+  /// To be called after the message was read.  Writes the answer if the message ends a window whose
+  /// answer the sender waits for.
   void finish() {
     assert(is_open_);
     is_open_ = false;

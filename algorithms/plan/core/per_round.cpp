@@ -119,8 +119,9 @@ PerRound nearest_covering(std::uint32_t rank_count, std::uint32_t largest) {
   assert(largest >= 1);
   const std::uint32_t rounds = rounds_needed(rank_count, largest);
   if (rounds == 0) return {};
-  // The even spread has the largest product of its sum, so it tells the least sum that covers;
-  // bisect, as the product grows with the sum.
+  // Among vectors with the same sum, the even one has the largest product.  So the least sum that
+  // covers is the least one whose even vector covers.  That product grows with the sum, so
+  // bisection finds it.
   std::uint64_t first = rounds;
   std::uint64_t last = std::uint64_t{rounds} * largest;
   while (first < last) {

@@ -66,14 +66,12 @@ class StepWriter {
            bool forwards = false) {
     check_message(peer, slot, payloads);
     assert(payloads == 0 || is_register(from, payloads));
-    plan_.steps.push_back({.action = Action::put,
-                           .payloads = payloads,
-                           .slot = slot,
-                           .part = part_,
-                           .forwards = forwards,
-                           .round = round_,
-                           .peer = peer,
-                           .from = from});
+    append({.action = Action::put,
+            .payloads = payloads,
+            .slot = slot,
+            .forwards = forwards,
+            .peer = peer,
+            .from = from});
   }
 
   /// Puts the payload into the peer's target, and notifies `slot` there.
@@ -90,8 +88,7 @@ class StepWriter {
 
   void await_sent(Rank peer) {
     check_peer(peer);
-    plan_.steps.push_back(
-        {.action = Action::await_sent, .part = part_, .round = round_, .peer = peer});
+    append({.action = Action::await_sent, .peer = peer});
   }
 
   /// Tells the peer where `from` lies, which is the source or the target.
@@ -125,46 +122,38 @@ class StepWriter {
 
   void await(Rank peer, std::uint16_t slot, std::uint16_t payloads) {
     check_message(peer, slot, payloads);
-    plan_.steps.push_back({.action = Action::await,
-                           .payloads = payloads,
-                           .slot = slot,
-                           .part = part_,
-                           .round = round_,
-                           .peer = peer});
+    append({.action = Action::await, .payloads = payloads, .slot = slot, .peer = peer});
   }
 
   void await_credit(Rank peer, std::uint16_t slot) {
     check_message(peer, slot, 0);
     assert(plan_.flow_control == FlowControl::one_way);
-    plan_.steps.push_back({.action = Action::await_credit,
-                           .slot = slot,
-                           .part = part_,
-                           .round = round_,
-                           .peer = peer});
+    append({.action = Action::await_credit, .slot = slot, .peer = peer});
   }
 
   void copy(Register from, Register into, std::uint16_t payloads = 1) {
     assert(payloads > 0);
     check_registers(from, into, payloads);
-    plan_.steps.push_back({.action = Action::copy,
-                           .payloads = payloads,
-                           .part = part_,
-                           .round = round_,
-                           .from = from,
-                           .into = into});
+    append({.action = Action::copy, .payloads = payloads, .from = from, .into = into});
   }
 
   /// into = from o into: `from` holds the lower ranks.
-  void combine(Register from, Register into) { append(Action::combine, from, into); }
+  void combine(Register from, Register into) {
+    check_registers(from, into, 1);
+    append({.action = Action::combine, .from = from, .into = into});
+  }
 
   /// into = into without from.
-  void take_out(Register from, Register into) { append(Action::take_out, from, into); }
+  void take_out(Register from, Register into) {
+    check_registers(from, into, 1);
+    append({.action = Action::take_out, .from = from, .into = into});
+  }
 
  private:
-  void append(Action action, Register from, Register into) {
-    check_registers(from, into, 1);
-    plan_.steps.push_back(
-        {.action = action, .part = part_, .round = round_, .from = from, .into = into});
+  void append(Step step) {
+    step.part = part_;
+    step.round = round_;
+    plan_.steps.push_back(step);
   }
 
   void check_peer([[maybe_unused]] Rank peer) const {

@@ -424,8 +424,8 @@ bool touches(const Step& step, const Register& where) {
   return ((moves || sends) && is_there(step.from)) || (moves && is_there(step.into));
 }
 
-/// Says what is wrong if step `put` of `plan`, an answer, overwrites something that is still
-/// needed.
+/// Step `put` of `plan` is an answer, which overwrites `partial` of its receiver.  Says what is
+/// wrong if that partial is still needed there.
 Violation answer_violation(std::span<const Plan> plans, const Plan& plan, std::size_t put,
                            std::uint16_t partial) {
   const Step& answer = plan.steps[put];

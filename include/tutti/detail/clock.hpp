@@ -44,4 +44,8 @@ class MonotonicClock final : public Clock {
   }
 };
 
+inline Timeout now() noexcept {
+  return MonotonicClock::read();
+}
+
 }  // namespace tutti::detail

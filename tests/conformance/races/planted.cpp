@@ -1,9 +1,6 @@
 // The initiator's half of a request once more, with a fault: nothing is released.  Linked before
 // the library, whose own copy then stays out.  Everything that remote.cpp includes comes first, so
 // that the fault is in that file and nowhere else.
-#include <algorithm>
-#include <cerrno>
-#include <utility>
 
 #include "verbs/soft/atomic.hpp"
 #include "verbs/soft/context.hpp"

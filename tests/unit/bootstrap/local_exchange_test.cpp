@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <stdexcept>
-#include <thread>
 
 #include "tcp_ranks.hpp"
 #include "tutti/bootstrap.hpp"

@@ -1,7 +1,6 @@
 // Ranks of a TCP exchange as threads, and a rendezvous for them.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <string>

@@ -10,7 +10,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <memory>
 #include <thread>
 #include <tutti/detail/cpu_set.hpp>
 #include <vector>

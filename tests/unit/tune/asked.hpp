@@ -1,7 +1,6 @@
 // Requests with their nodes, as tests write them down, and the plans that are chosen for them.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "plan/blocks/blocks.hpp"

@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <tutti/algorithm.hpp>
 #include <tutti/detail/names.hpp>
 #include <tutti/reduction.hpp>
 #include <tutti/status.hpp>
-#include <utility>
 #include <vector>
 
 #include "plan/core/plan.hpp"

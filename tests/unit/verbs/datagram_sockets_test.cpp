@@ -7,7 +7,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstring>
 #include <span>
 
 namespace tutti::verbs::soft {

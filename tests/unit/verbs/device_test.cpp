@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <tutti/status.hpp>
 
 namespace tutti::verbs {
