@@ -73,11 +73,11 @@ class Builder {
   }
 
   Plan build() && {
-    give_parts();
     if (seat_ >= lane_count_) {
-      for (std::uint16_t piece = 0; piece < piece_count_; ++piece) hear_results(piece);
+      for (const std::uint16_t piece : order_of_pieces()) give(piece);
+      for (const std::uint16_t piece : order_of_pieces()) hear_results(piece);
     } else if (shares_.node_count() == 1) {
-      steps_.begin_part(part_of(seat_, 0));
+      give(0);
       combine_own(0);
       results_[0] = combined_[0];
       tell(0);
@@ -113,17 +113,28 @@ class Builder {
     return has_payload() ? partial_register(plan_.partial_count++) : Register{};
   }
 
-  /// Piece by piece, so that those who combine can begin.
-  void give_parts() {
-    for (std::uint16_t piece = 0; piece < piece_count_; ++piece)
-      for (std::uint16_t i = 1; i < member_count_; ++i) {
-        const std::uint16_t lane = seat_ahead(i);
-        if (lane >= lane_count_) continue;
-        steps_.begin_part(part_of(lane, piece));
-        const Register part = new_partial();
-        if (has_payload()) steps_.copy(source_register, part);
-        steps_.put(members_[lane], slot_of_part(seat_, lane, piece), payloads(), part);
-      }
+  /// The order in which the schedule across needs pieces, which is that of the node.
+  std::vector<std::uint16_t> order_of_pieces() const {
+    std::vector<std::uint16_t> order;
+    if (shares_.node_count() == 1) return {0};
+    for (const Step& step : across_.steps)
+      if (std::find(order.begin(), order.end(), step.part) == order.end())
+        order.push_back(step.part);
+    assert(order.size() == piece_count_);
+    return order;
+  }
+
+  /// Gives a piece of their parts to the ranks of all lanes.
+  void give(std::uint16_t piece) {
+    steps_.set_round(0);
+    for (std::uint16_t i = 1; i < member_count_; ++i) {
+      const std::uint16_t lane = seat_ahead(i);
+      if (lane >= lane_count_) continue;
+      steps_.begin_part(part_of(lane, piece));
+      const Register part = new_partial();
+      if (has_payload()) steps_.copy(source_register, part);
+      steps_.put(members_[lane], slot_of_part(seat_, lane, piece), payloads(), part);
+    }
   }
 
   /// Combines a piece of this rank's part over the node.
@@ -155,8 +166,9 @@ class Builder {
       steps_.combine(from, combined);
   }
 
-  /// The schedule across.  A piece is combined in the node right before the schedule needs it, and
-  /// its result goes to the node as soon as it is there.
+  /// The schedule across.  A piece is combined in the node right before the schedule needs it,
+  /// after the next one was given, and its result goes to the node as soon as it is there: so
+  /// network and memory work at the same time.
   void go_across() {
     std::vector<std::size_t> last_use(piece_count_);
     for (std::size_t at = 0; at < across_.steps.size(); ++at) last_use[across_.steps[at].part] = at;
@@ -164,14 +176,18 @@ class Builder {
     for (std::uint16_t piece = 0; piece < piece_count_; ++piece) {
       results_[piece] = member_count_ == 1 ? target_register : new_partial();
     }
-    std::vector<bool> is_combined(piece_count_);
+    const std::vector<std::uint16_t> order = order_of_pieces();
+    std::size_t combined_count = 0;
+    give(order[0]);
     std::optional<std::uint16_t> told;
     first_partial_across_ = plan_.partial_count;
     plan_.partial_count = static_cast<std::uint16_t>(plan_.partial_count + across_.partial_count);
     for (std::size_t at = 0; at < across_.steps.size(); ++at) {
       const std::uint16_t piece = across_.steps[at].part;
-      if (!is_combined[piece]) combine_own(piece);
-      is_combined[piece] = true;
+      if (combined_count < order.size() && piece == order[combined_count]) {
+        if (++combined_count < order.size()) give(order[combined_count]);
+        combine_own(piece);
+      }
       plan_.steps.push_back(step_here(across_.steps[at]));
       if (at != last_use[piece]) continue;
       tell(piece);
