@@ -74,6 +74,20 @@ class VerbsFabric {
   /// credits.  Returns the number of completions.
   std::size_t poll() noexcept;
 
+  // ---- sleeping until there is a completion, with ConnectionOptions::raises_events ----
+
+  bool raises_events() const noexcept { return connections_.events() != nullptr; }
+  /// Can be read once there is an event.
+  int event_descriptor() const noexcept { return connections_.events()->fd; }
+  /// The next completion raises an event.  One that came before does not: the caller polls once
+  /// more before it sleeps.  False: the device has refused.
+  bool request_event() noexcept {
+    assert(raises_events());
+    return ibv_req_notify_cq(connections_.completions(), 0) == 0;
+  }
+  /// Takes an event that is there.
+  void take_event() noexcept;
+
   /// Posts put number `put` of the plan.  in_progress: there is no credit, poll and try again;
   /// transport_failed: the connection has failed.
   Status put(VerbsChannel& channel, std::uint32_t parity, std::size_t put) noexcept {

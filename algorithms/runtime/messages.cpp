@@ -74,6 +74,11 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
         parity, put,
         {.local = from, .remote = remote, .word = shm::word_of(slot, slot_bytes), .bytes = bytes});
   }
+  if (window.waker) {
+    operation.channel.node.wake_by(put, *window.waker);
+    operation.wakes_readers = true;
+    if (!operation.stale()) operation.calls.emplace<Operation::Implementation::WakingPlanCalls>();
+  }
   if (travel != shm::Travel::stays) return;
   const std::uint64_t word =
       reader_words(operation.communicator, reinterpret_cast<std::uint64_t>(operation.finished))

@@ -80,9 +80,14 @@ Report map_neighbours(Neighbourhood& all, std::uint32_t self, std::span<const Ne
                              .process = cards[rank].window.process,
                              .reader = reader_of(cards[rank].window),
                              .descriptor = cards[rank].window.descriptor};
+        if (cards[rank].sleeper != NeighbourCard::no_sleeper)
+          all.windows[rank].waker = std::make_shared<shm::Waker>(
+              cards[rank].window.process, static_cast<int>(cards[rank].sleeper),
+              all.windows[rank].mapping);
         report.reads_peers = report.reads_peers && may_read && reads(all.windows[rank].reader);
         continue;
       } catch (const std::exception& error) {
+        all.windows[rank] = {};
         reason = error.what();
       }
     }

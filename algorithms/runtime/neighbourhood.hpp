@@ -18,6 +18,7 @@
 #include "shm/offered_mapping.hpp"
 #include "shm/peer_memory.hpp"
 #include "shm/single_copy_rule.hpp"
+#include "shm/sleeper.hpp"
 
 namespace tutti::runtime {
 
@@ -26,15 +27,19 @@ struct NeighbourCard {
   bootstrap::HostIdentity host;
   std::uint64_t domain;  // its name; no_domain: none
   shm::MappingCard window;
+  std::int64_t sleeper = no_sleeper;  // descriptor of the pipe that wakes it
+
+  static constexpr std::int64_t no_sleeper = -1;
 };
 
 /// The memory of a rank of this node.
 struct NeighbourWindow {
-  std::shared_ptr<detail::Mapping> mapping;  // null: not of this node
-  std::uint64_t address = 0;                 // of its start, in the rank's own process
-  std::int32_t process = 0;                  // that process
-  shm::PeerProcess reader = {};              // reads what of it is not in its window
-  std::int32_t descriptor = -1;              // of the memory's file, there
+  std::shared_ptr<detail::Mapping> mapping;      // null: not of this node
+  std::uint64_t address = 0;                     // of its start, in the rank's own process
+  std::int32_t process = 0;                      // that process
+  shm::PeerProcess reader = {};                  // reads what of it is not in its window
+  std::int32_t descriptor = -1;                  // of the memory's file, there
+  std::shared_ptr<const shm::Waker> waker = {};  // null: it does not sleep
 
   /// Where `bytes` that lie at `theirs` there lie here.
   std::byte* at(std::uint64_t theirs, std::size_t bytes) const noexcept {

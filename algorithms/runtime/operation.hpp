@@ -38,6 +38,7 @@ struct Operation::Implementation {
   Operation::Coverage coverage;
   bool uses_network = false;                       // has a partner on another node
   bool uses_lines = false;                         // and sends it, or awaits, messages of one line
+  bool wakes_readers = false;                      // ranks of this node to which it sends may sleep
   std::array<std::vector<bool>, 2> credits_taken;  // by parity of the call, then by slot
   /// Memory of a buffer, if the plan is zero-copy.
   struct RegisteredBuffer {
@@ -56,7 +57,8 @@ struct Operation::Implementation {
   engine::Execution execution;
   /// How calls go: round after round of the plan, stale-synchronously, or along the ring of nodes.
   struct PlanCalls {};
-  std::variant<PlanCalls, engine::StaleCalls, runtime::SharedRingOperation> calls;
+  struct WakingPlanCalls {};  // of the plan, where wakes_readers
+  std::variant<PlanCalls, WakingPlanCalls, engine::StaleCalls, runtime::SharedRingOperation> calls;
   // Where time is simulated: what the engine calls instead of the reduction.
   struct ChargedReduction {
     Reduction reduction;
@@ -100,6 +102,8 @@ struct Operation::Implementation {
   std::string describe() const;
 
  private:
+  /// advance() for other calls than PlanCalls, which are not to pay for them.
+  Status advance_otherwise_slow(runtime::JoinedFabric& joined) noexcept;
   Status wait_slow(Timeout timeout) noexcept;
 };
 
