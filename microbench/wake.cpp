@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
+#include <optional>
 #include <tutti/bootstrap.hpp>
 #include <tutti/collectives.hpp>
 #include <tutti/detail/clock.hpp>
@@ -159,7 +161,8 @@ int run_rank(Exchange& exchange, const WakeOptions& options) {
 
 WakeOptions parse_wake_options(std::span<const char* const> arguments) {
   WakeOptions options;
-  std::string local, ranks_per_node, policies, away, iterations, bind = "auto";
+  std::optional<std::string> local, ranks_per_node, policies, away, iterations;
+  std::string bind = "auto";
   CommandLine line("tutti-bench wake",
                    "Prints how long ranks that wait take to notice that rank 0 has come, and what "
                    "their waiting costs, for each way of TUTTI_WAIT.");
@@ -180,21 +183,21 @@ WakeOptions parse_wake_options(std::span<const char* const> arguments) {
     options.help = *help;
     return options;
   }
-  if (!local.empty()) options.local = parse_number<std::uint32_t>("--local", local, 2, 1024);
-  if (!ranks_per_node.empty())
-    options.ranks_per_node = runtime::parse_ranks_per_node(ranks_per_node, "--ranks-per-node");
-  if (!policies.empty()) {
+  if (local) options.local = parse_number<std::uint32_t>("--local", *local, 2, 1024);
+  if (ranks_per_node)
+    options.ranks_per_node = runtime::parse_ranks_per_node(*ranks_per_node, "--ranks-per-node");
+  if (policies) {
     options.policies.clear();
-    for (const std::string& word : split(policies))
+    for (const std::string& word : split(*policies))
       options.policies.push_back(parse_name(every_policy, "--wait", word));
   }
-  if (!away.empty()) {
+  if (away) {
     options.away_us.clear();
-    for (const std::string& word : split(away))
+    for (const std::string& word : split(*away))
       options.away_us.push_back(parse_number<std::uint32_t>("--away-us", word, 0, 10'000'000));
   }
-  if (!iterations.empty())
-    options.iterations = parse_number<std::size_t>("--iterations", iterations, 1, 1'000'000);
+  if (iterations)
+    options.iterations = parse_number<std::size_t>("--iterations", *iterations, 1, 1'000'000);
   if (bind != "auto" && bind != "none") refuse("--bind", bind, "auto or none");
   options.bind = bind == "auto";
   return options;

@@ -15,8 +15,8 @@
 // sleeper sees the message when it looks once more.  Plain stores and loads would not do, because a
 // load may overtake an earlier store to another word, on x86, too.
 //
-// Of several writers only the one that has ended the sleep writes a byte.  A byte may come when
-// nobody sleeps any more; it ends the next sleep early, which does no harm.
+// If there are several writers, only the one that has ended the sleep writes a byte.  A byte may
+// come when nobody sleeps any more; it ends the next sleep early, which does no harm.
 #pragma once
 
 #include <atomic>

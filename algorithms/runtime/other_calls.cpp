@@ -1,6 +1,6 @@
 // How calls advance that are not plain ones: stale-synchronous, along the ring of nodes, or with
-// neighbours that may sleep.  In a file of its own, so that the compiler treats the plain ones as if
-// there were no others.
+// neighbours that may sleep.  They have a file of their own, so that the compiler treats the plain
+// ones as if there were no others.
 #include "engine/advance.hpp"
 #include "runtime/operation.hpp"
 

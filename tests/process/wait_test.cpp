@@ -163,7 +163,7 @@ TEST(Wait, every_message_wakes_a_rank_that_blocks) {
         << ranks_per_node << " ranks a node";
 }
 
-/// The same for ranks that are threads, whose memory ThreadSanitizer sees.
+/// Ranks that are threads wake each other, too; ThreadSanitizer sees their memory.
 TEST(Wait, every_message_wakes_a_rank_that_blocks_for_threads) {
   for (const std::uint32_t ranks_per_node : {2u, 4u})
     EXPECT_EQ(codes_of(run_local_threads(
