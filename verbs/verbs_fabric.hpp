@@ -68,12 +68,6 @@ class VerbsFabric {
   /// gives up.  Nothing may be put afterwards.
   void take_leave(detail::Clock& clock, Timeout timeout) noexcept;
 
-  // ---- data path: the Fabric concept of the engine ----
-
-  /// Polls completions once: counts the messages that have arrived with an immediate, and returns
-  /// credits.  Returns the number of completions.
-  std::size_t poll() noexcept;
-
   // ---- sleeping until there is a completion, with ConnectionOptions::raises_events ----
 
   bool raises_events() const noexcept { return connections_.events() != nullptr; }
@@ -87,6 +81,12 @@ class VerbsFabric {
   }
   /// Takes an event that is there.
   void take_event() noexcept;
+
+  // ---- data path: the Fabric concept of the engine ----
+
+  /// Polls completions once: counts the messages that have arrived with an immediate, and returns
+  /// credits.  Returns the number of completions.
+  std::size_t poll() noexcept;
 
   /// Posts put number `put` of the plan.  in_progress: there is no credit, poll and try again;
   /// transport_failed: the connection has failed.
