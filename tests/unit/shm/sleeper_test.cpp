@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -146,6 +147,48 @@ TEST(Sleeper, loses_no_wake_up) {
   other.join();
   EXPECT_FALSE(lost);
   EXPECT_GT(ranks[0].sleeps + ranks[1].sleeps, 0u);
+}
+
+/// The sleeper lies down and looks at the same moment as the writer writes: it sees the message, or
+/// the writer sees it asleep.  With plain stores and loads both would miss it now and then.
+TEST(Sleeper, sees_the_message_or_is_seen_asleep) {
+  const auto mapping = memory();
+  Sleeper sleeper(mapping);
+  constexpr std::uint64_t rounds = 100'000;
+  std::atomic<std::uint64_t> ready[2]{}, done{0};
+  const auto meet = [&](std::size_t self, std::uint64_t round) {
+    ready[self].store(round);
+    for (unsigned polls = 0; ready[1 - self].load() < round; ++polls)
+      if (polls % 1024 == 1023) std::this_thread::yield();
+  };
+  // Each side is the first in some rounds.
+  const auto pass_time = [](std::uint64_t steps) {
+    for (std::atomic<std::uint64_t> step{0}; step.load(std::memory_order_relaxed) < steps;)
+      step.store(step.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  };
+  std::thread writer([&] {
+    const Waker waker(::getpid(), sleeper.descriptor(), mapping);
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      meet(1, round);
+      pass_time(round % 61);
+      announce(message_in(*mapping), round);
+      waker.wake();
+      done.store(round);
+    }
+  });
+  unsigned missed = 0;
+  for (std::uint64_t round = 1; round <= rounds; ++round) {
+    meet(0, round);
+    pass_time(round % 67);
+    sleeper.lie_down();
+    const bool seen = has_come(message_in(*mapping), round);
+    while (done.load() < round) std::this_thread::yield();
+    const bool woken = has_byte(sleeper);
+    sleeper.get_up();
+    if (!seen && !woken) ++missed;
+  }
+  writer.join();
+  EXPECT_EQ(missed, 0u);
 }
 
 TEST(Waker, outlives_a_sleeper_that_has_died) {
