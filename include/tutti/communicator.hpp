@@ -36,8 +36,8 @@ enum class WaitPolicy : std::uint8_t {
   automatic,  // with a CPU for each rank: spins for 1 ms, then yields, and sleeps between polls
               // once nothing has arrived for a second; with more ranks than CPUs: yields at once,
               // and sleeps between polls after 10 ms
-  spin,   // keeps it
-  yield,  // yields after every few polls to any thread that is ready to run
+  spin,       // keeps it
+  yield,      // yields after every few polls to any thread that is ready to run
   block,  // yields, and once nothing has arrived for 50 us sleeps until something does, woken by
           // the device or by the sender (polled memory: sleeps between polls, 1 ms at most): for
           // ranks that share their CPUs with other programs, or shall leave them idle
