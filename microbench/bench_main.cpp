@@ -14,6 +14,7 @@
 #include "microbench/options.hpp"
 #include "microbench/session.hpp"
 #include "microbench/summary.hpp"
+#include "microbench/wake.hpp"
 #include "runtime/neighbourhood.hpp"
 #include "runtime/settings.hpp"
 #include "verbs/soft/virtual_time.hpp"
@@ -101,6 +102,8 @@ int run_program(std::span<const char* const> arguments) {
     std::fputs(run_summary(arguments.subspan(1)).c_str(), stdout);
     return 0;
   }
+  if (arguments.size() > 1 && std::string_view(arguments[1]) == "wake")
+    return run_wake(parse_wake_options(arguments.subspan(1)));
   const Options options = parse_options(arguments);
   if (!options.help.empty()) {
     std::fputs(options.help.c_str(), stdout);

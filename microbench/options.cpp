@@ -404,7 +404,9 @@ Options parse_options(std::span<const char* const> arguments) {
       "tutti-bench",
       "Latency of tutti's collectives, beside MPI and beside what bounds them.\n"
       "Run as: mpirun -n N tutti-bench ..., or tutti-bench --local N ..., or as N processes with "
-      "TUTTI_RANK.\nThen: tutti-bench summary FILE, of what --record FILE has written.");
+      "TUTTI_RANK.\nThen: tutti-bench summary FILE, of what --record FILE has written.  How long "
+      "waking up "
+      "takes: tutti-bench wake.");
   declare(line, words, options);
   if (const std::optional<std::string> help = line.parse(arguments)) {
     options.help = *help;

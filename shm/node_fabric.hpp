@@ -13,6 +13,7 @@
 
 #include "shm/mailbox.hpp"
 #include "shm/peer_memory.hpp"
+#include "shm/sleeper.hpp"
 
 namespace tutti::shm {
 
@@ -60,6 +61,18 @@ class NodeChannel {
     assert(parity < awaited_.size());
     assert(slot < awaited_[parity].size());
     awaited_[parity][slot] = {.word = word, .messages = 0};
+  }
+
+  /// The reader of that put, which is prepared for both parities, may sleep.  `waker` is borrowed.
+  void wake_by(std::size_t put, const Waker& waker) {
+    assert(put < stores_[0].size());
+    wakers_.resize(stores_[0].size());
+    wakers_[put] = &waker;
+  }
+  /// Called after a put, if wake_by() was called for any.
+  void wake(std::size_t put) const noexcept {
+    assert(put < wakers_.size());
+    if (wakers_[put] != nullptr) wakers_[put]->wake();
   }
 
   /// Sets the lender whose memory is read for messages that arrive in the slot.
@@ -129,8 +142,9 @@ class NodeChannel {
  private:
   std::array<std::vector<PreparedStore>, 2> stores_;
   std::array<std::vector<AwaitedSlot>, 2> awaited_;
-  std::vector<Lender> lenders_;  // by slot
-  int read_error_ = 0;           // the first one
+  std::vector<Lender> lenders_;       // by slot
+  std::vector<const Waker*> wakers_;  // by put; empty: no reader sleeps
+  int read_error_ = 0;                // the first one
 };
 
 }  // namespace tutti::shm

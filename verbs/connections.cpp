@@ -23,9 +23,22 @@ std::optional<ConnectionManager> make_manager(const Port& port, const Connection
                                           options.path);
 }
 
-CompletionQueueHandle make_completions(const Port& port, std::uint32_t entries) {
+CompletionChannelHandle make_events(const Port& port, bool are_wanted) {
+  if (!are_wanted) return nullptr;
+  CompletionChannelHandle events(port.driver().create_comp_channel(port.device.get()),
+                                 {&port.driver()});
+  if (!events)
+    throw Error(ErrorCode::system,
+                "create_comp_channel on " + port.name() + ": " + std::strerror(errno) +
+                    " (TUTTI_WAIT=block sleeps there)",
+                errno);
+  return events;
+}
+
+CompletionQueueHandle make_completions(const Port& port, std::uint32_t entries,
+                                       ibv_comp_channel* events) {
   CompletionQueueHandle queue(
-      port.driver().create_cq(port.device.get(), static_cast<int>(entries), nullptr, nullptr, 0),
+      port.driver().create_cq(port.device.get(), static_cast<int>(entries), nullptr, events, 0),
       {&port.driver()});
   if (!queue)
     throw Error(ErrorCode::limit_exceeded,
@@ -45,7 +58,8 @@ Connections::Connections(const Port& port, ibv_pd* domain, const ConnectionOptio
       manager_(make_manager(port, options)),
       completions_max_(
           std::min(completions_wanted, static_cast<std::uint32_t>(port.limits.max_cqe))),
-      completions_(make_completions(port, completions_max_)) {}
+      events_(make_events(port, options.raises_events)),
+      completions_(make_completions(port, completions_max_, events_.get())) {}
 
 std::uint32_t Connections::count_max() const noexcept {
   const std::uint32_t entries = options_.queue_pair.receives_max + options_.queue_pair.sends_max;

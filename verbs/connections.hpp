@@ -19,8 +19,9 @@ namespace tutti::verbs {
 struct ConnectionOptions {
   QueuePairLimits queue_pair = {};
   PathDefaults path = {};
-  bool by_cm = false;         // by IP address, through the kernel's connection manager
-  std::uint64_t process = 0;  // this end's key; needed with by_cm
+  bool by_cm = false;          // by IP address, through the kernel's connection manager
+  std::uint64_t process = 0;   // this end's key; needed with by_cm
+  bool raises_events = false;  // a thread may sleep until there is a completion
 };
 
 /// A peer to be connected.
@@ -47,6 +48,8 @@ class Connections {
   /// Connections made so far.  Later ones have this index or a higher one.
   std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(connections_.size()); }
   ibv_cq* completions() const noexcept { return completions_.get(); }
+  /// Null unless it raises events.
+  ibv_comp_channel* events() const noexcept { return events_.get(); }
 
   // ---- set-up: may throw Error, may allocate ----
 
@@ -97,6 +100,7 @@ class Connections {
   std::optional<ConnectionManager> manager_;  // outlives the ids of the connections
   std::uint32_t completions_max_;
   std::uint32_t completions_promised_ = 0;  // sum of QueuePair::completions_max()
+  CompletionChannelHandle events_;
   CompletionQueueHandle completions_;
   std::deque<Connection> connections_;  // queue pairs go before the completion queue
   std::unordered_map<std::uint64_t, std::uint32_t> by_process_;

@@ -149,6 +149,16 @@ std::size_t VerbsFabric::poll() noexcept {
   return static_cast<std::size_t>(count);
 }
 
+void VerbsFabric::take_event() noexcept {
+  assert(raises_events());
+  ibv_cq* queue = nullptr;
+  void* of_queue = nullptr;
+  if (port_.driver().get_cq_event(connections_.events(), &queue, &of_queue) != 0) return;
+  assert(queue == connections_.completions());
+  // The queue cannot be destroyed before.
+  port_.driver().ack_cq_events(queue, 1);
+}
+
 void VerbsFabric::raise(Connection& connection, std::uint32_t immediate) noexcept {
   if (immediate == Immediate::farewell) [[unlikely]] {
     connection.left = true;

@@ -68,6 +68,20 @@ class VerbsFabric {
   /// gives up.  Nothing may be put afterwards.
   void take_leave(detail::Clock& clock, Timeout timeout) noexcept;
 
+  // ---- sleeping until there is a completion, with ConnectionOptions::raises_events ----
+
+  bool raises_events() const noexcept { return connections_.events() != nullptr; }
+  /// Can be read once there is an event.
+  int event_descriptor() const noexcept { return connections_.events()->fd; }
+  /// The next completion raises an event.  One that came before does not: the caller polls once
+  /// more before it sleeps.  False: the device has refused.
+  bool request_event() noexcept {
+    assert(raises_events());
+    return ibv_req_notify_cq(connections_.completions(), 0) == 0;
+  }
+  /// Takes an event that is there.
+  void take_event() noexcept;
+
   // ---- data path: the Fabric concept of the engine ----
 
   /// Polls completions once: counts the messages that have arrived with an immediate, and returns

@@ -14,6 +14,7 @@
 
 #include "bootstrap/node_map.hpp"
 #include "runtime/operation.hpp"
+#include "runtime/wait_policy.hpp"
 #include "shm/copy_costs.hpp"
 #include "verbs/arena.hpp"
 #include "verbs/port_card.hpp"
@@ -37,7 +38,7 @@ struct Introduction {
 static_assert(std::is_trivially_copyable_v<Introduction>);
 
 /// Raised with every change of what ranks tell each other at set-up.
-constexpr std::uint64_t protocol_version = 12;
+constexpr std::uint64_t protocol_version = 13;
 
 /// How long a communicator waits at its end for peers that have not read everything.
 constexpr Timeout retirement_max = std::chrono::seconds(8);
@@ -70,17 +71,12 @@ std::uint64_t id_of(std::span<const Introduction> all) {
   return hash | 1;  // never 0
 }
 
-/// Whether the ranks that may run only where this one may are more than those CPUs.
+/// Whether ranks share CPUs with this one, across namespaces.
 bool is_oversubscribed(std::span<const Introduction> all, const Introduction& self) {
-  const unsigned cpus = self.cpus.count();
-  const auto confined = std::count_if(all.begin(), all.end(), [&](const Introduction& other) {
-    if (other.neighbour.host.boot != self.neighbour.host.boot)
-      return false;  // CPUs are shared across namespaces
-    for (std::size_t i = 0; i < self.cpus.words.size(); ++i)
-      if ((other.cpus.words[i] & ~self.cpus.words[i]) != 0) return false;
-    return true;
-  });
-  return cpus > 0 && confined > cpus;
+  std::vector<detail::CpuSet> of_host;
+  for (const Introduction& other : all)
+    if (other.neighbour.host.boot == self.neighbour.host.boot) of_host.push_back(other.cpus);
+  return runtime::is_oversubscribed(of_host, self.cpus);
 }
 
 /// Throws on every rank, in the same words, because all see the same cards.
@@ -145,7 +141,9 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
       .cpus = detail::allowed_cpus(),
       .neighbour = {.host = bootstrap::host_identity(),
                     .domain = bootstrap::domain_of(detail::allowed_cpus()).name(),
-                    .window = context.window.card()},
+                    .window = context.window.card(),
+                    .sleeper = context.sleeper ? context.sleeper->descriptor()
+                                               : runtime::NeighbourCard::no_sleeper},
       .port = verbs::card_of(context.fabric.port())};
   std::vector<Introduction> all(exchange.rank_count());
   runtime::SetUpCall call{runtime::CallKind::communicator, "Communicator"};

@@ -1,6 +1,7 @@
 #include "runtime/context.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <random>
 #include <string>
 #include <tutti/detail/check.hpp>
@@ -31,7 +32,9 @@ Context::Implementation::Implementation(const ContextOptions& given)
       process_key(random_key()),
       fabric({.device = settings.device,
               .arena_bytes = settings.arena_bytes,
-              .connections = {.by_cm = settings.connect == ConnectBy::cm, .process = process_key},
+              .connections = {.by_cm = settings.connect == ConnectBy::cm,
+                              .process = process_key,
+                              .raises_events = settings.wait == WaitPolicy::block},
               .uses_lines = settings.notify == Notify::flag}),
       window(process_key, fabric.arena().mapping(), fabric.arena().descriptor()),
       clock(fabric.port().driver().clock()),
@@ -39,6 +42,8 @@ Context::Implementation::Implementation(const ContextOptions& given)
                                settings.shared_notifications,
                                fabric.port().driver().places_writes_in_order, clock.is_simulated())
                                .in_force) {
+  if (settings.wait == WaitPolicy::block && !clock.is_simulated())
+    sleeper.emplace(fabric.arena().mapping());
   if (!clock.is_simulated()) return;
   if (settings.notify == Notify::flag)
     throw Error(ErrorCode::unsupported,
@@ -90,6 +95,33 @@ std::size_t Context::Implementation::progress() noexcept {
   if (fabric.connections().has_news()) [[unlikely]]
     hear_failures_slow();
   return completions;
+}
+
+std::uint64_t Context::Implementation::position() const noexcept {
+  std::uint64_t position = 0;
+  for (const Operation::Implementation* operation : in_flight)
+    position += (operation->execution.sequence << 24) + operation->execution.next + 1 +
+                (operation->ring() ? operation->ring()->position() : 0);
+  return position;
+}
+
+bool Context::Implementation::can_be_woken() const noexcept {
+  // Lines, and words that the ranks of a node share, come without a completion.
+  return sleeper && std::none_of(in_flight.begin(), in_flight.end(), [](const auto* operation) {
+           return operation->uses_lines || operation->ring() != nullptr;
+         });
+}
+
+void Context::Implementation::sleep(Timeout at_most) noexcept {
+  assert(can_be_woken());
+  const bool polls_device = live_network_operations > 0;
+  const std::uint64_t before = position();
+  sleeper->lie_down();
+  const bool is_armed = !polls_device || fabric.request_event();
+  // What has come before both were armed wakes nobody.
+  if (progress() == 0 && position() == before && is_armed)
+    if (sleeper->sleep(polls_device ? fabric.event_descriptor() : -1, at_most)) fabric.take_event();
+  sleeper->get_up();
 }
 
 void Context::Implementation::hear_failures_slow() noexcept {

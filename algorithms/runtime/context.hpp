@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <tutti/communicator.hpp>
 #include <tutti/detail/clock.hpp>
 #include <tutti/detail/descriptor.hpp>
@@ -16,6 +17,7 @@
 #include "runtime/neighbourhood.hpp"
 #include "runtime/settings.hpp"
 #include "shm/offered_mapping.hpp"
+#include "shm/sleeper.hpp"
 #include "verbs/verbs_fabric.hpp"
 
 namespace tutti {
@@ -30,7 +32,8 @@ struct Context::Implementation {
   runtime::ContextSettings settings;
   std::uint64_t process_key;  // random; names this context to its peers
   verbs::VerbsFabric fabric;
-  shm::OfferedMapping window;  // the arena, for the ranks of this node
+  shm::OfferedMapping window;           // the arena, for the ranks of this node
+  std::optional<shm::Sleeper> sleeper;  // with WaitPolicy::block, unless time is simulated
   /// Arenas of neighbours that peers of this rank write to, by process.  They stay registered until
   /// the context is destroyed, as this rank's own arena does: a peer may see the effect of what it
   /// has written before its device has received the acknowledgement.
@@ -61,6 +64,13 @@ struct Context::Implementation {
   /// Polls once, then advances every operation in flight.  Returns the number of completions.  Not
   /// in a forked child.
   std::size_t progress() noexcept;
+  /// Changes when an operation in flight advances.
+  std::uint64_t position() const noexcept;
+  /// Whether everything that the operations in flight wait for ends a sleep.
+  bool can_be_woken() const noexcept;
+  /// Sleeps until something comes for an operation in flight, `at_most` has passed, or a signal has
+  /// come.  Only if it can be woken.  Makes a step of progress before it sleeps.
+  void sleep(Timeout at_most) noexcept;
   /// Tells the communicators of which connections have failed.
   void hear_failures_slow() noexcept;
 };

@@ -49,4 +49,14 @@ struct JoinedFabric {
   }
 };
 
+/// The fabric of ranks whose neighbours may sleep: it wakes the reader of each put.  A type of its
+/// own, so that others do not even look whether somebody sleeps.
+struct WakingFabric : JoinedFabric {
+  Status put(JoinedChannel& channel, std::uint32_t parity, std::size_t put) noexcept {
+    const Status status = JoinedFabric::put(channel, parity, put);
+    if (status == Status::ok) channel.node.wake(put);
+    return status;
+  }
+};
+
 }  // namespace tutti::runtime

@@ -42,6 +42,8 @@ class Liveness {
   /// Asks the side channel, at most ten times a second (more often with a suspicion), and lets the
   /// communicator fail if there is a reason.  `now` is the context's clock.
   void check(Timeout now) noexcept;
+  /// When check() will ask again; a wait does not sleep for longer.
+  Timeout next_check() const noexcept { return next_check_; }
   /// Calls check(), but looks at the clock every few calls only.
   void check_now_and_then() noexcept;
 

@@ -286,9 +286,9 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
     operation->calls.emplace<SharedRingOperation>(*operation, request);
   else
     lay_out_memory(*operation, request, completed);
-  operation->is_plain =
-      !operation->is_timed &&
-      std::holds_alternative<Operation::Implementation::PlanCalls>(operation->calls);
+  if (operation->is_timed &&
+      std::holds_alternative<Operation::Implementation::PlanCalls>(operation->calls))
+    operation->calls.emplace<Operation::Implementation::OtherPlanCalls>();
   try {
     reserve_receives(*operation);
   } catch (const Error& refused) {

@@ -73,6 +73,11 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
          .bytes = bytes,
          .message_bytes = step.into_target ? 0 : operation.execution.bytes_of(step)});
   }
+  if (window.waker) {
+    operation.channel.node.wake_by(put, *window.waker);
+    operation.wakes_readers = true;
+    if (!operation.stale()) operation.calls.emplace<Operation::Implementation::OtherPlanCalls>();
+  }
   if (travel != shm::Travel::stays) return;
   const std::uint64_t word =
       reader_words(operation.communicator, reinterpret_cast<std::uint64_t>(operation.finished))

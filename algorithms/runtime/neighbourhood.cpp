@@ -66,9 +66,14 @@ Report map_neighbours(Neighbourhood& all, std::uint32_t self, std::span<const Ne
       try {
         all.windows[rank] = {.mapping = shm::map_offered(cards[rank].window),
                              .card = cards[rank].window};
+        if (cards[rank].sleeper != NeighbourCard::no_sleeper)
+          all.windows[rank].waker = std::make_shared<shm::Waker>(
+              cards[rank].window.process, static_cast<int>(cards[rank].sleeper),
+              all.windows[rank].mapping);
         report.reads_peers = report.reads_peers && may_read && reads(all.windows[rank].reader());
         continue;
       } catch (const std::exception& error) {
+        all.windows[rank] = {};
         reason = error.what();
       }
     }

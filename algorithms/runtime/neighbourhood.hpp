@@ -18,6 +18,7 @@
 #include "shm/offered_mapping.hpp"
 #include "shm/peer_memory.hpp"
 #include "shm/single_copy_rule.hpp"
+#include "shm/sleeper.hpp"
 
 namespace tutti::runtime {
 
@@ -26,12 +27,16 @@ struct NeighbourCard {
   bootstrap::HostIdentity host;
   std::uint64_t domain;  // its name; no_domain: none
   shm::MappingCard window;
+  std::int64_t sleeper = no_sleeper;  // descriptor of the pipe that wakes it
+
+  static constexpr std::int64_t no_sleeper = -1;
 };
 
 /// The memory of a rank of this node.
 struct NeighbourWindow {
-  std::shared_ptr<detail::Mapping> mapping;  // null: not of this node
-  shm::MappingCard card = {};                // what its owner says of it
+  std::shared_ptr<detail::Mapping> mapping;      // null: not of this node
+  shm::MappingCard card = {};                    // what its owner says of it
+  std::shared_ptr<const shm::Waker> waker = {};  // null: it does not sleep
 
   /// Reads what of the rank's memory is not in its window.
   shm::PeerProcess reader() const noexcept {

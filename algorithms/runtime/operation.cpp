@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/advance.hpp"
+#include "runtime/wait_policy.hpp"
 
 namespace tutti {
 namespace {
@@ -21,31 +22,28 @@ constexpr unsigned polls_before_clock = 256;
 constexpr unsigned polls_per_turn = 64;
 constexpr unsigned polls_per_turn_oversubscribed = 8;
 
-/// A wait this long yields even when every rank has a CPU: somebody else may need it.
-constexpr Timeout patience = std::chrono::milliseconds(1);
-/// A wait that has met no progress for this long sleeps between its looks, because its partner may
-/// be away for any time.  Each nap is an eighth of the time since the last progress, but no less
-/// than nap_min and no more than nap_max, so that the partner's message is noticed not much later.
-/// An automatic wait therefore always naps for nap_max, one of WaitPolicy::block at first for less.
-constexpr Timeout patience_awake = std::chrono::milliseconds(10);
-constexpr Timeout patience_awake_of_block = std::chrono::microseconds(50);
-constexpr Timeout nap_min = std::chrono::microseconds(10), nap_max = std::chrono::milliseconds(1);
-
 /// Without progress for `idle`, gives the core to somebody else, or not; for `left` at most.
-void give_way(const Context::Implementation& context, Timeout idle, Timeout left) noexcept {
-  const WaitPolicy policy = context.settings.wait;
-  if (policy == WaitPolicy::spin) return;
-  const bool is_automatic = policy == WaitPolicy::automatic;
-  if (is_automatic && !context.oversubscribed && idle <= patience) return;
-  if (policy == WaitPolicy::yield || context.clock.is_simulated() ||
-      idle <= (is_automatic ? patience_awake : patience_awake_of_block)) {
-    sched_yield();
-    return;
+void give_way(Context::Implementation& context, Timeout idle, Timeout left) noexcept {
+  const runtime::Waiting waiting{.policy = context.settings.wait,
+                                 .oversubscribed = context.oversubscribed,
+                                 .time_is_simulated = context.clock.is_simulated(),
+                                 .can_be_woken = context.can_be_woken()};
+  switch (runtime::give_way(waiting, idle)) {
+    case runtime::GiveWay::not_at_all:
+      return;
+    case runtime::GiveWay::yield:
+      sched_yield();
+      return;
+    case runtime::GiveWay::nap: {
+      const Timeout nap = std::min(runtime::nap_of(idle), left);
+      const timespec time{.tv_sec = 0, .tv_nsec = nap.count()};
+      clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
+      return;
+    }
+    case runtime::GiveWay::block:
+      context.sleep(left);
+      return;
   }
-  // Nobody wakes a sleeper: that would cost whoever sends a system call, or a look at who sleeps.
-  const Timeout nap = std::min(std::clamp(idle / 8, nap_min, nap_max), left);
-  const timespec time{.tv_sec = 0, .tv_nsec = nap.count()};
-  clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
 }
 
 /// Twice what the transport's retries take towards a peer that does not answer (queue_pair.hpp);
@@ -53,15 +51,6 @@ void give_way(const Context::Implementation& context, Timeout idle, Timeout left
 Timeout drain_timeout_of(const verbs::VerbsFabric& fabric) noexcept {
   return std::max<Timeout>(std::chrono::seconds(8),
                            2 * fabric.connections().acknowledgement_timeout());
-}
-
-/// Changes when an operation in flight advances.
-std::uint64_t position_of_all(const Context::Implementation& context) noexcept {
-  std::uint64_t position = 0;
-  for (const Operation::Implementation* operation : context.in_flight)
-    position += (operation->execution.sequence << 24) + operation->execution.next + 1 +
-                (operation->ring() ? operation->ring()->position() : 0);
-  return position;
 }
 
 }  // namespace
@@ -179,8 +168,9 @@ bool Operation::Implementation::collect_credits() noexcept {
 }
 
 Status Operation::Implementation::advance(runtime::JoinedFabric& joined) noexcept {
-  const Status status =
-      is_plain ? engine::advance(execution, joined, channel) : advance_slow(joined);
+  const Status status = std::holds_alternative<PlanCalls>(calls)
+                            ? engine::advance(execution, joined, channel)
+                            : advance_otherwise_slow(joined);
   if (status == Status::ok)
     for (shm::SequenceWord* word : is_read_here) shm::announce(word, execution.sequence);
   else if (status == Status::transport_failed && channel.node.read_error() != 0)
@@ -240,7 +230,7 @@ Status Operation::Implementation::wait_slow(Timeout timeout) noexcept {
   const unsigned polls_max =
       context.oversubscribed ? polls_per_turn_oversubscribed : polls_per_turn;
   Timeout last_progress = begin;
-  std::uint64_t position = position_of_all(context);
+  std::uint64_t position = context.position();
   for (;;) {
     if (is_inherited()) return communicator.settled();  // a signal handler may fork
     std::size_t completions = 0;
@@ -249,12 +239,14 @@ Status Operation::Implementation::wait_slow(Timeout timeout) noexcept {
       if (!execution.in_flight) return settled();
     }
     const Timeout now = context.clock.now();
-    const std::uint64_t before = std::exchange(position, position_of_all(context));
+    const std::uint64_t before = std::exchange(position, context.position());
     if (completions > 0 || position != before) last_progress = now;
     communicator.liveness.check(now);
     if (!execution.in_flight) return settled();
     if (deadline.passed(now)) return Status::timed_out;
-    give_way(context, now - last_progress, deadline.remaining(now));
+    const Timeout unchecked = communicator.liveness.next_check() - now;
+    give_way(context, now - last_progress,
+             std::max(std::min(deadline.remaining(now), unchecked), Timeout::zero()));
   }
 }
 

@@ -36,10 +36,10 @@ struct Operation::Implementation {
   runtime::JoinedChannel channel;
   std::uint32_t channel_id = 0;
   Operation::Coverage coverage;
-  bool uses_network = false;  // has a partner on another node
-  bool is_timed = false;      // in simulated time, with partners on the node
-  bool is_plain = true;       // its calls go round after round of the plan, and it is not timed
-  bool uses_lines = false;    // and sends it, or awaits, messages of one line
+  bool uses_network = false;                       // has a partner on another node
+  bool is_timed = false;                           // in simulated time, with partners on the node
+  bool uses_lines = false;                         // and sends it, or awaits, messages of one line
+  bool wakes_readers = false;                      // ranks of this node to which it sends may sleep
   std::array<std::vector<bool>, 2> credits_taken;  // by parity of the call, then by slot
   /// Memory of a buffer, if the plan is zero-copy.
   struct RegisteredBuffer {
@@ -58,7 +58,8 @@ struct Operation::Implementation {
   engine::Execution execution;
   /// How calls go: round after round of the plan, stale-synchronously, or along the ring of nodes.
   struct PlanCalls {};
-  std::variant<PlanCalls, engine::StaleCalls, runtime::SharedRingOperation> calls;
+  struct OtherPlanCalls {};  // of the plan, where is_timed or wakes_readers
+  std::variant<PlanCalls, OtherPlanCalls, engine::StaleCalls, runtime::SharedRingOperation> calls;
   // Where time is simulated: what the engine calls instead of the reduction.
   struct ChargedReduction {
     Reduction reduction;
@@ -102,8 +103,8 @@ struct Operation::Implementation {
   std::string describe() const;
 
  private:
-  /// For operations that are not plain.
-  Status advance_slow(runtime::JoinedFabric& joined) noexcept;
+  /// advance() for other calls than PlanCalls, which are not to pay for them.
+  Status advance_otherwise_slow(runtime::JoinedFabric& joined) noexcept;
   Status wait_slow(Timeout timeout) noexcept;
 };
 

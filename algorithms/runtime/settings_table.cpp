@@ -66,11 +66,15 @@ constexpr Setting table[] = {
      "where they are possible. All ranks must agree."},
     {messages, "TUTTI_WAIT", "automatic|spin|yield|block", "automatic",
      "What a thread that waits does with its core.",
-     "automatic: it yields at once where ranks exceed CPUs, else it spins for 1 ms first; once "
-     "nothing has arrived for 10 ms, it sleeps for 1 ms between polls. spin: it never yields; for "
-     "ranks with cores of their own. yield: it always yields. block: it yields, and once nothing "
-     "has arrived for 50 us, it sleeps between polls, at first for 10 us and later for up to 1 "
-     "ms."},
+     "automatic: with a CPU for each rank of the host (where it may run: sched_getaffinity) it "
+     "spins for 1 ms, then yields, and sleeps for 1 ms between polls only once nothing has arrived "
+     "for a second; where ranks exceed CPUs it yields at once, and sleeps so after 10 ms. spin: it "
+     "never yields; for ranks with cores of their own. yield: it always yields. block: it yields, "
+     "and once nothing has arrived for 50 us, it sleeps until something does, and is woken by the "
+     "device's completion channel or by the rank of its node that has sent; where messages are "
+     "polled in memory (TUTTI_NOTIFY=flag between nodes, shared_ring), it sleeps between polls "
+     "instead, at first for 10 us and later for up to 1 ms. Ranks may differ. tutti-bench wake "
+     "measures all four."},
 
     {nodes, "TUTTI_RANKS_PER_NODE", "e.g. 2 or 3,1,2", "what is found",
      "How ranks are grouped into nodes.",

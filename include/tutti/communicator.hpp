@@ -33,12 +33,14 @@ enum class ConnectBy : std::uint8_t {
 
 /// What a thread that waits does with its core.
 enum class WaitPolicy : std::uint8_t {
-  automatic,  // yields at once where there are more ranks than CPUs, else spins for 1 ms first;
-              // sleeps between polls once nothing has arrived for 10 ms
+  automatic,  // with a CPU for each rank: spins for 1 ms, then yields, and sleeps between polls
+              // once nothing has arrived for a second; with more ranks than CPUs: yields at once,
+              // and sleeps between polls after 10 ms
   spin,       // keeps it
   yield,      // yields after every few polls to any thread that is ready to run
-  block,      // yields, and sleeps between polls (1 ms at most) once nothing has arrived for 50 us:
-              // for ranks that share their CPUs with other programs, or shall leave them idle
+  block,  // yields, and once nothing has arrived for 50 us sleeps until something does, woken by
+          // the device or by the sender (polled memory: sleeps between polls, 1 ms at most): for
+          // ranks that share their CPUs with other programs, or shall leave them idle
 };
 
 /// How the ranks of a node learn which chunks the network has brought for their node

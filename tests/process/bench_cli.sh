@@ -343,6 +343,14 @@ bounds() {
   sed 's|"against":null|"against":{"mpi":{"name":"MPI 1","ratio":0.5}}|' "$folder/rows" \
     >"$folder/beside"
   expect 0 'faster than MPI 1 in 2 of 2 rows' "$bench" summary "$folder/beside"
+
+  for ranks_per_node in 1 2; do
+    expect 0 '2000 +block +[0-9.]+ +[0-9.]+ +0\.[0-9]+ ' "$bench" wake --local 3 --away-us 2000 \
+      --ranks-per-node $ranks_per_node --iterations 10
+  done
+  refuse '--wait="sleep": expected one of spin' "$bench" wake --wait sleep
+  refuse '--local="1": expected a number from 2' "$bench" wake --local 1
+  expect 0 'away-us' "$bench" wake --help
 }
 
 tcp() {

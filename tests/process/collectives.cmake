@@ -64,6 +64,13 @@ foreach(run bits:1 blocks collectives:1 failures isolation:1 misuse rooted sched
   set_tests_properties(process_${name}_flags PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON
     ENVIRONMENT "${environment}" FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 endforeach()
+# The same where ranks that wait sleep until something comes.
+foreach(name collectives failures rooted split stale)
+  add_test(NAME process_${name}_block COMMAND process_${name})
+  set_tests_properties(process_${name}_block PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON
+    ENVIRONMENT "TUTTI_WAIT=block;GTEST_FILTER=-LongStale.*"
+    FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
+endforeach()
 target_link_libraries(process_schedules PRIVATE tutti_runtime)
 # Whom a context has connected.
 target_link_libraries(process_nodes PRIVATE tutti_runtime tutti_plan tutti_engine tutti_verbs tutti_shm

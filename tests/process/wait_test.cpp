@@ -1,8 +1,11 @@
 // Promise: a wait keeps its core or gives it away as its policy says, and is right in either case.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
 #include <sys/resource.h>
 
 #include <thread>
+#include <tutti/detail/cpu_set.hpp>
 #include <tutti/tutti.hpp>
 
 #include "support/device.hpp"
@@ -21,35 +24,193 @@ long sleeps() {
   return usage.ru_nvcsw;
 }
 
-/// Rank 1 comes half a second late; returns a code of what is wrong with rank 0's waiting.
-int wait_for_a_late_rank(Exchange& exchange, WaitPolicy policy, bool shall_sleep) {
+struct Lateness {
+  WaitPolicy policy;
+  std::uint32_t ranks_per_node = 2;
+  bool share_a_cpu = false;
+  std::chrono::milliseconds late = 500ms;
+  long sleeps_min, sleeps_max;
+};
+
+/// Makes both ranks share the CPU on which the first of them may run, or leaves them as they are.
+void bind_to_first_cpu() {
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &all)) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    return;
+  }
+}
+
+/// Rank 1 comes late; returns a code of what is wrong with rank 0's waiting.
+int wait_for_a_late_rank(Exchange& exchange, const Lateness& of) {
+  if (of.share_a_cpu) bind_to_first_cpu();
   ContextOptions options = test::on_test_device(exchange);
-  options.wait = policy;
-  options.ranks_per_node = {2};
+  options.wait = of.policy;
+  options.ranks_per_node = {of.ranks_per_node};
   Context context(options);
   Communicator communicator(context, exchange);
   Operation operation = barrier(communicator);
   if (operation.start() != Status::ok || operation.wait(10s) != Status::ok) return 1;
-  if (exchange.self() == Rank{1}) std::this_thread::sleep_for(500ms);
+  if (exchange.self() == Rank{1}) std::this_thread::sleep_for(of.late);
   const long before = sleeps();
   if (operation.start() != Status::ok || operation.wait(10s) != Status::ok) return 2;
   if (exchange.self() == Rank{1}) return 0;
-  // A nap is at most a millisecond, and an eighth of what has been waited for.
-  return (sleeps() - before >= 50) == shall_sleep ? 0 : 3;
+  const long slept = sleeps() - before;
+  if (of.sleeps_min <= slept && slept <= of.sleeps_max) return 0;
+  std::fprintf(stderr, "slept %ld times, expected %ld to %ld\n", slept, of.sleeps_min,
+               of.sleeps_max);
+  return 3;
 }
 
-TEST(Wait, sleeps_or_does_not) {
-  const std::pair<WaitPolicy, bool> cases[] = {{WaitPolicy::automatic, true},
-                                               {WaitPolicy::spin, false},
-                                               {WaitPolicy::yield, false},
-                                               {WaitPolicy::block, true}};
-  for (const auto& [policy, sleeps] : cases)
-    EXPECT_EQ(codes_of(run_local({.rank_count = 2},
-                                 [&, policy = policy, sleeps = sleeps](Exchange& exchange) {
-                                   return wait_for_a_late_rank(exchange, policy, sleeps);
-                                 })),
-              (std::vector<int>{0, 0}))
-        << static_cast<int>(policy);
+void expect_waiting(const Lateness& of) {
+  EXPECT_EQ(
+      codes_of(run_local({.rank_count = 2},
+                         [&](Exchange& exchange) { return wait_for_a_late_rank(exchange, of); })),
+      (std::vector<int>{0, 0}))
+      << "policy " << static_cast<int>(of.policy) << ", " << of.ranks_per_node << " ranks a node";
+}
+
+constexpr long any = 1'000'000;
+
+TEST(Wait, spin_and_yield_do_not_sleep) {
+  for (const WaitPolicy policy : {WaitPolicy::spin, WaitPolicy::yield})
+    expect_waiting({.policy = policy, .sleeps_min = 0, .sleeps_max = 49});
+}
+
+TEST(Wait, automatic_sleeps_after_a_second_if_it_has_a_cpu_of_its_own) {
+  if (detail::allowed_cpus().count() < 2) GTEST_SKIP() << "a CPU for each of two ranks is needed";
+  // The side channel may make it sleep, which is asked ten times a second.
+  expect_waiting({.policy = WaitPolicy::automatic, .sleeps_min = 0, .sleeps_max = 49});
+  expect_waiting(
+      {.policy = WaitPolicy::automatic, .late = 1500ms, .sleeps_min = 50, .sleeps_max = any});
+}
+
+TEST(Wait, automatic_sleeps_after_10_ms_if_it_shares_its_cpu) {
+  expect_waiting(
+      {.policy = WaitPolicy::automatic, .share_a_cpu = true, .sleeps_min = 50, .sleeps_max = any});
+}
+
+/// It wakes up when something comes and to ask the side channel, ten times a second; naps would be
+/// hundreds.
+TEST(Wait, block_sleeps_until_something_comes) {
+  for (const std::uint32_t ranks_per_node : {1u, 2u})
+    for (const bool share_a_cpu : {false, true})
+      expect_waiting({.policy = WaitPolicy::block,
+                      .ranks_per_node = ranks_per_node,
+                      .share_a_cpu = share_a_cpu,
+                      .sleeps_min = 3,
+                      .sleeps_max = 60});
+}
+
+/// Where messages are lines in memory, which come without a completion, it naps.
+TEST(Wait, block_naps_for_what_cannot_wake_it) {
+  if (!test::device_is_soft() || getenv("TUTTI_SOFT_TRANSPORT") != nullptr)
+    GTEST_SKIP() << "needs a device that keeps lines whole";
+  EXPECT_EQ(codes_of(run_local({.rank_count = 2},
+                               [&](Exchange& exchange) {
+                                 setenv("TUTTI_NOTIFY", "flag", 1);
+                                 return wait_for_a_late_rank(exchange, {.policy = WaitPolicy::block,
+                                                                        .ranks_per_node = 1,
+                                                                        .sleeps_min = 100,
+                                                                        .sleeps_max = any});
+                               })),
+            (std::vector<int>{0, 0}));
+}
+
+/// Ranks wait in different ways, in a node, between nodes, and both at once; each answer must wake
+/// whoever sleeps.  A wake-up that gets lost costs 100 ms, until the side channel is asked.
+int answer_sleepers(Exchange& exchange, std::uint32_t ranks_per_node) {
+  ContextOptions options = test::on_test_device(exchange);
+  const std::uint32_t self = index_of(exchange.self());
+  options.wait = self == 1 ? WaitPolicy::automatic : WaitPolicy::block;
+  options.ranks_per_node = {ranks_per_node};
+  Context context(options);
+  Communicator communicator(context, exchange);
+  std::uint64_t mine = 0, all = 0;
+  Operation operation = allreduce<std::uint64_t>(
+      communicator, std::span<const std::uint64_t>(&mine, 1), std::span(&all, 1), sum);
+  constexpr std::uint64_t calls = 200;
+  std::chrono::nanoseconds longest{0};
+  unsigned lost = 0;
+  for (std::uint64_t call = 0; call < calls; ++call) {
+    // One rank after the other lets the others fall asleep.
+    if (call % exchange.rank_count() == self) std::this_thread::sleep_for(2ms);
+    mine = call + self;
+    const auto begin = std::chrono::steady_clock::now();
+    if (operation.start() != Status::ok || operation.wait(10s) != Status::ok) return 1;
+    const auto took = std::chrono::steady_clock::now() - begin;
+    if (took >= 90ms) ++lost;
+    longest = std::max<std::chrono::nanoseconds>(longest, took);
+    const std::uint64_t count = exchange.rank_count();
+    if (all != call * count + count * (count - 1) / 2) return 2;
+  }
+  if (lost <= calls / 20) return 0;  // a busy machine may delay some
+  std::fprintf(stderr, "%u calls of %llu took 90 ms and more\n", lost,
+               static_cast<unsigned long long>(calls));
+  return 3;
+}
+
+TEST(Wait, every_message_wakes_a_rank_that_blocks) {
+  for (const std::uint32_t ranks_per_node : {1u, 2u, 4u})
+    EXPECT_EQ(codes_of(run_local(
+                  {.rank_count = 4},
+                  [&](Exchange& exchange) { return answer_sleepers(exchange, ranks_per_node); })),
+              std::vector<int>(4))
+        << ranks_per_node << " ranks a node";
+}
+
+/// Ranks that are threads wake each other, too; ThreadSanitizer sees their memory.
+TEST(Wait, every_message_wakes_a_rank_that_blocks_for_threads) {
+  for (const std::uint32_t ranks_per_node : {2u, 4u})
+    EXPECT_EQ(codes_of(run_local_threads(
+                  {.rank_count = 4},
+                  [&](Exchange& exchange) { return answer_sleepers(exchange, ranks_per_node); })),
+              std::vector<int>(4))
+        << ranks_per_node << " ranks a node";
+}
+
+/// Three of four ranks block when the fourth is killed: all name it within two seconds.
+TEST(Wait, a_death_ends_a_sleep) {
+  for (const std::uint32_t ranks_per_node : {1u, 2u, 4u}) {
+    const test::SharedCount asleep;
+    const auto results =
+        run_local({.rank_count = 4,
+                   .on_started =
+                       [&](const std::vector<pid_t>& processes) {
+                         EXPECT_TRUE(asleep.comes_to(4));
+                         std::this_thread::sleep_for(200ms);
+                         kill(processes[2], SIGKILL);
+                       }},
+                  [&](Exchange& exchange) {
+                    ContextOptions options = test::on_test_device(exchange);
+                    options.wait = WaitPolicy::block;
+                    options.ranks_per_node = {ranks_per_node};
+                    Context context(options);
+                    Communicator communicator(context, exchange);
+                    Operation operation = barrier(communicator);
+                    if (operation.start() != Status::ok || operation.wait(10s) != Status::ok)
+                      return 1;
+                    communicator.synchronize();
+                    asleep.add();
+                    if (exchange.self() == Rank{2}) std::this_thread::sleep_for(60s);
+                    if (operation.start() != Status::ok) return 2;
+                    const auto begin = std::chrono::steady_clock::now();
+                    const Status status = operation.wait(30s);
+                    if (status != Status::peer_failed || communicator.failure().peer != Rank{2})
+                      return 3;
+                    const auto took = std::chrono::steady_clock::now() - begin;
+                    return took < 200ms + test::patiently(2s) ? 0 : 4;
+                  });
+    for (std::uint32_t rank = 0; rank < 4; ++rank)
+      EXPECT_EQ(results[rank].signal, rank == 2 ? SIGKILL : 0) << rank;
+    for (std::uint32_t rank = 0; rank < 4; ++rank)
+      EXPECT_EQ(results[rank].exit_status, 0) << rank << ", " << ranks_per_node;
+  }
 }
 
 /// A large payload that takes its time comes in pieces, and none of them is waited for for long.
@@ -72,25 +233,32 @@ TEST(Wait, does_not_sleep_while_there_is_progress) {
 }
 
 TEST(Wait, keeps_its_timeout_asleep) {
-  const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
-    ContextOptions options = test::on_test_device(exchange);
-    options.wait = WaitPolicy::block;
-    Context context(options);
-    Communicator communicator(context, exchange);
-    Operation operation = barrier(communicator);
-    if (exchange.self() == Rank{0}) {
-      if (operation.start() != Status::ok) return 1;
-      const auto begin = std::chrono::steady_clock::now();
-      if (operation.wait(100ms) != Status::timed_out) return 2;
-      if (std::chrono::steady_clock::now() - begin < 100ms) return 3;
-      communicator.synchronize();
-    } else {
-      communicator.synchronize();
-      if (operation.start() != Status::ok) return 1;
-    }
-    return operation.wait(10s) == Status::ok ? 0 : 4;
-  });
-  EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0}));
+  for (const std::uint32_t ranks_per_node : {1u, 2u}) {
+    const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+      ContextOptions options = test::on_test_device(exchange);
+      options.wait = WaitPolicy::block;
+      options.ranks_per_node = {ranks_per_node};
+      Context context(options);
+      Communicator communicator(context, exchange);
+      Operation operation = barrier(communicator);
+      if (exchange.self() == Rank{0}) {
+        if (operation.start() != Status::ok) return 1;
+        for (const std::chrono::nanoseconds timeout : {100'000'000ns, 250'300'000ns, 300'000ns}) {
+          const auto begin = std::chrono::steady_clock::now();
+          if (operation.wait(timeout) != Status::timed_out) return 2;
+          const auto took = std::chrono::steady_clock::now() - begin;
+          if (took < timeout) return 3;
+          if (took > timeout + test::patiently(500ms)) return 4;
+        }
+        communicator.synchronize();
+      } else {
+        communicator.synchronize();
+        if (operation.start() != Status::ok) return 1;
+      }
+      return operation.wait(10s) == Status::ok ? 0 : 5;
+    });
+    EXPECT_EQ(codes_of(results), (std::vector<int>{0, 0})) << ranks_per_node << " ranks a node";
+  }
 }
 
 }  // namespace

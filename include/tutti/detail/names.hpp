@@ -166,4 +166,18 @@ constexpr const char* name_of(CheckLevel level) noexcept {
   return "?";
 }
 
+constexpr const char* name_of(WaitPolicy policy) noexcept {
+  switch (policy) {
+    case WaitPolicy::automatic:
+      return "automatic";
+    case WaitPolicy::spin:
+      return "spin";
+    case WaitPolicy::yield:
+      return "yield";
+    case WaitPolicy::block:
+      return "block";
+  }
+  return "?";
+}
+
 }  // namespace tutti
