@@ -94,6 +94,7 @@ struct Connection {
   std::optional<QueuePair> pair;  // empty: abandoned
   SendQueue sends;
   std::uint32_t index;
+  std::uint32_t completion_queue = 0;  // its index
   bool connected = false;
   bool failed = false;
   bool left = false;                        // the peer has taken leave

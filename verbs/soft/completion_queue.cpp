@@ -321,11 +321,13 @@ int poll_timed(Process& process, CompletionQueue& queue, int count, ibv_wc* comp
   }
   (void)process.deliver_due();
   const int polled = poll(queue, count, completions);
-  if (polled == 0) timing.idle(process);
-  timing.charge_receives(process,
-                         static_cast<int>(std::count_if(
-                             completions, completions + std::max(polled, 0),
-                             [](const ibv_wc& one) { return (one.opcode & IBV_WC_RECV) != 0; })));
+  if (polled == 0)
+    timing.idle(process);
+  else
+    timing.charge_receives(process,
+                           static_cast<int>(std::count_if(
+                               completions, completions + std::max(polled, 0),
+                               [](const ibv_wc& one) { return (one.opcode & IBV_WC_RECV) != 0; })));
   return polled;
 }
 

@@ -63,10 +63,12 @@ class Timing {
 
   // The rest is for virtual time only:
 
-  /// Charges the program's time for polled receives, and for combining.
+  /// Charges the program's time for the receives among the completions that a poll has found, and
+  /// for combining.
   void charge_receives(Process& process, int receives) noexcept;
   void charge_work(Process& process, std::size_t bytes) noexcept;
-  /// A poll has found nothing: time goes on to this rank's next event.
+  /// A poll has found nothing: time goes on to this rank's next event, unless the program may have
+  /// further completion queues to look at now.
   void idle(Process& process) noexcept;
   /// Passes time until everything that this rank has posted has arrived and been answered.
   void drain(Process& process) noexcept;
@@ -86,6 +88,8 @@ class Timing {
   VirtualTime* virtual_time_;
   std::int64_t epoch_ns_;
   bool waits_ = false;
+  // Polls in a row that have found nothing, while no time has passed.
+  std::uint32_t empty_polls_ = 0;
   double slowness_ = 1;
   SpinLock lock_;  // guards the numbers
   std::mt19937_64 numbers_;
