@@ -9,7 +9,7 @@
 namespace tutti::verbs {
 namespace {
 
-/// The first queue has 2^15 - 1 entries, those of 102 connections of 256 receives and 64 sends.
+/// The first queue has 2^15 - 1 entries, those of 103 connections of 254 receives and 64 sends.
 /// Only all-to-all exchanges have as many partners, see docs/memory_and_connections.md, so a
 /// context usually polls one queue.  Not 2^15, because common adapters add an entry and then round
 /// up to a power of two.

@@ -459,7 +459,7 @@ void expect_alltoall_among(std::uint32_t rank_count) {
 }
 
 TEST(VirtualTime, an_alltoall_of_more_partners_than_one_completion_queue_holds_is_right) {
-  expect_alltoall_among(104);
+  expect_alltoall_among(105);
 }
 
 /// A quarter of a minute to a few minutes: run by its own name.

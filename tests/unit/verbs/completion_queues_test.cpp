@@ -13,7 +13,7 @@
 namespace tutti::verbs {
 namespace {
 
-constexpr std::uint32_t entries_each = 320;  // 256 receives and 64 sends
+constexpr std::uint32_t entries_each = 320;
 
 /// The software device, with limits and failures as a test likes them.
 struct Device {

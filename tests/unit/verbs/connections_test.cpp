@@ -4,8 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <string>
+#include <system_error>
 #include <tutti/detail/clock.hpp>
 #include <tutti/status.hpp>
 #include <vector>
@@ -51,7 +57,7 @@ TEST(Connections, those_beyond_the_device_are_refused_with_the_numbers_before_on
   EXPECT_EQ(connections.count(), 100u);
   const std::string refused = refusal_of(connections, processes(51, 101));
   for (const char* const word : {"has 100 connections", "51 more", "at most 150", "150 queue pairs",
-                                 "takes 320", "fewer messages per round"})
+                                 "takes 318", "fewer messages per round"})
     EXPECT_NE(refused.find(word), std::string::npos) << "no \"" << word << "\" in: " << refused;
   EXPECT_EQ(connections.count(), 100u);
 }
@@ -63,8 +69,8 @@ TEST(Connections, those_of_a_completion_queue_in_error_fail_and_no_others) {
   const auto queues = connections.completion_queues().all();
   ASSERT_EQ(queues.size(), 2u);
   connections.fail_all_of(queues[1].handle.get(), "is in error");
-  for (std::uint32_t i = 0; i < 110; ++i) EXPECT_EQ(connections[i].failed, i >= 102) << i;
-  for (std::uint64_t process = 103; process <= 110; ++process)
+  for (std::uint32_t i = 0; i < 110; ++i) EXPECT_EQ(connections[i].failed, i >= 103) << i;
+  for (std::uint64_t process = 104; process <= 110; ++process)
     EXPECT_EQ(connections.next_failure().process, process);
   EXPECT_FALSE(connections.has_news());
 }
@@ -103,6 +109,41 @@ struct Crowd {
   VerbsChannel channel{0, many};
   std::uint32_t id = 0;
 };
+
+/// Bytes of this process: its own memory, and what it has of files in memory, which the software
+/// device shares with its peers.
+struct Memory {
+  std::size_t anonymous = 0, shared = 0;
+
+  static Memory now() {
+    Memory memory;
+    std::ifstream status("/proc/self/status");
+    for (std::string word; status >> word;)
+      if (word == "RssAnon:" && status >> memory.anonymous) memory.anonymous *= 1024;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      struct stat file {};
+      std::error_code gone;
+      const std::string name = std::filesystem::read_symlink(entry.path(), gone).string();
+      if (name.starts_with("/memfd:") && ::stat(entry.path().c_str(), &file) == 0)
+        memory.shared += static_cast<std::size_t>(file.st_blocks) * 512;
+    }
+    return memory;
+  }
+};
+
+// The figure of docs/memory_and_connections.md.
+TEST(Connections, memory_of_one_is_bounded) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer has memory of its own";
+#endif
+  const Memory before = Memory::now();
+  const Crowd crowd;
+  const Memory after = Memory::now();
+  const std::size_t own = (after.anonymous - before.anonymous) / (2 * std::size_t{many});
+  const std::size_t shared = (after.shared - before.shared) / (2 * std::size_t{many});
+  std::printf("bytes of a connection: %zu of the process, %zu shared with the peer\n", own, shared);
+  EXPECT_LT(own + shared, 40'000u);
+}
 
 TEST(Connections, messages_of_1023_partners_arrive_whatever_their_completion_queue) {
   Crowd crowd;
