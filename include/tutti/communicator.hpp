@@ -1,4 +1,4 @@
-// Context: one process's device, arena, completion queue and queue pairs.  Communicator: ranks over
+// Context: one process's device, arena, completion queues and queue pairs.  Communicator: ranks over
 // a context and an exchange.
 #pragma once
 
@@ -97,7 +97,7 @@ struct ContextOptions {
   std::optional<std::vector<std::uint32_t>> ranks_per_domain = {};
 };
 
-/// Device, arena, completion queue and connections; these are keyed by peer process, and only the
+/// Device, arena, completion queues and connections; these are keyed by peer process, and only the
 /// partners that plans use are connected.  One thread at a time may use it and everything made from
 /// it.  It must outlive its communicators (checked, also when another context is assigned to it).
 ///
