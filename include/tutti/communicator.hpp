@@ -1,5 +1,5 @@
-// Context: one process's device, arena, completion queues and queue pairs.  Communicator: ranks over
-// a context and an exchange.
+// Context: one process's device, arena, completion queues and queue pairs.  Communicator: ranks
+// over a context and an exchange.
 #pragma once
 
 #include <chrono>
