@@ -10,9 +10,6 @@
 namespace tutti::verbs {
 namespace {
 
-/// Enough for 100 connections of 256 receives and 64 sends; a device may have less.
-constexpr std::uint32_t completions_wanted = 32768;
-
 std::optional<ConnectionManager> make_manager(const Port& port, const ConnectionOptions& options) {
   if (!options.by_cm) return std::nullopt;
   const std::string obstacle = obstacle_to_address(port.description, port.gid);
@@ -35,18 +32,10 @@ CompletionChannelHandle make_events(const Port& port, bool are_wanted) {
   return events;
 }
 
-CompletionQueueHandle make_completions(const Port& port, std::uint32_t entries,
-                                       ibv_comp_channel* events) {
-  CompletionQueueHandle queue(
-      port.driver().create_cq(port.device.get(), static_cast<int>(entries), nullptr, events, 0),
-      {&port.driver()});
-  if (!queue)
-    throw Error(ErrorCode::limit_exceeded,
-                "create_cq of " + std::to_string(entries) + " entries on " + port.name() + ": " +
-                    std::strerror(errno) + " (device limit " + std::to_string(port.limits.max_cqe) +
-                    " entries; check ulimit -l)",
-                errno);
-  return queue;
+/// Completions that a queue pair can have unpolled, see QueuePair::completions_max().
+std::uint32_t completions_each(const Port& port, const QueuePairLimits& wanted) {
+  const std::uint32_t requests_max = requests_max_of(port);
+  return std::min(wanted.receives_max, requests_max) + std::min(wanted.sends_max, requests_max);
 }
 
 }  // namespace
@@ -56,14 +45,27 @@ Connections::Connections(const Port& port, ibv_pd* domain, const ConnectionOptio
       domain_(domain),
       options_(options),
       manager_(make_manager(port, options)),
-      completions_max_(
-          std::min(completions_wanted, static_cast<std::uint32_t>(port.limits.max_cqe))),
       events_(make_events(port, options.raises_events)),
-      completions_(make_completions(port, completions_max_, events_.get())) {}
+      completion_queues_(port, completions_each(port, options.queue_pair), events_.get()) {}
 
 std::uint32_t Connections::count_max() const noexcept {
-  const std::uint32_t entries = options_.queue_pair.receives_max + options_.queue_pair.sends_max;
-  return std::min(static_cast<std::uint32_t>(port_.limits.max_qp), completions_max_ / entries);
+  return completion_queues_.connections_max();
+}
+
+void Connections::require_room_for(std::span<const std::uint64_t> processes) const {
+  const auto added = static_cast<std::size_t>(
+      std::count_if(processes.begin(), processes.end(),
+                    [&](std::uint64_t process) { return !by_process_.contains(process); }));
+  const std::size_t sum = by_process_.size() + added;
+  if (sum <= count_max()) return;
+  throw Error(ErrorCode::limit_exceeded,
+              "this rank has " + std::to_string(by_process_.size()) + " connections and needs " +
+                  std::to_string(added) + " more, and a context on " + port_.name() +
+                  " has at most " + std::to_string(count_max()) + " (device limit " +
+                  std::to_string(port_.limits.max_qp) + " queue pairs, " +
+                  completion_queues_.limits() + ", of which a connection takes " +
+                  std::to_string(completion_queues_.entries_each()) +
+                  "); use fewer messages per round, or an algorithm that connects fewer ranks");
 }
 
 std::uint32_t Connections::receives_promised_max() const noexcept {
@@ -79,23 +81,22 @@ std::uint32_t Connections::to(std::uint64_t process) {
     throw Error(ErrorCode::limit_exceeded, port_.name() + " has at most " +
                                                std::to_string(port_.limits.max_qp) +
                                                " queue pairs; use fewer messages per round");
-  QueuePair pair(port_, domain_, completions_.get(), options_.queue_pair);
-  const std::uint32_t promised = completions_promised_ + pair.completions_max();
-  if (promised > completions_max_)
-    throw Error(ErrorCode::limit_exceeded, "the completion queue of " + port_.name() + " has " +
-                                               std::to_string(completions_max_) + " entries, " +
-                                               std::to_string(by_process_.size() + 1) +
-                                               " connections need " + std::to_string(promised) +
-                                               "; use fewer messages per round");
   const std::uint32_t index = count();
-  Connection& made = connections_.emplace_back(index, process, std::move(pair));
-  if (const int error = made.post_receives(made.pair->receives_max()); error != 0) {
-    connections_.pop_back();
-    throw Error(ErrorCode::system, "post_recv on " + port_.name() + ": " + std::strerror(error),
-                error);
+  const std::uint32_t queue = completion_queues_.add_connection();
+  try {
+    QueuePair pair(port_, domain_, completion_queues_[queue], options_.queue_pair);
+    assert(pair.completions_max() == completion_queues_.entries_each());
+    Connection& made = connections_.emplace_back(index, process, std::move(pair));
+    made.completion_queue = queue;
+    if (const int error = made.post_receives(made.pair->receives_max()); error != 0)
+      throw Error(ErrorCode::system, "post_recv on " + port_.name() + ": " + std::strerror(error),
+                  error);
+    by_process_.emplace(process, index);
+  } catch (...) {
+    while (count() > index) connections_.pop_back();
+    completion_queues_.remove_connection(queue);
+    throw;
   }
-  completions_promised_ = promised;
-  by_process_.emplace(process, index);
   return index;
 }
 
@@ -145,13 +146,12 @@ void Connections::abandon_from(std::uint32_t first) noexcept {
     Connection& connection = connections_[i];
     if (!connection.pair) continue;
     assert(connection.receives_reserved == 0);
-    assert(completions_promised_ >= connection.pair->completions_max());
     by_process_.erase(connection.process);
-    completions_promised_ -= connection.pair->completions_max();
     if (connection.unheard) --unheard_;
     connection.unheard.reset();
     connection.pair.reset();
     connection.id.reset();
+    completion_queues_.remove_connection(connection.completion_queue);
   }
 }
 
@@ -167,9 +167,10 @@ void Connections::fail(Connection& connection, const TransportFailure& failure) 
   ++unheard_;
 }
 
-void Connections::fail_all(const char* what) noexcept {
+void Connections::fail_all_of(const ibv_cq* completion_queue, const char* what) noexcept {
   for (Connection& connection : connections_)
-    fail(connection, {.process = connection.process, .what = what});
+    if (completion_queues_[connection.completion_queue] == completion_queue)
+      fail(connection, {.process = connection.process, .what = what});
 }
 
 Status Connections::post_failed_slow(Connection& connection, int error) noexcept {

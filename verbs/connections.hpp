@@ -1,9 +1,9 @@
-// The connections of a process to its peers, over one completion queue: they are made and connected
-// at set-up, and fail one by one.
+// The connections of a process to its peers: they are made and connected at set-up, and fail one by
+// one.
 //
 // A connection has an index, which is in every work request and completion, and is never used
-// again.  There are only as many connections as the completion queue has entries for: one for every
-// receive and every send, because a queue pair in error completes all of them.
+// again.  There are only as many connections as the device has queue pairs and completion queue
+// entries for (completion_queues.hpp).
 #pragma once
 
 #include <deque>
@@ -11,6 +11,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "verbs/completion_queues.hpp"
 #include "verbs/connection.hpp"
 #include "verbs/connection_manager.hpp"
 
@@ -47,7 +48,8 @@ class Connections {
   }
   /// Connections made so far.  Later ones have this index or a higher one.
   std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(connections_.size()); }
-  ibv_cq* completions() const noexcept { return completions_.get(); }
+  /// What has to be polled.
+  const CompletionQueues& completion_queues() const noexcept { return completion_queues_; }
   /// Null unless it raises events.
   ibv_comp_channel* events() const noexcept { return events_.get(); }
 
@@ -55,6 +57,9 @@ class Connections {
 
   /// How many connections there can be: the device limits queue pairs and completion queue entries.
   std::uint32_t count_max() const noexcept;
+  /// Throws Error, with the numbers, unless connections to all of these processes can exist beside
+  /// those that exist.  `processes` has none twice.
+  void require_room_for(std::span<const std::uint64_t> processes) const;
   /// How many messages, of all live channels, can be on their way along a connection at once.
   std::uint32_t receives_promised_max() const noexcept;
   /// How long the device waits for an acknowledgement before it sends again.
@@ -82,7 +87,8 @@ class Connections {
 
   /// Keeps the first failure of a connection, and closes it.
   void fail(Connection& connection, const TransportFailure& failure) noexcept;
-  void fail_all(const char* what) noexcept;
+  /// Fails the connections of a completion queue.
+  void fail_all_of(const ibv_cq* completion_queue, const char* what) noexcept;
   Status post_failed_slow(Connection& connection, int error) noexcept;
 
   /// Posts again the receives that were used.
@@ -98,11 +104,9 @@ class Connections {
   ibv_pd* domain_;
   ConnectionOptions options_;
   std::optional<ConnectionManager> manager_;  // outlives the ids of the connections
-  std::uint32_t completions_max_;
-  std::uint32_t completions_promised_ = 0;  // sum of QueuePair::completions_max()
-  CompletionChannelHandle events_;
-  CompletionQueueHandle completions_;
-  std::deque<Connection> connections_;  // queue pairs go before the completion queue
+  CompletionChannelHandle events_;            // outlives the completion queues
+  CompletionQueues completion_queues_;
+  std::deque<Connection> connections_;  // queue pairs go before the completion queues
   std::unordered_map<std::uint64_t, std::uint32_t> by_process_;
   std::size_t unheard_ = 0;  // connections with an unheard failure
 };

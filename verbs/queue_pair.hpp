@@ -14,7 +14,8 @@ namespace tutti::verbs {
 
 struct QueuePairLimits {
   std::uint32_t sends_max = 64;
-  std::uint32_t receives_max = 256;
+  // The software device needs two entries more for its completions, which makes a power of two.
+  std::uint32_t receives_max = 254;
   std::uint32_t inline_bytes_max = 220;  // the largest that mlx5 takes with one BlueFlame write
 };
 

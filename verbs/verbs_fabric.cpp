@@ -115,12 +115,19 @@ Status VerbsFabric::write(Connection& connection, const WordedWrite& given) noex
   return Status::ok;
 }
 
-std::size_t VerbsFabric::poll() noexcept {
+std::size_t VerbsFabric::poll_several() noexcept {
+  std::size_t count = 0;
+  for (const CompletionQueues::Queue& queue : connections_.completion_queues().all())
+    count += poll(queue.handle.get());
+  return count;
+}
+
+std::size_t VerbsFabric::poll(ibv_cq* queue) noexcept {
   std::array<ibv_wc, poll_batch> completions;
-  const int count = ibv_poll_cq(connections_.completions(), poll_batch, completions.data());
+  const int count = ibv_poll_cq(queue, poll_batch, completions.data());
   if (count <= 0) {
     if (count < 0) [[unlikely]]
-      connections_.fail_all("the completion queue is in error (overrun?)");
+      connections_.fail_all_of(queue, "the completion queue is in error (overrun?)");
     return 0;
   }
   assert(count <= poll_batch);
@@ -154,7 +161,6 @@ void VerbsFabric::take_event() noexcept {
   ibv_cq* queue = nullptr;
   void* of_queue = nullptr;
   if (port_.driver().get_cq_event(connections_.events(), &queue, &of_queue) != 0) return;
-  assert(queue == connections_.completions());
   // The queue cannot be destroyed before.
   port_.driver().ack_cq_events(queue, 1);
 }

@@ -1,5 +1,5 @@
-// The fabric between nodes: one device, one arena, one completion queue, and the connections to the
-// peers.  It posts the puts and writes of all operations, and polls what has come for them.
+// The fabric between nodes: one device, one arena, its completion queues, and the connections to
+// the peers.  It posts the puts and writes of all operations, and polls what has come for them.
 //
 // A message that is further ahead than the one that is awaited means that a peer calls more often
 // than this rank: its connection fails.  A connection fails alone; the others, and whoever uses
@@ -73,20 +73,26 @@ class VerbsFabric {
   bool raises_events() const noexcept { return connections_.events() != nullptr; }
   /// Can be read once there is an event.
   int event_descriptor() const noexcept { return connections_.events()->fd; }
-  /// The next completion raises an event.  One that came before does not: the caller polls once
-  /// more before it sleeps.  False: the device has refused.
+  /// The next completion of each queue raises an event.  One that came before does not: the caller
+  /// polls once more before it sleeps.  False: the device has refused.
   bool request_event() noexcept {
     assert(raises_events());
-    return ibv_req_notify_cq(connections_.completions(), 0) == 0;
+    const auto queues = connections_.completion_queues().all();
+    return std::all_of(queues.begin(), queues.end(), [](const CompletionQueues::Queue& queue) {
+      return ibv_req_notify_cq(queue.handle.get(), 0) == 0;
+    });
   }
   /// Takes an event that is there.
   void take_event() noexcept;
 
   // ---- data path: the Fabric concept of the engine ----
 
-  /// Polls completions once: counts the messages that have arrived with an immediate, and returns
-  /// credits.  Returns the number of completions.
-  std::size_t poll() noexcept;
+  /// Polls each completion queue once: counts the messages that have arrived with an immediate, and
+  /// returns credits.  Returns the number of completions.
+  std::size_t poll() noexcept {
+    ibv_cq* const queue = connections_.completion_queues().only_one();
+    return queue != nullptr ? poll(queue) : poll_several();
+  }
 
   /// Posts put number `put` of the plan.  in_progress: there is no credit, poll and try again;
   /// transport_failed: the connection has failed.
@@ -153,6 +159,8 @@ class VerbsFabric {
   bool take_failed_slow(const VerbsChannel::Arrival& arrival) noexcept;
   /// For a message that means that its sender calls more often than this rank.
   void fail_hasty_slow(Connection& connection, const char* what) noexcept;
+  std::size_t poll(ibv_cq* queue) noexcept;
+  std::size_t poll_several() noexcept;
   void raise(Connection& connection, std::uint32_t immediate) noexcept;
 
   Port port_;

@@ -16,9 +16,9 @@ constexpr std::uint32_t calls_per_clock = 8;
 constexpr Timeout explanation_time = std::chrono::milliseconds(250);
 constexpr Timeout suspicion_interval = std::chrono::milliseconds(5);
 
-/// More polls than the completion queue has entries, so all of them are made only if the queue is
-/// being filled meanwhile.
-constexpr unsigned turns_to_empty_queue = 1u << 16;
+/// More polls than it takes to empty the completion queues of 1024 connections, 16 completions at a
+/// time, so all of them are made only if the queues are being filled meanwhile.
+constexpr unsigned turns_to_empty_queues = 1u << 16;
 
 constexpr const char* left_too_early = "has left while it was needed";
 
@@ -44,7 +44,7 @@ void Liveness::check(Timeout now) noexcept {
   if (communicator_.failed() || operation_that_needs_one_who_left() == nullptr) return;
   // What a rank sent before it left is there: it drained its sends before it said goodbye.  Once
   // all of that has been looked at, nothing more comes.
-  for (unsigned turn = 0; turn < turns_to_empty_queue && communicator_.context.progress() > 0;
+  for (unsigned turn = 0; turn < turns_to_empty_queues && communicator_.context.progress() > 0;
        ++turn) {
   }
   const Operation::Implementation* stuck = operation_that_needs_one_who_left();

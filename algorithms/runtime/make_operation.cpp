@@ -57,6 +57,15 @@ std::vector<Rank> partners_of(const Operation::Implementation& operation) {
   return partners;
 }
 
+/// Refused before anything is made: connections to all partners that the device cannot hold.
+void require_connections(const Operation::Implementation& operation) {
+  const Communicator::Implementation& communicator = operation.communicator;
+  std::vector<std::uint64_t> processes;
+  for (const Rank partner : partners_of(operation))
+    processes.push_back(communicator.process_of[index_of(partner)]);
+  communicator.context.fabric.connections().require_room_for(processes);
+}
+
 void reserve_receives(Operation::Implementation& operation) {
   Communicator::Implementation& communicator = operation.communicator;
   std::map<std::uint32_t, std::uint32_t> reserved;  // by connection
@@ -277,6 +286,7 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
     operation->calls.emplace<engine::StaleCalls>(operation->plan.steps, operation->plan.slot_count,
                                                  asked.slack + 1, asked.slack);
   if (communicator.context.clock.is_simulated() && asked.reduction.combine) charge_for(*operation);
+  require_connections(*operation);
   // In simulated time polling the network is what lets time pass.
   const bool is_simulated = communicator.context.clock.is_simulated();
   operation->is_timed = is_simulated && communicator.members_of_node() > 1;

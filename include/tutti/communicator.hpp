@@ -1,5 +1,5 @@
-// Context: one process's device, arena, completion queue and queue pairs.  Communicator: ranks over
-// a context and an exchange.
+// Context: one process's device, arena, completion queues and queue pairs.  Communicator: ranks
+// over a context and an exchange.
 #pragma once
 
 #include <chrono>
@@ -104,7 +104,7 @@ struct ContextOptions {
   std::optional<std::vector<std::uint32_t>> ranks_per_domain = {};
 };
 
-/// Owns the device, the arena, the completion queue and the connections, one for each peer process
+/// Owns the device, the arena, completion queues and the connections, one for each peer process
 /// that some plan needs.  Only one thread at a time may use the context and everything made from
 /// it.  It must outlive its communicators (checked, also when another context is assigned to it).
 ///

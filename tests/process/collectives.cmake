@@ -173,6 +173,10 @@ add_test(NAME soak_death_in_virtual_time COMMAND process_virtual_time
 set_tests_properties(soak_death_in_virtual_time PROPERTIES LABELS soak TIMEOUT 300
   FAIL_REGULAR_EXPRESSION ${none_ran})
 
+add_test(NAME soak_many_partners COMMAND process_virtual_time --gtest_filter=ManyPartners.*)
+set_tests_properties(soak_many_partners PROPERTIES LABELS soak TIMEOUT 600 RUN_SERIAL ON
+  FAIL_REGULAR_EXPRESSION ${none_ran})
+
 add_test(NAME process_matrix_factorization
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/matrix_factorization.sh $<TARGET_FILE:matrix_factorization>
     ${PROJECT_SOURCE_DIR}/examples/matrix_factorization.py)

@@ -102,7 +102,7 @@ TEST(Flags, inside_a_node_there_are_none) {
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
-/// With immediates, 200 are refused: a queue pair has 256 receives, and each takes two.
+/// With immediates, 200 are refused: a queue pair has 254 receives, and each takes two.
 TEST(Flags, take_no_receives) {
   const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
     Context context(with_flags());

@@ -472,7 +472,7 @@ TEST(Misuse, different_calls_on_a_part_are_named_too) {
 }
 
 TEST(Misuse, too_many_live_operations_are_refused_with_the_numbers) {
-  expect_refused(2, ErrorCode::limit_exceeded, {"too many live operations", "256 receives"},
+  expect_refused(2, ErrorCode::limit_exceeded, {"too many live operations", "254 receives"},
                  [](Communicator& c) {
                    std::vector<Operation> live;
                    for (int i = 0; i < 200; ++i) live.push_back(barrier(c));

@@ -406,5 +406,66 @@ TEST(VirtualTime, timeouts_are_in_virtual_time) {
   for (const LocalResult& rank : ended) EXPECT_EQ(rank.exit_status, 0);
 }
 
+/// The block that one rank sends to another; other ones in each call.
+void fill_block(std::span<std::uint32_t> block, std::uint32_t from, std::uint32_t to,
+                std::uint32_t call) {
+  for (std::uint32_t index = 0; index < block.size(); ++index)
+    block[index] = (from * 1009 + to) * 4 + call + (index << 24);
+}
+
+/// An alltoall of that many ranks, each of which is connected with all others: the results are
+/// right, and a call takes as long as its blocks take to leave a port one after the other.
+void expect_alltoall_among(std::uint32_t rank_count) {
+  constexpr std::uint32_t elements = 256, calls = 3;  // blocks of 1 KiB, which go directly
+  const std::size_t whole = std::size_t{rank_count} * elements;
+  const detail::Mapping shared(
+      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), 4096);
+  auto* const taken = reinterpret_cast<std::int64_t*>(shared.data());
+  ::setenv("TUTTI_SOFT_FABRIC", "fdr", 1);
+  soft::VirtualTime time(rank_count);
+  const auto ended = run_local({.rank_count = rank_count}, [&](Exchange& exchange) {
+    const std::uint32_t self = index_of(exchange.self());
+    time.join(self);
+    Context context({.device = "soft0", .arena_bytes = 2u << 20});
+    Communicator communicator(context, exchange);
+    std::vector<std::uint32_t> source(whole), target(whole), block(elements);
+    Operation operation = alltoall(
+        communicator,
+        {.source = source.data(), .target = target.data(), .bytes = elements * sizeof block[0]});
+    for (std::uint32_t call = 0; call < calls; ++call) {
+      for (std::uint32_t rank = 0; rank < rank_count; ++rank)
+        fill_block(std::span(source).subspan(rank * elements, elements), self, rank, call);
+      const bool is_timed = call + 1 == calls;  // connections must have been used before
+      communicator.synchronize();
+      if (is_timed) soft::enter_virtual_time();
+      const bool done = operation.start() == Status::ok && operation.wait(200s) == Status::ok;
+      const std::int64_t own = soft::VirtualTime::joined()->now();
+      if (is_timed) soft::leave_virtual_time();
+      if (!done) return 2;
+      for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
+        fill_block(block, rank, self, call);
+        if (!std::equal(block.begin(), block.end(), target.begin() + rank * elements)) return 3;
+      }
+      if (is_timed && self == 0) *taken = own;
+    }
+    return 0;
+  });
+  ::unsetenv("TUTTI_SOFT_FABRIC");
+  for (const LocalResult& rank : ended) ASSERT_EQ(rank.exit_status, 0);
+  const double in_port = elements * 4 * fdr.per_byte;
+  const double formula = static_cast<double>(fdr.send_overhead + fdr.latency) +
+                         (rank_count - 1) * in_port + static_cast<double>(fdr.receive_overhead);
+  EXPECT_NEAR(static_cast<double>(*taken), formula, 1000) << "picoseconds";
+}
+
+TEST(VirtualTime, an_alltoall_of_more_partners_than_one_completion_queue_holds_is_right) {
+  expect_alltoall_among(105);
+}
+
+/// A quarter of a minute to a few minutes: run by its own name.
+TEST(ManyPartners, an_alltoall_of_256_ranks_is_right) {
+  expect_alltoall_among(256);
+}
+
 }  // namespace
 }  // namespace tutti

@@ -112,6 +112,9 @@ int take_locals(CompletionQueue& queue, int count, ibv_wc* completions) {
   int polled = 0;
   for (; polled < count && head != tail; ++head)
     take_local(queue.local[head & queue.local_mask], completions[polled++]);
+  // An empty ring begins anew, so that memory that was never needed stays untouched.  A poll
+  // without the lock that sees one store and not the other only takes the lock in vain.
+  if (head == tail) queue.local_tail.store(head = 0, std::memory_order_relaxed);
   queue.local_head.store(head, std::memory_order_relaxed);
   return polled;
 }
@@ -158,7 +161,7 @@ CompletionQueue::CompletionQueue(std::uint32_t entries)
     : CompletionQueueHandle{},
       capacity(entries),
       local_mask(std::bit_ceil(entries) - 1),
-      local(std::make_unique<LocalCompletion[]>(local_mask + 1)) {
+      local(std::make_unique_for_overwrite<LocalCompletion[]>(local_mask + 1)) {
   assert(entries >= 1);
   assert(entries <= completions_max);
   assert(std::has_single_bit(local_mask + 1));
@@ -260,7 +263,7 @@ int resize_completion_queue(ibv_cq* handle, int entries) {
   const auto capacity = static_cast<std::uint64_t>(entries);
   const std::size_t mask = std::bit_ceil(capacity) - 1;
   // Allocated before the lock and freed after it, because polls spin meanwhile.
-  auto ring = std::make_unique<LocalCompletion[]>(mask + 1);
+  auto ring = std::make_unique_for_overwrite<LocalCompletion[]>(mask + 1);
   const std::lock_guard control_guard(process.mutex);
   const std::lock_guard guard(queue.lock);
   if (outstanding_count(queue) > capacity) return EINVAL;
@@ -321,11 +324,13 @@ int poll_timed(Process& process, CompletionQueue& queue, int count, ibv_wc* comp
   }
   timing.deliver(process);
   const int polled = poll(queue, count, completions);
-  if (polled == 0) timing.idle(process);
-  timing.charge_receives(process,
-                         static_cast<int>(std::count_if(
-                             completions, completions + std::max(polled, 0),
-                             [](const ibv_wc& one) { return (one.opcode & IBV_WC_RECV) != 0; })));
+  if (polled == 0)
+    timing.idle(process);
+  else
+    timing.charge_receives(process,
+                           static_cast<int>(std::count_if(
+                               completions, completions + std::max(polled, 0),
+                               [](const ibv_wc& one) { return (one.opcode & IBV_WC_RECV) != 0; })));
   return polled;
 }
 

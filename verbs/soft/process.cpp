@@ -380,6 +380,11 @@ void Process::forget_times() {
   }
 }
 
+std::uint32_t Process::completion_queues_in_use() {
+  const std::lock_guard guard(mutex);
+  return completion_queues_count;
+}
+
 bool Process::has_completions() {
   const std::lock_guard guard(mutex);
   return std::any_of(queue_pairs.begin(), queue_pairs.end(), [](const QueuePair* pair) {

@@ -165,6 +165,7 @@ class Process {
   void forget_times();
   /// When this process will have something to do; never_ps: never.
   Picoseconds next_due();
+  std::uint32_t completion_queues_in_use();
   /// Whether any of its completion queues has something to poll.
   bool has_completions();
 

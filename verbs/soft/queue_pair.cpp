@@ -269,10 +269,11 @@ std::int64_t make_entry(Process& process, const ibv_pd& domain, const ibv_qp_ini
   const std::uint32_t stride = stride_of(wanted.cap.max_recv_sge);
   // A private queue needs one completion per receive, and the event.  With a shared one, all
   // receives may come to this queue pair, twice before it is polled.
-  const std::uint32_t ring_slots = std::bit_ceil(shared ? 2 * shared->entry->slots + 2 : slots + 2);
+  const std::uint32_t ring_slots =
+      std::bit_ceil((shared ? 2 * shared->entry->slots : wanted.cap.max_recv_wr) + 2);
   assert(shared || std::has_single_bit(slots));
   assert(std::has_single_bit(ring_slots));
-  assert(ring_slots > slots);  // room for the event
+  assert(shared || ring_slots > wanted.cap.max_recv_wr);  // room for the event
   assert(stride % line_bytes == 0);
   std::size_t receive_offset = shared ? shared->offset : 0;
   std::size_t ring_offset = 0;

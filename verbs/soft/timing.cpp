@@ -165,6 +165,7 @@ Picoseconds Timing::answer(const QueuePair& pair, const Request& request,
 
 void Timing::charge_receives(Process& process, int receives) noexcept {
   assert(receives >= 0);
+  empty_polls_ = 0;
   if (receives > 0) spend(process, scaled(model_.receive_overhead, slowness_) * receives);
 }
 
@@ -202,11 +203,14 @@ void Timing::spend(Process& process, Picoseconds time) noexcept {
 }
 
 void Timing::idle(Process& process) noexcept {
+  // A program with several completion queues looks at one after the other in no time.
+  if (++empty_polls_ < process.completion_queues_in_use()) return;
   // A program that waits with a timeout must see the clock go on, even if nothing ever happens.
   constexpr Picoseconds longest = 100'000 * picoseconds_per_ns;
   // Another queue has a completion, and the program may be about to poll it.
   constexpr Picoseconds a_poll = 100 * picoseconds_per_ns;
   const Picoseconds next = now() + (process.has_completions() ? a_poll : longest);
+  empty_polls_ = 0;
   virtual_time_->sleep(std::min(next, next_due(process)), true);
   deliver(process);
 }
@@ -225,6 +229,7 @@ void Timing::drain(Process& process) noexcept {
 }
 
 void Timing::pass_time(Process& process, Picoseconds until) noexcept {
+  empty_polls_ = 0;
   while (is_virtual() && now() < until) {
     virtual_time_->sleep(std::min(until, next_due(process)), false);
     deliver(process);

@@ -66,7 +66,8 @@ class Timing {
 
   // The rest is for virtual time only:
 
-  /// Charges the program's time for polled receives, and for combining.
+  /// Charges the program's time for the receives among the completions that a poll has found, and
+  /// for combining.
   void charge_receives(Process& process, int receives) noexcept;
   void charge_work(Process& process, std::size_t bytes) noexcept;
   /// A message to a rank of this node: charges its sender, and stores `message` in the word when
@@ -77,7 +78,8 @@ class Timing {
   void charge_reading(Process& process, std::size_t bytes) noexcept;
   /// Executes what is due: requests, and words of messages inside the node.
   void deliver(Process& process) noexcept;
-  /// A poll has found nothing: time goes on to this rank's next event.
+  /// A poll has found nothing: time goes on to this rank's next event, unless the program may have
+  /// further completion queues to look at now.
   void idle(Process& process) noexcept;
   /// Passes time until everything that this rank has posted has arrived and been answered.
   void drain(Process& process) noexcept;
@@ -107,6 +109,8 @@ class Timing {
   };
   std::deque<Announcement> announcements_;  // those that are not due yet
   std::uint64_t requests_ = 0;
+  // Polls in a row that have found nothing, while no time has passed.
+  std::uint32_t empty_polls_ = 0;
   double slowness_ = 1;
   SpinLock lock_;  // guards the numbers
   std::mt19937_64 numbers_;
