@@ -184,8 +184,8 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                   "rank a source of its own");
     if (is_ring && context.clock.is_simulated() && ranks.members_of_node() > 1)
       throw Error(ErrorCode::unsupported,
-                  "allreduce: algorithm shared_ring has no price inside a node yet: in virtual time "
-                  "expected nodes of one rank (TUTTI_RANKS_PER_NODE=1)");
+                  "allreduce: algorithm shared_ring has no price inside a node yet: in virtual "
+                  "time expected nodes of one rank (TUTTI_RANKS_PER_NODE=1)");
     if (is_ring && context.clock.is_simulated() && !republishes)
       throw Error(ErrorCode::unsupported,
                   "allreduce: algorithm shared_ring polls words in memory, and in virtual time "

@@ -43,7 +43,7 @@ plan::LaneShape shape_of(const Query& query, Hierarchy hierarchy) {
           .lane_count = static_cast<std::uint32_t>(lanes)};
 }
 
-/// The same, where the schedule across cuts the part of a lane again.
+/// That shape with a schedule across that may cut the part of a lane again.
 plan::LaneShape shape_of(const Query& query, Hierarchy hierarchy, const plan::Plan& across) {
   plan::LaneShape shape = shape_of(query, hierarchy);
   shape.pieces = across.parts;
@@ -132,6 +132,8 @@ std::vector<Variant> across_nodes(const Query& query, Hierarchy hierarchy) {
   CollectiveRequest inner = query.request;
   inner.across = Across::flat;
   inner.shares_target = false;
+  // The ranks of a node give each other what the schedule across then has in partials.
+  inner.zero_copy = inner.zero_copy && !query.topology.has_shared_nodes();
   inner.element_count = (inner.element_count + lane_count - 1) / lane_count;
   inner.is_undivided = inner.algorithm == Algorithm::automatic;
   inner.one_value_only = inner.is_undivided && lane_count > 1;

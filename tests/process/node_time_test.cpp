@@ -194,7 +194,7 @@ std::vector<std::int64_t> measured(const Case& one) {
   return {ends, ends + one.rank_count};
 }
 
-/// The same by the plan's events.
+/// When each rank has finished, by the events of its plan.
 std::vector<std::int64_t> expected(const Case& one) {
   const tune::Topology topology{.rank_count = one.rank_count, .node_of = nodes_of(one)};
   const tune::Choice choice = tune::choose(request_of(one), topology);

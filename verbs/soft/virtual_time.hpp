@@ -62,7 +62,7 @@ class VirtualTime {
     std::atomic<Picoseconds> transmit;
     std::atomic<Picoseconds> receive;
   };
-  /// Those of the rank's node.
+  /// Returns the ports of the rank's node.
   Ports& ports_of(std::uint32_t rank) const noexcept;
 
  private:

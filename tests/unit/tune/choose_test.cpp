@@ -164,10 +164,12 @@ TEST(Selection, combines_inside_nodes_first_where_that_keeps_the_promise) {
   EXPECT_EQ(taken(asked), "leader/recursive_multiplying");
   asked.node_of = dealt;
   EXPECT_EQ(taken(asked), "leader/recursive_multiplying");
-  asked.element_count = 1 << 16;
+  asked.element_count = 1 << 11;
   EXPECT_EQ(taken(asked), "lanes/recursive_multiplying");
   asked.agreement = Agreement::relaxed;
   EXPECT_EQ(taken(asked), "lanes/two_partial_dissemination");
+  asked.element_count = 1 << 16;
+  EXPECT_EQ(taken(asked), "lanes/chunked_fold") << "the part of a lane is worth cutting again";
   asked.across = Across::flat;
   EXPECT_EQ(taken(asked), "chunked_fold");
   asked.across = Across::leader;
@@ -285,7 +287,7 @@ TEST(Selection, domains_meet_first_in_barriers_and_small_allreduces) {
   asked.node_of = two;
   EXPECT_EQ(taken(asked, 8), "domains/leader/recursive_multiplying");
   asked.element_count = 1 << 16;
-  EXPECT_EQ(taken(asked, 8), "lanes/recursive_multiplying") << "large";
+  EXPECT_EQ(taken(asked, 8), "lanes/chunked_fold") << "large";
   asked.element_count = 1;
   asked.agreement = Agreement::reproducible;
   EXPECT_EQ(taken(asked, 8).find('/'), std::string::npos) << "bits depend on no shape";
