@@ -1,16 +1,22 @@
 // What an operation along the ring of nodes (engine/shared_ring.hpp) has besides its registers: the
-// block that the ranks of its node share, which lies in the arena of the node's first rank, and the
-// way to that of the next node.
+// block that the ranks of its node share, which lies in the arena of the node's first rank, the
+// areas of the contributions in the arenas of all ranks of the node, and the way to the block of
+// the next node.
 //
 // Every rank registers the arena of the first one for itself, where it has mapped it: then its own
 // connection can send from there, and the rank that sends to it can write there, without a word of
-// this rank or of the first one.
+// this rank or of the first one.  Contributions are not sent; they are read where they are mapped.
 //
 // Where words are republished (SharedNotifications), chunks are notified to the rank that the
 // connection leads to.  Any chunk may come by any connection, as any rank of the node before may
 // have found it, so each has a receive for each chunk that can wait at this node at once
-// (plan::shared_ring_waiting_max); sub-blocks are so many that these are half of what a connection
-// promises, or one, and where that is more than all of it, the algorithm is refused.
+// (plan::shared_ring_waiting_max, for each lap in flight); sub-blocks and laps in flight are so
+// many that these are half of what a connection promises, or one of each, and where that is more
+// than all of it, the algorithm is refused.
+//
+// Memory is given back in two steps, so that no rank waits for one that waits for it.  A rank that
+// calls no more lets go of the areas of the others.  When they have let go of its own area, too,
+// and everything that it has sent from the block has left, it leaves the block to the first rank.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +46,8 @@ struct RingDoor {
 
 class SharedRingOperation {
  public:
-  /// Cuts the payload, and the block out of the arena if this rank is the first of its node.
+  /// Cuts the payload, and this rank's area out of the arena, with the block if it is the first of
+  /// its node.
   /// Throws Error{limit_exceeded}.
   SharedRingOperation(Operation::Implementation& operation, const OperationRequest& request);
 
@@ -50,7 +57,10 @@ class SharedRingOperation {
 
   // ---- set-up, in this order; throws Error ----
 
-  /// Finds the block of the node in the cards of all ranks; it lies in registered memory.
+  /// How the payload goes around, which must be alike on all ranks.
+  const plan::RingLaps& laps() const noexcept { return layout_.laps; }
+
+  /// Finds block and areas of the node in the cards of all ranks; they lie in registered memory.
   RingDoor open(std::span<const Card> cards);
   /// Once partners are connected.
   void join(std::span<const RingDoor> doors);
@@ -85,9 +95,15 @@ class SharedRingOperation {
 
   // ---- afterwards ----
 
-  /// Whether the block is nobody's any more but this rank's.
-  bool is_deserted() const noexcept {
-    return !is_shared_ || (!is_greeting_ && ring_->all_others_have_left());
+  /// Whether what this rank has in its arena is nobody's any more but its own; to be asked when it
+  /// will start no further call, which the other ranks of the node hear by this.
+  bool is_deserted() noexcept {
+    if (!is_shared_) return true;
+    // A greeting may still write into the block, and nobody has touched the areas.
+    if (is_greeting_) return !is_first();
+    if (!has_let_go_) ring_->let_go();
+    has_let_go_ = true;
+    return ring_->all_others_have_left();
   }
   /// Everything that was sent from the block has left.
   void leave() noexcept {
@@ -98,7 +114,8 @@ class SharedRingOperation {
   bool is_first() const noexcept { return members_.front() == self_; }
   template <class F>
   void for_each_that_comes(F&& look) const;
-  bool all_have_contributed() const noexcept;
+  /// Whether the node may join its contributions to the lap that is waited for.
+  bool is_open() const noexcept;
   /// Ranks of this node to whom chunks are notified.
   std::span<const Rank> owners() const noexcept {
     return std::span(members_).first(std::min(members_.size(), before_.size()));
@@ -113,7 +130,8 @@ class SharedRingOperation {
   std::uint32_t local_key_ = 0;
   verbs::Connection* connection_ = nullptr;  // to the next node
   RingDoor next_ = {};
-  bool is_shared_ = false, is_greeting_ = false;
+  std::vector<std::byte*> areas_ = {};  // of members_, as mapped here
+  bool is_shared_ = false, is_greeting_ = false, has_let_go_ = false;
   std::optional<engine::SharedRing> ring_;
 };
 

@@ -23,7 +23,7 @@ struct StoringFabric {
     if (chunk.bytes > 0)
       std::memcpy(there + chunk.into, ring.block(member.node) + chunk.from, chunk.bytes);
     std::atomic_ref(*reinterpret_cast<std::uint64_t*>(there + chunk.word))
-        .store(chunk.sequence, order);
+        .store(chunk.lap, order);
     return Status::ok;
   }
 };
