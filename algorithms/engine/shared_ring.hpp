@@ -20,11 +20,11 @@
 // the same on all nodes up to the results.  F laps are in flight, and a rank contributes up to A
 // laps that it has not consumed (A >= F).
 //
-//   block | arrived x F | partials x F | results x F | claimed x F | contributed | consumed |
+//   block | arrived x F | partials x F | results x F | claimed x F | contributed | consumed | gone
+//   |
 //           words of      where reduce-  complete      words of      a word for each rank
 //           the chunks    scatter comes  chunks        the chunks
-//   area  | gone | contributions x A |
-//           a word for each rank
+//   area  | contributions x A |
 //
 // A chunk (plan/allreduce/shared_ring.hpp) of lap e arrives in copy e mod F of the partials, or of
 // the results, and after it the word that says so.  The rank that claims a chunk combines it, in
@@ -56,10 +56,11 @@
 //   claimed[e mod F][chunk]  A rank raises it to the lap's number by compare-and-swap, and then has
 //                      the chunk to itself.  Relaxed order is enough: the word says which rank does
 //                      the work, and guards no data; the words above do.
-//   gone[rank]         That rank writes 1 with release, when it will not touch the area again; in
-//                      that of the first rank, when it will not touch the block either and nothing
-//                      that it has sent from there is on its way.  The owner of the area reads it
-//                      with acquire, before it uses the memory for something else.
+//   gone[rank]         That rank writes 1 with release, when it will not touch the block again and
+//                      nothing that it has sent from there is on its way.  The owner of the block
+//                      reads it with acquire, before it uses the memory for something else.  Areas
+//                      need no such word: once a rank has consumed its last lap, nobody reads its
+//                      contributions.
 //
 // One rule is the whole flow control: a node joins its contributions to lap e only when all of its
 // ranks have contributed to e and have consumed lap e - F.  No message says so to another node,
@@ -145,17 +146,17 @@ struct SharedRingLayout {
     assert(member <= members);
     return contributed(members) + member * line_bytes;
   }
-  std::size_t block_bytes() const noexcept { return consumed(members); }
-
-  // In the area of a rank.
   std::size_t gone(std::uint32_t member) const noexcept {
     assert(member <= members);
-    return member * line_bytes;
+    return consumed(members) + member * line_bytes;
   }
+  std::size_t block_bytes() const noexcept { return gone(members); }
+
+  // In the area of a rank.
   std::size_t contribution(std::uint64_t lap) const noexcept {
-    return gone(members) + lap % laps.ahead * lap_bytes();
+    return lap % laps.ahead * lap_bytes();
   }
-  std::size_t area_bytes() const noexcept { return gone(members) + laps.ahead * lap_bytes(); }
+  std::size_t area_bytes() const noexcept { return laps.ahead * lap_bytes(); }
 
   /// What a rank needs of its arena.
   std::size_t bytes_of(std::uint32_t member) const noexcept {
@@ -307,18 +308,11 @@ class SharedRing {
                .load(std::memory_order_relaxed) >= lap;
   }
 
-  /// Says that this rank will read no contribution any more, and writes nothing into the areas of
-  /// the other ranks but that of the first.  Once.
-  void let_go() noexcept {
-    for (std::uint32_t member = 1; member < layout_.members; ++member) say_gone(member);
-  }
-  /// Says that this rank will not touch the block, and the area of the first, any more.  Once.
-  void leave() noexcept { say_gone(0); }
-  /// Whether nobody touches what lies in this rank's arena any more.
+  /// Says that this rank will not touch the block any more.
+  void leave() noexcept { word(layout_.gone(member_)).store(1, std::memory_order_release); }
   bool all_others_have_left() const noexcept {
     for (std::uint32_t member = 0; member < layout_.members; ++member)
-      if (member != member_ &&
-          word_at(areas_[member_] + layout_.gone(member)).load(std::memory_order_acquire) == 0)
+      if (member != member_ && word(layout_.gone(member)).load(std::memory_order_acquire) == 0)
         return false;
     return true;
   }
@@ -336,16 +330,9 @@ class SharedRing {
                                       layout_.members);
   }
 
-  static std::atomic_ref<std::uint64_t> word_at(std::byte* address) noexcept {
-    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(address));
-  }
   std::atomic_ref<std::uint64_t> word(std::size_t offset) const noexcept {
     assert(offset + sizeof(std::uint64_t) <= layout_.block_bytes());
-    return word_at(block_ + offset);
-  }
-  void say_gone(std::uint32_t to) const noexcept {
-    if (to != member_)
-      word_at(areas_[to] + layout_.gone(member_)).store(1, std::memory_order_release);
+    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(block_ + offset));
   }
 
   std::uint32_t in_call(std::uint64_t lap) const noexcept {

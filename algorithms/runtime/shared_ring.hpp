@@ -13,10 +13,6 @@
 // (plan::shared_ring_waiting_max, for each lap in flight); sub-blocks and laps in flight are so
 // many that these are half of what a connection promises, or one of each, and where that is more
 // than all of it, the algorithm is refused.
-//
-// Memory is given back in two steps, so that no rank waits for one that waits for it.  A rank that
-// calls no more lets go of the areas of the others.  When they have let go of its own area, too,
-// and everything that it has sent from the block has left, it leaves the block to the first rank.
 #pragma once
 
 #include <algorithm>
@@ -95,15 +91,9 @@ class SharedRingOperation {
 
   // ---- afterwards ----
 
-  /// Whether what this rank has in its arena is nobody's any more but its own; to be asked when it
-  /// will start no further call, which the other ranks of the node hear by this.
-  bool is_deserted() noexcept {
-    if (!is_shared_) return true;
-    // A greeting may still write into the block, and nobody has touched the areas.
-    if (is_greeting_) return !is_first();
-    if (!has_let_go_) ring_->let_go();
-    has_let_go_ = true;
-    return ring_->all_others_have_left();
+  /// Whether what this rank has in its arena is nobody's any more but its own.
+  bool is_deserted() const noexcept {
+    return !is_shared_ || !is_first() || (!is_greeting_ && ring_->all_others_have_left());
   }
   /// Everything that was sent from the block has left.
   void leave() noexcept {
@@ -131,7 +121,7 @@ class SharedRingOperation {
   verbs::Connection* connection_ = nullptr;  // to the next node
   RingDoor next_ = {};
   std::vector<std::byte*> areas_ = {};  // of members_, as mapped here
-  bool is_shared_ = false, is_greeting_ = false, has_let_go_ = false;
+  bool is_shared_ = false, is_greeting_ = false;
   std::optional<engine::SharedRing> ring_;
 };
 
