@@ -20,10 +20,9 @@
 // the same on all nodes up to the results.  F laps are in flight, and a rank contributes up to A
 // laps that it has not consumed (A >= F).
 //
-//   block | arrived x F | partials x F | results x F | claimed x F | contributed | consumed | gone
-//   |
-//           words of      where reduce-  complete      words of      a word for each rank
-//           the chunks    scatter comes  chunks        the chunks
+//   block | arrived x F | partials x F | results x F | claimed x F | contributed, consumed | gone |
+//           words of      where reduce-  complete      words of      two words for each     and one
+//           the chunks    scatter comes  chunks        the chunks    rank
 //   area  | contributions x A |
 //
 // A chunk (plan/allreduce/shared_ring.hpp) of lap e arrives in copy e mod F of the partials, or of
@@ -142,13 +141,14 @@ struct SharedRingLayout {
     assert(member <= members);
     return results(laps.in_flight) + (std::size_t{laps.in_flight} * ids() + member) * line_bytes;
   }
+  /// On the line of the former: whoever reads one reads both.
   std::size_t consumed(std::uint32_t member) const noexcept {
-    assert(member <= members);
-    return contributed(members) + member * line_bytes;
+    assert(member < members);
+    return contributed(member) + sizeof(std::uint64_t);
   }
   std::size_t gone(std::uint32_t member) const noexcept {
     assert(member <= members);
-    return consumed(members) + member * line_bytes;
+    return contributed(members) + member * line_bytes;
   }
   std::size_t block_bytes() const noexcept { return gone(members); }
 
@@ -253,7 +253,8 @@ class SharedRing {
         if (status < Status::ok) return status;
         if (status != Status::ok) break;  // there is no room, for any chunk
       }
-      if (!moved) moved = copy_a_result(execution);
+      // Nothing is complete before this node has joined it.
+      if (!moved && open_ > consumed_) moved = copy_a_result(execution);
       if (is_over(consumed_ + 1)) {
         consume(execution);
         if (consumed_ == last_) {

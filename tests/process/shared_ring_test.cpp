@@ -105,6 +105,61 @@ TEST(SharedRing, is_right_where_nodes_are_not_runs_of_ranks) {
   EXPECT_EQ(codes_of(results), std::vector<int>(5));
 }
 
+/// A chunk of 256 bytes makes laps of few of them: there are more laps than are in flight.
+int check_laps(Exchange& exchange, const Shape& shape, SharedNotifications notifications) {
+  ContextOptions options = on_test_device(exchange);
+  options.arena_bytes = 1u << 20;
+  options.ranks_per_node = shape;
+  options.shared_notifications = notifications;
+  options.chunk_bytes = 256;
+  Context context(options);
+  Communicator communicator(context, exchange);
+  for (const bool in_place : {false, true})
+    for (const std::size_t count : {1000u, 5003u}) {
+      if (const int code =
+              check_calls<double>(communicator, count, BuiltIn::sum, in_place, 10, true))
+        return code;
+      if (const int code =
+              check_calls<std::int32_t>(communicator, count, BuiltIn::max, in_place, 10, false))
+        return 10 + code;
+    }
+  return 0;
+}
+
+TEST(SharedRing, is_right_for_payloads_of_many_laps) {
+  for (const auto notifications : {SharedNotifications::words, SharedNotifications::republished})
+    for (const Shape& shape : {Shape{3}, Shape{1, 1}, Shape{2, 2}, Shape{3, 1, 2}})
+      EXPECT_EQ(codes_of(run_local({.rank_count = ranks_of(shape)},
+                                   [&](Exchange& exchange) {
+                                     return check_laps(exchange, shape, notifications);
+                                   })),
+                std::vector<int>(ranks_of(shape)))
+          << text_of(shape);
+}
+
+TEST(SharedRing, is_right_for_payloads_of_many_laps_for_threads) {
+  for (const auto notifications : {SharedNotifications::words, SharedNotifications::republished})
+    for (const Shape& shape : {Shape{3}, Shape{2, 2}, Shape{1, 2, 1}})
+      EXPECT_EQ(codes_of(run_local_threads({.rank_count = ranks_of(shape)},
+                                           [&](Exchange& exchange) {
+                                             return check_laps(exchange, shape, notifications);
+                                           })),
+                std::vector<int>(ranks_of(shape)))
+          << text_of(shape);
+}
+
+TEST(SharedRing, reduces_8_MiB_of_16_ranks_in_the_default_arena) {
+  const auto results = run_local({.rank_count = 16}, [](Exchange& exchange) {
+    ContextOptions options = on_test_device(exchange);
+    options.arena_bytes = 16u << 20;
+    options.ranks_per_node = {4};
+    Context context(options);
+    Communicator communicator(context, exchange);
+    return check_calls<double>(communicator, 1u << 20, BuiltIn::sum, false, 2, false);
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(16));
+}
+
 TEST(SharedRing, gives_all_ranks_the_same_bits) {
   const auto results = run_local({.rank_count = 5}, [](Exchange& exchange) {
     Context context = context_of(exchange, {3, 2});
