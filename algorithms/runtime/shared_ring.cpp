@@ -26,8 +26,8 @@ plan::RingLapLimits limits_of(const Context::Implementation& context, const plan
                               bool republishes) {
   plan::RingLapLimits limits;
   if (const std::size_t asked = context.settings.chunk_bytes; asked > 0) {
-    limits.chunk_bytes = asked;
-    limits.window_bytes = plan::ring_laps_in_flight * std::uint64_t{ring.parts()} * asked;
+    limits.chunk_bytes = std::min<std::uint64_t>(asked, UINT32_MAX);  // no message is longer
+    limits.window_bytes = plan::ring_laps_in_flight * ring.parts() * limits.chunk_bytes;
   }
   // Half of what a connection promises, so that another operation has room there, too.
   const std::uint64_t of_a_lap = plan::shared_ring_waiting_max(ring.nodes, ring.sub_blocks);

@@ -107,12 +107,7 @@ TEST(SharedRing, is_right_where_nodes_are_not_runs_of_ranks) {
 
 /// A chunk of 256 bytes makes laps of few of them: there are more laps than are in flight.
 int check_laps(Exchange& exchange, const Shape& shape, SharedNotifications notifications) {
-  ContextOptions options = on_test_device(exchange);
-  options.arena_bytes = 1u << 20;
-  options.ranks_per_node = shape;
-  options.shared_notifications = notifications;
-  options.chunk_bytes = 256;
-  Context context(options);
+  Context context = context_of(exchange, shape, 1u << 20, notifications, 256);
   Communicator communicator(context, exchange);
   for (const bool in_place : {false, true})
     for (const std::size_t count : {1000u, 5003u}) {

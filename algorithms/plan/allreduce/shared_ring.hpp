@@ -107,7 +107,8 @@ struct RingLapLimits {
   std::uint32_t in_flight_max = UINT32_MAX;  // by what connections promise
 };
 
-/// While lap e goes around, lap e + 1 keeps the network busy where e has already passed.
+/// At least so many laps, if a payload has them and connections promise as much, are in flight:
+/// while lap e goes around, lap e + 1 keeps the network busy where e has already passed.
 inline constexpr std::uint32_t ring_laps_in_flight = 2;
 
 /// The laps of a payload that goes around in `parts` chunks a lap.  They are alike on all ranks.
