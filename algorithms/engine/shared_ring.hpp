@@ -20,17 +20,19 @@
 // the same on all nodes up to the results.  F laps are in flight, and a rank contributes up to A
 // laps that it has not consumed (A >= F).
 //
-//   block | arrived x F | partials x F | results x F | claimed x F | contributed, consumed | gone |
-//           words of      where reduce-  complete      words of      two words for each     and one
-//           the chunks    scatter comes  chunks        the chunks    rank
+//   block | arrived x F | partials x F | completed x 2 F | results x F | claimed x F |
+//           words of      where reduce-  the block that    where all-    words of
+//           the chunks    scatter comes  is complete here  gather comes  the chunks
+//         | contributed, consumed | gone |
+//           two words for each      and one rank
 //   area  | contributions x A |
 //
-// A chunk (plan/allreduce/shared_ring.hpp) of lap e arrives in copy e mod F of the partials, or of
-// the results, and after it the word that says so.  The rank that claims a chunk combines it, in
-// place, with the contributions of the node's ranks in the order of their local numbers, and sends
-// it on from there.  The node that completes a chunk combines it into the results.  So each block
-// is combined once on each node, in an order that does not depend on timing, and it is completed on
-// one node: all ranks get the same bits (`identical`).
+// A chunk (plan/allreduce/shared_ring.hpp) of lap e arrives in copy e mod F of the partials or of
+// the results, or in copy e mod 2 F of the completed block if this node completes it, and after it
+// the word that says so.  The rank that claims the chunk combines it, in place, with the
+// contributions of the node's ranks in the order of their local numbers, and sends it on from
+// there.  So each block is combined once on each node, in an order that does not depend on timing,
+// and it is completed on one node: all ranks get the same bits (`identical`).
 //
 // The words hold numbers of laps, which only grow: no word is ever reset.
 //
@@ -71,9 +73,10 @@
 //  * partials of a node: they are written by the node before, which has consumed e - F.  So every
 //    block of e - F was complete, and this node had joined each, and what it sent on had arrived.
 //    The partials with which a node begins are written by itself, and the same holds.
-//  * contributions: a rank overwrites that of lap e - A once it has itself consumed this lap, so
-//  its
-//    node has joined every block.
+//  * the completed block: its ranks may still copy that of e - F.  But the node before has consumed
+//    e - F, so all nodes have joined it, and this one had consumed e - 2 F before.
+//  * contributions: a rank overwrites that of lap e - A once it has consumed this lap itself; so
+//    its node has joined every block of it.
 //  * words of arrival: as the chunks to which they belong.  A rank that is late in lap e - F, and
 //    has not consumed it, keeps all nodes from completing lap e; and it finds all chunks of
 //    reduce-scatter claimed, by lap e - F or by lap e.
@@ -128,9 +131,30 @@ struct SharedRingLayout {
     assert(copy <= laps.in_flight);
     return std::size_t{laps.in_flight} * ids() * line_bytes + copy * lap_bytes();
   }
+  std::size_t completed(std::uint32_t copy) const noexcept {
+    assert(copy <= 2 * laps.in_flight);
+    return partials(laps.in_flight) + copy * block_bytes_of_lap();
+  }
   std::size_t results(std::uint32_t copy) const noexcept {
     assert(copy <= laps.in_flight);
-    return partials(laps.in_flight) + copy * lap_bytes();
+    return completed(2 * laps.in_flight) + copy * lap_bytes();
+  }
+  /// Where a chunk of reduce-scatter lies on a node that completes it, or does not, and where one
+  /// of allgather lies.
+  std::size_t place_of(const plan::RingChunk& chunk, std::uint64_t lap,
+                       bool is_completed) const noexcept {
+    const std::uint32_t in_call = this->in_call(lap);
+    const std::size_t offset = part_of(chunk, in_call).source.offset;
+    if (is_completed) {
+      const plan::RingChunk first{chunk.stage, chunk.block, 0};
+      const std::size_t in_block = offset - part_of(first, in_call).source.offset;
+      assert(in_block <= block_bytes_of_lap());
+      return completed(static_cast<std::uint32_t>(lap % (2 * std::uint64_t{laps.in_flight}))) +
+             in_block;
+    }
+    return (chunk.stage == plan::RingChunk::Stage::reduce_scatter ? partials(copy_of(lap))
+                                                                  : results(copy_of(lap))) +
+           offset;
   }
   std::size_t claimed(std::uint32_t copy, std::uint32_t id) const noexcept {
     assert(copy < laps.in_flight);
@@ -167,6 +191,17 @@ struct SharedRingLayout {
   std::size_t lap_bytes() const noexcept {
     const std::size_t bytes = share(element_count, laps.count, 0) * element_bytes;
     return (bytes + line_bytes - 1) / line_bytes * line_bytes;
+  }
+  /// Bytes of its longest block, rounded up to whole lines.
+  std::size_t block_bytes_of_lap() const noexcept {
+    const std::size_t elements = share(element_count, laps.count, 0);
+    const std::size_t bytes = share(elements, ring.parts(), 0) * ring.sub_blocks * element_bytes;
+    return (bytes + line_bytes - 1) / line_bytes * line_bytes;
+  }
+  /// The number of a lap in its call, from 0 on.
+  std::uint32_t in_call(std::uint64_t lap) const noexcept {
+    assert(lap > 0);
+    return static_cast<std::uint32_t>((lap - 1) % laps.count);
   }
   /// Lap `lap` of a call, counted from 0, in the users' buffers.
   Part lap_in_call(std::uint32_t lap) const noexcept {
@@ -336,9 +371,7 @@ class SharedRing {
     return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(block_ + offset));
   }
 
-  std::uint32_t in_call(std::uint64_t lap) const noexcept {
-    return static_cast<std::uint32_t>((lap - 1) % layout_.laps.count);
-  }
+  std::uint32_t in_call(std::uint64_t lap) const noexcept { return layout_.in_call(lap); }
 
   void contribute_further(const Execution& execution) noexcept {
     while (contributed_ < std::min(consumed_ + layout_.laps.ahead, last_)) {
@@ -397,7 +430,7 @@ class SharedRing {
       moved = true;
       return chunk.stage == plan::RingChunk::Stage::reduce_scatter
                  ? join(chunk, lap, execution, fabric)
-                 : forward(chunk, layout_.results(layout_.copy_of(lap)), lap, fabric);
+                 : forward(chunk, layout_.place_of(chunk, lap, false), lap, fabric);
     }
     return Status::ok;
   }
@@ -418,49 +451,40 @@ class SharedRing {
     const Part part = layout_.part_of(chunk, in_call(lap));
     assert(part.source.offset + part.source.bytes <= layout_.lap_bytes());
     assert(is_claimed(chunk, lap));
-    const std::uint32_t copy = layout_.copy_of(lap);
     const bool is_complete = layout_.ring.completes(chunk);
-    const std::size_t area = is_complete ? layout_.results(copy) : layout_.partials(copy);
-    std::byte* const joined = block_ + area + part.source.offset;
+    const std::size_t place = layout_.place_of(chunk, lap, is_complete);
     const auto contribution = [&](std::uint32_t member) {
       return areas_[member] + layout_.contribution(lap) + part.source.offset;
     };
-    const auto combine = [&](const std::byte* one) {
-      execution.reduction.combine(one, joined, part.element_count, execution.reduction.context);
-    };
-    if (part.element_count > 0) {
-      const bool begins = layout_.ring.begins_with(chunk);
-      // What has come is combined where it is, unless it is complete now.
-      const bool is_moved = begins || is_complete;
-      if (is_moved) std::memcpy(joined, contribution(0), part.source.bytes);
-      if (is_moved && !begins) combine(block_ + layout_.partials(copy) + part.source.offset);
-      for (std::uint32_t member = is_moved ? 1 : 0; member < layout_.members; ++member)
-        combine(contribution(member));
-    }
+    std::uint32_t member = 0;
+    if (layout_.ring.begins_with(chunk) && part.source.bytes > 0)
+      std::memcpy(block_ + place, contribution(member++), part.source.bytes);
+    if (part.element_count > 0)
+      for (; member < layout_.members; ++member)
+        execution.reduction.combine(contribution(member), block_ + place, part.element_count,
+                                    execution.reduction.context);
     plan::RingChunk next = chunk;
     if (is_complete) next.stage = plan::RingChunk::Stage::allgather;
     if (layout_.ring.has_next())
-      if (const Status status = forward(next, area, lap, fabric); status != Status::ok)
+      if (const Status status = forward(next, place, lap, fabric); status != Status::ok)
         return status;
     if (is_complete)
-      word(layout_.arrived(copy, layout_.ring.id_of(next))).store(lap, std::memory_order_release);
+      word(layout_.arrived(layout_.copy_of(lap), layout_.ring.id_of(next)))
+          .store(lap, std::memory_order_release);
     return Status::ok;
   }
 
-  /// Sends a chunk on.  `area` is where the lap begins, of which the chunk is a part.
+  /// Sends on a chunk that lies at `place`.
   template <ForwardingFabric F>
-  Status forward(const plan::RingChunk& chunk, std::size_t area, std::uint64_t lap,
+  Status forward(const plan::RingChunk& chunk, std::size_t place, std::uint64_t lap,
                  F& fabric) noexcept {
     assert(layout_.ring.has_next());
     const Part part = layout_.part_of(chunk, in_call(lap));
     assert(part.source.offset + part.source.bytes <= layout_.lap_bytes());
     const std::uint32_t copy = layout_.copy_of(lap), id = layout_.ring.id_of(chunk);
-    const std::size_t into = chunk.stage == plan::RingChunk::Stage::reduce_scatter
-                                 ? layout_.partials(copy)
-                                 : layout_.results(copy);
     const Status status =
-        fabric.forward({.from = area + part.source.offset,
-                        .into = into + part.source.offset,
+        fabric.forward({.from = place,
+                        .into = layout_.place_of(chunk, lap, layout_.ring.next_completes(chunk)),
                         .bytes = part.source.bytes,
                         .word = layout_.arrived(copy, id),
                         .number = copy * layout_.ids() + id,
@@ -478,10 +502,10 @@ class SharedRing {
     if (!has_arrived(chunk, lap())) return false;
     const std::size_t begin = layout_.lap_in_call(in_call(lap())).target.offset;
     const Part part = layout_.part_of(chunk, in_call(lap()));
+    const bool is_own = chunk.block == layout_.ring.own_block();
     if (part.target.bytes > 0)
       std::memcpy(execution.memory.target + begin + part.target.offset,
-                  block_ + layout_.results(layout_.copy_of(lap())) + part.source.offset,
-                  part.target.bytes);
+                  block_ + layout_.place_of(chunk, lap(), is_own), part.target.bytes);
     ++copied;
     ++position_;
     return true;

@@ -83,19 +83,22 @@ SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
   const std::size_t bytes = layout_.bytes_of(member);
   operation.block = allocate_block(communicator.context, bytes);
   if (operation.block == nullptr)
-    throw Error(ErrorCode::limit_exceeded,
-                "allreduce: algorithm shared_ring keeps " +
-                    (is_first() ? "2 x " + std::to_string(layout_.laps.in_flight) + " + " : "") +
-                    std::to_string(layout_.laps.ahead) + " laps of " +
-                    std::to_string(layout_.lap_bytes()) + " bytes, and the words of " +
-                    std::to_string(layout_.laps.in_flight) + " x " + std::to_string(layout_.ids()) +
-                    " chunks, at " + (is_first() ? "the first rank of a node" : "each rank") +
-                    " and needs " + std::to_string(bytes) +
-                    " bytes of its arena, whose largest gap is " +
-                    std::to_string(fabric.arena().largest_gap()) + " of " +
-                    std::to_string(fabric.arena().size()) +
-                    ": raise TUTTI_ARENA_BYTES, lower TUTTI_CHUNK_BYTES, use ring, or destroy "
-                    "operations");
+    throw Error(
+        ErrorCode::limit_exceeded,
+        "allreduce: algorithm shared_ring keeps " +
+            (is_first() ? "2 x " + std::to_string(layout_.laps.in_flight) + " blocks of " +
+                              std::to_string(layout_.block_bytes_of_lap()) + " bytes, 2 x " +
+                              std::to_string(layout_.laps.in_flight) + " + "
+                        : "") +
+            std::to_string(layout_.laps.ahead) + " laps of " + std::to_string(layout_.lap_bytes()) +
+            " bytes, and the words of " + std::to_string(layout_.laps.in_flight) + " x " +
+            std::to_string(layout_.ids()) + " chunks, at " +
+            (is_first() ? "the first rank of a node" : "each rank") + " and needs " +
+            std::to_string(bytes) + " bytes of its arena, whose largest gap is " +
+            std::to_string(fabric.arena().largest_gap()) + " of " +
+            std::to_string(fabric.arena().size()) +
+            ": raise TUTTI_ARENA_BYTES, lower TUTTI_CHUNK_BYTES, use ring, or destroy "
+            "operations");
   if (is_first()) block_ = operation.block;
 }
 

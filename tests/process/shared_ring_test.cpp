@@ -143,7 +143,7 @@ TEST(SharedRing, is_right_for_payloads_of_many_laps_for_threads) {
           << text_of(shape);
 }
 
-TEST(SharedRing, reduces_8_MiB_of_16_ranks_in_the_default_arena) {
+TEST(SharedRing, has_room_in_the_default_arena_for_long_payloads_of_16_ranks) {
   const auto results = run_local({.rank_count = 16}, [](Exchange& exchange) {
     ContextOptions options = on_test_device(exchange);
     options.arena_bytes = 16u << 20;
@@ -354,12 +354,12 @@ TEST(SharedRing, what_cannot_be_done_is_refused_by_all_ranks) {
     if (!tells(refusal_of(communicator, bad, ErrorCode::unsupported),
                {"across lanes", "shared_ring"}))
       return 4;
-    // A payload of 80,000 bytes, and two more at the first rank, do not fit into 64 KiB.
+    // A payload of 80,000 bytes, and three more at the first rank, do not fit into 64 KiB.
     std::vector<double> long_source(10000), long_target(10000);
     if (!tells(refusal_of(communicator, arguments_of(long_source, long_target),
                           ErrorCode::limit_exceeded),
                {exchange.self() == Rank{0} || exchange.self() == Rank{2}
-                    ? "keeps 2 x 1 + 1 laps of 80000 bytes"
+                    ? "keeps 2 x 1 blocks of 40000 bytes, 2 x 1 + 1 laps of 80000 bytes"
                     : "keeps 1 laps of 80000 bytes",
                 "the words of 1 x 8 chunks", "of 65536", "TUTTI_ARENA_BYTES"}))
       return 5;

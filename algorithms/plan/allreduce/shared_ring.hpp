@@ -64,6 +64,9 @@ struct NodeRing {
   bool completes(const RingChunk& chunk) const noexcept {
     return chunk.stage == RingChunk::Stage::reduce_scatter && chunk.block == own_block();
   }
+  bool next_completes(const RingChunk& chunk) const noexcept {
+    return chunk.stage == RingChunk::Stage::reduce_scatter && chunk.block == (node + 2) % nodes;
+  }
   /// Whether chunks have a node to go to.
   bool has_next() const noexcept { return nodes > 1; }
 
