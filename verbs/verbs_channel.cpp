@@ -72,7 +72,8 @@ void VerbsChannel::await_lines(std::uint32_t parity, std::uint32_t slot, std::by
 }
 
 void VerbsChannel::republish(const detail::RepublishedWords& words) {
-  detail::check(words.count <= Immediate::slots_max, "a slot has a number of 15 bits", words.count);
+  detail::check(std::uint64_t{words.copies} * words.count <= Immediate::slots_max,
+                "a slot has a number of 15 bits", words.copies, words.count);
   words_ = words;
   slot_count_ = 0;
   arrivals_.clear();

@@ -1,35 +1,49 @@
 // An allreduce along the ring of nodes with shared notifications: whichever rank of a node finds a
-// chunk first claims it, for its node.  Once a rank has contributed, in start(), the others of its
-// node can do its part of the ring: a rank that is late or stopped then delays nobody.  The
-// exception is a rank that is stopped in advance(), after it has claimed a chunk and before it has
-// sent the chunk on: this chunk waits for it.
+// chunk first claims it, for its node.  Once a rank has contributed, the others of its node can do
+// its part of the ring: a rank that is late or stopped then delays nobody.  The exception is a rank
+// that is stopped in advance(), after it has claimed a chunk and before it has sent the chunk on:
+// this chunk waits for it.
+//
+// The payload goes around in laps (plan::RingLaps), which are numbered from 1 on in all calls
+// together.  A few laps are in flight at once, and memory is needed for these only.  A rank
+// contributes as many laps in start() as the memory for contributions holds, and each further lap
+// once it has consumed an earlier one: once it has copied that lap's results out.
 //
 // Where words are republished, only the rank whose connection brings a chunk notices it.  Unless
 // that rank polls after start(), the chunk and its node wait.  Polling for any operation of its
 // context is enough.  When such a rank has finished a call, it has polled everything that arrived
 // for it in that call, and is not needed any more.
 //
-// All that the ranks of a node share lies in one block of memory.  The ranks of the node before
-// write into it over the network, each by its own connection.  Offsets are the same on all nodes up
-// to the contributions, whose number is that of the node's ranks.
+// What the ranks of a node share lies in one block in the arena of the node's first rank, and in an
+// area in the arena of each rank (that of the first rank follows the block).  The ranks of the node
+// before write into the block over the network, each by its own connection.  For these, offsets are
+// the same on all nodes up to the results.  F laps are in flight, and a rank contributes up to A
+// laps that it has not consumed (A >= F).
 //
-//   | arrived | claimed | partials x2 | results x2 | contributed | gone | contributions x2 |
-//     a word for each chunk, on      where reduce-    where all-    a word and two
-//     a line of its own              scatter comes    gather comes  payloads for each rank
+//   block | arrived x F | partials x F | completed x 2 F | results x F | claimed x F |
+//           words of      where reduce-  the block that    where all-    words of
+//           the chunks    scatter comes  is complete here  gather comes  the chunks
+//         | contributed, consumed | gone |
+//           two words for each      and one rank
+//   area  | contributions x A |
 //
-// A chunk (plan/allreduce/shared_ring.hpp) arrives in `partials` or in `results`, and after it the
-// word that says so.  The rank that claims the chunk combines it, in place, with the contributions
-// of the node's ranks in the order of their local numbers, and sends it on from there.  So each
-// block is combined once on each node, in an order that does not depend on timing, and it is
-// completed on one node: all ranks get the same bits (`identical`).
+// A chunk (plan/allreduce/shared_ring.hpp) of lap e arrives in copy e mod F of the partials or of
+// the results, or in copy e mod 2 F of the completed block if this node completes it, and after it
+// the word that says so.  The rank that claims the chunk combines it, in place, with the
+// contributions of the node's ranks in the order of their local numbers, and sends it on from
+// there.  So each block is combined once on each node, in an order that does not depend on timing,
+// and it is completed on one node: all ranks get the same bits (`identical`).
 //
-// The words hold numbers of calls, which only grow: no word is ever reset.
+// The words hold numbers of laps, which only grow: no word is ever reset.
 //
-//   contributed[rank]  That rank writes it with release, after its contribution to the call.  All
+//   contributed[rank]  That rank writes it with release, after its contribution to the lap.  All
 //                      ranks of the node read it with acquire, before they combine.  Without the
-//                      pair, a rank could combine a contribution that is half copied, or that of
-//                      the call before the last.
-//   arrived[parity][chunk]  The device of the node before writes it on the connection of the chunk
+//                      pair, a rank could combine a contribution that is half copied.
+//   consumed[rank]     That rank writes it with release, after it has copied the lap's results. All
+//                      ranks of the node read it with acquire, before they join a chunk of F laps
+//                      later.  Without the pair, a complete chunk could overwrite what that rank
+//                      still reads.  It is the acknowledgement by which the window moves on.
+//   arrived[e mod F][chunk]  The device of the node before writes it on the connection of the chunk
 //                      and after the chunk, where the device places both in that order.  Where it
 //                      does not, the chunk is notified to the rank to which the connection leads,
 //                      its owner; the owner polls the notification and then writes the word with
@@ -37,28 +51,38 @@
 //                      completes do not come over the network: the rank that completes such a chunk
 //                      writes its word with release.  All ranks read the word with acquire, before
 //                      they read the chunk, and compare it for equality.  A word that is written
-//                      byte by byte holds the number of this call, that of two calls before, or a
+//                      byte by byte holds the number of this lap, that of F laps before, or a
 //                      mixture of them; so it is equal only when the last byte that differs is
 //                      there.
-//   claimed[chunk]     A rank raises it to the call's number by compare-and-swap, and then has the
-//                      chunk to itself.  Relaxed order is enough: the word says which rank does
+//   claimed[e mod F][chunk]  A rank raises it to the lap's number by compare-and-swap, and then has
+//                      the chunk to itself.  Relaxed order is enough: the word says which rank does
 //                      the work, and guards no data; the words above do.
 //   gone[rank]         That rank writes 1 with release, when it will not touch the block again and
 //                      nothing that it has sent from there is on its way.  The owner of the block
-//                      reads it with acquire, before it uses the memory for something else.
+//                      reads it with acquire, before it uses the memory for something else.  Areas
+//                      need no such word: once a rank has consumed its last lap, nobody reads its
+//                      contributions.
 //
-// Two copies of everything, by parity of the call, suffice.  A rank can finish call c+1 only with
-// the contributions of all ranks to c+1, and a rank contributes to c+1 only after it has finished
-// call c.  So no rank is in call c+2 while another is in call c, and call c+2 writes only memory
-// that call c does not use any more:
-//  * notifications of call c+1 may come while a node is in call c: they have words and places of
-//    their own;
-//  * a rank that is stopped in call c, and has not read its result yet, keeps the others from
-//    finishing call c+1, so its result is not overwritten; later it finds all chunks claimed, by
-//    call c or by c+1;
-//  * a chunk that is sent on in call c has reached the next node before the ranks of that node
-//    contribute to c+1, so the network has read it before call c+2 writes there.  Nobody waits for
-//    completions.
+// One rule is the whole flow control: a node joins its contributions to lap e only when all of its
+// ranks have contributed to e and have consumed lap e - F.  No message says so to another node,
+// because the ring does: a chunk that is complete holds the contribution of every node.  So lap e
+// writes only what lap e - F does not use any more:
+//  * results: a complete chunk of lap e exists once every node has joined e, so all ranks have
+//    consumed e - F.  Every rank has copied its results, and each chunk had reached the next node
+//    before that, so the network does not read it any more.  Nobody waits for completions.
+//  * partials of a node: they are written by the node before, which has consumed e - F.  So every
+//    block of e - F was complete, and this node had joined each, and what it sent on had arrived.
+//    The partials with which a node begins are written by itself, and the same holds.
+//  * the completed block: its ranks may still copy that of e - F.  But the node before has consumed
+//    e - F, so all nodes have joined it, and this one had consumed e - 2 F before.
+//  * contributions: a rank overwrites that of lap e - A once it has consumed this lap itself; so
+//    its node has joined every block of it.
+//  * words of arrival: as the chunks to which they belong.  A rank that is late in lap e - F, and
+//    has not consumed it, keeps all nodes from completing lap e; and it finds all chunks of
+//    reduce-scatter claimed, by lap e - F or by lap e.
+// No wait can be circular: the oldest lap that some rank has not consumed needs only contributions
+// that are there or that their ranks can give at once, as they have consumed lap e - A, and memory
+// of laps that all have consumed; and every rank looks at its oldest lap first.
 #pragma once
 
 #include <algorithm>
@@ -72,75 +96,146 @@
 #include <tutti/detail/check.hpp>
 #include <tutti/detail/republished.hpp>
 #include <tutti/status.hpp>
+#include <utility>
+#include <vector>
 
 #include "engine/execution.hpp"
 #include "plan/allreduce/shared_ring.hpp"
 
 namespace tutti::engine {
 
-/// Offsets in the block of a node.  A parity or member one past the last gives the end of its area.
+/// Offsets in the block of a node and in the area of each of its ranks.  A copy or member one past
+/// the last gives the end of its part.
 struct SharedRingLayout {
   plan::NodeRing ring;
+  plan::RingLaps laps = {};
   std::uint32_t members = 1;  // ranks of the node
-  std::size_t payload_bytes = 0;
+  std::size_t element_count = 0, element_bytes = 1;
 
   static constexpr std::size_t line_bytes = RegisterMemory::line_bytes;
 
-  std::size_t arrived(std::uint32_t parity, std::uint32_t id) const noexcept {
-    assert(parity < 2);
+  /// How many chunks a lap has; they are numbered from 0.
+  std::uint32_t ids() const noexcept { return 2 * ring.parts(); }
+  /// The copy of everything in the block that a lap uses.
+  std::uint32_t copy_of(std::uint64_t lap) const noexcept {
+    return static_cast<std::uint32_t>(lap % laps.in_flight);
+  }
+
+  // In the block.
+  std::size_t arrived(std::uint32_t copy, std::uint32_t id) const noexcept {
+    assert(copy < laps.in_flight);
     assert(id < ids());
-    return (std::size_t{parity} * ids() + id) * line_bytes;
+    return (std::size_t{copy} * ids() + id) * line_bytes;
   }
-  std::size_t claimed(std::uint32_t id) const noexcept {
+  std::size_t partials(std::uint32_t copy) const noexcept {
+    assert(copy <= laps.in_flight);
+    return std::size_t{laps.in_flight} * ids() * line_bytes + copy * lap_bytes();
+  }
+  std::size_t completed(std::uint32_t copy) const noexcept {
+    assert(copy <= 2 * laps.in_flight);
+    return partials(laps.in_flight) + copy * block_bytes_of_lap();
+  }
+  std::size_t results(std::uint32_t copy) const noexcept {
+    assert(copy <= laps.in_flight);
+    return completed(2 * laps.in_flight) + copy * lap_bytes();
+  }
+  /// Where a chunk of reduce-scatter lies on a node that completes it, or does not, and where one
+  /// of allgather lies.
+  std::size_t place_of(const plan::RingChunk& chunk, std::uint64_t lap,
+                       bool is_completed) const noexcept {
+    const std::uint32_t in_call = this->in_call(lap);
+    const std::size_t offset = part_of(chunk, in_call).source.offset;
+    if (is_completed) {
+      const plan::RingChunk first{chunk.stage, chunk.block, 0};
+      const std::size_t in_block = offset - part_of(first, in_call).source.offset;
+      assert(in_block <= block_bytes_of_lap());
+      return completed(static_cast<std::uint32_t>(lap % (2 * std::uint64_t{laps.in_flight}))) +
+             in_block;
+    }
+    return (chunk.stage == plan::RingChunk::Stage::reduce_scatter ? partials(copy_of(lap))
+                                                                  : results(copy_of(lap))) +
+           offset;
+  }
+  std::size_t claimed(std::uint32_t copy, std::uint32_t id) const noexcept {
+    assert(copy < laps.in_flight);
     assert(id < ids());
-    return (2 * std::size_t{ids()} + id) * line_bytes;
-  }
-  std::size_t partials(std::uint32_t parity) const noexcept {
-    assert(parity <= 2);
-    return 3 * std::size_t{ids()} * line_bytes + parity * stride();
-  }
-  std::size_t results(std::uint32_t parity) const noexcept {
-    assert(parity <= 2);
-    return partials(2) + parity * stride();
+    return results(laps.in_flight) + (std::size_t{copy} * ids() + id) * line_bytes;
   }
   std::size_t contributed(std::uint32_t member) const noexcept {
     assert(member <= members);
-    return results(2) + member * line_bytes;
+    return results(laps.in_flight) + (std::size_t{laps.in_flight} * ids() + member) * line_bytes;
+  }
+  /// On the line of the former: whoever reads one reads both.
+  std::size_t consumed(std::uint32_t member) const noexcept {
+    assert(member < members);
+    return contributed(member) + sizeof(std::uint64_t);
   }
   std::size_t gone(std::uint32_t member) const noexcept {
     assert(member <= members);
     return contributed(members) + member * line_bytes;
   }
-  std::size_t contribution(std::uint32_t parity, std::uint32_t member) const noexcept {
-    assert(member < members);
-    return gone(members) + (std::size_t{parity} * members + member) * stride();
-  }
-  std::size_t bytes() const noexcept { return contribution(2, 0); }
+  std::size_t block_bytes() const noexcept { return gone(members); }
 
-  /// How many chunks there are; they are numbered from 0.
-  std::uint32_t ids() const noexcept { return 2 * ring.parts(); }
+  // In the area of a rank.
+  std::size_t contribution(std::uint64_t lap) const noexcept {
+    return lap % laps.ahead * lap_bytes();
+  }
+  std::size_t area_bytes() const noexcept { return laps.ahead * lap_bytes(); }
+
+  /// What a rank needs of its arena.
+  std::size_t bytes_of(std::uint32_t member) const noexcept {
+    return (member == 0 ? block_bytes() : 0) + area_bytes();
+  }
+
+  /// Bytes of the longest lap, rounded up to whole lines.
+  std::size_t lap_bytes() const noexcept {
+    const std::size_t bytes = share(element_count, laps.count, 0) * element_bytes;
+    return (bytes + line_bytes - 1) / line_bytes * line_bytes;
+  }
+  /// Bytes of its longest block, rounded up to whole lines.
+  std::size_t block_bytes_of_lap() const noexcept {
+    const std::size_t elements = share(element_count, laps.count, 0);
+    const std::size_t bytes = share(elements, ring.parts(), 0) * ring.sub_blocks * element_bytes;
+    return (bytes + line_bytes - 1) / line_bytes * line_bytes;
+  }
+  /// The number of a lap in its call, from 0 on.
+  std::uint32_t in_call(std::uint64_t lap) const noexcept {
+    assert(lap > 0);
+    return static_cast<std::uint32_t>((lap - 1) % laps.count);
+  }
+  /// Lap `lap` of a call, counted from 0, in the users' buffers.
+  Part lap_in_call(std::uint32_t lap) const noexcept {
+    return piece(element_count, laps.count, lap);
+  }
+  /// A part of it, counted from the beginning of the lap.
+  Part part_of(const plan::RingChunk& chunk, std::uint32_t lap) const noexcept {
+    return piece(share(element_count, laps.count, lap), ring.parts(), ring.part_of(chunk));
+  }
 
  private:
-  /// Bytes of one payload, rounded up to whole lines.
-  std::size_t stride() const noexcept {
-    return (payload_bytes + line_bytes - 1) / line_bytes * line_bytes;
+  /// As parts_of() cuts; no table, which for long payloads would be long, too.
+  Part piece(std::size_t elements, std::size_t count, std::size_t i) const noexcept {
+    const std::size_t before = elements / count * i + std::min(i, elements % count);
+    const Range range{before * element_bytes, share(elements, count, i) * element_bytes};
+    return {range, range, share(elements, count, i)};
   }
 };
 
 /// A chunk for the next node: its payload, then the word that says so, or a notification by which a
 /// rank there knows which word to write.
 struct Forwarding {
-  std::size_t from = 0;   // offset in the block of this node
-  std::size_t into = 0;   // offset in the block of the next node
-  std::size_t bytes = 0;  // 0: the word alone
-  std::size_t word = 0;   // offset in the block of the next node
-  std::uint32_t id = 0;   // of the chunk
-  std::uint64_t sequence = 0;
+  std::size_t from = 0;      // offset in the block of this node
+  std::size_t into = 0;      // offset in the block of the next node
+  std::size_t bytes = 0;     // 0: the word alone
+  std::size_t word = 0;      // offset in the block of the next node
+  std::uint32_t number = 0;  // of the word among all of them
+  std::uint32_t parity = 0;  // of the uses of that word
+  std::uint64_t lap = 0;     // what the word will hold
 };
 
 ///  room:     ok if forward() would send now; in_progress if the caller has to poll and try again.
-///  forward:  sends the chunk and then the word.  The fabric may read the chunk until two calls
-///            later.
+///  forward:  sends the chunk and then the word.  The fabric may read the chunk until the next node
+///            has it.
 template <class F>
 concept ForwardingFabric = requires(F& fabric, const Forwarding& chunk) {
   { fabric.room() }
@@ -151,63 +246,88 @@ concept ForwardingFabric = requires(F& fabric, const Forwarding& chunk) {
 
 class SharedRing {
  public:
-  /// `block`: the block of the node as mapped here, zeroed before any rank of the ring begins.
-  SharedRing(const SharedRingLayout& layout, std::uint32_t member, std::byte* block)
-      : layout_(layout), member_(member), block_(block), first_(first_sub_block()) {
+  /// `block` of the node, and the area of each of its ranks, as mapped here, zeroed before any rank
+  /// of the ring begins.
+  SharedRing(const SharedRingLayout& layout, std::uint32_t member, std::byte* block,
+             std::vector<std::byte*> areas)
+      : layout_(layout),
+        member_(member),
+        block_(block),
+        areas_(std::move(areas)),
+        first_(first_sub_block()),
+        progress_(layout.laps.in_flight) {
     assert(member < layout.members);
+    assert(areas_.size() == layout.members);
+    assert(layout.laps.in_flight > 0);
+    assert(layout.laps.ahead >= layout.laps.in_flight);
   }
 
   const SharedRingLayout& layout() const noexcept { return layout_; }
 
-  /// Leaves this rank's contribution where all ranks of the node find it; after Execution::begin().
-  /// The rank claims nothing here, so if it stops before advance(), it leaves nothing undone.
+  /// Leaves this rank's first contributions where all ranks of the node find them; after
+  /// Execution::begin().  The rank claims nothing here, so if it stops before advance(), it leaves
+  /// nothing undone.
   void contribute(const Execution& execution) noexcept {
     assert(execution.in_flight);
-    std::byte* const into = block_ + layout_.contribution(execution.parity(), member_);
-    if (layout_.payload_bytes > 0)
-      std::memcpy(into, execution.memory.source, layout_.payload_bytes);
-    word(layout_.contributed(member_)).store(execution.sequence, std::memory_order_release);
-    members_ready_ = 0;
-    tasks_claimed_ = 0;
-    results_copied_ = 0;
+    assert(consumed_ == (execution.sequence - 1) * layout_.laps.count);
+    last_ = execution.sequence * layout_.laps.count;
+    contributed_ = consumed_;
+    contribute_further(execution);
   }
 
   /// Like engine::advance().
   template <ForwardingFabric F>
   Status advance(Execution& execution, F& fabric) noexcept {
     assert(execution.in_flight);
-    assert(has_contributed(member_, execution.sequence));
-    if (!all_have_contributed(execution.sequence)) return Status::in_progress;
-    Status status = Status::ok;
+    assert(consumed_ < last_);
     for (bool moved = true; moved;) {
       moved = false;
-      status = take_a_task(execution, fabric, moved);
-      if (status < Status::ok) return status;
-      if (!moved) moved = copy_a_result(execution);
+      const std::uint64_t end = std::min(consumed_ + layout_.laps.in_flight, last_);
+      for (std::uint64_t lap = consumed_ + 1; lap <= end && !moved && is_open(lap); ++lap) {
+        const Status status = take_a_task(lap, execution, fabric, moved);
+        if (status < Status::ok) return status;
+        if (status != Status::ok) break;  // there is no room, for any chunk
+      }
+      // Nothing is complete before this node has joined it.
+      if (!moved && open_ > consumed_) moved = copy_a_result(execution);
+      if (is_over(consumed_ + 1)) {
+        consume(execution);
+        if (consumed_ == last_) {
+          execution.in_flight = false;
+          return Status::ok;
+        }
+        moved = true;
+      }
     }
-    if (tasks_claimed_ < layout_.ring.task_count() || results_copied_ < layout_.ring.parts())
-      return Status::in_progress;
-    execution.in_flight = false;
-    return Status::ok;
+    return Status::in_progress;
   }
 
   /// Grows while advance() gets on in a call.
-  std::uint64_t position() const noexcept {
-    return std::uint64_t{members_ready_} + tasks_claimed_ + results_copied_;
-  }
+  std::uint64_t position() const noexcept { return position_; }
 
   /// The words that a rank writes when chunks are notified to it.
-  detail::RepublishedWords republished(const Execution& execution) const noexcept {
+  detail::RepublishedWords republished() const noexcept {
     return {.first = block_ + layout_.arrived(0, 0),
             .stride = SharedRingLayout::line_bytes,
             .count = layout_.ids(),
-            .call = &execution.sequence};
+            .copies = layout_.laps.in_flight,
+            .consumed = reinterpret_cast<std::uint64_t*>(block_ + layout_.consumed(member_))};
   }
 
   // What an operation in flight waits for.
-  std::uint32_t step() const noexcept { return tasks_claimed_ / layout_.ring.sub_blocks; }
-  bool has_contributed(std::uint32_t member, std::uint64_t sequence) const noexcept {
-    return word(layout_.contributed(member)).load(std::memory_order_acquire) >= sequence;
+
+  /// The oldest lap that this rank has not consumed, in all calls and, from 1 on, in this one.
+  std::uint64_t lap() const noexcept { return consumed_ + 1; }
+  std::uint32_t lap_of_call() const noexcept { return in_call(lap()) + 1; }
+  std::uint32_t step() const noexcept {
+    return progress_[layout_.copy_of(lap())].tasks_claimed / layout_.ring.sub_blocks;
+  }
+  /// Whether the node need not wait for that rank to join its contributions to a lap.
+  bool is_open_to(std::uint32_t member, std::uint64_t lap) const noexcept {
+    return word(layout_.contributed(member)).load(std::memory_order_acquire) >= lap &&
+           word(layout_.consumed(member)).load(std::memory_order_acquire) +
+                   layout_.laps.in_flight >=
+               lap;
   }
   /// Whether a chunk comes over the network.
   bool comes(const plan::RingChunk& chunk) const noexcept {
@@ -215,13 +335,13 @@ class SharedRing {
                ? chunk.block != layout_.ring.own_block()
                : chunk.block != layout_.ring.node;
   }
-  bool has_arrived(const plan::RingChunk& chunk, const Execution& execution) const noexcept {
-    return word(layout_.arrived(execution.parity(), layout_.ring.id_of(chunk)))
-               .load(std::memory_order_acquire) == execution.sequence;
+  bool has_arrived(const plan::RingChunk& chunk, std::uint64_t lap) const noexcept {
+    return word(layout_.arrived(layout_.copy_of(lap), layout_.ring.id_of(chunk)))
+               .load(std::memory_order_acquire) == lap;
   }
-  bool is_claimed(const plan::RingChunk& chunk, std::uint64_t sequence) const noexcept {
-    return word(layout_.claimed(layout_.ring.id_of(chunk))).load(std::memory_order_relaxed) >=
-           sequence;
+  bool is_claimed(const plan::RingChunk& chunk, std::uint64_t lap) const noexcept {
+    return word(layout_.claimed(layout_.copy_of(lap), layout_.ring.id_of(chunk)))
+               .load(std::memory_order_relaxed) >= lap;
   }
 
   /// Says that this rank will not touch the block any more.
@@ -234,6 +354,12 @@ class SharedRing {
   }
 
  private:
+  /// How far this rank has come in a lap, counted from the first task and result on.
+  struct Progress {
+    std::uint32_t tasks_claimed = 0;  // by any rank
+    std::uint32_t results_copied = 0;
+  };
+
   /// Ranks begin with different chunks, so that they do not all try to claim the same one.
   std::uint32_t first_sub_block() const noexcept {
     return static_cast<std::uint32_t>(std::uint64_t{member_} * layout_.ring.sub_blocks /
@@ -241,132 +367,162 @@ class SharedRing {
   }
 
   std::atomic_ref<std::uint64_t> word(std::size_t offset) const noexcept {
-    assert(offset + sizeof(std::uint64_t) <= layout_.bytes());
+    assert(offset + sizeof(std::uint64_t) <= layout_.block_bytes());
     return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(block_ + offset));
   }
 
-  bool all_have_contributed(std::uint64_t sequence) noexcept {
-    while (members_ready_ < layout_.members && has_contributed(members_ready_, sequence))
-      ++members_ready_;
-    return members_ready_ == layout_.members;
+  std::uint32_t in_call(std::uint64_t lap) const noexcept { return layout_.in_call(lap); }
+
+  void contribute_further(const Execution& execution) noexcept {
+    while (contributed_ < std::min(consumed_ + layout_.laps.ahead, last_)) {
+      const std::uint64_t lap = ++contributed_;
+      const Range range = layout_.lap_in_call(in_call(lap)).source;
+      if (range.bytes > 0)
+        std::memcpy(areas_[member_] + layout_.contribution(lap),
+                    execution.memory.source + range.offset, range.bytes);
+      word(layout_.contributed(member_)).store(lap, std::memory_order_release);
+    }
   }
 
-  bool is_there(const plan::RingChunk& chunk, const Execution& execution) const noexcept {
-    return !comes(chunk) || has_arrived(chunk, execution);
+  /// Whether the node may join its contributions to a lap.
+  bool is_open(std::uint64_t lap) noexcept {
+    if (lap <= open_) return true;
+    assert(lap == open_ + 1);
+    for (; members_open_ < layout_.members && is_open_to(members_open_, lap); ++members_open_)
+      ++position_;
+    if (members_open_ < layout_.members) return false;
+    members_open_ = 0;
+    open_ = lap;
+    return true;
+  }
+
+  bool is_over(std::uint64_t lap) const noexcept {
+    const Progress& progress = progress_[layout_.copy_of(lap)];
+    return progress.tasks_claimed == layout_.ring.task_count() &&
+           progress.results_copied == layout_.ring.parts();
+  }
+
+  void consume(const Execution& execution) noexcept {
+    ++consumed_;
+    progress_[layout_.copy_of(consumed_)] = {};
+    word(layout_.consumed(member_)).store(consumed_, std::memory_order_release);
+    contribute_further(execution);
   }
 
   /// Looks at the tasks that are expected next, which are those of two steps of the ring: chunks of
   /// the second step may overtake chunks of the first, as they come by different connections.  A
   /// chunk of a later step is seen only when the tasks before it are claimed.
   template <ForwardingFabric F>
-  Status take_a_task(const Execution& execution, F& fabric, bool& moved) noexcept {
+  Status take_a_task(std::uint64_t lap, const Execution& execution, F& fabric,
+                     bool& moved) noexcept {
     const std::uint32_t count = layout_.ring.task_count();
-    while (tasks_claimed_ < count &&
-           is_claimed(layout_.ring.task(tasks_claimed_, first_), execution.sequence))
-      ++tasks_claimed_;
-    const std::uint32_t end = std::min(tasks_claimed_ + 2 * layout_.ring.sub_blocks, count);
-    for (std::uint32_t index = tasks_claimed_; index < end; ++index) {
+    std::uint32_t& claimed = progress_[layout_.copy_of(lap)].tasks_claimed;
+    for (; claimed < count && is_claimed(layout_.ring.task(claimed, first_), lap); ++claimed)
+      ++position_;
+    const std::uint32_t end = std::min(claimed + 2 * layout_.ring.sub_blocks, count);
+    for (std::uint32_t index = claimed; index < end; ++index) {
       const plan::RingChunk chunk = layout_.ring.task(index, first_);
-      if (is_claimed(chunk, execution.sequence) || !is_there(chunk, execution)) continue;
+      if (is_claimed(chunk, lap) || (comes(chunk) && !has_arrived(chunk, lap))) continue;
       // A rank that could not send the chunk leaves it to others.
       if (layout_.ring.has_next())
         if (const Status status = fabric.room(); status != Status::ok) return status;
-      if (!claim(chunk, execution.sequence)) continue;
+      if (!claim(chunk, lap)) continue;
       moved = true;
       return chunk.stage == plan::RingChunk::Stage::reduce_scatter
-                 ? join(chunk, execution, fabric)
-                 : forward(chunk, layout_.results(execution.parity()), execution, fabric);
+                 ? join(chunk, lap, execution, fabric)
+                 : forward(chunk, layout_.place_of(chunk, lap, false), lap, fabric);
     }
     return Status::ok;
   }
 
-  bool claim(const plan::RingChunk& chunk, std::uint64_t sequence) noexcept {
-    std::atomic_ref<std::uint64_t> claimed = word(layout_.claimed(layout_.ring.id_of(chunk)));
+  bool claim(const plan::RingChunk& chunk, std::uint64_t lap) noexcept {
+    std::atomic_ref<std::uint64_t> claimed =
+        word(layout_.claimed(layout_.copy_of(lap), layout_.ring.id_of(chunk)));
     std::uint64_t earlier = claimed.load(std::memory_order_relaxed);
-    while (earlier < sequence)
-      if (claimed.compare_exchange_weak(earlier, sequence, std::memory_order_relaxed)) return true;
+    while (earlier < lap)
+      if (claimed.compare_exchange_weak(earlier, lap, std::memory_order_relaxed)) return true;
     return false;
   }
 
   /// Combines a claimed chunk with the contributions of this node, and sends it on.
   template <ForwardingFabric F>
-  Status join(const plan::RingChunk& chunk, const Execution& execution, F& fabric) noexcept {
-    const Part& part = execution.parts[layout_.ring.part_of(chunk)];
-    assert(part.source.offset + part.source.bytes <= layout_.payload_bytes);
-    assert(is_claimed(chunk, execution.sequence));
-    const std::uint32_t parity = execution.parity();
-    std::byte* const partial = block_ + layout_.partials(parity) + part.source.offset;
+  Status join(const plan::RingChunk& chunk, std::uint64_t lap, const Execution& execution,
+              F& fabric) noexcept {
+    const Part part = layout_.part_of(chunk, in_call(lap));
+    assert(part.source.offset + part.source.bytes <= layout_.lap_bytes());
+    assert(is_claimed(chunk, lap));
+    const bool is_complete = layout_.ring.completes(chunk);
+    const std::size_t place = layout_.place_of(chunk, lap, is_complete);
     const auto contribution = [&](std::uint32_t member) {
-      return block_ + layout_.contribution(parity, member) + part.source.offset;
+      return areas_[member] + layout_.contribution(lap) + part.source.offset;
     };
     std::uint32_t member = 0;
     if (layout_.ring.begins_with(chunk) && part.source.bytes > 0)
-      std::memcpy(partial, contribution(member++), part.source.bytes);
+      std::memcpy(block_ + place, contribution(member++), part.source.bytes);
     if (part.element_count > 0)
       for (; member < layout_.members; ++member)
-        execution.reduction.combine(contribution(member), partial, part.element_count,
+        execution.reduction.combine(contribution(member), block_ + place, part.element_count,
                                     execution.reduction.context);
     plan::RingChunk next = chunk;
-    const bool is_complete = layout_.ring.completes(chunk);
     if (is_complete) next.stage = plan::RingChunk::Stage::allgather;
     if (layout_.ring.has_next())
-      if (const Status status = forward(next, layout_.partials(parity), execution, fabric);
-          status != Status::ok)
+      if (const Status status = forward(next, place, lap, fabric); status != Status::ok)
         return status;
     if (is_complete)
-      word(layout_.arrived(parity, layout_.ring.id_of(next)))
-          .store(execution.sequence, std::memory_order_release);
+      word(layout_.arrived(layout_.copy_of(lap), layout_.ring.id_of(next)))
+          .store(lap, std::memory_order_release);
     return Status::ok;
   }
 
-  /// Sends a chunk on.  `area` is where the payload begins, of which the chunk is a part.
+  /// Sends on a chunk that lies at `place`.
   template <ForwardingFabric F>
-  Status forward(const plan::RingChunk& chunk, std::size_t area, const Execution& execution,
+  Status forward(const plan::RingChunk& chunk, std::size_t place, std::uint64_t lap,
                  F& fabric) noexcept {
     assert(layout_.ring.has_next());
-    const Part& part = execution.parts[layout_.ring.part_of(chunk)];
-    assert(part.source.offset + part.source.bytes <= layout_.payload_bytes);
-    const std::uint32_t parity = execution.parity();
-    const std::size_t into = chunk.stage == plan::RingChunk::Stage::reduce_scatter
-                                 ? layout_.partials(parity)
-                                 : layout_.results(parity);
+    const Part part = layout_.part_of(chunk, in_call(lap));
+    assert(part.source.offset + part.source.bytes <= layout_.lap_bytes());
+    const std::uint32_t copy = layout_.copy_of(lap), id = layout_.ring.id_of(chunk);
     const Status status =
-        fabric.forward({.from = area + part.source.offset,
-                        .into = into + part.source.offset,
+        fabric.forward({.from = place,
+                        .into = layout_.place_of(chunk, lap, layout_.ring.next_completes(chunk)),
                         .bytes = part.source.bytes,
-                        .word = layout_.arrived(parity, layout_.ring.id_of(chunk)),
-                        .id = layout_.ring.id_of(chunk),
-                        .sequence = execution.sequence});
+                        .word = layout_.arrived(copy, id),
+                        .number = copy * layout_.ids() + id,
+                        .parity = static_cast<std::uint32_t>(lap / layout_.laps.in_flight & 1),
+                        .lap = lap});
     detail::check(status != Status::in_progress, "a chunk is claimed when there is room for it",
-                  execution.sequence);
+                  lap);
     return status;
   }
 
   bool copy_a_result(const Execution& execution) noexcept {
-    if (results_copied_ == layout_.ring.parts()) return false;
-    const plan::RingChunk chunk = layout_.ring.result(results_copied_);
-    if (!has_arrived(chunk, execution)) return false;
-    const Part& part = execution.parts[layout_.ring.part_of(chunk)];
-    assert(part.target.bytes <= part.source.bytes);
-    const std::uint32_t parity = execution.parity();
-    // A block that this node completes stays where it was combined.
-    const std::size_t area = chunk.block == layout_.ring.own_block() ? layout_.partials(parity)
-                                                                     : layout_.results(parity);
+    std::uint32_t& copied = progress_[layout_.copy_of(lap())].results_copied;
+    if (copied == layout_.ring.parts()) return false;
+    const plan::RingChunk chunk = layout_.ring.result(copied);
+    if (!has_arrived(chunk, lap())) return false;
+    const std::size_t begin = layout_.lap_in_call(in_call(lap())).target.offset;
+    const Part part = layout_.part_of(chunk, in_call(lap()));
+    const bool is_own = chunk.block == layout_.ring.own_block();
     if (part.target.bytes > 0)
-      std::memcpy(execution.memory.target + part.target.offset, block_ + area + part.source.offset,
-                  part.target.bytes);
-    ++results_copied_;
+      std::memcpy(execution.memory.target + begin + part.target.offset,
+                  block_ + layout_.place_of(chunk, lap(), is_own), part.target.bytes);
+    ++copied;
+    ++position_;
     return true;
   }
 
   SharedRingLayout layout_;
   std::uint32_t member_;
   std::byte* block_;
+  std::vector<std::byte*> areas_;  // by member
   std::uint32_t first_;
-  // How far this call has come, counted from the first member, task and result on.
-  std::uint32_t members_ready_ = 0;  // whose contributions are there
-  std::uint32_t tasks_claimed_ = 0;  // by any rank
-  std::uint32_t results_copied_ = 0;
+  // In laps of all calls.
+  std::uint64_t contributed_ = 0, consumed_ = 0;  // by this rank
+  std::uint64_t open_ = 0;                        // that the node may join, as far as is known here
+  std::uint64_t last_ = 0;                        // of the call in flight
+  std::uint32_t members_open_ = 0;                // for the lap after `open_`
+  std::uint64_t position_ = 0;
+  std::vector<Progress> progress_;  // of each lap in flight, by its copy
 };
 
 }  // namespace tutti::engine

@@ -204,11 +204,14 @@ void fill_in(Card& card, const Operation::Implementation& operation) {
   parameters.insert(parameters.end(),
                     {operation.plan.n, operation.plan.parts, operation.plan.payloads,
                      static_cast<std::uint32_t>(operation.execution.chunk_count)});
-  // The block of a node depends on the payload, whatever the level of checks.
-  if (operation.ring())
+  // The block of a node depends on the payload and its laps, whatever the level of checks.
+  if (operation.ring()) {
+    const plan::RingLaps& laps = operation.ring()->laps();
+    parameters.insert(parameters.end(), {laps.count, laps.in_flight, laps.ahead});
     for (const std::uint64_t number : {card.element_count, std::uint64_t{card.element_bytes}})
       parameters.insert(parameters.end(), {static_cast<std::uint32_t>(number),
                                            static_cast<std::uint32_t>(number >> 32)});
+  }
   card.parameters_hash = hash_of(parameters);
   card.register_bytes = static_cast<std::uint32_t>(operation.execution.memory.register_bytes);
   card.slot_count = operation.plan.slot_count;

@@ -22,6 +22,21 @@ std::string text_of(const plan::RingChunk& chunk) {
          std::to_string(chunk.block) + "," + std::to_string(chunk.sub_block) + ")";
 }
 
+plan::RingLapLimits limits_of(const Context::Implementation& context, const plan::NodeRing& ring,
+                              bool republishes) {
+  plan::RingLapLimits limits;
+  if (const std::size_t asked = context.settings.chunk_bytes; asked > 0) {
+    limits.chunk_bytes = std::min<std::uint64_t>(asked, UINT32_MAX);  // no message is longer
+    limits.window_bytes = plan::ring_laps_in_flight * ring.parts() * limits.chunk_bytes;
+  }
+  // Half of what a connection promises, so that another operation has room there, too.
+  const std::uint64_t of_a_lap = plan::shared_ring_waiting_max(ring.nodes, ring.sub_blocks);
+  if (republishes && of_a_lap > 0)
+    limits.in_flight_max = static_cast<std::uint32_t>(std::max<std::uint64_t>(
+        context.fabric.connections().receives_promised_max() / 2 / of_a_lap, 1));
+  return limits;
+}
+
 }  // namespace
 
 SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
@@ -44,43 +59,68 @@ SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
   layout_ = {
       .ring = {.nodes = node_count, .node = node, .sub_blocks = operation.plan.parts / node_count},
       .members = static_cast<std::uint32_t>(members_.size()),
-      .payload_bytes = request.asked.bytes()};
+      .element_count = request.asked.element_count,
+      .element_bytes = element_bytes};
+  layout_.laps =
+      plan::shared_ring_laps(layout_.ring.parts(), layout_.element_count, element_bytes,
+                             limits_of(communicator.context, layout_.ring, republishes_));
   engine::Execution& execution = operation.execution;
   execution.memory.source = static_cast<const std::byte*>(request.source);
   execution.memory.target = static_cast<std::byte*>(request.target);
-  execution.parts =
-      engine::parts_of(request.asked.element_count, element_bytes, layout_.ring.parts());
-  const std::size_t chunk_bytes = execution.parts[0].source.bytes;
+  const std::size_t chunk_bytes = layout_.part_of({.block = 0, .sub_block = 0}, 0).source.bytes;
   const std::size_t message_bytes_max =
       std::min<std::size_t>(fabric.port().description.attributes.max_msg_sz, UINT32_MAX / 2);
   if (chunk_bytes > message_bytes_max)
     throw Error(ErrorCode::limit_exceeded,
                 "allreduce: algorithm shared_ring cuts the payload into " +
+                    std::to_string(layout_.laps.count) + " x " +
                     std::to_string(layout_.ring.parts()) + " chunks of up to " +
                     std::to_string(chunk_bytes) + " bytes, which exceeds the device's " +
-                    std::to_string(message_bytes_max) + " bytes a message; use ring");
-  if (!is_first()) return;
-  block_ = operation.block = allocate_block(communicator.context, layout_.bytes());
-  if (block_ == nullptr)
-    throw Error(ErrorCode::limit_exceeded,
-                "allreduce: algorithm shared_ring keeps 2 x (" + std::to_string(members_.size()) +
-                    " + 2) payloads of " + std::to_string(layout_.payload_bytes) +
-                    " bytes for a node of " + std::to_string(members_.size()) +
-                    " ranks and needs " + std::to_string(layout_.bytes()) +
-                    " bytes of the arena of its first one, whose largest gap is " +
-                    std::to_string(fabric.arena().largest_gap()) + " of " +
-                    std::to_string(fabric.arena().size()) +
-                    ": raise TUTTI_ARENA_BYTES, use ring, or destroy operations");
+                    std::to_string(message_bytes_max) +
+                    " bytes a message; lower TUTTI_CHUNK_BYTES or use ring");
+  const auto member = static_cast<std::uint32_t>(
+      std::find(members_.begin(), members_.end(), self_) - members_.begin());
+  const std::size_t bytes = layout_.bytes_of(member);
+  operation.block = allocate_block(communicator.context, bytes);
+  if (operation.block == nullptr)
+    throw Error(
+        ErrorCode::limit_exceeded,
+        "allreduce: algorithm shared_ring keeps " +
+            (is_first() ? "2 x " + std::to_string(layout_.laps.in_flight) + " blocks of " +
+                              std::to_string(layout_.block_bytes_of_lap()) + " bytes, 2 x " +
+                              std::to_string(layout_.laps.in_flight) + " + "
+                        : "") +
+            std::to_string(layout_.laps.ahead) + " laps of " + std::to_string(layout_.lap_bytes()) +
+            " bytes, and the words of " + std::to_string(layout_.laps.in_flight) + " x " +
+            std::to_string(layout_.ids()) + " chunks, at " +
+            (is_first() ? "the first rank of a node" : "each rank") + " and needs " +
+            std::to_string(bytes) + " bytes of its arena, whose largest gap is " +
+            std::to_string(fabric.arena().largest_gap()) + " of " +
+            std::to_string(fabric.arena().size()) +
+            ": raise TUTTI_ARENA_BYTES, lower TUTTI_CHUNK_BYTES, use ring, or destroy "
+            "operations");
+  if (is_first()) block_ = operation.block;
 }
 
 std::uint64_t SharedRingOperation::notified_max() const noexcept {
-  return republishes_ ? plan::shared_ring_waiting_max(layout_.ring.nodes, layout_.ring.sub_blocks)
+  return republishes_ ? layout_.laps.in_flight * plan::shared_ring_waiting_max(
+                                                     layout_.ring.nodes, layout_.ring.sub_blocks)
                       : 0;
 }
 
 RingDoor SharedRingOperation::open(std::span<const Card> cards) {
   Communicator::Implementation& communicator = operation_.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;
+  areas_.clear();
+  for (std::uint32_t member = 0; member < layout_.members; ++member) {
+    const Rank rank = members_[member];
+    std::byte* begin = operation_.block;
+    if (rank != self_)
+      begin = communicator.neighbours.windows[index_of(rank)].at(cards[index_of(rank)].slots[0],
+                                                                 layout_.bytes_of(member));
+    if (member == 0) block_ = begin;
+    areas_.push_back(begin + (member == 0 ? layout_.block_bytes() : 0));
+  }
   if (is_first()) {
     local_key_ = fabric.arena().local_key();
     return {.address = reinterpret_cast<std::uint64_t>(block_),
@@ -88,10 +128,8 @@ RingDoor SharedRingOperation::open(std::span<const Card> cards) {
             .channel = operation_.channel_id};
   }
   const Rank first = members_.front();
-  const NeighbourWindow& window = communicator.neighbours.windows[index_of(first)];
-  block_ = window.at(cards[index_of(first)].slots[0], layout_.bytes());
-  const ibv_mr& region =
-      communicator.context.neighbour_arena(communicator.process_of[index_of(first)], window);
+  const ibv_mr& region = communicator.context.neighbour_arena(
+      communicator.process_of[index_of(first)], communicator.neighbours.windows[index_of(first)]);
   local_key_ = region.lkey;
   return {.address = reinterpret_cast<std::uint64_t>(block_),
           .remote_key = region.rkey,
@@ -112,8 +150,8 @@ void SharedRingOperation::join(std::span<const RingDoor> doors) {
     operation_.channel.network.assign(0, connection);
   }
   ring_.emplace(layout_, index_of(communicator.neighbours.nodes.local_rank[index_of(self_)]),
-                block_);
-  if (republishes_) operation_.channel.network.republish(ring_->republished(operation_.execution));
+                block_, areas_);
+  if (republishes_) operation_.channel.network.republish(ring_->republished());
 }
 
 void SharedRingOperation::greet() {
@@ -123,8 +161,8 @@ void SharedRingOperation::greet() {
   verbs::VerbsFabric& fabric = context.fabric;
   const Deadline deadline =
       Deadline::after(context.settings.setup_timeout / 2, context.clock.now());
-  // No call has number 0.
-  const engine::Forwarding word{.word = layout_.arrived(0, 0), .sequence = 0};
+  // No lap has number 0.
+  const engine::Forwarding word{.word = layout_.arrived(0, 0), .lap = 0};
   Status status = forward(word);
   while (status == Status::in_progress && !deadline.passed(context.clock.now())) {
     context.progress();
@@ -166,16 +204,15 @@ Status SharedRingOperation::room() const noexcept {
 Status SharedRingOperation::forward(const engine::Forwarding& chunk) noexcept {
   verbs::VerbsFabric& fabric = operation_.communicator.context.fabric;
   if (republishes_)
-    return fabric.write(
-        *connection_, verbs::NotifiedWrite{
-                          .local = block_ + chunk.from,
-                          .bytes = static_cast<std::uint32_t>(chunk.bytes),
-                          .local_key = local_key_,
-                          .remote_address = next_.address + chunk.into,
-                          .remote_key = next_.remote_key,
-                          .notification = {.operation = next_.channel,
-                                           .parity = static_cast<std::uint32_t>(chunk.sequence & 1),
-                                           .slot = chunk.id}});
+    return fabric.write(*connection_,
+                        verbs::NotifiedWrite{.local = block_ + chunk.from,
+                                             .bytes = static_cast<std::uint32_t>(chunk.bytes),
+                                             .local_key = local_key_,
+                                             .remote_address = next_.address + chunk.into,
+                                             .remote_key = next_.remote_key,
+                                             .notification = {.operation = next_.channel,
+                                                              .parity = chunk.parity,
+                                                              .slot = chunk.number}});
   return fabric.write(*connection_,
                       verbs::WordedWrite{.local = block_ + chunk.from,
                                          .bytes = static_cast<std::uint32_t>(chunk.bytes),
@@ -183,20 +220,20 @@ Status SharedRingOperation::forward(const engine::Forwarding& chunk) noexcept {
                                          .remote_address = next_.address + chunk.into,
                                          .remote_word = next_.address + chunk.word,
                                          .remote_key = next_.remote_key,
-                                         .word = chunk.sequence});
+                                         .word = chunk.lap});
 }
 
 std::uint32_t SharedRingOperation::round() const noexcept {
   return ring_ ? ring_->step() : 0;
 }
 
-bool SharedRingOperation::all_have_contributed() const noexcept {
+bool SharedRingOperation::is_open() const noexcept {
   for (std::uint32_t member = 0; member < layout_.members; ++member)
-    if (!ring_->has_contributed(member, operation_.execution.sequence)) return false;
+    if (!ring_->is_open_to(member, ring_->lap())) return false;
   return true;
 }
 
-/// Chunks of this call that the node before sends, and whether they have come.
+/// Chunks of this lap that the node before sends, and whether they have come.
 template <class F>
 void SharedRingOperation::for_each_that_comes(F&& look) const {
   using Stage = plan::RingChunk::Stage;
@@ -204,19 +241,17 @@ void SharedRingOperation::for_each_that_comes(F&& look) const {
     for (std::uint32_t part = 0; part < layout_.ring.parts(); ++part) {
       const plan::RingChunk chunk{stage, part / layout_.ring.sub_blocks,
                                   part % layout_.ring.sub_blocks};
-      if (ring_->comes(chunk)) look(chunk, ring_->has_arrived(chunk, operation_.execution));
+      if (ring_->comes(chunk)) look(chunk, ring_->has_arrived(chunk, ring_->lap()));
     }
 }
 
 Rank SharedRingOperation::one_who_left() const noexcept {
   const auto has_left = [&](Rank rank) { return operation_.communicator.exchange.has_left(rank); };
   for (std::uint32_t member = 0; member < layout_.members; ++member)
-    if (!ring_->has_contributed(member, operation_.execution.sequence) &&
-        has_left(members_[member]))
+    if (!ring_->is_open_to(member, ring_->lap()) && has_left(members_[member]))
       return members_[member];
   // Any rank of the node before may be the one to send what is missing, as long as one is there.
-  if (!all_have_contributed() || !std::all_of(before_.begin(), before_.end(), has_left))
-    return no_rank;
+  if (!is_open() || !std::all_of(before_.begin(), before_.end(), has_left)) return no_rank;
   bool is_missing = false;
   for_each_that_comes(
       [&](const plan::RingChunk&, bool has_come) { is_missing = is_missing || !has_come; });
@@ -226,9 +261,12 @@ Rank SharedRingOperation::one_who_left() const noexcept {
 std::string SharedRingOperation::missing() const {
   std::vector<Rank> silent;
   for (std::uint32_t member = 0; member < layout_.members; ++member)
-    if (!ring_->has_contributed(member, operation_.execution.sequence))
-      silent.push_back(members_[member]);
-  if (!silent.empty()) return "waiting for the contributions of ranks " + text_of(silent);
+    if (!ring_->is_open_to(member, ring_->lap())) silent.push_back(members_[member]);
+  const std::string lap = layout_.laps.count == 1
+                              ? ""
+                              : "lap " + std::to_string(ring_->lap_of_call()) + " of " +
+                                    std::to_string(layout_.laps.count) + ", ";
+  if (!silent.empty()) return lap + "waiting for the contributions of ranks " + text_of(silent);
   std::uint32_t expected = 0, missing = 0;
   std::string names;
   constexpr std::uint32_t names_max = 4;
@@ -238,9 +276,9 @@ std::string SharedRingOperation::missing() const {
     if (++missing <= names_max) names += (names.empty() ? "" : ", ") + text_of(chunk);
   });
   if (missing == 0)
-    return "all chunks are here; waiting for what ranks of this node (" + text_of(members_) +
+    return lap + "all chunks are here; waiting for what ranks of this node (" + text_of(members_) +
            ") have taken, or for send credits";
-  return "waiting for " + std::to_string(missing) + " of " + std::to_string(expected) +
+  return lap + "waiting for " + std::to_string(missing) + " of " + std::to_string(expected) +
          " chunks from ranks " + text_of(before_) + ": " + names +
          (missing > names_max ? ", ..." : "") +
          (republishes_ ? "; of this node, ranks " + text_of(owners()) +

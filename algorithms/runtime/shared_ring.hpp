@@ -1,16 +1,18 @@
 // What an operation along the ring of nodes (engine/shared_ring.hpp) has besides its registers: the
-// block that the ranks of its node share, which lies in the arena of the node's first rank, and the
-// way to that of the next node.
+// block that the ranks of its node share, which lies in the arena of the node's first rank, the
+// areas of the contributions in the arenas of all ranks of the node, and the way to the block of
+// the next node.
 //
 // Every rank registers the arena of the first one for itself, where it has mapped it: then its own
 // connection can send from there, and the rank that sends to it can write there, without a word of
-// this rank or of the first one.
+// this rank or of the first one.  Contributions are not sent; they are read where they are mapped.
 //
 // Where words are republished (SharedNotifications), chunks are notified to the rank that the
 // connection leads to.  Any chunk may come by any connection, as any rank of the node before may
 // have found it, so each has a receive for each chunk that can wait at this node at once
-// (plan::shared_ring_waiting_max); sub-blocks are so many that these are half of what a connection
-// promises, or one, and where that is more than all of it, the algorithm is refused.
+// (plan::shared_ring_waiting_max, for each lap in flight); sub-blocks and laps in flight are so
+// many that these are half of what a connection promises, or one of each, and where that is more
+// than all of it, the algorithm is refused.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +42,8 @@ struct RingDoor {
 
 class SharedRingOperation {
  public:
-  /// Cuts the payload, and the block out of the arena if this rank is the first of its node.
+  /// Cuts the payload, and this rank's area out of the arena, with the block if it is the first of
+  /// its node.
   /// Throws Error{limit_exceeded}.
   SharedRingOperation(Operation::Implementation& operation, const OperationRequest& request);
 
@@ -51,7 +54,10 @@ class SharedRingOperation {
 
   // ---- set-up, in this order; throws Error ----
 
-  /// Finds the block of the node in the cards of all ranks; it lies in registered memory.
+  /// How the payload goes around, which must be alike on all ranks.
+  const plan::RingLaps& laps() const noexcept { return layout_.laps; }
+
+  /// Finds block and areas of the node in the cards of all ranks; they lie in registered memory.
   RingDoor open(std::span<const Card> cards);
   /// Once partners are connected.
   void join(std::span<const RingDoor> doors);
@@ -87,9 +93,9 @@ class SharedRingOperation {
 
   // ---- afterwards ----
 
-  /// Whether the block is nobody's any more but this rank's.
+  /// Whether what this rank has in its arena is nobody's any more but its own.
   bool is_deserted() const noexcept {
-    return !is_shared_ || (!is_greeting_ && ring_->all_others_have_left());
+    return !is_shared_ || !is_first() || (!is_greeting_ && ring_->all_others_have_left());
   }
   /// Everything that was sent from the block has left.
   void leave() noexcept {
@@ -100,7 +106,8 @@ class SharedRingOperation {
   bool is_first() const noexcept { return members_.front() == self_; }
   template <class F>
   void for_each_that_comes(F&& look) const;
-  bool all_have_contributed() const noexcept;
+  /// Whether the node may join its contributions to the lap that is waited for.
+  bool is_open() const noexcept;
   /// Ranks of this node to whom chunks are notified.
   std::span<const Rank> owners() const noexcept {
     return std::span(members_).first(std::min(members_.size(), before_.size()));
@@ -115,6 +122,7 @@ class SharedRingOperation {
   std::uint32_t local_key_ = 0;
   verbs::Connection* connection_ = nullptr;  // to the next node
   RingDoor next_ = {};
+  std::vector<std::byte*> areas_ = {};  // of members_, as mapped here
   bool is_shared_ = false, is_greeting_ = false;
   std::optional<engine::SharedRing> ring_;
 };

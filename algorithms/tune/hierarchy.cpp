@@ -43,7 +43,7 @@ plan::LaneShape shape_of(const Query& query, Hierarchy hierarchy) {
           .lane_count = static_cast<std::uint32_t>(lanes)};
 }
 
-/// That shape with a schedule across that may cut the part of a lane again.
+/// The schedule across may cut the part of a lane again.
 plan::LaneShape shape_of(const Query& query, Hierarchy hierarchy, const plan::Plan& across) {
   plan::LaneShape shape = shape_of(query, hierarchy);
   shape.pieces = across.parts;

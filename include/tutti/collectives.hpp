@@ -111,8 +111,11 @@ struct AllreduceArguments {       // raw form
 /// payload. All this needs a device that places writes in order, as the software device does.  On
 /// other devices (SharedNotifications::republished), some ranks of a node have to be in test() or
 /// wait(), of any operation, for the others to go on: those to which ranks of the node before send,
-/// one for each such rank; describe() names them.  The payloads of all ranks of a node are held
-/// twice in the arena of its first rank.
+/// one for each such rank; describe() names them.  A payload goes around in laps, of which 2 MiB
+/// are in flight (another size with ContextOptions::chunk_bytes, and fewer laps where notifications
+/// are republished over many nodes).  Of a longer payload, the others end as many laps without a
+/// rank that computes or is stopped, and wait for it then.  The first rank of one of N nodes holds
+/// the laps in flight 3 + 2/N times in its arena, each other rank once.
 ///
 /// Slots and send buffers come from the arena of the context: Error{limit_exceeded} when it is
 /// full.

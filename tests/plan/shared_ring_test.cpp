@@ -168,6 +168,38 @@ TEST(SharedRing, has_fewer_where_not_all_chunks_can_be_announced) {
       }
 }
 
+TEST(SharedRing, has_laps_that_fit_into_the_window) {
+  const auto laps = [](std::uint32_t parts, std::uint64_t elements, RingLapLimits limits = {}) {
+    return shared_ring_laps(parts, elements, 8, limits);
+  };
+  // 1 MiB in 16 chunks of 64 KiB is one lap, an element more is two, and two are in flight.
+  EXPECT_EQ(laps(16, 0).count, 1u);
+  EXPECT_EQ(laps(16, 1u << 17).count, 1u);
+  EXPECT_EQ(laps(16, 1u << 17).in_flight, 1u);
+  EXPECT_EQ(laps(16, (1u << 17) + 1).count, 2u);
+  EXPECT_EQ(laps(16, (1u << 17) + 1).in_flight, 2u);
+  EXPECT_EQ(laps(16, 1u << 20).count, 8u);
+  EXPECT_EQ(laps(16, 1u << 20).in_flight, 2u);
+  EXPECT_EQ(laps(16, 1u << 20, {.in_flight_max = 1}).in_flight, 1u);
+  EXPECT_EQ(laps(2, 1u << 20).in_flight, 16u);
+  EXPECT_EQ(laps(2, 1u << 20).count, 64u);                 // of two chunks
+  EXPECT_EQ(laps(1024, 1u << 20).count, 8u);               // of chunks of 1 KiB
+  EXPECT_EQ(laps(30000, 1u << 20).count, 8u);              // of chunks of 4 or 5 elements
+  EXPECT_EQ(laps(4, 100, {.chunk_bytes = 1}).count, 25u);  // an element each
+  for (const std::uint32_t parts : {1u, 7u, 32768u})
+    for (const std::uint64_t elements : {0ul, 1ul, 1ul << 20, (1ul << 50) + 3})
+      for (const std::uint64_t chunk_bytes : {1ul, 4096ul, std::uint64_t{UINT32_MAX}}) {
+        const RingLaps found = laps(parts, elements,
+                                    {.chunk_bytes = chunk_bytes,
+                                     .window_bytes = ring_laps_in_flight * parts * chunk_bytes});
+        ASSERT_GE(found.count, 1u);
+        ASSERT_LE(found.count, 1u << 24);
+        EXPECT_LE(found.count, std::max<std::uint64_t>(elements, 1));
+        EXPECT_LE(found.in_flight, found.count);
+        EXPECT_GE(found.ahead, found.in_flight);
+      }
+}
+
 TEST(SharedRing, counts_its_chunks) {
   EXPECT_TRUE(is_shared_ring(64, 512));
   EXPECT_FALSE(is_shared_ring(64, 513));

@@ -34,6 +34,7 @@ struct Stops {
   Algorithm algorithm = Algorithm::shared_ring;
   Timeout patience = 10s;  // of the others, for a call in which ranks are stopped
   std::optional<SharedNotifications> shared_notifications = {};
+  std::size_t chunk_bytes = 0;         // 0: the payload is one lap
   std::vector<std::string> said = {};  // by rank: what it says when its patience is over
 };
 
@@ -45,7 +46,8 @@ void note_longest(std::atomic<std::int64_t>& longest, Clock::duration time) {
 
 /// 7: the others could not end the call while the victims were stopped.
 int run_stops(Exchange& exchange, const Stops& stops, Board& board) {
-  Context context = context_of(exchange, stops.shape, 4u << 20, stops.shared_notifications);
+  Context context =
+      context_of(exchange, stops.shape, 4u << 20, stops.shared_notifications, stops.chunk_bytes);
   Communicator communicator(context, exchange);
   const std::uint32_t self = index_of(communicator.rank()), ranks = communicator.rank_count();
   const auto others = static_cast<std::uint32_t>(ranks - stops.victims.size());
@@ -140,6 +142,34 @@ TEST(SharedRing, nor_does_one_that_is_stopped_in_the_very_first_call) {
     EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)))
         << text_of(stops.shape) << ", first victim " << stops.victims[0];
   }
+}
+
+/// 24 KB in two laps of 16 KiB or less.
+TEST(SharedRing, nor_does_one_that_is_stopped_when_all_laps_are_in_flight) {
+  for (Stops stops : {Stops{{2, 2}, {0}}, Stops{{2, 2}, {3}}, Stops{{2, 2}, {1, 2}, 0}}) {
+    stops.chunk_bytes = 4096;
+    const auto board = shared_board();
+    EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)))
+        << text_of(stops.shape) << ", first victim " << stops.victims[0];
+  }
+}
+
+/// Six laps of 4 KiB: the third is not contributed to.
+TEST(SharedRing, longer_payloads_wait_for_a_stopped_rank_after_the_laps_in_flight) {
+  for (const auto notifications : {SharedNotifications::words, SharedNotifications::republished})
+    for (const std::uint32_t victim : {0u, 3u}) {
+      Stops stops{.shape = {2, 2},
+                  .victims = {victim},
+                  .repetitions = 2,
+                  .patience = 300ms,
+                  .shared_notifications = notifications,
+                  .chunk_bytes = 1024};
+      if (notifications == SharedNotifications::words) stops.said.assign(4, "lap 3 of 6, waiting");
+      const auto board = shared_board();
+      std::vector<int> expected(4, 7);
+      expected[victim] = 0;
+      EXPECT_EQ(codes_with_stops(stops, *board), expected) << "victim " << victim;
+    }
 }
 
 /// The control: a ring with a plan waits for every rank.

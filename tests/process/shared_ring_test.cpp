@@ -105,6 +105,56 @@ TEST(SharedRing, is_right_where_nodes_are_not_runs_of_ranks) {
   EXPECT_EQ(codes_of(results), std::vector<int>(5));
 }
 
+/// A chunk of 256 bytes makes laps of few of them: there are more laps than are in flight.
+int check_laps(Exchange& exchange, const Shape& shape, SharedNotifications notifications) {
+  Context context = context_of(exchange, shape, 1u << 20, notifications, 256);
+  Communicator communicator(context, exchange);
+  for (const bool in_place : {false, true})
+    for (const std::size_t count : {1000u, 5003u}) {
+      if (const int code =
+              check_calls<double>(communicator, count, BuiltIn::sum, in_place, 10, true))
+        return code;
+      if (const int code =
+              check_calls<std::int32_t>(communicator, count, BuiltIn::max, in_place, 10, false))
+        return 10 + code;
+    }
+  return 0;
+}
+
+TEST(SharedRing, is_right_for_payloads_of_many_laps) {
+  for (const auto notifications : {SharedNotifications::words, SharedNotifications::republished})
+    for (const Shape& shape : {Shape{3}, Shape{1, 1}, Shape{2, 2}, Shape{3, 1, 2}})
+      EXPECT_EQ(codes_of(run_local({.rank_count = ranks_of(shape)},
+                                   [&](Exchange& exchange) {
+                                     return check_laps(exchange, shape, notifications);
+                                   })),
+                std::vector<int>(ranks_of(shape)))
+          << text_of(shape);
+}
+
+TEST(SharedRing, is_right_for_payloads_of_many_laps_for_threads) {
+  for (const auto notifications : {SharedNotifications::words, SharedNotifications::republished})
+    for (const Shape& shape : {Shape{3}, Shape{2, 2}, Shape{1, 2, 1}})
+      EXPECT_EQ(codes_of(run_local_threads({.rank_count = ranks_of(shape)},
+                                           [&](Exchange& exchange) {
+                                             return check_laps(exchange, shape, notifications);
+                                           })),
+                std::vector<int>(ranks_of(shape)))
+          << text_of(shape);
+}
+
+TEST(SharedRing, has_room_in_the_default_arena_for_long_payloads_of_16_ranks) {
+  const auto results = run_local({.rank_count = 16}, [](Exchange& exchange) {
+    ContextOptions options = on_test_device(exchange);
+    options.arena_bytes = 16u << 20;
+    options.ranks_per_node = {4};
+    Context context(options);
+    Communicator communicator(context, exchange);
+    return check_calls<double>(communicator, 1u << 20, BuiltIn::sum, false, 2, false);
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(16));
+}
+
 TEST(SharedRing, gives_all_ranks_the_same_bits) {
   const auto results = run_local({.rank_count = 5}, [](Exchange& exchange) {
     Context context = context_of(exchange, {3, 2});
@@ -304,11 +354,14 @@ TEST(SharedRing, what_cannot_be_done_is_refused_by_all_ranks) {
     if (!tells(refusal_of(communicator, bad, ErrorCode::unsupported),
                {"across lanes", "shared_ring"}))
       return 4;
-    // 2 x (2 + 2) payloads of 80,000 bytes do not fit into 64 KiB.
+    // A payload of 80,000 bytes, and three more at the first rank, do not fit into 64 KiB.
     std::vector<double> long_source(10000), long_target(10000);
     if (!tells(refusal_of(communicator, arguments_of(long_source, long_target),
                           ErrorCode::limit_exceeded),
-               {"2 x (2 + 2) payloads of 80000 bytes", "65536", "TUTTI_ARENA_BYTES"}))
+               {exchange.self() == Rank{0} || exchange.self() == Rank{2}
+                    ? "keeps 2 x 1 blocks of 40000 bytes, 2 x 1 + 1 laps of 80000 bytes"
+                    : "keeps 1 laps of 80000 bytes",
+                "the words of 1 x 8 chunks", "of 65536", "TUTTI_ARENA_BYTES"}))
       return 5;
     // Ranks that do not want the same.
     bad = good;
@@ -513,8 +566,8 @@ TEST(SharedRing, a_set_up_that_fails_in_its_greetings_costs_memory_only_where_on
     InterruptedExchange exchange(given);
     ContextOptions options;
     options.device = "soft0";
-    // Room for one block of 2 x (1 + 2) x 64 KiB and some words; rank 1 has it for two.
-    options.arena_bytes = self == 1 ? 1u << 20 : 512u << 10;
+    // Room for one block of (1 + 2) x 64 KiB and some words; rank 1 has it for two.
+    options.arena_bytes = self == 1 ? 512u << 10 : 256u << 10;
     options.ranks_per_node = {1};
     options.setup_timeout = 6s;
     options.shared_notifications = SharedNotifications::words;

@@ -1,9 +1,10 @@
 // Promise: any rank of a node takes the chunks of the ring that it finds, and all results are
 // right, however ranks and chunks are delayed, for every shape of nodes and every count.  A rank
 // that stops once it has contributed holds up no other rank, and finds its own result whenever it
-// goes on. With one parity instead of two, or with words that overtake their chunks, results would
-// be wrong. Where words are republished, all of this holds, but chunks that are notified to a rank
-// wait for it, and never more of them than receives are reserved for.
+// goes on.  A payload of many laps needs memory for a few, and no lap overwrites what is still
+// read: with ranks that say too early that they have consumed a lap, or with words that overtake
+// their chunks, results would be wrong.  Where words are republished, all of this holds, but chunks
+// that are notified to a rank wait for it, and never more of them than receives are reserved for.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +23,7 @@ using Member = RingOfNodes::Member;
 
 struct Weather {
   std::uint64_t seed = 1;
-  bool one_parity = false;      // every call has the same one
+  bool consumed_early = false;  // ranks say so of laps whose results they have not copied
   bool words_overtake = false;  // the device places words before their chunks
   // The device places writes in any order and notifies them, and who polls republishes.
   bool republished = false;
@@ -55,14 +56,8 @@ class World {
   std::uint64_t wrong() const { return wrong_; }
   std::deque<Member>& members() { return ring_.members; }
 
-  void start(Member& member) {
-    // Calls 2, 4, 6, ... have one parity.
-    if (weather_.one_parity) ++member.execution.sequence;
-    ring_.start(member);
-  }
-  std::uint64_t calls_of(const Member& member) const {
-    return member.execution.sequence / (weather_.one_parity ? 2 : 1);
-  }
+  void start(Member& member) { ring_.start(member); }
+  static std::uint64_t calls_of(const Member& member) { return member.execution.sequence; }
 
   /// Moves ranks that are in a call, and chunks, until `stopped` alone are; false: never.  Those
   /// that are not in a call begin one until they have had `calls`.
@@ -75,7 +70,7 @@ class World {
         return is_stopped(one) || (!one.execution.in_flight && calls_of(one) >= calls);
       });
       if (over) return true;
-      if (turn > 40'000 * calls) return false;
+      if (turn > 40'000 * calls * members()[0].ring->layout().laps.count) return false;
       if (random_() % 2 == 0) {
         const auto sender = static_cast<std::uint32_t>(random_() % queues_.size());
         if (weather_.republished)
@@ -91,6 +86,7 @@ class World {
         continue;
       }
       poll(member);
+      if (weather_.consumed_early) say_consumed(member);
       Connection connection{*this, member};
       if (member.ring->advance(member.execution, connection) != Status::ok) continue;
       wrong_ += ring_.is_right(member) ? 0 : 1;
@@ -112,14 +108,14 @@ class World {
     Status forward(const engine::Forwarding& chunk) noexcept {
       std::byte* const there = world.ring_.block(member.next);
       if (world.weather_.republished) {
-        world.notified_[member.rank].push_back(
-            {world.ring_.block(member.node) + chunk.from, there + chunk.into, chunk.bytes,
-             static_cast<std::uint32_t>(chunk.sequence & 1), chunk.id});
+        world.notified_[member.rank].push_back({world.ring_.block(member.node) + chunk.from,
+                                                there + chunk.into, chunk.bytes, chunk.parity,
+                                                chunk.number});
         world.count_waiting(member.rank);
         return Status::ok;
       }
       std::deque<Write>& queue = world.queues_[member.rank];
-      const Write word{nullptr, there + chunk.word, sizeof chunk.sequence, chunk.sequence};
+      const Write word{nullptr, there + chunk.word, sizeof chunk.lap, chunk.lap};
       if (world.weather_.words_overtake) queue.push_back(word);
       queue.push_back(
           {world.ring_.block(member.node) + chunk.from, there + chunk.into, chunk.bytes, 0});
@@ -132,11 +128,11 @@ class World {
     const std::byte* from;
     std::byte* into;
     std::size_t bytes;
-    std::uint32_t parity, id;
+    std::uint32_t parity, number;
     bool is_placed = false;
   };
   struct Notification {
-    std::uint32_t sender, parity, id;
+    std::uint32_t sender, parity, number;
   };
 
   std::uint32_t owner_of(const Member& sender) const {
@@ -166,7 +162,7 @@ class World {
     }
     const Notified& first = queue.front();
     if (!first.is_placed && !weather_.notified_early) return;
-    notifications_[owner_of(ring_.members[sender])].push_back({sender, first.parity, first.id});
+    notifications_[owner_of(ring_.members[sender])].push_back({sender, first.parity, first.number});
     if (!first.is_placed) late_.push_back({first.from, first.into, first.bytes, 0});  // unnoticed
     queue.pop_front();
   }
@@ -175,10 +171,16 @@ class World {
     if (!late_.empty() && random_() % 64 == 0) deliver(late_);
     std::deque<Notification>& queue = notifications_[member.rank];
     for (std::uint64_t batch = random_() % 4; batch > 0 && !queue.empty(); --batch) {
-      const detail::RepublishedWords words = member.ring->republished(member.execution);
-      if (!words.republish(queue.front().parity, queue.front().id)) ++refused_;
+      const detail::RepublishedWords words = member.ring->republished();
+      if (!words.republish(queue.front().parity, queue.front().number)) ++refused_;
       queue.pop_front();
     }
+  }
+
+  void say_consumed(const Member& member) {
+    const engine::SharedRingLayout& layout = member.ring->layout();
+    const std::uint64_t lap = member.ring->lap() - 1 + layout.laps.in_flight;
+    std::memcpy(ring_.block(member.node) + layout.consumed(member.local), &lap, sizeof lap);
   }
 
   /// One rank, of every other seed.
@@ -227,6 +229,28 @@ TEST(SharedRing, gives_right_results_however_late_anything_is) {
         }
 }
 
+/// Laps of a call, of which some are in flight, and more are contributed ahead.
+const std::vector<plan::RingLaps> long_ways = {
+    {.count = 2, .in_flight = 1, .ahead = 1}, {.count = 2, .in_flight = 2, .ahead = 2},
+    {.count = 5, .in_flight = 2, .ahead = 2}, {.count = 5, .in_flight = 2, .ahead = 5},
+    {.count = 7, .in_flight = 3, .ahead = 4}, {.count = 9, .in_flight = 4, .ahead = 4}};
+
+std::string text_of(const plan::RingLaps& laps) {
+  return std::to_string(laps.count) + " laps, " + std::to_string(laps.in_flight) + " in flight, " +
+         std::to_string(laps.ahead) + " ahead ";
+}
+
+TEST(SharedRing, gives_right_results_for_payloads_of_many_laps) {
+  for (const auto& shape : shapes)
+    for (const plan::RingLaps& laps : long_ways)
+      for (const std::size_t elements : {3u, 33u, 70u})
+        for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+          World world({shape, elements, 0, laps}, {.seed = seed});
+          EXPECT_TRUE(world.run(6)) << "stuck: " << text_of(shape) << text_of(laps) << seed;
+          EXPECT_EQ(world.wrong(), 0u) << text_of(shape) << text_of(laps) << seed;
+        }
+}
+
 TEST(SharedRing, a_rank_that_stops_after_it_has_contributed_holds_up_nobody) {
   for (const auto& shape : shapes)
     for (std::uint64_t seed = 1; seed <= 4; ++seed) {
@@ -249,11 +273,12 @@ TEST(SharedRing, a_rank_that_stops_after_it_has_contributed_holds_up_nobody) {
     }
 }
 
-TEST(SharedRing, with_one_parity_results_would_be_wrong) {
+TEST(SharedRing, ranks_that_say_too_early_that_they_have_consumed_a_lap_would_spoil_it) {
   std::uint64_t wrong = 0;
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    World world({{2, 2, 2}, 33, 0}, {.seed = seed, .one_parity = true});
-    const bool ended = world.run(20);
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    World world({{2, 2, 2}, 33, 0, {.count = 6, .in_flight = 1, .ahead = 6}},
+                {.seed = seed, .consumed_early = true});
+    const bool ended = world.run(4);
     wrong += world.wrong() + (ended ? 0 : 1);
   }
   EXPECT_GT(wrong, 0u);
@@ -267,6 +292,22 @@ TEST(SharedRing, with_words_that_overtake_their_chunks_results_would_be_wrong) {
     wrong += world.wrong();
   }
   EXPECT_GT(wrong, 0u);
+}
+
+/// A rank stops at any moment of a payload of many laps, and all end the call when it goes on.
+TEST(SharedRing, all_go_on_with_a_rank_that_has_stopped_between_laps) {
+  for (const auto& shape : {std::vector<std::uint32_t>{2, 2}, {3, 1, 2}, {1, 1, 1}, {4}})
+    for (const plan::RingLaps& laps : long_ways)
+      for (const bool republished : {false, true})
+        for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+          World world({shape, 70, 0, laps}, {.seed = seed, .republished = republished});
+          ASSERT_TRUE(world.run(2));
+          const auto victim = static_cast<std::uint32_t>(seed % world.members().size());
+          world.start(world.members()[victim]);
+          (void)world.run(3, {victim});
+          EXPECT_TRUE(world.run(6)) << text_of(shape) << text_of(laps);
+          EXPECT_EQ(world.wrong() + world.refused(), 0u) << text_of(shape) << text_of(laps);
+        }
 }
 
 /// And no connection has more messages on their way than receives are reserved for.
@@ -285,6 +326,25 @@ TEST(SharedRing, republished_gives_right_results_however_late_anything_is) {
           EXPECT_LE(world.waiting_max(), reserved) << text_of(shape);
           was_full = was_full || (reserved > 0 && world.waiting_max() == reserved);
         }
+  EXPECT_TRUE(was_full) << "fewer would do";
+}
+
+TEST(SharedRing, republished_gives_right_results_for_payloads_of_many_laps) {
+  bool was_full = false;
+  for (const auto& shape : shapes)
+    for (const plan::RingLaps& laps : long_ways)
+      for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+        World world({shape, 70, 0, laps}, {.seed = seed, .republished = true});
+        EXPECT_TRUE(world.run(6)) << "stuck: " << text_of(shape) << text_of(laps) << seed;
+        EXPECT_EQ(world.wrong(), 0u) << text_of(shape) << text_of(laps) << seed;
+        EXPECT_EQ(world.refused(), 0u) << text_of(shape) << text_of(laps) << seed;
+        const plan::NodeRing& ring = world.members()[0].ring->layout().ring;
+        const std::uint64_t reserved =
+            laps.in_flight * plan::shared_ring_waiting_max(ring.nodes, ring.sub_blocks);
+        EXPECT_LE(world.waiting_max(), reserved) << text_of(shape) << text_of(laps);
+        was_full =
+            was_full || (laps.in_flight > 1 && reserved > 0 && world.waiting_max() == reserved);
+      }
   EXPECT_TRUE(was_full) << "fewer would do";
 }
 

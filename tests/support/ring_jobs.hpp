@@ -28,11 +28,13 @@ using Shape = std::vector<std::uint32_t>;  // ranks of each node
 
 inline Context context_of(const Exchange& exchange, const Shape& shape,
                           std::size_t arena_bytes = 4u << 20,
-                          std::optional<SharedNotifications> shared_notifications = {}) {
+                          std::optional<SharedNotifications> shared_notifications = {},
+                          std::size_t chunk_bytes = 0) {
   ContextOptions options = on_test_device(exchange);
   options.arena_bytes = arena_bytes;
   options.ranks_per_node = shape;
   options.shared_notifications = shared_notifications;
+  if (chunk_bytes > 0) options.chunk_bytes = chunk_bytes;
   return Context(options);
 }
 

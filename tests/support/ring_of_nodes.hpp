@@ -20,6 +20,7 @@ struct RingCase {
   std::vector<std::uint32_t> ranks_per_node;
   std::size_t elements = 0;
   std::uint32_t sub_blocks = 0;  // 0: as the library takes them
+  plan::RingLaps laps = {};
 };
 
 class RingOfNodes {
@@ -44,9 +45,16 @@ class RingOfNodes {
     for (std::uint32_t node = 0, rank = 0; node < nodes; ++node) {
       const engine::SharedRingLayout layout{
           .ring = {.nodes = nodes, .node = node, .sub_blocks = sub_blocks},
+          .laps = one.laps,
           .members = one.ranks_per_node[node],
-          .payload_bytes = one.elements * sizeof(std::uint64_t)};
-      blocks_.emplace_back(layout.bytes() / sizeof(Line));
+          .element_count = one.elements,
+          .element_bytes = sizeof(std::uint64_t)};
+      std::vector<std::byte*> areas;
+      for (std::uint32_t local = 0; local < layout.members; ++local) {
+        memory_.emplace_back(layout.bytes_of(local) / sizeof(Line));
+        if (local == 0) blocks_.push_back(memory_.back().data()->bytes);
+        areas.push_back(memory_.back().data()->bytes + (local == 0 ? layout.block_bytes() : 0));
+      }
       for (std::uint32_t local = 0; local < layout.members; ++local, ++rank) {
         Member& member = members.emplace_back();
         member.rank = rank;
@@ -56,16 +64,14 @@ class RingOfNodes {
         member.source.resize(one.elements);
         member.target.resize(one.elements);
         member.execution.reduction = sum_job().reduction;
-        member.execution.parts =
-            engine::parts_of(one.elements, sizeof(std::uint64_t), layout.ring.parts());
         member.execution.memory.source = reinterpret_cast<std::byte*>(member.source.data());
         member.execution.memory.target = reinterpret_cast<std::byte*>(member.target.data());
-        member.ring = std::make_unique<engine::SharedRing>(layout, local, block(node));
+        member.ring = std::make_unique<engine::SharedRing>(layout, local, block(node), areas);
       }
     }
   }
 
-  std::byte* block(std::uint32_t node) { return blocks_[node].data()->bytes; }
+  std::byte* block(std::uint32_t node) { return blocks_[node]; }
 
   void start(Member& member) {
     member.execution.begin();
@@ -85,7 +91,8 @@ class RingOfNodes {
 
  private:
   std::size_t elements_;
-  std::deque<std::vector<Line>> blocks_;  // by node
+  std::deque<std::vector<Line>> memory_;  // of each rank
+  std::vector<std::byte*> blocks_;        // by node
 };
 
 }  // namespace tutti::test

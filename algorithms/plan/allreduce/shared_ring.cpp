@@ -32,6 +32,25 @@ std::uint32_t shared_ring_sub_blocks(std::uint32_t rank_count, std::span<const N
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(waiting_max / of_one, 1, wanted));
 }
 
+RingLaps shared_ring_laps(std::uint32_t parts, std::uint64_t element_count,
+                          std::uint64_t element_bytes, const RingLapLimits& limits) {
+  assert(parts > 0 && element_bytes > 0 && limits.in_flight_max > 0);
+  const std::uint64_t lap_bytes =
+      std::min(parts * limits.chunk_bytes, limits.window_bytes / ring_laps_in_flight);
+  constexpr std::uint64_t count_max = 1u << 24;  // whatever chunks are asked for
+  const std::uint64_t elements =
+      std::max({lap_bytes / element_bytes, std::uint64_t{parts}, element_count / count_max + 1});
+  const std::uint64_t count =
+      element_count / elements + (element_count % elements != 0 || element_count == 0 ? 1 : 0);
+  RingLaps laps;
+  laps.count = static_cast<std::uint32_t>(count);
+  const std::uint64_t in_window = limits.window_bytes / std::max<std::uint64_t>(lap_bytes, 1);
+  laps.in_flight = static_cast<std::uint32_t>(std::min<std::uint64_t>(
+      {std::max<std::uint64_t>(in_window, ring_laps_in_flight), limits.in_flight_max, laps.count}));
+  laps.ahead = laps.in_flight;
+  return laps;
+}
+
 bool is_shared_ring(std::uint32_t nodes, std::uint32_t sub_blocks) noexcept {
   return nodes > 0 && sub_blocks > 0 && 2 * std::uint64_t{nodes} * sub_blocks <= 1u << 16;
 }

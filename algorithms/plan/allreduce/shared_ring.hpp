@@ -14,6 +14,8 @@
 // node: 2 B less the blocks i + 1 and i + 2, that is 2 (N - 1) / N B.  Every chunk but RS (i, *)
 // and AG (i + 1, *) comes to a node once.
 //
+// A long payload is cut into laps, each of which goes around like this, see RingLaps.
+//
 // After C. Simmendinger, R. Iakymchuk and others, "Interoperability strategies for GASPI and MPI in
 // large-scale scientific applications", IJHPCA 2018 (pipelined rings of nodes), and M. A. Al Ahad,
 // C. Simmendinger, R. Iakymchuk, E. Laure, S. Markidis, "Efficient algorithms for collective
@@ -61,6 +63,9 @@ struct NodeRing {
   bool completes(const RingChunk& chunk) const noexcept {
     return chunk.stage == RingChunk::Stage::reduce_scatter && chunk.block == own_block();
   }
+  bool next_completes(const RingChunk& chunk) const noexcept {
+    return chunk.stage == RingChunk::Stage::reduce_scatter && chunk.block == (node + 2) % nodes;
+  }
   /// Whether chunks have a node to go to.
   bool has_next() const noexcept { return nodes > 1; }
 
@@ -89,13 +94,35 @@ struct NodeRing {
   }
 };
 
-/// How many chunks, of all calls, can have come to a node and wait to be looked at: 2 (N - 1) C.
-/// All chunks of one call count, not of two, because no chunk waits together with itself of another
-/// call.
-/// Node i - 1 is in call c + 1 once call c has ended there, for which node i had to look at all of
-/// reduce_scatter; so of call c only chunks of allgather still wait, and of call c + 1 only those
-/// of reduce_scatter come, until the ranks of node i are in it, too, and have looked at the former.
-/// Any of them may come from one rank of node i - 1.
+/// A long payload goes around in laps of N C chunks, one after the other, of which few are in
+/// flight: memory is needed for these only (engine/shared_ring.hpp has the rule by which they
+/// follow each other).
+struct RingLaps {
+  std::uint32_t count = 1;      // of a call
+  std::uint32_t in_flight = 1;  // at once
+  std::uint32_t ahead = 1;      // that a rank may have contributed and not consumed; >= in_flight
+};
+
+struct RingLapLimits {
+  std::uint64_t chunk_bytes = 64u << 10;     // of a chunk, if an element is not longer
+  std::uint64_t window_bytes = 2u << 20;     // of the laps in flight, if N C elements are not more
+  std::uint32_t in_flight_max = UINT32_MAX;  // by what connections promise
+};
+
+/// At least so many laps, if a payload has them and connections promise as much, are in flight:
+/// while lap e goes around, lap e + 1 keeps the network busy where e has already passed.
+inline constexpr std::uint32_t ring_laps_in_flight = 2;
+
+/// The laps of a payload that goes around in `parts` chunks a lap.  They are alike on all ranks.
+RingLaps shared_ring_laps(std::uint32_t parts, std::uint64_t element_count,
+                          std::uint64_t element_bytes, const RingLapLimits& limits);
+
+/// How many chunks of a lap can have come to a node and wait to be looked at: 2 (N - 1) C.  Any of
+/// them may come from one rank of node i - 1.
+/// Where F laps are in flight these are F times as many, as no chunk waits together with itself of
+/// F laps later.  Node i - 1 sends chunks of reduce_scatter of lap e + F once it has consumed lap
+/// e, for which node i had to look at all chunks of reduce_scatter of e; and chunks of allgather
+/// once all nodes have joined e + F, for which node i had to look at all chunks of e.
 constexpr std::uint64_t shared_ring_waiting_max(std::uint32_t nodes,
                                                 std::uint32_t sub_blocks) noexcept {
   return 2 * std::uint64_t{nodes - 1} * sub_blocks;

@@ -10,10 +10,14 @@
 // the word with acquire.  Without the release another rank could see the word and, on a CPU that
 // may reorder reads or writes, the payload of two calls before.
 //
-// Words hold numbers of calls.  A notification carries only the parity of its call, which is
-// enough: its sender has ended the call before, to which this rank had to contribute, and this rank
-// had to poll all notifications of a call to end it.  So the notification belongs to the call that
-// this rank has begun last, or to the next one.
+// Words hold numbers of laps (engine/shared_ring.hpp), of which `copies` are in flight.  Each lap
+// has a copy of the words: that of its number modulo `copies`.  A notification carries the copy,
+// and as its parity whether the copy is used for an odd or an even time; both together tell the lap
+// modulo 2 x copies.  That is enough, because the lap is one of the next 2 x copies after those
+// that this rank has consumed:
+//  * To consume a lap, this rank had to poll all of its notifications.
+//  * Its sender has joined the lap, so all nodes had joined that of `copies` before, for which the
+//    ranks of this node had to have consumed that of 2 x copies before.
 #pragma once
 
 #include <atomic>
@@ -23,21 +27,25 @@
 namespace tutti::detail {
 
 struct RepublishedWords {
-  std::byte* first = nullptr;           // [parity][number]; null: none
-  std::size_t stride = 0;               // bytes from one word to the next
-  std::uint32_t count = 0;              // of one parity
-  const std::uint64_t* call = nullptr;  // the call that this rank has begun last, from 1 on
+  std::byte* first = nullptr;         // [copy][number]; null: none
+  std::size_t stride = 0;             // bytes from one word to the next
+  std::uint32_t count = 0;            // of one copy
+  std::uint32_t copies = 1;           // laps in flight
+  std::uint64_t* consumed = nullptr;  // the last lap that this rank has consumed
 
-  /// Writes the word of a notification that was polled.  Returns false if no rank may have sent it,
-  /// or if it was sent twice.
+  /// Writes the word of a notification that was polled; `number` counts the words of all copies.
+  /// Returns false if no rank may have sent it, or if it was sent twice.
   bool republish(std::uint32_t parity, std::uint32_t number) const noexcept {
-    const std::uint64_t of_call = *call + ((*call ^ parity) & 1);
-    if (number >= count || of_call == 0) return false;
-    const std::atomic_ref word(
-        *reinterpret_cast<std::uint64_t*>(first + (std::size_t{parity} * count + number) * stride));
-    // No other rank writes the word in this call, because the notification came to this one.
-    if (word.load(std::memory_order_relaxed) == of_call) return false;
-    word.store(of_call, std::memory_order_release);
+    if (number >= std::uint64_t{copies} * count) return false;
+    const std::uint64_t period = 2 * std::uint64_t{copies};
+    const std::uint64_t phase = std::uint64_t{parity} * copies + number / count;
+    // Relaxed: this rank writes it, or another one for it, before the notification can be sent.
+    const std::uint64_t next = std::atomic_ref(*consumed).load(std::memory_order_relaxed) + 1;
+    const std::uint64_t lap = next + (phase + period - next % period) % period;
+    const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(first + number * stride));
+    // No other rank writes the word in this lap, because the notification came to this one.
+    if (word.load(std::memory_order_relaxed) == lap) return false;
+    word.store(lap, std::memory_order_release);
     return true;
   }
 };

@@ -22,8 +22,7 @@ struct StoringFabric {
     std::byte* const there = ring.block(member.next);
     if (chunk.bytes > 0)
       std::memcpy(there + chunk.into, ring.block(member.node) + chunk.from, chunk.bytes);
-    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(there + chunk.word))
-        .store(chunk.sequence, order);
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(there + chunk.word)).store(chunk.lap, order);
     return Status::ok;
   }
 };

@@ -16,6 +16,15 @@ TEST(SharedRing, words_order_what_threads_share) {
       EXPECT_EQ(test::run_threads<std::memory_order_release>({shape, elements}, 100), 0u);
 }
 
+/// And so they do when laps follow each other in the same memory.
+TEST(SharedRing, words_order_the_laps_of_a_payload) {
+  using Shape = std::vector<std::uint32_t>;
+  for (const Shape& shape : {Shape{3}, Shape{1, 1}, Shape{2, 2}, Shape{1, 2, 1}})
+    for (const plan::RingLaps& laps : {plan::RingLaps{.count = 5, .in_flight = 2, .ahead = 2},
+                                       plan::RingLaps{.count = 4, .in_flight = 1, .ahead = 3}})
+      EXPECT_EQ(test::run_threads<std::memory_order_release>({shape, 200, 0, laps}, 60), 0u);
+}
+
 /// All ranks go for one chunk at the same moment.
 TEST(SharedRing, one_of_those_that_find_a_chunk_has_it) {
   using Shape = std::vector<std::uint32_t>;
