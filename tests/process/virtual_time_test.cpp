@@ -35,10 +35,10 @@ using plan::PerRound;
 using namespace std::chrono_literals;
 
 const test::Network fdr{.latency = 700'000,
-                            .send_overhead = 150'000,
-                            .receive_overhead = 50'000,
-                            .gap = 100'000,
-                            .per_byte = 1000 / 6.8};
+                        .send_overhead = 150'000,
+                        .receive_overhead = 50'000,
+                        .gap = 100'000,
+                        .per_byte = 1000 / 6.8};
 
 /// A file for TUTTI_SOFT_FABRIC; gone at the end.
 class FabricFile {
