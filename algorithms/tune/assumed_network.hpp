@@ -22,6 +22,11 @@ inline constexpr plan::LogGP assumed_network{.latency = 700'000,
 /// A message to a rank of the same node: about what a broadcast of 8 bytes takes there (a guess).
 inline constexpr plan::Picoseconds hop_in_memory = 300'000;
 
+/// What a rank stores for another one of its node: for each message, and for its bytes at 10 GB/s
+/// (guesses).
+inline constexpr plan::Picoseconds store_overhead = 40'000;
+inline constexpr plan::Rate store_per_byte{.time = 100};
+
 /// A round of `messages` of so many values of `value_bytes` each.
 plan::Picoseconds round_cost(std::uint32_t messages, std::uint64_t values,
                              std::uint64_t value_bytes, bool combines = true);

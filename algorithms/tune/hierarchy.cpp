@@ -16,6 +16,9 @@ namespace {
 // network.
 constexpr std::size_t lanes_from_bytes = 8192;
 constexpr std::size_t lane_bytes_min = 1024;  // of a lane
+// Below this, the further messages of a part that is cut again cost more than they save where ranks
+// share CPUs (16 KiB of 8 ranks on 2 CPUs took 1.3 of the time).
+constexpr std::size_t cut_again_from_bytes = 32 << 10;
 
 /// Why the ranks of a node cannot be combined first; empty: they can.
 std::string why_not_by_nodes(const CollectiveRequest& request, const Topology& topology) {
@@ -126,6 +129,15 @@ bool is_possible(const Query& query, Hierarchy hierarchy, const Choice& across) 
          plan::is_lane_shape(shape_of(query, hierarchy, plan));
 }
 
+/// Whether the schedule that is asked for can be chosen across the nodes without being asked for by
+/// the caller.
+bool serves_across(const Query& query) {
+  const Row& row = row_of(query.request.algorithm);
+  const bool connects_all = row.algorithm == Algorithm::chunked_fold;
+  return serves(row, query.request) && (row.why_not == nullptr || row.why_not(query).empty()) &&
+         (!connects_all || query.topology.rank_count <= partners_unasked_max + 1);
+}
+
 /// What a lane, or the leaders, ask for: of payloads as a whole, and of some that are cut again.
 std::vector<Variant> across_nodes(const Query& query, Hierarchy hierarchy) {
   const std::uint32_t lane_count = shape_of(query, hierarchy).lane_count;
@@ -141,11 +153,18 @@ std::vector<Variant> across_nodes(const Query& query, Hierarchy hierarchy) {
   const Choice undivided = choose(inner, nodes);
   require_room(query, hierarchy, undivided.plan(Rank{0}));
   std::vector<Variant> variants{{.across = std::make_shared<const Choice>(undivided)}};
-  if (!inner.is_undivided || inner.element_count < nodes.rank_count || inner.is_asked_for())
-    return variants;
-  inner.is_undivided = false;
-  if (Choice divided = choose(inner, nodes); is_possible(query, hierarchy, divided))
-    variants.push_back({.across = std::make_shared<const Choice>(std::move(divided))});
+  const bool may_be_cut = inner.is_undivided && !inner.is_asked_for() && nodes.rank_count > 1 &&
+                          inner.element_count >= nodes.rank_count &&
+                          query.request.bytes() >= cut_again_from_bytes;
+  if (!may_be_cut) return variants;
+  inner.is_undivided = inner.one_value_only = false;
+  for (const Algorithm algorithm :
+       {Algorithm::chunked_fold, Algorithm::circulant, Algorithm::canonical_halving}) {
+    inner.algorithm = algorithm;
+    if (!serves_across({inner, nodes})) continue;
+    if (Choice divided = choose(inner, nodes); is_possible(query, hierarchy, divided))
+      variants.push_back({.across = std::make_shared<const Choice>(std::move(divided))});
+  }
   return variants;
 }
 
@@ -159,8 +178,29 @@ Variant across_domains(const Query& query) {
   return {.across = std::make_shared<const Choice>(choose(inner, leaders))};
 }
 
-plan::Picoseconds cost_of_hierarchy(const Query&, const Variant& variant) {
-  return variant.across->cost() + 2 * hop_in_memory;
+/// The lanes of a node share its port: each message takes it as often as there are lanes.
+template <Hierarchy hierarchy>
+plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) {
+  const plan::Picoseconds in_node = 2 * hop_in_memory;
+  if (hierarchy == Hierarchy::domains) return variant.across->cost() + in_node;
+  const std::uint32_t lane_count = shape_of(query, hierarchy).lane_count;
+  const plan::Plan plan = variant.across->plan(Rank{0});
+  const std::uint64_t lane_bytes = priced_bytes(query.request.bytes()) / lane_count;
+  const std::uint64_t part_bytes = (lane_bytes + plan.parts - 1) / plan.parts;
+  const plan::LogGP& network = assumed_network;
+  plan::Picoseconds cost = in_node + static_cast<plan::Picoseconds>(plan.per_round.size()) *
+                                         (network.travel_time(0) + network.receive_overhead);
+  for (const plan::Step& step : plan.steps)
+    if (step.action == plan::Action::put)
+      cost += lane_count * network.port_time(step.payloads * part_bytes);
+    else if (step.action == plan::Action::combine)
+      cost += network.work_time(part_bytes);
+  // A fold by owners needs every piece before its first round is through: what goes through memory
+  // is hidden behind little of what goes through the port.  Few nodes gain less by other schedules
+  // (a tenth at most, by the recurrence) than their further rounds cost where ranks share CPUs.
+  if (variant.across->row().algorithm == Algorithm::chunked_fold && plan.parts > 4)
+    cost += (lane_count - 1) * (plan.parts * store_overhead + store_per_byte.of(lane_bytes));
+  return cost;
 }
 
 plan::Plan hierarchical_plan(const Query& query, const Variant& variant, Rank self,
@@ -186,7 +226,7 @@ constexpr Row row(Collective collective, const char* name) {
                 return hierarchy == Hierarchy::domains ? std::vector<Variant>{across_domains(query)}
                                                        : across_nodes(query, hierarchy);
               },
-          .cost = cost_of_hierarchy,
+          .cost = cost_of_hierarchy<hierarchy>,
           .build = [](const Query& query, const Variant& variant,
                       Rank self) { return hierarchical_plan(query, variant, self, hierarchy); }};
 }

@@ -255,6 +255,10 @@ TEST(NodeTime, of_payloads_that_stay_with_their_senders) {
   expect_equal(cases);
 }
 
+TEST(NodeTime, of_lanes_that_cut_their_part_again) {
+  expect_equal({{allreduce, 16, {2}, 8'000}, {allreduce, 12, {4}, 16'000}});
+}
+
 TEST(NodeTime, of_payloads_that_are_read_where_they_are) {
   std::vector<Case> cases;
   for (const auto collective : {broadcast, reduce, allreduce, allgather, alltoall})
