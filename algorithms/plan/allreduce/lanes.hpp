@@ -18,6 +18,12 @@
 //   out        a --a-----> .   --a-> .       |   a --a---> .
 //              . <------b- b ---b--> .       |   . <----b- b
 //
+// The schedule across may cut the part of a lane again, into Q pieces, as `circulant` does.  A
+// piece is then combined in the node right before the schedule needs it, while the next one is
+// given, and its result goes to the node as soon as it is there: network and memory work at the
+// same time, as in the pipelined protocols of Tipparaju, Nieplocha, Panda (below).  There are Q
+// times the messages inside a node, of a Q-th of the bytes each.
+//
 // Cost, for L ranks in the largest node, Z lanes, payload B: two rounds more than the schedule
 // across, none more if each rank is a node of its own.  Messages inside a node: 2 Z (L - 1), of B /
 // Z bytes; per node across: Z times those of a rank of the schedule, of B / Z bytes.  A rank that
