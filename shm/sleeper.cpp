@@ -82,9 +82,10 @@ Waker::Waker(std::int32_t process, int descriptor, std::shared_ptr<detail::Mappi
 }
 
 void Waker::wake() const noexcept {
-  if (state_of(*mapping_).exchange(SleepBoard::awake, std::memory_order_acq_rel) !=
-      SleepBoard::asleep)
-    return;
+  // Changes nothing, and is a change all the same in the order of changes.  The sleeper alone says
+  // that it is awake: a writer that said so, and was stopped before it wrote its byte, would keep
+  // all others from waking the sleeper.
+  if (state_of(*mapping_).fetch_or(0, std::memory_order_acq_rel) != SleepBoard::asleep) return;
   // A full pipe is one that wakes.
   const char byte = 0;
   [[maybe_unused]] const ssize_t written = ::write(writing_.get(), &byte, sizeof byte);

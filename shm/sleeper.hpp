@@ -5,18 +5,20 @@
 //
 //   sleeper                                     writer
 //     exchange(state, asleep)                     payload, word of the message (mailbox.hpp)
-//     looks once more for messages                exchange(state, awake)
-//     poll(pipe, ...)                             if it was asleep: a byte into the pipe
+//     looks once more for messages                fetch_or(state, 0)
+//     poll(pipe, ...)                             if it is asleep: a byte into the pipe
 //     exchange(state, awake)
 //
-// No wake-up is lost (Dekker): both sides change the state, and one of the two exchanges is the
-// first.  If it is the sleeper's, the writer finds it asleep and writes a byte.  If it is the
-// writer's, the sleeper's exchange reads what that one has left (acquire, release), and so the
-// sleeper sees the message when it looks once more.  Plain stores and loads would not do, because a
-// load may overtake an earlier store to another word, on x86, too.
+// No wake-up is lost (Dekker): both sides change the state atomically, if only from a value to
+// itself, and one of the two changes is the first.  If it is the sleeper's, the writer finds it
+// asleep and writes a byte.  If it is the writer's, the sleeper's exchange reads what that one has
+// left (acquire, release), and so the sleeper sees the message when it looks once more.  Plain
+// stores and loads would not do, because a load may overtake an earlier store to another word, on
+// x86, too.
 //
-// If there are several writers, only the one that has ended the sleep writes a byte.  A byte may
-// come when nobody sleeps any more; it ends the next sleep early, which does no harm.
+// Every writer that finds the sleeper asleep writes a byte, so that none relies on another one that
+// may be stopped.  A byte may come when nobody sleeps any more; it ends the next sleep early, which
+// does no harm.
 #pragma once
 
 #include <atomic>

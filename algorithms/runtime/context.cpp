@@ -119,8 +119,16 @@ void Context::Implementation::sleep(Timeout at_most) noexcept {
   sleeper->lie_down();
   const bool is_armed = !polls_device || fabric.request_event();
   // What has come before both were armed wakes nobody.
-  if (progress() == 0 && position() == before && is_armed)
-    if (sleeper->sleep(polls_device ? fabric.event_descriptor() : -1, at_most)) fabric.take_event();
+  if (progress() == 0 && position() == before) {
+    // Where the device refuses events, it is polled again after a nap.
+    constexpr Timeout nap = std::chrono::milliseconds(1);
+    const bool has_event =
+        is_armed ? sleeper->sleep(polls_device ? fabric.event_descriptor() : -1, at_most)
+                 : sleeper->sleep(-1, std::min(at_most, nap));
+    // A signal handler may have forked, and the word of the sleeper is not the child's.
+    if (mark.is_inherited()) return;
+    if (has_event) fabric.take_event();
+  }
   sleeper->get_up();
 }
 

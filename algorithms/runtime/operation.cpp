@@ -279,7 +279,8 @@ std::string Operation::Implementation::describe() const {
     const plan::Step& step = execution.steps[i];
     const bool waits =
         step.action == plan::Action::await || step.action == plan::Action::await_credit;
-    if (step.round != round() || !waits) continue;
+    if (step.round != round()) break;
+    if (!waits) continue;
     const runtime::JoinedFabric joined{communicator.context.fabric};
     if (joined.arrived(channel, execution.parity(), step.slot)) continue;
     if (stale() && stale()->has_come(step.slot, execution.sequence)) continue;

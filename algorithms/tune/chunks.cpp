@@ -21,7 +21,9 @@ std::size_t within_registers(std::size_t chunk_bytes, std::size_t slots, std::si
 }
 
 std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes, std::size_t asked) noexcept {
-  if (asked != 0 && !plan.is_pipeline) return asked;
+  const std::size_t registers = 2 * (2 * std::size_t{plan.slot_count} + plan.parts);
+  const bool has_few_registers = registers <= 256;
+  if (asked != 0 && !plan.is_pipeline && has_few_registers) return asked;
   if (plan::is_by_reference(plan)) return by_reference_bytes;
   const std::size_t bytes = asked != 0         ? asked
                             : plan.is_pipeline ? chunk_bytes_of_pipeline

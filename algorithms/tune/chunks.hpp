@@ -38,8 +38,8 @@ std::size_t within_registers(std::size_t chunk_bytes, std::size_t slots, std::si
                              std::size_t payloads = 1) noexcept;
 
 /// What goes through a plan at a time, of each of its parts.  `shares_nodes`: whether any two ranks
-/// are on one node.  `asked`: what the context's options say, if they do; for pipelines, which have
-/// many slots, the arena may allow less.
+/// are on one node.  `asked`: what the context's options say, if they do; for plans that have
+/// many registers, the arena may allow less.
 std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes,
                             std::size_t asked = 0) noexcept;
 

@@ -1,6 +1,7 @@
 #include "tune/hierarchy.hpp"
 
 #include <algorithm>
+#include <set>
 #include <tutti/detail/names.hpp>
 
 #include "plan/allreduce/lanes.hpp"
@@ -19,6 +20,9 @@ constexpr std::size_t lane_bytes_min = 1024;  // of a lane
 // Below this, the further messages of a part that is cut again cost more than they save where ranks
 // share CPUs (16 KiB of 8 ranks on 2 CPUs took 1.3 of the time).
 constexpr std::size_t cut_again_from_bytes = 32 << 10;
+// Slots of pieces.  With more, chunks would be so short that messages of less than a KiB cross the
+// network, or the registers would not fit the default arena.
+constexpr std::uint64_t pieces_slots_max = 1024;
 
 /// Why the ranks of a node cannot be combined first; empty: they can.
 std::string why_not_by_nodes(const CollectiveRequest& request, const Topology& topology) {
@@ -121,12 +125,25 @@ void require_room(const Query& query, Hierarchy hierarchy, const plan::Plan& acr
                     "recursive_multiplying");
 }
 
+/// How many ranks a rank is connected with.
+std::size_t partners_of(const plan::Plan& plan) {
+  std::set<Rank> partners;
+  for (const plan::Step& step : plan.steps)
+    if (step.peer != no_rank) partners.insert(step.peer);
+  return partners.size();
+}
+
 /// Whether a schedule that cuts the part of a lane goes with the hierarchy.
 bool is_possible(const Query& query, Hierarchy hierarchy, const Choice& across) {
   const plan::Plan plan = across.plan(Rank{0});
-  return plan.parts > 1 && plan.payloads == 1 &&
-         plan.flow_control == plan::FlowControl::synchronising &&
-         plan::is_lane_shape(shape_of(query, hierarchy, plan));
+  if (plan.parts == 1 || plan.payloads != 1 ||
+      plan.flow_control != plan::FlowControl::synchronising)
+    return false;
+  const plan::LaneShape shape = shape_of(query, hierarchy, plan);
+  const std::uint64_t slots =
+      (std::uint64_t{query.topology.largest_node()} + shape.lane_count) * shape.pieces;
+  return slots <= pieces_slots_max && plan::is_lane_shape(shape) &&
+         partners_of(plan) <= query.request.partners_max;
 }
 
 /// Whether the schedule that is asked for can be chosen across the nodes without being asked for by

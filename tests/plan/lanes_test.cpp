@@ -12,6 +12,9 @@
 
 #include "happens_before.hpp"
 #include "plan/allreduce/canonical_dissemination.hpp"
+#include "plan/allreduce/canonical_halving.hpp"
+#include "plan/allreduce/chunked_fold.hpp"
+#include "plan/allreduce/circulant.hpp"
 #include "plan/allreduce/decomposition.hpp"
 #include "plan/allreduce/dissemination.hpp"
 #include "plan/allreduce/recursive_multiplying.hpp"
@@ -63,6 +66,15 @@ const ScheduleAcross schedules_across[] = {
        return dissemination_allreduce(self, nodes, uniform(nodes, 3));
      },
      Promise::at_least_once, Order::commutative},
+    // These cut the part of a lane again.
+    {"circulant", [](Rank self, std::uint32_t nodes) { return circulant_allreduce(self, nodes); },
+     Promise::same_result, Order::commutative},
+    {"fold by owners",
+     [](Rank self, std::uint32_t nodes) { return chunked_fold_allreduce(self, nodes); },
+     Promise::same_expression, Order::rank_order},
+    {"halves along the tree",
+     [](Rank self, std::uint32_t nodes) { return canonical_halving_allreduce(self, nodes); },
+     Promise::same_expression, Order::rank_order},
 };
 
 Plan barrier_across(Rank self, std::uint32_t nodes) {

@@ -186,6 +186,9 @@ TEST(SharedRing, has_laps_that_fit_into_the_window) {
   EXPECT_EQ(laps(1024, 1u << 20).count, 8u);               // of chunks of 1 KiB
   EXPECT_EQ(laps(30000, 1u << 20).count, 8u);              // of chunks of 4 or 5 elements
   EXPECT_EQ(laps(4, 100, {.chunk_bytes = 1}).count, 25u);  // an element each
+  // A payload as long as the window is in flight as a whole, whatever the number of chunks.
+  for (std::uint32_t parts = 1; parts <= 300; ++parts)
+    EXPECT_LE(laps(parts, (2u << 20) / 8).count, laps(parts, (2u << 20) / 8).in_flight) << parts;
   for (const std::uint32_t parts : {1u, 7u, 32768u})
     for (const std::uint64_t elements : {0ul, 1ul, 1ul << 20, (1ul << 50) + 3})
       for (const std::uint64_t chunk_bytes : {1ul, 4096ul, std::uint64_t{UINT32_MAX}}) {

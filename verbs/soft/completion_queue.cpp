@@ -319,6 +319,7 @@ int poll(CompletionQueue& queue, int count, ibv_wc* completions) noexcept {
 int poll_timed(Process& process, CompletionQueue& queue, int count, ibv_wc* completions) noexcept {
   Timing& timing = *process.timing();
   if (!timing.is_virtual()) {
+    timing.announce_all();
     if (!timing.is_never_virtual() || process.may_be_due()) process.progress_pending_slow();
     return poll(queue, count, completions);
   }

@@ -363,7 +363,9 @@ Picoseconds next_due(const QueuePair& pair) noexcept {
   Picoseconds next = pair.pending.front().due_ps;  // the first answer, as answers come in order
   if (pair.executed < pair.pending.size())
     next = std::min(next, pair.pending[pair.executed].due_ps);
-  for (std::size_t at = pair.executed; at < pair.pending.size(); ++at) {
+  // In real time they come to ports one after the other, as each is the oldest.
+  for (std::size_t at = pair.executed; pair.timing->is_virtual() && at < pair.pending.size();
+       ++at) {
     const PendingRequest& one = pair.pending[at];
     if (one.has_passed_port || one.fault != IBV_WC_SUCCESS) continue;
     next = std::min(next, one.due_ps);

@@ -7,6 +7,7 @@
 #include <cassert>
 #include <cmath>
 #include <mutex>
+#include <new>
 
 #include "tutti/detail/clock.hpp"
 #include "verbs/soft/process.hpp"
@@ -25,6 +26,11 @@ std::int64_t real_now_ns() {
 
 Picoseconds scaled(Picoseconds time, double factor) {
   return factor == 1 ? time : std::llround(static_cast<double>(time) * factor);
+}
+
+/// Release: the payload was stored before.
+void store(std::uint64_t* word, std::uint64_t message) {
+  std::atomic_ref(*word).store(message, std::memory_order_release);
 }
 
 /// Takes a port for `duration` as soon as it is free, not before `earliest`; returns when that is.
@@ -181,8 +187,17 @@ void Timing::announce(Process& process, std::uint64_t* word, std::uint64_t messa
   const Picoseconds due = now() + taken + model_.inside.latency;
   // In order of time: of two messages that differ in length, a later one may be seen no earlier.
   assert(announcements_.empty() || announcements_.back().due <= due);
-  announcements_.push_back({.due = due, .word = word, .message = message});
+  try {
+    announcements_.push_back({.due = due, .word = word, .message = message});
+  } catch (const std::bad_alloc&) {
+    store(word, message);  // it is early, rather than lost
+  }
   spend(process, taken);
+}
+
+void Timing::announce_all() noexcept {
+  for (; !announcements_.empty(); announcements_.pop_front())
+    store(announcements_.front().word, announcements_.front().message);
 }
 
 void Timing::charge_message(Process& process) noexcept {
@@ -241,8 +256,7 @@ void Timing::deliver(Process& process) noexcept {
   for (; !announcements_.empty() && announcements_.front().due <= now();
        announcements_.pop_front()) {
     const Announcement& due = announcements_.front();
-    // Release: the payload was stored before.
-    std::atomic_ref(*due.word).store(due.message, std::memory_order_release);
+    store(due.word, due.message);
     virtual_time_->arrive_at_neighbours();
   }
   constexpr unsigned a_moment_us = 50;

@@ -74,6 +74,8 @@ class Timing {
   /// the receiver may see it.
   void announce(Process& process, std::uint64_t* word, std::uint64_t message,
                 std::size_t bytes) noexcept;
+  /// Stores the words that are not due yet: virtual time has ended before.
+  void announce_all() noexcept;
   void charge_message(Process& process) noexcept;
   void charge_reading(Process& process, std::size_t bytes) noexcept;
   /// Executes what is due: requests, and words of messages inside the node.

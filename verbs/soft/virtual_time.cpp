@@ -156,7 +156,7 @@ void VirtualTime::arrive_at_neighbours() noexcept {
 }
 
 VirtualTime::Ports& VirtualTime::ports_of(std::uint32_t rank) const noexcept {
-  return seat(rank < rank_count_ ? seat(rank).node : rank_).ports;
+  return seat(seat(rank < rank_count_ ? rank : rank_).node).ports;
 }
 
 /// Gives the turn to the earliest rank, which may be this one; to nobody when all have left.

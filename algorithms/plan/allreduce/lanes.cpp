@@ -13,6 +13,7 @@
 // The source is read before the target is written, part by part, so they may be the same memory.
 #include "plan/allreduce/lanes.hpp"
 
+#include <algorithm>
 #include <cassert>
 #include <optional>
 #include <utility>
@@ -57,6 +58,7 @@ class Builder {
     plan_.all_alike = false;
     plan_.parts = static_cast<std::uint16_t>(lane_count_ * piece_count_);
     plan_.is_pipeline = piece_count_ > 1 && across.is_pipeline;
+    plan_.incoming_max = across.incoming_max;  // from other nodes it alone sends
     plan_.payloads = across.payloads;
     plan_.slot_count = static_cast<std::uint16_t>(slot_of_result(lane_count_, 0));
     plan_.shares_target = shares_target_;

@@ -35,18 +35,24 @@ std::uint32_t shared_ring_sub_blocks(std::uint32_t rank_count, std::span<const N
 RingLaps shared_ring_laps(std::uint32_t parts, std::uint64_t element_count,
                           std::uint64_t element_bytes, const RingLapLimits& limits) {
   assert(parts > 0 && element_bytes > 0 && limits.in_flight_max > 0);
+  // As many laps as fill the window when chunks are no longer than they may be; then a payload that
+  // fits the window is in flight as a whole.
+  const std::uint64_t longest = std::max<std::uint64_t>(parts * limits.chunk_bytes, 1);
+  const std::uint64_t in_window = std::max<std::uint64_t>(
+      limits.window_bytes / longest + (limits.window_bytes % longest != 0 ? 1 : 0),
+      ring_laps_in_flight);
   const std::uint64_t lap_bytes =
-      std::min(parts * limits.chunk_bytes, limits.window_bytes / ring_laps_in_flight);
+      limits.window_bytes / in_window + (limits.window_bytes % in_window != 0 ? 1 : 0);
   constexpr std::uint64_t count_max = 1u << 24;  // whatever chunks are asked for
   const std::uint64_t elements =
-      std::max({lap_bytes / element_bytes, std::uint64_t{parts}, element_count / count_max + 1});
+      std::max({lap_bytes / element_bytes + (lap_bytes % element_bytes != 0 ? 1 : 0),
+                std::uint64_t{parts}, element_count / count_max + 1});
   const std::uint64_t count =
       element_count / elements + (element_count % elements != 0 || element_count == 0 ? 1 : 0);
   RingLaps laps;
   laps.count = static_cast<std::uint32_t>(count);
-  const std::uint64_t in_window = limits.window_bytes / std::max<std::uint64_t>(lap_bytes, 1);
-  laps.in_flight = static_cast<std::uint32_t>(std::min<std::uint64_t>(
-      {std::max<std::uint64_t>(in_window, ring_laps_in_flight), limits.in_flight_max, laps.count}));
+  laps.in_flight = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>({in_window, limits.in_flight_max, laps.count}));
   laps.ahead = laps.in_flight;
   return laps;
 }

@@ -64,8 +64,7 @@ Picoseconds makespan(std::span<const Plan> plans, const LogGP& network, const Ca
 //
 //   put       clock += o + b G; the message is visible L later
 //   await     until the message is visible, then clock += o_r.  Nothing is polled for it, but a
-//   rank
-//             that waits polls: it spends o_r of the network on each message that has come
+//             rank that waits polls: it spends o_r of the network on each message that has come
 //             meanwhile
 //   await_credit   clock += o_r
 //   copy or combine by reference   clock += what reading the part takes

@@ -34,12 +34,13 @@ struct RepublishedWords {
   std::uint64_t* consumed = nullptr;  // the last lap that this rank has consumed
 
   /// Writes the word of a notification that was polled; `number` counts the words of all copies.
-  /// Returns false if no rank may have sent it, or if it was sent twice.
+  /// Returns false if there is no such word, or if the notification of that lap has come before.  A
+  /// faulty sender's second notification of a lap that was consumed is not told from a later one.
   bool republish(std::uint32_t parity, std::uint32_t number) const noexcept {
     if (number >= std::uint64_t{copies} * count) return false;
     const std::uint64_t period = 2 * std::uint64_t{copies};
     const std::uint64_t phase = std::uint64_t{parity} * copies + number / count;
-    // Relaxed: this rank writes it, or another one for it, before the notification can be sent.
+    // Relaxed: this rank alone writes it.  It may be behind by up to 2 x copies, as said above.
     const std::uint64_t next = std::atomic_ref(*consumed).load(std::memory_order_relaxed) + 1;
     const std::uint64_t lap = next + (phase + period - next % period) % period;
     const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(first + number * stride));

@@ -50,7 +50,9 @@ TEST(Sleeper, sleeps_for_the_time_if_nobody_wakes_it) {
   EXPECT_GE(SteadyClock::now() - begin, 20ms);
 }
 
-TEST(Sleeper, is_woken_by_the_first_writer_alone) {
+// Protects: that a writer which is stopped before it has written its byte keeps no other one from
+// waking the sleeper.
+TEST(Sleeper, is_woken_by_every_writer_until_it_gets_up) {
   const auto mapping = memory();
   Sleeper sleeper(mapping);
   const Waker one(::getpid(), sleeper.descriptor(), mapping);
@@ -61,7 +63,10 @@ TEST(Sleeper, is_woken_by_the_first_writer_alone) {
   one.wake();
   other.wake();
   EXPECT_TRUE(has_byte(sleeper));
-  EXPECT_FALSE(has_byte(sleeper)) << "the second has found it awake";
+  EXPECT_TRUE(has_byte(sleeper)) << "the second does not rely on the first";
+  sleeper.get_up();
+  other.wake();
+  EXPECT_FALSE(has_byte(sleeper)) << "it is up";
   sleeper.lie_down();
   sleeper.get_up();
   one.wake();
