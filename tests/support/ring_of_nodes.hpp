@@ -52,8 +52,9 @@ class RingOfNodes {
       std::vector<std::byte*> areas;
       for (std::uint32_t local = 0; local < layout.members; ++local) {
         memory_.emplace_back(layout.bytes_of(local) / sizeof(Line));
-        if (local == 0) blocks_.push_back(memory_.back().data()->bytes);
-        areas.push_back(memory_.back().data()->bytes + (local == 0 ? layout.block_bytes() : 0));
+        auto* const begin = reinterpret_cast<std::byte*>(memory_.back().data());
+        if (local == 0) blocks_.push_back(begin);
+        areas.push_back(begin + (local == 0 ? layout.block_bytes() : 0));
       }
       for (std::uint32_t local = 0; local < layout.members; ++local, ++rank) {
         Member& member = members.emplace_back();
