@@ -364,8 +364,8 @@ Picoseconds next_due(const QueuePair& pair) noexcept {
   if (pair.executed < pair.pending.size())
     next = std::min(next, pair.pending[pair.executed].due_ps);
   // In real time they come to ports one after the other, as each is the oldest.
-  for (std::size_t at = pair.executed; pair.timing->is_virtual() && at < pair.pending.size();
-       ++at) {
+  const bool is_virtual = pair.timing && pair.timing->is_virtual();
+  for (std::size_t at = pair.executed; is_virtual && at < pair.pending.size(); ++at) {
     const PendingRequest& one = pair.pending[at];
     if (one.has_passed_port || one.fault != IBV_WC_SUCCESS) continue;
     next = std::min(next, one.due_ps);
