@@ -34,16 +34,6 @@ constexpr Distribution every_distribution[] = {Distribution::regular, Distributi
                                                Distribution::single};
 constexpr Format every_format[] = {Format::table, Format::json, Format::csv};
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> words;
-  for (std::size_t begin = 0;;) {
-    const std::size_t comma = text.find(',', begin);
-    words.push_back(text.substr(begin, comma - begin));
-    if (comma == std::string::npos) return words;
-    begin = comma + 1;
-  }
-}
-
 void parse_collectives(const std::string& text, Options& options) {
   if (text == "all") {
     options.all = true;

@@ -28,16 +28,6 @@ constexpr WaitPolicy every_policy[] = {WaitPolicy::spin, WaitPolicy::automatic, 
                                        WaitPolicy::block};
 constexpr std::size_t warmup = 3;
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> words;
-  for (std::size_t begin = 0;;) {
-    const std::size_t comma = text.find(',', begin);
-    words.push_back(text.substr(begin, comma - begin));
-    if (comma == std::string::npos) return words;
-    begin = comma + 1;
-  }
-}
-
 /// CPU time of this process so far, with that of the device's threads.
 Timeout cpu_time() {
   timespec time{};

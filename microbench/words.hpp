@@ -34,6 +34,17 @@ inline constexpr Notify every_notification[] = {Notify::immediate, Notify::flag}
 inline constexpr Agreement every_agreement[] = {Agreement::identical, Agreement::reproducible,
                                                 Agreement::relaxed};
 
+/// The words between the commas.
+inline std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0;;) {
+    const std::size_t comma = text.find(',', begin);
+    words.push_back(text.substr(begin, comma - begin));
+    if (comma == std::string::npos) return words;
+    begin = comma + 1;
+  }
+}
+
 /// The schedules that a collective can be asked to take.
 inline std::vector<Algorithm> every_algorithm() {
   std::vector<Algorithm> all{Algorithm::automatic};

@@ -3,7 +3,7 @@
 // A connection belongs to one queue, which has an entry for every receive and every send of it,
 // because a queue pair in error completes all of them.  There is one queue as long as its entries
 // are enough.  When they are promised, the next queue has twice as many, up to the device's limit.
-// Whoever polls takes one queue after the other.
+// A poll looks at one queue after the other.
 #pragma once
 
 #include <cassert>
