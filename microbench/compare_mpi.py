@@ -10,8 +10,8 @@ the median of the launches, with the least and the greatest of them behind it.
 The settings:
 {settings}
 
-Those of Open MPI need a build with Open MPI (preset "release"), mpich one with MPICH (preset
-"release-mpich").  A setting that cannot be had here is left out, with the reason, unless it is named
+Those of Open MPI need a build with Open MPI (preset "release"), those of MPICH one with MPICH
+(preset "release-mpich").  A setting that cannot be had here is left out, with the reason, unless it is named
 by --settings.  The settings are for Open MPI 4; ompi_info says whether it knows their parameters.
 
 Exit status 0 if all has been measured, 1 if something could not be, 2 for wrong arguments.
@@ -30,7 +30,8 @@ OPEN_MPI, MPICH = "Open MPI", "MPICH"
 PRESETS = {OPEN_MPI: "release", MPICH: "release-mpich"}
 LAUNCHERS = {OPEN_MPI: "mpirun.openmpi", MPICH: "mpirun.mpich"}
 
-# Name, MPI, and the parameters that the launcher passes on.
+# Name, MPI, and the parameters that the launcher passes on: of Open MPI its own, of MPICH variables.
+OPTIONS = {OPEN_MPI: "--mca", MPICH: "-genv"}
 SETTINGS = {
     "defaults": (OPEN_MPI, {}),
     "vader": (OPEN_MPI, {"btl_vader_eager_limit": "131072",
@@ -38,7 +39,8 @@ SETTINGS = {
                          "btl_vader_single_copy_mechanism": "none"}),
     "coll_sm": (OPEN_MPI, {"coll_sm_priority": "100",
                            "coll_sm_fragment_size": "65536"}),
-    "mpich": (MPICH, {})}
+    "mpich": (MPICH, {}),
+    "eager": (MPICH, {"UCX_RNDV_THRESH": "inf"})}
 COLLECTIVES = "broadcast,reduce,allreduce,allgather,alltoall,gather,scatter"
 SIZES = "8,1K,4K,64K,256K,1M"
 SMOKE = {"collectives": "broadcast", "bytes": "8,1K", "iterations": 20}
@@ -54,8 +56,9 @@ def fail(text):
 
 def arguments_of(name):
     """The parameters of a setting, as the launcher takes them."""
-    return [word for parameter, value in SETTINGS[name][1].items()
-            for word in ("--mca", parameter, value)]
+    mpi, parameters = SETTINGS[name]
+    return [word for parameter, value in parameters.items()
+            for word in (OPTIONS[mpi], parameter, value)]
 
 
 def described(name):
@@ -64,7 +67,7 @@ def described(name):
 
 
 def name_in_table(name, version):
-    return version if SETTINGS[name][0] == MPICH else f"{version}, {name}"
+    return version if name == "mpich" else f"{version}, {name}"
 
 
 def run(command, timeout, environment=None):
@@ -109,7 +112,7 @@ def launcher_of(name, options):
     command = [launcher]
     if mpi == OPEN_MPI:
         command += ["--oversubscribe"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
-    if parameters:
+    if mpi == OPEN_MPI and parameters:
         # Open MPI ignores a parameter that it does not know, and says nothing.
         info = os.path.join(os.path.dirname(os.path.realpath(launcher)), "ompi_info")
         info = shutil.which("ompi_info") or info

@@ -66,7 +66,7 @@ def expect(status, text, folder, *arguments):
 
 def main():
     expect(0, "--mca coll_sm_priority 100 --mca coll_sm_fragment_size 65536", None, "--help")
-    expect(2, '"fast" is no setting: expected some of defaults,vader,coll_sm,mpich', None,
+    expect(2, '"fast" is no setting: expected some of defaults,vader,coll_sm,mpich,eager', None,
            "--settings", "fast")
     expect(2, '"0": expected a number from 1 on', None, "--rounds", "0")
     expect(2, '"1": expected 2 ranks or more', None, "--ranks", "1")
@@ -78,9 +78,10 @@ def main():
         program(folder, "path/ompi_info", f"#!/bin/sh\ncat <<'TEXT'\n{KNOWN}{KNOWN_SM}TEXT\n")
         program(folder, "path/mpirun.openmpi", LAUNCHER.format(**rows("Open MPI 4.1.4")))
         program(folder, "path/mpirun.mpich", LAUNCHER.format(**rows("MPICH 4.0.2")))
-        table = expect(0, "tutti is faster in 3 of 4 figures.", folder, *build)
+        table = expect(0, "tutti is faster in 4 of 5 figures.", folder, *build)
         for line in ("Open MPI 4.1.4, defaults | 0.50", "Open MPI 4.1.4, vader    | 0.25",
                      "Open MPI 4.1.4, coll_sm  | 1.50", "MPICH 4.0.2              | 0.50",
+                     "MPICH 4.0.2, eager       | 0.50", "eager: -genv UCX_RNDV_THRESH inf",
                      "coll_sm: --mca coll_sm_priority 100 --mca coll_sm_fragment_size 65536"):
             if line not in table:
                 sys.exit(f"compare_mpi_test.py: expected \"{line}\" in:\n{table}")
