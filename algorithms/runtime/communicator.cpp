@@ -3,8 +3,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <new>
 #include <string>
 #include <tutti/detail/check.hpp>
@@ -71,12 +73,11 @@ std::uint64_t id_of(std::span<const Introduction> all) {
   return hash | 1;  // never 0
 }
 
-/// Whether ranks share CPUs with this one, across namespaces.
-bool is_oversubscribed(std::span<const Introduction> all, const Introduction& self) {
-  std::vector<detail::CpuSet> of_host;
-  for (const Introduction& other : all)
-    if (other.neighbour.host.boot == self.neighbour.host.boot) of_host.push_back(other.cpus);
-  return runtime::is_oversubscribed(of_host, self.cpus);
+/// Where the ranks of each host may run, across namespaces.
+auto cpus_by_host(std::span<const Introduction> all) {
+  std::map<std::array<std::byte, 16>, std::vector<detail::CpuSet>> hosts;
+  for (const Introduction& rank : all) hosts[rank.neighbour.host.boot].push_back(rank.cpus);
+  return hosts;
 }
 
 /// Throws on every rank, in the same words, because all see the same cards.
@@ -203,7 +204,17 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
   reads = runtime::reads_of(neighbours, context.settings);
   id = made_id;
   neighbours.domain = runtime::domains_of(neighbours.nodes, cards, context.settings);
-  context.oversubscribed = context.oversubscribed || is_oversubscribed(all, self);
+  const auto hosts = cpus_by_host(all);
+  context.oversubscribed =
+      context.oversubscribed ||
+      runtime::is_oversubscribed(hosts.at(self.neighbour.host.boot), self.cpus);
+  shares_cpus = !context.clock.is_simulated() &&
+                std::any_of(hosts.begin(), hosts.end(), [](const auto& host) {
+                  return std::any_of(host.second.begin(), host.second.end(),
+                                     [&](const detail::CpuSet& cpus) {
+                                       return runtime::is_oversubscribed(host.second, cpus);
+                                     });
+                });
   context.communicators.push_back(this);
 }
 

@@ -39,6 +39,7 @@ struct Communicator::Implementation {
   std::vector<std::uint64_t> process_of;  // by rank
   std::uint64_t id = 0;  // the same on all ranks, another for each communicator; 0: being made
   runtime::Neighbourhood neighbours;
+  bool shares_cpus = false;  // some host has more ranks than CPUs for them; alike on all ranks
   shm::ReadRanges reads = shm::no_reading();  // alike on all ranks
   std::uint32_t operations_made = 0;
   // Whether segments, and whether segments of Scope::node, were allocated; the same on all ranks.
@@ -77,7 +78,8 @@ struct Communicator::Implementation {
   tune::Topology topology() const {
     return {.rank_count = exchange.rank_count(),
             .node_of = neighbours.nodes.node,
-            .domain_of = neighbours.domain};
+            .domain_of = neighbours.domain,
+            .shares_cpus = shares_cpus};
   }
   /// How many bytes of each part go through a plan at a time.  All ranks get the same result.
   std::size_t chunk_bytes(const plan::Plan& plan) const noexcept {

@@ -33,6 +33,12 @@ std::uint64_t price_bytes(const Query& query) {
   return priced_bytes(query.request.bytes());
 }
 
+/// What a rank has of the network, if the ranks of its node send at the same time.
+plan::LogGP network_of(const Query& query) {
+  const Topology& topology = query.topology;
+  return share_of_port(query.network.between, topology.is_one_node() ? 1 : topology.largest_node());
+}
+
 /// What the call asks for, else what the context has by default where the schedule can follow it.
 const plan::PerRound& vector_for(PerRoundIs takes, const CollectiveRequest& request) {
   static const plan::PerRound none;
@@ -101,10 +107,11 @@ std::string why_not_along_the_tree(const Query& query) {
 
 Picoseconds cost_of_dissemination(const Query& query, const Variant& variant) {
   const std::uint64_t values = query.request.reduction.properties.commutative ? 1 : 2;
+  const plan::LogGP network = network_of(query);
   Picoseconds cost = 0;
   for (const plan::Round& round :
        plan::two_partial_rounds(query.topology.rank_count, variant.per_round))
-    cost += round_cost(round.messages, values, price_bytes(query));
+    cost += round_cost(network, round.messages, values, price_bytes(query));
   return cost;
 }
 
@@ -112,19 +119,21 @@ Picoseconds cost_of_recursive_multiplying(const Query& query, const Variant& var
   const plan::PerRound rounds =
       plan::recursive_multiplying_rounds(query.topology.rank_count, variant.per_round);
   const bool is_folded = rounds.size() != variant.per_round.size();
+  const plan::LogGP network = network_of(query);
   Picoseconds cost = 0;
   for (std::size_t i = 0; i < rounds.size(); ++i)
-    cost += round_cost(rounds[i], 1, price_bytes(query), !is_folded || i + 1 < rounds.size());
+    cost += round_cost(network, rounds[i], 1, price_bytes(query), !is_folded || i + 1 < rounds.size());
   return cost;
 }
 
 Picoseconds cost_of_canonical_dissemination(const Query& query, const Variant& variant) {
+  const plan::LogGP network = network_of(query);
   Picoseconds cost = 0;
   for (const plan::Round& round :
        plan::two_partial_rounds(query.topology.rank_count, variant.per_round)) {
     // Blocks of a message in the mean, as counted for all P to 128.
     const auto blocks = 1u + static_cast<std::uint32_t>(std::bit_width(round.length)) / 2;
-    cost += round_cost(round.messages, std::min(round.length, blocks), price_bytes(query));
+    cost += round_cost(network, round.messages, std::min(round.length, blocks), price_bytes(query));
   }
   return cost;
 }
@@ -197,9 +206,10 @@ std::string why_not_all_connected(const Query& query) {
 }
 
 Picoseconds cost_of_chunked_fold(const Query& query, const Variant&) {
+  const plan::LogGP network = network_of(query);
   const std::uint32_t rank_count = query.topology.rank_count;
   const std::uint64_t part = (price_bytes(query) + rank_count - 1) / rank_count;
-  return round_cost(rank_count - 1, 1, part) + round_cost(rank_count - 1, 1, part, false);
+  return round_cost(network, rank_count - 1, 1, part) + round_cost(network, rank_count - 1, 1, part, false);
 }
 
 /// Sub-blocks of each block.  With two, one is combined while the other travels.  Among more than
@@ -223,16 +233,17 @@ std::string why_not_zero_copy_ring(const Query& query) {
 
 Picoseconds cost_of_zero_copy_ring(const Query& query, const Variant& variant) {
   return cost_of_chunked_fold(query, variant) -
-         assumed_network.work_per_byte.of(price_bytes(query) / 2);
+         query.network.between.work_per_byte.of(price_bytes(query) / 2);
 }
 
 /// In runs of messages of a part each, there and back.
 Picoseconds cost_of_runs(const Query& query, const std::vector<std::uint32_t>& runs) {
+  const plan::LogGP network = network_of(query);
   const std::uint64_t parts = std::accumulate(runs.begin(), runs.end(), std::uint64_t{1});
   const std::uint64_t part = (price_bytes(query) + parts - 1) / parts;
   Picoseconds cost = 0;
   for (const std::uint32_t messages : runs)
-    cost += round_cost(messages, 1, part) + round_cost(messages, 1, part, false);
+    cost += round_cost(network, messages, 1, part) + round_cost(network, messages, 1, part, false);
   return cost;
 }
 

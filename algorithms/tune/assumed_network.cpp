@@ -6,9 +6,16 @@
 
 namespace tutti::tune {
 
-plan::Picoseconds round_cost(std::uint32_t messages, std::uint64_t values,
+plan::LogGP share_of_port(const plan::LogGP& network, std::uint32_t ranks) {
+  plan::LogGP share = network;
+  share.gap *= ranks;
+  share.per_byte.time *= ranks;
+  return share;
+}
+
+plan::Picoseconds round_cost(const plan::LogGP& given, std::uint32_t messages, std::uint64_t values,
                              std::uint64_t value_bytes, bool combines) {
-  plan::LogGP network = assumed_network;
+  plan::LogGP network = given;
   network.work *= combines ? static_cast<plan::Picoseconds>(values) : 0;
   if (!combines) network.work_per_byte = {};
   return plan::round_time(messages, values * value_bytes, network, plan::Combining::while_arriving);

@@ -137,13 +137,13 @@ std::string why_not_in_pieces(const Query& query) {
 }
 
 /// What a hop of a piece takes.
-Picoseconds hop_of_piece(const Pieces& pieces) {
+Picoseconds hop_of_piece(const plan::LogGP& network, const Pieces& pieces) {
   const std::size_t parts =
       std::accumulate(pieces.of_rank.begin(), pieces.of_rank.end(), std::size_t{0});
   const std::size_t chunk =
       std::min(pieces.bytes, within_registers(chunk_bytes_of_pipeline, parts, parts));
   const auto rounds = static_cast<Picoseconds>((pieces.bytes + chunk - 1) / chunk);
-  return (assumed_network.travel_time(chunk) + assumed_network.receive_overhead) * rounds /
+  return (network.travel_time(chunk) + network.receive_overhead) * rounds /
          static_cast<Picoseconds>(pieces.unit);
 }
 
@@ -155,7 +155,7 @@ std::vector<Picoseconds> link_times(const Query& query, std::size_t unit) {
        plan::members_of_nodes(query.topology.rank_count, query.topology.node_of)) {
     std::size_t bytes = 0;
     for (const Rank rank : members) bytes += blocks[index_of(rank)];
-    times.push_back(assumed_network.port_time(bytes / members.size() / unit));
+    times.push_back(query.network.between.port_time(bytes / members.size() / unit));
   }
   return times;
 }
@@ -170,7 +170,7 @@ std::vector<Picoseconds> link_times(const Query& query, std::size_t unit) {
 /// to 4 of up to 16 nodes, 7 of 32, 15 of 64).
 Picoseconds cost_of_ring(const Query& query, const Variant&) {
   const Pieces pieces = pieces_of(query);
-  const Picoseconds hop = hop_of_piece(pieces);
+  const Picoseconds hop = hop_of_piece(query.network.between, pieces);
   const std::vector<Picoseconds> on_link = link_times(query, pieces.unit);
   const auto node_count = static_cast<std::uint32_t>(on_link.size());
   std::vector<Picoseconds> come(node_count), next(node_count);  // at each node
@@ -194,11 +194,11 @@ Picoseconds cost_of_two_trees(const Query& query, const Variant&) {
   const Picoseconds all = std::accumulate(on_link.begin(), on_link.end(), Picoseconds{0});
   const Picoseconds longest = *std::max_element(on_link.begin(), on_link.end());
   return all + (all - longest) / 8 +
-         hop_of_piece(pieces) * (std::bit_width(query.topology.node_count()) + 1);
+         hop_of_piece(query.network.between, pieces) * (std::bit_width(query.topology.node_count()) + 1);
 }
 
 Picoseconds cost_of_whole_blocks(const Query& query, const Variant&) {
-  return assumed_network.port_time(most_sent(query) / pieces_of(query).unit);
+  return query.network.between.port_time(most_sent(query) / pieces_of(query).unit);
 }
 
 std::vector<Variant> piece_variants(const Query& query) {
@@ -233,10 +233,10 @@ std::string why_not_by_node(const Query& query) {
 
 /// What the messages of the root take, and a hop more.
 Picoseconds cost_by_node(const Query& query, const Variant&) {
-  return (query.topology.node_count() - Picoseconds{1}) * assumed_network.gap + hop_in_memory;
+  return (query.topology.node_count() - Picoseconds{1}) * query.network.between.gap + hop_in_memory;
 }
 Picoseconds cost_of_direct_root(const Query& query, const Variant&) {
-  return (query.topology.rank_count - Picoseconds{ranks_at_root(query)}) * assumed_network.gap;
+  return (query.topology.rank_count - Picoseconds{ranks_at_root(query)}) * query.network.between.gap;
 }
 
 /// The root is connected with few where there are many ranks.
@@ -273,7 +273,7 @@ std::string why_not_node_alltoall(const Query& query) {
 
 /// A message of one block, which any alltoall waits for.
 Picoseconds cost_of_one_block(const Query& query, std::uint32_t messages = 1) {
-  return round_cost(messages, 1, priced_bytes(query.request.bytes()));
+  return round_cost(query.network.between, messages, 1, priced_bytes(query.request.bytes()));
 }
 
 /// The ranks of a node send at the same time, through the node's one port.  With several ranks on a
@@ -283,7 +283,7 @@ Picoseconds cost_of_direct_alltoall(const Query& query, const Variant&) {
   if (!query.topology.has_shared_nodes())
     return cost_of_one_block(query, std::max(rank_count, 2u) - 1);
   const Picoseconds largest = query.topology.largest_node();
-  return cost_of_one_block(query) + largest * (rank_count - largest) * assumed_network.gap;
+  return cost_of_one_block(query) + largest * (rank_count - largest) * query.network.between.gap;
 }
 
 /// Two stages in memory, in each of which a rank copies all that it carries.  Each counts as two
@@ -295,8 +295,8 @@ Picoseconds cost_of_node_alltoall(const Query& query, const Variant&) {
   const std::uint64_t largest = query.topology.largest_node();
   const std::uint64_t carried = (others + largest - 1) / largest * largest * largest;
   const std::uint64_t block_bytes = std::max<std::size_t>(query.request.bytes(), 1);
-  return cost_of_one_block(query) + static_cast<Picoseconds>(others) * assumed_network.gap +
-         2 * (2 * hop_in_memory + assumed_network.work_per_byte.of(carried * block_bytes));
+  return cost_of_one_block(query) + static_cast<Picoseconds>(others) * query.network.between.gap +
+         2 * (2 * hop_in_memory + query.network.between.work_per_byte.of(carried * block_bytes));
 }
 
 /// With more messages a round an alltoall of more than 42 ranks would have a lower price, by a
@@ -335,7 +335,7 @@ Picoseconds cost_of_bruck_alltoall(const Query& query, const Variant& variant) {
   Picoseconds sum = 0;
   for (const plan::BruckRound& round :
        plan::bruck_rounds(query.topology.rank_count, variant.per_round.front()))
-    sum += round_cost(round.messages, round.blocks, block_bytes);
+    sum += round_cost(query.network.between, round.messages, round.blocks, block_bytes);
   return sum;
 }
 
@@ -355,7 +355,7 @@ std::uint64_t block_price_bytes(const Query& query) {
 }
 
 Picoseconds cost_of_direct_sums(const Query& query, const Variant&) {
-  return round_cost(query.topology.rank_count - query.topology.smallest_node(), 1,
+  return round_cost(query.network.between, query.topology.rank_count - query.topology.smallest_node(), 1,
                     block_price_bytes(query));
 }
 
@@ -366,7 +366,7 @@ std::uint32_t partial_sums(const Query& query) {
   return (largest + smallest - 1) / smallest * (query.topology.node_count() - 1);
 }
 Picoseconds cost_of_partial_sums(const Query& query, const Variant&) {
-  return hop_in_memory + round_cost(partial_sums(query), 1, block_price_bytes(query));
+  return hop_in_memory + round_cost(query.network.between, partial_sums(query), 1, block_price_bytes(query));
 }
 
 bool would_connect_many(const Query& query) {

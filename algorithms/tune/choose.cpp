@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
 #include <tutti/detail/check.hpp>
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
@@ -95,7 +96,7 @@ void require_possible(const CollectiveRequest& request) {
 }
 
 /// The row that is asked for by name; nullptr: none is.
-const Row* named_row(const CollectiveRequest& request, Hierarchy hierarchy) {
+const Row* named_row(const CollectiveRequest& request, std::optional<Hierarchy> hierarchy) {
   if (request.collective != Collective::allreduce || hierarchy != Hierarchy::flat ||
       request.algorithm == Algorithm::automatic)
     return nullptr;
@@ -128,7 +129,8 @@ std::string price_of(const Row& row, const Query& query, const Variant& variant)
 
 }  // namespace
 
-Choice choose(const CollectiveRequest& request, const Topology& topology) {
+Choice choose(const CollectiveRequest& request, const Topology& topology,
+              const plan::Network& network) {
   assert(topology.rank_count > 0);
   assert(topology.node_of.empty() || topology.node_of.size() == topology.rank_count);
   assert(request.block_bytes.empty() || request.block_bytes.size() == topology.rank_count);
@@ -139,12 +141,13 @@ Choice choose(const CollectiveRequest& request, const Topology& topology) {
   Choice choice;
   choice.request_ = request;
   choice.topology_ = topology;
+  choice.network_ = network;
   const Query query = choice.query();
-  const Hierarchy hierarchy = hierarchy_of(query);
+  const std::optional<Hierarchy> hierarchy = hierarchy_of(query);
   const Row* const named = named_row(request, hierarchy);
   if (named != nullptr) require(*named, query);
   for (const Row& row : registry()) {
-    if (row.collective != request.collective || row.hierarchy != hierarchy) continue;
+    if (row.collective != request.collective || (hierarchy && row.hierarchy != hierarchy)) continue;
     std::string why = why_not(row, query, named);
     if (!why.empty()) {
       choice.rivals_.push_back({&row, {}, std::move(why)});
@@ -158,7 +161,7 @@ Choice choose(const CollectiveRequest& request, const Topology& topology) {
   if (first == choice.rivals_.end()) {
     const auto& out = choice.rivals_.front();
     refuse(std::string(name_of(request.collective)) +
-               (hierarchy == Hierarchy::flat ? ": " : ": across ") + out.row->name,
+               (out.row->hierarchy == Hierarchy::flat ? ": " : ": across ") + out.row->name,
            out.why_not, "automatic");
   }
   // One alone needs no price, which may take longer to compute than its plan.

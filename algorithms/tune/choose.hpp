@@ -25,17 +25,19 @@ class Choice {
   std::string explanation() const;
 
  private:
-  friend Choice choose(const CollectiveRequest& request, const Topology& topology);
+  friend Choice choose(const CollectiveRequest& request, const Topology& topology,
+                       const plan::Network& network);
   struct Rival {
     const Row* row;
     Variant variant;
     std::string why_not;  // empty: it was priced
   };
 
-  Query query() const noexcept { return {request_, topology_}; }
+  Query query() const noexcept { return {request_, topology_, network_}; }
 
   CollectiveRequest request_ = {};
   Topology topology_ = {};
+  plan::Network network_ = {};
   const Row* row_ = nullptr;
   Variant variant_ = {};
   std::vector<Rival> rivals_ = {};
@@ -44,11 +46,13 @@ class Choice {
 /// Pure, so all ranks get the same result.  Throws Error{invalid_argument} for messages per round
 /// that do not serve so many ranks, with the nearest that do, and Error{unsupported} for a schedule
 /// that cannot do what is asked, with those that can.
-Choice choose(const CollectiveRequest& request, const Topology& topology);
+Choice choose(const CollectiveRequest& request, const Topology& topology,
+              const plan::Network& network = assumed_network);
 
 /// `self`'s plan of what is chosen.
-inline plan::Plan plan_for(const CollectiveRequest& request, const Topology& topology, Rank self) {
-  return choose(request, topology).plan(self);
+inline plan::Plan plan_for(const CollectiveRequest& request, const Topology& topology, Rank self,
+                           const plan::Network& network = assumed_network) {
+  return choose(request, topology, network).plan(self);
 }
 
 }  // namespace tutti::tune

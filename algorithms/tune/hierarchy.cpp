@@ -5,6 +5,7 @@
 #include <tutti/detail/names.hpp>
 
 #include "plan/allreduce/lanes.hpp"
+#include "plan/core/copies.hpp"
 #include "plan/core/nodes.hpp"
 #include "tune/assumed_network.hpp"
 #include "tune/choose.hpp"
@@ -13,8 +14,9 @@
 namespace tutti::tune {
 namespace {
 
-// Provisional: measured in one run each with 2 to 8 ranks on 2 CPUs (runtime/README.md), not on a
-// network.
+// Where ranks share CPUs, and in a single node, whose messages the model does not tell apart from
+// those of a network.  Provisional: measured in one run each with 2 to 8 ranks on 2 CPUs
+// (runtime/README.md).
 constexpr std::size_t lanes_from_bytes = 8192;
 constexpr std::size_t lane_bytes_min = 1024;  // of a lane
 // Below this, the further messages of a part that is cut again cost more than they save where ranks
@@ -22,7 +24,11 @@ constexpr std::size_t lane_bytes_min = 1024;  // of a lane
 constexpr std::size_t cut_again_from_bytes = 32 << 10;
 // Slots of pieces.  With more, chunks would be so short that messages of less than a KiB cross the
 // network, or the registers would not fit the default arena.
-constexpr std::uint64_t pieces_slots_max = 1024;
+constexpr std::uint64_t pieces_slots_max = 2048;
+/// A message across takes the port at least for the gap between messages (a guess).
+constexpr std::size_t sub_block_bytes_min = 2048;
+/// Messages of one peer on their way: what an operation may take of the receives of a connection.
+constexpr std::uint32_t incoming_of_lane_max = 32;
 
 /// Why the ranks of a node cannot be combined first; empty: they can.
 std::string why_not_by_nodes(const CollectiveRequest& request, const Topology& topology) {
@@ -36,25 +42,24 @@ std::string why_not_by_nodes(const CollectiveRequest& request, const Topology& t
   return {};
 }
 
-/// Lanes of a hierarchy: none of them is without an element.
-plan::LaneShape shape_of(const Query& query, Hierarchy hierarchy) {
+/// The most lanes of a hierarchy: none of them is without an element.
+std::uint32_t lanes_max_of(const Query& query, Hierarchy hierarchy) {
+  const std::size_t seats = hierarchy == Hierarchy::lanes ? query.topology.smallest_node() : 1;
+  return static_cast<std::uint32_t>(
+      std::min(seats, std::max<std::size_t>(query.request.element_count, 1)));
+}
+
+/// The schedule across may cut the part of a lane again, into so many pieces.
+plan::LaneShape shape_of(const Query& query, Hierarchy hierarchy, std::uint32_t lane_count,
+                         std::uint32_t pieces = 1) {
   const Topology& topology = query.topology;
   if (hierarchy == Hierarchy::domains)
     return {
         .rank_count = topology.rank_count, .node_of = topology.domain_of, .one_lane = "domains"};
-  const std::size_t lanes_max = hierarchy == Hierarchy::lanes ? topology.smallest_node() : 1;
-  const std::size_t lanes =
-      std::min(lanes_max, std::max<std::size_t>(query.request.element_count, 1));
   return {.rank_count = topology.rank_count,
           .node_of = topology.node_of,
-          .lane_count = static_cast<std::uint32_t>(lanes)};
-}
-
-/// The schedule across may cut the part of a lane again.
-plan::LaneShape shape_of(const Query& query, Hierarchy hierarchy, const plan::Plan& across) {
-  plan::LaneShape shape = shape_of(query, hierarchy);
-  shape.pieces = across.parts;
-  return shape;
+          .lane_count = lane_count,
+          .pieces = pieces};
 }
 
 /// Slots for each rank of a node, besides those of the schedule across.
@@ -74,7 +79,8 @@ std::string why_not_hierarchy(const Query& query, Hierarchy hierarchy) {
         why_not_by_nodes(query.request, hierarchy == Hierarchy::domains ? domains : query.topology);
     if (!why.empty()) return why + "; use automatic or flat";
   }
-  return plan::is_lane_shape(shape_of(query, hierarchy)) ? "" : too_many_of_a_node();
+  const std::uint32_t lane_count = lanes_max_of(query, hierarchy);
+  return plan::is_lane_shape(shape_of(query, hierarchy, lane_count)) ? "" : too_many_of_a_node();
 }
 
 /// Whether small payloads and barriers meet by domains first.
@@ -84,45 +90,53 @@ bool goes_by_domains(const Query& query) {
          query.topology.has_domains() && why_not_hierarchy(query, Hierarchy::domains).empty();
 }
 
-/// The rule of allreduce, where nothing is said.
-Hierarchy rule_of_allreduce(const Query& query) {
+/// Whether the payload is worth cutting into lanes, by a rule.
+bool is_worth_lanes(const Query& query) {
+  const std::uint32_t lane_count = lanes_max_of(query, Hierarchy::lanes);
+  const std::size_t bytes = query.request.bytes();
+  return bytes >= lanes_from_bytes && lane_count > 1 && bytes / lane_count >= lane_bytes_min &&
+         plan::is_lane_shape(shape_of(query, Hierarchy::lanes, lane_count));
+}
+
+/// The hierarchy by a rule of payload and shape.
+Hierarchy hierarchy_by_rule(const Query& query) {
+  const bool is_one_node = query.topology.is_one_node();
+  if (query.request.collective == Collective::barrier ||
+      query.request.bytes() < lanes_from_bytes)
+    return is_one_node || !why_not_hierarchy(query, Hierarchy::leader).empty() ? Hierarchy::flat
+                                                                                : Hierarchy::leader;
+  return is_worth_lanes(query) ? Hierarchy::lanes : Hierarchy::flat;
+}
+
+/// Where nothing is said: one hierarchy, or that of the least price.
+std::optional<Hierarchy> hierarchy_unasked(const Query& query) {
   const CollectiveRequest& request = query.request;
-  const std::size_t bytes = request.bytes();
-  const bool is_large = bytes >= lanes_from_bytes;
-  const Hierarchy hierarchy = is_large ? Hierarchy::lanes : Hierarchy::leader;
-  if (request.shares_target) return hierarchy;
-  if (request.is_asked_for() || !why_not_by_nodes(request, query.topology).empty() ||
-      !query.topology.has_shared_nodes() || (query.topology.is_one_node() && !is_large))
+  if (request.shares_target)
+    return request.bytes() >= lanes_from_bytes ? Hierarchy::lanes : Hierarchy::leader;
+  if (request.is_asked_for() || !query.topology.has_shared_nodes()) return Hierarchy::flat;
+  if (request.collective == Collective::allreduce &&
+      !why_not_by_nodes(request, query.topology).empty())
     return Hierarchy::flat;
-  const plan::LaneShape shape = shape_of(query, hierarchy);
-  if (!plan::is_lane_shape(shape)) return Hierarchy::flat;
-  // A leader's slots hold the payloads of its whole node, and it combines them alone.
-  const bool is_worth_it =
-      !is_large || (shape.lane_count > 1 && bytes / shape.lane_count >= lane_bytes_min);
-  return is_worth_it ? hierarchy : Hierarchy::flat;
+  if (query.topology.is_one_node() || query.topology.shares_cpus) return hierarchy_by_rule(query);
+  return {};
 }
 
-Hierarchy rule_of_barrier(const Query& query) {
-  const bool has_leaders = !query.request.is_asked_for() && query.topology.has_shared_nodes() &&
-                           !query.topology.is_one_node() &&
-                           plan::is_lane_shape(shape_of(query, Hierarchy::leader));
-  return has_leaders ? Hierarchy::leader : Hierarchy::flat;
+/// Whether a hierarchy is asked for, so that a refusal is an error.
+bool is_asked_for_hierarchy(const CollectiveRequest& request) {
+  return request.across != Across::automatic || request.shares_target;
 }
 
-/// Throws Error{unsupported} if the schedule across the nodes does not go with the hierarchy.
-void require_room(const Query& query, Hierarchy hierarchy, const plan::Plan& across) {
-  const std::string refusal = std::string(name_of(query.request.collective)) + ": across " +
-                              (hierarchy == Hierarchy::lanes ? "lanes " : "leader ");
-  if (across.slot_count > plan::slots_max / 2)
-    throw Error(ErrorCode::unsupported, refusal + too_many_of_a_node());
-  if (!plan::is_lane_shape(shape_of(query, hierarchy, across)))
-    throw Error(ErrorCode::unsupported, refusal + too_many_of_a_node());
-  const bool is_cut = shape_of(query, hierarchy).lane_count > 1 || across.parts > 1;
+/// Why the schedule across the nodes does not go with so many lanes; empty: it does.
+std::string why_not_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_count,
+                           const plan::Plan& across) {
+  if (across.slot_count > plan::slots_max / 2 ||
+      !plan::is_lane_shape(shape_of(query, hierarchy, lane_count, across.parts)))
+    return too_many_of_a_node();
+  const bool is_cut = lane_count > 1 || across.parts > 1;
   if (across.flow_control != plan::FlowControl::synchronising || (is_cut && across.payloads > 1))
-    throw Error(ErrorCode::unsupported,
-                refusal + "does not go with algorithm " + across.algorithm +
-                    ", whose messages are several payloads or need credits; use "
-                    "recursive_multiplying");
+    return "does not go with algorithm " + across.algorithm +
+           ", whose messages are several payloads or need credits; use recursive_multiplying";
+  return {};
 }
 
 /// How many ranks a rank is connected with.
@@ -133,17 +147,27 @@ std::size_t partners_of(const plan::Plan& plan) {
   return partners.size();
 }
 
-/// Whether a schedule that cuts the part of a lane goes with the hierarchy.
-bool is_possible(const Query& query, Hierarchy hierarchy, const Choice& across) {
-  const plan::Plan plan = across.plan(Rank{0});
+/// Whether a schedule that cuts the part of a lane goes with so many lanes.
+bool is_possible(const Query& query, Hierarchy hierarchy, std::uint32_t lane_count,
+                 const plan::Plan& plan) {
   if (plan.parts == 1 || plan.payloads != 1 ||
       plan.flow_control != plan::FlowControl::synchronising)
     return false;
-  const plan::LaneShape shape = shape_of(query, hierarchy, plan);
+  const plan::LaneShape shape = shape_of(query, hierarchy, lane_count, plan.parts);
   const std::uint64_t slots =
-      (std::uint64_t{query.topology.largest_node()} + shape.lane_count) * shape.pieces;
+      (std::uint64_t{query.topology.largest_node()} + lane_count) * shape.pieces;
   return slots <= pieces_slots_max && plan::is_lane_shape(shape) &&
          partners_of(plan) <= query.request.partners_max;
+}
+
+/// Whether the parts of the schedule across may be cut into sub-blocks: long ones, unless all of
+/// them are needed before the first result is there.
+bool may_have_sub_blocks(const Query& query, Hierarchy hierarchy, std::uint32_t lane_count,
+                         const plan::Plan& across, std::uint32_t sub_blocks) {
+  const std::uint32_t pieces = across.parts * sub_blocks;
+  return query.request.bytes() >= std::uint64_t{pieces} * lane_count * sub_block_bytes_min &&
+         across.line_slot_count == 0 && across.incoming_max * sub_blocks <= incoming_of_lane_max &&
+         is_possible(query, hierarchy, lane_count, plan::in_sub_blocks(across, sub_blocks));
 }
 
 /// Whether the schedule that is asked for can be chosen across the nodes without being asked for by
@@ -155,9 +179,9 @@ bool serves_across(const Query& query) {
          (!connects_all || query.topology.rank_count <= partners_unasked_max + 1);
 }
 
-/// What a lane, or the leaders, ask for: of payloads as a whole, and of some that are cut again.
-std::vector<Variant> across_nodes(const Query& query, Hierarchy hierarchy) {
-  const std::uint32_t lane_count = shape_of(query, hierarchy).lane_count;
+/// What a lane of so many asks for: of payloads as a whole, and of some that are cut again.
+void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_count,
+                std::vector<Variant>& variants) {
   CollectiveRequest inner = query.request;
   inner.across = Across::flat;
   inner.shares_target = false;
@@ -167,21 +191,47 @@ std::vector<Variant> across_nodes(const Query& query, Hierarchy hierarchy) {
   inner.is_undivided = inner.algorithm == Algorithm::automatic;
   inner.one_value_only = inner.is_undivided && lane_count > 1;
   const Topology nodes{.rank_count = query.topology.node_count()};
-  const Choice undivided = choose(inner, nodes);
-  require_room(query, hierarchy, undivided.plan(Rank{0}));
-  std::vector<Variant> variants{{.across = std::make_shared<const Choice>(undivided)}};
+  const plan::Network network{.between = share_of_port(query.network.between, lane_count),
+                              .inside = query.network.inside};
+  Choice undivided = choose(inner, nodes, network);
+  const std::string why =
+      why_not_across(query, hierarchy, lane_count, undivided.plan(Rank{0}));
+  if (why.empty())
+    variants.push_back({.lane_count = lane_count,
+                        .across = std::make_shared<const Choice>(std::move(undivided))});
+  else if (is_asked_for_hierarchy(query.request))
+    throw Error(ErrorCode::unsupported,
+                std::string(name_of(query.request.collective)) + ": across " +
+                    (hierarchy == Hierarchy::lanes ? "lanes " : "leader ") + why);
   const bool may_be_cut = inner.is_undivided && !inner.is_asked_for() && nodes.rank_count > 1 &&
                           inner.element_count >= nodes.rank_count &&
                           query.request.bytes() >= cut_again_from_bytes;
-  if (!may_be_cut) return variants;
+  if (!may_be_cut) return;
   inner.is_undivided = inner.one_value_only = false;
   for (const Algorithm algorithm :
-       {Algorithm::chunked_fold, Algorithm::circulant, Algorithm::canonical_halving}) {
+       {Algorithm::chunked_fold, Algorithm::canonical_halving, Algorithm::circulant}) {
     inner.algorithm = algorithm;
-    if (!serves_across({inner, nodes})) continue;
-    if (Choice divided = choose(inner, nodes); is_possible(query, hierarchy, divided))
-      variants.push_back({.across = std::make_shared<const Choice>(std::move(divided))});
+    if (!serves_across({inner, nodes, network})) continue;
+    const auto divided = std::make_shared<const Choice>(choose(inner, nodes, network));
+    const plan::Plan plan = divided->plan(Rank{0});
+    if (!is_possible(query, hierarchy, lane_count, plan)) continue;
+    variants.push_back({.lane_count = lane_count, .across = divided});
+    for (const std::uint32_t sub_blocks : {2u, 4u})
+      if (!query.topology.shares_cpus &&
+          may_have_sub_blocks(query, hierarchy, lane_count, plan, sub_blocks))
+        variants.push_back(
+            {.lane_count = lane_count, .sub_blocks = sub_blocks, .across = divided});
   }
+}
+
+/// By leaders, or in lanes: where nobody asks for them, in few or many.
+std::vector<Variant> across_nodes(const Query& query, Hierarchy hierarchy) {
+  const std::uint32_t lanes_max = lanes_max_of(query, hierarchy);
+  std::vector<Variant> variants;
+  if (!is_asked_for_hierarchy(query.request) && !query.topology.shares_cpus)
+    for (std::uint32_t lane_count = 2; lane_count < lanes_max; lane_count *= 2)
+      add_across(query, hierarchy, lane_count, variants);
+  add_across(query, hierarchy, lanes_max, variants);
   return variants;
 }
 
@@ -192,43 +242,71 @@ Variant across_domains(const Query& query) {
   leaders.rank_count = static_cast<std::uint32_t>(leaders.node_of.size());
   CollectiveRequest inner = query.request;
   inner.reads_in_place = false;  // What they pass on are partials, not users' buffers.
-  return {.across = std::make_shared<const Choice>(choose(inner, leaders))};
+  return {.across = std::make_shared<const Choice>(choose(inner, leaders, query.network))};
 }
 
-/// The lanes of a node share its port: each message takes it as often as there are lanes.
+/// The schedule across is priced with a lane's share of the port.  Of what a rank does in its node,
+/// that of the busiest is counted, which is of a lane if all are.
 template <Hierarchy hierarchy>
 plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) {
-  const plan::Picoseconds in_node = 2 * hop_in_memory;
-  if (hierarchy == Hierarchy::domains) return variant.across->cost() + in_node;
-  const std::uint32_t lane_count = shape_of(query, hierarchy).lane_count;
+  using plan::Picoseconds;
+  const Topology& topology = query.topology;
+  const plan::NodeMemory& memory = query.network.inside;
+  const bool by_domains = hierarchy == Hierarchy::domains;
+  const Picoseconds across = variant.across->cost();
   const plan::Plan plan = variant.across->plan(Rank{0});
-  const std::uint64_t lane_bytes = priced_bytes(query.request.bytes()) / lane_count;
-  const std::uint64_t part_bytes = (lane_bytes + plan.parts - 1) / plan.parts;
-  const plan::LogGP& network = assumed_network;
-  plan::Picoseconds cost = in_node + static_cast<plan::Picoseconds>(plan.per_round.size()) *
-                                         (network.travel_time(0) + network.receive_overhead);
-  for (const plan::Step& step : plan.steps)
-    if (step.action == plan::Action::put)
-      cost += lane_count * network.port_time(step.payloads * part_bytes);
-    else if (step.action == plan::Action::combine)
-      cost += network.work_time(part_bytes);
-  // A fold by owners needs every piece before its first round is through: what goes through memory
-  // is hidden behind little of what goes through the port.  Few nodes gain less by other schedules
-  // (a tenth at most, by the recurrence) than their further rounds cost where ranks share CPUs.
-  if (variant.across->row().algorithm == Algorithm::chunked_fold && plan.parts > 4)
-    cost += (lane_count - 1) * (plan.parts * store_overhead + store_per_byte.of(lane_bytes));
-  return cost;
+  const auto sub_blocks = static_cast<Picoseconds>(variant.sub_blocks);
+  const Picoseconds pieces = by_domains ? 1 : plan.parts * sub_blocks;
+  const auto rounds = static_cast<Picoseconds>(plan.per_round.size());
+  const Picoseconds lanes = by_domains ? 1 : variant.lane_count;
+  const auto ranks = static_cast<Picoseconds>(
+      by_domains ? plan::largest_node_of(topology.domain_of) : topology.largest_node());
+  const bool has_payload = query.request.collective == Collective::allreduce;
+  const std::uint64_t lane_bytes =
+      has_payload ? priced_bytes(query.request.bytes()) / static_cast<std::uint64_t>(lanes) : 0;
+  const Picoseconds store = pieces * memory.send_overhead + memory.per_byte.of(lane_bytes);
+  const Picoseconds combine =
+      pieces * query.network.between.work + query.network.between.work_per_byte.of(lane_bytes);
+  const Picoseconds given = ranks > lanes ? lanes : lanes - 1;
+  const Picoseconds in = given * store + (ranks - 1) * (pieces * memory.receive_overhead +
+                                                        (has_payload ? combine : 0));
+  const Picoseconds out = (ranks - 1) * store + given * pieces * memory.receive_overhead;
+  const Picoseconds hops = 2 * memory.latency;
+  if (pieces == 1) return across + in + out + hops;
+  // Network and memory work at the same time: not while a round waits for its messages; and not for
+  // the first piece, before which the next one is given, and for the last, whose results are heard
+  // after those of the one before.
+  const plan::LogGP& network = query.network.between;
+  const Picoseconds waits = rounds * (network.travel_time(0) + network.receive_overhead);
+  const Picoseconds port = std::max<Picoseconds>(across - waits, 0);
+  // A fold by owners needs every piece before its first round is through.
+  if (variant.across->row().algorithm == Algorithm::chunked_fold)
+    return waits + in + port / 2 + std::max(port / 2, out) + std::min(port / 2, out) / pieces + hops;
+  return waits + hops +
+         std::max(port + 3 * (in + out) / (2 * pieces), in + out + port / (4 * sub_blocks));
 }
 
 plan::Plan hierarchical_plan(const Query& query, const Variant& variant, Rank self,
                              Hierarchy hierarchy) {
   const CollectiveRequest& request = query.request;
-  const plan::LaneShape shape = shape_of(query, hierarchy);
-  const auto across = [&](Rank node, std::uint32_t) { return variant.across->plan(node); };
+  const plan::LaneShape shape = shape_of(query, hierarchy, variant.lane_count);
+  const auto across = [&](Rank node, std::uint32_t) {
+    plan::Plan plan = variant.across->plan(node);
+    return variant.sub_blocks == 1 ? plan : plan::in_sub_blocks(plan, variant.sub_blocks);
+  };
   if (request.collective == Collective::barrier) return plan::leader_barrier(self, shape, across);
   return plan::lanes_allreduce(
       self, shape, order_of(request.reduction), across,
       request.shares_target ? plan::Target::of_node : plan::Target::of_rank);
+}
+
+std::string why_not_unasked(const Query& query, Hierarchy hierarchy) {
+  if (hierarchy == Hierarchy::domains && !goes_by_domains(query))
+    return "the nodes have no domains that are taken into account";
+  return hierarchy == Hierarchy::lanes && !is_asked_for_hierarchy(query.request) &&
+                 lanes_max_of(query, hierarchy) == 1
+             ? "the payload is one element, or a node is one rank"
+             : "";
 }
 
 template <Hierarchy hierarchy>
@@ -238,6 +316,7 @@ constexpr Row row(Collective collective, const char* name) {
           .also = hierarchy == Hierarchy::lanes ? "leader" : "",
           .hierarchy = hierarchy,
           .why_not = [](const Query& query) { return why_not_hierarchy(query, hierarchy); },
+          .why_not_unasked = [](const Query& query) { return why_not_unasked(query, hierarchy); },
           .variants =
               [](const Query& query) {
                 return hierarchy == Hierarchy::domains ? std::vector<Variant>{across_domains(query)}
@@ -274,7 +353,7 @@ bool is_read_in_place(const Query& query) {
          request.across == Across::automatic && may_swap_operands && !request.shares_target;
 }
 
-Hierarchy hierarchy_of(const Query& query) {
+std::optional<Hierarchy> hierarchy_of(const Query& query) {
   const CollectiveRequest& request = query.request;
   const bool is_barrier = request.collective == Collective::barrier;
   if ((!is_barrier && request.collective != Collective::allreduce) ||
@@ -292,7 +371,7 @@ Hierarchy hierarchy_of(const Query& query) {
     case Across::lanes:
       return is_barrier ? Hierarchy::leader : Hierarchy::lanes;
   }
-  return is_barrier ? rule_of_barrier(query) : rule_of_allreduce(query);
+  return hierarchy_unasked(query);
 }
 
 std::string why_not_shared_target(const Query& query) {

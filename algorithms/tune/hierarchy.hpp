@@ -2,14 +2,16 @@
 // The schedule across the nodes is chosen like any other one, for as many ranks as there are nodes.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "tune/registry.hpp"
 
 namespace tutti::tune {
 
-/// Returns the hierarchy that is asked for; else a rule of payload and shape decides.
-Hierarchy hierarchy_of(const Query& query);
+/// Returns the hierarchy that is asked for, or the only one that is considered; none: the prices of
+/// all decide.
+std::optional<Hierarchy> hierarchy_of(const Query& query);
 
 /// Whether two ranks of a node combine where the payloads are, each its half.
 bool is_read_in_place(const Query& query);

@@ -19,6 +19,16 @@ std::vector<Variant> barrier_variants(const Query& query) {
                query.topology.rank_count, 0)}};
 }
 
+plan::Picoseconds cost_of_barrier(const Query& query, const Variant& variant) {
+  const Topology& topology = query.topology;
+  const plan::LogGP network = share_of_port(
+      query.network.between, topology.is_one_node() ? 1 : topology.largest_node());
+  plan::Picoseconds cost = 0;
+  for (const plan::Round& round : plan::two_partial_rounds(topology.rank_count, variant.per_round))
+    cost += round_cost(network, round.messages, 1, 0, false);
+  return cost;
+}
+
 /// Throws Error{invalid_argument} if there are not slots enough for so many copies.
 plan::Plan stale_plan(const Query& query, const Variant& variant, Rank self) {
   const std::uint32_t rank_count = query.topology.rank_count, slack = query.request.slack;
@@ -42,8 +52,8 @@ std::string why_not_node_scan(const Query& query) {
 plan::Picoseconds cost_across(const Query& query, plan::Picoseconds senders_of_node) {
   const auto rounds =
       static_cast<plan::Picoseconds>(std::bit_width(query.topology.node_count() - 1));
-  return rounds * (round_cost(1, 1, priced_bytes(query.request.bytes())) +
-                   (senders_of_node - 1) * assumed_network.gap);
+  return rounds * (round_cost(query.network.between, 1, 1, priced_bytes(query.request.bytes())) +
+                   (senders_of_node - 1) * query.network.between.gap);
 }
 
 plan::Prefix prefix_of(const Query& query) {
@@ -81,6 +91,7 @@ constexpr Row table[] = {
      .name = "dissemination",
      .algorithm = Algorithm::dissemination,
      .variants = barrier_variants,
+     .cost = cost_of_barrier,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
            return plan::dissemination_barrier(self, query.topology.rank_count, variant.per_round);

@@ -12,8 +12,9 @@
 
 #include "plan/core/per_round.hpp"
 #include "plan/core/plan.hpp"
-#include "plan/cost/loggp.hpp"
+#include "plan/cost/network.hpp"
 #include "plan/rooted/rooted_tree.hpp"
+#include "tune/assumed_network.hpp"
 #include "tune/request.hpp"
 #include "tune/topology.hpp"
 
@@ -45,6 +46,7 @@ enum class PerRoundIs : std::uint8_t {
 struct Query {
   const CollectiveRequest& request;
   const Topology& topology;
+  const plan::Network& network = assumed_network;
 };
 
 class Choice;
@@ -54,6 +56,8 @@ struct Variant {
   plan::PerRound per_round = {};              // messages of its rounds, a core, or one n
   plan::TreeFans fans = {};                   // of a tree
   std::vector<std::uint16_t> pieces = {};     // into which each rank's block is cut
+  std::uint32_t lane_count = 1;               // ranks of each node that take part across nodes
+  std::uint32_t sub_blocks = 1;               // of each part of the schedule across nodes
   std::shared_ptr<const Choice> across = {};  // the schedule across nodes, or across domains
 };
 

@@ -50,7 +50,7 @@ std::span<const Node> nodes_of(const Query& query) {
 /// --virtual-time).  Combining is left out: a latency that is too long costs more than one that is
 /// too short.
 std::uint32_t latency_in_messages(const Query& query) {
-  const plan::LogGP& network = assumed_network;
+  const plan::LogGP& network = query.network.between;
   const std::uint64_t bytes = priced_bytes(query.request.bytes());
   const Picoseconds credits = is_broadcast(query) ? 2 * network.receive_overhead : 0;
   const Picoseconds gap = std::max(network.per_byte.of(bytes), network.gap + credits);
@@ -127,7 +127,7 @@ Picoseconds cost_of_tree(const Query& query, const Variant&) {
   for (const std::uint32_t fan : covering(
            query.request.per_round_by_default,
            plan::node_count_of(nodes_of(query), query.topology.rank_count), query.request.bytes()))
-    cost += round_cost(fan, 1, bytes, !is_broadcast(query));
+    cost += round_cost(query.network.between, fan, 1, bytes, !is_broadcast(query));
   return cost;
 }
 
@@ -138,8 +138,8 @@ Picoseconds cost_of_chain(const Query& query, const Variant&) {
   const std::uint64_t piece = std::min<std::uint64_t>(bytes / 4, chunk_bytes_of_pipeline);
   const Picoseconds hops =
       plan::node_count_of(nodes_of(query), query.topology.rank_count) - Picoseconds{1};
-  return hops * round_cost(1, 1, piece, combines) + round_cost(1, 1, bytes, combines) -
-         round_cost(1, 1, piece, combines);
+  return hops * round_cost(query.network.between, 1, 1, piece, combines) + round_cost(query.network.between, 1, 1, bytes, combines) -
+         round_cost(query.network.between, 1, 1, piece, combines);
 }
 
 plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self) {

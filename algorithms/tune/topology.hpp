@@ -12,6 +12,7 @@ struct Topology {
   std::uint32_t rank_count = 1;
   std::vector<Node> node_of = {};    // of each rank; empty: each is a node of its own
   std::vector<Node> domain_of = {};  // of each rank; empty: nodes are not divided
+  bool shares_cpus = false;          // some node has more ranks than CPUs for them
 
   std::uint32_t node_count() const;
   std::uint32_t largest_node() const;   // ranks in it

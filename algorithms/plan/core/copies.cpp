@@ -1,5 +1,6 @@
 #include "plan/core/copies.hpp"
 
+#include <algorithm>
 #include <cassert>
 
 #include "plan/core/per_round.hpp"
@@ -36,6 +37,31 @@ Plan in_copies(const Plan& plan, std::uint32_t count) {
       copies.steps.push_back(step);
     }
   return copies;
+}
+
+Plan in_sub_blocks(const Plan& plan, std::uint32_t count) {
+  assert(count > 0 && plan.payloads == 1 && !plan.swaps_blocks && plan.answers.empty());
+  assert(plan.parts * count <= UINT16_MAX);
+  const Plan copies = in_copies(plan, count);
+  Plan cut = copies;
+  cut.parts = static_cast<std::uint16_t>(plan.parts * count);
+  cut.incoming_max *= count;
+  for (std::uint32_t& messages : cut.per_round) messages *= count;
+  cut.steps.clear();
+  // Steps are in the order of rounds, but for a few that come late.
+  const std::size_t length = plan.steps.size();
+  std::uint32_t round = 0;
+  for (std::size_t begin = 0, end = 0; begin < length; begin = end) {
+    round = std::max(round, plan.steps[begin].round);
+    while (end < length && plan.steps[end].round <= round) ++end;
+    for (std::uint32_t copy = 0; copy < count; ++copy)
+      for (std::size_t at = begin; at < end; ++at) {
+        Step step = copies.steps[copy * length + at];
+        step.part = static_cast<std::uint16_t>(step.part * count + copy);
+        cut.steps.push_back(step);
+      }
+  }
+  return cut;
 }
 
 }  // namespace tutti::plan
