@@ -122,7 +122,8 @@ Picoseconds cost_of_recursive_multiplying(const Query& query, const Variant& var
   const plan::LogGP network = network_of(query);
   Picoseconds cost = 0;
   for (std::size_t i = 0; i < rounds.size(); ++i)
-    cost += round_cost(network, rounds[i], 1, price_bytes(query), !is_folded || i + 1 < rounds.size());
+    cost +=
+        round_cost(network, rounds[i], 1, price_bytes(query), !is_folded || i + 1 < rounds.size());
   return cost;
 }
 
@@ -209,7 +210,8 @@ Picoseconds cost_of_chunked_fold(const Query& query, const Variant&) {
   const plan::LogGP network = network_of(query);
   const std::uint32_t rank_count = query.topology.rank_count;
   const std::uint64_t part = (price_bytes(query) + rank_count - 1) / rank_count;
-  return round_cost(network, rank_count - 1, 1, part) + round_cost(network, rank_count - 1, 1, part, false);
+  return round_cost(network, rank_count - 1, 1, part) +
+         round_cost(network, rank_count - 1, 1, part, false);
 }
 
 /// Sub-blocks of each block.  With two, one is combined while the other travels.  Among more than

@@ -10,21 +10,22 @@
 
 namespace tutti::tune {
 
-/// Like FDR InfiniBand between nodes, and like stores of 10 GB/s inside a node (guesses); used until
-/// the machine has been measured.
-inline constexpr plan::Network assumed_network{.between = {.latency = 700'000,
-                                                           .send_overhead = 150'000,
-                                                           .receive_overhead = 50'000,
-                                                           .gap = 100'000,
-                                                           .per_byte = {.time = 10'000, .bytes = 68},
-                                                           .work = 10'000,
-                                                           .work_per_byte = {.time = 125}},
-                                               .inside = {.latency = 100'000,
-                                                          .send_overhead = 20'000,
-                                                          .per_byte = {.time = 100},
-                                                          .receive_overhead = 20'000,
-                                                          .read_overhead = 500'000,
-                                                          .read_per_byte = {.time = 100}}};
+/// Like FDR InfiniBand between nodes, and like stores of 10 GB/s inside a node (guesses); used
+/// until the machine has been measured.
+inline constexpr plan::Network assumed_network{
+    .between = {.latency = 700'000,
+                .send_overhead = 150'000,
+                .receive_overhead = 50'000,
+                .gap = 100'000,
+                .per_byte = {.time = 10'000, .bytes = 68},
+                .work = 10'000,
+                .work_per_byte = {.time = 125}},
+    .inside = {.latency = 100'000,
+               .send_overhead = 20'000,
+               .per_byte = {.time = 100},
+               .receive_overhead = 20'000,
+               .read_overhead = 500'000,
+               .read_per_byte = {.time = 100}}};
 
 /// A message to a rank of the same node: about what a broadcast of 8 bytes takes there (a guess).
 inline constexpr plan::Picoseconds hop_in_memory = 300'000;

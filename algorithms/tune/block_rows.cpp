@@ -194,7 +194,8 @@ Picoseconds cost_of_two_trees(const Query& query, const Variant&) {
   const Picoseconds all = std::accumulate(on_link.begin(), on_link.end(), Picoseconds{0});
   const Picoseconds longest = *std::max_element(on_link.begin(), on_link.end());
   return all + (all - longest) / 8 +
-         hop_of_piece(query.network.between, pieces) * (std::bit_width(query.topology.node_count()) + 1);
+         hop_of_piece(query.network.between, pieces) *
+             (std::bit_width(query.topology.node_count()) + 1);
 }
 
 Picoseconds cost_of_whole_blocks(const Query& query, const Variant&) {
@@ -236,7 +237,8 @@ Picoseconds cost_by_node(const Query& query, const Variant&) {
   return (query.topology.node_count() - Picoseconds{1}) * query.network.between.gap + hop_in_memory;
 }
 Picoseconds cost_of_direct_root(const Query& query, const Variant&) {
-  return (query.topology.rank_count - Picoseconds{ranks_at_root(query)}) * query.network.between.gap;
+  return (query.topology.rank_count - Picoseconds{ranks_at_root(query)}) *
+         query.network.between.gap;
 }
 
 /// The root is connected with few where there are many ranks.
@@ -355,7 +357,8 @@ std::uint64_t block_price_bytes(const Query& query) {
 }
 
 Picoseconds cost_of_direct_sums(const Query& query, const Variant&) {
-  return round_cost(query.network.between, query.topology.rank_count - query.topology.smallest_node(), 1,
+  return round_cost(query.network.between,
+                    query.topology.rank_count - query.topology.smallest_node(), 1,
                     block_price_bytes(query));
 }
 
@@ -366,7 +369,8 @@ std::uint32_t partial_sums(const Query& query) {
   return (largest + smallest - 1) / smallest * (query.topology.node_count() - 1);
 }
 Picoseconds cost_of_partial_sums(const Query& query, const Variant&) {
-  return hop_in_memory + round_cost(query.network.between, partial_sums(query), 1, block_price_bytes(query));
+  return hop_in_memory +
+         round_cost(query.network.between, partial_sums(query), 1, block_price_bytes(query));
 }
 
 bool would_connect_many(const Query& query) {

@@ -1,6 +1,7 @@
 #include "tune/hierarchy.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <set>
 #include <tutti/detail/names.hpp>
 
@@ -19,6 +20,7 @@ namespace {
 // (runtime/README.md).
 constexpr std::size_t lanes_from_bytes = 8192;
 constexpr std::size_t lane_bytes_min = 1024;  // of a lane
+constexpr std::uint32_t group_size_min = 4;
 // Below this, the further messages of a part that is cut again cost more than they save where ranks
 // share CPUs (16 KiB of 8 ranks on 2 CPUs took 1.3 of the time).
 constexpr std::size_t cut_again_from_bytes = 32 << 10;
@@ -50,16 +52,26 @@ std::uint32_t lanes_max_of(const Query& query, Hierarchy hierarchy) {
 }
 
 /// The schedule across may cut the part of a lane again, into so many pieces.
-plan::LaneShape shape_of(const Query& query, Hierarchy hierarchy, std::uint32_t lane_count,
-                         std::uint32_t pieces = 1) {
+plan::LaneShape shape_of(const Query& query, std::uint32_t lane_count, std::uint32_t pieces = 1) {
   const Topology& topology = query.topology;
-  if (hierarchy == Hierarchy::domains)
-    return {
-        .rank_count = topology.rank_count, .node_of = topology.domain_of, .one_lane = "domains"};
   return {.rank_count = topology.rank_count,
           .node_of = topology.node_of,
           .lane_count = lane_count,
           .pieces = pieces};
+}
+
+/// Some ranks of each node, in rank order, as if they were a domain.
+std::vector<Node> groups_of(const Topology& topology, std::uint32_t group_size) {
+  assert(group_size > 0 && topology.node_of.size() == topology.rank_count);
+  std::vector<std::uint32_t> seats(topology.node_count());
+  std::vector<Node> last(topology.node_count());  // group of each node
+  std::vector<Node> groups;
+  std::uint32_t group_count = 0;
+  for (const Node node : topology.node_of) {
+    if (seats[index_of(node)]++ % group_size == 0) last[index_of(node)] = Node{group_count++};
+    groups.push_back(last[index_of(node)]);
+  }
+  return groups;
 }
 
 /// Slots for each rank of a node, besides those of the schedule across.
@@ -70,8 +82,9 @@ std::string too_many_of_a_node() {
 }
 
 std::string why_not_hierarchy(const Query& query, Hierarchy hierarchy) {
+  const bool in_stages = hierarchy == Hierarchy::domains || hierarchy == Hierarchy::groups;
   if (query.request.collective == Collective::allreduce) {
-    if (hierarchy == Hierarchy::domains && query.request.bytes() >= lanes_from_bytes)
+    if (in_stages && query.request.bytes() >= lanes_from_bytes)
       return "has leaders combine whole payloads, which takes long; use automatic";
     const Topology domains{.rank_count = query.topology.rank_count,
                            .node_of = query.topology.domain_of};
@@ -79,8 +92,9 @@ std::string why_not_hierarchy(const Query& query, Hierarchy hierarchy) {
         why_not_by_nodes(query.request, hierarchy == Hierarchy::domains ? domains : query.topology);
     if (!why.empty()) return why + "; use automatic or flat";
   }
+  if (in_stages) return "";
   const std::uint32_t lane_count = lanes_max_of(query, hierarchy);
-  return plan::is_lane_shape(shape_of(query, hierarchy, lane_count)) ? "" : too_many_of_a_node();
+  return plan::is_lane_shape(shape_of(query, lane_count)) ? "" : too_many_of_a_node();
 }
 
 /// Whether small payloads and barriers meet by domains first.
@@ -95,16 +109,15 @@ bool is_worth_lanes(const Query& query) {
   const std::uint32_t lane_count = lanes_max_of(query, Hierarchy::lanes);
   const std::size_t bytes = query.request.bytes();
   return bytes >= lanes_from_bytes && lane_count > 1 && bytes / lane_count >= lane_bytes_min &&
-         plan::is_lane_shape(shape_of(query, Hierarchy::lanes, lane_count));
+         plan::is_lane_shape(shape_of(query, lane_count));
 }
 
 /// The hierarchy by a rule of payload and shape.
 Hierarchy hierarchy_by_rule(const Query& query) {
   const bool is_one_node = query.topology.is_one_node();
-  if (query.request.collective == Collective::barrier ||
-      query.request.bytes() < lanes_from_bytes)
+  if (query.request.collective == Collective::barrier || query.request.bytes() < lanes_from_bytes)
     return is_one_node || !why_not_hierarchy(query, Hierarchy::leader).empty() ? Hierarchy::flat
-                                                                                : Hierarchy::leader;
+                                                                               : Hierarchy::leader;
   return is_worth_lanes(query) ? Hierarchy::lanes : Hierarchy::flat;
 }
 
@@ -127,10 +140,9 @@ bool is_asked_for_hierarchy(const CollectiveRequest& request) {
 }
 
 /// Why the schedule across the nodes does not go with so many lanes; empty: it does.
-std::string why_not_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_count,
-                           const plan::Plan& across) {
+std::string why_not_across(const Query& query, std::uint32_t lane_count, const plan::Plan& across) {
   if (across.slot_count > plan::slots_max / 2 ||
-      !plan::is_lane_shape(shape_of(query, hierarchy, lane_count, across.parts)))
+      !plan::is_lane_shape(shape_of(query, lane_count, across.parts)))
     return too_many_of_a_node();
   const bool is_cut = lane_count > 1 || across.parts > 1;
   if (across.flow_control != plan::FlowControl::synchronising || (is_cut && across.payloads > 1))
@@ -148,12 +160,11 @@ std::size_t partners_of(const plan::Plan& plan) {
 }
 
 /// Whether a schedule that cuts the part of a lane goes with so many lanes.
-bool is_possible(const Query& query, Hierarchy hierarchy, std::uint32_t lane_count,
-                 const plan::Plan& plan) {
+bool is_possible(const Query& query, std::uint32_t lane_count, const plan::Plan& plan) {
   if (plan.parts == 1 || plan.payloads != 1 ||
       plan.flow_control != plan::FlowControl::synchronising)
     return false;
-  const plan::LaneShape shape = shape_of(query, hierarchy, lane_count, plan.parts);
+  const plan::LaneShape shape = shape_of(query, lane_count, plan.parts);
   const std::uint64_t slots =
       (std::uint64_t{query.topology.largest_node()} + lane_count) * shape.pieces;
   return slots <= pieces_slots_max && plan::is_lane_shape(shape) &&
@@ -162,12 +173,12 @@ bool is_possible(const Query& query, Hierarchy hierarchy, std::uint32_t lane_cou
 
 /// Whether the parts of the schedule across may be cut into sub-blocks: long ones, unless all of
 /// them are needed before the first result is there.
-bool may_have_sub_blocks(const Query& query, Hierarchy hierarchy, std::uint32_t lane_count,
-                         const plan::Plan& across, std::uint32_t sub_blocks) {
+bool may_have_sub_blocks(const Query& query, std::uint32_t lane_count, const plan::Plan& across,
+                         std::uint32_t sub_blocks) {
   const std::uint32_t pieces = across.parts * sub_blocks;
   return query.request.bytes() >= std::uint64_t{pieces} * lane_count * sub_block_bytes_min &&
          across.line_slot_count == 0 && across.incoming_max * sub_blocks <= incoming_of_lane_max &&
-         is_possible(query, hierarchy, lane_count, plan::in_sub_blocks(across, sub_blocks));
+         is_possible(query, lane_count, plan::in_sub_blocks(across, sub_blocks));
 }
 
 /// Whether the schedule that is asked for can be chosen across the nodes without being asked for by
@@ -194,11 +205,10 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
   const plan::Network network{.between = share_of_port(query.network.between, lane_count),
                               .inside = query.network.inside};
   Choice undivided = choose(inner, nodes, network);
-  const std::string why =
-      why_not_across(query, hierarchy, lane_count, undivided.plan(Rank{0}));
+  const std::string why = why_not_across(query, lane_count, undivided.plan(Rank{0}));
   if (why.empty())
-    variants.push_back({.lane_count = lane_count,
-                        .across = std::make_shared<const Choice>(std::move(undivided))});
+    variants.push_back(
+        {.lane_count = lane_count, .across = std::make_shared<const Choice>(std::move(undivided))});
   else if (is_asked_for_hierarchy(query.request))
     throw Error(ErrorCode::unsupported,
                 std::string(name_of(query.request.collective)) + ": across " +
@@ -214,13 +224,11 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
     if (!serves_across({inner, nodes, network})) continue;
     const auto divided = std::make_shared<const Choice>(choose(inner, nodes, network));
     const plan::Plan plan = divided->plan(Rank{0});
-    if (!is_possible(query, hierarchy, lane_count, plan)) continue;
+    if (!is_possible(query, lane_count, plan)) continue;
     variants.push_back({.lane_count = lane_count, .across = divided});
     for (const std::uint32_t sub_blocks : {2u, 4u})
-      if (!query.topology.shares_cpus &&
-          may_have_sub_blocks(query, hierarchy, lane_count, plan, sub_blocks))
-        variants.push_back(
-            {.lane_count = lane_count, .sub_blocks = sub_blocks, .across = divided});
+      if (!query.topology.shares_cpus && may_have_sub_blocks(query, lane_count, plan, sub_blocks))
+        variants.push_back({.lane_count = lane_count, .sub_blocks = sub_blocks, .across = divided});
   }
 }
 
@@ -235,14 +243,23 @@ std::vector<Variant> across_nodes(const Query& query, Hierarchy hierarchy) {
   return variants;
 }
 
-/// What the leaders of domains ask for, which are ranks of nodes.
-Variant across_domains(const Query& query) {
-  const Topology& topology = query.topology;
-  Topology leaders{.node_of = plan::nodes_of_domains(topology.node_of, topology.domain_of)};
+/// What the leaders of domains or groups ask for, which are ranks of nodes.
+Variant across_leaders(const Query& query, std::span<const Node> domain_of,
+                       std::uint32_t group_size = 0) {
+  Topology leaders{.node_of = plan::nodes_of_domains(query.topology.node_of, domain_of)};
   leaders.rank_count = static_cast<std::uint32_t>(leaders.node_of.size());
   CollectiveRequest inner = query.request;
   inner.reads_in_place = false;  // What they pass on are partials, not users' buffers.
-  return {.across = std::make_shared<const Choice>(choose(inner, leaders, query.network))};
+  return {.group_size = group_size,
+          .across = std::make_shared<const Choice>(choose(inner, leaders, query.network))};
+}
+
+/// In groups of several sizes, where there are several of a node.
+std::vector<Variant> across_groups(const Query& query) {
+  std::vector<Variant> variants;
+  for (std::uint32_t size = group_size_min; 2 * size <= query.topology.largest_node(); size *= 2)
+    variants.push_back(across_leaders(query, groups_of(query.topology, size), size));
+  return variants;
 }
 
 /// The schedule across is priced with a lane's share of the port.  Of what a rank does in its node,
@@ -252,15 +269,17 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   using plan::Picoseconds;
   const Topology& topology = query.topology;
   const plan::NodeMemory& memory = query.network.inside;
-  const bool by_domains = hierarchy == Hierarchy::domains;
+  const bool in_stages = hierarchy == Hierarchy::domains || hierarchy == Hierarchy::groups;
   const Picoseconds across = variant.across->cost();
   const plan::Plan plan = variant.across->plan(Rank{0});
   const auto sub_blocks = static_cast<Picoseconds>(variant.sub_blocks);
-  const Picoseconds pieces = by_domains ? 1 : plan.parts * sub_blocks;
+  const Picoseconds pieces = in_stages ? 1 : plan.parts * sub_blocks;
   const auto rounds = static_cast<Picoseconds>(plan.per_round.size());
-  const Picoseconds lanes = by_domains ? 1 : variant.lane_count;
-  const auto ranks = static_cast<Picoseconds>(
-      by_domains ? plan::largest_node_of(topology.domain_of) : topology.largest_node());
+  const Picoseconds lanes = in_stages ? 1 : variant.lane_count;
+  const auto ranks = static_cast<Picoseconds>(hierarchy == Hierarchy::groups ? variant.group_size
+                                              : hierarchy == Hierarchy::domains
+                                                  ? plan::largest_node_of(topology.domain_of)
+                                                  : topology.largest_node());
   const bool has_payload = query.request.collective == Collective::allreduce;
   const std::uint64_t lane_bytes =
       has_payload ? priced_bytes(query.request.bytes()) / static_cast<std::uint64_t>(lanes) : 0;
@@ -281,7 +300,8 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   const Picoseconds port = std::max<Picoseconds>(across - waits, 0);
   // A fold by owners needs every piece before its first round is through.
   if (variant.across->row().algorithm == Algorithm::chunked_fold)
-    return waits + in + port / 2 + std::max(port / 2, out) + std::min(port / 2, out) / pieces + hops;
+    return waits + in + port / 2 + std::max(port / 2, out) + std::min(port / 2, out) / pieces +
+           hops;
   return waits + hops +
          std::max(port + 3 * (in + out) / (2 * pieces), in + out + port / (4 * sub_blocks));
 }
@@ -289,7 +309,18 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
 plan::Plan hierarchical_plan(const Query& query, const Variant& variant, Rank self,
                              Hierarchy hierarchy) {
   const CollectiveRequest& request = query.request;
-  const plan::LaneShape shape = shape_of(query, hierarchy, variant.lane_count);
+  const Topology& topology = query.topology;
+  const std::vector<Node> groups = hierarchy == Hierarchy::groups
+                                       ? groups_of(topology, variant.group_size)
+                                       : std::vector<Node>();
+  const plan::LaneShape shape =
+      hierarchy == Hierarchy::groups    ? plan::LaneShape{.rank_count = topology.rank_count,
+                                                          .node_of = groups,
+                                                          .one_lane = "groups"}
+      : hierarchy == Hierarchy::domains ? plan::LaneShape{.rank_count = topology.rank_count,
+                                                          .node_of = topology.domain_of,
+                                                          .one_lane = "domains"}
+                                        : shape_of(query, variant.lane_count);
   const auto across = [&](Rank node, std::uint32_t) {
     plan::Plan plan = variant.across->plan(node);
     return variant.sub_blocks == 1 ? plan : plan::in_sub_blocks(plan, variant.sub_blocks);
@@ -303,6 +334,8 @@ plan::Plan hierarchical_plan(const Query& query, const Variant& variant, Rank se
 std::string why_not_unasked(const Query& query, Hierarchy hierarchy) {
   if (hierarchy == Hierarchy::domains && !goes_by_domains(query))
     return "the nodes have no domains that are taken into account";
+  if (hierarchy == Hierarchy::groups && 2 * group_size_min > query.topology.largest_node())
+    return "nodes have few ranks";
   return hierarchy == Hierarchy::lanes && !is_asked_for_hierarchy(query.request) &&
                  lanes_max_of(query, hierarchy) == 1
              ? "the payload is one element, or a node is one rank"
@@ -319,8 +352,9 @@ constexpr Row row(Collective collective, const char* name) {
           .why_not_unasked = [](const Query& query) { return why_not_unasked(query, hierarchy); },
           .variants =
               [](const Query& query) {
-                return hierarchy == Hierarchy::domains ? std::vector<Variant>{across_domains(query)}
-                                                       : across_nodes(query, hierarchy);
+                if (hierarchy == Hierarchy::groups) return across_groups(query);
+                if (hierarchy != Hierarchy::domains) return across_nodes(query, hierarchy);
+                return std::vector<Variant>{across_leaders(query, query.topology.domain_of)};
               },
           .cost = cost_of_hierarchy<hierarchy>,
           .build = [](const Query& query, const Variant& variant,
@@ -331,8 +365,10 @@ constexpr Row table[] = {
     row<Hierarchy::leader>(Collective::allreduce, "leader"),
     row<Hierarchy::lanes>(Collective::allreduce, "lanes"),
     row<Hierarchy::domains>(Collective::allreduce, "domains"),
+    row<Hierarchy::groups>(Collective::allreduce, "groups"),
     row<Hierarchy::leader>(Collective::barrier, "leader"),
     row<Hierarchy::domains>(Collective::barrier, "domains"),
+    row<Hierarchy::groups>(Collective::barrier, "groups"),
 };
 
 }  // namespace

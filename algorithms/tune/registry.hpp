@@ -26,6 +26,7 @@ enum class Hierarchy : std::uint8_t {
   leader,   // one rank of each node takes part in a schedule across the nodes
   lanes,    // as many ranks of each node as the smallest has, with a part of the payload each
   domains,  // the ranks of a domain meet first, then their leaders by nodes
+  groups,   // the same of groups of ranks of a node, where there are no domains
 };
 
 /// Which bits may come out where the order of operands shows.
@@ -56,6 +57,7 @@ struct Variant {
   plan::PerRound per_round = {};              // messages of its rounds, a core, or one n
   plan::TreeFans fans = {};                   // of a tree
   std::vector<std::uint16_t> pieces = {};     // into which each rank's block is cut
+  std::uint32_t group_size = 0;               // ranks of a node that meet first
   std::uint32_t lane_count = 1;               // ranks of each node that take part across nodes
   std::uint32_t sub_blocks = 1;               // of each part of the schedule across nodes
   std::shared_ptr<const Choice> across = {};  // the schedule across nodes, or across domains

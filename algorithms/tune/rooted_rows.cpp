@@ -138,7 +138,8 @@ Picoseconds cost_of_chain(const Query& query, const Variant&) {
   const std::uint64_t piece = std::min<std::uint64_t>(bytes / 4, chunk_bytes_of_pipeline);
   const Picoseconds hops =
       plan::node_count_of(nodes_of(query), query.topology.rank_count) - Picoseconds{1};
-  return hops * round_cost(query.network.between, 1, 1, piece, combines) + round_cost(query.network.between, 1, 1, bytes, combines) -
+  return hops * round_cost(query.network.between, 1, 1, piece, combines) +
+         round_cost(query.network.between, 1, 1, bytes, combines) -
          round_cost(query.network.between, 1, 1, piece, combines);
 }
 

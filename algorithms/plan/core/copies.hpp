@@ -15,8 +15,8 @@ Plan in_copies(const Plan& plan, std::uint32_t count);
 
 /// The plan with each of its parts cut into `count` sub-blocks, which go through copies of it round
 /// by round, one copy after the other: while messages of one are on their way, another one is
-/// combined.  As `rings` with sub-blocks do.  Needs has_room_for_copies(), a plan of whole parts (one
-/// payload, no room for lines), and parts x `count` that can be numbered.
+/// combined.  As `rings` with sub-blocks do.  Needs has_room_for_copies(), a plan of whole parts
+/// (one payload, no room for lines), and parts x `count` that can be numbered.
 Plan in_sub_blocks(const Plan& plan, std::uint32_t count);
 
 }  // namespace tutti::plan
