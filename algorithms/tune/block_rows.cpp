@@ -28,6 +28,12 @@ plan::Transport transport_of(const Query& query) {
   return query.request.reads_in_place ? plan::Transport::by_reference : plan::Transport::copied;
 }
 
+/// Blocks up to here may be copied once more, so that those of a node are one message (a guess:
+/// copying so many takes less than a message of the assumed network).
+constexpr std::size_t together_bytes_max = 1024;
+/// What that may take of the arena, where blocks of many ranks have a place in each slot.
+constexpr std::size_t together_registers_bytes = 1u << 20;
+
 // allgather, allgatherv
 
 /// Up to this many nodes, blocks go directly to all of them: dissemination would have as many
@@ -198,8 +204,57 @@ Picoseconds cost_of_two_trees(const Query& query, const Variant&) {
              (std::bit_width(query.topology.node_count()) + 1);
 }
 
-Picoseconds cost_of_whole_blocks(const Query& query, const Variant&) {
-  return query.network.between.port_time(most_sent(query) / pieces_of(query).unit);
+Picoseconds cost_of_whole_blocks(const Query& query, const Variant& variant) {
+  if (why_not_in_pieces(query).empty())
+    return query.network.between.port_time(most_sent(query) / pieces_of(query).unit);
+  const Topology& topology = query.topology;
+  const std::uint32_t ranks = topology.largest_node();
+  const std::uint64_t bytes = priced_bytes(query.request.bytes());
+  const plan::LogGP share = share_of_port(query.network.between, ranks);
+  const plan::NodeMemory& memory = query.network.inside;
+  const auto stored = static_cast<Picoseconds>((ranks - 1) * topology.node_count());
+  Picoseconds cost = 0;
+  for (const plan::Round& round :
+       plan::two_partial_rounds(topology.node_count(), variant.per_round))
+    // Blocks that were collected by then go one by one.
+    cost +=
+        round_cost(share, round.length * round.messages - round.short_messages, 1, bytes, false);
+  return cost + stored * (memory.store_time(bytes) + memory.receive_overhead) + memory.latency;
+}
+
+/// Blocks of a node go together, once, and all of them to each of its ranks.
+Picoseconds cost_by_leaders(const Query& query, const Variant&) {
+  const Topology& topology = query.topology;
+  const std::uint64_t bytes = priced_bytes(query.request.bytes());
+  const plan::NodeMemory& memory = query.network.inside;
+  const auto others = static_cast<Picoseconds>(topology.largest_node() - 1);
+  const Picoseconds in =
+      memory.store_time(bytes) + memory.latency + others * memory.receive_overhead;
+  const Picoseconds out = others * memory.store_time(bytes * topology.rank_count) + memory.latency +
+                          memory.receive_overhead;
+  return in + out +
+         round_cost(query.network.between, topology.node_count() - 1, topology.largest_node(),
+                    bytes, false);
+}
+
+std::string why_not_by_leaders(const Query& query) {
+  const Topology& topology = query.topology;
+  const CollectiveRequest& request = query.request;
+  const std::size_t bytes = std::max<std::size_t>(request.bytes(), 1);
+  if (transport_of(query) != plan::Transport::copied) return "blocks are read where they are";
+  if (topology.is_one_node() || !topology.has_shared_nodes()) return "ranks do not share nodes";
+  if (topology.shares_cpus) return "ranks share CPUs, and wait for each other's turns";
+  if (!std::all_of(request.block_bytes.begin(), request.block_bytes.end(),
+                   [&](std::size_t block) { return block == request.block_bytes.front(); }))
+    return "blocks differ in length";
+  if (!request.per_round_by_default.empty()) return "messages per round are asked for";
+  if (topology.node_count() - 1 > partners_unasked_max)
+    return "it would connect more ranks than are connected unasked";
+  if (bytes > together_bytes_max) return "blocks are too long to be copied once more";
+  const std::uint64_t slots = topology.largest_node() + topology.node_count() + 2;
+  return 2 * slots * topology.rank_count * bytes > together_registers_bytes
+             ? "its registers would take too much of the arena"
+             : "";
 }
 
 std::vector<Variant> piece_variants(const Query& query) {
@@ -207,12 +262,6 @@ std::vector<Variant> piece_variants(const Query& query) {
 }
 
 // gather, scatter
-
-/// Blocks up to here may be copied once more, so that those of a node are one message (a guess:
-/// copying so many takes less than a message of the assumed network).
-constexpr std::size_t together_bytes_max = 1024;
-/// What that may take of the arena, where blocks of many ranks have a place in each slot.
-constexpr std::size_t together_registers_bytes = 1u << 20;
 
 std::uint32_t ranks_at_root(const Query& query) {
   const std::vector<Node>& node_of = query.topology.node_of;
@@ -278,27 +327,38 @@ Picoseconds cost_of_one_block(const Query& query, std::uint32_t messages = 1) {
   return round_cost(query.network.between, messages, 1, priced_bytes(query.request.bytes()));
 }
 
-/// The ranks of a node send at the same time, through the node's one port.  With several ranks on a
-/// node only messages are counted, as for node_alltoall.
+/// The ranks of a node send at the same time, through the node's one port.
 Picoseconds cost_of_direct_alltoall(const Query& query, const Variant&) {
-  const std::uint32_t rank_count = query.topology.rank_count;
-  if (!query.topology.has_shared_nodes())
-    return cost_of_one_block(query, std::max(rank_count, 2u) - 1);
-  const Picoseconds largest = query.topology.largest_node();
-  return cost_of_one_block(query) + largest * (rank_count - largest) * query.network.between.gap;
+  const Topology& topology = query.topology;
+  if (!topology.has_shared_nodes())
+    return cost_of_one_block(query, std::max(topology.rank_count, 2u) - 1);
+  const plan::LogGP& network = query.network.between;
+  const Picoseconds largest = topology.largest_node();
+  const std::uint64_t bytes = priced_bytes(query.request.bytes());
+  return network.travel_time(bytes) + network.receive_overhead +
+         largest * (topology.rank_count - largest) * network.port_time(bytes);
 }
 
-/// Two stages in memory, in each of which a rank copies all that it carries.  Each counts as two
-/// hops, as it waits for the last of a node (measured with the software device, 2 CPUs, 8 bytes,
-/// medians of 7 runs: 8 ranks on nodes of 2, 9 messages saved, 1.2 of direct; 12 on nodes of 3, 24,
-/// 0.87; 16 on nodes of 8, 63, 0.83; on emulated FDR 1.1, 0.76 and 0.55).
+/// Two stages in memory, of a message for each rank of the node with what a rank carries.
 Picoseconds cost_of_node_alltoall(const Query& query, const Variant&) {
-  const std::uint64_t others = query.topology.node_count() - 1;
-  const std::uint64_t largest = query.topology.largest_node();
-  const std::uint64_t carried = (others + largest - 1) / largest * largest * largest;
-  const std::uint64_t block_bytes = std::max<std::size_t>(query.request.bytes(), 1);
-  return cost_of_one_block(query) + static_cast<Picoseconds>(others) * query.network.between.gap +
-         2 * (2 * hop_in_memory + query.network.between.work_per_byte.of(carried * block_bytes));
+  const Topology& topology = query.topology;
+  const plan::LogGP& network = query.network.between;
+  const plan::NodeMemory& memory = query.network.inside;
+  const std::uint32_t others = topology.node_count() - 1;
+  const std::uint32_t largest = topology.largest_node();
+  const std::uint64_t bytes = priced_bytes(query.request.bytes());
+  const std::uint32_t turns = (others + largest - 1) / largest;  // nodes that a rank carries to
+  // Where ranks share CPUs, each stage waits for the last of a node: measured with the software
+  // device, 2 CPUs, 8 bytes, medians of 7 runs: 8 ranks on nodes of 2, 9 messages saved, 1.2 of
+  // direct; 12 on nodes of 3, 24, 0.87; 16 on nodes of 8, 63, 0.83.
+  const Picoseconds wait = topology.shares_cpus ? 2 * hop_in_memory : memory.latency;
+  const Picoseconds stage =
+      static_cast<Picoseconds>(largest - 1) *
+          (memory.store_time(turns * largest * bytes) + memory.receive_overhead) +
+      wait;
+  const std::uint64_t together = std::uint64_t{largest} * largest * bytes;
+  return 2 * stage + network.travel_time(together) + turns * network.receive_overhead +
+         static_cast<Picoseconds>(others) * network.port_time(together);
 }
 
 /// With more messages a round an alltoall of more than 42 ranks would have a lower price, by a
@@ -506,6 +566,12 @@ constexpr Row table[] = {
            return plan::piecewise_allgather(self, variant.pieces, plan::PieceRoute::two_trees,
                                             query.topology.node_of);
          }},
+    {.collective = allgather,
+     .name = "leader_allgather",
+     .why_not = why_not_by_leaders,
+     .cost = cost_by_leaders,
+     .build = [](const Query& query, const Variant&,
+                 Rank self) { return plan::leader_allgather(self, query.topology.node_of); }},
     {.collective = alltoall,
      .name = "direct",
      .also = "single_copy",

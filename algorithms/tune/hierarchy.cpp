@@ -20,7 +20,7 @@ namespace {
 // (runtime/README.md).
 constexpr std::size_t lanes_from_bytes = 8192;
 constexpr std::size_t lane_bytes_min = 1024;  // of a lane
-constexpr std::uint32_t group_size_min = 4;
+constexpr std::uint32_t group_size_min = 4, group_size_max = 16;
 // Below this, the further messages of a part that is cut again cost more than they save where ranks
 // share CPUs (16 KiB of 8 ranks on 2 CPUs took 1.3 of the time).
 constexpr std::size_t cut_again_from_bytes = 32 << 10;
@@ -92,7 +92,7 @@ std::string why_not_hierarchy(const Query& query, Hierarchy hierarchy) {
         why_not_by_nodes(query.request, hierarchy == Hierarchy::domains ? domains : query.topology);
     if (!why.empty()) return why + "; use automatic or flat";
   }
-  if (in_stages) return "";
+  if (hierarchy == Hierarchy::domains) return "";
   const std::uint32_t lane_count = lanes_max_of(query, hierarchy);
   return plan::is_lane_shape(shape_of(query, lane_count)) ? "" : too_many_of_a_node();
 }
@@ -257,7 +257,8 @@ Variant across_leaders(const Query& query, std::span<const Node> domain_of,
 /// In groups of several sizes, where there are several of a node.
 std::vector<Variant> across_groups(const Query& query) {
   std::vector<Variant> variants;
-  for (std::uint32_t size = group_size_min; 2 * size <= query.topology.largest_node(); size *= 2)
+  for (std::uint32_t size = group_size_min;
+       size <= group_size_max && 2 * size <= query.topology.largest_node(); size *= 2)
     variants.push_back(across_leaders(query, groups_of(query.topology, size), size));
   return variants;
 }

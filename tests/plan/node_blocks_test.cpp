@@ -61,6 +61,38 @@ TEST(NodeBlocks, are_right_for_every_shape_and_root) {
   }
 }
 
+TEST(NodeBlocks, of_an_allgather_by_leaders_are_right_for_every_shape) {
+  std::vector<NodeOf> shapes;
+  for (std::uint32_t ranks = 2; ranks <= 8; ++ranks)
+    for (const std::vector<std::uint32_t>& sizes : tutti::test::compositions(ranks))
+      if (sizes.size() > 1) shapes.push_back(tutti::test::in_blocks(sizes));
+  std::mt19937 random(6);
+  for (int sample = 0; sample < test::samples(60); ++sample)
+    shapes.push_back(tutti::test::placed(3 + static_cast<std::uint32_t>(random()) % 30, 2,
+                                         sample % 2 == 0, random));
+  for (const NodeOf& node_of : shapes) {
+    const auto ranks = static_cast<std::uint32_t>(node_of.size());
+    if (node_count_of(node_of, ranks) == 1) continue;
+    std::vector<Plan> plans;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      plans.push_back(leader_allgather(Rank{rank}, node_of));
+    EXPECT_EQ(first_violation(plans, Promise::gather), std::nullopt)
+        << tutti::test::text_of(node_of);
+    if (ranks <= 6) {
+      EXPECT_EQ(HappensBefore(plans, 6, 2).race(), std::nullopt) << tutti::test::text_of(node_of);
+    }
+    // A node sends each other node one message.
+    std::uint32_t messages = 0;
+    for (const Plan& plan : plans)
+      for (const Step& step : plan.steps)
+        if (step.action == Action::put &&
+            node_of[index_of(plan.self)] != node_of[index_of(step.peer)])
+          ++messages;
+    const std::uint32_t nodes = node_count_of(node_of, ranks);
+    EXPECT_EQ(messages, nodes * (nodes - 1));
+  }
+}
+
 TEST(NodeBlocks, without_credits_two_copies_would_not_do) {
   for (const Build build : {node_gather, node_scatter}) {
     std::vector<Plan> plans = plans_of(build, tutti::test::in_blocks({2, 3}), Rank{0});

@@ -181,4 +181,82 @@ Plan node_scatter(Rank self, std::span<const Node> node_of, Rank root) {
   return plan;
 }
 
+Plan leader_allgather(Rank self, std::span<const Node> node_of) {
+  const Heads heads(self, node_of, Rank{0});
+  Plan plan = empty_plan(self, heads, "leader_allgather");
+  plan.payloads = static_cast<std::uint16_t>(heads.rank_count());
+  plan.flow_control = FlowControl::synchronising;
+  const auto slot_of_node = [&](std::uint16_t node) {
+    return static_cast<std::uint16_t>(heads.largest() + node);
+  };
+  const auto from_head = static_cast<std::uint16_t>(heads.largest() + heads.nodes());
+  plan.slot_count = static_cast<std::uint16_t>(from_head + 1);
+  plan.per_round = {std::max(heads.largest() - 1u, 1u), heads.nodes() - 1u,
+                    std::max(heads.largest() - 1u, 1u)};
+  plan.partial_count = 1;
+  StepWriter steps{plan};
+  const Register blocks = partial_register(0);
+  // Blocks stand node after node in the messages of all.
+  const auto for_all = [&](auto&& f) {
+    std::uint16_t at = 0;
+    for (std::uint16_t node = 0; node < heads.nodes(); ++node)
+      for (const Rank member : heads.members(node)) f(member, at++);
+  };
+  const auto place_of_node = [&](std::uint16_t node) {
+    std::uint16_t before = 0;
+    for (std::uint16_t other = 0; other < node; ++other)
+      before = static_cast<std::uint16_t>(before + count_of(heads.members(other)));
+    return before;
+  };
+
+  steps.begin_part(part_of(self));
+  if (self != heads.head()) {
+    steps.copy(source_register, blocks);
+    steps.put(heads.head(), heads.place(), 1, blocks);
+    steps.set_round(2);
+    steps.begin_part(part_of(heads.members(static_cast<std::uint16_t>(heads.nodes() - 1)).back()));
+    steps.await(heads.head(), from_head, plan.payloads);
+    for_all([&](Rank owner, std::uint16_t at) {
+      steps.begin_part(part_of(owner));
+      steps.copy(slot_register(from_head, at), target_register);
+    });
+    return plan;
+  }
+  const std::uint16_t here = place_of_node(heads.node());
+  const Register own_node = partial_register(0, here);
+  steps.copy(source_register,
+             partial_register(0, static_cast<std::uint16_t>(here + heads.place())));
+  heads.for_others_here([&](Rank member, std::uint16_t place) {
+    steps.begin_part(part_of(member));
+    steps.await(member, place, 1);
+    steps.copy(slot_register(place), partial_register(0, static_cast<std::uint16_t>(here + place)));
+  });
+  steps.set_round(1);
+  // Around, so that not all send to the same head first.
+  for (std::uint16_t i = 1; i < heads.nodes(); ++i) {
+    const auto node = static_cast<std::uint16_t>((heads.node() + i) % heads.nodes());
+    steps.begin_part(part_of(heads.members().back()));
+    steps.put(heads.head(node), slot_of_node(heads.node()), count_of(heads.members()), own_node,
+              heads.members().size() > 1);
+  }
+  for (std::uint16_t i = heads.nodes(); --i > 0;) {
+    const auto node = static_cast<std::uint16_t>((heads.node() + i) % heads.nodes());
+    const std::vector<Rank>& members = heads.members(node);
+    steps.begin_part(part_of(members.back()));
+    steps.await(heads.head(node), slot_of_node(node), count_of(members));
+    steps.copy(slot_register(slot_of_node(node)), partial_register(0, place_of_node(node)),
+               count_of(members));
+  }
+  steps.set_round(2);
+  heads.for_others_here([&](Rank member, std::uint16_t) {
+    steps.begin_part(part_of(heads.members(static_cast<std::uint16_t>(heads.nodes() - 1)).back()));
+    steps.put(member, from_head, plan.payloads, blocks, true);
+  });
+  for_all([&](Rank owner, std::uint16_t at) {
+    steps.begin_part(part_of(owner));
+    steps.copy(partial_register(0, at), target_register);
+  });
+  return plan;
+}
+
 }  // namespace tutti::plan

@@ -169,7 +169,7 @@ TEST(Selection, combines_inside_nodes_first_where_that_keeps_the_promise) {
   asked.agreement = Agreement::relaxed;
   EXPECT_EQ(taken(asked), "lanes/two_partial_dissemination");
   asked.element_count = 1 << 16;
-  EXPECT_EQ(taken(asked), "lanes/chunked_fold") << "the part of a lane is worth cutting again";
+  EXPECT_EQ(taken(asked), "lanes/canonical_halving") << "the part of a lane is worth cutting again";
   asked.across = Across::flat;
   EXPECT_EQ(taken(asked), "chunked_fold");
   asked.across = Across::leader;
@@ -193,17 +193,30 @@ TEST(Selection, lanes_are_worth_their_messages) {
   const std::vector<Node> blocks = nodes_of(2, 16);
   Asked asked = request(BuiltIn::sum, ElementType::int64, Agreement::identical);
   asked.node_of = blocks;
-  asked.element_count = 1024;  // 512 bytes a lane
-  EXPECT_EQ(taken(asked, 32), "two_partial_dissemination");
+  const auto lanes = [&](std::size_t element_count) {
+    asked.element_count = element_count;
+    const plan::Plan plan = allreduce_plan(Rank{0}, 32, asked);
+    return plan.algorithm == "lanes/two_partial_dissemination" ? plan.parts : 1;
+  };
+  EXPECT_EQ(lanes(1), 1);
+  EXPECT_LT(lanes(64), lanes(2048)) << "few lanes have fewer messages";
+  EXPECT_EQ(lanes(2048), 16);
+  // Where ranks share CPUs, by a rule: with 512 bytes a lane none, with 1 KiB all.
+  const Topology shared{.rank_count = 32, .node_of = blocks, .shares_cpus = true};
+  const auto name = [&] { return plan_for(asked, shared, Rank{0}).algorithm; };
+  asked.element_count = 512;
+  EXPECT_EQ(name(), "leader/two_partial_dissemination");
+  asked.element_count = 1024;
+  EXPECT_EQ(name(), "two_partial_dissemination");
   asked.element_count = 2048;
-  EXPECT_EQ(taken(asked, 32), "lanes/two_partial_dissemination");
-  // A node of one rank leaves one lane, whose leaders would hold 16 payloads each.
+  EXPECT_EQ(name(), "lanes/two_partial_dissemination");
+  // A node of one rank leaves one lane.
   std::vector<Node> uneven = blocks;
   uneven.push_back(Node{2});
   asked.node_of = uneven;
-  EXPECT_EQ(taken(asked, 33), "two_partial_dissemination");
-  asked.element_count = 1;
   EXPECT_EQ(taken(asked, 33), "leader/two_partial_dissemination");
+  asked.element_count = 1;
+  EXPECT_EQ(taken(asked, 33).find("lanes"), std::string::npos);
   // No lane without an element.
   asked.node_of = blocks;
   asked.element_count = 3;
@@ -287,7 +300,7 @@ TEST(Selection, domains_meet_first_in_barriers_and_small_allreduces) {
   asked.node_of = two;
   EXPECT_EQ(taken(asked, 8), "domains/leader/recursive_multiplying");
   asked.element_count = 1 << 16;
-  EXPECT_EQ(taken(asked, 8), "lanes/chunked_fold") << "large";
+  EXPECT_EQ(taken(asked, 8), "lanes/canonical_halving") << "large";
   asked.element_count = 1;
   asked.agreement = Agreement::reproducible;
   EXPECT_EQ(taken(asked, 8).find('/'), std::string::npos) << "bits depend on no shape";
@@ -588,13 +601,21 @@ TEST(Selection, small_blocks_of_an_alltoall_go_together_where_that_saves_message
                        {.bytes = bytes, .node_of = nodes, .transport = transport})
         .algorithm;
   };
-  for (const std::size_t bytes : {0u, 1u, 8u, 1024u})
+  for (const std::size_t bytes : {0u, 1u, 8u, 256u})
     EXPECT_EQ(taken(even_nodes(16, 4), bytes), "node_alltoall") << bytes;
   EXPECT_EQ(taken(even_nodes(16, 4), 1025), "direct");
   EXPECT_EQ(taken(even_nodes(16, 4), 8, plan::Transport::by_reference), "single_copy");
   // There are enough messages to save, for what is copied more.
-  for (const std::uint32_t nodes : {2u, 3u, 4u})
-    EXPECT_EQ(taken(even_nodes(nodes, 2), 8), "direct");
+  EXPECT_EQ(taken(even_nodes(2, 2), 8), "direct");
+  EXPECT_EQ(taken(even_nodes(4, 2), 8), "node_alltoall");
+  const Topology shared{.rank_count = 8, .node_of = even_nodes(4, 2), .shares_cpus = true};
+  EXPECT_EQ(plan_for({.collective = Collective::alltoall,
+                      .element_count = 8,
+                      .reduction = {.element_bytes = 1}},
+                     shared, Rank{0})
+                .algorithm,
+            "direct")
+      << "where ranks share CPUs, each stage waits longer";
   EXPECT_EQ(taken(even_nodes(3, 3), 8), "node_alltoall");
   EXPECT_EQ(taken(even_nodes(3, 3), 512), "direct");
   EXPECT_EQ(taken(even_nodes(1, 16), 8), "direct");

@@ -140,7 +140,10 @@ void for_plans(const Row& row, F&& visit) {
     for (const std::uint32_t ranks_per_node : {1u, 3u}) {
       Topology topology{.rank_count = rank_count};
       const bool has_domains = row.hierarchy == Hierarchy::domains;  // of two ranks each
-      const std::uint32_t node_ranks = has_domains ? 2 * ranks_per_node : ranks_per_node;
+      const bool has_groups = row.hierarchy == Hierarchy::groups;
+      const std::uint32_t node_ranks = has_groups    ? 7 + ranks_per_node
+                                       : has_domains ? 2 * ranks_per_node
+                                                     : ranks_per_node;
       for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
         topology.node_of.push_back(Node{rank / node_ranks});
         if (has_domains) topology.domain_of.push_back(Node{rank / 2});
