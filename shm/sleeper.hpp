@@ -99,7 +99,7 @@ class Wakers {
   std::shared_ptr<const Waker> of(std::uint64_t nonce, std::int32_t process, int descriptor,
                                   const std::shared_ptr<detail::Mapping>& mapping);
 
-  /// Those that communicators hold.
+  /// How many wakers communicators hold.
   std::size_t count() const noexcept;
 
  private:
