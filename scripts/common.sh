@@ -15,6 +15,7 @@ install() {
   say "installing ${missing[*]}"
   local sudo=()
   [ "$(id -u)" -eq 0 ] || sudo=(sudo)
+  [[ "${missing[*]}" != *:arm64* ]] || "${sudo[@]}" dpkg --add-architecture arm64
   "${sudo[@]}" apt-get update -qq
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
     "${missing[@]}" >/dev/null
@@ -29,6 +30,10 @@ packages_to_test_all=(clang clang-format clang-tidy libclang-rt-14-dev libmpich-
 # For the virtual machine of scripts/kernel-verbs.
 packages_to_boot=(qemu-system-x86 busybox-static cpio kmod xz-utils iproute2 procps ibverbs-providers
   ibverbs-utils rdmacm-utils perftest)
+
+# For preset "aarch64"; those of the architecture arm64 come beside the machine's own.
+packages_to_emulate=(g++-aarch64-linux-gnu qemu-user-static libstdc++6:arm64 libibverbs-dev:arm64
+  librdmacm-dev:arm64 libgtest-dev:arm64 librapidcheck-dev:arm64)
 
 # configure PRESET [ARGUMENT...]: says all that the caller needs.  The presets set TUTTI_TESTS and
 # TUTTI_BENCHMARKS, so that what another script has left in the cache does not count.

@@ -6,9 +6,10 @@ case "${1:-}" in
   "") ;;
   --all) mode=all ;;
   --quick) mode=quick ;;
+  --aarch64) mode=aarch64 ;;
   --help | -h)
     cat <<'TEXT'
-usage: scripts/test.sh [--quick | --all]
+usage: scripts/test.sh [--quick | --all | --aarch64]
 
 On Debian 12: installs what is missing (with sudo unless root), builds the presets "release" and
 "asan" and runs the tests, those of plans and of whole jobs with "release" alone; about 20 minutes
@@ -21,13 +22,16 @@ on 2 cores.
           fuzzing, every node shape of 11 ranks), and the kernel's verbs in a virtual machine; last,
           with nothing beside it, the tripwires of performance (microbench/targets.txt,
           soft_device.py); about 45 minutes.  Longer ones still: ctest --preset release -L soak.
+  --aarch64
+          instead: plans, units and simulations for AArch64, by Debian's cross compiler, under
+          qemu-user; adds the architecture arm64 to dpkg; about 20 minutes
 Prints what each stage took, and CTest's summary of all stages at the end.  Logs: build/*.log.
 Exit status 0 if everything passed.
 TEXT
     exit 0
     ;;
   *)
-    echo "test.sh: unknown argument \"$1\"; expected nothing, --quick, --all or --help" >&2
+    echo "test.sh: unknown argument \"$1\"; expected nothing, --quick, --all, --aarch64 or --help" >&2
     exit 2
     ;;
 esac
@@ -35,6 +39,7 @@ esac
 
 packages=("${packages_to_build[@]}" "${packages_to_test[@]}")
 [ $mode != all ] || packages+=("${packages_to_test_all[@]}" "${packages_to_boot[@]}")
+[ $mode != aarch64 ] || packages+=("${packages_to_emulate[@]}")
 install "${packages[@]}"
 
 failed=()
@@ -108,6 +113,9 @@ case $mode in
   quick)
     run release --with 'plan|simulation' -L 'unit|compile_fail|tidy' \
       -E 'bootstrap_tcp_exchange|self_contained'
+    ;;
+  aarch64)
+    run aarch64 -j "$(nproc)"
     ;;
   usual)
     run asan:memory_test_programs -L 'unit|simulation|conformance|device' -E unprivileged

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <string>
 #include <tutti/detail/check.hpp>
 #include <tutti/status.hpp>
+#include <utility>
 
 namespace tutti::shm {
 namespace {
@@ -19,8 +21,14 @@ namespace {
   throw Error(ErrorCode::system, what + ": " + std::strerror(error) + advice, error);
 }
 
+SleepBoard& board_of(const detail::Mapping& mapping) noexcept {
+  return *reinterpret_cast<SleepBoard*>(mapping.data() + SleepBoard::offset);
+}
 std::atomic_ref<std::uint32_t> state_of(const detail::Mapping& mapping) noexcept {
-  return std::atomic_ref(reinterpret_cast<SleepBoard*>(mapping.data() + SleepBoard::offset)->state);
+  return std::atomic_ref(board_of(mapping).state);
+}
+std::atomic_ref<std::uint32_t> alarms_of(const detail::Mapping& mapping) noexcept {
+  return std::atomic_ref(board_of(mapping).alarms);
 }
 
 void require_board(const detail::Mapping& mapping) {
@@ -66,6 +74,12 @@ void Sleeper::get_up() noexcept {
   state_of(*mapping_).exchange(SleepBoard::awake, std::memory_order_acq_rel);
 }
 
+bool Sleeper::takes_alarm() noexcept {
+  // Acquire: what the rank had announced before it counted is there.
+  const std::uint32_t alarms = alarms_of(*mapping_).load(std::memory_order_acquire);
+  return std::exchange(alarms_taken_, alarms) != alarms;
+}
+
 Waker::Waker(std::int32_t process, int descriptor, std::shared_ptr<detail::Mapping> mapping)
     : mapping_(std::move(mapping)) {
   require_board(*mapping_);
@@ -89,6 +103,27 @@ void Waker::wake() const noexcept {
   // A full pipe is one that wakes.
   const char byte = 0;
   [[maybe_unused]] const ssize_t written = ::write(writing_.get(), &byte, sizeof byte);
+}
+
+void Waker::alarm() const noexcept {
+  alarms_of(*mapping_).fetch_add(1, std::memory_order_release);  // see Sleeper::takes_alarm()
+  wake();
+}
+
+std::shared_ptr<const Waker> Wakers::of(std::uint64_t nonce, std::int32_t process, int descriptor,
+                                        const std::shared_ptr<detail::Mapping>& mapping) {
+  if (const auto known = by_nonce_.find(nonce); known != by_nonce_.end())
+    if (std::shared_ptr<const Waker> waker = known->second.lock()) return waker;
+  std::erase_if(by_nonce_, [](const auto& of_one) { return of_one.second.expired(); });
+  auto made = std::make_shared<const Waker>(process, descriptor, mapping);
+  by_nonce_[nonce] = made;
+  return made;
+}
+
+std::size_t Wakers::count() const noexcept {
+  return static_cast<std::size_t>(
+      std::count_if(by_nonce_.begin(), by_nonce_.end(),
+                    [](const auto& of_one) { return !of_one.second.expired(); }));
 }
 
 }  // namespace tutti::shm

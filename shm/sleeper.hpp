@@ -19,6 +19,10 @@
 // Every writer that finds the sleeper asleep writes a byte, so that none relies on another one that
 // may be stopped.  A byte may come when nobody sleeps any more; it ends the next sleep early, which
 // does no harm.
+//
+// A rank whose communicator has failed wakes its neighbours, too, although it has no message for
+// them.  It counts that as an alarm in the sleeper's mapping, so that the sleeper asks why it was
+// woken; a byte alone would not say it.
 #pragma once
 
 #include <atomic>
@@ -27,6 +31,7 @@
 #include <memory>
 #include <tutti/detail/descriptor.hpp>
 #include <tutti/timeout.hpp>
+#include <unordered_map>
 
 namespace tutti::shm {
 
@@ -35,6 +40,7 @@ struct SleepBoard {
   static constexpr std::size_t offset = 2048;
   static constexpr std::uint32_t awake = 0, asleep = 1;
   alignas(64) std::uint32_t state;
+  std::uint32_t alarms;  // counted by ranks of the node whose communicators have failed
 };
 static_assert(sizeof(SleepBoard) == 64);
 static_assert(std::atomic_ref<std::uint32_t>::is_always_lock_free);
@@ -56,8 +62,13 @@ class Sleeper {
   bool sleep(int other, Timeout at_most) noexcept;
   void get_up() noexcept;
 
+  /// Whether there were alarms since the last call.  As with messages, one that comes after
+  /// lie_down() ends the sleep, and one that came before is seen by a look after lie_down().
+  bool takes_alarm() noexcept;
+
  private:
   std::shared_ptr<detail::Mapping> mapping_;
+  std::uint32_t alarms_taken_ = 0;
   detail::Descriptor reading_;
   detail::Descriptor writing_;  // so that the pipe has a writer as long as this exists
 };
@@ -71,10 +82,28 @@ class Waker {
 
   /// Called after a message was stored.
   void wake() const noexcept;
+  /// Wakes the sleeper and lets it know that there may be a failure to ask for.
+  void alarm() const noexcept;
 
  private:
   std::shared_ptr<detail::Mapping> mapping_;
   detail::Descriptor writing_;
+};
+
+/// The wakers of a context, one for each sleeper, which its communicators share.  One thread at a
+/// time.
+class Wakers {
+ public:
+  /// The waker of the sleeper whose memory has this nonce (MappingCard).  It is made, from the
+  /// other arguments, if no communicator holds it.  Throws Error{system}.
+  std::shared_ptr<const Waker> of(std::uint64_t nonce, std::int32_t process, int descriptor,
+                                  const std::shared_ptr<detail::Mapping>& mapping);
+
+  /// How many wakers communicators hold.
+  std::size_t count() const noexcept;
+
+ private:
+  std::unordered_map<std::uint64_t, std::weak_ptr<const Waker>> by_nonce_;
 };
 
 }  // namespace tutti::shm

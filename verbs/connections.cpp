@@ -1,5 +1,7 @@
 #include "verbs/connections.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -29,6 +31,10 @@ CompletionChannelHandle make_events(const Port& port, bool are_wanted) {
                 "create_comp_channel on " + port.name() + ": " + std::strerror(errno) +
                     " (TUTTI_WAIT=block sleeps there)",
                 errno);
+  // All events are taken after a sleep, until there is none.
+  const int flags = ::fcntl(events->fd, F_GETFL);
+  if (flags < 0 || ::fcntl(events->fd, F_SETFL, flags | O_NONBLOCK) != 0)
+    throw Error(ErrorCode::system, std::string("fcntl: ") + std::strerror(errno), errno);
   return events;
 }
 

@@ -156,13 +156,15 @@ std::size_t VerbsFabric::poll(ibv_cq* queue) noexcept {
   return static_cast<std::size_t>(count);
 }
 
-void VerbsFabric::take_event() noexcept {
+std::size_t VerbsFabric::take_events() noexcept {
   assert(raises_events());
   ibv_cq* queue = nullptr;
   void* of_queue = nullptr;
-  if (port_.driver().get_cq_event(connections_.events(), &queue, &of_queue) != 0) return;
-  // The queue cannot be destroyed before.
-  port_.driver().ack_cq_events(queue, 1);
+  std::size_t taken = 0;
+  // A queue can be destroyed only when its events are acknowledged.
+  for (; port_.driver().get_cq_event(connections_.events(), &queue, &of_queue) == 0; ++taken)
+    port_.driver().ack_cq_events(queue, 1);
+  return taken;
 }
 
 void VerbsFabric::raise(Connection& connection, std::uint32_t immediate) noexcept {

@@ -82,8 +82,9 @@ class VerbsFabric {
       return ibv_req_notify_cq(queue.handle.get(), 0) == 0;
     });
   }
-  /// Takes an event that is there.
-  void take_event() noexcept;
+  /// Takes the events that are there, of which each queue has at most one for each request_event().
+  /// Never blocks.  Returns their number.
+  std::size_t take_events() noexcept;
 
   // ---- data path: the Fabric concept of the engine ----
 

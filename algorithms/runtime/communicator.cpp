@@ -189,7 +189,7 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
   } else {
     std::byte* kept = nullptr;
     neighbours = runtime::meet_neighbours(
-        exchange.self(), cards, context.settings,
+        exchange.self(), cards, context.settings, context.wakers,
         [&](std::span<const std::byte> mine) {
           std::vector<std::byte> everybodys(mine.size() * all.size());
           gather(call, mine, everybodys);
@@ -330,6 +330,9 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
     if (operation->withdrawn != nullptr) shm::withdraw(operation->withdrawn);
     return true;
   });
+  // Neighbours that sleep ask for the reason now, not when they next ask by themselves.
+  for (const runtime::NeighbourWindow& window : neighbours.windows)
+    if (window.waker) window.waker->alarm();
 }
 
 void Communicator::Implementation::fail_all(Incident incident, const char* what,

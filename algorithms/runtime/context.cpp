@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "engine/advance.hpp"
+#include "runtime/liveness.hpp"
 #include "runtime/operation.hpp"
 
 namespace tutti {
@@ -112,14 +113,17 @@ bool Context::Implementation::can_be_woken() const noexcept {
          });
 }
 
-void Context::Implementation::sleep(Timeout at_most) noexcept {
+void Context::Implementation::sleep(runtime::Liveness& watched, Timeout now,
+                                    Timeout at_most) noexcept {
   assert(can_be_woken());
   const bool polls_device = live_network_operations > 0;
   const std::uint64_t before = position();
   sleeper->lie_down();
   const bool is_armed = !polls_device || fabric.request_event();
-  // What has come before both were armed wakes nobody.
-  if (progress() == 0 && position() == before) {
+  bool is_alarmed = sleeper->takes_alarm();
+  // What has come before both were armed wakes nobody.  If this step meets a failure, a check is
+  // due at once.
+  if (progress() == 0 && position() == before && !is_alarmed && now < watched.next_check()) {
     // Where the device refuses events, it is polled again after a nap.
     constexpr Timeout nap = std::chrono::milliseconds(1);
     const bool has_event =
@@ -127,9 +131,11 @@ void Context::Implementation::sleep(Timeout at_most) noexcept {
                  : sleeper->sleep(-1, std::min(at_most, nap));
     // A signal handler may have forked, and the word of the sleeper is not the child's.
     if (mark.is_inherited()) return;
-    if (has_event) fabric.take_event();
+    if (has_event) fabric.take_events();
+    is_alarmed = sleeper->takes_alarm();
   }
   sleeper->get_up();
+  if (is_alarmed) watched.alarm(clock.now());
 }
 
 void Context::Implementation::hear_failures_slow() noexcept {

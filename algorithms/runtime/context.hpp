@@ -22,6 +22,10 @@
 
 namespace tutti {
 
+namespace runtime {
+class Liveness;
+}
+
 struct Context::Implementation {
   explicit Implementation(const ContextOptions& given);
   ~Implementation();
@@ -34,6 +38,7 @@ struct Context::Implementation {
   verbs::VerbsFabric fabric;
   shm::OfferedMapping window;           // the arena, for the ranks of this node
   std::optional<shm::Sleeper> sleeper;  // with WaitPolicy::block, unless time is simulated
+  shm::Wakers wakers;                   // of neighbours that sleep
   /// Arenas of neighbours that peers of this rank write to, by process.  They stay registered until
   /// the context is destroyed, as this rank's own arena does: a peer may see the effect of what it
   /// has written before its device has received the acknowledgement.
@@ -68,9 +73,11 @@ struct Context::Implementation {
   std::uint64_t position() const noexcept;
   /// Whether everything that the operations in flight wait for ends a sleep.
   bool can_be_woken() const noexcept;
-  /// Sleeps until something comes for an operation in flight, `at_most` has passed, or a signal has
-  /// come.  Only if it can be woken.  Makes a step of progress before it sleeps.
-  void sleep(Timeout at_most) noexcept;
+  /// Sleeps until something comes for an operation in flight, the next check of `watched` is due, a
+  /// neighbour raises the alarm, `at_most` has passed, or a signal has come.  Only if it can be
+  /// woken, and right after `watched` was checked at time `now`.  Makes a step of progress before
+  /// it sleeps.
+  void sleep(runtime::Liveness& watched, Timeout now, Timeout at_most) noexcept;
   /// Tells the communicators of which connections have failed.
   void hear_failures_slow() noexcept;
 };

@@ -36,9 +36,15 @@ void Liveness::suspect(const verbs::TransportFailure& cause, Rank peer) noexcept
   next_check_ = Timeout::zero();
 }
 
+void Liveness::alarm(Timeout now) noexcept {
+  alarm_ends_ = now + explanation_time;
+  next_check_ = Timeout::zero();
+}
+
 void Liveness::check(Timeout now) noexcept {
   if (communicator_.failed() || now < next_check_) return;
-  next_check_ = now + (suspicions_.empty() ? liveness_interval : suspicion_interval);
+  const bool is_calm = suspicions_.empty() && now >= alarm_ends_;
+  next_check_ = now + (is_calm ? liveness_interval : suspicion_interval);
   if (adopt_incident()) return;
   judge(now);
   if (communicator_.failed() || operation_that_needs_one_who_left() == nullptr) return;

@@ -13,6 +13,11 @@
 //
 // The data path pays for it with a counter: the clock is read every few calls, the side channel
 // asked at most ten times a second.
+//
+// A rank that sleeps asks as often.  It asks at once if it meets a failed connection itself, or if
+// a rank of its node whose communicator has failed wakes it (Communicator::Implementation::fail).
+// What no rank of its node has met yet, such as a death, it learns at most liveness_interval after
+// the side channel does.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +44,13 @@ class Liveness {
   /// A connection to `peer` has failed, or its memory cannot be read.
   void suspect(const verbs::TransportFailure& cause, Rank peer) noexcept;
 
-  /// Asks the side channel, at most ten times a second (more often with a suspicion), and lets the
-  /// communicator fail if there is a reason.  `now` is the context's clock.
+  /// A rank of this node has met a failure, perhaps of this communicator, and woken this one.  The
+  /// side channel, which may be slower than that, is asked at once and often until it explains
+  /// this.
+  void alarm(Timeout now) noexcept;
+
+  /// Asks the side channel, at most ten times a second (more often with a suspicion or after an
+  /// alarm), and lets the communicator fail if there is a reason.  `now` is the context's clock.
   void check(Timeout now) noexcept;
   /// When check() will ask again; a wait does not sleep for longer.
   Timeout next_check() const noexcept { return next_check_; }
@@ -70,6 +80,7 @@ class Liveness {
   Communicator::Implementation& communicator_;
   std::vector<Suspicion> suspicions_;  // room for one of each rank: suspect() never allocates
   Timeout next_check_{0};
+  Timeout alarm_ends_{0};
   std::uint32_t calls_since_clock_ = 0;
 };
 

@@ -54,7 +54,7 @@ bool reads(shm::PeerProcess process) {
 
 /// Maps the windows of this rank's node; `may_read`: tries also whether all memory can be read.
 Report map_neighbours(Neighbourhood& all, std::uint32_t self, std::span<const NeighbourCard> cards,
-                      bool may_read) {
+                      shm::Wakers& wakers, bool may_read) {
   Report report{.out_of_reach = std::vector<bool>(cards.size()), .reason = {}};
   for (std::uint32_t rank = 0; rank < cards.size(); ++rank) {
     if (rank == self || all.nodes.node[rank] != all.nodes.node[self]) continue;
@@ -67,9 +67,9 @@ Report map_neighbours(Neighbourhood& all, std::uint32_t self, std::span<const Ne
         all.windows[rank] = {.mapping = shm::map_offered(cards[rank].window),
                              .card = cards[rank].window};
         if (cards[rank].sleeper != NeighbourCard::no_sleeper)
-          all.windows[rank].waker = std::make_shared<shm::Waker>(
-              cards[rank].window.process, static_cast<int>(cards[rank].sleeper),
-              all.windows[rank].mapping);
+          all.windows[rank].waker =
+              wakers.of(cards[rank].window.nonce, cards[rank].window.process,
+                        static_cast<int>(cards[rank].sleeper), all.windows[rank].mapping);
         report.reads_peers = report.reads_peers && may_read && reads(all.windows[rank].reader());
         continue;
       } catch (const std::exception& error) {
@@ -128,8 +128,8 @@ std::vector<Node> domains_of(const bootstrap::NodeMap& nodes, std::span<const Ne
 }
 
 Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
-                              const ContextSettings& settings, const GatherBytes& gather,
-                              const MeasureCopies& measure) {
+                              const ContextSettings& settings, shm::Wakers& wakers,
+                              const GatherBytes& gather, const MeasureCopies& measure) {
   const bool is_imposed = !settings.ranks_per_node.empty();
   std::vector<bootstrap::HostIdentity> hosts;
   for (const NeighbourCard& card : cards) hosts.push_back(card.host);
@@ -141,7 +141,7 @@ Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
   if (all.nodes.node_count == cards.size()) return all;
 
   Report report =
-      map_neighbours(all, index_of(self), cards, settings.single_copy_bytes != SIZE_MAX);
+      map_neighbours(all, index_of(self), cards, wakers, settings.single_copy_bytes != SIZE_MAX);
   const LocalRank place = all.nodes.local_rank[index_of(self)];
   if (index_of(place) <= 1 && !settings.single_copy_bytes && report.reads_peers)
     for (std::size_t other = 0; other < cards.size(); ++other)

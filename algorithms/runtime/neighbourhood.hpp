@@ -90,9 +90,10 @@ std::vector<Node> domains_of(const bootstrap::NodeMap& nodes, std::span<const Ne
 
 /// Collective: the ranks of `cards`, whose shape of nodes is that of `settings`, or is found.
 /// Unless the user has said which payloads to read, the first two ranks of each node measure.
+/// Ranks that sleep get their wakers from `wakers`.
 /// Throws Error{unsupported} if the ranks of an imposed node cannot share memory.
 Neighbourhood meet_neighbours(Rank self, std::span<const NeighbourCard> cards,
-                              const ContextSettings& settings, const GatherBytes& gather,
-                              const MeasureCopies& measure);
+                              const ContextSettings& settings, shm::Wakers& wakers,
+                              const GatherBytes& gather, const MeasureCopies& measure);
 
 }  // namespace tutti::runtime

@@ -22,8 +22,10 @@ constexpr unsigned polls_before_clock = 256;
 constexpr unsigned polls_per_turn = 64;
 constexpr unsigned polls_per_turn_oversubscribed = 8;
 
-/// Without progress for `idle`, gives the core to somebody else, or not; for `left` at most.
-void give_way(Context::Implementation& context, Timeout idle, Timeout left) noexcept {
+/// At time `now`, without progress for `idle`, gives the core to somebody else, or not; for `left`
+/// at most.
+void give_way(Context::Implementation& context, runtime::Liveness& watched, Timeout now,
+              Timeout idle, Timeout left) noexcept {
   const runtime::Waiting waiting{.policy = context.settings.wait,
                                  .oversubscribed = context.oversubscribed,
                                  .time_is_simulated = context.clock.is_simulated(),
@@ -41,7 +43,7 @@ void give_way(Context::Implementation& context, Timeout idle, Timeout left) noex
       return;
     }
     case runtime::GiveWay::block:
-      context.sleep(left);
+      context.sleep(watched, now, left);
       return;
   }
 }
@@ -245,7 +247,7 @@ Status Operation::Implementation::wait_slow(Timeout timeout) noexcept {
     if (!execution.in_flight) return settled();
     if (deadline.passed(now)) return Status::timed_out;
     const Timeout unchecked = communicator.liveness.next_check() - now;
-    give_way(context, now - last_progress,
+    give_way(context, communicator.liveness, now, now - last_progress,
              std::max(std::min(deadline.remaining(now), unchecked), Timeout::zero()));
   }
 }

@@ -72,6 +72,9 @@ foreach(name collectives failures rooted split stale)
     FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 endforeach()
 target_link_libraries(process_schedules PRIVATE tutti_runtime)
+# Where a rank sleeps.
+target_link_libraries(process_wait PRIVATE tutti_runtime tutti_plan tutti_engine tutti_verbs tutti_shm
+  tutti_bootstrap ${CMAKE_DL_LIBS})
 # Whom a context has connected.
 target_link_libraries(process_nodes PRIVATE tutti_runtime tutti_plan tutti_engine tutti_verbs tutti_shm
   tutti_bootstrap)

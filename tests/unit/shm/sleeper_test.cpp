@@ -197,6 +197,52 @@ TEST(Sleeper, sees_the_message_or_is_seen_asleep) {
   EXPECT_EQ(missed, 0u);
 }
 
+TEST(Sleeper, takes_an_alarm_once_and_is_woken_by_it) {
+  const auto mapping = memory();
+  Sleeper sleeper(mapping);
+  const Waker waker(::getpid(), sleeper.descriptor(), mapping);
+  EXPECT_FALSE(sleeper.takes_alarm());
+  sleeper.lie_down();
+  waker.wake();
+  EXPECT_FALSE(sleeper.sleep(-1, 20s));
+  EXPECT_FALSE(sleeper.takes_alarm()) << "a message is no alarm";
+  waker.alarm();
+  waker.alarm();
+  EXPECT_FALSE(sleeper.sleep(-1, 20s));
+  EXPECT_TRUE(sleeper.takes_alarm());
+  EXPECT_FALSE(sleeper.takes_alarm());
+  sleeper.get_up();
+  waker.alarm();
+  EXPECT_FALSE(has_byte(sleeper)) << "it was up";
+  EXPECT_TRUE(sleeper.takes_alarm()) << "and looks before it sleeps again";
+}
+
+TEST(Wakers, share_one_pipe_until_nobody_holds_it) {
+  const auto mapping = memory(), others = memory();
+  Sleeper sleeper(mapping), other(others);
+  Wakers wakers;
+  const auto get = [&](std::uint64_t nonce) {
+    return wakers.of(nonce, ::getpid(), (nonce == 1 ? sleeper : other).descriptor(),
+                     nonce == 1 ? mapping : others);
+  };
+  auto first = get(1);
+  auto again = get(1);
+  const auto another = get(2);
+  EXPECT_EQ(first, again);
+  EXPECT_NE(first, another);
+  EXPECT_EQ(wakers.count(), 2u);
+  sleeper.lie_down();
+  again->wake();
+  EXPECT_TRUE(has_byte(sleeper));
+  first.reset();
+  again.reset();
+  EXPECT_EQ(wakers.count(), 1u) << "the pipe is closed with the last who holds it";
+  get(1)->wake();
+  EXPECT_TRUE(has_byte(sleeper)) << "and is opened again";
+  EXPECT_THROW((void)wakers.of(3, ::getpid(), 1'000'000, mapping), Error);
+  EXPECT_EQ(wakers.count(), 1u);
+}
+
 TEST(Waker, outlives_a_sleeper_that_has_died) {
   const auto mapping = memory();
   int ready[2];

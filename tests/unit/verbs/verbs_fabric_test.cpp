@@ -3,6 +3,7 @@
 #include "verbs/verbs_fabric.hpp"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <atomic>
 #include <cstring>
@@ -21,7 +22,8 @@ const VerbsFabricOptions on_software_device{
 
 /// One end of a channel of one put and one slot, with memory for both.
 struct End {
-  explicit End(std::uint64_t given_key) : key(given_key), fabric(on_software_device) {
+  explicit End(std::uint64_t given_key, const VerbsFabricOptions& options = on_software_device)
+      : key(given_key), fabric(options) {
     attach(true);
     block = fabric.arena().allocate(128);
   }
@@ -194,6 +196,36 @@ TEST(VerbsFabric, channel_ids_come_back_after_all_others_only) {
   EXPECT_NE(fabric.attach(again), kept_id);
   fabric.detach(again, true);
   fabric.detach(kept, true);
+}
+
+/// Each connection has so many receives that it needs a completion queue of its own.
+TEST(VerbsFabric, events_of_several_completion_queues_are_taken_at_once) {
+  VerbsFabricOptions options = on_software_device;
+  options.connections.raises_events = true;
+  options.connections.queue_pair.receives_max = UINT32_MAX;
+  End sleeper(1, options), one(2), other(3);
+  connect(one, sleeper);
+  connect(other, sleeper);
+  ASSERT_EQ(sleeper.fabric.connections().completion_queues().all().size(), 2u);
+  aim(one, sleeper);
+  aim(other, sleeper);
+  pollfd event{.fd = sleeper.fabric.event_descriptor(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(sleeper.fabric.take_events(), 0u) << "and this does not block";
+  for (int sleep = 0; sleep < 3; ++sleep) {
+    ASSERT_TRUE(sleeper.fabric.request_event());
+    ASSERT_EQ(::poll(&event, 1, 0), 0);
+    // Each has a notification of its own, by the parity.
+    ASSERT_EQ(one.fabric.put(*one.channel, 0, 0), Status::ok);
+    ASSERT_EQ(other.fabric.put(*other.channel, 1, 0), Status::ok);
+    settle(one, one);
+    settle(other, other);
+    ASSERT_EQ(::poll(&event, 1, 20'000), 1);
+    EXPECT_EQ(sleeper.fabric.take_events(), 2u);
+    EXPECT_EQ(::poll(&event, 1, 0), 0) << "no event is left that would end the next sleep";
+    sleeper.fabric.poll();
+    EXPECT_TRUE(sleeper.fabric.take(*sleeper.channel, 0, 0));
+    EXPECT_TRUE(sleeper.fabric.take(*sleeper.channel, 1, 0));
+  }
 }
 
 TEST(VerbsFabric, a_failed_connection_takes_no_other_with_it) {
