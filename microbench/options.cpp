@@ -27,12 +27,10 @@ constexpr const char* collective_names[] = {
     "gatherv", "scatter",        "scatterv",  "scan",       "exscan"};
 static_assert(std::size(collective_names) == static_cast<std::size_t>(Collective::exscan) + 1);
 
-constexpr CheckLevel every_check_level[] = {CheckLevel::off, CheckLevel::local,
-                                            CheckLevel::collective};
+constexpr auto every_check_level = detail::enumerators<CheckLevel::collective>;
 constexpr ElementType user_type = ElementType::uint64;  // of --op user
-constexpr Distribution every_distribution[] = {Distribution::regular, Distribution::decreasing,
-                                               Distribution::single};
-constexpr Format every_format[] = {Format::table, Format::json, Format::csv};
+constexpr auto every_distribution = detail::enumerators<Distribution::single>;
+constexpr auto every_format = detail::enumerators<Format::csv>;
 
 void parse_collectives(const std::string& text, Options& options) {
   if (text == "all") {
@@ -354,27 +352,11 @@ void understand(const Words& words, Options& options) {
 }  // namespace
 
 const char* name_of(Distribution distribution) noexcept {
-  switch (distribution) {
-    case Distribution::regular:
-      return "regular";
-    case Distribution::decreasing:
-      return "decreasing";
-    case Distribution::single:
-      return "single";
-  }
-  return "?";
+  return detail::name_in<Distribution::single>({"regular", "decreasing", "single"}, distribution);
 }
 
 const char* name_of(Format format) noexcept {
-  switch (format) {
-    case Format::table:
-      return "table";
-    case Format::json:
-      return "json";
-    case Format::csv:
-      return "csv";
-  }
-  return "?";
+  return detail::name_in<Format::csv>({"table", "json", "csv"}, format);
 }
 
 std::optional<Collective> collective_of(std::string_view name) {

@@ -17,7 +17,7 @@ constexpr Collective every_collective[] = {
     Collective::allreduce,      Collective::barrier,   Collective::broadcast, Collective::reduce,
     Collective::reduce_scatter, Collective::allgather, Collective::alltoall,  Collective::gather,
     Collective::scatter,        Collective::scan,      Collective::exscan};
-constexpr PlanFormat every_format[] = {PlanFormat::table, PlanFormat::dot, PlanFormat::json};
+constexpr auto every_format = detail::enumerators<PlanFormat::json>;
 
 /// Stands for a user's operator where its plan is made and nothing is computed.
 void combine_nothing(const void*, void*, std::size_t, void*) noexcept {}
@@ -137,15 +137,7 @@ std::optional<Rank> understand_rank(const PlanWords& words, const PlanRequest& r
 }  // namespace
 
 const char* name_of(PlanFormat format) noexcept {
-  switch (format) {
-    case PlanFormat::table:
-      return "table";
-    case PlanFormat::dot:
-      return "dot";
-    case PlanFormat::json:
-      return "json";
-  }
-  return "?";
+  return detail::name_in<PlanFormat::json>({"table", "dot", "json"}, format);
 }
 
 void declare_plan_options(CommandLine& line, PlanWords& words) {

@@ -11,6 +11,7 @@
 #include <tutti/collectives.hpp>
 #include <tutti/detail/clock.hpp>
 #include <tutti/detail/names.hpp>
+#include <utility>
 
 #include "microbench/command_line.hpp"
 #include "microbench/launch.hpp"
@@ -24,8 +25,6 @@
 namespace tutti::bench {
 namespace {
 
-constexpr WaitPolicy every_policy[] = {WaitPolicy::spin, WaitPolicy::automatic, WaitPolicy::yield,
-                                       WaitPolicy::block};
 constexpr std::size_t warmup = 3;
 
 /// CPU time of this process so far, with that of the device's threads.
@@ -177,7 +176,7 @@ WakeOptions parse_wake_options(std::span<const char* const> arguments) {
   if (ranks_per_node)
     options.ranks_per_node = runtime::parse_ranks_per_node(*ranks_per_node, "--ranks-per-node");
   if (policies) {
-    options.policies.clear();
+    const std::vector<WaitPolicy> every_policy = std::exchange(options.policies, {});
     for (const std::string& word : split(*policies))
       options.policies.push_back(parse_name(every_policy, "--wait", word));
   }

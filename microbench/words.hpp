@@ -26,13 +26,10 @@ inline constexpr BuiltIn every_operator[] = {
 inline constexpr ElementType every_type[] = {
     ElementType::int32,   ElementType::uint32,  ElementType::int64,   ElementType::uint64,
     ElementType::float32, ElementType::float64, ElementType::float16, ElementType::bfloat16};
-inline constexpr Across every_way_across[] = {Across::automatic, Across::flat, Across::leader,
-                                              Across::lanes};
-inline constexpr Tree every_tree[] = {Tree::automatic, Tree::knomial, Tree::binomial,
-                                      Tree::fibonacci};
-inline constexpr Notify every_notification[] = {Notify::immediate, Notify::flag};
-inline constexpr Agreement every_agreement[] = {Agreement::identical, Agreement::reproducible,
-                                                Agreement::relaxed};
+inline constexpr auto every_way_across = detail::enumerators<Across::lanes>;
+inline constexpr auto every_tree = detail::enumerators<Tree::fibonacci>;
+inline constexpr auto every_notification = detail::enumerators<Notify::flag>;
+inline constexpr auto every_agreement = detail::enumerators<Agreement::relaxed>;
 
 /// The words between the commas.
 inline std::vector<std::string> split(const std::string& text) {

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cerrno>
 #include <cstring>
+#include <tutti/detail/enumerators.hpp>
 
 namespace tutti::verbs {
 namespace {
@@ -138,23 +139,12 @@ ConnectionRefusal refusal_of(Refusal reason) noexcept {
 }
 
 const char* text_of(ConnectStep step) noexcept {
-  switch (step) {
-    case ConnectStep::awaiting_request:
-      return "waiting for its connection request";
-    case ConnectStep::resolving_address:
-      return "resolving its address";
-    case ConnectStep::resolving_route:
-      return "resolving the route to it";
-    case ConnectStep::requesting:
-      return "waiting for its answer to the connection request";
-    case ConnectStep::pausing:
-      return "waiting for its kernel to forget an earlier queue pair of the same number";
-    case ConnectStep::awaiting_confirmation:
-      return "waiting for it to confirm the connection";
-    case ConnectStep::connected:
-      return "connected";
-  }
-  return "?";
+  return detail::name_in<ConnectStep::connected>(
+      {"waiting for its connection request", "resolving its address", "resolving the route to it",
+       "waiting for its answer to the connection request",
+       "waiting for its kernel to forget an earlier queue pair of the same number",
+       "waiting for it to confirm the connection", "connected"},
+      step);
 }
 
 int errno_of(rdma_cm_event_type event, int status) noexcept {

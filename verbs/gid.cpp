@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cassert>
 #include <tuple>
+#include <tutti/detail/enumerators.hpp>
 
 namespace tutti::verbs {
 namespace {
@@ -45,15 +46,7 @@ bool is_ipv4_mapped(const ibv_gid& gid) noexcept {
 }
 
 const char* name_of(GidType type) noexcept {
-  switch (type) {
-    case GidType::infiniband:
-      return "IB";
-    case GidType::roce_v1:
-      return "RoCE v1";
-    case GidType::roce_v2:
-      return "RoCE v2";
-  }
-  return "?";
+  return detail::name_in<GidType::roce_v2>({"IB", "RoCE v1", "RoCE v2"}, type);
 }
 
 std::string text_of(const ibv_gid& gid) {
