@@ -11,7 +11,6 @@
 #include "microbench/info.hpp"
 #include "microbench/launch.hpp"
 #include "microbench/plan_print.hpp"
-#include "microbench/settings_print.hpp"
 #include "microbench/words.hpp"
 
 namespace tutti::bench {

@@ -12,7 +12,6 @@
 
 #include "microbench/measure.hpp"
 #include "microbench/results.hpp"
-#include "microbench/virtual_run.hpp"
 #include "microbench/words.hpp"
 #include "runtime/settings.hpp"
 #include "verbs/soft/fabric_model.hpp"

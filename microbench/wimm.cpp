@@ -1,4 +1,4 @@
-#include "microbench/wimm.hpp"
+#include "microbench/probes.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "microbench/patience.hpp"
 #include "microbench/together.hpp"
 #include "verbs/arena.hpp"
 #include "verbs/queue_pair.hpp"
