@@ -1,4 +1,3 @@
-// See transport_log.hpp.
 #include "verbs/soft/transport_log.hpp"
 
 #include <algorithm>
