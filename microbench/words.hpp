@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include <tutti/detail/names.hpp>
+#include <tutti/detail/number_in.hpp>
 #include "tune/registry.hpp"
 
 namespace tutti::bench {
@@ -81,11 +81,10 @@ auto parse_name(const All& all, std::string_view option, std::string_view value)
 
 template <class Number>
 Number parse_number(std::string_view option, std::string_view value, Number least, Number most) {
-  Number number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size() || number < least || number > most)
+  const std::optional<Number> number = detail::number_in<Number>(value);
+  if (!number || *number < least || *number > most)
     refuse(option, value, fmt::format("a number from {} to {}", least, most));
-  return number;
+  return *number;
 }
 
 /// Refuses bitwise and logical operators on elements that are no integers.

@@ -8,6 +8,7 @@
 #include <tutti/bootstrap.hpp>
 #include <tutti/communicator.hpp>
 #include <tutti/detail/names.hpp>
+#include <tutti/detail/number_in.hpp>
 #include <tutti/status.hpp>
 #include <utility>
 #include <vector>
@@ -34,16 +35,13 @@ std::string required(const char* name, const char* expected) {
 }
 
 std::uint32_t parse_number(std::string_view text, const std::string& origin, const char* expected) {
-  std::uint32_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) refuse(origin, text, expected);
-  return number;
+  if (const auto number = detail::number_in<std::uint32_t>(text)) return *number;
+  refuse(origin, text, expected);
 }
 
 Timeout parse_seconds(std::string_view text, const std::string& origin) {
-  double seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc() || end != text.data() + text.size() || !(seconds > 0) || seconds > 1e6)
+  const double seconds = detail::number_in<double>(text).value_or(0);
+  if (!(seconds > 0) || seconds > 1e6)
     refuse(origin, text, "seconds above 0, for example 30 or 0.5");
   return std::chrono::duration_cast<Timeout>(std::chrono::duration<double>(seconds));
 }
@@ -111,10 +109,8 @@ std::vector<std::uint32_t> parse_list(std::string_view text, const std::string& 
   for (std::string_view rest = text;;) {
     const std::size_t comma = rest.find(',');
     const std::string_view word = rest.substr(0, comma);
-    std::uint32_t entry = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), entry);
-    if (error != std::errc() || end != word.data() + word.size() || entry == 0)
-      refuse(origin, text, expected);
+    const std::uint32_t entry = detail::number_in<std::uint32_t>(word).value_or(0);
+    if (entry == 0) refuse(origin, text, expected);
     vector.push_back(entry);
     if (comma == std::string_view::npos) return vector;
     rest.remove_prefix(comma + 1);

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <string>
 #include <string_view>
 #include <tutti/detail/enumerators.hpp>
+#include <tutti/detail/number_in.hpp>
 #include <tutti/status.hpp>
 
 #include "verbs/soft/device_list.hpp"
@@ -63,9 +63,9 @@ bool read_fabric(std::string_view value, Settings& settings) {
 }
 
 bool read_place(std::string_view value, Settings& settings) {
-  const char* const begin = value.data();
-  const auto [end, error] = std::from_chars(begin, begin + value.size(), settings.place);
-  return error == std::errc() && end == begin + value.size();
+  const auto place = detail::number_in<std::uint32_t>(value);
+  settings.place = place.value_or(0);
+  return place.has_value();
 }
 
 /// Accepts a setting that check_devices() reads.
