@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <optional>
 #include <span>
-#include <thread>
 #include <tutti/bootstrap.hpp>
 
 #include "microbench/launch.hpp"
@@ -105,17 +104,7 @@ int run_program(std::span<const char* const> arguments) {
 
 int main(int argument_count, char** arguments) {
   using namespace tutti::bench;
-  try {
+  return exit_status_of(program, [&] {
     return run_program({arguments, static_cast<std::size_t>(argument_count)});
-  } catch (const tutti::Error& error) {
-    if (!is_later_rank_of_job()) print_reason(program, error.what());
-    // The launcher ends the job with the first rank that ends.  Later ranks wait, so that the first
-    // to end is the one that has printed the reason.
-    else
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    return exit_status_of(error.code());
-  } catch (const std::exception& error) {
-    print_reason(program, error.what());
-    return exit_failure;
-  }
+  });
 }

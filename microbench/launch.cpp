@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "microbench/subject.hpp"
 
@@ -56,6 +57,22 @@ int exit_status_of(const char* program, std::span<const LocalResult> ranks) {
     status = exit_failure;
   }
   return status;
+}
+
+int exit_status_of(const char* program, const std::function<int()>& run) {
+  try {
+    return run();
+  } catch (const Error& error) {
+    if (!is_later_rank_of_job()) print_reason(program, error.what());
+    // The launcher ends the job with the first rank that ends.  Later ranks wait, so that the first
+    // to end is the one that has printed the reason.
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    return exit_status_of(error.code());
+  } catch (const std::exception& error) {
+    print_reason(program, error.what());
+    return exit_failure;
+  }
 }
 
 void print_reason(const char* program, const std::string& text) {

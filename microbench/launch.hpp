@@ -25,6 +25,8 @@ int exit_status_of(const char* program, Rank self, bool reports_usage,
                    const std::function<int()>& run);
 /// The exit status of forked ranks: the greatest of theirs; prints which were ended by a signal.
 int exit_status_of(const char* program, std::span<const LocalResult> ranks);
+/// Runs a program, and turns what it throws into a line on standard error and an exit status.
+int exit_status_of(const char* program, const std::function<int()>& run);
 /// Prints `text` as one line on standard error, even if it contains line ends.
 void print_reason(const char* program, const std::string& text);
 

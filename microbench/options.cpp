@@ -24,6 +24,8 @@ constexpr const char* collective_names[] = {
     "floor",   "oneway",         "memcpy",    "wimm",       "barrier",  "allreduce", "broadcast",
     "reduce",  "reduce_scatter", "allgather", "allgatherv", "alltoall", "alltoallv", "gather",
     "gatherv", "scatter",        "scatterv",  "scan",       "exscan"};
+constexpr std::span names(collective_names);
+constexpr std::size_t probes_count = static_cast<std::size_t>(Collective::barrier);
 static_assert(std::size(collective_names) == static_cast<std::size_t>(Collective::exscan) + 1);
 
 constexpr auto every_check_level = detail::enumerators<CheckLevel::collective>;
@@ -42,10 +44,8 @@ void parse_collectives(const std::string& text, Options& options) {
     const std::optional<Collective> found = collective_of(word);
     if (!found)
       refuse("COLLECTIVE", word,
-             "all, or some of barrier, allreduce, broadcast, reduce, reduce_scatter, allgather, "
-             "allgatherv, alltoall, alltoallv, gather, gatherv, scatter, scatterv, scan, exscan, "
-             "floor, "
-             "oneway, memcpy, wimm");
+             fmt::format("all, or some of {}, {}", fmt::join(names.subspan(probes_count), ", "),
+                         fmt::join(names.first(probes_count), ", ")));
     if (std::find(options.collectives.begin(), options.collectives.end(), *found) !=
         options.collectives.end())
       refuse("COLLECTIVE", text, fmt::format("each name once; {} is there twice", word));
@@ -113,11 +113,10 @@ void declare(CommandLine& line, Words& words, Options& options) {
   words.op = name_of(options.op);
   words.bind = name_of_binding(options.bind);
   words.format = name_of(options.format);
-  line.add(
-      "COLLECTIVE", words.collectives,
-      "all, or some of barrier,allreduce,broadcast,reduce,reduce_scatter,allgather,"
-      "allgatherv,alltoall,alltoallv,gather,gatherv,scatter,scatterv,scan,exscan and the probes "
-      "floor,oneway,memcpy,wimm");
+  line.add("COLLECTIVE", words.collectives,
+           fmt::format("all, or some of {} and the probes {}",
+                       fmt::join(names.subspan(probes_count), ","),
+                       fmt::join(names.first(probes_count), ",")));
   line.add(
       "--bytes", words.bytes,
       or_default("contribution of each rank (for alltoall(v), gather(v) and scatter(v): of each "

@@ -22,12 +22,6 @@ constexpr std::uint32_t signal_every = 32;
 // look for an overrun.
 constexpr int completions_max = receives_max + sends_max;
 
-verbs::DomainHandle make_domain(const verbs::Port& port) {
-  verbs::DomainHandle domain(port.driver().alloc_pd(port.device.get()), {&port.driver()});
-  if (!domain) throw Error(ErrorCode::system, "wimm: alloc_pd on " + port.name(), errno);
-  return domain;
-}
-
 verbs::CompletionQueueHandle make_completions(const verbs::Port& port) {
   verbs::CompletionQueueHandle queue(
       port.driver().create_cq(port.device.get(), completions_max, nullptr, nullptr, 0),
@@ -48,7 +42,7 @@ class Wimm final : public Subject {
  public:
   Wimm(const std::string& device, bool first)
       : port_(verbs::open_port(device)),
-        domain_(make_domain(port_)),
+        domain_(verbs::make_domain(port_)),
         arena_(port_, domain_.get(), 4096),
         completions_(make_completions(port_)),
         pair_(port_, domain_.get(), completions_.get(),

@@ -3,16 +3,11 @@
 #include <arpa/inet.h>
 
 #include <cassert>
-#include <cerrno>
 #include <cstring>
 #include <tutti/detail/enumerators.hpp>
 
 namespace tutti::verbs {
 namespace {
-
-bool is_link_local_ip6(const ibv_gid& gid) {
-  return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
-}
 
 std::string text_of_rejection(int reason, std::span<const std::byte> private_data) {
   ConnectionRefusal refusal{};
@@ -71,7 +66,7 @@ std::string obstacle_to_address(const PortDescription& port, const GidCandidate&
   if (port.link == LinkLayer::infiniband)
     return "an InfiniBand port: its IP address would be that of an IPoIB interface, which is not "
            "looked for; set TUTTI_CONNECT=exchange";
-  if (is_link_local_ip6(gid.gid))
+  if (is_link_local_ipv6(gid.gid))
     return "a port whose only address is the link-local " + text_of(gid.gid) +
            "; give its network interface an IPv4 or a routable IPv6 address, or set "
            "TUTTI_CONNECT=exchange";

@@ -12,7 +12,7 @@ namespace {
 
 /// Whether it is in fe80::/10, or 169.254/16 as an IPv4-mapped address.
 bool is_link_local(const ibv_gid& gid) {
-  return (gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80) ||
+  return is_link_local_ipv6(gid) ||
          (is_ipv4_mapped(gid) && gid.raw[12] == 169 && gid.raw[13] == 254);
 }
 
@@ -43,6 +43,10 @@ std::string reason_against(const GidCandidate& loser, const GidCandidate& winner
 bool is_ipv4_mapped(const ibv_gid& gid) noexcept {
   return std::all_of(gid.raw, gid.raw + 10, [](uint8_t byte) { return byte == 0; }) &&
          gid.raw[10] == 0xff && gid.raw[11] == 0xff;
+}
+
+bool is_link_local_ipv6(const ibv_gid& gid) noexcept {
+  return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
 }
 
 const char* name_of(GidType type) noexcept {
