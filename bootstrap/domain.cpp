@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <string_view>
 #include <system_error>
@@ -15,13 +14,7 @@ namespace tutti::bootstrap {
 namespace {
 
 using detail::CpuSet;
-
-std::string first_line(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
+using detail::first_line;
 
 bool is_within(const CpuSet& part, const CpuSet& whole) {
   for (std::size_t i = 0; i < part.words.size(); ++i)

@@ -8,11 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <memory>
 
 #include "tutti/detail/clock.hpp"
+#include "tutti/detail/number_in.hpp"
 #include "tutti/status.hpp"
 
 namespace tutti::bootstrap {
@@ -88,11 +88,9 @@ Endpoint parse_endpoint(const std::string& rendezvous) {
   } else if (endpoint.host.find(':') != std::string::npos) {
     refuse();  // it is unclear which colon is the port's
   }
-  unsigned port = 0;
-  const char* last = endpoint.port.data() + endpoint.port.size();
-  const auto [end, error] = std::from_chars(endpoint.port.data(), last, port);
+  const unsigned port = detail::number_in<unsigned>(endpoint.port).value_or(0);
   // Port 0 would listen at a place that nobody else knows.
-  if (error != std::errc() || end != last || port == 0 || port > 65535) refuse();
+  if (port == 0 || port > 65535) refuse();
   if (endpoint.host.empty()) refuse();
   return endpoint;
 }

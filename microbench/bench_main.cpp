@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <optional>
 #include <span>
-#include <thread>
 #include <tutti/bootstrap.hpp>
 
 #include "microbench/launch.hpp"
@@ -24,24 +23,15 @@ namespace {
 
 constexpr const char* program = "tutti-bench";
 
-/// Runs one rank and turns what it throws into its exit status.  Where the user's values are at
-/// fault, all ranks throw alike, and rank 0 reports it; else each rank reports what it has met.
 int run_rank(const Options& options, const Launch& launch) {
-  const std::uint32_t self = index_of(launch.exchange.self());
+  const Rank self = launch.exchange.self();
   // Ranks that were started separately have separate terminals.
   const bool separate = std::string_view(launch.bootstrap) == "tcp";
-  try {
-    if (!options.fabric.empty()) ::setenv("TUTTI_SOFT_PLACE", fmt::format("{}", self).c_str(), 1);
+  return exit_status_of(program, self, self == Rank{0} || separate, [&] {
+    if (!options.fabric.empty())
+      ::setenv("TUTTI_SOFT_PLACE", fmt::format("{}", index_of(self)).c_str(), 1);
     return run_session(options, launch);
-  } catch (const Error& error) {
-    const int status = exit_status_of(error.code());
-    if (status == exit_usage && (self == 0 || separate)) print_reason(program, error.what());
-    if (status != exit_usage) print_reason(program, fmt::format("rank {}: {}", self, error.what()));
-    return status;
-  } catch (const RunFailed& failure) {
-    print_reason(program, fmt::format("rank {}: {}", self, failure.what()));
-    return exit_failure;
-  }
+  });
 }
 
 /// The node of each rank: ranks of a node share its ports.
@@ -67,15 +57,7 @@ int run_forked(const Options& options) {
                                   .exchange = exchange,
                                   .probe_memory = reinterpret_cast<ProbeMemory*>(memory.data())});
       });
-  int status = 0;
-  for (std::size_t rank = 0; rank < results.size(); ++rank) {
-    status = std::max(status, results[rank].exit_status);
-    if (results[rank].signal == 0) continue;
-    print_reason(program,
-                 fmt::format("rank {} was ended by signal {}", rank, results[rank].signal));
-    status = exit_failure;
-  }
-  return status;
+  return exit_status_of(program, results);
 }
 
 int run_over_tcp(const Options& options) {
@@ -122,17 +104,7 @@ int run_program(std::span<const char* const> arguments) {
 
 int main(int argument_count, char** arguments) {
   using namespace tutti::bench;
-  try {
+  return exit_status_of(program, [&] {
     return run_program({arguments, static_cast<std::size_t>(argument_count)});
-  } catch (const tutti::Error& error) {
-    if (!is_later_rank_of_job()) print_reason(program, error.what());
-    // The launcher ends the job with the first rank that ends.  Later ranks wait, so that the first
-    // to end is the one that has printed the reason.
-    else
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    return exit_status_of(error.code());
-  } catch (const std::exception& error) {
-    print_reason(program, error.what());
-    return exit_failure;
-  }
+  });
 }

@@ -4,7 +4,6 @@
 
 #include "microbench/reference.hpp"
 #include "microbench/together.hpp"
-#include "microbench/wimm.hpp"
 
 namespace tutti::bench {
 namespace {

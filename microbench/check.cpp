@@ -15,6 +15,9 @@
 namespace tutti::bench {
 namespace {
 
+/// Fills what a call has to write, or must leave alone.
+constexpr std::byte untouched{0xa5};
+
 /// Random waits before calls, different on every rank, the same for the same seed.
 class Delays {
  public:
@@ -53,6 +56,42 @@ CheckOutcome earliest(Exchange& exchange, const Finding& mine) {
 Finding finding(std::uint64_t call, const std::string& text) {
   Finding found{.call = call};
   std::strncpy(found.text, text.c_str(), sizeof found.text - 1);
+  return found;
+}
+
+Reference reference_of(const Options& options, const CheckPlan& plan, std::uint32_t rank_count) {
+  return Reference(
+      {.type = options.dtype, .op = options.op, .rank_count = rank_count, .seed = plan.seed});
+}
+
+/// A call that is prepared: where it reads, and where its result will be.
+struct Prepared {
+  const std::byte* source;
+  std::span<std::byte> result;
+  const char* how = "";  // for errors
+};
+
+/// Makes the calls and compares each result with what is expected.  `prepare(call)` fills the
+/// buffers; `expect(call, expected)` fills in what the call has to write.
+template <class Prepare, class Expect>
+Finding first_mismatch(const std::string& name, TuttiSubject& subject, Rank self,
+                       const Reference& reference, const CheckPlan& plan, Prepare prepare,
+                       Expect expect) {
+  Delays delays(plan, self);
+  Finding found;
+  for (std::uint64_t call = 0; call < plan.calls; ++call) {
+    const Prepared made = prepare(call);
+    std::vector<std::byte> expected(made.result.size(), untouched);
+    delays.wait();
+    subject.run_on(made.source, made.result.data());
+    expect(call, std::span(expected));
+    const auto element = reference.first_difference(made.result, expected);
+    if (element && found.call == UINT64_MAX)
+      found = finding(call, fmt::format("{}{}: rank {}, call {}, element {}: got {}, expected {}",
+                                        name, made.how, index_of(self), call, *element,
+                                        reference.text_of(made.result, *element),
+                                        reference.text_of(expected, *element)));
+  }
   return found;
 }
 
@@ -122,31 +161,20 @@ std::optional<Finding> first_early_leave(std::span<const Visit> visits, std::siz
 CheckOutcome check_allreduce(TuttiSubject& subject, Buffers& buffers, const Options& options,
                              Exchange& exchange, const CheckPlan& plan) {
   const std::uint32_t self = index_of(exchange.self());
-  const Reference reference({.type = options.dtype,
-                             .op = options.op,
-                             .rank_count = exchange.rank_count(),
-                             .seed = plan.seed});
-  Delays delays(plan, exchange.self());
+  const Reference reference = reference_of(options, plan, exchange.rank_count());
   const auto source = buffers.source_bytes();
   const auto target = buffers.target_bytes();
-  std::vector<std::byte> expected(source.size());
-  Finding found;
-  for (std::uint64_t call = 0; call < plan.calls; ++call) {
+  const auto prepare = [&](std::uint64_t call) -> Prepared {
     const bool in_place = call % 4 == 3;
+    std::fill(target.begin(), target.end(), untouched);
     reference.contribution(self, call, in_place ? target : source);
-    if (!in_place) std::fill(target.begin(), target.end(), std::byte{0xa5});
-    delays.wait();
-    subject.run_on(in_place ? buffers.target.data() : buffers.source.data(), buffers.target.data());
-    reference.expected(call, expected);
-    const auto element = reference.first_difference(target, expected);
-    if (element && found.call == UINT64_MAX)
-      found = finding(
-          call,
-          fmt::format("allreduce of {} bytes{}: rank {}, call {}, element {}: got {}, "
-                      "expected {}",
-                      source.size(), in_place ? " in place" : "", self, call, *element,
-                      reference.text_of(target, *element), reference.text_of(expected, *element)));
-  }
+    return in_place ? Prepared{target.data(), target, " in place"}
+                    : Prepared{source.data(), target};
+  };
+  Finding found = first_mismatch(
+      fmt::format("allreduce of {} bytes", source.size()), subject, exchange.self(), reference,
+      plan, prepare,
+      [&](std::uint64_t call, auto expected) { reference.expected(call, expected); });
   constexpr std::size_t rounding_calls_max = 1000;
   if (options.agreement == Agreement::identical && reference.can_round()) {
     const Finding bits = check_identical(subject, buffers, exchange, reference,
@@ -162,34 +190,23 @@ CheckOutcome check_rooted(Collective collective, TuttiSubject& subject, Buffers&
   const bool broadcasts = collective == Collective::broadcast;
   const std::uint32_t self = index_of(exchange.self());
   const std::uint32_t root = index_of(options.root);
-  const Reference reference({.type = options.dtype,
-                             .op = options.op,
-                             .rank_count = exchange.rank_count(),
-                             .seed = plan.seed});
-  Delays delays(plan, exchange.self());
+  const Reference reference = reference_of(options, plan, exchange.rank_count());
   const auto source = buffers.source_bytes();
   const auto result = broadcasts ? source : buffers.target_bytes();
-  std::vector<std::byte> expected(source.size());
-  Finding found;
-  for (std::uint64_t call = 0; call < plan.calls; ++call) {
-    std::fill(result.begin(), result.end(), std::byte{0xa5});
+  const auto prepare = [&](std::uint64_t call) -> Prepared {
+    std::fill(result.begin(), result.end(), untouched);
     if (!broadcasts || self == root) reference.contribution(self, call, source);
-    delays.wait();
-    subject.run_on(buffers.source.data(), result.data());
+    return {source.data(), result};
+  };
+  const auto expect = [&](std::uint64_t call, std::span<std::byte> expected) {
     if (broadcasts)
       reference.contribution(root, call, expected);
     else if (self == root)
       reference.expected(call, expected);
-    else
-      std::fill(expected.begin(), expected.end(), std::byte{0xa5});
-    const auto element = reference.first_difference(result, expected);
-    if (element && found.call == UINT64_MAX)
-      found = finding(call, fmt::format("{} of {} bytes, root {}: rank {}, call {}, element {}: "
-                                        "got {}, expected {}",
-                                        name_of(collective), source.size(), root, self, call,
-                                        *element, reference.text_of(result, *element),
-                                        reference.text_of(expected, *element)));
-  }
+  };
+  const Finding found = first_mismatch(
+      fmt::format("{} of {} bytes, root {}", name_of(collective), source.size(), root), subject,
+      exchange.self(), reference, plan, prepare, expect);
   reference.contribution(self, 0, source);
   return earliest(exchange, found);
 }
@@ -202,9 +219,7 @@ CheckOutcome check_blocks(Collective collective, std::size_t payload_bytes, Tutt
   const std::vector<std::size_t> sizes =
       block_sizes(collective, options, payload_bytes, rank_count);
   const std::uint32_t root = index_of(options.root);
-  const Reference reference(
-      {.type = options.dtype, .op = options.op, .rank_count = rank_count, .seed = plan.seed});
-  Delays delays(plan, exchange.self());
+  const Reference reference = reference_of(options, plan, rank_count);
   const auto source = buffers.source_bytes();
   const auto target = buffers.target_bytes();
   const bool swaps = has_blocks_in_source(collective) && has_blocks_in_target(collective);
@@ -243,23 +258,14 @@ CheckOutcome check_blocks(Collective collective, std::size_t payload_bytes, Tutt
       reference.contribution(swaps ? from * rank_count + self : from, call,
                              block_of(expected, from));
   };
-  std::vector<std::byte> expected(target.size());
-  Finding found;
-  for (std::uint64_t call = 0; call < plan.calls; ++call) {
+  const auto prepare = [&](std::uint64_t call) -> Prepared {
     give(call);
-    std::fill(target.begin(), target.end(), std::byte{0xa5});
-    std::fill(expected.begin(), expected.end(), std::byte{0xa5});
-    delays.wait();
-    subject.run_on(buffers.source.data(), buffers.target.data());
-    expect(call, expected);
-    const auto element = reference.first_difference(target, expected);
-    if (element && found.call == UINT64_MAX)
-      found = finding(call, fmt::format("{} of {} bytes: rank {}, call {}, element {}: got {}, "
-                                        "expected {}",
-                                        name_of(collective), source.size(), self, call, *element,
-                                        reference.text_of(target, *element),
-                                        reference.text_of(expected, *element)));
-  }
+    std::fill(target.begin(), target.end(), untouched);
+    return {source.data(), target};
+  };
+  const Finding found =
+      first_mismatch(fmt::format("{} of {} bytes", name_of(collective), source.size()), subject,
+                     exchange.self(), reference, plan, prepare, expect);
   give(0);
   return earliest(exchange, found);
 }

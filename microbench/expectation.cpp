@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <tutti/status.hpp>
 
@@ -16,21 +15,13 @@ namespace {
 
 constexpr std::string_view every_word = "every";
 
-bool is_blank(char character) {
-  return character == ' ' || character == '\t' || character == '\r';
-}
-
 std::vector<std::string_view> words_of(std::string_view line) {
   std::vector<std::string_view> words;
-  for (std::size_t begin = 0; begin < line.size();) {
-    if (is_blank(line[begin])) {
-      ++begin;
-      continue;
-    }
-    std::size_t end = begin;
-    while (end < line.size() && !is_blank(line[end])) ++end;
+  constexpr std::string_view blanks = " \t\r";
+  for (std::size_t begin = line.find_first_not_of(blanks); begin < line.size();) {
+    const std::size_t end = std::min(line.find_first_of(blanks, begin), line.size());
     words.push_back(line.substr(begin, end - begin));
-    begin = end;
+    begin = line.find_first_not_of(blanks, end);
   }
   return words;
 }
@@ -65,18 +56,14 @@ class Parser {
   }
 
   std::uint32_t count(std::string_view word, std::string_view key) const {
-    std::uint32_t number = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    if (error != std::errc() || end != word.data() + word.size() || number == 0)
-      refuse_line(word, fmt::format("a number of {} from 1 on", key));
+    const std::uint32_t number = detail::number_in<std::uint32_t>(word).value_or(0);
+    if (number == 0) refuse_line(word, fmt::format("a number of {} from 1 on", key));
     return number;
   }
 
   double factor(std::string_view word, std::string_view what) const {
-    double number = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    if (error != std::errc() || end != word.data() + word.size() || !(number > 0) ||
-        !std::isfinite(number))
+    const double number = detail::number_in<double>(word).value_or(0);
+    if (!(number > 0) || !std::isfinite(number))
       refuse_line(word, fmt::format("{}, a number above 0 such as 1.15", what));
     return number;
   }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -126,8 +125,9 @@ InfoSection processors() {
       domain.name() == bootstrap::no_domain
           ? "none: " + domain.reason
           : fmt::format("CPUs {} ({})", text_of(domain.cpus), domain.reason));
-  for (const NumaNode& node : numa_nodes())
-    section.lines.emplace_back(fmt::format("NUMA node {}", node.number), "CPUs " + node.cpus);
+  for (const verbs::NumaNode& node : verbs::look_around().nodes)
+    section.lines.emplace_back(fmt::format("NUMA node {}", node.number),
+                               "CPUs " + text_of(node.cpus));
   return section;
 }
 
@@ -224,12 +224,8 @@ std::optional<shm::CopyCosts> copy_costs() {
   if (!windows[0] || !windows[1] || !answer) return std::nullopt;
   const auto one_rank = [&](Exchange& exchange) {
     const std::size_t self = index_of(exchange.self());
-    if (const std::vector<unsigned> cpus = allowed_cpus().list(); cpus.size() >= 2) {
-      cpu_set_t own;
-      CPU_ZERO(&own);
-      CPU_SET(cpus[self], &own);
-      static_cast<void>(::sched_setaffinity(0, sizeof own, &own));
-    }
+    if (const std::vector<unsigned> cpus = allowed_cpus().list(); cpus.size() >= 2)
+      static_cast<void>(bind_to(cpus[self]));
     const auto process = static_cast<std::int32_t>(::getpid());
     std::int32_t processes[2] = {};
     exchange.allgather(std::as_bytes(std::span(&process, 1)),

@@ -27,4 +27,8 @@ Info gather_info();
 /// The sections as text for people, in 100 columns where words allow it.
 std::string text_of(const std::vector<InfoSection>& sections);
 
+/// The table of TUTTI_* variables.  `format` is table, json or markdown, which is the whole of
+/// docs/settings.md.  Throws Error{invalid_argument} for another one.
+std::string settings_text(const std::string& format);
+
 }  // namespace tutti::bench

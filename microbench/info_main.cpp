@@ -11,7 +11,6 @@
 #include "microbench/info.hpp"
 #include "microbench/launch.hpp"
 #include "microbench/plan_print.hpp"
-#include "microbench/settings_print.hpp"
 #include "microbench/words.hpp"
 
 namespace tutti::bench {
@@ -97,13 +96,7 @@ int run_program(std::span<const char* const> arguments) {
 
 int main(int argument_count, char** arguments) {
   using namespace tutti::bench;
-  try {
+  return exit_status_of(program, [&] {
     return run_program({arguments, static_cast<std::size_t>(argument_count)});
-  } catch (const tutti::Error& error) {
-    print_reason(program, error.what());
-    return exit_status_of(error.code());
-  } catch (const std::exception& error) {
-    print_reason(program, error.what());
-    return exit_failure;
-  }
+  });
 }

@@ -3,36 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tutti/detail/enumerators.hpp>
+#include <utility>
 
 namespace tutti::bench {
 namespace {
 
 const char* name_of(verbs::LinkLayer link) {
-  switch (link) {
-    case verbs::LinkLayer::infiniband:
-      return "InfiniBand";
-    case verbs::LinkLayer::ethernet:
-      return "Ethernet (RoCE)";
-  }
-  return "?";
+  return detail::name_in<verbs::LinkLayer::ethernet>({"InfiniBand", "Ethernet (RoCE)"}, link);
 }
 
 /// Lanes of a width code of InfiniBand; 0 for a code that is none.
 unsigned lanes_of(unsigned width) {
-  switch (width) {
-    case 1:
-      return 1;
-    case 2:
-      return 4;
-    case 4:
-      return 8;
-    case 8:
-      return 12;
-    case 16:
-      return 2;
-    default:
-      return 0;
-  }
+  constexpr std::pair<unsigned, unsigned> known[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}};
+  for (const auto& [code, lanes] : known)
+    if (code == width) return lanes;
+  return 0;
 }
 
 struct Speed {

@@ -3,22 +3,12 @@
 #include <algorithm>
 
 #include "microbench/info.hpp"
+#include "microbench/report.hpp"
 
 namespace tutti::bench {
 namespace {
 
 constexpr std::size_t columns_max = 100;
-
-/// `text` from column `indent` on, broken at spaces where it would pass the last column.
-std::string wrapped(std::string text, std::size_t indent) {
-  for (std::size_t begin = 0; text.size() - begin + indent > columns_max;) {
-    const std::size_t space = text.rfind(' ', begin + columns_max - indent);
-    if (space == std::string::npos || space <= begin) break;
-    text.replace(space, 1, '\n' + std::string(indent, ' '));
-    begin = space + 1 + indent;
-  }
-  return text;
-}
 
 /// Labels that stand below each other, of all parts too, share a column.
 std::size_t width_of(const InfoSection& section) {
@@ -32,7 +22,7 @@ std::string text_of(const InfoSection& section, std::size_t indent, std::size_t 
   std::string text = fmt::format("{:{}}{}\n", "", indent, section.title);
   for (const auto& [label, value] : section.lines)
     text += fmt::format("{:{}}{:<{}}  {}\n", "", indent + 2, label, width,
-                        wrapped(value, indent + 4 + width));
+                        wrapped(value, columns_max, indent + 4 + width, indent + 4 + width));
   for (const InfoSection& part : section.parts) text += text_of(part, indent + 2, width);
   return text;
 }

@@ -6,6 +6,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
+
+#include "microbench/subject.hpp"
 
 namespace tutti::bench {
 
@@ -23,6 +26,53 @@ int exit_status_of(ErrorCode code) noexcept {
       break;
   }
   return exit_failure;
+}
+
+int exit_status_of(const char* program, Rank self, bool reports_usage,
+                   const std::function<int()>& run) {
+  const auto report = [&](const char* text) {
+    print_reason(program, fmt::format("rank {}: {}", index_of(self), text));
+  };
+  try {
+    return run();
+  } catch (const Error& error) {
+    const int status = exit_status_of(error.code());
+    if (status != exit_usage)
+      report(error.what());
+    else if (reports_usage)
+      print_reason(program, error.what());
+    return status;
+  } catch (const RunFailed& failure) {
+    report(failure.what());
+    return exit_failure;
+  }
+}
+
+int exit_status_of(const char* program, std::span<const LocalResult> ranks) {
+  int status = 0;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    status = std::max(status, ranks[rank].exit_status);
+    if (ranks[rank].signal == 0) continue;
+    print_reason(program, fmt::format("rank {} was ended by signal {}", rank, ranks[rank].signal));
+    status = exit_failure;
+  }
+  return status;
+}
+
+int exit_status_of(const char* program, const std::function<int()>& run) {
+  try {
+    return run();
+  } catch (const Error& error) {
+    if (!is_later_rank_of_job()) print_reason(program, error.what());
+    // The launcher ends the job with the first rank that ends.  Later ranks wait, so that the first
+    // to end is the one that has printed the reason.
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    return exit_status_of(error.code());
+  } catch (const std::exception& error) {
+    print_reason(program, error.what());
+    return exit_failure;
+  }
 }
 
 void print_reason(const char* program, const std::string& text) {

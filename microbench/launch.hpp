@@ -2,8 +2,12 @@
 // and which rank prints it.
 #pragma once
 
+#include <functional>
+#include <span>
 #include <string>
+#include <tutti/bootstrap.hpp>
 #include <tutti/status.hpp>
+#include <tutti/types.hpp>
 
 namespace tutti::bench {
 
@@ -14,6 +18,15 @@ inline constexpr int exit_not_met = 3;  // a bound of --expect
 /// exit_usage where a user's value is at fault, exit_failure where the run has failed.
 int exit_status_of(ErrorCode code) noexcept;
 
+/// Runs one rank and turns what it throws into its exit status.  Where the user's values are at
+/// fault, all ranks throw alike, and a rank that `reports_usage` says so; else each rank reports
+/// what it has met.
+int exit_status_of(const char* program, Rank self, bool reports_usage,
+                   const std::function<int()>& run);
+/// The exit status of forked ranks: the greatest of theirs; prints which were ended by a signal.
+int exit_status_of(const char* program, std::span<const LocalResult> ranks);
+/// Runs a program, and turns what it throws into a line on standard error and an exit status.
+int exit_status_of(const char* program, const std::function<int()>& run);
 /// Prints `text` as one line on standard error, even if it contains line ends.
 void print_reason(const char* program, const std::string& text);
 

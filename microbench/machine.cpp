@@ -4,8 +4,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <charconv>
-#include <filesystem>
 #include <fstream>
 #include <utility>
 
@@ -42,29 +40,6 @@ bool bind_to(unsigned cpu) {
   CPU_ZERO(&one);
   CPU_SET(cpu, &one);
   return sched_setaffinity(0, sizeof one, &one) == 0;
-}
-
-std::vector<NumaNode> numa_nodes() {
-  std::vector<NumaNode> nodes;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/sys/devices/system/node", error)) {
-    const std::string name = entry.path().filename().string();
-    unsigned number = 0;
-    if (!name.starts_with("node")) continue;
-    const auto [end, bad] = std::from_chars(name.data() + 4, name.data() + name.size(), number);
-    if (bad != std::errc() || end != name.data() + name.size()) continue;
-    nodes.push_back({number, first_line(entry.path().string() + "/cpulist")});
-  }
-  std::sort(nodes.begin(), nodes.end(),
-            [](const NumaNode& one, const NumaNode& other) { return one.number < other.number; });
-  return nodes;
-}
-
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
 }
 
 std::string build_text() {

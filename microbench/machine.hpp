@@ -10,6 +10,7 @@ namespace tutti::bench {
 
 using detail::allowed_cpus;
 using detail::CpuSet;
+using detail::first_line;
 using detail::parse_cpu_list;
 using detail::text_of;
 
@@ -20,15 +21,6 @@ std::vector<unsigned> by_core(const CpuSet& set);
 
 /// Binds the calling thread.  Returns false if the system refuses.
 bool bind_to(unsigned cpu);
-
-struct NumaNode {
-  unsigned number = 0;
-  std::string cpus;
-};
-std::vector<NumaNode> numa_nodes();
-
-/// First line of a file, or "" where it cannot be read.
-std::string first_line(const std::string& path);
 
 /// "Release, GCC 12.2.0" of this build.
 std::string build_text();

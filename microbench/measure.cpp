@@ -7,6 +7,8 @@
 
 #include "microbench/statistics.hpp"
 #include "microbench/together.hpp"
+#include "verbs/soft/soft_clock.hpp"
+#include "verbs/soft/virtual_time.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -91,6 +93,24 @@ class Run {
   Exchange& exchange_;
 };
 
+namespace soft = verbs::soft;
+
+/// The makespan of one call, in picoseconds.
+double one_call(Subject& subject) {
+  soft::enter_virtual_time();
+  const soft::VirtualTime& time = *soft::VirtualTime::joined();
+  try {
+    subject.run(1);
+  } catch (...) {
+    soft::leave_virtual_time();
+    throw;
+  }
+  const soft::Picoseconds taken = time.now();
+  soft::leave_virtual_time();
+  if (time.is_broken()) throw RunFailed("virtual time has ended before the run");
+  return static_cast<double>(taken);
+}
+
 }  // namespace
 
 std::size_t iterations_default(std::size_t bytes, bool oversubscribed) noexcept {
@@ -150,6 +170,18 @@ void measure(std::span<Contestant> contestants, const Schedule& schedule, const 
                  contestant.samples.singles);
     }
   }
+}
+
+Samples measure_virtual(Subject& subject, std::size_t calls, Exchange& exchange) {
+  Samples samples;
+  subject.synchronise();
+  subject.run(2);  // in real time, so that connections and mappings of both parities are made
+  for (std::size_t call = 0; call < calls; ++call) {
+    const double makespan = largest(gather(exchange, one_call(subject)));
+    samples.batches.push_back(makespan / 1000 / subject.hand_overs_per_call());
+  }
+  samples.block_medians = samples.singles = samples.batches;
+  return samples;
 }
 
 }  // namespace tutti::bench

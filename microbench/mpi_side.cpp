@@ -5,6 +5,7 @@
 
 #include <array>
 #include <optional>
+#include <tutti/detail/enumerators.hpp>
 #include <tutti/status.hpp>
 #include <utility>
 #include <vector>
@@ -51,52 +52,19 @@ extern "C" void compose_for_mpi(void* incoming, void* partial, int* count, MPI_D
   for (int i = 0; i < *count; ++i) right[i] = compose_affine(left[i], right[i]);
 }
 
+/// Elements of 16 bits are refused with --against mpi.
 MPI_Datatype mpi_type(ElementType type) {
-  switch (type) {
-    case ElementType::int32:
-      return MPI_INT32_T;
-    case ElementType::uint32:
-      return MPI_UINT32_T;
-    case ElementType::int64:
-      return MPI_INT64_T;
-    case ElementType::uint64:
-      return MPI_UINT64_T;
-    case ElementType::float32:
-      return MPI_FLOAT;
-    case ElementType::float64:
-      return MPI_DOUBLE;
-    case ElementType::float16:  // refused with --against mpi
-    case ElementType::bfloat16:
-    case ElementType::other:
-      break;
-  }
-  return MPI_BYTE;
+  const MPI_Datatype in_order[] = {MPI_BYTE,  MPI_INT32_T, MPI_UINT32_T, MPI_INT64_T, MPI_UINT64_T,
+                                   MPI_FLOAT, MPI_DOUBLE,  MPI_BYTE,     MPI_BYTE};
+  static_assert(std::size(in_order) == detail::enumerators<ElementType::bfloat16>.size());
+  return in_order[static_cast<std::size_t>(type)];
 }
 
 MPI_Op mpi_op(BuiltIn op) {
-  switch (op) {
-    case BuiltIn::sum:
-      return MPI_SUM;
-    case BuiltIn::product:
-      return MPI_PROD;
-    case BuiltIn::min:
-      return MPI_MIN;
-    case BuiltIn::max:
-      return MPI_MAX;
-    case BuiltIn::bit_and:
-      return MPI_BAND;
-    case BuiltIn::bit_or:
-      return MPI_BOR;
-    case BuiltIn::bit_xor:
-      return MPI_BXOR;
-    case BuiltIn::logical_and:
-      return MPI_LAND;
-    case BuiltIn::logical_or:
-      return MPI_LOR;
-    case BuiltIn::none:
-      break;
-  }
-  return MPI_OP_NULL;
+  const MPI_Op in_order[] = {MPI_OP_NULL, MPI_SUM, MPI_PROD, MPI_MIN,  MPI_MAX,
+                             MPI_BAND,    MPI_BOR, MPI_BXOR, MPI_LAND, MPI_LOR};
+  static_assert(std::size(in_order) == detail::enumerators<BuiltIn::logical_or>.size());
+  return in_order[static_cast<std::size_t>(op)];
 }
 
 class RealMpi final : public MpiSide {

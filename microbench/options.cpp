@@ -12,7 +12,6 @@
 
 #include "microbench/measure.hpp"
 #include "microbench/results.hpp"
-#include "microbench/virtual_run.hpp"
 #include "microbench/words.hpp"
 #include "runtime/settings.hpp"
 #include "verbs/soft/fabric_model.hpp"
@@ -25,14 +24,14 @@ constexpr const char* collective_names[] = {
     "floor",   "oneway",         "memcpy",    "wimm",       "barrier",  "allreduce", "broadcast",
     "reduce",  "reduce_scatter", "allgather", "allgatherv", "alltoall", "alltoallv", "gather",
     "gatherv", "scatter",        "scatterv",  "scan",       "exscan"};
+constexpr std::span names(collective_names);
+constexpr std::size_t probes_count = static_cast<std::size_t>(Collective::barrier);
 static_assert(std::size(collective_names) == static_cast<std::size_t>(Collective::exscan) + 1);
 
-constexpr CheckLevel every_check_level[] = {CheckLevel::off, CheckLevel::local,
-                                            CheckLevel::collective};
+constexpr auto every_check_level = detail::enumerators<CheckLevel::collective>;
 constexpr ElementType user_type = ElementType::uint64;  // of --op user
-constexpr Distribution every_distribution[] = {Distribution::regular, Distribution::decreasing,
-                                               Distribution::single};
-constexpr Format every_format[] = {Format::table, Format::json, Format::csv};
+constexpr auto every_distribution = detail::enumerators<Distribution::single>;
+constexpr auto every_format = detail::enumerators<Format::csv>;
 
 void parse_collectives(const std::string& text, Options& options) {
   if (text == "all") {
@@ -45,10 +44,8 @@ void parse_collectives(const std::string& text, Options& options) {
     const std::optional<Collective> found = collective_of(word);
     if (!found)
       refuse("COLLECTIVE", word,
-             "all, or some of barrier, allreduce, broadcast, reduce, reduce_scatter, allgather, "
-             "allgatherv, alltoall, alltoallv, gather, gatherv, scatter, scatterv, scan, exscan, "
-             "floor, "
-             "oneway, memcpy, wimm");
+             fmt::format("all, or some of {}, {}", fmt::join(names.subspan(probes_count), ", "),
+                         fmt::join(names.first(probes_count), ", ")));
     if (std::find(options.collectives.begin(), options.collectives.end(), *found) !=
         options.collectives.end())
       refuse("COLLECTIVE", text, fmt::format("each name once; {} is there twice", word));
@@ -116,11 +113,10 @@ void declare(CommandLine& line, Words& words, Options& options) {
   words.op = name_of(options.op);
   words.bind = name_of_binding(options.bind);
   words.format = name_of(options.format);
-  line.add(
-      "COLLECTIVE", words.collectives,
-      "all, or some of barrier,allreduce,broadcast,reduce,reduce_scatter,allgather,"
-      "allgatherv,alltoall,alltoallv,gather,gatherv,scatter,scatterv,scan,exscan and the probes "
-      "floor,oneway,memcpy,wimm");
+  line.add("COLLECTIVE", words.collectives,
+           fmt::format("all, or some of {} and the probes {}",
+                       fmt::join(names.subspan(probes_count), ","),
+                       fmt::join(names.first(probes_count), ",")));
   line.add(
       "--bytes", words.bytes,
       or_default("contribution of each rank (for alltoall(v), gather(v) and scatter(v): of each "
@@ -354,27 +350,11 @@ void understand(const Words& words, Options& options) {
 }  // namespace
 
 const char* name_of(Distribution distribution) noexcept {
-  switch (distribution) {
-    case Distribution::regular:
-      return "regular";
-    case Distribution::decreasing:
-      return "decreasing";
-    case Distribution::single:
-      return "single";
-  }
-  return "?";
+  return detail::name_in<Distribution::single>({"regular", "decreasing", "single"}, distribution);
 }
 
 const char* name_of(Format format) noexcept {
-  switch (format) {
-    case Format::table:
-      return "table";
-    case Format::json:
-      return "json";
-    case Format::csv:
-      return "csv";
-  }
-  return "?";
+  return detail::name_in<Format::csv>({"table", "json", "csv"}, format);
 }
 
 std::optional<Collective> collective_of(std::string_view name) {

@@ -17,7 +17,7 @@ constexpr Collective every_collective[] = {
     Collective::allreduce,      Collective::barrier,   Collective::broadcast, Collective::reduce,
     Collective::reduce_scatter, Collective::allgather, Collective::alltoall,  Collective::gather,
     Collective::scatter,        Collective::scan,      Collective::exscan};
-constexpr PlanFormat every_format[] = {PlanFormat::table, PlanFormat::dot, PlanFormat::json};
+constexpr auto every_format = detail::enumerators<PlanFormat::json>;
 
 /// Stands for a user's operator where its plan is made and nothing is computed.
 void combine_nothing(const void*, void*, std::size_t, void*) noexcept {}
@@ -124,34 +124,21 @@ std::optional<Rank> understand_rank(const PlanWords& words, const PlanRequest& r
   if (!words.rank)
     return request.format == PlanFormat::json ? std::nullopt : std::optional(Rank{0});
   if (*words.rank == "all") return std::nullopt;
-  std::uint32_t rank = 0;
-  const char* end_of_text = words.rank->data() + words.rank->size();
-  const auto [end, error] = std::from_chars(words.rank->data(), end_of_text, rank);
-  if (error != std::errc() || end != end_of_text || rank >= request.topology.rank_count)
+  const auto rank = detail::number_in<std::uint32_t>(*words.rank);
+  if (!rank || *rank >= request.topology.rank_count)
     refuse("--rank", *words.rank,
            fmt::format("a rank of these {}, 0 to {}, or all", request.topology.rank_count,
                        request.topology.rank_count - 1));
-  return Rank{rank};
+  return Rank{*rank};
 }
 
 }  // namespace
 
 const char* name_of(PlanFormat format) noexcept {
-  switch (format) {
-    case PlanFormat::table:
-      return "table";
-    case PlanFormat::dot:
-      return "dot";
-    case PlanFormat::json:
-      return "json";
-  }
-  return "?";
+  return detail::name_in<PlanFormat::json>({"table", "dot", "json"}, format);
 }
 
 void declare_plan_options(CommandLine& line, PlanWords& words) {
-  std::string algorithms;
-  for (const Algorithm algorithm : every_algorithm())
-    algorithms += (algorithms.empty() ? "" : ", ") + std::string(name_of(algorithm));
   line.add("--ranks", words.ranks, "number of ranks; needed");
   line.add("--collective", words.collective,
            "allreduce (default), barrier, broadcast, reduce, reduce_scatter, allgather, alltoall, "
@@ -159,7 +146,7 @@ void declare_plan_options(CommandLine& line, PlanWords& words) {
   line.add("--root", words.root, "of broadcast, reduce, gather and scatter, default 0");
   line.add("--per-round", words.per_round,
            "messages per round at most, e.g. 3,2,1; default: the library's rule");
-  line.add("--algorithm", words.algorithm, algorithms + "; default automatic");
+  line.add("--algorithm", words.algorithm, names_of(every_algorithm()) + "; default automatic");
   line.add(
       "--dtype", words.dtype,
       "int32, uint32, int64, uint64 (default), or float, double, half, bfloat16, whose bits show "

@@ -98,15 +98,11 @@ std::string scratch_text(const PlanRequest& request, const plan::Plan& plan) {
 }
 
 const char* flow_text(const plan::Plan& plan) {
-  switch (plan.flow_control) {
-    case plan::FlowControl::synchronising:
-      return "none needed: no rank ends a call before all have begun it";
-    case plan::FlowControl::acknowledged:
-      return "acknowledgements: a rank receives from those to which it sends";
-    case plan::FlowControl::one_way:
-      return "credits: a rank may run ahead of those that wait for it";
-  }
-  return "?";
+  return detail::name_in<plan::FlowControl::one_way>(
+      {"none needed: no rank ends a call before all have begun it",
+       "acknowledgements: a rank receives from those to which it sends",
+       "credits: a rank may run ahead of those that wait for it"},
+      plan.flow_control);
 }
 
 std::size_t count_of(const plan::Plan& plan, plan::Action action) {

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "microbench/patience.hpp"
 #include "microbench/together.hpp"
 
 namespace tutti::bench {

@@ -1,10 +1,17 @@
-// The probes floor, oneway and memcpy: what two processes of one machine can do at best, without a
-// library.  They are kept so short that reading them is checking them.
+// The probes.  floor, oneway and memcpy: what two processes of one machine can do at best, without
+// a library.  wimm: a write-with-immediate ping-pong of 8 bytes between two ranks, with nothing but
+// ibv_post_send, ibv_post_recv and ibv_poll_cq on the device that tutti chooses; half a round trip
+// bounds a round of any collective that goes through the device.  They are kept so short that
+// reading them is checking them.
 #pragma once
+
+#include <sched.h>
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <tutti/detail/clock.hpp>
 #include <tutti/detail/descriptor.hpp>
 #include <tutti/exchange.hpp>
 #include <tutti/operation.hpp>
@@ -46,5 +53,26 @@ std::unique_ptr<Subject> oneway_probe(SharedLines& lines, Rank self);
 /// of a node do with large payloads (copies_of() in results.cpp).  `meeting` is borrowed.
 std::unique_ptr<Subject> memcpy_probe(std::span<const std::byte> from, std::span<std::byte> into,
                                       Operation& meeting);
+
+/// Makes the probe wimm.  Collective over exactly two ranks.  `device` is as
+/// ContextOptions::device. Throws Error.
+std::unique_ptr<Subject> wimm_probe(Exchange& exchange, const std::string& device);
+
+/// How probes wait: spins until `ready()`.  It reads the clock and yields only after some 10 us of
+/// spinning, so that these do not change a figure.  Throws RunFailed after call_timeout.
+template <class Ready>
+void spin_until(const char* what, Ready ready) {
+  constexpr unsigned polls_before_clock = 1u << 14;
+  Timeout begin{0};
+  for (;;) {
+    for (unsigned polls = 0; polls < polls_before_clock; ++polls)
+      if (ready()) return;
+    const Timeout now = detail::MonotonicClock::read();
+    if (begin == Timeout{0}) begin = now;
+    if (now - begin > call_timeout)
+      throw RunFailed(std::string(what) + ": nothing from the other rank for 60 s");
+    sched_yield();
+  }
+}
 
 }  // namespace tutti::bench

@@ -76,6 +76,10 @@ struct Report {
 /// "8", "64K", "1M"; in bytes if it is no whole number of such units.
 std::string size_text(std::size_t bytes);
 
+/// Breaks a text at spaces where it would pass the last of `columns`.  It begins at column `first`,
+/// and further lines at column `indent`.
+std::string wrapped(std::string text, std::size_t columns, std::size_t first, std::size_t indent);
+
 std::string as_table(const Report& report);
 
 /// One object per line, with the keys of the contract in their order.

@@ -97,27 +97,6 @@ std::string bounds_text(const std::vector<Row>& rows) {
   return text;
 }
 
-/// Breaks a text at blanks; all lines but the first are indented.
-std::string wrapped(const std::string& text) {
-  constexpr std::size_t columns = 100;
-  std::string out;
-  std::size_t used = 0;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
-    if (used != 0 && used + 1 + end - begin > columns) {
-      out += "\n  ";
-      used = 2;
-    } else if (used != 0) {
-      out += ' ';
-      ++used;
-    }
-    out += text.substr(begin, end - begin);
-    used += end - begin;
-    begin = end + 1;
-  }
-  return out + '\n';
-}
-
 std::string legend(const Report& report, const Columns& columns) {
   if (!report.rows.empty() && report.rows.front().is_virtual)
     return "Microseconds of virtual time; n: messages of each round.\n";
@@ -126,7 +105,7 @@ std::string legend(const Report& report, const Columns& columns) {
   if (columns.bound) text += "; /bound: median over what bounds it, " + bounds_text(report.rows);
   text += '.';
   if (columns.mpi || columns.bound) text += " Ratios are medians of those of each block.";
-  return wrapped(text);
+  return wrapped(text, 100, 0, 2) + '\n';
 }
 
 /// Aligns the first column to the left, the others to the right.
@@ -152,6 +131,17 @@ std::string size_text(std::size_t bytes) {
   if (bytes >= 1u << 20 && bytes % (1u << 20) == 0) return fmt::format("{}M", bytes >> 20);
   if (bytes >= 1u << 10 && bytes % (1u << 10) == 0) return fmt::format("{}K", bytes >> 10);
   return fmt::format("{}", bytes);
+}
+
+std::string wrapped(std::string text, std::size_t columns, std::size_t first, std::size_t indent) {
+  std::size_t begin = 0;
+  for (std::size_t used = first; text.size() - begin + used > columns; used = indent) {
+    const std::size_t space = text.rfind(' ', begin + columns - used);
+    if (space == std::string::npos || space <= begin) break;
+    text.replace(space, 1, '\n' + std::string(indent, ' '));
+    begin = space + 1 + indent;
+  }
+  return text;
 }
 
 std::string as_table(const Report& report) {

@@ -12,7 +12,6 @@
 #include "microbench/results.hpp"
 #include "microbench/statistics.hpp"
 #include "microbench/together.hpp"
-#include "microbench/virtual_run.hpp"
 
 namespace tutti::bench {
 namespace {

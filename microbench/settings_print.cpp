@@ -1,5 +1,3 @@
-#include "microbench/settings_print.hpp"
-
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "microbench/info.hpp"
+#include "microbench/report.hpp"
 #include "runtime/settings_table.hpp"
 
 namespace tutti::bench {
@@ -81,18 +80,9 @@ std::string cell_of(std::string_view values) {
 
 /// An item of a list, broken at spaces.
 std::string item_of(const runtime::Setting& setting) {
-  std::string item, line = fmt::format("* `{}`:", setting.name);
-  std::string_view rest = setting.more;
-  while (!rest.empty()) {
-    const std::string_view word = rest.substr(0, rest.find(' '));
-    rest.remove_prefix(std::min(word.size() + 1, rest.size()));
-    if (line.size() + 1 + word.size() > markdown_columns_max) {
-      item += line + '\n';
-      line = " ";
-    }
-    line += fmt::format(" {}", word);
-  }
-  return item + line + '\n';
+  return wrapped(fmt::format("* `{}`: {}", setting.name, setting.more), markdown_columns_max, 0,
+                 2) +
+         '\n';
 }
 
 std::string as_markdown() {

@@ -11,6 +11,7 @@
 #include <tutti/collectives.hpp>
 #include <tutti/detail/clock.hpp>
 #include <tutti/detail/names.hpp>
+#include <utility>
 
 #include "microbench/command_line.hpp"
 #include "microbench/launch.hpp"
@@ -24,8 +25,6 @@
 namespace tutti::bench {
 namespace {
 
-constexpr WaitPolicy every_policy[] = {WaitPolicy::spin, WaitPolicy::automatic, WaitPolicy::yield,
-                                       WaitPolicy::block};
 constexpr std::size_t warmup = 3;
 
 /// CPU time of this process so far, with that of the device's threads.
@@ -119,32 +118,21 @@ WakeRow gather_row(Exchange& exchange, Findings&& found, std::size_t calls) {
 }
 
 int run_rank(Exchange& exchange, const WakeOptions& options) {
-  const std::uint32_t self = index_of(exchange.self());
-  try {
-    const Placement placement = place_ranks(exchange, options.bind);
-    std::vector<WakeRow> rows;
-    std::string about;
-    for (const std::uint32_t away_us : options.away_us)
-      for (const WaitPolicy policy : options.policies) {
-        WakeRow row = gather_row(exchange, measure_row(exchange, options, policy, away_us, about),
-                                 options.iterations);
-        row.policy = policy;
-        row.away_us = away_us;
-        rows.push_back(row);
-      }
-    if (self == 0)
-      std::fputs(wake_table(rows, fmt::format("{}; bound: {}", about, placement.binding)).c_str(),
-                 stdout);
-    return 0;
-  } catch (const Error& error) {
-    const int status = exit_status_of(error.code());
-    if (status != exit_usage || self == 0)
-      print_reason("tutti-bench", fmt::format("rank {}: {}", self, error.what()));
-    return status;
-  } catch (const RunFailed& failure) {
-    print_reason("tutti-bench", fmt::format("rank {}: {}", self, failure.what()));
-    return exit_failure;
-  }
+  const Placement placement = place_ranks(exchange, options.bind);
+  std::vector<WakeRow> rows;
+  std::string about;
+  for (const std::uint32_t away_us : options.away_us)
+    for (const WaitPolicy policy : options.policies) {
+      WakeRow row = gather_row(exchange, measure_row(exchange, options, policy, away_us, about),
+                               options.iterations);
+      row.policy = policy;
+      row.away_us = away_us;
+      rows.push_back(row);
+    }
+  if (exchange.self() == Rank{0})
+    std::fputs(wake_table(rows, fmt::format("{}; bound: {}", about, placement.binding)).c_str(),
+               stdout);
+  return 0;
 }
 
 }  // namespace
@@ -177,7 +165,7 @@ WakeOptions parse_wake_options(std::span<const char* const> arguments) {
   if (ranks_per_node)
     options.ranks_per_node = runtime::parse_ranks_per_node(*ranks_per_node, "--ranks-per-node");
   if (policies) {
-    options.policies.clear();
+    const std::vector<WaitPolicy> every_policy = std::exchange(options.policies, {});
     for (const std::string& word : split(*policies))
       options.policies.push_back(parse_name(every_policy, "--wait", word));
   }
@@ -214,17 +202,11 @@ int run_wake(const WakeOptions& options) {
   }
   static_cast<void>(runtime::context_settings({}));  // a bad TUTTI_* variable is found once here
   const std::vector<LocalResult> results =
-      run_local({.rank_count = options.local},
-                [&](Exchange& exchange) { return run_rank(exchange, options); });
-  int status = 0;
-  for (std::size_t rank = 0; rank < results.size(); ++rank) {
-    status = std::max(status, results[rank].exit_status);
-    if (results[rank].signal == 0) continue;
-    print_reason("tutti-bench",
-                 fmt::format("rank {} was ended by signal {}", rank, results[rank].signal));
-    status = exit_failure;
-  }
-  return status;
+      run_local({.rank_count = options.local}, [&](Exchange& exchange) {
+        return exit_status_of("tutti-bench", exchange.self(), exchange.self() == Rank{0},
+                              [&] { return run_rank(exchange, options); });
+      });
+  return exit_status_of("tutti-bench", results);
 }
 
 }  // namespace tutti::bench

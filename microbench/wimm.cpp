@@ -1,4 +1,4 @@
-#include "microbench/wimm.hpp"
+#include "microbench/probes.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "microbench/patience.hpp"
 #include "microbench/together.hpp"
 #include "verbs/arena.hpp"
 #include "verbs/queue_pair.hpp"
@@ -22,12 +21,6 @@ constexpr std::uint32_t signal_every = 32;
 // There is room for all that is posted, signaled or not: some devices count all of it when they
 // look for an overrun.
 constexpr int completions_max = receives_max + sends_max;
-
-verbs::DomainHandle make_domain(const verbs::Port& port) {
-  verbs::DomainHandle domain(port.driver().alloc_pd(port.device.get()), {&port.driver()});
-  if (!domain) throw Error(ErrorCode::system, "wimm: alloc_pd on " + port.name(), errno);
-  return domain;
-}
 
 verbs::CompletionQueueHandle make_completions(const verbs::Port& port) {
   verbs::CompletionQueueHandle queue(
@@ -49,7 +42,7 @@ class Wimm final : public Subject {
  public:
   Wimm(const std::string& device, bool first)
       : port_(verbs::open_port(device)),
-        domain_(make_domain(port_)),
+        domain_(verbs::make_domain(port_)),
         arena_(port_, domain_.get(), 4096),
         completions_(make_completions(port_)),
         pair_(port_, domain_.get(), completions_.get(),

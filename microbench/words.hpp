@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include <tutti/detail/names.hpp>
+#include <tutti/detail/number_in.hpp>
 #include "tune/registry.hpp"
 
 namespace tutti::bench {
@@ -26,13 +26,10 @@ inline constexpr BuiltIn every_operator[] = {
 inline constexpr ElementType every_type[] = {
     ElementType::int32,   ElementType::uint32,  ElementType::int64,   ElementType::uint64,
     ElementType::float32, ElementType::float64, ElementType::float16, ElementType::bfloat16};
-inline constexpr Across every_way_across[] = {Across::automatic, Across::flat, Across::leader,
-                                              Across::lanes};
-inline constexpr Tree every_tree[] = {Tree::automatic, Tree::knomial, Tree::binomial,
-                                      Tree::fibonacci};
-inline constexpr Notify every_notification[] = {Notify::immediate, Notify::flag};
-inline constexpr Agreement every_agreement[] = {Agreement::identical, Agreement::reproducible,
-                                                Agreement::relaxed};
+inline constexpr auto every_way_across = detail::enumerators<Across::lanes>;
+inline constexpr auto every_tree = detail::enumerators<Tree::fibonacci>;
+inline constexpr auto every_notification = detail::enumerators<Notify::flag>;
+inline constexpr auto every_agreement = detail::enumerators<Agreement::relaxed>;
 
 /// The words between the commas.
 inline std::vector<std::string> split(const std::string& text) {
@@ -84,11 +81,10 @@ auto parse_name(const All& all, std::string_view option, std::string_view value)
 
 template <class Number>
 Number parse_number(std::string_view option, std::string_view value, Number least, Number most) {
-  Number number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc() || end != value.data() + value.size() || number < least || number > most)
+  const std::optional<Number> number = detail::number_in<Number>(value);
+  if (!number || *number < least || *number > most)
     refuse(option, value, fmt::format("a number from {} to {}", least, most));
-  return number;
+  return *number;
 }
 
 /// Refuses bitwise and logical operators on elements that are no integers.

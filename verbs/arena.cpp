@@ -87,17 +87,9 @@ Arena::Arena(const Port& port, ibv_pd* domain, std::size_t bytes) {
   if (madvise(mapping_->data(), bytes, MADV_DONTFORK) != 0)
     refuse("madvise(MADV_DONTFORK) of the arena", errno);
   // Strict ordering (no IBV_ACCESS_RELAXED_ORDERING): a notification must not overtake its payload.
-  region_ = RegionHandle(port.driver().reg_mr(domain, mapping_->data(), bytes,
-                                              IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE),
-                         {&port.driver()});
-  if (!region_) {
-    const int error = errno;
-    throw Error(error == ENOMEM ? ErrorCode::limit_exceeded : ErrorCode::system,
-                "registering an arena of " + std::to_string(bytes) +
-                    " bytes (TUTTI_ARENA_BYTES) on " + port.name() + ": " + std::strerror(error) +
-                    explain_registration(port, error),
-                error);
-  }
+  region_ = register_on(port, domain, mapping_->data(), bytes,
+                        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+                        "an arena of " + std::to_string(bytes) + " bytes (TUTTI_ARENA_BYTES)");
   assert(region_->addr == mapping_->data());
   assert(region_->length == bytes);
   gaps_.emplace(header_bytes, usable);

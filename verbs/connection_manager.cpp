@@ -188,10 +188,8 @@ void ConnectionManager::Negotiation::begin(Attempt& attempt) {
   attempt.id = make_id(driver_, manager_.events_.get());
   if (!attempt.id) fail_call(attempt, "rdma_create_id");
   const Endpoint& remote = attempt.partner->ends.remote;
-  ibv_gid target{};
-  std::memcpy(target.raw, remote.gid, sizeof target.raw);
   IpAddress from = address_of(manager_.port_.gid.gid, 0);
-  IpAddress to = address_of(target, remote.service_port);
+  IpAddress to = address_of(gid_of(remote), remote.service_port);
   const Timeout time = std::min(address_time, deadline_.remaining(clock_.now()));
   if (driver_.resolve_addr(attempt.id.get(), &from.any, &to.any, milliseconds_of(time)) != 0)
     fail_call(attempt, "rdma_resolve_addr");
@@ -333,9 +331,7 @@ void ConnectionManager::Negotiation::enter_ready(const Attempt& attempt, rdma_cm
 
 std::string ConnectionManager::Negotiation::places_of(const Attempt& attempt) const {
   const Endpoint& remote = attempt.partner->ends.remote;
-  ibv_gid target{};
-  std::memcpy(target.raw, remote.gid, sizeof target.raw);
-  return attempt.partner->name + " at " + text_of(address_of(target, remote.service_port)) +
+  return attempt.partner->name + " at " + text_of(address_of(gid_of(remote), remote.service_port)) +
          " from " + text_of(address_of(manager_.port_.gid.gid, 0)) + " (" + manager_.port_.name() +
          ")";
 }

@@ -3,15 +3,11 @@
 #include <arpa/inet.h>
 
 #include <cassert>
-#include <cerrno>
 #include <cstring>
+#include <tutti/detail/enumerators.hpp>
 
 namespace tutti::verbs {
 namespace {
-
-bool is_link_local_ip6(const ibv_gid& gid) {
-  return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
-}
 
 std::string text_of_rejection(int reason, std::span<const std::byte> private_data) {
   ConnectionRefusal refusal{};
@@ -70,7 +66,7 @@ std::string obstacle_to_address(const PortDescription& port, const GidCandidate&
   if (port.link == LinkLayer::infiniband)
     return "an InfiniBand port: its IP address would be that of an IPoIB interface, which is not "
            "looked for; set TUTTI_CONNECT=exchange";
-  if (is_link_local_ip6(gid.gid))
+  if (is_link_local_ipv6(gid.gid))
     return "a port whose only address is the link-local " + text_of(gid.gid) +
            "; give its network interface an IPv4 or a routable IPv6 address, or set "
            "TUTTI_CONNECT=exchange";
@@ -138,23 +134,12 @@ ConnectionRefusal refusal_of(Refusal reason) noexcept {
 }
 
 const char* text_of(ConnectStep step) noexcept {
-  switch (step) {
-    case ConnectStep::awaiting_request:
-      return "waiting for its connection request";
-    case ConnectStep::resolving_address:
-      return "resolving its address";
-    case ConnectStep::resolving_route:
-      return "resolving the route to it";
-    case ConnectStep::requesting:
-      return "waiting for its answer to the connection request";
-    case ConnectStep::pausing:
-      return "waiting for its kernel to forget an earlier queue pair of the same number";
-    case ConnectStep::awaiting_confirmation:
-      return "waiting for it to confirm the connection";
-    case ConnectStep::connected:
-      return "connected";
-  }
-  return "?";
+  return detail::name_in<ConnectStep::connected>(
+      {"waiting for its connection request", "resolving its address", "resolving the route to it",
+       "waiting for its answer to the connection request",
+       "waiting for its kernel to forget an earlier queue pair of the same number",
+       "waiting for it to confirm the connection", "connected"},
+      step);
 }
 
 int errno_of(rdma_cm_event_type event, int status) noexcept {

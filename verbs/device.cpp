@@ -125,4 +125,12 @@ Port open_port(const std::string& request) {
   return open_port(std::move(ports[*choice.chosen]), std::move(choice.reason));
 }
 
+DomainHandle make_domain(const Port& port) {
+  DomainHandle domain(port.driver().alloc_pd(port.device.get()), {&port.driver()});
+  if (!domain)
+    throw Error(ErrorCode::system, "alloc_pd on " + port.name() + ": " + std::strerror(errno),
+                errno);
+  return domain;
+}
+
 }  // namespace tutti::verbs

@@ -33,4 +33,7 @@ Port open_port(const std::string& request);
 /// Opens the chosen port.  Throws Error.
 Port open_port(PortDescription chosen, std::string reason);
 
+/// Makes a protection domain of the port's device.  Throws Error.
+DomainHandle make_domain(const Port& port);
+
 }  // namespace tutti::verbs

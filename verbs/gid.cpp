@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <cassert>
 #include <tuple>
+#include <tutti/detail/enumerators.hpp>
 
 namespace tutti::verbs {
 namespace {
 
 /// Whether it is in fe80::/10, or 169.254/16 as an IPv4-mapped address.
 bool is_link_local(const ibv_gid& gid) {
-  return (gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80) ||
+  return is_link_local_ipv6(gid) ||
          (is_ipv4_mapped(gid) && gid.raw[12] == 169 && gid.raw[13] == 254);
 }
 
@@ -44,16 +45,12 @@ bool is_ipv4_mapped(const ibv_gid& gid) noexcept {
          gid.raw[10] == 0xff && gid.raw[11] == 0xff;
 }
 
+bool is_link_local_ipv6(const ibv_gid& gid) noexcept {
+  return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
+}
+
 const char* name_of(GidType type) noexcept {
-  switch (type) {
-    case GidType::infiniband:
-      return "IB";
-    case GidType::roce_v1:
-      return "RoCE v1";
-    case GidType::roce_v2:
-      return "RoCE v2";
-  }
-  return "?";
+  return detail::name_in<GidType::roce_v2>({"IB", "RoCE v1", "RoCE v2"}, type);
 }
 
 std::string text_of(const ibv_gid& gid) {

@@ -38,5 +38,6 @@ GidChoice choose_gid(LinkLayer link, std::span<const GidCandidate> table);
 const char* name_of(GidType type) noexcept;
 std::string text_of(const ibv_gid& gid);  // as an IPv6 address
 bool is_ipv4_mapped(const ibv_gid& gid) noexcept;
+bool is_link_local_ipv6(const ibv_gid& gid) noexcept;  // in fe80::/10
 
 }  // namespace tutti::verbs

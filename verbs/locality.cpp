@@ -2,33 +2,21 @@
 
 #include <algorithm>
 #include <cassert>
-#include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string_view>
 #include <system_error>
+#include <tutti/detail/number_in.hpp>
 
 namespace tutti::verbs {
 namespace {
 
+using detail::first_line;
+using detail::number_in;
+
 // Distances that ACPI prescribes, and assumes where the firmware has no table.
 constexpr unsigned distance_on_the_spot = 10;
 constexpr unsigned distance_elsewhere = 20;
-
-std::string first_line(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-std::optional<unsigned> number_in(std::string_view text) {
-  unsigned number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 std::vector<unsigned> numbers_in(const std::string& text) {
   std::istringstream words(text);
@@ -68,7 +56,7 @@ Surroundings look_around(const std::string& sys) {
   for (const auto& entry : folder) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with("node")) continue;
-    const std::optional<unsigned> number = number_in(std::string_view(name).substr(4));
+    const std::optional<unsigned> number = number_in<unsigned>(std::string_view(name).substr(4));
     if (!number) continue;
     const std::string path = entry.path().string();
     surroundings.nodes.push_back({.number = *number,
@@ -82,7 +70,7 @@ Surroundings look_around(const std::string& sys) {
 Locality locality_of(const std::string& device, const std::string& sys) {
   const std::string path = path_of(device, sys);
   // The kernel writes -1 where the firmware gives no node; the CPUs then are those of the bus.
-  return {.numa_node = number_in(first_line(path + "numa_node")),
+  return {.numa_node = number_in<unsigned>(first_line(path + "numa_node")),
           .near = detail::parse_cpu_list(first_line(path + "local_cpulist"))};
 }
 

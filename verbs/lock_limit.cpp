@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <tutti/status.hpp>
@@ -72,6 +73,18 @@ std::string explain_registration(const Port& port, int error) {
   return "; " + limit.text() +
          (limit.is_exempt ? ", which CAP_IPC_LOCK does not lift in a user namespace" : "") + ": " +
          remedy;
+}
+
+RegionHandle register_on(const Port& port, ibv_pd* domain, std::byte* memory, std::size_t bytes,
+                         int access, const std::string& what) {
+  RegionHandle region(port.driver().reg_mr(domain, memory, bytes, access), {&port.driver()});
+  const int error = errno;
+  if (!region)
+    throw Error(error == ENOMEM ? ErrorCode::limit_exceeded : ErrorCode::system,
+                "registering " + what + " on " + port.name() + ": " + std::strerror(error) +
+                    explain_registration(port, error),
+                error);
+  return region;
 }
 
 }  // namespace tutti::verbs

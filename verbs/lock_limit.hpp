@@ -41,4 +41,9 @@ void check_lockable(const Port& port, std::size_t bytes, const std::string& what
 /// cause; else nothing.
 std::string explain_registration(const Port& port, int error);
 
+/// Registers memory that is mapped here.  `what` it is, in the Error if the device refuses, which
+/// names the limit and what to do where that may be the cause.
+RegionHandle register_on(const Port& port, ibv_pd* domain, std::byte* memory, std::size_t bytes,
+                         int access, const std::string& what);
+
 }  // namespace tutti::verbs

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <vector>
 
+#include "verbs/queue_pair.hpp"
+
 namespace tutti::verbs {
 namespace {
 
@@ -117,8 +119,7 @@ PortCard card_of(const Port& port) {
 }
 
 PortCard card_of(const Endpoint& endpoint) {
-  ibv_gid gid{};
-  std::memcpy(gid.raw, endpoint.gid, sizeof gid.raw);
+  const ibv_gid gid = gid_of(endpoint);
   return {.name = {},
           .is_software = endpoint.is_software,
           .link_layer = endpoint.link_layer,

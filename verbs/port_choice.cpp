@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
-#include <charconv>
 #include <tuple>
+#include <tutti/detail/number_in.hpp>
 
 namespace tutti::verbs {
 namespace {
@@ -29,15 +29,11 @@ Request parse(const std::string& text, Ports ports) {
   const auto is_device = [&](const PortDescription& port) { return port.device == text; };
   if (colon == std::string::npos || std::any_of(ports.begin(), ports.end(), is_device))
     return {.device = text, .port_text = {}, .port = {}, .has_port = false};
-  Request request{.device = text.substr(0, colon),
-                  .port_text = text.substr(colon + 1),
-                  .port = {},
-                  .has_port = true};
-  unsigned number = 0;
-  const char* const last = request.port_text.data() + request.port_text.size();
-  const auto [end, error] = std::from_chars(request.port_text.data(), last, number);
-  if (error == std::errc() && end == last) request.port = number;
-  return request;
+  const std::string port = text.substr(colon + 1);
+  return {.device = text.substr(0, colon),
+          .port_text = port,
+          .port = detail::number_in<unsigned>(port),
+          .has_port = true};
 }
 
 std::string list_of(Ports ports) {

@@ -49,13 +49,13 @@ const char* mtu_text(std::uint8_t mtu) {
   return mtu < std::size(texts) ? texts[mtu] : "?";
 }
 
-ibv_gid gid_of(const Endpoint& endpoint) {
+}  // namespace
+
+ibv_gid gid_of(const Endpoint& endpoint) noexcept {
   ibv_gid gid{};
   std::memcpy(gid.raw, endpoint.gid, sizeof gid.raw);
   return gid;
 }
-
-}  // namespace
 
 std::string text_of(const Endpoint& endpoint) {
   const ibv_gid gid = gid_of(endpoint);

@@ -90,6 +90,7 @@ class QueuePair {
   std::uint32_t receives_max_ = 0;
 };
 
+ibv_gid gid_of(const Endpoint& endpoint) noexcept;
 std::string text_of(const Endpoint& endpoint);
 
 }  // namespace tutti::verbs

@@ -14,14 +14,6 @@ namespace {
 
 constexpr int poll_batch = 16;
 
-DomainHandle make_domain(const Port& port) {
-  DomainHandle domain(port.driver().alloc_pd(port.device.get()), {&port.driver()});
-  if (!domain)
-    throw Error(ErrorCode::system, "alloc_pd on " + port.name() + ": " + std::strerror(errno),
-                errno);
-  return domain;
-}
-
 }  // namespace
 
 VerbsFabric::VerbsFabric(const VerbsFabricOptions& options)
@@ -37,16 +29,8 @@ VerbsFabric::VerbsFabric(const VerbsFabricOptions& options)
 RegionHandle VerbsFabric::register_memory(const std::byte* memory, std::size_t bytes, int access,
                                           const char* name) {
   check_lockable(port_, bytes, name);
-  const Driver& driver = port_.driver();
-  RegionHandle region(driver.reg_mr(domain_.get(), const_cast<std::byte*>(memory), bytes, access),
-                      {&driver});
-  const int error = errno;
-  if (!region)
-    throw Error(error == ENOMEM ? ErrorCode::limit_exceeded : ErrorCode::system,
-                std::string("registering ") + name + ", " + std::to_string(bytes) + " bytes, on " +
-                    port_.name() + ": " + std::strerror(error) + explain_registration(port_, error),
-                error);
-  return region;
+  return register_on(port_, domain_.get(), const_cast<std::byte*>(memory), bytes, access,
+                     std::string(name) + ", " + std::to_string(bytes) + " bytes,");
 }
 
 std::uint32_t VerbsFabric::attach(VerbsChannel& channel) {

@@ -110,6 +110,22 @@ ScanArguments scan_arguments(const tutti_scan_arguments& given, std::uint32_t) {
           .reduction = reduction_of(given.reduction)};
 }
 
+/// The arguments of an allgather or alltoall.
+template <class Arguments>
+Arguments equal_blocks(const tutti_allgather_arguments& given, std::uint32_t) {
+  return {.source = given.source, .target = given.target, .bytes = size_of("bytes", given.bytes)};
+}
+
+/// The arguments of a gather or scatter.
+template <class Arguments>
+Arguments equal_blocks_of_root(const tutti_gather_arguments& given, std::uint32_t rank_count) {
+  require_reserved(given.reserved);
+  return {.source = given.source,
+          .target = given.target,
+          .bytes = size_of("bytes", given.bytes),
+          .root = rank_of("root", given.root, rank_count)};
+}
+
 }  // namespace
 }  // namespace tutti::api
 
@@ -215,25 +231,15 @@ tutti_status tutti_exscan_init(tutti_communicator* communicator,
 tutti_status tutti_allgather_init(tutti_communicator* communicator,
                                   const tutti_allgather_arguments* arguments,
                                   tutti_operation** operation, tutti_failure* failure) {
-  return make(
-      "allgather", communicator, arguments, operation, failure,
-      [](const tutti_allgather_arguments& given, std::uint32_t) {
-        return AllgatherArguments{
-            .source = given.source, .target = given.target, .bytes = size_of("bytes", given.bytes)};
-      },
-      allgather);
+  return make("allgather", communicator, arguments, operation, failure,
+              equal_blocks<AllgatherArguments>, allgather);
 }
 
 tutti_status tutti_alltoall_init(tutti_communicator* communicator,
                                  const tutti_alltoall_arguments* arguments,
                                  tutti_operation** operation, tutti_failure* failure) {
-  return make(
-      "alltoall", communicator, arguments, operation, failure,
-      [](const tutti_alltoall_arguments& given, std::uint32_t) {
-        return AlltoallArguments{
-            .source = given.source, .target = given.target, .bytes = size_of("bytes", given.bytes)};
-      },
-      alltoall);
+  return make("alltoall", communicator, arguments, operation, failure,
+              equal_blocks<AlltoallArguments>, alltoall);
 }
 
 tutti_status tutti_allgatherv_init(tutti_communicator* communicator,
@@ -267,31 +273,15 @@ tutti_status tutti_alltoallv_init(tutti_communicator* communicator,
 tutti_status tutti_gather_init(tutti_communicator* communicator,
                                const tutti_gather_arguments* arguments, tutti_operation** operation,
                                tutti_failure* failure) {
-  return make(
-      "gather", communicator, arguments, operation, failure,
-      [](const tutti_gather_arguments& given, std::uint32_t rank_count) {
-        require_reserved(given.reserved);
-        return GatherArguments{.source = given.source,
-                               .target = given.target,
-                               .bytes = size_of("bytes", given.bytes),
-                               .root = rank_of("root", given.root, rank_count)};
-      },
-      gather);
+  return make("gather", communicator, arguments, operation, failure,
+              equal_blocks_of_root<GatherArguments>, gather);
 }
 
 tutti_status tutti_scatter_init(tutti_communicator* communicator,
                                 const tutti_scatter_arguments* arguments,
                                 tutti_operation** operation, tutti_failure* failure) {
-  return make(
-      "scatter", communicator, arguments, operation, failure,
-      [](const tutti_scatter_arguments& given, std::uint32_t rank_count) {
-        require_reserved(given.reserved);
-        return ScatterArguments{.source = given.source,
-                                .target = given.target,
-                                .bytes = size_of("bytes", given.bytes),
-                                .root = rank_of("root", given.root, rank_count)};
-      },
-      scatter);
+  return make("scatter", communicator, arguments, operation, failure,
+              equal_blocks_of_root<ScatterArguments>, scatter);
 }
 
 tutti_status tutti_gatherv_init(tutti_communicator* communicator,

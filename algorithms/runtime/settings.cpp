@@ -7,6 +7,8 @@
 #include <optional>
 #include <tutti/bootstrap.hpp>
 #include <tutti/communicator.hpp>
+#include <tutti/detail/names.hpp>
+#include <tutti/detail/number_in.hpp>
 #include <tutti/status.hpp>
 #include <utility>
 #include <vector>
@@ -33,16 +35,13 @@ std::string required(const char* name, const char* expected) {
 }
 
 std::uint32_t parse_number(std::string_view text, const std::string& origin, const char* expected) {
-  std::uint32_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) refuse(origin, text, expected);
-  return number;
+  if (const auto number = detail::number_in<std::uint32_t>(text)) return *number;
+  refuse(origin, text, expected);
 }
 
 Timeout parse_seconds(std::string_view text, const std::string& origin) {
-  double seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc() || end != text.data() + text.size() || !(seconds > 0) || seconds > 1e6)
+  const double seconds = detail::number_in<double>(text).value_or(0);
+  if (!(seconds > 0) || seconds > 1e6)
     refuse(origin, text, "seconds above 0, for example 30 or 0.5");
   return std::chrono::duration_cast<Timeout>(std::chrono::duration<double>(seconds));
 }
@@ -55,6 +54,17 @@ auto one_of(std::vector<std::pair<std::string_view, Value>> words, const char* e
       if (text == word) return value;
     refuse(origin, text, expected);
   };
+}
+
+/// Parses the name of an enumerator up to `last`.
+template <auto last>
+decltype(last) parse_name(std::string_view text, const std::string& origin) {
+  std::string names;
+  for (const auto value : detail::enumerators<last>) {
+    if (text == name_of(value)) return value;
+    names += (names.empty() ? "" : value == last ? " or " : ", ") + std::string(name_of(value));
+  }
+  refuse(origin, text, names);
 }
 
 }  // namespace
@@ -99,10 +109,8 @@ std::vector<std::uint32_t> parse_list(std::string_view text, const std::string& 
   for (std::string_view rest = text;;) {
     const std::size_t comma = rest.find(',');
     const std::string_view word = rest.substr(0, comma);
-    std::uint32_t entry = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), entry);
-    if (error != std::errc() || end != word.data() + word.size() || entry == 0)
-      refuse(origin, text, expected);
+    const std::uint32_t entry = detail::number_in<std::uint32_t>(word).value_or(0);
+    if (entry == 0) refuse(origin, text, expected);
     vector.push_back(entry);
     if (comma == std::string_view::npos) return vector;
     rest.remove_prefix(comma + 1);
@@ -126,10 +134,7 @@ std::vector<std::uint32_t> parse_ranks_per_domain(std::string_view text,
 }
 
 Placement parse_placement(std::string_view text, const std::string& origin) {
-  if (text == "block") return Placement::block;
-  if (text == "cyclic") return Placement::cyclic;
-  if (text == "random") return Placement::random;
-  refuse(origin, text, "block, cyclic or random");
+  return parse_name<Placement::random>(text, origin);
 }
 
 std::uint64_t parse_bytes(std::string_view text, const std::string& origin) {
@@ -182,11 +187,7 @@ ContextSettings context_settings(const ContextOptions& given) {
     refuse("TUTTI_ARENA_BYTES", std::to_string(settings.arena_bytes),
            "at most " + std::to_string(arena_bytes_max) +
                " bytes, also in code, and less than there is memory");
-  settle(settings.check, given.check, "TUTTI_CHECK",
-         one_of<CheckLevel>({{"off", CheckLevel::off},
-                             {"local", CheckLevel::local},
-                             {"collective", CheckLevel::collective}},
-                            "off, local or collective"));
+  settle(settings.check, given.check, "TUTTI_CHECK", parse_name<CheckLevel::collective>);
   settle(settings.per_round, given.per_round, "TUTTI_PER_ROUND", parse_per_round);
   settle(settings.chunk_bytes, given.chunk_bytes, "TUTTI_CHUNK_BYTES", parse_bytes);
   settle(settings.single_copy_bytes, given.single_copy_bytes, "TUTTI_SINGLE_COPY_BYTES",
@@ -198,20 +199,10 @@ ContextSettings context_settings(const ContextOptions& given) {
          one_of<ConnectBy>({{"exchange", ConnectBy::exchange}, {"cm", ConnectBy::cm}},
                            "exchange (out of band) or cm (by IP address, through the kernel's "
                            "rdma_cm)"));
-  settle(settings.notify, given.notify, "TUTTI_NOTIFY",
-         one_of<Notify>({{"immediate", Notify::immediate}, {"flag", Notify::flag}},
-                        "immediate or flag"));
-  settle(settings.wait, given.wait, "TUTTI_WAIT",
-         one_of<WaitPolicy>({{"automatic", WaitPolicy::automatic},
-                             {"spin", WaitPolicy::spin},
-                             {"yield", WaitPolicy::yield},
-                             {"block", WaitPolicy::block}},
-                            "automatic, spin, yield or block"));
+  settle(settings.notify, given.notify, "TUTTI_NOTIFY", parse_name<Notify::flag>);
+  settle(settings.wait, given.wait, "TUTTI_WAIT", parse_name<WaitPolicy::block>);
   settle(settings.shared_notifications, given.shared_notifications, "TUTTI_SHARED_NOTIFICATIONS",
-         one_of<SharedNotifications>({{"automatic", SharedNotifications::automatic},
-                                      {"words", SharedNotifications::words},
-                                      {"republished", SharedNotifications::republished}},
-                                     "automatic, words or republished"));
+         parse_name<SharedNotifications::republished>);
   settle(settings.ranks_per_node, given.ranks_per_node, "TUTTI_RANKS_PER_NODE",
          parse_ranks_per_node);
   settle(settings.placement, given.placement, "TUTTI_PLACEMENT", parse_placement);

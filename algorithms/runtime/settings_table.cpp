@@ -1,5 +1,7 @@
 #include "runtime/settings_table.hpp"
 
+#include <tutti/detail/enumerators.hpp>
+
 namespace tutti::runtime {
 namespace {
 
@@ -135,19 +137,9 @@ std::span<const Setting> settings() noexcept {
 }
 
 const char* name_of(SettingGroup group) noexcept {
-  switch (group) {
-    case device_and_memory:
-      return "Device, memory, set-up";
-    case messages:
-      return "Messages and waiting";
-    case nodes:
-      return "Nodes";
-    case tcp_bootstrap:
-      return "The tcp bootstrap";
-    case software_device:
-      return "The software device";
-  }
-  return "invalid group";
+  return detail::name_in<software_device>({"Device, memory, set-up", "Messages and waiting",
+                                           "Nodes", "The tcp bootstrap", "The software device"},
+                                          group);
 }
 
 }  // namespace tutti::runtime

@@ -2,7 +2,6 @@
 // over a context and an exchange.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>

@@ -1,4 +1,3 @@
-// See address_handle.hpp.
 #include "verbs/soft/address_handle.hpp"
 
 #include <cassert>
@@ -38,8 +37,7 @@ ibv_ah* create_address_handle(ibv_pd* domain, ibv_ah_attr* attributes) {
   handle->attributes = *attributes;
   handle->destination = find_destination(device, *attributes);
   ++process.address_handles_count;
-  ++static_cast<Domain*>(domain)->users;
-  ++context_of(domain->context).objects;
+  add_object(domain->context, domain);
   return handle;
 }
 
@@ -48,11 +46,8 @@ int destroy_address_handle(ibv_ah* handle) {
   if (process.inherited()) return EINVAL;
   const std::lock_guard guard(process.mutex);
   assert(process.address_handles_count > 0);
-  assert(static_cast<Domain*>(handle->pd)->users > 0);
-  assert(context_of(handle->context).objects > 0);
   --process.address_handles_count;
-  --static_cast<Domain*>(handle->pd)->users;
-  --context_of(handle->context).objects;
+  remove_object(handle->context, handle->pd);
   delete static_cast<AddressHandle*>(handle);
   return 0;
 }

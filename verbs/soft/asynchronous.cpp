@@ -1,4 +1,3 @@
-// See asynchronous.hpp.
 #include "verbs/soft/asynchronous.hpp"
 
 #include <cassert>

@@ -1,4 +1,3 @@
-// See atomic.hpp.
 #include "verbs/soft/atomic.hpp"
 
 #include <atomic>
@@ -6,7 +5,6 @@
 
 #include "verbs/soft/memory.hpp"
 #include "verbs/soft/process.hpp"
-#include "verbs/soft/turn.hpp"
 
 namespace tutti::verbs::soft {
 namespace {

@@ -7,8 +7,11 @@
 // (IBV_ATOMIC_HCA).  Which of the two ways is used depends on the region, never on the initiator.
 #pragma once
 
+#include <atomic>
 #include <cassert>
+#include <cstdint>
 
+#include "tutti/detail/pause.hpp"
 #include "verbs/soft/queue_pair.hpp"
 #include "verbs/soft/remote.hpp"
 
@@ -32,6 +35,38 @@ inline bool changes(std::uint64_t former, ibv_wr_opcode opcode, std::uint64_t op
   value = adds ? former + operand : swap;
   return adds || former == operand;
 }
+
+/// An initiator's turn to change a process's private memory; see SegmentHeader::atomic_turn.
+class Turn {
+ public:
+  Turn(std::atomic<std::uint64_t>& word, std::uint64_t token) noexcept
+      : word_(word), token_(token) {
+    assert(token != 0);
+    // A turn takes two system calls.  If it lasts longer than this loop, its holder is preempted,
+    // stopped or dead, and the request becomes pending.
+    for (unsigned tries = 0; tries < 1000 && !taken_; ++tries) {
+      std::uint64_t nobody = 0;
+      // Acquire: the system calls of the former turn have happened.
+      taken_ = word.compare_exchange_strong(nobody, token, std::memory_order_acquire,
+                                            std::memory_order_relaxed);
+      if (!taken_) detail::pause();
+    }
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    std::uint64_t own = token_;
+    // The word belongs to another initiator if the owner took this process for dead.
+    if (taken_)
+      word_.compare_exchange_strong(own, 0, std::memory_order_release, std::memory_order_relaxed);
+  }
+  explicit operator bool() const { return taken_; }
+
+ private:
+  std::atomic<std::uint64_t>& word_;
+  std::uint64_t token_;
+  bool taken_ = false;
+};
 
 /// Changes the word at `mapped`, in this process, and returns its former value.
 std::uint64_t change_mapped_word(void* mapped, const Request& request) noexcept;

@@ -1,4 +1,4 @@
-// See backing.hpp.  /proc/self/maps says which file a range maps.  A descriptor for that file is
+// /proc/self/maps says which file a range maps.  A descriptor for that file is
 // found among the descriptors of this process, or by the file's name if it still has one.
 #include "verbs/soft/backing.hpp"
 
@@ -12,26 +12,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <string>
+#include <string_view>
 
 #include "tutti/detail/file_space.hpp"
 
 namespace tutti::verbs::soft {
 
-/// What a range of memory maps.
-struct Backings::FileRange {
-  bool mapped = false;
-  bool writable = false;
-  bool shared = false;  // one file, shared, at contiguous offsets
-  dev_t device = 0;
-  ino_t inode = 0;
-  std::size_t offset = 0;
-  std::string name;
-};
-
 namespace {
-
-using FileRange = Backings::FileRange;
 
 /// Owns the text that getline() allocates.
 struct Line {
@@ -49,53 +36,14 @@ struct Close {
   void operator()(DIR* folder) const { ::closedir(folder); }
 };
 
-FileRange look_up(std::size_t first, std::size_t last) {
-  const std::unique_ptr<std::FILE, Close> maps(std::fopen("/proc/self/maps", "re"));
-  if (!maps) return {.mapped = true, .writable = true, .name = {}};  // no /proc: believe the caller
-
-  FileRange range;
-  std::size_t covered = first;
-  Line line;
-  while (covered<last&& ::getline(&line.text, &line.room, maps.get())> 0) {
-    unsigned long start = 0, end = 0, offset = 0, inode = 0;
-    unsigned major = 0, minor = 0;
-    char rights[5] = {};
-    int name_at = 0;
-    if (std::sscanf(line.text, "%lx-%lx %4s %lx %x:%x %lu %n", &start, &end, rights, &offset,
-                    &major, &minor, &inode, &name_at) < 7 ||
-        end <= covered)
-      continue;
-    if (start > covered || rights[0] != 'r') break;  // a hole, or memory that cannot be read
-    const dev_t device = makedev(major, minor);
-    const bool shared = rights[3] == 's' && inode != 0;
-    if (covered == first) {
-      range = {.mapped = false,
-               .writable = rights[1] == 'w',
-               .shared = shared,
-               .device = device,
-               .inode = inode,
-               .offset = offset + (first - start),
-               .name = line.text + name_at};
-    } else {
-      range.writable = range.writable && rights[1] == 'w';
-      range.shared = range.shared && shared && device == range.device && inode == range.inode &&
-                     offset == range.offset + (start - first);
-    }
-    covered = end;
-  }
-  range.mapped = covered >= last;
-  if (!range.name.empty() && range.name.back() == '\n') range.name.pop_back();
-  return range;
-}
-
-bool is_file(const struct stat& status, const FileRange& range) {
+bool is_file(const struct stat& status, const MappedRange& range) {
   return S_ISREG(status.st_mode) && status.st_dev == range.device && status.st_ino == range.inode;
 }
 
 /// Opens a descriptor of our own for the file, if the path leads to it.  The first step opens
 /// nothing but the name, so that a device or pipe in the file's place is never opened.  The second
 /// step opens it for reading and writing, because a peer maps it for both.
-detail::Descriptor open_file(const char* path, const FileRange& range) {
+detail::Descriptor open_file(const char* path, const MappedRange& range) {
   const detail::Descriptor found(::open(path, O_PATH | O_CLOEXEC));
   struct stat status;
   if (!found || ::fstat(found.get(), &status) != 0 || !is_file(status, range)) return {};
@@ -106,7 +54,7 @@ detail::Descriptor open_file(const char* path, const FileRange& range) {
 /// The descriptor numbers in the folder belong to other threads, which may close and reuse them at
 /// any time.  Therefore only their links are read, and what a link leads to is checked after
 /// opening.
-detail::Descriptor find_descriptor(const FileRange& range) {
+detail::Descriptor find_descriptor(const MappedRange& range) {
   struct stat status;
   const std::unique_ptr<DIR, Close> folder(::opendir("/proc/self/fd"));
   while (const dirent* const entry = folder ? ::readdir(folder.get()) : nullptr) {
@@ -121,12 +69,55 @@ detail::Descriptor find_descriptor(const FileRange& range) {
 
 }  // namespace
 
+MappedRange look_up_range(std::size_t first, std::size_t last) {
+  const std::unique_ptr<std::FILE, Close> maps(std::fopen("/proc/self/maps", "re"));
+  if (!maps) return {.mapped = true, .writable = true, .name = {}};  // no /proc: believe the caller
+
+  MappedRange range;
+  std::size_t covered = first;
+  Line line;
+  while (covered<last&& ::getline(&line.text, &line.room, maps.get())> 0) {
+    unsigned long start = 0, end = 0, offset = 0, inode = 0;
+    unsigned major = 0, minor = 0;
+    char rights[5] = {};
+    int name_at = 0;
+    if (std::sscanf(line.text, "%lx-%lx %4s %lx %x:%x %lu %n", &start, &end, rights, &offset,
+                    &major, &minor, &inode, &name_at) < 7 ||
+        end <= covered)
+      continue;
+    if (start > covered || rights[0] != 'r') break;  // a hole, or memory that cannot be read
+    const dev_t device = makedev(major, minor);
+    const bool shared = rights[3] == 's' && inode != 0;
+    const bool plain =
+        std::string_view(rights) == "rw-p" && inode == 0 && line.text[name_at] == '\0';
+    if (covered == first) {
+      range = {.mapped = false,
+               .writable = rights[1] == 'w',
+               .plain = plain,
+               .shared = shared,
+               .device = device,
+               .inode = inode,
+               .offset = offset + (first - start),
+               .name = line.text + name_at};
+    } else {
+      range.writable = range.writable && rights[1] == 'w';
+      range.plain = range.plain && plain;
+      range.shared = range.shared && shared && device == range.device && inode == range.inode &&
+                     offset == range.offset + (start - first);
+    }
+    covered = end;
+  }
+  range.mapped = covered >= last;
+  if (!range.name.empty() && range.name.back() == '\n') range.name.pop_back();
+  return range;
+}
+
 bool is_sealed(int descriptor, int seals) {
   const int found = ::fcntl(descriptor, F_GET_SEALS);
   return found >= 0 && (found & seals) == seals;
 }
 
-Backing* Backings::find_or_add(const FileRange& range, std::size_t bytes, std::uint32_t& number) {
+Backing* Backings::find_or_add(const MappedRange& range, std::size_t bytes, std::uint32_t& number) {
   assert(bytes != 0);
   for (auto& [known, backing] : backings_) {
     if (backing.device != range.device || backing.inode != range.inode ||
@@ -156,7 +147,7 @@ Backings::Place Backings::find(const void* address, std::size_t bytes, bool writ
   const auto first = reinterpret_cast<std::size_t>(address);
   assert(bytes != 0);
   assert(first + bytes > first);
-  const FileRange range = look_up(first, first + bytes);
+  const MappedRange range = look_up_range(first, first + bytes);
   if (!range.mapped || (writable && !range.writable)) return {.error = EFAULT};
   if (!range.shared) return {};
 

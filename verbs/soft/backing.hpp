@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <string>
 
 #include "tutti/detail/descriptor.hpp"
 
@@ -15,6 +16,21 @@ namespace tutti::verbs::soft {
 
 /// Whether the file has all these F_SEAL_ bits; false if it cannot be sealed.
 bool is_sealed(int descriptor, int seals);
+
+/// What a range of this process's memory maps.
+struct MappedRange {
+  bool mapped = false;  // the whole of it, readable
+  bool writable = false;
+  bool plain = false;   // private, anonymous, readable, writable, not executable, without a name
+  bool shared = false;  // one file, shared, at contiguous offsets
+  dev_t device = 0;
+  ino_t inode = 0;
+  std::size_t offset = 0;
+  std::string name;
+};
+
+/// Looks from the address `first` to before `last`.
+MappedRange look_up_range(std::size_t first, std::size_t last);
 
 struct Backing {
   detail::Descriptor descriptor;
@@ -33,8 +49,6 @@ class Backings {
     std::size_t offset = 0;
   };
 
-  struct FileRange;
-
   /// Looks the range up in this process's mappings.  A backing that is found gets one more user,
   /// and all pages of the range are allocated.
   Place find(const void* address, std::size_t bytes, bool writable);
@@ -48,7 +62,7 @@ class Backings {
   void abandon();
 
  private:
-  Backing* find_or_add(const FileRange& range, std::size_t bytes, std::uint32_t& number);
+  Backing* find_or_add(const MappedRange& range, std::size_t bytes, std::uint32_t& number);
 
   std::map<std::uint32_t, Backing> backings_;
   std::uint32_t last_number_ = 0;

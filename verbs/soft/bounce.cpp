@@ -1,4 +1,3 @@
-// See bounce.hpp.
 #include "verbs/soft/bounce.hpp"
 
 #include <algorithm>

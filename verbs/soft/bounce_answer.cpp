@@ -1,4 +1,3 @@
-// See bounce_answer.hpp.
 #include "verbs/soft/bounce_answer.hpp"
 
 #include <algorithm>
@@ -10,7 +9,6 @@
 #include "verbs/soft/layout.hpp"
 #include "verbs/soft/memory.hpp"
 #include "verbs/soft/process.hpp"
-#include "verbs/soft/turn.hpp"
 
 namespace tutti::verbs::soft {
 namespace {

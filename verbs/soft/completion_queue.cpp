@@ -1,4 +1,3 @@
-// See completion_queue.hpp.
 #include "verbs/soft/completion_queue.hpp"
 
 #include <algorithm>

@@ -9,7 +9,6 @@
 
 #include <infiniband/verbs.h>
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

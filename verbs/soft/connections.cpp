@@ -1,4 +1,3 @@
-// See connections.hpp.
 #include "verbs/soft/connections.hpp"
 
 #include <fcntl.h>

@@ -36,6 +36,20 @@ inline Context& context_of(ibv_context* context) {
                                                           offsetof(verbs_context, context));
   return *static_cast<Context*>(extended);
 }
+/// Counts an object that a context has got or lost, and that may belong to a domain. Process::mutex
+/// is held.
+inline void add_object(ibv_context* context, ibv_pd* domain = nullptr) {
+  ++context_of(context).objects;
+  if (domain) ++static_cast<Domain*>(domain)->users;
+}
+
+inline void remove_object(ibv_context* context, ibv_pd* domain = nullptr) {
+  assert(context_of(context).objects > 0);
+  assert(!domain || static_cast<Domain*>(domain)->users > 0);
+  --context_of(context).objects;
+  if (domain) --static_cast<Domain*>(domain)->users;
+}
+
 inline Process& process_of(ibv_context* context) {
   Process* const process = context_of(context).process;
   assert(process != nullptr);

@@ -1,4 +1,3 @@
-// See datagram.hpp.
 #include "verbs/soft/datagram.hpp"
 
 #include <endian.h>
@@ -43,22 +42,6 @@ static_assert(sizeof(Message) < sizeof(DatagramHeader));  // a socket tells them
 using Bytes = std::array<std::byte, sizeof(DatagramHeader) + datagram_max_bytes>;
 
 // --- Sending ------------------------------------------------------------------------------------
-
-int check_datagram(const QueuePair& pair, const ibv_send_wr& posted) {
-  constexpr unsigned flags =
-      IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
-  const ibv_ah* const handle = posted.wr.ud.ah;
-  if ((posted.opcode != IBV_WR_SEND && posted.opcode != IBV_WR_SEND_WITH_IMM) ||
-      posted.num_sge < 0 ||
-      static_cast<std::uint32_t>(posted.num_sge) > pair.initial.cap.max_send_sge ||
-      (posted.send_flags & ~flags) != 0 || !handle || handle->pd != pair.pd ||
-      posted.wr.ud.remote_qpn > 0xffffff)
-    return EINVAL;
-  if ((posted.send_flags & IBV_SEND_INLINE) == 0) return 0;
-  std::uint64_t bytes = 0;
-  for (int index = 0; index < posted.num_sge; ++index) bytes += posted.sg_list[index].length;
-  return bytes > pair.initial.cap.max_inline_data ? EINVAL : 0;
-}
 
 /// Copies the payload behind the header; IBV_WC_SUCCESS, or the status that the request ends with.
 ibv_wc_status gather(const QueuePair& pair, const ibv_send_wr& posted, Bytes& to,
@@ -229,14 +212,6 @@ int post_one(QueuePair& pair, const ibv_send_wr& posted) {
   return 0;
 }
 
-int post_or_refuse(QueuePair& pair, const ibv_send_wr& posted) noexcept {
-  try {
-    return post_one(pair, posted);
-  } catch (const std::bad_alloc&) {  // no memory for a socket's queue: the request was not accepted
-    return ENOMEM;
-  }
-}
-
 // --- Receiving ----------------------------------------------------------------------------------
 
 QueuePair* find_target(const Process& process, const DatagramHeader& header) {
@@ -296,28 +271,39 @@ bool take_receive(const QueuePair& pair, std::size_t bytes, Receive& receive) {
 
 }  // namespace
 
+int check_datagram(const QueuePair& pair, const ibv_send_wr& posted) {
+  constexpr unsigned flags =
+      IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
+  const ibv_ah* const handle = posted.wr.ud.ah;
+  if ((posted.opcode != IBV_WR_SEND && posted.opcode != IBV_WR_SEND_WITH_IMM) ||
+      posted.num_sge < 0 ||
+      static_cast<std::uint32_t>(posted.num_sge) > pair.initial.cap.max_send_sge ||
+      (posted.send_flags & ~flags) != 0 || !handle || handle->pd != pair.pd ||
+      posted.wr.ud.remote_qpn > 0xffffff)
+    return EINVAL;
+  if ((posted.send_flags & IBV_SEND_INLINE) == 0) return 0;
+  std::uint64_t bytes = 0;
+  for (int index = 0; index < posted.num_sge; ++index) bytes += posted.sg_list[index].length;
+  return bytes > pair.initial.cap.max_inline_data ? EINVAL : 0;
+}
+
+int post_datagram(QueuePair& pair, const ibv_send_wr& posted) noexcept {
+  try {
+    return post_one(pair, posted);
+  } catch (const std::bad_alloc&) {  // no memory for a socket's queue: the request was not accepted
+    return ENOMEM;
+  }
+}
+
 int post_datagrams(QueuePair& pair, ibv_send_wr* first, ibv_send_wr** bad) noexcept {
   const std::lock_guard process_guard(pair.process.mutex);
   const std::lock_guard guard(pair.send_lock);
   for (; first; first = first->next) {
-    if (const int error = post_or_refuse(pair, *first); error != 0) {
+    if (const int error = post_datagram(pair, *first); error != 0) {
       *bad = first;
       return error;
     }
   }
-  return 0;
-}
-
-int post_all_datagrams(QueuePair& pair, const ibv_send_wr* first, std::uint64_t count) noexcept {
-  const std::lock_guard process_guard(pair.process.mutex);
-  const std::lock_guard guard(pair.send_lock);
-  for (const ibv_send_wr* request = first; request; request = request->next)
-    if (const int error = check_datagram(pair, *request); error != 0) return error;
-  // Acquire: see post_one.
-  const std::uint64_t outstanding = pair.sent - pair.retired.load(std::memory_order_acquire);
-  if (outstanding + count > pair.initial.cap.max_send_wr) return ENOMEM;
-  for (; first; first = first->next)
-    if (const int error = post_or_refuse(pair, *first); error != 0) return error;
   return 0;
 }
 

@@ -17,8 +17,10 @@ namespace tutti::verbs::soft {
 /// Like post_send.  Takes the mutex of Process.
 int post_datagrams(QueuePair& pair, ibv_send_wr* first, ibv_send_wr** bad) noexcept;
 
-/// Like post_send_all.  Takes the mutex of Process.
-int post_all_datagrams(QueuePair& pair, const ibv_send_wr* first, std::uint64_t count) noexcept;
+/// 0, or the errno value with which a request that cannot be queued is refused.
+int check_datagram(const QueuePair& pair, const ibv_send_wr& posted);
+/// Posts one request.  The mutex of Process and the send lock are held.
+int post_datagram(QueuePair& pair, const ibv_send_wr& posted) noexcept;
 
 /// Sends the datagrams that were held in the state SQD.  The mutex of Process and the send lock are
 /// held.

@@ -1,4 +1,3 @@
-// See datagram_ring.hpp.
 #include "verbs/soft/datagram_ring.hpp"
 
 #include <cassert>

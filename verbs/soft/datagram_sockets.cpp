@@ -1,4 +1,3 @@
-// See datagram_sockets.hpp.
 #include "verbs/soft/datagram_sockets.hpp"
 
 #include <sys/socket.h>

@@ -1,4 +1,3 @@
-// See device.hpp.
 #include "verbs/soft/device.hpp"
 
 #include <endian.h>

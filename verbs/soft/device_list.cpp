@@ -1,4 +1,3 @@
-// See device_list.hpp.
 #include "verbs/soft/device_list.hpp"
 
 #include <algorithm>

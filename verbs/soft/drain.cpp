@@ -1,12 +1,10 @@
-// See drain.hpp.
-#include "verbs/soft/drain.hpp"
+#include "verbs/soft/send.hpp"
 
 #include <cassert>
 
 #include "tutti/detail/clock.hpp"
 #include "verbs/soft/asynchronous.hpp"
 #include "verbs/soft/datagram.hpp"
-#include "verbs/soft/send.hpp"
 
 namespace tutti::verbs::soft {
 

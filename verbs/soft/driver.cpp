@@ -141,7 +141,7 @@ ibv_pd* alloc_pd(ibv_context* context) {
   domain->context = context;
   domain->handle = ++process.last_domain;
   ++process.domains_count;
-  ++context_of(context).objects;
+  add_object(context);
   return domain;
 }
 
@@ -152,9 +152,8 @@ int dealloc_pd(ibv_pd* handle) {
   auto* const domain = static_cast<Domain*>(handle);
   if (domain->users != 0) return EBUSY;
   assert(process.domains_count > 0);
-  assert(context_of(domain->context).objects > 0);
   --process.domains_count;
-  --context_of(domain->context).objects;
+  remove_object(domain->context);
   delete domain;
   return 0;
 }
@@ -177,7 +176,7 @@ ibv_cq* create_cq(ibv_context* context, int entries, void* cq_context, ibv_comp_
   queue->context = context;
   queue->cq_context = cq_context;
   ++process.completion_queues_count;
-  ++context_of(context).objects;
+  add_object(context);
   return queue;
 }
 
@@ -195,10 +194,9 @@ int destroy_cq(ibv_cq* handle) {
   guard.lock();
   assert(!queue->channel || queue->channel->refcnt > 0);
   assert(process.completion_queues_count > 0);
-  assert(context_of(queue->context).objects > 0);
   if (queue->channel) --queue->channel->refcnt;
   --process.completion_queues_count;
-  --context_of(queue->context).objects;
+  remove_object(queue->context);
   delete queue;
   return 0;
 }
@@ -243,8 +241,7 @@ ibv_srq* create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
   queue->attributes.srq_limit = 0;  // the manual page says that the argument is ignored
   queue->events.object = queue;
   process.shared_receive_queues.push_back(queue);
-  ++static_cast<Domain*>(domain)->users;
-  ++context_of(domain->context).objects;
+  add_object(domain->context, domain);
   return queue;
 }
 
@@ -277,10 +274,7 @@ int destroy_srq(ibv_srq* handle) {
   guard.unlock();
   context_of(queue->context).events.retire(queue->events);
   guard.lock();
-  assert(static_cast<Domain*>(queue->pd)->users > 0);
-  assert(context_of(queue->context).objects > 0);
-  --static_cast<Domain*>(queue->pd)->users;
-  --context_of(queue->context).objects;
+  remove_object(queue->context, queue->pd);
   delete queue;
   return 0;
 }

@@ -1,4 +1,3 @@
-// See event_queue.hpp.
 #include "verbs/soft/event_queue.hpp"
 
 #include <sys/eventfd.h>

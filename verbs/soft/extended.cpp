@@ -1,4 +1,3 @@
-// See extended.hpp.
 #include "verbs/soft/extended.hpp"
 
 #include <algorithm>

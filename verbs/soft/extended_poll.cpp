@@ -1,4 +1,3 @@
-// See extended_poll.hpp.
 #include "verbs/soft/extended_poll.hpp"
 
 #include <cerrno>

@@ -1,4 +1,3 @@
-// See fabric_model.hpp.
 #include "verbs/soft/fabric_model.hpp"
 
 #include <algorithm>

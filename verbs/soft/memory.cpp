@@ -1,4 +1,3 @@
-// See memory.hpp.
 #include "verbs/soft/memory.hpp"
 
 #include <sys/syscall.h>

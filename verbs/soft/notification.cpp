@@ -1,4 +1,3 @@
-// See notification.hpp.
 #include "verbs/soft/notification.hpp"
 
 #include <cassert>
@@ -119,7 +118,7 @@ ibv_comp_channel* create_completion_channel(ibv_context* context) {
   channel->refcnt = 0;
   const std::lock_guard guard(process.mutex);
   process.channels.push_back(channel.get());
-  ++context_of(context).objects;
+  add_object(context);
   return channel.release();
 }
 
@@ -130,8 +129,7 @@ int destroy_completion_channel(ibv_comp_channel* handle) {
   if (handle->refcnt != 0) return EBUSY;
   CompletionChannel* const channel = &channel_of(handle);
   std::erase(process.channels, channel);
-  assert(context_of(channel->context).objects > 0);
-  --context_of(channel->context).objects;
+  remove_object(channel->context);
   delete channel;
   return 0;
 }

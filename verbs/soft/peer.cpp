@@ -1,4 +1,3 @@
-// See peer.hpp.
 #include "verbs/soft/peer.hpp"
 
 #include <fcntl.h>

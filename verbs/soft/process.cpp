@@ -1,4 +1,3 @@
-// See process.hpp.
 #include "verbs/soft/process.hpp"
 
 #include <pthread.h>

@@ -1,4 +1,3 @@
-// See promotion.hpp.
 #include "verbs/soft/promotion.hpp"
 
 #include <fcntl.h>
@@ -8,36 +7,12 @@
 #include <cassert>
 #include <cerrno>
 #include <cstdint>
-#include <cstdio>
-#include <memory>
 
 #include "tutti/detail/file_space.hpp"
+#include "verbs/soft/backing.hpp"
 
 namespace tutti::verbs::soft {
 namespace {
-
-struct Close {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
-/// Whether the whole range is private, anonymous, readable and writable, and has no name.
-bool is_plain(std::uintptr_t first, std::uintptr_t last) {
-  const std::unique_ptr<std::FILE, Close> maps(std::fopen("/proc/self/maps", "re"));
-  char line[512];
-  std::uintptr_t covered = first;
-  while (maps && covered < last && std::fgets(line, sizeof(line), maps.get())) {
-    unsigned long start = 0, end = 0, inode = 0;
-    char rights[5] = {}, name[2] = {};
-    const int fields =
-        std::sscanf(line, "%lx-%lx %4s %*x %*x:%*x %lu %1s", &start, &end, rights, &inode, name);
-    if (fields < 4 || end <= covered) continue;
-    const bool is_private =
-        rights[0] == 'r' && rights[1] == 'w' && rights[2] == '-' && rights[3] == 'p';
-    if (start > covered || !is_private || inode != 0 || fields > 4) return false;
-    covered = end;
-  }
-  return covered >= last;
-}
 
 bool write_all(int file, const std::byte* data, std::size_t bytes) {
   for (std::size_t done = 0; done < bytes;) {
@@ -51,14 +26,16 @@ bool write_all(int file, const std::byte* data, std::size_t bytes) {
 
 }  // namespace
 
-detail::Descriptor promote(const void* address, std::size_t bytes, const char*& reason) noexcept {
+detail::Descriptor promote(const void* address, std::size_t bytes, const char*& reason) {
   assert(bytes != 0);
   const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto start = reinterpret_cast<std::uintptr_t>(address);
   const std::uintptr_t first = start / page_bytes * page_bytes;
   const std::uintptr_t last = (start + bytes + page_bytes - 1) / page_bytes * page_bytes;
   reason = "it is not anonymous private memory of its own";
-  if (last <= first || !is_plain(first, last)) return {};
+  if (last <= first) return {};
+  if (const MappedRange range = look_up_range(first, last); !range.mapped || !range.plain)
+    return {};
   const std::size_t size = last - first;
   auto* const pages = reinterpret_cast<std::byte*>(first);
   detail::Descriptor file(::memfd_create("tutti-promoted", MFD_CLOEXEC | MFD_ALLOW_SEALING));

@@ -16,6 +16,6 @@ namespace tutti::verbs::soft {
 
 /// The file that all pages of the range lie in now; empty when they are unchanged, for a `reason`.
 /// The descriptor must stay open until the file is found by its mapping.
-detail::Descriptor promote(const void* address, std::size_t bytes, const char*& reason) noexcept;
+detail::Descriptor promote(const void* address, std::size_t bytes, const char*& reason);
 
 }  // namespace tutti::verbs::soft

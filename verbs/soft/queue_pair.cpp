@@ -1,4 +1,4 @@
-// See queue_pair.hpp.  The state machine follows the table in volume 1, 10.3.1, of the InfiniBand
+// The state machine follows the table in volume 1, 10.3.1, of the InfiniBand
 // specification, in the form that the kernel's ib_modify_qp_is_ok has.
 #include "verbs/soft/queue_pair.hpp"
 
@@ -13,7 +13,6 @@
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/context.hpp"
 #include "verbs/soft/device.hpp"
-#include "verbs/soft/drain.hpp"
 #include "verbs/soft/guarded.hpp"
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/send.hpp"
@@ -393,8 +392,7 @@ ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr* attributes) {
 
   assert(process.queue_pairs.size() < process.queue_pairs.capacity());
   process.queue_pairs.push_back(pair);
-  ++context_of(domain->context).objects;
-  ++static_cast<Domain*>(domain)->users;
+  add_object(domain->context, domain);
   ++pair->send_queue().users;
   ++pair->receive_queue().users;
   if (pair->srq) ++static_cast<SharedReceiveQueue*>(pair->srq)->users;
@@ -487,13 +485,10 @@ int destroy_queue_pair(ibv_qp* handle) {
     std::erase(pair.receive_queue().receivers, &pair);
     pair.watch->sequence.store(nullptr, std::memory_order_release);
   }
-  assert(context_of(pair.context).objects > 0);
-  assert(static_cast<Domain*>(pair.pd)->users > 0);
   assert(pair.send_queue().users > 0);
   assert(pair.receive_queue().users > 0);
   assert(!pair.srq || static_cast<SharedReceiveQueue*>(pair.srq)->users > 0);
-  --context_of(pair.context).objects;
-  --static_cast<Domain*>(pair.pd)->users;
+  remove_object(pair.context, pair.pd);
   --pair.send_queue().users;
   --pair.receive_queue().users;
   if (pair.srq) --static_cast<SharedReceiveQueue*>(pair.srq)->users;

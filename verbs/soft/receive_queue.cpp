@@ -1,4 +1,3 @@
-// See receive_queue.hpp.
 #include "verbs/soft/receive_queue.hpp"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// See region.hpp.
 #include "verbs/soft/region.hpp"
 
 #include <cassert>
@@ -148,8 +147,7 @@ ibv_mr* register_region(ibv_pd* domain, void* address, std::size_t bytes, int ac
   region->length = bytes;
   region->handle = index;
   publish(process, *region, place, access, next_key(process, index));
-  ++static_cast<Domain*>(domain)->users;
-  ++context_of(domain->context).objects;
+  add_object(domain->context, domain);
   return region;
 }
 
@@ -209,12 +207,9 @@ int deregister_region(ibv_mr* handle) {
   std::unique_lock guard(process.mutex);
   auto* const region = static_cast<MemoryRegion*>(handle);
   if (!withdraw(process, *region, guard)) return EBUSY;
-  assert(static_cast<Domain*>(region->pd)->users > 0);
-  assert(context_of(region->context).objects > 0);
   process.region_slots.give_back(region->handle);
   release_backing(process, region->backing);
-  --static_cast<Domain*>(region->pd)->users;
-  --context_of(region->context).objects;
+  remove_object(region->context, region->pd);
   delete region;
   return 0;
 }

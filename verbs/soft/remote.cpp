@@ -1,4 +1,4 @@
-// See remote.hpp.  The order within a request is: access check, receive taken, data written,
+// The order within a request is: access check, receive taken, data written,
 // completion stored (release).  A process that is killed between any two of these steps leaves
 // words that its survivors can judge: the engaged word names it, and a count moves only after what
 // it counts.

@@ -1,4 +1,3 @@
-// See rendezvous.hpp.
 #include "verbs/soft/rendezvous.hpp"
 
 #include <sys/socket.h>

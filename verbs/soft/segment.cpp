@@ -1,4 +1,3 @@
-// See segment.hpp.
 #include "verbs/soft/segment.hpp"
 
 #include <fcntl.h>

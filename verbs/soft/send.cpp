@@ -1,4 +1,3 @@
-// See send.hpp.
 #include "verbs/soft/send.hpp"
 
 #include <algorithm>
@@ -13,7 +12,6 @@
 #include "verbs/soft/atomic.hpp"
 #include "verbs/soft/completion_queue.hpp"
 #include "verbs/soft/datagram.hpp"
-#include "verbs/soft/drain.hpp"
 #include "verbs/soft/process.hpp"
 #include "verbs/soft/remote.hpp"
 #include "verbs/soft/timing.hpp"
@@ -389,15 +387,19 @@ int post_send(ibv_qp* handle, ibv_send_wr* first, ibv_send_wr** bad) noexcept {
 }
 
 int post_send_all(QueuePair& pair, ibv_send_wr* first, std::uint64_t count) noexcept {
-  if (pair.qp_type == IBV_QPT_UD) return post_all_datagrams(pair, first, count);
+  const bool are_datagrams = pair.qp_type == IBV_QPT_UD;
+  std::unique_lock process_guard(pair.process.mutex, std::defer_lock);
+  if (are_datagrams) process_guard.lock();
   const std::lock_guard guard(pair.send_lock);
+  const auto check = are_datagrams ? check_datagram : check_request;
+  const auto post = are_datagrams ? post_datagram : post_one;
   for (const ibv_send_wr* request = first; request; request = request->next)
-    if (const int error = check_request(pair, *request); error != 0) return error;
+    if (const int error = check(pair, *request); error != 0) return error;
   // Acquire: see post_one.
   const std::uint64_t outstanding = pair.sent - pair.retired.load(std::memory_order_acquire);
   if (outstanding + count > pair.initial.cap.max_send_wr) return ENOMEM;
   for (; first; first = first->next)
-    if (const int error = post_one(pair, *first); error != 0) return error;
+    if (const int error = post(pair, *first); error != 0) return error;
   return 0;
 }
 

@@ -1,14 +1,14 @@
-// See settings.hpp.
 #include "verbs/soft/settings.hpp"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <tutti/detail/enumerators.hpp>
+#include <tutti/detail/number_in.hpp>
 #include <tutti/status.hpp>
 
 #include "verbs/soft/device_list.hpp"
@@ -17,18 +17,20 @@
 namespace tutti::verbs::soft {
 namespace {
 
+/// Whether `value` is one of the names, which are those of the enumerators up to `last`.
+template <auto last, std::size_t count>
+bool read_name(const char* const (&names)[count], std::string_view value, decltype(last)& read) {
+  for (const auto one : detail::enumerators<last>)
+    if (value == detail::name_in<last>(names, one)) {
+      read = one;
+      return true;
+    }
+  return false;
+}
+
 bool read_transport(std::string_view value, Settings& settings) {
-  if (value == "auto")
-    settings.transport = Transport::automatic;
-  else if (value == "shared")
-    settings.transport = Transport::shared;
-  else if (value == "cma")
-    settings.transport = Transport::cma;
-  else if (value == "bounce")
-    settings.transport = Transport::bounce;
-  else
-    return false;
-  return true;
+  return read_name<Transport::bounce>({"auto", "shared", "cma", "bounce"}, value,
+                                      settings.transport);
 }
 
 bool read_log(std::string_view value, Settings& settings) {
@@ -42,15 +44,8 @@ bool read_promotion(std::string_view value, Settings& settings) {
 }
 
 bool read_stores(std::string_view value, Settings& settings) {
-  if (value == "auto")
-    settings.stores = detail::Stores::automatic;
-  else if (value == "plain")
-    settings.stores = detail::Stores::plain;
-  else if (value == "streaming")
-    settings.stores = detail::Stores::streaming;
-  else
-    return false;
-  return true;
+  return read_name<detail::Stores::streaming>({"auto", "plain", "streaming"}, value,
+                                              settings.stores);
 }
 
 /// The file may change later; its contents when the process opens the device are the ones that
@@ -68,9 +63,9 @@ bool read_fabric(std::string_view value, Settings& settings) {
 }
 
 bool read_place(std::string_view value, Settings& settings) {
-  const char* const begin = value.data();
-  const auto [end, error] = std::from_chars(begin, begin + value.size(), settings.place);
-  return error == std::errc() && end == begin + value.size();
+  const auto place = detail::number_in<std::uint32_t>(value);
+  settings.place = place.value_or(0);
+  return place.has_value();
 }
 
 /// Accepts a setting that check_devices() reads.

@@ -1,4 +1,3 @@
-// See soft_clock.hpp.
 #include "verbs/soft/soft_clock.hpp"
 
 #include <atomic>

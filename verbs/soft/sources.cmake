@@ -56,7 +56,6 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/datagram_sockets.hpp
   soft/device.hpp
   soft/device_list.hpp
-  soft/drain.hpp
   soft/event_queue.hpp
   soft/fabric_model.hpp
   soft/soft_clock.hpp
@@ -83,6 +82,5 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/settings.hpp
   soft/spin_lock.hpp
   soft/transport_log.hpp
-  soft/turn.hpp
   soft/watch.hpp
   soft/work_request_builder.hpp)

@@ -1,4 +1,3 @@
-// See timing.hpp.
 #include "verbs/soft/timing.hpp"
 
 #include <unistd.h>

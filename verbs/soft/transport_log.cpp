@@ -1,4 +1,3 @@
-// See transport_log.hpp.
 #include "verbs/soft/transport_log.hpp"
 
 #include <algorithm>
@@ -6,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <tutti/detail/enumerators.hpp>
 
 #include "verbs/soft/memory.hpp"
 #include "verbs/soft/queue_pair.hpp"
@@ -14,19 +14,8 @@ namespace tutti::verbs::soft {
 namespace {
 
 const char* name_of(Way way) {
-  switch (way) {
-    case Way::self:
-      return "plain copies";
-    case Way::shared_map:
-      return "shared map";
-    case Way::cma:
-      return "process_vm_writev";
-    case Way::bounce:
-      return "bounce";
-    case Way::none:
-      return "no transport";
-  }
-  return "";
+  return detail::name_in<Way::none>(
+      {"plain copies", "shared map", "process_vm_writev", "bounce", "no transport"}, way);
 }
 
 }  // namespace

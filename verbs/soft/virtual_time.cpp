@@ -1,4 +1,4 @@
-// See virtual_time.hpp.  What is not atomic here belongs to the rank that has the turn.  The turn
+// What is not atomic here belongs to the rank that has the turn.  The turn
 // is handed over by the word `turns` of the next rank's seat, stored with release and loaded with
 // acquire.
 #include "verbs/soft/virtual_time.hpp"

@@ -1,4 +1,3 @@
-// See watch.hpp.
 #include "verbs/soft/watch.hpp"
 
 #include <algorithm>

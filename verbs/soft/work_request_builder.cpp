@@ -1,4 +1,3 @@
-// See work_request_builder.hpp.
 #include "verbs/soft/work_request_builder.hpp"
 
 #include <cassert>

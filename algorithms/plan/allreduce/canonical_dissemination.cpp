@@ -50,9 +50,7 @@ class Builder {
       : rounds_(two_partial_rounds(rank_count, per_round)),
         tree_(rank_count),
         scratch_(static_cast<std::uint16_t>(rounds_.size()), payloads_of(rounds_, tree_)) {
-    plan_.self = self;
-    plan_.rank_count = rank_count;
-    plan_.algorithm = "canonical_dissemination";
+    plan_ = {.self = self, .rank_count = rank_count, .algorithm = "canonical_dissemination"};
     plan_.payloads = payloads_of(rounds_, tree_);
     for (const Round& round : rounds_)
       plan_.slot_count = static_cast<std::uint16_t>(plan_.slot_count + round.messages);

@@ -42,9 +42,7 @@ class Builder {
       halving_.push_back(exchange(bit, layout_.halving_answers(bit),
                                   (brings_more ? 2 : 1) * count_like(place_, bit + 1)));
     }
-    plan_.self = self;
-    plan_.rank_count = rank_count;
-    plan_.algorithm = "canonical_halving";
+    plan_ = {.self = self, .rank_count = rank_count, .algorithm = "canonical_halving"};
     plan_.all_alike = layout_.is_cube();
     plan_.parts = number_of_register(layout_.parts());
     plan_.slot_count = number_of_register(layout_.slot_count());

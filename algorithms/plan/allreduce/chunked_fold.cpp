@@ -31,9 +31,9 @@ class Builder {
         zero_copy_(buffers == Buffers::registered),
         others_(static_cast<std::uint16_t>(rank_count - 1)),
         scratch_(static_cast<std::uint16_t>(index_of_result() + 1), 1) {
-    plan_.self = self;
-    plan_.rank_count = rank_count;
-    plan_.algorithm = zero_copy_ ? "chunked_fold_zero_copy" : "chunked_fold";
+    plan_ = {.self = self,
+             .rank_count = rank_count,
+             .algorithm = zero_copy_ ? "chunked_fold_zero_copy" : "chunked_fold"};
     plan_.parts = static_cast<std::uint16_t>(rank_count);
     plan_.slot_count =
         static_cast<std::uint16_t>(results == Results::everywhere ? 2 * others_ : others_);

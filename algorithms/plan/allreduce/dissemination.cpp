@@ -14,10 +14,7 @@ namespace {
 
 Plan empty_plan(Rank self, std::uint32_t rank_count, const std::vector<Round>& rounds) {
   assert(index_of(self) < rank_count);
-  Plan plan;
-  plan.self = self;
-  plan.rank_count = rank_count;
-  plan.algorithm = "dissemination";
+  Plan plan{.self = self, .rank_count = rank_count, .algorithm = "dissemination"};
   for (const Round& round : rounds)
     plan.slot_count = static_cast<std::uint16_t>(plan.slot_count + round.messages);
   return plan;

@@ -47,9 +47,7 @@ class Builder {
         order_(order),
         shares_target_(target == Target::of_node),
         across_(across) {
-    plan_.self = self;
-    plan_.rank_count = shape.rank_count;
-    plan_.algorithm = name_of(shape, across);
+    plan_ = {.self = self, .rank_count = shape.rank_count, .algorithm = name_of(shape, across)};
     plan_.per_round = across.per_round;
     const std::uint32_t messages_in_node = others_max_ * piece_count_;
     plan_.per_round.insert(plan_.per_round.begin(), messages_in_node);

@@ -26,9 +26,9 @@ class Builder {
       : adaption_(adaption),
         recomputes_(take_out == TakeOut::recompute && adaption.taken_out > 0),
         seam_(steps_, plan_, order) {
-    plan_.self = self;
-    plan_.rank_count = rank_count;
-    plan_.algorithm = take_out == TakeOut::inverse ? "nway_inverse" : "nway";
+    plan_ = {.self = self,
+             .rank_count = rank_count,
+             .algorithm = take_out == TakeOut::inverse ? "nway_inverse" : "nway"};
     plan_.n = adaption.n;
     plan_.takes_out = adaption.taken_out;
     plan_.partial_count = static_cast<std::uint16_t>(adaption.rounds);

@@ -75,9 +75,7 @@ class Builder {
         size_(groups_.size(group_)) {
     const std::uint64_t count = product_of(core, rank_count);
     largest_ = static_cast<std::uint32_t>(group_size_max(rank_count, count));
-    plan_.self = self;
-    plan_.rank_count = rank_count;
-    plan_.algorithm = "recursive_multiplying";
+    plan_ = {.self = self, .rank_count = rank_count, .algorithm = "recursive_multiplying"};
     plan_.all_alike = count == rank_count;
     plan_.slot_count = static_cast<std::uint16_t>(slots_needed(rank_count, core));
   }

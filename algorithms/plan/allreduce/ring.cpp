@@ -26,9 +26,7 @@ class Builder {
     while (ring[position_] != self) ++position_;
     next_ = ring[(position_ + 1) % count_];
     previous_ = ring[(position_ + count_ - 1) % count_];
-    plan_.self = self;
-    plan_.rank_count = rank_count;
-    plan_.algorithm = "ring";
+    plan_ = {.self = self, .rank_count = rank_count, .algorithm = "ring"};
     plan_.parts = static_cast<std::uint16_t>(count_ * sub_blocks_);
     plan_.slot_count = plan_.partial_count =
         static_cast<std::uint16_t>(2 * (count_ - 1) * sub_blocks_);

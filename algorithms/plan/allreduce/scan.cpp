@@ -16,10 +16,7 @@ namespace tutti::plan {
 Plan doubling_scan(Rank self, std::uint32_t rank_count, Prefix prefix) {
   assert(index_of(self) < rank_count);
   const auto rounds = static_cast<std::uint16_t>(std::bit_width(rank_count - 1));
-  Plan plan;
-  plan.self = self;
-  plan.rank_count = rank_count;
-  plan.algorithm = "doubling";
+  Plan plan{.self = self, .rank_count = rank_count, .algorithm = "doubling"};
   plan.per_round.assign(rounds, 1);
   StepWriter steps{plan};
   const bool inclusive = prefix == Prefix::inclusive;
@@ -84,9 +81,9 @@ class NodeScan {
     const std::size_t largest = largest_node_of(node_of);
     inside_ = rounds_for(largest);
     across_ = rounds_for(nodes_.size());
-    plan_.self = self;
-    plan_.rank_count = static_cast<std::uint32_t>(node_of.size());
-    plan_.algorithm = "node_doubling";
+    plan_ = {.self = self,
+             .rank_count = static_cast<std::uint32_t>(node_of.size()),
+             .algorithm = "node_doubling"};
     plan_.per_round.assign(std::size_t{inside_} + across_, 1);
     plan_.per_round.push_back(std::max(static_cast<std::uint32_t>(largest) - 1, 1u));
     plan_.all_alike = false;

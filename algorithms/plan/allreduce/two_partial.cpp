@@ -23,9 +23,7 @@ class Builder {
  public:
   Builder(Rank self, std::uint32_t rank_count, const PerRound& per_round, Order order)
       : rounds_(two_partial_rounds(rank_count, per_round)), seam_(steps_, plan_, order) {
-    plan_.self = self;
-    plan_.rank_count = rank_count;
-    plan_.algorithm = "two_partial_dissemination";
+    plan_ = {.self = self, .rank_count = rank_count, .algorithm = "two_partial_dissemination"};
     plan_.payloads = order == Order::rank_order && rank_count > 1 ? 2 : 1;
     for (const Round& round : rounds_) {
       plan_.partial_count = next(plan_.partial_count);

@@ -97,9 +97,9 @@ class Builder {
         partial_of_(rank_count, no_partial) {
     std::erase(others_, self);
     const bool shares = shares_.node_count() < rank_count;
-    plan_.self = self;
-    plan_.rank_count = rank_count;
-    plan_.algorithm = shares ? "node_allgather" : "block_dissemination";
+    plan_ = {.self = self,
+             .rank_count = rank_count,
+             .algorithm = shares ? "node_allgather" : "block_dissemination"};
     plan_.all_alike = !shares;
     plan_.parts = plan_.slot_count = static_cast<std::uint16_t>(rank_count);
     plan_.per_round.assign(circle_.rounds() + (shares ? 1 : 0), 0);

@@ -14,10 +14,7 @@ namespace {
 
 Plan empty_plan(Rank self, std::uint32_t rank_count, const char* algorithm) {
   assert(is_block_exchange(rank_count) && index_of(self) < rank_count);
-  Plan plan;
-  plan.self = self;
-  plan.rank_count = rank_count;
-  plan.algorithm = algorithm;
+  Plan plan{.self = self, .rank_count = rank_count, .algorithm = algorithm};
   plan.parts = static_cast<std::uint16_t>(rank_count);
   return plan;
 }

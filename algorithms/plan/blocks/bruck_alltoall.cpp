@@ -17,9 +17,7 @@ class Builder {
   Builder(Rank self, std::uint32_t rank_count, std::uint32_t n)
       : rounds_(bruck_rounds(rank_count, n)), n_(n) {
     const BruckRegisters registers = bruck_registers(rounds_);
-    plan_.self = self;
-    plan_.rank_count = rank_count;
-    plan_.algorithm = "bruck_alltoall";
+    plan_ = {.self = self, .rank_count = rank_count, .algorithm = "bruck_alltoall"};
     plan_.n = n;
     plan_.parts = static_cast<std::uint16_t>(rank_count);
     plan_.swaps_blocks = true;

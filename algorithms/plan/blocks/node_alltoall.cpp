@@ -51,9 +51,9 @@ class Builder {
         place_(shares_.place_of(self)),
         nodes_(shares_.carried_by(self)) {
     const Extent extent = extent_of(node_of);
-    plan_.self = self;
-    plan_.rank_count = static_cast<std::uint32_t>(node_of.size());
-    plan_.algorithm = "node_alltoall";
+    plan_ = {.self = self,
+             .rank_count = static_cast<std::uint32_t>(node_of.size()),
+             .algorithm = "node_alltoall"};
     plan_.parts = narrow(node_of.size());
     plan_.swaps_blocks = true;
     plan_.all_alike = false;

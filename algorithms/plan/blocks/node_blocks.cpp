@@ -50,10 +50,7 @@ class Heads {
 
 Plan empty_plan(Rank self, const Heads& heads, const char* algorithm) {
   assert(heads.nodes() > 1);
-  Plan plan;
-  plan.self = self;
-  plan.rank_count = heads.rank_count();
-  plan.algorithm = algorithm;
+  Plan plan{.self = self, .rank_count = heads.rank_count(), .algorithm = algorithm};
   plan.parts = static_cast<std::uint16_t>(heads.rank_count());
   plan.payloads = heads.largest();
   plan.all_alike = false;

@@ -22,9 +22,9 @@ class Builder {
         partial_of_(pieces.piece_count(), no_partial) {
     const std::uint32_t answers = answers_max();
     assert(pieces.piece_count() + answers <= slots_max);
-    plan_.self = self;
-    plan_.rank_count = pieces.rank_count();
-    plan_.algorithm = route == PieceRoute::ring ? "ring_allgather" : "two_tree_allgather";
+    plan_ = {.self = self,
+             .rank_count = pieces.rank_count(),
+             .algorithm = route == PieceRoute::ring ? "ring_allgather" : "two_tree_allgather"};
     plan_.all_alike = false;
     plan_.is_pipeline = true;
     plan_.parts = static_cast<std::uint16_t>(pieces.piece_count());

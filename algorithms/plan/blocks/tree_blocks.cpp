@@ -151,9 +151,9 @@ class Builder {
           Direction direction)
       : tree_(self, rank_count, node_of, root, direction) {
     assert(is_block_exchange(rank_count) && index_of(self) < rank_count);
-    plan_.self = self;
-    plan_.rank_count = rank_count;
-    plan_.algorithm = direction == Direction::to_root ? "tree_gather" : "tree_scatter";
+    plan_ = {.self = self,
+             .rank_count = rank_count,
+             .algorithm = direction == Direction::to_root ? "tree_gather" : "tree_scatter"};
     plan_.parts = static_cast<std::uint16_t>(rank_count);
     if (rank_count == 1) return;
     plan_.all_alike = false;

@@ -123,9 +123,9 @@ struct Answer {
 struct Plan {
   Rank self{0};
   std::uint32_t rank_count = 1;
-  std::string algorithm;                 // literature name
-  std::vector<std::uint32_t> per_round;  // messages of each round, as executed
-  std::uint32_t n = 0;                   // the n of schedules that have one for all rounds, else 0
+  std::string algorithm = {};                 // literature name
+  std::vector<std::uint32_t> per_round = {};  // messages of each round, as executed
+  std::uint32_t n = 0;    // the n of schedules that have one for all rounds, else 0
   bool all_alike = true;  // every rank sends exactly per_round, and awaits as many, maybe in later
                           // rounds; if not, per_round is an upper bound
   FlowControl flow_control = FlowControl::synchronising;
@@ -146,7 +146,7 @@ struct Plan {
   std::uint16_t line_slot_count = 0;  // the last ones of slot_count: room for a notification, a
                                       // credit or a reference, but for no payload
   std::vector<Answer> answers = {};   // the same on all ranks
-  std::vector<Step> steps;
+  std::vector<Step> steps = {};
 };
 
 /// The answer that a slot stands for, or null.

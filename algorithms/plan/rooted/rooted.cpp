@@ -25,10 +25,7 @@ std::string name_of(const TreePlace& place) {
 
 /// `rounds` holds the most messages that a rank sends or receives in each.
 Plan empty_plan(Rank self, const RootedShape& shape, const TreePlace& place, PerRound rounds) {
-  Plan plan;
-  plan.self = self;
-  plan.rank_count = shape.rank_count;
-  plan.algorithm = name_of(place);
+  Plan plan{.self = self, .rank_count = shape.rank_count, .algorithm = name_of(place)};
   plan.per_round = std::move(rounds);
   plan.all_alike = false;
   if (shape.fans.is_chain && shape.rank_count > 1) {

@@ -15,10 +15,7 @@ bool is_single_copy(std::uint32_t rank_count) noexcept {
 
 Plan single_copy_broadcast(Rank self, std::uint32_t rank_count, Rank root) {
   assert(is_single_copy(rank_count));
-  Plan plan;
-  plan.self = self;
-  plan.rank_count = rank_count;
-  plan.algorithm = "single_copy";
+  Plan plan{.self = self, .rank_count = rank_count, .algorithm = "single_copy"};
   if (rank_count == 1) return plan;
   plan.per_round = {rank_count - 1};
   plan.all_alike = false;
@@ -42,10 +39,7 @@ Plan single_copy_broadcast(Rank self, std::uint32_t rank_count, Rank root) {
 
 Plan single_copy_allreduce(Rank self) {
   const Rank peer{1 - index_of(self)};
-  Plan plan;
-  plan.self = self;
-  plan.rank_count = 2;
-  plan.algorithm = "single_copy";
+  Plan plan{.self = self, .rank_count = 2, .algorithm = "single_copy"};
   plan.flow_control = FlowControl::acknowledged;
   plan.parts = 2;
   plan.slot_count = plan.line_slot_count = 6;
@@ -73,10 +67,7 @@ Plan single_copy_allreduce(Rank self) {
 
 Plan single_copy_reduce(Rank self, Rank root) {
   const Rank leaf{1 - index_of(root)};
-  Plan plan;
-  plan.self = self;
-  plan.rank_count = 2;
-  plan.algorithm = "single_copy";
+  Plan plan{.self = self, .rank_count = 2, .algorithm = "single_copy"};
   plan.per_round = {1};
   plan.all_alike = true;
   plan.flow_control = FlowControl::acknowledged;

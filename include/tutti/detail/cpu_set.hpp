@@ -7,6 +7,7 @@
 #include <bit>
 #include <charconv>
 #include <cstdint>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,6 +67,14 @@ inline CpuSet parse_cpu_list(std::string_view text) {
     position = next < end && *next == ',' ? next + 1 : end;
   }
   return set;
+}
+
+/// First line of a file in which the kernel says something, or "" where it cannot be read.
+inline std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
 }
 
 /// The CPUs on which the calling thread may run; empty if the system does not say.

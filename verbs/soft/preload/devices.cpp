@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <mutex>
 #include <new>
 #include <vector>
@@ -21,10 +22,6 @@ using namespace tutti::verbs;
 using namespace tutti::verbs::soft;
 
 namespace {
-
-const Driver& driver() {
-  return soft_driver();
-}
 
 std::size_t count_of(ibv_device** list) {
   std::size_t count = 0;
@@ -51,7 +48,7 @@ void disconnect_all(ibv_context* context) {
   }
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RESET;
-  for (ibv_qp* const pair : left) (void)driver().modify_qp(pair, &attributes, IBV_QP_STATE);
+  for (ibv_qp* const pair : left) (void)soft_driver().modify_qp(pair, &attributes, IBV_QP_STATE);
 }
 
 }  // namespace
@@ -93,8 +90,7 @@ void ibv_free_device_list(ibv_device** list) {
 }
 
 const char* ibv_get_device_name(ibv_device* device) {
-  static const Real<decltype(ibv_get_device_name)> real("ibv_get_device_name");
-  return is_soft(device) ? driver().get_device_name(device) : real(device);
+  return route<"ibv_get_device_name">(&Driver::get_device_name, device);
 }
 
 __be64 ibv_get_device_guid(ibv_device* device) {
@@ -111,8 +107,7 @@ int ibv_get_device_index(ibv_device* device) {
 // --- Contexts -----------------------------------------------------------------------------------
 
 ibv_context* ibv_open_device(ibv_device* device) {
-  static const Real<decltype(ibv_open_device)> real("ibv_open_device");
-  return is_soft(device) ? driver().open_device(device) : real(device);
+  return route<"ibv_open_device">(&Driver::open_device, device);
 }
 
 // The kernel takes down what a program left on a real device, and programs rely on that.  So a
@@ -120,14 +115,13 @@ ibv_context* ibv_open_device(ibv_device* device) {
 int ibv_close_device(ibv_context* context) {
   static const Real<decltype(ibv_close_device)> real("ibv_close_device");
   if (!is_soft(context)) return real(context);
-  const int error = driver().close_device(context);
+  const int error = soft_driver().close_device(context);
   if (error == EBUSY) disconnect_all(context);
   return error == EBUSY ? 0 : failed(error);
 }
 
 int ibv_query_device(ibv_context* context, ibv_device_attr* attributes) {
-  static const Real<decltype(ibv_query_device)> real("ibv_query_device");
-  return is_soft(context) ? driver().query_device(context, attributes) : real(context, attributes);
+  return route<"ibv_query_device">(&Driver::query_device, context, attributes);
 }
 
 // For programs older than the inline function: their struct lacks the later members.
@@ -135,7 +129,7 @@ int ibv_query_port(ibv_context* context, uint8_t port, _compat_ibv_port_attr* at
   static const Real<decltype(ibv_query_port)> real("ibv_query_port");
   if (!is_soft(context)) return real(context, port, attributes);
   ibv_port_attr described{};
-  const int error = driver().query_port(context, port, &described);
+  const int error = soft_driver().query_port(context, port, &described);
   if (error == 0)
     std::memcpy(static_cast<void*>(attributes), &described,
                 offsetof(ibv_port_attr, port_cap_flags2));
@@ -162,7 +156,7 @@ int ibv_query_gid(ibv_context* context, uint8_t port, int index, ibv_gid* gid) {
   static const Real<decltype(ibv_query_gid)> real("ibv_query_gid");
   if (!is_soft(context)) return real(context, port, index, gid);
   ibv_gid_entry entry{};
-  const int error = driver().query_gid(context, port, static_cast<uint32_t>(index), &entry);
+  const int error = soft_driver().query_gid(context, port, static_cast<uint32_t>(index), &entry);
   if (error == 0) *gid = entry.gid;
   return failed(error);
 }
@@ -173,7 +167,7 @@ int _ibv_query_gid_ex(ibv_context* context, uint32_t port, uint32_t index, ibv_g
   if (!is_soft(context)) return real(context, port, index, entry, flags, entry_bytes);
   if (flags != 0) return EOPNOTSUPP;
   ibv_gid_entry described{};
-  const int error = driver().query_gid(context, port, index, &described);
+  const int error = soft_driver().query_gid(context, port, index, &described);
   if (error == 0) std::memcpy(entry, &described, std::min(entry_bytes, sizeof(described)));
   return error;
 }
@@ -221,44 +215,26 @@ ibv_context* ibv_import_device(int descriptor) {
 // --- Asynchronous events ------------------------------------------------------------------------
 
 int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
-  static const Real<decltype(ibv_get_async_event)> real("ibv_get_async_event");
-  return is_soft(context) ? driver().get_async_event(context, event) : real(context, event);
+  return route<"ibv_get_async_event">(&Driver::get_async_event, context, event);
 }
 
 void ibv_ack_async_event(ibv_async_event* event) {
   static const Real<decltype(ibv_ack_async_event)> real("ibv_ack_async_event");
+  const auto is_one_of = [event](std::initializer_list<ibv_event_type> types) {
+    return std::find(types.begin(), types.end(), event->event_type) != types.end();
+  };
+  // Others concern a port, which needs no acknowledgement, or what only real devices have.
   const ibv_context* context = nullptr;
-  switch (event->event_type) {
-    case IBV_EVENT_CQ_ERR:
-      context = event->element.cq->context;
-      break;
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_COMM_EST:
-    case IBV_EVENT_SQ_DRAINED:
-    case IBV_EVENT_PATH_MIG:
-    case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
-      context = event->element.qp->context;
-      break;
-    case IBV_EVENT_SRQ_ERR:
-    case IBV_EVENT_SRQ_LIMIT_REACHED:
-      context = event->element.srq->context;
-      break;
-    case IBV_EVENT_DEVICE_FATAL:
-    case IBV_EVENT_PORT_ACTIVE:
-    case IBV_EVENT_PORT_ERR:
-    case IBV_EVENT_LID_CHANGE:
-    case IBV_EVENT_PKEY_CHANGE:
-    case IBV_EVENT_SM_CHANGE:
-    case IBV_EVENT_CLIENT_REREGISTER:
-    case IBV_EVENT_GID_CHANGE:
-    case IBV_EVENT_WQ_FATAL:
-      break;  // it concerns a port, which needs no acknowledgement, or what only real devices have
-  }
+  if (event->event_type == IBV_EVENT_CQ_ERR)
+    context = event->element.cq->context;
+  else if (is_one_of({IBV_EVENT_SRQ_ERR, IBV_EVENT_SRQ_LIMIT_REACHED}))
+    context = event->element.srq->context;
+  else if (is_one_of({IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR,
+                      IBV_EVENT_COMM_EST, IBV_EVENT_SQ_DRAINED, IBV_EVENT_PATH_MIG,
+                      IBV_EVENT_PATH_MIG_ERR, IBV_EVENT_QP_LAST_WQE_REACHED}))
+    context = event->element.qp->context;
   if (context && is_soft(context))
-    driver().ack_async_event(event);
+    soft_driver().ack_async_event(event);
   else
     real(event);
 }

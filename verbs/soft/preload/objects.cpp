@@ -13,14 +13,10 @@ using namespace tutti::verbs::soft;
 
 namespace {
 
-const Driver& driver() {
-  return soft_driver();
-}
-
 /// Registers a region; only regions whose remote addresses equal those of the memory are offered.
 ibv_mr* register_at(ibv_pd* domain, void* address, size_t bytes, uint64_t remote, int access) {
   if (remote != reinterpret_cast<std::uintptr_t>(address)) return not_offered();
-  return driver().reg_mr(domain, address, bytes, access);
+  return soft_driver().reg_mr(domain, address, bytes, access);
 }
 
 /// The address of the sender of a datagram.
@@ -48,19 +44,15 @@ extern "C" {
 // --- Domains and regions ------------------------------------------------------------------------
 
 ibv_pd* ibv_alloc_pd(ibv_context* context) {
-  static const Real<decltype(ibv_alloc_pd)> real("ibv_alloc_pd");
-  return is_soft(context) ? driver().alloc_pd(context) : real(context);
+  return route<"ibv_alloc_pd">(&Driver::alloc_pd, context);
 }
 
 int ibv_dealloc_pd(ibv_pd* domain) {
-  static const Real<decltype(ibv_dealloc_pd)> real("ibv_dealloc_pd");
-  return is_soft(domain) ? driver().dealloc_pd(domain) : real(domain);
+  return route<"ibv_dealloc_pd">(&Driver::dealloc_pd, domain);
 }
 
 ibv_mr* ibv_reg_mr(ibv_pd* domain, void* address, size_t bytes, int access) {
-  static const Real<decltype(ibv_reg_mr)> real("ibv_reg_mr");
-  return is_soft(domain) ? driver().reg_mr(domain, address, bytes, access)
-                         : real(domain, address, bytes, access);
+  return route<"ibv_reg_mr">(&Driver::reg_mr, domain, address, bytes, access);
 }
 
 ibv_mr* ibv_reg_mr_iova(ibv_pd* domain, void* address, size_t bytes, uint64_t remote, int access) {
@@ -85,14 +77,11 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* domain, uint64_t offset, size_t bytes, uint64_
 
 int ibv_rereg_mr(ibv_mr* region, int flags, ibv_pd* domain, void* address, size_t bytes,
                  int access) {
-  static const Real<decltype(ibv_rereg_mr)> real("ibv_rereg_mr");
-  return is_soft(region) ? driver().rereg_mr(region, flags, domain, address, bytes, access)
-                         : real(region, flags, domain, address, bytes, access);
+  return route<"ibv_rereg_mr">(&Driver::rereg_mr, region, flags, domain, address, bytes, access);
 }
 
 int ibv_dereg_mr(ibv_mr* region) {
-  static const Real<decltype(ibv_dereg_mr)> real("ibv_dereg_mr");
-  return is_soft(region) ? driver().dereg_mr(region) : real(region);
+  return route<"ibv_dereg_mr">(&Driver::dereg_mr, region);
 }
 
 ibv_pd* ibv_import_pd(ibv_context* context, uint32_t handle) {
@@ -116,90 +105,68 @@ ibv_dm* ibv_import_dm(ibv_context* context, uint32_t handle) {
 // --- Completion queues --------------------------------------------------------------------------
 
 ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
-  static const Real<decltype(ibv_create_comp_channel)> real("ibv_create_comp_channel");
-  return is_soft(context) ? driver().create_comp_channel(context) : real(context);
+  return route<"ibv_create_comp_channel">(&Driver::create_comp_channel, context);
 }
 
 int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
-  static const Real<decltype(ibv_destroy_comp_channel)> real("ibv_destroy_comp_channel");
-  return is_soft(channel) ? driver().destroy_comp_channel(channel) : real(channel);
+  return route<"ibv_destroy_comp_channel">(&Driver::destroy_comp_channel, channel);
 }
 
 ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* cq_context,
                       ibv_comp_channel* channel, int vector) {
-  static const Real<decltype(ibv_create_cq)> real("ibv_create_cq");
-  return is_soft(context) ? driver().create_cq(context, entries, cq_context, channel, vector)
-                          : real(context, entries, cq_context, channel, vector);
+  return route<"ibv_create_cq">(&Driver::create_cq, context, entries, cq_context, channel, vector);
 }
 
 int ibv_resize_cq(ibv_cq* queue, int entries) {
-  static const Real<decltype(ibv_resize_cq)> real("ibv_resize_cq");
-  return is_soft(queue) ? driver().resize_cq(queue, entries) : real(queue, entries);
+  return route<"ibv_resize_cq">(&Driver::resize_cq, queue, entries);
 }
 
 int ibv_destroy_cq(ibv_cq* queue) {
-  static const Real<decltype(ibv_destroy_cq)> real("ibv_destroy_cq");
-  return is_soft(queue) ? driver().destroy_cq(queue) : real(queue);
+  return route<"ibv_destroy_cq">(&Driver::destroy_cq, queue);
 }
 
 int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** queue, void** cq_context) {
-  static const Real<decltype(ibv_get_cq_event)> real("ibv_get_cq_event");
-  return is_soft(channel) ? driver().get_cq_event(channel, queue, cq_context)
-                          : real(channel, queue, cq_context);
+  return route<"ibv_get_cq_event">(&Driver::get_cq_event, channel, queue, cq_context);
 }
 
 void ibv_ack_cq_events(ibv_cq* queue, unsigned int count) {
-  static const Real<decltype(ibv_ack_cq_events)> real("ibv_ack_cq_events");
-  if (is_soft(queue))
-    driver().ack_cq_events(queue, count);
-  else
-    real(queue, count);
+  route<"ibv_ack_cq_events">(&Driver::ack_cq_events, queue, count);
 }
 
 // --- Shared receive queues ----------------------------------------------------------------------
 
 ibv_srq* ibv_create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
-  static const Real<decltype(ibv_create_srq)> real("ibv_create_srq");
-  return is_soft(domain) ? driver().create_srq(domain, attributes) : real(domain, attributes);
+  return route<"ibv_create_srq">(&Driver::create_srq, domain, attributes);
 }
 
 int ibv_modify_srq(ibv_srq* queue, ibv_srq_attr* attributes, int mask) {
-  static const Real<decltype(ibv_modify_srq)> real("ibv_modify_srq");
-  return is_soft(queue) ? driver().modify_srq(queue, attributes, mask)
-                        : real(queue, attributes, mask);
+  return route<"ibv_modify_srq">(&Driver::modify_srq, queue, attributes, mask);
 }
 
 int ibv_query_srq(ibv_srq* queue, ibv_srq_attr* attributes) {
-  static const Real<decltype(ibv_query_srq)> real("ibv_query_srq");
-  return is_soft(queue) ? driver().query_srq(queue, attributes) : real(queue, attributes);
+  return route<"ibv_query_srq">(&Driver::query_srq, queue, attributes);
 }
 
 int ibv_destroy_srq(ibv_srq* queue) {
-  static const Real<decltype(ibv_destroy_srq)> real("ibv_destroy_srq");
-  return is_soft(queue) ? driver().destroy_srq(queue) : real(queue);
+  return route<"ibv_destroy_srq">(&Driver::destroy_srq, queue);
 }
 
 // --- Queue pairs --------------------------------------------------------------------------------
 
 ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* attributes) {
-  static const Real<decltype(ibv_create_qp)> real("ibv_create_qp");
-  return is_soft(domain) ? driver().create_qp(domain, attributes) : real(domain, attributes);
+  return route<"ibv_create_qp">(&Driver::create_qp, domain, attributes);
 }
 
 ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* pair) {
-  static const Real<decltype(ibv_qp_to_qp_ex)> real("ibv_qp_to_qp_ex");
-  return is_soft(pair) ? driver().qp_to_qp_ex(pair) : real(pair);
+  return route<"ibv_qp_to_qp_ex">(&Driver::qp_to_qp_ex, pair);
 }
 
 int ibv_modify_qp(ibv_qp* pair, ibv_qp_attr* attributes, int mask) {
-  static const Real<decltype(ibv_modify_qp)> real("ibv_modify_qp");
-  return is_soft(pair) ? driver().modify_qp(pair, attributes, mask) : real(pair, attributes, mask);
+  return route<"ibv_modify_qp">(&Driver::modify_qp, pair, attributes, mask);
 }
 
 int ibv_query_qp(ibv_qp* pair, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* initial) {
-  static const Real<decltype(ibv_query_qp)> real("ibv_query_qp");
-  return is_soft(pair) ? driver().query_qp(pair, attributes, mask, initial)
-                       : real(pair, attributes, mask, initial);
+  return route<"ibv_query_qp">(&Driver::query_qp, pair, attributes, mask, initial);
 }
 
 int ibv_query_qp_data_in_order(ibv_qp* pair, ibv_wr_opcode opcode, uint32_t flags) {
@@ -208,8 +175,7 @@ int ibv_query_qp_data_in_order(ibv_qp* pair, ibv_wr_opcode opcode, uint32_t flag
 }
 
 int ibv_destroy_qp(ibv_qp* pair) {
-  static const Real<decltype(ibv_destroy_qp)> real("ibv_destroy_qp");
-  return is_soft(pair) ? driver().destroy_qp(pair) : real(pair);
+  return route<"ibv_destroy_qp">(&Driver::destroy_qp, pair);
 }
 
 int ibv_set_ece(ibv_qp* pair, ibv_ece* options) {
@@ -235,8 +201,7 @@ int ibv_detach_mcast(ibv_qp* pair, const ibv_gid* gid, uint16_t lid) {
 // --- Address handles ----------------------------------------------------------------------------
 
 ibv_ah* ibv_create_ah(ibv_pd* domain, ibv_ah_attr* attributes) {
-  static const Real<decltype(ibv_create_ah)> real("ibv_create_ah");
-  return is_soft(domain) ? driver().create_ah(domain, attributes) : real(domain, attributes);
+  return route<"ibv_create_ah">(&Driver::create_ah, domain, attributes);
 }
 
 int ibv_init_ah_from_wc(ibv_context* context, uint8_t port, ibv_wc* completion, ibv_grh* header,
@@ -251,12 +216,11 @@ ibv_ah* ibv_create_ah_from_wc(ibv_pd* domain, ibv_wc* completion, ibv_grh* heade
   static const Real<decltype(ibv_create_ah_from_wc)> real("ibv_create_ah_from_wc");
   if (!is_soft(domain)) return real(domain, completion, header, port);
   ibv_ah_attr attributes = way_back(*completion, *header, port);
-  return driver().create_ah(domain, &attributes);
+  return soft_driver().create_ah(domain, &attributes);
 }
 
 int ibv_destroy_ah(ibv_ah* handle) {
-  static const Real<decltype(ibv_destroy_ah)> real("ibv_destroy_ah");
-  return is_soft(handle) ? driver().destroy_ah(handle) : real(handle);
+  return route<"ibv_destroy_ah">(&Driver::destroy_ah, handle);
 }
 
 }  // extern "C"

@@ -1,4 +1,3 @@
-// See real.hpp.
 #include "real.hpp"
 
 #include <dlfcn.h>
