@@ -37,7 +37,7 @@ inline void copy_register(Execution& execution, const plan::Step& step) noexcept
            bytes <= execution.memory.register_bytes -
                         step.into.payload * execution.memory.payload_bytes);
     if (bytes >= streamed_bytes_min && step.into.place == plan::Place::partial)
-      execution.into_partials(into, from, bytes);
+      execution.into_partials[execution.partials_are_elsewhere ? 1 : 0](into, from, bytes);
     else
       copy_bytes(from, into, bytes);
   };
@@ -151,6 +151,14 @@ bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexc
   return false;
 }
 
+/// Goes on to the next chunk, if there is one, and tells a fabric that wants to know.
+template <class F>
+bool begin_next_chunk(Execution& execution, F& fabric) noexcept {
+  if (!execution.begin_next_chunk()) return false;
+  if constexpr (requires { fabric.begin_chunk(execution); }) fabric.begin_chunk(execution);
+  return true;
+}
+
 /// Runs `execution` until it is finished (ok), has to wait for a peer or for room (in_progress), or
 /// a put or a read fails (its status).  Never polls or blocks.
 template <class F, class C>
@@ -213,7 +221,7 @@ noexcept {
       }
       ++execution.next;
     }
-  } while (execution.begin_next_chunk());
+  } while (begin_next_chunk(execution, fabric));
   execution.in_flight = false;
   return Status::ok;
 }

@@ -18,6 +18,7 @@
 #include "runtime/settings.hpp"
 #include "shm/offered_mapping.hpp"
 #include "shm/sleeper.hpp"
+#include "shm/staging_ring.hpp"
 #include "verbs/verbs_fabric.hpp"
 
 namespace tutti {
@@ -33,6 +34,7 @@ struct Context::Implementation {
   std::uint64_t process_key;  // random; names this context to its peers
   verbs::VerbsFabric fabric;
   shm::OfferedMapping window;           // the arena, for the ranks of this node
+  std::optional<shm::StagingRing> staging_ring;  // at the begin of the arena; if that is not small
   std::optional<shm::Sleeper> sleeper;  // with WaitPolicy::block, unless time is simulated
   /// Arenas of neighbours that peers of this rank write to, by process.  They stay registered until
   /// the context is destroyed, as this rank's own arena does: a peer may see the effect of what it

@@ -30,6 +30,8 @@ class StoreChoice {
   Stores next() noexcept;
   /// Records how long a copy has taken.
   void took(Stores kind, std::size_t bytes, std::uint64_t ticks) noexcept;
+  /// Ticks per byte of the preferred kind, with what streaming costs the reader; 0: unknown.
+  double cost() const noexcept;
 
  private:
   /// How many times as fast streaming must be.  It leaves the reader to fetch from memory: an
@@ -68,6 +70,9 @@ class BulkCopy {
   void begin_steps() noexcept;
   void end_steps() noexcept;
 
+  /// What the copies so far have cost (StoreChoice).  Always 0 where nothing is measured.
+  double cost() const noexcept { return choice_.cost(); }
+
  private:
   [[maybe_unused]] Stores asked_;
   StoreChoice choice_;
@@ -78,6 +83,11 @@ class BulkCopy {
 
 inline Stores StoreChoice::preferred() const noexcept {
   return costs_[0] > gain_min * costs_[1] ? Stores::streaming : Stores::plain;
+}
+
+inline double StoreChoice::cost() const noexcept {
+  const auto [plain, streaming] = costs_;
+  return plain == 0 || streaming == 0 ? 0 : std::min(plain, gain_min * streaming);
 }
 
 inline Stores StoreChoice::next() noexcept {
