@@ -177,6 +177,7 @@ void await_places(Operation::Implementation& operation, std::span<const Card> ca
   if (!operation.staging) return;
   operation.staging->senders.resize(memory.data_slot_count);
   operation.staging->message_bytes = memory.payload_bytes;
+  operation.staging->combine_apart = combine_apart(operation.execution.reduction);
   if (std::holds_alternative<Operation::Implementation::PlanCalls>(operation.calls))
     operation.calls.emplace<Operation::Implementation::OtherPlanCalls>();
 }

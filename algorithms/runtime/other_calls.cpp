@@ -15,6 +15,7 @@ struct StagingFabric : Fabric {
   Operation::Implementation& operation;
 
   void begin_chunk(engine::Execution&) noexcept { operation.stage_chunk(); }
+  runtime::CombineApart combine_apart() const noexcept { return operation.staging->combine_apart; }
   bool take(runtime::JoinedChannel& channel, std::uint32_t parity, std::uint32_t slot) noexcept {
     if (!Fabric::take(channel, parity, slot)) return false;
     operation.staging->find(operation.execution.memory, parity, slot);

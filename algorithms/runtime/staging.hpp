@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/execution.hpp"
+#include "runtime/kernels.hpp"
 #include "shm/mailbox.hpp"
 #include "shm/staging_ring.hpp"
 
@@ -64,6 +65,7 @@ struct Staging {
   };
   std::vector<Sender> senders = {};
   std::size_t message_bytes = 0;  // at most
+  CombineApart combine_apart = nullptr;
 
   /// The place of a message is told in the bytes in front of its word.
   static constexpr std::size_t bytes_behind_place =
