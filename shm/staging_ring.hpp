@@ -35,6 +35,9 @@ class StagingRing {
     return bytes >= area_bytes_min && bytes <= bytes_ / areas_min;
   }
 
+  /// How many areas of so many bytes there are.
+  std::size_t areas_of(std::size_t bytes) const noexcept { return bytes_ / bytes; }
+
   /// The next area of so many bytes, for a chunk of `user`; null if what lies there is still in
   /// use.  `is_read(user, chunk)`: whether everything that it has put there has been read.
   template <class F>

@@ -218,6 +218,7 @@ void stage_partials(Operation::Implementation& operation) {
   staging->ring = &*context.staging_ring;
   staging->block = execution.memory.partials;
   staging->bytes = bytes;
+  staging->choice = StagingChoice(staging->ring->areas_of(bytes));
   staging->told.resize(staging->offsets.size());
   operation.staging = std::move(staging);
 }

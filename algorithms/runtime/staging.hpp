@@ -21,30 +21,42 @@ namespace tutti::runtime {
 /// Whether to use the ring, by what copies into either place have cost.
 class StagingChoice {
  public:
+  /// `areas`: how many of the operation's size the ring has.
+  explicit StagingChoice(std::size_t areas = 0) noexcept
+      : trial_of_ring_(static_cast<unsigned>(areas) + settling_chunks) {}
+
   /// For the next chunk, given the costs so far; 0: unknown.  Now and then it is the dearer place,
-  /// so that a change is noticed.
+  /// so that a change is noticed.  It is tried long enough that the caches are as they would be if
+  /// it had always been used: the ring for a whole round.
   bool next(double in_block, double in_ring) noexcept {
-    // Each place twice by either kind of stores.
-    if (alternated_ < alternating_chunks) return alternated_++ % 2 != 0;
-    if (in_block == 0 || in_ring == 0) return false;
-    const bool best = in_ring < gain * in_block;
-    if (until_trial_ != 0) {
-      --until_trial_;
-      return best;
+    if (left_ == 0) {
+      const bool is_known = in_block > 0 && in_ring > 0;
+      const bool best = is_known && in_ring < gain * in_block;
+      if (is_trial_) {
+        in_ring_ = best;
+        const double dearer =
+            !is_known ? seldom_max : best ? in_block / in_ring : in_ring / in_block;
+        left_ = static_cast<unsigned>(trials_between * trial_of_ring_ *
+                                      std::clamp(dearer, 1.0, seldom_max));
+      } else {
+        in_ring_ = !in_ring_;
+        left_ = in_ring_ ? trial_of_ring_ : settling_chunks;
+      }
+      is_trial_ = !is_trial_;
     }
-    const double dearer = best ? in_block / in_ring : in_ring / in_block;
-    until_trial_ = static_cast<unsigned>(chunks_between_trials *
-                                         std::clamp(dearer, 1.0, seldom_max));
-    return !best;
+    --left_;
+    return in_ring_;
   }
 
  private:
-  static constexpr double gain = 0.8;  // the ring also takes lines of the caches
-  static constexpr unsigned alternating_chunks = 8;
-  static constexpr unsigned chunks_between_trials = 64;
-  static constexpr double seldom_max = 16;
-  unsigned alternated_ = 0;
-  unsigned until_trial_ = 0;
+  static constexpr double gain = 0.8;             // the ring also takes lines of the caches
+  static constexpr unsigned settling_chunks = 8;  // both kinds of stores, and a mean
+  static constexpr unsigned trials_between = 32;
+  static constexpr double seldom_max = 8;
+  unsigned trial_of_ring_;
+  unsigned left_ = settling_chunks;  // chunks until the next decision
+  bool in_ring_ = false;
+  bool is_trial_ = false;  // the chunks that are left are
 };
 
 /// What an operation needs for it.
@@ -53,7 +65,7 @@ struct Staging {
   shm::StagingRing* ring = nullptr;  // null: its partials stay where they are
   std::array<std::byte*, 2> block = {};
   std::size_t bytes = 0;  // of all partials of a parity
-  StagingChoice choice = {};
+  StagingChoice choice{};
   std::vector<std::size_t> offsets = {};  // of what each put sends, from the first partial on
   std::vector<std::uint64_t> told = {};   // where it is in this chunk, which is what is sent
   // As their receiver, by slot.
