@@ -43,7 +43,7 @@ Context::Implementation::Implementation(const ContextOptions& given)
                                fabric.port().driver().places_writes_in_order, clock.is_simulated())
                                .in_force) {
   if (const std::size_t bytes = runtime::staging_bytes(settings.arena_bytes); bytes > 0)
-    staging_ring.emplace(fabric.arena().allocate(bytes), bytes);
+    staging_ring.emplace(fabric.arena().set_aside(bytes), bytes);
   if (settings.wait == WaitPolicy::block && !clock.is_simulated())
     sleeper.emplace(fabric.arena().mapping());
   if (!clock.is_simulated()) return;
