@@ -152,9 +152,9 @@ struct Execution {
   bool in_flight = false;
 
   bool any_order = false;  // whether arrivals may be combined as they come; see advance.hpp
-  /// Long copies into partials: into those of the operation's own block, and into partials that its
-  /// caller has put elsewhere for this chunk.  The latter are not streamed: what was streamed is not
-  /// in the caches when its place comes round, and plain stores would seem slow for ever.
+  /// Long copies into partials of the operation's own block, and into partials that its caller has
+  /// put elsewhere for this chunk.  The latter are not streamed: what was streamed is in no cache
+  /// when its place comes round, so that plain stores would seem slow for ever.
   std::array<detail::BulkCopy, 2> into_partials{detail::BulkCopy{detail::Stores::automatic},
                                                 detail::BulkCopy::measured_plain()};
   bool partials_are_elsewhere = false;

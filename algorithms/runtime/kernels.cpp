@@ -197,8 +197,7 @@ template <BuiltIn which, class T>
 
 template <BuiltIn which, class T>
 TUTTI_TARGET_AVX512 void combine_apart_by_avx512(const void* incoming, const void* own,
-                                                 void* result,
-                                                 std::size_t element_count) noexcept {
+                                                 void* result, std::size_t element_count) noexcept {
   combine_lines_apart<which, T>(incoming, own, result, element_count);
 }
 

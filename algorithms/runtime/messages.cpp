@@ -167,12 +167,12 @@ void prepare_zero_copy(Operation::Implementation& operation, const plan::Step& s
 /// Makes room for the places that other ranks tell.
 void await_places(Operation::Implementation& operation, std::span<const Card> cards) {
   const engine::RegisterMemory& memory = operation.execution.memory;
-  const bool is_told = std::any_of(
-      operation.plan.steps.begin(), operation.plan.steps.end(), [&](const plan::Step& step) {
-        return step.action == plan::Action::await &&
-               operation.communicator.is_neighbour(step.peer) &&
-               cards[index_of(step.peer)].tells_places;
-      });
+  const bool is_told = std::any_of(operation.plan.steps.begin(), operation.plan.steps.end(),
+                                   [&](const plan::Step& step) {
+                                     return step.action == plan::Action::await &&
+                                            operation.communicator.is_neighbour(step.peer) &&
+                                            cards[index_of(step.peer)].tells_places;
+                                   });
   if (is_told && !operation.staging) operation.staging = std::make_unique<Staging>();
   if (!operation.staging) return;
   operation.staging->senders.resize(memory.data_slot_count);
@@ -207,14 +207,16 @@ void stage_partials(Operation::Implementation& operation) {
     return;
   // The puts of a device, and those that copy, know where their partials are.
   auto staging = std::make_unique<Staging>();
+  bool sends = false;
   for (const plan::Step& step : plan.steps) {
     if (step.action != plan::Action::put) continue;
     if (!operation.communicator.is_neighbour(step.peer)) return;
     const bool has_payload = step.payloads > 0;
     if (has_payload && travel_of(operation, step) != shm::Travel::stays) return;
     staging->offsets.push_back(has_payload ? execution.offset_of(step.from) : 0);
+    sends = sends || has_payload;
   }
-  if (staging->offsets.empty()) return;
+  if (!sends) return;
   staging->ring = &*context.staging_ring;
   staging->block = execution.memory.partials;
   staging->bytes = bytes;

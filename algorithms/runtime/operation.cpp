@@ -170,10 +170,11 @@ bool Operation::Implementation::collect_credits() noexcept {
 
 bool Operation::Implementation::has_been_read(std::uint64_t chunk) const noexcept {
   // When chunk c + 2 is finished, nobody reads what was sent in chunk c (engine/README.md).
-  return execution.sequence > chunk + 2 ||
-         std::all_of(readers.begin(), readers.end(), [&](const shm::SequenceWord* reader) {
-           return shm::has_come(reader, chunk);
-         });
+  if (execution.sequence > chunk + 2) return true;
+  const bool is_finished_here = execution.sequence > chunk || !execution.in_flight;
+  return is_finished_here &&
+         std::all_of(readers.begin(), readers.end(),
+                     [&](const shm::SequenceWord* reader) { return shm::has_come(reader, chunk); });
 }
 
 Status Operation::Implementation::advance(runtime::JoinedFabric& joined) noexcept {

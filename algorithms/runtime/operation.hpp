@@ -85,7 +85,8 @@ struct Operation::Implementation {
   /// Takes those credits of the last two calls that have arrived.  Returns true when all of them
   /// have arrived, so that nobody reads this rank's partials any more.
   bool collect_credits() noexcept;
-  /// Whether no rank of this node reads any more what was sent in that chunk; it may be said late.
+  /// Whether the partials of that chunk are no longer used here, and no longer read by a rank of
+  /// this node; it may be said late.
   bool has_been_read(std::uint64_t chunk) const noexcept;
   /// Called when a chunk has begun: decides where its partials are.
   void stage_chunk() noexcept;

@@ -34,8 +34,9 @@ class StagingChoice {
       const bool best = is_known && in_ring < gain * in_block;
       if (is_trial_) {
         in_ring_ = best;
-        const double dearer =
-            !is_known ? seldom_max : best ? in_block / in_ring : in_ring / in_block;
+        const double dearer = !is_known ? seldom_max
+                              : best    ? in_block / in_ring
+                                        : in_ring / in_block;
         left_ = static_cast<unsigned>(trials_between * trial_of_ring_ *
                                       std::clamp(dearer, 1.0, seldom_max));
       } else {
@@ -104,8 +105,7 @@ struct Staging {
     std::uint64_t place = 0;
     std::memcpy(&place, sender.told[parity], sizeof place);
     const std::uint64_t offset = place - sender.address;
-    detail::check(offset <= sender.mapping_bytes &&
-                      message_bytes <= sender.mapping_bytes - offset,
+    detail::check(offset <= sender.mapping_bytes && message_bytes <= sender.mapping_bytes - offset,
                   "what a neighbour has told of lies in its window", offset, message_bytes);
     memory.in_place[parity][slot] = sender.mapping + offset;
   }

@@ -197,5 +197,46 @@ TEST(Staging, what_is_not_read_stays_while_others_go_round) {
     }
 }
 
+/// The others have a reduce in flight, and go round the ring, before the last rank starts it.
+int wrong_while_in_flight(Exchange& exchange) {
+  constexpr std::size_t count = 8192;
+  Context context(options_of(exchange));
+  Communicator ranks(context, exchange);
+  const std::uint32_t self = index_of(ranks.rank()), last = ranks.rank_count() - 1;
+  const test::Job job = test::sum_job();
+  Words source(count), target(count);
+  Operation slow = reduce(ranks, {.source = source.data(),
+                                  .target = target.data(),
+                                  .element_count = count,
+                                  .reduction = job.reduction});
+  std::vector<Words> passed(last, Words(count));
+  std::vector<Operation> passes;
+  for (std::uint32_t root = 0; root < last; ++root)
+    passes.push_back(
+        broadcast(ranks, {.buffer = passed[root].data(), .bytes = 8 * count, .root = Rank{root}}));
+  int wrong = 0;
+  for (std::uint64_t call = 1; call <= 30; ++call) {
+    for (std::size_t i = 0; i < count; ++i) source[i] = test::input(self, call, i);
+    std::fill(target.begin(), target.end(), 0);
+    if (self != last && slow.start() != Status::ok) return 1000;
+    for (std::uint64_t turn = 0; turn < 40; ++turn)
+      for (std::uint32_t root = 0; root < last; ++root) {
+        if (self == root) std::fill(passed[root].begin(), passed[root].end(), turn);
+        if (!run_once(passes[root])) return 2000;
+        wrong += passed[root].front() != turn || passed[root].back() != turn;
+      }
+    if (self == last && slow.start() != Status::ok) return 3000;
+    if (slow.wait(60s) != Status::ok) return 4000;
+    for (std::size_t i = 0; self == 0 && i < count; ++i)
+      wrong += target[i] != job.expected(ranks.rank_count(), call, i);
+  }
+  return wrong;
+}
+
+TEST(Staging, partials_in_flight_stay_while_others_go_round) {
+  const auto results = run_local_threads({.rank_count = 4}, wrong_while_in_flight);
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -32,7 +32,7 @@ class StoreChoice {
   void took(Stores kind, std::size_t bytes, std::uint64_t ticks) noexcept;
   /// Ticks per byte of the preferred kind, with what streaming costs the reader; 0: unknown.
   double cost() const noexcept;
-  /// The same of plain stores.
+  /// Ticks per byte of plain stores; 0: unknown.
   double cost_of_plain() const noexcept { return costs_[0]; }
 
  private:
