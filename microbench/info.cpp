@@ -301,8 +301,10 @@ Info gather_info() {
     if (!obstacle.empty() && settings.notify == Notify::flag && !info.problem)
       info.problem = Error(ErrorCode::unsupported, "TUTTI_NOTIFY=flag: " + obstacle);
   }
-  if (port && !info.problem) info.problem = problem_of_locking(*port, settings.arena_bytes);
-  info.sections.push_back(limits(port ? &*port : nullptr, settings.arena_bytes));
+  const std::size_t memory_bytes =
+      settings.arena_bytes + runtime::staging_bytes(settings.arena_bytes);
+  if (port && !info.problem) info.problem = problem_of_locking(*port, memory_bytes);
+  info.sections.push_back(limits(port ? &*port : nullptr, memory_bytes));
   info.sections.push_back(nodes(settings));
   info.sections.push_back(copies(settings, costs));
   info.sections.push_back(processors());

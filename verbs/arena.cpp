@@ -112,6 +112,14 @@ std::byte* Arena::allocate(std::size_t bytes) {
   return block;
 }
 
+std::byte* Arena::set_aside(std::size_t bytes) {
+  assert(bytes % alignment == 0);
+  std::byte* const block = allocate(bytes);
+  detail::check(block != nullptr, "an arena has room for what is set aside", bytes);
+  set_aside_ += bytes;
+  return block;
+}
+
 void Arena::release(std::byte* block) {
   const auto found = blocks_.find(static_cast<std::size_t>(block - mapping_->data()));
   detail::check(found != blocks_.end(), "a released block was allocated");

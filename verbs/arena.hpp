@@ -33,7 +33,11 @@ class Arena {
   /// from it is finished, and no peer will write to it.
   void release(std::byte* block);
 
-  std::size_t size() const noexcept { return mapping_->size() - header_bytes; }
+  /// Memory that is for no operation and no segment, before any other is allocated: size() does not
+  /// count it.  It is never released.
+  std::byte* set_aside(std::size_t bytes);
+
+  std::size_t size() const noexcept { return mapping_->size() - header_bytes - set_aside_; }
   const std::shared_ptr<detail::Mapping>& mapping() const noexcept { return mapping_; }
   int descriptor() const noexcept { return memory_.get(); }
   std::size_t largest_gap() const noexcept;
@@ -51,6 +55,7 @@ class Arena {
   RegionHandle region_;
   std::map<std::size_t, std::size_t> gaps_;    // offset -> bytes
   std::map<std::size_t, std::size_t> blocks_;  // offset -> bytes
+  std::size_t set_aside_ = 0;
 };
 
 }  // namespace tutti::verbs

@@ -37,7 +37,7 @@ inline void copy_register(Execution& execution, const plan::Step& step) noexcept
            bytes <= execution.memory.register_bytes -
                         step.into.payload * execution.memory.payload_bytes);
     if (bytes >= streamed_bytes_min && step.into.place == plan::Place::partial)
-      execution.into_partials(into, from, bytes);
+      execution.into_partials[execution.partials_are_elsewhere ? 1 : 0](into, from, bytes);
     else
       copy_bytes(from, into, bytes);
   };
@@ -151,6 +151,40 @@ bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexc
   return false;
 }
 
+/// The next step copies the source, and the two steps after it await a message and combine it with
+/// the copy.  If the message is there already, combines it with the source itself, by a function
+/// that has a place of its own for the result, and returns true: the last of the three steps is the
+/// next one then.  If it is not there, the copy is made while it is on its way.
+template <class F, class C>
+bool combine_without_copy(Execution& execution, F& fabric, C& channel) noexcept {
+  const std::size_t here = execution.next;
+  const plan::Step& copy = execution.steps[here];
+  if (fabric.combine_apart() == nullptr || copy.from.place != plan::Place::source ||
+      !joins_one_message(execution.steps, here + 1))
+    return false;
+  const plan::Step& combine = execution.steps[here + 2];
+  if (combine.action != plan::Action::combine || combine.by_reference ||
+      combine.into != copy.into || combine.part != copy.part)
+    return false;
+  const Part& part = execution.part_of(copy);
+  const std::byte* const source = execution.address(copy.from, part);
+  std::byte* const result = execution.address(copy.into, part);
+  if (source == result || part.source.bytes < streamed_bytes_min) return false;
+  if (!fabric.take(channel, execution.parity(), execution.steps[here + 1].slot)) return false;
+  fabric.combine_apart()(execution.address(combine.from, part), source, result,
+                         part.element_count);
+  execution.next += 2;
+  return true;
+}
+
+/// Goes on to the next chunk, if there is one, and tells a fabric that wants to know.
+template <class F>
+bool begin_next_chunk(Execution& execution, F& fabric) noexcept {
+  if (!execution.begin_next_chunk()) return false;
+  if constexpr (requires { fabric.begin_chunk(execution); }) fabric.begin_chunk(execution);
+  return true;
+}
+
 /// Runs `execution` until it is finished (ok), has to wait for a peer or for room (in_progress), or
 /// a put or a read fails (its status).  Never polls or blocks.
 template <class F, class C>
@@ -194,6 +228,8 @@ noexcept {
             return Status::in_progress;
           break;
         case plan::Action::copy:
+          if constexpr (requires { fabric.combine_apart(); })
+            if (combine_without_copy(execution, fabric, channel)) break;
           if (!step.by_reference)
             copy_register(execution, step);
           else if (const Status status = copy_referenced(execution, step, fabric, channel);
@@ -213,7 +249,7 @@ noexcept {
       }
       ++execution.next;
     }
-  } while (execution.begin_next_chunk());
+  } while (begin_next_chunk(execution, fabric));
   execution.in_flight = false;
   return Status::ok;
 }

@@ -152,7 +152,12 @@ struct Execution {
   bool in_flight = false;
 
   bool any_order = false;  // whether arrivals may be combined as they come; see advance.hpp
-  detail::BulkCopy into_partials{detail::Stores::automatic};
+  /// Long copies into partials of the operation's own block, and into partials that its caller has
+  /// put elsewhere for this chunk.  The latter are not streamed: what was streamed is in no cache
+  /// when its place comes round, so that plain stores would seem slow for ever.
+  std::array<detail::BulkCopy, 2> into_partials{detail::BulkCopy{detail::Stores::automatic},
+                                                detail::BulkCopy::measured_plain()};
+  bool partials_are_elsewhere = false;
 
   std::uint32_t parity() const noexcept { return static_cast<std::uint32_t>(sequence & 1); }
 

@@ -55,7 +55,8 @@ struct Card {
   std::uint32_t target_key = 0;
   std::uint32_t channel = 0;
   std::uint32_t new_connections = 0;
-  std::uint32_t root = 0;  // must be equal, too
+  std::uint32_t root = 0;     // must be equal, too
+  bool tells_places = false;  // of its messages that stay with it (runtime/staging.hpp)
 };
 
 static_assert(std::is_trivially_copyable_v<Card>);

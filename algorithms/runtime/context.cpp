@@ -32,7 +32,7 @@ Context::Implementation::Implementation(const ContextOptions& given)
     : settings(runtime::context_settings(given)),
       process_key(random_key()),
       fabric({.device = settings.device,
-              .arena_bytes = settings.arena_bytes,
+              .arena_bytes = settings.arena_bytes + runtime::staging_bytes(settings.arena_bytes),
               .connections = {.by_cm = settings.connect == ConnectBy::cm,
                               .process = process_key,
                               .raises_events = settings.wait == WaitPolicy::block},
@@ -43,6 +43,8 @@ Context::Implementation::Implementation(const ContextOptions& given)
                                settings.shared_notifications,
                                fabric.port().driver().places_writes_in_order, clock.is_simulated())
                                .in_force) {
+  if (const std::size_t bytes = runtime::staging_bytes(settings.arena_bytes); bytes > 0)
+    staging_ring.emplace(fabric.arena().set_aside(bytes), bytes);
   if (settings.wait == WaitPolicy::block && !clock.is_simulated())
     sleeper.emplace(fabric.arena().mapping());
   if (!clock.is_simulated()) return;

@@ -18,6 +18,7 @@
 #include "runtime/settings.hpp"
 #include "shm/offered_mapping.hpp"
 #include "shm/sleeper.hpp"
+#include "shm/staging_ring.hpp"
 #include "verbs/verbs_fabric.hpp"
 
 namespace tutti {
@@ -36,9 +37,10 @@ struct Context::Implementation {
   runtime::ContextSettings settings;
   std::uint64_t process_key;  // random; names this context to its peers
   verbs::VerbsFabric fabric;
-  shm::OfferedMapping window;           // the arena, for the ranks of this node
-  std::optional<shm::Sleeper> sleeper;  // with WaitPolicy::block, unless time is simulated
-  shm::Wakers wakers;                   // of neighbours that sleep
+  shm::OfferedMapping window;                    // the arena, for the ranks of this node
+  std::optional<shm::StagingRing> staging_ring;  // at the begin of the arena; if that is not small
+  std::optional<shm::Sleeper> sleeper;           // with WaitPolicy::block, unless time is simulated
+  shm::Wakers wakers;                            // of neighbours that sleep
   /// Arenas of neighbours that peers of this rank write to, by process.  They stay registered until
   /// the context is destroyed, as this rank's own arena does: a peer may see the effect of what it
   /// has written before its device has received the acknowledgement.

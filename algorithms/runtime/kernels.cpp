@@ -10,6 +10,8 @@
 #include <immintrin.h>
 #endif
 
+#include "runtime/kernels.hpp"
+
 #include <bit>
 #include <cmath>
 #include <concepts>
@@ -170,6 +172,35 @@ TUTTI_TARGET_AVX512 void combine_by_avx512(const void* incoming, void* partial,
   combine_lines<which, T>(incoming, partial, element_count);
 }
 
+/// result = incoming o own.  Whole lines of the result, as in combine_lines().
+template <BuiltIn which, class T>
+[[gnu::always_inline]] inline void combine_lines_apart(const void* incoming, const void* own,
+                                                       void* result,
+                                                       std::size_t element_count) noexcept {
+  const T* left = static_cast<const T*>(incoming);
+  const T* right = static_cast<const T*>(own);
+  T* __restrict into = static_cast<T*>(result);
+  constexpr std::size_t line_bytes = 64;
+  const std::size_t to_line = -reinterpret_cast<std::uintptr_t>(into) % line_bytes / sizeof(T);
+  const std::size_t head = element_count < to_line ? element_count : to_line;
+  std::size_t i = 0;
+  for (; i < head; ++i) into[i] = apply<which, T>(left[i], right[i]);
+  for (; i < element_count; ++i) into[i] = apply<which, T>(left[i], right[i]);
+}
+
+template <BuiltIn which, class T>
+[[gnu::target("avx2")]] void combine_apart_by_avx2(const void* incoming, const void* own,
+                                                   void* result,
+                                                   std::size_t element_count) noexcept {
+  combine_lines_apart<which, T>(incoming, own, result, element_count);
+}
+
+template <BuiltIn which, class T>
+TUTTI_TARGET_AVX512 void combine_apart_by_avx512(const void* incoming, const void* own,
+                                                 void* result, std::size_t element_count) noexcept {
+  combine_lines_apart<which, T>(incoming, own, result, element_count);
+}
+
 /// Not used on the first CPUs that have such vectors, because their clock drops meanwhile.  CPUs
 /// with VBMI2 keep their clock.
 bool has_fast_avx512() {
@@ -251,6 +282,44 @@ Reduction make() {
   }
 }
 
+#if defined(__x86_64__)
+template <BuiltIn which, class T>
+runtime::CombineApart apart_from(CombineFunction combine) {
+  if constexpr (defined_for(which, element_type_of<T>())) {
+    if (combine == combine_by_avx512<which, T>) return combine_apart_by_avx512<which, T>;
+    if (combine == combine_by_avx2<which, T>) return combine_apart_by_avx2<which, T>;
+  }
+  return nullptr;  // the operator has been changed
+}
+
+template <class T>
+runtime::CombineApart apart_for(const Reduction& reduction) {
+  switch (reduction.built_in) {
+    case BuiltIn::none:
+      break;
+    case BuiltIn::sum:
+      return apart_from<BuiltIn::sum, T>(reduction.combine);
+    case BuiltIn::product:
+      return apart_from<BuiltIn::product, T>(reduction.combine);
+    case BuiltIn::min:
+      return apart_from<BuiltIn::min, T>(reduction.combine);
+    case BuiltIn::max:
+      return apart_from<BuiltIn::max, T>(reduction.combine);
+    case BuiltIn::bit_and:
+      return apart_from<BuiltIn::bit_and, T>(reduction.combine);
+    case BuiltIn::bit_or:
+      return apart_from<BuiltIn::bit_or, T>(reduction.combine);
+    case BuiltIn::bit_xor:
+      return apart_from<BuiltIn::bit_xor, T>(reduction.combine);
+    case BuiltIn::logical_and:
+      return apart_from<BuiltIn::logical_and, T>(reduction.combine);
+    case BuiltIn::logical_or:
+      return apart_from<BuiltIn::logical_or, T>(reduction.combine);
+  }
+  return nullptr;
+}
+#endif
+
 template <class T>
 Reduction make_for(BuiltIn which) {
   switch (which) {
@@ -279,6 +348,30 @@ Reduction make_for(BuiltIn which) {
 }
 
 }  // namespace
+
+runtime::CombineApart runtime::combine_apart([[maybe_unused]] const Reduction& reduction) noexcept {
+#if defined(__x86_64__)
+  switch (reduction.element_type) {
+    case ElementType::int32:
+      return apart_for<std::int32_t>(reduction);
+    case ElementType::uint32:
+      return apart_for<std::uint32_t>(reduction);
+    case ElementType::int64:
+      return apart_for<std::int64_t>(reduction);
+    case ElementType::uint64:
+      return apart_for<std::uint64_t>(reduction);
+    case ElementType::float32:
+      return apart_for<float>(reduction);
+    case ElementType::float64:
+      return apart_for<double>(reduction);
+    case ElementType::other:
+    case ElementType::float16:
+    case ElementType::bfloat16:
+      break;
+  }
+#endif
+  return nullptr;
+}
 
 Reduction built_in_reduction(BuiltIn which, ElementType type) {
   switch (type) {

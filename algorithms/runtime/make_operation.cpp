@@ -229,6 +229,7 @@ void fill_in(Card& card, const Operation::Implementation& operation) {
   card.finished = reinterpret_cast<std::uint64_t>(operation.finished);
   card.remote_key = operation.communicator.context.fabric.arena().remote_key();
   card.channel = operation.channel_id;
+  card.tells_places = operation.staging != nullptr;  // as yet it only sends
 }
 
 template <CombineFunction Reduction::*function>
@@ -299,6 +300,7 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
     operation->calls.emplace<SharedRingOperation>(*operation, request);
   else
     lay_out_memory(*operation, request, completed);
+  stage_partials(*operation);
   if (operation->is_timed &&
       std::holds_alternative<Operation::Implementation::PlanCalls>(operation->calls))
     operation->calls.emplace<Operation::Implementation::OtherPlanCalls>();

@@ -49,7 +49,7 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
     const std::size_t slot_bytes = memory.bytes_of_slot(step.slot);
     std::byte* const slot =
         window.at(theirs.slots[parity] + memory.offset_of_slot(step.slot), slot_bytes);
-    const std::byte* const from =
+    const std::byte* from =
         step.by_reference ? reinterpret_cast<const std::byte*>(&operation.execution.references[put])
                           : memory.partials[parity] + operation.execution.offset_of(step.from);
     std::size_t bytes = operation.execution.bytes_of(step);
@@ -60,7 +60,11 @@ void prepare_store(Operation::Implementation& operation, const plan::Step& step,
               offset_of_partial(operation, plan::answer_in(operation.plan, step.slot)->partial),
           memory.register_bytes);
     if (step.into_target) bytes = 0;  // it is there: the node has one target
-    if (travel == shm::Travel::stays) {
+    if (travel == shm::Travel::stays && operation.staging && operation.staging->ring) {
+      from = reinterpret_cast<const std::byte*>(&operation.staging->told[put]);
+      remote = slot + slot_bytes - Staging::bytes_behind_place;
+      bytes = sizeof(std::uint64_t);
+    } else if (travel == shm::Travel::stays) {
       const auto place = reinterpret_cast<std::uint64_t>(from);
       std::memcpy(slot, &place, sizeof place);
       bytes = 0;
@@ -160,6 +164,24 @@ void prepare_zero_copy(Operation::Implementation& operation, const plan::Step& s
   }
 }
 
+/// Makes room for the places that other ranks tell.
+void await_places(Operation::Implementation& operation, std::span<const Card> cards) {
+  const engine::RegisterMemory& memory = operation.execution.memory;
+  const bool is_told = std::any_of(operation.plan.steps.begin(), operation.plan.steps.end(),
+                                   [&](const plan::Step& step) {
+                                     return step.action == plan::Action::await &&
+                                            operation.communicator.is_neighbour(step.peer) &&
+                                            cards[index_of(step.peer)].tells_places;
+                                   });
+  if (is_told && !operation.staging) operation.staging = std::make_unique<Staging>();
+  if (!operation.staging) return;
+  operation.staging->senders.resize(memory.data_slot_count);
+  operation.staging->message_bytes = memory.payload_bytes;
+  operation.staging->combine_apart = combine_apart(operation.execution.reduction);
+  if (std::holds_alternative<Operation::Implementation::PlanCalls>(operation.calls))
+    operation.calls.emplace<Operation::Implementation::OtherPlanCalls>();
+}
+
 }  // namespace
 
 bool travels_as_line(const Operation::Implementation& operation, const plan::Step& step) {
@@ -171,6 +193,36 @@ bool travels_as_line(const Operation::Implementation& operation, const plan::Ste
 void use_lines(Operation::Implementation& operation, const verbs::Connection& connection) {
   connection.require_lines();
   operation.uses_lines = true;
+}
+
+void stage_partials(Operation::Implementation& operation) {
+  Context::Implementation& context = operation.communicator.context;
+  const plan::Plan& plan = operation.plan;
+  const engine::Execution& execution = operation.execution;
+  const std::size_t bytes = plan.partial_count * execution.memory.register_bytes;
+  if (!context.staging_ring || !context.staging_ring->suits(bytes)) return;
+  if (operation.stale() || operation.ring() || context.clock.is_simulated()) return;
+  if (plan.zero_copy || plan.shares_target || plan::is_by_reference(plan) ||
+      !plan.answers.empty() || plan.payloads != 1)
+    return;
+  // The puts of a device, and those that copy, know where their partials are.
+  auto staging = std::make_unique<Staging>();
+  bool sends = false;
+  for (const plan::Step& step : plan.steps) {
+    if (step.action != plan::Action::put) continue;
+    if (!operation.communicator.is_neighbour(step.peer)) return;
+    const bool has_payload = step.payloads > 0;
+    if (has_payload && travel_of(operation, step) != shm::Travel::stays) return;
+    staging->offsets.push_back(has_payload ? execution.offset_of(step.from) : 0);
+    sends = sends || has_payload;
+  }
+  if (!sends) return;
+  staging->ring = &*context.staging_ring;
+  staging->block = execution.memory.partials;
+  staging->bytes = bytes;
+  staging->choice = StagingChoice(staging->ring->areas_of(bytes));
+  staging->told.resize(staging->offsets.size());
+  operation.staging = std::move(staging);
 }
 
 void find_messages_in_place(Operation::Implementation& operation, std::span<const Card> cards) {
@@ -187,10 +239,24 @@ void find_messages_in_place(Operation::Implementation& operation, std::span<cons
     if (travel != shm::Travel::stays) continue;
     const std::size_t bytes = operation.execution.bytes_of(step);
     const NeighbourWindow& window = communicator.neighbours.windows[index_of(step.peer)];
+    const bool is_told = cards[index_of(step.peer)].tells_places;
     for (std::size_t parity = 0; parity < 2; ++parity) {
+      std::byte* const slot = memory.slots[parity] + memory.offset_of_slot(step.slot);
+      if (is_told) {  // with each message; until then nothing is read
+        memory.in_place[parity][step.slot] = slot;
+        operation.staging->senders[step.slot].told[parity] =
+            slot + memory.bytes_of_slot(step.slot) - Staging::bytes_behind_place;
+        continue;
+      }
       std::uint64_t place = 0;
-      std::memcpy(&place, memory.slots[parity] + memory.offset_of_slot(step.slot), sizeof place);
+      std::memcpy(&place, slot, sizeof place);
       memory.in_place[parity][step.slot] = window.at(place, bytes);
+    }
+    if (is_told) {
+      Staging::Sender& sender = operation.staging->senders[step.slot];
+      sender.address = window.card.address;
+      sender.mapping = window.mapping->data();
+      sender.mapping_bytes = window.mapping->size();
     }
     const std::uint64_t word =
         reader_words(communicator, cards[index_of(step.peer)].finished)
@@ -199,7 +265,8 @@ void find_messages_in_place(Operation::Implementation& operation, std::span<cons
              reinterpret_cast<shm::SequenceWord*>(window.at(word, sizeof(shm::SequenceWord))));
   }
   // Once more: some operands are elsewhere now.  Takes no more memory.
-  if (!operation.stale() && !memory.in_place[0].empty()) operation.execution.resolve();
+  if (!operation.stale() && !operation.staging && !memory.in_place[0].empty())
+    operation.execution.resolve();
 }
 
 void prepare_messages(Operation::Implementation& operation, std::span<const Card> cards) {
@@ -243,8 +310,9 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
     for (std::vector<std::byte*>& places : operation.execution.memory.in_place)
       places.resize(memory.data_slot_count);
   operation.is_read_here.reserve(communicator.members_of_node());
-  if (!operation.stale())
-    operation.execution.resolve();  // stale calls find their operands themselves
+  await_places(operation, cards);
+  if (!operation.stale() && !operation.staging)
+    operation.execution.resolve();  // others find their operands themselves
 }
 
 }  // namespace tutti::runtime

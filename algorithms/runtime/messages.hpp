@@ -21,6 +21,9 @@ bool travels_as_line(const Operation::Implementation& operation, const plan::Ste
 /// Lets the messages along a connection be lines.  Throws Error if it has no room for one.
 void use_lines(Operation::Implementation& operation, const verbs::Connection& connection);
 
+/// Lets the operation's partials be elsewhere in each chunk, if that is possible and can pay.
+void stage_partials(Operation::Implementation& operation);
+
 /// `cards`: of all ranks, whose partners are connected.  May throw Error.
 void prepare_messages(Operation::Implementation& operation, std::span<const Card> cards);
 

@@ -97,6 +97,7 @@ Operation::Implementation::~Implementation() {
       !communicator.failed() && collect_credits() &&
       context.fabric.drain(channel.network, context.clock, drain_timeout, has_gone);
   if (drained && ring()) ring()->leave();
+  if (staging && staging->ring != nullptr) staging->ring->forget(this, !drained);
   if (drained && block != nullptr) context.fabric.arena().release(block);
   // Whoever has a connection to this rank loses it if a send from there, or a write of a peer,
   // meets memory that is registered no longer.
@@ -169,6 +170,15 @@ bool Operation::Implementation::collect_credits() noexcept {
   return all;
 }
 
+bool Operation::Implementation::has_been_read(std::uint64_t chunk) const noexcept {
+  // When chunk c + 2 is finished, nobody reads what was sent in chunk c (engine/README.md).
+  if (execution.sequence > chunk + 2) return true;
+  const bool is_finished_here = execution.sequence > chunk || !execution.in_flight;
+  return is_finished_here &&
+         std::all_of(readers.begin(), readers.end(),
+                     [&](const shm::SequenceWord* reader) { return shm::has_come(reader, chunk); });
+}
+
 Status Operation::Implementation::advance(runtime::JoinedFabric& joined) noexcept {
   const Status status = std::holds_alternative<PlanCalls>(calls)
                             ? engine::advance(execution, joined, channel)
@@ -186,7 +196,7 @@ Status Operation::Implementation::start() noexcept {
   if (!communicator.is_usable()) [[unlikely]]
     return communicator.settled();
   execution.begin();
-  if (stale()) stale()->begin(execution);
+  if (!std::holds_alternative<PlanCalls>(calls)) begin_otherwise();
   Context::Implementation& context = communicator.context;
   runtime::JoinedFabric joined{context.fabric};
   if (ring()) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <tutti/detail/clock.hpp>
 #include <tutti/operation.hpp>
@@ -19,6 +20,7 @@
 #include "runtime/joined_fabric.hpp"
 #include "runtime/segment.hpp"
 #include "runtime/shared_ring.hpp"
+#include "runtime/staging.hpp"
 #include "shm/mailbox.hpp"
 
 namespace tutti {
@@ -56,9 +58,10 @@ struct Operation::Implementation {
   std::vector<shm::SequenceWord*> is_read_here;   // this rank's, with those whose partials it reads
   shm::SequenceWord* withdrawn = nullptr;  // 1: what this rank has told of is its user's again
   engine::Execution execution;
+  std::unique_ptr<runtime::Staging> staging;  // null: nothing it sends or receives is staged
   /// How calls go: round after round of the plan, stale-synchronously, or along the ring of nodes.
   struct PlanCalls {};
-  struct OtherPlanCalls {};  // of the plan, where is_timed or wakes_readers
+  struct OtherPlanCalls {};  // of the plan, where is_timed, wakes_readers or staging
   std::variant<PlanCalls, OtherPlanCalls, engine::StaleCalls, runtime::SharedRingOperation> calls;
   // Where time is simulated: what the engine calls instead of the reduction.
   struct ChargedReduction {
@@ -82,6 +85,11 @@ struct Operation::Implementation {
   /// Takes those credits of the last two calls that have arrived.  Returns true when all of them
   /// have arrived, so that nobody reads this rank's partials any more.
   bool collect_credits() noexcept;
+  /// Whether the partials of that chunk are no longer used here, and no longer read by a rank of
+  /// this node; it may be said late.
+  bool has_been_read(std::uint64_t chunk) const noexcept;
+  /// Called when a chunk has begun: decides where its partials are.
+  void stage_chunk() noexcept;
 
   /// Its user has the buffers back for good; `may_be_written`: but peers may still write there.
   void give_back_buffers(bool may_be_written) noexcept;
@@ -105,6 +113,8 @@ struct Operation::Implementation {
  private:
   /// advance() for other calls than PlanCalls, which are not to pay for them.
   Status advance_otherwise_slow(runtime::JoinedFabric& joined) noexcept;
+  /// What else such calls do when they have begun.
+  void begin_otherwise() noexcept;
   Status wait_slow(Timeout timeout) noexcept;
 };
 

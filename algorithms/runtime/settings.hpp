@@ -27,6 +27,13 @@ inline constexpr std::size_t domains_above_ranks = 16;
 /// More than any address space has room for; sizes near 2^64 would wrap when they are rounded.
 inline constexpr std::size_t arena_bytes_max = std::size_t{1} << 47;
 
+/// What a context has for its ring of partials (shm/staging_ring.hpp) besides an arena of so many
+/// bytes: nothing where memory is short.
+constexpr std::size_t staging_bytes(std::size_t arena_bytes) noexcept {
+  constexpr std::size_t ring = 2u << 20;
+  return arena_bytes >= 4 * ring ? ring : 0;
+}
+
 /// ContextOptions without gaps.
 struct ContextSettings {
   std::string device;  // empty: the best one

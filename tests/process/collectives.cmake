@@ -1,6 +1,7 @@
 # Collectives between forked ranks over the software device.
 foreach(name bits collectives devices failures flags isolation misuse nodes rooted schedules
-    segments single_copy blocks split shared_ring shared_ring_stops stale wait)
+    segments single_copy blocks split shared_ring shared_ring_stops staging stale
+    wait)
   tutti_test(process_${name} LABEL process TIMEOUT 300 SERIAL
     SOURCES ${name}_test.cpp LINK tutti)
   target_include_directories(process_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)

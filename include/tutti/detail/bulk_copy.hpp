@@ -30,6 +30,10 @@ class StoreChoice {
   Stores next() noexcept;
   /// Records how long a copy has taken.
   void took(Stores kind, std::size_t bytes, std::uint64_t ticks) noexcept;
+  /// Ticks per byte of the preferred kind, with what streaming costs the reader; 0: unknown.
+  double cost() const noexcept;
+  /// Ticks per byte of plain stores; 0: unknown.
+  double cost_of_plain() const noexcept { return costs_[0]; }
 
  private:
   /// How many times as fast streaming must be.  It leaves the reader to fetch from memory: an
@@ -59,7 +63,13 @@ class BulkCopy {
   /// The software device uses it from this size on: 32 KiB without the last word.
   static constexpr std::size_t bytes_min = (32 << 10) - 8;
 
-  explicit BulkCopy(Stores asked) : asked_(asked) {}
+  explicit BulkCopy(Stores asked) : asked_(asked), measures_(asked == Stores::automatic) {}
+  /// Plain stores, whose costs are measured.
+  static BulkCopy measured_plain() noexcept {
+    BulkCopy copy(Stores::plain);
+    copy.measures_ = true;
+    return copy;
+  }
   /// Copies like memmove.  Others see the copy before what this thread stores afterwards with
   /// release.
   void operator()(std::byte* target, const std::byte* source, std::size_t bytes) noexcept;
@@ -68,8 +78,14 @@ class BulkCopy {
   void begin_steps() noexcept;
   void end_steps() noexcept;
 
+  /// What the copies so far have cost (StoreChoice).  Always 0 where nothing is measured.
+  double cost() const noexcept {
+    return asked_ == Stores::automatic ? choice_.cost() : choice_.cost_of_plain();
+  }
+
  private:
   [[maybe_unused]] Stores asked_;
+  [[maybe_unused]] bool measures_;
   StoreChoice choice_;
   [[maybe_unused]] Stores kind_of_steps_ = Stores::automatic;  // automatic: not within steps
   [[maybe_unused]] std::size_t steps_bytes_ = 0;
@@ -78,6 +94,11 @@ class BulkCopy {
 
 inline Stores StoreChoice::preferred() const noexcept {
   return costs_[0] > gain_min * costs_[1] ? Stores::streaming : Stores::plain;
+}
+
+inline double StoreChoice::cost() const noexcept {
+  const auto [plain, streaming] = costs_;
+  return plain == 0 || streaming == 0 ? 0 : std::min(plain, gain_min * streaming);
 }
 
 inline Stores StoreChoice::next() noexcept {
@@ -139,7 +160,7 @@ inline void BulkCopy::operator()(std::byte* target, const std::byte* source,
   const Stores kind = is_step                       ? kind_of_steps_
                       : asked_ == Stores::automatic ? choice_.next()
                                                     : asked_;
-  const std::uint64_t begin = asked_ == Stores::automatic ? __builtin_ia32_rdtsc() : 0;
+  const std::uint64_t begin = measures_ ? __builtin_ia32_rdtsc() : 0;
   if (kind == Stores::plain) {
     std::memcpy(target, source, bytes);
   } else {
@@ -149,7 +170,7 @@ inline void BulkCopy::operator()(std::byte* target, const std::byte* source,
     std::memcpy(target + head + lines, source + head + lines, bytes - head - lines);
     stream_lines(target + head, source + head, lines);
   }
-  if (asked_ != Stores::automatic) return;
+  if (!measures_) return;
   const std::uint64_t ticks = __builtin_ia32_rdtsc() - begin;
   if (!is_step) return choice_.took(kind, bytes, ticks);
   steps_bytes_ += bytes;

@@ -6,9 +6,12 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <tutti/detail/names.hpp>
 #include <tutti/reduction.hpp>
 #include <tutti/status.hpp>
 #include <vector>
+
+#include "runtime/kernels.hpp"
 
 namespace tutti {
 namespace {
@@ -22,6 +25,49 @@ T combined(BuiltIn which, T left, T right) {
   reduction.combine(incoming.data(), partial.data(), partial.size(), nullptr);
   for (const T& value : partial) EXPECT_EQ(std::memcmp(&value, partial.data(), sizeof(T)), 0);
   return partial[0];
+}
+
+template <class T>
+void expect_the_same_apart(BuiltIn which) {
+  const Reduction reduction = built_in_reduction(which, element_type_of<T>());
+  const runtime::CombineApart apart = runtime::combine_apart(reduction);
+  if (apart == nullptr) return;  // on CPUs without wide vectors
+  for (std::size_t begin = 0; begin < 9; ++begin) {
+    std::vector<T> incoming, own;
+    for (int i = 0; i < 100; ++i) {
+      incoming.push_back(static_cast<T>(i * 37 % 11 - 3) / static_cast<T>(2));
+      own.push_back(i % 13 == 0 ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(i % 7));
+    }
+    std::vector<T> partial = own, result(own.size(), T{42});
+    const std::size_t count = own.size() - begin - 1;
+    reduction.combine(incoming.data() + begin, partial.data() + begin, count, nullptr);
+    apart(incoming.data() + begin, own.data() + begin, result.data() + begin, count);
+    EXPECT_EQ(std::memcmp(result.data() + begin, partial.data() + begin, count * sizeof(T)), 0)
+        << begin;
+    EXPECT_EQ(result.back(), T{42});
+  }
+}
+
+template <class T>
+class Apart : public testing::Test {};
+using ApartTypes =
+    testing::Types<std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, float, double>;
+TYPED_TEST_SUITE(Apart, ApartTypes);
+
+TYPED_TEST(Apart, operators_give_the_same_bits_as_in_place) {
+  for (const BuiltIn which :
+       {BuiltIn::sum, BuiltIn::product, BuiltIn::min, BuiltIn::max, BuiltIn::bit_and,
+        BuiltIn::bit_or, BuiltIn::bit_xor, BuiltIn::logical_and, BuiltIn::logical_or})
+    if (defined_for(which, element_type_of<TypeParam>())) expect_the_same_apart<TypeParam>(which);
+}
+
+TEST(Apart, operators_that_are_not_built_in_are_not_replaced) {
+  Reduction changed = built_in_reduction(BuiltIn::sum, ElementType::float64);
+  changed.combine = built_in_reduction(BuiltIn::max, ElementType::float64).combine;
+  EXPECT_EQ(runtime::combine_apart(changed), nullptr);
+  EXPECT_EQ(runtime::combine_apart(Reduction{}), nullptr);
+  EXPECT_EQ(runtime::combine_apart(built_in_reduction(BuiltIn::sum, ElementType::float16)),
+            nullptr);
 }
 
 template <class T>

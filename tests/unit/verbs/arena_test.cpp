@@ -55,6 +55,19 @@ TEST(Arena, blocks_are_disjoint_aligned_and_zeroed) {
   EXPECT_EQ(soft.arena.largest_gap(), soft.arena.size());
 }
 
+TEST(Arena, what_is_set_aside_does_not_count) {
+  SoftArena soft(1 << 16);
+  const std::byte* const aside = soft.arena.set_aside(1 << 14);
+  EXPECT_EQ(soft.arena.size(), (1u << 16) - (1u << 14));
+  EXPECT_EQ(soft.arena.largest_gap(), soft.arena.size());
+  std::byte* const rest = soft.arena.allocate(soft.arena.size());
+  ASSERT_NE(rest, nullptr);
+  EXPECT_TRUE(rest >= aside + (1 << 14) || rest + soft.arena.size() <= aside);
+  EXPECT_EQ(soft.arena.allocate(64), nullptr);
+  soft.arena.release(rest);
+  EXPECT_EQ(soft.arena.largest_gap(), soft.arena.size());
+}
+
 TEST(Arena, full_arena_says_so_instead_of_failing) {
   SoftArena soft(4096);
   EXPECT_NE(soft.arena.allocate(4096), nullptr);
