@@ -76,6 +76,15 @@ class VerbsChannel {
   /// Messages are told to the ranks of this node by these words, one for each slot, instead of
   /// being taken here.  Must be called before anything can arrive.
   void republish(const detail::RepublishedWords& words);
+  /// received() counts the messages of this channel that come by that connection.
+  void count_received(const Connection& connection) {
+    received_.push_back({.connection = connection.index, .count = 0});
+  }
+  std::uint64_t received(const Connection& connection) const noexcept {
+    for (const Received& one : received_)
+      if (one.connection == connection.index) return one.count;
+    return 0;
+  }
 
   /// Reserves a receive for one message per call that the peer will send.  Throws Error.
   void reserve_receive(Connection& connection);
@@ -94,6 +103,10 @@ class VerbsChannel {
     std::uint64_t last() const noexcept {
       return std::atomic_ref(*word).load(std::memory_order_acquire);
     }
+  };
+  struct Received {
+    std::uint32_t connection;
+    std::uint64_t count;
   };
   struct Sent {
     std::uint32_t connection;
@@ -116,6 +129,7 @@ class VerbsChannel {
   std::vector<Arrival> arrivals_;                 // [parity][slot]
   std::uint32_t slot_count_;                      // 0 if there are words instead
   detail::RepublishedWords words_;
+  std::vector<Received> received_;  // by connection whose messages are counted
   std::uint32_t id_ = 0;
   std::uint64_t numbers_from_ = 0;
   std::vector<Sent> sent_;               // by connection that has awaited sends

@@ -80,6 +80,15 @@ Status VerbsFabric::write(Connection& connection, const NotifiedWrite& given) no
   return error == 0 ? Status::ok : connections_.post_failed_slow(connection, error);
 }
 
+Status VerbsFabric::write(Connection& connection, const PlainWrite& given) noexcept {
+  if (const Status status = connection.room(1); status != Status::ok) return status;
+  ibv_sge piece;
+  ibv_send_wr request = connection.request_of(given, piece);
+  assert(is_local(piece));
+  const int error = connection.sends.post(connection.pair->get(), request);
+  return error == 0 ? Status::ok : connections_.post_failed_slow(connection, error);
+}
+
 Status VerbsFabric::write(Connection& connection, const WordedWrite& given) noexcept {
   if (const Status status = connection.room(2); status != Status::ok) return status;
   assert(given.remote_word % sizeof given.word == 0);
@@ -166,7 +175,10 @@ void VerbsFabric::raise(Connection& connection, std::uint32_t immediate) noexcep
       return fail_hasty_slow(connection,
                              "sent a message for an operation that is gone: it calls more often");
     if (!channel->words_.republish(notification.parity, notification.slot)) [[unlikely]]
-      fail_hasty_slow(connection, "sent a chunk of the ring twice, or none: it calls more often");
+      return fail_hasty_slow(connection,
+                             "sent a chunk of the ring twice, or none: it calls more often");
+    for (VerbsChannel::Received& one : channel->received_)
+      if (one.connection == connection.index) ++one.count;
     return;
   }
   VerbsChannel::Arrival& arrival =

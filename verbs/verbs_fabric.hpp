@@ -123,6 +123,8 @@ class VerbsFabric {
 
   /// Sends chunk and word; both or, if Connection::room(2) does not say ok, neither.
   Status write(Connection& connection, const WordedWrite& given) noexcept;
+  /// Writes, if Connection::room(1) says ok.
+  Status write(Connection& connection, const PlainWrite& given) noexcept;
   /// Sends chunk and notification, if Connection::room(1) says ok.
   Status write(Connection& connection, const NotifiedWrite& given) noexcept;
 

@@ -1,6 +1,7 @@
-// The messages between nodes, and the work requests that carry them.  There are three kinds.
+// The messages between nodes, and the work requests that carry them.  There are four kinds.
 //   notified   one write with immediate: the receiver's completion says that the chunk is there
 //   worded     two plain writes: the chunk, then a word that says that the chunk is there
+//   plain      one plain write, which its receiver finds when it looks
 //   line       one inline write of one aligned line, whose last word says that the line is there:
 //
 //        | payload, up to 56 bytes ................................. | number |
@@ -48,6 +49,15 @@ struct NotifiedWrite {
   std::uint64_t remote_address = 0;
   std::uint32_t remote_key = 0;
   Immediate notification = {};
+};
+
+/// A write that says nothing.
+struct PlainWrite {
+  const std::byte* local = nullptr;
+  std::uint32_t bytes = 0;
+  std::uint32_t local_key = 0;
+  std::uint64_t remote_address = 0;
+  std::uint32_t remote_key = 0;
 };
 
 struct WordedWrite {

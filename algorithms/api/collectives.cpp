@@ -173,8 +173,6 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
       .partners_max = context.fabric.connections().count_max(),
       .reads_in_place = ranks.takes_single_copy(
           shm::ReadFor::allreduce, arguments.element_count * arguments.reduction.element_bytes)};
-  if (is_ring && republishes)
-    asked.receives_max = context.fabric.connections().receives_promised_max();
   const auto complete = [&](std::span<const std::uint64_t> rows) -> runtime::Completed {
     const tune::CollectiveRequest completed = with_whereabouts(asked, ranks, rows);
     check_arguments("allreduce", arguments, context.settings.check);
@@ -182,10 +180,6 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
       throw Error(ErrorCode::invalid_argument,
                   "allreduce: the target is that of a whole node, and the source, too; give each "
                   "rank a source of its own");
-    if (is_ring && context.clock.is_simulated() && ranks.members_of_node() > 1)
-      throw Error(ErrorCode::unsupported,
-                  "allreduce: algorithm shared_ring has no price inside a node yet: in virtual "
-                  "time expected nodes of one rank (TUTTI_RANKS_PER_NODE=1)");
     if (is_ring && context.clock.is_simulated() && !republishes)
       throw Error(ErrorCode::unsupported,
                   "allreduce: algorithm shared_ring polls words in memory, and in virtual time "

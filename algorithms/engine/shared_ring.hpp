@@ -5,9 +5,16 @@
 // this chunk waits for it.
 //
 // The payload goes around in laps (plan::RingLaps), which are numbered from 1 on in all calls
-// together.  A few laps are in flight at once, and memory is needed for these only.  A rank
-// contributes as many laps in start() as the memory for contributions holds, and each further lap
-// once it has consumed an earlier one: once it has copied that lap's results out.
+// together.  A few laps are in flight at once, and the node needs memory for these only.  A rank
+// contributes as many laps in start() as the memory for its contributions holds, and each further
+// lap once it has consumed an earlier one: once that lap's results have been copied out for it.
+//
+// Where that memory holds a whole payload, a rank that is stopped after start() holds up nobody in
+// a payload of any length: it has contributed to every lap, and when the others need the memory of
+// a lap that it has not consumed, they copy its results into the area of its contributions, each
+// part to where its contribution was, which has been combined by then.  When the rank goes on, it
+// takes them from there.  Where it holds less, the others wait for a stopped rank once the laps
+// that it has contributed to are done.
 //
 // Where words are republished, only the rank whose connection brings a chunk notices it.  Unless
 // that rank polls after start(), the chunk and its node wait.  Polling for any operation of its
@@ -18,13 +25,13 @@
 // area in the arena of each rank (that of the first rank follows the block).  The ranks of the node
 // before write into the block over the network, each by its own connection.  For these, offsets are
 // the same on all nodes up to the results.  F laps are in flight, and a rank contributes up to A
-// laps that it has not consumed (A >= F).
+// laps that it has not consumed (A >= F; each rank has an A of its own, by the room in its arena).
 //
 //   block | arrived x F | partials x F | completed x 2 F | results x F | claimed x F |
 //           words of      where reduce-  the block that    where all-    words of
 //           the chunks    scatter comes  is complete here  gather comes  the chunks
-//         | contributed, consumed | gone |
-//           two words for each      and one rank
+//         | contributed, consumed | taken | gone |
+//           two words for each      one     and one rank
 //   area  | contributions x A |
 //
 // A chunk (plan/allreduce/shared_ring.hpp) of lap e arrives in copy e mod F of the partials or of
@@ -36,13 +43,26 @@
 //
 // The words hold numbers of laps, which only grow: no word is ever reset.
 //
-//   contributed[rank]  That rank writes it with release, after its contribution to the lap.  All
-//                      ranks of the node read it with acquire, before they combine.  Without the
-//                      pair, a rank could combine a contribution that is half copied.
-//   consumed[rank]     That rank writes it with release, after it has copied the lap's results. All
-//                      ranks of the node read it with acquire, before they join a chunk of F laps
-//                      later.  Without the pair, a complete chunk could overwrite what that rank
-//                      still reads.  It is the acknowledgement by which the window moves on.
+//   contributed[rank]  That rank writes it with release, after its contribution to some parts.  It
+//                      counts parts, in all laps together, in the order in which the node sends or
+//                      joins them (NodeRing::task): a chunk can be joined before the rest of its
+//                      lap is there.  All ranks of the node read it with acquire, before they
+//                      combine.  Without the pair, a rank could combine a contribution that is half
+//                      copied.
+//   consumed[rank]     Whoever has copied the lap's last result for that rank writes it with
+//                      release.  All ranks of the node read it with acquire, before they join a
+//                      chunk of F laps later.  Without the pair, a complete chunk could overwrite
+//                      what is still being read.  It is the acknowledgement by which the window
+//                      moves on.
+//   taken[rank]        Twice the number of results, in all laps together, that were copied for that
+//                      rank, and 1 while somebody copies the next one.  That rank or another one of
+//                      the node raises it by 1 by compare-and-swap, with acquire, and then has the
+//                      next result to itself; after the copy it writes the next even number with
+//                      release.  That rank reads it with acquire, before it takes what others have
+//                      left in its area.  Without the pairs, it could take a result that is half
+//                      copied, and the last of a lap could say that it is consumed while an earlier
+//                      result is still read.  It is used where A holds a payload of more than F
+//                      laps, and only there.
 //   arrived[e mod F][chunk]  The device of the node before writes it on the connection of the chunk
 //                      and after the chunk, where the device places both in that order.  Where it
 //                      does not, the chunk is notified to the rank to which the connection leads,
@@ -76,13 +96,19 @@
 //  * the completed block: its ranks may still copy that of e - F.  But the node before has consumed
 //    e - F, so all nodes have joined it, and this one had consumed e - 2 F before.
 //  * contributions: a rank overwrites that of lap e - A once it has consumed this lap itself; so
-//    its node has joined every block of it.
+//    its node has joined every block of it.  If A is a whole payload, that was in an earlier call,
+//    all results of which this rank has taken.
+//  * results in the place of contributions: a complete chunk holds what this node has joined, so
+//    nobody reads the contributions to it any more.
 //  * words of arrival: as the chunks to which they belong.  A rank that is late in lap e - F, and
 //    has not consumed it, keeps all nodes from completing lap e; and it finds all chunks of
 //    reduce-scatter claimed, by lap e - F or by lap e.
 // No wait can be circular: the oldest lap that some rank has not consumed needs only contributions
 // that are there or that their ranks can give at once, as they have consumed lap e - A, and memory
 // of laps that all have consumed; and every rank looks at its oldest lap first.
+//
+// After each copy of some KiB advance() returns, so that its caller polls: what arrives meanwhile
+// goes on to the next node before there is more to copy (has_work()).
 #pragma once
 
 #include <algorithm>
@@ -110,6 +136,9 @@ struct SharedRingLayout {
   plan::NodeRing ring;
   plan::RingLaps laps = {};
   std::uint32_t members = 1;  // ranks of the node
+  // By member: to how many laps that it has not consumed it may contribute; at least those in
+  // flight.
+  std::vector<std::uint32_t> ahead = {1};
   std::size_t element_count = 0, element_bytes = 1;
 
   static constexpr std::size_t line_bytes = RegisterMemory::line_bytes;
@@ -170,21 +199,31 @@ struct SharedRingLayout {
     assert(member < members);
     return contributed(member) + sizeof(std::uint64_t);
   }
-  std::size_t gone(std::uint32_t member) const noexcept {
+  std::size_t taken(std::uint32_t member) const noexcept {
     assert(member <= members);
     return contributed(members) + member * line_bytes;
+  }
+  std::size_t gone(std::uint32_t member) const noexcept {
+    assert(member <= members);
+    return taken(members) + member * line_bytes;
   }
   std::size_t block_bytes() const noexcept { return gone(members); }
 
   // In the area of a rank.
-  std::size_t contribution(std::uint64_t lap) const noexcept {
-    return lap % laps.ahead * lap_bytes();
+  std::size_t contribution(std::uint32_t member, std::uint64_t lap) const noexcept {
+    assert(member < members);
+    return lap % ahead[member] * lap_bytes();
   }
-  std::size_t area_bytes() const noexcept { return laps.ahead * lap_bytes(); }
 
-  /// What a rank needs of its arena.
-  std::size_t bytes_of(std::uint32_t member) const noexcept {
-    return (member == 0 ? block_bytes() : 0) + area_bytes();
+  /// What a rank that contributes to so many laps ahead needs of its arena.
+  std::size_t bytes_of(std::uint32_t member, std::uint32_t laps_ahead) const noexcept {
+    return (member == 0 ? block_bytes() : 0) + laps_ahead * lap_bytes();
+  }
+  /// Whether the others can go on without that rank once it has contributed to a whole payload,
+  /// although it consumes nothing: its results have a place.
+  bool keeps_results_of(std::uint32_t member) const noexcept {
+    assert(member < members);
+    return members > 1 && laps.count > laps.in_flight && ahead[member] >= laps.count;
   }
 
   /// Bytes of the longest lap, rounded up to whole lines.
@@ -236,12 +275,32 @@ struct Forwarding {
 ///  room:     ok if forward() would send now; in_progress if the caller has to poll and try again.
 ///  forward:  sends the chunk and then the word.  The fabric may read the chunk until the next node
 ///            has it.
+///  publish:  stores a word that the ranks of the node share, with release; `bytes` is what was
+///            stored there for them and is announced by it.
+///  saw:      a word that another rank of the node has stored was seen.
+///  copied:   so many bytes were copied out of memory that the ranks of the node share.
 template <class F>
-concept ForwardingFabric = requires(F& fabric, const Forwarding& chunk) {
+concept ForwardingFabric =
+    requires(F& fabric, const Forwarding& chunk, std::uint64_t* word, std::size_t bytes) {
   { fabric.room() }
   noexcept->std::same_as<Status>;
   { fabric.forward(chunk) }
   noexcept->std::same_as<Status>;
+  { fabric.publish(word, std::uint64_t{}, bytes) }
+  noexcept;
+  { fabric.saw() }
+  noexcept;
+  { fabric.copied(bytes) }
+  noexcept;
+};
+
+/// What a fabric does where shared memory takes no more time than it takes.
+struct WordsOfNode {
+  static void publish(std::uint64_t* word, std::uint64_t value, std::size_t /*bytes*/) noexcept {
+    std::atomic_ref(*word).store(value, std::memory_order_release);
+  }
+  static void saw() noexcept {}
+  static void copied(std::size_t /*bytes*/) noexcept {}
 };
 
 class SharedRing {
@@ -255,52 +314,80 @@ class SharedRing {
         block_(block),
         areas_(std::move(areas)),
         first_(first_sub_block()),
+        seen_(layout.members),
         progress_(layout.laps.in_flight) {
     assert(member < layout.members);
     assert(areas_.size() == layout.members);
     assert(layout.laps.in_flight > 0);
-    assert(layout.laps.ahead >= layout.laps.in_flight);
+    assert(layout.ahead.size() == layout.members);
+    for ([[maybe_unused]] const std::uint32_t ahead : layout.ahead)
+      assert(ahead >= layout.laps.in_flight);
   }
 
   const SharedRingLayout& layout() const noexcept { return layout_; }
 
-  /// Leaves this rank's first contributions where all ranks of the node find them; after
-  /// Execution::begin().  The rank claims nothing here, so if it stops before advance(), it leaves
-  /// nothing undone.
-  void contribute(const Execution& execution) noexcept {
+  /// After Execution::begin(), and before anything else of a call.
+  void begin([[maybe_unused]] const Execution& execution) noexcept {
     assert(execution.in_flight);
     assert(consumed_ == (execution.sequence - 1) * layout_.laps.count);
-    last_ = execution.sequence * layout_.laps.count;
-    contributed_ = consumed_;
-    contribute_further(execution);
+    last_ = consumed_ + layout_.laps.count;
+    assert(contributed_ == consumed_ * layout_.ring.parts());
   }
+
+  /// Leaves some more of this rank's contributions where all ranks of the node find them; false: it
+  /// has left as many as there is room for.  The rank claims nothing here, so if it stops before
+  /// advance(), it leaves nothing undone.
+  template <ForwardingFabric F>
+  bool contribute(const Execution& execution, F& fabric) noexcept {
+    return contribute_up_to(consumed_ + layout_.ahead[member_], execution, fabric);
+  }
+  bool may_contribute() const noexcept {
+    return contributed_ <
+           std::min(consumed_ + layout_.ahead[member_], last_) * layout_.ring.parts();
+  }
+  /// Parts of all calls that this rank has contributed to.
+  std::uint64_t contributed() const noexcept { return contributed_; }
 
   /// Like engine::advance().
   template <ForwardingFabric F>
   Status advance(Execution& execution, F& fabric) noexcept {
     assert(execution.in_flight);
     assert(consumed_ < last_);
-    for (bool moved = true; moved;) {
-      moved = false;
+    has_work_ = false;
+    for (const std::size_t begin = moved_bytes_; moved_bytes_ - begin < bytes_at_a_time;) {
+      bool moved = false;
       const std::uint64_t end = std::min(consumed_ + layout_.laps.in_flight, last_);
-      for (std::uint64_t lap = consumed_ + 1; lap <= end && !moved && is_open(lap); ++lap) {
+      for (std::uint64_t lap = consumed_ + 1; lap <= end && !moved && is_open(lap, fabric); ++lap) {
         const Status status = take_a_task(lap, execution, fabric, moved);
         if (status < Status::ok) return status;
         if (status != Status::ok) break;  // there is no room, for any chunk
       }
-      // Nothing is complete before this node has joined it.
-      if (!moved && open_ > consumed_) moved = copy_a_result(execution);
+      // What can be joined at once goes before results, of which there are those of F laps at most,
+      // and these before what cannot be joined yet.
+      moved = moved ||
+              contribute_up_to(consumed_ + layout_.laps.in_flight, execution, fabric) ||
+              copy_a_result(execution, fabric) || contribute(execution, fabric);
       if (is_over(consumed_ + 1)) {
-        consume(execution);
+        consume(fabric);
         if (consumed_ == last_) {
           execution.in_flight = false;
           return Status::ok;
         }
         moved = true;
       }
+      if (moved) {
+        fruitless_ = 0;
+      } else {
+        has_work_ = ++fruitless_ >= patience && help(fabric);
+        return Status::in_progress;
+      }
     }
+    has_work_ = true;
     return Status::in_progress;
   }
+
+  /// Whether the last advance() has left work that need not wait for anybody.
+  bool has_work() const noexcept { return has_work_; }
 
   /// Grows while advance() gets on in a call.
   std::uint64_t position() const noexcept { return position_; }
@@ -324,7 +411,8 @@ class SharedRing {
   }
   /// Whether the node need not wait for that rank to join its contributions to a lap.
   bool is_open_to(std::uint32_t member, std::uint64_t lap) const noexcept {
-    return word(layout_.contributed(member)).load(std::memory_order_acquire) >= lap &&
+    return word(layout_.contributed(member)).load(std::memory_order_acquire) >=
+               lap * layout_.ring.parts() &&
            word(layout_.consumed(member)).load(std::memory_order_acquire) +
                    layout_.laps.in_flight >=
                lap;
@@ -359,6 +447,16 @@ class SharedRing {
     std::uint32_t tasks_claimed = 0;  // by any rank
     std::uint32_t results_copied = 0;
   };
+  /// What this rank has seen of the words of another one.
+  struct Seen {
+    std::uint64_t contributed = 0, consumed = 0;
+  };
+
+  /// Copying so much takes about as long as a message is on its way.
+  static constexpr std::size_t bytes_at_a_time = 8u << 10;
+  /// Looks in vain before a rank copies for another one: it need not be stopped, but only a little
+  /// later.
+  static constexpr std::uint32_t patience = 16;
 
   /// Ranks begin with different chunks, so that they do not all try to claim the same one.
   std::uint32_t first_sub_block() const noexcept {
@@ -366,33 +464,85 @@ class SharedRing {
                                       layout_.members);
   }
 
-  std::atomic_ref<std::uint64_t> word(std::size_t offset) const noexcept {
+  std::uint64_t* address_of(std::size_t offset) const noexcept {
     assert(offset + sizeof(std::uint64_t) <= layout_.block_bytes());
-    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(block_ + offset));
+    return reinterpret_cast<std::uint64_t*>(block_ + offset);
+  }
+  std::atomic_ref<std::uint64_t> word(std::size_t offset) const noexcept {
+    return std::atomic_ref(*address_of(offset));
   }
 
   std::uint32_t in_call(std::uint64_t lap) const noexcept { return layout_.in_call(lap); }
 
-  void contribute_further(const Execution& execution) noexcept {
-    while (contributed_ < std::min(consumed_ + layout_.laps.ahead, last_)) {
-      const std::uint64_t lap = ++contributed_;
-      const Range range = layout_.lap_in_call(in_call(lap)).source;
-      if (range.bytes > 0)
-        std::memcpy(areas_[member_] + layout_.contribution(lap),
-                    execution.memory.source + range.offset, range.bytes);
-      word(layout_.contributed(member_)).store(lap, std::memory_order_release);
-    }
+  std::byte* contribution_of(std::uint32_t member, std::uint64_t lap) const noexcept {
+    return areas_[member] + layout_.contribution(member, lap);
   }
 
-  /// Whether the node may join its contributions to a lap.
-  bool is_open(std::uint64_t lap) noexcept {
+  /// Contributes to laps up to `lap` of this call, no more than is to be copied at a time.
+  template <ForwardingFabric F>
+  bool contribute_up_to(std::uint64_t lap, const Execution& execution, F& fabric) noexcept {
+    const std::uint64_t parts = layout_.ring.parts(), end = std::min(lap, last_) * parts;
+    if (contributed_ >= end) return false;
+    const std::uint64_t of_lap = contributed_ / parts + 1;
+    const std::size_t begin = layout_.lap_in_call(in_call(of_lap)).source.offset;
+    std::byte* const there = contribution_of(member_, of_lap);
+    std::size_t bytes = 0;
+    do {
+      const plan::RingChunk chunk =
+          layout_.ring.task(static_cast<std::uint32_t>(contributed_ % parts), 0);
+      const Range range = layout_.part_of(chunk, in_call(of_lap)).source;
+      if (range.bytes > 0)
+        std::memcpy(there + range.offset, execution.memory.source + begin + range.offset,
+                    range.bytes);
+      bytes += range.bytes;
+      ++contributed_;
+    } while (contributed_ % parts != 0 && bytes < bytes_at_a_time);
+    moved_bytes_ += bytes;
+    ++position_;
+    fabric.publish(address_of(layout_.contributed(member_)), contributed_, bytes);
+    return true;
+  }
+
+  /// Looks at the words of a rank again.
+  template <ForwardingFabric F>
+  void look_at(std::uint32_t member, F& fabric) noexcept {
+    const Seen now{word(layout_.contributed(member)).load(std::memory_order_acquire),
+                   word(layout_.consumed(member)).load(std::memory_order_acquire)};
+    Seen& seen = seen_[member];
+    if (now.contributed == seen.contributed && now.consumed == seen.consumed) return;
+    seen = now;
+    ++position_;
+    if (member != member_) fabric.saw();
+  }
+
+  /// Whether this node may do anything about a lap: its memory is free.
+  template <ForwardingFabric F>
+  bool is_open(std::uint64_t lap, F& fabric) noexcept {
     if (lap <= open_) return true;
     assert(lap == open_ + 1);
-    for (; members_open_ < layout_.members && is_open_to(members_open_, lap); ++members_open_)
-      ++position_;
-    if (members_open_ < layout_.members) return false;
+    for (; members_open_ < layout_.members; ++members_open_) {
+      const auto has_consumed = [&] {
+        return seen_[members_open_].consumed + layout_.laps.in_flight >= lap;
+      };
+      if (!has_consumed()) look_at(members_open_, fabric);
+      if (!has_consumed()) return false;
+    }
     members_open_ = 0;
     open_ = lap;
+    return true;
+  }
+
+  /// Whether all ranks of the node have contributed to task number `index`, of reduce-scatter.
+  template <ForwardingFabric F>
+  bool has_contributions(std::uint64_t lap, std::uint32_t index, const plan::RingChunk& chunk,
+                         F& fabric) noexcept {
+    const std::uint32_t sub_blocks = layout_.ring.sub_blocks;
+    const std::uint64_t needed = (lap - 1) * layout_.ring.parts() +
+                                 index / sub_blocks * sub_blocks + chunk.sub_block + 1;
+    for (std::uint32_t member = 0; member < layout_.members; ++member) {
+      if (seen_[member].contributed < needed) look_at(member, fabric);
+      if (seen_[member].contributed < needed) return false;
+    }
     return true;
   }
 
@@ -402,11 +552,13 @@ class SharedRing {
            progress.results_copied == layout_.ring.parts();
   }
 
-  void consume(const Execution& execution) noexcept {
+  template <ForwardingFabric F>
+  void consume(F& fabric) noexcept {
     ++consumed_;
     progress_[layout_.copy_of(consumed_)] = {};
-    word(layout_.consumed(member_)).store(consumed_, std::memory_order_release);
-    contribute_further(execution);
+    // Else whoever copied the last result has said so.
+    if (!layout_.keeps_results_of(member_))
+      fabric.publish(address_of(layout_.consumed(member_)), consumed_, 0);
   }
 
   /// Looks at the tasks that are expected next, which are those of two steps of the ring: chunks of
@@ -423,14 +575,16 @@ class SharedRing {
     for (std::uint32_t index = claimed; index < end; ++index) {
       const plan::RingChunk chunk = layout_.ring.task(index, first_);
       if (is_claimed(chunk, lap) || (comes(chunk) && !has_arrived(chunk, lap))) continue;
+      const bool is_joined = chunk.stage == plan::RingChunk::Stage::reduce_scatter;
+      if (is_joined && !has_contributions(lap, index, chunk, fabric)) continue;
       // A rank that could not send the chunk leaves it to others.
       if (layout_.ring.has_next())
         if (const Status status = fabric.room(); status != Status::ok) return status;
       if (!claim(chunk, lap)) continue;
       moved = true;
-      return chunk.stage == plan::RingChunk::Stage::reduce_scatter
-                 ? join(chunk, lap, execution, fabric)
-                 : forward(chunk, layout_.place_of(chunk, lap, false), lap, fabric);
+      fabric.saw();
+      return is_joined ? join(chunk, lap, execution, fabric)
+                       : forward(chunk, layout_.place_of(chunk, lap, false), lap, fabric);
     }
     return Status::ok;
   }
@@ -454,8 +608,9 @@ class SharedRing {
     const bool is_complete = layout_.ring.completes(chunk);
     const std::size_t place = layout_.place_of(chunk, lap, is_complete);
     const auto contribution = [&](std::uint32_t member) {
-      return areas_[member] + layout_.contribution(lap) + part.source.offset;
+      return contribution_of(member, lap) + part.source.offset;
     };
+    moved_bytes_ += part.source.bytes;
     std::uint32_t member = 0;
     if (layout_.ring.begins_with(chunk) && part.source.bytes > 0)
       std::memcpy(block_ + place, contribution(member++), part.source.bytes);
@@ -469,8 +624,8 @@ class SharedRing {
       if (const Status status = forward(next, place, lap, fabric); status != Status::ok)
         return status;
     if (is_complete)
-      word(layout_.arrived(layout_.copy_of(lap), layout_.ring.id_of(next)))
-          .store(lap, std::memory_order_release);
+      fabric.publish(address_of(layout_.arrived(layout_.copy_of(lap), layout_.ring.id_of(next))),
+                     lap, 0);
     return Status::ok;
   }
 
@@ -495,19 +650,92 @@ class SharedRing {
     return status;
   }
 
-  bool copy_a_result(const Execution& execution) noexcept {
+  /// Result number `index` of a lap: its part, from the beginning of the lap, and where it lies.
+  struct Result {
+    plan::RingChunk chunk;
+    Part part;
+    const std::byte* place;
+  };
+  Result result_of(std::uint64_t lap, std::uint32_t index) const noexcept {
+    const plan::RingChunk chunk = layout_.ring.result(index);
+    const bool is_own = chunk.block == layout_.ring.own_block();
+    return {chunk, layout_.part_of(chunk, in_call(lap)),
+            block_ + layout_.place_of(chunk, lap, is_own)};
+  }
+
+  template <ForwardingFabric F>
+  bool copy_a_result(const Execution& execution, F& fabric) noexcept {
     std::uint32_t& copied = progress_[layout_.copy_of(lap())].results_copied;
     if (copied == layout_.ring.parts()) return false;
-    const plan::RingChunk chunk = layout_.ring.result(copied);
-    if (!has_arrived(chunk, lap())) return false;
-    const std::size_t begin = layout_.lap_in_call(in_call(lap())).target.offset;
-    const Part part = layout_.part_of(chunk, in_call(lap()));
-    const bool is_own = chunk.block == layout_.ring.own_block();
-    if (part.target.bytes > 0)
-      std::memcpy(execution.memory.target + begin + part.target.offset,
-                  block_ + layout_.place_of(chunk, lap(), is_own), part.target.bytes);
+    const Result result = result_of(lap(), copied);
+    std::byte* const target = execution.memory.target +
+                              layout_.lap_in_call(in_call(lap())).target.offset +
+                              result.part.target.offset;
+    if (!layout_.keeps_results_of(member_)) {
+      if (!has_arrived(result.chunk, lap())) return false;
+      copy(result.place, target, result.part.target.bytes, fabric);
+    } else {
+      const std::uint64_t number = (lap() - 1) * layout_.ring.parts() + copied;
+      if (word(layout_.taken(member_)).load(std::memory_order_acquire) >= 2 * (number + 1)) {
+        copy(contribution_of(member_, lap()) + result.part.source.offset, target,
+             result.part.target.bytes, fabric);
+      } else {
+        if (!has_arrived(result.chunk, lap()) || !take(member_, number)) return false;
+        copy(result.place, target, result.part.target.bytes, fabric);
+        word(layout_.taken(member_)).store(2 * (number + 1), std::memory_order_release);
+        publish_if_last(member_, number, fabric);
+      }
+    }
     ++copied;
+    return true;
+  }
+
+  template <ForwardingFabric F>
+  void copy(const std::byte* from, std::byte* into, std::size_t bytes, F& fabric) noexcept {
+    if (bytes > 0) std::memcpy(into, from, bytes);
+    moved_bytes_ += bytes;
     ++position_;
+    fabric.saw();
+    fabric.copied(bytes);
+  }
+
+  /// Whether this rank is the one to copy the result of that number, of all calls, for a rank.
+  bool take(std::uint32_t member, std::uint64_t number) noexcept {
+    std::uint64_t before = 2 * number;
+    return word(layout_.taken(member))
+        .compare_exchange_strong(before, before + 1, std::memory_order_acquire,
+                                 std::memory_order_relaxed);
+  }
+  /// If it was the last result of its lap, that rank has consumed the lap.
+  template <ForwardingFabric F>
+  void publish_if_last(std::uint32_t member, std::uint64_t number, F& fabric) noexcept {
+    if ((number + 1) % layout_.ring.parts() == 0)
+      fabric.publish(address_of(layout_.consumed(member)), (number + 1) / layout_.ring.parts(), 0);
+  }
+
+  /// Copies a result, into the area of a rank that has not consumed a lap and so keeps this node
+  /// from a later one.
+  template <ForwardingFabric F>
+  bool help(F& fabric) noexcept {
+    const std::uint64_t blocked = open_ + 1, in_flight = layout_.laps.in_flight;
+    if (blocked <= in_flight || blocked > std::min(last_, consumed_ + in_flight)) return false;
+    const std::uint32_t member = members_open_;
+    assert(member < layout_.members);
+    if (member == member_ || !layout_.keeps_results_of(member)) return false;
+    const std::uint64_t parts = layout_.ring.parts();
+    const std::uint64_t number =
+        word(layout_.taken(member)).load(std::memory_order_acquire) / 2;
+    const std::uint64_t lap = number / parts + 1;
+    if (lap > blocked - in_flight) return false;  // it has consumed enough, as will be seen
+    // This rank has consumed the lap, so that rank has contributed to it, and every part of that
+    // has been joined.
+    if (!take(member, number)) return false;
+    const Result result = result_of(lap, static_cast<std::uint32_t>(number % parts));
+    assert(has_arrived(result.chunk, lap));
+    copy(result.place, contribution_of(member, lap) + result.part.source.offset,
+         result.part.source.bytes, fabric);
+    fabric.publish(address_of(layout_.taken(member)), 2 * (number + 1), 0);
+    publish_if_last(member, number, fabric);
     return true;
   }
 
@@ -516,11 +744,16 @@ class SharedRing {
   std::byte* block_;
   std::vector<std::byte*> areas_;  // by member
   std::uint32_t first_;
+  std::vector<Seen> seen_;         // by member
+  std::uint64_t contributed_ = 0;  // by this rank, in parts of all calls
   // In laps of all calls.
-  std::uint64_t contributed_ = 0, consumed_ = 0;  // by this rank
-  std::uint64_t open_ = 0;                        // that the node may join, as far as is known here
-  std::uint64_t last_ = 0;                        // of the call in flight
-  std::uint32_t members_open_ = 0;                // for the lap after `open_`
+  std::uint64_t consumed_ = 0;      // by this rank
+  std::uint64_t open_ = 0;          // that the node may join, as far as is known here
+  std::uint64_t last_ = 0;          // of the call in flight
+  std::uint32_t members_open_ = 0;  // for the lap after `open_`
+  std::uint32_t fruitless_ = 0;     // looks in a row
+  bool has_work_ = false;
+  std::size_t moved_bytes_ = 0;  // copied and combined, in all calls
   std::uint64_t position_ = 0;
   std::vector<Progress> progress_;  // of each lap in flight, by its copy
 };

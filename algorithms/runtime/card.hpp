@@ -47,7 +47,8 @@ struct Card {
   std::uint8_t properties = 0;
   std::uint8_t float_mode = 0;  // 0 where it does not matter
   // What the peers need to know.
-  std::array<std::uint64_t, 2> slots = {};  // address by parity
+  // Address by parity.  Of a shared ring: address of the block, and the laps contributed ahead.
+  std::array<std::uint64_t, 2> slots = {};
   std::uint64_t target = 0;                 // address, where peers write it
   std::uint64_t numbers_from = 0;           // of lines that come to this rank
   std::uint64_t finished = 0;  // address of the words of the node's ranks, by LocalRank

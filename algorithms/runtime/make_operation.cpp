@@ -207,7 +207,7 @@ void fill_in(Card& card, const Operation::Implementation& operation) {
   // The block of a node depends on the payload and its laps, whatever the level of checks.
   if (operation.ring()) {
     const plan::RingLaps& laps = operation.ring()->laps();
-    parameters.insert(parameters.end(), {laps.count, laps.in_flight, laps.ahead});
+    parameters.insert(parameters.end(), {laps.count, laps.in_flight});
     for (const std::uint64_t number : {card.element_count, std::uint64_t{card.element_bytes}})
       parameters.insert(parameters.end(), {static_cast<std::uint32_t>(number),
                                            static_cast<std::uint32_t>(number >> 32)});
@@ -224,6 +224,7 @@ void fill_in(Card& card, const Operation::Implementation& operation) {
   if (operation.ring()) {
     card.slot_count = operation.plan.parts;  // chunks; what a rank awaits differs
     card.slots[0] = reinterpret_cast<std::uint64_t>(operation.block);
+    card.slots[1] = operation.ring()->ahead();
   }
   card.numbers_from = operation.channel.network.numbers_from();
   card.finished = reinterpret_cast<std::uint64_t>(operation.finished);

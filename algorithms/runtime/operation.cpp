@@ -200,12 +200,19 @@ Status Operation::Implementation::start() noexcept {
   Context::Implementation& context = communicator.context;
   runtime::JoinedFabric joined{context.fabric};
   if (ring()) {
-    ring()->contribute();
-    // Here start() claims no work, so a rank that is stopped after it holds nobody up.  In
-    // simulated time no rank is stopped, and start() advances at once: otherwise the first poll
-    // would let time pass while nothing is on its way.
-    if (!context.clock.is_simulated() || advance(joined) != Status::ok)
-      context.in_flight.push_back(this);
+    ring()->begin();
+    (void)ring()->contribute();
+    // In simulated time start() advances at once: otherwise the first poll would let time pass
+    // while nothing is on its way.
+    if (context.clock.is_simulated() && advance(joined) == Status::ok) return Status::ok;
+    context.in_flight.push_back(this);  // never allocates, as below
+    // Long contributions take as long as many messages, so that what comes meanwhile goes on.  What
+    // progress() claims it also sends on: a rank that is stopped after start() holds nobody up.
+    for (std::uint64_t before = 0; execution.in_flight && ring()->may_contribute() &&
+                                   before != ring()->contributed();) {
+      before = ring()->contributed();
+      context.progress();
+    }
     return Status::ok;
   }
   if (advance(joined) != Status::ok)

@@ -23,17 +23,17 @@ std::string text_of(const plan::RingChunk& chunk) {
 }
 
 plan::RingLapLimits limits_of(const Context::Implementation& context, const plan::NodeRing& ring,
+                              std::uint32_t largest_node, std::uint64_t payload_bytes,
                               bool republishes) {
-  plan::RingLapLimits limits;
+  plan::RingLapLimits limits =
+      plan::shared_ring_limits(ring.nodes, ring.sub_blocks, largest_node, payload_bytes);
   if (const std::size_t asked = context.settings.chunk_bytes; asked > 0) {
     limits.chunk_bytes = std::min<std::uint64_t>(asked, UINT32_MAX);  // no message is longer
     limits.window_bytes = plan::ring_laps_in_flight * ring.parts() * limits.chunk_bytes;
   }
-  // Half of what a connection promises, so that another operation has room there, too.
-  const std::uint64_t of_a_lap = plan::shared_ring_waiting_max(ring.nodes, ring.sub_blocks);
-  if (republishes && of_a_lap > 0)
-    limits.in_flight_max = static_cast<std::uint32_t>(std::max<std::uint64_t>(
-        context.fabric.connections().receives_promised_max() / 2 / of_a_lap, 1));
+  if (republishes)
+    limits.in_flight_max =
+        std::max<std::uint32_t>(verbs::Immediate::slots_max / (2 * ring.parts()), 1);
   return limits;
 }
 
@@ -61,9 +61,14 @@ SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
       .members = static_cast<std::uint32_t>(members_.size()),
       .element_count = request.asked.element_count,
       .element_bytes = element_bytes};
-  layout_.laps =
-      plan::shared_ring_laps(layout_.ring.parts(), layout_.element_count, element_bytes,
-                             limits_of(communicator.context, layout_.ring, republishes_));
+  std::size_t largest_node = 1;
+  for (const std::vector<Rank>& one : nodes) largest_node = std::max(largest_node, one.size());
+  layout_.laps = plan::shared_ring_laps(
+      layout_.ring.parts(), layout_.element_count, element_bytes,
+      limits_of(communicator.context, layout_.ring, static_cast<std::uint32_t>(largest_node),
+                layout_.element_count * element_bytes, republishes_));
+  layout_.ahead.assign(members_.size(), layout_.laps.in_flight);
+  is_timed_ = communicator.context.clock.is_simulated() && members_.size() > 1;
   engine::Execution& execution = operation.execution;
   execution.memory.source = static_cast<const std::byte*>(request.source);
   execution.memory.target = static_cast<std::byte*>(request.target);
@@ -80,8 +85,17 @@ SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
                     " bytes a message; lower TUTTI_CHUNK_BYTES or use ring");
   const auto member = static_cast<std::uint32_t>(
       std::find(members_.begin(), members_.end(), self_) - members_.begin());
-  const std::size_t bytes = layout_.bytes_of(member);
-  operation.block = allocate_block(communicator.context, bytes);
+  limit_what_waits();
+  // Room for the contributions to a whole payload, so that nobody has to wait for this rank after
+  // start(); or else for the laps in flight.
+  if (layout_.laps.count > layout_.laps.in_flight && members_.size() > 1) {
+    ahead_ = layout_.laps.count;
+    operation.block = allocate_block(communicator.context, own_bytes(member));
+  }
+  if (operation.block == nullptr) {
+    ahead_ = layout_.laps.in_flight;
+    operation.block = allocate_block(communicator.context, own_bytes(member));
+  }
   if (operation.block == nullptr)
     throw Error(
         ErrorCode::limit_exceeded,
@@ -90,22 +104,38 @@ SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
                               std::to_string(layout_.block_bytes_of_lap()) + " bytes, 2 x " +
                               std::to_string(layout_.laps.in_flight) + " + "
                         : "") +
-            std::to_string(layout_.laps.ahead) + " laps of " + std::to_string(layout_.lap_bytes()) +
+            std::to_string(ahead_) + " laps of " + std::to_string(layout_.lap_bytes()) +
             " bytes, and the words of " + std::to_string(layout_.laps.in_flight) + " x " +
             std::to_string(layout_.ids()) + " chunks, at " +
             (is_first() ? "the first rank of a node" : "each rank") + " and needs " +
-            std::to_string(bytes) + " bytes of its arena, whose largest gap is " +
+            std::to_string(own_bytes(member)) + " bytes of its arena, whose largest gap is " +
             std::to_string(fabric.arena().largest_gap()) + " of " +
             std::to_string(fabric.arena().size()) +
             ": raise TUTTI_ARENA_BYTES, lower TUTTI_CHUNK_BYTES, use ring, or destroy "
             "operations");
   if (is_first()) block_ = operation.block;
+  acknowledged_ = reinterpret_cast<std::uint64_t*>(
+      operation.block + layout_.bytes_of(member, ahead_));
 }
 
-std::uint64_t SharedRingOperation::notified_max() const noexcept {
-  return republishes_ ? layout_.laps.in_flight * plan::shared_ring_waiting_max(
-                                                     layout_.ring.nodes, layout_.ring.sub_blocks)
-                      : 0;
+void SharedRingOperation::limit_what_waits() noexcept {
+  if (!republishes_) return;
+  notified_max_ = layout_.laps.in_flight *
+                  plan::shared_ring_waiting_max(layout_.ring.nodes, layout_.ring.sub_blocks);
+  // A quarter of what a connection promises, an even number, so that other operations have room
+  // there, too.  48 chunks of 8 KiB take 60 us to send (FDR), and an answer 2 us.
+  const std::uint32_t quarter = std::max(
+      operation_.communicator.context.fabric.connections().receives_promised_max() / 8 * 2, 2u);
+  acknowledges_ = notified_max_ > quarter;
+  if (acknowledges_) notified_max_ = quarter;
+}
+
+std::size_t SharedRingOperation::own_bytes(std::uint32_t member) const noexcept {
+  // The word that is written here, and one for each rank that sends to this one.
+  const std::size_t words = acknowledges_ ? 1 + before_.size() : 0;
+  constexpr std::size_t line = engine::SharedRingLayout::line_bytes;
+  return layout_.bytes_of(member, ahead_) +
+         (words * sizeof(std::uint64_t) + line - 1) / line * line;
 }
 
 RingDoor SharedRingOperation::open(std::span<const Card> cards) {
@@ -114,26 +144,33 @@ RingDoor SharedRingOperation::open(std::span<const Card> cards) {
   areas_.clear();
   for (std::uint32_t member = 0; member < layout_.members; ++member) {
     const Rank rank = members_[member];
+    const Card& card = cards[index_of(rank)];
+    const std::uint64_t ahead = card.slots[1];
+    detail::check(ahead == layout_.laps.in_flight || ahead == layout_.laps.count,
+                  "a rank contributes to the laps in flight, or to all", ahead, layout_.laps.count);
+    layout_.ahead[member] = static_cast<std::uint32_t>(ahead);
     std::byte* begin = operation_.block;
     if (rank != self_)
-      begin = communicator.neighbours.windows[index_of(rank)].at(cards[index_of(rank)].slots[0],
-                                                                 layout_.bytes_of(member));
+      begin = communicator.neighbours.windows[index_of(rank)].at(
+          card.slots[0], layout_.bytes_of(member, layout_.ahead[member]));
     if (member == 0) block_ = begin;
     areas_.push_back(begin + (member == 0 ? layout_.block_bytes() : 0));
   }
+  RingDoor door{.address = reinterpret_cast<std::uint64_t>(block_),
+                .remote_key = fabric.arena().remote_key(),
+                .channel = operation_.channel_id,
+                .acknowledged_key = fabric.arena().remote_key(),
+                .acknowledged = reinterpret_cast<std::uint64_t>(acknowledged_)};
   if (is_first()) {
     local_key_ = fabric.arena().local_key();
-    return {.address = reinterpret_cast<std::uint64_t>(block_),
-            .remote_key = fabric.arena().remote_key(),
-            .channel = operation_.channel_id};
+    return door;
   }
   const Rank first = members_.front();
   const ibv_mr& region = communicator.context.neighbour_arena(
       communicator.process_of[index_of(first)], communicator.neighbours.windows[index_of(first)]);
   local_key_ = region.lkey;
-  return {.address = reinterpret_cast<std::uint64_t>(block_),
-          .remote_key = region.rkey,
-          .channel = operation_.channel_id};
+  door.remote_key = region.rkey;
+  return door;
 }
 
 void SharedRingOperation::join(std::span<const RingDoor> doors) {
@@ -144,14 +181,30 @@ void SharedRingOperation::join(std::span<const RingDoor> doors) {
     if (const std::string reason = republishes_ ? "" : connection.why_not_worded(); !reason.empty())
       throw Error(ErrorCode::unsupported,
                   "allreduce: algorithm shared_ring " + reason + "; or use ring");
-    if (step.action != plan::Action::put) continue;
-    connection_ = &connection;
-    next_ = doors[index_of(step.peer)];
-    operation_.channel.network.assign(0, connection);
+    if (step.action == plan::Action::put) {
+      connection_ = &connection;
+      next_ = doors[index_of(step.peer)];
+    } else if (acknowledges_) {
+      const RingDoor& door = doors[index_of(step.peer)];
+      owed_.push_back({.connection = &connection,
+                       .address = door.acknowledged,
+                       .remote_key = door.acknowledged_key});
+      operation_.channel.network.count_received(connection);
+    }
+  }
+  if (layout_.ring.has_next()) {
+    // All that drain() waits for.
+    operation_.channel.network.make_room(1 + owed_.size());
+    operation_.channel.network.assign(0, *connection_);
+    for (std::size_t i = 0; i < owed_.size(); ++i)
+      operation_.channel.network.assign(1 + i, *owed_[i].connection);
   }
   ring_.emplace(layout_, index_of(communicator.neighbours.nodes.local_rank[index_of(self_)]),
                 block_, areas_);
-  if (republishes_) operation_.channel.network.republish(ring_->republished());
+  if (!republishes_) return;
+  detail::RepublishedWords words = ring_->republished();
+  if (is_timed_) words.clock = &communicator.context.clock;
+  operation_.channel.network.republish(words);
 }
 
 void SharedRingOperation::greet() {
@@ -189,21 +242,66 @@ void SharedRingOperation::hear(std::span<const Verdict> greeters) noexcept {
   is_greeting_ = !all_have;
 }
 
-void SharedRingOperation::contribute() noexcept {
-  ring_->contribute(operation_.execution);
+detail::Clock& SharedRingOperation::clock() const noexcept {
+  return operation_.communicator.context.clock;
+}
+
+void SharedRingOperation::begin() noexcept {
+  ring_->begin(operation_.execution);
+}
+
+bool SharedRingOperation::contribute() noexcept {
+  return ring_->contribute(operation_.execution, *this);
 }
 
 Status SharedRingOperation::advance() noexcept {
-  return ring_->advance(operation_.execution, *this);
+  const Status status = ring_->advance(operation_.execution, *this);
+  if (!owed_.empty()) (void)acknowledge();
+  if (clock().is_simulated()) clock().say_busy(ring_->has_work());
+  return status;
 }
 
 Status SharedRingOperation::room() const noexcept {
+  if (acknowledges_ && sent_ - acknowledged() >= notified_max_)
+    return connection_->failed ? Status::transport_failed : Status::in_progress;
   return connection_->room(republishes_ ? 1 : 2);
+}
+
+bool SharedRingOperation::acknowledge() noexcept {
+  bool all = true;
+  for (std::size_t i = 0; i < owed_.size(); ++i) {
+    Acknowledgement& owed = owed_[i];
+    const std::uint64_t due = due_of(operation_.channel.network.received(*owed.connection));
+    if (due == owed.written) continue;
+    std::uint64_t* const word = acknowledged_ + 1 + i;
+    // The device reads it later, if it does not send the word inline.  Then it may send a later
+    // number instead, which is as good.
+    std::atomic_ref(*word).store(due, std::memory_order_relaxed);
+    if (operation_.communicator.context.fabric.write(
+            *owed.connection,
+            verbs::PlainWrite{.local = reinterpret_cast<const std::byte*>(word),
+                              .bytes = sizeof *word,
+                              .local_key = operation_.communicator.context.fabric.arena().local_key(),
+                              .remote_address = owed.address,
+                              .remote_key = owed.remote_key}) == Status::ok)
+      owed.written = due;
+    else
+      all = false;
+  }
+  return all;
+}
+
+bool SharedRingOperation::is_deserted() noexcept {
+  if (!is_shared_) return true;
+  // What this rank owes must have gone, and what it is owed must have come, into its own memory.
+  if (acknowledges_ && (!acknowledge() || acknowledged() != due_of(sent_))) return false;
+  return !is_first() || (!is_greeting_ && ring_->all_others_have_left());
 }
 
 Status SharedRingOperation::forward(const engine::Forwarding& chunk) noexcept {
   verbs::VerbsFabric& fabric = operation_.communicator.context.fabric;
-  if (republishes_)
+  if (republishes_) {
+    ++sent_;
     return fabric.write(*connection_,
                         verbs::NotifiedWrite{.local = block_ + chunk.from,
                                              .bytes = static_cast<std::uint32_t>(chunk.bytes),
@@ -213,6 +311,7 @@ Status SharedRingOperation::forward(const engine::Forwarding& chunk) noexcept {
                                              .notification = {.operation = next_.channel,
                                                               .parity = chunk.parity,
                                                               .slot = chunk.number}});
+  }
   return fabric.write(*connection_,
                       verbs::WordedWrite{.local = block_ + chunk.from,
                                          .bytes = static_cast<std::uint32_t>(chunk.bytes),

@@ -9,13 +9,18 @@
 //
 // Where words are republished (SharedNotifications), chunks are notified to the rank that the
 // connection leads to.  Any chunk may come by any connection, as any rank of the node before may
-// have found it, so each has a receive for each chunk that can wait at this node at once
-// (plan::shared_ring_waiting_max, for each lap in flight); sub-blocks and laps in flight are so
-// many that these are half of what a connection promises, or one of each, and where that is more
-// than all of it, the algorithm is refused.
+// have found it.  So each has a receive for each chunk that can wait at this node at once
+// (plan::shared_ring_waiting_max, for each lap in flight).  Where these are more than a quarter of
+// what a connection promises, it has that quarter, and the rank that the chunks come to acknowledges
+// them: whenever it has polled a further quarter of so many, it writes how many it has polled into
+// a word of their sender, which sends no more ahead.  A sender that may not send leaves chunks to
+// the other ranks of its node.  What is acknowledged follows from what was sent, so a sender knows
+// when no further acknowledgement will be written into its memory.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -38,6 +43,9 @@ struct RingDoor {
   std::uint64_t address = 0;  // in that rank's process
   std::uint32_t remote_key = 0;
   std::uint32_t channel = 0;  // to which chunks are notified, if they are
+  // The word in that rank's memory for what was polled of what it has sent.
+  std::uint32_t acknowledged_key = 0;
+  std::uint64_t acknowledged = 0;
 };
 
 class SharedRingOperation {
@@ -47,10 +55,11 @@ class SharedRingOperation {
   /// Throws Error{limit_exceeded}.
   SharedRingOperation(Operation::Implementation& operation, const OperationRequest& request);
 
-  /// How many messages, an even number, can be on their way along a connection to this rank.  With
-  /// words it is 0; with notifications, all chunks that can wait at its node, because any rank may
-  /// send them.
-  std::uint64_t notified_max() const noexcept;
+  /// How many messages, an even number, can be on their way along a connection to this rank, and
+  /// take a receive; none with words.
+  std::uint64_t notified_max() const noexcept { return notified_max_; }
+  /// To how many laps this rank contributes ahead of what it has consumed.
+  std::uint32_t ahead() const noexcept { return ahead_; }
 
   // ---- set-up, in this order; throws Error ----
 
@@ -75,13 +84,31 @@ class SharedRingOperation {
 
   // ---- data path ----
 
-  void contribute() noexcept;
+  void begin() noexcept;
+  /// Leaves some more of this rank's contributions; false: as much as there is room for is there.
+  bool contribute() noexcept;
+  bool may_contribute() const noexcept { return ring_->may_contribute(); }
+  std::uint64_t contributed() const noexcept { return ring_->contributed(); }
   Status advance() noexcept;
   std::uint64_t position() const noexcept { return ring_ ? ring_->position() : 0; }
 
   // ForwardingFabric
   Status room() const noexcept;
   Status forward(const engine::Forwarding& chunk) noexcept;
+  void publish(std::uint64_t* word, std::uint64_t value, std::size_t bytes) noexcept {
+    if (is_timed_) [[unlikely]]
+      clock().announce(word, value, bytes);
+    else
+      engine::WordsOfNode::publish(word, value, bytes);
+  }
+  void saw() noexcept {
+    if (is_timed_) [[unlikely]]
+      clock().charge_message();
+  }
+  void copied(std::size_t bytes) noexcept {
+    if (is_timed_) [[unlikely]]
+      clock().charge_copying(bytes);
+  }
 
   // ---- while a call is in flight ----
 
@@ -94,16 +121,36 @@ class SharedRingOperation {
   // ---- afterwards ----
 
   /// Whether what this rank has in its arena is nobody's any more but its own.
-  bool is_deserted() const noexcept {
-    return !is_shared_ || !is_first() || (!is_greeting_ && ring_->all_others_have_left());
-  }
+  bool is_deserted() noexcept;
   /// Everything that was sent from the block has left.
   void leave() noexcept {
     if (is_shared_) ring_->leave();
   }
 
  private:
+  /// What one rank of the node before has sent, and was told of.
+  struct Acknowledgement {
+    verbs::Connection* connection = nullptr;
+    std::uint64_t address = 0;
+    std::uint32_t remote_key = 0;
+    std::uint64_t written = 0;
+  };
+
   bool is_first() const noexcept { return members_.front() == self_; }
+  detail::Clock& clock() const noexcept;
+  void limit_what_waits() noexcept;
+  std::size_t own_bytes(std::uint32_t member) const noexcept;
+  /// What is acknowledged of so many messages.
+  std::uint64_t due_of(std::uint64_t messages) const noexcept {
+    const std::uint64_t batch = std::max<std::uint64_t>(notified_max_ / 4, 1);
+    return messages / batch * batch;
+  }
+  /// Relaxed: the number orders nothing, it only grows.
+  std::uint64_t acknowledged() const noexcept {
+    return std::atomic_ref(*acknowledged_).load(std::memory_order_relaxed);
+  }
+  /// Writes what is due; false: there was no room for all of it.
+  bool acknowledge() noexcept;
   template <class F>
   void for_each_that_comes(F&& look) const;
   /// Whether the node may join its contributions to the lap that is waited for.
@@ -117,13 +164,20 @@ class SharedRingOperation {
   Rank self_;
   std::vector<Rank> members_, before_;  // ranks of this node, and of the one before
   bool republishes_ = false;            // or the device writes words
+  bool is_timed_ = false;               // time is simulated, and shared memory takes some of it
   engine::SharedRingLayout layout_;
   std::byte* block_ = nullptr;  // as mapped here
   std::uint32_t local_key_ = 0;
   verbs::Connection* connection_ = nullptr;  // to the next node
   RingDoor next_ = {};
   std::vector<std::byte*> areas_ = {};  // of members_, as mapped here
+  std::uint32_t ahead_ = 1;
   bool is_shared_ = false, is_greeting_ = false;
+  // Where notifications are republished, and may be more than there are receives:
+  bool acknowledges_ = false;
+  std::uint64_t notified_max_ = 0, sent_ = 0;
+  std::uint64_t* acknowledged_ = nullptr;  // the word in this rank's memory; then those it sends
+  std::vector<Acknowledgement> owed_ = {};
   std::optional<engine::SharedRing> ring_;
 };
 

@@ -290,11 +290,8 @@ std::string why_not_canonical_halving_unasked(const Query& query) {
 }
 
 std::uint32_t shared_ring_sub_blocks(const Query& query) {
-  // Half of what a connection promises, so that another operation has room there, too.
-  const auto receives_max = query.request.receives_max;
   return plan::shared_ring_sub_blocks(query.topology.rank_count, query.topology.node_of,
-                                      query.request.bytes(),
-                                      receives_max ? *receives_max / 2 : UINT64_MAX);
+                                      query.request.bytes());
 }
 
 std::string why_not_shared_ring(const Query& query) {
@@ -303,17 +300,9 @@ std::string why_not_shared_ring(const Query& query) {
     return std::string("goes by nodes itself, and not across ") + name_of(request.across) +
            "; leave across out";
   const std::uint32_t nodes = query.topology.node_count();
-  const std::uint32_t sub_blocks = shared_ring_sub_blocks(query);
-  const auto receives_max = request.receives_max;
-  if (const std::uint64_t waiting = plan::shared_ring_waiting_max(nodes, sub_blocks);
-      receives_max && waiting > *receives_max)
-    return "republishes what comes, and of " + std::to_string(nodes) +
-           " nodes 2 (N - 1) = " + std::to_string(waiting) +
-           " messages can wait in one connection, which promises " + std::to_string(*receives_max) +
-           " receives: expected at most " + std::to_string(*receives_max / 2 + 1) + " nodes";
-  if (!plan::is_shared_ring(nodes, sub_blocks))
-    return "numbers 2 N C chunks, at most 65536: " + std::to_string(nodes) + " nodes with " +
-           std::to_string(sub_blocks) + " sub-blocks each (the ranks of the largest) are more";
+  if (!plan::is_shared_ring(nodes, shared_ring_sub_blocks(query)))
+    return "numbers 2 N C chunks, at most " + std::to_string(plan::shared_ring_ids_max) + ": " +
+           std::to_string(nodes) + " nodes are more";
   return "";
 }
 

@@ -54,7 +54,6 @@ struct CollectiveRequest {
 
   // The ranks and their contexts have these.
   std::uint32_t partners_max = UINT32_MAX;         // connections that a context can hold
-  std::optional<std::uint32_t> receives_max = {};  // that a connection promises, of a shared ring
                                                    // whose messages are notified
   bool shares_target = false;                      // the ranks of each node have one target
   bool zero_copy = false;                          // the buffers of all ranks are registered

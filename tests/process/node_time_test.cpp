@@ -49,10 +49,17 @@ constexpr const char* json =
                   "gigabytes_per_second":12.5,"read_overhead_us":0.3,
                   "read_gigabytes_per_second":20}})";
 
+constexpr const char* json_without_work =
+    R"({"preset":"fdr",
+        "inside":{"latency_us":0.09,"send_overhead_us":0.021,"receive_overhead_us":0.013,
+                  "gigabytes_per_second":12.5,"read_overhead_us":0.3,
+                  "read_gigabytes_per_second":20}})";
+
 class MachineFile {
  public:
-  MachineFile() : name_("node_time_test." + std::to_string(::getpid()) + ".json") {
-    std::ofstream(name_) << json;
+  explicit MachineFile(const char* text = json)
+      : name_("node_time_test." + std::to_string(::getpid()) + ".json") {
+    std::ofstream(name_) << text;
     ::setenv("TUTTI_SOFT_FABRIC", name_.c_str(), 1);
   }
   ~MachineFile() {
@@ -74,6 +81,7 @@ struct Case {
   Across across = Across::automatic;
   Placement placement = Placement::block;
   std::size_t single_copy_bytes = SIZE_MAX;
+  Algorithm algorithm = Algorithm::automatic;
 
   std::string text() const {
     std::string shape;
@@ -112,6 +120,7 @@ Operation operation_of(const Case& one, Communicator& communicator,
                                              .target = target.data(),
                                              .element_count = one.elements,
                                              .reduction = sum,
+                                             .algorithm = one.algorithm,
                                              .across = one.across});
     case broadcast:
       return tutti::broadcast(communicator,
@@ -265,6 +274,57 @@ TEST(NodeTime, of_payloads_that_are_read_where_they_are) {
     for (const std::uint32_t ranks : {2u, 5u})
       cases.push_back({collective, ranks, {ranks}, 8'000, Across::automatic, Placement::block, 1});
   expect_equal(cases);
+}
+
+/// The network's bytes through a node's port, or what a rank copies: its contribution, and results.
+double bound_us_of_the_ring(std::uint32_t nodes, std::uint32_t per_node, std::size_t bytes) {
+  const double port = 2.0 * (nodes - 1) / nodes * static_cast<double>(bytes) * 10'000 / 68;
+  const double memory =
+      per_node == 1 ? 0
+                    : static_cast<double>(machine.inside.per_byte.of(bytes) +
+                                          machine.inside.read_per_byte.of(bytes));
+  return std::max(port, memory) / 1e6;
+}
+
+/// On the preset, where combining takes no time.
+TEST(NodeTime, of_the_shared_ring_is_near_its_bound) {
+  struct Ring {
+    std::uint32_t nodes, per_node;
+    std::size_t bytes;
+  };
+  for (const Ring& one : {Ring{4, 1, 1u << 20}, {4, 4, 1u << 20}, {4, 4, 8u << 20},
+                          {8, 2, 1u << 20}, {16, 2, 1u << 20}, {32, 1, 1u << 20}}) {
+    const MachineFile file(json_without_work);
+    const auto ends = measured({.collective = allreduce,
+                                .rank_count = one.nodes * one.per_node,
+                                .ranks_per_node = {one.per_node},
+                                .elements = one.bytes / 8,
+                                .algorithm = Algorithm::shared_ring});
+    const double us = static_cast<double>(*std::max_element(ends.begin(), ends.end())) / 1e6;
+    const double bound = bound_us_of_the_ring(one.nodes, one.per_node, one.bytes);
+    EXPECT_GE(us, bound) << one.nodes << " nodes of " << one.per_node;
+    EXPECT_LE(us, 1.05 * bound) << one.nodes << " nodes of " << one.per_node << ", " << one.bytes;
+  }
+}
+
+/// Two ranks of one node, a payload of one element: what is stored, seen, claimed and copied, one
+/// after the other.
+TEST(NodeTime, of_the_shared_ring_inside_a_node) {
+  const MachineFile file;
+  const plan::NodeMemory& inside = machine.inside;
+  const auto ends = measured({.collective = allreduce,
+                              .rank_count = 2,
+                              .ranks_per_node = {2},
+                              .elements = 1,
+                              .algorithm = Algorithm::shared_ring});
+  // A contribution to two chunks, one of which is empty, is seen; a rank claims the other chunk,
+  // combines twice less the first copy, and says so.
+  const auto at_least = inside.store_time(8) + inside.latency + inside.receive_overhead +
+                        machine.between.work_time(8);
+  for (const std::int64_t end : ends) {
+    EXPECT_GE(end, at_least);
+    EXPECT_LE(end, 3 * at_least);
+  }
 }
 
 TEST(NodeTime, of_many_ranks) {

@@ -1,6 +1,7 @@
 // Promise: a rank that is stopped once it has contributed to a call of Algorithm::shared_ring holds
 // up no other rank in that call, whichever rank it is and whether or not it was ever needed before,
-// and ends the call when it goes on; where notifications are republished, who has to poll for them
+// and ends the call when it goes on, for payloads of any length for whose contributions the arena
+// has room; where notifications are republished, who has to poll for them
 // is named.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -34,7 +35,8 @@ struct Stops {
   Algorithm algorithm = Algorithm::shared_ring;
   Timeout patience = 10s;  // of the others, for a call in which ranks are stopped
   std::optional<SharedNotifications> shared_notifications = {};
-  std::size_t chunk_bytes = 0;         // 0: the payload is one lap
+  std::size_t chunk_bytes = 0;         // 0: as payloads are cut by default
+  std::size_t elements = 3001, arena_bytes = 4u << 20;
   std::vector<std::string> said = {};  // by rank: what it says when its patience is over
 };
 
@@ -47,14 +49,15 @@ void note_longest(std::atomic<std::int64_t>& longest, Clock::duration time) {
 /// 7: the others could not end the call while the victims were stopped.
 int run_stops(Exchange& exchange, const Stops& stops, Board& board) {
   Context context =
-      context_of(exchange, stops.shape, 4u << 20, stops.shared_notifications, stops.chunk_bytes);
+      context_of(exchange, stops.shape, stops.arena_bytes, stops.shared_notifications,
+                 stops.chunk_bytes);
   Communicator communicator(context, exchange);
   const std::uint32_t self = index_of(communicator.rank()), ranks = communicator.rank_count();
   const auto others = static_cast<std::uint32_t>(ranks - stops.victims.size());
   const bool is_victim =
       std::find(stops.victims.begin(), stops.victims.end(), self) != stops.victims.end();
   board.process[self] = ::getpid();
-  std::vector<double> source(3001), target(3001);
+  std::vector<double> source(stops.elements), target(stops.elements);
   AllreduceArguments arguments = arguments_of(source, target);
   arguments.algorithm = stops.algorithm;
   Operation operation = allreduce(communicator, arguments);
@@ -154,8 +157,34 @@ TEST(SharedRing, nor_does_one_that_is_stopped_when_all_laps_are_in_flight) {
   }
 }
 
-/// Six laps of 4 KiB: the third is not contributed to.
-TEST(SharedRing, longer_payloads_wait_for_a_stopped_rank_after_the_laps_in_flight) {
+/// Six laps of 4 KiB, and room for contributions to all of them.
+TEST(SharedRing, nor_does_one_that_is_stopped_in_a_payload_of_more_laps_than_are_in_flight) {
+  for (Stops stops :
+       {Stops{{2, 2}, {0}}, Stops{{2, 2}, {3}, 0}, Stops{{3, 3}, {0, 1, 5}}, Stops{{3}, {0}}}) {
+    stops.chunk_bytes = 1024;
+    const auto board = shared_board();
+    EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(ranks_of(stops.shape)))
+        << text_of(stops.shape) << ", first victim " << stops.victims[0];
+  }
+}
+
+/// In the default arena.
+TEST(SharedRing, nor_does_one_that_is_stopped_in_8_MiB_of_16_ranks) {
+  for (const std::uint32_t victim : {0u, 6u}) {
+    const Stops stops{.shape = {4, 4, 4, 4},
+                      .victims = {victim},
+                      .calls_before = 1,
+                      .patience = 30s,
+                      .elements = 1u << 20,
+                      .arena_bytes = 16u << 20};
+    const auto board = shared_board();
+    EXPECT_EQ(codes_with_stops(stops, *board), std::vector<int>(16)) << "victim " << victim;
+  }
+}
+
+/// Twenty laps of 4 KiB, and no room for more than those in flight: the third is not contributed
+/// to.
+TEST(SharedRing, payloads_wait_for_a_stopped_rank_where_there_is_no_room) {
   for (const auto notifications : {SharedNotifications::words, SharedNotifications::republished})
     for (const std::uint32_t victim : {0u, 3u}) {
       Stops stops{.shape = {2, 2},
@@ -163,8 +192,11 @@ TEST(SharedRing, longer_payloads_wait_for_a_stopped_rank_after_the_laps_in_fligh
                   .repetitions = 2,
                   .patience = 300ms,
                   .shared_notifications = notifications,
-                  .chunk_bytes = 1024};
-      if (notifications == SharedNotifications::words) stops.said.assign(4, "lap 3 of 6, waiting");
+                  .chunk_bytes = 1024,
+                  .elements = 10'000,
+                  .arena_bytes = 64u << 10};
+      if (notifications == SharedNotifications::words)
+        stops.said.assign(4, "lap 3 of 20, waiting");
       const auto board = shared_board();
       std::vector<int> expected(4, 7);
       expected[victim] = 0;

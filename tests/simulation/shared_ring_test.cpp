@@ -1,7 +1,7 @@
 // Promise: any rank of a node takes the chunks of the ring that it finds, and all results are
 // right, however ranks and chunks are delayed, for every shape of nodes and every count.  A rank
 // that stops once it has contributed holds up no other rank, and finds its own result whenever it
-// goes on.  A payload of many laps needs memory for a few, and no lap overwrites what is still
+// goes on, also where a payload has many laps and there is room for its contributions to all.  A payload of many laps needs memory for a few, and no lap overwrites what is still
 // read: with ranks that say too early that they have consumed a lap, or with words that overtake
 // their chunks, results would be wrong.  Where words are republished, all of this holds, but chunks
 // that are notified to a rank wait for it, and never more of them than receives are reserved for.
@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/ring_of_nodes.hpp"
@@ -57,6 +59,9 @@ class World {
   std::deque<Member>& members() { return ring_.members; }
 
   void start(Member& member) { ring_.start(member); }
+  void change_sources(std::function<void(Member&)> change) {
+    ring_.change_source = std::move(change);
+  }
   static std::uint64_t calls_of(const Member& member) { return member.execution.sequence; }
 
   /// Moves ranks that are in a call, and chunks, until `stopped` alone are; false: never.  Those
@@ -87,7 +92,7 @@ class World {
       }
       poll(member);
       if (weather_.consumed_early) say_consumed(member);
-      Connection connection{*this, member};
+      Connection connection(*this, member);
       if (member.ring->advance(member.execution, connection) != Status::ok) continue;
       wrong_ += ring_.is_right(member) ? 0 : 1;
     }
@@ -101,7 +106,8 @@ class World {
     std::uint64_t value;  // of a word
   };
   /// Has room now and then.
-  struct Connection {
+  struct Connection : engine::WordsOfNode {
+    Connection(World& of, Member& by) : world(of), member(by) {}
     World& world;
     Member& member;
     Status room() noexcept { return world.random_() % 4 == 0 ? Status::in_progress : Status::ok; }
@@ -230,24 +236,29 @@ TEST(SharedRing, gives_right_results_however_late_anything_is) {
 }
 
 /// Laps of a call, of which some are in flight, and more are contributed ahead.
-const std::vector<plan::RingLaps> long_ways = {
-    {.count = 2, .in_flight = 1, .ahead = 1}, {.count = 2, .in_flight = 2, .ahead = 2},
-    {.count = 5, .in_flight = 2, .ahead = 2}, {.count = 5, .in_flight = 2, .ahead = 5},
-    {.count = 7, .in_flight = 3, .ahead = 4}, {.count = 9, .in_flight = 4, .ahead = 4}};
+struct LongWay {
+  plan::RingLaps laps;
+  std::uint32_t ahead;
+};
+const std::vector<LongWay> long_ways = {
+    {{.count = 2, .in_flight = 1}, 1}, {{.count = 2, .in_flight = 2}, 2},
+    {{.count = 5, .in_flight = 2}, 2}, {{.count = 5, .in_flight = 2}, 5},
+    {{.count = 7, .in_flight = 3}, 4}, {{.count = 9, .in_flight = 4}, 4},
+    {{.count = 6, .in_flight = 1}, 6}};
 
-std::string text_of(const plan::RingLaps& laps) {
-  return std::to_string(laps.count) + " laps, " + std::to_string(laps.in_flight) + " in flight, " +
-         std::to_string(laps.ahead) + " ahead ";
+std::string text_of(const LongWay& way) {
+  return std::to_string(way.laps.count) + " laps, " + std::to_string(way.laps.in_flight) +
+         " in flight, " + std::to_string(way.ahead) + " ahead ";
 }
 
 TEST(SharedRing, gives_right_results_for_payloads_of_many_laps) {
   for (const auto& shape : shapes)
-    for (const plan::RingLaps& laps : long_ways)
+    for (const LongWay& way : long_ways)
       for (const std::size_t elements : {3u, 33u, 70u})
         for (std::uint64_t seed = 1; seed <= 4; ++seed) {
-          World world({shape, elements, 0, laps}, {.seed = seed});
-          EXPECT_TRUE(world.run(6)) << "stuck: " << text_of(shape) << text_of(laps) << seed;
-          EXPECT_EQ(world.wrong(), 0u) << text_of(shape) << text_of(laps) << seed;
+          World world({shape, elements, 0, way.laps, way.ahead}, {.seed = seed});
+          EXPECT_TRUE(world.run(6)) << "stuck: " << text_of(shape) << text_of(way) << seed;
+          EXPECT_EQ(world.wrong(), 0u) << text_of(shape) << text_of(way) << seed;
         }
 }
 
@@ -276,12 +287,39 @@ TEST(SharedRing, a_rank_that_stops_after_it_has_contributed_holds_up_nobody) {
 TEST(SharedRing, ranks_that_say_too_early_that_they_have_consumed_a_lap_would_spoil_it) {
   std::uint64_t wrong = 0;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    World world({{2, 2, 2}, 33, 0, {.count = 6, .in_flight = 1, .ahead = 6}},
+    World world({{2, 2, 2}, 33, 0, {.count = 6, .in_flight = 1}, 3},
                 {.seed = seed, .consumed_early = true});
     const bool ended = world.run(4);
     wrong += world.wrong() + (ended ? 0 : 1);
   }
   EXPECT_GT(wrong, 0u);
+}
+
+/// All but one rank of each node contribute to a whole payload of many laps, and stop.
+TEST(SharedRing, a_rank_that_has_contributed_everything_holds_up_nobody) {
+  for (const auto& shape : shapes)
+    for (const LongWay& way : long_ways)
+      for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+        World world({shape, 70, 0, way.laps, way.laps.count}, {.seed = seed});
+        ASSERT_TRUE(world.run(2));
+        std::vector<std::uint32_t> stopped;
+        for (const Member& member : world.members())
+          if (member.local != seed % shape[member.node]) stopped.push_back(member.rank);
+        for (const std::uint32_t rank : stopped) world.start(world.members()[rank]);
+        EXPECT_TRUE(world.run(3, stopped)) << text_of(shape) << text_of(way);
+        EXPECT_TRUE(world.run(6)) << text_of(shape) << text_of(way);
+        EXPECT_EQ(world.wrong(), 0u) << text_of(shape) << text_of(way) << seed;
+      }
+}
+
+/// The control: it waits where there is no room for everything.
+TEST(SharedRing, a_rank_that_has_contributed_to_some_laps_holds_up_the_others_after_these) {
+  World world({{2, 2}, 70, 0, {.count = 5, .in_flight = 2}, 2}, {});
+  ASSERT_TRUE(world.run(2));
+  world.start(world.members()[1]);
+  EXPECT_FALSE(world.run(3, {1}));
+  EXPECT_TRUE(world.run(6));
+  EXPECT_EQ(world.wrong(), 0u);
 }
 
 TEST(SharedRing, with_words_that_overtake_their_chunks_results_would_be_wrong) {
@@ -297,16 +335,16 @@ TEST(SharedRing, with_words_that_overtake_their_chunks_results_would_be_wrong) {
 /// A rank stops at any moment of a payload of many laps, and all end the call when it goes on.
 TEST(SharedRing, all_go_on_with_a_rank_that_has_stopped_between_laps) {
   for (const auto& shape : {std::vector<std::uint32_t>{2, 2}, {3, 1, 2}, {1, 1, 1}, {4}})
-    for (const plan::RingLaps& laps : long_ways)
+    for (const LongWay& way : long_ways)
       for (const bool republished : {false, true})
         for (std::uint64_t seed = 1; seed <= 2; ++seed) {
-          World world({shape, 70, 0, laps}, {.seed = seed, .republished = republished});
+          World world({shape, 70, 0, way.laps, way.ahead}, {.seed = seed, .republished = republished});
           ASSERT_TRUE(world.run(2));
           const auto victim = static_cast<std::uint32_t>(seed % world.members().size());
           world.start(world.members()[victim]);
           (void)world.run(3, {victim});
-          EXPECT_TRUE(world.run(6)) << text_of(shape) << text_of(laps);
-          EXPECT_EQ(world.wrong() + world.refused(), 0u) << text_of(shape) << text_of(laps);
+          EXPECT_TRUE(world.run(6)) << text_of(shape) << text_of(way);
+          EXPECT_EQ(world.wrong() + world.refused(), 0u) << text_of(shape) << text_of(way);
         }
 }
 
@@ -332,18 +370,18 @@ TEST(SharedRing, republished_gives_right_results_however_late_anything_is) {
 TEST(SharedRing, republished_gives_right_results_for_payloads_of_many_laps) {
   bool was_full = false;
   for (const auto& shape : shapes)
-    for (const plan::RingLaps& laps : long_ways)
+    for (const LongWay& way : long_ways)
       for (std::uint64_t seed = 1; seed <= 6; ++seed) {
-        World world({shape, 70, 0, laps}, {.seed = seed, .republished = true});
-        EXPECT_TRUE(world.run(6)) << "stuck: " << text_of(shape) << text_of(laps) << seed;
-        EXPECT_EQ(world.wrong(), 0u) << text_of(shape) << text_of(laps) << seed;
-        EXPECT_EQ(world.refused(), 0u) << text_of(shape) << text_of(laps) << seed;
+        World world({shape, 70, 0, way.laps, way.ahead}, {.seed = seed, .republished = true});
+        EXPECT_TRUE(world.run(6)) << "stuck: " << text_of(shape) << text_of(way) << seed;
+        EXPECT_EQ(world.wrong(), 0u) << text_of(shape) << text_of(way) << seed;
+        EXPECT_EQ(world.refused(), 0u) << text_of(shape) << text_of(way) << seed;
         const plan::NodeRing& ring = world.members()[0].ring->layout().ring;
         const std::uint64_t reserved =
-            laps.in_flight * plan::shared_ring_waiting_max(ring.nodes, ring.sub_blocks);
-        EXPECT_LE(world.waiting_max(), reserved) << text_of(shape) << text_of(laps);
+            way.laps.in_flight * plan::shared_ring_waiting_max(ring.nodes, ring.sub_blocks);
+        EXPECT_LE(world.waiting_max(), reserved) << text_of(shape) << text_of(way);
         was_full =
-            was_full || (laps.in_flight > 1 && reserved > 0 && world.waiting_max() == reserved);
+            was_full || (way.laps.in_flight > 1 && reserved > 0 && world.waiting_max() == reserved);
       }
   EXPECT_TRUE(was_full) << "fewer would do";
 }
@@ -392,15 +430,14 @@ TEST(SharedRing, all_ranks_get_the_same_bits_whoever_does_the_work) {
     World world({{3, 2, 3}, 40, 0}, {.seed = seed});
     for (Member& member : world.members())
       member.execution.reduction = built_in_reduction(BuiltIn::sum, ElementType::float64);
+    world.change_sources([](Member& member) {
+      std::vector<double> values(member.source.size());
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = 1.0 / static_cast<double>(member.source[i] % 1000 + 1) + 1e9 * (i % 2 == 0);
+      std::memcpy(member.source.data(), values.data(), values.size() * sizeof(double));
+    });
     for (std::uint64_t call = 1; call <= 3; ++call) {
-      for (Member& member : world.members()) {
-        world.start(member);
-        std::vector<double> values(member.source.size());
-        for (std::size_t i = 0; i < values.size(); ++i)
-          values[i] = 1.0 / static_cast<double>(member.source[i] % 1000 + 1) + 1e9 * (i % 2 == 0);
-        std::memcpy(member.source.data(), values.data(), values.size() * sizeof(double));
-        member.ring->contribute(member.execution);
-      }
+      for (Member& member : world.members()) world.start(member);
       ASSERT_TRUE(world.run(call));
       if (seed == 1) of_first.push_back(world.members()[0].target);
       for (const Member& member : world.members())

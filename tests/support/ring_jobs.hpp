@@ -90,7 +90,7 @@ bool is_right(const std::vector<T>& target, std::uint32_t ranks, std::uint64_t c
 struct Board {
   static constexpr std::size_t repetitions_max = 40;
   std::atomic<std::uint32_t> arrived{0};
-  std::atomic<std::int32_t> process[8];
+  std::atomic<std::int32_t> process[16];
   std::atomic<std::uint32_t> done{0};
   std::atomic<std::uint32_t> still_stopped{0};
   std::atomic<std::int64_t> with_stop_ns[repetitions_max], without_ns[repetitions_max];

@@ -2,9 +2,11 @@
 // its call should give.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <tutti/types.hpp>
 #include <vector>
@@ -21,6 +23,7 @@ struct RingCase {
   std::size_t elements = 0;
   std::uint32_t sub_blocks = 0;  // 0: as the library takes them
   plan::RingLaps laps = {};
+  std::uint32_t ahead = 0;  // laps that a rank contributes to ahead; 0: those in flight
 };
 
 class RingOfNodes {
@@ -47,11 +50,13 @@ class RingOfNodes {
           .ring = {.nodes = nodes, .node = node, .sub_blocks = sub_blocks},
           .laps = one.laps,
           .members = one.ranks_per_node[node],
+          .ahead = std::vector<std::uint32_t>(one.ranks_per_node[node],
+                                              std::max(one.ahead, one.laps.in_flight)),
           .element_count = one.elements,
           .element_bytes = sizeof(std::uint64_t)};
       std::vector<std::byte*> areas;
       for (std::uint32_t local = 0; local < layout.members; ++local) {
-        memory_.emplace_back(layout.bytes_of(local) / sizeof(Line));
+        memory_.emplace_back(layout.bytes_of(local, layout.ahead[local]) / sizeof(Line));
         auto* const begin = reinterpret_cast<std::byte*>(memory_.back().data());
         if (local == 0) blocks_.push_back(begin);
         areas.push_back(begin + (local == 0 ? layout.block_bytes() : 0));
@@ -78,7 +83,14 @@ class RingOfNodes {
     member.execution.begin();
     for (std::size_t i = 0; i < elements_; ++i)
       member.source[i] = input(member.rank, member.execution.sequence, i);
-    member.ring->contribute(member.execution);
+    if (change_source) change_source(member);
+    struct Words : engine::WordsOfNode {
+      static Status room() noexcept { return Status::ok; }
+      static Status forward(const engine::Forwarding&) noexcept { return Status::ok; }
+    } fabric;
+    member.ring->begin(member.execution);
+    while (member.ring->contribute(member.execution, fabric)) {
+    }
   }
 
   bool is_right(const Member& member) const {
@@ -89,6 +101,7 @@ class RingOfNodes {
   }
 
   std::deque<Member> members;
+  std::function<void(Member&)> change_source = {};  // before its rank contributes
 
  private:
   std::size_t elements_;

@@ -292,6 +292,9 @@ Picoseconds FabricModel::Inside::store_time(std::size_t bytes) const {
 Picoseconds FabricModel::Inside::read_time(std::size_t bytes) const {
   return read_overhead + rounded(static_cast<double>(bytes) * read_per_byte);
 }
+Picoseconds FabricModel::Inside::copy_time(std::size_t bytes) const {
+  return rounded(static_cast<double>(bytes) * read_per_byte);
+}
 Picoseconds FabricModel::latency_between(std::uint32_t from, std::uint32_t to) const {
   return from < latencies.size() && to < latencies.size() ? latencies[from][to] : latency;
 }

@@ -46,6 +46,16 @@ class SoftClock final : public detail::Clock {
       process->timing()->charge_reading(*process, bytes);
   }
 
+  void charge_copying(std::size_t bytes) noexcept override {
+    if (!is_virtual()) return;
+    if (Process* const process = Process::of_this_process())
+      process->timing()->charge_copying(*process, bytes);
+  }
+  void say_busy(bool busy) noexcept override {
+    if (!is_virtual()) return;
+    if (Process* const process = Process::of_this_process()) process->timing()->say_busy(busy);
+  }
+
   void begin_virtual(Timeout at) noexcept { entered_at_ = at; }
   void end_virtual(Timeout at) noexcept { ahead_ = at - detail::MonotonicClock::read(); }
 

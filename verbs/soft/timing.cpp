@@ -7,6 +7,7 @@
 #include <cmath>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "tutti/detail/clock.hpp"
 #include "verbs/soft/process.hpp"
@@ -207,6 +208,10 @@ void Timing::charge_reading(Process& process, std::size_t bytes) noexcept {
   spend(process, scaled(model_.inside.read_time(bytes), slowness_));
 }
 
+void Timing::charge_copying(Process& process, std::size_t bytes) noexcept {
+  spend(process, scaled(model_.inside.copy_time(bytes), slowness_));
+}
+
 Picoseconds Timing::next_due(Process& process) const noexcept {
   const Picoseconds due = process.next_due();
   return announcements_.empty() ? due : std::min(due, announcements_.front().due);
@@ -218,6 +223,10 @@ void Timing::spend(Process& process, Picoseconds time) noexcept {
 
 void Timing::idle(Process& process) noexcept {
   // A program with several completion queues looks at one after the other in no time.
+  if (std::exchange(is_busy_, false)) {
+    empty_polls_ = 0;
+    return;
+  }
   if (++empty_polls_ < process.completion_queues_in_use()) return;
   // A program that waits with a timeout must see the clock go on, even if nothing ever happens.
   constexpr Picoseconds longest = 100'000 * picoseconds_per_ns;

@@ -78,10 +78,13 @@ class Timing {
   void announce_all() noexcept;
   void charge_message(Process& process) noexcept;
   void charge_reading(Process& process, std::size_t bytes) noexcept;
+  void charge_copying(Process& process, std::size_t bytes) noexcept;
+  /// Whether the program has something else to do than to wait for what it polls next.
+  void say_busy(bool busy) noexcept { is_busy_ = busy; }
   /// Executes what is due: requests, and words of messages inside the node.
   void deliver(Process& process) noexcept;
   /// A poll has found nothing: time goes on to this rank's next event, unless the program may have
-  /// further completion queues to look at now.
+  /// further completion queues to look at now, or has said that it is busy.
   void idle(Process& process) noexcept;
   /// Passes time until everything that this rank has posted has arrived and been answered.
   void drain(Process& process) noexcept;
@@ -103,7 +106,7 @@ class Timing {
   std::uint32_t place_;
   VirtualTime* virtual_time_;
   std::int64_t epoch_ns_;
-  bool waits_ = false;
+  bool waits_ = false, is_busy_ = false;
   struct Announcement {
     Picoseconds due;
     std::uint64_t* word;

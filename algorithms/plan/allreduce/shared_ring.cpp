@@ -18,7 +18,7 @@ std::uint32_t largest_of(const std::vector<std::vector<Rank>>& nodes) {
 }  // namespace
 
 std::uint32_t shared_ring_sub_blocks(std::uint32_t rank_count, std::span<const Node> node_of,
-                                     std::uint64_t payload_bytes, std::uint64_t waiting_max) {
+                                     std::uint64_t payload_bytes) {
   // By LogGP the ring is bound by bandwidth once C blocks take longer than one hop with its
   // combining: 2 to 4 sub-blocks for 1 MiB over up to 32 nodes.
   constexpr std::uint64_t large_payload_bytes = 1u << 20;
@@ -27,9 +27,23 @@ std::uint32_t shared_ring_sub_blocks(std::uint32_t rank_count, std::span<const N
   const std::uint32_t ranks = largest_of(nodes);
   const std::uint32_t wanted =
       payload_bytes < large_payload_bytes ? ranks : std::max(ranks, of_large_payload);
-  const std::uint64_t of_one = shared_ring_waiting_max(static_cast<std::uint32_t>(nodes.size()), 1);
-  if (of_one == 0) return wanted;
-  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(waiting_max / of_one, 1, wanted));
+  const auto node_count = static_cast<std::uint32_t>(nodes.size());
+  return std::clamp<std::uint32_t>(shared_ring_ids_max / 2 / node_count, 1, wanted);
+}
+
+RingLapLimits shared_ring_limits(std::uint32_t nodes, std::uint32_t sub_blocks,
+                                 std::uint32_t largest_node,
+                                 std::uint64_t payload_bytes) noexcept {
+  assert(nodes > 0 && sub_blocks > 0 && largest_node > 0);
+  RingLapLimits limits;
+  if (largest_node == 1) return limits;
+  constexpr std::uint64_t blocks_of_payload = 32, shortest = 4u << 10;
+  limits.chunk_bytes =
+      std::clamp(payload_bytes / blocks_of_payload / sub_blocks, shortest, limits.chunk_bytes);
+  limits.window_bytes =
+      std::min(limits.window_bytes, ring_laps_in_flight * (std::uint64_t{nodes} * sub_blocks) *
+                                        limits.chunk_bytes);
+  return limits;
 }
 
 RingLaps shared_ring_laps(std::uint32_t parts, std::uint64_t element_count,
@@ -53,12 +67,11 @@ RingLaps shared_ring_laps(std::uint32_t parts, std::uint64_t element_count,
   laps.count = static_cast<std::uint32_t>(count);
   laps.in_flight = static_cast<std::uint32_t>(
       std::min<std::uint64_t>({in_window, limits.in_flight_max, laps.count}));
-  laps.ahead = laps.in_flight;
   return laps;
 }
 
 bool is_shared_ring(std::uint32_t nodes, std::uint32_t sub_blocks) noexcept {
-  return nodes > 0 && sub_blocks > 0 && 2 * std::uint64_t{nodes} * sub_blocks <= 1u << 16;
+  return nodes > 0 && sub_blocks > 0 && 2 * std::uint64_t{nodes} * sub_blocks <= shared_ring_ids_max;
 }
 
 Plan shared_ring_plan(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,

@@ -30,6 +30,11 @@ class Clock {
   virtual void charge_message() noexcept {}
   /// A payload of so many bytes was read in the memory of a rank of this node.
   virtual void charge_reading(std::size_t /*bytes*/) noexcept {}
+  /// So many bytes were copied out of memory that the ranks of this node have mapped.
+  virtual void charge_copying(std::size_t /*bytes*/) noexcept {}
+  /// Whether the program has something else to do than to wait: then no time passes when its next
+  /// poll finds nothing.
+  virtual void say_busy(bool /*busy*/) noexcept {}
 };
 
 /// CLOCK_MONOTONIC; the same epoch in all processes of a machine.

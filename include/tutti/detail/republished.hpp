@@ -14,8 +14,9 @@
 // has a copy of the words: that of its number modulo `copies`.  A notification carries the copy,
 // and as its parity whether the copy is used for an odd or an even time; both together tell the lap
 // modulo 2 x copies.  That is enough, because the lap is one of the next 2 x copies after those
-// that this rank has consumed:
-//  * To consume a lap, this rank had to poll all of its notifications.
+// that were consumed for this rank:
+//  * For a lap to be consumed, for this rank or another one, this rank had to poll all of its
+//    notifications.
 //  * Its sender has joined the lap, so all nodes had joined that of `copies` before, for which the
 //    ranks of this node had to have consumed that of 2 x copies before.
 #pragma once
@@ -24,6 +25,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tutti/detail/clock.hpp"
+
 namespace tutti::detail {
 
 struct RepublishedWords {
@@ -31,7 +34,8 @@ struct RepublishedWords {
   std::size_t stride = 0;             // bytes from one word to the next
   std::uint32_t count = 0;            // of one copy
   std::uint32_t copies = 1;           // laps in flight
-  std::uint64_t* consumed = nullptr;  // the last lap that this rank has consumed
+  std::uint64_t* consumed = nullptr;  // the last lap that was consumed for this rank
+  Clock* clock = nullptr;             // not null: on this clock, a word for others takes time
 
   /// Writes the word of a notification that was polled; `number` counts the words of all copies.
   /// Returns false if there is no such word, or if the notification of that lap has come before.  A
@@ -40,13 +44,17 @@ struct RepublishedWords {
     if (number >= std::uint64_t{copies} * count) return false;
     const std::uint64_t period = 2 * std::uint64_t{copies};
     const std::uint64_t phase = std::uint64_t{parity} * copies + number / count;
-    // Relaxed: this rank alone writes it.  It may be behind by up to 2 x copies, as said above.
+    // Relaxed: whoever writes it has seen that this rank has polled all notifications of that lap.
+    // It may be behind by up to 2 x copies, as said above.
     const std::uint64_t next = std::atomic_ref(*consumed).load(std::memory_order_relaxed) + 1;
     const std::uint64_t lap = next + (phase + period - next % period) % period;
     const std::atomic_ref word(*reinterpret_cast<std::uint64_t*>(first + number * stride));
     // No other rank writes the word in this lap, because the notification came to this one.
     if (word.load(std::memory_order_relaxed) == lap) return false;
-    word.store(lap, std::memory_order_release);
+    if (clock != nullptr) [[unlikely]]
+      clock->announce(reinterpret_cast<std::uint64_t*>(first + number * stride), lap, 0);
+    else
+      word.store(lap, std::memory_order_release);
     return true;
   }
 };

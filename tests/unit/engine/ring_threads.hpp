@@ -14,7 +14,8 @@
 namespace tutti::test {
 
 template <std::memory_order order>
-struct StoringFabric {
+struct StoringFabric : engine::WordsOfNode {
+  StoringFabric(RingOfNodes& of, const RingOfNodes::Member& by) : ring(of), member(by) {}
   RingOfNodes& ring;
   const RingOfNodes::Member& member;
   Status room() const noexcept { return Status::ok; }
@@ -35,7 +36,7 @@ std::uint64_t run_threads(const RingCase& one, std::uint64_t calls) {
   std::vector<std::thread> threads;
   for (RingOfNodes::Member& member : ring.members)
     threads.emplace_back([&ring, &member, &wrong, calls] {
-      StoringFabric<order> fabric{ring, member};
+      StoringFabric<order> fabric(ring, member);
       std::mt19937 random(member.rank);
       for (std::uint64_t call = 0; call < calls; ++call) {
         ring.start(member);
