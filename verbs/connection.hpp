@@ -60,8 +60,8 @@ struct Connection {
     return failed ? Status::transport_failed : Status::in_progress;
   }
 
-  /// A plain write of the chunk of `given`, which is a PlainWrite, NotifiedWrite or WordedWrite; the
-  /// request points at `piece`.
+  /// A plain write of the chunk of `given`, which is a PlainWrite, NotifiedWrite or WordedWrite;
+  /// the request points at `piece`.
   template <class Write>
   ibv_send_wr request_of(const Write& given, ibv_sge& piece) const noexcept {
     assert(given.bytes == 0 || given.local != nullptr);

@@ -171,8 +171,7 @@ bool combine_without_copy(Execution& execution, F& fabric, C& channel) noexcept 
   std::byte* const result = execution.address(copy.into, part);
   if (source == result || part.source.bytes < streamed_bytes_min) return false;
   if (!fabric.take(channel, execution.parity(), execution.steps[here + 1].slot)) return false;
-  fabric.combine_apart()(execution.address(combine.from, part), source, result,
-                         part.element_count);
+  fabric.combine_apart()(execution.address(combine.from, part), source, result, part.element_count);
   execution.next += 2;
   return true;
 }

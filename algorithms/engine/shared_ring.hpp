@@ -280,8 +280,8 @@ struct Forwarding {
 ///  saw:      a word that another rank of the node has stored was seen.
 ///  copied:   so many bytes were copied out of memory that the ranks of the node share.
 template <class F>
-concept ForwardingFabric =
-    requires(F& fabric, const Forwarding& chunk, std::uint64_t* word, std::size_t bytes) {
+concept ForwardingFabric = requires(F& fabric, const Forwarding& chunk, std::uint64_t* word,
+                                    std::size_t bytes) {
   { fabric.room() }
   noexcept->std::same_as<Status>;
   { fabric.forward(chunk) }
@@ -364,8 +364,7 @@ class SharedRing {
       }
       // What can be joined at once goes before results, of which there are those of F laps at most,
       // and these before what cannot be joined yet.
-      moved = moved ||
-              contribute_up_to(consumed_ + layout_.laps.in_flight, execution, fabric) ||
+      moved = moved || contribute_up_to(consumed_ + layout_.laps.in_flight, execution, fabric) ||
               copy_a_result(execution, fabric) || contribute(execution, fabric);
       if (is_over(consumed_ + 1)) {
         consume(fabric);
@@ -537,8 +536,8 @@ class SharedRing {
   bool has_contributions(std::uint64_t lap, std::uint32_t index, const plan::RingChunk& chunk,
                          F& fabric) noexcept {
     const std::uint32_t sub_blocks = layout_.ring.sub_blocks;
-    const std::uint64_t needed = (lap - 1) * layout_.ring.parts() +
-                                 index / sub_blocks * sub_blocks + chunk.sub_block + 1;
+    const std::uint64_t needed =
+        (lap - 1) * layout_.ring.parts() + index / sub_blocks * sub_blocks + chunk.sub_block + 1;
     for (std::uint32_t member = 0; member < layout_.members; ++member) {
       if (seen_[member].contributed < needed) look_at(member, fabric);
       if (seen_[member].contributed < needed) return false;
@@ -723,8 +722,7 @@ class SharedRing {
     assert(member < layout_.members);
     if (member == member_ || !layout_.keeps_results_of(member)) return false;
     const std::uint64_t parts = layout_.ring.parts();
-    const std::uint64_t number =
-        word(layout_.taken(member)).load(std::memory_order_acquire) / 2;
+    const std::uint64_t number = word(layout_.taken(member)).load(std::memory_order_acquire) / 2;
     const std::uint64_t lap = number / parts + 1;
     if (lap > blocked - in_flight) return false;  // it has consumed enough, as will be seen
     // This rank has consumed the lap, so that rank has contributed to it, and every part of that

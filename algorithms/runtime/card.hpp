@@ -49,9 +49,9 @@ struct Card {
   // What the peers need to know.
   // Address by parity.  Of a shared ring: address of the block, and the laps contributed ahead.
   std::array<std::uint64_t, 2> slots = {};
-  std::uint64_t target = 0;                 // address, where peers write it
-  std::uint64_t numbers_from = 0;           // of lines that come to this rank
-  std::uint64_t finished = 0;  // address of the words of the node's ranks, by LocalRank
+  std::uint64_t target = 0;        // address, where peers write it
+  std::uint64_t numbers_from = 0;  // of lines that come to this rank
+  std::uint64_t finished = 0;      // address of the words of the node's ranks, by LocalRank
   std::uint32_t remote_key = 0;
   std::uint32_t target_key = 0;
   std::uint32_t channel = 0;

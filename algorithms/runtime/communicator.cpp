@@ -208,13 +208,13 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
   context.oversubscribed =
       context.oversubscribed ||
       runtime::is_oversubscribed(hosts.at(self.neighbour.host.boot), self.cpus);
-  shares_cpus = !context.clock.is_simulated() &&
-                std::any_of(hosts.begin(), hosts.end(), [](const auto& host) {
-                  return std::any_of(host.second.begin(), host.second.end(),
-                                     [&](const detail::CpuSet& cpus) {
-                                       return runtime::is_oversubscribed(host.second, cpus);
-                                     });
-                });
+  shares_cpus =
+      !context.clock.is_simulated() &&
+      std::any_of(hosts.begin(), hosts.end(), [](const auto& host) {
+        return std::any_of(host.second.begin(), host.second.end(), [&](const detail::CpuSet& cpus) {
+          return runtime::is_oversubscribed(host.second, cpus);
+        });
+      });
   context.communicators.push_back(this);
 }
 

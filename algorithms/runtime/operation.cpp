@@ -208,8 +208,8 @@ Status Operation::Implementation::start() noexcept {
     context.in_flight.push_back(this);  // never allocates, as below
     // Long contributions take as long as many messages, so that what comes meanwhile goes on.  What
     // progress() claims it also sends on: a rank that is stopped after start() holds nobody up.
-    for (std::uint64_t before = 0; execution.in_flight && ring()->may_contribute() &&
-                                   before != ring()->contributed();) {
+    for (std::uint64_t before = 0;
+         execution.in_flight && ring()->may_contribute() && before != ring()->contributed();) {
       before = ring()->contributed();
       context.progress();
     }

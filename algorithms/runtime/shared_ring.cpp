@@ -114,8 +114,8 @@ SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
             ": raise TUTTI_ARENA_BYTES, lower TUTTI_CHUNK_BYTES, use ring, or destroy "
             "operations");
   if (is_first()) block_ = operation.block;
-  acknowledged_ = reinterpret_cast<std::uint64_t*>(
-      operation.block + layout_.bytes_of(member, ahead_));
+  acknowledged_ =
+      reinterpret_cast<std::uint64_t*>(operation.block + layout_.bytes_of(member, ahead_));
 }
 
 void SharedRingOperation::limit_what_waits() noexcept {
@@ -279,11 +279,12 @@ bool SharedRingOperation::acknowledge() noexcept {
     std::atomic_ref(*word).store(due, std::memory_order_relaxed);
     if (operation_.communicator.context.fabric.write(
             *owed.connection,
-            verbs::PlainWrite{.local = reinterpret_cast<const std::byte*>(word),
-                              .bytes = sizeof *word,
-                              .local_key = operation_.communicator.context.fabric.arena().local_key(),
-                              .remote_address = owed.address,
-                              .remote_key = owed.remote_key}) == Status::ok)
+            verbs::PlainWrite{
+                .local = reinterpret_cast<const std::byte*>(word),
+                .bytes = sizeof *word,
+                .local_key = operation_.communicator.context.fabric.arena().local_key(),
+                .remote_address = owed.address,
+                .remote_key = owed.remote_key}) == Status::ok)
       owed.written = due;
     else
       all = false;

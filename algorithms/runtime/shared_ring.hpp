@@ -11,11 +11,11 @@
 // connection leads to.  Any chunk may come by any connection, as any rank of the node before may
 // have found it.  So each has a receive for each chunk that can wait at this node at once
 // (plan::shared_ring_waiting_max, for each lap in flight).  Where these are more than a quarter of
-// what a connection promises, it has that quarter, and the rank that the chunks come to acknowledges
-// them: whenever it has polled a further quarter of so many, it writes how many it has polled into
-// a word of their sender, which sends no more ahead.  A sender that may not send leaves chunks to
-// the other ranks of its node.  What is acknowledged follows from what was sent, so a sender knows
-// when no further acknowledgement will be written into its memory.
+// what a connection promises, it has that quarter, and the rank that the chunks come to
+// acknowledges them: whenever it has polled a further quarter of so many, it writes how many it has
+// polled into a word of their sender, which sends no more ahead.  A sender that may not send leaves
+// chunks to the other ranks of its node.  What is acknowledged follows from what was sent, so a
+// sender knows when no further acknowledgement will be written into its memory.
 #pragma once
 
 #include <algorithm>

@@ -53,10 +53,10 @@ struct CollectiveRequest {
   plan::PerRound per_round_by_default = {};  // empty: a rule
 
   // The ranks and their contexts have these.
-  std::uint32_t partners_max = UINT32_MAX;         // connections that a context can hold
-                                                   // whose messages are notified
-  bool shares_target = false;                      // the ranks of each node have one target
-  bool zero_copy = false;                          // the buffers of all ranks are registered
+  std::uint32_t partners_max = UINT32_MAX;  // connections that a context can hold
+                                            // whose messages are notified
+  bool shares_target = false;               // the ranks of each node have one target
+  bool zero_copy = false;                   // the buffers of all ranks are registered
   bool reads_in_place = false;  // ranks read payloads of this size where they are: measured to be
                                 // the faster way when the ranks met
 

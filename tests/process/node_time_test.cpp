@@ -279,10 +279,9 @@ TEST(NodeTime, of_payloads_that_are_read_where_they_are) {
 /// The network's bytes through a node's port, or what a rank copies: its contribution, and results.
 double bound_us_of_the_ring(std::uint32_t nodes, std::uint32_t per_node, std::size_t bytes) {
   const double port = 2.0 * (nodes - 1) / nodes * static_cast<double>(bytes) * 10'000 / 68;
-  const double memory =
-      per_node == 1 ? 0
-                    : static_cast<double>(machine.inside.per_byte.of(bytes) +
-                                          machine.inside.read_per_byte.of(bytes));
+  const double memory = per_node == 1 ? 0
+                                      : static_cast<double>(machine.inside.per_byte.of(bytes) +
+                                                            machine.inside.read_per_byte.of(bytes));
   return std::max(port, memory) / 1e6;
 }
 
@@ -292,8 +291,12 @@ TEST(NodeTime, of_the_shared_ring_is_near_its_bound) {
     std::uint32_t nodes, per_node;
     std::size_t bytes;
   };
-  for (const Ring& one : {Ring{4, 1, 1u << 20}, {4, 4, 1u << 20}, {4, 4, 8u << 20},
-                          {8, 2, 1u << 20}, {16, 2, 1u << 20}, {32, 1, 1u << 20}}) {
+  for (const Ring& one : {Ring{4, 1, 1u << 20},
+                          {4, 4, 1u << 20},
+                          {4, 4, 8u << 20},
+                          {8, 2, 1u << 20},
+                          {16, 2, 1u << 20},
+                          {32, 1, 1u << 20}}) {
     const MachineFile file(json_without_work);
     const auto ends = measured({.collective = allreduce,
                                 .rank_count = one.nodes * one.per_node,

@@ -35,7 +35,7 @@ struct Stops {
   Algorithm algorithm = Algorithm::shared_ring;
   Timeout patience = 10s;  // of the others, for a call in which ranks are stopped
   std::optional<SharedNotifications> shared_notifications = {};
-  std::size_t chunk_bytes = 0;         // 0: as payloads are cut by default
+  std::size_t chunk_bytes = 0;  // 0: as payloads are cut by default
   std::size_t elements = 3001, arena_bytes = 4u << 20;
   std::vector<std::string> said = {};  // by rank: what it says when its patience is over
 };
@@ -48,9 +48,8 @@ void note_longest(std::atomic<std::int64_t>& longest, Clock::duration time) {
 
 /// 7: the others could not end the call while the victims were stopped.
 int run_stops(Exchange& exchange, const Stops& stops, Board& board) {
-  Context context =
-      context_of(exchange, stops.shape, stops.arena_bytes, stops.shared_notifications,
-                 stops.chunk_bytes);
+  Context context = context_of(exchange, stops.shape, stops.arena_bytes, stops.shared_notifications,
+                               stops.chunk_bytes);
   Communicator communicator(context, exchange);
   const std::uint32_t self = index_of(communicator.rank()), ranks = communicator.rank_count();
   const auto others = static_cast<std::uint32_t>(ranks - stops.victims.size());
@@ -195,8 +194,7 @@ TEST(SharedRing, payloads_wait_for_a_stopped_rank_where_there_is_no_room) {
                   .chunk_bytes = 1024,
                   .elements = 10'000,
                   .arena_bytes = 64u << 10};
-      if (notifications == SharedNotifications::words)
-        stops.said.assign(4, "lap 3 of 20, waiting");
+      if (notifications == SharedNotifications::words) stops.said.assign(4, "lap 3 of 20, waiting");
       const auto board = shared_board();
       std::vector<int> expected(4, 7);
       expected[victim] = 0;

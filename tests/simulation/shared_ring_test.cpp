@@ -1,10 +1,11 @@
 // Promise: any rank of a node takes the chunks of the ring that it finds, and all results are
 // right, however ranks and chunks are delayed, for every shape of nodes and every count.  A rank
 // that stops once it has contributed holds up no other rank, and finds its own result whenever it
-// goes on, also where a payload has many laps and there is room for its contributions to all.  A payload of many laps needs memory for a few, and no lap overwrites what is still
-// read: with ranks that say too early that they have consumed a lap, or with words that overtake
-// their chunks, results would be wrong.  Where words are republished, all of this holds, but chunks
-// that are notified to a rank wait for it, and never more of them than receives are reserved for.
+// goes on, also where a payload has many laps and there is room for its contributions to all.  A
+// payload of many laps needs memory for a few, and no lap overwrites what is still read: with ranks
+// that say too early that they have consumed a lap, or with words that overtake their chunks,
+// results would be wrong.  Where words are republished, all of this holds, but chunks that are
+// notified to a rank wait for it, and never more of them than receives are reserved for.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -338,7 +339,8 @@ TEST(SharedRing, all_go_on_with_a_rank_that_has_stopped_between_laps) {
     for (const LongWay& way : long_ways)
       for (const bool republished : {false, true})
         for (std::uint64_t seed = 1; seed <= 2; ++seed) {
-          World world({shape, 70, 0, way.laps, way.ahead}, {.seed = seed, .republished = republished});
+          World world({shape, 70, 0, way.laps, way.ahead},
+                      {.seed = seed, .republished = republished});
           ASSERT_TRUE(world.run(2));
           const auto victim = static_cast<std::uint32_t>(seed % world.members().size());
           world.start(world.members()[victim]);

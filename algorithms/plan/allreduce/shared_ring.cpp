@@ -32,8 +32,7 @@ std::uint32_t shared_ring_sub_blocks(std::uint32_t rank_count, std::span<const N
 }
 
 RingLapLimits shared_ring_limits(std::uint32_t nodes, std::uint32_t sub_blocks,
-                                 std::uint32_t largest_node,
-                                 std::uint64_t payload_bytes) noexcept {
+                                 std::uint32_t largest_node, std::uint64_t payload_bytes) noexcept {
   assert(nodes > 0 && sub_blocks > 0 && largest_node > 0);
   RingLapLimits limits;
   if (largest_node == 1) return limits;
@@ -41,8 +40,8 @@ RingLapLimits shared_ring_limits(std::uint32_t nodes, std::uint32_t sub_blocks,
   limits.chunk_bytes =
       std::clamp(payload_bytes / blocks_of_payload / sub_blocks, shortest, limits.chunk_bytes);
   limits.window_bytes =
-      std::min(limits.window_bytes, ring_laps_in_flight * (std::uint64_t{nodes} * sub_blocks) *
-                                        limits.chunk_bytes);
+      std::min(limits.window_bytes,
+               ring_laps_in_flight * (std::uint64_t{nodes} * sub_blocks) * limits.chunk_bytes);
   return limits;
 }
 
@@ -71,7 +70,8 @@ RingLaps shared_ring_laps(std::uint32_t parts, std::uint64_t element_count,
 }
 
 bool is_shared_ring(std::uint32_t nodes, std::uint32_t sub_blocks) noexcept {
-  return nodes > 0 && sub_blocks > 0 && 2 * std::uint64_t{nodes} * sub_blocks <= shared_ring_ids_max;
+  return nodes > 0 && sub_blocks > 0 &&
+         2 * std::uint64_t{nodes} * sub_blocks <= shared_ring_ids_max;
 }
 
 Plan shared_ring_plan(Rank self, std::uint32_t rank_count, std::span<const Node> node_of,

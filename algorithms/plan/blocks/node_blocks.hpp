@@ -17,8 +17,8 @@
 //                                0 -> 2, 5: 01     2 -> 0, 5: 234     5 -> 0, 2: 5
 //                                0 -> 1: 012345    2 -> 3, 4: 012345
 //
-// The flow of a gather and a scatter is one-way: a sender can be two calls ahead of its receiver, so a rank that is no head
-// can be four calls ahead of the root.
+// The flow of a gather and a scatter is one-way: a sender can be two calls ahead of its receiver,
+// so a rank that is no head can be four calls ahead of the root.
 //
 // Slots of a gather: one for each member of a node (at its head), one for each node (at the root),
 // and two lines.  Slots of a scatter: one, and a line for each node and each member.  Each slot has

@@ -595,7 +595,6 @@ TEST(Selection, small_blocks_of_an_alltoall_go_together_where_that_saves_message
   EXPECT_EQ(taken(even_nodes(16, 4), 1025), "direct");
   EXPECT_EQ(taken(even_nodes(16, 4), 8, plan::Transport::by_reference), "single_copy");
   // There are enough messages to save, for what is copied more.
-  EXPECT_EQ(taken(even_nodes(2, 2), 8), "direct");
   EXPECT_EQ(taken(even_nodes(4, 2), 8), "node_alltoall");
   const Topology shared{.rank_count = 8, .node_of = even_nodes(4, 2), .shares_cpus = true};
   EXPECT_EQ(plan_for({.collective = Collective::alltoall,
