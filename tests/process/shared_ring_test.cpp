@@ -354,7 +354,7 @@ TEST(SharedRing, what_cannot_be_done_is_refused_by_all_ranks) {
     if (!tells(refusal_of(communicator, bad, ErrorCode::unsupported),
                {"across lanes", "shared_ring"}))
       return 4;
-    // Of 80,000 bytes, the laps in flight of three windows do not fit into 64 KiB.
+    // The laps in flight of 80,000 bytes in three windows do not fit into 64 KiB.
     std::vector<double> long_source(10000), long_target(10000);
     if (!tells(refusal_of(communicator, arguments_of(long_source, long_target),
                           ErrorCode::limit_exceeded),

@@ -27,7 +27,7 @@ TEST(SharedRing, words_order_the_laps_of_a_payload) {
                   0u);
 }
 
-/// Of more ranks than there are CPUs, many are late, and the others take their results for them.
+/// Where ranks are more than CPUs, many are late, and the others take their results for them.
 TEST(SharedRing, words_order_what_is_copied_for_others) {
   using Shape = std::vector<std::uint32_t>;
   for (const Shape& shape : {Shape{4}, Shape{3, 3}})
