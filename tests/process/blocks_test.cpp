@@ -546,8 +546,7 @@ TEST(Blocks, small_ones_of_an_alltoall_go_together_between_nodes) {
               alltoall(communicator,
                        {.source = source.data(), .target = target.data(), .bytes = bytes})
                   .algorithm();
-          if (task.shape.rank_count == 20 && (name == "node_alltoall") != (bytes <= 8))
-            return 199;
+          if (task.shape.rank_count == 20 && (name == "node_alltoall") != (bytes <= 8)) return 199;
           for (const bool in_place : {false, true})
             wrong += wrong_alltoalls(ranks, bytes, false, in_place);
         }

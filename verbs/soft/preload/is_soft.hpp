@@ -35,7 +35,9 @@ bool is_soft(const Object* object) {
 /// The name of a function as a template argument.
 template <std::size_t size>
 struct [[gnu::visibility("hidden")]] Name {
-  constexpr Name(const char (&text_)[size]) { std::copy_n(text_, size, text); }
+  constexpr Name(const char(&text_)[size]) {
+    std::copy_n(text_, size, text);
+  }
   char text[size] = {};
 };
 
