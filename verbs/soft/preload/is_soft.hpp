@@ -34,10 +34,8 @@ bool is_soft(const Object* object) {
 
 /// The name of a function as a template argument.
 template <std::size_t size>
-struct [[gnu::visibility("hidden")]] Name {
-  constexpr Name(const char(&text_)[size]) {
-    std::copy_n(text_, size, text);
-  }
+struct Name {
+  constexpr Name(const char (&text_)[size]) { std::copy_n(text_, size, text); }
   char text[size] = {};
 };
 
