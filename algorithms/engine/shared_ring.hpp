@@ -348,7 +348,7 @@ class SharedRing {
   /// advance(), it leaves nothing undone.
   template <ForwardingFabric F>
   bool contribute(const Execution& execution, F& fabric) noexcept {
-    return contribute_up_to(consumed_ + layout_.ahead[member_], execution, fabric);
+    return contribute_ahead(layout_.ahead[member_], execution, fabric);
   }
   bool may_contribute() const noexcept {
     return contributed_ <
@@ -374,7 +374,7 @@ class SharedRing {
       }
       // What can be joined at once goes before results, of which there are few laps, and these
       // before what cannot be joined yet.
-      moved = moved || contribute_up_to(consumed_ + laps_at_a_time, execution, fabric) ||
+      moved = moved || contribute_ahead(laps_at_a_time, execution, fabric) ||
               copy_a_result(execution, fabric) || contribute(execution, fabric);
       if (is_over(consumed_ + 1)) {
         consume(fabric);
@@ -488,10 +488,13 @@ class SharedRing {
     return areas_[member] + layout_.contribution(member, lap);
   }
 
-  /// Contributes to laps up to `lap` of this call, no more than is to be copied at a time.
+  /// Contributes to so many laps, if there is room for them, that this rank has not consumed; no
+  /// more than is to be copied at a time.
   template <ForwardingFabric F>
-  bool contribute_up_to(std::uint64_t lap, const Execution& execution, F& fabric) noexcept {
-    const std::uint64_t parts = layout_.ring.parts(), end = std::min(lap, last_) * parts;
+  bool contribute_ahead(std::uint64_t laps, const Execution& execution, F& fabric) noexcept {
+    const std::uint64_t ahead = std::min<std::uint64_t>(laps, layout_.ahead[member_]);
+    const std::uint64_t parts = layout_.ring.parts();
+    const std::uint64_t end = std::min(consumed_ + ahead, last_) * parts;
     if (contributed_ >= end) return false;
     const std::uint64_t of_lap = contributed_ / parts + 1;
     const std::size_t begin = layout_.lap_in_call(in_call(of_lap)).source.offset;
