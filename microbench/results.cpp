@@ -9,6 +9,7 @@
 
 #include "microbench/machine.hpp"
 #include "microbench/statistics.hpp"
+#include "verbs/soft/fabric_model.hpp"
 
 namespace tutti::bench {
 namespace {
@@ -51,11 +52,36 @@ double copies_of(Collective collective) noexcept {
   return 1;
 }
 
+/// What an allreduce of a long payload cannot fall below in virtual time: the bytes that the port
+/// of a node has to pass on, or those that a rank has to copy through shared memory, whichever
+/// takes longer.  Along the shared ring a rank stores its contribution and copies all results;
+/// otherwise what is combined and handed on once inside the node is shared by its ranks.
+std::optional<Bound> bound_of_bytes(const Findings& findings, const Result& result) {
+  const Case& one = *result.which;
+  constexpr std::size_t long_bytes = 64u << 10;  // from there on payloads are cut
+  if (one.collective != Collective::allreduce || one.bytes < long_bytes || !one.tutti) return {};
+  const char* const fabric = std::getenv("TUTTI_SOFT_FABRIC");
+  const auto model = verbs::soft::read_fabric_model(fabric != nullptr ? fabric : "fdr");
+  const double nodes = findings.communicator.node_count();
+  const double members = findings.launch.exchange.rank_count() / nodes;
+  const auto bytes = static_cast<double>(one.bytes);
+  const double port = 2 * (nodes - 1) / nodes * bytes * model.per_byte;
+  const bool is_ring = one.tutti->operation().algorithm() == "shared_ring";
+  const double memory = members <= 1 ? 0
+                        : is_ring    ? bytes * (model.inside.per_byte + model.inside.read_per_byte)
+                                     : 2 * (members - 1) / members * bytes * model.inside.per_byte;
+  const double ns = std::max(port, memory) / 1000;
+  if (ns <= 0) return {};
+  return Bound{.name = port >= memory ? "bytes through a port" : "bytes through memory",
+               .ns = ns,
+               .ratio = median(result.samples.batches) / ns};
+}
+
 /// The bound of a row: the exchange of two lines for wimm and for a collective of two ranks of one
 /// node, rounds of wimm for a collective of two nodes.  Inside a node, copying in memory bounds
 /// payloads of more than 8 bytes; across nodes these have no bound here.
 std::optional<Bound> bound_of(const Findings& findings, const Result& result) {
-  if (findings.options.virtual_time) return {};
+  if (findings.options.virtual_time) return bound_of_bytes(findings, result);
   const Case& one = *result.which;
   const bool of_two = one.tutti != nullptr && findings.launch.exchange.rank_count() == 2;
   const bool one_node = findings.communicator.node_count() == 1;

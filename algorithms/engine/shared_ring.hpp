@@ -107,8 +107,13 @@
 // that are there or that their ranks can give at once, as they have consumed lap e - A, and memory
 // of laps that all have consumed; and every rank looks at its oldest lap first.
 //
-// After each copy of some KiB advance() returns, so that its caller polls: what arrives meanwhile
-// goes on to the next node before there is more to copy (has_work()).
+// The laps are kept apart: a node begins with lap e once all chunks of e - 2 that come to it were
+// claimed, although there may be memory for more laps.  Otherwise all laps would be combined before
+// the first one is complete, and ranks would have nothing to copy before, and too much after that.
+// A rank that has looked in vain for a while begins with the next lap all the same.
+//
+// Where chunks are polled for, advance() returns after each copy of some KiB: what arrives
+// meanwhile goes on to the next node before there is more to copy (has_work()).
 #pragma once
 
 #include <algorithm>
@@ -279,6 +284,7 @@ struct Forwarding {
 ///            stored there for them and is announced by it.
 ///  saw:      a word that another rank of the node has stored was seen.
 ///  copied:   so many bytes were copied out of memory that the ranks of the node share.
+///  is_polled_for_chunks:  whether chunks are seen only after a poll.
 template <class F>
 concept ForwardingFabric = requires(F& fabric, const Forwarding& chunk, std::uint64_t* word,
                                     std::size_t bytes) {
@@ -292,6 +298,8 @@ concept ForwardingFabric = requires(F& fabric, const Forwarding& chunk, std::uin
   noexcept;
   { fabric.copied(bytes) }
   noexcept;
+  { fabric.is_polled_for_chunks() }
+  noexcept->std::same_as<bool>;
 };
 
 /// What a fabric does where shared memory takes no more time than it takes.
@@ -301,6 +309,7 @@ struct WordsOfNode {
   }
   static void saw() noexcept {}
   static void copied(std::size_t /*bytes*/) noexcept {}
+  static bool is_polled_for_chunks() noexcept { return false; }
 };
 
 class SharedRing {
@@ -339,7 +348,7 @@ class SharedRing {
   /// advance(), it leaves nothing undone.
   template <ForwardingFabric F>
   bool contribute(const Execution& execution, F& fabric) noexcept {
-    return contribute_up_to(consumed_ + layout_.ahead[member_], execution, fabric);
+    return contribute_ahead(layout_.ahead[member_], execution, fabric);
   }
   bool may_contribute() const noexcept {
     return contributed_ <
@@ -354,7 +363,8 @@ class SharedRing {
     assert(execution.in_flight);
     assert(consumed_ < last_);
     has_work_ = false;
-    for (const std::size_t begin = moved_bytes_; moved_bytes_ - begin < bytes_at_a_time;) {
+    const std::size_t begin = moved_bytes_;
+    while (!fabric.is_polled_for_chunks() || moved_bytes_ - begin < bytes_at_a_time) {
       bool moved = false;
       const std::uint64_t end = std::min(consumed_ + layout_.laps.in_flight, last_);
       for (std::uint64_t lap = consumed_ + 1; lap <= end && !moved && is_open(lap, fabric); ++lap) {
@@ -362,9 +372,9 @@ class SharedRing {
         if (status < Status::ok) return status;
         if (status != Status::ok) break;  // there is no room, for any chunk
       }
-      // What can be joined at once goes before results, of which there are those of F laps at most,
-      // and these before what cannot be joined yet.
-      moved = moved || contribute_up_to(consumed_ + layout_.laps.in_flight, execution, fabric) ||
+      // What can be joined at once goes before results, of which there are few laps, and these
+      // before what cannot be joined yet.
+      moved = moved || contribute_ahead(laps_at_a_time, execution, fabric) ||
               copy_a_result(execution, fabric) || contribute(execution, fabric);
       if (is_over(consumed_ + 1)) {
         consume(fabric);
@@ -451,10 +461,11 @@ class SharedRing {
     std::uint64_t contributed = 0, consumed = 0;
   };
 
+  static constexpr std::uint64_t laps_at_a_time = 2;
   /// Copying so much takes about as long as a message is on its way.
   static constexpr std::size_t bytes_at_a_time = 8u << 10;
-  /// Looks in vain before a rank copies for another one: it need not be stopped, but only a little
-  /// later.
+  /// Looks in vain before a rank copies for another one, or begins with a further lap: others need
+  /// not be stopped, but only a little later.
   static constexpr std::uint32_t patience = 16;
 
   /// Ranks begin with different chunks, so that they do not all try to claim the same one.
@@ -477,10 +488,13 @@ class SharedRing {
     return areas_[member] + layout_.contribution(member, lap);
   }
 
-  /// Contributes to laps up to `lap` of this call, no more than is to be copied at a time.
+  /// Contributes to so many laps, if there is room for them, that this rank has not consumed; no
+  /// more than is to be copied at a time.
   template <ForwardingFabric F>
-  bool contribute_up_to(std::uint64_t lap, const Execution& execution, F& fabric) noexcept {
-    const std::uint64_t parts = layout_.ring.parts(), end = std::min(lap, last_) * parts;
+  bool contribute_ahead(std::uint64_t laps, const Execution& execution, F& fabric) noexcept {
+    const std::uint64_t ahead = std::min<std::uint64_t>(laps, layout_.ahead[member_]);
+    const std::uint64_t parts = layout_.ring.parts();
+    const std::uint64_t end = std::min(consumed_ + ahead, last_) * parts;
     if (contributed_ >= end) return false;
     const std::uint64_t of_lap = contributed_ / parts + 1;
     const std::size_t begin = layout_.lap_in_call(in_call(of_lap)).source.offset;
@@ -573,7 +587,8 @@ class SharedRing {
     const std::uint32_t end = std::min(claimed + 2 * layout_.ring.sub_blocks, count);
     for (std::uint32_t index = claimed; index < end; ++index) {
       const plan::RingChunk chunk = layout_.ring.task(index, first_);
-      if (is_claimed(chunk, lap) || (comes(chunk) && !has_arrived(chunk, lap))) continue;
+      if (is_claimed(chunk, lap)) continue;
+      if (comes(chunk) ? !has_arrived(chunk, lap) : !may_begin(lap)) continue;
       const bool is_joined = chunk.stage == plan::RingChunk::Stage::reduce_scatter;
       if (is_joined && !has_contributions(lap, index, chunk, fabric)) continue;
       // A rank that could not send the chunk leaves it to others.
@@ -586,6 +601,13 @@ class SharedRing {
                        : forward(chunk, layout_.place_of(chunk, lap, false), lap, fabric);
     }
     return Status::ok;
+  }
+
+  /// Whether all chunks of two laps before were claimed, or there is nothing else to do.
+  bool may_begin(std::uint64_t lap) const noexcept {
+    return lap <= consumed_ + laps_at_a_time || fruitless_ >= patience ||
+           progress_[layout_.copy_of(lap - laps_at_a_time)].tasks_claimed ==
+               layout_.ring.task_count();
   }
 
   bool claim(const plan::RingChunk& chunk, std::uint64_t lap) noexcept {

@@ -109,6 +109,7 @@ class SharedRingOperation {
     if (is_timed_) [[unlikely]]
       clock().charge_copying(bytes);
   }
+  bool is_polled_for_chunks() const noexcept { return republishes_; }
 
   // ---- while a call is in flight ----
 

@@ -112,10 +112,11 @@ struct AllreduceArguments {       // raw form
 /// other devices (SharedNotifications::republished), some ranks of a node have to be in test() or
 /// wait(), of any operation, for the others to go on: those to which ranks of the node before send,
 /// one for each such rank; describe() names them.  A payload goes around in laps, of which 2 MiB
-/// are in flight (another size with ContextOptions::chunk_bytes, and fewer laps where notifications
-/// are republished over many nodes).  Of a longer payload, the others end as many laps without a
-/// rank that computes or is stopped, and wait for it then.  The first rank of one of N nodes holds
-/// the laps in flight 3 + 2/N times in its arena, each other rank once.
+/// are in flight (another size with ContextOptions::chunk_bytes).  The first rank of one of N nodes
+/// holds the laps in flight 2 + 2/N times in its arena, and each rank its contributions to them, or
+/// to a whole payload if there is room.  Of a longer payload, the others wait for a rank that
+/// computes or is stopped only if its arena has no room for a whole payload, and not before the
+/// laps in flight are done.
 ///
 /// Slots and send buffers come from the arena of the context: Error{limit_exceeded} when it is
 /// full.

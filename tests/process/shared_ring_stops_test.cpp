@@ -168,7 +168,7 @@ TEST(SharedRing, nor_does_one_that_is_stopped_in_a_payload_of_more_laps_than_are
 }
 
 /// In the default arena.
-TEST(SharedRing, nor_does_one_that_is_stopped_in_8_mib_of_16_ranks) {
+TEST(SharedRing, nor_does_one_that_is_stopped_in_eight_mebibytes_of_16_ranks) {
   for (const std::uint32_t victim : {0u, 6u}) {
     const Stops stops{.shape = {4, 4, 4, 4},
                       .victims = {victim},

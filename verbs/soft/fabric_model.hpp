@@ -44,7 +44,7 @@ struct FabricModel {
 
     Picoseconds store_time(std::size_t bytes) const;
     Picoseconds read_time(std::size_t bytes) const;
-    /// The time to read bytes that the reader has mapped: without the overhead of asking for them.
+    /// Copying bytes that the reader has mapped takes no overhead of asking for them.
     Picoseconds copy_time(std::size_t bytes) const;
   } inside;
 

@@ -36,12 +36,10 @@ RingLapLimits shared_ring_limits(std::uint32_t nodes, std::uint32_t sub_blocks,
   assert(nodes > 0 && sub_blocks > 0 && largest_node > 0);
   RingLapLimits limits;
   if (largest_node == 1) return limits;
-  constexpr std::uint64_t blocks_of_payload = 32, shortest = 4u << 10;
+  constexpr std::uint64_t shortest = 8u << 10;
+  const std::uint64_t blocks_of_payload = std::min(std::uint64_t{8} * nodes, std::uint64_t{32});
   limits.chunk_bytes =
       std::clamp(payload_bytes / blocks_of_payload / sub_blocks, shortest, limits.chunk_bytes);
-  limits.window_bytes =
-      std::min(limits.window_bytes,
-               ring_laps_in_flight * (std::uint64_t{nodes} * sub_blocks) * limits.chunk_bytes);
   return limits;
 }
 

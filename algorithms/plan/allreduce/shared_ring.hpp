@@ -137,11 +137,9 @@ std::uint32_t shared_ring_sub_blocks(std::uint32_t rank_count, std::span<const N
                                      std::uint64_t payload_bytes);
 
 /// How a payload is cut by default.  In nodes of several ranks, the port is idle until all of them
-/// have contributed to the first block, which therefore is a thirty-second of the payload at most,
-/// unless chunks would be shorter than 4 KiB; and there are two laps in flight, so that results of
-/// the first come while there is still something to contribute.  By virtual time (FDR, nodes of 4
-/// ranks), 1 MiB over 4 nodes takes 1.04 of its bound, 1.05 with chunks of twice the length, and
-/// 1.10 if these are all in flight at once.
+/// have contributed to the first block, which therefore is a thirty-second of the payload at most.
+/// But there are no more than 8 laps for it, and chunks of less than 8 KiB, which take about as
+/// long to copy as a message is on its way, would gain nothing.
 RingLapLimits shared_ring_limits(std::uint32_t nodes, std::uint32_t sub_blocks,
                                  std::uint32_t largest_node, std::uint64_t payload_bytes) noexcept;
 

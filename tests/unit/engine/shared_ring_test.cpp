@@ -27,7 +27,8 @@ TEST(SharedRing, words_order_the_laps_of_a_payload) {
                   0u);
 }
 
-/// Where ranks are more than CPUs, many are late, and the others take their results for them.
+/// There are more ranks than CPUs, so that many are late and the others take their results for
+/// them.
 TEST(SharedRing, words_order_what_is_copied_for_others) {
   using Shape = std::vector<std::uint32_t>;
   for (const Shape& shape : {Shape{4}, Shape{3, 3}})
