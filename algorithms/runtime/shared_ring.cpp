@@ -105,13 +105,13 @@ SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
                               std::to_string(layout_.laps.in_flight) + " + "
                         : "") +
             std::to_string(ahead_) + " laps of " + std::to_string(layout_.lap_bytes()) +
-            " bytes, and the words of " + std::to_string(layout_.laps.in_flight) + " x " +
+            " bytes, the words of " + std::to_string(layout_.laps.in_flight) + " x " +
             std::to_string(layout_.ids()) + " chunks, at " +
             (is_first() ? "the first rank of a node" : "each rank") + " and needs " +
-            std::to_string(own_bytes(member)) + " bytes of its arena, whose largest gap is " +
+            std::to_string(own_bytes(member)) + " bytes of its arena (largest gap " +
             std::to_string(fabric.arena().largest_gap()) + " of " +
             std::to_string(fabric.arena().size()) +
-            ": raise TUTTI_ARENA_BYTES, lower TUTTI_CHUNK_BYTES, use ring, or destroy "
+            "): raise TUTTI_ARENA_BYTES, lower TUTTI_CHUNK_BYTES, use ring, or destroy "
             "operations");
   if (is_first()) block_ = operation.block;
   acknowledged_ =

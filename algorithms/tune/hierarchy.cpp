@@ -198,7 +198,11 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
   inner.shares_target = false;
   // The ranks of a node give each other what the schedule across then has in partials.
   inner.zero_copy = inner.zero_copy && !query.topology.has_shared_nodes();
-  inner.element_count = (inner.element_count + lane_count - 1) / lane_count;
+  // As long as prices go, so that those of few and of many lanes are of one payload.
+  const std::size_t priced = std::max<std::size_t>(
+      priced_bytes(query.request.bytes()) / std::max<std::size_t>(inner.reduction.element_bytes, 1),
+      1);
+  inner.element_count = (std::min(inner.element_count, priced) + lane_count - 1) / lane_count;
   inner.is_undivided = inner.algorithm == Algorithm::automatic;
   inner.one_value_only = inner.is_undivided && lane_count > 1;
   const Topology nodes{.rank_count = query.topology.node_count()};
@@ -209,7 +213,7 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
   if (why.empty())
     variants.push_back(
         {.lane_count = lane_count, .across = std::make_shared<const Choice>(std::move(undivided))});
-  else if (is_asked_for_hierarchy(query.request))
+  else if (hierarchy_of(query))  // no other one is considered
     throw Error(ErrorCode::unsupported,
                 std::string(name_of(query.request.collective)) + ": across " +
                     (hierarchy == Hierarchy::lanes ? "lanes " : "leader ") + why);
@@ -335,6 +339,8 @@ plan::Plan hierarchical_plan(const Query& query, const Variant& variant, Rank se
 std::string why_not_unasked(const Query& query, Hierarchy hierarchy) {
   if (hierarchy == Hierarchy::domains && !goes_by_domains(query))
     return "the nodes have no domains that are taken into account";
+  if (hierarchy == Hierarchy::groups && query.request.shares_target)
+    return "the ranks of a node have one target";
   if (hierarchy == Hierarchy::groups && 2 * group_size_min > query.topology.largest_node())
     return "nodes have few ranks";
   return hierarchy == Hierarchy::lanes && !is_asked_for_hierarchy(query.request) &&

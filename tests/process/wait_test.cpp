@@ -278,7 +278,7 @@ TEST(Wait, an_abort_ends_the_sleeps_of_its_node) {
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
-/// A connection fails between a rank's look at its liveness and its sleep.
+/// A failure is met between a rank's look at its liveness and its sleep.
 TEST(Wait, a_failure_met_on_the_way_to_sleep_is_acted_on_at_once) {
   const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
     const LongSleeps sleeps;
@@ -297,12 +297,12 @@ TEST(Wait, a_failure_met_on_the_way_to_sleep_is_acted_on_at_once) {
     if (operation.start() != Status::ok) return 2;
     Context::Implementation& inside = context.implementation();
     Communicator::Implementation& ranks = communicator.implementation();
-    (void)operation.test();  // takes the completions of its own sends
+    std::this_thread::sleep_for(20ms);
+    while (inside.progress() > 0) {  // the completions of its own sends would keep it awake
+    }
     const Timeout now = inside.clock.now();
     ranks.liveness.check(now);
-    verbs::Connection& connection = ranks.connection_to(Rank{1});
-    inside.fabric.connections().fail(
-        connection, {.process = connection.process, .what = "is made to fail by this test"});
+    ranks.liveness.suspect({.process = ranks.process_of[1], .what = "fails by this test"}, Rank{1});
     const unsigned before = sleeps_ended + sleeps_timed_out;
     inside.sleep(ranks.liveness, now, 60s);
     if (sleeps_ended + sleeps_timed_out != before) return 3;

@@ -24,8 +24,8 @@ constexpr plan::NodeMemory memory = {.latency = 100'000,
                                      .receive_overhead = 20'000,
                                      .read_overhead = 500'000,
                                      .read_per_byte = {.time = 100}};
-/// With sanitizers and without optimisation fewer, so that the test takes seconds.
-const std::uint32_t ranks_max = plan::test::samples(1024) == 1024 ? 1024 : 64;
+/// Fewer with sanitizers, so that the test takes seconds.
+const std::uint32_t ranks_max = plan::test::up_to(256);
 
 struct NamedNetwork {
   const char* name;
