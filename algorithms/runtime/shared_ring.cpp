@@ -29,7 +29,8 @@ plan::RingLapLimits limits_of(const Context::Implementation& context, const plan
       plan::shared_ring_limits(ring.nodes, ring.sub_blocks, largest_node, payload_bytes);
   if (const std::size_t asked = context.settings.chunk_bytes; asked > 0) {
     limits.chunk_bytes = std::min<std::uint64_t>(asked, UINT32_MAX);  // no message is longer
-    limits.window_bytes = plan::ring_laps_in_flight * ring.parts() * limits.chunk_bytes;
+    limits.window_bytes =
+        std::uint64_t{plan::ring_laps_in_flight} * ring.parts() * limits.chunk_bytes;
   }
   if (republishes)
     limits.in_flight_max =

@@ -212,7 +212,7 @@ Picoseconds cost_of_whole_blocks(const Query& query, const Variant& variant) {
   const std::uint64_t bytes = priced_bytes(query.request.bytes());
   const plan::LogGP share = share_of_port(query.network.between, ranks);
   const plan::NodeMemory& memory = query.network.inside;
-  const auto stored = static_cast<Picoseconds>((ranks - 1) * topology.node_count());
+  const auto stored = Picoseconds{ranks - 1} * topology.node_count();
   Picoseconds cost = 0;
   for (const plan::Round& round :
        plan::two_partial_rounds(topology.node_count(), variant.per_round))
@@ -354,7 +354,7 @@ Picoseconds cost_of_node_alltoall(const Query& query, const Variant&) {
   const Picoseconds wait = topology.shares_cpus ? 2 * hop_in_memory : memory.latency;
   const Picoseconds stage =
       static_cast<Picoseconds>(largest - 1) *
-          (memory.store_time(turns * largest * bytes) + memory.receive_overhead) +
+          (memory.store_time(std::uint64_t{turns} * largest * bytes) + memory.receive_overhead) +
       wait;
   const std::uint64_t together = std::uint64_t{largest} * largest * bytes;
   return 2 * stage + network.travel_time(together) + turns * network.receive_overhead +

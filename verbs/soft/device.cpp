@@ -7,6 +7,7 @@
 #include <bit>
 #include <cassert>
 #include <cstdio>
+#include <cstring>
 
 #include "verbs/soft/fabric_model.hpp"
 #include "verbs/soft/limits.hpp"
