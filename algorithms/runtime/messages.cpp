@@ -202,6 +202,8 @@ void stage_partials(Operation::Implementation& operation) {
   const std::size_t bytes = plan.partial_count * execution.memory.register_bytes;
   if (!context.staging_ring || !context.staging_ring->suits(bytes)) return;
   if (operation.stale() || operation.ring() || context.clock.is_simulated()) return;
+  // Several ranks share a cache then, and what copies cost is mostly who has the CPU.
+  if (context.oversubscribed) return;
   if (plan.zero_copy || plan.shares_target || plan::is_by_reference(plan) ||
       !plan.answers.empty() || plan.payloads != 1)
     return;

@@ -29,9 +29,9 @@ class StagingChoice {
   /// so that a change is noticed.  It is tried long enough that the caches are as they would be if
   /// it had always been used: the ring for a whole round.
   bool next(double in_block, double in_ring) noexcept {
-    if (left_ == 0) {
-      const bool is_known = in_block > 0 && in_ring > 0;
-      const bool best = is_known && in_ring < gain * in_block;
+    const bool is_known = in_block > 0 && in_ring > 0;
+    const bool best = is_known && in_ring < gain * in_block;
+    if (left_ == 0 || (!is_trial_ && is_known && best != in_ring_)) {  // done, or dearer by now
       if (is_trial_) {
         in_ring_ = best;
         const double dearer = !is_known ? seldom_max

@@ -50,6 +50,12 @@ TEST(StagingChoice, follows_when_the_ranks_are_moved) {
   EXPECT_LT(in_ring(choice, no_shared_cache, 10000), 500);
 }
 
+TEST(StagingChoice, leaves_a_place_that_has_become_dear_at_once) {
+  StagingChoice choice(areas);
+  in_ring(choice, other_core, 1000);
+  EXPECT_LT(in_ring(choice, no_shared_cache, 1000), 200);
+}
+
 TEST(StagingChoice, is_the_block_where_nothing_is_measured) {
   StagingChoice choice(areas);
   EXPECT_LT(in_ring(choice, {0, 0}, 100000), 1000);
