@@ -141,7 +141,7 @@ class SharedRingOperation {
   detail::Clock& clock() const noexcept;
   void limit_what_waits() noexcept;
   std::size_t own_bytes(std::uint32_t member) const noexcept;
-  /// What is acknowledged of so many messages.
+  /// Returns how many of so many messages are acknowledged: they are so in batches.
   std::uint64_t due_of(std::uint64_t messages) const noexcept {
     const std::uint64_t batch = std::max<std::uint64_t>(notified_max_ / 4, 1);
     return messages / batch * batch;

@@ -33,12 +33,6 @@ std::uint64_t price_bytes(const Query& query) {
   return priced_bytes(query.request.bytes());
 }
 
-/// What a rank has of the network, if the ranks of its node send at the same time.
-plan::LogGP network_of(const Query& query) {
-  const Topology& topology = query.topology;
-  return share_of_port(query.network.between, topology.is_one_node() ? 1 : topology.largest_node());
-}
-
 /// What the call asks for, else what the context has by default where the schedule can follow it.
 const plan::PerRound& vector_for(PerRoundIs takes, const CollectiveRequest& request) {
   static const plan::PerRound none;

@@ -159,26 +159,29 @@ std::size_t partners_of(const plan::Plan& plan) {
   return partners.size();
 }
 
-/// Whether a schedule that cuts the part of a lane goes with so many lanes.
-bool is_possible(const Query& query, std::uint32_t lane_count, const plan::Plan& plan) {
-  if (plan.parts == 1 || plan.payloads != 1 ||
-      plan.flow_control != plan::FlowControl::synchronising)
-    return false;
-  const plan::LaneShape shape = shape_of(query, lane_count, plan.parts);
-  const std::uint64_t slots =
-      (std::uint64_t{query.topology.largest_node()} + lane_count) * shape.pieces;
-  return slots <= pieces_slots_max && plan::is_lane_shape(shape) &&
-         partners_of(plan) <= query.request.partners_max;
+/// Whether there are slots for so many pieces of the part of a lane.
+bool has_room_for_pieces(const Query& query, std::uint32_t lane_count, std::uint32_t pieces) {
+  const std::uint64_t seats = std::uint64_t{query.topology.largest_node()} + lane_count;
+  return seats * pieces <= pieces_slots_max &&
+         plan::is_lane_shape(shape_of(query, lane_count, pieces));
 }
 
-/// Whether the parts of the schedule across may be cut into sub-blocks: long ones, unless all of
-/// them are needed before the first result is there.
+/// Whether a schedule that cuts the part of a lane goes with so many lanes.
+bool is_possible(const Query& query, std::uint32_t lane_count, const plan::Plan& across) {
+  return across.parts > 1 && across.payloads == 1 &&
+         across.flow_control == plan::FlowControl::synchronising &&
+         has_room_for_pieces(query, lane_count, across.parts) &&
+         partners_of(across) <= query.request.partners_max;
+}
+
+/// Whether the parts of a schedule that is_possible() may be cut into sub-blocks: long ones.
 bool may_have_sub_blocks(const Query& query, std::uint32_t lane_count, const plan::Plan& across,
                          std::uint32_t sub_blocks) {
   const std::uint32_t pieces = across.parts * sub_blocks;
   return query.request.bytes() >= std::uint64_t{pieces} * lane_count * sub_block_bytes_min &&
          across.line_slot_count == 0 && across.incoming_max * sub_blocks <= incoming_of_lane_max &&
-         is_possible(query, lane_count, plan::in_sub_blocks(across, sub_blocks));
+         plan::has_room_for_copies(across, sub_blocks) &&
+         has_room_for_pieces(query, lane_count, pieces);
 }
 
 /// Whether the schedule that is asked for can be chosen across the nodes without being asked for by
@@ -276,9 +279,10 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   const plan::NodeMemory& memory = query.network.inside;
   const bool in_stages = hierarchy == Hierarchy::domains || hierarchy == Hierarchy::groups;
   const Picoseconds across = variant.across->cost();
-  const plan::Plan plan = variant.across->plan(Rank{0});
+  // Leaders of domains and groups pass payloads on as a whole, whatever their schedule does.
+  const plan::Plan plan = in_stages ? plan::Plan{} : variant.across->plan(Rank{0});
   const auto sub_blocks = static_cast<Picoseconds>(variant.sub_blocks);
-  const Picoseconds pieces = in_stages ? 1 : plan.parts * sub_blocks;
+  const Picoseconds pieces = plan.parts * sub_blocks;
   const auto rounds = static_cast<Picoseconds>(plan.per_round.size());
   const Picoseconds lanes = in_stages ? 1 : variant.lane_count;
   const auto ranks = static_cast<Picoseconds>(hierarchy == Hierarchy::groups ? variant.group_size

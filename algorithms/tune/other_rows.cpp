@@ -20,11 +20,10 @@ std::vector<Variant> barrier_variants(const Query& query) {
 }
 
 plan::Picoseconds cost_of_barrier(const Query& query, const Variant& variant) {
-  const Topology& topology = query.topology;
-  const plan::LogGP network =
-      share_of_port(query.network.between, topology.is_one_node() ? 1 : topology.largest_node());
+  const plan::LogGP network = network_of(query);
   plan::Picoseconds cost = 0;
-  for (const plan::Round& round : plan::two_partial_rounds(topology.rank_count, variant.per_round))
+  for (const plan::Round& round :
+       plan::two_partial_rounds(query.topology.rank_count, variant.per_round))
     cost += round_cost(network, round.messages, 1, 0, false);
   return cost;
 }

@@ -25,6 +25,12 @@ inline constexpr std::uint32_t partners_unasked_max = 31;
 /// this, the registers would not fit into an arena of the default size.
 inline constexpr std::uint32_t passed_on_ranks_max = 4096;
 
+/// What a rank has of the network, if the ranks of its node send at the same time.
+inline plan::LogGP network_of(const Query& query) {
+  const Topology& topology = query.topology;
+  return share_of_port(query.network.between, topology.is_one_node() ? 1 : topology.largest_node());
+}
+
 inline bool is_reproducible_in_bits(const CollectiveRequest& request) {
   return request.agreement == Agreement::reproducible && order_shows_in_bits(request.reduction);
 }

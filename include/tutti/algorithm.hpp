@@ -32,7 +32,7 @@ enum class Algorithm : std::uint8_t {
 /// rank.  With leader and lanes the schedule runs across the nodes, with a stage in shared memory
 /// before it and one after it.
 enum class Across : std::uint8_t {
-  automatic,  // "automatic": by payload and shape; flat where a schedule or a vector is given
+  automatic,  // "automatic": by price or a rule; flat where a schedule or a vector is given
   flat,       // "flat": the schedule runs over all ranks
   leader,     // "leader": over one rank of each node, which alone uses the network
   lanes,      // "lanes": a part of the payload for each of as many ranks as the smallest node has

@@ -1,6 +1,5 @@
-// What is not atomic here belongs to the rank that has the turn.  The turn
-// is handed over by the word `turns` of the next rank's seat, stored with release and loaded with
-// acquire.
+// Everything here that is not atomic belongs to the rank that has the turn.  The turn is handed
+// over by the word `turns` of the next rank's seat, stored with release and loaded with acquire.
 #include "verbs/soft/virtual_time.hpp"
 
 #include <linux/futex.h>

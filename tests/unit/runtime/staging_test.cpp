@@ -61,39 +61,36 @@ TEST(StagingChoice, is_the_block_where_nothing_is_measured) {
   EXPECT_LT(in_ring(choice, {0, 0}, 100000), 1000);
 }
 
-TEST(Staging, finds_a_message_where_its_sender_tells) {
+/// A sender with a window of 4096 bytes, which tells a place 96 bytes before its end.
+struct OneSender {
+  explicit OneSender(std::size_t message_bytes) {
+    for (auto& places : memory.in_place) places.resize(1);
+    staging.message_bytes = message_bytes;
+    staging.senders = {{.told = {slot.data(), slot.data()},
+                        .address = 1u << 20,
+                        .mapping = mapping.data(),
+                        .mapping_bytes = mapping.size()}};
+    const std::uint64_t place = (1u << 20) + 4000;
+    std::memcpy(slot.data(), &place, sizeof place);
+  }
+
   std::array<std::byte, 4096> mapping = {};
   std::array<std::byte, 64> slot = {};
   engine::RegisterMemory memory;
-  for (auto& places : memory.in_place) places.resize(1);
   Staging staging;
-  staging.message_bytes = 96;
-  staging.senders = {{.told = {slot.data(), slot.data()},
-                      .address = 1u << 20,
-                      .mapping = mapping.data(),
-                      .mapping_bytes = mapping.size()}};
-  const std::uint64_t place = (1u << 20) + 4000;
-  std::memcpy(slot.data(), &place, sizeof place);
-  staging.find(memory, 1, 0);
-  EXPECT_EQ(memory.in_place[1][0], mapping.data() + 4000);
-  EXPECT_EQ(memory.in_place[0][0], nullptr);
-  staging.find(memory, 1, 1);  // a slot without a message that is staged
+};
+
+TEST(Staging, finds_a_message_where_its_sender_tells) {
+  OneSender one(96);
+  one.staging.find(one.memory, 1, 0);
+  EXPECT_EQ(one.memory.in_place[1][0], one.mapping.data() + 4000);
+  EXPECT_EQ(one.memory.in_place[0][0], nullptr);
+  one.staging.find(one.memory, 1, 1);  // a slot without a message that is staged
 }
 
 TEST(StagingDeath, a_place_outside_of_the_senders_window_is_not_read) {
-  std::array<std::byte, 4096> mapping = {};
-  std::array<std::byte, 64> slot = {};
-  engine::RegisterMemory memory;
-  for (auto& places : memory.in_place) places.resize(1);
-  Staging staging;
-  staging.message_bytes = 97;
-  staging.senders = {{.told = {slot.data(), slot.data()},
-                      .address = 1u << 20,
-                      .mapping = mapping.data(),
-                      .mapping_bytes = mapping.size()}};
-  const std::uint64_t place = (1u << 20) + 4000;
-  std::memcpy(slot.data(), &place, sizeof place);
-  EXPECT_DEATH(staging.find(memory, 0, 0), "lies in its window");
+  OneSender one(97);
+  EXPECT_DEATH(one.staging.find(one.memory, 0, 0), "lies in its window");
 }
 
 }  // namespace
