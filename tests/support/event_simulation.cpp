@@ -34,13 +34,13 @@ struct RankState {
   std::vector<Message> posted = {};
   std::vector<bool> there = {};            // by slot: seen by a poll, or visible in the node
   std::vector<std::uint16_t> unseen = {};  // arrived over the network, not polled
+  Time next_due = never;                   // the earliest of `posted`
 
-  Time next_due() const {
-    Time due = never;
-    for (const Message& message : posted) due = std::min(due, message.due);
-    return due;
+  Time next_turn() const { return std::min(wake, next_due); }
+  void post(const Message& message) {
+    posted.push_back(message);
+    next_due = std::min(next_due, message.due);
   }
-  Time next_turn() const { return std::min(wake, next_due()); }
 };
 
 struct Ports {
@@ -114,7 +114,8 @@ class Simulation {
           rank.posted.begin(), rank.posted.end(), [](const Message& a, const Message& b) {
             return std::tie(a.due, a.number) < std::tie(b.due, b.number);
           });
-      if (next == rank.posted.end() || next->due > now) return;
+      rank.next_due = next == rank.posted.end() ? never : next->due;
+      if (rank.next_due > now) return;
       if (!next->is_inside && !next->has_passed_port) {
         Ports& ports = ports_of(next->to);
         next->has_passed_port = true;
@@ -214,14 +215,14 @@ class Simulation {
       const std::size_t moved = step.by_reference ? 8 : step.into_target ? 0 : message.bytes;
       const Time taken = network_.inside.send_overhead + of(network_.inside.per_byte, moved);
       message.due += taken + network_.inside.latency;
-      rank.posted.push_back(message);
+      rank.post(message);
       return taken;
     }
     Ports& ports = ports_of(rank_of(rank));
     const Time leaves = std::max(rank.clock, ports.transmit_free);
     ports.transmit_free = leaves + port(message.bytes);
     message.due = leaves + network_.send_overhead + network_.latency + wire(message.bytes);
-    rank.posted.push_back(message);
+    rank.post(message);
     return 0;
   }
 
