@@ -33,6 +33,7 @@ Context::Implementation::Implementation(const ContextOptions& given)
       fabric({.device = settings.device,
               .arena_bytes = settings.arena_bytes,
               .connections = {.by_cm = settings.connect == ConnectBy::cm,
+                              .count_max = settings.connections_max,
                               .process = process_key,
                               .raises_events = settings.wait == WaitPolicy::block},
               .uses_lines = settings.notify == Notify::flag}),
@@ -130,6 +131,11 @@ void Context::Implementation::sleep(Timeout at_most) noexcept {
     if (has_event) fabric.take_event();
   }
   sleeper->get_up();
+}
+
+bool Context::Implementation::has_retired() const noexcept {
+  return std::any_of(communicators.begin(), communicators.end(),
+                     [](const auto* communicator) { return !communicator->retired.empty(); });
 }
 
 void Context::Implementation::hear_failures_slow() noexcept {

@@ -71,6 +71,8 @@ struct Context::Implementation {
   /// Sleeps until something comes for an operation in flight, `at_most` has passed, or a signal has
   /// come.  Only if it can be woken.  Makes a step of progress before it sleeps.
   void sleep(Timeout at_most) noexcept;
+  /// Whether operations that are destroyed for their users still wait for their peers to read.
+  bool has_retired() const noexcept;
   /// Tells the communicators of which connections have failed.
   void hear_failures_slow() noexcept;
 };

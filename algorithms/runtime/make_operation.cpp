@@ -1,7 +1,8 @@
 // Making an operation takes three small exchanges out of band.  If each rank knows only how long
 // its own blocks are, there are two more before them, one of cards and one of these sizes.
 //   1. every rank's card: what it asks for, where its slots are, and whether it failed so far;
-//   2. the endpoints of new connections, if any rank has some;
+//   2. the endpoints of new connections, if any rank has some, and then those with which others
+//      answer that had not known that the old connection was closed;
 //   3. every rank's verdict after connecting, which is also the barrier after which any rank may
 //   send.
 // Ranks that share a ring of nodes tell each other in between by which key their node's block is
@@ -10,7 +11,10 @@
 // waiting.
 #include "runtime/make_operation.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -25,6 +29,11 @@
 
 namespace tutti::runtime {
 namespace {
+
+/// How long a rank waits for peers to acknowledge that it closes its connection to them.  Their
+/// devices do that, within microseconds; if one does not, its rank learns of it when both next need
+/// a connection.
+constexpr Timeout disconnect_timeout = std::chrono::seconds(1);
 
 struct NewConnection {
   std::uint32_t peer = UINT32_MAX;
@@ -57,20 +66,45 @@ std::vector<Rank> partners_of(const Operation::Implementation& operation) {
   return partners;
 }
 
-/// Refused before anything is made: connections to all partners that the device cannot hold.
-void require_connections(const Operation::Implementation& operation) {
-  const Communicator::Implementation& communicator = operation.communicator;
+/// Makes room for connections to all partners, at the cost of those that no live operation needs;
+/// refused before anything is made or closed, if live operations need too many.
+void make_room(const Operation::Implementation& operation) {
+  Communicator::Implementation& communicator = operation.communicator;
+  Context::Implementation& context = communicator.context;
   std::vector<std::uint64_t> processes;
   for (const Rank partner : partners_of(operation))
     processes.push_back(communicator.process_of[index_of(partner)]);
-  communicator.context.fabric.connections().require_room_for(processes);
+  // Those of operations that are destroyed, and whose peers have yet to read, are needed a little
+  // longer.
+  const verbs::Connections& connections = context.fabric.connections();
+  const Deadline deadline =
+      Deadline::after(context.settings.setup_timeout / 4, context.clock.now());
+  while (!connections.can_have_room_for(processes) && context.has_retired() &&
+         !deadline.passed(context.clock.now())) {
+    context.progress();  // whoever still has to read may wait for another operation first
+    communicator.liveness.check(context.clock.now());
+    communicator.require_usable();
+    for (Communicator::Implementation* one : context.communicators) one->reap();
+    sched_yield();
+  }
+  context.fabric.make_room_for(processes, context.clock,
+                               std::min(disconnect_timeout, context.settings.setup_timeout / 4));
 }
 
-void reserve_receives(Operation::Implementation& operation) {
+/// The connections to all partners are those of this operation, as long as it exists.
+void use_connections(Operation::Implementation& operation) {
+  for (const Rank partner : partners_of(operation))
+    operation.communicator.context.fabric.use(operation.channel.network,
+                                              operation.communicator.connection_to(partner));
+}
+
+/// For the messages of all partners, or of one.
+void reserve_receives(Operation::Implementation& operation, Rank partner = no_rank) {
   Communicator::Implementation& communicator = operation.communicator;
   std::map<std::uint32_t, std::uint32_t> reserved;  // by connection
   for (const plan::Step& step : operation.plan.steps) {
     if (!is_arrival(step) || communicator.is_neighbour(step.peer)) continue;
+    if (partner != no_rank && step.peer != partner) continue;
     verbs::Connection& connection = communicator.connection_to(step.peer);
     if (operation.ring()) {
       for (std::uint64_t i = operation.ring()->notified_max(); i > 0; i -= 2)
@@ -90,6 +124,12 @@ void reserve_receives(Operation::Implementation& operation) {
   }
 }
 
+NewConnection offer_to(const Communicator::Implementation& communicator, Rank partner,
+                       const verbs::Connection& connection) {
+  return {.peer = index_of(partner),
+          .endpoint = communicator.context.fabric.connections().endpoint(connection.index)};
+}
+
 /// Endpoints of the partners that are not connected yet, made here and sent to all.
 std::vector<NewConnection> offer_connections(Operation::Implementation& operation) {
   Communicator::Implementation& communicator = operation.communicator;
@@ -100,37 +140,78 @@ std::vector<NewConnection> offer_connections(Operation::Implementation& operatio
       throw Error(ErrorCode::peer_failed, "the connection to rank " +
                                               std::to_string(index_of(partner)) +
                                               " has failed earlier; make another context");
-    if (!connection.connected)
-      offers.push_back(
-          {.peer = index_of(partner),
-           .endpoint = communicator.context.fabric.connections().endpoint(connection.index)});
+    if (!connection.connected) offers.push_back(offer_to(communicator, partner, connection));
   }
   return offers;
 }
 
-void connect_partners(Operation::Implementation& operation,
-                      std::span<const NewConnection> offers_of_all, std::size_t offers_each) {
+/// What ranks have offered to each other, by the rank that offers, in the order of those to whom.
+using Offers = std::vector<std::vector<NewConnection>>;
+
+const NewConnection* offer_between(const Offers& offers, std::uint32_t from, std::uint32_t to) {
+  const std::vector<NewConnection>& all = offers[from];
+  const auto found = std::lower_bound(
+      all.begin(), all.end(), to,
+      [](const NewConnection& offer, std::uint32_t peer) { return offer.peer < peer; });
+  return found != all.end() && found->peer == to ? &*found : nullptr;
+}
+
+/// Ranks that have made an offer without one in return, by the rank that they have made it to.
+std::vector<std::vector<std::uint32_t>> unanswered(const Offers& offers) {
+  std::vector<std::vector<std::uint32_t>> all(offers.size());
+  for (std::uint32_t from = 0; from < offers.size(); ++from)
+    for (const NewConnection& offer : offers[from])
+      if (offer_between(offers, offer.peer, from) == nullptr) all[offer.peer].push_back(from);
+  return all;
+}
+
+/// One exchange, in which no rank offers more than `each`; adds what they offer.
+void exchange_offers(Communicator::Implementation& communicator, SetUpCall& call,
+                     std::vector<NewConnection> mine, std::size_t each, Offers& offers) {
+  mine.resize(each);
+  const std::vector<NewConnection> all = gather<NewConnection>(communicator, call, mine);
+  for (std::size_t rank = 0; rank < offers.size(); ++rank) {
+    for (const NewConnection& offer : std::span(all).subspan(rank * each, each))
+      if (offer.peer < offers.size()) offers[rank].push_back(offer);
+    std::sort(offers[rank].begin(), offers[rank].end(),
+              [](const auto& one, const auto& other) { return one.peer < other.peer; });
+  }
+}
+
+/// New connections in place of those that these ranks have closed at their ends, though this rank
+/// has not heard of it.
+std::vector<NewConnection> answer(Operation::Implementation& operation,
+                                  std::span<const std::uint32_t> ranks) {
+  Communicator::Implementation& communicator = operation.communicator;
+  verbs::VerbsFabric& fabric = communicator.context.fabric;
+  const std::vector<Rank> partners = partners_of(operation);
+  std::vector<NewConnection> offers;
+  for (const std::uint32_t rank : ranks) {
+    const Rank partner{rank};
+    if (!std::binary_search(partners.begin(), partners.end(), partner))
+      throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
+                                           " expects a connection that this rank does not");
+    fabric.supersede(operation.channel.network, communicator.connection_to(partner));
+    verbs::Connection& made = communicator.connection_to(partner);
+    fabric.use(operation.channel.network, made);
+    reserve_receives(operation, partner);
+    offers.push_back(offer_to(communicator, partner, made));
+  }
+  return offers;
+}
+
+void connect_partners(Operation::Implementation& operation, const Offers& offers) {
   Communicator::Implementation& communicator = operation.communicator;
   const std::uint32_t self = index_of(communicator.exchange.self());
   std::vector<verbs::NewPartner> partners;
-  for (const Rank partner : partners_of(operation)) {
-    const verbs::Connection& connection = communicator.connection_to(partner);
-    const auto theirs = offers_of_all.subspan(index_of(partner) * offers_each, offers_each);
-    const auto offer = std::find_if(theirs.begin(), theirs.end(),
-                                    [&](const NewConnection& entry) { return entry.peer == self; });
-    if (connection.connected) {
-      if (offer == theirs.end()) continue;
-      throw Error(ErrorCode::peer_failed,
-                  "rank " + std::to_string(index_of(partner)) +
-                      " has lost its connection to this rank in a set-up that failed; make another "
-                      "context on all ranks");
-    }
-    if (offer == theirs.end())
-      throw Error(ErrorCode::mismatch, "rank " + std::to_string(index_of(partner)) +
-                                           " does not expect a connection from this rank");
-    partners.push_back({.connection = connection.index,
-                        .remote = offer->endpoint,
-                        .name = "rank " + std::to_string(index_of(partner))});
+  for (const NewConnection& mine : offers[self]) {
+    const NewConnection* const theirs = offer_between(offers, mine.peer, self);
+    if (theirs == nullptr)
+      throw Error(ErrorCode::peer_failed, "rank " + std::to_string(mine.peer) +
+                                              " could not make its end of a connection");
+    partners.push_back({.connection = communicator.connection_to(Rank{mine.peer}).index,
+                        .remote = theirs->endpoint,
+                        .name = "rank " + std::to_string(mine.peer)});
   }
   // Connecting may take half of the set-up timeout: a rank that has already failed waits for the
   // verdicts of the others meanwhile, and its own timeout must not pass first.
@@ -157,7 +238,7 @@ void attempt(std::optional<Error>& error, Step&& step) {
 /// or may have given up, and no later set-up could tell.
 class NewConnections {
  public:
-  explicit NewConnections(verbs::Connections& all) : all_(all), first_(all.count()) {}
+  explicit NewConnections(verbs::Connections& all) : all_(all), first_(all.made()) {}
   NewConnections(const NewConnections&) = delete;
   NewConnections& operator=(const NewConnections&) = delete;
   ~NewConnections() {
@@ -167,7 +248,7 @@ class NewConnections {
 
  private:
   verbs::Connections& all_;
-  std::uint32_t first_;
+  std::uint64_t first_;
   bool kept_ = false;
 };
 
@@ -289,7 +370,7 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
     operation->calls.emplace<engine::StaleCalls>(operation->plan.steps, operation->plan.slot_count,
                                                  asked.slack + 1, asked.slack);
   if (communicator.context.clock.is_simulated() && asked.reduction.combine) charge_for(*operation);
-  require_connections(*operation);
+  make_room(*operation);
   // In simulated time polling the network is what lets time pass.
   const bool is_simulated = communicator.context.clock.is_simulated();
   operation->is_timed = is_simulated && communicator.members_of_node() > 1;
@@ -303,6 +384,7 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
       std::holds_alternative<Operation::Implementation::PlanCalls>(operation->calls))
     operation->calls.emplace<Operation::Implementation::OtherPlanCalls>();
   try {
+    use_connections(*operation);
     reserve_receives(*operation);
   } catch (const Error& refused) {
     if (!is_stale(asked)) throw;
@@ -310,6 +392,29 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
                                     ", or ask for less slack");
   }
   return operation;
+}
+
+/// The second exchange, if any rank has new connections, and then a third one, if one of them has
+/// closed its end of a connection that the other still holds to be there.
+void meet_partners(Operation::Implementation& operation, SetUpCall& call,
+                   std::span<const NewConnection> mine, std::span<const Card> cards,
+                   std::optional<Error>& error) {
+  Communicator::Implementation& communicator = operation.communicator;
+  std::size_t each = 0;
+  for (const Card& theirs : cards) each = std::max<std::size_t>(each, theirs.new_connections);
+  if (each == 0) return;
+  Offers offers(cards.size());
+  exchange_offers(communicator, call, {mine.begin(), mine.end()}, each, offers);
+  const std::vector<std::vector<std::uint32_t>> owed = unanswered(offers);
+  each = 0;
+  for (const std::vector<std::uint32_t>& ranks : owed) each = std::max(each, ranks.size());
+  if (each > 0) {
+    std::vector<NewConnection> answers;
+    attempt(error,
+            [&] { answers = answer(operation, owed[index_of(communicator.exchange.self())]); });
+    exchange_offers(communicator, call, answers, each, offers);
+  }
+  attempt(error, [&] { connect_partners(operation, offers); });
 }
 
 /// Ranks of a shared ring exchange the keys by which the blocks of their nodes are written, then
@@ -357,14 +462,7 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
   require_same(cards, index_of(communicator.exchange.self()), communicator.context.settings.check,
                request.members);
 
-  std::size_t offers_each = 0;
-  for (const Card& theirs : cards)
-    offers_each = std::max<std::size_t>(offers_each, theirs.new_connections);
-  if (offers_each > 0) {
-    offers.resize(offers_each);
-    const std::vector<NewConnection> all = gather<NewConnection>(communicator, call, offers);
-    attempt(error, [&] { connect_partners(*operation, all, offers_each); });
-  }
+  meet_partners(*operation, call, offers, cards, error);
   if (operation->ring()) {
     join_ring(*operation, call, cards, error);
   } else {
