@@ -311,8 +311,8 @@ Info gather_info() {
       info.problem = Error(ErrorCode::unsupported, "TUTTI_NOTIFY=flag: " + obstacle);
   }
   if (port && !info.problem) info.problem = problem_of_locking(*port, settings.arena_bytes);
-  info.sections.push_back(limits(port ? &*port : nullptr, settings.arena_bytes,
-                                 settings.connections_max));
+  info.sections.push_back(
+      limits(port ? &*port : nullptr, settings.arena_bytes, settings.connections_max));
   info.sections.push_back(nodes(settings));
   info.sections.push_back(copies(settings, costs));
   info.sections.push_back(processors());

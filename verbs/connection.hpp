@@ -102,7 +102,7 @@ struct Connection {
   std::optional<QueuePair> pair;  // empty: closed
   SendQueue sends;
   std::uint32_t index;
-  std::uint32_t users = 0;  // live channels that may send or receive here
+  std::uint32_t users = 0;             // live channels that may send or receive here
   std::uint32_t completion_queue = 0;  // its index
   bool has_entries = false;            // of that queue
   bool connected = false;

@@ -83,19 +83,20 @@ std::vector<std::uint32_t> Connections::in_the_way_of(
   const std::size_t surplus = sum - count_max();
   std::vector<std::uint32_t> idle = idle_beside(processes);
   if (surplus > idle.size())
-    throw Error(ErrorCode::limit_exceeded,
-                "this rank has " + std::to_string(open_) + " connections, of which " +
-                    std::to_string(idle.size()) + " can be closed, and needs " +
-                    std::to_string(added) + " more, and a context on " + port_.name() +
-                    " has at most " + std::to_string(count_max()) + " (" +
-                    (options_.count_max > 0 ? "TUTTI_CONNECTIONS_MAX or code: " +
-                                                  std::to_string(options_.count_max) + "; "
-                                            : "") +
-                    "device limit " + std::to_string(port_.limits.max_qp) + " queue pairs, " +
-                    completion_queues_.limits() + ", of which a connection takes " +
-                    std::to_string(completion_queues_.entries_each()) +
-                    "); destroy operations, use fewer messages per round, or an algorithm that "
-                    "connects fewer ranks");
+    throw Error(
+        ErrorCode::limit_exceeded,
+        "this rank has " + std::to_string(open_) + " connections, of which " +
+            std::to_string(idle.size()) + " can be closed, and needs " + std::to_string(added) +
+            " more, and a context on " + port_.name() + " has at most " +
+            std::to_string(count_max()) + " (" +
+            (options_.count_max > 0
+                 ? "TUTTI_CONNECTIONS_MAX or code: " + std::to_string(options_.count_max) + "; "
+                 : "") +
+            "device limit " + std::to_string(port_.limits.max_qp) + " queue pairs, " +
+            completion_queues_.limits() + ", of which a connection takes " +
+            std::to_string(completion_queues_.entries_each()) +
+            "); destroy operations, use fewer messages per round, or an algorithm that "
+            "connects fewer ranks");
   std::sort(idle.begin(), idle.end(), [&](std::uint32_t one, std::uint32_t other) {
     return (*this)[one].used_at < (*this)[other].used_at;
   });
@@ -317,8 +318,8 @@ void Connections::report(Connection& connection, const TransportFailure& failure
 
 Status Connections::no_credit_slow(Connection& connection) noexcept {
   if (connection.peer_closed)
-    report(connection, {.process = connection.process,
-                        .what = "has ended the operation that this rank calls"});
+    report(connection,
+           {.process = connection.process, .what = "has ended the operation that this rank calls"});
   return connection.failed || connection.peer_closed ? Status::transport_failed
                                                      : Status::in_progress;
 }

@@ -13,7 +13,8 @@
 //   idle: its channels have ended in good order
 //   "disconnect", and waits for its acknowledgement
 //   closes its queue pair                         polls "disconnect" at some time: it sends nothing
-//                                                 more, and closes its queue pair at its next set-up
+//                                                 more, and closes its queue pair at its next
+//                                                 set-up
 //   the next set-up of both: no connection here   none here either, or, if "disconnect" was not
 //                                                 polled: superseded, because the peer offers one
 #pragma once
@@ -32,10 +33,10 @@ namespace tutti::verbs {
 struct ConnectionOptions {
   QueuePairLimits queue_pair = {};
   PathDefaults path = {};
-  bool by_cm = false;          // by IP address, through the kernel's connection manager
+  bool by_cm = false;           // by IP address, through the kernel's connection manager
   std::uint32_t count_max = 0;  // 0: as many as the device allows
-  std::uint64_t process = 0;   // this end's key; needed with by_cm
-  bool raises_events = false;  // a thread may sleep until there is a completion
+  std::uint64_t process = 0;    // this end's key; needed with by_cm
+  bool raises_events = false;   // a thread may sleep until there is a completion
 };
 
 /// A peer to be connected.

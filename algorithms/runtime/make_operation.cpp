@@ -74,8 +74,8 @@ void make_room(const Operation::Implementation& operation) {
   std::vector<std::uint64_t> processes;
   for (const Rank partner : partners_of(operation))
     processes.push_back(communicator.process_of[index_of(partner)]);
-  // Those of operations that are destroyed, and whose peers have yet to read, are needed a little
-  // longer.
+  // An operation that is destroyed, but whose peers have yet to read, needs its connections a
+  // little longer.
   const verbs::Connections& connections = context.fabric.connections();
   const Deadline deadline =
       Deadline::after(context.settings.setup_timeout / 4, context.clock.now());
@@ -189,8 +189,8 @@ std::vector<NewConnection> answer(Operation::Implementation& operation,
   for (const std::uint32_t rank : ranks) {
     const Rank partner{rank};
     if (!std::binary_search(partners.begin(), partners.end(), partner))
-      throw Error(ErrorCode::mismatch, "rank " + std::to_string(rank) +
-                                           " expects a connection that this rank does not");
+      throw Error(ErrorCode::mismatch,
+                  "rank " + std::to_string(rank) + " expects a connection that this rank does not");
     fabric.supersede(operation.channel.network, communicator.connection_to(partner));
     verbs::Connection& made = communicator.connection_to(partner);
     fabric.use(operation.channel.network, made);
@@ -207,8 +207,8 @@ void connect_partners(Operation::Implementation& operation, const Offers& offers
   for (const NewConnection& mine : offers[self]) {
     const NewConnection* const theirs = offer_between(offers, mine.peer, self);
     if (theirs == nullptr)
-      throw Error(ErrorCode::peer_failed, "rank " + std::to_string(mine.peer) +
-                                              " could not make its end of a connection");
+      throw Error(ErrorCode::peer_failed,
+                  "rank " + std::to_string(mine.peer) + " could not make its end of a connection");
     partners.push_back({.connection = communicator.connection_to(Rank{mine.peer}).index,
                         .remote = theirs->endpoint,
                         .name = "rank " + std::to_string(mine.peer)});

@@ -184,8 +184,9 @@ ContextSettings context_settings(const ContextOptions& given) {
                " bytes, also in code, and less than there is memory");
   settle(settings.connections_max, given.connections_max, "TUTTI_CONNECTIONS_MAX",
          [](std::string_view text, const std::string& origin) {
-           return parse_number(text, origin, "a number of connections, or 0 for no other limit than "
-                                             "the device's");
+           return parse_number(text, origin,
+                               "a number of connections, or 0 for no other limit than "
+                               "the device's");
          });
   settle(settings.check, given.check, "TUTTI_CHECK",
          one_of<CheckLevel>({{"off", CheckLevel::off},

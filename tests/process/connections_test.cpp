@@ -145,10 +145,9 @@ TEST(ConnectionsOfContext, that_live_operations_need_are_not_closed_and_the_numb
     const std::uint32_t self = index_of(exchange.self());
     std::uint64_t value = 0;
     const auto from = [&](std::uint32_t root) {
-      return broadcast(communicator, {.buffer = &value,
-                                      .bytes = sizeof value,
-                                      .root = Rank{root},
-                                      .tree = Tree::binomial});
+      return broadcast(
+          communicator,
+          {.buffer = &value, .bytes = sizeof value, .root = Rank{root}, .tree = Tree::binomial});
     };
     const auto is_right = [&](Operation& operation, std::uint32_t root) {
       value = self == root ? 5 + root : 0;

@@ -56,8 +56,8 @@ TEST(Connections, those_beyond_the_device_are_refused_with_the_numbers_before_on
   EXPECT_EQ(refusal_of(connections, processes(51, 100)), "") << "50 of them are there";
   EXPECT_EQ(connections.count(), 100u);
   const std::string refused = refusal_of(connections, processes(51, 101));
-  for (const char* const word : {"has 100 connections", "0 can be closed", "51 more", "at most 150", "150 queue pairs",
-                                 "takes 318", "fewer messages per round"})
+  for (const char* const word : {"has 100 connections", "0 can be closed", "51 more", "at most 150",
+                                 "150 queue pairs", "takes 318", "fewer messages per round"})
     EXPECT_NE(refused.find(word), std::string::npos) << "no \"" << word << "\" in: " << refused;
   EXPECT_EQ(connections.count(), 100u);
 }

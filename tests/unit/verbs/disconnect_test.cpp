@@ -77,10 +77,10 @@ struct Operation {
       ++superseded;
     }
     if (!from.to(to).connected) {
-      const NewPartner there{from.to(to).index,
-                             to.connections().endpoint(to.to(from).index), "the receiver"};
-      const NewPartner here{to.to(from).index,
-                            from.connections().endpoint(from.to(to).index), "the sender"};
+      const NewPartner there{from.to(to).index, to.connections().endpoint(to.to(from).index),
+                             "the receiver"};
+      const NewPartner here{to.to(from).index, from.connections().endpoint(from.to(to).index),
+                            "the sender"};
       from.connections().connect({&there, 1});
       to.connections().connect({&here, 1});
     }
