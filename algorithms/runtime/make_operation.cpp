@@ -1,12 +1,14 @@
 // Making an operation takes three small exchanges out of band.  If each rank knows only how long
 // its own blocks are, there are two more before them, one of cards and one of these sizes.
-//   1. every rank's card: what it asks for, where its slots are, and whether it failed so far;
-//   2. the endpoints of new connections, if any rank has some, and then those with which others
-//      answer that had not known that the old connection was closed;
+//   1. every rank's card: what it asks for, and whether it failed so far.  As a rule all are equal,
+//      and then only that is told;
+//   2. letters between partners: where their slots are, and the endpoints of new connections;
 //   3. every rank's verdict after connecting, which is also the barrier after which any rank may
-//   send.
-// Ranks that share a ring of nodes tell each other in between by which key their node's block is
-// written, and once more at the end that it has been.
+//      send.  All are equal as a rule.
+// If one of two partners has closed its end of a connection, and the other had not known, they
+// swap letters once more, and there is another verdict.
+// Ranks that share a ring of nodes write to all; they tell each other in between by which key their
+// node's block is written, and once more at the end that it has been.
 // A rank that fails locally still takes part, so that the others hear the reason instead of
 // waiting.
 #include "runtime/make_operation.hpp"
@@ -19,6 +21,8 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tutti/detail/check.hpp>
+#include <type_traits>
 
 #include "runtime/card.hpp"
 #include "runtime/float_mode.hpp"
@@ -35,10 +39,22 @@ namespace {
 /// a connection.
 constexpr Timeout disconnect_timeout = std::chrono::seconds(1);
 
-struct NewConnection {
-  std::uint32_t peer = UINT32_MAX;
-  verbs::Endpoint endpoint = {};
+/// What a rank tells each of its partners.
+struct Letter {
+  Places places = {};
+  verbs::Endpoint endpoint = {};   // of the connection to the partner, if it is new
+  std::uint32_t is_here = 0;       // 1: a letter has come
+  std::uint32_t is_connected = 0;  // to the partner already, as far as its writer knows
+  std::uint32_t reserved = 0;
 };
+static_assert(std::is_trivially_copyable_v<Letter>);
+
+/// How a set-up ends on a rank, so far.
+struct Outcome {
+  Verdict verdict;
+  std::uint8_t swaps_again = 0;  // 1: this rank has yet to connect a partner
+};
+static_assert(std::has_unique_object_representations_v<Outcome>);
 
 template <class T>
 std::vector<T> gather(Communicator::Implementation& communicator, SetUpCall& call,
@@ -48,21 +64,40 @@ std::vector<T> gather(Communicator::Implementation& communicator, SetUpCall& cal
   return all;
 }
 
+/// As gather(), but only what this rank brings if all ranks bring the same.
+template <class T>
+std::vector<T> gather_unless_equal(Communicator::Implementation& communicator, SetUpCall& call,
+                                   const T& mine) {
+  static_assert(std::has_unique_object_representations_v<T>);
+  std::vector<T> all(communicator.exchange.rank_count());
+  if (communicator.gather_unless_equal(call, std::as_bytes(std::span(&mine, 1)),
+                                       std::as_writable_bytes(std::span(all))))
+    all.assign(1, mine);
+  return all;
+}
+
 std::uint64_t hash_of(const std::vector<std::uint32_t>& vector) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (const std::uint32_t entry : vector) hash = (hash ^ entry) * 0x100000001b3;
   return hash;
 }
 
-/// The peers on other nodes, which need connections.
-std::vector<Rank> partners_of(const Operation::Implementation& operation) {
-  std::vector<Rank> partners;
+/// The ranks to which this one sends, or which send to it, in order.
+std::vector<Rank> peers_of(const Operation::Implementation& operation) {
+  std::vector<Rank> peers;
   for (const plan::Step& step : operation.plan.steps)
-    if ((step.action == plan::Action::put || step.action == plan::Action::await) &&
-        !operation.communicator.is_neighbour(step.peer))
-      partners.push_back(step.peer);
-  std::sort(partners.begin(), partners.end());
-  partners.erase(std::unique(partners.begin(), partners.end()), partners.end());
+    if (step.action == plan::Action::put || step.action == plan::Action::await)
+      peers.push_back(step.peer);
+  std::sort(peers.begin(), peers.end());
+  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+  return peers;
+}
+
+/// Those on other nodes, which need connections.
+std::vector<Rank> partners_of(const Operation::Implementation& operation) {
+  std::vector<Rank> partners = peers_of(operation);
+  std::erase_if(partners,
+                [&](Rank peer) { return operation.communicator.is_neighbour(peer); });
   return partners;
 }
 
@@ -124,94 +159,66 @@ void reserve_receives(Operation::Implementation& operation, Rank partner = no_ra
   }
 }
 
-NewConnection offer_to(const Communicator::Implementation& communicator, Rank partner,
-                       const verbs::Connection& connection) {
-  return {.peer = index_of(partner),
-          .endpoint = communicator.context.fabric.connections().endpoint(connection.index)};
-}
-
-/// Endpoints of the partners that are not connected yet, made here and sent to all.
-std::vector<NewConnection> offer_connections(Operation::Implementation& operation) {
-  Communicator::Implementation& communicator = operation.communicator;
-  std::vector<NewConnection> offers;
-  for (const Rank partner : partners_of(operation)) {
-    const verbs::Connection& connection = communicator.connection_to(partner);
-    if (connection.failed)
+/// Refuses partners that are lost for good.
+void require_no_failed_connection(Operation::Implementation& operation) {
+  for (const Rank partner : partners_of(operation))
+    if (operation.communicator.connection_to(partner).failed)
       throw Error(ErrorCode::peer_failed, "the connection to rank " +
                                               std::to_string(index_of(partner)) +
                                               " has failed earlier; make another context");
-    if (!connection.connected) offers.push_back(offer_to(communicator, partner, connection));
-  }
-  return offers;
 }
 
-/// What ranks have offered to each other, by the rank that offers, in the order of those to whom.
-using Offers = std::vector<std::vector<NewConnection>>;
-
-const NewConnection* offer_between(const Offers& offers, std::uint32_t from, std::uint32_t to) {
-  const std::vector<NewConnection>& all = offers[from];
-  const auto found = std::lower_bound(
-      all.begin(), all.end(), to,
-      [](const NewConnection& offer, std::uint32_t peer) { return offer.peer < peer; });
-  return found != all.end() && found->peer == to ? &*found : nullptr;
+/// What this rank writes to a peer.
+Letter letter_to(const Operation::Implementation& operation, const Places& places, Rank peer) {
+  Communicator::Implementation& communicator = operation.communicator;
+  Letter letter{.places = places, .is_here = 1};
+  if (communicator.is_neighbour(peer)) return letter;
+  const verbs::Connection& connection = communicator.connection_to(peer);
+  letter.is_connected = connection.connected ? 1 : 0;
+  if (!connection.connected)
+    letter.endpoint = communicator.context.fabric.connections().endpoint(connection.index);
+  return letter;
 }
 
-/// Ranks that have made an offer without one in return, by the rank that they have made it to.
-std::vector<std::vector<std::uint32_t>> unanswered(const Offers& offers) {
-  std::vector<std::vector<std::uint32_t>> all(offers.size());
-  for (std::uint32_t from = 0; from < offers.size(); ++from)
-    for (const NewConnection& offer : offers[from])
-      if (offer_between(offers, offer.peer, from) == nullptr) all[offer.peer].push_back(from);
-  return all;
+std::vector<Letter> swap_letters(Communicator::Implementation& communicator, SetUpCall& call,
+                                 std::span<const Rank> peers, std::span<const Letter> mine) {
+  std::vector<Letter> theirs(peers.size());
+  communicator.swap(call, peers, sizeof(Letter), std::as_bytes(mine),
+                    std::as_writable_bytes(std::span(theirs)));
+  return theirs;
 }
 
-/// One exchange, in which no rank offers more than `each`; adds what they offer.
-void exchange_offers(Communicator::Implementation& communicator, SetUpCall& call,
-                     std::vector<NewConnection> mine, std::size_t each, Offers& offers) {
-  mine.resize(each);
-  const std::vector<NewConnection> all = gather<NewConnection>(communicator, call, mine);
-  for (std::size_t rank = 0; rank < offers.size(); ++rank) {
-    for (const NewConnection& offer : std::span(all).subspan(rank * each, each))
-      if (offer.peer < offers.size()) offers[rank].push_back(offer);
-    std::sort(offers[rank].begin(), offers[rank].end(),
-              [](const auto& one, const auto& other) { return one.peer < other.peer; });
-  }
-}
-
-/// New connections in place of those that these ranks have closed at their ends, though this rank
-/// has not heard of it.
-std::vector<NewConnection> answer(Operation::Implementation& operation,
-                                  std::span<const std::uint32_t> ranks) {
+/// Another connection in place of one that the peer has closed at its end, though this rank had not
+/// heard of it.
+void replace_connection(Operation::Implementation& operation, Rank partner) {
   Communicator::Implementation& communicator = operation.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;
-  const std::vector<Rank> partners = partners_of(operation);
-  std::vector<NewConnection> offers;
-  for (const std::uint32_t rank : ranks) {
-    const Rank partner{rank};
-    if (!std::binary_search(partners.begin(), partners.end(), partner))
-      throw Error(ErrorCode::mismatch,
-                  "rank " + std::to_string(rank) + " expects a connection that this rank does not");
-    fabric.supersede(operation.channel.network, communicator.connection_to(partner));
-    verbs::Connection& made = communicator.connection_to(partner);
-    fabric.use(operation.channel.network, made);
-    reserve_receives(operation, partner);
-    offers.push_back(offer_to(communicator, partner, made));
-  }
-  return offers;
+  fabric.supersede(operation.channel.network, communicator.connection_to(partner));
+  fabric.use(operation.channel.network, communicator.connection_to(partner));
+  reserve_receives(operation, partner);
 }
 
-void connect_partners(Operation::Implementation& operation, const Offers& offers) {
+/// Connects the partners whose letters have an endpoint, and replaces what they have closed.
+/// Returns those with which one more letter has to be swapped.
+std::vector<Rank> connect_partners(Operation::Implementation& operation,
+                                   std::span<const Rank> peers, std::span<const Letter> letters) {
   Communicator::Implementation& communicator = operation.communicator;
-  const std::uint32_t self = index_of(communicator.exchange.self());
   std::vector<verbs::NewPartner> partners;
-  for (const NewConnection& mine : offers[self]) {
-    const NewConnection* const theirs = offer_between(offers, mine.peer, self);
-    if (theirs == nullptr)
-      throw Error(ErrorCode::peer_failed,
-                  "rank " + std::to_string(mine.peer) + " could not make its end of a connection");
-    partners.push_back({.connection = communicator.connection_to(Rank{mine.peer}).index,
-                        .remote = theirs->endpoint,
-                        .name = "rank " + std::to_string(mine.peer)});
+  std::vector<Rank> again;
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    const std::string name = "rank " + std::to_string(index_of(peers[i]));
+    if (letters[i].is_here == 0)
+      throw Error(ErrorCode::mismatch, name + " does not expect a connection from this rank");
+    if (communicator.is_neighbour(peers[i])) continue;
+    const verbs::Connection& connection = communicator.connection_to(peers[i]);
+    const bool is_known_there = letters[i].is_connected != 0;
+    if (connection.connected != is_known_there) {
+      if (connection.connected) replace_connection(operation, peers[i]);
+      again.push_back(peers[i]);
+    } else if (!connection.connected) {
+      partners.push_back(
+          {.connection = connection.index, .remote = letters[i].endpoint, .name = name});
+    }
   }
   // Connecting may take half of the set-up timeout: a rank that has already failed waits for the
   // verdicts of the others meanwhile, and its own timeout must not pass first.
@@ -219,6 +226,7 @@ void connect_partners(Operation::Implementation& operation, const Offers& offers
       partners, {.timeout = communicator.context.settings.setup_timeout / 2, .is_pointless = [&] {
                    return communicator.exchange.incident().kind != Incident::Kind::none;
                  }});
+  return again;
 }
 
 /// Runs `step`; what it throws is kept instead, so that this rank goes on taking part.
@@ -278,7 +286,7 @@ Card card_of(const Communicator::Implementation& communicator, const OperationRe
   return card;
 }
 
-/// Where this rank's slots are, and what plan they belong to.
+/// What plan this rank's slots belong to.
 void fill_in(Card& card, const Operation::Implementation& operation) {
   std::strncpy(card.algorithm, operation.plan.algorithm.c_str(), sizeof card.algorithm - 1);
   std::vector<std::uint32_t> parameters = operation.plan.per_round;
@@ -296,20 +304,25 @@ void fill_in(Card& card, const Operation::Implementation& operation) {
   card.parameters_hash = hash_of(parameters);
   card.register_bytes = static_cast<std::uint32_t>(operation.execution.memory.register_bytes);
   card.slot_count = operation.plan.slot_count;
+  if (operation.ring()) card.slot_count = operation.plan.parts;  // chunks; what is awaited differs
+}
+
+/// Where this rank's slots are.
+Places places_of(const Operation::Implementation& operation) {
+  Places places;
   for (std::size_t parity = 0; parity < 2; ++parity)
-    card.slots[parity] = reinterpret_cast<std::uint64_t>(operation.execution.memory.slots[parity]);
+    places.slots[parity] =
+        reinterpret_cast<std::uint64_t>(operation.execution.memory.slots[parity]);
   if (operation.plan.zero_copy) {
-    card.target = reinterpret_cast<std::uint64_t>(operation.execution.memory.target);
-    card.target_key = operation.target.remote_key;
+    places.target = reinterpret_cast<std::uint64_t>(operation.execution.memory.target);
+    places.target_key = operation.target.remote_key;
   }
-  if (operation.ring()) {
-    card.slot_count = operation.plan.parts;  // chunks; what a rank awaits differs
-    card.slots[0] = reinterpret_cast<std::uint64_t>(operation.block);
-  }
-  card.numbers_from = operation.channel.network.numbers_from();
-  card.finished = reinterpret_cast<std::uint64_t>(operation.finished);
-  card.remote_key = operation.communicator.context.fabric.arena().remote_key();
-  card.channel = operation.channel_id;
+  if (operation.ring()) places.slots[0] = reinterpret_cast<std::uint64_t>(operation.block);
+  places.numbers_from = operation.channel.network.numbers_from();
+  places.finished = reinterpret_cast<std::uint64_t>(operation.finished);
+  places.remote_key = operation.communicator.context.fabric.arena().remote_key();
+  places.channel = operation.channel_id;
+  return places;
 }
 
 template <CombineFunction Reduction::*function>
@@ -329,22 +342,35 @@ void charge_for(Operation::Implementation& operation) {
   if (reduction.inverse) reduction.inverse = charged<&Reduction::inverse>;
 }
 
+/// The first exchange: ranks ask for the same, and none has failed, or all throw the reason.
+void agree_on_card(Communicator::Implementation& communicator, SetUpCall& call, const Card& card,
+                   const std::optional<Error>& error, std::span<const Rank> members) {
+  const std::vector<Card> cards = gather_unless_equal(communicator, call, card);
+  agree<Card>(error, cards);
+  // One card is everybody's.
+  if (cards.size() == communicator.exchange.rank_count())
+    require_same(cards, index_of(communicator.exchange.self()),
+                 communicator.context.settings.check, members);
+}
+
 /// The sizes that every rank has told, by rank.  Ranks that ask for something else tell other
 /// sizes, or none, so the cards are compared first.
 std::vector<std::uint64_t> rows_of(Communicator::Implementation& communicator, SetUpCall& call,
                                    const OperationRequest& request, const Card& card) {
   if (request.row.empty()) return {};
-  const std::vector<Card> cards = gather<Card>(communicator, call, {&card, 1});
-  agree<Card>({}, cards);
-  require_same(cards, index_of(communicator.exchange.self()), communicator.context.settings.check);
+  agree_on_card(communicator, call, card, {}, {});
   return gather<std::uint64_t>(communicator, call, request.row);
 }
 
-/// The barrier after which every rank has connected, or all throw the reason.
-void agree_on_all(Communicator::Implementation& communicator, SetUpCall& call,
-                  std::optional<Error>& error) {
-  const Verdict verdict = Verdict::of(error);
-  agree<Verdict>(error, gather<Verdict>(communicator, call, {&verdict, 1}));
+/// The barrier after which every rank has connected, or all throw the reason.  Returns whether any
+/// rank `swaps_again`.
+bool agree_on_all(Communicator::Implementation& communicator, SetUpCall& call,
+                  const std::optional<Error>& error, bool swaps_again = false) {
+  const Outcome mine{Verdict::of(error), static_cast<std::uint8_t>(swaps_again ? 1 : 0)};
+  const std::vector<Outcome> outcomes = gather_unless_equal(communicator, call, mine);
+  agree<Outcome>(error, outcomes);
+  return std::any_of(outcomes.begin(), outcomes.end(),
+                     [](const Outcome& outcome) { return outcome.swaps_again != 0; });
 }
 
 bool is_stale(const tune::CollectiveRequest& asked) {
@@ -394,36 +420,50 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
   return operation;
 }
 
-/// The second exchange, if any rank has new connections, and then a third one, if one of them has
-/// closed its end of a connection that the other still holds to be there.
-void meet_partners(Operation::Implementation& operation, SetUpCall& call,
-                   std::span<const NewConnection> mine, std::span<const Card> cards,
-                   std::optional<Error>& error) {
+/// Once more between partners of whom one had closed its connection; then all are connected.
+void connect_again(Operation::Implementation& operation, SetUpCall& call,
+                   std::span<const Rank> partners, std::optional<Error>& error) {
   Communicator::Implementation& communicator = operation.communicator;
-  std::size_t each = 0;
-  for (const Card& theirs : cards) each = std::max<std::size_t>(each, theirs.new_connections);
-  if (each == 0) return;
-  Offers offers(cards.size());
-  exchange_offers(communicator, call, {mine.begin(), mine.end()}, each, offers);
-  const std::vector<std::vector<std::uint32_t>> owed = unanswered(offers);
-  each = 0;
-  for (const std::vector<std::uint32_t>& ranks : owed) each = std::max(each, ranks.size());
-  if (each > 0) {
-    std::vector<NewConnection> answers;
-    attempt(error,
-            [&] { answers = answer(operation, owed[index_of(communicator.exchange.self())]); });
-    exchange_offers(communicator, call, answers, each, offers);
-  }
-  attempt(error, [&] { connect_partners(operation, offers); });
+  std::vector<Letter> letters;
+  for (const Rank partner : partners) letters.push_back(letter_to(operation, {}, partner));
+  const std::vector<Letter> answers = swap_letters(communicator, call, partners, letters);
+  attempt(error, [&] {
+    const std::vector<Rank> left = connect_partners(operation, partners, answers);
+    detail::check(left.empty(), "partners whose connections are new agree on that", left.size());
+  });
+  (void)agree_on_all(communicator, call, error);
+}
+
+/// The second exchange and the third: letters, connections, verdicts.  Returns where the slots of
+/// the peers are, by rank.
+std::vector<Places> meet_peers(Operation::Implementation& operation, SetUpCall& call,
+                               std::optional<Error>& error) {
+  Communicator::Implementation& communicator = operation.communicator;
+  const std::vector<Rank> peers = peers_of(operation);
+  const Places mine = places_of(operation);
+  std::vector<Letter> letters;
+  for (const Rank peer : peers) letters.push_back(letter_to(operation, mine, peer));
+  letters = swap_letters(communicator, call, peers, letters);
+  std::vector<Places> places(communicator.exchange.rank_count());
+  for (std::size_t i = 0; i < peers.size(); ++i)
+    places[index_of(peers[i])] = letters[i].places;
+  std::vector<Rank> again;
+  attempt(error, [&] { again = connect_partners(operation, peers, letters); });
+  if (!operation.ring()) attempt(error, [&] { prepare_messages(operation, places); });
+  if (agree_on_all(communicator, call, error, !again.empty()))
+    connect_again(operation, call, again, error);
+  return places;
 }
 
 /// Ranks of a shared ring exchange the keys by which the blocks of their nodes are written, then
 /// whether all could join, and last whether the first writes have arrived.
 void join_ring(Operation::Implementation& operation, SetUpCall& call,
-               const std::vector<Card>& cards, std::optional<Error>& error) {
+               std::optional<Error>& error) {
   Communicator::Implementation& communicator = operation.communicator;
+  const Places mine = places_of(operation);
+  const std::vector<Places> places = gather<Places>(communicator, call, {&mine, 1});
   RingDoor door;
-  attempt(error, [&] { door = operation.ring()->open(cards); });
+  attempt(error, [&] { door = operation.ring()->open(places); });
   const std::vector<RingDoor> doors = gather<RingDoor>(communicator, call, {&door, 1});
   attempt(error, [&] { operation.ring()->join(doors); });
   agree_on_all(communicator, call, error);
@@ -441,7 +481,6 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
   std::optional<Error> error;
   NewConnections connections(communicator.context.fabric.connections());  // outlives what uses them
   std::unique_ptr<Operation::Implementation> operation;
-  std::vector<NewConnection> offers;
   Card card = card_of(communicator, request);
   SetUpCall call{CallKind::operation, request.collective};
   const std::vector<std::uint64_t> rows = rows_of(communicator, call, request, card);
@@ -452,24 +491,16 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
                                       : tune::plan_for(completed.asked, communicator.topology(),
                                                        communicator.exchange.self());
     operation = lay_out(communicator, request, completed, std::move(plan));
-    offers = offer_connections(*operation);
+    require_no_failed_connection(*operation);
     fill_in(card, *operation);
-    card.new_connections = static_cast<std::uint32_t>(offers.size());
   });
   card.verdict = Verdict::of(error);
-  const std::vector<Card> cards = gather<Card>(communicator, call, {&card, 1});
-  agree<Card>(error, cards);
-  require_same(cards, index_of(communicator.exchange.self()), communicator.context.settings.check,
-               request.members);
-
-  meet_partners(*operation, call, offers, cards, error);
-  if (operation->ring()) {
-    join_ring(*operation, call, cards, error);
-  } else {
-    attempt(error, [&] { prepare_messages(*operation, cards); });
-    agree_on_all(communicator, call, error);
-    find_messages_in_place(*operation, cards);
-  }
+  agree_on_card(communicator, call, card, error, request.members);
+  const std::vector<Places> places = meet_peers(*operation, call, error);
+  if (operation->ring())
+    join_ring(*operation, call, error);
+  else
+    find_messages_in_place(*operation, places);
   connections.keep();
   return operation;
 }

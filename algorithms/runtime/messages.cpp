@@ -41,7 +41,7 @@ void add_once(std::vector<T>& all, T one) {
 /// A message to a rank of this node, from a partial into a slot of that rank.  If the payload stays
 /// in the partial, the partial's address is written into the slot here, once for all calls.
 void prepare_store(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
-                   const Card& theirs) {
+                   const Places& theirs) {
   const engine::RegisterMemory& memory = operation.execution.memory;
   const NeighbourWindow& window = operation.communicator.neighbours.windows[index_of(step.peer)];
   const shm::Travel travel = travel_of(operation, step);
@@ -96,7 +96,7 @@ void await_lines(Operation::Implementation& operation, const plan::Step& step) {
 
 /// Prepares a message to a rank of another node: as a line, or with an immediate.
 void prepare_write(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
-                   const Card& theirs) {
+                   const Places& theirs) {
   const engine::RegisterMemory& memory = operation.execution.memory;
   const verbs::Connection& connection = operation.communicator.connection_to(step.peer);
   const bool is_line = travels_as_line(operation, step);
@@ -127,7 +127,7 @@ void prepare_write(Operation::Implementation& operation, const plan::Step& step,
 
 /// Prepares the messages of each chunk, where buffers may stand in for registers.
 void prepare_zero_copy(Operation::Implementation& operation, const plan::Step& step,
-                       std::size_t put, const Card& theirs) {
+                       std::size_t put, const Places& theirs) {
   const engine::Execution& execution = operation.execution;
   const engine::RegisterMemory& memory = execution.memory;
   const verbs::Connection& connection = operation.communicator.connection_to(step.peer);
@@ -173,7 +173,7 @@ void use_lines(Operation::Implementation& operation, const verbs::Connection& co
   operation.uses_lines = true;
 }
 
-void find_messages_in_place(Operation::Implementation& operation, std::span<const Card> cards) {
+void find_messages_in_place(Operation::Implementation& operation, std::span<const Places> places) {
   const Communicator::Implementation& communicator = operation.communicator;
   engine::RegisterMemory& memory = operation.execution.memory;
   for (const plan::Step& step : operation.plan.steps) {
@@ -193,7 +193,7 @@ void find_messages_in_place(Operation::Implementation& operation, std::span<cons
       memory.in_place[parity][step.slot] = window.at(place, bytes);
     }
     const std::uint64_t word =
-        reader_words(communicator, cards[index_of(step.peer)].finished)
+        reader_words(communicator, places[index_of(step.peer)].finished)
             .of_reader(local_rank_of(communicator, communicator.exchange.self()));
     add_once(operation.is_read_here,
              reinterpret_cast<shm::SequenceWord*>(window.at(word, sizeof(shm::SequenceWord))));
@@ -202,13 +202,13 @@ void find_messages_in_place(Operation::Implementation& operation, std::span<cons
   if (!operation.stale() && !memory.in_place[0].empty()) operation.execution.resolve();
 }
 
-void prepare_messages(Operation::Implementation& operation, std::span<const Card> cards) {
+void prepare_messages(Operation::Implementation& operation, std::span<const Places> places) {
   const Communicator::Implementation& communicator = operation.communicator;
   const engine::RegisterMemory& memory = operation.execution.memory;
   std::size_t put = 0;
   for (const plan::Step& step : operation.plan.steps) {
     if (step.action == plan::Action::put) {
-      const Card& theirs = cards[index_of(step.peer)];
+      const Places& theirs = places[index_of(step.peer)];
       const bool near = communicator.is_neighbour(step.peer);
       (operation.plan.zero_copy ? prepare_zero_copy
        : near                   ? prepare_store
@@ -222,7 +222,7 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
       if (step.by_reference) {
         const NeighbourWindow& window = communicator.neighbours.windows[index_of(step.peer)];
         const std::uint64_t withdrawn =
-            reader_words(communicator, cards[index_of(step.peer)].finished).withdrawn();
+            reader_words(communicator, places[index_of(step.peer)].finished).withdrawn();
         operation.channel.node.read_from(
             step.slot, {.process = window.reader(),
                         .mapping = {window.mapping->data(), window.mapping->size()},
@@ -240,8 +240,8 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
             return step.action == plan::Action::await && communicator.is_neighbour(step.peer) &&
                    travel_of(operation, step) != shm::Travel::copied;
           }))
-    for (std::vector<std::byte*>& places : operation.execution.memory.in_place)
-      places.resize(memory.data_slot_count);
+    for (std::vector<std::byte*>& slots : operation.execution.memory.in_place)
+      slots.resize(memory.data_slot_count);
   operation.is_read_here.reserve(communicator.members_of_node());
   if (!operation.stale())
     operation.execution.resolve();  // stale calls find their operands themselves

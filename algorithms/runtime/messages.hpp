@@ -21,11 +21,11 @@ bool travels_as_line(const Operation::Implementation& operation, const plan::Ste
 /// Lets the messages along a connection be lines.  Throws Error if it has no room for one.
 void use_lines(Operation::Implementation& operation, const verbs::Connection& connection);
 
-/// `cards`: of all ranks, whose partners are connected.  May throw Error.
-void prepare_messages(Operation::Implementation& operation, std::span<const Card> cards);
+/// `places`: by rank; those of partners are known.  May throw Error.
+void prepare_messages(Operation::Implementation& operation, std::span<const Places> places);
 
 /// Finds the messages that will stay in the memory of their senders in this node.  All ranks of the
 /// node must have prepared their own messages before.  Neither throws nor allocates.
-void find_messages_in_place(Operation::Implementation& operation, std::span<const Card> cards);
+void find_messages_in_place(Operation::Implementation& operation, std::span<const Places> places);
 
 }  // namespace tutti::runtime

@@ -108,7 +108,7 @@ std::uint64_t SharedRingOperation::notified_max() const noexcept {
                       : 0;
 }
 
-RingDoor SharedRingOperation::open(std::span<const Card> cards) {
+RingDoor SharedRingOperation::open(std::span<const Places> places) {
   Communicator::Implementation& communicator = operation_.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;
   areas_.clear();
@@ -116,7 +116,7 @@ RingDoor SharedRingOperation::open(std::span<const Card> cards) {
     const Rank rank = members_[member];
     std::byte* begin = operation_.block;
     if (rank != self_)
-      begin = communicator.neighbours.windows[index_of(rank)].at(cards[index_of(rank)].slots[0],
+      begin = communicator.neighbours.windows[index_of(rank)].at(places[index_of(rank)].slots[0],
                                                                  layout_.bytes_of(member));
     if (member == 0) block_ = begin;
     areas_.push_back(begin + (member == 0 ? layout_.block_bytes() : 0));
