@@ -91,8 +91,8 @@ void LocalExchange::swap(std::span<const Rank> partners, std::size_t record_byte
   detail::check(mine.size() == partners.size() * record_bytes && theirs.size() == mine.size(),
                 "there is a record for each partner, and room for theirs", mine.size(),
                 partners.size() * record_bytes);
-  detail::check(record_bytes > 0 && entry_bytes <= Board::chunk_bytes_max,
-                "a record fits a chunk", record_bytes, Board::chunk_bytes_max);
+  detail::check(record_bytes > 0 && entry_bytes <= Board::chunk_bytes_max, "a record fits a chunk",
+                record_bytes, Board::chunk_bytes_max);
   const Deadline deadline = Deadline::after(timeout, detail::MonotonicClock::read());
   const std::uint64_t count = partners.size();
   std::vector<std::uint64_t> counts(rank_count());

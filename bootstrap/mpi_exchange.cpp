@@ -182,7 +182,8 @@ class MpiExchange final : public Exchange {
     return true;
   }
 
-  /// One of two partners may not hold the other for a partner, so nobody waits for a certain record.
+  /// One of two partners may not hold the other for a partner, so nobody waits for a certain
+  /// record.
   void swap(const Call& call, std::span<const Rank> partners, std::size_t record_bytes,
             std::span<const std::byte> mine, std::span<std::byte> theirs) {
     const std::uint64_t bytes = record_bytes;
@@ -223,8 +224,8 @@ class MpiExchange final : public Exchange {
                                     Rank{static_cast<std::uint32_t>(status.MPI_SOURCE)});
         if (from != partners.end())
           std::copy(record.begin(), record.end(),
-                    theirs.begin() + (from - partners.begin()) *
-                                         static_cast<std::ptrdiff_t>(record_bytes));
+                    theirs.begin() +
+                        (from - partners.begin()) * static_cast<std::ptrdiff_t>(record_bytes));
       }
       int done = 0;
       if (!meets) {

@@ -357,8 +357,7 @@ bool TcpExchange::take_letters(std::span<const std::byte> payload) {
     if (from >= rank_count_) return false;
     if (position_[from] == UINT32_MAX) continue;  // this rank does not hold it for a partner
     const auto record = payload.subspan(sizeof from, record_bytes_);
-    std::copy(record.begin(), record.end(),
-              all_.subspan(position_[from] * record_bytes_).begin());
+    std::copy(record.begin(), record.end(), all_.subspan(position_[from] * record_bytes_).begin());
   }
   if (head->last != 0) awaiting_ = false;
   return true;

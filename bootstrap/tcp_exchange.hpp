@@ -102,8 +102,8 @@ class TcpExchange final : public Exchange {
   bool is_equal_ = false;  // the answer was that all ranks have the same
   // Of letters.
   std::span<const Rank> partners_;
-  std::vector<std::uint32_t> position_;  // in partners_, by rank
-  std::size_t record_bytes_ = 0;         // 0: this step is about something else
+  std::vector<std::uint32_t> position_;                // in partners_, by rank
+  std::size_t record_bytes_ = 0;                       // 0: this step is about something else
   std::vector<std::vector<std::byte>> early_letters_;  // frames of the next step
   std::string broken_;  // why this rank's steps no longer match those of the others
 };

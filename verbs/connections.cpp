@@ -277,11 +277,13 @@ void Connections::close(Connection& connection) noexcept {
   closed_.push_back(connection.index);
 }
 
-void Connections::close_those_of_peers() noexcept {
+bool Connections::close_those_of_peers() noexcept {
+  const std::uint32_t before = open_;
   for (Connection& connection : connections_)
     if (connection.pair && ((connection.peer_closed && connection.heard_all) ||
                             (connection.left && connection.users == 0)))
       close(connection);
+  return open_ < before;
 }
 
 void Connections::recycle() noexcept {

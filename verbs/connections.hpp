@@ -114,8 +114,8 @@ class Connections {
   /// Destroys the queue pair.  What is in the completion queues is dropped when it is polled.
   void close(Connection& connection) noexcept;
   /// Closes the connections that the peer has closed or left, and on which nothing can come any
-  /// more.
-  void close_those_of_peers() noexcept;
+  /// more.  Whether there were some.
+  bool close_those_of_peers() noexcept;
   /// Whether there are closed connections whose index and completions are not free yet.
   bool has_closed() const noexcept { return !closed_.empty(); }
   /// The completion queues are, or have been, empty since the last close(): indices and entries of

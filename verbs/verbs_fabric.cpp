@@ -111,8 +111,9 @@ void VerbsFabric::make_room_for(std::span<const std::uint64_t> processes, detail
     empty_queues();  // with what peers have sent that have closed their ends
   else
     (void)poll();
-  connections_.close_those_of_peers();
   forget_closed();
+  // What is polled then may say that peers have closed more.
+  while (connections_.close_those_of_peers()) forget_closed();
   const std::vector<std::uint32_t> in_the_way = connections_.in_the_way_of(processes);
   if (in_the_way.empty()) return;
   const Deadline deadline = Deadline::after(timeout, clock.now());

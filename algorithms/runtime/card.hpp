@@ -30,8 +30,8 @@ struct Verdict {
   bool failed() const { return text[0] != '\0'; }
 };
 
-/// What a rank asks for.  All of it must be equal on all ranks, as far as they check that, and is as
-/// a rule: then it does not travel to all.
+/// What a rank asks for.  All of it must be equal on all ranks, as far as they check that, and is
+/// as a rule: then it does not travel to all.
 struct Card {
   Verdict verdict;
   char collective[16] = {};
@@ -51,8 +51,7 @@ struct Card {
   std::uint8_t reserved[3] = {};
 };
 // Without padding, because its bytes are compared.
-static_assert(std::is_trivially_copyable_v<Card> &&
-              std::has_unique_object_representations_v<Card>);
+static_assert(std::is_trivially_copyable_v<Card> && std::has_unique_object_representations_v<Card>);
 
 /// What the partners of a rank need to know to send to it.
 struct Places {

@@ -321,9 +321,8 @@ void Communicator::Implementation::swap(runtime::SetUpCall& call, std::span<cons
                                         std::size_t record_bytes, std::span<const std::byte> mine,
                                         std::span<std::byte> theirs) {
   ++call.step;
-  over_exchange([&] {
-    exchange.swap(partners, record_bytes, mine, theirs, context.settings.setup_timeout);
-  });
+  over_exchange(
+      [&] { exchange.swap(partners, record_bytes, mine, theirs, context.settings.setup_timeout); });
 }
 
 Rank Communicator::Implementation::rank_of(std::uint64_t process) const noexcept {

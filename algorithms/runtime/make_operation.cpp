@@ -96,8 +96,7 @@ std::vector<Rank> peers_of(const Operation::Implementation& operation) {
 /// Those on other nodes, which need connections.
 std::vector<Rank> partners_of(const Operation::Implementation& operation) {
   std::vector<Rank> partners = peers_of(operation);
-  std::erase_if(partners,
-                [&](Rank peer) { return operation.communicator.is_neighbour(peer); });
+  std::erase_if(partners, [&](Rank peer) { return operation.communicator.is_neighbour(peer); });
   return partners;
 }
 
@@ -349,8 +348,8 @@ void agree_on_card(Communicator::Implementation& communicator, SetUpCall& call, 
   agree<Card>(error, cards);
   // One card is everybody's.
   if (cards.size() == communicator.exchange.rank_count())
-    require_same(cards, index_of(communicator.exchange.self()),
-                 communicator.context.settings.check, members);
+    require_same(cards, index_of(communicator.exchange.self()), communicator.context.settings.check,
+                 members);
 }
 
 /// The sizes that every rank has told, by rank.  Ranks that ask for something else tell other
@@ -445,8 +444,7 @@ std::vector<Places> meet_peers(Operation::Implementation& operation, SetUpCall& 
   for (const Rank peer : peers) letters.push_back(letter_to(operation, mine, peer));
   letters = swap_letters(communicator, call, peers, letters);
   std::vector<Places> places(communicator.exchange.rank_count());
-  for (std::size_t i = 0; i < peers.size(); ++i)
-    places[index_of(peers[i])] = letters[i].places;
+  for (std::size_t i = 0; i < peers.size(); ++i) places[index_of(peers[i])] = letters[i].places;
   std::vector<Rank> again;
   attempt(error, [&] { again = connect_partners(operation, peers, letters); });
   if (!operation.ring()) attempt(error, [&] { prepare_messages(operation, places); });
@@ -457,8 +455,7 @@ std::vector<Places> meet_peers(Operation::Implementation& operation, SetUpCall& 
 
 /// Ranks of a shared ring exchange the keys by which the blocks of their nodes are written, then
 /// whether all could join, and last whether the first writes have arrived.
-void join_ring(Operation::Implementation& operation, SetUpCall& call,
-               std::optional<Error>& error) {
+void join_ring(Operation::Implementation& operation, SetUpCall& call, std::optional<Error>& error) {
   Communicator::Implementation& communicator = operation.communicator;
   const Places mine = places_of(operation);
   const std::vector<Places> places = gather<Places>(communicator, call, {&mine, 1});

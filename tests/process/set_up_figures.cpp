@@ -2,8 +2,9 @@
 // TCP and are nodes of their own, runs it, and prints what its set-up took.
 //   tree  an allreduce of 8 bytes by default
 //   star  a broadcast of 8 bytes, which rank 0 sends to every other rank
-//   all   an alltoall of 64 bytes, in which every rank sends to every other
-// Exit status 0 if all is well, and if what rank 0 relays for each rank of a star does not grow.  The figures are in docs/memory_and_connections.md.
+//   all   an alltoall of blocks of 256 bytes, in which every rank sends to every other
+// Exit status 0 if all is well, and if what rank 0 relays for each rank of a star does not grow.
+// The figures are in docs/memory_and_connections.md.
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -60,6 +61,8 @@ std::uint64_t relayed(tutti::Exchange& exchange) {
   return sum.received + sum.sent;
 }
 
+constexpr std::size_t block = 32;  // numbers
+
 struct Buffers {
   std::vector<std::uint64_t> source, target;
 };
@@ -67,7 +70,7 @@ struct Buffers {
 tutti::Operation make(tutti::Communicator& communicator, std::string_view what, Buffers& buffers) {
   using tutti::sum;
   const std::uint32_t ranks = communicator.rank_count();
-  const std::size_t count = what == "all" ? 8 * std::size_t{ranks} : 1;
+  const std::size_t count = what == "all" ? block * std::size_t{ranks} : 1;
   buffers.source.assign(count, index_of(communicator.rank()) + 1);
   buffers.target.assign(count, 0);
   if (what == "all")
@@ -86,7 +89,7 @@ bool is_right(std::string_view what, const Buffers& buffers, std::uint64_t ranks
   if (what == "star") return buffers.target[0] == 77;
   if (what == "tree") return buffers.target[0] == ranks * (ranks + 1) / 2;
   for (std::size_t i = 0; i < buffers.target.size(); ++i)
-    if (buffers.target[i] != i / 8 + 1) return false;
+    if (buffers.target[i] != i / block + 1) return false;
   return true;
 }
 
@@ -94,7 +97,7 @@ int run(tutti::Exchange& exchange, std::string_view what) {
   const std::uint32_t ranks = exchange.rank_count(), self = index_of(exchange.self());
   tutti::ContextOptions options;
   options.device = "soft0";
-  options.arena_bytes = what == "all" ? 1024 * std::size_t{ranks} : 256u << 10;
+  options.arena_bytes = (512u << 10) + (what == "all" ? 4096 * std::size_t{ranks} : 0);
   options.ranks_per_node = {1};
   options.setup_timeout = 300s;
   if (what == "star") options.per_round = {ranks - 1};
@@ -162,15 +165,14 @@ int main(int count, char** words) {
   }
   const std::uint16_t port = tutti::test::free_port();
   const auto rank_count = static_cast<std::uint32_t>(ranks);
-  const auto results =
-      tutti::run_local({.rank_count = rank_count}, [&](tutti::Exchange& local) {
-        const auto exchange = tutti::tcp_exchange({.rank = local.self(),
-                                                   .rank_count = rank_count,
-                                                   .rendezvous = "127.0.0.1:" + std::to_string(port),
-                                                   .secret = "of these figures",
-                                                   .timeout = 300s});
-        return run(*exchange, what);
-      });
+  const auto results = tutti::run_local({.rank_count = rank_count}, [&](tutti::Exchange& local) {
+    const auto exchange = tutti::tcp_exchange({.rank = local.self(),
+                                               .rank_count = rank_count,
+                                               .rendezvous = "127.0.0.1:" + std::to_string(port),
+                                               .secret = "of these figures",
+                                               .timeout = 300s});
+    return run(*exchange, what);
+  });
   for (std::uint32_t rank = 0; rank < rank_count; ++rank)
     if (results[rank].exit_status != 0 || results[rank].signal != 0) {
       std::fprintf(stderr, "rank %u: exit status %d, signal %d\n", rank, results[rank].exit_status,

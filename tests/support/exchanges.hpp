@@ -11,7 +11,6 @@
 
 namespace tutti::test {
 
-
 /// Swaps records with some ranks, one of which does not hold this one for a partner.
 inline void swap_records(Exchange& exchange, std::size_t record_bytes) {
   const std::uint32_t self = index_of(exchange.self()), ranks = exchange.rank_count();
@@ -43,7 +42,9 @@ inline void compare_bytes(Exchange& exchange, bool tells_equal) {
   const std::uint32_t ranks = exchange.rank_count();
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{5}, (std::size_t{1} << 20) + 3}) {
     std::vector<std::byte> mine(bytes, std::byte{7}), all(bytes * ranks);
-    EXPECT_TRUE(exchange.allgather_unless_equal(mine, all, std::chrono::seconds(20)) || !tells_equal) << bytes;
+    EXPECT_TRUE(exchange.allgather_unless_equal(mine, all, std::chrono::seconds(20)) ||
+                !tells_equal)
+        << bytes;
     if (bytes == 0) continue;
     mine.back() = std::byte(index_of(exchange.self()));
     EXPECT_FALSE(exchange.allgather_unless_equal(mine, all, std::chrono::seconds(20))) << bytes;

@@ -95,8 +95,7 @@ TEST(LocalExchange, records_of_different_sizes_are_a_mismatch_on_every_rank) {
     const std::size_t bytes = exchange.self() == Rank{2} ? 9 : 8;
     const std::vector<Rank> partners{Rank{(index_of(exchange.self()) + 1) % 3}};
     std::vector<std::byte> mine(bytes), theirs(bytes);
-    const Ending ending =
-        ending_of([&] { exchange.swap(partners, bytes, mine, theirs, 20s); });
+    const Ending ending = ending_of([&] { exchange.swap(partners, bytes, mine, theirs, 20s); });
     return ending.code == ErrorCode::mismatch && ending.says("records of ") ? 0 : 1;
   });
   for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
