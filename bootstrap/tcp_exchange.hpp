@@ -100,7 +100,7 @@ class TcpExchange final : public Exchange {
   std::size_t mine_bytes_ = 0;
   std::size_t offset_ = 0;
   bool is_equal_ = false;  // the answer was that all ranks have the same
-  // Of letters.
+  // The partners of a swap, and what they have sent too early.
   std::span<const Rank> partners_;
   std::vector<std::uint32_t> position_;                // in partners_, by rank
   std::size_t record_bytes_ = 0;                       // 0: this step is about something else

@@ -93,7 +93,7 @@ std::vector<Rank> peers_of(const Operation::Implementation& operation) {
   return peers;
 }
 
-/// Those on other nodes, which need connections.
+/// The peers on other nodes, which need connections.
 std::vector<Rank> partners_of(const Operation::Implementation& operation) {
   std::vector<Rank> partners = peers_of(operation);
   std::erase_if(partners, [&](Rank peer) { return operation.communicator.is_neighbour(peer); });

@@ -288,9 +288,9 @@ TEST(Disconnect, who_sends_on_afterwards_has_called_too_often) {
 }
 
 TEST(Disconnect, thousands_over_changing_partners_take_no_more_than_a_few) {
-  constexpr std::uint64_t ends = 6;
+  constexpr std::uint32_t ends = 6;
   std::vector<std::unique_ptr<End>> all;
-  for (std::uint64_t key = 1; key <= ends; ++key) all.push_back(std::make_unique<End>(key, 3));
+  for (std::uint32_t key = 1; key <= ends; ++key) all.push_back(std::make_unique<End>(key, 3));
   int made = 0, superseded = 0;
   std::uint32_t index_max = 0;
   std::uint32_t state = 1;
