@@ -231,12 +231,12 @@ void VerbsFabric::take_event() noexcept {
 }
 
 void VerbsFabric::raise(Connection& connection, std::uint32_t immediate) noexcept {
-  if (immediate == Immediate::farewell) [[unlikely]] {
+  static_assert(Immediate::disconnect + 1 == Immediate::farewell && Immediate::farewell + 1 == 0);
+  if (immediate >= Immediate::disconnect) [[unlikely]] {
+    if (immediate == Immediate::disconnect) return connections_.hear_disconnect(connection);
     connection.left = true;
     return;
   }
-  if (immediate == Immediate::disconnect) [[unlikely]]
-    return connections_.hear_disconnect(connection);
   const Immediate notification = Immediate::decoded(immediate);
   VerbsChannel* const channel =
       notification.operation < channels_.size() ? channels_[notification.operation] : nullptr;
