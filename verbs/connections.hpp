@@ -62,6 +62,8 @@ class Connections {
   }
   /// Connections whose queue pair exists.
   std::uint32_t count() const noexcept { return open_; }
+  /// Whether there is a connection to that process which its peer has not closed.
+  bool has(std::uint64_t process) const noexcept { return by_process_.contains(process); }
   /// Connections made so far.  Later ones have this serial number or a higher one.
   std::uint64_t made() const noexcept { return made_; }
   /// What has to be polled.

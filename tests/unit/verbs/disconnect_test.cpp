@@ -32,13 +32,7 @@ struct End {
 
   Connections& connections() { return fabric.connections(); }
   Connection& to(const End& other) { return connections()[connections().to(other.key)]; }
-  bool has(const End& other) {
-    for (std::uint32_t index = 0; index < 64 && index < connections().made(); ++index)
-      if (const Connection& one = connections()[index];
-          one.pair && one.process == other.key && !one.peer_closed)
-        return true;
-    return false;
-  }
+  bool has(const End& other) { return connections().has(other.key); }
   void make_room_for(std::vector<std::uint64_t> processes) {
     fabric.make_room_for(processes, clock, 10s);
   }
