@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -92,8 +93,10 @@ struct Member {
   bool left = false;
   bool gave_up = false;      // it came, and stopped waiting for the others
   bool contributed = false;  // to the current step
+  bool compares = false;     // and needs nothing else if all have contributed the same
   wire::Step step{};
   std::vector<std::byte> contribution;
+  std::vector<std::byte> letters;  // to it, which are not sent yet
 };
 
 }  // namespace
@@ -118,6 +121,12 @@ class Hub::Service {
     thread_ = thread_without_signals([this] { serve(); });
   }
   void join() { thread_.join(); }
+
+  /// Any thread may ask.
+  Relayed relayed() const noexcept {
+    return {relayed_.received.load(std::memory_order_relaxed),
+            relayed_.sent.load(std::memory_order_relaxed)};
+  }
 
  private:
   void serve() noexcept {
@@ -372,7 +381,10 @@ class Hub::Service {
     Member& member = members_[connection.rank];
     switch (frame.type) {
       case FrameType::contribution:
-        return take_contribution(member, frame.payload);
+      case FrameType::comparison:
+        return take_contribution(member, frame);
+      case FrameType::letters:
+        return take_letters(member, frame.payload);
       case FrameType::query: {
         const auto step = front_of<wire::Step>(frame.payload);
         if (!step) return false;
@@ -407,46 +419,122 @@ class Hub::Service {
       case FrameType::disagreement:
       case FrameType::missing:
       case FrameType::left:
+      case FrameType::equal:
+      case FrameType::delivered:
         break;
     }
     return false;
   }
 
-  bool take_contribution(Member& member, std::span<const std::byte> payload) {
-    const auto step = front_of<wire::Step>(payload);
+  bool take_contribution(Member& member, const Frame& frame) {
+    const auto step = front_of<wire::Step>(frame.payload);
     if (!step || !joined_ || step->sequence != sequence_ || member.contributed) return false;
-    payload = payload.subspan(sizeof *step);
-    member.contributed = true;
-    member.step = *step;
+    if ((step->total_bytes & wire::letters_bit) != 0) return false;
+    const auto payload = frame.payload.subspan(sizeof *step);
+    count_received(frame.payload);
+    member.compares = frame.type == FrameType::comparison;
     member.contribution.assign(payload.begin(), payload.end());
+    contribute(member, *step);
+    return true;
+  }
+
+  bool take_letters(Member& member, std::span<const std::byte> payload) {
+    const auto head = front_of<wire::Letters>(payload);
+    if (!head || !joined_ || head->sequence != sequence_ || member.contributed) return false;
+    const std::uint64_t record_bytes = head->total_bytes & ~wire::letters_bit;
+    if (record_bytes == head->total_bytes || record_bytes > wire::chunk_bytes_max(rank_count()))
+      return false;
+    const std::size_t letter_bytes = sizeof(std::uint32_t) + record_bytes;
+    count_received(payload);
+    payload = payload.subspan(sizeof *head);
+    if (payload.size() != head->count * letter_bytes) return false;
+    const std::uint32_t from = rank_of(member);
+    for (; !payload.empty(); payload = payload.subspan(letter_bytes)) {
+      const std::uint32_t to = *front_of<std::uint32_t>(payload);
+      if (to >= rank_count()) return false;
+      std::vector<std::byte>& letters = members_[to].letters;
+      if (letters.size() + letter_bytes > wire::letters_bytes_max(rank_count()))
+        deliver(members_[to], head->total_bytes, false);
+      const auto sender = bytes_of(from), record = payload.subspan(sizeof to, record_bytes);
+      letters.insert(letters.end(), sender.begin(), sender.end());
+      letters.insert(letters.end(), record.begin(), record.end());
+    }
+    if (head->last != 0) contribute(member, {head->sequence, head->total_bytes});
+    return true;
+  }
+
+  /// Sends what has been collected for that rank.
+  void deliver(Member& member, std::uint64_t total_bytes, bool last) {
+    const std::size_t letter_bytes =
+        sizeof(std::uint32_t) + static_cast<std::size_t>(total_bytes & ~wire::letters_bit);
+    const wire::Letters head{sequence_, total_bytes,
+                             static_cast<std::uint32_t>(member.letters.size() / letter_bytes),
+                             last ? 1u : 0u};
+    if (!last) count_sent(sizeof(wire::FrameHeader) + sizeof head + member.letters.size());
+    if (member.connection != nullptr && !member.left)
+      send(*member.connection, make_frame(FrameType::delivered, bytes_of(head), member.letters));
+    member.letters.clear();
+  }
+
+  void contribute(Member& member, const wire::Step& step) {
+    member.contributed = true;
+    member.step = step;
     ++contributed_;
     for (const Member& other : members_) {
       // The step then never completes: a rank that comes to it has already received the
       // disagreement.
-      if (other.contributed && (other.step.total_bytes != step->total_bytes ||
-                                other.contribution.size() != payload.size())) {
-        const wire::Disagreement disagreement{sequence_, step->total_bytes, other.step.total_bytes,
+      if (other.contributed && (other.step.total_bytes != step.total_bytes ||
+                                other.contribution.size() != member.contribution.size())) {
+        const wire::Disagreement disagreement{sequence_, step.total_bytes, other.step.total_bytes,
                                               rank_of(member), rank_of(other)};
         broadcast(make_frame(FrameType::disagreement, bytes_of(disagreement)));
         disagreed_ = true;
         break;
       }
     }
-    if (contributed_ == rank_count() && !disagreed_) relay_step(*step);
-    return true;
+    if (contributed_ == rank_count() && !disagreed_) relay_step(step);
+  }
+
+  bool all_are_equal() const noexcept {
+    return std::all_of(members_.begin(), members_.end(), [&](const Member& member) {
+      return member.compares && member.contribution == members_[0].contribution;
+    });
   }
 
   void relay_step(const wire::Step& step) {
-    std::vector<std::byte> all;
-    all.reserve(members_.size() * members_[0].contribution.size());
+    if ((step.total_bytes & wire::letters_bit) != 0) {
+      for (const Member& member : members_)
+        count_sent(sizeof(wire::FrameHeader) + sizeof(wire::Letters) + member.letters.size());
+      for (Member& member : members_) deliver(member, step.total_bytes, true);
+    } else if (all_are_equal()) {
+      relay_to_all(make_frame(FrameType::equal, bytes_of(step)));
+    } else {
+      std::vector<std::byte> all;
+      all.reserve(members_.size() * members_[0].contribution.size());
+      for (const Member& member : members_)
+        all.insert(all.end(), member.contribution.begin(), member.contribution.end());
+      relay_to_all(make_frame(FrameType::gathered, bytes_of(step), all));
+    }
     for (Member& member : members_) {
-      all.insert(all.end(), member.contribution.begin(), member.contribution.end());
       member.contribution = {};
       member.contributed = false;
+      member.compares = false;
     }
     contributed_ = 0;
     ++sequence_;
-    broadcast(make_frame(FrameType::gathered, bytes_of(step), all));
+  }
+
+  void relay_to_all(const SharedFrame& frame) {
+    count_sent(members_.size() * frame->size());
+    broadcast(frame);
+  }
+  /// Before anything of a step is sent, so that who has its end sees all of it counted.
+  void count_sent(std::size_t bytes) noexcept {
+    relayed_.sent.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  void count_received(std::span<const std::byte> payload) noexcept {
+    relayed_.received.fetch_add(sizeof(wire::FrameHeader) + payload.size(),
+                                std::memory_order_relaxed);
   }
 
   std::uint32_t rank_of(const Member& member) const noexcept {
@@ -498,8 +586,15 @@ class Hub::Service {
   std::optional<wire::News> incident_;
   std::optional<Deadline> stopping_;  // when to end at the latest, once Hub is to end
   std::optional<Deadline> accept_again_;
+  struct {
+    std::atomic<std::uint64_t> received{0}, sent{0};
+  } relayed_;
   std::thread thread_;
 };
+
+Relayed Hub::relayed() const noexcept {
+  return service_->relayed();
+}
 
 Hub::Hub(UnsharedDescriptor listener, const HubOptions& options)
     : stop_(UnsharedDescriptor::made_by([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK); })) {

@@ -20,6 +20,12 @@ struct HubOptions {
   Timeout linger{};  // how long the destructor waits at most
 };
 
+/// Bytes of the exchanges so far, which are what grows with their number: not those of joining and
+/// of news.
+struct Relayed {
+  std::uint64_t received = 0, sent = 0;
+};
+
 class Hub {
  public:
   /// Serves `listener` from now on.  Throws Error{system}.
@@ -32,6 +38,9 @@ class Hub {
   /// it does not linger.  It takes up to half a second more, for the last frames to arrive.  In a
   /// forked child it does nothing.
   ~Hub();
+
+  /// Any thread may ask.
+  Relayed relayed() const noexcept;
 
  private:
   class Service;  // the thread and everything that it owns

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <numeric>
 #include <system_error>
 #include <thread>
 
@@ -28,6 +29,31 @@
 extern "C" void __lsan_do_leak_check() __attribute__((weak));
 
 namespace tutti::bootstrap {
+
+namespace {
+
+/// The record for that rank, of entries that are sorted by rank; empty if there is none.
+std::span<const std::byte> record_for(Rank rank, std::span<const std::byte> entries,
+                                      std::size_t entry_bytes) {
+  const auto rank_at = [&](std::size_t entry) {
+    Rank found{};
+    std::memcpy(&found, &entries[entry * entry_bytes], sizeof found);
+    return found;
+  };
+  std::size_t first = 0, end = entries.size() / entry_bytes;
+  while (first < end) {
+    const std::size_t middle = first + (end - first) / 2;
+    if (rank_at(middle) == rank)
+      return entries.subspan(middle * entry_bytes + sizeof(Rank), entry_bytes - sizeof(Rank));
+    if (rank_at(middle) < rank)
+      first = middle + 1;
+    else
+      end = middle;
+  }
+  return {};
+}
+
+}  // namespace
 
 LocalExchange::LocalExchange(Board& board, Rank self) noexcept
     : board_(board), self_(self), process_(::getpid()) {}
@@ -55,6 +81,52 @@ void LocalExchange::allgather(std::span<const std::byte> mine, std::span<std::by
   detail::check(all.size() == mine.size() * rank_count(), "allgather has room for every rank",
                 all.size(), mine.size() * rank_count());
   exchange("allgather", mine, all, timeout);
+}
+
+/// Each rank posts its records, and reads those of its partners only.
+void LocalExchange::swap(std::span<const Rank> partners, std::size_t record_bytes,
+                         std::span<const std::byte> mine, std::span<std::byte> theirs,
+                         Timeout timeout) {
+  const std::size_t entry_bytes = sizeof(Rank) + record_bytes;  // whom it is for, and the record
+  detail::check(mine.size() == partners.size() * record_bytes && theirs.size() == mine.size(),
+                "there is a record for each partner, and room for theirs", mine.size(),
+                partners.size() * record_bytes);
+  detail::check(record_bytes > 0 && entry_bytes <= Board::chunk_bytes_max, "a record fits a chunk",
+                record_bytes, Board::chunk_bytes_max);
+  const Deadline deadline = Deadline::after(timeout, detail::MonotonicClock::read());
+  const std::uint64_t count = partners.size();
+  std::vector<std::uint64_t> counts(rank_count());
+  exchange("swap", std::as_bytes(std::span(&count, 1)), std::as_writable_bytes(std::span(counts)),
+           timeout);
+  std::vector<std::uint32_t> order(partners.size());  // of the records: by partner
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(), [&](std::uint32_t one, std::uint32_t other) {
+    return partners[one] < partners[other];
+  });
+  const std::size_t most = *std::max_element(counts.begin(), counts.end());
+  const std::size_t each = Board::chunk_bytes_max / entry_bytes;
+  std::vector<std::byte> entries;
+  for (std::size_t done = 0; done < most; done += each) {
+    entries.clear();
+    for (std::size_t i = done; i < std::min(done + each, order.size()); ++i) {
+      const auto to = std::as_bytes(partners.subspan(order[i], 1));
+      const auto record = mine.subspan(order[i] * record_bytes, record_bytes);
+      entries.insert(entries.end(), to.begin(), to.end());
+      entries.insert(entries.end(), record.begin(), record.end());
+    }
+    if (!broken_.empty()) throw Error(ErrorCode::peer_failed, broken_);
+    board_.post(self_, ++step_, record_bytes, entries);
+    await_all("swap", deadline, timeout);
+    for (std::uint32_t rank = 0; rank < rank_count(); ++rank)
+      if (const std::uint64_t bytes = board_.total_bytes(Rank{rank}, step_); bytes != record_bytes)
+        fail(ErrorCode::mismatch, "swap: this rank has records of " + std::to_string(record_bytes) +
+                                      " bytes, rank " + std::to_string(rank) + " " +
+                                      std::to_string(bytes));
+    for (std::size_t i = 0; i < partners.size(); ++i)
+      if (const auto record = record_for(self_, board_.chunk(partners[i], step_), entry_bytes);
+          !record.empty())
+        std::copy(record.begin(), record.end(), theirs.subspan(i * record_bytes).begin());
+  }
 }
 
 void LocalExchange::barrier(Timeout timeout) {

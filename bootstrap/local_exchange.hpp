@@ -25,6 +25,8 @@ class LocalExchange final : public Exchange {
   std::uint32_t rank_count() const noexcept override { return board_.rank_count(); }
   void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
                  Timeout timeout) override;
+  void swap(std::span<const Rank> partners, std::size_t record_bytes,
+            std::span<const std::byte> mine, std::span<std::byte> theirs, Timeout timeout) override;
   void barrier(Timeout timeout) override;
   Incident incident() noexcept override { return board_.incident(); }
   bool has_left(Rank rank) noexcept override { return board_.has_left(rank); }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -85,6 +86,30 @@ class MpiExchange final : public Exchange {
     gather({"allgather", timeout, Deadline::after(timeout, now())}, mine, all);
   }
 
+  bool allgather_unless_equal(std::span<const std::byte> mine, std::span<std::byte> all,
+                              Timeout timeout) override {
+    detail::check(all.size() == mine.size() * rank_count_, "allgather has room for every rank",
+                  all.size(), mine.size() * rank_count_);
+    check_usable();
+    const Call call{"allgather_unless_equal", timeout, Deadline::after(timeout, now())};
+    const std::uint64_t bytes = mine.size();
+    if (are_equal(call, std::as_bytes(std::span{&bytes, 1})) && are_equal(call, mine)) return true;
+    gather(call, mine, all);
+    return false;
+  }
+
+  void swap(std::span<const Rank> partners, std::size_t record_bytes,
+            std::span<const std::byte> mine, std::span<std::byte> theirs,
+            Timeout timeout) override {
+    detail::check(mine.size() == partners.size() * record_bytes && theirs.size() == mine.size(),
+                  "there is a record for each partner, and room for theirs", mine.size(),
+                  partners.size() * record_bytes);
+    detail::check(record_bytes > 0 && record_bytes <= chunk_bytes_max, "a record fits a message",
+                  record_bytes, chunk_bytes_max);
+    check_usable();
+    swap({"swap", timeout, Deadline::after(timeout, now())}, partners, record_bytes, mine, theirs);
+  }
+
   void barrier(Timeout timeout) override {
     check_usable();
     meet({"barrier", timeout, Deadline::after(timeout, now())});
@@ -108,6 +133,7 @@ class MpiExchange final : public Exchange {
     MPI_Comm communicator = MPI_COMM_NULL;
     std::vector<std::byte> mine;
     std::vector<std::byte> all;
+    std::vector<MPI_Request> requests;  // of records that are being sent
   };
 
   void gather(const Call& call, std::span<const std::byte> mine, std::span<std::byte> all) {
@@ -132,6 +158,88 @@ class MpiExchange final : public Exchange {
                     lent_->all.data() + rank * chunk.size(), chunk.size());
       }
     }
+  }
+
+  /// Whether all ranks bring the same bytes, and as many: what is 1 on all ranks, and what is 0.
+  bool are_equal(const Call& call, std::span<const std::byte> mine) {
+    for (std::size_t offset = 0; offset < mine.size(); offset += chunk_bytes_max) {
+      const auto chunk = mine.subspan(offset, std::min(mine.size() - offset, chunk_bytes_max));
+      lent_->mine.assign(chunk.begin(), chunk.end());
+      std::transform(chunk.begin(), chunk.end(), std::back_inserter(lent_->mine),
+                     [](std::byte byte) { return ~byte; });
+      lent_->all.resize(lent_->mine.size());
+      check_mpi(MPI_Iallreduce(lent_->mine.data(), lent_->all.data(),
+                               static_cast<int>(lent_->mine.size()), MPI_BYTE, MPI_BAND,
+                               lent_->communicator, &request_),
+                "MPI_Iallreduce");
+      complete(call);
+      const std::span<const std::byte> ones{lent_->all.data(), chunk.size()};
+      const std::span<const std::byte> zeros{lent_->all.data() + chunk.size(), chunk.size()};
+      if (!std::equal(ones.begin(), ones.end(), zeros.begin(),
+                      [](std::byte one, std::byte zero) { return one == ~zero; }))
+        return false;  // on every rank
+    }
+    return true;
+  }
+
+  /// One of two partners may not hold the other for a partner, so nobody waits for a certain
+  /// record.
+  void swap(const Call& call, std::span<const Rank> partners, std::size_t record_bytes,
+            std::span<const std::byte> mine, std::span<std::byte> theirs) {
+    const std::uint64_t bytes = record_bytes;
+    if (!are_equal(call, std::as_bytes(std::span{&bytes, 1}))) {
+      std::vector<std::uint64_t> sizes(rank_count_);
+      gather(call, std::as_bytes(std::span{&bytes, 1}), std::as_writable_bytes(std::span{sizes}));
+      for (std::uint32_t rank = 0; rank < rank_count_; ++rank)
+        if (sizes[rank] != sizes[0])
+          throw Error(ErrorCode::mismatch,
+                      "swap: rank 0 has records of " + std::to_string(sizes[0]) + " bytes, rank " +
+                          std::to_string(rank) + " " + std::to_string(sizes[rank]));
+    }
+    // Synchronous sends that are all matched say that every record has been received; then a
+    // barrier says so of all ranks (T. Hoefler, C. Siebert, A. Lumsdaine, "Scalable communication
+    // protocols for dynamic sparse data exchange", PPoPP 2010).
+    lent_->mine.assign(mine.begin(), mine.end());
+    lent_->all.assign(mine.size(), std::byte{});
+    lent_->requests.assign(partners.size(), MPI_REQUEST_NULL);
+    const int tag = swaps_++ % 2;
+    for (std::size_t i = 0; i < partners.size(); ++i)
+      check_mpi(MPI_Issend(lent_->mine.data() + i * record_bytes, static_cast<int>(record_bytes),
+                           MPI_BYTE, static_cast<int>(index_of(partners[i])), tag,
+                           lent_->communicator, &lent_->requests[i]),
+                "MPI_Issend");
+    bool meets = false;
+    complete(call, [&] {
+      for (;;) {
+        int has_come = 0;
+        MPI_Status status;
+        check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, tag, lent_->communicator, &has_come, &status),
+                  "MPI_Iprobe");
+        if (has_come == 0) break;
+        std::vector<std::byte> record(record_bytes);
+        check_mpi(MPI_Recv(record.data(), static_cast<int>(record_bytes), MPI_BYTE,
+                           status.MPI_SOURCE, tag, lent_->communicator, MPI_STATUS_IGNORE),
+                  "MPI_Recv");
+        const auto from = std::find(partners.begin(), partners.end(),
+                                    Rank{static_cast<std::uint32_t>(status.MPI_SOURCE)});
+        if (from != partners.end())
+          std::copy(record.begin(), record.end(),
+                    theirs.begin() +
+                        (from - partners.begin()) * static_cast<std::ptrdiff_t>(record_bytes));
+      }
+      int done = 0;
+      if (!meets) {
+        check_mpi(MPI_Testall(static_cast<int>(lent_->requests.size()), lent_->requests.data(),
+                              &done, MPI_STATUSES_IGNORE),
+                  "MPI_Testall");
+        if (done == 0) return false;
+        lent_->requests.clear();
+        check_mpi(MPI_Ibarrier(lent_->communicator, &request_), "MPI_Ibarrier");
+        meets = true;
+      }
+      check_mpi(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "MPI_Test");
+      return done != 0;
+    });
   }
 
   void meet(const Call& call) {
@@ -167,13 +275,20 @@ class MpiExchange final : public Exchange {
   }
 
   void complete(const Call& call) {
+    complete(call, [&] {
+      int done = 0;
+      check_mpi(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "MPI_Test");
+      return done != 0;
+    });
+  }
+
+  template <class Test>
+  void complete(const Call& call, Test&& is_done) {
     Deadline look_for_ended = Deadline::after(ended_check_interval, now());
     std::vector<Rank> ended;
     Deadline give_up = Deadline::after(wait_forever, now());
     for (int tests = 1;; ++tests) {
-      int done = 0;
-      check_mpi(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "MPI_Test");
-      if (done != 0) return;
+      if (is_done()) return;
       const Timeout time = now();
       if (look_for_ended.passed(time)) {
         look_for_ended = Deadline::after(ended_check_interval, time);
@@ -225,7 +340,7 @@ class MpiExchange final : public Exchange {
 
   void release() noexcept {
     if (is_inherited()) return;
-    if (request_ != MPI_REQUEST_NULL) {
+    if (request_ != MPI_REQUEST_NULL || !lent_->requests.empty()) {
       // A nonblocking collective can be neither cancelled nor freed: MPI keeps the memory it was
       // lent, and the communicator, whose collective release would wait for the missing ranks.
       (void)lent_.release();
@@ -242,6 +357,7 @@ class MpiExchange final : public Exchange {
       processes_;  // pidfds by rank; empty: this rank, or another host's
   MPI_Request request_ = MPI_REQUEST_NULL;
   std::unique_ptr<Lent> lent_ = std::make_unique<Lent>();
+  int swaps_ = 0;
   std::string broken_;  // why this rank's exchanges no longer match those of the others
   pid_t process_ = ::getpid();
 };

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 #include <thread>
+#include <utility>
 
 #include "bootstrap/describe.hpp"
 #include "bootstrap/socket.hpp"
@@ -82,6 +83,13 @@ std::vector<Address> resolve_until(Deadline deadline, const std::string& rendezv
                                 const std::string& remark) {
   throw Error(ErrorCode::timed_out, name_ranks(missing) + " did not come to " + options.rendezvous +
                                         " within " + name_timeout(options.timeout) + "; " + remark);
+}
+
+/// What a rank brings to a step.
+std::string name_bytes(std::uint64_t total_bytes) {
+  const bool are_letters = (total_bytes & wire::letters_bit) != 0;
+  return (are_letters ? "records of " : "") + std::to_string(total_bytes & ~wire::letters_bit) +
+         " bytes";
 }
 
 constexpr Rank hub_rank{0};
@@ -230,36 +238,129 @@ void TcpExchange::allgather(std::span<const std::byte> mine, std::span<std::byte
                             Timeout timeout) {
   detail::check(all.size() == mine.size() * rank_count_, "allgather has room for every rank",
                 all.size(), mine.size() * rank_count_);
-  exchange("allgather", mine, all, timeout);
+  (void)exchange("allgather", FrameType::contribution, mine, all, timeout);
+}
+
+bool TcpExchange::allgather_unless_equal(std::span<const std::byte> mine, std::span<std::byte> all,
+                                         Timeout timeout) {
+  detail::check(all.size() == mine.size() * rank_count_, "allgather has room for every rank",
+                all.size(), mine.size() * rank_count_);
+  return exchange("allgather_unless_equal", FrameType::comparison, mine, all, timeout);
 }
 
 void TcpExchange::barrier(Timeout timeout) {
-  exchange("barrier", {}, {}, timeout);
+  (void)exchange("barrier", FrameType::contribution, {}, {}, timeout);
 }
 
-void TcpExchange::exchange(const char* name, std::span<const std::byte> mine,
-                           std::span<std::byte> all, Timeout timeout) {
+void TcpExchange::check_usable(const char* name) const {
   if (socket_.inherited()) {
     throw Error(ErrorCode::invalid_argument,
                 std::string(name) + ": this is a forked child, and the exchange is its parent's");
   }
   if (!broken_.empty()) throw Error(ErrorCode::peer_failed, broken_);
+}
+
+bool TcpExchange::exchange(const char* name, FrameType type, std::span<const std::byte> mine,
+                           std::span<std::byte> all, Timeout timeout) {
+  check_usable(name);
   const Call call{name, timeout, Deadline::after(timeout, now())};
   const std::size_t chunk_bytes_max = wire::chunk_bytes_max(rank_count_);
   all_ = all;
   mine_bytes_ = mine.size();
+  record_bytes_ = 0;
   offset_ = 0;
+  bool all_equal = true;
   do {  // at least once, because an empty allgather is a barrier
     const auto chunk = mine.subspan(offset_, std::min(mine.size() - offset_, chunk_bytes_max));
     receive();
     fail_if_gone(call);
     const wire::Step step{++sequence_, mine.size()};
-    say(FrameType::contribution, bytes_of(step), chunk);
+    say(type, bytes_of(step), chunk);
     awaiting_ = true;
+    is_equal_ = false;
     await_gathered(call);
+    // One chunk may be equal, and another not.
+    if (is_equal_ && chunk.size() < mine.size()) {
+      for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
+        std::copy(chunk.begin(), chunk.end(), all.subspan(rank * mine.size() + offset_).begin());
+      }
+    }
+    all_equal = all_equal && is_equal_;
     offset_ += chunk.size();
   } while (offset_ < mine.size());
   all_ = {};
+  return all_equal;
+}
+
+void TcpExchange::swap(std::span<const Rank> partners, std::size_t record_bytes,
+                       std::span<const std::byte> mine, std::span<std::byte> theirs,
+                       Timeout timeout) {
+  const std::size_t letter_bytes = sizeof(std::uint32_t) + record_bytes;
+  const std::size_t frame_bytes_max = wire::chunk_bytes_max(rank_count_);
+  detail::check(mine.size() == partners.size() * record_bytes && theirs.size() == mine.size(),
+                "there is a record for each partner, and room for theirs", mine.size(),
+                partners.size() * record_bytes);
+  detail::check(record_bytes > 0 && letter_bytes <= frame_bytes_max, "a record fits a frame",
+                record_bytes, frame_bytes_max);
+  check_usable("swap");
+  const Call call{"swap", timeout, Deadline::after(timeout, now())};
+  receive();
+  fail_if_gone(call);
+  all_ = theirs;
+  partners_ = partners;
+  record_bytes_ = record_bytes;
+  position_.assign(rank_count_, UINT32_MAX);
+  for (std::uint32_t i = 0; i < partners.size(); ++i) position_[index_of(partners[i])] = i;
+  ++sequence_;
+  const std::size_t each = frame_bytes_max / letter_bytes;
+  std::vector<std::byte> letters;
+  std::size_t said = 0;
+  do {  // at least once, because nobody is done before all have come
+    const std::size_t count = std::min(each, partners.size() - said);
+    letters.clear();
+    for (std::size_t i = said; i < said + count; ++i) {
+      const auto to = std::as_bytes(partners.subspan(i, 1));
+      const auto record = mine.subspan(i * record_bytes, record_bytes);
+      letters.insert(letters.end(), to.begin(), to.end());
+      letters.insert(letters.end(), record.begin(), record.end());
+    }
+    said += count;
+    const wire::Letters head{sequence_, wire::letters_bit | record_bytes,
+                             static_cast<std::uint32_t>(count), said == partners.size() ? 1u : 0u};
+    say(FrameType::letters, bytes_of(head), letters);
+  } while (said < partners.size());
+  awaiting_ = true;
+  for (const std::vector<std::byte>& early : std::exchange(early_letters_, {}))
+    foreign_ = !take_letters(early) || foreign_;
+  if (foreign_) lose_hub();
+  await_gathered(call);
+  all_ = {};
+  partners_ = {};
+}
+
+/// False: no hub of ours would send that.
+bool TcpExchange::take_letters(std::span<const std::byte> payload) {
+  const auto head = front_of<wire::Letters>(payload);
+  if (!head) return false;
+  if (head->sequence == sequence_ + 1) {  // others are in the next step already
+    early_letters_.emplace_back(payload.begin(), payload.end());
+    return true;
+  }
+  if (!awaiting_ || head->sequence != sequence_) return true;  // of a step that failed
+  payload = payload.subspan(sizeof *head);
+  const std::size_t letter_bytes = sizeof(std::uint32_t) + record_bytes_;
+  if (head->total_bytes != (wire::letters_bit | record_bytes_) || record_bytes_ == 0 ||
+      payload.size() != head->count * letter_bytes)
+    return false;
+  for (; !payload.empty(); payload = payload.subspan(letter_bytes)) {
+    const std::uint32_t from = *front_of<std::uint32_t>(payload);
+    if (from >= rank_count_) return false;
+    if (position_[from] == UINT32_MAX) continue;  // this rank does not hold it for a partner
+    const auto record = payload.subspan(sizeof from, record_bytes_);
+    std::copy(record.begin(), record.end(), all_.subspan(position_[from] * record_bytes_).begin());
+  }
+  if (head->last != 0) awaiting_ = false;
+  return true;
 }
 
 /// Returns once the result of this step has been stored.
@@ -273,9 +374,11 @@ void TcpExchange::await_gathered(const Call& call) {
     if (disagreement_ && disagreement_->sequence == sequence_) {
       fail(call, ErrorCode::mismatch,
            "rank " + std::to_string(disagreement_->one_rank) + " contributes " +
-               std::to_string(disagreement_->one_bytes) + " bytes, rank " +
+               name_bytes(disagreement_->one_bytes) + ", rank " +
                std::to_string(disagreement_->other_rank) + " " +
-               std::to_string(disagreement_->other_bytes));
+               (((disagreement_->one_bytes ^ disagreement_->other_bytes) & wire::letters_bit) != 0
+                    ? name_bytes(disagreement_->other_bytes)
+                    : std::to_string(disagreement_->other_bytes & ~wire::letters_bit)));
     }
     fail_if_gone(call);
     const bool late = call.deadline.passed(now());
@@ -448,6 +551,7 @@ void TcpExchange::handle(const Frame& frame) {
     case FrameType::gathered: {
       const auto step = front_of<wire::Step>(frame.payload);
       if (!step || !awaiting_ || step->sequence != sequence_) return;
+      if (record_bytes_ != 0) break;
       const auto chunks = frame.payload.subspan(sizeof *step);
       const std::size_t chunk_bytes = chunks.size() / rank_count_;
       // A hub returns as many bytes as it was given; otherwise this is no hub of ours.
@@ -459,6 +563,16 @@ void TcpExchange::handle(const Frame& frame) {
       awaiting_ = false;
       return;
     }
+    case FrameType::equal: {
+      const auto step = front_of<wire::Step>(frame.payload);
+      if (!step || !awaiting_ || step->sequence != sequence_) return;
+      is_equal_ = true;
+      awaiting_ = false;
+      return;
+    }
+    case FrameType::delivered:
+      if (!take_letters(frame.payload)) break;
+      return;
     case FrameType::incident: {
       const auto news = front_of<wire::News>(frame.payload);
       if (!news || news->rank >= rank_count_ || incident_.kind != Incident::Kind::none) return;
@@ -474,6 +588,8 @@ void TcpExchange::handle(const Frame& frame) {
     }
     case FrameType::hello:
     case FrameType::contribution:
+    case FrameType::comparison:
+    case FrameType::letters:
     case FrameType::query:
     case FrameType::goodbye:
       break;

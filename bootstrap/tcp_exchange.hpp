@@ -33,18 +33,26 @@ class TcpExchange final : public Exchange {
   std::uint32_t rank_count() const noexcept override { return rank_count_; }
   void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
                  Timeout timeout) override;
+  bool allgather_unless_equal(std::span<const std::byte> mine, std::span<std::byte> all,
+                              Timeout timeout) override;
+  void swap(std::span<const Rank> partners, std::size_t record_bytes,
+            std::span<const std::byte> mine, std::span<std::byte> theirs, Timeout timeout) override;
   void barrier(Timeout timeout) override;
   Incident incident() noexcept override;
   bool has_left(Rank rank) noexcept override;
   void announce(Incident incident) noexcept override;
+  /// What rank 0 has relayed so far; nothing on the other ranks.
+  Relayed relayed() const noexcept { return hub_ ? hub_->relayed() : Relayed{}; }
 
  private:
   struct Call;  // one allgather or barrier
   void join(const TcpOptions& options);
   bool await_welcome(const TcpOptions& options, Deadline deadline);
   [[noreturn]] void throw_refusal(const TcpOptions& options) const;
-  void exchange(const char* name, std::span<const std::byte> mine, std::span<std::byte> all,
-                Timeout timeout);
+  void check_usable(const char* name) const;
+  bool exchange(const char* name, wire::FrameType type, std::span<const std::byte> mine,
+                std::span<std::byte> all, Timeout timeout);
+  bool take_letters(std::span<const std::byte> payload);
   void await_gathered(const Call& call);
   void fail_if_gone(const Call& call);
   [[noreturn]] void fail(const Call& call, ErrorCode code, const std::string& text);
@@ -91,6 +99,12 @@ class TcpExchange final : public Exchange {
   std::span<std::byte> all_;  // the caller's buffer
   std::size_t mine_bytes_ = 0;
   std::size_t offset_ = 0;
+  bool is_equal_ = false;  // the answer was that all ranks have the same
+  // The partners of a swap, and what they have sent too early.
+  std::span<const Rank> partners_;
+  std::vector<std::uint32_t> position_;                // in partners_, by rank
+  std::size_t record_bytes_ = 0;                       // 0: this step is about something else
+  std::vector<std::vector<std::byte>> early_letters_;  // frames of the next step
   std::string broken_;  // why this rank's steps no longer match those of the others
 };
 

@@ -2,7 +2,9 @@
 // as it announces; all numbers are little-endian, as are all hosts that this builds for.
 //
 //   joining    client -> hub  hello                  hub -> client  welcome | refusal | gave_up
-//   exchanging client -> hub  contribution, query    hub -> client  gathered, disagreement, missing
+//   exchanging client -> hub  contribution, comparison, letters, query
+//                                                    hub -> client  gathered, equal, delivered,
+//                                                                   disagreement, missing
 //   news       client -> hub  incident, goodbye      hub -> client  incident, left
 #pragma once
 
@@ -28,6 +30,10 @@ enum class FrameType : std::uint32_t {
   incident = 10,     // News
   goodbye = 11,      // nothing: the connection's end is not a death
   left = 12,         // News: this rank has said goodbye
+  comparison = 13,   // Step, then the rank's bytes: needed only if not all ranks have the same
+  equal = 14,        // Step: all have; otherwise the answer is gathered
+  letters = 15,      // Letters, then for each its rank in 32 bits, to which it goes, and a record
+  delivered = 16,    // Letters likewise, with the ranks from which they come
 };
 
 struct FrameHeader {
@@ -39,7 +45,7 @@ static_assert(sizeof(FrameHeader) == 8);
 inline constexpr std::uint64_t magic = 0x30626f6974747574;  // "tuttiob0"
 // It is raised with every change of a struct in this file, except Hello, whose layout is frozen so
 // that two versions can detect that they differ.
-inline constexpr std::uint32_t protocol_version = 1;
+inline constexpr std::uint32_t protocol_version = 2;
 
 inline constexpr std::size_t secret_bytes_max = 256;
 
@@ -67,6 +73,18 @@ struct Step {
   std::uint64_t total_bytes = 0;  // one rank's in the whole allgather, of which this is a chunk
 };
 static_assert(sizeof(Step) == 16);
+
+/// Some of a rank's letters, or of those to it; they come in several frames if they are many.
+struct Letters {
+  std::uint64_t sequence = 0;
+  std::uint64_t total_bytes = 0;  // letters_bit, and the bytes of a record
+  std::uint32_t count = 0;
+  std::uint32_t last = 0;  // 1: there are no more in this step
+};
+static_assert(sizeof(Letters) == 24);
+
+/// Tells the total_bytes of letters from those of an allgather.
+inline constexpr std::uint64_t letters_bit = std::uint64_t{1} << 63;
 
 struct Disagreement {
   std::uint64_t sequence = 0;
@@ -99,13 +117,19 @@ constexpr std::size_t chunk_bytes_max(std::uint32_t rank_count) noexcept {
                                  std::size_t{256} << 10);
 }
 
+/// How many bytes of letters a hub collects for a rank before it sends them on.
+constexpr std::size_t letters_bytes_max(std::uint32_t rank_count) noexcept {
+  return chunk_bytes_max(rank_count);
+}
+
 /// The longest payload that a client may send, and the longest that may be sent to it.
 constexpr std::size_t to_hub_bytes_max(std::uint32_t rank_count) noexcept {
-  return sizeof(Step) + chunk_bytes_max(rank_count);
+  return sizeof(Letters) + chunk_bytes_max(rank_count);
 }
 constexpr std::size_t to_client_bytes_max(std::uint32_t rank_count) noexcept {
-  // This is the size of `gathered`; a `missing` list takes 4 bytes per rank and always fits.
-  return sizeof(Step) + rank_count * chunk_bytes_max(rank_count);
+  // As many as `gathered` or `delivered` takes; a `missing` list takes 4 bytes per rank and always
+  // fits.
+  return sizeof(Letters) + rank_count * chunk_bytes_max(rank_count);
 }
 
 }  // namespace tutti::bootstrap::wire

@@ -95,7 +95,8 @@ std::string notify_text(const runtime::ContextSettings& settings, const std::str
 }
 
 /// `port` is null where none could be opened.
-InfoSection limits(const verbs::Port* port, std::size_t arena_bytes) {
+InfoSection limits(const verbs::Port* port, std::size_t arena_bytes,
+                   std::uint32_t connections_max) {
   const bool locks = port == nullptr || verbs::locks_memory(*port);
   InfoSection section{
       .title = "Limits",
@@ -106,6 +107,10 @@ InfoSection limits(const verbs::Port* port, std::size_t arena_bytes) {
                 {"memory left", memory_left_text()}}};
   if (port == nullptr) return section;
   section.lines.emplace_back("queue pairs (max_qp)", fmt::format("{}", port->limits.max_qp));
+  section.lines.emplace_back("connections of a context",
+                             connections_max > 0
+                                 ? fmt::format("{} (TUTTI_CONNECTIONS_MAX)", connections_max)
+                                 : "as many as the device has queue pairs and completions for");
   section.lines.emplace_back("requests of each (max_qp_wr)",
                              fmt::format("{}", port->limits.max_qp_wr));
   section.lines.emplace_back("completions (max_cqe)", fmt::format("{}", port->limits.max_cqe));
@@ -304,7 +309,8 @@ Info gather_info() {
   const std::size_t memory_bytes =
       settings.arena_bytes + runtime::staging_bytes(settings.arena_bytes);
   if (port && !info.problem) info.problem = problem_of_locking(*port, memory_bytes);
-  info.sections.push_back(limits(port ? &*port : nullptr, memory_bytes));
+  info.sections.push_back(
+      limits(port ? &*port : nullptr, memory_bytes, settings.connections_max));
   info.sections.push_back(nodes(settings));
   info.sections.push_back(copies(settings, costs));
   info.sections.push_back(processors());

@@ -1,8 +1,8 @@
 // The connection to one peer process: its queue pair, the sends and receives that are in use on it,
 // and what has become of it.
 //
-// A connection that has failed gets no credit any more, so that the data path meets the failure
-// where it asks for credit anyway.  Nothing is sent again.
+// A connection that has failed, or whose other end is closed, gets no credit any more, so that the
+// data path meets the failure where it asks for credit anyway.  Nothing is sent again.
 #pragma once
 
 #include <cassert>
@@ -53,11 +53,17 @@ struct Connection {
       : process(peer), pair(std::move(made)), sends(pair->sends_max()), index(own_index) {}
 
   /// Whether so many sends could be posted now.  in_progress: there is no credit, poll and try
-  /// again; transport_failed: the connection has failed.
+  /// again; transport_failed: the connection has failed, or its other end is closed.
   Status room(std::uint32_t count) const noexcept {
     if (sends.credits() >= count) [[likely]]
       return Status::ok;
-    return failed ? Status::transport_failed : Status::in_progress;
+    return failed || peer_closed ? Status::transport_failed : Status::in_progress;
+  }
+
+  /// Whether this end may be closed, though the peer knows nothing of it yet: no live channel uses
+  /// it, all that was sent has arrived, and all that was sent here has been taken.
+  bool is_idle() const noexcept {
+    return users == 0 && pair && connected && !failed && !left && !took_leave && !is_in_doubt;
   }
 
   /// A plain write of the chunk of `given`, which is a PlainWrite, NotifiedWrite or WordedWrite;
@@ -90,15 +96,23 @@ struct Connection {
   std::string why_not_worded() const;
 
   std::uint64_t process;          // the peer's key
+  std::uint64_t serial = 0;       // of all connections that were made; never used again
+  std::uint64_t used_at = 0;      // grows with each use; the least recent one is closed first
   IdHandle id = {};               // if it was connected by address
-  std::optional<QueuePair> pair;  // empty: abandoned
+  std::optional<QueuePair> pair;  // empty: closed
   SendQueue sends;
   std::uint32_t index;
+  std::uint32_t users = 0;             // live channels that may send or receive here
   std::uint32_t completion_queue = 0;  // its index
+  bool has_entries = false;            // of that queue
   bool connected = false;
   bool failed = false;
-  bool left = false;                        // the peer has taken leave
+  bool left = false;                        // the peer has taken leave, or closed its end
   bool took_leave = false;                  // this end has
+  bool is_closing = false;                  // and goes on, without this connection
+  bool peer_closed = false;                 // the peer goes on, but has closed its end
+  bool heard_all = false;                   // and its last message has been polled
+  bool is_in_doubt = false;                 // a channel ended before all was known to have arrived
   std::optional<TransportFailure> unheard;  // until Connections::next_failure() has returned it
   std::uint32_t receives_used = 0;          // polled and not yet posted again
   std::uint32_t receives_reserved = 0;      // by live channels, both parities

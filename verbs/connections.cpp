@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "verbs/port_card.hpp"
@@ -55,23 +56,58 @@ Connections::Connections(const Port& port, ibv_pd* domain, const ConnectionOptio
       completion_queues_(port, completions_each(port, options.queue_pair), events_.get()) {}
 
 std::uint32_t Connections::count_max() const noexcept {
-  return completion_queues_.connections_max();
+  const std::uint32_t of_device = completion_queues_.connections_max();
+  return options_.count_max > 0 ? std::min(options_.count_max, of_device) : of_device;
 }
 
-void Connections::require_room_for(std::span<const std::uint64_t> processes) const {
-  const auto added = static_cast<std::size_t>(
+std::size_t Connections::added_by(std::span<const std::uint64_t> processes) const noexcept {
+  return static_cast<std::size_t>(
       std::count_if(processes.begin(), processes.end(),
                     [&](std::uint64_t process) { return !by_process_.contains(process); }));
-  const std::size_t sum = by_process_.size() + added;
-  if (sum <= count_max()) return;
-  throw Error(ErrorCode::limit_exceeded,
-              "this rank has " + std::to_string(by_process_.size()) + " connections and needs " +
-                  std::to_string(added) + " more, and a context on " + port_.name() +
-                  " has at most " + std::to_string(count_max()) + " (device limit " +
-                  std::to_string(port_.limits.max_qp) + " queue pairs, " +
-                  completion_queues_.limits() + ", of which a connection takes " +
-                  std::to_string(completion_queues_.entries_each()) +
-                  "); use fewer messages per round, or an algorithm that connects fewer ranks");
+}
+
+std::vector<std::uint32_t> Connections::idle_beside(
+    std::span<const std::uint64_t> processes) const {
+  std::vector<std::uint32_t> idle;
+  for (const Connection& connection : connections_)
+    if (connection.is_idle() &&
+        std::find(processes.begin(), processes.end(), connection.process) == processes.end())
+      idle.push_back(connection.index);
+  return idle;
+}
+
+bool Connections::can_have_room_for(std::span<const std::uint64_t> processes) const {
+  const std::size_t sum = open_ + added_by(processes);
+  return sum <= count_max() || sum - count_max() <= idle_beside(processes).size();
+}
+
+std::vector<std::uint32_t> Connections::in_the_way_of(
+    std::span<const std::uint64_t> processes) const {
+  const std::size_t added = added_by(processes);
+  const std::size_t sum = open_ + added;
+  if (sum <= count_max()) return {};
+  const std::size_t surplus = sum - count_max();
+  std::vector<std::uint32_t> idle = idle_beside(processes);
+  if (surplus > idle.size())
+    throw Error(
+        ErrorCode::limit_exceeded,
+        "this rank has " + std::to_string(open_) + " connections, of which " +
+            std::to_string(idle.size()) + " can be closed, and needs " + std::to_string(added) +
+            " more, and a context on " + port_.name() + " has at most " +
+            std::to_string(count_max()) + " (" +
+            (options_.count_max > 0
+                 ? "TUTTI_CONNECTIONS_MAX or code: " + std::to_string(options_.count_max) + "; "
+                 : "") +
+            "device limit " + std::to_string(port_.limits.max_qp) + " queue pairs, " +
+            completion_queues_.limits() + ", of which a connection takes " +
+            std::to_string(completion_queues_.entries_each()) +
+            "); destroy operations, use fewer messages per round, or an algorithm that "
+            "connects fewer ranks");
+  std::sort(idle.begin(), idle.end(), [&](std::uint32_t one, std::uint32_t other) {
+    return (*this)[one].used_at < (*this)[other].used_at;
+  });
+  idle.resize(surplus);
+  return idle;
 }
 
 std::uint32_t Connections::receives_promised_max() const noexcept {
@@ -83,26 +119,57 @@ std::uint32_t Connections::receives_promised_max() const noexcept {
 std::uint32_t Connections::to(std::uint64_t process) {
   if (const auto found = by_process_.find(process); found != by_process_.end())
     return found->second;
-  if (by_process_.size() >= static_cast<std::size_t>(port_.limits.max_qp))
-    throw Error(ErrorCode::limit_exceeded, port_.name() + " has at most " +
-                                               std::to_string(port_.limits.max_qp) +
-                                               " queue pairs; use fewer messages per round");
-  const std::uint32_t index = count();
+  if (open_ >= count_max())
+    throw Error(ErrorCode::limit_exceeded, "a context on " + port_.name() + " has at most " +
+                                               std::to_string(count_max()) +
+                                               " connections; use fewer messages per round");
   const std::uint32_t queue = completion_queues_.add_connection();
+  std::uint32_t index = 0;
   try {
     QueuePair pair(port_, domain_, completion_queues_[queue], options_.queue_pair);
     assert(pair.completions_max() == completion_queues_.entries_each());
-    Connection& made = connections_.emplace_back(index, process, std::move(pair));
-    made.completion_queue = queue;
-    if (const int error = made.post_receives(made.pair->receives_max()); error != 0)
-      throw Error(ErrorCode::system, "post_recv on " + port_.name() + ": " + std::strerror(error),
-                  error);
-    by_process_.emplace(process, index);
+    index = make(process, std::move(pair));
   } catch (...) {
-    while (count() > index) connections_.pop_back();
     completion_queues_.remove_connection(queue);
     throw;
   }
+  Connection& made = connections_[index];
+  made.completion_queue = queue;
+  made.has_entries = true;
+  if (const int error = made.post_receives(made.pair->receives_max()); error != 0) {
+    abandon_from(made.serial);
+    throw Error(ErrorCode::system, "post_recv on " + port_.name() + ": " + std::strerror(error),
+                error);
+  }
+  return index;
+}
+
+std::uint32_t Connections::make(std::uint64_t process, QueuePair&& pair) {
+  // What may allocate comes first.
+  by_process_.reserve(by_process_.size() + 1);
+  const bool is_new = free_.empty();
+  const std::uint32_t index =
+      is_new ? static_cast<std::uint32_t>(connections_.size()) : free_.back();
+  if (is_new) {
+    if (closed_.capacity() <= index) closed_.reserve(2 * std::size_t{index} + 2);
+    if (free_.capacity() <= index) free_.reserve(2 * std::size_t{index} + 2);
+  }
+  by_process_.emplace(process, index);
+  try {
+    if (is_new) {
+      connections_.emplace_back(index, process, std::move(pair));
+    } else {
+      std::destroy_at(&connections_[index]);
+      std::construct_at(&connections_[index], index, process, std::move(pair));
+      free_.pop_back();
+    }
+  } catch (...) {
+    by_process_.erase(process);
+    throw;
+  }
+  connections_[index].serial = made_++;
+  connections_[index].used_at = ++uses_;
+  ++open_;
   return index;
 }
 
@@ -147,35 +214,127 @@ void Connections::connect_by_cm(std::span<const NewPartner> partners,
     connections_[partners[i].connection].id = std::move(asked[i].id);
 }
 
-void Connections::abandon_from(std::uint32_t first) noexcept {
-  for (std::uint32_t i = first; i < count(); ++i) {
-    Connection& connection = connections_[i];
-    if (!connection.pair) continue;
+void Connections::abandon_from(std::uint64_t first) noexcept {
+  for (Connection& connection : connections_) {
+    if (connection.serial < first || !connection.pair) continue;
     assert(connection.receives_reserved == 0);
-    by_process_.erase(connection.process);
+    assert(connection.users == 0);
     if (connection.unheard) --unheard_;
     connection.unheard.reset();
-    connection.pair.reset();
-    connection.id.reset();
-    completion_queues_.remove_connection(connection.completion_queue);
+    close(connection);
   }
+  // Nothing can have completed on queue pairs that were not connected.
+  std::erase_if(closed_, [&](std::uint32_t index) {
+    return connections_[index].serial >= first && !connections_[index].connected && free(index);
+  });
+}
+
+void Connections::begin_use(Connection& connection) noexcept {
+  ++connection.users;
+  connection.used_at = ++uses_;
+}
+
+void Connections::end_use(Connection& connection, bool orderly) noexcept {
+  assert(connection.users > 0);
+  --connection.users;
+  connection.used_at = ++uses_;
+  if (!orderly) connection.is_in_doubt = true;
+}
+
+void Connections::say_disconnect(Connection& connection) noexcept {
+  assert(connection.is_idle());
+  connection.took_leave = true;
+  connection.is_closing = true;
+  const int error =
+      connection.sends.notify(connection.pair->get(), connection.index, Immediate::disconnect);
+  if (error != 0) (void)post_failed_slow(connection, error);
+}
+
+void Connections::hear_disconnect(Connection& connection) noexcept {
+  connection.heard_all = true;
+  leave_to_peer(connection);
+}
+
+void Connections::supersede(Connection& connection) noexcept {
+  leave_to_peer(connection);
+  if (connection.users == 0) close(connection);
+}
+
+void Connections::leave_to_peer(Connection& connection) noexcept {
+  connection.left = true;
+  connection.peer_closed = true;
+  connection.sends.close();
+  forget_process(connection);
+}
+
+void Connections::forget_process(const Connection& connection) noexcept {
+  const auto found = by_process_.find(connection.process);
+  if (found != by_process_.end() && found->second == connection.index) by_process_.erase(found);
+}
+
+void Connections::close(Connection& connection) noexcept {
+  assert(connection.pair);
+  assert(closed_.size() < closed_.capacity());
+  forget_process(connection);
+  connection.sends.close();
+  connection.pair.reset();
+  connection.id.reset();
+  --open_;
+  closed_.push_back(connection.index);
+}
+
+bool Connections::close_those_of_peers() noexcept {
+  const std::uint32_t before = open_;
+  for (Connection& connection : connections_)
+    if (connection.pair && ((connection.peer_closed && connection.heard_all) ||
+                            (connection.left && connection.users == 0)))
+      close(connection);
+  return open_ < before;
+}
+
+void Connections::recycle() noexcept {
+  std::erase_if(closed_, [&](std::uint32_t index) { return free(index); });
+}
+
+bool Connections::free(std::uint32_t index) noexcept {
+  Connection& connection = connections_[index];
+  assert(!connection.pair);
+  if (connection.has_entries) completion_queues_.remove_connection(connection.completion_queue);
+  connection.has_entries = false;
+  // A channel still knows the index, or somebody has to be told.
+  if (connection.users > 0 || connection.unheard) return false;
+  free_.push_back(index);
+  return true;
 }
 
 void Connections::fail(Connection& connection, const TransportFailure& failure) noexcept {
   if (connection.failed || !connection.pair) return;
-  assert(failure.process == connection.process);
-  assert(!failure.what.empty());
   connection.failed = true;
   connection.sends.close();
   // Whatever the reason, nothing may leave it or come through it from now on.
   connection.pair->close();
+  // One end that is being closed needs nothing any more, so nor does the other.
+  if (!connection.is_closing && !connection.peer_closed) report(connection, failure);
+}
+
+void Connections::report(Connection& connection, const TransportFailure& failure) noexcept {
+  assert(failure.process == connection.process);
+  assert(!failure.what.empty());
+  if (!connection.unheard) ++unheard_;
   connection.unheard = failure;
-  ++unheard_;
+}
+
+Status Connections::no_credit_slow(Connection& connection) noexcept {
+  if (connection.peer_closed)
+    report(connection,
+           {.process = connection.process, .what = "has ended the operation that this rank calls"});
+  return connection.failed || connection.peer_closed ? Status::transport_failed
+                                                     : Status::in_progress;
 }
 
 void Connections::fail_all_of(const ibv_cq* completion_queue, const char* what) noexcept {
   for (Connection& connection : connections_)
-    if (completion_queues_[connection.completion_queue] == completion_queue)
+    if (connection.pair && completion_queues_[connection.completion_queue] == completion_queue)
       fail(connection, {.process = connection.process, .what = what});
 }
 

@@ -1,9 +1,22 @@
 // The connections of a process to its peers: they are made and connected at set-up, and fail one by
 // one.
 //
-// A connection has an index, which is in every work request and completion, and is never used
-// again.  There are only as many connections as the device has queue pairs and completion queue
-// entries for (completion_queues.hpp).
+// A connection has an index, which is in every work request and completion.  It is used again when
+// nothing of the connection can be in a completion queue any more.  There are only as many
+// connections as the owner allows, and as the device has queue pairs and completion queue entries
+// for (completion_queues.hpp).
+//
+// Connections that no live channel uses are closed when others need their place, the least recently
+// used first (VerbsFabric::make_room_for()).  Each end decides that alone:
+//
+//   this end                                      the peer
+//   idle: its channels have ended in good order
+//   "disconnect", and waits for its acknowledgement
+//   closes its queue pair                         polls "disconnect" at some time: it sends nothing
+//                                                 more, and closes its queue pair at its next
+//                                                 set-up
+//   the next set-up of both: no connection here   none here either, or, if "disconnect" was not
+//                                                 polled: superseded, because the peer offers one
 #pragma once
 
 #include <deque>
@@ -20,9 +33,10 @@ namespace tutti::verbs {
 struct ConnectionOptions {
   QueuePairLimits queue_pair = {};
   PathDefaults path = {};
-  bool by_cm = false;          // by IP address, through the kernel's connection manager
-  std::uint64_t process = 0;   // this end's key; needed with by_cm
-  bool raises_events = false;  // a thread may sleep until there is a completion
+  bool by_cm = false;           // by IP address, through the kernel's connection manager
+  std::uint32_t count_max = 0;  // 0: as many as the device allows
+  std::uint64_t process = 0;    // this end's key; needed with by_cm
+  bool raises_events = false;   // a thread may sleep until there is a completion
 };
 
 /// A peer to be connected.
@@ -46,8 +60,12 @@ class Connections {
     assert(index < connections_.size());
     return connections_[index];
   }
-  /// Connections made so far.  Later ones have this index or a higher one.
-  std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(connections_.size()); }
+  /// Connections whose queue pair exists.
+  std::uint32_t count() const noexcept { return open_; }
+  /// Whether there is a connection to that process which its peer has not closed.
+  bool has(std::uint64_t process) const noexcept { return by_process_.contains(process); }
+  /// Connections made so far.  Later ones have this serial number or a higher one.
+  std::uint64_t made() const noexcept { return made_; }
   /// What has to be polled.
   const CompletionQueues& completion_queues() const noexcept { return completion_queues_; }
   /// Null unless it raises events.
@@ -55,11 +73,15 @@ class Connections {
 
   // ---- set-up: may throw Error, may allocate ----
 
-  /// How many connections there can be: the device limits queue pairs and completion queue entries.
+  /// How many connections there can be: the owner may limit them, and the device limits queue pairs
+  /// and completion queue entries.
   std::uint32_t count_max() const noexcept;
-  /// Throws Error, with the numbers, unless connections to all of these processes can exist beside
-  /// those that exist.  `processes` has none twice.
-  void require_room_for(std::span<const std::uint64_t> processes) const;
+  /// Whether connections to all of these processes can exist beside those that are in use.
+  bool can_have_room_for(std::span<const std::uint64_t> processes) const;
+  /// The idle connections that have to go before connections to all of these processes can exist,
+  /// least recently used first; mostly none.  `processes` has none twice.  Throws Error, with the
+  /// numbers, if those that are in use leave too little room.
+  std::vector<std::uint32_t> in_the_way_of(std::span<const std::uint64_t> processes) const;
   /// How many messages, of all live channels, can be on their way along a connection at once.
   std::uint32_t receives_promised_max() const noexcept;
   /// How long the device waits for an acknowledgement before it sends again.
@@ -74,9 +96,33 @@ class Connections {
   /// Connects all partners, or throws Error; if any two ends cannot talk to each other, no queue
   /// pair is touched.  By address it waits for the partners, which do the same.
   void connect(std::span<const NewPartner> partners, const ConnectPatience& patience = {});
-  /// Destroys the connections from `first` on, which no live channel may use: the set-up that made
-  /// them has failed, here or elsewhere, and the other ends may be gone.
-  void abandon_from(std::uint32_t first) noexcept;
+  /// Closes the connections from serial number `first` on, which no live channel may use: the
+  /// set-up that made them has failed, here or elsewhere, and the other ends may be gone.
+  void abandon_from(std::uint64_t first) noexcept;
+
+  // ---- disconnecting ----
+
+  /// A channel uses the connection from now on, or does so no longer.  `orderly`: all that either
+  /// end has sent for it has arrived.
+  void begin_use(Connection& connection) noexcept;
+  void end_use(Connection& connection, bool orderly) noexcept;
+  /// Sends "disconnect" on an idle connection that has a credit.
+  void say_disconnect(Connection& connection) noexcept;
+  /// "disconnect" was polled.
+  void hear_disconnect(Connection& connection) noexcept;
+  /// The peer of a connection offers a new one, so it has closed its end of this one.  Channels
+  /// that still use it send nothing more; to() makes another.
+  void supersede(Connection& connection) noexcept;
+  /// Destroys the queue pair.  What is in the completion queues is dropped when it is polled.
+  void close(Connection& connection) noexcept;
+  /// Closes the connections that the peer has closed or left, and on which nothing can come any
+  /// more.  Whether there were some.
+  bool close_those_of_peers() noexcept;
+  /// Whether there are closed connections whose index and completions are not free yet.
+  bool has_closed() const noexcept { return !closed_.empty(); }
+  /// The completion queues are, or have been, empty since the last close(): indices and entries of
+  /// closed connections that no channel uses may be used again.
+  void recycle() noexcept;
 
   // ---- failures and farewells ----
 
@@ -90,6 +136,9 @@ class Connections {
   /// Fails the connections of a completion queue.
   void fail_all_of(const ibv_cq* completion_queue, const char* what) noexcept;
   Status post_failed_slow(Connection& connection, int error) noexcept;
+  /// What becomes of a send for which there is no credit.  If the peer has closed its end, it has
+  /// ended what this end calls: that is a failure.
+  Status no_credit_slow(Connection& connection) noexcept;
 
   /// Posts again the receives that were used.
   void refill(Connection& connection) noexcept;
@@ -99,6 +148,13 @@ class Connections {
  private:
   void connect_by_cm(std::span<const NewPartner> partners, const ConnectPatience& patience);
   bool knows_farewell(Connection& connection) noexcept;
+  void report(Connection& connection, const TransportFailure& failure) noexcept;
+  std::size_t added_by(std::span<const std::uint64_t> processes) const noexcept;
+  std::vector<std::uint32_t> idle_beside(std::span<const std::uint64_t> processes) const;
+  std::uint32_t make(std::uint64_t process, QueuePair&& pair);
+  void leave_to_peer(Connection& connection) noexcept;
+  void forget_process(const Connection& connection) noexcept;
+  bool free(std::uint32_t index) noexcept;
 
   const Port& port_;
   ibv_pd* domain_;
@@ -108,6 +164,11 @@ class Connections {
   CompletionQueues completion_queues_;
   std::deque<Connection> connections_;  // queue pairs go before the completion queues
   std::unordered_map<std::uint64_t, std::uint32_t> by_process_;
+  std::vector<std::uint32_t> closed_;  // indices, until they are free; has room for all
+  std::vector<std::uint32_t> free_;    // indices; has room for all
+  std::uint32_t open_ = 0;
+  std::uint64_t made_ = 0;
+  std::uint64_t uses_ = 0;
   std::size_t unheard_ = 0;  // connections with an unheard failure
 };
 

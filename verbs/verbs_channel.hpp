@@ -133,6 +133,7 @@ class VerbsChannel {
   std::uint32_t id_ = 0;
   std::uint64_t numbers_from_ = 0;
   std::vector<Sent> sent_;               // by connection that has awaited sends
+  std::vector<std::uint32_t> used_;      // connections, see VerbsFabric::use()
   std::vector<std::uint32_t> reserved_;  // connections on which receives are reserved, one each
 };
 

@@ -67,6 +67,71 @@ void VerbsFabric::detach(VerbsChannel& channel, bool orderly) noexcept {
     connections_[connection].receives_reserved -= 2;
   }
   channel.reserved_.clear();
+  for (const std::uint32_t connection : channel.used_)
+    connections_.end_use(connections_[connection], orderly);
+  channel.used_.clear();
+}
+
+void VerbsFabric::use(VerbsChannel& channel, Connection& connection) {
+  assert(connection.pair);
+  if (std::find(channel.used_.begin(), channel.used_.end(), connection.index) !=
+      channel.used_.end())
+    return;
+  channel.used_.push_back(connection.index);
+  connections_.begin_use(connection);
+}
+
+void VerbsFabric::supersede(VerbsChannel& channel, Connection& connection) noexcept {
+  const auto count = static_cast<std::uint32_t>(std::erase(channel.reserved_, connection.index));
+  assert(connection.receives_reserved >= 2 * count);
+  connection.receives_reserved -= 2 * count;
+  if (std::erase(channel.used_, connection.index) > 0) connections_.end_use(connection, true);
+  connections_.supersede(connection);
+}
+
+void VerbsFabric::make_room_for(std::span<const std::uint64_t> processes, detail::Clock& clock,
+                                Timeout timeout) {
+  if (connections_.count() + processes.size() > connections_.count_max())
+    empty_queues();  // with what peers have sent that have closed their ends
+  else
+    (void)poll();
+  forget_closed();
+  // What is polled then may say that peers have closed more.
+  while (connections_.close_those_of_peers()) forget_closed();
+  const std::vector<std::uint32_t> in_the_way = connections_.in_the_way_of(processes);
+  if (in_the_way.empty()) return;
+  const Deadline deadline = Deadline::after(timeout, clock.now());
+  for (bool all_know = false; !all_know && !deadline.passed(clock.now());) {
+    all_know = true;
+    for (const std::uint32_t index : in_the_way) {
+      Connection& connection = connections_[index];
+      if (connection.is_idle() && connection.sends.has_credit())
+        connections_.say_disconnect(connection);
+      const bool knows = connection.failed || connection.left ||
+                         (connection.took_leave && connection.sends.in_flight() == 0);
+      all_know = all_know && knows;
+    }
+    if (poll() == 0 && !all_know) sched_yield();
+  }
+  for (const std::uint32_t index : in_the_way) connections_.close(connections_[index]);
+  forget_closed();
+}
+
+void VerbsFabric::empty_queues() noexcept {
+  for (const CompletionQueues::Queue& queue : connections_.completion_queues().all()) {
+    // As many as were there at the beginning, at most; what comes meanwhile need not be polled.
+    const std::size_t entries =
+        std::size_t{queue.connections_max} * connections_.completion_queues().entries_each();
+    std::size_t polled = 0;
+    for (std::size_t more = 1; more > 0 && polled < entries; polled += more)
+      more = poll(queue.handle.get());
+  }
+}
+
+void VerbsFabric::forget_closed() noexcept {
+  if (!connections_.has_closed()) return;
+  empty_queues();
+  connections_.recycle();
 }
 
 Status VerbsFabric::write(Connection& connection, const NotifiedWrite& given) noexcept {
@@ -161,7 +226,9 @@ std::size_t VerbsFabric::take_events() noexcept {
 }
 
 void VerbsFabric::raise(Connection& connection, std::uint32_t immediate) noexcept {
-  if (immediate == Immediate::farewell) [[unlikely]] {
+  static_assert(Immediate::disconnect + 1 == Immediate::farewell && Immediate::farewell + 1 == 0);
+  if (immediate >= Immediate::disconnect) [[unlikely]] {
+    if (immediate == Immediate::disconnect) return connections_.hear_disconnect(connection);
     connection.left = true;
     return;
   }

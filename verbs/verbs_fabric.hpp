@@ -56,6 +56,18 @@ class VerbsFabric {
   /// comes later is found if another channel awaits lines there by then.)
   void detach(VerbsChannel& channel, bool orderly) noexcept;
 
+  /// The channel may send and receive along this connection, which stays until detach().
+  void use(VerbsChannel& channel, Connection& connection);
+  /// The peer has closed its end of a connection that this channel uses, but has nothing prepared
+  /// on yet: the channel does not use it any more, and Connections::to() makes another one.
+  void supersede(VerbsChannel& channel, Connection& connection) noexcept;
+  /// Makes room for connections to all of these processes: if there would be too many, closes those
+  /// that no channel uses, the least recently used first.  Their peers are told, and if one does
+  /// not acknowledge that in time, its connection is closed all the same.  Throws Error, with the
+  /// numbers, before anything is closed, if there cannot be room.
+  void make_room_for(std::span<const std::uint64_t> processes, detail::Clock& clock,
+                     Timeout timeout);
+
   /// Polls until all sends of this channel's connections have left, so that their source memory may
   /// be reused.  False if that did not happen by the deadline.  Nothing leaves a failed connection
   /// any more; and a peer that has taken leave, or of which `has_gone(process)` is true, has closed
@@ -101,7 +113,7 @@ class VerbsFabric {
     PreparedPut& prepared = channel.put_at(parity, put);
     Connection& connection = connections_[prepared.connection];
     if (!connection.sends.has_credit()) [[unlikely]]
-      return connection.failed ? Status::transport_failed : Status::in_progress;
+      return connections_.no_credit_slow(connection);
     if (prepared.line != nullptr) prepared.line->fill();
     assert(prepared.is_intact());
     assert(prepared.line != nullptr || is_local(prepared.piece));
@@ -164,6 +176,11 @@ class VerbsFabric {
   void fail_hasty_slow(Connection& connection, const char* what) noexcept;
   std::size_t poll(ibv_cq* queue) noexcept;
   std::size_t poll_several() noexcept;
+  /// Polls until all that was in the completion queues before has been polled.
+  void empty_queues() noexcept;
+  /// What is in the completion queues of closed connections is dropped; then they can be made
+  /// again.
+  void forget_closed() noexcept;
   void raise(Connection& connection, std::uint32_t immediate) noexcept;
 
   Port port_;

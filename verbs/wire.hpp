@@ -88,6 +88,8 @@ struct Immediate {
   static constexpr std::uint32_t slots_max = 1u << 15;
   /// The last message of a connection: its sender has received everything that it waited for.
   static constexpr std::uint32_t farewell = UINT32_MAX;
+  /// Likewise, of a sender that goes on, and only closes this connection, which nothing needs.
+  static constexpr std::uint32_t disconnect = UINT32_MAX - 1;
 
   std::uint32_t operation;  // the receiver's id of the operation
   std::uint32_t parity;     // of the call
@@ -107,5 +109,6 @@ static_assert(Immediate::decoded(Immediate{77, 1, 1234}.encoded()).slot == 1234)
 static_assert(Immediate::decoded(Immediate{77, 1, 1234}.encoded()).parity == 1);
 static_assert(Immediate::decoded(Immediate{65534, 0, 32767}.encoded()).operation == 65534);
 static_assert(Immediate::decoded(Immediate::farewell).operation >= Immediate::operations_max);
+static_assert(Immediate::decoded(Immediate::disconnect).operation >= Immediate::operations_max);
 
 }  // namespace tutti::verbs

@@ -142,6 +142,12 @@ ContextOptions options_of(const tutti_context_options* given) {
     options.ranks_per_node = counts_of("ranks_per_node", known.ranks_per_node);
   if (known.ranks_per_domain.count != 0)
     options.ranks_per_domain = counts_of("ranks_per_domain", known.ranks_per_domain);
+  if (const auto most = size_if_given("connections_max", known.connections_max)) {
+    if (*most > UINT32_MAX)
+      refuse("connections_max", std::to_string(known.connections_max),
+             "at most " + std::to_string(UINT32_MAX));
+    options.connections_max = static_cast<std::uint32_t>(*most);
+  }
   return options;
 }
 

@@ -30,9 +30,10 @@ struct Verdict {
   bool failed() const { return text[0] != '\0'; }
 };
 
+/// What a rank asks for.  All of it must be equal on all ranks, as far as they check that, and is
+/// as a rule: then it does not travel to all.
 struct Card {
   Verdict verdict;
-  // What must be equal on all ranks.
   char collective[16] = {};
   char algorithm[48] = {};
   std::uint64_t element_count = 0;
@@ -41,12 +42,19 @@ struct Card {
   std::uint32_t element_bytes = 0;
   std::uint32_t register_bytes = 0;
   std::uint32_t slot_count = 0;
+  std::uint32_t root = 0;
   BuiltIn built_in = BuiltIn::none;
   ElementType element_type = ElementType::other;
   Agreement agreement = Agreement::identical;
   std::uint8_t properties = 0;
   std::uint8_t float_mode = 0;  // 0 where it does not matter
-  // What the peers need to know.
+  std::uint8_t reserved[3] = {};
+};
+// Without padding, because its bytes are compared.
+static_assert(std::is_trivially_copyable_v<Card> && std::has_unique_object_representations_v<Card>);
+
+/// What the partners of a rank need to know to send to it.
+struct Places {
   // Address by parity.  Of a shared ring: address of the block, and the laps contributed ahead.
   std::array<std::uint64_t, 2> slots = {};
   std::uint64_t target = 0;        // address, where peers write it
@@ -55,12 +63,10 @@ struct Card {
   std::uint32_t remote_key = 0;
   std::uint32_t target_key = 0;
   std::uint32_t channel = 0;
-  std::uint32_t new_connections = 0;
-  std::uint32_t root = 0;     // must be equal, too
   bool tells_places = false;  // of its messages that stay with it (runtime/staging.hpp)
+  std::uint8_t reserved[3] = {};
 };
-
-static_assert(std::is_trivially_copyable_v<Card>);
+static_assert(std::is_trivially_copyable_v<Places>);
 
 /// How far an error is from its cause.  When one rank gives up, others wait in vain for it, or
 /// learn that it gave up; their errors explain less than its own.

@@ -40,7 +40,7 @@ struct Introduction {
 static_assert(std::is_trivially_copyable_v<Introduction>);
 
 /// Raised with every change of what ranks tell each other at set-up.
-constexpr std::uint64_t protocol_version = 13;
+constexpr std::uint64_t protocol_version = 14;
 
 /// How long a communicator waits at its end for peers that have not read everything.
 constexpr Timeout retirement_max = std::chrono::seconds(8);
@@ -249,9 +249,19 @@ Communicator::Implementation::~Implementation() {
   std::erase(context.communicators, this);
 }
 
-void Communicator::Implementation::gather(runtime::SetUpCall& call, std::span<const std::byte> mine,
-                                          std::span<std::byte> everybodys) {
+template <class Step>
+auto Communicator::Implementation::over_exchange(Step&& step) {
   require_own();
+  try {
+    return step();
+  } catch (const Error& error) {
+    liveness.fail_exchange(error);
+    throw;
+  }
+}
+
+runtime::SetUpBlock Communicator::Implementation::block_of(runtime::SetUpCall& call,
+                                                           std::span<const std::byte> mine) const {
   runtime::SetUpBlock block{.version = protocol_version,
                             .communicator = id,
                             .payload_bytes = mine.size(),
@@ -260,10 +270,13 @@ void Communicator::Implementation::gather(runtime::SetUpCall& call, std::span<co
                             .name = {},
                             .payload = {}};
   std::strncpy(block.name, call.name, sizeof block.name - 1);
-  const auto first = mine.first(std::min(mine.size(), runtime::SetUpBlock::payload_bytes_max));
-  std::copy(first.begin(), first.end(), block.payload.begin());
-  std::vector<runtime::SetUpBlock> blocks(exchange.rank_count());
-  exchange_all(std::as_bytes(std::span(&block, 1)), std::as_writable_bytes(std::span(blocks)));
+  std::copy_n(mine.begin(), std::min(mine.size(), runtime::SetUpBlock::payload_bytes_max),
+              block.payload.begin());
+  return block;
+}
+
+void Communicator::Implementation::require_one_call(const runtime::SetUpCall& call,
+                                                    std::span<const runtime::SetUpBlock> blocks) {
   try {
     runtime::require_one_call(blocks);
   } catch (const Error&) {
@@ -271,9 +284,22 @@ void Communicator::Implementation::gather(runtime::SetUpCall& call, std::span<co
     if (call.kind == runtime::CallKind::operation) --operations_made;
     throw;
   }
+}
+
+void Communicator::Implementation::gather(runtime::SetUpCall& call, std::span<const std::byte> mine,
+                                          std::span<std::byte> everybodys) {
+  const runtime::SetUpBlock block = block_of(call, mine);
+  std::vector<runtime::SetUpBlock> blocks(exchange.rank_count());
+  over_exchange([&] {
+    exchange.allgather(std::as_bytes(std::span(&block, 1)),
+                       std::as_writable_bytes(std::span(blocks)), context.settings.setup_timeout);
+  });
+  require_one_call(call, blocks);
+  const auto first = mine.first(std::min(mine.size(), runtime::SetUpBlock::payload_bytes_max));
   const auto rest = mine.subspan(first.size());
   std::vector<std::byte> rests(rest.size() * blocks.size());
-  if (!rest.empty()) exchange_all(rest, rests);
+  if (!rest.empty())
+    over_exchange([&] { exchange.allgather(rest, rests, context.settings.setup_timeout); });
   for (std::size_t rank = 0; rank < blocks.size(); ++rank) {
     const auto theirs = everybodys.subspan(rank * mine.size(), mine.size());
     std::copy_n(blocks[rank].payload.begin(), first.size(), theirs.begin());
@@ -282,14 +308,32 @@ void Communicator::Implementation::gather(runtime::SetUpCall& call, std::span<co
   }
 }
 
-void Communicator::Implementation::exchange_all(std::span<const std::byte> mine,
-                                                std::span<std::byte> everybodys) {
-  try {
-    exchange.allgather(mine, everybodys, context.settings.setup_timeout);
-  } catch (const Error& error) {
-    liveness.fail_exchange(error);
-    throw;
-  }
+bool Communicator::Implementation::gather_unless_equal(runtime::SetUpCall& call,
+                                                       std::span<const std::byte> mine,
+                                                       std::span<std::byte> everybodys) {
+  detail::check(mine.size() <= runtime::SetUpBlock::payload_bytes_max, "it fits a block",
+                mine.size(), runtime::SetUpBlock::payload_bytes_max);
+  const runtime::SetUpBlock block = block_of(call, mine);
+  std::vector<runtime::SetUpBlock> blocks(exchange.rank_count());
+  if (over_exchange([&] {
+        return exchange.allgather_unless_equal(std::as_bytes(std::span(&block, 1)),
+                                               std::as_writable_bytes(std::span(blocks)),
+                                               context.settings.setup_timeout);
+      }))
+    return true;
+  require_one_call(call, blocks);
+  for (std::size_t rank = 0; rank < blocks.size(); ++rank)
+    std::copy_n(blocks[rank].payload.begin(), mine.size(),
+                everybodys.subspan(rank * mine.size()).begin());
+  return false;
+}
+
+void Communicator::Implementation::swap(runtime::SetUpCall& call, std::span<const Rank> partners,
+                                        std::size_t record_bytes, std::span<const std::byte> mine,
+                                        std::span<std::byte> theirs) {
+  ++call.step;
+  over_exchange(
+      [&] { exchange.swap(partners, record_bytes, mine, theirs, context.settings.setup_timeout); });
 }
 
 Rank Communicator::Implementation::rank_of(std::uint64_t process) const noexcept {

@@ -120,13 +120,25 @@ struct Communicator::Implementation {
   /// the exchange is the communicator's.
   void gather(runtime::SetUpCall& call, std::span<const std::byte> mine,
               std::span<std::byte> everybodys);
+  /// As gather(), except that it returns true if all ranks bring the same, and leaves `everybodys`
+  /// as it is then; it may return false all the same.  `mine` fits a SetUpBlock.
+  bool gather_unless_equal(runtime::SetUpCall& call, std::span<const std::byte> mine,
+                           std::span<std::byte> everybodys);
+  /// The next step of a call that is known to be the same on all ranks: swaps records with partners
+  /// (Exchange::swap()).  A failure of the exchange is the communicator's.
+  void swap(runtime::SetUpCall& call, std::span<const Rank> partners, std::size_t record_bytes,
+            std::span<const std::byte> mine, std::span<std::byte> theirs);
   Rank rank_of(std::uint64_t process) const noexcept;
 
  private:
   /// Collective: tells the other ranks of this one, and finds their nodes unless they are known.
   void introduce(std::optional<runtime::Neighbourhood> known);
-  /// An allgather of the exchange, whose failure is the communicator's.
-  void exchange_all(std::span<const std::byte> mine, std::span<std::byte> everybodys);
+  /// Does something with the exchange, whose failure is the communicator's.
+  template <class Step>
+  auto over_exchange(Step&& step);
+  runtime::SetUpBlock block_of(runtime::SetUpCall& call, std::span<const std::byte> mine) const;
+  void require_one_call(const runtime::SetUpCall& call,
+                        std::span<const runtime::SetUpBlock> blocks);
   const Operation::Implementation* any_in_flight() const noexcept;
 };
 

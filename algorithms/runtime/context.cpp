@@ -34,6 +34,7 @@ Context::Implementation::Implementation(const ContextOptions& given)
       fabric({.device = settings.device,
               .arena_bytes = settings.arena_bytes + runtime::staging_bytes(settings.arena_bytes),
               .connections = {.by_cm = settings.connect == ConnectBy::cm,
+                              .count_max = settings.connections_max,
                               .process = process_key,
                               .raises_events = settings.wait == WaitPolicy::block},
               .uses_lines = settings.notify == Notify::flag}),
@@ -138,6 +139,11 @@ void Context::Implementation::sleep(runtime::Liveness& watched, Timeout now,
   }
   sleeper->get_up();
   if (is_alarmed) watched.alarm(clock.now());
+}
+
+bool Context::Implementation::has_retired() const noexcept {
+  return std::any_of(communicators.begin(), communicators.end(),
+                     [](const auto* communicator) { return !communicator->retired.empty(); });
 }
 
 void Context::Implementation::hear_failures_slow() noexcept {

@@ -80,6 +80,8 @@ struct Context::Implementation {
   /// woken, and right after `watched` was checked at time `now`.  Makes a step of progress before
   /// it sleeps.
   void sleep(runtime::Liveness& watched, Timeout now, Timeout at_most) noexcept;
+  /// Whether operations that are destroyed for their users still wait for their peers to read.
+  bool has_retired() const noexcept;
   /// Tells the communicators of which connections have failed.
   void hear_failures_slow() noexcept;
 };

@@ -1,20 +1,28 @@
 // Making an operation takes three small exchanges out of band.  If each rank knows only how long
 // its own blocks are, there are two more before them, one of cards and one of these sizes.
-//   1. every rank's card: what it asks for, where its slots are, and whether it failed so far;
-//   2. the endpoints of new connections, if any rank has some;
+//   1. every rank's card: what it asks for, and whether it failed so far.  As a rule all are equal,
+//      and then only that is told;
+//   2. letters between partners: where their slots are, and the endpoints of new connections;
 //   3. every rank's verdict after connecting, which is also the barrier after which any rank may
-//   send.
-// Ranks that share a ring of nodes tell each other in between by which key their node's block is
-// written, and once more at the end that it has been.
+//      send.  All are equal as a rule.
+// If one of two partners has closed its end of a connection, and the other had not known, they
+// swap letters once more, and there is another verdict.
+// Ranks that share a ring of nodes write to all; they tell each other in between by which key their
+// node's block is written, and once more at the end that it has been.
 // A rank that fails locally still takes part, so that the others hear the reason instead of
 // waiting.
 #include "runtime/make_operation.hpp"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <optional>
 #include <string>
+#include <tutti/detail/check.hpp>
+#include <type_traits>
 
 #include "runtime/card.hpp"
 #include "runtime/float_mode.hpp"
@@ -26,10 +34,27 @@
 namespace tutti::runtime {
 namespace {
 
-struct NewConnection {
-  std::uint32_t peer = UINT32_MAX;
-  verbs::Endpoint endpoint = {};
+/// How long a rank waits for peers to acknowledge that it closes its connection to them.  Their
+/// devices do that, within microseconds; if one does not, its rank learns of it when both next need
+/// a connection.
+constexpr Timeout disconnect_timeout = std::chrono::seconds(1);
+
+/// What a rank tells each of its partners.
+struct Letter {
+  Places places = {};
+  verbs::Endpoint endpoint = {};   // of the connection to the partner, if it is new
+  std::uint32_t is_here = 0;       // 1: a letter has come
+  std::uint32_t is_connected = 0;  // to the partner already, as far as its writer knows
+  std::uint32_t reserved = 0;
 };
+static_assert(std::is_trivially_copyable_v<Letter>);
+
+/// How a set-up ends on a rank, so far.
+struct Outcome {
+  Verdict verdict;
+  std::uint8_t swaps_again = 0;  // 1: this rank has yet to connect a partner
+};
+static_assert(std::has_unique_object_representations_v<Outcome>);
 
 template <class T>
 std::vector<T> gather(Communicator::Implementation& communicator, SetUpCall& call,
@@ -39,38 +64,81 @@ std::vector<T> gather(Communicator::Implementation& communicator, SetUpCall& cal
   return all;
 }
 
+/// As gather(), but only what this rank brings if all ranks bring the same.
+template <class T>
+std::vector<T> gather_unless_equal(Communicator::Implementation& communicator, SetUpCall& call,
+                                   const T& mine) {
+  static_assert(std::has_unique_object_representations_v<T>);
+  std::vector<T> all(communicator.exchange.rank_count());
+  if (communicator.gather_unless_equal(call, std::as_bytes(std::span(&mine, 1)),
+                                       std::as_writable_bytes(std::span(all))))
+    all.assign(1, mine);
+  return all;
+}
+
 std::uint64_t hash_of(const std::vector<std::uint32_t>& vector) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (const std::uint32_t entry : vector) hash = (hash ^ entry) * 0x100000001b3;
   return hash;
 }
 
+/// The ranks to which this one sends, or which send to it, in order.
+std::vector<Rank> peers_of(const Operation::Implementation& operation) {
+  std::vector<Rank> peers;
+  for (const plan::Step& step : operation.plan.steps)
+    if (step.action == plan::Action::put || step.action == plan::Action::await)
+      peers.push_back(step.peer);
+  std::sort(peers.begin(), peers.end());
+  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+  return peers;
+}
+
 /// The peers on other nodes, which need connections.
 std::vector<Rank> partners_of(const Operation::Implementation& operation) {
-  std::vector<Rank> partners;
-  for (const plan::Step& step : operation.plan.steps)
-    if ((step.action == plan::Action::put || step.action == plan::Action::await) &&
-        !operation.communicator.is_neighbour(step.peer))
-      partners.push_back(step.peer);
-  std::sort(partners.begin(), partners.end());
-  partners.erase(std::unique(partners.begin(), partners.end()), partners.end());
+  std::vector<Rank> partners = peers_of(operation);
+  std::erase_if(partners, [&](Rank peer) { return operation.communicator.is_neighbour(peer); });
   return partners;
 }
 
-/// Refused before anything is made: connections to all partners that the device cannot hold.
-void require_connections(const Operation::Implementation& operation) {
-  const Communicator::Implementation& communicator = operation.communicator;
+/// Makes room for connections to all partners, at the cost of those that no live operation needs;
+/// refused before anything is made or closed, if live operations need too many.
+void make_room(const Operation::Implementation& operation) {
+  Communicator::Implementation& communicator = operation.communicator;
+  Context::Implementation& context = communicator.context;
   std::vector<std::uint64_t> processes;
   for (const Rank partner : partners_of(operation))
     processes.push_back(communicator.process_of[index_of(partner)]);
-  communicator.context.fabric.connections().require_room_for(processes);
+  // An operation that is destroyed, but whose peers have yet to read, needs its connections a
+  // little longer.
+  const verbs::Connections& connections = context.fabric.connections();
+  const Deadline deadline =
+      Deadline::after(context.settings.setup_timeout / 4, context.clock.now());
+  while (!connections.can_have_room_for(processes) && context.has_retired() &&
+         !deadline.passed(context.clock.now())) {
+    context.progress();  // whoever still has to read may wait for another operation first
+    communicator.liveness.check(context.clock.now());
+    communicator.require_usable();
+    for (Communicator::Implementation* one : context.communicators) one->reap();
+    sched_yield();
+  }
+  context.fabric.make_room_for(processes, context.clock,
+                               std::min(disconnect_timeout, context.settings.setup_timeout / 4));
 }
 
-void reserve_receives(Operation::Implementation& operation) {
+/// The connections to all partners are those of this operation, as long as it exists.
+void use_connections(Operation::Implementation& operation) {
+  for (const Rank partner : partners_of(operation))
+    operation.communicator.context.fabric.use(operation.channel.network,
+                                              operation.communicator.connection_to(partner));
+}
+
+/// For the messages of all partners, or of one.
+void reserve_receives(Operation::Implementation& operation, Rank partner = no_rank) {
   Communicator::Implementation& communicator = operation.communicator;
   std::map<std::uint32_t, std::uint32_t> reserved;  // by connection
   for (const plan::Step& step : operation.plan.steps) {
     if (!is_arrival(step) || communicator.is_neighbour(step.peer)) continue;
+    if (partner != no_rank && step.peer != partner) continue;
     verbs::Connection& connection = communicator.connection_to(step.peer);
     if (operation.ring()) {
       for (std::uint64_t i = operation.ring()->notified_max(); i > 0; i -= 2)
@@ -90,47 +158,66 @@ void reserve_receives(Operation::Implementation& operation) {
   }
 }
 
-/// Endpoints of the partners that are not connected yet, made here and sent to all.
-std::vector<NewConnection> offer_connections(Operation::Implementation& operation) {
-  Communicator::Implementation& communicator = operation.communicator;
-  std::vector<NewConnection> offers;
-  for (const Rank partner : partners_of(operation)) {
-    const verbs::Connection& connection = communicator.connection_to(partner);
-    if (connection.failed)
+/// Refuses partners that are lost for good.
+void require_no_failed_connection(Operation::Implementation& operation) {
+  for (const Rank partner : partners_of(operation))
+    if (operation.communicator.connection_to(partner).failed)
       throw Error(ErrorCode::peer_failed, "the connection to rank " +
                                               std::to_string(index_of(partner)) +
                                               " has failed earlier; make another context");
-    if (!connection.connected)
-      offers.push_back(
-          {.peer = index_of(partner),
-           .endpoint = communicator.context.fabric.connections().endpoint(connection.index)});
-  }
-  return offers;
 }
 
-void connect_partners(Operation::Implementation& operation,
-                      std::span<const NewConnection> offers_of_all, std::size_t offers_each) {
+/// What this rank writes to a peer.
+Letter letter_to(const Operation::Implementation& operation, const Places& places, Rank peer) {
   Communicator::Implementation& communicator = operation.communicator;
-  const std::uint32_t self = index_of(communicator.exchange.self());
+  Letter letter{.places = places, .is_here = 1};
+  if (communicator.is_neighbour(peer)) return letter;
+  const verbs::Connection& connection = communicator.connection_to(peer);
+  letter.is_connected = connection.connected ? 1 : 0;
+  if (!connection.connected)
+    letter.endpoint = communicator.context.fabric.connections().endpoint(connection.index);
+  return letter;
+}
+
+std::vector<Letter> swap_letters(Communicator::Implementation& communicator, SetUpCall& call,
+                                 std::span<const Rank> peers, std::span<const Letter> mine) {
+  std::vector<Letter> theirs(peers.size());
+  communicator.swap(call, peers, sizeof(Letter), std::as_bytes(mine),
+                    std::as_writable_bytes(std::span(theirs)));
+  return theirs;
+}
+
+/// Another connection in place of one that the peer has closed at its end, though this rank had not
+/// heard of it.
+void replace_connection(Operation::Implementation& operation, Rank partner) {
+  Communicator::Implementation& communicator = operation.communicator;
+  verbs::VerbsFabric& fabric = communicator.context.fabric;
+  fabric.supersede(operation.channel.network, communicator.connection_to(partner));
+  fabric.use(operation.channel.network, communicator.connection_to(partner));
+  reserve_receives(operation, partner);
+}
+
+/// Connects the partners whose letters have an endpoint, and replaces what they have closed.
+/// Returns those with which one more letter has to be swapped.
+std::vector<Rank> connect_partners(Operation::Implementation& operation,
+                                   std::span<const Rank> peers, std::span<const Letter> letters) {
+  Communicator::Implementation& communicator = operation.communicator;
   std::vector<verbs::NewPartner> partners;
-  for (const Rank partner : partners_of(operation)) {
-    const verbs::Connection& connection = communicator.connection_to(partner);
-    const auto theirs = offers_of_all.subspan(index_of(partner) * offers_each, offers_each);
-    const auto offer = std::find_if(theirs.begin(), theirs.end(),
-                                    [&](const NewConnection& entry) { return entry.peer == self; });
-    if (connection.connected) {
-      if (offer == theirs.end()) continue;
-      throw Error(ErrorCode::peer_failed,
-                  "rank " + std::to_string(index_of(partner)) +
-                      " has lost its connection to this rank in a set-up that failed; make another "
-                      "context on all ranks");
+  std::vector<Rank> again;
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    const std::string name = "rank " + std::to_string(index_of(peers[i]));
+    if (letters[i].is_here == 0)
+      throw Error(ErrorCode::mismatch, name + " does not expect a connection from this rank");
+    if (communicator.is_neighbour(peers[i])) continue;
+    const verbs::Connection& connection = communicator.connection_to(peers[i]);
+    const bool is_known_there = letters[i].is_connected != 0;
+    if (connection.connected != is_known_there) {
+      if (connection.connected) replace_connection(operation, peers[i]);
+      again.push_back(peers[i]);
+    } else if (!connection.connected) {
+      partners.push_back(
+          {.connection = connection.index, .remote = letters[i].endpoint, .name = name});
     }
-    if (offer == theirs.end())
-      throw Error(ErrorCode::mismatch, "rank " + std::to_string(index_of(partner)) +
-                                           " does not expect a connection from this rank");
-    partners.push_back({.connection = connection.index,
-                        .remote = offer->endpoint,
-                        .name = "rank " + std::to_string(index_of(partner))});
   }
   // Connecting may take half of the set-up timeout: a rank that has already failed waits for the
   // verdicts of the others meanwhile, and its own timeout must not pass first.
@@ -138,6 +225,7 @@ void connect_partners(Operation::Implementation& operation,
       partners, {.timeout = communicator.context.settings.setup_timeout / 2, .is_pointless = [&] {
                    return communicator.exchange.incident().kind != Incident::Kind::none;
                  }});
+  return again;
 }
 
 /// Runs `step`; what it throws is kept instead, so that this rank goes on taking part.
@@ -157,7 +245,7 @@ void attempt(std::optional<Error>& error, Step&& step) {
 /// or may have given up, and no later set-up could tell.
 class NewConnections {
  public:
-  explicit NewConnections(verbs::Connections& all) : all_(all), first_(all.count()) {}
+  explicit NewConnections(verbs::Connections& all) : all_(all), first_(all.made()) {}
   NewConnections(const NewConnections&) = delete;
   NewConnections& operator=(const NewConnections&) = delete;
   ~NewConnections() {
@@ -167,7 +255,7 @@ class NewConnections {
 
  private:
   verbs::Connections& all_;
-  std::uint32_t first_;
+  std::uint64_t first_;
   bool kept_ = false;
 };
 
@@ -197,7 +285,7 @@ Card card_of(const Communicator::Implementation& communicator, const OperationRe
   return card;
 }
 
-/// Where this rank's slots are, and what plan they belong to.
+/// What plan this rank's slots belong to.
 void fill_in(Card& card, const Operation::Implementation& operation) {
   std::strncpy(card.algorithm, operation.plan.algorithm.c_str(), sizeof card.algorithm - 1);
   std::vector<std::uint32_t> parameters = operation.plan.per_round;
@@ -215,22 +303,29 @@ void fill_in(Card& card, const Operation::Implementation& operation) {
   card.parameters_hash = hash_of(parameters);
   card.register_bytes = static_cast<std::uint32_t>(operation.execution.memory.register_bytes);
   card.slot_count = operation.plan.slot_count;
+  if (operation.ring()) card.slot_count = operation.plan.parts;  // chunks; what is awaited differs
+}
+
+/// Where this rank's slots are.
+Places places_of(const Operation::Implementation& operation) {
+  Places places;
   for (std::size_t parity = 0; parity < 2; ++parity)
-    card.slots[parity] = reinterpret_cast<std::uint64_t>(operation.execution.memory.slots[parity]);
+    places.slots[parity] =
+        reinterpret_cast<std::uint64_t>(operation.execution.memory.slots[parity]);
   if (operation.plan.zero_copy) {
-    card.target = reinterpret_cast<std::uint64_t>(operation.execution.memory.target);
-    card.target_key = operation.target.remote_key;
+    places.target = reinterpret_cast<std::uint64_t>(operation.execution.memory.target);
+    places.target_key = operation.target.remote_key;
   }
   if (operation.ring()) {
-    card.slot_count = operation.plan.parts;  // chunks; what a rank awaits differs
-    card.slots[0] = reinterpret_cast<std::uint64_t>(operation.block);
-    card.slots[1] = operation.ring()->ahead();
+    places.slots[0] = reinterpret_cast<std::uint64_t>(operation.block);
+    places.slots[1] = operation.ring()->ahead();
   }
-  card.numbers_from = operation.channel.network.numbers_from();
-  card.finished = reinterpret_cast<std::uint64_t>(operation.finished);
-  card.remote_key = operation.communicator.context.fabric.arena().remote_key();
-  card.channel = operation.channel_id;
-  card.tells_places = operation.staging != nullptr;  // as yet it only sends
+  places.numbers_from = operation.channel.network.numbers_from();
+  places.finished = reinterpret_cast<std::uint64_t>(operation.finished);
+  places.remote_key = operation.communicator.context.fabric.arena().remote_key();
+  places.channel = operation.channel_id;
+  places.tells_places = operation.staging != nullptr;  // as yet it only sends
+  return places;
 }
 
 template <CombineFunction Reduction::*function>
@@ -250,22 +345,35 @@ void charge_for(Operation::Implementation& operation) {
   if (reduction.inverse) reduction.inverse = charged<&Reduction::inverse>;
 }
 
+/// The first exchange: ranks ask for the same, and none has failed, or all throw the reason.
+void agree_on_card(Communicator::Implementation& communicator, SetUpCall& call, const Card& card,
+                   const std::optional<Error>& error, std::span<const Rank> members) {
+  const std::vector<Card> cards = gather_unless_equal(communicator, call, card);
+  agree<Card>(error, cards);
+  // One card is everybody's.
+  if (cards.size() == communicator.exchange.rank_count())
+    require_same(cards, index_of(communicator.exchange.self()), communicator.context.settings.check,
+                 members);
+}
+
 /// The sizes that every rank has told, by rank.  Ranks that ask for something else tell other
 /// sizes, or none, so the cards are compared first.
 std::vector<std::uint64_t> rows_of(Communicator::Implementation& communicator, SetUpCall& call,
                                    const OperationRequest& request, const Card& card) {
   if (request.row.empty()) return {};
-  const std::vector<Card> cards = gather<Card>(communicator, call, {&card, 1});
-  agree<Card>({}, cards);
-  require_same(cards, index_of(communicator.exchange.self()), communicator.context.settings.check);
+  agree_on_card(communicator, call, card, {}, {});
   return gather<std::uint64_t>(communicator, call, request.row);
 }
 
-/// The barrier after which every rank has connected, or all throw the reason.
-void agree_on_all(Communicator::Implementation& communicator, SetUpCall& call,
-                  std::optional<Error>& error) {
-  const Verdict verdict = Verdict::of(error);
-  agree<Verdict>(error, gather<Verdict>(communicator, call, {&verdict, 1}));
+/// The barrier after which every rank has connected, or all throw the reason.  Returns whether any
+/// rank `swaps_again`.
+bool agree_on_all(Communicator::Implementation& communicator, SetUpCall& call,
+                  const std::optional<Error>& error, bool swaps_again = false) {
+  const Outcome mine{Verdict::of(error), static_cast<std::uint8_t>(swaps_again ? 1 : 0)};
+  const std::vector<Outcome> outcomes = gather_unless_equal(communicator, call, mine);
+  agree<Outcome>(error, outcomes);
+  return std::any_of(outcomes.begin(), outcomes.end(),
+                     [](const Outcome& outcome) { return outcome.swaps_again != 0; });
 }
 
 bool is_stale(const tune::CollectiveRequest& asked) {
@@ -291,7 +399,7 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
     operation->calls.emplace<engine::StaleCalls>(operation->plan.steps, operation->plan.slot_count,
                                                  asked.slack + 1, asked.slack);
   if (communicator.context.clock.is_simulated() && asked.reduction.combine) charge_for(*operation);
-  require_connections(*operation);
+  make_room(*operation);
   // In simulated time polling the network is what lets time pass.
   const bool is_simulated = communicator.context.clock.is_simulated();
   operation->is_timed = is_simulated && communicator.members_of_node() > 1;
@@ -306,6 +414,7 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
       std::holds_alternative<Operation::Implementation::PlanCalls>(operation->calls))
     operation->calls.emplace<Operation::Implementation::OtherPlanCalls>();
   try {
+    use_connections(*operation);
     reserve_receives(*operation);
   } catch (const Error& refused) {
     if (!is_stale(asked)) throw;
@@ -315,13 +424,48 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
   return operation;
 }
 
+/// Once more between partners of whom one had closed its connection; then all are connected.
+void connect_again(Operation::Implementation& operation, SetUpCall& call,
+                   std::span<const Rank> partners, std::optional<Error>& error) {
+  Communicator::Implementation& communicator = operation.communicator;
+  std::vector<Letter> letters;
+  for (const Rank partner : partners) letters.push_back(letter_to(operation, {}, partner));
+  const std::vector<Letter> answers = swap_letters(communicator, call, partners, letters);
+  attempt(error, [&] {
+    const std::vector<Rank> left = connect_partners(operation, partners, answers);
+    detail::check(left.empty(), "partners whose connections are new agree on that", left.size());
+  });
+  (void)agree_on_all(communicator, call, error);
+}
+
+/// The second exchange and the third: letters, connections, verdicts.  Returns where the slots of
+/// the peers are, by rank.
+std::vector<Places> meet_peers(Operation::Implementation& operation, SetUpCall& call,
+                               std::optional<Error>& error) {
+  Communicator::Implementation& communicator = operation.communicator;
+  const std::vector<Rank> peers = peers_of(operation);
+  const Places mine = places_of(operation);
+  std::vector<Letter> letters;
+  for (const Rank peer : peers) letters.push_back(letter_to(operation, mine, peer));
+  letters = swap_letters(communicator, call, peers, letters);
+  std::vector<Places> places(communicator.exchange.rank_count());
+  for (std::size_t i = 0; i < peers.size(); ++i) places[index_of(peers[i])] = letters[i].places;
+  std::vector<Rank> again;
+  attempt(error, [&] { again = connect_partners(operation, peers, letters); });
+  if (!operation.ring()) attempt(error, [&] { prepare_messages(operation, places); });
+  if (agree_on_all(communicator, call, error, !again.empty()))
+    connect_again(operation, call, again, error);
+  return places;
+}
+
 /// Ranks of a shared ring exchange the keys by which the blocks of their nodes are written, then
 /// whether all could join, and last whether the first writes have arrived.
-void join_ring(Operation::Implementation& operation, SetUpCall& call,
-               const std::vector<Card>& cards, std::optional<Error>& error) {
+void join_ring(Operation::Implementation& operation, SetUpCall& call, std::optional<Error>& error) {
   Communicator::Implementation& communicator = operation.communicator;
+  const Places mine = places_of(operation);
+  const std::vector<Places> places = gather<Places>(communicator, call, {&mine, 1});
   RingDoor door;
-  attempt(error, [&] { door = operation.ring()->open(cards); });
+  attempt(error, [&] { door = operation.ring()->open(places); });
   const std::vector<RingDoor> doors = gather<RingDoor>(communicator, call, {&door, 1});
   attempt(error, [&] { operation.ring()->join(doors); });
   agree_on_all(communicator, call, error);
@@ -339,7 +483,6 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
   std::optional<Error> error;
   NewConnections connections(communicator.context.fabric.connections());  // outlives what uses them
   std::unique_ptr<Operation::Implementation> operation;
-  std::vector<NewConnection> offers;
   Card card = card_of(communicator, request);
   SetUpCall call{CallKind::operation, request.collective};
   const std::vector<std::uint64_t> rows = rows_of(communicator, call, request, card);
@@ -350,31 +493,16 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
                                       : tune::plan_for(completed.asked, communicator.topology(),
                                                        communicator.exchange.self());
     operation = lay_out(communicator, request, completed, std::move(plan));
-    offers = offer_connections(*operation);
+    require_no_failed_connection(*operation);
     fill_in(card, *operation);
-    card.new_connections = static_cast<std::uint32_t>(offers.size());
   });
   card.verdict = Verdict::of(error);
-  const std::vector<Card> cards = gather<Card>(communicator, call, {&card, 1});
-  agree<Card>(error, cards);
-  require_same(cards, index_of(communicator.exchange.self()), communicator.context.settings.check,
-               request.members);
-
-  std::size_t offers_each = 0;
-  for (const Card& theirs : cards)
-    offers_each = std::max<std::size_t>(offers_each, theirs.new_connections);
-  if (offers_each > 0) {
-    offers.resize(offers_each);
-    const std::vector<NewConnection> all = gather<NewConnection>(communicator, call, offers);
-    attempt(error, [&] { connect_partners(*operation, all, offers_each); });
-  }
-  if (operation->ring()) {
-    join_ring(*operation, call, cards, error);
-  } else {
-    attempt(error, [&] { prepare_messages(*operation, cards); });
-    agree_on_all(communicator, call, error);
-    find_messages_in_place(*operation, cards);
-  }
+  agree_on_card(communicator, call, card, error, request.members);
+  const std::vector<Places> places = meet_peers(*operation, call, error);
+  if (operation->ring())
+    join_ring(*operation, call, error);
+  else
+    find_messages_in_place(*operation, places);
   connections.keep();
   return operation;
 }

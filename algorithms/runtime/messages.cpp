@@ -41,7 +41,7 @@ void add_once(std::vector<T>& all, T one) {
 /// A message to a rank of this node, from a partial into a slot of that rank.  If the payload stays
 /// in the partial, the partial's address is written into the slot here, once for all calls.
 void prepare_store(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
-                   const Card& theirs) {
+                   const Places& theirs) {
   const engine::RegisterMemory& memory = operation.execution.memory;
   const NeighbourWindow& window = operation.communicator.neighbours.windows[index_of(step.peer)];
   const shm::Travel travel = travel_of(operation, step);
@@ -100,7 +100,7 @@ void await_lines(Operation::Implementation& operation, const plan::Step& step) {
 
 /// Prepares a message to a rank of another node: as a line, or with an immediate.
 void prepare_write(Operation::Implementation& operation, const plan::Step& step, std::size_t put,
-                   const Card& theirs) {
+                   const Places& theirs) {
   const engine::RegisterMemory& memory = operation.execution.memory;
   const verbs::Connection& connection = operation.communicator.connection_to(step.peer);
   const bool is_line = travels_as_line(operation, step);
@@ -131,7 +131,7 @@ void prepare_write(Operation::Implementation& operation, const plan::Step& step,
 
 /// Prepares the messages of each chunk, where buffers may stand in for registers.
 void prepare_zero_copy(Operation::Implementation& operation, const plan::Step& step,
-                       std::size_t put, const Card& theirs) {
+                       std::size_t put, const Places& theirs) {
   const engine::Execution& execution = operation.execution;
   const engine::RegisterMemory& memory = execution.memory;
   const verbs::Connection& connection = operation.communicator.connection_to(step.peer);
@@ -165,13 +165,13 @@ void prepare_zero_copy(Operation::Implementation& operation, const plan::Step& s
 }
 
 /// Makes room for the places that other ranks tell.
-void await_places(Operation::Implementation& operation, std::span<const Card> cards) {
+void await_places(Operation::Implementation& operation, std::span<const Places> places) {
   const engine::RegisterMemory& memory = operation.execution.memory;
   const bool is_told = std::any_of(operation.plan.steps.begin(), operation.plan.steps.end(),
                                    [&](const plan::Step& step) {
                                      return step.action == plan::Action::await &&
                                             operation.communicator.is_neighbour(step.peer) &&
-                                            cards[index_of(step.peer)].tells_places;
+                                            places[index_of(step.peer)].tells_places;
                                    });
   if (is_told && !operation.staging) operation.staging = std::make_unique<Staging>();
   if (!operation.staging) return;
@@ -227,7 +227,7 @@ void stage_partials(Operation::Implementation& operation) {
   operation.staging = std::move(staging);
 }
 
-void find_messages_in_place(Operation::Implementation& operation, std::span<const Card> cards) {
+void find_messages_in_place(Operation::Implementation& operation, std::span<const Places> places) {
   const Communicator::Implementation& communicator = operation.communicator;
   engine::RegisterMemory& memory = operation.execution.memory;
   for (const plan::Step& step : operation.plan.steps) {
@@ -241,7 +241,7 @@ void find_messages_in_place(Operation::Implementation& operation, std::span<cons
     if (travel != shm::Travel::stays) continue;
     const std::size_t bytes = operation.execution.bytes_of(step);
     const NeighbourWindow& window = communicator.neighbours.windows[index_of(step.peer)];
-    const bool is_told = cards[index_of(step.peer)].tells_places;
+    const bool is_told = places[index_of(step.peer)].tells_places;
     for (std::size_t parity = 0; parity < 2; ++parity) {
       std::byte* const slot = memory.slots[parity] + memory.offset_of_slot(step.slot);
       if (is_told) {  // with each message; until then nothing is read
@@ -261,7 +261,7 @@ void find_messages_in_place(Operation::Implementation& operation, std::span<cons
       sender.mapping_bytes = window.mapping->size();
     }
     const std::uint64_t word =
-        reader_words(communicator, cards[index_of(step.peer)].finished)
+        reader_words(communicator, places[index_of(step.peer)].finished)
             .of_reader(local_rank_of(communicator, communicator.exchange.self()));
     add_once(operation.is_read_here,
              reinterpret_cast<shm::SequenceWord*>(window.at(word, sizeof(shm::SequenceWord))));
@@ -271,13 +271,13 @@ void find_messages_in_place(Operation::Implementation& operation, std::span<cons
     operation.execution.resolve();
 }
 
-void prepare_messages(Operation::Implementation& operation, std::span<const Card> cards) {
+void prepare_messages(Operation::Implementation& operation, std::span<const Places> places) {
   const Communicator::Implementation& communicator = operation.communicator;
   const engine::RegisterMemory& memory = operation.execution.memory;
   std::size_t put = 0;
   for (const plan::Step& step : operation.plan.steps) {
     if (step.action == plan::Action::put) {
-      const Card& theirs = cards[index_of(step.peer)];
+      const Places& theirs = places[index_of(step.peer)];
       const bool near = communicator.is_neighbour(step.peer);
       (operation.plan.zero_copy ? prepare_zero_copy
        : near                   ? prepare_store
@@ -291,7 +291,7 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
       if (step.by_reference) {
         const NeighbourWindow& window = communicator.neighbours.windows[index_of(step.peer)];
         const std::uint64_t withdrawn =
-            reader_words(communicator, cards[index_of(step.peer)].finished).withdrawn();
+            reader_words(communicator, places[index_of(step.peer)].finished).withdrawn();
         operation.channel.node.read_from(
             step.slot, {.process = window.reader(),
                         .mapping = {window.mapping->data(), window.mapping->size()},
@@ -309,10 +309,10 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Card
             return step.action == plan::Action::await && communicator.is_neighbour(step.peer) &&
                    travel_of(operation, step) != shm::Travel::copied;
           }))
-    for (std::vector<std::byte*>& places : operation.execution.memory.in_place)
-      places.resize(memory.data_slot_count);
+    for (std::vector<std::byte*>& slots : operation.execution.memory.in_place)
+      slots.resize(memory.data_slot_count);
   operation.is_read_here.reserve(communicator.members_of_node());
-  await_places(operation, cards);
+  await_places(operation, places);
   if (!operation.stale() && !operation.staging)
     operation.execution.resolve();  // others find their operands themselves
 }

@@ -24,11 +24,11 @@ void use_lines(Operation::Implementation& operation, const verbs::Connection& co
 /// Lets the operation's partials be elsewhere in each chunk, if that is possible and can pay.
 void stage_partials(Operation::Implementation& operation);
 
-/// `cards`: of all ranks, whose partners are connected.  May throw Error.
-void prepare_messages(Operation::Implementation& operation, std::span<const Card> cards);
+/// `places`: by rank; those of partners are known.  May throw Error.
+void prepare_messages(Operation::Implementation& operation, std::span<const Places> places);
 
 /// Finds the messages that will stay in the memory of their senders in this node.  All ranks of the
 /// node must have prepared their own messages before.  Neither throws nor allocates.
-void find_messages_in_place(Operation::Implementation& operation, std::span<const Card> cards);
+void find_messages_in_place(Operation::Implementation& operation, std::span<const Places> places);
 
 }  // namespace tutti::runtime

@@ -187,6 +187,12 @@ ContextSettings context_settings(const ContextOptions& given) {
     refuse("TUTTI_ARENA_BYTES", std::to_string(settings.arena_bytes),
            "at most " + std::to_string(arena_bytes_max) +
                " bytes, also in code, and less than there is memory");
+  settle(settings.connections_max, given.connections_max, "TUTTI_CONNECTIONS_MAX",
+         [](std::string_view text, const std::string& origin) {
+           return parse_number(text, origin,
+                               "a number of connections, or 0 for no other limit than "
+                               "the device's");
+         });
   settle(settings.check, given.check, "TUTTI_CHECK", parse_name<CheckLevel::collective>);
   settle(settings.per_round, given.per_round, "TUTTI_PER_ROUND", parse_per_round);
   settle(settings.chunk_bytes, given.chunk_bytes, "TUTTI_CHUNK_BYTES", parse_bytes);

@@ -38,6 +38,7 @@ constexpr std::size_t staging_bytes(std::size_t arena_bytes) noexcept {
 struct ContextSettings {
   std::string device;  // empty: the best one
   std::size_t arena_bytes = 16u << 20;
+  std::uint32_t connections_max = 0;             // 0: what the device allows
   std::size_t chunk_bytes = 0;                   // 0: by the node shape
   std::optional<std::size_t> single_copy_bytes;  // empty: measured; SIZE_MAX: never
   bool register_buffers = false;

@@ -139,21 +139,21 @@ std::size_t SharedRingOperation::own_bytes(std::uint32_t member) const noexcept 
          (words * sizeof(std::uint64_t) + line - 1) / line * line;
 }
 
-RingDoor SharedRingOperation::open(std::span<const Card> cards) {
+RingDoor SharedRingOperation::open(std::span<const Places> places) {
   Communicator::Implementation& communicator = operation_.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;
   areas_.clear();
   for (std::uint32_t member = 0; member < layout_.members; ++member) {
     const Rank rank = members_[member];
-    const Card& card = cards[index_of(rank)];
-    const std::uint64_t ahead = card.slots[1];
+    const std::array<std::uint64_t, 2>& slots = places[index_of(rank)].slots;
+    const std::uint64_t ahead = slots[1];
     detail::check(ahead == layout_.laps.in_flight || ahead == layout_.laps.count,
                   "a rank contributes to the laps in flight, or to all", ahead, layout_.laps.count);
     layout_.ahead[member] = static_cast<std::uint32_t>(ahead);
     std::byte* begin = operation_.block;
     if (rank != self_)
       begin = communicator.neighbours.windows[index_of(rank)].at(
-          card.slots[0], layout_.bytes_of(member, layout_.ahead[member]));
+          slots[0], layout_.bytes_of(member, layout_.ahead[member]));
     if (member == 0) block_ = begin;
     areas_.push_back(begin + (member == 0 ? layout_.block_bytes() : 0));
   }

@@ -66,8 +66,8 @@ class SharedRingOperation {
   /// How the payload goes around, which must be alike on all ranks.
   const plan::RingLaps& laps() const noexcept { return layout_.laps; }
 
-  /// Finds block and areas of the node in the cards of all ranks; they lie in registered memory.
-  RingDoor open(std::span<const Card> cards);
+  /// Finds block and areas of the node at the places of all ranks; they lie in registered memory.
+  RingDoor open(std::span<const Places> places);
   /// Once partners are connected.
   void join(std::span<const RingDoor> doors);
   /// To be called once all ranks have joined.  Writes a greeting to the next node and waits until

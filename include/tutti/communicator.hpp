@@ -56,7 +56,11 @@ enum class SharedNotifications : std::uint8_t {
 struct ContextOptions {
   std::string device = {};                      // name or name:port; default: the best one
   std::optional<std::size_t> arena_bytes = {};  // for slots and send buffers; default 16 MiB
-  std::optional<CheckLevel> check = {};         // default: collective
+  /// How many connections to ranks of other nodes there are at most.  Must be equal on all ranks.
+  /// Making an operation closes connections that no live operation needs if there would be more.
+  /// By default, and for 0, there are as many as the device allows.
+  std::optional<std::uint32_t> connections_max = {};
+  std::optional<CheckLevel> check = {};  // default: collective
   /// Payloads of more bytes than this are sent in chunks.  Must be equal on all ranks.  A plan that
   /// cuts the payload into parts works on a chunk of each part at a time.  By default, and for 0,
   /// it is 64 KiB where ranks share nodes, 128 KiB where each rank is a node of its own, and 1 MiB

@@ -3,9 +3,12 @@
 // while calls these ten times a second, and more often once a connection has failed.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
+#include <vector>
 
 #include "tutti/timeout.hpp"
 #include "tutti/types.hpp"
@@ -46,6 +49,23 @@ class Exchange {
   virtual void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
                          Timeout timeout) = 0;
 
+  /// As allgather, except that if the bytes of all ranks are equal it may return true instead, and
+  /// leave `all` as it is.  Else it returns false.  All ranks return the same.  What an exchange
+  /// over a relay gains by it: the bytes that it sends to each rank do not grow with the ranks.
+  virtual bool allgather_unless_equal(std::span<const std::byte> mine, std::span<std::byte> all,
+                                      Timeout timeout) {
+    allgather(mine, all, timeout);
+    return false;
+  }
+
+  /// Swaps records with some ranks.  Collective.  `partners` has no rank twice, and not this one;
+  /// `mine` has a record for each of them, all of one size, which is the same on every rank, and
+  /// above 0; `theirs` receives their records for this rank.  The record of a partner that has none
+  /// for this rank leaves its place as it is.  Errors as for allgather, by which it is done unless
+  /// an exchange knows better.
+  virtual void swap(std::span<const Rank> partners, std::size_t record_bytes,
+                    std::span<const std::byte> mine, std::span<std::byte> theirs, Timeout timeout);
+
   /// No rank returns before every rank has entered.  Collective.  Errors as for allgather.
   virtual void barrier(Timeout timeout) = 0;
 
@@ -62,5 +82,29 @@ class Exchange {
   /// return another one that was first.
   virtual void announce(Incident /*incident*/) noexcept {}
 };
+
+inline void Exchange::swap(std::span<const Rank> partners, std::size_t record_bytes,
+                           std::span<const std::byte> mine, std::span<std::byte> theirs,
+                           Timeout timeout) {
+  const std::uint64_t count = partners.size();
+  std::vector<std::uint64_t> counts(rank_count());
+  allgather(std::as_bytes(std::span(&count, 1)), std::as_writable_bytes(std::span(counts)),
+            timeout);
+  const std::size_t most = *std::max_element(counts.begin(), counts.end());
+  const std::size_t entry_bytes = sizeof(Rank) + record_bytes;  // whom it is for, and the record
+  std::vector<std::byte> own(most * entry_bytes, std::byte{0xff}), all(own.size() * rank_count());
+  for (std::size_t i = 0; i < partners.size(); ++i) {
+    std::memcpy(&own[i * entry_bytes], &partners[i], sizeof(Rank));
+    std::memcpy(&own[i * entry_bytes + sizeof(Rank)], &mine[i * record_bytes], record_bytes);
+  }
+  if (most > 0) allgather(own, all, timeout);
+  const Rank here = self();
+  for (std::size_t i = 0; i < partners.size(); ++i)
+    for (std::size_t entry = 0; entry < most; ++entry) {
+      const std::byte* const at = &all[(index_of(partners[i]) * most + entry) * entry_bytes];
+      if (std::memcmp(at, &here, sizeof(Rank)) == 0)
+        std::memcpy(&theirs[i * record_bytes], at + sizeof(Rank), record_bytes);
+    }
+}
 
 }  // namespace tutti

@@ -188,6 +188,7 @@ typedef struct {
   tutti_counts per_round;
   tutti_counts ranks_per_node;
   tutti_counts ranks_per_domain;
+  int64_t connections_max;
 } tutti_context_options;
 
 /* options NULL: all defaults. */

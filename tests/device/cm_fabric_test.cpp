@@ -182,7 +182,7 @@ TEST(CmFabric, abandoned_connections_can_be_made_again_at_once) {
 TEST(CmFabric, the_end_of_one_connection_disturbs_no_other) {
   End a(1), b(2), c(3);
   EXPECT_EQ(connect(a, b), "no error, no error");
-  const std::uint32_t later = a.fabric.connections().count();
+  const std::uint64_t later = a.fabric.connections().made();
   EXPECT_EQ(connect(a, c), "no error, no error");
   a.fabric.connections().abandon_from(later);
   std::this_thread::sleep_for(200ms);

@@ -93,7 +93,7 @@ TEST(CmRanks, ways_of_connecting_that_differ_are_named_on_every_rank) {
 
 TEST(CmRanks, a_death_while_the_others_connect_ends_their_wait) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& local) {
-    test::Tampering exchange(local, 3, [&](std::span<std::byte>) {
+    test::Tampering exchange(local, 4, [&](std::span<std::byte>) {
       if (local.self() == Rank{2}) raise(SIGKILL);
     });
     Context context(options_of(exchange, test::devices().size()));
@@ -124,7 +124,7 @@ void spoil_endpoints(std::span<std::byte> bytes, const std::uint8_t* gid) {
 TEST(CmRanks, a_set_up_that_fails_on_one_rank_is_heard_by_all_and_can_be_repeated) {
   const auto results = run_local({.rank_count = 4}, [](Exchange& local) {
     std::vector<std::uint8_t> gid;
-    test::Tampering exchange(local, 3, [&](std::span<std::byte> all) {
+    test::Tampering exchange(local, 4, [&](std::span<std::byte> all) {
       if (local.self() == Rank{1}) spoil_endpoints(all, gid.data());
     });
     ContextOptions options = options_of(exchange, 1);

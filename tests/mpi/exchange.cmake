@@ -1,5 +1,6 @@
 add_executable(mpi_exchange_test mpi_exchange_test.cpp)
 target_link_libraries(mpi_exchange_test PRIVATE tutti_mpi GTest::gtest)
+target_include_directories(mpi_exchange_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 set_target_properties(mpi_exchange_test PROPERTIES
   RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 foreach(ranks 1 2 4)

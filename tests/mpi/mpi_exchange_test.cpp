@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/exchanges.hpp"
 #include "tutti/status.hpp"
 
 namespace {
@@ -28,6 +29,26 @@ TEST(MpiExchange, allgather_returns_contributions_in_rank_order) {
       EXPECT_EQ(bytes == 0 ? 0 : std::memcmp(all.data() + rank * bytes, expected.data(), bytes), 0);
     }
   }
+}
+
+TEST(MpiExchange, records_reach_partners_and_nobody_else) {
+  const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
+  for (const std::size_t bytes : {1u, 24u, 1000u, 200'000u})
+    tutti::test::swap_records(*exchange, bytes);
+}
+
+TEST(MpiExchange, what_is_equal_on_all_ranks_is_only_said_to_be) {
+  const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
+  if (exchange->rank_count() < 2) GTEST_SKIP() << "one rank always is";
+  tutti::test::compare_bytes(*exchange, true);
+}
+
+TEST(MpiExchange, records_of_different_sizes_are_a_mismatch_on_every_rank) {
+  const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
+  if (exchange->rank_count() < 2) GTEST_SKIP() << "one rank has one size";
+  const std::size_t bytes = exchange->self() == Rank{0} ? 8 : 9;
+  EXPECT_THROW(exchange->swap({}, bytes, {}, {}, 30s), tutti::Error);
+  exchange->barrier(30s);  // still in step
 }
 
 // Protects: the ranks are those of the caller's communicator, and exchanges on two communicators do

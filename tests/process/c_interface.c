@@ -627,6 +627,9 @@ static void bad_set_up(void) {
   CONTEXT_REFUSED(arena_bytes, -1, "arena_bytes -1: expected 0 or more");
   CONTEXT_REFUSED(arena_bytes, TUTTI_NEVER, "18446744073709551615\": expected at most ");
   CONTEXT_REFUSED(arena_bytes, TUTTI_NEVER - 1, "9223372036854775806\": expected at most ");
+  CONTEXT_REFUSED(connections_max, -1, "connections_max -1: expected 0 or more");
+  CONTEXT_REFUSED(connections_max, INT64_C(1) << 32,
+                  "connections_max 4294967296: expected at most 4294967295");
   CONTEXT_REFUSED(setup_timeout_ns, -1, "setup_timeout_ns -1: expected 0 or more");
   CONTEXT_REFUSED(check, 4, "check 4: expected 0 (not given) .. 3");
   CONTEXT_REFUSED(notify, -1, "notify -1: expected 0 (not given) .. 2");

@@ -1,13 +1,16 @@
 # Collectives between forked ranks over the software device.
-foreach(name bits collectives devices failures flags isolation misuse nodes rooted schedules
-    segments single_copy blocks split shared_ring shared_ring_stops staging stale
-    wait)
+foreach(name bits collectives connections devices failures flags isolation misuse nodes rooted
+    schedules segments single_copy blocks split shared_ring shared_ring_stops staging stale wait)
   tutti_test(process_${name} LABEL process TIMEOUT 300 SERIAL
     SOURCES ${name}_test.cpp LINK tutti)
   target_include_directories(process_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 endforeach()
 set_tests_properties(process_nodes PROPERTIES ENVIRONMENT GTEST_FILTER=Nodes.*:Domains.*)
 set_tests_properties(process_stale PROPERTIES ENVIRONMENT GTEST_FILTER=Stale.*)
+set_tests_properties(process_connections PROPERTIES ENVIRONMENT GTEST_FILTER=ConnectionsOfContext.*)
+add_test(NAME long_connections COMMAND process_connections --gtest_filter=LongConnections.*)
+set_tests_properties(long_connections PROPERTIES LABELS long TIMEOUT 900 RUN_SERIAL ON
+  FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 add_test(NAME long_stale COMMAND process_stale --gtest_filter=LongStale.*)
 set_tests_properties(long_stale PROPERTIES LABELS long TIMEOUT 900 RUN_SERIAL ON
   FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
@@ -53,8 +56,9 @@ endif()
 # receives that these do not take.
 set(left_out_of_misuse -*too_many_live_operations*)
 set(left_out_of_blocks -*every_shape*)
+set(left_out_of_connections -LongConnections.*)
 set(left_out_of_stale -*cannot_be_is_refused*:LongStale.*)
-foreach(run bits:1 blocks collectives:1 failures isolation:1 misuse rooted schedules:1 split stale)
+foreach(run bits:1 blocks collectives:1 connections failures isolation:1 misuse rooted schedules:1 split stale)
   string(REPLACE ":" ";" parts ${run})
   list(POP_FRONT parts name ranks_per_node)
   set(environment TUTTI_NOTIFY=flag GTEST_FILTER=*${left_out_of_${name}})
@@ -66,10 +70,10 @@ foreach(run bits:1 blocks collectives:1 failures isolation:1 misuse rooted sched
     ENVIRONMENT "${environment}" FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 endforeach()
 # The same where ranks that wait sleep until something comes.
-foreach(name collectives failures rooted split stale)
+foreach(name collectives connections failures rooted split stale)
   add_test(NAME process_${name}_block COMMAND process_${name})
   set_tests_properties(process_${name}_block PROPERTIES LABELS process TIMEOUT 300 RUN_SERIAL ON
-    ENVIRONMENT "TUTTI_WAIT=block;GTEST_FILTER=-LongStale.*"
+    ENVIRONMENT "TUTTI_WAIT=block;GTEST_FILTER=-Long*"
     FAIL_REGULAR_EXPRESSION " 0 tests from 0 test suites ran")
 endforeach()
 target_link_libraries(process_schedules PRIVATE tutti_runtime)
@@ -77,13 +81,27 @@ target_link_libraries(process_schedules PRIVATE tutti_runtime)
 target_link_libraries(process_wait PRIVATE tutti_runtime tutti_plan tutti_engine tutti_verbs tutti_shm
   tutti_bootstrap ${CMAKE_DL_LIBS})
 # Whom a context has connected.
-target_link_libraries(process_nodes PRIVATE tutti_runtime tutti_plan tutti_engine tutti_verbs tutti_shm
-  tutti_bootstrap)
+foreach(name connections nodes)
+  target_link_libraries(process_${name} PRIVATE tutti_runtime tutti_plan tutti_engine tutti_verbs
+    tutti_shm tutti_bootstrap)
+endforeach()
 target_link_libraries(process_devices PRIVATE tutti_verbs)  # what ranks tell of their ports
 
 target_sources(process_collectives PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/allocations.cpp)
 
 # Many calls: no mismatch, no growth.  The long form is for `scripts/test.sh --all`.
+add_executable(set_up_figures set_up_figures.cpp)
+target_link_libraries(set_up_figures PRIVATE tutti tutti_runtime tutti_plan tutti_engine tutti_verbs
+  tutti_shm tutti_bootstrap)
+target_include_directories(set_up_figures PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+set_target_properties(set_up_figures PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+foreach(run tree:16 star:8 star:32 all:16)
+  string(REPLACE ":" ";" parts ${run})
+  list(POP_FRONT parts what ranks)
+  add_test(NAME process_set_up_${what}_${ranks} COMMAND set_up_figures ${ranks} ${what})
+  set_tests_properties(process_set_up_${what}_${ranks} PROPERTIES LABELS process TIMEOUT 300
+    RUN_SERIAL ON)
+endforeach()
 add_executable(soak soak.cpp)
 add_dependencies(thread_test_programs soak dot_product matrix_factorization)
 target_link_libraries(soak PRIVATE tutti)

@@ -278,9 +278,9 @@ TEST(Misuse, different_check_levels_are_refused) {
 using test::Tampering;
 
 // Which allgather of a communicator is which: the first one introduces the ranks, and those of an
-// operation exchange cards, endpoints and verdicts.
-constexpr int endpoints = 3;
-constexpr int verdicts = 4;
+// operation exchange cards, how many letters there are, letters with endpoints, and verdicts.
+constexpr int endpoints = 4;
+constexpr int verdicts = 5;
 
 TEST(SetUp, a_connection_that_fails_on_one_rank_is_heard_by_all_and_leaves_nothing) {
   const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {

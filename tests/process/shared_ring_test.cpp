@@ -578,7 +578,7 @@ TEST(SharedRing, a_set_up_that_fails_in_its_greetings_costs_memory_only_where_on
     board->barrier(3, barriers);
     std::vector<double> source(8192, 1.0), target(8192);
     std::thread waker;
-    exchange.after(4, [&] {  // cards, endpoints, doors, verdicts of joining
+    exchange.after(7, [&] {  // cards, letters (2), verdicts, places, doors, verdicts of joining
       if (self == 1) {
         ::raise(SIGSTOP);
         return;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <stdexcept>
 
+#include "support/exchanges.hpp"
 #include "tcp_ranks.hpp"
 #include "tutti/bootstrap.hpp"
 
@@ -53,6 +54,51 @@ TEST(LocalExchange, allgather_returns_contributions_in_rank_order) {
       }
     }
   });
+}
+
+TEST(LocalExchange, records_reach_partners_and_nobody_else) {
+  run_well(5, [](Exchange& exchange) {
+    for (const std::size_t bytes : {1u, 24u, 1000u, 60'000u}) test::swap_records(exchange, bytes);
+  });
+}
+
+TEST(LocalExchange, equal_bytes_are_compared) {
+  run_well(4, [](Exchange& exchange) { test::compare_bytes(exchange, false); });
+}
+
+/// One that knows no better than allgather.
+class Plain final : public Exchange {
+ public:
+  explicit Plain(Exchange& inner) : inner_(inner) {}
+  Rank self() const noexcept override { return inner_.self(); }
+  std::uint32_t rank_count() const noexcept override { return inner_.rank_count(); }
+  void allgather(std::span<const std::byte> mine, std::span<std::byte> all,
+                 Timeout timeout) override {
+    inner_.allgather(mine, all, timeout);
+  }
+  void barrier(Timeout timeout) override { inner_.barrier(timeout); }
+
+ private:
+  Exchange& inner_;
+};
+
+TEST(Exchange, swaps_records_by_allgathers_if_it_knows_no_better) {
+  run_well(5, [](Exchange& exchange) {
+    Plain plain(exchange);
+    for (const std::size_t bytes : {1u, 24u, 1000u}) test::swap_records(plain, bytes);
+    test::compare_bytes(plain, false);
+  });
+}
+
+TEST(LocalExchange, records_of_different_sizes_are_a_mismatch_on_every_rank) {
+  const auto results = run_local_threads({.rank_count = 3}, [](Exchange& exchange) {
+    const std::size_t bytes = exchange.self() == Rank{2} ? 9 : 8;
+    const std::vector<Rank> partners{Rank{(index_of(exchange.self()) + 1) % 3}};
+    std::vector<std::byte> mine(bytes), theirs(bytes);
+    const Ending ending = ending_of([&] { exchange.swap(partners, bytes, mine, theirs, 20s); });
+    return ending.code == ErrorCode::mismatch && ending.says("records of ") ? 0 : 1;
+  });
+  for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
 }
 
 // Protects: no rank leaves a barrier before all have entered, over many in a row.

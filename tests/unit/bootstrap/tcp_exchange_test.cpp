@@ -7,6 +7,7 @@
 
 #include "bootstrap/frame.hpp"
 #include "bootstrap/socket.hpp"
+#include "support/exchanges.hpp"
 #include "tcp_ranks.hpp"
 
 namespace tutti::bootstrap {
@@ -101,6 +102,66 @@ TEST(TcpExchange, allgather_returns_contributions_in_rank_order) {
       }
     }
   }));
+}
+
+TEST(TcpExchange, records_reach_partners_and_nobody_else) {
+  expect_all_well(run_ranks(tcp_job(5), [](Exchange& exchange) {
+    for (const std::size_t bytes : {1u, 24u, 1000u, 200'000u}) test::swap_records(exchange, bytes);
+  }));
+}
+
+TEST(TcpExchange, what_is_equal_on_all_ranks_is_only_said_to_be) {
+  expect_all_well(run_ranks(tcp_job(4), [](Exchange& exchange) {
+    for (int turn = 0; turn < 3; ++turn) test::compare_bytes(exchange, true);
+  }));
+}
+
+// Protects: rank 0's part of a set-up does not grow with the ranks, for each of them.
+TEST(TcpExchange, what_is_relayed_for_a_rank_does_not_grow_with_the_ranks) {
+  std::vector<std::uint64_t> each;
+  for (const std::uint32_t ranks : {4u, 16u}) {
+    std::uint64_t relayed = 0;
+    expect_all_well(run_ranks(tcp_job(ranks), [&](Exchange& exchange) {
+      std::vector<std::byte> mine(512), all(512 * std::size_t{ranks});
+      EXPECT_TRUE(exchange.allgather_unless_equal(mine, all, 20s));
+      const std::uint32_t self = index_of(exchange.self());
+      const std::vector<Rank> partners{Rank{(self + 1) % ranks}, Rank{(self + ranks - 1) % ranks}};
+      std::vector<std::byte> records(200), theirs(200);
+      exchange.swap(partners, 100, records, theirs, 20s);
+      if (self != 0) return;
+      const Relayed sum = dynamic_cast<TcpExchange&>(exchange).relayed();
+      EXPECT_GE(sum.received, ranks * (512u + 208u));
+      relayed = sum.received + sum.sent;
+    }));
+    each.push_back(relayed / ranks);
+  }
+  EXPECT_EQ(each[0], each[1]);
+  EXPECT_LT(each[0], 1200u);
+}
+
+TEST(TcpExchange, ranks_that_do_different_things_hear_of_it) {
+  // Nobody leaves before all have heard.
+  const auto expect_mismatch = [](const std::function<void(Exchange&)>& body) {
+    std::atomic<int> heard{0};
+    expect_all_well(run_ranks(tcp_job(3), [&](Exchange& exchange) {
+      const Ending ending = ending_of([&] { body(exchange); });
+      EXPECT_EQ(ending.code, ErrorCode::mismatch);
+      EXPECT_TRUE(ending.says("records of 8 bytes") || ending.says("records of 9 bytes"))
+          << ending.text;
+      ++heard;
+      EXPECT_TRUE(within(20s, [&] { return heard == 3; }));
+    }));
+  };
+  expect_mismatch([](Exchange& exchange) {
+    std::vector<std::byte> mine(8), all(24);
+    if (exchange.self() == Rank{1})
+      exchange.swap({}, 8, {}, {}, 20s);
+    else
+      exchange.allgather(mine, all, 20s);
+  });
+  expect_mismatch([](Exchange& exchange) {
+    exchange.swap({}, exchange.self() == Rank{2} ? 9 : 8, {}, {}, 20s);
+  });
 }
 
 // Protects: no rank leaves a barrier before all have entered.

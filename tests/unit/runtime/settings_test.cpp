@@ -60,6 +60,7 @@ TEST_F(Settings, values_are_read) {
   set("TUTTI_RANKS_PER_NODE", "3,1");
   set("TUTTI_PLACEMENT", "random");
   set("TUTTI_DOMAINS_ABOVE", "5");
+  set("TUTTI_CONNECTIONS_MAX", "40");
   set("TUTTI_RANKS_PER_DOMAIN", "4,2");
   const runtime::ContextSettings options = runtime::context_settings({});
   EXPECT_EQ(options.device, "soft0");
@@ -77,12 +78,26 @@ TEST_F(Settings, values_are_read) {
   EXPECT_EQ(options.ranks_per_node, (std::vector<std::uint32_t>{3, 1}));
   EXPECT_EQ(options.placement, Placement::random);
   EXPECT_EQ(options.domains_above, 5u);
+  EXPECT_EQ(options.connections_max, 40u);
   EXPECT_EQ(options.ranks_per_domain, (std::vector<std::uint32_t>{4, 2}));
   EXPECT_EQ(runtime::context_settings({.connect = ConnectBy::exchange}).connect,
             ConnectBy::exchange);
   ContextOptions given;
   given.shared_notifications = SharedNotifications::words;
   EXPECT_EQ(runtime::context_settings(given).shared_notifications, SharedNotifications::words);
+}
+
+TEST_F(Settings, connections_are_a_number) {
+  EXPECT_EQ(runtime::context_settings({}).connections_max, 0u) << "as the device allows";
+  EXPECT_EQ(runtime::context_settings({.connections_max = 3}).connections_max, 3u);
+  for (const char* const wrong : {"-1", "many", "4294967296", ""}) {
+    set("TUTTI_CONNECTIONS_MAX", wrong);
+    EXPECT_NE(error_of([] {
+                return runtime::context_settings({});
+              }).find("expected a number of connections"),
+              std::string::npos)
+        << wrong;
+  }
 }
 
 // Rounded up, they would wrap to an arena of a page.

@@ -39,7 +39,7 @@ struct Device {
 std::string refusal_of(const Connections& connections,
                        const std::vector<std::uint64_t>& processes) {
   try {
-    connections.require_room_for(processes);
+    (void)connections.in_the_way_of(processes);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::limit_exceeded);
     return error.what();
@@ -56,8 +56,8 @@ TEST(Connections, those_beyond_the_device_are_refused_with_the_numbers_before_on
   EXPECT_EQ(refusal_of(connections, processes(51, 100)), "") << "50 of them are there";
   EXPECT_EQ(connections.count(), 100u);
   const std::string refused = refusal_of(connections, processes(51, 101));
-  for (const char* const word : {"has 100 connections", "51 more", "at most 150", "150 queue pairs",
-                                 "takes 318", "fewer messages per round"})
+  for (const char* const word : {"has 100 connections", "0 can be closed", "51 more", "at most 150",
+                                 "150 queue pairs", "takes 318", "fewer messages per round"})
     EXPECT_NE(refused.find(word), std::string::npos) << "no \"" << word << "\" in: " << refused;
   EXPECT_EQ(connections.count(), 100u);
 }
@@ -80,7 +80,7 @@ TEST(Connections, abandoned_ones_make_room) {
   device.port.limits.max_qp = 110;
   Connections connections(device.port, device.domain.get(), {});
   for (std::uint64_t round = 0; round < 3; ++round) {
-    const std::uint32_t first = connections.count();
+    const std::uint64_t first = connections.made();
     for (const std::uint64_t process : processes(1000 * round, 110)) (void)connections.to(process);
     EXPECT_THROW((void)connections.to(999), Error);
     connections.abandon_from(first);

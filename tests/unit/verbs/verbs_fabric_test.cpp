@@ -304,11 +304,11 @@ TEST(VerbsFabric, the_software_device_is_not_connected_by_address) {
 
 TEST(VerbsFabric, an_abandoned_connection_can_be_made_again) {
   End a(1), b(2);
-  const std::uint32_t first = a.fabric.connections().count();
+  const std::uint64_t first = a.fabric.connections().made();
   connect(a, b);
   a.fabric.connections().abandon_from(first);
   b.fabric.connections().abandon_from(0);
-  EXPECT_GT(connect(a, b).index, first);
+  EXPECT_GT(connect(a, b).serial, first);
   aim(a, b);
   ASSERT_EQ(a.fabric.put(*a.channel, 0, 0), Status::ok);
   EXPECT_TRUE(arrives(b));
