@@ -188,8 +188,12 @@ tutti_test(process_virtual_time LABEL process TIMEOUT 300 ARGUMENTS --gtest_filt
   SOURCES virtual_time_test.cpp ${PROJECT_SOURCE_DIR}/tests/support/event_simulation.cpp
   LINK tutti tutti_runtime tutti_plan tutti_engine tutti_verbs tutti_shm tutti_bootstrap)
 target_include_directories(process_virtual_time PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-tutti_test(process_node_time LABEL process TIMEOUT 300 SOURCES node_time_test.cpp
+tutti_test(process_node_time LABEL process TIMEOUT 300 ARGUMENTS --gtest_filter=NodeTime.*
+  SOURCES node_time_test.cpp
   LINK tutti tutti_runtime tutti_tune tutti_plan tutti_engine tutti_verbs tutti_shm tutti_bootstrap)
+add_test(NAME long_node_time COMMAND process_node_time --gtest_filter=LongNodeTime.*)
+set_tests_properties(long_node_time PROPERTIES LABELS long TIMEOUT 600
+  FAIL_REGULAR_EXPRESSION ${none_ran})
 add_test(NAME soak_death_in_virtual_time COMMAND process_virtual_time
   --gtest_filter=DeathInVirtualTime.*)
 set_tests_properties(soak_death_in_virtual_time PROPERTIES LABELS soak TIMEOUT 300

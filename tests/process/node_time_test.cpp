@@ -6,19 +6,24 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <string>
 #include <tutti/bootstrap.hpp>
 #include <tutti/tutti.hpp>
+#include <utility>
 #include <vector>
 
+#include "../plan/networks.hpp"
 #include "plan/cost/makespan.hpp"
 #include "runtime/neighbourhood.hpp"
 #include "runtime/settings.hpp"
 #include "tune/choose.hpp"
+#include "tune/chunks.hpp"
 #include "tutti/detail/descriptor.hpp"
 #include "verbs/soft/soft_clock.hpp"
 #include "verbs/soft/virtual_time.hpp"
@@ -55,6 +60,20 @@ constexpr const char* json_without_work =
                   "gigabytes_per_second":12.5,"read_overhead_us":0.3,
                   "read_gigabytes_per_second":20}})";
 
+constexpr const char* json_of_hdr =
+    R"({"preset":"hdr","work_us":0.01,"work_gigabytes_per_second":8,
+        "inside":{"latency_us":0.09,"send_overhead_us":0.021,"receive_overhead_us":0.013,
+                  "gigabytes_per_second":12.5,"read_overhead_us":0.3,
+                  "read_gigabytes_per_second":20}})";
+const plan::Network machine_of_hdr = {.between = {.latency = 600'000,
+                                                  .send_overhead = 100'000,
+                                                  .receive_overhead = 50'000,
+                                                  .gap = 25'000,
+                                                  .per_byte = {.time = 10'000, .bytes = 242},
+                                                  .work = 10'000,
+                                                  .work_per_byte = {.time = 125}},
+                                      .inside = machine.inside};
+
 class MachineFile {
  public:
   explicit MachineFile(const char* text = json)
@@ -82,6 +101,8 @@ struct Case {
   Placement placement = Placement::block;
   std::size_t single_copy_bytes = SIZE_MAX;
   Algorithm algorithm = Algorithm::automatic;
+  std::optional<std::size_t> chunk_bytes = {};
+  std::optional<std::size_t> arena_bytes = {};
 
   std::string text() const {
     std::string shape;
@@ -150,6 +171,8 @@ Operation operation_of(const Case& one, Communicator& communicator,
 
 ContextOptions options_of(const Case& one) {
   return {.device = "soft0",
+          .arena_bytes = one.arena_bytes,
+          .chunk_bytes = one.chunk_bytes,
           .single_copy_bytes = one.single_copy_bytes,
           .ranks_per_node = one.ranks_per_node,
           .placement = one.placement};
@@ -203,21 +226,27 @@ std::vector<std::int64_t> measured(const Case& one) {
   return {ends, ends + one.rank_count};
 }
 
+bool is_of_blocks(const Case& one) {
+  return one.collective == tune::Collective::allgather ||
+         one.collective == tune::Collective::alltoall;
+}
+
+tune::Choice choice_of(const Case& one) {
+  return tune::choose(request_of(one), {.rank_count = one.rank_count, .node_of = nodes_of(one)});
+}
+
 /// When each rank has finished, by the events of its plan.
-std::vector<std::int64_t> expected(const Case& one) {
-  const tune::Topology topology{.rank_count = one.rank_count, .node_of = nodes_of(one)};
-  const tune::Choice choice = tune::choose(request_of(one), topology);
+std::vector<std::int64_t> expected(const Case& one, const plan::Network& network) {
+  const tune::Choice choice = choice_of(one);
   std::vector<plan::Plan> plans;
   for (std::uint32_t rank = 0; rank < one.rank_count; ++rank)
     plans.push_back(choice.plan(Rank{rank}));
-  const bool is_of_blocks =
-      one.collective == tune::Collective::allgather || one.collective == tune::Collective::alltoall;
-  const std::uint64_t bytes = one.elements * 8 * (is_of_blocks ? one.rank_count : 1);
+  const std::uint64_t bytes = one.elements * 8 * (is_of_blocks(one) ? one.rank_count : 1);
   const bool any_order = (one.collective == tune::Collective::allreduce ||
                           one.collective == tune::Collective::reduce) &&
                          tune::takes_any_order(request_of(one)) && plans[0].payloads == 1;
   return plan::completion_times(
-      plans, machine, topology.node_of,
+      plans, network, nodes_of(one),
       {.payload_bytes = bytes,
        .element_bytes = 8,
        .starts = {},
@@ -226,7 +255,7 @@ std::vector<std::int64_t> expected(const Case& one) {
 
 void expect_equal(const std::vector<Case>& cases) {
   const MachineFile file;
-  for (const Case& one : cases) EXPECT_EQ(measured(one), expected(one)) << one.text();
+  for (const Case& one : cases) EXPECT_EQ(measured(one), expected(one, machine)) << one.text();
 }
 
 using enum tune::Collective;
@@ -330,8 +359,52 @@ TEST(NodeTime, of_the_shared_ring_inside_a_node) {
   }
 }
 
+/// Of the grid of docs/performance.md ("Nodes of many ranks"), as far as jobs of one machine go.
+/// Nothing if what was drawn has blocks of no element, or goes through its plan in several chunks,
+/// which follow each other closer than the events of one plan can tell.
+std::optional<Case> arbitrary_cell(plan::test::Random& random) {
+  constexpr tune::Collective collectives[] = {barrier, allreduce, broadcast,
+                                              reduce,  allgather, alltoall};
+  const std::uint32_t nodes = 4U << random.below(4);
+  const std::uint32_t per_node = std::array{1U, 4U, 8U, 32U}[random.below(4)];
+  const std::size_t bytes = std::size_t{8} << 3 * random.below(7);
+  Case cell{.collective = collectives[random.below(6)],
+            .rank_count = nodes * per_node,
+            .ranks_per_node = {per_node},
+            .chunk_bytes = std::size_t{16} << 20};
+  if (cell.rank_count > 64) return {};
+  if (cell.collective != barrier)
+    cell.elements = bytes / 8 / (is_of_blocks(cell) ? cell.rank_count : 1);
+  if (cell.collective != barrier && cell.elements == 0) return {};
+  cell.arena_bytes = bytes > 1 << 20 ? 64U << 20 : bytes > 4096 ? 16U << 20 : 1U << 20;
+  const tune::Choice choice = choice_of(cell);
+  const plan::Plan plan = choice.plan(Rank{0});
+  const std::size_t chunk = tune::chunk_bytes_for(plan, per_node > 1, *cell.chunk_bytes);
+  if (choice.row().is_flow ||
+      tune::chunk_count(cell.elements, 8, is_of_blocks(cell) ? 1 : plan.parts, chunk) > 1)
+    return {};
+  return cell;
+}
+
+TEST(LongNodeTime, of_a_sample_of_the_cells_whose_choices_are_priced) {
+  plan::test::Random random(60);
+  for (const auto& [text, network] : {std::pair{json, machine}, {json_of_hdr, machine_of_hdr}}) {
+    const MachineFile file(text);
+    for (int checked = 0; checked < 30;) {
+      const std::optional<Case> cell = arbitrary_cell(random);
+      if (!cell) continue;
+      EXPECT_EQ(measured(*cell), expected(*cell, network)) << cell->text();
+      ++checked;
+    }
+  }
+}
+
 TEST(NodeTime, of_many_ranks) {
-  expect_equal({{allreduce, 96, {8}, 1}, {allreduce, 96, {16}, 255}});
+  Case one{allreduce, 96, {8}, 1};
+  one.arena_bytes = 1U << 20;
+  Case other{allreduce, 96, {16}, 255};
+  other.arena_bytes = 2U << 20;
+  expect_equal({one, other});
 }
 
 }  // namespace

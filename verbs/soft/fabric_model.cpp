@@ -309,11 +309,12 @@ FabricModel read_fabric_model(const std::string& preset_or_file) {
     refuse(preset_or_file, "no preset and no such file" + expectation);
   if (!std::filesystem::is_regular_file(preset_or_file, error))
     refuse(preset_or_file, "no regular file" + expectation);
-  if (const auto bytes = std::filesystem::file_size(preset_or_file, error); bytes > file_max_bytes)
+  const auto bytes = std::filesystem::file_size(preset_or_file, error);
+  if (bytes > file_max_bytes)
     refuse(preset_or_file,
            std::to_string(bytes) + " bytes; expected at most " + std::to_string(file_max_bytes));
   std::ifstream file(preset_or_file);
-  std::string text(file_max_bytes + 1, '\0');
+  std::string text(bytes + 1, '\0');  // one more, so that the end is met
   if (!file.read(text.data(), static_cast<std::streamsize>(text.size())).eof())
     refuse(preset_or_file, "cannot be read" + expectation);
   text.resize(static_cast<std::size_t>(file.gcount()));

@@ -90,7 +90,7 @@ void ibv_free_device_list(ibv_device** list) {
 }
 
 const char* ibv_get_device_name(ibv_device* device) {
-  return route<"ibv_get_device_name">(&Driver::get_device_name, device);
+  return route<&Driver::get_device_name>("ibv_get_device_name", device);
 }
 
 __be64 ibv_get_device_guid(ibv_device* device) {
@@ -107,7 +107,7 @@ int ibv_get_device_index(ibv_device* device) {
 // --- Contexts -----------------------------------------------------------------------------------
 
 ibv_context* ibv_open_device(ibv_device* device) {
-  return route<"ibv_open_device">(&Driver::open_device, device);
+  return route<&Driver::open_device>("ibv_open_device", device);
 }
 
 // The kernel takes down what a program left on a real device, and programs rely on that.  So a
@@ -121,7 +121,7 @@ int ibv_close_device(ibv_context* context) {
 }
 
 int ibv_query_device(ibv_context* context, ibv_device_attr* attributes) {
-  return route<"ibv_query_device">(&Driver::query_device, context, attributes);
+  return route<&Driver::query_device>("ibv_query_device", context, attributes);
 }
 
 // For programs older than the inline function: their struct lacks the later members.
@@ -215,7 +215,7 @@ ibv_context* ibv_import_device(int descriptor) {
 // --- Asynchronous events ------------------------------------------------------------------------
 
 int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
-  return route<"ibv_get_async_event">(&Driver::get_async_event, context, event);
+  return route<&Driver::get_async_event>("ibv_get_async_event", context, event);
 }
 
 void ibv_ack_async_event(ibv_async_event* event) {

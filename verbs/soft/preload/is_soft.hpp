@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <type_traits>
 
 #include "real.hpp"
 #include "verbs/driver.hpp"
@@ -32,19 +31,13 @@ bool is_soft(const Object* object) {
   return is_soft(object->context);
 }
 
-/// The name of a function as a template argument.
-template <std::size_t size>
-struct Name {
-  constexpr Name(const char (&text_)[size]) { std::copy_n(text_, size, text); }
-  char text[size] = {};
-};
-
 /// Calls the entry of the driver if `object` belongs to the software device, else the system's
-/// function of that name, which takes and returns the same.
-template <Name name, class Result, class First, class... Rest>
-Result route(Result (*Driver::*entry)(First, Rest...), std::type_identity_t<First> object,
-             std::type_identity_t<Rest>... rest) {
-  static const Real<Result(First, Rest...)> real(name.text);
+/// function `name`, which takes and returns the same and has no other entry.
+/// Hidden, as programs are to see nothing else of this library than libibverbs' functions.
+template <auto entry, class Object, class... Rest>
+[[gnu::visibility("hidden")]] auto route(const char* name, Object* object, Rest... rest) {
+  using Result = decltype((soft_driver().*entry)(object, rest...));
+  static const Real<Result(Object*, Rest...)> real(name);
   return is_soft(object) ? (soft_driver().*entry)(object, rest...) : real(object, rest...);
 }
 

@@ -44,15 +44,15 @@ extern "C" {
 // --- Domains and regions ------------------------------------------------------------------------
 
 ibv_pd* ibv_alloc_pd(ibv_context* context) {
-  return route<"ibv_alloc_pd">(&Driver::alloc_pd, context);
+  return route<&Driver::alloc_pd>("ibv_alloc_pd", context);
 }
 
 int ibv_dealloc_pd(ibv_pd* domain) {
-  return route<"ibv_dealloc_pd">(&Driver::dealloc_pd, domain);
+  return route<&Driver::dealloc_pd>("ibv_dealloc_pd", domain);
 }
 
 ibv_mr* ibv_reg_mr(ibv_pd* domain, void* address, size_t bytes, int access) {
-  return route<"ibv_reg_mr">(&Driver::reg_mr, domain, address, bytes, access);
+  return route<&Driver::reg_mr>("ibv_reg_mr", domain, address, bytes, access);
 }
 
 ibv_mr* ibv_reg_mr_iova(ibv_pd* domain, void* address, size_t bytes, uint64_t remote, int access) {
@@ -77,11 +77,11 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* domain, uint64_t offset, size_t bytes, uint64_
 
 int ibv_rereg_mr(ibv_mr* region, int flags, ibv_pd* domain, void* address, size_t bytes,
                  int access) {
-  return route<"ibv_rereg_mr">(&Driver::rereg_mr, region, flags, domain, address, bytes, access);
+  return route<&Driver::rereg_mr>("ibv_rereg_mr", region, flags, domain, address, bytes, access);
 }
 
 int ibv_dereg_mr(ibv_mr* region) {
-  return route<"ibv_dereg_mr">(&Driver::dereg_mr, region);
+  return route<&Driver::dereg_mr>("ibv_dereg_mr", region);
 }
 
 ibv_pd* ibv_import_pd(ibv_context* context, uint32_t handle) {
@@ -105,68 +105,68 @@ ibv_dm* ibv_import_dm(ibv_context* context, uint32_t handle) {
 // --- Completion queues --------------------------------------------------------------------------
 
 ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
-  return route<"ibv_create_comp_channel">(&Driver::create_comp_channel, context);
+  return route<&Driver::create_comp_channel>("ibv_create_comp_channel", context);
 }
 
 int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
-  return route<"ibv_destroy_comp_channel">(&Driver::destroy_comp_channel, channel);
+  return route<&Driver::destroy_comp_channel>("ibv_destroy_comp_channel", channel);
 }
 
 ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* cq_context,
                       ibv_comp_channel* channel, int vector) {
-  return route<"ibv_create_cq">(&Driver::create_cq, context, entries, cq_context, channel, vector);
+  return route<&Driver::create_cq>("ibv_create_cq", context, entries, cq_context, channel, vector);
 }
 
 int ibv_resize_cq(ibv_cq* queue, int entries) {
-  return route<"ibv_resize_cq">(&Driver::resize_cq, queue, entries);
+  return route<&Driver::resize_cq>("ibv_resize_cq", queue, entries);
 }
 
 int ibv_destroy_cq(ibv_cq* queue) {
-  return route<"ibv_destroy_cq">(&Driver::destroy_cq, queue);
+  return route<&Driver::destroy_cq>("ibv_destroy_cq", queue);
 }
 
 int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** queue, void** cq_context) {
-  return route<"ibv_get_cq_event">(&Driver::get_cq_event, channel, queue, cq_context);
+  return route<&Driver::get_cq_event>("ibv_get_cq_event", channel, queue, cq_context);
 }
 
 void ibv_ack_cq_events(ibv_cq* queue, unsigned int count) {
-  route<"ibv_ack_cq_events">(&Driver::ack_cq_events, queue, count);
+  route<&Driver::ack_cq_events>("ibv_ack_cq_events", queue, count);
 }
 
 // --- Shared receive queues ----------------------------------------------------------------------
 
 ibv_srq* ibv_create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
-  return route<"ibv_create_srq">(&Driver::create_srq, domain, attributes);
+  return route<&Driver::create_srq>("ibv_create_srq", domain, attributes);
 }
 
 int ibv_modify_srq(ibv_srq* queue, ibv_srq_attr* attributes, int mask) {
-  return route<"ibv_modify_srq">(&Driver::modify_srq, queue, attributes, mask);
+  return route<&Driver::modify_srq>("ibv_modify_srq", queue, attributes, mask);
 }
 
 int ibv_query_srq(ibv_srq* queue, ibv_srq_attr* attributes) {
-  return route<"ibv_query_srq">(&Driver::query_srq, queue, attributes);
+  return route<&Driver::query_srq>("ibv_query_srq", queue, attributes);
 }
 
 int ibv_destroy_srq(ibv_srq* queue) {
-  return route<"ibv_destroy_srq">(&Driver::destroy_srq, queue);
+  return route<&Driver::destroy_srq>("ibv_destroy_srq", queue);
 }
 
 // --- Queue pairs --------------------------------------------------------------------------------
 
 ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* attributes) {
-  return route<"ibv_create_qp">(&Driver::create_qp, domain, attributes);
+  return route<&Driver::create_qp>("ibv_create_qp", domain, attributes);
 }
 
 ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* pair) {
-  return route<"ibv_qp_to_qp_ex">(&Driver::qp_to_qp_ex, pair);
+  return route<&Driver::qp_to_qp_ex>("ibv_qp_to_qp_ex", pair);
 }
 
 int ibv_modify_qp(ibv_qp* pair, ibv_qp_attr* attributes, int mask) {
-  return route<"ibv_modify_qp">(&Driver::modify_qp, pair, attributes, mask);
+  return route<&Driver::modify_qp>("ibv_modify_qp", pair, attributes, mask);
 }
 
 int ibv_query_qp(ibv_qp* pair, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* initial) {
-  return route<"ibv_query_qp">(&Driver::query_qp, pair, attributes, mask, initial);
+  return route<&Driver::query_qp>("ibv_query_qp", pair, attributes, mask, initial);
 }
 
 int ibv_query_qp_data_in_order(ibv_qp* pair, ibv_wr_opcode opcode, uint32_t flags) {
@@ -175,7 +175,7 @@ int ibv_query_qp_data_in_order(ibv_qp* pair, ibv_wr_opcode opcode, uint32_t flag
 }
 
 int ibv_destroy_qp(ibv_qp* pair) {
-  return route<"ibv_destroy_qp">(&Driver::destroy_qp, pair);
+  return route<&Driver::destroy_qp>("ibv_destroy_qp", pair);
 }
 
 int ibv_set_ece(ibv_qp* pair, ibv_ece* options) {
@@ -201,7 +201,7 @@ int ibv_detach_mcast(ibv_qp* pair, const ibv_gid* gid, uint16_t lid) {
 // --- Address handles ----------------------------------------------------------------------------
 
 ibv_ah* ibv_create_ah(ibv_pd* domain, ibv_ah_attr* attributes) {
-  return route<"ibv_create_ah">(&Driver::create_ah, domain, attributes);
+  return route<&Driver::create_ah>("ibv_create_ah", domain, attributes);
 }
 
 int ibv_init_ah_from_wc(ibv_context* context, uint8_t port, ibv_wc* completion, ibv_grh* header,
@@ -220,7 +220,7 @@ ibv_ah* ibv_create_ah_from_wc(ibv_pd* domain, ibv_wc* completion, ibv_grh* heade
 }
 
 int ibv_destroy_ah(ibv_ah* handle) {
-  return route<"ibv_destroy_ah">(&Driver::destroy_ah, handle);
+  return route<&Driver::destroy_ah>("ibv_destroy_ah", handle);
 }
 
 }  // extern "C"
