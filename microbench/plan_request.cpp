@@ -49,9 +49,10 @@ Agreement default_agreement(const tune::CollectiveRequest& request) {
 tune::CollectiveRequest understand_request(Collective collective, const PlanWords& words) {
   tune::CollectiveRequest request{.collective = collective, .root = Rank{0}};
   const ElementType type = parse_name(every_type, "--dtype", words.dtype);
-  request.reduction = reduction_of(parse_name(every_operator, "--op", words.op), type);
+  request.reduction =
+      reduction_of(parse_name(every_operator, "--op", words.op.value_or("sum")), type);
   request.element_count =
-      parse_payload(words.bytes, request.reduction) / request.reduction.element_bytes;
+      parse_payload(words.bytes.value_or("8"), request.reduction) / request.reduction.element_bytes;
   if (words.algorithm)
     request.algorithm = parse_name(every_algorithm(), "--algorithm", *words.algorithm);
   if (words.across) request.across = parse_name(every_way_across, "--across", *words.across);
@@ -98,6 +99,14 @@ void refuse_what_does_nothing(Collective collective, const PlanWords& words) {
   };
   const bool is_staged = is_traced(collective);
   refuse_unless(is_staged, "--algorithm", words.algorithm, "allreduce and barrier");
+  const bool reduces = collective == Collective::allreduce || collective == Collective::reduce ||
+                       collective == Collective::reduce_scatter ||
+                       collective == Collective::allreduce_ssp || collective == Collective::scan ||
+                       collective == Collective::exscan;
+  refuse_unless(reduces, "--op", words.op,
+                "allreduce, reduce, reduce_scatter, scan, exscan and allreduce_ssp");
+  refuse_unless(collective != Collective::barrier, "--bytes", words.bytes,
+                "collectives that have a payload");
   refuse_unless(is_staged, "--across", words.across, "allreduce and barrier");
   refuse_unless(is_staged, "--ranks-per-domain", words.ranks_per_domain, "allreduce and barrier");
   refuse_unless(has_tree, "--tree", words.tree, "broadcast and reduce");

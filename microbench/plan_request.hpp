@@ -34,8 +34,9 @@ struct PlanWords {
   std::optional<std::string> ranks = {}, per_round = {}, algorithm = {}, agreement = {};
   std::optional<std::string> rank = {}, format = {}, ranks_per_node = {}, placement = {};
   std::optional<std::string> ranks_per_domain = {}, across = {}, root = {}, tree = {};
+  std::optional<std::string> op = {}, bytes = {};
   bool explain = false;
-  std::string collective = "allreduce", dtype = "uint64", op = "sum", bytes = "8";
+  std::string collective = "allreduce", dtype = "uint64";
 };
 
 void declare_plan_options(CommandLine& line, PlanWords& words);

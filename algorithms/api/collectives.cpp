@@ -170,7 +170,7 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
       .across = arguments.across,
       .per_round = arguments.per_round,
       .per_round_by_default = context.settings.per_round,
-      .partners_max = context.fabric.connections().count_max(),
+      .partners_max = ranks.partners_max,
       .reads_in_place = ranks.takes_single_copy(
           shm::ReadFor::allreduce, arguments.element_count * arguments.reduction.element_bytes)};
   const auto complete = [&](std::span<const std::uint64_t> rows) -> runtime::Completed {

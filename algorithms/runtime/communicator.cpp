@@ -33,6 +33,8 @@ struct Introduction {
   std::uint64_t notify;
   std::uint64_t shared_notifications;
   std::uint64_t node_shape;  // hash of what is imposed on nodes and domains
+  std::uint64_t connections_max;
+  std::uint64_t receives_max;  // of a connection
   detail::CpuSet cpus;       // allowed
   runtime::NeighbourCard neighbour;
   verbs::PortCard port;
@@ -40,7 +42,7 @@ struct Introduction {
 static_assert(std::is_trivially_copyable_v<Introduction>);
 
 /// Raised with every change of what ranks tell each other at set-up.
-constexpr std::uint64_t protocol_version = 14;
+constexpr std::uint64_t protocol_version = 15;
 
 /// How long a communicator waits at its end for peers that have not read everything.
 constexpr Timeout retirement_max = std::chrono::seconds(8);
@@ -139,6 +141,8 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
       .notify = static_cast<std::uint64_t>(context.settings.notify),
       .shared_notifications = static_cast<std::uint64_t>(context.shared_notifications),
       .node_shape = hash_of_shape(context.settings),
+      .connections_max = context.fabric.connections().count_max(),
+      .receives_max = context.fabric.connections().receives_promised_max(),
       .cpus = detail::allowed_cpus(),
       .neighbour = {.host = bootstrap::host_identity(),
                     .domain = bootstrap::domain_of(detail::allowed_cpus()).name(),
@@ -179,6 +183,8 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
                                            "TUTTI_RANKS_PER_DOMAIN and TUTTI_DOMAINS_ABOVE alike "
                                            "everywhere");
     process_of.push_back(all[rank].process_key);
+    partners_max = std::min(partners_max, static_cast<std::uint32_t>(all[rank].connections_max));
+    receives_max = std::min(receives_max, static_cast<std::uint32_t>(all[rank].receives_max));
   }
   std::vector<runtime::NeighbourCard> cards;
   cards.reserve(all.size());

@@ -41,6 +41,9 @@ struct Communicator::Implementation {
   runtime::Neighbourhood neighbours;
   bool shares_cpus = false;  // some host has more ranks than CPUs for them; alike on all ranks
   shm::ReadRanges reads = shm::no_reading();  // alike on all ranks
+  // The least of all ranks, whose devices and settings may differ: how many connections a context
+  // holds, and how many receives a connection promises.
+  std::uint32_t partners_max = UINT32_MAX, receives_max = UINT32_MAX;
   std::uint32_t operations_made = 0;
   // Whether segments, and whether segments of Scope::node, were allocated; the same on all ranks.
   bool has_segments = false, has_node_segments = false;

@@ -17,7 +17,7 @@ constexpr Setting table[] = {
     {device_and_memory, "TUTTI_CONNECTIONS_MAX", "a number", "what the device allows",
      "How many connections a context has at most.",
      "Making an operation closes connections that no live operation needs if there would be more. "
-     "0: as many as the device allows. All ranks must agree."},
+     "0: as many as the device allows. Where ranks differ, schedules are chosen for the least."},
     {device_and_memory, "TUTTI_REGISTER_BUFFERS", "0|1", "0",
      "Whether operations may register users' buffers, to send from them and write into them.",
      "It concerns operations that can be zero-copy and buffers that do not lie in a Segment. The "

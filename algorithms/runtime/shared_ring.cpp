@@ -125,8 +125,7 @@ void SharedRingOperation::limit_what_waits() noexcept {
                   plan::shared_ring_waiting_max(layout_.ring.nodes, layout_.ring.sub_blocks);
   // A quarter of what a connection promises, an even number, so that other operations have room
   // there, too.  48 chunks of 8 KiB take 60 us to send (FDR), and an answer 2 us.
-  const std::uint32_t quarter = std::max(
-      operation_.communicator.context.fabric.connections().receives_promised_max() / 8 * 2, 2u);
+  const std::uint32_t quarter = std::max(operation_.communicator.receives_max / 8 * 2, 2u);
   acknowledges_ = notified_max_ > quarter;
   if (acknowledges_) notified_max_ = quarter;
 }

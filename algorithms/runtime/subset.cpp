@@ -72,9 +72,10 @@ Operation make_allreduce(Communicator& whole, std::span<const Rank> members,
       .element_count = element_count,
       .reduction = built_in_reduction(BuiltIn::bit_or, ElementType::uint64),
       .per_round_by_default = ranks.context.settings.per_round,
-      .partners_max = ranks.context.fabric.connections().count_max()};
+      .partners_max = ranks.partners_max};
   const tune::Topology topology{.rank_count = static_cast<std::uint32_t>(members.size()),
-                                .node_of = nodes.node};
+                                .node_of = nodes.node,
+                                .shares_cpus = ranks.shares_cpus};
   return make_operation(whole, {.collective = "split",
                                 .asked = asked,
                                 .chunk_bytes_max = 4096,  // it lives as long as what is split off

@@ -312,8 +312,10 @@ std::string why_not_node_alltoall(const Query& query) {
   if (transport_of(query) != plan::Transport::copied) return "blocks are read where they are";
   if (!query.request.has_equal_blocks) return "blocks differ in length";
   if (bytes > together_bytes_max) return "blocks are too long to be copied twice more";
-  if (!query.topology.has_shared_nodes() || !plan::is_node_alltoall(query.topology.node_of))
-    return "ranks do not share nodes";
+  if (!query.topology.has_shared_nodes()) return "ranks do not share nodes";
+  if (query.topology.is_one_node()) return "all ranks share one node";
+  if (!plan::is_node_alltoall(query.topology.node_of))
+    return "blocks of so many ranks are more than a plan has slots for";
   const std::uint64_t block_bytes = std::max<std::size_t>(bytes, 1);
   constexpr std::uint64_t registers = 4;  // slots and partials, for two calls
   return plan::node_alltoall_payloads(query.topology.node_of) >
@@ -383,8 +385,7 @@ std::vector<Variant> bruck_variants(const Query& query) {
 std::string why_not_bruck_alltoall(const Query& query) {
   if (transport_of(query) != plan::Transport::copied) return "blocks are read where they are";
   if (!query.request.has_equal_blocks) return "blocks differ in length";
-  if (query.topology.has_shared_nodes())
-    return "it does not regard nodes, and ranks share some; node_alltoall does";
+  if (query.topology.has_shared_nodes()) return "it does not regard nodes, and ranks share some";
   if (query.topology.rank_count < 3) return "there is no rank that blocks could go through";
   if (query.request.bytes() > together_bytes_max)
     return "blocks are too long to be copied on their way";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <optional>
+#include <set>
 #include <tutti/detail/check.hpp>
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
@@ -107,9 +108,15 @@ std::vector<Variant> variants_of(const Row& row, const Query& query) {
   return row.variants == nullptr ? std::vector<Variant>{{}} : row.variants(query);
 }
 
-std::string name_with_messages(const Row& row, const Variant& variant) {
-  return row.name +
-         (variant.per_round.empty() ? "" : " with " + text_of(variant.per_round) + " a round");
+/// "8 lanes in 2 sub-blocks", "bruck_alltoall with 7 a round".
+std::string described(const Row& row, const Variant& variant) {
+  std::string text = row.name;
+  if (row.hierarchy == Hierarchy::lanes && variant.lane_count > 1)
+    text = std::to_string(variant.lane_count) + " " + text;
+  if (variant.group_size > 0) text += " of " + std::to_string(variant.group_size);
+  if (!variant.per_round.empty()) text += " with " + text_of(variant.per_round) + " a round";
+  if (variant.sub_blocks > 1) text += " in " + std::to_string(variant.sub_blocks) + " sub-blocks";
+  return text;
 }
 
 /// Lines after the first one.
@@ -195,26 +202,44 @@ plan::Plan Choice::plan(Rank self) const {
 }
 
 std::string Choice::explanation() const {
+  return explanation_for(request_);
+}
+
+std::string Choice::explanation_for(const CollectiveRequest& asked) const {
   std::vector<const Rival*> priced;
   for (const Rival& rival : rivals_)
     if (rival.why_not.empty() && rival.row->cost != nullptr) priced.push_back(&rival);
   std::stable_sort(priced.begin(), priced.end(), [&](const Rival* left, const Rival* right) {
     return left->row->cost(query(), left->variant) < right->row->cost(query(), right->variant);
   });
-  std::string text = "chosen: " + name_with_messages(*row_, variant_);
+  std::string text = "chosen: " + described(*row_, variant_);
   if (request_.collective == Collective::allreduce && row_->algorithm != Algorithm::automatic &&
-      row_->algorithm == request_.algorithm)
+      row_->algorithm == asked.algorithm)
     text += ", which is asked for";
-  else if (priced.size() < 2)
+  else if (priced.size() < 2 && request_.algorithm == asked.algorithm)
     text += ", the only one considered";
   else
     text += ", " + price_of(*row_, query(), variant_) + " on a network like FDR InfiniBand";
-  if (variant_.across) text += "\n  across: " + indented(variant_.across->explanation());
+  if (priced_bytes(request_.bytes()) < request_.bytes())
+    text += "; prices are those of " + std::to_string(priced_bytes(request_.bytes())) + " bytes";
+  if (variant_.across) text += "\n  across: " + indented(variant_.across->explanation_for(asked));
   std::size_t next = 0;
-  for (const Rival* rival : priced)
-    if (rival->row != row_ && next++ < 2)
-      text += "\n  next: " + name_with_messages(*rival->row, rival->variant) + ", " +
-              price_of(*rival->row, query(), rival->variant);
+  std::set<const Row*> rows;
+  std::set<Hierarchy> hierarchies{row_->hierarchy};
+  for (const Rival* rival : priced) {
+    const bool is_of_interest =
+        (next < 2 && rival->row != row_) || !hierarchies.contains(rival->row->hierarchy);
+    if (!is_of_interest || !rows.insert(rival->row).second) continue;
+    ++next;
+    hierarchies.insert(rival->row->hierarchy);
+    text +=
+        "\n  next: " + described(*rival->row, rival->variant) +
+        (rival->variant.across
+             ? ", " + described(rival->variant.across->row(), rival->variant.across->variant()) +
+                   " across"
+             : "") +
+        ", " + price_of(*rival->row, query(), rival->variant);
+  }
   for (const Rival& rival : rivals_)
     if (!rival.why_not.empty() && rival.why_not != another_is_asked_for)
       text += std::string("\n  not ") + rival.row->name + ": " + rival.why_not;

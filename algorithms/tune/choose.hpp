@@ -21,7 +21,8 @@ class Choice {
 
   plan::Plan plan(Rank self) const;
 
-  /// What was chosen, the next ones with their prices, and why the others are out: a line each.
+  /// What was chosen; the next two rows and the best of each other hierarchy with their prices; why
+  /// the others are out: a line each.
   std::string explanation() const;
 
  private:
@@ -34,6 +35,8 @@ class Choice {
   };
 
   Query query() const noexcept { return {request_, topology_, network_}; }
+  /// `asked`: by the user, which this choice's request differs from if it is made for another one.
+  std::string explanation_for(const CollectiveRequest& asked) const;
 
   CollectiveRequest request_ = {};
   Topology topology_ = {};

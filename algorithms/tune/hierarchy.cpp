@@ -5,11 +5,13 @@
 #include <set>
 #include <tutti/detail/names.hpp>
 
+#include "plan/allreduce/canonical_halving.hpp"
 #include "plan/allreduce/lanes.hpp"
 #include "plan/core/copies.hpp"
 #include "plan/core/nodes.hpp"
 #include "tune/assumed_network.hpp"
 #include "tune/choose.hpp"
+#include "tune/chunks.hpp"
 #include "tune/rows.hpp"
 
 namespace tutti::tune {
@@ -24,11 +26,12 @@ constexpr std::uint32_t group_size_min = 4, group_size_max = 16;
 // Below this, the further messages of a part that is cut again cost more than they save where ranks
 // share CPUs (16 KiB of 8 ranks on 2 CPUs took 1.3 of the time).
 constexpr std::size_t cut_again_from_bytes = 32 << 10;
-// Slots of pieces.  With more, chunks would be so short that messages of less than a KiB cross the
-// network, or the registers would not fit the default arena.
+// Slots that the ranks of a node have for the pieces of lanes.  With more, the registers would not
+// fit the default arena, or chunks would be very short.
 constexpr std::uint64_t pieces_slots_max = 2048;
-/// A message across takes the port at least for the gap between messages (a guess).
-constexpr std::size_t sub_block_bytes_min = 2048;
+// A message takes a port at least for the gap between messages, in which 680 bytes cross FDR: what
+// one of a sub-block has at least, of the payload and of each chunk that goes through the plan.
+constexpr std::size_t sub_block_bytes_min = 2048, sub_block_chunk_bytes_min = 1024;
 /// Messages of one peer on their way: what an operation may take of the receives of a connection.
 constexpr std::uint32_t incoming_of_lane_max = 32;
 
@@ -151,9 +154,12 @@ std::string why_not_across(const Query& query, std::uint32_t lane_count, const p
   return {};
 }
 
-/// How many ranks a rank is connected with.
-std::size_t partners_of(const plan::Plan& plan) {
-  std::set<Rank> partners;
+/// How many ranks a rank is connected with at most, by a schedule of which `plan` is rank 0's.
+std::size_t partners_max_of(const Choice& across, const plan::Plan& plan,
+                            std::uint32_t rank_count) {
+  if (across.row().algorithm == Algorithm::canonical_halving)
+    return plan::canonical_halving_partners_max(rank_count);
+  std::set<Rank> partners;  // the other schedules give each rank equally many
   for (const plan::Step& step : plan.steps)
     if (step.peer != no_rank) partners.insert(step.peer);
   return partners.size();
@@ -167,19 +173,25 @@ bool has_room_for_pieces(const Query& query, std::uint32_t lane_count, std::uint
 }
 
 /// Whether a schedule that cuts the part of a lane goes with so many lanes.
-bool is_possible(const Query& query, std::uint32_t lane_count, const plan::Plan& across) {
-  return across.parts > 1 && across.payloads == 1 &&
-         across.flow_control == plan::FlowControl::synchronising &&
-         has_room_for_pieces(query, lane_count, across.parts) &&
-         partners_of(across) <= query.request.partners_max;
+bool is_possible(const Query& query, std::uint32_t lane_count, const Choice& across,
+                 const plan::Plan& plan) {
+  return plan.parts > 1 && plan.payloads == 1 &&
+         plan.flow_control == plan::FlowControl::synchronising &&
+         has_room_for_pieces(query, lane_count, plan.parts) &&
+         partners_max_of(across, plan, query.topology.node_count()) <= query.request.partners_max;
 }
 
-/// Whether the parts of a schedule that is_possible() may be cut into sub-blocks: long ones.
+/// Whether the parts of a schedule that is_possible() may be cut into sub-blocks: those that are
+/// long in each chunk that goes through the plan.
 bool may_have_sub_blocks(const Query& query, std::uint32_t lane_count, const plan::Plan& across,
                          std::uint32_t sub_blocks) {
   const std::uint32_t pieces = across.parts * sub_blocks;
+  const std::size_t slots = std::size_t{query.topology.largest_node() + lane_count} * pieces;
+  const std::size_t chunk =
+      within_registers(chunk_bytes_in_node, slots, std::size_t{pieces} * lane_count);
   return query.request.bytes() >= std::uint64_t{pieces} * lane_count * sub_block_bytes_min &&
-         across.line_slot_count == 0 && across.incoming_max * sub_blocks <= incoming_of_lane_max &&
+         chunk >= sub_block_chunk_bytes_min && across.line_slot_count == 0 &&
+         across.incoming_max * sub_blocks <= incoming_of_lane_max &&
          plan::has_room_for_copies(across, sub_blocks) &&
          has_room_for_pieces(query, lane_count, pieces);
 }
@@ -200,7 +212,7 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
   inner.across = Across::flat;
   inner.shares_target = false;
   // The ranks of a node give each other what the schedule across then has in partials.
-  inner.zero_copy = inner.zero_copy && !query.topology.has_shared_nodes();
+  inner.zero_copy = false;
   // As long as prices go, so that those of few and of many lanes are of one payload.
   const std::size_t priced = std::max<std::size_t>(
       priced_bytes(query.request.bytes()) / std::max<std::size_t>(inner.reduction.element_bytes, 1),
@@ -231,7 +243,7 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
     if (!serves_across({inner, nodes, network})) continue;
     const auto divided = std::make_shared<const Choice>(choose(inner, nodes, network));
     const plan::Plan plan = divided->plan(Rank{0});
-    if (!is_possible(query, lane_count, plan)) continue;
+    if (!is_possible(query, lane_count, *divided, plan)) continue;
     variants.push_back({.lane_count = lane_count, .across = divided});
     for (const std::uint32_t sub_blocks : {2u, 4u})
       if (!query.topology.shares_cpus && may_have_sub_blocks(query, lane_count, plan, sub_blocks))
@@ -253,7 +265,8 @@ std::vector<Variant> across_nodes(const Query& query, Hierarchy hierarchy) {
 /// What the leaders of domains or groups ask for, which are ranks of nodes.
 Variant across_leaders(const Query& query, std::span<const Node> domain_of,
                        std::uint32_t group_size = 0) {
-  Topology leaders{.node_of = plan::nodes_of_domains(query.topology.node_of, domain_of)};
+  Topology leaders{.node_of = plan::nodes_of_domains(query.topology.node_of, domain_of),
+                   .shares_cpus = query.topology.shares_cpus};
   leaders.rank_count = static_cast<std::uint32_t>(leaders.node_of.size());
   CollectiveRequest inner = query.request;
   inner.reads_in_place = false;  // What they pass on are partials, not users' buffers.

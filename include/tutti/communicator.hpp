@@ -56,9 +56,9 @@ enum class SharedNotifications : std::uint8_t {
 struct ContextOptions {
   std::string device = {};                      // name or name:port; default: the best one
   std::optional<std::size_t> arena_bytes = {};  // for slots and send buffers; default 16 MiB
-  /// How many connections to ranks of other nodes there are at most.  Must be equal on all ranks.
-  /// Making an operation closes connections that no live operation needs if there would be more.
-  /// By default, and for 0, there are as many as the device allows.
+  /// How many connections to ranks of other nodes there are at most.  Making an operation closes
+  /// connections that no live operation needs if there would be more.  By default, and for 0, there
+  /// are as many as the device allows.  Where ranks differ, schedules are chosen for the least.
   std::optional<std::uint32_t> connections_max = {};
   std::optional<CheckLevel> check = {};  // default: collective
   /// Payloads of more bytes than this are sent in chunks.  Must be equal on all ranks.  A plan that

@@ -290,6 +290,8 @@ refusals() {
   refuse '--op="bor".*double.*uint64' --ranks 5 --op bor --dtype double
   refuse '--bytes="12".*multiple of 8' --ranks 5 --bytes 12
   refuse '--bytes="2G": expected at most 1G' --ranks 5 --bytes 2G
+  refuse '--bytes="8": expected only with collectives that have a payload' --ranks 5 --collective barrier --bytes 8
+  refuse '--op="max": expected only with allreduce' --ranks 5 --collective alltoall --op max
   refuse '--agreement="loose".*relaxed' --ranks 5 --agreement loose
   refuse '--per-round="0".*1 or more' --ranks 5 --per-round 0
   refuse '--per-round="2,".*1 or more' --ranks 5 --per-round 2,

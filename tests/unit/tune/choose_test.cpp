@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <set>
 #include <string>
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
@@ -641,6 +642,54 @@ TEST(Selection, a_choice_is_explained) {
   EXPECT_NE(text.find("\n  across: chosen: two_partial_dissemination with "), std::string::npos)
       << text;
   EXPECT_NE(text.find("\n    not dissemination: "), std::string::npos) << text;
+}
+
+TEST(Selection, the_explanation_names_variants_and_says_asked_for_only_of_what_the_user_asks) {
+  CollectiveRequest asked{.element_count = 8192,
+                          .reduction = built_in_reduction(BuiltIn::sum, ElementType::int64)};
+  const auto text_for = [&](std::uint32_t nodes, std::uint32_t ranks_per_node) {
+    return choose(asked, {.rank_count = nodes * ranks_per_node,
+                          .node_of = even_nodes(nodes, ranks_per_node)})
+        .explanation();
+  };
+  const std::string text = text_for(2, 4);
+  EXPECT_TRUE(text.starts_with("chosen: 4 lanes")) << text;
+  EXPECT_EQ(text.find("which is asked for"), std::string::npos) << text;
+  EXPECT_EQ(text.find("prices are those of"), std::string::npos) << text;
+  for (const char* const part :
+       {"\n  next: leader", "\n  next: chunked_fold, ", "\n  across: chosen: "})
+    EXPECT_NE(text.find(part), std::string::npos) << part << text;
+  asked.element_count = 1 << 20;
+  EXPECT_NE(text_for(16, 4).find("; prices are those of 4194304 bytes"), std::string::npos);
+  asked.element_count = 8192;
+  asked.algorithm = Algorithm::recursive_multiplying;
+  asked.across = Across::lanes;
+  EXPECT_NE(text_for(2, 4).find("across: chosen: recursive_multiplying with 1 a round, which is"),
+            std::string::npos)
+      << text_for(2, 4);
+}
+
+TEST(Selection, what_is_chosen_across_nodes_connects_no_rank_with_too_many) {
+  for (const std::uint32_t nodes : {3u, 5u, 7u, 9u, 12u, 17u, 24u, 31u})
+    for (const std::uint32_t partners_max : {3u, 5u, 6u, 8u})
+      for (const std::size_t elements : {512u, 8192u, 131072u}) {
+        CollectiveRequest asked{.element_count = elements,
+                                .reduction = built_in_reduction(BuiltIn::sum, ElementType::int64),
+                                .partners_max = partners_max};
+        const Topology topology{.rank_count = 2 * nodes, .node_of = even_nodes(nodes, 2)};
+        const Choice choice = choose(asked, topology);
+        if (choice.variant().across == nullptr || choice.variant().across->plan(Rank{0}).parts == 1)
+          continue;  // schedules of whole payloads connect as many as their rounds have messages
+        for (std::uint32_t rank = 0; rank < topology.rank_count; ++rank) {
+          std::set<Rank> partners;
+          for (const plan::Step& step : choice.plan(Rank{rank}).steps)
+            if (step.peer != no_rank &&
+                topology.node_of[index_of(step.peer)] != topology.node_of[rank])
+              partners.insert(step.peer);
+          EXPECT_LE(partners.size(), partners_max)
+              << choice.explanation() << "\nrank " << rank << " of " << topology.rank_count;
+        }
+      }
 }
 
 TEST(Selection, small_blocks_of_an_alltoall_go_through_other_ranks_where_none_share_a_node) {
