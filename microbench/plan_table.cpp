@@ -51,13 +51,9 @@ std::string rounds_text(const plan::Plan& plan) {
 
 /// How many chunks a payload has with the default options of a context.
 std::size_t chunk_count_of(const PlanRequest& request, const plan::Plan& plan) {
-  std::vector<Node> nodes =
-      request.topology.node_of;  // of each rank; empty: each is a node of its own
-  std::sort(nodes.begin(), nodes.end());
-  const bool shares_nodes = std::adjacent_find(nodes.begin(), nodes.end()) != nodes.end();
   return tune::chunk_count(request.asked.element_count, request.asked.reduction.element_bytes,
                            is_of_blocks(request.asked.collective) ? 1 : plan.parts,
-                           tune::chunk_bytes_for(plan, shares_nodes));
+                           tune::chunk_bytes_for(plan, request.topology.has_shared_nodes()));
 }
 
 /// Bytes of each part of the payload, or of each block, in the first of the chunks.

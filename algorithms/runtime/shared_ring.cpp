@@ -62,8 +62,7 @@ SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
       .members = static_cast<std::uint32_t>(members_.size()),
       .element_count = request.asked.element_count,
       .element_bytes = element_bytes};
-  std::size_t largest_node = 1;
-  for (const std::vector<Rank>& one : nodes) largest_node = std::max(largest_node, one.size());
+  const std::size_t largest_node = plan::largest_node_of(node_of);
   layout_.laps = plan::shared_ring_laps(
       layout_.ring.parts(), layout_.element_count, element_bytes,
       limits_of(communicator.context, layout_.ring, static_cast<std::uint32_t>(largest_node),

@@ -359,9 +359,9 @@ TEST(NodeTime, of_the_shared_ring_inside_a_node) {
   }
 }
 
-/// Of the grid of docs/performance.md ("Nodes of many ranks"), as far as jobs of one machine go.
-/// Nothing if what was drawn has blocks of no element, or goes through its plan in several chunks,
-/// which follow each other closer than the events of one plan can tell.
+/// Draws a cell of the grid of docs/performance.md ("Nodes of many ranks"), of 64 ranks at most.
+/// Returns nothing if its blocks have no element, or if its payload goes through the plan in several
+/// chunks, which follow each other closer than the events of one plan can tell.
 std::optional<Case> arbitrary_cell(plan::test::Random& random) {
   constexpr tune::Collective collectives[] = {barrier, allreduce, broadcast,
                                               reduce,  allgather, alltoall};

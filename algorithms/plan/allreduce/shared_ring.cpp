@@ -7,27 +7,16 @@
 #include "plan/core/nodes.hpp"
 
 namespace tutti::plan {
-namespace {
-
-std::uint32_t largest_of(const std::vector<std::vector<Rank>>& nodes) {
-  std::size_t largest = 1;
-  for (const std::vector<Rank>& node : nodes) largest = std::max(largest, node.size());
-  return static_cast<std::uint32_t>(largest);
-}
-
-}  // namespace
-
 std::uint32_t shared_ring_sub_blocks(std::uint32_t rank_count, std::span<const Node> node_of,
                                      std::uint64_t payload_bytes) {
   // By LogGP the ring is bound by bandwidth once C blocks take longer than one hop with its
   // combining: 2 to 4 sub-blocks for 1 MiB over up to 32 nodes.
   constexpr std::uint64_t large_payload_bytes = 1u << 20;
   constexpr std::uint32_t of_large_payload = 4;
-  const std::vector<std::vector<Rank>> nodes = members_of_nodes(rank_count, node_of);
-  const std::uint32_t ranks = largest_of(nodes);
+  const auto ranks = static_cast<std::uint32_t>(largest_node_of(node_of));
   const std::uint32_t wanted =
       payload_bytes < large_payload_bytes ? ranks : std::max(ranks, of_large_payload);
-  const auto node_count = static_cast<std::uint32_t>(nodes.size());
+  const std::uint32_t node_count = node_count_of(node_of, rank_count);
   return std::clamp<std::uint32_t>(shared_ring_ids_max / 2 / node_count, 1, wanted);
 }
 
