@@ -309,7 +309,7 @@ TEST_P(Leaving, a_rank_that_leaves_during_a_set_up_is_named_on_every_rank) {
 INSTANTIATE_TEST_SUITE_P(Bootstrap, Leaving, sceneries, name_of);
 
 TEST(Silence, a_peer_that_does_not_answer_is_named_by_all_ranks) {
-  const test::SharedCount knowing;
+  const test::SharedCount gone, knowing;
   const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
     {
       Context context(test::on_test_device(exchange));
@@ -318,7 +318,7 @@ TEST(Silence, a_peer_that_does_not_answer_is_named_by_all_ranks) {
       if (operation.start() != Status::ok || operation.wait(10s) != Status::ok) return 1;
       communicator.synchronize();
       if (exchange.self() != Rank{1}) {
-        if (operation.start() != Status::ok) return 2;
+        if (!gone.comes_to(1) || operation.start() != Status::ok) return 2;
         const Status status = operation.wait(10s);
         knowing.add();
         if (status != Status::peer_failed) return 3;
@@ -326,6 +326,7 @@ TEST(Silence, a_peer_that_does_not_answer_is_named_by_all_ranks) {
       }
     }
     // Its queue pairs are gone, but it lives and has not left.
+    gone.add();
     return knowing.comes_to(3) ? 0 : 5;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
