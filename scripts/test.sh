@@ -49,24 +49,26 @@ test_with() {
   alive "$1: testing" ctest --preset "$@" 2>&1 | tee -a build/test.log ||
     failed+=("$1 (tests)")
 }
-# run PRESET[:TARGET] [CTEST ARGUMENT...]: builds and tests.  With --with LABELS first, tests that need
-# nothing but a CPU run beside each other before.
+# run PRESET[:TARGET] [--beside LABELS [--but NAMES]] [CTEST ARGUMENT...]: builds and tests.  Tests of
+# LABELS, which need nothing but a CPU, run beside each other before the others, but for NAMES.
 run() {
   local preset=${1%:*} target=
   [[ $1 == *:* ]] && target=${1#*:}
   shift
-  local beside=
-  if [ "${1:-}" = --with ]; then beside=$2; shift 2; fi
+  local beside=()
+  if [ "${1:-}" = --beside ]; then beside=(-L "$2"); shift 2; fi
+  if [ "${1:-}" = --but ]; then beside+=(-E "$2"); shift 2; fi
   stage "$preset: building (log: build/$preset.build.log)"
   build "$preset" ${target:+"$target"} || { failed+=("$preset (build)"); return 0; }
   stage "$preset: testing"
-  [ -z "$beside" ] || test_with "$preset" -L "$beside" -j "$(nproc)"
+  [ ${#beside[@]} -eq 0 ] || test_with "$preset" "${beside[@]}" -j "$(nproc)"
   test_with "$preset" "$@"
 }
-# Those of the device's verbs that depend on how its shared memory is compiled, and what is not there
-# under sanitizers.
+# Those of the device's verbs that depend on how its shared memory is compiled, what goes less far or
+# is not there under sanitizers, and what is about time or privileges.
 run_verbs_optimised() {
-  test_with release -R "^conformance_(ranks|process|adverse|atomic|lines|namespaces_(semantics|atomic|notification))" \
+  test_with release \
+    -R "^conformance_(ranks|process|adverse|atomic|lines|notification|latency|unprivileged|namespaces_(semantics|atomic|notification))" \
     "$@"
 }
 format() {
@@ -99,29 +101,35 @@ performance() {
   return $status
 }
 # What a newcomer does: the two commands of the README, one after the other, in a clone.  What is
-# compiled comes from the compiler's cache.
+# compiled comes from the compiler's cache.  The summary has its tests, too.
 demo_then_tests() {
+  local status=0
   rm -rf build/fresh
-  git clone -q . build/fresh && (cd build/fresh && scripts/demo.sh && scripts/test.sh --quick) &&
-    rm -rf build/fresh
+  git clone -q . build/fresh || return
+  (cd build/fresh && scripts/demo.sh && scripts/test.sh --quick) || status=$?
+  cat build/fresh/build/test.log >>build/test.log 2>/dev/null || true
+  [ $status -ne 0 ] || rm -rf build/fresh
+  return $status
 }
 
+# What computes, and what is one process that hardly sleeps or depends on time.
+computing='plan|unit|simulation|compile_fail'
 # With each build what it can find: the sanitizers everything but what takes minutes, the optimised
 # code all but most tests of the software device's verbs.
 sanitized='long|soak|kernel|mpi|tidy|compile_fail|plan'
 case $mode in
   quick)
-    run release --with 'plan|simulation' -L 'unit|compile_fail|tidy' \
-      -E 'bootstrap_tcp_exchange|self_contained'
+    run release --beside "$computing" --but bootstrap_tcp_exchange -L tidy -E self_contained
     ;;
   aarch64)
     run aarch64 -j "$(nproc)"
     ;;
   usual)
-    run asan:memory_test_programs -L 'unit|simulation|conformance|device' -E unprivileged
-    run release --with 'plan|simulation' -LE 'long|soak|kernel|plan|simulation|conformance|tools' \
-      -E 'bootstrap_tcp_exchange|self_contained'
-    run_verbs_optimised -E namespaces_notification  # takes 24 s; --all runs it
+    run asan:memory_test_programs --beside 'unit|simulation' -L 'conformance|device' \
+      -E 'unprivileged|latency'
+    run release --beside "$computing" --but bootstrap_tcp_exchange \
+      -LE "long|soak|kernel|conformance|tools|$computing" -E self_contained
+    run_verbs_optimised -E 'namespaces_notification|unprivileged'  # take half a minute; --all runs them
     ;;
   all)
     stage "format"
@@ -130,14 +138,21 @@ case $mode in
     # Plans, choices, simulations and programs know no threads; virtual time, namespaces, users, deaths and
     # streams of calls are about processes, which it cannot look across; bits and schedules are about
     # numbers, latency about time.  The ways to another process's memory differ in one test.
-    run tsan:thread_test_programs -LE "$sanitized|simulation" \
-      -E 'runtime_kernels|tune_|virtual_time|plan_|bench_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|every_collective|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce'
+    run tsan:thread_test_programs --beside unit --but 'runtime_kernels|tune_|bench_' \
+      -LE "$sanitized|$computing" \
+      -E 'virtual_time|plan_|bench_|rendezvous|namespaces|unprivileged|_(failures|bits|schedules|latency)$|_soak_|_flags$|ring_bounced|every_collective|_(shared|cma)$|(adverse|atomic|semantics|kills|change)_bounce'
     # With Clang, so that it compiles everything, too; what simulates networks, and command lines, are
-    # left to the optimised code, as are numbers.
-    run asan-clang --with plan -LE "$sanitized" -E 'plan_|virtual_time|bench_refusals|bits|(blocks|collectives|failures|isolation|misuse|schedules|soak|split)_flags|ring_(mapped|bounced)|every_collective'
+    # left to the optimised code, as are numbers, latency and privileges.
+    run asan-clang --beside "$computing" --but 'compile_fail|^bits_|plan_trace' \
+      -LE "$sanitized|$computing" -E 'plan_|virtual_time|bench_refusals|bits|latency|unprivileged|(blocks|collectives|failures|isolation|misuse|schedules|soak|split)_flags|ring_(mapped|bounced)|every_collective'
     stage "clang-tidy"
     alive clang-tidy tidy || failed+=("clang-tidy")
-    run release --with 'plan|simulation' -LE 'soak|plan|simulation|conformance' -E bootstrap_tcp_exchange  # which waits
+    # What computes is left to the fresh clone, which has what is committed; streams of 10,000 calls are
+    # the first of those of 200,000.
+    computed_here=()
+    [ -z "$(git status --porcelain)" ] ||
+      computed_here=(--beside "$computing" --but bootstrap_tcp_exchange)
+    run release "${computed_here[@]}" -LE "soak|conformance|$computing" -E '^process_soak_[0-9]'
     run_verbs_optimised
     stage "demo.sh, then test.sh --quick, in a fresh clone"
     demo_then_tests || failed+=("demo.sh, then test.sh --quick, in a fresh clone (build/fresh)")

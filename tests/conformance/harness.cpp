@@ -85,11 +85,6 @@ pid_t fork_to(Identity identity) {
   return child;
 }
 
-/// Yields the core to the kernel's threads, which drive a device that is not ours.
-void let_others_work() {
-  if (!device_is_soft()) ::sched_yield();
-}
-
 std::byte pattern(unsigned seed, std::size_t index) {
   return static_cast<std::byte>((seed * 131 + index * 7 + (index >> 8)) & 0xff);
 }
@@ -101,6 +96,11 @@ const verbs::Driver& driver() {
 }
 bool device_is_soft() {
   return chosen_driver == &verbs::soft_driver();
+}
+void let_others_work() {
+  constexpr unsigned polls_between_yields = 256;
+  static thread_local unsigned polls = 0;
+  if (!device_is_soft() || ++polls % polls_between_yields == 0) ::sched_yield();
 }
 
 Buffer::Buffer(std::size_t bytes, Storage storage) {

@@ -23,6 +23,10 @@ using namespace std::chrono_literals;
 
 const verbs::Driver& driver();
 bool device_is_soft();
+/// For loops that poll: gives the core away after a poll in vain where the kernel's threads drive
+/// the device.  Where it is ours, every few hundred polls, so that its helper threads and the other
+/// processes of a test do not wait for time slices where CPUs are scarce.
+void let_others_work();
 
 /// Private pages, or a memfd that cannot shrink: what the data lie in decides the transport.
 enum class Storage { private_pages, shared_file };

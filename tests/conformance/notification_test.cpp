@@ -20,9 +20,10 @@
 namespace tutti::conformance {
 namespace {
 
+/// With sanitizers, which look for something else, each event is waited for longer.
 int rounds_max() {
   if (!device_is_soft()) return 300;
-#ifdef __SANITIZE_THREAD__
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   return 10'000;
 #else
   return 100'000;

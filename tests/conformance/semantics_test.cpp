@@ -168,8 +168,10 @@ std::atomic_ref<std::uint64_t> word_of(const Buffer& buffer, std::size_t index) 
 /// Polls as who waits for a write without immediate; false after ten seconds.
 bool word_comes_to(const Buffer& buffer, std::size_t index, std::uint64_t wanted) {
   const auto deadline = std::chrono::steady_clock::now() + 10s;
-  while (word_of(buffer, index).load(std::memory_order_acquire) != wanted)
+  while (word_of(buffer, index).load(std::memory_order_acquire) != wanted) {
     if (std::chrono::steady_clock::now() > deadline) return false;
+    let_others_work();
+  }
   return true;
 }
 

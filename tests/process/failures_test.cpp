@@ -309,7 +309,8 @@ TEST_P(Leaving, a_rank_that_leaves_during_a_set_up_is_named_on_every_rank) {
 INSTANTIATE_TEST_SUITE_P(Bootstrap, Leaving, sceneries, name_of);
 
 TEST(Silence, a_peer_that_does_not_answer_is_named_by_all_ranks) {
-  const auto results = run_local({.rank_count = 4}, [](Exchange& exchange) {
+  const test::SharedCount gone, knowing;
+  const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
     {
       Context context(test::on_test_device(exchange));
       Communicator communicator(context, exchange);
@@ -317,35 +318,40 @@ TEST(Silence, a_peer_that_does_not_answer_is_named_by_all_ranks) {
       if (operation.start() != Status::ok || operation.wait(10s) != Status::ok) return 1;
       communicator.synchronize();
       if (exchange.self() != Rank{1}) {
-        if (operation.start() != Status::ok) return 2;
-        if (operation.wait(10s) != Status::peer_failed) return 3;
+        if (!gone.comes_to(1) || operation.start() != Status::ok) return 2;
+        const Status status = operation.wait(10s);
+        knowing.add();
+        if (status != Status::peer_failed) return 3;
         return communicator.failure().peer == Rank{1} ? 0 : 4;
       }
     }
     // Its queue pairs are gone, but it lives and has not left.
-    std::this_thread::sleep_for(6s);
-    return 0;
+    gone.add();
+    return knowing.comes_to(3) ? 0 : 5;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
 TEST(Silence, a_rank_that_is_too_late_for_the_others_hears_it) {
-  const auto results = run_local({.rank_count = 3}, [](Exchange& exchange) {
+  const test::SharedCount too_early, done;
+  const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
     ContextOptions options = test::on_test_device(exchange);
     options.setup_timeout = test::patiently(300ms);
     Context context(options);
     Communicator communicator(context, exchange);
     Operation operation = barrier(communicator);
-    if (exchange.self() == Rank{2}) std::this_thread::sleep_for(3500ms);
+    if (exchange.self() == Rank{2} && !too_early.comes_to(2)) return 4;
     try {
       communicator.synchronize();
       if (exchange.self() != Rank{2}) return 1;
     } catch (const Error& error) {
+      too_early.add();
       if (communicator.failure().status != Status::aborted) return 2;
     }
     Status status = operation.start();
     if (status == Status::ok) status = operation.wait(test::patiently(5s));
-    if (exchange.self() != Rank{2}) std::this_thread::sleep_for(test::patiently(1s));
+    done.add();
+    if (exchange.self() != Rank{2} && !done.comes_to(3)) return 5;
     return status == Status::aborted ? 0 : 3;
   });
   EXPECT_EQ(codes_of(results), all_fine);

@@ -267,25 +267,33 @@ TEST(SingleCopy, random_delays_change_nothing) {
 
 #if !defined(__SANITIZE_THREAD__)
 TEST(SingleCopy, a_stopped_rank_is_waited_for) {
-  const auto results = run_local({.rank_count = 3,
-                                  .on_started =
-                                      [](const std::vector<pid_t>& processes) {
-                                        for (const pid_t process : processes) {
-                                          std::this_thread::sleep_for(100ms);
-                                          kill(process, SIGSTOP);
-                                          std::this_thread::sleep_for(300ms);
-                                          kill(process, SIGCONT);
-                                        }
-                                      }},
-                                 [](Exchange& exchange) {
-                                   Context context(options_of(3, 64u << 10));
-                                   Communicator communicator(context, exchange);
-                                   int wrong = 0;
-                                   for (int turn = 0; turn < 15; ++turn)
-                                     wrong += wrong_of_all(
-                                         communicator, {.count = 20000, .calls = 5, .delay = 20ms});
-                                   return wrong;
-                                 });
+  const test::SharedCount stops;
+  const auto results = run_local(
+      {.rank_count = 3,
+       .on_started =
+           [&](const std::vector<pid_t>& processes) {
+             for (const pid_t process : processes) {
+               std::this_thread::sleep_for(100ms);
+               kill(process, SIGSTOP);
+               std::this_thread::sleep_for(300ms);
+               kill(process, SIGCONT);
+               stops.add();
+             }
+           }},
+      [&](Exchange& exchange) {
+        Context context(options_of(3, 64u << 10));
+        Communicator communicator(context, exchange);
+        std::uint32_t mine = 0, over = 0;
+        Operation vote = allreduce<std::uint32_t>(
+            communicator, std::span<const std::uint32_t>(&mine, 1), std::span(&over, 1), min);
+        int wrong = 0;
+        while (over < 3) {  // and once more after the last of them, on all ranks
+          mine = stops.number();
+          if (vote.start() != Status::ok || vote.wait(20s) != Status::ok) return 100;
+          wrong += wrong_of_all(communicator, {.count = 20000, .calls = 5, .delay = 20ms});
+        }
+        return wrong;
+      });
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 

@@ -164,6 +164,13 @@ class LongSleeps {
   LongSleeps& operator=(const LongSleeps&) = delete;
 };
 
+/// With sanitizers, which look for something else, each wake-up takes longer.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::uint32_t sleepers_calls = 500;
+#else
+constexpr std::uint32_t sleepers_calls = 2000;
+#endif
+
 /// Ranks wait in different ways, in a node, between nodes, and both at once; each answer must wake
 /// whoever sleeps.  A wake-up that gets lost costs 20 s, and is counted.
 int answer_sleepers(Exchange& exchange, std::uint32_t ranks_per_node) {
@@ -177,7 +184,7 @@ int answer_sleepers(Exchange& exchange, std::uint32_t ranks_per_node) {
   Operation operation = allreduce<std::uint64_t>(
       communicator, std::span<const std::uint64_t>(&mine, 1), std::span(&all, 1), sum);
   const LongSleeps sleeps;
-  const std::uint64_t calls = test::times(2000);
+  const std::uint64_t calls = test::times(sleepers_calls);
   for (std::uint64_t call = 0; call < calls; ++call) {
     // One rank after the other lets the others fall asleep, or wakes them as they do.
     if (call % exchange.rank_count() == self)

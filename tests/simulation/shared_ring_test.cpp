@@ -43,7 +43,8 @@ class World {
         random_(weather.seed),
         queues_(ring_.members.size()),
         notified_(ring_.members.size()),
-        notifications_(ring_.members.size()) {}
+        notifications_(ring_.members.size()),
+        looks_in_vain_(ring_.members.size()) {}
 
   /// The most messages of a connection that were sent and not polled; some came twice, or were
   /// nobody's.
@@ -71,11 +72,22 @@ class World {
     const auto is_stopped = [&](const Member& member) {
       return std::find(stopped.begin(), stopped.end(), member.rank) != stopped.end();
     };
+    const auto has_ended = [&](const Member& member) {
+      return is_stopped(member) || (!member.execution.in_flight && calls_of(member) >= calls);
+    };
+    const auto have_all_ended = [&] {
+      return std::all_of(members().begin(), members().end(), has_ended);
+    };
+    /// Whether the world stays as it is as long as `but` does not move.
+    const auto is_at_rest = [&](const Member* but) {
+      return is_nothing_on_its_way() &&
+             std::all_of(members().begin(), members().end(), [&](const Member& one) {
+               return &one == but || has_ended(one) || looks_in_vain_[one.rank] >= looks_max;
+             });
+    };
+    something_has_happened();  // those that were stopped go on
+    if (have_all_ended()) return true;
     for (std::uint64_t turn = 0;; ++turn) {
-      const bool over = std::all_of(members().begin(), members().end(), [&](const Member& one) {
-        return is_stopped(one) || (!one.execution.in_flight && calls_of(one) >= calls);
-      });
-      if (over) return true;
       if (turn > 40'000 * calls * members()[0].ring->layout().laps.count) return false;
       if (random_() % 2 == 0) {
         const auto sender = static_cast<std::uint32_t>(random_() % queues_.size());
@@ -86,16 +98,26 @@ class World {
         continue;
       }
       Member& member = members()[random_() % members().size()];
-      if (is_stopped(member) || (is_slow(member) && random_() % 128 != 0)) continue;
+      if (has_ended(member)) continue;
+      if (is_slow(member) && random_() % 128 != 0 && !is_at_rest(&member)) continue;
       if (!member.execution.in_flight) {
-        if (calls_of(member) < calls) start(member);
+        start(member);
+        something_has_happened();
         continue;
       }
       poll(member);
       if (weather_.consumed_early) say_consumed(member);
+      const std::uint64_t position = member.ring->position();
       Connection connection(*this, member);
-      if (member.ring->advance(member.execution, connection) != Status::ok) continue;
-      wrong_ += ring_.is_right(member) ? 0 : 1;
+      if (member.ring->advance(member.execution, connection) == Status::ok) {
+        wrong_ += ring_.is_right(member) ? 0 : 1;
+        something_has_happened();
+        if (have_all_ended()) return true;
+      } else if (connection.has_moved || member.ring->position() != position) {
+        something_has_happened();
+      } else if (++looks_in_vain_[member.rank] % looks_max == 0 && is_at_rest(nullptr)) {
+        return false;
+      }
     }
   }
 
@@ -111,6 +133,12 @@ class World {
     Connection(World& of, Member& by) : world(of), member(by) {}
     World& world;
     Member& member;
+    bool has_moved = false;  // which it says with whatever it has read or written
+    void saw() noexcept { has_moved = true; }
+    void publish(std::uint64_t* word, std::uint64_t value, std::size_t bytes) noexcept {
+      has_moved = true;
+      WordsOfNode::publish(word, value, bytes);
+    }
     Status room() noexcept { return world.random_() % 4 == 0 ? Status::in_progress : Status::ok; }
     Status forward(const engine::Forwarding& chunk) noexcept {
       std::byte* const there = world.ring_.block(member.next);
@@ -142,6 +170,16 @@ class World {
     std::uint32_t sender, parity, number;
   };
 
+  /// So often that it is beyond the ring's patience, and that there was room once.
+  static constexpr std::uint32_t looks_max = 32;
+  void something_has_happened() { std::fill(looks_in_vain_.begin(), looks_in_vain_.end(), 0); }
+  /// Notifications that a rank has not polled are its own business.
+  bool is_nothing_on_its_way() const {
+    const auto is_empty = [](const auto& queue) { return queue.empty(); };
+    return late_.empty() && std::all_of(queues_.begin(), queues_.end(), is_empty) &&
+           std::all_of(notified_.begin(), notified_.end(), is_empty);
+  }
+
   std::uint32_t owner_of(const Member& sender) const {
     std::vector<std::uint32_t> there;
     for (const Member& member : ring_.members)
@@ -162,6 +200,7 @@ class World {
   void place_or_notify(std::uint32_t sender) {
     std::deque<Notified>& queue = notified_[sender];
     if (queue.empty()) return;
+    something_has_happened();
     Notified& any = queue[random_() % queue.size()];
     if (!any.is_placed && random_() % 2 == 0) {
       if (any.bytes > 0) std::memcpy(any.into, any.from, any.bytes);
@@ -181,6 +220,7 @@ class World {
       const detail::RepublishedWords words = member.ring->republished();
       if (!words.republish(queue.front().parity, queue.front().number)) ++refused_;
       queue.pop_front();
+      something_has_happened();
     }
   }
 
@@ -197,6 +237,7 @@ class World {
 
   void deliver(std::deque<Write>& queue) {
     if (queue.empty()) return;
+    something_has_happened();
     const Write& write = queue.front();
     if (write.bytes > 0)
       std::memcpy(
@@ -213,6 +254,8 @@ class World {
   std::vector<std::deque<Notified>> notified_;           // likewise
   std::vector<std::deque<Notification>> notifications_;  // by the rank that polls
   std::deque<Write> late_;
+  /// By rank: how often it has looked, since something has happened, and found nothing to do.
+  std::vector<std::uint32_t> looks_in_vain_;
   std::uint64_t wrong_ = 0, waiting_max_ = 0, refused_ = 0;
 };
 
