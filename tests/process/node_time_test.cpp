@@ -15,10 +15,12 @@
 #include <tutti/tutti.hpp>
 #include <vector>
 
+#include "plan/core/copies.hpp"
 #include "plan/cost/makespan.hpp"
 #include "runtime/neighbourhood.hpp"
 #include "runtime/settings.hpp"
 #include "tune/choose.hpp"
+#include "tune/chunks.hpp"
 #include "tutti/detail/descriptor.hpp"
 #include "verbs/soft/soft_clock.hpp"
 #include "verbs/soft/virtual_time.hpp"
@@ -164,6 +166,9 @@ int run_rank(const Case& one, Exchange& exchange, std::int64_t* ends) {
   Communicator communicator(context, exchange);
   std::vector<std::uint64_t> source(one.elements * one.rank_count, 1);
   std::vector<std::uint64_t> target(source.size());
+  const Rank self = exchange.self();
+  const bool is_broadcast = one.collective == tune::Collective::broadcast;
+  if (is_broadcast && self == Rank{0}) target.assign(target.size(), one.rank_count);
   Operation operation = operation_of(one, communicator, source, target);
   const auto complete = [&] {
     return operation.start() == Status::ok && operation.wait(120s) == Status::ok;
@@ -174,12 +179,14 @@ int run_rank(const Case& one, Exchange& exchange, std::int64_t* ends) {
     communicator.synchronize();
     soft::enter_virtual_time();
     const bool done = complete();
-    ends[index_of(exchange.self())] = soft::VirtualTime::joined()->now();
+    ends[index_of(self)] = soft::VirtualTime::joined()->now();
     soft::leave_virtual_time();
     if (!done) return 3;
   }
   communicator.synchronize();  // what ranks say when they leave is no part of the call
-  if (one.collective == tune::Collective::allreduce &&
+  const bool is_sum = one.collective == tune::Collective::allreduce ||
+                      (one.collective == tune::Collective::reduce && self == Rank{0});
+  if ((is_sum || is_broadcast) &&
       std::any_of(target.begin(), target.begin() + static_cast<std::ptrdiff_t>(one.elements),
                   [&](std::uint64_t value) { return value != one.rank_count; }))
     return 4;
@@ -210,6 +217,11 @@ std::vector<std::int64_t> expected(const Case& one) {
   std::vector<plan::Plan> plans;
   for (std::uint32_t rank = 0; rank < one.rank_count; ++rank)
     plans.push_back(choice.plan(Rank{rank}));
+  if (one.collective == tune::Collective::broadcast || one.collective == tune::Collective::reduce) {
+    const std::size_t chunk_bytes = tune::chunk_bytes_for(plans[0], topology.has_shared_nodes(), 0);
+    const std::size_t count = tune::chunk_count(one.elements, 8, plans[0].parts, chunk_bytes);
+    for (plan::Plan& plan : plans) plan = plan::in_chunks(plan, static_cast<std::uint32_t>(count));
+  }
   const bool is_of_blocks =
       one.collective == tune::Collective::allgather || one.collective == tune::Collective::alltoall;
   const std::uint64_t bytes = one.elements * 8 * (is_of_blocks ? one.rank_count : 1);
@@ -266,6 +278,17 @@ TEST(NodeTime, of_payloads_that_stay_with_their_senders) {
 
 TEST(NodeTime, of_lanes_that_cut_their_part_again) {
   expect_equal({{allreduce, 16, {2}, 8'000}, {allreduce, 12, {4}, 16'000}});
+}
+
+/// In lanes, and in chunks that follow each other.
+TEST(NodeTime, of_long_broadcasts_and_reduces) {
+  std::vector<Case> cases;
+  for (const auto collective : {broadcast, reduce})
+    for (const std::size_t elements : {16'000u, 196'608u}) {
+      cases.push_back({collective, 12, {4}, elements});
+      cases.push_back({collective, 10, {2}, elements});
+    }
+  expect_equal(cases);
 }
 
 TEST(NodeTime, of_payloads_that_are_read_where_they_are) {
