@@ -95,39 +95,43 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
   const Hop inside = hop_in_node(query, bytes);
   const Picoseconds store = memory.store_time(bytes);
   const Picoseconds taken = memory.receive_overhead + work_of(query, bytes);
-  const Picoseconds credit = memory.receive_overhead + memory.send_overhead;
-
-  // What the last rank of a node has to do by itself, and what the busiest rank does with each.
-  Picoseconds in_node = 0, first = 0, busy = 0, credits = 0;
-  if (lanes == 1) {
-    const auto children = static_cast<Picoseconds>(
-        subtrees(topology.largest_node(), {}, variant.fans.in_node_by).size());
-    in_node = time_of_tree(topology.largest_node(), {}, variant.fans.in_node_by, inside, 0);
-    busy = gives ? children * store : std::max(children * taken, store);
-    credits = children;
-  } else {
-    const Picoseconds given = (lanes - 1) * store + (gives ? memory.latency + taken : 0);
-    const Picoseconds shared = (ranks - 1) * (gives ? store : taken) + (gives ? taken : store);
-    first = given;
-    in_node = shared + memory.latency + (lanes - 1) * memory.receive_overhead;
-    busy = (lanes - 1) * store + (ranks - 1) * (gives ? store : taken) +
-           (gives ? 0 : (lanes - 1) * memory.receive_overhead);
-    credits = ranks - 1;
-  }
-  busy += credits * credit / static_cast<Picoseconds>(pieces);
-
-  // Across, where the lanes of a node share its port.
-  const Picoseconds port = lanes * network.port_time(bytes);
-  const Hop across = {
-      .gap = std::max(port, gives ? 0 : network.receive_overhead + work_of(query, bytes)),
-      .time = network.travel_time(bytes) + (lanes - 1) * network.port_time(bytes) +
-              network.receive_overhead + work_of(query, bytes)};
+  const Picoseconds port = network.port_time(bytes);  // lanes share that of their node
+  const auto per_piece = [&](Picoseconds awaited, Picoseconds given) {
+    return (awaited * memory.receive_overhead + given * memory.send_overhead) /
+           static_cast<Picoseconds>(pieces);
+  };
+  const auto children_of = [&](std::uint32_t vertices, const plan::PerRound& fans,
+                               const plan::Branching& by) {
+    return static_cast<Picoseconds>(subtrees(vertices, fans, by).size());
+  };
   const std::uint32_t nodes = topology.node_count();
   const Picoseconds children =
-      variant.fans.is_chain
-          ? 1
-          : static_cast<Picoseconds>(
-                subtrees(nodes, variant.fans.across, variant.fans.across_by).size());
+      variant.fans.is_chain ? 1 : children_of(nodes, variant.fans.across, variant.fans.across_by);
+
+  // Before the last lane goes across, in the node of the last rank, and of the busiest rank's time.
+  Picoseconds before = 0, in_node = 0, busy = 0, credits = 0;
+  if (lanes == 1) {
+    credits = children_of(topology.largest_node(), {}, variant.fans.in_node_by);
+    in_node = time_of_tree(topology.largest_node(), {}, variant.fans.in_node_by, inside, 0);
+    busy = gives ? credits * store + per_piece(credits, 1)
+                 : std::max(credits * taken + per_piece(0, credits), store + per_piece(1, 0));
+  } else if (gives) {
+    // A lane of the root's node sends to all its children before the next one does.
+    credits = ranks - 1;
+    before = std::max((lanes - 1) * store + memory.latency + taken, (lanes - 1) * children * port);
+    in_node = credits * store + taken + memory.latency + (lanes - 1) * memory.receive_overhead;
+    busy = (lanes - 1 + credits) * store + per_piece(credits, lanes);
+  } else {
+    credits = ranks - 1;
+    before = (ranks > lanes ? lanes : lanes - 1) * store + memory.latency + credits * taken +
+             (lanes - 1) * port;
+    in_node = store + memory.latency + lanes * memory.receive_overhead;
+    busy = lanes * store + credits * taken + per_piece(lanes, credits);
+  }
+
+  const Picoseconds combined = network.receive_overhead + work_of(query, bytes);
+  const Hop across = {.gap = gives ? port : std::max(lanes * port, combined),
+                      .time = network.travel_time(bytes) + combined};
   const Picoseconds way =
       variant.fans.is_chain
           ? (nodes - Picoseconds{1}) * across.time + in_node
@@ -135,8 +139,8 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
   // A sender is two chunks ahead of its receiver at most.
   const Picoseconds round_trip = (across.time + network.travel_time(0) + network.receive_overhead) /
                                  (2 * static_cast<Picoseconds>(pieces));
-  return credits * memory.receive_overhead + first + way + credit +
-         (count - 1) * std::max({children * port, busy, round_trip});
+  return before + way + per_piece(credits + 1, 1) * static_cast<Picoseconds>(pieces) +
+         (count - 1) * std::max({children * lanes * port, busy, round_trip});
 }
 
 }  // namespace tutti::tune

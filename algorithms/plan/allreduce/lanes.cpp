@@ -356,6 +356,7 @@ Plan build(Rank self, const LaneShape& shape, Order order, const PlanAcross& acr
   assert(shape.lane_count == 1 || plan.payloads <= 1);
   assert(plan.flow_control == FlowControl::synchronising || !roots.are_none());
   if (shares.node_count() == shape.rank_count) return plan;
+  assert(roots.are_none() || shares.node_count() > 1);  // else it might be synchronising
   return Builder(self, shape, shares, order, plan, target, roots).build();
 }
 

@@ -106,6 +106,27 @@ plan::Picoseconds least_of(const CollectiveRequest& request, const Topology& top
   return least;
 }
 
+// DEBUG-BEGIN
+TEST(Debug, cells) {
+  struct Cell { int net; Collective c; std::uint32_t n, l; std::size_t b; };
+  using enum Collective;
+  for (const Cell& x : {Cell{0, broadcast, 8, 8, 262144}, {0, broadcast, 32, 4, 2097152}, {0, broadcast, 16, 4, 4096},
+       {0, reduce, 16, 8, 32768}, {1, broadcast, 16, 8, 262144}, {1, broadcast, 32, 8, 262144}, {1, reduce, 4, 8, 262144}, {1, reduce, 8, 32, 2097152}, {1, reduce, 4, 32, 262144}, {1, reduce, 16,8,2097152}}) {
+    const CollectiveRequest request = request_of(x.c, x.b, x.n * x.l);
+    const Topology topology = nodes_of(x.n, x.l);
+    const Query query{request, topology, networks[x.net].network};
+    std::printf("CELL %s %s %u x %u %zu\n", networks[x.net].name, name_of(x.c), x.n, x.l, x.b);
+    for (const Row& row : registry()) {
+      if (row.collective != request.collective || row.name == std::string("single_copy")) continue;
+      if (row.why_not_unasked != nullptr && !row.why_not_unasked(query).empty()) continue;
+      for (const Variant& variant : variants_of(row, query)) {
+        const plan::Plan plan = row.build(query, variant, Rank{0});
+        std::printf("  %-16s lanes %2u %-24s chunk %6zu price %9.3f time %9.3f\n", row.name, variant.lane_count, plan.algorithm.c_str(), chunk_bytes_for(plan, true), 1e-6 * static_cast<double>(row.cost(query, variant)), 1e-6 * static_cast<double>(time_of(query, row, variant)));
+      }
+    }
+  }
+}
+// DEBUG-END
 TEST(NodeChoices, are_near_the_fastest_candidate) {
   const char* only = std::getenv("ONLY");
   std::printf("network  collective  cells  largest time of what is chosen / least of all\n");
