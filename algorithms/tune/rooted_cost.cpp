@@ -108,13 +108,16 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
   const Picoseconds children =
       variant.fans.is_chain ? 1 : children_of(nodes, variant.fans.across, variant.fans.across_by);
 
+  const Picoseconds combined = network.receive_overhead + work_of(query, bytes);
+
   // Before the last lane goes across, in the node of the last rank, and of the busiest rank's time.
   Picoseconds before = 0, in_node = 0, busy = 0, credits = 0;
   if (lanes == 1) {
     credits = children_of(topology.largest_node(), {}, variant.fans.in_node_by);
     in_node = time_of_tree(topology.largest_node(), {}, variant.fans.in_node_by, inside, 0);
     busy = gives ? credits * store + per_piece(credits, 1)
-                 : std::max(credits * taken + per_piece(0, credits), store + per_piece(1, 0));
+                 : std::max(credits * taken + children * combined + per_piece(0, credits),
+                            store + per_piece(1, 0));
   } else if (gives) {
     // A lane of the root's node sends to all its children before the next one does.
     credits = ranks - 1;
@@ -126,10 +129,9 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
     before = (ranks > lanes ? lanes : lanes - 1) * store + memory.latency + credits * taken +
              (lanes - 1) * port;
     in_node = store + memory.latency + lanes * memory.receive_overhead;
-    busy = lanes * store + credits * taken + per_piece(lanes, credits);
+    busy = lanes * store + credits * taken + children * combined + per_piece(lanes, credits);
   }
 
-  const Picoseconds combined = network.receive_overhead + work_of(query, bytes);
   const Hop across = {.gap = gives ? port : std::max(lanes * port, combined),
                       .time = network.travel_time(bytes) + combined};
   const Picoseconds way =

@@ -307,11 +307,13 @@ class Builder {
     return rank != no_rank && shares_.node_of(rank) == shares_.node_of(plan_.self);
   }
 
-  /// Whoever is sent to in the node gives one credit for all messages of a call, at its end.
+  /// Whoever is sent to in the node gives one credit for all messages of a call, at its end.  The
+  /// credits of all are awaited first, as in trees.
   void add_credits() {
     std::vector<bool> sends_to(member_count_), hears(member_count_);
     std::vector<Step> steps = std::exchange(plan_.steps, {});
-    for (const Step& step : steps) {
+    for (Step& step : steps) {
+      if (step.action == Action::await_credit) step.round = 0;
       if (!is_neighbour(step.peer)) continue;
       (step.action == Action::put ? sends_to : hears)[shares_.place_of(step.peer)] = true;
     }
@@ -319,6 +321,8 @@ class Builder {
     steps_.set_round(0);
     for (std::uint16_t seat = 0; seat < member_count_; ++seat)
       if (sends_to[seat]) steps_.await_credit(members_[seat], slot_of_credit(seat));
+    std::stable_partition(steps.begin(), steps.end(),
+                          [](const Step& step) { return step.action == Action::await_credit; });
     plan_.steps.insert(plan_.steps.end(), steps.begin(), steps.end());
     begin_last_round();
     for (std::uint16_t seat = 0; seat < member_count_; ++seat)
