@@ -95,7 +95,8 @@ Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanA
                      Target target = Target::of_rank);
 
 /// Broadcast from and reduce to `root`, named as in "lanes/fibonacci_tree".  `across` is one from
-/// or to the root's node, of several; needs is_lane_shape(shape), and with Order::rank_order nodes_are_runs().
+/// or to the root's node, of several; needs is_lane_shape(shape), and with Order::rank_order
+/// nodes_are_runs().
 Plan lanes_broadcast(Rank self, Rank root, const LaneShape& shape, const PlanAcross& across);
 Plan lanes_reduce(Rank self, Rank root, const LaneShape& shape, Order order,
                   const PlanAcross& across);
