@@ -71,8 +71,9 @@ Hop hop_in_node(const Query& query, std::uint64_t bytes) {
 std::uint32_t latency_in_node(const Query& query) {
   const Hop hop = hop_in_node(
       query, std::min<std::uint64_t>(priced_bytes(query.request.bytes()), chunk_bytes_in_node));
+  const Picoseconds gap = std::max<Picoseconds>(hop.gap, 1);
   return static_cast<std::uint32_t>(
-      std::clamp<Picoseconds>((hop.time + hop.gap / 2) / hop.gap, 1, plan::latency_max));
+      std::clamp<Picoseconds>((hop.time + gap / 2) / gap, 1, plan::latency_max));
 }
 
 Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
@@ -107,7 +108,6 @@ Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
   const std::uint32_t nodes = topology.node_count();
   const Picoseconds children =
       variant.fans.is_chain ? 1 : children_of(nodes, variant.fans.across, variant.fans.across_by);
-
   const Picoseconds combined = network.receive_overhead + work_of(query, bytes);
 
   // Before the last lane goes across, in the node of the last rank, and of the busiest rank's time.

@@ -224,13 +224,15 @@ plan::LaneShape lanes_of(const Query& query, std::uint32_t lane_count, std::uint
           .pieces = pieces};
 }
 
+constexpr std::uint32_t pieces_of_lane_max = 4;  // those of a chain
+
 /// Trees and chains of few or many lanes.
 std::vector<Variant> in_lanes(const Query& query) {
   const auto lanes_max = static_cast<std::uint32_t>(
       std::min<std::size_t>(query.topology.smallest_node(), query.request.element_count));
   std::vector<Variant> variants;
   const auto add = [&](std::uint32_t lane_count) {
-    if (!plan::is_lane_shape(lanes_of(query, lane_count, 4))) return;
+    if (!plan::is_lane_shape(lanes_of(query, lane_count, pieces_of_lane_max))) return;
     Variant variant{.fans = fans_of(query, Tree::fibonacci), .lane_count = lane_count};
     variants.push_back(variant);
     variant.fans.is_chain = true;
