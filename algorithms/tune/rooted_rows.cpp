@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <span>
 
+#include "plan/allreduce/lanes.hpp"
 #include "plan/core/nodes.hpp"
 #include "plan/rooted/rooted.hpp"
 #include "plan/rooted/single_copy.hpp"
 #include "tune/asked_per_round.hpp"
 #include "tune/assumed_network.hpp"
 #include "tune/chunks.hpp"
+#include "tune/rooted_cost.hpp"
 #include "tune/rows.hpp"
 
 namespace tutti::tune {
@@ -45,6 +47,16 @@ std::span<const Node> nodes_of(const Query& query) {
   return is_regarded ? std::span<const Node>(query.topology.node_of) : std::span<const Node>();
 }
 
+/// Whether what the ranks of a node do is priced, too: not where nobody takes nodes into account,
+/// or the caller says how it is done, or every further message costs turns of the scheduler.
+bool is_priced_on_nodes(const Query& query) {
+  const CollectiveRequest& request = query.request;
+  const Topology& topology = query.topology;
+  return !nodes_of(query).empty() && topology.has_shared_nodes() && !topology.is_one_node() &&
+         !topology.shares_cpus && request.tree == Tree::automatic &&
+         request.per_round_by_default.empty() && has_all_participants(query);
+}
+
 /// Messages that a rank of the assumed network sends while one is on its way.  The root of a
 /// broadcast sees credits before it sends, which takes 0.1 us for each child (tutti-bench
 /// --virtual-time).  Combining is left out: a latency that is too long costs more than one that is
@@ -78,6 +90,10 @@ plan::TreeFans fans_of(const Query& query, Tree tree) {
     case Tree::fibonacci:
       by.rule = plan::Branching::Rule::fibonacci;
       break;
+  }
+  if (is_priced_on_nodes(query)) {
+    fans.in_node_by = {plan::Branching::Rule::fibonacci, latency_in_node(query)};
+    return fans;
   }
   const std::uint32_t largest = query.topology.largest_node();
   const bool by_rule = !is_named || tree == Tree::knomial;
@@ -120,7 +136,11 @@ std::string why_not_chain(const Query& query) {
 
 constexpr std::size_t chain_priced_bytes_max = 4u << 20;  // see priced_bytes()
 
-Picoseconds cost_of_tree(const Query& query, const Variant&) {
+plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self);
+
+Picoseconds cost_of_tree(const Query& query, const Variant& variant) {
+  if (is_priced_on_nodes(query))
+    return rooted_cost_on_nodes(query, variant, tree_plan(query, variant, Rank{0}));
   const std::uint64_t bytes =
       std::clamp<std::uint64_t>(query.request.bytes(), 1, chain_priced_bytes_max);
   Picoseconds cost = 0;
@@ -131,7 +151,9 @@ Picoseconds cost_of_tree(const Query& query, const Variant&) {
   return cost;
 }
 
-Picoseconds cost_of_chain(const Query& query, const Variant&) {
+Picoseconds cost_of_chain(const Query& query, const Variant& variant) {
+  if (is_priced_on_nodes(query))
+    return rooted_cost_on_nodes(query, variant, tree_plan(query, variant, Rank{0}));
   const bool combines = !is_broadcast(query);
   const std::uint64_t bytes =
       std::min<std::uint64_t>(query.request.bytes(), chain_priced_bytes_max);
@@ -184,6 +206,70 @@ constexpr Row chain_row(Collective collective) {
           .build = tree_plan};
 }
 
+std::string why_not_lanes(const Query& query) {
+  if (!is_priced_on_nodes(query))
+    return "there are not several nodes of several ranks, or a tree is asked for, or ranks share "
+           "CPUs";
+  if (!is_broadcast(query) && is_ordered(query) && query.request.root != Rank{0})
+    return "the result is that of rank 0 first";
+  return std::min<std::size_t>(query.topology.smallest_node(), query.request.element_count) < 2
+             ? "the payload is one element, or a node is one rank"
+             : "";
+}
+
+plan::LaneShape lanes_of(const Query& query, std::uint32_t lane_count, std::uint32_t pieces) {
+  return {.rank_count = query.topology.rank_count,
+          .node_of = query.topology.node_of,
+          .lane_count = lane_count,
+          .pieces = pieces};
+}
+
+constexpr std::uint32_t pieces_of_lane_max = 4;  // those of a chain
+
+/// Trees and chains of few or many lanes.
+std::vector<Variant> in_lanes(const Query& query) {
+  const auto lanes_max = static_cast<std::uint32_t>(
+      std::min<std::size_t>(query.topology.smallest_node(), query.request.element_count));
+  std::vector<Variant> variants;
+  const auto add = [&](std::uint32_t lane_count) {
+    if (!plan::is_lane_shape(lanes_of(query, lane_count, pieces_of_lane_max))) return;
+    Variant variant{.fans = fans_of(query, Tree::fibonacci), .lane_count = lane_count};
+    variants.push_back(variant);
+    variant.fans.is_chain = true;
+    if (why_not_chain(query).empty()) variants.push_back(variant);
+  };
+  for (std::uint32_t lane_count = 2; lane_count < lanes_max; lane_count *= 2) add(lane_count);
+  add(lanes_max);
+  return variants;
+}
+
+plan::Plan lanes_plan(const Query& query, const Variant& variant, Rank self) {
+  const Rank root = query.request.root;
+  const plan::LaneShape shape = lanes_of(query, variant.lane_count, 1);
+  const plan::Order order = order_of(query.request.reduction);
+  const auto across = [&](Rank node, std::uint32_t node_count) {
+    const plan::RootedShape nodes{.root = Rank{index_of(query.topology.node_of[index_of(root)])},
+                                  .rank_count = node_count,
+                                  .fans = variant.fans};
+    return is_broadcast(query) ? plan::tree_broadcast(node, nodes)
+                               : plan::tree_reduce(node, nodes, order);
+  };
+  return is_broadcast(query) ? plan::lanes_broadcast(self, root, shape, across)
+                             : plan::lanes_reduce(self, root, shape, order, across);
+}
+
+constexpr Row lanes_row(Collective collective) {
+  return {.collective = collective,
+          .name = "lanes",
+          .why_not_unasked = why_not_lanes,
+          .variants = in_lanes,
+          .cost =
+              [](const Query& query, const Variant& variant) {
+                return rooted_cost_on_nodes(query, variant, lanes_plan(query, variant, Rank{0}));
+              },
+          .build = lanes_plan};
+}
+
 /// Reading was measured to be the faster way: the first row, and nothing costs less.
 constexpr Row single_copy_row(Collective collective) {
   return {
@@ -215,11 +301,13 @@ constexpr Row table[] = {
     tree_row<Tree::binomial>(Collective::broadcast, "binomial_tree"),
     tree_row<Tree::fibonacci>(Collective::broadcast, "fibonacci_tree"),
     chain_row(Collective::broadcast),
+    lanes_row(Collective::broadcast),
     single_copy_row(Collective::reduce),
     tree_row<Tree::knomial>(Collective::reduce, "knomial_tree"),
     tree_row<Tree::binomial>(Collective::reduce, "binomial_tree"),
     tree_row<Tree::fibonacci>(Collective::reduce, "fibonacci_tree"),
     chain_row(Collective::reduce),
+    lanes_row(Collective::reduce),
     {.collective = Collective::reduce,
      .name = "canonical_tree",
      .also = "knomial_tree binomial_tree flat_tree",

@@ -22,6 +22,7 @@
 #include "plan/core/nodes.hpp"
 #include "plan/core/per_round.hpp"
 #include "plan/core/verify.hpp"
+#include "plan/rooted/rooted.hpp"
 #include "sizes.hpp"
 #include "support/node_shapes.hpp"
 
@@ -400,6 +401,76 @@ TEST(Lanes, two_copies_suffice) {
               << tutti::test::text_of(node_of) << ", " << lanes << " lanes, " << across.name;
         }
     }
+}
+
+/// Trees and chains across, from and to a root.
+struct RootedLanes {
+  LaneShape lanes;
+  Rank root;
+  TreeFans fans;
+
+  RootedShape across(std::uint32_t node_count) const {
+    const std::uint32_t node =
+        lanes.node_of.empty() ? index_of(root) : index_of(lanes.node_of[index_of(root)]);
+    return {.root = Rank{node}, .rank_count = node_count, .fans = fans};
+  }
+  std::vector<Plan> broadcasts() const {
+    std::vector<Plan> plans;
+    for (std::uint32_t rank = 0; rank < lanes.rank_count; ++rank)
+      plans.push_back(lanes_broadcast(Rank{rank}, root, lanes, [&](Rank node, std::uint32_t count) {
+        return tree_broadcast(node, across(count));
+      }));
+    return plans;
+  }
+  std::vector<Plan> reduces(Order order) const {
+    std::vector<Plan> plans;
+    for (std::uint32_t rank = 0; rank < lanes.rank_count; ++rank)
+      plans.push_back(lanes_reduce(
+          Rank{rank}, root, lanes, order,
+          [&](Rank node, std::uint32_t count) { return tree_reduce(node, across(count), order); }));
+    return plans;
+  }
+};
+
+void expect_rooted_right(const NodeOf& node_of, Rank root, bool with_races) {
+  const TreeFans some_fans[] = {
+      {}, {.across_by = {Branching::Rule::fibonacci, 3}}, {.is_chain = true}};
+  const auto ranks = static_cast<std::uint32_t>(node_of.size());
+  if (node_count_of(node_of, ranks) == 1) return;
+  for (std::uint32_t lanes = 1; lanes <= lanes_max(ranks, node_of); ++lanes)
+    for (const TreeFans& fans : some_fans) {
+      const RootedLanes rooted{shape_of(node_of, lanes), root, fans};
+      const std::string text = tutti::test::text_of(node_of) + ", " + std::to_string(lanes) +
+                               " lanes, root " + std::to_string(index_of(root));
+      const auto expect = [&](const std::vector<Plan>& plans, Promise promise) {
+        EXPECT_EQ(first_violation(plans, promise, root), std::nullopt)
+            << text << ", " << plans[0].algorithm;
+        if (with_races) {
+          EXPECT_EQ(test::HappensBefore(plans, 6, 2).race(), std::nullopt)
+              << text << ", " << plans[0].algorithm;
+        }
+      };
+      expect(rooted.broadcasts(), Promise::broadcast);
+      expect(rooted.reduces(Order::commutative), Promise::each_once);
+      if (nodes_are_runs(node_of)) expect(rooted.reduces(Order::rank_order), Promise::rank_order);
+    }
+}
+
+TEST(Lanes, broadcast_and_reduce_for_every_node_shape_and_root) {
+  for (std::uint32_t ranks = 2; ranks <= (test::samples_divisor == 1 ? 9U : 7U); ++ranks)
+    for (const auto& sizes : compositions(ranks))
+      for (std::uint32_t root = 0; root < ranks; ++root)
+        expect_rooted_right(in_blocks(sizes), Rank{root}, ranks <= 6);
+}
+
+TEST(Lanes, broadcast_and_reduce_for_sampled_placements) {
+  std::mt19937 random(31);
+  for (int sample = 0; sample < test::samples(100); ++sample) {
+    const std::uint32_t ranks = 2 + static_cast<std::uint32_t>(random() % 40);
+    const std::uint32_t nodes = 2 + static_cast<std::uint32_t>(random() % std::min(ranks - 1, 8u));
+    expect_rooted_right(placed(ranks, nodes, sample % 2 == 0, random),
+                        Rank{static_cast<std::uint32_t>(random() % ranks)}, false);
+  }
 }
 
 }  // namespace

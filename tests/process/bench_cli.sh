@@ -129,6 +129,11 @@ virtual_time() {
   # less; as a tree it would take four times that.
   expect 0 '"collective":"broadcast",.*"algorithm":"pipelined_chain".*"median_ns":18[89][0-9]{3}\..*"correct":true' \
     "$bench" broadcast --local 16 --virtual-time --bytes 1M --iterations 1 --check --format json
+  # In lanes, of 4 ranks a node.
+  for collective in broadcast reduce; do
+    expect 0 '"algorithm":"lanes/.*"correct":true' "$bench" $collective --local 16 \
+      --ranks-per-node 4 --root 5 --virtual-time --bytes 64K --iterations 3 --check --format json
+  done
   # 31 blocks of 32 KiB, o + L + o_r, and one answer between windows; on 9 connections.
   expect 0 '"collective":"allgatherv",.*"median_ns":150383.*"correct":true' "$bench" allgatherv \
     --local 32 --virtual-time --bytes 32K --iterations 1 --check --format json

@@ -232,14 +232,17 @@ TEST(Rooted, long_payloads_are_right_along_a_chain) {
               wrong += wrong_reduces(communicator, root, test::ordered_job(), count, 3, false);
             }
           std::vector<std::uint64_t> buffer(32'768);
-          if (broadcast<std::uint64_t>(communicator, std::span(buffer), Rank{1}).algorithm() !=
-              "pipelined_chain")
+          // Perhaps in lanes, where ranks do not share CPUs.
+          const auto is_chain = [](const Operation& operation) {
+            return std::string(operation.algorithm()).ends_with("pipelined_chain");
+          };
+          if (!is_chain(broadcast<std::uint64_t>(communicator, std::span(buffer), Rank{1})))
             wrong += 100;
           std::vector<std::uint64_t> result(32'768);
           const Operation add =
               reduce<std::uint64_t>(communicator, std::span<const std::uint64_t>(buffer),
                                     std::span(result), Rank{1}, sum);
-          if (add.algorithm() != "pipelined_chain") wrong += 1000;
+          if (!is_chain(add)) wrong += 1000;
           return wrong;
         });
     EXPECT_EQ(codes_of(results), std::vector<int>(shape.rank_count)) << shape.rank_count;

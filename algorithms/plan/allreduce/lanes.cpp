@@ -6,6 +6,9 @@
 //   slots      0 .. L-2        own part, from the other ranks of the node, in rank order
 //              L-1 ..          those of the schedule across
 //              behind them     results, by lane: without room for one where targets are shared
+//              with a root     what the root gives instead of what all others do, for a broadcast;
+//                              results before those of the schedule across; behind these a
+//                              credit of each rank of the node
 //
 // Where the schedule across cuts the part again, all but its own registers exist once for each of
 // its pieces.
@@ -31,15 +34,29 @@ std::string name_of(const LaneShape& shape, const Plan& across) {
   return std::string(shape.lane_count == 1 ? shape.one_lane : "lanes") + "/" + across.algorithm;
 }
 
+/// One rank alone may give its parts, or get the results.  At most one of them is there.
+struct Roots {
+  Rank of_broadcast = no_rank;
+  Rank of_reduce = no_rank;
+
+  bool are_none() const { return of_broadcast == no_rank && of_reduce == no_rank; }
+  bool gives(Rank rank) const { return of_broadcast == no_rank || of_broadcast == rank; }
+  bool is_told(Rank rank) const {
+    return of_reduce == no_rank ? rank != of_broadcast : rank == of_reduce;
+  }
+};
+
 class Builder {
  public:
   Builder(Rank self, const LaneShape& shape, const NodeShares& shares, Order order,
-          const Plan& across, Target target)
+          const Plan& across, Target target, const Roots& roots)
       : shares_(shares),
+        roots_(roots),
         members_(shares.members(shares.node_of(self))),
         member_count_(static_cast<std::uint16_t>(members_.size())),
         seat_(static_cast<std::uint16_t>(shares.place_of(self))),
         others_max_(static_cast<std::uint16_t>(shares.largest() - 1)),
+        givers_max_(roots.of_broadcast == no_rank ? others_max_ : std::uint16_t{1}),
         lane_count_(static_cast<std::uint16_t>(shape.lane_count)),
         piece_count_(shares.node_count() == 1 ? std::uint16_t{1} : across.parts),
         combined_(piece_count_),
@@ -58,12 +75,17 @@ class Builder {
     plan_.is_pipeline = piece_count_ > 1 && across.is_pipeline;
     plan_.incoming_max = across.incoming_max;  // from other nodes it alone sends
     plan_.payloads = across.payloads;
-    plan_.slot_count = static_cast<std::uint16_t>(slot_of_result(lane_count_, 0));
+    plan_.slot_count = first_slot_behind();
+    if (!roots.are_none()) {
+      plan_.flow_control = FlowControl::one_way;
+      plan_.slot_count = static_cast<std::uint16_t>(first_slot_behind() + shares.largest());
+      plan_.line_slot_count = static_cast<std::uint16_t>(across.line_slot_count + shares.largest());
+    }
     plan_.shares_target = shares_target_;
     // Two ranks answer each other (lanes.hpp): the result of a part arrives in partial 0, from
     // which the receiving rank has sent its contribution to that part.
     if (shape.rank_count == 2 && shares.node_count() == 1 && lane_count_ == 2 && has_payload() &&
-        !shares_target_)
+        !shares_target_ && roots.are_none())
       plan_.answers = {{.slot = slot_of_result(0, 0), .partial = 0},
                        {.slot = slot_of_result(1, 0), .partial = 0}};
     if (shares_target_) {
@@ -85,6 +107,7 @@ class Builder {
     } else {
       go_across();
     }
+    if (!roots_.are_none()) add_credits();
     return std::move(plan_);
   }
 
@@ -100,14 +123,21 @@ class Builder {
     return static_cast<std::uint16_t>(lane * piece_count_ + piece);
   }
   std::uint16_t slot_of_part(std::uint16_t giver, std::uint16_t lane, std::uint16_t piece) const {
-    return static_cast<std::uint16_t>((giver < lane ? giver : giver - 1) * piece_count_ + piece);
+    const int place = roots_.of_broadcast != no_rank ? 0 : giver < lane ? giver : giver - 1;
+    return static_cast<std::uint16_t>(place * piece_count_ + piece);
   }
   std::uint16_t first_slot_across() const {
-    return static_cast<std::uint16_t>(others_max_ * piece_count_);
+    const int results = roots_.are_none() ? 0 : part_of(lane_count_, 0);
+    return static_cast<std::uint16_t>(givers_max_ * piece_count_ + results);
   }
   std::uint16_t slot_of_result(std::uint16_t lane, std::uint16_t piece) const {
-    return static_cast<std::uint16_t>(first_slot_across() + across_.slot_count +
-                                      part_of(lane, piece));
+    const int before =
+        roots_.are_none() ? first_slot_across() + across_.slot_count : givers_max_ * piece_count_;
+    return static_cast<std::uint16_t>(before + part_of(lane, piece));
+  }
+  std::uint16_t first_slot_behind() const {
+    return roots_.are_none() ? slot_of_result(lane_count_, 0)
+                             : static_cast<std::uint16_t>(first_slot_across() + across_.slot_count);
   }
   Register new_partial() {
     return has_payload() ? partial_register(plan_.partial_count++) : Register{};
@@ -126,6 +156,7 @@ class Builder {
 
   /// Gives a piece of their parts to the ranks of all lanes.
   void give(std::uint16_t piece) {
+    if (!roots_.gives(plan_.self)) return;
     steps_.set_round(0);
     for (std::uint16_t i = 1; i < member_count_; ++i) {
       const std::uint16_t lane = seat_ahead(i);
@@ -137,14 +168,19 @@ class Builder {
     }
   }
 
-  /// Combines a piece of this rank's part over the node.
+  /// Combines a piece of this rank's part over the node.  In a broadcast the root has it.
   void combine_own(std::uint16_t piece) {
+    const Rank root = roots_.of_broadcast;
+    if (root != no_rank && !is_neighbour(root)) return;
     steps_.set_round(0);
     steps_.begin_part(part_of(seat_, piece));
     Register& combined = combined_[piece];
     combined = member_count_ == 1 ? source_register : new_partial();
     if (member_count_ == 1) return;
-    if (order_ == Order::rank_order) {
+    if (root != no_rank) {
+      join(static_cast<std::uint16_t>(shares_.place_of(root)), piece, combined, true);
+      results_[piece] = combined;
+    } else if (order_ == Order::rank_order) {
       for (std::uint16_t seat = member_count_; seat-- > 0;)
         join(seat, piece, combined, seat + 1 == member_count_);
     } else {
@@ -173,9 +209,10 @@ class Builder {
     std::vector<std::size_t> last_use(piece_count_);
     for (std::size_t at = 0; at < across_.steps.size(); ++at) last_use[across_.steps[at].part] = at;
     // Registers of the node first; the partials of the schedule across are behind them.
-    for (std::uint16_t piece = 0; piece < piece_count_; ++piece) {
-      results_[piece] = member_count_ == 1 ? target_register : new_partial();
-    }
+    const bool tells = member_count_ > 1 && plan_.self != roots_.of_reduce &&
+                       !is_neighbour(roots_.of_broadcast) &&
+                       (roots_.of_reduce == no_rank || is_neighbour(roots_.of_reduce));
+    for (Register& result : results_) result = tells ? new_partial() : target_register;
     const std::vector<std::uint16_t> order = order_of_pieces();
     std::size_t combined_count = 0;
     give(order[0]);
@@ -237,16 +274,20 @@ class Builder {
     const Register& result = results_[piece];
     const bool is_elsewhere = has_payload() && result != target_register;
     if (is_elsewhere && shares_target_) steps_.copy(result, target_register);
-    for (std::uint16_t i = 1; i < member_count_; ++i)
+    for (std::uint16_t i = 1; i < member_count_; ++i) {
+      if (!roots_.is_told(members_[seat_ahead(i)])) continue;
       if (shares_target_)
         steps_.put_into_target(members_[seat_ahead(i)], slot_of_result(seat_, piece),
                                target_register);
       else
         steps_.put(members_[seat_ahead(i)], slot_of_result(seat_, piece), payloads(), result);
-    if (is_elsewhere && !shares_target_) steps_.copy(result, target_register);
+    }
+    if (is_elsewhere && !shares_target_ && roots_.is_told(plan_.self))
+      steps_.copy(result, target_register);
   }
 
   void hear_results(std::uint16_t piece) {
+    if (!roots_.is_told(plan_.self)) return;
     begin_last_round();
     for (std::uint16_t i = member_count_; --i > 0;) {
       const std::uint16_t lane = seat_ahead(i);
@@ -262,11 +303,42 @@ class Builder {
     }
   }
 
+  bool is_neighbour(Rank rank) const {
+    return rank != no_rank && shares_.node_of(rank) == shares_.node_of(plan_.self);
+  }
+
+  /// Whoever is sent to in the node gives one credit for all messages of a call, at its end.  The
+  /// credits of all are awaited first, as in trees.
+  void add_credits() {
+    std::vector<bool> sends_to(member_count_), hears(member_count_);
+    std::vector<Step> steps = std::exchange(plan_.steps, {});
+    for (Step& step : steps) {
+      if (step.action == Action::await_credit) step.round = 0;
+      if (!is_neighbour(step.peer)) continue;
+      (step.action == Action::put ? sends_to : hears)[shares_.place_of(step.peer)] = true;
+    }
+    steps_.begin_part(0);
+    steps_.set_round(0);
+    for (std::uint16_t seat = 0; seat < member_count_; ++seat)
+      if (sends_to[seat]) steps_.await_credit(members_[seat], slot_of_credit(seat));
+    std::stable_partition(steps.begin(), steps.end(),
+                          [](const Step& step) { return step.action == Action::await_credit; });
+    plan_.steps.insert(plan_.steps.end(), steps.begin(), steps.end());
+    begin_last_round();
+    for (std::uint16_t seat = 0; seat < member_count_; ++seat)
+      if (hears[seat]) steps_.put(members_[seat], slot_of_credit(seat_), 0);
+  }
+  std::uint16_t slot_of_credit(std::uint16_t giver) const {
+    return static_cast<std::uint16_t>(first_slot_behind() + giver);
+  }
+
   const NodeShares& shares_;
+  Roots roots_;
   const std::vector<Rank>& members_;  // of the own node
   std::uint16_t member_count_;
   std::uint16_t seat_;        // of this rank among them
   std::uint16_t others_max_;  // one less than the ranks of the largest node
+  std::uint16_t givers_max_;  // of a part, but for the rank of the lane
   std::uint16_t lane_count_;
   std::uint16_t piece_count_;       // of a part: those of the schedule across
   std::vector<Register> combined_;  // by piece: the part combined over the node
@@ -279,16 +351,17 @@ class Builder {
   StepWriter steps_{plan_};
 };
 
-Plan build(Rank self, const LaneShape& shape, Order order, const PlanAcross& across,
-           Target target) {
+Plan build(Rank self, const LaneShape& shape, Order order, const PlanAcross& across, Target target,
+           const Roots& roots = {}) {
   assert(index_of(self) < shape.rank_count && is_lane_shape(shape));
   const NodeShares shares(shape.rank_count, shape.node_of);
   Plan plan = across(Rank{shares.node_of(self)}, shares.node_count());
   assert(plan.parts == 1 || plan.payloads == 1);
   assert(shape.lane_count == 1 || plan.payloads <= 1);
-  assert(plan.flow_control == FlowControl::synchronising);
+  assert(plan.flow_control == FlowControl::synchronising || !roots.are_none());
   if (shares.node_count() == shape.rank_count) return plan;
-  return Builder(self, shape, shares, order, plan, target).build();
+  assert(roots.are_none() || shares.node_count() > 1);  // else it might be synchronising
+  return Builder(self, shape, shares, order, plan, target, roots).build();
 }
 
 }  // namespace
@@ -307,6 +380,16 @@ Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanA
                      Target target) {
   assert(order == Order::commutative || nodes_are_runs(shape.node_of));
   return build(self, shape, order, across, target);
+}
+
+Plan lanes_broadcast(Rank self, Rank root, const LaneShape& shape, const PlanAcross& across) {
+  return build(self, shape, Order::commutative, across, Target::of_rank, {.of_broadcast = root});
+}
+
+Plan lanes_reduce(Rank self, Rank root, const LaneShape& shape, Order order,
+                  const PlanAcross& across) {
+  assert(order == Order::commutative || nodes_are_runs(shape.node_of));
+  return build(self, shape, order, across, Target::of_rank, {.of_reduce = root});
 }
 
 Plan leader_barrier(Rank self, const LaneShape& shape, const PlanAcross& across) {

@@ -1,5 +1,6 @@
-// Hierarchical (leader) and multi-lane allreduce and barrier, for nodes whose ranks share memory,
-// in three stages: inside the nodes to few ranks, across the nodes between these, and back.
+// Hierarchical (leader) and multi-lane allreduce and barrier, multi-lane broadcast and reduce, for
+// nodes whose ranks share memory, in three stages: inside the nodes to few ranks, across the nodes
+// between these, and back.
 //
 // Idea.  The payload is cut into as many parts as there are lanes.  The k-th rank of a node, in
 // rank order, is its rank of lane k: it combines part k of all ranks of its node (in), takes part
@@ -46,6 +47,14 @@
 //                                                   0 <- 3                  6           leader
 //                                                   0 <-------------------> 6           across
 //
+// Broadcast and reduce.  Of a broadcast only the root gives: its parts, to the ranks of its node
+// that have a lane, which broadcast them to the ranks of their lanes; then these send them to their
+// nodes, as above.  Of a reduce only the root gets results, from the ranks of its node.  Across,
+// any broadcast or reduce of the nodes that is one-way (rooted/rooted.hpp) or in pieces; its
+// credits are its own, and in a node each receiver gives a sender one credit for all messages of a
+// call.  Messages inside the root's node: Z - 1 and Z (L - 1); of a broadcast Z (L - 1) in others,
+// of a reduce, too.
+//
 // Literature: leaders as in V. Tipparaju, J. Nieplocha, D. Panda, "Fast collective operations using
 // shared and remote memory access protocols on clusters", IPDPS 2003; lanes as in J. L. Traff,
 // S. Hunold, "Decomposing collectives for exploiting multi-lane communication", CLUSTER 2020.
@@ -84,6 +93,13 @@ bool is_lane_shape(const LaneShape& shape);
 /// With Target::of_node the ranks of a node have one target, which nobody copies to another.
 Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanAcross& across,
                      Target target = Target::of_rank);
+
+/// Broadcast from and reduce to `root`, named as in "lanes/fibonacci_tree".  `across` is one from
+/// or to the root's node, of several; needs is_lane_shape(shape), and with Order::rank_order
+/// nodes_are_runs().
+Plan lanes_broadcast(Rank self, Rank root, const LaneShape& shape, const PlanAcross& across);
+Plan lanes_reduce(Rank self, Rank root, const LaneShape& shape, Order order,
+                  const PlanAcross& across);
 
 /// Barrier of `self`, in one lane; `across` is a barrier, too.
 Plan leader_barrier(Rank self, const LaneShape& shape, const PlanAcross& across);

@@ -584,6 +584,30 @@ std::vector<Node> even_nodes(std::uint32_t count, std::uint32_t ranks) {
   return nodes_of(std::vector<std::uint32_t>(count, ranks));
 }
 
+TEST(Selection, broadcasts_and_reduces_of_many_ranks_go_in_lanes_unless_ranks_share_cpus) {
+  for (const Collective collective : {Collective::broadcast, Collective::reduce}) {
+    CollectiveRequest asked{.collective = collective,
+                            .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64),
+                            .root = Rank{0}};
+    Topology topology{.rank_count = 32, .node_of = even_nodes(8, 4)};
+    const auto name = [&] { return plan_for(asked, topology, Rank{0}).algorithm; };
+    const auto is_in_lanes = [&](std::size_t elements) {
+      asked.element_count = elements;
+      return name().starts_with("lanes/");
+    };
+    EXPECT_FALSE(is_in_lanes(1));
+    EXPECT_TRUE(is_in_lanes(4096));
+    EXPECT_EQ(name().find("chain"), std::string::npos);
+    EXPECT_TRUE(is_in_lanes(1u << 20));
+    EXPECT_EQ(name(), "lanes/pipelined_chain");
+    asked.tree = Tree::fibonacci;
+    EXPECT_EQ(name(), "fibonacci_tree");
+    asked.tree = Tree::automatic;
+    topology.shares_cpus = true;
+    EXPECT_EQ(name(), "pipelined_chain");
+  }
+}
+
 TEST(Selection, small_blocks_of_an_alltoall_go_together_where_that_saves_messages) {
   const auto taken = [](const std::vector<Node>& nodes, std::size_t bytes,
                         plan::Transport transport = plan::Transport::copied, Rank self = Rank{0}) {

@@ -1,0 +1,19 @@
+// What broadcasts and reduces cost on several nodes of several ranks.  One message after the other
+// makes its way from the root to the last rank, or back: along the tree or chain of the nodes, then
+// inside a node.  A payload of n messages takes the way of the first one, and n - 1 times what the
+// busiest port or rank takes for each.
+#pragma once
+
+#include "tune/registry.hpp"
+
+namespace tutti::tune {
+
+/// A tree over the nodes or a chain of them (Variant::fans), and in each node a Fibonacci tree, or
+/// lanes where there are several.  `plan` is that of any rank.
+plan::Picoseconds rooted_cost_on_nodes(const Query& query, const Variant& variant,
+                                       const plan::Plan& plan);
+
+/// Messages that a rank sends or combines inside a node while one is on its way.
+std::uint32_t latency_in_node(const Query& query);
+
+}  // namespace tutti::tune
