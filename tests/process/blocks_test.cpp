@@ -55,10 +55,22 @@ struct Task {
   std::vector<std::uint32_t> per_round = {};     // which allgathers follow
 };
 
-std::byte value(std::size_t from, std::size_t to, std::uint64_t call, std::size_t i) {
-  return static_cast<std::byte>(test::input(static_cast<std::uint32_t>(from * 37 + to), call, i) >>
-                                8);
-}
+/// What one rank has for another in a call.  Tests are hardly optimised, so that loops are plain.
+struct Values {
+  std::size_t from, to;
+  std::uint64_t call;
+
+  void write(std::byte* into, std::size_t bytes) const {
+    const auto seed = static_cast<std::uint32_t>(from * 37 + to);
+    for (std::size_t i = 0; i < bytes; ++i)
+      into[i] = static_cast<std::byte>(test::input(seed, call, i) >> 8);
+  }
+  bool are_in(const std::byte* block, std::size_t bytes) const {
+    Bytes expected(bytes + 1);  // no null pointer
+    write(expected.data(), bytes);
+    return std::memcmp(block, expected.data(), bytes) == 0;
+  }
+};
 
 /// Sizes that differ by rank, 0 among them.
 std::size_t uneven(std::size_t from, std::size_t to, std::size_t about) {
@@ -104,15 +116,16 @@ struct Buffer {
     }
     bytes.resize(next + 1);  // no null pointer
   }
-  void fill(const std::function<std::byte(std::size_t rank, std::size_t i)>& what) {
+  /// `whose` says for each rank what its block holds.
+  void fill(const std::function<Values(std::size_t rank)>& whose) {
     for (std::size_t rank = 0; rank < layout.bytes.size(); ++rank)
-      for (std::size_t i = 0; i < layout.bytes[rank]; ++i)
-        bytes[layout.offsets[rank] + i] = what(rank, i);
+      whose(rank).write(bytes.data() + layout.offsets[rank], layout.bytes[rank]);
   }
-  bool differs(const std::function<std::byte(std::size_t rank, std::size_t i)>& what) const {
-    Buffer expected = *this;
-    expected.fill(what);
-    return bytes != expected.bytes;
+  void clear() { std::memset(bytes.data(), 0, bytes.size()); }
+  bool differs(const std::function<Values(std::size_t rank)>& whose) const {
+    for (std::size_t rank = 0; rank < layout.bytes.size(); ++rank)
+      if (!whose(rank).are_in(bytes.data() + layout.offsets[rank], layout.bytes[rank])) return true;
+    return false;
   }
 };
 
@@ -133,12 +146,11 @@ int wrong_allgathers(Ranks& ranks, std::size_t bytes, bool uneven_sizes, bool in
   return ranks.wrong_of(
       make(),
       [&](std::uint64_t call) {
-        target.fill([](std::size_t, std::size_t) { return std::byte{0}; });
-        for (std::size_t i = 0; i < size(self); ++i) source[i] = value(self, 0, call, i);
+        target.clear();
+        Values{self, 0, call}.write(source, size(self));
       },
       [&](std::uint64_t call) {
-        return target.differs(
-            [&](std::size_t rank, std::size_t i) { return value(rank, 0, call, i); });
+        return target.differs([&](std::size_t rank) { return Values{rank, 0, call}; });
       });
 }
 
@@ -162,13 +174,12 @@ int wrong_alltoalls(Ranks& ranks, std::size_t bytes, bool uneven_sizes, bool in_
   return ranks.wrong_of(
       make(),
       [&](std::uint64_t call) {
-        (in_place ? target : source).fill([&](std::size_t rank, std::size_t i) {
-          return value(self, rank, call, i);
+        (in_place ? target : source).fill([&](std::size_t rank) {
+          return Values{self, rank, call};
         });
       },
       [&](std::uint64_t call) {
-        return target.differs(
-            [&](std::size_t rank, std::size_t i) { return value(rank, self, call, i); });
+        return target.differs([&](std::size_t rank) { return Values{rank, self, call}; });
       });
 }
 
@@ -195,12 +206,11 @@ int wrong_gathers(Ranks& ranks, std::size_t bytes, bool uneven_sizes, Rank root,
   return ranks.wrong_of(
       make(),
       [&](std::uint64_t call) {
-        target.fill([](std::size_t, std::size_t) { return std::byte{0}; });
-        for (std::size_t i = 0; i < size(self); ++i) source[i] = value(self, 0, call, i);
+        target.clear();
+        Values{self, 0, call}.write(source, size(self));
       },
       [&](std::uint64_t call) {
-        return target.differs(
-            [&](std::size_t rank, std::size_t i) { return value(rank, 0, call, i); });
+        return target.differs([&](std::size_t rank) { return Values{rank, 0, call}; });
       });
 }
 
@@ -228,13 +238,10 @@ int wrong_scatters(Ranks& ranks, std::size_t bytes, bool uneven_sizes, Rank root
       make(),
       [&](std::uint64_t call) {
         std::fill(own.begin(), own.end(), std::byte{0});
-        source.fill([&](std::size_t rank, std::size_t i) { return value(self, rank, call, i); });
+        source.fill([&](std::size_t rank) { return Values{self, rank, call}; });
       },
       [&](std::uint64_t call) {
-        bool wrong = false;
-        for (std::size_t i = 0; i < size(self); ++i)
-          wrong = wrong || target[i] != value(index_of(root), self, call, i);
-        return wrong;
+        return !Values{index_of(root), self, call}.are_in(target, size(self));
       });
 }
 
@@ -604,11 +611,12 @@ int exercise_long_ones(Exchange& exchange, const Task& task, bool in_place) {
         std::fill(target.begin(), target.end(), std::byte{1});
         expected = target;
         for (std::size_t from = 0; from < task.sizes.size(); ++from)
-          for (std::size_t i = 0; i < task.sizes[from]; ++i)
-            expected[layout.offsets[from] + i] = value(from, 0, call, i);
-        for (std::size_t i = 0; i < task.sizes[self]; ++i) source[i] = value(self, 0, call, i);
+          Values{from, 0, call}.write(expected.data() + layout.offsets[from], task.sizes[from]);
+        Values{self, 0, call}.write(source, task.sizes[self]);
       },
-      [&](std::uint64_t) { return target != expected; });
+      [&](std::uint64_t) {
+        return std::memcmp(target.data(), expected.data(), target.size()) != 0;
+      });
 }
 
 TEST(Blocks, long_ones_are_passed_on_in_pieces) {
