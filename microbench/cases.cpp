@@ -39,6 +39,7 @@ Cases::Cases(const Options& options, const Launch& launch, const Placement& plac
     way.communicator = std::make_unique<Communicator>(*way.context, launch_.exchange);
     way.meeting = std::make_unique<Operation>(barrier(*way.communicator));
     if (options_.single_copy.size() > 1) way.name = &single_copy;
+    way.in_node_memory = single_copy.in_node_memory;
   }
   for (const Collective collective : collectives) add(collective);
 }
@@ -151,8 +152,12 @@ void Cases::rotate_root(Way& way, Case& made) {
 void Cases::add_with_payload(Way& way, Collective collective, std::size_t bytes) {
   const BufferBytes room = buffer_bytes(collective, options_, bytes, launch_.exchange.self(),
                                         launch_.exchange.rank_count());
-  auto buffers = options_.in_segments ? std::make_unique<Buffers>(room, *way.communicator)
-                                      : std::make_unique<Buffers>(room);
+  Buffers::Scopes scopes;
+  if (way.in_node_memory)  // a broadcast has one buffer, the source
+    (collective == Collective::broadcast ? scopes.source : scopes.target) = Scope::node;
+  auto buffers = options_.in_segments || way.in_node_memory
+                     ? std::make_unique<Buffers>(room, *way.communicator, scopes)
+                     : std::make_unique<Buffers>(room);
   const Reference reference({.type = options_.dtype,
                              .op = options_.op,
                              .rank_count = launch_.exchange.rank_count(),

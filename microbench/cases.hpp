@@ -54,6 +54,7 @@ class Cases {
     std::unique_ptr<Communicator> communicator = {};
     std::unique_ptr<Operation> meeting = {};  // synchronises the ranks before blocks of tutti
     const SingleCopy* name = nullptr;         // of several
+    bool in_node_memory = false;
   };
 
   bool is_possible(Collective collective) const;

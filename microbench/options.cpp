@@ -79,6 +79,24 @@ void parse_single_copy(const std::string& text, Options& options) {
   }
 }
 
+/// Beside the first way of --single-copy, the same with one result a node.
+void add_node_memory(Options& options) {
+  const auto may_share = [](Collective one) {
+    return one == Collective::allreduce || one == Collective::broadcast ||
+           one == Collective::allgather || one == Collective::allgatherv;
+  };
+  for (const Collective collective : options.collectives)
+    if (!may_share(collective) && !is_probe(collective))
+      refuse("--node-memory", name_of(collective), "allreduce, broadcast, allgather or allgatherv");
+  if (options.check)
+    refuse("--node-memory", "--check",
+           "one of them: checking fills the result of each rank before a call, and a node has one");
+  SingleCopy way = options.single_copy.front();
+  way.name = "node memory";
+  way.in_node_memory = true;
+  options.single_copy.push_back(std::move(way));
+}
+
 /// The options as text, before they are parsed.
 struct Words {
   std::string collectives, bytes, dtype, op, root;
@@ -185,6 +203,11 @@ void declare(CommandLine& line, Words& words, Options& options) {
   line.add_flag("--segments", options.in_segments,
                 "place buffers in memory that peers may write (tutti::Segment), in the arena: "
                 "raise TUTTI_ARENA_BYTES for large ones");
+  line.add_flag(
+      "--node-memory", options.in_node_memory,
+      "with allreduce, broadcast, allgather and allgatherv: beside each row, and by turns "
+      "with it, one whose result lies once in the memory of each node "
+      "(tutti::Scope::node)");
   line.add_flag("--overlap", options.overlap,
                 "print how much of a call hides behind as long a computation that calls test(), "
                 "and what share of it start() and test() take, which cannot be hidden");
@@ -335,8 +358,10 @@ void understand(const Words& words, Options& options) {
   if (options.overlap && options.format != Format::table)
     refuse("--format", words.format, "table with --overlap, which is no row");
   if (!words.single_copy.empty()) parse_single_copy(words.single_copy, options);
+  if (options.in_node_memory) add_node_memory(options);
   if (options.single_copy.size() > 1 && options.format != Format::table)
-    refuse("--format", words.format, "table with several ways of --single-copy");
+    refuse("--format", words.format,
+           "table with several ways of --single-copy, or with --node-memory");
   if (!words.local.empty())
     options.local = parse_number<std::uint32_t>("--local", words.local, 1, 1024);
   if (options.local && options.against_mpi)

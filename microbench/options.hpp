@@ -84,6 +84,7 @@ constexpr bool has_distribution(Collective collective) noexcept {
 struct SingleCopy {
   std::string name;                  // as it was given
   std::optional<std::size_t> bytes;  // empty: as the environment says, or measured
+  bool in_node_memory = false;       // the ranks of a node have one result
 };
 
 enum class Format : std::uint8_t { table, json, csv };
@@ -110,9 +111,10 @@ struct Options {
   bool against_mpi = false;
   bool check = false;
   bool in_segments = false;
-  bool overlap = false;                                     // with computing
-  bool rotates_root = false;                                // after each call, of two ranks
-  std::optional<Notify> notify;                             // empty: as the environment says
+  bool in_node_memory = false;   // beside each row, one of it; then it is a way of single_copy, too
+  bool overlap = false;          // with computing
+  bool rotates_root = false;     // after each call, of two ranks
+  std::optional<Notify> notify;  // empty: as the environment says
   std::vector<SingleCopy> single_copy = {{"default", {}}};  // never empty
   std::optional<CheckLevel> check_level;
   std::uint32_t delay_us = 0;

@@ -26,10 +26,14 @@ struct Buffers {
       : memory{std::vector<std::byte>(bytes.source + 1), std::vector<std::byte>(bytes.target + 1)},
         source(memory[0]),
         target(memory[1]) {}
+  struct Scopes {
+    Scope source = Scope::rank;
+    Scope target = Scope::rank;
+  };
   /// Allocates the buffers in segments.  Collective.
-  Buffers(BufferBytes bytes, Communicator& communicator) {
-    segments.push_back(communicator.allocate(bytes.source + 1));
-    segments.push_back(communicator.allocate(bytes.target + 1));
+  Buffers(BufferBytes bytes, Communicator& communicator, Scopes scopes) {
+    segments.push_back(communicator.allocate(bytes.source + 1, scopes.source));
+    segments.push_back(communicator.allocate(bytes.target + 1, scopes.target));
     source = segments[0].as<std::byte>();
     target = segments[1].as<std::byte>();
   }

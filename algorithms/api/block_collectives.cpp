@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <string>
 
 #include "plan/allreduce/chunked_fold.hpp"
 #include "plan/blocks/blocks.hpp"
 #include "runtime/communicator.hpp"
 #include "runtime/make_operation.hpp"
+#include "runtime/segment.hpp"
 #include "shm/single_copy_rule.hpp"
 #include "tune/request.hpp"
 
@@ -209,6 +211,24 @@ class Making {
   const char* name() const { return request_.collective; }
   std::vector<std::uint64_t>& row() { return request_.row; }
 
+  /// To be called last of what adds to the row.  The ranks of a node may have one target, whose
+  /// blocks lie in it as `target` says.
+  void may_share_target(const BlockLayout& target) {
+    if (!communicator_.implementation().has_node_segments) return;
+    own_numbers_ = request_.row.size();
+    std::size_t end = 0, next = 0;
+    std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+    for (std::size_t rank = 0; rank < target.bytes.size(); ++rank) {
+      const std::size_t offset = rank < target.offsets.size() ? target.offsets[rank] : next;
+      next = offset + target.bytes[rank];  // what overflows is refused later
+      end = std::max(end, next);
+      if (target.bytes[rank] > 0) hash = (hash ^ offset) * 0x100000001b3;
+    }
+    const Context::Implementation& context = communicator_.implementation().context;
+    request_.row.push_back(end > 0 ? runtime::place_in_node(context, request_.target, end) : 0);
+    request_.row.push_back(hash);
+  }
+
   /// `lay_out(rows)` gives a LaidOut.  Blocks that are `swapped` are copied in place.
   template <class LayOut>
   Operation operator()(bool swapped, LayOut&& lay_out) {
@@ -218,7 +238,8 @@ class Making {
                                                 " ranks are more than there are slots for");
       const Rank root = request_.asked.root;
       if (root != no_rank) require_root(name(), root, count());
-      LaidOut blocks = lay_out(rows);
+      const bool shares_target = split_off_targets(rows);
+      LaidOut blocks = lay_out(own_numbers_ ? std::span<const std::uint64_t>(own_rows_) : rows);
       const bool in_place =
           is_in_place({name(), request_.source, request_.target}, blocks.of_rank, settings().check);
       for (std::size_t rank = 0; rank < blocks.passing.size(); ++rank)
@@ -228,6 +249,7 @@ class Making {
       asked.element_count = blocks.longest_bytes;
       asked.block_bytes = std::move(blocks.differing);
       asked.has_equal_blocks = request_.row.empty();
+      asked.shares_target = shares_target;
       asked.reads_in_place =
           !(swapped && in_place) &&
           communicator_.implementation().takes_single_copy(what_, blocks.longest_bytes);
@@ -241,9 +263,35 @@ class Making {
     return communicator_.implementation().context.settings;
   }
 
+  /// Takes what may_share_target() has added out of the rows of all ranks.  Whether the ranks of
+  /// each node have one target.
+  bool split_off_targets(std::span<const std::uint64_t> rows) {
+    if (!own_numbers_) return false;
+    const std::size_t width = *own_numbers_ + 2;
+    std::vector<std::uint64_t> places, layouts;
+    own_rows_.clear();
+    for (std::size_t rank = 0; rank < count(); ++rank) {
+      const std::span<const std::uint64_t> row = rows.subspan(rank * width, width);
+      own_rows_.insert(own_rows_.end(), row.begin(), row.end() - 2);
+      places.push_back(row[width - 2]);
+      layouts.push_back(row[width - 1]);
+    }
+    const std::vector<Node> node_of = communicator_.implementation().topology().node_of;
+    if (!runtime::is_one_buffer_a_node({name(), "targets"}, node_of, places)) return false;
+    for (std::size_t rank = 0; rank < count(); ++rank)
+      for (std::size_t other = 0; other < rank; ++other)
+        if (node_of[rank] == node_of[other] && layouts[rank] != layouts[other])
+          refuse_blocks(name(), "ranks " + std::to_string(other) + " and " + std::to_string(rank) +
+                                    ", of one node, have one target (a segment of their node), "
+                                    "and give its blocks different offsets; give the same");
+    return true;
+  }
+
   Communicator& communicator_;
   shm::ReadFor what_;
   runtime::OperationRequest request_;
+  std::optional<std::size_t> own_numbers_ = {};  // of a row, where the target's place follows
+  std::vector<std::uint64_t> own_rows_ = {};     // these, of all ranks
 };
 
 }  // namespace
@@ -281,6 +329,7 @@ BlockLayout detail::block_layout(Communicator& communicator, const char* collect
 Operation allgather(Communicator& communicator, const AllgatherArguments& arguments) {
   Making make(communicator, "allgather", tune::Collective::allgather, arguments.source,
               arguments.target, arguments.bytes);
+  make.may_share_target({std::vector(make.count(), arguments.bytes)});
   return make(false, [&](std::span<const std::uint64_t>) -> Making::LaidOut {
     return {gathered(equal_ranges(make.name(), arguments.bytes, make.count()), make.self()),
             arguments.bytes};
@@ -292,6 +341,7 @@ Operation allgatherv(Communicator& communicator, const AllgathervArguments& argu
               arguments.target, 0);
   const std::vector<std::size_t>& bytes = arguments.blocks.bytes;
   make.row() = {make.self() < bytes.size() ? bytes[make.self()] : 0};
+  make.may_share_target(arguments.blocks);
   return make(false, [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
     const std::vector<Range> target =
         ranges_of(make.name(), "target", arguments.blocks, make.count());

@@ -67,30 +67,6 @@ std::size_t share_of(double fraction, std::size_t whole) {
   return std::min(part, whole);
 }
 
-/// Whether the ranks of each node have one target.  Throws if only some of them have.
-bool share_targets(std::span<const Node> node_of, std::span<const std::uint64_t> place_of_rank) {
-  const auto pair = [&](bool equal) -> std::optional<std::pair<std::size_t, std::size_t>> {
-    for (std::size_t rank = 0; rank < node_of.size(); ++rank)
-      for (std::size_t other = 0; other < rank; ++other)
-        if (node_of[rank] == node_of[other] &&
-            (place_of_rank[rank] != 0 && place_of_rank[rank] == place_of_rank[other]) == equal)
-          return std::pair(other, rank);
-    return std::nullopt;
-  };
-  const auto shared = pair(true);
-  if (!shared) return false;
-  const auto apart = pair(false);
-  if (!apart) return true;
-  const auto text = [](const auto& ranks) {
-    return "ranks " + std::to_string(ranks->first) + " and " + std::to_string(ranks->second);
-  };
-  throw Error(ErrorCode::invalid_argument,
-              "allreduce: the targets of " + text(shared) +
-                  " are one memory (a segment of their node), those of " + text(apart) +
-                  ", of one node, too, are not; let all ranks of a node share one, or "
-                  "none");
-}
-
 /// Whether all ranks may have registered buffers, and a plan that makes use of that.
 bool may_be_zero_copy(const Communicator::Implementation& ranks,
                       const tune::CollectiveRequest& asked) {
@@ -127,7 +103,8 @@ tune::CollectiveRequest with_whereabouts(tune::CollectiveRequest asked,
     place_of_rank.push_back(rows[i + 1]);
   }
   asked.zero_copy = may_be_zero_copy(ranks, asked) && all_registered;
-  asked.shares_target = share_targets(topology.node_of, place_of_rank);
+  asked.shares_target = runtime::is_one_buffer_a_node({"allreduce", "targets", asked.bytes()},
+                                                      topology.node_of, place_of_rank);
   if (!asked.shares_target) return asked;
   if (const std::string why = tune::why_not_shared_target({asked, topology}); !why.empty())
     throw Error(ErrorCode::unsupported, "allreduce: the ranks of a node have one target, but " +
@@ -229,7 +206,7 @@ Operation broadcast(Communicator& communicator, const BroadcastArguments& argume
       .tree = arguments.tree,
       .per_round_by_default = ranks.context.settings.per_round,
       .reads_in_place = ranks.takes_single_copy(shm::ReadFor::broadcast, elements * element_bytes)};
-  const auto complete = [&](std::span<const std::uint64_t>) -> runtime::Completed {
+  const auto complete = [&](std::span<const std::uint64_t> places) -> runtime::Completed {
     check_root("broadcast", arguments.root, communicator.rank_count());
     check_fraction("broadcast", "data_fraction", arguments.data_fraction);
     if (arguments.element_bytes == 0 || arguments.bytes % element_bytes != 0 ||
@@ -244,12 +221,23 @@ Operation broadcast(Communicator& communicator, const BroadcastArguments& argume
     if (ranks.context.settings.check != CheckLevel::off && arguments.bytes > 0 &&
         arguments.buffer == nullptr)
       throw Error(ErrorCode::invalid_argument, "broadcast: buffer is null");
-    return {asked};
+    tune::CollectiveRequest completed = asked;
+    completed.shares_target =
+        !places.empty() &&
+        runtime::is_one_buffer_a_node({"broadcast", "buffers", asked.bytes()},
+                                      communicator.implementation().topology().node_of, places);
+    return {std::move(completed)};
   };
+  std::vector<std::uint64_t> place;
+  if (ranks.has_node_segments)
+    place = {asked.bytes() > 0
+                 ? runtime::place_in_node(ranks.context, arguments.buffer, asked.bytes())
+                 : 0};
   return runtime::make_operation(communicator, {.collective = "broadcast",
                                                 .asked = asked,
                                                 .source = arguments.buffer,
                                                 .target = arguments.buffer,
+                                                .row = std::move(place),
                                                 .complete = complete});
 }
 

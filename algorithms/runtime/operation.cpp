@@ -344,6 +344,9 @@ Status Operation::start(const void* source, void* target) noexcept {
                 "a target that a node shares is that of the making of its operation",
                 reinterpret_cast<std::uintptr_t>(target),
                 reinterpret_cast<std::uintptr_t>(execution.memory.target));
+  detail::check(!plan::tells_of_source(implementation_->plan) || source == target,
+                "the source of a root whose node shares a target is that target",
+                reinterpret_cast<std::uintptr_t>(source), reinterpret_cast<std::uintptr_t>(target));
   execution.memory.source = static_cast<const std::byte*>(source);
   execution.memory.target = static_cast<std::byte*>(target);
   return implementation_->start();

@@ -177,9 +177,15 @@ void lay_out_memory(Operation::Implementation& operation, const OperationRequest
   cut_into_chunks(operation, request, completed);
   if (plan.zero_copy) use_buffers(operation, request);
   if (plan.shares_target) {
-    operation.target.segment =
-        segment_with(operation.communicator.context, request.target, request.asked.bytes());
-    ++operation.target.segment->users;
+    std::size_t end = request.asked.bytes();
+    for (const engine::Part& block : completed.blocks.of_rank)
+      end = std::max(end, block.target.offset + block.target.bytes);
+    operation.target.segment = segment_with(operation.communicator.context, request.target, end);
+    // A rank that is alone on its node may have its target anywhere.
+    detail::check(
+        operation.target.segment != nullptr || operation.communicator.members_of_node() == 1,
+        "a target that a node shares is in a segment", end);
+    if (operation.target.segment != nullptr) ++operation.target.segment->users;
   }
   if (plan::is_by_reference(plan)) {
     // Simulated time charges for a payload as a whole.

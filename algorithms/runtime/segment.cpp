@@ -67,8 +67,42 @@ std::uint64_t place_in_node(const Context::Implementation& context, const void* 
                             std::size_t bytes) noexcept {
   const Segment::Implementation* const segment = segment_with(context, buffer, bytes);
   if (segment == nullptr || segment->scope != Scope::node) return 0;
-  return segment->at_owner +
+  // Processes that were forked may have their arenas at one address; its upper bits are free.
+  return (segment->owning_process * 0x9e3779b97f4a7c15u >> 48 << 48 ^ segment->at_owner) +
          static_cast<std::uint64_t>(static_cast<const std::byte*>(buffer) - segment->memory);
+}
+
+bool is_one_buffer_a_node(const BuffersOfRanks& what, std::span<const Node> node_of,
+                          std::span<const std::uint64_t> place_of_rank) {
+  detail::check(node_of.size() == place_of_rank.size(), "every rank has a node and a buffer",
+                node_of.size(), place_of_rank.size());
+  using Ranks = std::pair<std::size_t, std::size_t>;
+  std::optional<Ranks> shared, apart;
+  const auto text = [](const Ranks& ranks) {
+    return "ranks " + std::to_string(ranks.first) + " and " + std::to_string(ranks.second);
+  };
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCode::invalid_argument,
+                std::string(what.collective) + ": the " + what.name + " of " + why);
+  };
+  for (std::size_t rank = 0; rank < node_of.size(); ++rank)
+    for (std::size_t other = 0; other < rank; ++other) {
+      if (node_of[rank] != node_of[other]) continue;
+      const std::uint64_t here = place_of_rank[rank], there = place_of_rank[other];
+      const bool is_shared = here != 0 && here == there;
+      if (std::optional<Ranks>& first = is_shared ? shared : apart; !first)
+        first = Ranks(other, rank);
+      const std::uint64_t distance = here > there ? here - there : there - here;
+      if (here != 0 && there != 0 && !is_shared && distance < what.bytes)
+        refuse(text({other, rank}) + ", of " + std::to_string(what.bytes) +
+               " bytes each, overlap: they begin " + std::to_string(distance) +
+               " bytes apart in the memory of their node; let all ranks of a node share one, or "
+               "none");
+    }
+  if (shared && apart)
+    refuse(text(*shared) + " are one memory (a segment of their node), those of " + text(*apart) +
+           ", of one node, too, are not; let all ranks of a node share one, or none");
+  return shared.has_value();
 }
 
 }  // namespace runtime
@@ -168,6 +202,7 @@ Segment runtime::allocate(Communicator& communicator, std::size_t bytes, Scope s
                                                      there, window.mapping);
   }
   made->scope = scope;
+  made->owning_process = ranks.process_of[owner];
   ranks.has_segments = true;
   ranks.has_node_segments = ranks.has_node_segments || scope == Scope::node;
   return Segment(std::move(made));

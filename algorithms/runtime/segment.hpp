@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <tutti/communicator.hpp>
 #include <tutti/detail/descriptor.hpp>
 #include <tutti/segment.hpp>
@@ -28,6 +29,7 @@ struct Segment::Implementation {
   std::byte* memory = nullptr;
   Scope scope = Scope::rank;
   std::uint64_t at_owner = 0;                     // the address in its process
+  std::uint64_t owning_process = 0;               // its key
   std::shared_ptr<detail::Mapping> mapping = {};  // of the owner, if that is another rank
   std::uint32_t users = 0;                        // operations, that is
   bool may_be_written = false;                    // by a peer, after a failure: stays out of use
@@ -43,9 +45,22 @@ Segment::Implementation* segment_with(const Context::Implementation& context, co
 Segment::Implementation* registered_segment_with(const Context::Implementation& context,
                                                  const void* buffer, std::size_t bytes) noexcept;
 
-/// Where the buffer lies in the memory of its node; 0: elsewhere.
+/// Where the buffer lies in the memory of its node: a number that is the same for the same memory
+/// only.  0: elsewhere.
 std::uint64_t place_in_node(const Context::Implementation& context, const void* buffer,
                             std::size_t bytes) noexcept;
+
+/// What is said of the ranks' buffers in errors.
+struct BuffersOfRanks {
+  const char* collective;
+  const char* name;       // "buffers", "targets"
+  std::size_t bytes = 0;  // of each, if they are alike
+};
+
+/// Whether the ranks of each node have one buffer, by place_in_node() of all ranks.  Throws
+/// Error{invalid_argument} if only some of them have, or if some overlap.
+bool is_one_buffer_a_node(const BuffersOfRanks& what, std::span<const Node> node_of,
+                          std::span<const std::uint64_t> place_of_rank);
 
 /// Communicator::allocate(), on a rank that has found something wrong before: every rank throws.
 Segment allocate(Communicator& communicator, std::size_t bytes, Scope scope,

@@ -36,6 +36,9 @@ constexpr std::size_t together_registers_bytes = 1u << 20;
 
 // allgather, allgatherv
 
+constexpr const char* one_target_a_node =
+    "it copies blocks to each rank, and the ranks of a node have one target";
+
 /// Up to this many nodes, blocks go directly to all of them: dissemination would have as many
 /// partners (among 9 nodes with 2 messages a round: 1, 2, 3 and 6 ahead and behind) and more hops.
 /// Among more nodes it has fewer partners.
@@ -60,6 +63,7 @@ bool is_direct(const Query& query) {
 
 plan::PerRound vector_across(const Query& query) {
   const std::uint32_t node_count = query.topology.node_count();
+  if (node_count == 1) return {};
   if (is_direct(query)) return {node_count - 1};
   const std::vector<std::size_t> blocks = blocks_of(query);
   return covering(query.request.per_round_by_default, node_count,
@@ -68,6 +72,7 @@ plan::PerRound vector_across(const Query& query) {
 
 /// In a single node nobody is connected; without shared memory everybody is as near.
 bool goes_directly(const Query& query) {
+  if (query.request.shares_target) return false;
   return query.topology.is_one_node() || (!query.topology.has_shared_nodes() && is_direct(query));
 }
 
@@ -130,6 +135,7 @@ Pieces pieces_of(const Query& query) {
 
 std::string why_not_in_pieces(const Query& query) {
   const CollectiveRequest& request = query.request;
+  if (request.shares_target) return one_target_a_node;
   if (request.block_bytes.empty()) return "blocks are of one length";
   const auto [shortest, longest] =
       std::minmax_element(request.block_bytes.begin(), request.block_bytes.end());
@@ -241,6 +247,7 @@ std::string why_not_by_leaders(const Query& query) {
   const Topology& topology = query.topology;
   const CollectiveRequest& request = query.request;
   const std::size_t bytes = std::max<std::size_t>(request.bytes(), 1);
+  if (request.shares_target) return one_target_a_node;
   if (transport_of(query) != plan::Transport::copied) return "blocks are read where they are";
   if (topology.is_one_node() || !topology.has_shared_nodes()) return "ranks do not share nodes";
   if (topology.shares_cpus) return "ranks share CPUs, and wait for each other's turns";
@@ -520,7 +527,9 @@ constexpr Row table[] = {
      .also = "single_copy",
      .why_not_unasked =
          [](const Query& query) {
-           return std::string(goes_directly(query) ? "" : "it would take more messages");
+           return std::string(goes_directly(query)          ? ""
+                              : query.request.shares_target ? one_target_a_node
+                                                            : "it would take more messages");
          },
      .cost = cost_of_whole_blocks,
      .build =
@@ -542,10 +551,11 @@ constexpr Row table[] = {
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
            const Topology& topology = query.topology;
-           return plan::dissemination_allgather(self, topology.rank_count, variant.per_round,
-                                                topology.has_shared_nodes()
-                                                    ? std::span<const Node>(topology.node_of)
-                                                    : std::span<const Node>());
+           return plan::dissemination_allgather(
+               self, topology.rank_count, variant.per_round,
+               topology.has_shared_nodes() ? std::span<const Node>(topology.node_of)
+                                           : std::span<const Node>(),
+               query.request.shares_target ? plan::Target::of_node : plan::Target::of_rank);
          }},
     {.collective = allgather,
      .name = "ring_allgather",

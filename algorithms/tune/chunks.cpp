@@ -21,6 +21,8 @@ std::size_t within_registers(std::size_t chunk_bytes, std::size_t slots, std::si
 }
 
 std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes, std::size_t asked) noexcept {
+  // Where the ranks of a single node have one target, no payload goes through a register.
+  if (plan.shares_target && plan.slot_count == plan.line_slot_count) return by_reference_bytes;
   const std::size_t registers = 2 * (2 * std::size_t{plan.slot_count} + plan.parts);
   const bool has_few_registers = registers <= 256;
   if (asked != 0 && !plan.is_pipeline && has_few_registers) return asked;

@@ -435,6 +435,7 @@ std::optional<Hierarchy> hierarchy_of(const Query& query) {
 }
 
 std::string why_not_shared_target(const Query& query) {
+  if (query.request.collective != Collective::allreduce) return "";  // nothing is combined
   if (query.request.across == Across::flat) return "across flat has every rank write its own";
   const std::string why = why_not_by_nodes(query.request, query.topology);
   return why.empty() ? why : "an allreduce node by node " + why;

@@ -131,6 +131,8 @@ std::string why_not_chain(const Query& query) {
   if (!is_broadcast(query) && !has_all_participants(query)) return "some ranks contribute alone";
   if (!is_broadcast(query) && is_ordered(query) && request.root != Rank{0})
     return "the result is that of rank 0 first";
+  if (request.shares_target && query.topology.is_one_node())
+    return "the ranks have one target, and nothing is sent";
   return request.bytes() < in_parts_from_bytes ? "the payload is small" : "";
 }
 
@@ -167,10 +169,12 @@ Picoseconds cost_of_chain(const Query& query, const Variant& variant) {
 
 plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self) {
   const CollectiveRequest& request = query.request;
-  const plan::RootedShape shape{.root = request.root,
-                                .rank_count = query.topology.rank_count,
-                                .node_of = nodes_of(query),
-                                .fans = variant.fans};
+  const plan::RootedShape shape{
+      .root = request.root,
+      .rank_count = query.topology.rank_count,
+      .node_of = nodes_of(query),
+      .fans = variant.fans,
+      .target = request.shares_target ? plan::Target::of_node : plan::Target::of_rank};
   if (is_broadcast(query)) return plan::tree_broadcast(self, shape);
   const plan::Order order = is_ordered(query) ? plan::Order::rank_order : plan::Order::commutative;
   return has_all_participants(query)
@@ -279,6 +283,7 @@ constexpr Row single_copy_row(Collective collective) {
           [](const Query& query) {
             const CollectiveRequest& request = query.request;
             const std::uint32_t rank_count = query.topology.rank_count;
+            if (request.shares_target) return std::string("the ranks of a node have one target");
             const bool serves = is_broadcast(query) ? plan::is_single_copy(rank_count)
                                                     : rank_count == 2 && !is_ordered(query) &&
                                                           has_all_participants(query);

@@ -25,6 +25,8 @@
 //  * Where all ranks share a node, and nothing is combined (reduce_scatter does), blocks are not
 //    sent but read by their receivers, if the longest block has at least twice
 //    ContextOptions::single_copy_bytes and the kernel permits it.
+//  * Where the targets of an allgather(v) are one memory on all ranks of each node (Scope::node;
+//    segment.hpp, "Shared target"), each block is written there once and copied for no rank.
 #pragma once
 
 #include <cstddef>

@@ -217,6 +217,9 @@ struct BroadcastArguments {
 /// they have.  If the kernel does not let them read a buffer (Status::transport_failed), set
 /// single_copy_bytes to SIZE_MAX.
 ///
+/// Where the buffers are one memory on all ranks of each node (Scope::node; segment.hpp, "Shared
+/// target"), the payload is written there once and copied for no rank; nothing is read in place.
+///
 /// Otherwise the operation is one-way: the root finishes when it has handed over its messages.  It
 /// can be two calls ahead of each rank to which it sends, and waits for that rank before the third
 /// call, so no queue grows.  The memory of a destroyed operation is used again when its receivers

@@ -32,13 +32,35 @@ enum class Scope : std::uint8_t {
 /// "single_copy"), buffers in segments of their ranks are read by memory accesses, without a system
 /// call.
 ///
-/// Shared target (Scope::node).  Where the targets of an allreduce are one memory on all ranks of
-/// each node, and the sources are apart, it goes by leaders, or by lanes from 8 KiB on.  These
-/// leave the result there instead of copying it for each rank (the last copy that is avoided in M.
-/// A. Al Ahad et al. 2018, II.A); the name of the algorithm ends in "_shared_target".  After
-/// start() the other ranks of the node may write the target.  This holds for operations of the
-/// communicator that allocated the segment; other collectives need a target for each rank.  The
-/// memory of the node is gone when the segment of its lowest rank is destroyed.
+/// Shared target (Scope::node).  The targets of an allreduce, allgather or allgatherv, or the
+/// buffers of a broadcast, may be one memory on all ranks of each node.  The result is then written
+/// there once, and others of the node are told of it, instead of copying it for each rank: the last
+/// copy that is avoided in M. A. Al Ahad, C. Simmendinger, R. Iakymchuk, E. Laure, S. Markidis,
+/// "Efficient algorithms for collective operations with notified communication in shared windows",
+/// PAW-ATM 2018, "Data movement based on shared windows and shared notifications".  The name of the
+/// algorithm ends in "_shared_target".
+///
+///  * On all ranks: either all ranks of every node of several ranks have one target, or each rank
+///    has its own (Error{invalid_argument} names two ranks that differ; so it does if targets
+///    overlap in another way, or if the blocks of an allgatherv lie differently in one target).  A
+///    rank that is alone on its node may have its target anywhere.  The segment is one of the
+///    communicator of the operation.  start(source, target) takes no other target (checked).
+///  * Lifetime of a result: a rank may read it from the end of its call until its own next start()
+///    of the same operation.  Nobody of the node writes there before all its ranks have started the
+///    next call.  What a user writes there is not guarded by this: see the next two.
+///  * Broadcast: the root has written the payload into the memory of its node before start(), and
+///    its call ends when all ranks of that node have started theirs.  It may write the next payload
+///    when the others of its node no longer read this one.  With two operations on two buffers, by
+///    turns, this is when its call of the other one has ended.
+///  * Allgather(v): sources are apart from targets, or in place: the rank has written its block
+///    into the memory of the node before start(), when the others no longer read the last result;
+///    with two operations by turns, as above.
+///  * Allreduce: sources are apart (Error{invalid_argument}); it goes by leaders, or by lanes from
+///    8 KiB on (Error{unsupported}, with the reason, if the ranks of a node cannot be combined
+///    first).
+///
+/// Other collectives need a target for each rank.  The memory of the node is gone when the segment
+/// of its lowest rank is destroyed.
 ///
 /// Thread rule of its context.  Must outlive the operations that use it, and the context must
 /// outlive it (both checked).  After a failure of a communicator whose operations used it, peers

@@ -242,7 +242,9 @@ TUTTI_EXPORT tutti_status tutti_get_failure(const tutti_communicator* communicat
 /* ---- Segments (segment.hpp) --------------------------------------------------------------------
  */
 
-/* Zeroed memory that peers may write. */
+/* Zeroed memory that peers may write.  With TUTTI_SCOPE_NODE it is one memory for all ranks of a
+ * node, and may be the one target of all of them in an allreduce, allgather(v) or broadcast:
+ * segment.hpp, "Shared target", says what has to hold, and how long a result stays. */
 typedef struct tutti_segment tutti_segment;
 
 enum { TUTTI_SCOPE_RANK = 0, TUTTI_SCOPE_NODE = 1 };

@@ -102,12 +102,12 @@ std::uint32_t node_count_of(const tutti::test::NodeOf& node_of) {
       members_of_nodes(static_cast<std::uint32_t>(node_of.size()), node_of).size());
 }
 
-std::vector<Plan> allgather_plans_of(const tutti::test::NodeOf& node_of,
-                                     const PerRound& per_round) {
+std::vector<Plan> allgather_plans_of(const tutti::test::NodeOf& node_of, const PerRound& per_round,
+                                     Target target = Target::of_rank) {
   std::vector<Plan> plans;
   const auto count = static_cast<std::uint32_t>(node_of.size());
   for (std::uint32_t rank = 0; rank < count; ++rank)
-    plans.push_back(dissemination_allgather(Rank{rank}, count, per_round, node_of));
+    plans.push_back(dissemination_allgather(Rank{rank}, count, per_round, node_of, target));
   return plans;
 }
 
@@ -248,14 +248,17 @@ void expect_right(const tutti::test::NodeOf& node_of) {
   const std::uint32_t nodes = node_count_of(node_of);
   std::vector<PerRound> vectors{uniform(nodes, 1), uniform(nodes, 2)};
   if (nodes > 3) vectors.push_back({nodes - 1});
-  for (const PerRound& vector : vectors) {
-    const std::vector<Plan> plans = allgather_plans_of(node_of, vector);
-    EXPECT_EQ(first_violation(plans, Promise::gather), std::nullopt)
-        << tutti::test::text_of(node_of) << ", " << vector.size() << " rounds";
-    if (node_of.size() > 8) continue;
-    EXPECT_EQ(HappensBefore(plans, calls, 2).race(), std::nullopt)
-        << tutti::test::text_of(node_of) << ", " << vector.size() << " rounds";
-  }
+  for (const PerRound& vector : vectors)
+    for (const Target target : {Target::of_rank, Target::of_node}) {
+      const std::vector<Plan> plans = allgather_plans_of(node_of, vector, target);
+      EXPECT_EQ(first_violation(plans, Promise::gather), std::nullopt)
+          << tutti::test::text_of(node_of) << ", " << vector.size() << " rounds, "
+          << plans[0].algorithm;
+      if (node_of.size() > 8) continue;
+      EXPECT_EQ(HappensBefore(plans, calls, 2).race(), std::nullopt)
+          << tutti::test::text_of(node_of) << ", " << vector.size() << " rounds, "
+          << plans[0].algorithm;
+    }
 }
 
 TEST(Blocks, of_nodes_are_right_for_every_shape) {
@@ -292,6 +295,43 @@ TEST(Blocks, of_nodes_go_once_into_each_and_are_dealt_out_evenly) {
     EXPECT_EQ(far_steps(plan, Action::await, uneven), expected[index_of(plan.self)])
         << index_of(plan.self);
   }
+}
+
+/// Each rank writes what it holds for its node, and the others are told of it.
+TEST(Blocks, of_nodes_with_one_target_are_written_once) {
+  for (const auto& sizes : {std::vector<std::uint32_t>{4}, {2, 3}, {3, 3, 3}}) {
+    const tutti::test::NodeOf node_of = tutti::test::in_blocks(sizes);
+    const std::uint32_t nodes = node_count_of(node_of);
+    std::vector<std::size_t> written(nodes);
+    for (const Plan& plan : allgather_plans_of(node_of, uniform(nodes, 2), Target::of_node)) {
+      EXPECT_TRUE(plan.shares_target);
+      EXPECT_TRUE(plan.algorithm.ends_with("_shared_target"));
+      for (const Step& step : plan.steps) {
+        if (step.action == Action::copy && step.into.place == Place::target)
+          ++written[index_of(node_of[index_of(plan.self)])];
+        if (step.action != Action::put || step.payloads == 0) continue;
+        EXPECT_EQ(step.into_target, node_of[index_of(step.peer)] == node_of[index_of(plan.self)]);
+      }
+      if (nodes == 1) {
+        EXPECT_EQ(plan.slot_count, plan.line_slot_count);
+        EXPECT_EQ(plan.partial_count, 0);
+      }
+    }
+    EXPECT_EQ(written, std::vector<std::size_t>(nodes, node_of.size()));
+  }
+}
+
+/// Whoever has not entered may still read the last result.
+TEST(Blocks, of_nodes_with_one_target_have_to_await_entries) {
+  std::vector<Plan> plans =
+      allgather_plans_of(tutti::test::in_blocks({2, 1}), {1}, Target::of_node);
+  for (Plan& plan : plans)
+    std::erase_if(plan.steps,
+                  [](const Step& step) { return step.into_target && step.payloads == 0; });
+  EXPECT_NE(HappensBefore(plans, calls, 2).race(), std::nullopt);
+  for (Plan& plan : plans) plan.per_round[0] = 0;
+  const std::string violation = first_violation(plans, Promise::gather).value_or("none");
+  EXPECT_NE(violation.find("which may not have entered"), std::string::npos) << violation;
 }
 
 TEST(Blocks, of_nodes_one_copy_of_the_slots_would_not_do) {

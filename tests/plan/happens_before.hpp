@@ -25,8 +25,9 @@ namespace tutti::plan::test {
 /// source and target count as the same memory, part by part, unless told otherwise.  What is put
 /// from source or target must have arrived (or, of the target, have been waited for) before it is
 /// written and before the call ends; a put into a target must come after the peer has entered, and
-/// after all that it does with that part before it awaits the put.  `copies` of everything: 2, or 1
-/// to see what that breaks.
+/// after all that it does with that part before it awaits the put.  Where targets are shared, who
+/// writes there must know that all have entered who share it: they may read the last result until
+/// then.  `copies` of everything: 2, or 1 to see what that breaks.
 class HappensBefore {
  public:
   enum class Buffers { same, apart };
@@ -39,6 +40,7 @@ class HappensBefore {
         lent_is_target_(buffers == Buffers::same),
         ranks_(plans.size()) {
     for (State& rank : ranks_) rank.clock.resize(plans.size());
+    find_sharers();
   }
 
   /// What is not ordered, as a sentence; nullopt: everything is.
@@ -140,7 +142,7 @@ class HappensBefore {
       race_ = "rank " + std::to_string(self) + " writes slot " + std::to_string(step.slot) +
               " of rank " + std::to_string(peer) + " while it may be read";
     Message message{ranks_[self].clock, {}};
-    if (step.into_target) expect_untouched(self, peer, step);
+    if (step.into_target && step.payloads > 0) expect_untouched(self, peer, step);
     if (step.by_reference && step.from.place != Place::partial) {
       lent_[self].push_back({step.part, peer, step.slot, step.from.place});
     } else if (step.into_target && plans_[self].shares_target) {
@@ -167,6 +169,8 @@ class HappensBefore {
     if (step.into.place == Place::target && lent_is_target_ && !stays) {
       expect_arrived(self, self, sent_[{self, step.part}], "writes its target");
     }
+    if (step.into.place == Place::target && plans_[self].shares_target)
+      expect_sharers_entered(self, step.part);
     if (step.into.place != Place::partial) return;
     const SlotKey partial{self, copy, step.into.index};
     const auto sent = sent_in_.find(partial);
@@ -231,6 +235,29 @@ class HappensBefore {
       if (!one.arrived || !knows(self, *one.arrived))
         race_ = "rank " + std::to_string(self) + " " + what + " while a buffer of rank " +
                 std::to_string(owner) + " may be on its way to rank " + std::to_string(one.peer);
+  }
+
+  /// Ranks that tell each other what is in their target share it.
+  void find_sharers() {
+    if (plans_.empty() || !plans_[0].shares_target) return;
+    for (std::uint32_t rank = 0; rank < plans_.size(); ++rank) target_of_.push_back(rank);
+    for (const Plan& plan : plans_)
+      for (const Step& step : plan.steps) {
+        if (step.action != Action::put || !step.into_target) continue;
+        const std::uint32_t here = target_of_[index_of(plan.self)];
+        const std::uint32_t there = target_of_[index_of(step.peer)];
+        std::replace(target_of_.begin(), target_of_.end(), there, here);
+      }
+  }
+
+  /// `self` knows that all ranks that share its target have entered.
+  void expect_sharers_entered(std::uint32_t self, std::uint16_t part) {
+    for (std::uint32_t peer = 0; peer < target_of_.size(); ++peer)
+      if (peer != self && target_of_[peer] == target_of_[self] &&
+          (ranks_[peer].call != ranks_[self].call || !knows(self, {peer, ranks_[peer].entered})))
+        race_ = "rank " + std::to_string(self) + " writes part " + std::to_string(part) +
+                " of the target of its node while rank " + std::to_string(peer) +
+                " may read the last result there";
   }
 
   /// `self` knows that `peer` is done with the part of its target until it awaits this put.
@@ -306,6 +333,7 @@ class HappensBefore {
   std::map<std::pair<std::uint32_t, std::uint16_t>, std::vector<Sent>> sent_;  // by rank and part
   std::map<std::pair<std::uint32_t, std::uint16_t>, Moment> touched_;          // last, in this call
   std::map<SlotKey, std::uint32_t> sent_in_;  // the call that wrote the partial last
+  std::vector<std::uint32_t> target_of_;      // the same number: one target; empty: none is shared
   std::optional<std::string> race_;
 };
 

@@ -200,6 +200,103 @@ TEST(Rooted, two_copies_suffice_however_far_a_rank_runs_ahead) {
     }
 }
 
+RootedShape sharing(RootedShape shape) {
+  shape.target = Target::of_node;
+  return shape;
+}
+Plan sharing_broadcast(Rank self, const RootedShape& shape) {
+  return tree_broadcast(self, sharing(shape));
+}
+Plan sharing_wide_broadcast(Rank self, const RootedShape& shape) {
+  return tree_broadcast(self, sharing(wide(shape)));
+}
+Plan sharing_fibonacci_broadcast(Rank self, const RootedShape& shape) {
+  return tree_broadcast(self, sharing(fibonacci(shape)));
+}
+Plan sharing_chain_broadcast(Rank self, const RootedShape& shape) {
+  return tree_broadcast(self, sharing(chained(shape)));
+}
+const Builder sharing_broadcasts[] = {sharing_broadcast, sharing_wide_broadcast,
+                                      sharing_fibonacci_broadcast, sharing_chain_broadcast};
+
+TEST(Rooted, with_one_target_a_node_is_right_for_every_shape_and_root) {
+  for (std::uint32_t ranks = 1; ranks <= 8; ++ranks)
+    for (const auto& sizes : compositions(ranks)) {
+      const NodeOf node_of = in_blocks(sizes);
+      for (std::uint32_t root = 0; root < ranks; ++root) {
+        const RootedShape shape{.root = Rank{root}, .rank_count = ranks, .node_of = node_of};
+        for (const Builder build : sharing_broadcasts) {
+          const std::vector<Plan> plans = plans_of(build, shape);
+          EXPECT_EQ(first_violation(plans, Promise::broadcast, shape.root), std::nullopt)
+              << text_of(shape);
+          EXPECT_EQ(plans[0].shares_target, sizes.size() < ranks);
+          if (ranks <= 6) {
+            EXPECT_EQ(test::HappensBefore(plans, 6, 2).race(), std::nullopt) << text_of(shape);
+          }
+        }
+      }
+    }
+  std::mt19937 random(6);
+  for (int sample = 0; sample < test::samples(60); ++sample) {
+    const std::uint32_t ranks = 2 + static_cast<std::uint32_t>(random() % 60);
+    const NodeOf node_of =
+        placed(ranks, 1 + static_cast<std::uint32_t>(random() % ranks), sample % 2 == 0, random);
+    const RootedShape shape{.root = Rank{static_cast<std::uint32_t>(random() % ranks)},
+                            .rank_count = ranks,
+                            .node_of = node_of};
+    for (const Builder build : sharing_broadcasts)
+      EXPECT_EQ(first_violation(plans_of(build, shape), Promise::broadcast, shape.root),
+                std::nullopt)
+          << text_of(shape);
+  }
+}
+
+/// One rank of each node writes, the root none; what is not sent to other nodes moves no byte.
+TEST(Rooted, with_one_target_a_node_writes_it_once) {
+  const NodeOf node_of = in_blocks({3, 1, 4});
+  const RootedShape shape{.root = Rank{1}, .rank_count = 8, .node_of = node_of};
+  for (const Builder build : sharing_broadcasts) {
+    std::vector<std::uint32_t> writers;
+    std::size_t far = 0;
+    for (const Plan& plan : plans_of(build, shape)) {
+      for (const Step& step : plan.steps) {
+        if (step.action == Action::copy && step.into.place == Place::target && step.part == 0)
+          writers.push_back(index_of(plan.self));
+        if (step.action != Action::put || step.payloads == 0 || step.part != 0) continue;
+        const bool is_far = node_of[index_of(step.peer)] != node_of[index_of(plan.self)];
+        EXPECT_EQ(step.into_target, !is_far);
+        far += is_far ? 1 : 0;
+      }
+    }
+    EXPECT_EQ(writers, (std::vector<std::uint32_t>{3, 4}));
+    EXPECT_EQ(far, 2u);
+  }
+  const Plan alone = sharing_wide_broadcast(Rank{0}, {.rank_count = 4, .node_of = in_blocks({4})});
+  EXPECT_EQ(alone.algorithm, "flat_tree_shared_target");
+  EXPECT_EQ(alone.slot_count, alone.line_slot_count) << "no payload needs a slot";
+  EXPECT_EQ(alone.partial_count, 0);
+}
+
+/// Whoever has not entered may still read the last result.
+TEST(Rooted, with_one_target_a_node_has_to_await_entries) {
+  const NodeOf node_of = in_blocks({1, 3});
+  const auto without = [&](Rank reader) {
+    std::vector<Plan> plans =
+        plans_of(sharing_wide_broadcast, {.rank_count = 4, .node_of = node_of});
+    const auto is_entry = [](const Step& step) { return step.into_target && step.payloads == 0; };
+    std::erase_if(plans[index_of(reader)].steps, is_entry);
+    std::erase_if(plans[1].steps,
+                  [&](const Step& step) { return is_entry(step) && step.peer == reader; });
+    return plans;
+  };
+  const std::string race = test::HappensBefore(without(Rank{3}), 6, 2).race().value_or("none");
+  EXPECT_NE(race.find("of the target of its node while rank 3 may read"), std::string::npos)
+      << race;
+  const std::string violation =
+      first_violation(without(Rank{2}), Promise::broadcast, Rank{0}).value_or("none");
+  EXPECT_NE(violation.find("puts without a credit of rank 2"), std::string::npos) << violation;
+}
+
 TEST(Rooted, without_credits_they_do_not) {
   std::vector<Plan> plans = plans_of(broadcast, {.root = Rank{0}, .rank_count = 2});
   for (Plan& plan : plans)

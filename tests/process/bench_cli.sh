@@ -104,6 +104,8 @@ results() {
     --iterations 8 --check --format json --single-copy 4K
   expect 0 'allgather 65536 B default / never .*alternating blocks' "$bench" broadcast,allgather --local 2 \
     --bytes 64K --iterations 40 --check --single-copy default,4K,never
+  expect 0 'allgather 65536 B default / node memory' \
+    "$bench" broadcast,allgather --local 2 --bytes 64K --iterations 40 --node-memory
   expect 0 'oversubscribed' "$bench" barrier --local 16 --iterations 20
   expect 0 'none: --bind none' "$bench" barrier --local 2 --bind none --iterations 20
   expect 0 '^collective,bytes,' "$bench" barrier --local 2 --iterations 20 --format csv
@@ -193,6 +195,10 @@ refusals() {
   refuse '--single-copy="4K,4K": expected each way once' "$bench" broadcast --local 2 --single-copy 4K,4K
   refuse '--format="json": expected table with several ways' \
     "$bench" broadcast --local 2 --single-copy default,never --format json
+  refuse '--node-memory="reduce": expected allreduce, broadcast, allgather or allgatherv' \
+    "$bench" reduce --local 2 --node-memory
+  refuse '--node-memory="--check": expected one of them' \
+    "$bench" broadcast --local 2 --node-memory --check
   refuse '--format="json": expected table with --overlap' "$bench" barrier --local 2 --overlap --format json
   refuse '--overlap with --virtual-time.*leave one' "$bench" allreduce --local 2 --virtual-time --overlap
   refuse '--virtual-time="floor".*leave it out' "$bench" floor --local 2 --virtual-time

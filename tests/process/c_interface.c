@@ -312,6 +312,18 @@ static void parts_and_segments(const place* here) {
   CHECK(((char*)tutti_segment_data(segment))[4095] == 0);
   CHECK(tutti_segment_free(segment) == TUTTI_OK);
 
+  /* One buffer of all ranks of a node. */
+  CHECK(tutti_segment_allocate(here->communicator, 4096, TUTTI_SCOPE_NODE, &segment, &failure) ==
+        TUTTI_OK);
+  int32_t* shared = tutti_segment_data(segment);
+  for (int i = 0; here->self == 0 && i < 1024; ++i) shared[i] = 3 * i + 1;
+  const tutti_broadcast_arguments broadcast = {
+      .struct_size = sizeof broadcast, .buffer = shared, .bytes = 4096};
+  CALL(tutti_broadcast_init(here->communicator, &broadcast, &operation, &failure));
+  for (int i = 0; i < 1024; ++i) CHECK(shared[i] == 3 * i + 1);
+  CHECK(tutti_synchronize(here->communicator, &failure) == TUTTI_OK); /* all have read it */
+  CHECK(tutti_segment_free(segment) == TUTTI_OK);
+
   char text[16];
   CHECK(tutti_device_name(here->context, text, sizeof text) == 7 && strcmp(text, "soft0:1") == 0);
   CHECK(tutti_device_choice(here->context, NULL, 0) > 0);

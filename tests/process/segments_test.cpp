@@ -1,6 +1,7 @@
 // Promise: allreduces whose buffers are in segments on all ranks, or registered, give what others
 // give, whatever the chunks; where one rank's are not, they do too; segments that do not fit are
-// refused on all ranks.
+// refused on all ranks.  The ranks of a node may have one target of an allreduce, broadcast or
+// allgather(v): each finds the result there until it starts the next call.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -247,6 +249,215 @@ TEST(Segments, of_a_node_hold_its_result_once) {
       }
 }
 
+struct SharedShape {
+  std::uint32_t rank_count;
+  std::vector<std::uint32_t> ranks_per_node;
+};
+std::vector<SharedShape> shared_shapes() {
+  return test::all_or_few<SharedShape>({{2, {2}}, {3, {3}}, {4, {2}}, {5, {3, 2}}, {3, {1, 2}}},
+                                       {{4, {2}}, {3, {1, 2}}});
+}
+const std::vector<std::size_t> shared_elements =
+    test::all_or_few<std::size_t>({1, 1024, 5003}, {5003});
+
+bool is_of(std::span<const std::uint64_t> result, std::uint32_t rank, std::uint64_t call) {
+  for (std::size_t i = 0; i < result.size(); ++i)
+    if (result[i] != contribution(rank, call, i)) return false;
+  return true;
+}
+
+/// Two broadcasts by turns, so that the root may write the next payload when a call has ended.  A
+/// rank that is alone on its node has its buffer anywhere.
+int share_broadcast(Exchange& exchange, const std::vector<std::uint32_t>& ranks_per_node, Rank root,
+                    std::size_t elements) {
+  ContextOptions options = options_for_test(exchange, 4096);
+  options.ranks_per_node = ranks_per_node;
+  Context context(options);
+  Communicator ranks(context, exchange);
+  const std::uint32_t self = index_of(ranks.rank());
+  const Segment node = ranks.allocate((2 * elements + 8) * sizeof(std::uint64_t), Scope::node);
+  const bool is_alone = ranks_per_node[0] == 1 && self == 0;
+  std::vector<std::uint64_t> own(2 * elements), other(elements);
+  const std::span<std::uint64_t> memory =
+      is_alone ? std::span(own) : node.as<std::uint64_t>().subspan(8, 2 * elements);
+  const std::span<std::uint64_t> buffers[2] = {memory.first(elements), memory.last(elements)};
+  Operation operations[2] = {broadcast<std::uint64_t>(ranks, buffers[0], root),
+                             broadcast<std::uint64_t>(ranks, buffers[1], root)};
+  Operation ordinary = broadcast<std::uint64_t>(ranks, std::span(other), root);
+  std::mt19937 random(self);
+  for (std::uint64_t call = 0; call < 12; ++call) {
+    const std::span<std::uint64_t> buffer = buffers[call % 2];
+    Operation& operation = operations[call % 2];
+    if (ranks.rank() == root) contribute(buffer, self, call);
+    if (random() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
+    const Status started =
+        call % 3 == 0 ? operation.start(buffer.data(), buffer.data()) : operation.start();
+    if (started != Status::ok || operation.wait(20s) != Status::ok) return 1;
+    if (!is_of(buffer, index_of(root), call)) return 2;
+    if (random() % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+    if (!is_of(buffer, index_of(root), call)) return 3;
+  }
+  if (index_of(ranks.node()) == 0 && node.as<std::uint64_t>()[0] != 0) return 4;  // in front of it
+  if (ranks.rank() == root) contribute(other, self, 77);
+  if (ordinary.start() != Status::ok || ordinary.wait(20s) != Status::ok) return 5;
+  if (!is_of(other, index_of(root), 77)) return 6;
+  if (!operations[0].algorithm().ends_with("_shared_target")) return 7;
+  return ordinary.algorithm().ends_with("_shared_target") ? 8 : 0;
+}
+
+TEST(Segments, of_a_node_hold_what_is_broadcast_once) {
+  for (const SharedShape& shape : shared_shapes())
+    for (const std::uint32_t root : {0u, shape.rank_count - 1})
+      for (const std::size_t elements : shared_elements) {
+        const auto results = launch({.rank_count = shape.rank_count}, [&](Exchange& exchange) {
+          return share_broadcast(exchange, shape.ranks_per_node, Rank{root}, elements);
+        });
+        EXPECT_EQ(codes_of(results), std::vector<int>(shape.rank_count))
+            << shape.rank_count << " ranks, root " << root << ", " << elements << " elements";
+      }
+}
+
+enum class Gathered { equal, different, in_place };
+
+/// An allgather; with blocks of different lengths in descending order; or of blocks that each rank
+/// has written into the target, with two by turns.
+int share_allgather(Exchange& exchange, const std::vector<std::uint32_t>& ranks_per_node,
+                    Gathered kind, std::size_t elements) {
+  ContextOptions options = options_for_test(exchange, 4096);
+  options.ranks_per_node = ranks_per_node;
+  Context context(options);
+  Communicator ranks(context, exchange);
+  const std::uint32_t self = index_of(ranks.rank()), count = ranks.rank_count();
+  const auto length_of = [&](std::uint32_t rank) {
+    return kind == Gathered::different ? elements + 3 * rank : elements;
+  };
+  BlockLayout layout;
+  std::size_t whole = 0;
+  layout.offsets.resize(count);
+  for (std::uint32_t rank = count; rank-- > 0; whole += length_of(rank))
+    layout.offsets[rank] = whole * sizeof(std::uint64_t);
+  for (std::uint32_t rank = 0; rank < count; ++rank)
+    layout.bytes.push_back(length_of(rank) * sizeof(std::uint64_t));
+  const Segment node = ranks.allocate((2 * whole + 8) * sizeof(std::uint64_t), Scope::node);
+  const std::span<std::uint64_t> memory = node.as<std::uint64_t>().subspan(8, 2 * whole);
+  const std::span<std::uint64_t> targets[2] = {memory.first(whole), memory.last(whole)};
+  std::vector<std::uint64_t> source(length_of(self));
+  const auto block_of = [&](std::span<std::uint64_t> target, std::uint32_t rank) {
+    return kind == Gathered::different
+               ? target.subspan(layout.offsets[rank] / sizeof(std::uint64_t), length_of(rank))
+               : target.subspan(rank * elements, elements);
+  };
+  const auto source_of = [&](std::span<std::uint64_t> target) {
+    return kind == Gathered::in_place ? block_of(target, self) : std::span(source);
+  };
+  const auto make = [&](std::span<std::uint64_t> target) {
+    return kind == Gathered::different
+               ? allgatherv(ranks,
+                            {.source = source.data(), .target = target.data(), .blocks = layout})
+               : allgather(ranks, {.source = source_of(target).data(),
+                                   .target = target.data(),
+                                   .bytes = elements * sizeof(std::uint64_t)});
+  };
+  Operation operations[2] = {make(targets[0]), make(targets[1])};
+  const auto is_right = [&](std::span<std::uint64_t> target, std::uint64_t call) {
+    for (std::uint32_t rank = 0; rank < count; ++rank)
+      if (!is_of(block_of(target, rank), rank, call)) return false;
+    return true;
+  };
+  std::mt19937 random(self);
+  for (std::uint64_t call = 0; call < 12; ++call) {
+    const std::size_t turn = kind == Gathered::in_place ? call % 2 : 0;
+    contribute(source_of(targets[turn]), self, call);
+    if (random() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
+    if (operations[turn].start() != Status::ok || operations[turn].wait(20s) != Status::ok)
+      return 1;
+    std::fill(source.begin(), source.end(), 0xa5a5);
+    if (!is_right(targets[turn], call)) return 2;
+    if (random() % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+    if (!is_right(targets[turn], call)) return 3;
+  }
+  if (index_of(ranks.node()) == 0 && node.as<std::uint64_t>()[0] != 0) return 4;  // in front of it
+  return operations[0].algorithm().ends_with("_shared_target") ? 0 : 5;
+}
+
+TEST(Segments, of_a_node_hold_what_is_gathered_once) {
+  for (const SharedShape& shape : shared_shapes())
+    for (const Gathered kind : {Gathered::equal, Gathered::different, Gathered::in_place})
+      for (const std::size_t elements : shared_elements) {
+        const auto results = launch({.rank_count = shape.rank_count}, [&](Exchange& exchange) {
+          return share_allgather(exchange, shape.ranks_per_node, kind, elements);
+        });
+        EXPECT_EQ(codes_of(results), std::vector<int>(shape.rank_count))
+            << shape.rank_count << " ranks, " << elements << " elements, kind "
+            << static_cast<int>(kind);
+      }
+}
+
+/// What making an operation is refused with, by ranks that share a node; "": it is not, "?": ranks
+/// differ.
+std::string refusal_of(const std::function<void(Communicator&, const Segment&)>& make) {
+  const std::unique_ptr<test::SharedText> text = std::make_unique<test::SharedText>();
+  const auto results = launch({.rank_count = 3}, [&](Exchange& exchange) {
+    ContextOptions options = options_for_test(exchange);
+    options.ranks_per_node = {3};
+    Context context(options);
+    Communicator ranks(context, exchange);
+    const Segment node = ranks.allocate(1024, Scope::node);
+    try {
+      make(ranks, node);
+    } catch (const Error& error) {
+      if (index_of(ranks.rank()) == 0) text->set(error.what());
+      return error.code() == ErrorCode::invalid_argument ? 1 : 2;
+    }
+    return 0;
+  });
+  const int code = codes_of(results)[0];
+  if (codes_of(results) != std::vector<int>(3, code) || code == 2) return "?";
+  return code == 0 ? "" : text->get();
+}
+
+TEST(Segments, buffers_of_some_ranks_of_a_node_are_refused) {
+  const std::string some = refusal_of([](Communicator& ranks, const Segment& node) {
+    std::byte own[64];
+    std::byte* const buffer = index_of(ranks.rank()) == 2 ? own : node.data();
+    (void)broadcast(ranks, {.buffer = buffer, .bytes = 64});
+  });
+  EXPECT_NE(some.find("broadcast: the buffers of ranks 0 and 1 are one memory (a segment of their "
+                      "node), those of ranks 0 and 2, of one node, too, are not"),
+            std::string::npos)
+      << some;
+  const std::string overlapping = refusal_of([](Communicator& ranks, const Segment& node) {
+    (void)broadcast(ranks, {.buffer = node.data() + 48 * index_of(ranks.rank()), .bytes = 64});
+  });
+  EXPECT_NE(overlapping.find("of ranks 0 and 1, of 64 bytes each, overlap: they begin 48 bytes "
+                             "apart"),
+            std::string::npos)
+      << overlapping;
+  EXPECT_EQ(refusal_of([](Communicator& ranks, const Segment& node) {
+              (void)broadcast(ranks,
+                              {.buffer = node.data() + 64 * index_of(ranks.rank()), .bytes = 64});
+            }),
+            "");
+  const std::string gathered = refusal_of([](Communicator& ranks, const Segment& node) {
+    std::byte own[24] = {};
+    std::byte* const target = index_of(ranks.rank()) == 0 ? own : node.data();
+    (void)allgather(ranks, {.source = node.data() + 512, .target = target, .bytes = 8});
+  });
+  EXPECT_NE(gathered.find("allgather: the targets of ranks 1 and 2 are one memory"),
+            std::string::npos)
+      << gathered;
+  const std::string layouts = refusal_of([](Communicator& ranks, const Segment& node) {
+    const std::size_t gap = index_of(ranks.rank()) == 1 ? 8 : 0;
+    std::byte own[8] = {};
+    (void)allgatherv(ranks, {.source = own,
+                             .target = node.data(),
+                             .blocks = {.bytes = {8, 8, 8}, .offsets = {0, 8 + gap, 32}}});
+  });
+  EXPECT_NE(layouts.find("allgatherv: ranks 0 and 1, of one node, have one target"),
+            std::string::npos)
+      << layouts;
+}
+
 /// `what` gives each rank's source, target and way across, of 16 elements.
 bool is_refused(
     const std::function<AllreduceArguments(std::uint32_t, const Segment&, std::uint64_t*)>& what) {
@@ -480,6 +691,22 @@ TEST(Segments, one_may_leave_after_the_last_call) {
     });
     EXPECT_EQ(codes_of(results), std::vector<int>(2));
   }
+}
+
+/// The root of a broadcast whose node has one buffer cannot send from another one.
+TEST(Segments, another_source_of_a_shared_buffer_ends_the_program) {
+  const auto results = run_local({.rank_count = 2}, [](Exchange& exchange) {
+    ContextOptions options = options_for_test(exchange);
+    options.ranks_per_node = {2};
+    Context context(options);
+    Communicator ranks(context, exchange);
+    const Segment node = ranks.allocate(64, Scope::node);
+    Operation operation = broadcast(ranks, {.buffer = node.data(), .bytes = 64});
+    std::byte other[64] = {};
+    if (index_of(ranks.rank()) == 0) (void)operation.start(other, node.data());
+    return 0;
+  });
+  EXPECT_EQ(codes_of(results), (std::vector<int>{1000 + SIGABRT, 0}));
 }
 
 enum class Misuse { other_target, source_outside, early_end };

@@ -58,11 +58,15 @@ class SimulatedFabric {
     const std::byte* const reference =
         step.by_reference ? reinterpret_cast<const std::byte*>(&execution.references[put])
                           : nullptr;
+    const std::byte* const from =
+        reference != nullptr ? reference : execution.address(step.from, part);
+    std::byte* const into = step.into_target
+                                ? there.target + part.target.offset
+                                : there.slots[parity] + there.offset_of_slot(step.slot);
     flying_[{self, index_of(step.peer)}].push_back(
-        {.from = reference != nullptr ? reference : execution.address(step.from, part),
-         .into = step.into_target ? there.target + part.target.offset
-                                  : there.slots[parity] + there.offset_of_slot(step.slot),
-         .bytes = execution.bytes_of(step),
+        {.from = from,
+         .into = into,
+         .bytes = from == into ? 0 : execution.bytes_of(step),  // a target that both share
          .flag = &target.arrived[flag],
          .from_user = from_user && !step.by_reference});
     return Status::ok;

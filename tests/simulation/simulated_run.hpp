@@ -27,6 +27,40 @@ struct SimulatedCall {
   std::vector<Bytes> targets = {};                     // as they are before; empty: as the sources
 };
 
+/// The memory of a rank and what it runs, but for source and target.
+inline void set_up(SimulatedRank& r, plan::Plan& plan, const SimulatedCall& call) {
+  const std::uint32_t rank = index_of(plan.self);
+  engine::Execution& execution = r.execution;
+  const std::size_t element_bytes = call.reduction.element_bytes;
+  execution.parts =
+      call.blocks.empty()
+          ? engine::parts_of(call.element_count, element_bytes, plan.parts, call.chunk_count)
+          : engine::parts_of(call.blocks[rank], element_bytes, call.chunk_count);
+  execution.chunk_count = call.chunk_count;
+  auto& memory = execution.memory;
+  memory.payload_bytes =
+      call.blocks.empty() ? execution.parts[0].source.bytes
+                          : engine::share(call.longest_block, call.chunk_count, 0) * element_bytes;
+  memory.register_bytes = plan.payloads * memory.payload_bytes;
+  memory.data_slot_count = std::uint32_t{plan.slot_count} - plan.line_slot_count;
+  const std::size_t slots = memory.offset_of_slot(plan.slot_count);
+  r.memory.resize(2 * (slots + plan.partial_count * memory.register_bytes) + 1);
+  r.arrived.resize(2 * std::size_t{plan.slot_count});
+  for (std::size_t parity = 0; parity < 2; ++parity) {
+    memory.slots[parity] = r.memory.data() + parity * (r.memory.size() / 2);
+    memory.partials[parity] = memory.slots[parity] + slots;
+  }
+  execution.steps = plan.steps;
+  execution.reduction = call.reduction;
+  execution.any_order = call.any_order;
+  if (call.seed % 2 == 0) execution.resolve();  // or by computing them each time
+  for (const plan::Step& step : plan.steps)
+    if (step.action == plan::Action::put) r.puts.push_back(&step);
+  execution.references.resize(r.puts.size());
+  execution.piece_elements = 3;  // several pieces
+  execution.piece.resize(3 * element_bytes);
+}
+
 /// The targets of all ranks; `plans` may be changed in the order of arrivals.  A rank that has
 /// finished writes over its buffers, which are its user's again.
 inline std::vector<Bytes> simulate(std::vector<plan::Plan>& plans, const SimulatedCall& call,
@@ -36,40 +70,11 @@ inline std::vector<Bytes> simulate(std::vector<plan::Plan>& plans, const Simulat
   std::vector<Bytes> results(rank_count);
   std::vector<SimulatedRank> ranks(rank_count);
   for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
-    plan::Plan& plan = plans[rank];
     SimulatedRank& r = ranks[rank];
+    set_up(r, plans[rank], call);
     engine::Execution& execution = r.execution;
-    const std::size_t element_bytes = call.reduction.element_bytes;
-    execution.parts =
-        call.blocks.empty()
-            ? engine::parts_of(call.element_count, element_bytes, plan.parts, call.chunk_count)
-            : engine::parts_of(call.blocks[rank], element_bytes, call.chunk_count);
-    execution.chunk_count = call.chunk_count;
-    auto& memory = execution.memory;
-    memory.payload_bytes =
-        call.blocks.empty()
-            ? execution.parts[0].source.bytes
-            : engine::share(call.longest_block, call.chunk_count, 0) * element_bytes;
-    memory.register_bytes = plan.payloads * memory.payload_bytes;
-    memory.data_slot_count = std::uint32_t{plan.slot_count} - plan.line_slot_count;
-    const std::size_t slots = memory.offset_of_slot(plan.slot_count);
-    r.memory.resize(2 * (slots + plan.partial_count * memory.register_bytes) + 1);
-    r.arrived.resize(2 * std::size_t{plan.slot_count});
-    for (std::size_t parity = 0; parity < 2; ++parity) {
-      memory.slots[parity] = r.memory.data() + parity * (r.memory.size() / 2);
-      memory.partials[parity] = memory.slots[parity] + slots;
-    }
-    memory.target = targets[rank].data();
-    memory.source = call.in_place ? memory.target : sources[rank].data();
-    execution.steps = plan.steps;
-    execution.reduction = call.reduction;
-    execution.any_order = call.any_order;
-    if (call.seed % 2 == 0) execution.resolve();  // or by computing them each time
-    for (const plan::Step& step : plan.steps)
-      if (step.action == plan::Action::put) r.puts.push_back(&step);
-    execution.references.resize(r.puts.size());
-    execution.piece_elements = 3;  // several pieces
-    execution.piece.resize(3 * element_bytes);
+    execution.memory.target = targets[rank].data();
+    execution.memory.source = call.in_place ? execution.memory.target : sources[rank].data();
     execution.begin();
   }
   SimulatedFabric fabric(ranks, 2, call.seed);

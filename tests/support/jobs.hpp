@@ -79,6 +79,24 @@ class SharedCount {
   Number& number_;
 };
 
+/// A text that one rank sets, and the test reads when the ranks have ended.
+class SharedText {
+ public:
+  SharedText()
+      : mapping_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
+                 bytes) {}
+
+  void set(const std::string& text) {
+    const std::size_t length = text.size() < bytes ? text.size() : bytes - 1;
+    text.copy(reinterpret_cast<char*>(mapping_.data()), length);
+  }
+  std::string get() const { return reinterpret_cast<const char*>(mapping_.data()); }
+
+ private:
+  static constexpr std::size_t bytes = 4096;
+  detail::Mapping mapping_;
+};
+
 /// Exit statuses in rank order; 1000 + the signal of a rank that a signal ended.
 inline std::vector<int> codes_of(const std::vector<LocalResult>& results) {
   std::vector<int> codes;

@@ -1,5 +1,6 @@
 // See block_dissemination.hpp.  At every rank, the block of rank p comes into slot p; slots of
-// answers follow.  The age of a block is how far its node is behind.
+// entries, one for each rank of the largest node, and of answers follow.  The age of a block is how
+// far its node is behind.
 #include "plan/blocks/block_dissemination.hpp"
 
 #include <algorithm>
@@ -87,7 +88,7 @@ PerRound messages_max(const NodeShares& shares, const Circle& circle, std::uint3
 class Builder {
  public:
   Builder(Rank self, std::uint32_t rank_count, const PerRound& per_round,
-          std::span<const Node> node_of)
+          std::span<const Node> node_of, Target target)
       : shares_(rank_count, node_of),
         circle_(shares_.node_count(), per_round),
         node_(shares_.node_of(self)),
@@ -102,11 +103,14 @@ class Builder {
              .algorithm = shares ? "node_allgather" : "block_dissemination"};
     plan_.all_alike = !shares;
     plan_.parts = plan_.slot_count = static_cast<std::uint16_t>(rank_count);
-    plan_.per_round.assign(circle_.rounds() + (shares ? 1 : 0), 0);
+    plan_.shares_target = shares && target == Target::of_node;
+    if (plan_.shares_target) share_target();
+    plan_.per_round.assign(first_round_ + circle_.rounds() + (shares ? 1 : 0), 0);
   }
 
   Plan build() && {
     const std::uint32_t rounds = circle_.rounds();
+    if (plan_.shares_target) tell_of_entry();
     for (std::uint32_t round = 0; round < rounds; ++round) {
       set_round(round);
       build_round(round);
@@ -126,7 +130,40 @@ class Builder {
 
   void set_round(std::uint32_t round) {
     const std::size_t last = std::max<std::size_t>(plan_.per_round.size(), 1) - 1;
-    steps_.set_round(std::min(round, static_cast<std::uint32_t>(last)));
+    round_ = std::min(first_round_ + round, static_cast<std::uint32_t>(last));
+    steps_.set_round(round_);
+  }
+
+  /// Entries have a round of their own.
+  void share_target() {
+    plan_.algorithm += "_shared_target";
+    first_round_ = 1;
+    first_entry_ = plan_.slot_count;
+    plan_.line_slot_count = static_cast<std::uint16_t>(shares_.largest());
+    plan_.slot_count = static_cast<std::uint16_t>(plan_.slot_count + plan_.line_slot_count);
+    if (shares_.node_count() == 1) plan_.line_slot_count = plan_.slot_count;
+  }
+
+  std::uint16_t slot_of_entry(Rank of) const {
+    return static_cast<std::uint16_t>(first_entry_ + shares_.place_of(of));
+  }
+
+  void tell_of_entry() {
+    steps_.set_round(0);
+    steps_.begin_part(part_of(plan_.self));
+    for (const Rank other : others_) steps_.put_entry(other, slot_of_entry(plan_.self));
+  }
+
+  /// Waits until nobody in this node reads the last result: once, before the target is written.
+  void await_entries(Rank whose) {
+    if (!std::exchange(awaits_entries_, false)) return;
+    steps_.set_round(0);  // nothing was done about parts of the others before
+    for (const Rank other : others_) {
+      steps_.begin_part(part_of(other));
+      steps_.await_entry(other, slot_of_entry(other));
+    }
+    steps_.begin_part(part_of(whose));
+    steps_.set_round(round_);
   }
 
   void build_round(std::uint32_t round) {
@@ -238,12 +275,20 @@ class Builder {
 
   /// Gives a block to the ranks of this node.
   void share(Rank whose) {
+    if (plan_.shares_target) {
+      await_entries(whose);
+      steps_.copy(register_of(whose), target_register);
+      for (const Rank other : others_)
+        steps_.put_into_target(other, part_of(whose), target_register);
+      return;
+    }
     for (const Rank other : others_) put(other, whose);
     steps_.copy(register_of(whose), target_register);
   }
 
   void take(Rank from, Rank whose) {
     steps_.begin_part(part_of(whose));
+    if (plan_.shares_target) return steps_.await_in_target(from, part_of(whose));
     steps_.await(from, part_of(whose), 1);
     steps_.copy(register_of(whose), target_register);
   }
@@ -258,10 +303,11 @@ class Builder {
   }
 
   void count_messages() {
-    if (!is_even_)
-      plan_.per_round =
-          messages_max(shares_, circle_, static_cast<std::uint32_t>(plan_.per_round.size()));
-    else  // every rank sends as many as this one
+    if (!is_even_) {
+      const auto rounds = static_cast<std::uint32_t>(plan_.per_round.size());
+      plan_.per_round = messages_max(shares_, circle_, rounds - first_round_);
+      plan_.per_round.insert(plan_.per_round.begin(), first_round_, shares_.largest() - 1);
+    } else  // every rank sends as many as this one
       for (const Step& step : plan_.steps)
         if (step.action == Action::put) ++plan_.per_round[step.round];
   }
@@ -271,6 +317,10 @@ class Builder {
   std::uint32_t node_;
   std::vector<Rank> others_;  // of the own node
   bool is_even_;
+  std::uint32_t first_round_ = 0;  // after that of entries
+  std::uint32_t round_ = 0;
+  std::uint16_t first_entry_ = 0;  // slots of entries
+  bool awaits_entries_ = true;
   std::uint32_t come_ = 0;                        // ages, so far
   std::vector<std::vector<Exchange>> exchanges_;  // of each round, by distance; nodes are even
   std::vector<std::uint16_t> partial_of_;         // of the block of each rank, if it was sent
@@ -281,9 +331,9 @@ class Builder {
 }  // namespace
 
 Plan dissemination_allgather(Rank self, std::uint32_t rank_count, const PerRound& per_round,
-                             std::span<const Node> node_of) {
+                             std::span<const Node> node_of, Target target) {
   assert(is_block_exchange(rank_count) && index_of(self) < rank_count);
-  return Builder(self, rank_count, per_round, node_of).build();
+  return Builder(self, rank_count, per_round, node_of, target).build();
 }
 
 }  // namespace tutti::plan

@@ -30,6 +30,11 @@
 //                0 -------------> 0 --> 0 --> 0
 //                      1 -------> 1 <-- 1 --> 1
 //
+// Where the ranks of a node share one target (core/plan.hpp, "Shared target"), the holder of a
+// block writes it there, and tells the others of its node.  Before that, each rank has told them
+// that it has entered, and no longer reads the last result.  What goes to other nodes does not wait
+// for them.  In a single node each rank copies its own block, and no payload needs a slot.
+//
 // Cost, for N nodes of L ranks each, blocks of B bytes: K rounds, and one more in memory.  A rank
 // sends N - 1 blocks to sum(n_i) ranks of other nodes, receives as many from as many, and sends N
 // blocks to each of the L - 1 others of its node, which read them where they are.  Where nodes
@@ -45,7 +50,8 @@
 // may be long, and of several lengths.  The work of a node is dealt out to its ranks as in
 // M. A. Al Ahad, C. Simmendinger, R. Iakymchuk, E. Laure, S. Markidis, "Efficient algorithms for
 // collective operations with notified communication in shared windows", PAW-ATM 2018, II.A, which
-// balances bytes and passes them along a ring of the nodes.
+// balances bytes and passes them along a ring of the nodes; II.A.9 there leaves the result in the
+// memory of the node.
 #pragma once
 
 #include <cstdint>
@@ -60,6 +66,6 @@ namespace tutti::plan {
 /// `node_of` holds the node of each rank; empty: each rank is a node of its own.  Needs
 /// is_block_exchange(rank_count) (blocks.hpp) and a vector that covers the nodes.
 Plan dissemination_allgather(Rank self, std::uint32_t rank_count, const PerRound& per_round,
-                             std::span<const Node> node_of = {});
+                             std::span<const Node> node_of = {}, Target target = Target::of_rank);
 
 }  // namespace tutti::plan

@@ -30,8 +30,12 @@
 // that the peer has entered the call.  What is sent from the target may still be on its way when
 // everything has arrived, so the plan awaits that it has left.
 //
-// Where the ranks of a node share one target, a put from target into target moves nothing: it tells
-// the others that this rank has written there.
+// Shared target.  Where the ranks of a node share one target, a put from target into target moves
+// nothing: it tells the others that this rank has written there.  So does a put from source into
+// target, of a rank whose source is that target, where its user has written the payload.  Others of
+// the node may still read the result of the call before, until they enter: whoever writes the
+// target has heard from all that it tells, from their contributions or by an entry.  An entry is a
+// put into target of no payload, which says that its sender has entered.
 //
 // Answers.  A message may be received in a partial instead of a slot: a partial that its receiver
 // has sent to the answering rank, and to no other, and does not use any more.  The answering rank
@@ -106,7 +110,7 @@ struct Step {
   std::uint16_t slot = 0;      // the peer's for a put, this rank's for an await or await_credit
   std::uint16_t part = 0;      // which part of the user's payload
   bool by_reference = false;   // put, await, copy or combine from a slot; one payload
-  bool into_target = false;    // put or await; see "Zero copy"
+  bool into_target = false;    // put or await; see "Zero copy" and "Shared target"
   bool forwards = false;       // put: sends a block that has come from another rank
   std::uint32_t round = 0;     // for people: counted from 0
   Rank peer = no_rank;         // other side of a put or await; by reference, whose memory is read
@@ -160,6 +164,15 @@ inline const Answer* answer_in(const Plan& plan, std::uint16_t slot) noexcept {
 inline bool is_by_reference(const Plan& plan) noexcept {
   return std::any_of(plan.steps.begin(), plan.steps.end(),
                      [](const Step& step) { return step.by_reference; });
+}
+
+/// Whether the source has to be the target that the ranks of a node share.
+inline bool tells_of_source(const Plan& plan) noexcept {
+  return plan.shares_target &&
+         std::any_of(plan.steps.begin(), plan.steps.end(), [](const Step& step) {
+           return step.action == Action::put && step.into_target && step.payloads > 0 &&
+                  step.from.place == Place::source;
+         });
 }
 
 }  // namespace tutti::plan

@@ -89,11 +89,14 @@ class ShapeCheck {
         if (is_credit(plan, step)) return credit_violation(plan, step);
         if (Violation violation = message_violation(plan, step, puts_, put_marks_))
           return violation;
-        if (plan.flow_control == FlowControl::one_way &&
+        if (plan.flow_control == FlowControl::one_way && !is_entry(step) &&
             credit_marks_[index_of(step.peer)] != plan_mark_)
           return "puts without a credit of " + name_of(step.peer);
         return {};
       case Action::await:
+        // Who has entered does not read what was put to it in the call before.
+        if (is_entry(step) && index_of(step.peer) < plan.rank_count)
+          credit_marks_[index_of(step.peer)] = plan_mark_;
         return message_violation(plan, step, awaits_, await_marks_);
       case Action::await_sent:
         return {};
@@ -124,7 +127,7 @@ class ShapeCheck {
            (plan.zero_copy && is_lent(step)) || is_told_in_target(plan, step);
   }
   static bool is_told_in_target(const Plan& plan, const Step& step) {
-    return plan.shares_target && step.into_target && step.from.place == Place::target;
+    return plan.shares_target && step.into_target && is_lent(step);
   }
   static bool is_sent_from_target(const Step& step) {
     return step.action == Action::put && step.payloads > 0 && !step.by_reference &&
@@ -159,8 +162,8 @@ class ShapeCheck {
                               std::vector<std::uint32_t>& counts,
                               std::vector<std::uint64_t>& marks) const {
     if (Violation violation = address_violation(plan, step)) return violation;
-    if (step.into_target &&
-        (!(plan.zero_copy || plan.shares_target) || step.by_reference || step.payloads != 1))
+    if (step.into_target && (!(plan.zero_copy || plan.shares_target) || step.by_reference ||
+                             step.payloads > 1 || (is_entry(step) && !plan.shares_target)))
       return "lands in a target in another way than as one payload of a zero-copy plan";
     const bool is_payload = step.payloads > 0 && !step.by_reference && !step.into_target;
     if (is_payload && step.slot + plan.line_slot_count >= plan.slot_count)

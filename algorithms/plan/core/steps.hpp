@@ -86,6 +86,20 @@ class StepWriter {
     plan_.steps.back().into_target = true;
   }
 
+  /// Tells the peer, which shares the target, that this rank has entered.
+  void put_entry(Rank peer, std::uint16_t slot) {
+    assert(plan_.shares_target);
+    put(peer, slot, 0);
+    plan_.steps.back().into_target = true;
+  }
+
+  /// Waits until the peer, which shares the target, has entered.
+  void await_entry(Rank peer, std::uint16_t slot) {
+    assert(plan_.shares_target);
+    await(peer, slot, 0);
+    plan_.steps.back().into_target = true;
+  }
+
   void await_sent(Rank peer) {
     check_peer(peer);
     append({.action = Action::await_sent, .peer = peer});

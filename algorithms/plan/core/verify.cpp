@@ -20,8 +20,9 @@ struct Arrival {
   bool by_reference = false;
   bool into_target = false;
   Rank writer = no_rank;
-  Value heard;              // what the writer had heard when it put
-  Rank creditor = no_rank;  // the rank whose credit it takes, awaited in a later call
+  Value heard;                     // what the writer had heard when it put
+  std::vector<bool> entered = {};  // where targets are shared: who had entered then, as it knew
+  Rank creditor = no_rank;         // the rank whose credit it takes, awaited in a later call
 };
 
 class Run {
@@ -49,6 +50,10 @@ class Run {
       values += std::size_t{plan.slot_count} * plan.payloads;
       ranks_[i].was_put.resize(std::size_t{plan.partial_count} * plan.payloads);
       ranks_[i].arrivals.resize(plan.slot_count);
+      if (plan.shares_target) {
+        ranks_[i].entered.resize(plans.size());
+        ranks_[i].entered[i] = true;
+      }
     }
     values_.resize(values);
   }
@@ -74,7 +79,8 @@ class Run {
     std::size_t next = 0;
     std::vector<Value> sources;  // by part
     std::vector<Value> targets;
-    Value heard;  // ranks that have certainly entered; kept for the barrier only
+    Value heard;                // ranks that have certainly entered; kept for the barrier only
+    std::vector<bool> entered;  // the same; kept where targets are shared only
     std::vector<bool> target_written;
     std::vector<bool> is_sent;  // by part: source or target was put from where it is
     std::vector<bool>
@@ -141,7 +147,7 @@ class Run {
         return "sends its target, which was not awaited";
       if (!step.into_target)
         *place(peer, {Place::slot, payload, step.slot}, step.part) = value;
-      else if (Violation violation = write_target(peer, step.part, value))
+      else if (Violation violation = write_target(rank, peer, step.part, value))
         return violation;
       if (from.place == Place::partial)
         state.was_put[mark_of(rank, from)] = true;
@@ -154,6 +160,7 @@ class Run {
                .into_target = step.into_target,
                .writer = Rank{rank},
                .heard = state.heard,
+               .entered = state.entered,
                .creditor = arrival.creditor};
     const State& other = ranks_[peer];
     if (other.next < plans_[peer].steps.size() && waits_for(plans_[peer].steps[other.next], step))
@@ -161,10 +168,11 @@ class Run {
     return {};
   }
 
-  /// A put into the target of `peer`.
-  Violation write_target(std::uint32_t peer, std::uint16_t part, Value value) {
+  /// A put of `rank` into the target of `peer`.
+  Violation write_target(std::uint32_t rank, std::uint32_t peer, std::uint16_t part, Value value) {
     State& other = ranks_[peer];
-    if (promise_ != Promise::barrier && !holds(value, peer))
+    const std::vector<bool>& entered = ranks_[rank].entered;  // empty: targets are not shared
+    if (promise_ != Promise::barrier && !(entered.empty() ? holds(value, peer) : entered[peer]))
       return "writes the target of " + name_of(Rank{peer}) + ", which may not have entered";
     if (other.target_written[part])
       return "writes the target of " + name_of(Rank{peer}) + ", which was written";
@@ -198,7 +206,9 @@ class Run {
     if (arrival.by_reference != step.by_reference || arrival.into_target != step.into_target)
       return slot + " is awaited as another kind of message than it is put";
     arrival.state = Arrival::State::awaited;
-    if (step.into_target) state.is_arriving[step.part] = false;
+    if (step.into_target && !is_entry(step)) state.is_arriving[step.part] = false;
+    for (std::size_t one = 0; one < state.entered.size(); ++one)
+      if (arrival.entered[one]) state.entered[one] = true;
     if (promise_ == Promise::barrier) state.heard = pool_.combined(arrival.heard, state.heard);
     return {};
   }

@@ -35,10 +35,15 @@ inline std::string at(const Plan& plan, std::size_t step, const std::string& wha
          std::to_string(plan.steps[step].round) + "): " + what;
 }
 
+/// Whether a put or an await is about a rank's entry, to which a shared target belongs.
+inline bool is_entry(const Step& step) {
+  return step.into_target && step.payloads == 0;
+}
+
 /// Whether a put says that a message was read, instead of being one.
 inline bool is_credit(const Plan& plan, const Step& step) {
   return plan.flow_control == FlowControl::one_way && step.action == Action::put &&
-         step.payloads == 0;
+         step.payloads == 0 && !step.into_target;
 }
 
 }  // namespace tutti::plan

@@ -38,16 +38,29 @@ Plan empty_plan(Rank self, const RootedShape& shape, const TreePlace& place, Per
   return plan;
 }
 
+/// Makes the targets of a broadcast those of nodes, if ranks share some.  In a single node nobody
+/// ends a call before all have entered, and no payload needs a slot.
+void share_target(Plan& plan, const TreePlace& place) {
+  if (place.edge_count_in_node == 0) return;
+  plan.shares_target = true;
+  plan.algorithm += "_shared_target";
+  plan.per_round.insert(plan.per_round.begin(), place.edge_count_in_node);
+  if (place.edge_count != place.edge_count_in_node) return;
+  plan.flow_control = FlowControl::synchronising;
+  plan.line_slot_count = plan.slot_count;
+}
+
 /// Writes the steps of one piece after the other.  A round is a level of the tree, or a piece.
 class Pieces {
  public:
-  Pieces(const Plan& plan, StepWriter& steps) : plan_(plan), steps_(steps) {}
+  Pieces(const Plan& plan, StepWriter& steps, std::uint32_t first_round = 0)
+      : plan_(plan), steps_(steps), first_round_(first_round) {}
 
   template <class F>
   void for_each(F&& f) {
     for (std::uint16_t piece = 0; piece < plan_.parts; ++piece) {
       steps_.begin_part(piece);
-      if (plan_.is_pipeline) steps_.set_round(piece);
+      if (plan_.is_pipeline) steps_.set_round(first_round_ + piece);
       f(piece);
     }
   }
@@ -58,6 +71,7 @@ class Pieces {
  private:
   const Plan& plan_;
   StepWriter& steps_;
+  std::uint32_t first_round_;
 };
 
 }  // namespace
@@ -71,33 +85,64 @@ Plan tree_broadcast(Rank self, const RootedShape& shape) {
     plan.line_slot_count = place.edge_count;
     plan.slot_count = static_cast<std::uint16_t>(count + place.edge_count);
   }
+  if (shape.target == Target::of_node) share_target(plan, place);
+  // Entries have a round of their own.
+  const std::uint32_t first_round = plan.shares_target ? 1 : 0;
+  const auto is_sharer = [&](const TreeEdge& edge) {
+    return plan.shares_target &&
+           shape.node_of[index_of(edge.peer)] == shape.node_of[index_of(self)];
+  };
   const auto credit_of = [&](const TreeEdge& edge) {
     return static_cast<std::uint16_t>(count + edge.number);
   };
   const auto round_of = [&](const TreeEdge& edge) {
-    return static_cast<std::uint32_t>(place.fans.size() - 1 - edge.level);
+    return static_cast<std::uint32_t>(first_round + place.fans.size() - 1 - edge.level);
   };
   StepWriter steps{plan};
-  Pieces pieces(plan, steps);
-  for (const TreeEdge& child : place.children) steps.await_credit(child.peer, credit_of(child));
-  if (!place.children.empty()) plan.partial_count = count;
+  Pieces pieces(plan, steps, first_round);
+  bool sends = false, tells = false;
+  for (const TreeEdge& child : place.children) {
+    (is_sharer(child) ? tells : sends) = true;
+    if (!is_sharer(child)) steps.await_credit(child.peer, credit_of(child));
+  }
+  const bool is_told = place.parent && is_sharer(*place.parent);
+  const auto await_entries = [&] {
+    for (const TreeEdge& child : place.children)
+      if (is_sharer(child)) steps.await_entry(child.peer, credit_of(child));
+  };
+  if (is_told) {
+    await_entries();
+    steps.put_entry(place.parent->peer, credit_of(*place.parent));
+  }
+  if (sends) plan.partial_count = count;
+  // The largest subtree first.
+  const auto for_children = [&](bool sharers, auto&& f) {
+    for (auto child = place.children.rbegin(); child != place.children.rend(); ++child) {
+      if (is_sharer(*child) != sharers) continue;
+      pieces.set_level(round_of(*child));
+      f(child->peer);
+    }
+  };
   pieces.for_each([&](std::uint16_t piece) {
     if (place.parent) {
       pieces.set_level(round_of(*place.parent));
-      steps.await(place.parent->peer, piece, 1);
+      if (is_told)
+        steps.await_in_target(place.parent->peer, piece);
+      else
+        steps.await(place.parent->peer, piece, 1);
     }
-    if (!place.children.empty()) {
+    if (sends) {
       const Register held = partial_register(piece);
       steps.copy(place.parent ? slot_register(piece) : source_register, held);
-      // The largest subtree first.
-      for (auto child = place.children.rbegin(); child != place.children.rend(); ++child) {
-        pieces.set_level(round_of(*child));
-        steps.put(child->peer, piece, 1, held);
-      }
+      for_children(false, [&](Rank peer) { steps.put(peer, piece, 1, held); });
     }
-    if (place.parent) steps.copy(slot_register(piece), target_register);
+    if (!is_told && tells && piece == 0) await_entries();
+    if (place.parent && !is_told) steps.copy(slot_register(piece), target_register);
+    for_children(true, [&](Rank peer) {
+      steps.put_into_target(peer, piece, place.parent ? target_register : source_register);
+    });
   });
-  if (place.parent) steps.put(place.parent->peer, credit_of(*place.parent), 0);
+  if (place.parent && !is_told) steps.put(place.parent->peer, credit_of(*place.parent), 0);
   return plan;
 }
 

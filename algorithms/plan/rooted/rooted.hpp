@@ -16,6 +16,15 @@
 // A representative may send to the other ranks of its node in one round: that is one hop instead of
 // several, and a payload that stays where it was sent from is copied there once.
 //
+// Where the ranks of a node share one target (plan.hpp, "Shared target"), the payload is not passed
+// on inside the nodes.  The representative writes it there once, or the user has written it there
+// on the root, and the tree of the node carries notifications: first each rank tells its parent
+// that it and the ranks below it have entered, and no longer read the last result; then each parent
+// tells its children that the payload is there.  These entries stand for credits.
+//
+//   nodes {0 1} {2 3}, root 0          0 --> 2: payload      1 --> 0, 3 --> 2: entered
+//                                                            0 --> 1, 2 --> 3: it is there
+//
 // Along a chain of the nodes (TreeFans::is_chain) the payload goes in 4 pieces, each of which is
 // passed on or combined as soon as it is there.  So while one piece passes through all nodes, the
 // next ones follow, and every node sends every byte once instead of log N times.  Long payloads go
@@ -34,8 +43,11 @@
 // of pieces, and takes (N - 1) hops of a piece and the time of all bytes, where a tree takes log N
 // times the latter.
 //
-// Literature: J. L. Traff, A. Ripke, "Optimal broadcast for fully connected processor-node
-// networks", JPDC 68 (7), 2008, 2 (linear pipeline); trees: rooted_tree.hpp.
+// Literature: M. A. Al Ahad, C. Simmendinger, R. Iakymchuk, E. Laure, S. Markidis, "Efficient
+// algorithms for collective operations with notified communication in shared windows", PAW-ATM
+// 2018, II.A.9 (results that stay in the memory of the node); J. L. Traff, A. Ripke, "Optimal
+// broadcast for fully connected processor-node networks", JPDC 68 (7), 2008, 2 (linear pipeline);
+// trees: rooted_tree.hpp.
 #pragma once
 
 #include <cstdint>
@@ -52,9 +64,11 @@ struct RootedShape {
   std::uint32_t rank_count = 1;
   std::span<const Node> node_of = {};  // of each rank; empty: each rank is a node of its own
   TreeFans fans = {};                  // with ones everywhere, trees are binomial
+  Target target = Target::of_rank;     // of a broadcast
 };
 
-/// The root's source gets into all other targets; the root's target is not touched.
+/// The root's source gets into all other targets; the root's target is not touched.  If targets are
+/// those of nodes, the root's source has to be that of its node.
 Plan tree_broadcast(Rank self, const RootedShape& shape);
 
 /// The root's target gets the sources of all ranks.

@@ -170,6 +170,7 @@ TreePlace nested_tree(Rank self, Rank root, std::uint32_t rank_count, std::span<
   place.fans = local.fans;
   place.fans.insert(place.fans.end(), across.fans.begin(), across.fans.end());
   place.edge_count = static_cast<std::uint16_t>(local.edge_count + across.edge_count);
+  place.edge_count_in_node = local.edge_count;
 
   // The tree of the own node, then, for its representative, that of the nodes.
   const std::uint32_t root_node = index_of(node_of[index_of(root)]);

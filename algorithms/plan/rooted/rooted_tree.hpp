@@ -55,9 +55,10 @@ struct TreeEdge {
 
 /// The edges of one rank in the tree.
 struct TreePlace {
-  std::optional<TreeEdge> parent = {};  // none: the root
-  std::vector<TreeEdge> children = {};  // by number: those of the own node first
-  std::uint16_t edge_count = 0;         // numbers that there are
+  std::optional<TreeEdge> parent = {};   // none: the root
+  std::vector<TreeEdge> children = {};   // by number: those of the own node first
+  std::uint16_t edge_count = 0;          // numbers that there are
+  std::uint16_t edge_count_in_node = 0;  // the first ones of them: edges inside nodes
   PerRound fans = {};         // of the whole tree, by level, at most; a chain counts as one
   Branching::Rule rule = {};  // of the tree over the nodes, if they are several
 };

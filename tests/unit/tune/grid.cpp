@@ -253,6 +253,9 @@ void add_rooted(Grid& grid) {
     const auto tree = static_cast<Tree>(i);
     with(std::string("along ") + name_of(tree), [=](Case& given) { given.tree = tree; });
   }
+  grid.add(
+      "broadcast one target a node", some_counts, more_shapes, some_sizes,
+      changed(broadcast, "", [](Case& given) { given.shares_target = given.single_copy = true; }));
   grid.add("reduce of 5", some_counts, more_shapes, some_sizes,
            changed(some, "", [](Case& given) { given.participant_count = 5; }));
 }
@@ -284,6 +287,9 @@ void add_blocks(Grid& grid, const std::function<void(const std::string&)>& visit
              {{"", {.collective = collective, .root = no_rank}}});
   grid.add("allgather by default 2,2,2", some_counts, more_shapes, some_sizes,
            {{"", {.collective = Collective::allgather, .per_round_by_default = {2, 2, 2}}}});
+  grid.add(
+      "allgather one target a node", some_counts, more_shapes, some_sizes,
+      {{"", {.collective = Collective::allgather, .shares_target = true, .single_copy = true}}});
   grid.add("reduce_scatter", every_count, every_shape, every_size,
            every_reduction(Collective::reduce_scatter));
 
