@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <tutti/detail/check.hpp>
 #include <utility>
 
 #include "verbs/port_card.hpp"
@@ -60,10 +61,14 @@ std::uint32_t Connections::count_max() const noexcept {
   return options_.count_max > 0 ? std::min(options_.count_max, of_device) : of_device;
 }
 
+bool Connections::has(std::uint64_t process) const noexcept {
+  const auto found = by_process_.find(process);
+  return found != by_process_.end() && !(*this)[found->second].peer_closed;
+}
+
 std::size_t Connections::added_by(std::span<const std::uint64_t> processes) const noexcept {
-  return static_cast<std::size_t>(
-      std::count_if(processes.begin(), processes.end(),
-                    [&](std::uint64_t process) { return !by_process_.contains(process); }));
+  return static_cast<std::size_t>(std::count_if(
+      processes.begin(), processes.end(), [&](std::uint64_t process) { return !has(process); }));
 }
 
 std::vector<std::uint32_t> Connections::idle_beside(
@@ -117,8 +122,12 @@ std::uint32_t Connections::receives_promised_max() const noexcept {
 }
 
 std::uint32_t Connections::to(std::uint64_t process) {
-  if (const auto found = by_process_.find(process); found != by_process_.end())
-    return found->second;
+  if (const auto found = by_process_.find(process); found != by_process_.end()) {
+    Connection& known = connections_[found->second];
+    if (!known.peer_closed) return known.index;
+    assert(known.heard_all);
+    close(known);
+  }
   if (open_ >= count_max())
     throw Error(ErrorCode::limit_exceeded, "a context on " + port_.name() + " has at most " +
                                                std::to_string(count_max()) +
@@ -142,6 +151,13 @@ std::uint32_t Connections::to(std::uint64_t process) {
                 error);
   }
   return index;
+}
+
+Connection& Connections::last_to(std::uint64_t process) noexcept {
+  const auto found = by_process_.find(process);
+  detail::check(found != by_process_.end(), "a set-up has a connection to each of its partners",
+                process);
+  return (*this)[found->second];
 }
 
 std::uint32_t Connections::make(std::uint64_t process, QueuePair&& pair) {
@@ -252,11 +268,12 @@ void Connections::say_disconnect(Connection& connection) noexcept {
 
 void Connections::hear_disconnect(Connection& connection) noexcept {
   connection.heard_all = true;
-  leave_to_peer(connection);
+  leave_to_peer(connection);  // a set-up under way still finds it, and replaces it at its time
 }
 
 void Connections::supersede(Connection& connection) noexcept {
   leave_to_peer(connection);
+  forget_process(connection);
   if (connection.users == 0) close(connection);
 }
 
@@ -264,7 +281,6 @@ void Connections::leave_to_peer(Connection& connection) noexcept {
   connection.left = true;
   connection.peer_closed = true;
   connection.sends.close();
-  forget_process(connection);
 }
 
 void Connections::forget_process(const Connection& connection) noexcept {

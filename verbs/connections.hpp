@@ -14,7 +14,8 @@
 //   "disconnect", and waits for its acknowledgement
 //   closes its queue pair                         polls "disconnect" at some time: it sends nothing
 //                                                 more, and closes its queue pair at its next
-//                                                 set-up
+//                                                 set-up.  If it is in one, that goes on with
+//                                                 this connection until the peer offers another
 //   the next set-up of both: no connection here   none here either, or, if "disconnect" was not
 //                                                 polled: superseded, because the peer offers one
 #pragma once
@@ -63,7 +64,7 @@ class Connections {
   /// Connections whose queue pair exists.
   std::uint32_t count() const noexcept { return open_; }
   /// Whether there is a connection to that process which its peer has not closed.
-  bool has(std::uint64_t process) const noexcept { return by_process_.contains(process); }
+  bool has(std::uint64_t process) const noexcept;
   /// Connections made so far.  Later ones have this serial number or a higher one.
   std::uint64_t made() const noexcept { return made_; }
   /// What has to be polled.
@@ -90,8 +91,11 @@ class Connections {
   }
 
   /// The index of the connection to a peer process, which is made (in INIT, with receives posted)
-  /// if it was not there.
+  /// if it was not there, or if the peer has closed the one that was there.
   std::uint32_t to(std::uint64_t process);
+  /// The connection that to() has returned last for that process, whatever the peer has done since;
+  /// it must be there.  A set-up finds the same one until it replaces it (supersede()).
+  Connection& last_to(std::uint64_t process) noexcept;
   Endpoint endpoint(std::uint32_t index) const;
   /// Connects all partners, or throws Error; if any two ends cannot talk to each other, no queue
   /// pair is touched.  By address it waits for the partners, which do the same.

@@ -114,7 +114,9 @@ void VerbsFabric::make_room_for(std::span<const std::uint64_t> processes, detail
     if (poll() == 0 && !all_know) sched_yield();
   }
   for (const std::uint32_t index : in_the_way) connections_.close(connections_[index]);
-  forget_closed();
+  // What was polled meanwhile may say that peers have closed some, too.
+  do forget_closed();
+  while (connections_.close_those_of_peers());
 }
 
 void VerbsFabric::empty_queues() noexcept {

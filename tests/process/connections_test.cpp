@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <string>
 #include <system_error>
@@ -18,6 +19,7 @@
 #include <tutti/tutti.hpp>
 #include <vector>
 
+#include "runtime/communicator.hpp"
 #include "runtime/context.hpp"
 #include "support/device.hpp"
 #include "support/jobs.hpp"
@@ -210,6 +212,75 @@ TEST(ConnectionsOfContext, which_one_end_has_closed_meanwhile_are_made_anew) {
     return connections_of(context).count() == 1 ? 0 : 5;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+// Rank 3 is in the set-up of an operation of a part of all ranks, which exchanges by messages, when
+// rank 0 closes the connection that rank 3 counts on: rank 3 polls that meanwhile.  Its operation
+// has to use the connection that is made instead, also where rank 3 may have no more.
+TEST(ConnectionsOfContext, that_a_peer_closes_while_a_part_of_the_ranks_sets_up_are_made_anew) {
+  constexpr std::uint32_t members = 8, other = 3;
+  struct Case {
+    std::uint32_t most;
+    Notify notify;
+  };
+  for (const auto& [most, notify] :
+       {Case{members - 1, Notify::immediate}, Case{members + 2, Notify::immediate},
+        Case{members - 1, Notify::flag}}) {
+    if (notify == Notify::flag && !test::device_is_soft()) continue;
+    const std::uint16_t port = test::free_port();
+    const test::SharedCount waiting;
+    const auto results =
+        run_local({.rank_count = members + 1}, [&, most = most, how = notify](Exchange& exchange) {
+          const std::uint32_t self = index_of(exchange.self());
+          ContextOptions options = with_connections(exchange, self == 0 ? members - 1 : most);
+          options.setup_timeout = 10s;
+          options.notify = how;
+          Context context(options);
+          Communicator whole(context, exchange);
+          // The exchange of the part connects ranks whose distance is a power of two, and stays.
+          std::optional<Communicator> part =
+              whole.split(self < members ? std::optional<std::uint32_t>(0) : std::nullopt, 0);
+          std::unique_ptr<Exchange> meeting;
+          std::optional<Communicator> pair;
+          if (self == 0 || self == members) {
+            meeting = test::meet_over_tcp(self == 0 ? 0 : 1, 2, port);
+            pair.emplace(context, *meeting);
+          }
+          std::uint64_t source = 1, target = 0;
+          const auto sum_of = [&](Communicator& communicator) {
+            return allreduce(communicator,
+                             {.source = &source,
+                              .target = &target,
+                              .element_count = 1,
+                              .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64),
+                              .per_round = {communicator.rank_count() - 1}});
+          };
+          const auto is_right = [&](Operation&& operation, std::uint32_t ranks) {
+            for (int call = 0; call < 5; ++call)
+              if (!runs(operation) || target != ranks) return false;
+            return true;
+          };
+          if (self == members) return is_right(sum_of(*pair), 2) ? 0 : 1;
+          if (!is_right(sum_of(*part), members)) return 2;
+          if (self == other) waiting.add();
+          if (self == 0) {
+            if (!waiting.comes_to(1)) return 3;
+            std::this_thread::sleep_for(100ms);  // until rank 3 waits in the next set-up
+            if (!is_right(sum_of(*pair), 2)) return 4;
+          }
+          Operation operation = sum_of(*part);
+          if (self == 0 || self == other) {
+            verbs::Connections& connections = connections_of(context);
+            const std::uint64_t process = part->implementation().process_of[other - self];
+            if (!connections.has(process)) return 5;
+            if (connections[connections.to(process)].users != 1) return 6;
+          }
+          if (connections_of(context).count() > most) return 7;
+          return is_right(std::move(operation), members) ? 0 : 8;
+        });
+    EXPECT_EQ(codes_of(results), std::vector<int>(members + 1))
+        << "at most " << most << ", by " << (notify == Notify::flag ? "flag" : "immediate");
+  }
 }
 
 }  // namespace

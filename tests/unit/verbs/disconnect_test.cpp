@@ -241,6 +241,49 @@ TEST(Disconnect, an_end_that_has_not_heard_of_it_is_told_by_the_next_offer) {
   expect_no_news({&a, &b, &c});
 }
 
+TEST(Disconnect, a_set_up_that_hears_of_it_keeps_its_connection_until_it_replaces_it) {
+  End a(1, 1), b(2, 1), c(3);
+  EXPECT_TRUE(run(a, b, 3, 1).right);
+  VerbsChannel next(0, 1);
+  (void)b.fabric.attach(next);
+  Connection& old = b.to(a);
+  b.fabric.use(next, old);
+  next.reserve_receive(old);
+  EXPECT_TRUE(run(a, c, 1, 1).right);  // closes the connection to b
+  while (b.fabric.poll() > 0) {
+  }
+  EXPECT_TRUE(old.peer_closed);
+  EXPECT_FALSE(b.has(a));
+  EXPECT_EQ(&b.connections().last_to(a.key), &old) << "the same one during a set-up";
+  EXPECT_TRUE(old.connected) << "so that what was said to the peer, or will be, is the same";
+  // The peer offers another one.
+  b.fabric.supersede(next, old);
+  EXPECT_EQ(old.users, 0u);
+  b.fabric.use(next, b.to(a));  // there is room for it
+  EXPECT_FALSE(b.connections().last_to(a.key).connected);
+  EXPECT_EQ(b.connections().last_to(a.key).users, 1u);
+  EXPECT_EQ(b.connections().count(), 1u);
+  const std::uint64_t serial = b.to(a).serial;
+  b.fabric.detach(next, true);
+  b.connections().abandon_from(serial);
+  EXPECT_TRUE(run(b, a, 3, 5).right);
+  expect_no_news({&a, &b, &c});
+}
+
+TEST(Disconnect, one_that_a_peer_has_closed_makes_room_for_the_next_to_that_peer) {
+  End a(1, 1), b(2, 1), c(3);
+  EXPECT_TRUE(run(a, b, 3, 1).right);
+  EXPECT_TRUE(run(a, c, 1, 1).right);
+  while (b.fabric.poll() > 0) {
+  }
+  EXPECT_FALSE(b.has(a));
+  EXPECT_FALSE(b.to(a).connected);
+  EXPECT_EQ(b.connections().count(), 1u);
+  b.connections().abandon_from(b.to(a).serial);
+  EXPECT_TRUE(run(b, a, 3, 5).right);
+  expect_no_news({&a, &b, &c});
+}
+
 TEST(Disconnect, both_ends_may_close_it_at_the_same_time) {
   for (int turn = 0; turn < 20; ++turn) {
     End a(1, 1), b(2, 1);
