@@ -66,6 +66,12 @@ struct Connection {
     return users == 0 && pair && connected && !failed && !left && !took_leave && !is_in_doubt;
   }
 
+  /// Whether the peer has closed or left its end, and nothing can come any more that a channel
+  /// waits for.
+  bool is_left_over() const noexcept {
+    return pair && ((peer_closed && heard_all) || (left && users == 0));
+  }
+
   /// A plain write of the chunk of `given`, which is a PlainWrite, NotifiedWrite or WordedWrite;
   /// the request points at `piece`.
   template <class Write>

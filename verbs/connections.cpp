@@ -274,7 +274,7 @@ void Connections::hear_disconnect(Connection& connection) noexcept {
 void Connections::supersede(Connection& connection) noexcept {
   leave_to_peer(connection);
   forget_process(connection);
-  if (connection.users == 0) close(connection);
+  if (connection.is_left_over()) close(connection);
 }
 
 void Connections::leave_to_peer(Connection& connection) noexcept {
@@ -302,9 +302,7 @@ void Connections::close(Connection& connection) noexcept {
 bool Connections::close_those_of_peers() noexcept {
   const std::uint32_t before = open_;
   for (Connection& connection : connections_)
-    if (connection.pair && ((connection.peer_closed && connection.heard_all) ||
-                            (connection.left && connection.users == 0)))
-      close(connection);
+    if (connection.is_left_over()) close(connection);
   return open_ < before;
 }
 

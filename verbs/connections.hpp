@@ -115,7 +115,8 @@ class Connections {
   /// "disconnect" was polled.
   void hear_disconnect(Connection& connection) noexcept;
   /// The peer of a connection offers a new one, so it has closed its end of this one.  Channels
-  /// that still use it send nothing more; to() makes another.
+  /// that still use it send nothing more; to() makes another.  It is closed unless something may
+  /// still come for them.
   void supersede(Connection& connection) noexcept;
   /// Destroys the queue pair.  What is in the completion queues is dropped when it is polled.
   void close(Connection& connection) noexcept;

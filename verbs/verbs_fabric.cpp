@@ -86,7 +86,10 @@ void VerbsFabric::supersede(VerbsChannel& channel, Connection& connection) noexc
   assert(connection.receives_reserved >= 2 * count);
   connection.receives_reserved -= 2 * count;
   if (std::erase(channel.used_, connection.index) > 0) connections_.end_use(connection, true);
+  // The peer has said "disconnect" before it offered another one, as a rule, and all else before.
+  empty_queues();
   connections_.supersede(connection);
+  forget_closed();
 }
 
 void VerbsFabric::make_room_for(std::span<const std::uint64_t> processes, detail::Clock& clock,

@@ -59,7 +59,9 @@ class VerbsFabric {
   /// The channel may send and receive along this connection, which stays until detach().
   void use(VerbsChannel& channel, Connection& connection);
   /// The peer has closed its end of a connection that this channel uses, but has nothing prepared
-  /// on yet: the channel does not use it any more, and Connections::to() makes another one.
+  /// on yet: the channel does not use it any more, and Connections::to() makes another one.  There
+  /// is room for that, also if other channels still use the old one, unless the peer could not say
+  /// "disconnect".
   void supersede(VerbsChannel& channel, Connection& connection) noexcept;
   /// Makes room for connections to all of these processes: if there would be too many, closes those
   /// that no channel uses, the least recently used first.  Their peers are told, and if one does

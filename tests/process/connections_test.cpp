@@ -283,5 +283,57 @@ TEST(ConnectionsOfContext, that_a_peer_closes_while_a_part_of_the_ranks_sets_up_
   }
 }
 
+// Rank 1 still has an operation over the connection that rank 0 closes while rank 1 is in the
+// set-up of another one.
+TEST(ConnectionsOfContext, that_a_live_operation_at_one_end_has_used_make_room_for_new_ones) {
+  const std::uint16_t with_1 = test::free_port(), with_2 = test::free_port();
+  const test::SharedCount waiting;
+  const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+    const std::uint32_t self = index_of(exchange.self());
+    ContextOptions options = with_connections(exchange, 1);
+    options.setup_timeout = 10s;
+    Context context(options);
+    std::vector<std::unique_ptr<Exchange>> pairs;
+    std::vector<std::unique_ptr<Communicator>> communicators;
+    for (const std::uint32_t other : {1u, 2u})
+      if (self == 0 || self == other) {
+        pairs.push_back(test::meet_over_tcp(self == 0 ? 0 : 1, 2, other == 1 ? with_1 : with_2));
+        communicators.push_back(std::make_unique<Communicator>(context, *pairs.back()));
+      }
+    std::uint64_t source = 1 + self, target = 0;
+    const auto sum_of = [&](Communicator& pair) {
+      return allreduce<std::uint64_t>(pair, std::span<const std::uint64_t>(&source, 1),
+                                      {&target, 1}, sum);
+    };
+    const auto is_right = [&](Operation& operation, std::uint64_t expected) {
+      for (int call = 0; call < 5; ++call)
+        if (!runs(operation) || target != expected) return false;
+      return true;
+    };
+    std::optional<Operation> kept;
+    if (self != 2) {
+      kept.emplace(sum_of(*communicators.front()));
+      if (!is_right(*kept, 3)) return 1;
+    }
+    if (self == 1) waiting.add();
+    if (self == 0) {
+      kept.reset();
+      if (!waiting.comes_to(1)) return 2;
+      std::this_thread::sleep_for(100ms);  // until rank 1 waits in the next set-up
+    }
+    if (self != 1) {
+      Operation operation = sum_of(*communicators.back());
+      if (!is_right(operation, 4)) return 3;
+    }
+    if (self == 2) return 0;
+    Operation operation = sum_of(*communicators.front());
+    if (!is_right(operation, 3)) return 4;
+    kept.reset();
+    if (!is_right(operation, 3)) return 5;
+    return connections_of(context).count() == 1 ? 0 : 6;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
 }  // namespace
 }  // namespace tutti

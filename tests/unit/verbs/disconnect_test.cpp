@@ -215,13 +215,12 @@ TEST(Disconnect, messages_that_were_sent_before_are_received_after) {
   expect_no_news({&a, &b, &c});
 }
 
-TEST(Disconnect, an_end_that_has_not_heard_of_it_is_told_by_the_next_offer) {
-  End a(1, 1), b(2), c(3);
+TEST(Disconnect, an_end_that_has_not_polled_is_told_by_the_next_offer) {
+  End a(1, 1), b(2, 1), c(3);
   Operation late(a, b);
   late.send(slots, 100);
   late.end_sender();
   EXPECT_TRUE(run(a, c, 1, 1).right);
-  // As if what a has sent last had not come yet.
   Connection& old = b.to(a);
   VerbsChannel next(0, 1);
   (void)b.fabric.attach(next);
@@ -230,11 +229,30 @@ TEST(Disconnect, an_end_that_has_not_heard_of_it_is_told_by_the_next_offer) {
   const std::uint32_t reserved = old.receives_reserved;
   b.fabric.supersede(next, old);
   EXPECT_EQ(old.receives_reserved, reserved - 2);
-  EXPECT_TRUE(old.pair) << "a channel still receives along it";
+  EXPECT_FALSE(old.pair) << "all that came along it has been polled";
   EXPECT_NE(&b.to(a), &old);
+  EXPECT_EQ(b.connections().count(), 1u) << "there is room for it";
   EXPECT_FALSE(b.to(a).connected);
   b.connections().abandon_from(b.to(a).serial);
   b.fabric.detach(next, true);
+  EXPECT_TRUE(late.receive(slots, 100));
+  late.end_receiver();
+  EXPECT_TRUE(run(a, b, 3, 5).right);
+  expect_no_news({&a, &b, &c});
+}
+
+TEST(Disconnect, what_may_still_come_keeps_an_end_that_is_superseded) {
+  End a(1, 1), b(2), c(3);
+  Operation late(a, b);
+  late.send(slots, 100);
+  late.end_sender();
+  EXPECT_TRUE(run(a, c, 1, 1).right);
+  // As if what a has sent last had not come yet.
+  Connection& old = b.to(a);
+  b.connections().supersede(old);
+  EXPECT_TRUE(old.pair) << "a channel still receives along it";
+  EXPECT_NE(&b.to(a), &old);
+  b.connections().abandon_from(b.to(a).serial);
   EXPECT_TRUE(late.receive(slots, 100));
   late.end_receiver();
   EXPECT_TRUE(run(a, b, 3, 5).right);
