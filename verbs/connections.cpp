@@ -67,8 +67,11 @@ bool Connections::has(std::uint64_t process) const noexcept {
 }
 
 std::size_t Connections::added_by(std::span<const std::uint64_t> processes) const noexcept {
-  return static_cast<std::size_t>(std::count_if(
-      processes.begin(), processes.end(), [&](std::uint64_t process) { return !has(process); }));
+  return static_cast<std::size_t>(
+      std::count_if(processes.begin(), processes.end(), [&](std::uint64_t process) {
+        const auto found = by_process_.find(process);
+        return found == by_process_.end() || (*this)[found->second].is_left_over();
+      }));
 }
 
 std::vector<std::uint32_t> Connections::idle_beside(
@@ -82,7 +85,11 @@ std::vector<std::uint32_t> Connections::idle_beside(
 }
 
 bool Connections::can_have_room_for(std::span<const std::uint64_t> processes) const {
-  const std::size_t sum = open_ + added_by(processes);
+  const auto left_over = static_cast<std::size_t>(
+      std::count_if(connections_.begin(), connections_.end(),
+                    [](const Connection& connection) { return connection.is_left_over(); }));
+  assert(left_over <= open_);
+  const std::size_t sum = open_ - left_over + added_by(processes);
   return sum <= count_max() || sum - count_max() <= idle_beside(processes).size();
 }
 

@@ -77,11 +77,12 @@ class Connections {
   /// How many connections there can be: the owner may limit them, and the device limits queue pairs
   /// and completion queue entries.
   std::uint32_t count_max() const noexcept;
-  /// Whether connections to all of these processes can exist beside those that are in use.
+  /// Whether connections to all of these processes can exist beside those that are in use, once
+  /// those that peers have closed or left are closed here.
   bool can_have_room_for(std::span<const std::uint64_t> processes) const;
   /// The idle connections that have to go before connections to all of these processes can exist,
   /// least recently used first; mostly none.  `processes` has none twice.  Throws Error, with the
-  /// numbers, if those that are in use leave too little room.
+  /// numbers, if those that are in use leave too little room.  After close_those_of_peers().
   std::vector<std::uint32_t> in_the_way_of(std::span<const std::uint64_t> processes) const;
   /// How many messages, of all live channels, can be on their way along a connection at once.
   std::uint32_t receives_promised_max() const noexcept;

@@ -191,6 +191,31 @@ TEST(Disconnect, what_live_channels_use_stays_and_the_refusal_has_the_numbers) {
   EXPECT_TRUE(one.receive(3, 7));
 }
 
+TEST(Disconnect, what_peers_have_closed_or_left_takes_no_room) {
+  End a(1), b(2, 1), c(3);
+  {
+    End gone(5);
+    EXPECT_TRUE(run(a, b, 3, 1).right);
+    EXPECT_TRUE(run(a, gone, 3, 1).right);
+    EXPECT_TRUE(run(c, b, 3, 1).right);  // closes the connection to a
+    gone.fabric.take_leave(gone.clock, 10s);
+  }
+  const std::uint64_t one[] = {6}, both[] = {6, 7}, three[] = {6, 7, 8}, again[] = {2, 6};
+  const Connection& of_b = a.to(b);
+  EXPECT_TRUE(a.connections().can_have_room_for(both)) << "both can be closed";
+  while (a.fabric.poll() > 0) {
+  }
+  ASSERT_TRUE(of_b.peer_closed);
+  EXPECT_EQ(a.connections().count(), 2u);
+  EXPECT_TRUE(a.connections().can_have_room_for(one));
+  EXPECT_TRUE(a.connections().can_have_room_for(both));
+  EXPECT_TRUE(a.connections().can_have_room_for(again));
+  EXPECT_FALSE(a.connections().can_have_room_for(three));
+  EXPECT_EQ(a.refusal({6, 7}), "");
+  EXPECT_EQ(a.connections().count(), 0u);
+  expect_no_news({&a, &b, &c});
+}
+
 TEST(Disconnect, a_channel_that_ended_in_doubt_keeps_its_connection) {
   End a(1, 1), b(2);
   Operation operation(a, b);
