@@ -66,6 +66,10 @@ struct Connection {
     return users == 0 && pair && connected && !failed && !left && !took_leave && !is_in_doubt;
   }
 
+  /// Whether no channel uses it, and yet it cannot be closed: it has failed, or its peer may still
+  /// send on it, for a channel that has ended before all had arrived.
+  bool is_stuck() const noexcept { return users == 0 && pair && !left && (failed || is_in_doubt); }
+
   /// Whether the peer has closed or left its end, and nothing can come any more that a channel
   /// waits for.
   bool is_left_over() const noexcept {

@@ -100,21 +100,29 @@ std::vector<std::uint32_t> Connections::in_the_way_of(
   if (sum <= count_max()) return {};
   const std::size_t surplus = sum - count_max();
   std::vector<std::uint32_t> idle = idle_beside(processes);
-  if (surplus > idle.size())
+  if (surplus > idle.size()) {
+    const auto stuck =
+        std::count_if(connections_.begin(), connections_.end(),
+                      [](const Connection& connection) { return connection.is_stuck(); });
     throw Error(
         ErrorCode::limit_exceeded,
         "this rank has " + std::to_string(open_) + " connections, of which " +
-            std::to_string(idle.size()) + " can be closed, and needs " + std::to_string(added) +
-            " more, and a context on " + port_.name() + " has at most " +
-            std::to_string(count_max()) + " (" +
+            std::to_string(idle.size()) + " can be closed" +
+            (stuck > 0 ? " and " + std::to_string(stuck) +
+                             " are lost (they or operations over them have failed: make another "
+                             "context)"
+                       : "") +
+            ", and needs " + std::to_string(added) + " more, and a context on " + port_.name() +
+            " has at most " + std::to_string(count_max()) + " (" +
             (options_.count_max > 0
                  ? "TUTTI_CONNECTIONS_MAX or code: " + std::to_string(options_.count_max) + "; "
                  : "") +
             "device limit " + std::to_string(port_.limits.max_qp) + " queue pairs, " +
             completion_queues_.limits() + ", of which a connection takes " +
             std::to_string(completion_queues_.entries_each()) +
-            "); destroy operations, use fewer messages per round, or an algorithm that "
-            "connects fewer ranks");
+            "); destroy operations, use fewer messages per round, or an algorithm that connects "
+            "fewer ranks");
+  }
   std::sort(idle.begin(), idle.end(), [&](std::uint32_t one, std::uint32_t other) {
     return (*this)[one].used_at < (*this)[other].used_at;
   });

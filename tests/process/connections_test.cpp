@@ -335,5 +335,39 @@ TEST(ConnectionsOfContext, that_a_live_operation_at_one_end_has_used_make_room_f
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
+// Ranks 0 and 1 are done with an operation that has failed, and neither knows what the other has
+// sent.
+TEST(ConnectionsOfContext, over_which_an_operation_has_failed_are_told_in_a_refusal) {
+  const std::uint16_t with_1 = test::free_port(), with_2 = test::free_port();
+  const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+    const std::uint32_t self = index_of(exchange.self());
+    Context context(with_connections(exchange, 1));
+    std::vector<std::unique_ptr<Exchange>> pairs;
+    std::vector<std::unique_ptr<Communicator>> communicators;
+    for (const std::uint32_t other : {1u, 2u})
+      if (self == 0 || self == other) {
+        pairs.push_back(test::meet_over_tcp(self == 0 ? 0 : 1, 2, other == 1 ? with_1 : with_2));
+        communicators.push_back(std::make_unique<Communicator>(context, *pairs.back()));
+      }
+    if (self != 2) {
+      Communicator& pair = *communicators.front();
+      Operation operation = barrier(pair);
+      if (!runs(operation)) return 1;
+      pair.synchronize();
+      if (self == 0) pair.abort();
+      if (self == 1)
+        return operation.start() == Status::ok && operation.wait(60s) == Status::aborted ? 0 : 3;
+    }
+    const std::string refused = refusal([&] { return barrier(*communicators.back()); });
+    for (const char* const word : {"0 can be closed and 1 are lost", "make another context"})
+      if (refused.find(word) == std::string::npos) {
+        std::fprintf(stderr, "rank %u: %s\n", self, refused.c_str());
+        return 2;
+      }
+    return 0;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
 }  // namespace
 }  // namespace tutti

@@ -158,6 +158,11 @@ void expect_no_news(std::initializer_list<End*> ends) {
   }
 }
 
+void expect_words(const std::string& text, std::initializer_list<const char*> words) {
+  for (const char* const word : words)
+    EXPECT_NE(text.find(word), std::string::npos) << "no \"" << word << "\" in: " << text;
+}
+
 TEST(Disconnect, the_least_recently_used_connection_makes_room) {
   End a(1), b(2), c(3), d(4);
   EXPECT_TRUE(run(a, b, 3, 10).is_new);
@@ -178,9 +183,9 @@ TEST(Disconnect, what_live_channels_use_stays_and_the_refusal_has_the_numbers) {
   End a(1), b(2), c(3);
   Operation one(a, b), other(a, c);
   const std::string refused = a.refusal({4});
-  for (const char* const word : {"has 2 connections", "0 can be closed", "1 more", "at most 2",
-                                 "TUTTI_CONNECTIONS_MAX", "destroy operations"})
-    EXPECT_NE(refused.find(word), std::string::npos) << "no \"" << word << "\" in: " << refused;
+  expect_words(refused, {"has 2 connections", "0 can be closed", "1 more", "at most 2",
+                         "TUTTI_CONNECTIONS_MAX", "; destroy operations"});
+  EXPECT_EQ(refused.find("another context"), std::string::npos) << refused;
   other.end_sender();
   EXPECT_NE(a.refusal({4, 5}), "");
   EXPECT_TRUE(a.has(c)) << "closed although there cannot be room";
@@ -221,8 +226,24 @@ TEST(Disconnect, a_channel_that_ended_in_doubt_keeps_its_connection) {
   Operation operation(a, b);
   operation.sender_ended = true;
   a.fabric.detach(operation.sends, false);
-  EXPECT_NE(a.refusal({3}), "");
+  expect_words(a.refusal({3}),
+               {"0 can be closed", "1 are lost", "have failed", "make another context"});
   EXPECT_TRUE(a.has(b));
+}
+
+TEST(Disconnect, a_refusal_tells_of_connections_that_have_failed) {
+  End a(1), b(2), c(3);
+  Operation live(a, c);
+  EXPECT_TRUE(run(a, b, 1, 1).right);
+  Connection& lost = a.to(b);
+  a.connections().fail(lost, {.process = b.key, .what = "fails by this test"});
+  ASSERT_TRUE(a.connections().has_news());
+  (void)a.connections().next_failure();
+  expect_words(a.refusal({4}), {"has 2 connections", "0 can be closed and 1 are lost", "1 more",
+                                "make another context)", "; destroy operations"});
+  live.end_sender();
+  EXPECT_EQ(a.refusal({4}), "");
+  expect_words(a.refusal({4, 5}), {"0 can be closed and 1 are lost", "2 more"});
 }
 
 TEST(Disconnect, messages_that_were_sent_before_are_received_after) {
