@@ -342,7 +342,9 @@ void Connections::fail(Connection& connection, const TransportFailure& failure) 
   connection.sends.close();
   // Whatever the reason, nothing may leave it or come through it from now on.
   connection.pair->close();
-  // One end that is being closed needs nothing any more, so nor does the other.
+  // One end that is being closed needs nothing any more, so nor does the other.  A send of a call
+  // too many that was posted before "disconnect" was polled looks like one that the peer has had,
+  // but whose acknowledgement was lost: neither is reported.
   if (!connection.is_closing && !connection.peer_closed) report(connection, failure);
 }
 

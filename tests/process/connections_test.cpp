@@ -335,6 +335,63 @@ TEST(ConnectionsOfContext, that_a_live_operation_at_one_end_has_used_make_room_f
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }
 
+// Rank 1 calls a shared ring once more than rank 0, which has ended it and closed its connection.
+TEST(ConnectionsOfContext, that_a_peer_has_closed_fail_who_calls_a_shared_ring_too_often) {
+  for (const SharedNotifications how :
+       {SharedNotifications::automatic, SharedNotifications::republished}) {
+    const std::uint16_t with_1 = test::free_port(), with_2 = test::free_port();
+    const test::SharedCount closed, done;
+    const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+      const std::uint32_t self = index_of(exchange.self());
+      ContextOptions options = with_connections(exchange, 1);
+      options.shared_notifications = how;
+      Context context(options);
+      std::vector<std::unique_ptr<Exchange>> pairs;
+      std::vector<std::unique_ptr<Communicator>> communicators;
+      for (const std::uint32_t other : {1u, 2u})
+        if (self == 0 || self == other) {
+          pairs.push_back(test::meet_over_tcp(self == 0 ? 0 : 1, 2, other == 1 ? with_1 : with_2));
+          communicators.push_back(std::make_unique<Communicator>(context, *pairs.back()));
+        }
+      std::vector<std::uint64_t> source(100, 1 + self), target(100);
+      const auto sum_of = [&](Communicator& pair) {
+        return allreduce(pair, {.source = source.data(),
+                                .target = target.data(),
+                                .element_count = source.size(),
+                                .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64),
+                                .algorithm = Algorithm::shared_ring});
+      };
+      if (self != 2) {
+        Communicator& pair = *communicators.front();
+        Operation operation = sum_of(pair);
+        if (!runs(operation) || target.back() != 3) return 1;
+        if (self == 1) {
+          if (!closed.comes_to(1)) return 2;
+          for (int i = 0; i < 100; ++i) (void)pair.progress();
+          if (operation.start() != Status::ok) return 3;
+          const Status status = operation.wait(20s);
+          done.add();
+          if (status != Status::transport_failed) {
+            std::fprintf(stderr, "%s: %s\n", name_of(status), operation.describe().c_str());
+            return 4;
+          }
+          return std::string(pair.failure().text).find("has ended the operation") !=
+                         std::string::npos
+                     ? 0
+                     : 5;
+        }
+      }
+      Operation operation = sum_of(*communicators.back());
+      if (!runs(operation) || target.back() != 4) return 6;
+      if (self == 2) return 0;
+      if (connections_of(context).count() != 1) return 7;
+      closed.add();
+      return done.comes_to(1) ? 0 : 8;
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(3));
+  }
+}
+
 // Ranks 0 and 1 are done with an operation that has failed, and neither knows what the other has
 // sent.
 TEST(ConnectionsOfContext, over_which_an_operation_has_failed_are_told_in_a_refusal) {
