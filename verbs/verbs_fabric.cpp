@@ -19,7 +19,7 @@ constexpr int poll_batch = 16;
 VerbsFabric::VerbsFabric(const VerbsFabricOptions& options)
     : port_(open_port(options.device)),
       domain_(make_domain(port_)),
-      arena_(port_, domain_.get(), options.arena_bytes),
+      arena_(port_, domain_.get(), options.arena_bytes, options.bytes_besides),
       connections_(port_, domain_.get(), options.connections) {
   if (!options.uses_lines) return;
   if (const std::string obstacle = why_not_lines(port_); !obstacle.empty())

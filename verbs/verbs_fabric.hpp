@@ -26,6 +26,7 @@ namespace tutti::verbs {
 struct VerbsFabricOptions {
   std::string device;
   std::size_t arena_bytes = 0;
+  std::size_t bytes_besides = 0;  // of the arena, to set aside
   ConnectionOptions connections = {};
   bool uses_lines = false;  // this end sends lines, or its peers do
 };
