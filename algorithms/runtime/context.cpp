@@ -139,7 +139,10 @@ void Context::Implementation::sleep(runtime::Liveness& watched, Timeout now,
     is_alarmed = sleeper->takes_alarm();
   }
   sleeper->get_up();
-  if (is_alarmed) watched.alarm(clock.now());
+  // Whichever communicator it was for.
+  if (is_alarmed)
+    for (Communicator::Implementation* communicator : communicators)
+      communicator->liveness.alarm(clock.now());
 }
 
 bool Context::Implementation::has_retired() const noexcept {
