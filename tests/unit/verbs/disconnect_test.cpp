@@ -22,11 +22,12 @@ constexpr std::uint32_t slots = 48;
 
 /// One end, with memory for the slots and what is sent, and at most `most` connections.
 struct End {
-  explicit End(std::uint64_t given_key, std::uint32_t most = 2)
+  explicit End(std::uint64_t given_key, std::uint32_t most = 2, const QueuePairLimits& limits = {})
       : key(given_key),
-        fabric({.device = "soft0",
-                .arena_bytes = 1 << 16,
-                .connections = {.path = {.timeout = 10}, .count_max = most}}) {
+        fabric(
+            {.device = "soft0",
+             .arena_bytes = 1 << 16,
+             .connections = {.queue_pair = limits, .path = {.timeout = 10}, .count_max = most}}) {
     block = fabric.arena().allocate(8 * 2 * slots);
   }
 
@@ -386,6 +387,29 @@ TEST(Disconnect, who_sends_on_afterwards_has_called_too_often) {
   EXPECT_EQ(failure.process, 2u);
   EXPECT_NE(failure.what.find("has ended the operation"), std::string::npos);
   EXPECT_EQ(a.connections()[0].room(1), Status::transport_failed);
+}
+
+/// The first completion queue has room for one connection of so many receives, so that what comes
+/// by one connection may be polled before what came earlier by another.
+TEST(Disconnect, connections_of_several_completion_queues_are_closed_and_made_anew) {
+  const QueuePairLimits long_queues{.receives_max = 16384};
+  End a(1, 2, long_queues), b(2, 2, long_queues), c(3, 2, long_queues), d(4, 2, long_queues);
+  EXPECT_TRUE(run(a, b, 3, 1).right);
+  EXPECT_TRUE(run(a, c, 3, 1).right);
+  ASSERT_EQ(a.connections().completion_queues().all().size(), 2u);
+  for (std::uint64_t turn = 0; turn < 20; ++turn) {
+    Operation late(a, b);
+    late.send(slots, 100 * turn);
+    late.end_sender();
+    EXPECT_TRUE(run(a, d, 3, turn).right);
+    EXPECT_TRUE(run(a, c, 3, turn).right);
+    ASSERT_FALSE(a.has(b));
+    EXPECT_TRUE(run(b, a, 3, turn).right);  // though an operation there is not done
+    EXPECT_TRUE(late.receive(slots, 100 * turn));
+    late.end_receiver();
+  }
+  expect_no_news({&a, &b, &c, &d});
+  EXPECT_EQ(a.connections().completion_queues().all().size(), 2u);
 }
 
 TEST(Disconnect, thousands_over_changing_partners_take_no_more_than_a_few) {
