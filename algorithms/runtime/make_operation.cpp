@@ -104,7 +104,8 @@ std::vector<Rank> partners_of(const Operation::Implementation& operation) {
 }
 
 /// Makes room for connections to all partners, at the cost of those that no live operation needs;
-/// refused before anything is made or closed, if live operations need too many.
+/// refused before anything is made, and anything closed but what peers have closed, if live
+/// operations need too many.
 void make_room(const Operation::Implementation& operation) {
   Communicator::Implementation& communicator = operation.communicator;
   Context::Implementation& context = communicator.context;
