@@ -120,6 +120,11 @@ std::shared_ptr<const Waker> Wakers::of(std::uint64_t nonce, std::int32_t proces
   return made;
 }
 
+void Wakers::alarm() const noexcept {
+  for (const auto& of_one : by_nonce_)
+    if (const std::shared_ptr<const Waker> waker = of_one.second.lock()) waker->alarm();
+}
+
 std::size_t Wakers::count() const noexcept {
   return static_cast<std::size_t>(
       std::count_if(by_nonce_.begin(), by_nonce_.end(),

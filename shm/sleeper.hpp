@@ -99,6 +99,9 @@ class Wakers {
   std::shared_ptr<const Waker> of(std::uint64_t nonce, std::int32_t process, int descriptor,
                                   const std::shared_ptr<detail::Mapping>& mapping);
 
+  /// Wakes all these sleepers, and lets them know that there may be a failure to ask for.
+  void alarm() const noexcept;
+
   /// How many wakers communicators hold.
   std::size_t count() const noexcept;
 

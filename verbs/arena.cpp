@@ -28,26 +28,33 @@ std::size_t rounded(std::size_t bytes, std::size_t unit) {
               what + ": " + std::strerror(error), error);
 }
 
-/// Refuses to allocate more than there is, which would wake the out-of-memory killer.
-void require_memory(std::size_t wanted, std::size_t arena_bytes) {
+/// What an arena takes, as its user knows it, e.g. "TUTTI_ARENA_BYTES=16777216 (and 2097152 bytes
+/// besides)".
+std::string text_of_size(std::size_t bytes, std::size_t besides) {
+  return "TUTTI_ARENA_BYTES=" + std::to_string(bytes) +
+         (besides > 0 ? " (and " + std::to_string(besides) + " bytes besides)" : "");
+}
+
+/// Refuses to allocate more than there is, which would wake the out-of-memory killer.  `size`: of
+/// the arena, in words.
+void require_memory(std::size_t wanted, std::size_t arena_bytes, const std::string& size) {
   // Covers the memory that other ranks allocate between two calls of this function.
   constexpr std::size_t reserve = 32u << 20;
   const MemoryLeft left = memory_left();
   if (left.bytes > reserve && wanted <= left.bytes - reserve) return;
   throw Error(ErrorCode::limit_exceeded,
-              "TUTTI_ARENA_BYTES=" + std::to_string(arena_bytes) + ": " + left.limited_by +
-                  " has only " + std::to_string(left.bytes) + " bytes left, of which " +
-                  std::to_string(reserve) + " are not touched" +
+              size + ": " + left.limited_by + " has only " + std::to_string(left.bytes) +
+                  " bytes left, of which " + std::to_string(reserve) + " are not touched" +
                   (wanted < arena_bytes ? " for the last " + std::to_string(wanted) : "") +
                   "; lower it, also if several ranks are here",
               ENOMEM);
 }
 
 /// Asks before each part how much memory is left, because other ranks allocate at the same time.
-void allocate_watchfully(int descriptor, std::size_t bytes, std::size_t arena_bytes) {
+void allocate_watchfully(int descriptor, std::size_t bytes, const std::string& size) {
   constexpr std::size_t part_bytes = std::size_t{2} << 20;
   for (std::size_t done = 0; done < bytes;) {
-    require_memory(bytes - done, arena_bytes);
+    require_memory(bytes - done, bytes, size);
     const std::size_t part = std::min(part_bytes, bytes - done);
     if (const int error = detail::allocate_file_space(descriptor, done, part); error != 0)
       refuse("no memory for an arena of " + std::to_string(bytes) + " bytes (TUTTI_ARENA_BYTES)",
@@ -62,21 +69,21 @@ std::size_t Arena::total_bytes(std::size_t bytes) noexcept {
   return header_bytes + rounded(std::max<std::size_t>(bytes, 1), 4096);
 }
 
-Arena::Arena(const Port& port, ibv_pd* domain, std::size_t bytes) {
-  bytes = total_bytes(bytes);
+Arena::Arena(const Port& port, ibv_pd* domain, std::size_t asked, std::size_t besides) {
+  const std::string size = text_of_size(asked, besides);
+  const std::size_t bytes = total_bytes(asked + besides);
   const std::size_t usable = bytes - header_bytes;
   check_lockable(port, bytes, "the arena");
   if (detail::exceeds_file_limit(bytes))
     throw Error(ErrorCode::limit_exceeded,
-                "TUTTI_ARENA_BYTES=" + std::to_string(usable) +
-                    ": RLIMIT_FSIZE is lower; raise it (ulimit -f unlimited) or lower the arena",
+                size + ": RLIMIT_FSIZE is lower; raise it (ulimit -f unlimited) or lower the arena",
                 EFBIG);
   memory_ = detail::Descriptor(memfd_create("tutti-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!memory_) refuse("memfd_create", errno);
   if (ftruncate(memory_.get(), static_cast<off_t>(bytes)) != 0)
     refuse("ftruncate to " + std::to_string(bytes) + " bytes (TUTTI_ARENA_BYTES)", errno);
   // All pages exist and can never be cut off: no SIGBUS later, on neither side.
-  allocate_watchfully(memory_.get(), bytes, usable);
+  allocate_watchfully(memory_.get(), bytes, size);
   if (fcntl(memory_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     refuse("sealing the arena", errno);
   mapping_ = std::make_shared<detail::Mapping>(

@@ -24,8 +24,9 @@ class Arena {
   /// Memory that an arena of so many usable bytes takes, and locks if the device needs that.
   static std::size_t total_bytes(std::size_t bytes) noexcept;
 
-  /// Throws Error: memory or RLIMIT_MEMLOCK too small (saying what to set), registration refused.
-  Arena(const Port& port, ibv_pd* domain, std::size_t bytes);
+  /// Has room for as many bytes as were asked for, and for others besides, to set aside.  Throws
+  /// Error: memory or RLIMIT_MEMLOCK too small (saying what to set), registration refused.
+  Arena(const Port& port, ibv_pd* domain, std::size_t asked, std::size_t besides = 0);
 
   /// `bytes` of zeroed memory; nullptr if no gap is large enough.
   std::byte* allocate(std::size_t bytes);

@@ -66,6 +66,16 @@ struct Connection {
     return users == 0 && pair && connected && !failed && !left && !took_leave && !is_in_doubt;
   }
 
+  /// Whether no channel uses it, and yet it cannot be closed: it has failed, or its peer may still
+  /// send on it, for a channel that has ended before all had arrived.
+  bool is_stuck() const noexcept { return users == 0 && pair && !left && (failed || is_in_doubt); }
+
+  /// Whether the peer has closed or left its end, and nothing can come any more that a channel
+  /// waits for.
+  bool is_left_over() const noexcept {
+    return pair && ((peer_closed && heard_all) || (left && users == 0));
+  }
+
   /// A plain write of the chunk of `given`, which is a PlainWrite, NotifiedWrite or WordedWrite;
   /// the request points at `piece`.
   template <class Write>

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <tutti/detail/check.hpp>
 #include <utility>
 
 #include "verbs/port_card.hpp"
@@ -60,10 +61,17 @@ std::uint32_t Connections::count_max() const noexcept {
   return options_.count_max > 0 ? std::min(options_.count_max, of_device) : of_device;
 }
 
+bool Connections::has(std::uint64_t process) const noexcept {
+  const auto found = by_process_.find(process);
+  return found != by_process_.end() && !(*this)[found->second].peer_closed;
+}
+
 std::size_t Connections::added_by(std::span<const std::uint64_t> processes) const noexcept {
   return static_cast<std::size_t>(
-      std::count_if(processes.begin(), processes.end(),
-                    [&](std::uint64_t process) { return !by_process_.contains(process); }));
+      std::count_if(processes.begin(), processes.end(), [&](std::uint64_t process) {
+        const auto found = by_process_.find(process);
+        return found == by_process_.end() || (*this)[found->second].is_left_over();
+      }));
 }
 
 std::vector<std::uint32_t> Connections::idle_beside(
@@ -77,7 +85,11 @@ std::vector<std::uint32_t> Connections::idle_beside(
 }
 
 bool Connections::can_have_room_for(std::span<const std::uint64_t> processes) const {
-  const std::size_t sum = open_ + added_by(processes);
+  const auto left_over = static_cast<std::size_t>(
+      std::count_if(connections_.begin(), connections_.end(),
+                    [](const Connection& connection) { return connection.is_left_over(); }));
+  assert(left_over <= open_);
+  const std::size_t sum = open_ - left_over + added_by(processes);
   return sum <= count_max() || sum - count_max() <= idle_beside(processes).size();
 }
 
@@ -88,21 +100,29 @@ std::vector<std::uint32_t> Connections::in_the_way_of(
   if (sum <= count_max()) return {};
   const std::size_t surplus = sum - count_max();
   std::vector<std::uint32_t> idle = idle_beside(processes);
-  if (surplus > idle.size())
+  if (surplus > idle.size()) {
+    const auto stuck =
+        std::count_if(connections_.begin(), connections_.end(),
+                      [](const Connection& connection) { return connection.is_stuck(); });
     throw Error(
         ErrorCode::limit_exceeded,
         "this rank has " + std::to_string(open_) + " connections, of which " +
-            std::to_string(idle.size()) + " can be closed, and needs " + std::to_string(added) +
-            " more, and a context on " + port_.name() + " has at most " +
-            std::to_string(count_max()) + " (" +
+            std::to_string(idle.size()) + " can be closed" +
+            (stuck > 0 ? " and " + std::to_string(stuck) +
+                             " are lost (they or operations over them have failed: make another "
+                             "context)"
+                       : "") +
+            ", and needs " + std::to_string(added) + " more, and a context on " + port_.name() +
+            " has at most " + std::to_string(count_max()) + " (" +
             (options_.count_max > 0
                  ? "TUTTI_CONNECTIONS_MAX or code: " + std::to_string(options_.count_max) + "; "
                  : "") +
             "device limit " + std::to_string(port_.limits.max_qp) + " queue pairs, " +
             completion_queues_.limits() + ", of which a connection takes " +
             std::to_string(completion_queues_.entries_each()) +
-            "); destroy operations, use fewer messages per round, or an algorithm that "
-            "connects fewer ranks");
+            "); destroy operations, use fewer messages per round, or an algorithm that connects "
+            "fewer ranks");
+  }
   std::sort(idle.begin(), idle.end(), [&](std::uint32_t one, std::uint32_t other) {
     return (*this)[one].used_at < (*this)[other].used_at;
   });
@@ -117,8 +137,12 @@ std::uint32_t Connections::receives_promised_max() const noexcept {
 }
 
 std::uint32_t Connections::to(std::uint64_t process) {
-  if (const auto found = by_process_.find(process); found != by_process_.end())
-    return found->second;
+  if (const auto found = by_process_.find(process); found != by_process_.end()) {
+    Connection& known = connections_[found->second];
+    if (!known.peer_closed) return known.index;
+    assert(known.heard_all);
+    close(known);
+  }
   if (open_ >= count_max())
     throw Error(ErrorCode::limit_exceeded, "a context on " + port_.name() + " has at most " +
                                                std::to_string(count_max()) +
@@ -142,6 +166,13 @@ std::uint32_t Connections::to(std::uint64_t process) {
                 error);
   }
   return index;
+}
+
+Connection& Connections::last_to(std::uint64_t process) noexcept {
+  const auto found = by_process_.find(process);
+  detail::check(found != by_process_.end(), "a set-up has a connection to each of its partners",
+                process);
+  return (*this)[found->second];
 }
 
 std::uint32_t Connections::make(std::uint64_t process, QueuePair&& pair) {
@@ -252,19 +283,19 @@ void Connections::say_disconnect(Connection& connection) noexcept {
 
 void Connections::hear_disconnect(Connection& connection) noexcept {
   connection.heard_all = true;
-  leave_to_peer(connection);
+  leave_to_peer(connection);  // a set-up under way still finds it, and replaces it at its time
 }
 
 void Connections::supersede(Connection& connection) noexcept {
   leave_to_peer(connection);
-  if (connection.users == 0) close(connection);
+  forget_process(connection);
+  if (connection.is_left_over()) close(connection);
 }
 
 void Connections::leave_to_peer(Connection& connection) noexcept {
   connection.left = true;
   connection.peer_closed = true;
   connection.sends.close();
-  forget_process(connection);
 }
 
 void Connections::forget_process(const Connection& connection) noexcept {
@@ -286,9 +317,7 @@ void Connections::close(Connection& connection) noexcept {
 bool Connections::close_those_of_peers() noexcept {
   const std::uint32_t before = open_;
   for (Connection& connection : connections_)
-    if (connection.pair && ((connection.peer_closed && connection.heard_all) ||
-                            (connection.left && connection.users == 0)))
-      close(connection);
+    if (connection.is_left_over()) close(connection);
   return open_ < before;
 }
 
@@ -313,7 +342,9 @@ void Connections::fail(Connection& connection, const TransportFailure& failure) 
   connection.sends.close();
   // Whatever the reason, nothing may leave it or come through it from now on.
   connection.pair->close();
-  // One end that is being closed needs nothing any more, so nor does the other.
+  // One end that is being closed needs nothing any more, so nor does the other.  A send of a call
+  // too many that was posted before "disconnect" was polled looks like one that the peer has had,
+  // but whose acknowledgement was lost: neither is reported.
   if (!connection.is_closing && !connection.peer_closed) report(connection, failure);
 }
 

@@ -14,7 +14,8 @@
 //   "disconnect", and waits for its acknowledgement
 //   closes its queue pair                         polls "disconnect" at some time: it sends nothing
 //                                                 more, and closes its queue pair at its next
-//                                                 set-up
+//                                                 set-up.  If it is in one, that goes on with
+//                                                 this connection until the peer offers another
 //   the next set-up of both: no connection here   none here either, or, if "disconnect" was not
 //                                                 polled: superseded, because the peer offers one
 #pragma once
@@ -63,7 +64,7 @@ class Connections {
   /// Connections whose queue pair exists.
   std::uint32_t count() const noexcept { return open_; }
   /// Whether there is a connection to that process which its peer has not closed.
-  bool has(std::uint64_t process) const noexcept { return by_process_.contains(process); }
+  bool has(std::uint64_t process) const noexcept;
   /// Connections made so far.  Later ones have this serial number or a higher one.
   std::uint64_t made() const noexcept { return made_; }
   /// What has to be polled.
@@ -76,11 +77,12 @@ class Connections {
   /// How many connections there can be: the owner may limit them, and the device limits queue pairs
   /// and completion queue entries.
   std::uint32_t count_max() const noexcept;
-  /// Whether connections to all of these processes can exist beside those that are in use.
+  /// Whether connections to all of these processes can exist beside those that are in use, once
+  /// those that peers have closed or left are closed here.
   bool can_have_room_for(std::span<const std::uint64_t> processes) const;
   /// The idle connections that have to go before connections to all of these processes can exist,
   /// least recently used first; mostly none.  `processes` has none twice.  Throws Error, with the
-  /// numbers, if those that are in use leave too little room.
+  /// numbers, if those that are in use leave too little room.  After close_those_of_peers().
   std::vector<std::uint32_t> in_the_way_of(std::span<const std::uint64_t> processes) const;
   /// How many messages, of all live channels, can be on their way along a connection at once.
   std::uint32_t receives_promised_max() const noexcept;
@@ -90,8 +92,11 @@ class Connections {
   }
 
   /// The index of the connection to a peer process, which is made (in INIT, with receives posted)
-  /// if it was not there.
+  /// if it was not there, or if the peer has closed the one that was there.
   std::uint32_t to(std::uint64_t process);
+  /// The connection that to() has returned last for that process, whatever the peer has done since;
+  /// it must be there.  A set-up finds the same one until it replaces it (supersede()).
+  Connection& last_to(std::uint64_t process) noexcept;
   Endpoint endpoint(std::uint32_t index) const;
   /// Connects all partners, or throws Error; if any two ends cannot talk to each other, no queue
   /// pair is touched.  By address it waits for the partners, which do the same.
@@ -111,7 +116,8 @@ class Connections {
   /// "disconnect" was polled.
   void hear_disconnect(Connection& connection) noexcept;
   /// The peer of a connection offers a new one, so it has closed its end of this one.  Channels
-  /// that still use it send nothing more; to() makes another.
+  /// that still use it send nothing more; to() makes another.  It is closed unless something may
+  /// still come for them.
   void supersede(Connection& connection) noexcept;
   /// Destroys the queue pair.  What is in the completion queues is dropped when it is polled.
   void close(Connection& connection) noexcept;

@@ -19,7 +19,7 @@ constexpr int poll_batch = 16;
 VerbsFabric::VerbsFabric(const VerbsFabricOptions& options)
     : port_(open_port(options.device)),
       domain_(make_domain(port_)),
-      arena_(port_, domain_.get(), options.arena_bytes),
+      arena_(port_, domain_.get(), options.arena_bytes, options.bytes_besides),
       connections_(port_, domain_.get(), options.connections) {
   if (!options.uses_lines) return;
   if (const std::string obstacle = why_not_lines(port_); !obstacle.empty())
@@ -86,7 +86,10 @@ void VerbsFabric::supersede(VerbsChannel& channel, Connection& connection) noexc
   assert(connection.receives_reserved >= 2 * count);
   connection.receives_reserved -= 2 * count;
   if (std::erase(channel.used_, connection.index) > 0) connections_.end_use(connection, true);
+  // The peer has said "disconnect" before it offered another one, as a rule, and all else before.
+  empty_queues();
   connections_.supersede(connection);
+  forget_closed();
 }
 
 void VerbsFabric::make_room_for(std::span<const std::uint64_t> processes, detail::Clock& clock,
@@ -114,7 +117,9 @@ void VerbsFabric::make_room_for(std::span<const std::uint64_t> processes, detail
     if (poll() == 0 && !all_know) sched_yield();
   }
   for (const std::uint32_t index : in_the_way) connections_.close(connections_[index]);
-  forget_closed();
+  // What was polled meanwhile may say that peers have closed some, too.
+  do forget_closed();
+  while (connections_.close_those_of_peers());
 }
 
 void VerbsFabric::empty_queues() noexcept {

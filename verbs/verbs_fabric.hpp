@@ -26,6 +26,7 @@ namespace tutti::verbs {
 struct VerbsFabricOptions {
   std::string device;
   std::size_t arena_bytes = 0;
+  std::size_t bytes_besides = 0;  // of the arena, to set aside
   ConnectionOptions connections = {};
   bool uses_lines = false;  // this end sends lines, or its peers do
 };
@@ -56,15 +57,18 @@ class VerbsFabric {
   /// comes later is found if another channel awaits lines there by then.)
   void detach(VerbsChannel& channel, bool orderly) noexcept;
 
-  /// The channel may send and receive along this connection, which stays until detach().
+  /// The channel may send and receive along this connection.  This end does not close it until
+  /// detach(), unless the peer has closed its own, and all that it had sent has been polled.
   void use(VerbsChannel& channel, Connection& connection);
   /// The peer has closed its end of a connection that this channel uses, but has nothing prepared
-  /// on yet: the channel does not use it any more, and Connections::to() makes another one.
+  /// on yet: the channel does not use it any more, and Connections::to() makes another one.  There
+  /// is room for that, also if other channels still use the old one, unless the peer could not say
+  /// "disconnect".
   void supersede(VerbsChannel& channel, Connection& connection) noexcept;
   /// Makes room for connections to all of these processes: if there would be too many, closes those
   /// that no channel uses, the least recently used first.  Their peers are told, and if one does
   /// not acknowledge that in time, its connection is closed all the same.  Throws Error, with the
-  /// numbers, before anything is closed, if there cannot be room.
+  /// numbers, if there cannot be room; then only those are closed that their peers had closed.
   void make_room_for(std::span<const std::uint64_t> processes, detail::Clock& clock,
                      Timeout timeout);
 

@@ -380,9 +380,9 @@ void Communicator::Implementation::fail(Status status, Rank peer, const char* wh
     if (operation->withdrawn != nullptr) shm::withdraw(operation->withdrawn);
     return true;
   });
-  // Neighbours that sleep ask for the reason now, not when they next ask by themselves.
-  for (const runtime::NeighbourWindow& window : neighbours.windows)
-    if (window.waker) window.waker->alarm();
+  // Neighbours that sleep ask for the reason now, not when they next ask by themselves; also those
+  // that are not of this part of a communicator, whose exchange has heard of it.
+  context.wakers.alarm();
 }
 
 void Communicator::Implementation::fail_all(Incident incident, const char* what,

@@ -61,10 +61,15 @@ struct Communicator::Implementation {
   bool is_neighbour(Rank rank) const noexcept {
     return neighbours.windows[index_of(rank)].mapping != nullptr;
   }
-  /// The connection to a rank of another node.  If there was none, it is made, but not connected.
-  verbs::Connection& connection_to(Rank rank) {
+  /// Makes a connection to a rank of another node, which is not connected yet, unless there is one
+  /// that its peer has not closed.  Throws Error.
+  verbs::Connection& make_connection_to(Rank rank) {
     verbs::Connections& connections = context.fabric.connections();
     return connections[connections.to(process_of[index_of(rank)])];
+  }
+  /// The connection that make_connection_to() has returned last.
+  verbs::Connection& connection_to(Rank rank) noexcept {
+    return context.fabric.connections().last_to(process_of[index_of(rank)]);
   }
   /// Ranks of this node.
   std::size_t members_of_node() const noexcept {

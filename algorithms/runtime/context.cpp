@@ -32,7 +32,8 @@ Context::Implementation::Implementation(const ContextOptions& given)
     : settings(runtime::context_settings(given)),
       process_key(random_key()),
       fabric({.device = settings.device,
-              .arena_bytes = settings.arena_bytes + runtime::staging_bytes(settings.arena_bytes),
+              .arena_bytes = settings.arena_bytes,
+              .bytes_besides = runtime::staging_bytes(settings.arena_bytes),
               .connections = {.by_cm = settings.connect == ConnectBy::cm,
                               .count_max = settings.connections_max,
                               .process = process_key,
@@ -138,7 +139,10 @@ void Context::Implementation::sleep(runtime::Liveness& watched, Timeout now,
     is_alarmed = sleeper->takes_alarm();
   }
   sleeper->get_up();
-  if (is_alarmed) watched.alarm(clock.now());
+  // Whichever communicator it was for.
+  if (is_alarmed)
+    for (Communicator::Implementation* communicator : communicators)
+      communicator->liveness.alarm(clock.now());
 }
 
 bool Context::Implementation::has_retired() const noexcept {

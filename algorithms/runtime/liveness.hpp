@@ -14,10 +14,10 @@
 // The data path pays for it with a counter: the clock is read every few calls, the side channel
 // asked at most ten times a second.
 //
-// A rank that sleeps asks as often.  It asks at once if it meets a failed connection itself, or if
-// a rank of its node whose communicator has failed wakes it (Communicator::Implementation::fail).
-// What no rank of its node has met yet, such as a death, it learns at most liveness_interval after
-// the side channel does.
+// A rank that sleeps asks as often.  It asks at once if it meets a failed connection itself, and,
+// for all communicators of its context, if a rank of its node of which a communicator has failed
+// wakes it (Communicator::Implementation::fail).  What no rank of its node has met yet, such as a
+// death, it learns at most liveness_interval after the side channel does.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,10 @@
 //   2. letters between partners: where their slots are, and the endpoints of new connections;
 //   3. every rank's verdict after connecting, which is also the barrier after which any rank may
 //      send.  All are equal as a rule.
-// If one of two partners has closed its end of a connection, and the other had not known, they
-// swap letters once more, and there is another verdict.
+// If one of two partners has closed its end of a connection, and the other had not known when it
+// began, they swap letters once more, and there is another verdict.  A set-up keeps the connections
+// that it found at its beginning, also if it polls meanwhile that a peer has closed one: only the
+// letters decide what is replaced.
 // Ranks that share a ring of nodes write to all; they tell each other in between by which key their
 // node's block is written, and once more at the end that it has been.
 // A rank that fails locally still takes part, so that the others hear the reason instead of
@@ -16,6 +18,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cassert>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -44,7 +47,7 @@ struct Letter {
   Places places = {};
   verbs::Endpoint endpoint = {};   // of the connection to the partner, if it is new
   std::uint32_t is_here = 0;       // 1: a letter has come
-  std::uint32_t is_connected = 0;  // to the partner already, as far as its writer knows
+  std::uint32_t is_connected = 0;  // to the partner already, as its set-up has found it
   std::uint32_t reserved = 0;
 };
 static_assert(std::is_trivially_copyable_v<Letter>);
@@ -101,7 +104,8 @@ std::vector<Rank> partners_of(const Operation::Implementation& operation) {
 }
 
 /// Makes room for connections to all partners, at the cost of those that no live operation needs;
-/// refused before anything is made or closed, if live operations need too many.
+/// refused before anything is made, and anything closed but what peers have closed, if live
+/// operations need too many.
 void make_room(const Operation::Implementation& operation) {
   Communicator::Implementation& communicator = operation.communicator;
   Context::Implementation& context = communicator.context;
@@ -129,7 +133,7 @@ void make_room(const Operation::Implementation& operation) {
 void use_connections(Operation::Implementation& operation) {
   for (const Rank partner : partners_of(operation))
     operation.communicator.context.fabric.use(operation.channel.network,
-                                              operation.communicator.connection_to(partner));
+                                              operation.communicator.make_connection_to(partner));
 }
 
 /// For the messages of all partners, or of one.
@@ -172,6 +176,7 @@ Letter letter_to(const Operation::Implementation& operation, const Places& place
   Communicator::Implementation& communicator = operation.communicator;
   Letter letter{.places = places, .is_here = 1};
   if (communicator.is_neighbour(peer)) return letter;
+  // Also if the peer has closed it since: its letter says so, and both replace it then.
   const verbs::Connection& connection = communicator.connection_to(peer);
   letter.is_connected = connection.connected ? 1 : 0;
   if (!connection.connected)
@@ -193,7 +198,7 @@ void replace_connection(Operation::Implementation& operation, Rank partner) {
   Communicator::Implementation& communicator = operation.communicator;
   verbs::VerbsFabric& fabric = communicator.context.fabric;
   fabric.supersede(operation.channel.network, communicator.connection_to(partner));
-  fabric.use(operation.channel.network, communicator.connection_to(partner));
+  fabric.use(operation.channel.network, communicator.make_connection_to(partner));
   reserve_receives(operation, partner);
 }
 
@@ -211,6 +216,7 @@ std::vector<Rank> connect_partners(Operation::Implementation& operation,
     if (communicator.is_neighbour(peers[i])) continue;
     const verbs::Connection& connection = communicator.connection_to(peers[i]);
     const bool is_known_there = letters[i].is_connected != 0;
+    assert(!is_known_there || !connection.peer_closed);  // it is in use at the other end, too
     if (connection.connected != is_known_there) {
       if (connection.connected) replace_connection(operation, peers[i]);
       again.push_back(peers[i]);

@@ -261,6 +261,10 @@ Status SharedRingOperation::advance() noexcept {
 }
 
 Status SharedRingOperation::room() const noexcept {
+  // Nor will there be one.  The peer has ended the operation, and so had all chunks of its calls
+  // from this node: whatever there is to send belongs to a call too many.
+  if (connection_->peer_closed) [[unlikely]]
+    return operation_.communicator.context.fabric.connections().no_credit_slow(*connection_);
   if (acknowledges_ && sent_ - acknowledged() >= notified_max_)
     return connection_->failed ? Status::transport_failed : Status::in_progress;
   return connection_->room(republishes_ ? 1 : 2);

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <string>
 #include <system_error>
@@ -18,6 +19,7 @@
 #include <tutti/tutti.hpp>
 #include <vector>
 
+#include "runtime/communicator.hpp"
 #include "runtime/context.hpp"
 #include "support/device.hpp"
 #include "support/jobs.hpp"
@@ -208,6 +210,218 @@ TEST(ConnectionsOfContext, which_one_end_has_closed_meanwhile_are_made_anew) {
       if (self != 2 && !adds(*communicators.front())) return 4;
     }
     return connections_of(context).count() == 1 ? 0 : 5;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+// Rank 3 is in the set-up of an operation of a part of all ranks, which exchanges by messages, when
+// rank 0 closes the connection that rank 3 counts on: rank 3 polls that meanwhile.  Its operation
+// has to use the connection that is made instead, also where rank 3 may have no more.
+TEST(ConnectionsOfContext, that_a_peer_closes_while_a_part_of_the_ranks_sets_up_are_made_anew) {
+  constexpr std::uint32_t members = 8, other = 3;
+  struct Case {
+    std::uint32_t most;
+    Notify notify;
+  };
+  for (const auto& [most, notify] :
+       {Case{members - 1, Notify::immediate}, Case{members + 2, Notify::immediate},
+        Case{members - 1, Notify::flag}}) {
+    if (notify == Notify::flag && !test::device_is_soft()) continue;
+    const std::uint16_t port = test::free_port();
+    const test::SharedCount waiting;
+    const auto results =
+        run_local({.rank_count = members + 1}, [&, most = most, how = notify](Exchange& exchange) {
+          const std::uint32_t self = index_of(exchange.self());
+          ContextOptions options = with_connections(exchange, self == 0 ? members - 1 : most);
+          options.setup_timeout = 10s;
+          options.notify = how;
+          Context context(options);
+          Communicator whole(context, exchange);
+          // The exchange of the part connects ranks whose distance is a power of two, and stays.
+          std::optional<Communicator> part =
+              whole.split(self < members ? std::optional<std::uint32_t>(0) : std::nullopt, 0);
+          std::unique_ptr<Exchange> meeting;
+          std::optional<Communicator> pair;
+          if (self == 0 || self == members) {
+            meeting = test::meet_over_tcp(self == 0 ? 0 : 1, 2, port);
+            pair.emplace(context, *meeting);
+          }
+          std::uint64_t source = 1, target = 0;
+          const auto sum_of = [&](Communicator& communicator) {
+            return allreduce(communicator,
+                             {.source = &source,
+                              .target = &target,
+                              .element_count = 1,
+                              .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64),
+                              .per_round = {communicator.rank_count() - 1}});
+          };
+          const auto is_right = [&](Operation&& operation, std::uint32_t ranks) {
+            for (int call = 0; call < 5; ++call)
+              if (!runs(operation) || target != ranks) return false;
+            return true;
+          };
+          if (self == members) return is_right(sum_of(*pair), 2) ? 0 : 1;
+          if (!is_right(sum_of(*part), members)) return 2;
+          if (self == other) waiting.add();
+          if (self == 0) {
+            if (!waiting.comes_to(1)) return 3;
+            std::this_thread::sleep_for(100ms);  // until rank 3 waits in the next set-up
+            if (!is_right(sum_of(*pair), 2)) return 4;
+          }
+          Operation operation = sum_of(*part);
+          if (self == 0 || self == other) {
+            verbs::Connections& connections = connections_of(context);
+            const std::uint64_t process = part->implementation().process_of[other - self];
+            if (!connections.has(process)) return 5;
+            if (connections[connections.to(process)].users != 1) return 6;
+          }
+          if (connections_of(context).count() > most) return 7;
+          return is_right(std::move(operation), members) ? 0 : 8;
+        });
+    EXPECT_EQ(codes_of(results), std::vector<int>(members + 1))
+        << "at most " << most << ", by " << (notify == Notify::flag ? "flag" : "immediate");
+  }
+}
+
+// Rank 1 still has an operation over the connection that rank 0 closes while rank 1 is in the
+// set-up of another one.
+TEST(ConnectionsOfContext, that_a_live_operation_at_one_end_has_used_make_room_for_new_ones) {
+  const std::uint16_t with_1 = test::free_port(), with_2 = test::free_port();
+  const test::SharedCount waiting;
+  const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+    const std::uint32_t self = index_of(exchange.self());
+    ContextOptions options = with_connections(exchange, 1);
+    options.setup_timeout = 10s;
+    Context context(options);
+    std::vector<std::unique_ptr<Exchange>> pairs;
+    std::vector<std::unique_ptr<Communicator>> communicators;
+    for (const std::uint32_t other : {1u, 2u})
+      if (self == 0 || self == other) {
+        pairs.push_back(test::meet_over_tcp(self == 0 ? 0 : 1, 2, other == 1 ? with_1 : with_2));
+        communicators.push_back(std::make_unique<Communicator>(context, *pairs.back()));
+      }
+    std::uint64_t source = 1 + self, target = 0;
+    const auto sum_of = [&](Communicator& pair) {
+      return allreduce<std::uint64_t>(pair, std::span<const std::uint64_t>(&source, 1),
+                                      {&target, 1}, sum);
+    };
+    const auto is_right = [&](Operation& operation, std::uint64_t expected) {
+      for (int call = 0; call < 5; ++call)
+        if (!runs(operation) || target != expected) return false;
+      return true;
+    };
+    std::optional<Operation> kept;
+    if (self != 2) {
+      kept.emplace(sum_of(*communicators.front()));
+      if (!is_right(*kept, 3)) return 1;
+    }
+    if (self == 1) waiting.add();
+    if (self == 0) {
+      kept.reset();
+      if (!waiting.comes_to(1)) return 2;
+      std::this_thread::sleep_for(100ms);  // until rank 1 waits in the next set-up
+    }
+    if (self != 1) {
+      Operation operation = sum_of(*communicators.back());
+      if (!is_right(operation, 4)) return 3;
+    }
+    if (self == 2) return 0;
+    Operation operation = sum_of(*communicators.front());
+    if (!is_right(operation, 3)) return 4;
+    kept.reset();
+    if (!is_right(operation, 3)) return 5;
+    return connections_of(context).count() == 1 ? 0 : 6;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+// Rank 1 calls a shared ring once more than rank 0, which has ended it and closed its connection.
+TEST(ConnectionsOfContext, that_a_peer_has_closed_fail_who_calls_a_shared_ring_too_often) {
+  for (const SharedNotifications how :
+       {SharedNotifications::automatic, SharedNotifications::republished}) {
+    const std::uint16_t with_1 = test::free_port(), with_2 = test::free_port();
+    const test::SharedCount closed, done;
+    const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+      const std::uint32_t self = index_of(exchange.self());
+      ContextOptions options = with_connections(exchange, 1);
+      options.shared_notifications = how;
+      Context context(options);
+      std::vector<std::unique_ptr<Exchange>> pairs;
+      std::vector<std::unique_ptr<Communicator>> communicators;
+      for (const std::uint32_t other : {1u, 2u})
+        if (self == 0 || self == other) {
+          pairs.push_back(test::meet_over_tcp(self == 0 ? 0 : 1, 2, other == 1 ? with_1 : with_2));
+          communicators.push_back(std::make_unique<Communicator>(context, *pairs.back()));
+        }
+      std::vector<std::uint64_t> source(100, 1 + self), target(100);
+      const auto sum_of = [&](Communicator& pair) {
+        return allreduce(pair, {.source = source.data(),
+                                .target = target.data(),
+                                .element_count = source.size(),
+                                .reduction = built_in_reduction(BuiltIn::sum, ElementType::uint64),
+                                .algorithm = Algorithm::shared_ring});
+      };
+      if (self != 2) {
+        Communicator& pair = *communicators.front();
+        Operation operation = sum_of(pair);
+        if (!runs(operation) || target.back() != 3) return 1;
+        if (self == 1) {
+          if (!closed.comes_to(1)) return 2;
+          for (int i = 0; i < 100; ++i) (void)pair.progress();
+          if (operation.start() != Status::ok) return 3;
+          const Status status = operation.wait(20s);
+          done.add();
+          if (status != Status::transport_failed) {
+            std::fprintf(stderr, "%s: %s\n", name_of(status), operation.describe().c_str());
+            return 4;
+          }
+          return std::string(pair.failure().text).find("has ended the operation") !=
+                         std::string::npos
+                     ? 0
+                     : 5;
+        }
+      }
+      Operation operation = sum_of(*communicators.back());
+      if (!runs(operation) || target.back() != 4) return 6;
+      if (self == 2) return 0;
+      if (connections_of(context).count() != 1) return 7;
+      closed.add();
+      return done.comes_to(1) ? 0 : 8;
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(3));
+  }
+}
+
+// Ranks 0 and 1 are done with an operation that has failed, and neither knows what the other has
+// sent.
+TEST(ConnectionsOfContext, over_which_an_operation_has_failed_are_told_in_a_refusal) {
+  const std::uint16_t with_1 = test::free_port(), with_2 = test::free_port();
+  const auto results = run_local({.rank_count = 3}, [&](Exchange& exchange) {
+    const std::uint32_t self = index_of(exchange.self());
+    Context context(with_connections(exchange, 1));
+    std::vector<std::unique_ptr<Exchange>> pairs;
+    std::vector<std::unique_ptr<Communicator>> communicators;
+    for (const std::uint32_t other : {1u, 2u})
+      if (self == 0 || self == other) {
+        pairs.push_back(test::meet_over_tcp(self == 0 ? 0 : 1, 2, other == 1 ? with_1 : with_2));
+        communicators.push_back(std::make_unique<Communicator>(context, *pairs.back()));
+      }
+    if (self != 2) {
+      Communicator& pair = *communicators.front();
+      Operation operation = barrier(pair);
+      if (!runs(operation)) return 1;
+      pair.synchronize();
+      if (self == 0) pair.abort();
+      if (self == 1)
+        return operation.start() == Status::ok && operation.wait(60s) == Status::aborted ? 0 : 3;
+    }
+    const std::string refused = refusal([&] { return barrier(*communicators.back()); });
+    for (const char* const word : {"0 can be closed and 1 are lost", "make another context"})
+      if (refused.find(word) == std::string::npos) {
+        std::fprintf(stderr, "rank %u: %s\n", self, refused.c_str());
+        return 2;
+      }
+    return 0;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(3));
 }

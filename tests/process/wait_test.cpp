@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <ctime>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <tutti/detail/cpu_set.hpp>
 #include <tutti/tutti.hpp>
@@ -283,6 +284,64 @@ TEST(Wait, an_abort_ends_the_sleeps_of_its_node) {
     return sleeps_ended > 0 && sleeps_timed_out == 0 ? 0 : 5;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+/// Ranks of its node that sleep for the whole communicator are woken, too, if a part of it fails to
+/// which they do not belong.
+TEST(Wait, a_failure_of_a_part_ends_the_sleeps_of_the_whole) {
+  const test::SharedCount asleep;
+  const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
+    const LongSleeps sleeps;
+    ContextOptions options = test::on_test_device(exchange);
+    options.wait = WaitPolicy::block;
+    options.ranks_per_node = {4};
+    Context context(options);
+    Communicator whole(context, exchange);
+    std::optional<Communicator> part = whole.split(exchange.self() == Rank{2} ? 1 : 0, 0);
+    Operation operation = barrier(whole);
+    if (operation.start() != Status::ok || operation.wait(60s) != Status::ok) return 1;
+    if (exchange.self() == Rank{2}) {
+      if (!asleep.comes_to(3)) return 2;
+      std::this_thread::sleep_for(100ms);
+      part->abort();
+      return 0;
+    }
+    if (operation.start() != Status::ok) return 3;
+    asleep.add();
+    if (operation.wait(60s) != Status::aborted || whole.failure().peer != Rank{2}) return 4;
+    return sleeps_ended > 0 && sleeps_timed_out == 0 ? 0 : 5;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+/// An alarm that ends a sleep for one communicator may be for another one of the context.
+TEST(Wait, an_alarm_is_heard_by_all_communicators) {
+  const auto results = run_local({.rank_count = 2}, [&](Exchange& exchange) {
+    ContextOptions options = test::on_test_device(exchange);
+    options.wait = WaitPolicy::block;
+    options.ranks_per_node = {2};
+    Context context(options);
+    Communicator whole(context, exchange);
+    std::optional<Communicator> part = whole.split(0, 0);
+    Operation operation = barrier(whole);
+    whole.synchronize();
+    if (exchange.self() == Rank{1}) part->implementation().neighbours.windows[0].waker->alarm();
+    whole.synchronize();
+    if (operation.start() != Status::ok) return 1;
+    if (exchange.self() == Rank{0}) {
+      Context::Implementation& inside = context.implementation();
+      runtime::Liveness& watched = whole.implementation().liveness;
+      runtime::Liveness& other = part->implementation().liveness;
+      const Timeout now = inside.clock.now();
+      watched.check(now);
+      other.check(now);
+      if (other.next_check() <= now) return 2;
+      inside.sleep(watched, now, 10ms);
+      if (watched.next_check() > now || other.next_check() > now) return 3;
+    }
+    return operation.wait(60s) == Status::ok ? 0 : 4;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
 }
 
 /// A failure is met between a rank's look at its liveness and its sleep.

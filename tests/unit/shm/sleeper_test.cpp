@@ -243,6 +243,19 @@ TEST(Wakers, share_one_pipe_until_nobody_holds_it) {
   EXPECT_EQ(wakers.count(), 1u);
 }
 
+TEST(Wakers, raise_the_alarm_of_all_that_are_held) {
+  const auto mapping = memory(), others = memory(), nobodys = memory();
+  Sleeper sleeper(mapping), other(others), unheld(nobodys);
+  Wakers wakers;
+  const auto first = wakers.of(1, ::getpid(), sleeper.descriptor(), mapping);
+  const auto another = wakers.of(2, ::getpid(), other.descriptor(), others);
+  (void)wakers.of(3, ::getpid(), unheld.descriptor(), nobodys);
+  wakers.alarm();
+  EXPECT_TRUE(sleeper.takes_alarm());
+  EXPECT_TRUE(other.takes_alarm());
+  EXPECT_FALSE(unheld.takes_alarm());
+}
+
 TEST(Waker, outlives_a_sleeper_that_has_died) {
   const auto mapping = memory();
   int ready[2];

@@ -225,6 +225,14 @@ TEST(LockLimit, counts_what_is_locked_and_who_is_exempt) {
   EXPECT_TRUE(lock_limit("/nowhere").is_exempt) << "where it is not said, the registration decides";
 }
 
+TEST(Arena, has_room_besides_what_was_asked_for) {
+  const Port port = open_port("soft0");
+  const DomainHandle domain(port.driver().alloc_pd(port.device.get()), {&port.driver()});
+  Arena arena(port, domain.get(), 64 << 10, 32 << 10);
+  EXPECT_NE(arena.set_aside(32 << 10), nullptr);
+  EXPECT_EQ(arena.largest_gap(), std::size_t{64} << 10);
+}
+
 TEST(Arena, a_limit_on_files_is_named_and_no_signal) {
   const Port port = open_port("soft0");
   const DomainHandle domain(port.driver().alloc_pd(port.device.get()), {&port.driver()});
@@ -234,12 +242,14 @@ TEST(Arena, a_limit_on_files_is_named_and_no_signal) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   std::string said;
   try {
-    const Arena arena(port, domain.get(), 2 << 20);
+    const Arena arena(port, domain.get(), 2'000'000, 1 << 20);
   } catch (const Error& error) {
     said = error.what();
   }
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
-  EXPECT_NE(said.find("RLIMIT_FSIZE"), std::string::npos) << said;
+  // The size that was asked for, whatever is added to it.
+  for (const char* const word : {"TUTTI_ARENA_BYTES=2000000 (and 1048576", "RLIMIT_FSIZE"})
+    EXPECT_NE(said.find(word), std::string::npos) << "no \"" << word << "\" in: " << said;
 }
 
 }  // namespace

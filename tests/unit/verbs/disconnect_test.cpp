@@ -22,11 +22,12 @@ constexpr std::uint32_t slots = 48;
 
 /// One end, with memory for the slots and what is sent, and at most `most` connections.
 struct End {
-  explicit End(std::uint64_t given_key, std::uint32_t most = 2)
+  explicit End(std::uint64_t given_key, std::uint32_t most = 2, const QueuePairLimits& limits = {})
       : key(given_key),
-        fabric({.device = "soft0",
-                .arena_bytes = 1 << 16,
-                .connections = {.path = {.timeout = 10}, .count_max = most}}) {
+        fabric(
+            {.device = "soft0",
+             .arena_bytes = 1 << 16,
+             .connections = {.queue_pair = limits, .path = {.timeout = 10}, .count_max = most}}) {
     block = fabric.arena().allocate(8 * 2 * slots);
   }
 
@@ -158,6 +159,11 @@ void expect_no_news(std::initializer_list<End*> ends) {
   }
 }
 
+void expect_words(const std::string& text, std::initializer_list<const char*> words) {
+  for (const char* const word : words)
+    EXPECT_NE(text.find(word), std::string::npos) << "no \"" << word << "\" in: " << text;
+}
+
 TEST(Disconnect, the_least_recently_used_connection_makes_room) {
   End a(1), b(2), c(3), d(4);
   EXPECT_TRUE(run(a, b, 3, 10).is_new);
@@ -178,9 +184,9 @@ TEST(Disconnect, what_live_channels_use_stays_and_the_refusal_has_the_numbers) {
   End a(1), b(2), c(3);
   Operation one(a, b), other(a, c);
   const std::string refused = a.refusal({4});
-  for (const char* const word : {"has 2 connections", "0 can be closed", "1 more", "at most 2",
-                                 "TUTTI_CONNECTIONS_MAX", "destroy operations"})
-    EXPECT_NE(refused.find(word), std::string::npos) << "no \"" << word << "\" in: " << refused;
+  expect_words(refused, {"has 2 connections", "0 can be closed", "1 more", "at most 2",
+                         "TUTTI_CONNECTIONS_MAX", "; destroy operations"});
+  EXPECT_EQ(refused.find("another context"), std::string::npos) << refused;
   other.end_sender();
   EXPECT_NE(a.refusal({4, 5}), "");
   EXPECT_TRUE(a.has(c)) << "closed although there cannot be room";
@@ -191,13 +197,54 @@ TEST(Disconnect, what_live_channels_use_stays_and_the_refusal_has_the_numbers) {
   EXPECT_TRUE(one.receive(3, 7));
 }
 
+TEST(Disconnect, what_peers_have_closed_or_left_takes_no_room) {
+  End a(1), b(2, 1), c(3);
+  {
+    End gone(5);
+    EXPECT_TRUE(run(a, b, 3, 1).right);
+    EXPECT_TRUE(run(a, gone, 3, 1).right);
+    EXPECT_TRUE(run(c, b, 3, 1).right);  // closes the connection to a
+    gone.fabric.take_leave(gone.clock, 10s);
+  }
+  const std::uint64_t one[] = {6}, both[] = {6, 7}, three[] = {6, 7, 8}, again[] = {2, 6};
+  const Connection& of_b = a.to(b);
+  EXPECT_TRUE(a.connections().can_have_room_for(both)) << "both can be closed";
+  while (a.fabric.poll() > 0) {
+  }
+  ASSERT_TRUE(of_b.peer_closed);
+  EXPECT_EQ(a.connections().count(), 2u);
+  EXPECT_TRUE(a.connections().can_have_room_for(one));
+  EXPECT_TRUE(a.connections().can_have_room_for(both));
+  EXPECT_TRUE(a.connections().can_have_room_for(again));
+  EXPECT_FALSE(a.connections().can_have_room_for(three));
+  EXPECT_EQ(a.refusal({6, 7}), "");
+  EXPECT_EQ(a.connections().count(), 0u);
+  expect_no_news({&a, &b, &c});
+}
+
 TEST(Disconnect, a_channel_that_ended_in_doubt_keeps_its_connection) {
   End a(1, 1), b(2);
   Operation operation(a, b);
   operation.sender_ended = true;
   a.fabric.detach(operation.sends, false);
-  EXPECT_NE(a.refusal({3}), "");
+  expect_words(a.refusal({3}),
+               {"0 can be closed", "1 are lost", "have failed", "make another context"});
   EXPECT_TRUE(a.has(b));
+}
+
+TEST(Disconnect, a_refusal_tells_of_connections_that_have_failed) {
+  End a(1), b(2), c(3);
+  Operation live(a, c);
+  EXPECT_TRUE(run(a, b, 1, 1).right);
+  Connection& lost = a.to(b);
+  a.connections().fail(lost, {.process = b.key, .what = "fails by this test"});
+  ASSERT_TRUE(a.connections().has_news());
+  (void)a.connections().next_failure();
+  expect_words(a.refusal({4}), {"has 2 connections", "0 can be closed and 1 are lost", "1 more",
+                                "make another context)", "; destroy operations"});
+  live.end_sender();
+  EXPECT_EQ(a.refusal({4}), "");
+  expect_words(a.refusal({4, 5}), {"0 can be closed and 1 are lost", "2 more"});
 }
 
 TEST(Disconnect, messages_that_were_sent_before_are_received_after) {
@@ -215,13 +262,12 @@ TEST(Disconnect, messages_that_were_sent_before_are_received_after) {
   expect_no_news({&a, &b, &c});
 }
 
-TEST(Disconnect, an_end_that_has_not_heard_of_it_is_told_by_the_next_offer) {
-  End a(1, 1), b(2), c(3);
+TEST(Disconnect, an_end_that_has_not_polled_is_told_by_the_next_offer) {
+  End a(1, 1), b(2, 1), c(3);
   Operation late(a, b);
   late.send(slots, 100);
   late.end_sender();
   EXPECT_TRUE(run(a, c, 1, 1).right);
-  // As if what a has sent last had not come yet.
   Connection& old = b.to(a);
   VerbsChannel next(0, 1);
   (void)b.fabric.attach(next);
@@ -230,14 +276,76 @@ TEST(Disconnect, an_end_that_has_not_heard_of_it_is_told_by_the_next_offer) {
   const std::uint32_t reserved = old.receives_reserved;
   b.fabric.supersede(next, old);
   EXPECT_EQ(old.receives_reserved, reserved - 2);
-  EXPECT_TRUE(old.pair) << "a channel still receives along it";
+  EXPECT_FALSE(old.pair) << "all that came along it has been polled";
   EXPECT_NE(&b.to(a), &old);
+  EXPECT_EQ(b.connections().count(), 1u) << "there is room for it";
   EXPECT_FALSE(b.to(a).connected);
   b.connections().abandon_from(b.to(a).serial);
   b.fabric.detach(next, true);
   EXPECT_TRUE(late.receive(slots, 100));
   late.end_receiver();
   EXPECT_TRUE(run(a, b, 3, 5).right);
+  expect_no_news({&a, &b, &c});
+}
+
+TEST(Disconnect, what_may_still_come_keeps_an_end_that_is_superseded) {
+  End a(1, 1), b(2), c(3);
+  Operation late(a, b);
+  late.send(slots, 100);
+  late.end_sender();
+  EXPECT_TRUE(run(a, c, 1, 1).right);
+  // As if what a has sent last had not come yet.
+  Connection& old = b.to(a);
+  b.connections().supersede(old);
+  EXPECT_TRUE(old.pair) << "a channel still receives along it";
+  EXPECT_NE(&b.to(a), &old);
+  b.connections().abandon_from(b.to(a).serial);
+  EXPECT_TRUE(late.receive(slots, 100));
+  late.end_receiver();
+  EXPECT_TRUE(run(a, b, 3, 5).right);
+  expect_no_news({&a, &b, &c});
+}
+
+TEST(Disconnect, a_set_up_that_hears_of_it_keeps_its_connection_until_it_replaces_it) {
+  End a(1, 1), b(2, 1), c(3);
+  EXPECT_TRUE(run(a, b, 3, 1).right);
+  VerbsChannel next(0, 1);
+  (void)b.fabric.attach(next);
+  Connection& old = b.to(a);
+  b.fabric.use(next, old);
+  next.reserve_receive(old);
+  EXPECT_TRUE(run(a, c, 1, 1).right);  // closes the connection to b
+  while (b.fabric.poll() > 0) {
+  }
+  EXPECT_TRUE(old.peer_closed);
+  EXPECT_FALSE(b.has(a));
+  EXPECT_EQ(&b.connections().last_to(a.key), &old) << "the same one during a set-up";
+  EXPECT_TRUE(old.connected) << "so that what was said to the peer, or will be, is the same";
+  // The peer offers another one.
+  b.fabric.supersede(next, old);
+  EXPECT_EQ(old.users, 0u);
+  b.fabric.use(next, b.to(a));  // there is room for it
+  EXPECT_FALSE(b.connections().last_to(a.key).connected);
+  EXPECT_EQ(b.connections().last_to(a.key).users, 1u);
+  EXPECT_EQ(b.connections().count(), 1u);
+  const std::uint64_t serial = b.to(a).serial;
+  b.fabric.detach(next, true);
+  b.connections().abandon_from(serial);
+  EXPECT_TRUE(run(b, a, 3, 5).right);
+  expect_no_news({&a, &b, &c});
+}
+
+TEST(Disconnect, one_that_a_peer_has_closed_makes_room_for_the_next_to_that_peer) {
+  End a(1, 1), b(2, 1), c(3);
+  EXPECT_TRUE(run(a, b, 3, 1).right);
+  EXPECT_TRUE(run(a, c, 1, 1).right);
+  while (b.fabric.poll() > 0) {
+  }
+  EXPECT_FALSE(b.has(a));
+  EXPECT_FALSE(b.to(a).connected);
+  EXPECT_EQ(b.connections().count(), 1u);
+  b.connections().abandon_from(b.to(a).serial);
+  EXPECT_TRUE(run(b, a, 3, 5).right);
   expect_no_news({&a, &b, &c});
 }
 
@@ -279,6 +387,29 @@ TEST(Disconnect, who_sends_on_afterwards_has_called_too_often) {
   EXPECT_EQ(failure.process, 2u);
   EXPECT_NE(failure.what.find("has ended the operation"), std::string::npos);
   EXPECT_EQ(a.connections()[0].room(1), Status::transport_failed);
+}
+
+/// The first completion queue has room for one connection of so many receives, so that what comes
+/// by one connection may be polled before what came earlier by another.
+TEST(Disconnect, connections_of_several_completion_queues_are_closed_and_made_anew) {
+  const QueuePairLimits long_queues{.receives_max = 16384};
+  End a(1, 2, long_queues), b(2, 2, long_queues), c(3, 2, long_queues), d(4, 2, long_queues);
+  EXPECT_TRUE(run(a, b, 3, 1).right);
+  EXPECT_TRUE(run(a, c, 3, 1).right);
+  ASSERT_EQ(a.connections().completion_queues().all().size(), 2u);
+  for (std::uint64_t turn = 0; turn < 20; ++turn) {
+    Operation late(a, b);
+    late.send(slots, 100 * turn);
+    late.end_sender();
+    EXPECT_TRUE(run(a, d, 3, turn).right);
+    EXPECT_TRUE(run(a, c, 3, turn).right);
+    ASSERT_FALSE(a.has(b));
+    EXPECT_TRUE(run(b, a, 3, turn).right);  // though an operation there is not done
+    EXPECT_TRUE(late.receive(slots, 100 * turn));
+    late.end_receiver();
+  }
+  expect_no_news({&a, &b, &c, &d});
+  EXPECT_EQ(a.connections().completion_queues().all().size(), 2u);
 }
 
 TEST(Disconnect, thousands_over_changing_partners_take_no_more_than_a_few) {
