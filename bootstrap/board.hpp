@@ -34,7 +34,7 @@ class Board {
   std::uint32_t rank_count() const noexcept { return rank_count_; }
 
   /// Publishes the chunk of `rank` for step `step`, counted from 1.  Every rank must have posted
-  /// step - 1.  `total_bytes` is the size of the whole allgather, for others to compare.
+  /// step - 1.  `total_bytes` says what this chunk is a part of, for others to compare.
   void post(Rank rank, std::uint64_t step, std::uint64_t total_bytes,
             std::span<const std::byte> chunk) noexcept;
   bool has_posted(Rank rank, std::uint64_t step) const noexcept;

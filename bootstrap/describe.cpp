@@ -34,6 +34,10 @@ std::string name_timeout(Timeout timeout) {
   return text;
 }
 
+std::string name_contribution(std::uint64_t bytes, bool are_records) {
+  return (are_records ? "records of " : "") + std::to_string(bytes) + " bytes";
+}
+
 std::string name_incident(const Incident& incident) {
   const std::string rank = "rank " + std::to_string(index_of(incident.rank));
   switch (incident.kind) {

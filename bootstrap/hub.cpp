@@ -92,7 +92,8 @@ struct Member {
   Connection* connection = nullptr;  // NULL: the rank is not here yet, or no longer
   bool left = false;
   bool gave_up = false;      // it came, and stopped waiting for the others
-  bool contributed = false;  // to the current step
+  bool has_begun = false;    // the current step; what it brings is in `step`
+  bool contributed = false;  // all that it brings to the current step
   bool compares = false;     // and needs nothing else if all have contributed the same
   wire::Step step{};
   std::vector<std::byte> contribution;
@@ -431,10 +432,12 @@ class Hub::Service {
     if (!step || !joined_ || step->sequence != sequence_ || member.contributed) return false;
     if ((step->total_bytes & wire::letters_bit) != 0) return false;
     const auto payload = frame.payload.subspan(sizeof *step);
+    if (member.has_begun) return false;  // with letters
     count_received(frame.payload);
     member.compares = frame.type == FrameType::comparison;
     member.contribution.assign(payload.begin(), payload.end());
-    contribute(member, *step);
+    begin(member, *step);
+    contribute(member);
     return true;
   }
 
@@ -448,6 +451,9 @@ class Hub::Service {
     count_received(payload);
     payload = payload.subspan(sizeof *head);
     if (payload.size() != head->count * letter_bytes) return false;
+    if (!member.has_begun) begin(member, {head->sequence, head->total_bytes});
+    if (member.step.total_bytes != head->total_bytes) return false;
+    if (disagreed_) return true;  // nobody gets any of this step
     const std::uint32_t from = rank_of(member);
     for (; !payload.empty(); payload = payload.subspan(letter_bytes)) {
       const std::uint32_t to = *front_of<std::uint32_t>(payload);
@@ -459,7 +465,7 @@ class Hub::Service {
       letters.insert(letters.end(), sender.begin(), sender.end());
       letters.insert(letters.end(), record.begin(), record.end());
     }
-    if (head->last != 0) contribute(member, {head->sequence, head->total_bytes});
+    if (head->last != 0) contribute(member);
     return true;
   }
 
@@ -476,23 +482,31 @@ class Hub::Service {
     member.letters.clear();
   }
 
-  void contribute(Member& member, const wire::Step& step) {
-    member.contributed = true;
+  /// What the member brings to the step is known before any of it is passed on, so that letters of
+  /// different sizes are never collected for one rank.
+  void begin(Member& member, const wire::Step& step) {
+    member.has_begun = true;
     member.step = step;
-    ++contributed_;
+    if (disagreed_) return;
     for (const Member& other : members_) {
       // The step then never completes: a rank that comes to it has already received the
       // disagreement.
-      if (other.contributed && (other.step.total_bytes != step.total_bytes ||
-                                other.contribution.size() != member.contribution.size())) {
+      if (other.has_begun && (other.step.total_bytes != step.total_bytes ||
+                              other.contribution.size() != member.contribution.size())) {
         const wire::Disagreement disagreement{sequence_, step.total_bytes, other.step.total_bytes,
                                               rank_of(member), rank_of(other)};
         broadcast(make_frame(FrameType::disagreement, bytes_of(disagreement)));
         disagreed_ = true;
-        break;
+        for (Member& each : members_) each.letters = {};
+        return;
       }
     }
-    if (contributed_ == rank_count() && !disagreed_) relay_step(step);
+  }
+
+  void contribute(Member& member) {
+    member.contributed = true;
+    ++contributed_;
+    if (contributed_ == rank_count() && !disagreed_) relay_step(member.step);
   }
 
   bool all_are_equal() const noexcept {
@@ -517,6 +531,7 @@ class Hub::Service {
     }
     for (Member& member : members_) {
       member.contribution = {};
+      member.has_begun = false;
       member.contributed = false;
       member.compares = false;
     }

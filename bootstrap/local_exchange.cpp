@@ -32,6 +32,13 @@ namespace tutti::bootstrap {
 
 namespace {
 
+/// On the board, tells records of so many bytes from an allgather of so many.
+constexpr std::uint64_t records_bit = std::uint64_t{1} << 63;
+
+std::string text_of(std::uint64_t total) {
+  return name_contribution(total & ~records_bit, (total & records_bit) != 0);
+}
+
 /// The record for that rank, of entries that are sorted by rank; empty if there is none.
 std::span<const std::byte> record_for(Rank rank, std::span<const std::byte> entries,
                                       std::size_t entry_bytes) {
@@ -94,16 +101,23 @@ void LocalExchange::swap(std::span<const Rank> partners, std::size_t record_byte
   detail::check(record_bytes > 0 && entry_bytes <= Board::chunk_bytes_max, "a record fits a chunk",
                 record_bytes, Board::chunk_bytes_max);
   const Deadline deadline = Deadline::after(timeout, detail::MonotonicClock::read());
-  const std::uint64_t count = partners.size();
-  std::vector<std::uint64_t> counts(rank_count());
-  exchange("swap", std::as_bytes(std::span(&count, 1)), std::as_writable_bytes(std::span(counts)),
-           timeout);
+  // Who does something else, or has other records, is found out before any count is believed.
+  const std::uint64_t count = partners.size(), total = records_bit | record_bytes;
+  post_and_await("swap", total, std::as_bytes(std::span(&count, 1)), deadline, timeout);
+  std::size_t most = 0;
+  for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
+    std::uint64_t theirs_count = 0;
+    const auto chunk = board_.chunk(Rank{rank}, step_);
+    detail::check(chunk.size() == sizeof theirs_count, "a swap begins with the number of records",
+                  chunk.size());
+    std::memcpy(&theirs_count, chunk.data(), sizeof theirs_count);
+    most = std::max<std::size_t>(most, theirs_count);
+  }
   std::vector<std::uint32_t> order(partners.size());  // of the records: by partner
   std::iota(order.begin(), order.end(), 0u);
   std::sort(order.begin(), order.end(), [&](std::uint32_t one, std::uint32_t other) {
     return partners[one] < partners[other];
   });
-  const std::size_t most = *std::max_element(counts.begin(), counts.end());
   const std::size_t each = Board::chunk_bytes_max / entry_bytes;
   std::vector<std::byte> entries;
   for (std::size_t done = 0; done < most; done += each) {
@@ -114,14 +128,7 @@ void LocalExchange::swap(std::span<const Rank> partners, std::size_t record_byte
       entries.insert(entries.end(), to.begin(), to.end());
       entries.insert(entries.end(), record.begin(), record.end());
     }
-    if (!broken_.empty()) throw Error(ErrorCode::peer_failed, broken_);
-    board_.post(self_, ++step_, record_bytes, entries);
-    await_all("swap", deadline, timeout);
-    for (std::uint32_t rank = 0; rank < rank_count(); ++rank)
-      if (const std::uint64_t bytes = board_.total_bytes(Rank{rank}, step_); bytes != record_bytes)
-        fail(ErrorCode::mismatch, "swap: this rank has records of " + std::to_string(record_bytes) +
-                                      " bytes, rank " + std::to_string(rank) + " " +
-                                      std::to_string(bytes));
+    post_and_await("swap", total, entries, deadline, timeout);
     for (std::size_t i = 0; i < partners.size(); ++i)
       if (const auto record = record_for(self_, board_.chunk(partners[i], step_), entry_bytes);
           !record.empty())
@@ -135,25 +142,11 @@ void LocalExchange::barrier(Timeout timeout) {
 
 void LocalExchange::exchange(const char* name, std::span<const std::byte> mine,
                              std::span<std::byte> all, Timeout timeout) {
-  // The others would take what a child posts for its parent's.
-  if (is_inherited())
-    throw Error(ErrorCode::invalid_argument,
-                std::string(name) + ": this is a forked child, and the exchange is its parent's");
   const Deadline deadline = Deadline::after(timeout, detail::MonotonicClock::read());
   std::size_t offset = 0;
   do {  // at least once, because an empty allgather is a barrier
-    if (!broken_.empty()) throw Error(ErrorCode::peer_failed, broken_);
     const std::size_t chunk_bytes = std::min(mine.size() - offset, Board::chunk_bytes_max);
-    board_.post(self_, ++step_, mine.size(), mine.subspan(offset, chunk_bytes));
-    await_all(name, deadline, timeout);
-    for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
-      if (const std::uint64_t theirs = board_.total_bytes(Rank{rank}, step_);
-          theirs != mine.size()) {
-        fail(ErrorCode::mismatch, std::string(name) + ": this rank contributes " +
-                                      std::to_string(mine.size()) + " bytes, rank " +
-                                      std::to_string(rank) + " " + std::to_string(theirs));
-      }
-    }
+    post_and_await(name, mine.size(), mine.subspan(offset, chunk_bytes), deadline, timeout);
     if (all.empty()) return;
     for (std::uint32_t rank = 0; rank < rank_count(); ++rank) {
       const auto chunk = board_.chunk(Rank{rank}, step_);
@@ -161,6 +154,23 @@ void LocalExchange::exchange(const char* name, std::span<const std::byte> mine,
     }
     offset += chunk_bytes;
   } while (offset < mine.size());
+}
+
+/// The next step: the others' chunks are on the board afterwards, and all bring as much.
+void LocalExchange::post_and_await(const char* name, std::uint64_t total,
+                                   std::span<const std::byte> chunk, Deadline deadline,
+                                   Timeout timeout) {
+  // The others would take what a child posts for its parent's.
+  if (is_inherited())
+    throw Error(ErrorCode::invalid_argument,
+                std::string(name) + ": this is a forked child, and the exchange is its parent's");
+  if (!broken_.empty()) throw Error(ErrorCode::peer_failed, broken_);
+  board_.post(self_, ++step_, total, chunk);
+  await_all(name, deadline, timeout);
+  for (std::uint32_t rank = 0; rank < rank_count(); ++rank)
+    if (const std::uint64_t theirs = board_.total_bytes(Rank{rank}, step_); theirs != total)
+      fail(ErrorCode::mismatch, std::string(name) + ": this rank contributes " + text_of(total) +
+                                    ", rank " + std::to_string(rank) + " " + text_of(theirs));
 }
 
 /// Returns once every rank has posted this step.  Completion takes precedence over bad news: a step

@@ -39,6 +39,8 @@ class LocalExchange final : public Exchange {
  private:
   void exchange(const char* name, std::span<const std::byte> mine, std::span<std::byte> all,
                 Timeout timeout);
+  void post_and_await(const char* name, std::uint64_t total, std::span<const std::byte> chunk,
+                      Deadline deadline, Timeout timeout);
   bool is_inherited() const noexcept;  // by a child that the rank has forked
   void await_all(const char* name, Deadline deadline, Timeout timeout);
   [[noreturn]] void fail(ErrorCode code, const std::string& text);

@@ -45,6 +45,22 @@ void check_mpi(int result, const char* call) {
   throw Error(ErrorCode::system, std::string(call) + ": " + text);
 }
 
+/// What a rank brings to an exchange, over which all agree before any data cross.
+struct Contribution {
+  enum class Kind : std::uint64_t { gathered, compared, records };
+  Kind kind = Kind::gathered;
+  std::uint64_t bytes = 0;  // of a record where there are records
+};
+static_assert(sizeof(Contribution) == 16);
+
+bool are_records(const Contribution& contribution) {
+  return contribution.kind == Contribution::Kind::records;
+}
+
+std::string text_of(const Contribution& contribution) {
+  return name_contribution(contribution.bytes, are_records(contribution));
+}
+
 /// Identifies a rank's process.
 struct ProcessIdentity {
   HostIdentity host;
@@ -83,7 +99,9 @@ class MpiExchange final : public Exchange {
     detail::check(all.size() == mine.size() * rank_count_, "allgather has room for every rank",
                   all.size(), mine.size() * rank_count_);
     check_usable();
-    gather({"allgather", timeout, Deadline::after(timeout, now())}, mine, all);
+    const Call call{"allgather", timeout, Deadline::after(timeout, now())};
+    (void)begin(call, {Contribution::Kind::gathered, mine.size()});
+    gather(call, mine, all);
   }
 
   bool allgather_unless_equal(std::span<const std::byte> mine, std::span<std::byte> all,
@@ -92,8 +110,8 @@ class MpiExchange final : public Exchange {
                   all.size(), mine.size() * rank_count_);
     check_usable();
     const Call call{"allgather_unless_equal", timeout, Deadline::after(timeout, now())};
-    const std::uint64_t bytes = mine.size();
-    if (are_equal(call, std::as_bytes(std::span{&bytes, 1})) && are_equal(call, mine)) return true;
+    const bool all_compare = begin(call, {Contribution::Kind::compared, mine.size()});
+    if (all_compare && are_equal(call, mine)) return true;
     gather(call, mine, all);
     return false;
   }
@@ -107,12 +125,15 @@ class MpiExchange final : public Exchange {
     detail::check(record_bytes > 0 && record_bytes <= chunk_bytes_max, "a record fits a message",
                   record_bytes, chunk_bytes_max);
     check_usable();
-    swap({"swap", timeout, Deadline::after(timeout, now())}, partners, record_bytes, mine, theirs);
+    const Call call{"swap", timeout, Deadline::after(timeout, now())};
+    (void)begin(call, {Contribution::Kind::records, record_bytes});
+    swap(call, partners, record_bytes, mine, theirs);
   }
 
   void barrier(Timeout timeout) override {
     check_usable();
-    meet({"barrier", timeout, Deadline::after(timeout, now())});
+    // As a gathering of nothing, it is over when all have begun it.
+    (void)begin({"barrier", timeout, Deadline::after(timeout, now())}, {});
   }
 
   bool has_left(Rank rank) noexcept override {
@@ -136,20 +157,26 @@ class MpiExchange final : public Exchange {
     std::vector<MPI_Request> requests;  // of records that are being sent
   };
 
-  void gather(const Call& call, std::span<const std::byte> mine, std::span<std::byte> all) {
-    // MPI leaves different sizes undefined, so they are compared first.
-    const std::uint64_t mine_bytes = mine.size();
-    std::vector<std::uint64_t> sizes(rank_count_);
-    gather_chunk(call, std::as_bytes(std::span{&mine_bytes, 1}));
-    std::memcpy(sizes.data(), lent_->all.data(), lent_->all.size());
+  /// MPI leaves it undefined what happens when ranks differ in their collectives or in the sizes of
+  /// these.  So all begin with the same one, whatever they were called for.  Returns whether all
+  /// bring the same kind; if some gather what others compare, all have to gather.
+  bool begin(const Call& call, const Contribution& mine) {
+    if (are_equal(call, std::as_bytes(std::span{&mine, 1}))) return true;
+    gather_chunk(call, std::as_bytes(std::span{&mine, 1}));
+    std::vector<Contribution> all(rank_count_);
+    std::memcpy(all.data(), lent_->all.data(), lent_->all.size());
     for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
-      // The ranks stay in step: every rank sees the same sizes and stops here.
-      if (sizes[rank] != sizes[0]) {
-        throw Error(ErrorCode::mismatch,
-                    "allgather: rank 0 contributes " + std::to_string(sizes[0]) + " bytes, rank " +
-                        std::to_string(rank) + " " + std::to_string(sizes[rank]));
-      }
+      // The ranks stay in step: every rank sees the same and stops here.
+      if (are_records(all[rank]) != are_records(all[0]) || all[rank].bytes != all[0].bytes)
+        throw Error(ErrorCode::mismatch, std::string(call.name) + ": rank 0 contributes " +
+                                             text_of(all[0]) + ", rank " + std::to_string(rank) +
+                                             " " + text_of(all[rank]));
     }
+    return false;
+  }
+
+  /// All ranks bring equally many bytes, which begin() has found out.
+  void gather(const Call& call, std::span<const std::byte> mine, std::span<std::byte> all) {
     for (std::size_t offset = 0; offset < mine.size(); offset += chunk_bytes_max) {
       const auto chunk = mine.subspan(offset, std::min(mine.size() - offset, chunk_bytes_max));
       gather_chunk(call, chunk);
@@ -160,7 +187,8 @@ class MpiExchange final : public Exchange {
     }
   }
 
-  /// Whether all ranks bring the same bytes, and as many: what is 1 on all ranks, and what is 0.
+  /// Whether all ranks, which bring equally many bytes, bring the same: what is 1 on all of them,
+  /// and what is 0.
   bool are_equal(const Call& call, std::span<const std::byte> mine) {
     for (std::size_t offset = 0; offset < mine.size(); offset += chunk_bytes_max) {
       const auto chunk = mine.subspan(offset, std::min(mine.size() - offset, chunk_bytes_max));
@@ -186,16 +214,6 @@ class MpiExchange final : public Exchange {
   /// record.
   void swap(const Call& call, std::span<const Rank> partners, std::size_t record_bytes,
             std::span<const std::byte> mine, std::span<std::byte> theirs) {
-    const std::uint64_t bytes = record_bytes;
-    if (!are_equal(call, std::as_bytes(std::span{&bytes, 1}))) {
-      std::vector<std::uint64_t> sizes(rank_count_);
-      gather(call, std::as_bytes(std::span{&bytes, 1}), std::as_writable_bytes(std::span{sizes}));
-      for (std::uint32_t rank = 0; rank < rank_count_; ++rank)
-        if (sizes[rank] != sizes[0])
-          throw Error(ErrorCode::mismatch,
-                      "swap: rank 0 has records of " + std::to_string(sizes[0]) + " bytes, rank " +
-                          std::to_string(rank) + " " + std::to_string(sizes[rank]));
-    }
     // Synchronous sends that are all matched say that every record has been received; then a
     // barrier says so of all ranks (T. Hoefler, C. Siebert, A. Lumsdaine, "Scalable communication
     // protocols for dynamic sparse data exchange", PPoPP 2010).

@@ -87,9 +87,8 @@ std::vector<Address> resolve_until(Deadline deadline, const std::string& rendezv
 
 /// What a rank brings to a step.
 std::string name_bytes(std::uint64_t total_bytes) {
-  const bool are_letters = (total_bytes & wire::letters_bit) != 0;
-  return (are_letters ? "records of " : "") + std::to_string(total_bytes & ~wire::letters_bit) +
-         " bytes";
+  return name_contribution(total_bytes & ~wire::letters_bit,
+                           (total_bytes & wire::letters_bit) != 0);
 }
 
 constexpr Rank hub_rank{0};
@@ -275,6 +274,7 @@ bool TcpExchange::exchange(const char* name, FrameType type, std::span<const std
     receive();
     fail_if_gone(call);
     const wire::Step step{++sequence_, mine.size()};
+    early_letters_.clear();  // others swap in this step, which they will hear is a disagreement
     say(type, bytes_of(step), chunk);
     awaiting_ = true;
     is_equal_ = false;
@@ -347,11 +347,12 @@ bool TcpExchange::take_letters(std::span<const std::byte> payload) {
     return true;
   }
   if (!awaiting_ || head->sequence != sequence_) return true;  // of a step that failed
+  // Letters that others swapped before this rank came with something else: that they disagree
+  // follows.
+  if (record_bytes_ == 0 || head->total_bytes != (wire::letters_bit | record_bytes_)) return true;
   payload = payload.subspan(sizeof *head);
   const std::size_t letter_bytes = sizeof(std::uint32_t) + record_bytes_;
-  if (head->total_bytes != (wire::letters_bit | record_bytes_) || record_bytes_ == 0 ||
-      payload.size() != head->count * letter_bytes)
-    return false;
+  if (payload.size() != head->count * letter_bytes) return false;
   for (; !payload.empty(); payload = payload.subspan(letter_bytes)) {
     const std::uint32_t from = *front_of<std::uint32_t>(payload);
     if (from >= rank_count_) return false;

@@ -113,15 +113,15 @@ std::vector<std::uint32_t> Connections::in_the_way_of(
                              "context)"
                        : "") +
             ", and needs " + std::to_string(added) + " more, and a context on " + port_.name() +
-            " has at most " + std::to_string(count_max()) + " (" +
+            " has at most " + std::to_string(count_max()) +
             (options_.count_max > 0
-                 ? "TUTTI_CONNECTIONS_MAX or code: " + std::to_string(options_.count_max) + "; "
+                 ? " (TUTTI_CONNECTIONS_MAX or code: " + std::to_string(options_.count_max) + ")"
                  : "") +
-            "device limit " + std::to_string(port_.limits.max_qp) + " queue pairs, " +
-            completion_queues_.limits() + ", of which a connection takes " +
-            std::to_string(completion_queues_.entries_each()) +
-            "); destroy operations, use fewer messages per round, or an algorithm that connects "
-            "fewer ranks");
+            // The advice comes before the details, of which other ranks may get less.
+            "; destroy operations, use fewer messages per round, or an algorithm that connects "
+            "fewer ranks; device limit " +
+            std::to_string(port_.limits.max_qp) + " queue pairs, " + completion_queues_.limits() +
+            ", of which a connection takes " + std::to_string(completion_queues_.entries_each()));
   }
   std::sort(idle.begin(), idle.end(), [&](std::uint32_t one, std::uint32_t other) {
     return (*this)[one].used_at < (*this)[other].used_at;

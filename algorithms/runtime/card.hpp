@@ -18,7 +18,7 @@ namespace tutti::runtime {
 /// Text and code of an error, in a form that travels; an empty text is success.
 struct Verdict {
   std::uint8_t code = 0;
-  char text[247] = {};
+  char text[327] = {};
 
   static Verdict of(const std::optional<Error>& given) {
     if (!given) return {};

@@ -351,15 +351,22 @@ void charge_for(Operation::Implementation& operation) {
   if (reduction.inverse) reduction.inverse = charged<&Reduction::inverse>;
 }
 
-/// The first exchange: ranks ask for the same, and none has failed, or all throw the reason.
+/// The first exchange: ranks ask for the same, and none has failed, or all throw the reason.  If
+/// `members` ask for different things, the other ranks do not know that: then it is kept in `error`
+/// until the verdicts, and these throw it on all ranks.
 void agree_on_card(Communicator::Implementation& communicator, SetUpCall& call, const Card& card,
-                   const std::optional<Error>& error, std::span<const Rank> members) {
+                   std::optional<Error>& error, std::span<const Rank> members) {
   const std::vector<Card> cards = gather_unless_equal(communicator, call, card);
   agree<Card>(error, cards);
-  // One card is everybody's.
-  if (cards.size() == communicator.exchange.rank_count())
+  if (cards.size() != communicator.exchange.rank_count()) return;  // one card is everybody's
+  const auto compare = [&] {
     require_same(cards, index_of(communicator.exchange.self()), communicator.context.settings.check,
                  members);
+  };
+  if (members.empty())
+    compare();
+  else
+    attempt(error, compare);
 }
 
 /// The sizes that every rank has told, by rank.  Ranks that ask for something else tell other
@@ -367,7 +374,8 @@ void agree_on_card(Communicator::Implementation& communicator, SetUpCall& call, 
 std::vector<std::uint64_t> rows_of(Communicator::Implementation& communicator, SetUpCall& call,
                                    const OperationRequest& request, const Card& card) {
   if (request.row.empty()) return {};
-  agree_on_card(communicator, call, card, {}, {});
+  std::optional<Error> error;
+  agree_on_card(communicator, call, card, error, {});
   return gather<std::uint64_t>(communicator, call, request.row);
 }
 

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "tutti/status.hpp"
 #include "tutti/timeout.hpp"
 #include "tutti/types.hpp"
 
@@ -62,7 +64,8 @@ class Exchange {
   /// `mine` has a record for each of them, all of one size, which is the same on every rank, and
   /// above 0; `theirs` receives their records for this rank.  The record of a partner that has none
   /// for this rank leaves its place as it is.  Errors as for allgather, by which it is done unless
-  /// an exchange knows better.
+  /// an exchange knows better; also if other ranks gather meanwhile, of whom one that gathers 24
+  /// bytes may then not hear of it.
   virtual void swap(std::span<const Rank> partners, std::size_t record_bytes,
                     std::span<const std::byte> mine, std::span<std::byte> theirs, Timeout timeout);
 
@@ -86,11 +89,27 @@ class Exchange {
 inline void Exchange::swap(std::span<const Rank> partners, std::size_t record_bytes,
                            std::span<const std::byte> mine, std::span<std::byte> theirs,
                            Timeout timeout) {
-  const std::uint64_t count = partners.size();
-  std::vector<std::uint64_t> counts(rank_count());
-  allgather(std::as_bytes(std::span(&count, 1)), std::as_writable_bytes(std::span(counts)),
-            timeout);
-  const std::size_t most = *std::max_element(counts.begin(), counts.end());
+  // The mark tells a rank that gathers as many bytes from one that swaps, before they are taken for
+  // a number of records.
+  struct Beginning {
+    std::uint64_t mark, record_bytes, count;
+  };
+  const Beginning own_beginning{0x7061777374747574, record_bytes, partners.size()};
+  std::vector<Beginning> beginnings(rank_count());
+  allgather(std::as_bytes(std::span(&own_beginning, 1)),
+            std::as_writable_bytes(std::span(beginnings)), timeout);
+  std::size_t most = 0;
+  for (std::size_t rank = 0; rank < beginnings.size(); ++rank) {
+    const Beginning& one = beginnings[rank];
+    if (one.mark != own_beginning.mark || one.count >= rank_count())
+      throw Error(ErrorCode::mismatch, "swap: rank " + std::to_string(rank) + " gathers instead");
+    if (one.record_bytes != record_bytes)
+      throw Error(ErrorCode::mismatch, "swap: this rank contributes records of " +
+                                           std::to_string(record_bytes) + " bytes, rank " +
+                                           std::to_string(rank) + " records of " +
+                                           std::to_string(one.record_bytes) + " bytes");
+    most = std::max<std::size_t>(most, one.count);
+  }
   const std::size_t entry_bytes = sizeof(Rank) + record_bytes;  // whom it is for, and the record
   std::vector<std::byte> own(most * entry_bytes, std::byte{0xff}), all(own.size() * rank_count());
   for (std::size_t i = 0; i < partners.size(); ++i) {

@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -183,6 +185,67 @@ TEST(MpiExchange, different_sizes_are_a_mismatch_on_every_rank) {
     ADD_FAILURE() << "different sizes were accepted";
   } catch (const tutti::Error& error) {
     EXPECT_EQ(error.code(), tutti::ErrorCode::mismatch);
+  }
+  exchange->barrier(30s);  // still in step
+}
+
+/// What this rank, which alone makes another call, and the others hear of it.
+void expect_mismatch(const std::function<void()>& call, const std::string& words) {
+  try {
+    call();
+    ADD_FAILURE() << "different calls were accepted";
+  } catch (const tutti::Error& error) {
+    EXPECT_EQ(error.code(), tutti::ErrorCode::mismatch) << error.what();
+    EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+  }
+}
+
+// Protects: a rank that gathers and ranks that compare are in one exchange, in which nothing is
+// said to be equal.
+TEST(MpiExchange, who_gathers_and_who_compares_meet) {
+  const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
+  const std::uint32_t self = index_of(exchange->self()), ranks = exchange->rank_count();
+  if (ranks == 1) GTEST_SKIP() << "needs a rank that differs";
+  for (const std::uint32_t gathers : {0u, 1u}) {
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{512}, (std::size_t{1} << 20) + 1}) {
+      for (const bool are_equal : {true, false}) {
+        const auto of = [&](std::uint32_t rank) { return std::byte(are_equal ? 9 : rank + 1); };
+        const std::vector<std::byte> mine(bytes, of(self));
+        std::vector<std::byte> all(bytes * ranks), expected(bytes * ranks);
+        for (std::size_t i = 0; i < expected.size(); ++i)
+          expected[i] = of(static_cast<std::uint32_t>(i / bytes));
+        if (self == gathers)
+          exchange->allgather(mine, all, 30s);
+        else
+          EXPECT_FALSE(exchange->allgather_unless_equal(mine, all, 30s));
+        EXPECT_TRUE(all == expected) << gathers << ' ' << bytes << ' ' << are_equal;
+      }
+    }
+  }
+}
+
+// Protects: ranks that make calls which do not fit each other hear so, all of them, and MPI is in
+// step; their collectives would be undefined in MPI.
+TEST(MpiExchange, different_calls_are_a_mismatch_on_every_rank) {
+  const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
+  const std::uint32_t self = index_of(exchange->self()), ranks = exchange->rank_count();
+  if (ranks == 1) GTEST_SKIP() << "needs a rank that differs";
+  const std::vector<std::byte> mine(8, std::byte{3});
+  std::vector<std::byte> all(mine.size() * ranks);
+  const std::vector<Rank> partners{Rank{self == 0 ? 1u : 0u}};
+  std::vector<std::byte> theirs(mine.size());
+  const auto gathers = [&] { exchange->allgather(mine, all, 30s); };
+  const auto compares = [&] { (void)exchange->allgather_unless_equal(mine, all, 30s); };
+  const auto swaps = [&] { exchange->swap(partners, mine.size(), mine, theirs, 30s); };
+  const auto meets = [&] { exchange->barrier(30s); };
+  for (const std::uint32_t other : {0u, 1u}) {
+    const std::string first = other == 0 ? "rank 0 contributes records of 8 bytes, rank 1 8 bytes"
+                                         : "rank 0 contributes 8 bytes, rank 1 records of 8 bytes";
+    expect_mismatch(self == other ? std::function<void()>(swaps) : gathers, first);
+    expect_mismatch(self == other ? std::function<void()>(swaps) : compares, first);
+    expect_mismatch(self == other ? std::function<void()>(swaps) : meets, "records of 8 bytes");
+    expect_mismatch(self == other ? std::function<void()>(meets) : gathers, "0 bytes");
+    expect_mismatch(self == other ? std::function<void()>(meets) : compares, "0 bytes");
   }
   exchange->barrier(30s);  // still in step
 }

@@ -5,9 +5,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <tutti/tutti.hpp>
+#include <utility>
 #include <vector>
 
 #include "bootstrap/mpi_exchange.hpp"
@@ -110,6 +112,44 @@ TEST_P(MpiSplit, ranks_that_call_something_else_are_named_on_all) {
     EXPECT_EQ(error.code(), tutti::ErrorCode::mismatch);
     const std::string text = error.what();
     EXPECT_NE(text.find("synchronize, rank 1 calls split"), std::string::npos) << text;
+  }
+  EXPECT_EQ(sum_of(whole, 1), whole.rank_count());
+}
+
+// Protects: the same where one of the calls is an operation, whose set-up compares what another
+// call's would gather.
+TEST_P(MpiSplit, an_operation_beside_another_call_is_named_on_all) {
+  const auto exchange = tutti::mpi_exchange(MPI_COMM_WORLD);
+  if (exchange->rank_count() == 1) GTEST_SKIP() << "needs a rank that differs";
+  tutti::Context context(options());
+  Communicator whole(context, *exchange);
+  const std::uint32_t self = index_of(whole.rank());
+  std::uint64_t mine = 1, sum = 0;
+  const auto operate = [&] {
+    (void)tutti::allreduce<std::uint64_t>(whole, std::span<const std::uint64_t>(&mine, 1),
+                                          std::span(&sum, 1), tutti::sum);
+  };
+  const std::vector<std::pair<std::string, std::function<void()>>> others{
+      {"split", [&] { (void)whole.split(0u); }},
+      {"synchronize", [&] { whole.synchronize(); }},
+      {"allocate", [&] { (void)whole.allocate(64); }}};
+  for (const auto& [name, other] : others) {
+    for (const std::uint32_t operates : {0u, 1u}) {
+      try {
+        if (self == operates)
+          operate();
+        else
+          other();
+        ADD_FAILURE() << "different calls were accepted: " << name;
+      } catch (const tutti::Error& error) {
+        EXPECT_EQ(error.code(), tutti::ErrorCode::mismatch);
+        const std::string text = error.what();
+        EXPECT_NE(text.find("ranks make different calls"), std::string::npos) << text;
+        EXPECT_NE(text.find(name), std::string::npos) << text;
+        EXPECT_NE(text.find("rank " + std::to_string(operates)), std::string::npos) << text;
+        EXPECT_NE(text.find("allreduce"), std::string::npos) << text;
+      }
+    }
   }
   EXPECT_EQ(sum_of(whole, 1), whole.rank_count());
 }

@@ -176,6 +176,32 @@ TEST(ConnectionsOfContext, that_live_operations_need_are_not_closed_and_the_numb
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
+// Two live trees leave room on all ranks but rank 2 for one whose root that is.
+TEST(ConnectionsOfContext, that_one_rank_has_no_room_for_is_told_to_all_with_the_advice) {
+  const auto results = run_local({.rank_count = 5}, [](Exchange& exchange) {
+    Context context(with_connections(exchange, 3));
+    Communicator communicator(context, exchange);
+    const std::uint32_t self = index_of(exchange.self());
+    std::uint64_t value = 0;
+    const auto from = [&](std::uint32_t root) {
+      return broadcast(
+          communicator,
+          {.buffer = &value, .bytes = sizeof value, .root = Rank{root}, .tree = Tree::binomial});
+    };
+    const Operation first = from(0), second = from(1);
+    const std::string refused = refusal([&] { return from(2); });
+    const bool is_of_another_rank = refused.rfind("rank 2: ", 0) == 0;
+    for (const char* const word : {"has 3 connections", "at most 3", "destroy operations",
+                                   "fewer messages per round", "connects fewer ranks"})
+      if (refused.find(word) == std::string::npos || is_of_another_rank != (self != 2)) {
+        std::fprintf(stderr, "rank %u: %s\n", self, refused.c_str());
+        return 1;
+      }
+    return 0;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(5));
+}
+
 // Rank 1 is in the set-up of an operation with rank 0 already when rank 0 closes the connection
 // that rank 1 counts on.
 TEST(ConnectionsOfContext, which_one_end_has_closed_meanwhile_are_made_anew) {

@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <string>
 #include <thread>
 #include <tutti/tutti.hpp>
+#include <utility>
 
 #include "support/device.hpp"
 #include "support/jobs.hpp"
@@ -169,6 +172,51 @@ TEST(Split, over_tcp) {
   EXPECT_EQ(codes_of(results), std::vector<int>(5));
 }
 
+/// Whether `make` is refused by a mismatch whose text has all of `words`.
+bool is_mismatch(const std::function<void()>& make, const std::vector<std::string>& words) {
+  try {
+    make();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    if (error.code() == ErrorCode::mismatch &&
+        std::all_of(words.begin(), words.end(),
+                    [&](const std::string& word) { return text.find(word) != std::string::npos; }))
+      return true;
+    std::fprintf(stderr, "%s\n", text.c_str());
+  }
+  return false;
+}
+
+/// One rank makes an operation, the others something else, or the other way round.
+int operate_beside_other_calls(Exchange& exchange) {
+  Context context(options_for_test(exchange, {1}));
+  Communicator whole(context, exchange);
+  const std::function<void()> operate = [&] { (void)barrier(whole); };
+  const std::vector<std::pair<std::string, std::function<void()>>> others{
+      {"split", [&] { (void)whole.split(0u); }},
+      {"synchronize", [&] { whole.synchronize(); }},
+      {"allocate", [&] { (void)whole.allocate(64); }}};
+  const bool differs = whole.rank() == Rank{1};
+  for (const auto& [name, other] : others) {
+    const std::string text = "ranks make different calls: rank";
+    if (!is_mismatch(differs ? operate : other, {text, name, "rank 1 calls barrier"})) return 1;
+    if (!is_mismatch(differs ? other : operate, {text, "barrier", "rank 1 calls " + name}))
+      return 2;
+  }
+  Operation after = barrier(whole);
+  return call(after) == Status::ok ? 0 : 3;
+}
+
+TEST(Split, and_other_calls_beside_an_operation_are_named_on_all_ranks) {
+  EXPECT_EQ(codes_of(launch({.rank_count = 3}, operate_beside_other_calls)), std::vector<int>(3));
+  const std::uint16_t port = test::free_port();
+  const auto over_tcp = launch({.rank_count = 3}, [&](Exchange& exchange) {
+    const auto tcp = test::meet_over_tcp(index_of(exchange.self()), 3, port);
+    return operate_beside_other_calls(*tcp);
+  });
+  EXPECT_EQ(codes_of(over_tcp), std::vector<int>(3));
+}
+
 TEST(Split, who_asks_for_another_operation_in_a_part_is_named) {
   const auto results = launch({.rank_count = 4}, [&](Exchange& exchange) {
     Context context(options_for_test(exchange, {1}));
@@ -189,6 +237,32 @@ TEST(Split, who_asks_for_another_operation_in_a_part_is_named) {
     return call(after) == Status::ok ? 0 : 3;
   });
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+// Protects: ranks of the other parts, which agree, hear of it at once instead of waiting for the
+// set-up timeout, and the whole stays usable.
+TEST(Split, different_plans_within_one_part_are_told_in_all_parts) {
+  const auto results = launch({.rank_count = 6}, [](Exchange& exchange) {
+    ContextOptions options = options_for_test(exchange, {1});
+    if (exchange.self() == Rank{5}) options.per_round = {1, 1};
+    Context context(options);
+    Communicator whole(context, exchange);
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      (void)whole.split(index_of(whole.rank()) / 3);
+      return 1;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::mismatch ||
+          std::strstr(error.what(), "ranks have different plans for split") == nullptr) {
+        std::fprintf(stderr, "rank %u: %s\n", index_of(whole.rank()), error.what());
+        return 2;
+      }
+    }
+    if (std::chrono::steady_clock::now() - begin > 10s) return 3;
+    Operation after = barrier(whole, {.per_round = {5}});
+    return call(after) == Status::ok ? 0 : 4;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(6));
 }
 
 TEST(Split, a_death_is_heard_in_every_part_by_name) {

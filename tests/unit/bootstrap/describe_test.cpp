@@ -39,5 +39,11 @@ TEST(Describe, names_timeouts) {
   EXPECT_EQ(name_timeout(wait_forever), "forever");
 }
 
+// Protects: records are told from the bytes of an allgather.
+TEST(Describe, names_contributions) {
+  EXPECT_EQ(name_contribution(8, false), "8 bytes");
+  EXPECT_EQ(name_contribution(8, true), "records of 8 bytes");
+}
+
 }  // namespace
 }  // namespace tutti::bootstrap

@@ -101,6 +101,69 @@ TEST(LocalExchange, records_of_different_sizes_are_a_mismatch_on_every_rank) {
   for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
 }
 
+// Protects: what a rank gathers is not taken for the number of another's records, or the other way
+// round, even where both are as long.
+TEST(LocalExchange, who_swaps_and_who_gathers_hear_of_each_other) {
+  for (const std::size_t bytes : {std::size_t{8}, std::size_t{24}, std::size_t{100'000}}) {
+    const auto results = run_local_threads({.rank_count = 3}, [&](Exchange& exchange) {
+      const std::vector<Rank> partners{Rank{(index_of(exchange.self()) + 1) % 3}};
+      std::vector<std::byte> mine(bytes, std::byte{0x77}), all(3 * bytes), record(8), theirs(8);
+      const Ending ending = ending_of([&] {
+        if (exchange.self() == Rank{2})
+          exchange.allgather(mine, all, 20s);
+        else
+          exchange.swap(partners, 8, record, theirs, 20s);
+      });
+      const bool is_told = ending.code == ErrorCode::mismatch &&
+                           ending.says("records of 8 bytes") &&
+                           ending.says(std::to_string(bytes) + " bytes");
+      if (!is_told) std::fprintf(stderr, "%s\n", ending.text.c_str());
+      return is_told ? 0 : 1;
+    });
+    for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0) << bytes;
+  }
+}
+
+TEST(LocalExchange, records_of_different_sizes_are_a_mismatch_even_without_partners) {
+  const auto results = run_local_threads({.rank_count = 3}, [](Exchange& exchange) {
+    const std::size_t bytes = exchange.self() == Rank{2} ? 9 : 8;
+    const Ending ending = ending_of([&] { exchange.swap({}, bytes, {}, {}, 20s); });
+    return ending.code == ErrorCode::mismatch && ending.says("records of ") ? 0 : 1;
+  });
+  for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0);
+}
+
+// Protects: the same of exchanges that swap by allgathers, as far as these let them know.
+TEST(Exchange, ranks_that_swap_know_who_does_not) {
+  for (const std::size_t bytes : {std::size_t{8}, std::size_t{24}}) {
+    const auto results = run_local_threads({.rank_count = 3}, [&](Exchange& exchange) {
+      Plain plain(exchange);
+      const bool gathers = exchange.self() == Rank{2};
+      const std::vector<Rank> partners{Rank{(index_of(exchange.self()) + 1) % 3}};
+      std::vector<std::byte> mine(bytes, std::byte{0x77}), all(3 * bytes), record(8), theirs(8);
+      const Ending ending = ending_of([&] {
+        if (gathers)
+          plain.allgather(mine, all, 20s);
+        else
+          plain.swap(partners, 8, record, theirs, 20s);
+      });
+      const bool is_told = ending.code == ErrorCode::mismatch &&
+                           (bytes == 8 || ending.says("rank 2 gathers instead"));
+      if (!is_told) std::fprintf(stderr, "%s\n", ending.text.c_str());
+      // The bytes of a swap's beginning are a contribution like another to who gathers as many.
+      return is_told || (gathers && bytes == 24 && !ending.failed) ? 0 : 1;
+    });
+    for (const LocalResult& result : results) EXPECT_EQ(result.exit_status, 0) << bytes;
+  }
+  run_well(3, [](Exchange& exchange) {
+    Plain plain(exchange);
+    const std::size_t bytes = exchange.self() == Rank{2} ? 9 : 8;
+    const Ending ending = ending_of([&] { plain.swap({}, bytes, {}, {}, 20s); });
+    EXPECT_EQ(ending.code, ErrorCode::mismatch);
+    EXPECT_TRUE(ending.says("records of 9 bytes")) << ending.text;
+  });
+}
+
 // Protects: no rank leaves a barrier before all have entered, over many in a row.
 TEST(LocalExchange, barrier_waits_for_the_last_rank) {
   std::atomic<int> entered{0};

@@ -139,6 +139,61 @@ TEST(TcpExchange, what_is_relayed_for_a_rank_does_not_grow_with_the_ranks) {
   EXPECT_LT(each[0], 1200u);
 }
 
+/// Nobody leaves before all have heard that one differs, and nobody is said to be dead.
+void expect_disagreement(const std::function<void(Exchange&)>& body) {
+  std::atomic<int> heard{0};
+  expect_all_well(run_ranks(tcp_job(5), [&](Exchange& exchange) {
+    exchange.barrier(20s);
+    const Ending ending = ending_of([&] { body(exchange); });
+    EXPECT_EQ(ending.code, ErrorCode::mismatch) << ending.text;
+    EXPECT_TRUE(ending.says("records of ") && ending.says("200000")) << ending.text;
+    ++heard;
+    EXPECT_TRUE(within(20s, [&] { return heard == 5; }));
+    EXPECT_EQ(exchange.incident().kind, Incident::Kind::none);
+  }));
+}
+
+/// Swaps with all others.
+void swap_with_all(Exchange& exchange, std::size_t record_bytes) {
+  std::vector<Rank> partners;
+  for (std::uint32_t rank = 0; rank < exchange.rank_count(); ++rank)
+    if (Rank{rank} != exchange.self()) partners.push_back(Rank{rank});
+  std::vector<std::byte> mine(partners.size() * record_bytes), theirs(mine.size());
+  exchange.swap(partners, record_bytes, mine, theirs, 20s);
+}
+
+// Protects: records that the hub hands out before it knows that ranks disagree are not taken for
+// something that no hub sends, which would be the death of rank 0, and then of the rank itself.
+TEST(TcpExchange, records_that_come_before_a_disagreement_are_no_death) {
+  for (const auto pause : {0ms, 300ms}) {
+    const auto is_late = [&](Exchange& exchange) {
+      if (exchange.self() != Rank{3}) return false;
+      std::this_thread::sleep_for(pause);
+      return true;
+    };
+    expect_disagreement([&](Exchange& exchange) {
+      std::vector<std::byte> mine(8), all(40);
+      if (is_late(exchange))
+        exchange.allgather(mine, all, 20s);
+      else
+        swap_with_all(exchange, 200'000);
+    });
+    expect_disagreement(
+        [&](Exchange& exchange) { swap_with_all(exchange, is_late(exchange) ? 100 : 200'000); });
+  }
+}
+
+// Protects: records of two sizes that meet in the hub on their way to one rank are not taken for
+// something else either.
+TEST(TcpExchange, records_of_two_sizes_for_one_rank_are_no_death) {
+  for (const auto pause : {0ms, 300ms})
+    expect_disagreement([&](Exchange& exchange) {
+      const std::uint32_t self = index_of(exchange.self());
+      if (self == 3) std::this_thread::sleep_for(pause);
+      swap_with_all(exchange, self == 2 ? 150'000 : 200'000);
+    });
+}
+
 TEST(TcpExchange, ranks_that_do_different_things_hear_of_it) {
   // Nobody leaves before all have heard.
   const auto expect_mismatch = [](const std::function<void(Exchange&)>& body) {
