@@ -48,12 +48,13 @@ std::span<const Node> nodes_of(const Query& query) {
 }
 
 /// Whether what the ranks of a node do is priced, too: not where nobody takes nodes into account,
-/// or the caller says how it is done, or every further message costs turns of the scheduler.
+/// or the caller says how it is done, or every further message costs turns of the scheduler, or
+/// the ranks of a node have one target.
 bool is_priced_on_nodes(const Query& query) {
   const CollectiveRequest& request = query.request;
   const Topology& topology = query.topology;
   return !nodes_of(query).empty() && topology.has_shared_nodes() && !topology.is_one_node() &&
-         !topology.shares_cpus && request.tree == Tree::automatic &&
+         !topology.shares_cpus && !request.shares_target && request.tree == Tree::automatic &&
          request.per_round_by_default.empty() && has_all_participants(query);
 }
 
@@ -213,7 +214,7 @@ constexpr Row chain_row(Collective collective) {
 std::string why_not_lanes(const Query& query) {
   if (!is_priced_on_nodes(query))
     return "there are not several nodes of several ranks, or a tree is asked for, or ranks share "
-           "CPUs";
+           "CPUs or a target";
   if (!is_broadcast(query) && is_ordered(query) && query.request.root != Rank{0})
     return "the result is that of rank 0 first";
   return std::min<std::size_t>(query.topology.smallest_node(), query.request.element_count) < 2

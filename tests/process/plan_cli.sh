@@ -137,7 +137,9 @@ texts() {
     exscan; do
     for bytes in 8 1M; do
       for ranks in 64 200 1024; do
-        connections=$("${plan[@]}" --ranks $ranks --collective $collective --bytes $bytes |
+        how="--bytes $bytes"
+        [ $collective != barrier ] || how=
+        connections=$("${plan[@]}" --ranks $ranks --collective $collective $how |
           sed -n 's/.*connections *\([0-9]*\)$/\1/p')
         [ "$connections" -le $((4 * $(python3 -c "print(($ranks - 1).bit_length())"))) ] ||
           fail "$collective of $bytes bytes connects $connections of $ranks ranks"

@@ -19,16 +19,18 @@ enum class EventKind : std::uint8_t {
   visible,    // a message inside the node can be seen
 };
 
-/// What happens at one instant is ordered by rank, its own turn first, then what it has sent, in
-/// the order of its puts.
+/// What happens at one instant is ordered by rank: what the rank has sent, in the order of its
+/// puts, then its own turn, with nothing of another rank in between.
 struct Event {
   Picoseconds at;
   std::uint32_t rank;    // whose turn it is, or who has sent the message
-  std::uint64_t number;  // 0: a turn; else that of the message
+  std::uint64_t number;  // that of the message, or of_turn
   EventKind kind = EventKind::turn;
   std::uint32_t to = 0;
   std::uint16_t slot = 0;
   std::uint64_t bytes = 0;
+
+  static constexpr std::uint64_t of_turn = UINT64_MAX;
 
   friend bool operator>(const Event& a, const Event& b) {
     return std::tie(a.at, a.rank, a.number) > std::tie(b.at, b.rank, b.number);
@@ -76,10 +78,15 @@ class Events {
   }
 
   std::vector<Picoseconds> run() && {
+    std::vector<Event> together;
     while (!events_.empty()) {
-      const Event event = events_.top();
-      events_.pop();
-      handle(event);
+      together.clear();
+      do {
+        together.push_back(events_.top());
+        events_.pop();
+      } while (!events_.empty() && events_.top().at == together[0].at &&
+               events_.top().rank == together[0].rank);
+      for (const Event& event : together) handle(event);
     }
     std::vector<Picoseconds> ends;
     for (const RankState& state : ranks_) {
@@ -93,7 +100,7 @@ class Events {
  private:
   void take_turn_at(std::uint32_t rank, Picoseconds at) {
     ranks_[rank].waits = false;
-    events_.push({.at = at, .rank = rank, .number = 0});
+    events_.push({.at = at, .rank = rank, .number = Event::of_turn});
   }
 
   void wake(std::uint32_t rank, Picoseconds at) {
