@@ -309,8 +309,7 @@ Info gather_info() {
   const std::size_t memory_bytes =
       settings.arena_bytes + runtime::staging_bytes(settings.arena_bytes);
   if (port && !info.problem) info.problem = problem_of_locking(*port, memory_bytes);
-  info.sections.push_back(
-      limits(port ? &*port : nullptr, memory_bytes, settings.connections_max));
+  info.sections.push_back(limits(port ? &*port : nullptr, memory_bytes, settings.connections_max));
   info.sections.push_back(nodes(settings));
   info.sections.push_back(copies(settings, costs));
   info.sections.push_back(processors());

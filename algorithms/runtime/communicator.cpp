@@ -35,7 +35,7 @@ struct Introduction {
   std::uint64_t node_shape;  // hash of what is imposed on nodes and domains
   std::uint64_t connections_max;
   std::uint64_t receives_max;  // of a connection
-  detail::CpuSet cpus;       // allowed
+  detail::CpuSet cpus;         // allowed
   runtime::NeighbourCard neighbour;
   verbs::PortCard port;
 };
