@@ -460,6 +460,7 @@ std::vector<Places> meet_peers(Operation::Implementation& operation, SetUpCall& 
   const std::vector<Rank> peers = peers_of(operation);
   const Places mine = places_of(operation);
   std::vector<Letter> letters;
+  letters.reserve(peers.size());
   for (const Rank peer : peers) letters.push_back(letter_to(operation, mine, peer));
   letters = swap_letters(communicator, call, peers, letters);
   std::vector<Places> places(communicator.exchange.rank_count());
