@@ -319,7 +319,7 @@ TEST(Silence, a_peer_that_does_not_answer_is_named_by_all_ranks) {
       communicator.synchronize();
       if (exchange.self() != Rank{1}) {
         if (!gone.comes_to(1) || operation.start() != Status::ok) return 2;
-        const Status status = operation.wait(10s);
+        const Status status = operation.wait(test::patiently(10s));
         knowing.add();
         if (status != Status::peer_failed) return 3;
         return communicator.failure().peer == Rank{1} ? 0 : 4;
