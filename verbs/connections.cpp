@@ -342,10 +342,15 @@ void Connections::fail(Connection& connection, const TransportFailure& failure) 
   connection.sends.close();
   // Whatever the reason, nothing may leave it or come through it from now on.
   connection.pair->close();
-  // One end that is being closed needs nothing any more, so nor does the other.  A send of a call
-  // too many that was posted before "disconnect" was polled looks like one that the peer has had,
-  // but whose acknowledgement was lost: neither is reported.
-  if (!connection.is_closing && !connection.peer_closed) report(connection, failure);
+  // One end that is being closed needs nothing any more, so nor does the other, as a rule: the peer
+  // has had what was sent, and the acknowledgement is lost.  But a call too many, whose send was
+  // posted before "disconnect" was polled, waits for ever: it uses the connection, and there is no
+  // other one to that peer.
+  const auto current = by_process_.find(connection.process);
+  const bool is_called_for =
+      connection.users > 0 && current != by_process_.end() && current->second == connection.index;
+  if (!connection.is_closing && (!connection.peer_closed || is_called_for))
+    report(connection, failure);
 }
 
 void Connections::report(Connection& connection, const TransportFailure& failure) noexcept {

@@ -389,6 +389,18 @@ TEST(Disconnect, who_sends_on_afterwards_has_called_too_often) {
   EXPECT_EQ(a.connections()[0].room(1), Status::transport_failed);
 }
 
+TEST(Disconnect, a_send_too_many_that_was_posted_before_it_was_heard_is_news_too) {
+  End a(1), b(2, 1), c(3);
+  Operation operation(a, b);
+  operation.end_receiver();
+  EXPECT_TRUE(run(c, b, 3, 1).right);
+  ASSERT_EQ(a.fabric.put(operation.sends, 0, 0), Status::ok) << "nothing has been polled";
+  const Deadline deadline = Deadline::after(20s, a.clock.now());
+  while (!a.connections().has_news() && !deadline.passed(a.clock.now())) (void)a.fabric.poll();
+  ASSERT_TRUE(a.connections().has_news());
+  EXPECT_EQ(a.connections().next_failure().process, 2u);
+}
+
 /// The first completion queue has room for one connection of so many receives, so that what comes
 /// by one connection may be polled before what came earlier by another.
 TEST(Disconnect, connections_of_several_completion_queues_are_closed_and_made_anew) {
