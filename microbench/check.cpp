@@ -8,6 +8,7 @@
 #include <numeric>
 #include <random>
 #include <tutti/detail/clock.hpp>
+#include <tutti/detail/hash.hpp>
 
 #include "microbench/reference.hpp"
 #include "microbench/together.hpp"
@@ -96,10 +97,9 @@ Finding first_mismatch(const std::string& name, TuttiSubject& subject, Rank self
 }
 
 std::uint64_t hash_of(std::span<const std::byte> bytes) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const std::byte byte : bytes)
-    hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001b3;
-  return hash;
+  detail::Hash hash;
+  for (const std::byte byte : bytes) hash.add(static_cast<std::uint64_t>(byte));
+  return hash.value();
 }
 
 /// Calls with inputs that round: the bits of every rank's result, compared by their hash.

@@ -299,8 +299,12 @@ void Connections::leave_to_peer(Connection& connection) noexcept {
 }
 
 void Connections::forget_process(const Connection& connection) noexcept {
+  if (leads_to_its_process(connection)) by_process_.erase(connection.process);
+}
+
+bool Connections::leads_to_its_process(const Connection& connection) const noexcept {
   const auto found = by_process_.find(connection.process);
-  if (found != by_process_.end() && found->second == connection.index) by_process_.erase(found);
+  return found != by_process_.end() && found->second == connection.index;
 }
 
 void Connections::close(Connection& connection) noexcept {
@@ -346,9 +350,7 @@ void Connections::fail(Connection& connection, const TransportFailure& failure) 
   // has had what was sent, and the acknowledgement is lost.  But a call too many, whose send was
   // posted before "disconnect" was polled, waits for ever: it uses the connection, and there is no
   // other one to that peer.
-  const auto current = by_process_.find(connection.process);
-  const bool is_called_for =
-      connection.users > 0 && current != by_process_.end() && current->second == connection.index;
+  const bool is_called_for = connection.users > 0 && leads_to_its_process(connection);
   if (!connection.is_closing && (!connection.peer_closed || is_called_for))
     report(connection, failure);
 }

@@ -160,6 +160,8 @@ class Connections {
   std::uint32_t make(std::uint64_t process, QueuePair&& pair);
   void leave_to_peer(Connection& connection) noexcept;
   void forget_process(const Connection& connection) noexcept;
+  /// Whether it is the one that last_to() finds.
+  bool leads_to_its_process(const Connection& connection) const noexcept;
   bool free(std::uint32_t index) noexcept;
 
   const Port& port_;

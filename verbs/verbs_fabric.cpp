@@ -99,7 +99,7 @@ void VerbsFabric::make_room_for(std::span<const std::uint64_t> processes, detail
   else
     (void)poll();
   forget_closed();
-  // What is polled then may say that peers have closed more.
+  // The messages polled then may say that peers have closed more.
   while (connections_.close_those_of_peers()) forget_closed();
   const std::vector<std::uint32_t> in_the_way = connections_.in_the_way_of(processes);
   if (in_the_way.empty()) return;

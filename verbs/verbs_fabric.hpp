@@ -182,8 +182,7 @@ class VerbsFabric {
   std::size_t poll_several() noexcept;
   /// Polls until all that was in the completion queues before has been polled.
   void empty_queues() noexcept;
-  /// What is in the completion queues of closed connections is dropped; then they can be made
-  /// again.
+  /// Drops the completions of closed connections, whose places can be taken by others then.
   void forget_closed() noexcept;
   void raise(Connection& connection, std::uint32_t immediate) noexcept;
 

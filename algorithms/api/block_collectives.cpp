@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <optional>
 #include <string>
+#include <tutti/detail/hash.hpp>
 
 #include "plan/allreduce/chunked_fold.hpp"
 #include "plan/blocks/blocks.hpp"
@@ -215,18 +215,18 @@ class Making {
   /// blocks lie in it as `target` says.
   void may_share_target(const BlockLayout& target) {
     if (!communicator_.implementation().has_node_segments) return;
-    own_numbers_ = request_.row.size();
+    tells_target_ = true;
     std::size_t end = 0, next = 0;
-    std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+    detail::Hash hash;
     for (std::size_t rank = 0; rank < target.bytes.size(); ++rank) {
       const std::size_t offset = rank < target.offsets.size() ? target.offsets[rank] : next;
       next = offset + target.bytes[rank];  // what overflows is refused later
       end = std::max(end, next);
-      if (target.bytes[rank] > 0) hash = (hash ^ offset) * 0x100000001b3;
+      if (target.bytes[rank] > 0) hash.add(offset);
     }
     const Context::Implementation& context = communicator_.implementation().context;
     request_.row.push_back(end > 0 ? runtime::place_in_node(context, request_.target, end) : 0);
-    request_.row.push_back(hash);
+    request_.row.push_back(hash.value());
   }
 
   /// `lay_out(rows)` gives a LaidOut.  Blocks that are `swapped` are copied in place.
@@ -238,8 +238,9 @@ class Making {
                                                 " ranks are more than there are slots for");
       const Rank root = request_.asked.root;
       if (root != no_rank) require_root(name(), root, count());
-      const bool shares_target = split_off_targets(rows);
-      LaidOut blocks = lay_out(own_numbers_ ? std::span<const std::uint64_t>(own_rows_) : rows);
+      std::vector<std::uint64_t> own_rows(rows.begin(), rows.end());
+      const bool shares_target = tells_target_ && split_off_targets(own_rows);
+      LaidOut blocks = lay_out(own_rows);
       const bool in_place =
           is_in_place({name(), request_.source, request_.target}, blocks.of_rank, settings().check);
       for (std::size_t rank = 0; rank < blocks.passing.size(); ++rank)
@@ -263,19 +264,18 @@ class Making {
     return communicator_.implementation().context.settings;
   }
 
-  /// Takes what may_share_target() has added out of the rows of all ranks.  Whether the ranks of
-  /// each node have one target.
-  bool split_off_targets(std::span<const std::uint64_t> rows) {
-    if (!own_numbers_) return false;
-    const std::size_t width = *own_numbers_ + 2;
-    std::vector<std::uint64_t> places, layouts;
-    own_rows_.clear();
+  /// Takes what may_share_target() has added out of the rows of all ranks.  Returns whether the
+  /// ranks of each node have one target.
+  bool split_off_targets(std::vector<std::uint64_t>& rows) const {
+    const std::size_t width = request_.row.size();
+    std::vector<std::uint64_t> own_rows, places, layouts;
     for (std::size_t rank = 0; rank < count(); ++rank) {
-      const std::span<const std::uint64_t> row = rows.subspan(rank * width, width);
-      own_rows_.insert(own_rows_.end(), row.begin(), row.end() - 2);
+      const auto row = std::span<const std::uint64_t>(rows).subspan(rank * width, width);
+      own_rows.insert(own_rows.end(), row.begin(), row.end() - 2);
       places.push_back(row[width - 2]);
       layouts.push_back(row[width - 1]);
     }
+    rows = std::move(own_rows);
     const std::vector<Node> node_of = communicator_.implementation().topology().node_of;
     if (!runtime::is_one_buffer_a_node({name(), "targets"}, node_of, places)) return false;
     for (std::size_t rank = 0; rank < count(); ++rank)
@@ -290,8 +290,7 @@ class Making {
   Communicator& communicator_;
   shm::ReadFor what_;
   runtime::OperationRequest request_;
-  std::optional<std::size_t> own_numbers_ = {};  // of a row, where the target's place follows
-  std::vector<std::uint64_t> own_rows_ = {};     // these, of all ranks
+  bool tells_target_ = false;  // at the end of the row
 };
 
 }  // namespace

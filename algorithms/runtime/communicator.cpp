@@ -11,6 +11,7 @@
 #include <string>
 #include <tutti/detail/check.hpp>
 #include <tutti/detail/cpu_set.hpp>
+#include <tutti/detail/hash.hpp>
 #include <tutti/detail/names.hpp>
 #include <utility>
 
@@ -54,25 +55,25 @@ const char* name_of(std::uint64_t shared_notifications) noexcept {
 }
 
 std::uint64_t hash_of_shape(const runtime::ContextSettings& settings) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3; };
-  add(static_cast<std::uint64_t>(settings.placement));
-  add(settings.ranks_per_node.size());
-  for (const std::uint32_t ranks : settings.ranks_per_node) add(ranks);
-  add(settings.domains_above);
-  add(settings.ranks_per_domain.size());
-  for (const std::uint32_t ranks : settings.ranks_per_domain) add(ranks);
-  return hash;
+  detail::Hash hash;
+  hash.add(static_cast<std::uint64_t>(settings.placement));
+  hash.add(settings.ranks_per_node.size());
+  for (const std::uint32_t ranks : settings.ranks_per_node) hash.add(ranks);
+  hash.add(settings.domains_above);
+  hash.add(settings.ranks_per_domain.size());
+  for (const std::uint32_t ranks : settings.ranks_per_domain) hash.add(ranks);
+  return hash.value();
 }
 
 /// A name for the communicator that these ranks make.  It is computed from their contexts and how
 /// many communicators each context has made, so no other communicator has the same name.
 std::uint64_t id_of(std::span<const Introduction> all) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const Introduction& rank : all)
-    for (const std::uint64_t value : {rank.process_key, rank.communicators_made})
-      hash = (hash ^ value) * 0x100000001b3;
-  return hash | 1;  // never 0
+  detail::Hash hash;
+  for (const Introduction& rank : all) {
+    hash.add(rank.process_key);
+    hash.add(rank.communicators_made);
+  }
+  return hash.value() | 1;  // never 0
 }
 
 /// Where the ranks of each host may run, across namespaces.

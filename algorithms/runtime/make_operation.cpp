@@ -25,6 +25,7 @@
 #include <optional>
 #include <string>
 #include <tutti/detail/check.hpp>
+#include <tutti/detail/hash.hpp>
 #include <type_traits>
 
 #include "runtime/card.hpp"
@@ -80,9 +81,9 @@ std::vector<T> gather_unless_equal(Communicator::Implementation& communicator, S
 }
 
 std::uint64_t hash_of(const std::vector<std::uint32_t>& vector) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const std::uint32_t entry : vector) hash = (hash ^ entry) * 0x100000001b3;
-  return hash;
+  detail::Hash hash;
+  for (const std::uint32_t entry : vector) hash.add(entry);
+  return hash.value();
 }
 
 /// The ranks to which this one sends, or which send to it, in order.

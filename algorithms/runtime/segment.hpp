@@ -50,7 +50,7 @@ Segment::Implementation* registered_segment_with(const Context::Implementation& 
 std::uint64_t place_in_node(const Context::Implementation& context, const void* buffer,
                             std::size_t bytes) noexcept;
 
-/// What is said of the ranks' buffers in errors.
+/// The words of errors about the ranks' buffers.
 struct BuffersOfRanks {
   const char* collective;
   const char* name;       // "buffers", "targets"

@@ -54,15 +54,6 @@ std::uint32_t lanes_max_of(const Query& query, Hierarchy hierarchy) {
       std::min(seats, std::max<std::size_t>(query.request.element_count, 1)));
 }
 
-/// The schedule across may cut the part of a lane again, into so many pieces.
-plan::LaneShape shape_of(const Query& query, std::uint32_t lane_count, std::uint32_t pieces = 1) {
-  const Topology& topology = query.topology;
-  return {.rank_count = topology.rank_count,
-          .node_of = topology.node_of,
-          .lane_count = lane_count,
-          .pieces = pieces};
-}
-
 /// Some ranks of each node, in rank order, as if they were a domain.
 std::vector<Node> groups_of(const Topology& topology, std::uint32_t group_size) {
   assert(group_size > 0 && topology.node_of.size() == topology.rank_count);
@@ -97,7 +88,7 @@ std::string why_not_hierarchy(const Query& query, Hierarchy hierarchy) {
   }
   if (hierarchy == Hierarchy::domains) return "";
   const std::uint32_t lane_count = lanes_max_of(query, hierarchy);
-  return plan::is_lane_shape(shape_of(query, lane_count)) ? "" : too_many_of_a_node();
+  return plan::is_lane_shape(lanes_of(query, lane_count)) ? "" : too_many_of_a_node();
 }
 
 /// Whether small payloads and barriers meet by domains first.
@@ -112,7 +103,7 @@ bool is_worth_lanes(const Query& query) {
   const std::uint32_t lane_count = lanes_max_of(query, Hierarchy::lanes);
   const std::size_t bytes = query.request.bytes();
   return bytes >= lanes_from_bytes && lane_count > 1 && bytes / lane_count >= lane_bytes_min &&
-         plan::is_lane_shape(shape_of(query, lane_count));
+         plan::is_lane_shape(lanes_of(query, lane_count));
 }
 
 /// The hierarchy by a rule of payload and shape.
@@ -145,7 +136,7 @@ bool is_asked_for_hierarchy(const CollectiveRequest& request) {
 /// Why the schedule across the nodes does not go with so many lanes; empty: it does.
 std::string why_not_across(const Query& query, std::uint32_t lane_count, const plan::Plan& across) {
   if (across.slot_count > plan::slots_max / 2 ||
-      !plan::is_lane_shape(shape_of(query, lane_count, across.parts)))
+      !plan::is_lane_shape(lanes_of(query, lane_count, across.parts)))
     return too_many_of_a_node();
   const bool is_cut = lane_count > 1 || across.parts > 1;
   if (across.flow_control != plan::FlowControl::synchronising || (is_cut && across.payloads > 1))
@@ -169,7 +160,7 @@ std::size_t partners_max_of(const Choice& across, const plan::Plan& plan,
 bool has_room_for_pieces(const Query& query, std::uint32_t lane_count, std::uint32_t pieces) {
   const std::uint64_t seats = std::uint64_t{query.topology.largest_node()} + lane_count;
   return seats * pieces <= pieces_slots_max &&
-         plan::is_lane_shape(shape_of(query, lane_count, pieces));
+         plan::is_lane_shape(lanes_of(query, lane_count, pieces));
 }
 
 /// Whether a schedule that cuts the part of a lane goes with so many lanes.
@@ -342,7 +333,7 @@ plan::Plan hierarchical_plan(const Query& query, const Variant& variant, Rank se
       : hierarchy == Hierarchy::domains ? plan::LaneShape{.rank_count = topology.rank_count,
                                                           .node_of = topology.domain_of,
                                                           .one_lane = "domains"}
-                                        : shape_of(query, variant.lane_count);
+                                        : lanes_of(query, variant.lane_count);
   const auto across = [&](Rank node, std::uint32_t) {
     plan::Plan plan = variant.across->plan(node);
     return variant.sub_blocks == 1 ? plan : plan::in_sub_blocks(plan, variant.sub_blocks);

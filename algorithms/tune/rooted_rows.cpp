@@ -222,13 +222,6 @@ std::string why_not_lanes(const Query& query) {
              : "";
 }
 
-plan::LaneShape lanes_of(const Query& query, std::uint32_t lane_count, std::uint32_t pieces) {
-  return {.rank_count = query.topology.rank_count,
-          .node_of = query.topology.node_of,
-          .lane_count = lane_count,
-          .pieces = pieces};
-}
-
 constexpr std::uint32_t pieces_of_lane_max = 4;  // those of a chain
 
 /// Trees and chains of few or many lanes.
@@ -250,7 +243,7 @@ std::vector<Variant> in_lanes(const Query& query) {
 
 plan::Plan lanes_plan(const Query& query, const Variant& variant, Rank self) {
   const Rank root = query.request.root;
-  const plan::LaneShape shape = lanes_of(query, variant.lane_count, 1);
+  const plan::LaneShape shape = lanes_of(query, variant.lane_count);
   const plan::Order order = order_of(query.request.reduction);
   const auto across = [&](Rank node, std::uint32_t node_count) {
     const plan::RootedShape nodes{.root = Rank{index_of(query.topology.node_of[index_of(root)])},

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "plan/allreduce/lanes.hpp"
 #include "tune/registry.hpp"
 
 namespace tutti::tune {
@@ -29,6 +30,15 @@ inline constexpr std::uint32_t passed_on_ranks_max = 4096;
 inline plan::LogGP network_of(const Query& query) {
   const Topology& topology = query.topology;
   return share_of_port(query.network.between, topology.is_one_node() ? 1 : topology.largest_node());
+}
+
+/// Lanes of the nodes, each of whose parts the schedule across may cut into so many pieces.
+inline plan::LaneShape lanes_of(const Query& query, std::uint32_t lane_count,
+                                std::uint32_t pieces = 1) {
+  return {.rank_count = query.topology.rank_count,
+          .node_of = query.topology.node_of,
+          .lane_count = lane_count,
+          .pieces = pieces};
 }
 
 inline bool is_reproducible_in_bits(const CollectiveRequest& request) {

@@ -321,7 +321,7 @@ TEST(Blocks, of_nodes_with_one_target_are_written_once) {
   }
 }
 
-/// Whoever has not entered may still read the last result.
+/// A rank that has not entered may still read the last result.
 TEST(Blocks, of_nodes_with_one_target_have_to_await_entries) {
   std::vector<Plan> plans =
       allgather_plans_of(tutti::test::in_blocks({2, 1}), {1}, Target::of_node);

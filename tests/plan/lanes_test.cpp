@@ -137,7 +137,7 @@ TEST(Lanes, leave_their_result_in_a_target_of_the_node) {
               << text;
         }
     }
-  // Whoever has not entered may still read the last result.
+  // A rank that has not entered may still read the last result.
   std::vector<Plan> plans =
       plans_of(shape_of(in_blocks({2}), 1), schedules_across[0], Target::of_node);
   for (Plan& plan : plans)

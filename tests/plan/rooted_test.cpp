@@ -277,7 +277,7 @@ TEST(Rooted, with_one_target_a_node_writes_it_once) {
   EXPECT_EQ(alone.partial_count, 0);
 }
 
-/// Whoever has not entered may still read the last result.
+/// A rank that has not entered may still read the last result.
 TEST(Rooted, with_one_target_a_node_has_to_await_entries) {
   const NodeOf node_of = in_blocks({1, 3});
   const auto without = [&](Rank reader) {

@@ -3,18 +3,12 @@
 // that are needed, all results are right, and memory does not grow.
 #include <gtest/gtest.h>
 
-#include <malloc.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <random>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <tutti/tutti.hpp>
 #include <vector>
@@ -23,6 +17,7 @@
 #include "runtime/context.hpp"
 #include "support/device.hpp"
 #include "support/jobs.hpp"
+#include "support/process_memory.hpp"
 
 namespace tutti {
 namespace {
@@ -45,24 +40,6 @@ verbs::Connections& connections_of(Context& context) {
   return context.implementation().fabric.connections();
 }
 
-/// Bytes of this process: of its heap, and of files in memory, which peers of the software device
-/// see.
-struct Memory {
-  std::size_t heap = 0, shared = 0;
-
-  static Memory now() {
-    Memory memory{.heap = mallinfo2().uordblks, .shared = 0};
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-      struct stat file {};
-      std::error_code gone;
-      const std::string name = std::filesystem::read_symlink(entry.path(), gone).string();
-      if (name.starts_with("/memfd:") && ::stat(entry.path().c_str(), &file) == 0)
-        memory.shared += static_cast<std::size_t>(file.st_blocks) * 512;
-    }
-    return memory;
-  }
-};
-
 /// Makes, runs and destroys broadcasts and reduces with random roots, so that partners change;
 /// returns 0 if all is well.
 int change_partners(Exchange& exchange, std::uint32_t most, int operations, bool measures) {
@@ -70,7 +47,7 @@ int change_partners(Exchange& exchange, std::uint32_t most, int operations, bool
   Communicator communicator(context, exchange);
   const std::uint32_t self = index_of(exchange.self()), ranks = exchange.rank_count();
   std::mt19937 random(7);  // the same on all ranks
-  Memory settled;
+  test::ProcessMemory settled;
   for (int made = 0; made < operations; ++made) {
     const Rank root{static_cast<std::uint32_t>(random() % ranks)};
     const std::uint64_t base = random();
@@ -87,11 +64,11 @@ int change_partners(Exchange& exchange, std::uint32_t most, int operations, bool
       if (exchange.self() == root && target != ranks * base + ranks * (ranks - 1) / 2) return 3;
     }
     if (connections_of(context).count() > most) return 4;
-    if (made == operations / 4) settled = Memory::now();
+    if (made == operations / 4) settled = test::ProcessMemory::now();
   }
   if (connections_of(context).made() <= most) return 5;  // none was closed
   if (connections_of(context).completion_queues().all().size() != 1) return 6;
-  const Memory after = Memory::now();
+  const test::ProcessMemory after = test::ProcessMemory::now();
   std::printf("rank %u: %llu connections made; heap %zu and then %zu bytes, shared %zu and %zu\n",
               self, static_cast<unsigned long long>(connections_of(context).made()), settled.heap,
               after.heap, settled.shared, after.shared);

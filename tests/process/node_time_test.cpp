@@ -49,23 +49,14 @@ const plan::Network machine = {.between = {.latency = 700'000,
                                           .read_overhead = 300'000,
                                           .read_per_byte = {.time = 50}}};
 
-constexpr const char* json =
-    R"({"preset":"fdr","work_us":0.01,"work_gigabytes_per_second":8,
-        "inside":{"latency_us":0.09,"send_overhead_us":0.021,"receive_overhead_us":0.013,
-                  "gigabytes_per_second":12.5,"read_overhead_us":0.3,
-                  "read_gigabytes_per_second":20}})";
+/// `machine` for the device, on a preset of its network; `work`: what combining takes.
+std::string description(const std::string& preset, const std::string& work) {
+  return "{\"preset\":\"" + preset + "\"," + work +
+         R"("inside":{"latency_us":0.09,"send_overhead_us":0.021,"receive_overhead_us":0.013,
+            "gigabytes_per_second":12.5,"read_overhead_us":0.3,"read_gigabytes_per_second":20}})";
+}
+const std::string work = R"("work_us":0.01,"work_gigabytes_per_second":8,)";
 
-constexpr const char* json_without_work =
-    R"({"preset":"fdr",
-        "inside":{"latency_us":0.09,"send_overhead_us":0.021,"receive_overhead_us":0.013,
-                  "gigabytes_per_second":12.5,"read_overhead_us":0.3,
-                  "read_gigabytes_per_second":20}})";
-
-constexpr const char* json_of_hdr =
-    R"({"preset":"hdr","work_us":0.01,"work_gigabytes_per_second":8,
-        "inside":{"latency_us":0.09,"send_overhead_us":0.021,"receive_overhead_us":0.013,
-                  "gigabytes_per_second":12.5,"read_overhead_us":0.3,
-                  "read_gigabytes_per_second":20}})";
 const plan::Network machine_of_hdr = {.between = {.latency = 600'000,
                                                   .send_overhead = 100'000,
                                                   .receive_overhead = 50'000,
@@ -77,7 +68,7 @@ const plan::Network machine_of_hdr = {.between = {.latency = 600'000,
 
 class MachineFile {
  public:
-  explicit MachineFile(const char* text = json)
+  explicit MachineFile(const std::string& text = description("fdr", work))
       : name_("node_time_test." + std::to_string(::getpid()) + ".json") {
     std::ofstream(name_) << text;
     ::setenv("TUTTI_SOFT_FABRIC", name_.c_str(), 1);
@@ -367,7 +358,7 @@ TEST(NodeTime, of_the_shared_ring_is_near_its_bound) {
                           {8, 2, 1u << 20},
                           {16, 2, 1u << 20},
                           {32, 1, 1u << 20}}) {
-    const MachineFile file(json_without_work);
+    const MachineFile file(description("fdr", ""));
     const auto ends = measured({.collective = allreduce,
                                 .rank_count = one.nodes * one.per_node,
                                 .ranks_per_node = {one.per_node},
@@ -429,8 +420,8 @@ std::optional<Case> arbitrary_cell(plan::test::Random& random) {
 
 TEST(LongNodeTime, of_a_sample_of_the_cells_whose_choices_are_priced) {
   plan::test::Random random(60);
-  for (const auto& [text, network] : {std::pair{json, machine}, {json_of_hdr, machine_of_hdr}}) {
-    const MachineFile file(text);
+  for (const auto& [preset, network] : {std::pair{"fdr", machine}, {"hdr", machine_of_hdr}}) {
+    const MachineFile file(description(preset, work));
     for (int checked = 0; checked < 30;) {
       const std::optional<Case> cell = arbitrary_cell(random);
       if (!cell) continue;

@@ -6,24 +6,21 @@
 // Exit status 0 if all is well, and if what rank 0 relays for each rank of a star does not grow.
 // The figures are in docs/memory_and_connections.md.
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <tutti/tutti.hpp>
 #include <vector>
 
 #include "bootstrap/tcp_exchange.hpp"
 #include "runtime/context.hpp"
 #include "support/jobs.hpp"
+#include "support/process_memory.hpp"
 
 namespace {
 
@@ -33,26 +30,6 @@ using Clock = std::chrono::steady_clock;
 double milliseconds_since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
 }
-
-/// Bytes of this process: its own, and what it has of files in memory.
-struct Memory {
-  std::size_t own = 0, shared = 0;
-
-  static Memory now() {
-    Memory memory;
-    std::ifstream status("/proc/self/status");
-    for (std::string word; status >> word;)
-      if (word == "RssAnon:" && status >> memory.own) memory.own *= 1024;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-      struct stat file {};
-      std::error_code gone;
-      const std::string name = std::filesystem::read_symlink(entry.path(), gone).string();
-      if (name.starts_with("/memfd:") && ::stat(entry.path().c_str(), &file) == 0)
-        memory.shared += static_cast<std::size_t>(file.st_blocks) * 512;
-    }
-    return memory;
-  }
-};
 
 /// What rank 0 has relayed so far, of which no part is still on its way.
 std::uint64_t relayed(tutti::Exchange& exchange) {
@@ -107,7 +84,7 @@ int run(tutti::Exchange& exchange, tutti::Exchange& local, std::string_view what
   tutti::Communicator communicator(context, exchange);
   exchange.barrier(300s);
   const double communicator_ms = milliseconds_since(begin);
-  const Memory before = Memory::now();
+  const tutti::test::ProcessMemory before = tutti::test::ProcessMemory::now();
   const std::uint64_t relayed_before = self == 0 ? relayed(exchange) : 0;
   local.barrier(300s);  // nobody sends anything of the operation before that was read
   const Clock::time_point middle = Clock::now();
@@ -115,7 +92,7 @@ int run(tutti::Exchange& exchange, tutti::Exchange& local, std::string_view what
   tutti::Operation operation = make(communicator, what, buffers);
   const double operation_ms = milliseconds_since(middle);
   const std::uint64_t relayed_bytes = self == 0 ? relayed(exchange) - relayed_before : 0;
-  const Memory after = Memory::now();
+  const tutti::test::ProcessMemory after = tutti::test::ProcessMemory::now();
   if (what == "star" && self == 0) buffers.target[0] = 77;
   if (operation.start() != tutti::Status::ok || operation.wait(300s) != tutti::Status::ok) return 1;
   if (!is_right(what, buffers, ranks)) return 2;
@@ -123,7 +100,7 @@ int run(tutti::Exchange& exchange, tutti::Exchange& local, std::string_view what
   Buffers others;
   tutti::Operation next = make(communicator, what, others);
   const double next_ms = milliseconds_since(then);
-  const Memory last = Memory::now();
+  const tutti::test::ProcessMemory last = tutti::test::ProcessMemory::now();
   exchange.barrier(300s);
   if (self != 0) return 0;
   std::printf("%u ranks, %s (%s)\n", ranks, std::string(what).c_str(),
@@ -134,9 +111,9 @@ int run(tutti::Exchange& exchange, tutti::Exchange& local, std::string_view what
   std::printf("  queue pairs of rank 0       %10u\n",
               context.implementation().fabric.connections().count());
   std::printf("  memory of rank 0            %10.1f KiB own, %.1f KiB shared\n",
-              static_cast<double>(last.own) / 1024, static_cast<double>(last.shared) / 1024);
+              static_cast<double>(last.anonymous) / 1024, static_cast<double>(last.shared) / 1024);
   std::printf("  the operation took          %10.1f KiB own, %.1f KiB shared\n",
-              static_cast<double>(after.own - before.own) / 1024,
+              static_cast<double>(after.anonymous - before.anonymous) / 1024,
               static_cast<double>(after.shared - before.shared) / 1024);
   std::printf("  relayed for each rank       %10.1f bytes\n",
               static_cast<double>(relayed_bytes) / ranks);

@@ -307,8 +307,8 @@ class Builder {
     return rank != no_rank && shares_.node_of(rank) == shares_.node_of(plan_.self);
   }
 
-  /// Whoever is sent to in the node gives one credit for all messages of a call, at its end.  The
-  /// credits of all are awaited first, as in trees.
+  /// A rank to which others of its node send gives each of them one credit for all messages of a
+  /// call, at its end.  The credits of all are awaited first, as in trees.
   void add_credits() {
     std::vector<bool> sends_to(member_count_), hears(member_count_);
     std::vector<Step> steps = std::exchange(plan_.steps, {});

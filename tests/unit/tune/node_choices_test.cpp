@@ -140,7 +140,7 @@ TEST(NodeChoices, are_near_the_fastest_candidate) {
 }
 
 /// What was chosen before prices decided: lanes of payloads as a whole from 8 KiB on, else leaders.
-/// Of broadcasts and reduces, trees and chains, as where ranks share CPUs.
+/// Broadcasts and reduces went along trees and chains, as they do where ranks share CPUs.
 plan::Picoseconds time_by_rule(CollectiveRequest request, Topology topology,
                                const plan::Network& network) {
   if (has_root(request.collective)) {

@@ -4,18 +4,14 @@
 
 #include <gtest/gtest.h>
 
-#include <sys/stat.h>
-
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <numeric>
 #include <string>
-#include <system_error>
 #include <tutti/detail/clock.hpp>
 #include <tutti/status.hpp>
 #include <vector>
 
+#include "../../support/process_memory.hpp"
 #include "verbs/verbs_fabric.hpp"
 
 namespace tutti::verbs {
@@ -110,35 +106,14 @@ struct Crowd {
   std::uint32_t id = 0;
 };
 
-/// Bytes of this process: its own memory, and what it has of files in memory, which the software
-/// device shares with its peers.
-struct Memory {
-  std::size_t anonymous = 0, shared = 0;
-
-  static Memory now() {
-    Memory memory;
-    std::ifstream status("/proc/self/status");
-    for (std::string word; status >> word;)
-      if (word == "RssAnon:" && status >> memory.anonymous) memory.anonymous *= 1024;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-      struct stat file {};
-      std::error_code gone;
-      const std::string name = std::filesystem::read_symlink(entry.path(), gone).string();
-      if (name.starts_with("/memfd:") && ::stat(entry.path().c_str(), &file) == 0)
-        memory.shared += static_cast<std::size_t>(file.st_blocks) * 512;
-    }
-    return memory;
-  }
-};
-
 // The figure of docs/memory_and_connections.md.
 TEST(Connections, memory_of_one_is_bounded) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer has memory of its own";
 #endif
-  const Memory before = Memory::now();
+  const test::ProcessMemory before = test::ProcessMemory::now();
   const Crowd crowd;
-  const Memory after = Memory::now();
+  const test::ProcessMemory after = test::ProcessMemory::now();
   const std::size_t own = (after.anonymous - before.anonymous) / (2 * std::size_t{many});
   const std::size_t shared = (after.shared - before.shared) / (2 * std::size_t{many});
   std::printf("bytes of a connection: %zu of the process, %zu shared with the peer\n", own, shared);

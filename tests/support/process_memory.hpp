@@ -1,0 +1,36 @@
+// How much memory this process has.
+#pragma once
+
+#include <malloc.h>
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+
+namespace tutti::test {
+
+/// Bytes of this process: of its heap, of its own pages, and of its files in memory, which the
+/// software device shares with its peers.
+struct ProcessMemory {
+  std::size_t heap = 0, anonymous = 0, shared = 0;
+
+  static ProcessMemory now() {
+    ProcessMemory memory{.heap = mallinfo2().uordblks};
+    std::ifstream status("/proc/self/status");
+    for (std::string word; status >> word;)
+      if (word == "RssAnon:" && status >> memory.anonymous) memory.anonymous *= 1024;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      struct stat file {};
+      std::error_code gone;
+      const std::string name = std::filesystem::read_symlink(entry.path(), gone).string();
+      if (name.starts_with("/memfd:") && ::stat(entry.path().c_str(), &file) == 0)
+        memory.shared += static_cast<std::size_t>(file.st_blocks) * 512;
+    }
+    return memory;
+  }
+};
+
+}  // namespace tutti::test
