@@ -12,13 +12,17 @@
 
 namespace tutti::test {
 
-/// Bytes of this process: of its heap, of its own pages, and of its files in memory, which the
-/// software device shares with its peers.
+/// Bytes of this process: of its heap (0 with sanitizers), of its own pages, and of its files in
+/// memory, which the software device shares with its peers.
 struct ProcessMemory {
   std::size_t heap = 0, anonymous = 0, shared = 0;
 
   static ProcessMemory now() {
-    ProcessMemory memory{.heap = mallinfo2().uordblks};
+    ProcessMemory memory;
+    // Sanitizers have a heap of their own, and then several threads would be the first to use this.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    memory.heap = mallinfo2().uordblks;
+#endif
     std::ifstream status("/proc/self/status");
     for (std::string word; status >> word;)
       if (word == "RssAnon:" && status >> memory.anonymous) memory.anonymous *= 1024;
