@@ -28,8 +28,8 @@ struct Launch {
 struct Case {
   Collective collective;
   std::size_t bytes = 0;
-  const SingleCopy* way = nullptr;  // of several
-  std::unique_ptr<Buffers> buffers = {};
+  const SingleCopy* way = nullptr;        // of several
+  std::shared_ptr<Buffers> buffers = {};  // of all ways of one size alike
   std::unique_ptr<Subject> subject = {};
   TuttiSubject* tutti = nullptr;  // the subject, unless it is a probe
   std::unique_ptr<Subject> mpi = {};
@@ -61,6 +61,7 @@ class Cases {
   void add(Collective collective);
   void add_probe(Collective collective, std::unique_ptr<Subject> probe);
   void add_tutti(Way& way, Case&& made, Operation&& operation);
+  std::shared_ptr<Buffers> make_buffers(const Way& way, Collective collective, std::size_t bytes);
   void add_with_payload(Way& way, Collective collective, std::size_t bytes);
   void rotate_root(Way& way, Case& made);
   ProbeMemory& probe_memory();

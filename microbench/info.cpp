@@ -218,7 +218,9 @@ std::optional<shm::CopyCosts> copy_costs() {
     bool is_measured;
     shm::CopyCosts costs;
   };
-  constexpr std::size_t window_bytes = shm::costs_page_bytes + shm::costs_chunk_bytes;
+  const std::size_t blocks_bytes = std::max(
+      shm::costs_chunk_bytes, runtime::staging_bytes(runtime::ContextSettings{}.arena_bytes));
+  const std::size_t window_bytes = shm::costs_page_bytes + blocks_bytes;
   const auto shared = [](std::size_t bytes) {
     return detail::Mapping(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                                   MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0),
@@ -235,21 +237,21 @@ std::optional<shm::CopyCosts> copy_costs() {
     std::int32_t processes[2] = {};
     exchange.allgather(std::as_bytes(std::span(&process, 1)),
                        std::as_writable_bytes(std::span(processes)), std::chrono::seconds(5));
-    const shm::CopyProbe probe{.id = std::uint64_t{1} << 16,
-                               .mine = shm::board_of(windows[self].data()),
-                               .theirs = shm::board_of(windows[1 - self].data())};
-    if (self == 1) {
-      // Both have forked from one process, so the block lies there, too.
-      shm::measure_copies_as_partner(
-          probe, [](std::uint64_t address) { return reinterpret_cast<const std::byte*>(address); });
-      exchange.barrier(std::chrono::seconds(5));  // its memory stays mapped until it has been read
-      return 0;
-    }
-    const shm::CopyOutcome outcome = shm::measure_copies_as_leader(
-        probe, windows[0].data() + shm::costs_page_bytes, processes[1],
-        reinterpret_cast<std::uint64_t>(windows[1].data()));
+    // Both have forked from one process, so the other one's block lies at the same address here.
+    const shm::CopyProbe probe{
+        .id = std::uint64_t{1} << 16,
+        .mine = shm::board_of(windows[self].data()),
+        .theirs = shm::board_of(windows[1 - self].data()),
+        .blocks = std::span(windows[self].data() + shm::costs_page_bytes, blocks_bytes),
+        .their_block_at = [](std::uint64_t address) {
+          return reinterpret_cast<const std::byte*>(address);
+        }};
+    const shm::CopyOutcome outcome =
+        self == 0 ? shm::measure_copies_as_leader(
+                        probe, processes[1], reinterpret_cast<std::uint64_t>(windows[1].data()))
+                  : shm::measure_copies_as_partner(probe);
     if (outcome.costs) new (answer.data()) Told{true, *outcome.costs};
-    exchange.barrier(std::chrono::seconds(5));
+    exchange.barrier(std::chrono::seconds(5));  // its memory stays mapped until it has been read
     return 0;
   };
   try {

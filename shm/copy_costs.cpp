@@ -19,14 +19,24 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Sizes of the payloads that take turns: none but the word, a page, a chunk.
-constexpr std::array<std::size_t, 3> sizes = {0, costs_page_bytes, costs_chunk_bytes};
-constexpr std::uint64_t rounds_max = 10;
+/// What a step is about; steps take turns in this order.
+enum class Part : std::uint8_t { word, page, chunk, exchange_put, exchange_get };
+constexpr std::uint64_t parts = 5;
+
+constexpr Part part_of(std::uint64_t step) noexcept {
+  return static_cast<Part>((step - 1) % parts);  // steps count from 1
+}
+constexpr std::size_t bytes_of(Part part) noexcept {
+  return part == Part::word ? 0 : part == Part::page ? costs_page_bytes : costs_chunk_bytes;
+}
+
+constexpr std::uint64_t rounds_max = 6;  // of each way
 /// Fewer rounds give no result: the first ones bring pages and code into the caches.
 constexpr std::uint64_t rounds_min = 3;
 constexpr std::uint64_t steps_max = 0xff00;  // counts rounds that count and rounds that do not
-constexpr std::uint64_t over = 0xffff;       // not a step: the leader is done
+constexpr std::uint64_t over = 0xffff;       // not a step: the rank is done
 constexpr unsigned looks_per_turn = 256;     // takes about as long as a chunk
+constexpr double none = std::numeric_limits<double>::infinity();
 
 double nanoseconds_since(Clock::time_point begin) noexcept {
   return std::chrono::duration<double, std::nano>(Clock::now() - begin).count();
@@ -45,16 +55,18 @@ void lower(double& least, double one) noexcept {
   least = std::min(least, one);
 }
 
-/// Whether the other rank's step becomes `expected` before `end`.
-bool await(const CopyBoard& theirs, std::uint64_t id, std::uint64_t expected,
+enum class Seen : std::uint8_t { step, end, nothing };
+
+/// Waits until the other rank's step is at least `expected`, until it is done, or until `end`.
+Seen await(const CopyBoard& theirs, std::uint64_t id, std::uint64_t expected,
            Clock::time_point end) noexcept {
   for (;;) {
     for (unsigned looks = 0; looks < looks_per_turn; ++looks) {
-      const std::uint64_t step = load(theirs.step, std::memory_order_acquire);
-      if (step == id + expected) return true;
-      if (step == id + over) return false;
+      const std::uint64_t step = load(theirs.step, std::memory_order_acquire) - id;
+      if (step == over) return Seen::end;
+      if (step >= expected && step < over) return Seen::step;
     }
-    if (Clock::now() >= end) return false;
+    if (Clock::now() >= end) return Seen::nothing;
     sched_yield();
   }
 }
@@ -78,78 +90,226 @@ bool read_costs(CopyCosts& costs, std::int32_t process, std::uint64_t readable,
   return true;
 }
 
+enum class Way : std::uint8_t { plain, streaming, ring };
+constexpr std::size_t ways = 3;
+
+/// What a chunk costs in one way.
+struct ChunkCosts {
+  double put = none;
+  double get = none;
+  double exchange = none;
+};
+
+/// Copies into a rank's own blocks.
+class Put {
+ public:
+  Put(std::span<std::byte> blocks, CopyBoard& board) : blocks_(blocks), board_(board) {}
+
+  /// The caller announces the step afterwards.
+  void operator()(const std::byte* own, Part part, Way way) noexcept {
+    const std::size_t bytes = bytes_of(part);
+    if (way == Way::ring && bytes == costs_chunk_bytes) at_ += costs_chunk_bytes;
+    if (at_ + costs_chunk_bytes > blocks_.size()) at_ = 0;
+    std::byte* const block = blocks_.data() + at_;
+    store(board_.block, reinterpret_cast<std::uint64_t>(block));
+    if (way == Way::streaming && bytes == costs_chunk_bytes)
+      streaming_(block, own, bytes);
+    else if (bytes > 0)
+      std::memcpy(block, own, bytes);
+  }
+  std::size_t block_count() const noexcept { return blocks_.size() / costs_chunk_bytes; }
+
+ private:
+  std::span<std::byte> blocks_;
+  CopyBoard& board_;
+  std::size_t at_ = 0;
+  detail::BulkCopy streaming_{detail::Stores::streaming};
+};
+
+/// The leader's steps.  Each goes to the partner, which answers it.  The rounds of one way come one
+/// after the other: in turns, each would find the lines where another one has left them.
+class Leader {
+ public:
+  explicit Leader(const CopyProbe& probe)
+      : probe_(probe),
+        end_(Clock::now() + probe.patience),
+        last_round_(end_ - probe.patience / 4),
+        own_(costs_chunk_bytes, std::byte{1}),
+        into_(costs_chunk_bytes),
+        put_(probe.blocks, *probe.mine) {}
+
+  /// All tries with the partner.  False: too few of them count.
+  bool runs() {
+    const bool enough = tries(Way::plain) && tries(Way::streaming);
+    if (enough && put_.block_count() > 1) {
+      // The ring's lines are where they will be once it has been used as a whole.
+      ChunkCosts unsettled;
+      store(probe_.mine->way, static_cast<std::uint64_t>(Way::ring));
+      for (std::size_t i = 0; i < put_.block_count() && may_go_on(); ++i) round(unsettled);
+      if (!tries(Way::ring)) costs_of(Way::ring) = {};
+    }
+    say(over);
+    for (const ChunkCosts& chunk : of_way_) {
+      lower(costs_.exchange_chunk, chunk.exchange);
+      if (chunk.put + chunk.get >= costs_.put_chunk + costs_.get_chunk) continue;
+      costs_.put_chunk = chunk.put;
+      costs_.get_chunk = chunk.get;
+    }
+    costs_.word = there_and_back_ / 2;
+    return enough;
+  }
+
+  /// Reads a process's memory, as large as a block.  False: it cannot be read.
+  bool reads(std::int32_t process, std::uint64_t readable) {
+    // Ranks that are threads share their memory, and the memory at `readable` may be in use.
+    if (process == ::getpid()) readable = reinterpret_cast<std::uint64_t>(own_.data());
+    return read_costs(costs_, process, readable, own_, into_, end_);
+  }
+
+  const CopyCosts& costs() const noexcept { return costs_; }
+  /// Whether the partner reads nothing any more, once runs() has returned.
+  bool blocks_are_free() const noexcept { return is_answered_ || partner_is_done_; }
+
+ private:
+  ChunkCosts& costs_of(Way way) noexcept { return of_way_[static_cast<std::size_t>(way)]; }
+  bool may_go_on() const noexcept {
+    return is_answered_ && step_ + parts < steps_max && Clock::now() < last_round_;
+  }
+  void say(std::uint64_t step) noexcept {
+    store(probe_.mine->step, probe_.id + step, std::memory_order_release);
+  }
+  bool is_answered(std::uint64_t step) noexcept {
+    const Seen seen = await(*probe_.theirs, probe_.id, step, end_);
+    partner_is_done_ = seen == Seen::end;
+    is_answered_ = seen == Seen::step;
+    if (is_answered_ && static_cast<int>(load(probe_.theirs->cpu)) == ::sched_getcpu())
+      is_apart_ = false;
+    return is_answered_;
+  }
+
+  /// False: too few rounds count.
+  bool tries(Way way) {
+    store(probe_.mine->way, static_cast<std::uint64_t>(way));
+    std::uint64_t counted = 0;
+    while (counted < rounds_max && may_go_on())
+      if (round(costs_of(way))) ++counted;
+    return counted >= rounds_min;
+  }
+
+  /// Lowers the costs.  False: it does not count, as a rank had no CPU of its own.
+  bool round(ChunkCosts& chunk) {
+    is_apart_ = true;
+    double word_put = 0, word_get = 0, put_page = 0, get_page = 0;
+    ChunkCosts now;
+    if (!hands_over(Part::word, word_put, word_get)) return false;
+    const double there_and_back = answered_ns_;
+    if (!hands_over(Part::page, put_page, get_page) || !hands_over(Part::chunk, now.put, now.get) ||
+        !exchanges(now.exchange) || !is_apart_)
+      return false;
+    lower(there_and_back_, there_and_back);
+    lower(costs_.put_page, put_page);
+    lower(costs_.get_page, get_page);
+    lower(chunk.put, now.put);
+    lower(chunk.get, now.get);
+    lower(chunk.exchange, now.exchange);
+    return true;
+  }
+
+  /// Puts, and lets the partner get.  False: the partner has not answered.
+  bool hands_over(Part part, double& put_ns, double& get_ns) {
+    const Clock::time_point begin = Clock::now();
+    puts(part);
+    put_ns = nanoseconds_since(begin);
+    const Clock::time_point announced = Clock::now();
+    say(++step_);
+    assert(part_of(step_) == part);
+    if (!is_answered(step_)) return false;
+    answered_ns_ = nanoseconds_since(announced);
+    get_ns = static_cast<double>(load(probe_.theirs->get_ns));
+    return true;
+  }
+
+  /// Both put at the same time, and then get what the other one has put.
+  bool exchanges(double& taken_ns) {
+    say(++step_);
+    assert(part_of(step_) == Part::exchange_put);
+    const Clock::time_point begin = Clock::now();
+    puts(Part::exchange_put);
+    say(++step_);
+    if (!is_answered(step_ - 1)) return false;
+    const auto* const block = probe_.their_block_at(load(probe_.theirs->block));
+    if (block == nullptr) return is_answered_ = false;  // no address of the partner's mapping
+    std::memcpy(into_.data(), block, costs_chunk_bytes);
+    taken_ns = nanoseconds_since(begin);
+    return is_answered(step_);
+  }
+
+  void puts(Part part) noexcept {
+    put_(own_.data(), part, static_cast<Way>(load(probe_.mine->way)));
+  }
+
+  const CopyProbe& probe_;
+  const Clock::time_point end_, last_round_;
+  std::vector<std::byte> own_, into_;
+  Put put_;
+  CopyCosts costs_{none, none, none, none, none, none, none, none, none, none};
+  std::array<ChunkCosts, ways> of_way_;
+  double there_and_back_ = none;
+  double answered_ns_ = 0;  // from the last hand-over to its answer
+  std::uint64_t step_ = 0;  // the last one that the partner was told
+  bool is_apart_ = true;    // in this round, the ranks run on different CPUs
+  bool is_answered_ = true;
+  bool partner_is_done_ = false;
+};
+
 }  // namespace
 
-CopyOutcome measure_copies_as_leader(const CopyProbe& probe, std::byte* block, std::int32_t process,
+CopyOutcome measure_copies_as_leader(const CopyProbe& probe, std::int32_t process,
                                      std::uint64_t readable) {
   assert((probe.id & over) == 0);
   assert(probe.mine != nullptr);
-  if (block == nullptr) {
+  if (probe.blocks.empty()) {
     store(probe.mine->step, probe.id + over, std::memory_order_release);
     return {};
   }
-  const Clock::time_point end = Clock::now() + probe.patience;
-  std::vector<std::byte> own(costs_chunk_bytes, std::byte{1}), other(costs_chunk_bytes);
-  constexpr double none = std::numeric_limits<double>::infinity();
-  double there_and_back = none;
-  CopyCosts costs{none, none, none, none, none, none, none, none, none};
-  store(probe.mine->block, reinterpret_cast<std::uint64_t>(block));
-  std::array<std::uint64_t, sizes.size()> counted = {};
-  detail::BulkCopy streaming{detail::Stores::streaming};  // the engine may use these stores, too
-  CopyOutcome outcome;
-  for (std::uint64_t step = 0; step < steps_max && counted.back() < rounds_max; ++step) {
-    const std::size_t size = step % sizes.size(), bytes = sizes[size];
-    const int cpu = sched_getcpu();
-    const Clock::time_point begin = Clock::now();
-    if (bytes == costs_chunk_bytes && step / sizes.size() % 2 == 1)
-      streaming(block, own.data(), bytes);
-    else if (bytes > 0)
-      std::memcpy(block, own.data(), bytes);
-    const double put = nanoseconds_since(begin);
-    const Clock::time_point announced = Clock::now();
-    store(probe.mine->step, probe.id + step + 1, std::memory_order_release);
-    outcome.block_is_free = await(*probe.theirs, probe.id, step + 1, end);
-    if (!outcome.block_is_free) break;
-    const double answered = nanoseconds_since(announced);
-    const auto get = static_cast<double>(load(probe.theirs->get_ns));
-    const auto their_cpu = static_cast<int>(load(probe.theirs->cpu));
-    if (cpu == their_cpu || sched_getcpu() == their_cpu) continue;
-    ++counted[size];
-    if (bytes == 0) {
-      lower(there_and_back, answered);
-    } else if (bytes == costs_page_bytes) {
-      lower(costs.put_page, put);
-      lower(costs.get_page, get);
-    } else if (put + get < costs.put_chunk + costs.get_chunk) {  // either kind of stores may win
-      costs.put_chunk = put;
-      costs.get_chunk = get;
-    }
-  }
-  store(probe.mine->step, probe.id + over, std::memory_order_release);
-  if (*std::min_element(counted.begin(), counted.end()) < rounds_min) return outcome;
-  costs.word = there_and_back / 2;
-  // Ranks that are threads share their memory, and the memory at `readable` may be in use.
-  if (process == ::getpid()) readable = reinterpret_cast<std::uint64_t>(own.data());
-  if (read_costs(costs, process, readable, own, other, end)) outcome.costs = costs;
+  Leader leader(probe);
+  const bool enough = leader.runs();
+  CopyOutcome outcome{.blocks_are_free = leader.blocks_are_free()};
+  if (enough && leader.reads(process, readable)) outcome.costs = leader.costs();
   return outcome;
 }
 
-void measure_copies_as_partner(const CopyProbe& probe,
-                               const std::function<const std::byte*(std::uint64_t)>& block_at) {
+CopyOutcome measure_copies_as_partner(const CopyProbe& probe) {
   assert((probe.id & over) == 0);
   assert(probe.theirs != nullptr);
+  const auto say = [&](std::uint64_t step) {
+    store(probe.mine->step, probe.id + step, std::memory_order_release);
+  };
+  if (probe.blocks.empty()) {
+    say(over);
+    return {};
+  }
   const Clock::time_point end = Clock::now() + probe.patience;
   std::vector<std::byte> own(costs_chunk_bytes, std::byte{1});
-  const std::byte* block = nullptr;
-  for (std::uint64_t step = 0; step < steps_max; ++step) {
-    if (!await(*probe.theirs, probe.id, step + 1, end)) return;
-    if (block == nullptr) block = block_at(load(probe.theirs->block));
+  Put put(probe.blocks, *probe.mine);
+  for (std::uint64_t step = 1;; ++step) {
+    const Seen seen = await(*probe.theirs, probe.id, step, end);
+    if (seen != Seen::step) return {.blocks_are_free = seen == Seen::end};
+    const Part part = part_of(step);
     const Clock::time_point begin = Clock::now();
-    if (const std::size_t bytes = sizes[step % sizes.size()]; bytes > 0)
-      std::memcpy(own.data(), block, bytes);
+    if (part == Part::exchange_put) {
+      put(own.data(), part, static_cast<Way>(load(probe.theirs->way)));
+    } else if (bytes_of(part) > 0) {
+      const std::byte* const theirs = probe.their_block_at(load(probe.theirs->block));
+      if (theirs == nullptr) {  // no address of the leader's mapping
+        say(over);
+        return {};
+      }
+      std::memcpy(own.data(), theirs, bytes_of(part));
+    }
     store(probe.mine->get_ns, static_cast<std::uint64_t>(nanoseconds_since(begin)));
-    store(probe.mine->cpu, static_cast<std::uint64_t>(sched_getcpu()));
-    store(probe.mine->step, probe.id + step + 1, std::memory_order_release);
+    store(probe.mine->cpu, static_cast<std::uint64_t>(::sched_getcpu()));
+    say(step);
   }
 }
 

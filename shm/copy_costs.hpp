@@ -3,13 +3,24 @@
 // has it (peer_memory.hpp).  Which way is faster differs between machines by more than a factor of
 // three, so it is measured when ranks meet.
 //
-//   leader    own memory -> block of its mapping, step k     sees answer k    ...    reads alone
-//   partner                             sees step k, block -> own memory, answer k
+//   leader    own memory -> its block, step k     sees answer k    ...    reads alone
+//   partner                   sees step k, leader's block -> own memory, answer k
 //
-// Each rank writes only to its own mapping, and the partner only to one line of its board.  So a
-// rank that comes late, or not at all, costs the other its patience and does no other harm.  All
-// figures are the least of several tries, because any disturbance makes a try longer.  Tries with
-// both ranks on one CPU do not count: nothing crosses from cache to cache there.
+// In every round both ranks also copy at the same time, as in an exchange: each into its own block
+// and then out of the other one's.  Where two CPUs are threads of one core that takes twice as long
+// and more, which nothing but a try can tell: a virtual machine shows its CPUs as cores.
+//
+// A chunk is put in the three ways in which the engine does it, and the fastest counts, as the
+// engine finds out by itself:
+//
+//   plain stores            into one and the same block
+//   streaming stores        into one and the same block (tutti/detail/bulk_copy.hpp)
+//   plain stores            into one block after the other of a ring (staging_ring.hpp)
+//
+// Each rank writes only to its own mapping: its blocks and one line of its board.  So a rank that
+// comes late, or not at all, costs the other its patience and does no other harm.  All figures are
+// the least of several tries, because any disturbance makes a try longer.  Tries with both ranks on
+// one CPU do not count: nothing crosses from cache to cache there.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +30,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <type_traits>
 
 namespace tutti::shm {
@@ -37,6 +49,8 @@ struct CopyCosts {
   double get_page = 0;  // a page that another rank has just put there, copied into own memory
   double get_chunk = 0;
   double own_chunk = 0;  // a chunk copied within own memory
+  /// A chunk put and then another one got, while the other rank does the same.
+  double exchange_chunk = 0;
 
   double read_per_byte() const noexcept {  // within a page
     return std::max(0.0, (read_page - read_call) / costs_page_bytes);
@@ -54,9 +68,10 @@ struct CopyBoard {
   /// another.  Release, after everything else that the owner has written; acquire, before the other
   /// rank reads that.  This covers the block's bytes, too.
   alignas(64) std::uint64_t step;
-  std::uint64_t block;   // its address in the leader's process
+  std::uint64_t block;   // its address in the owner's process; 0: there was no room
   std::uint64_t cpu;     // the partner's CPU when it answered
   std::uint64_t get_ns;  // the time of the partner's last copy
+  std::uint64_t way;     // how chunks of this step are put; the leader's
 };
 static_assert(sizeof(CopyBoard) == 64);
 static_assert(CopyBoard::offset % alignof(CopyBoard) == 0);
@@ -69,6 +84,11 @@ struct CopyProbe {
   std::uint64_t id;  // names this probe, the same on both sides; the lowest 16 bits are 0
   CopyBoard* mine;
   const CopyBoard* theirs;
+  /// Blocks of costs_chunk_bytes in this rank's mapping, one or a ring of them, one behind the
+  /// other; none: there was no room, and the other rank is informed.
+  std::span<std::byte> blocks;
+  /// Where a block of the other rank, by its address there, lies in this process.
+  std::function<const std::byte*(std::uint64_t)> their_block_at;
   std::chrono::nanoseconds patience = std::chrono::milliseconds(8);  // for the whole probe
 };
 
@@ -78,20 +98,18 @@ inline CopyBoard* board_of(std::byte* mapping) noexcept {
 }
 
 struct CopyOutcome {
-  /// Empty if the partner did not come, was too slow or never on another CPU, or if its memory
-  /// cannot be read.
+  /// The leader's alone.  Empty if the partner did not come, had no room, was too slow or never on
+  /// another CPU, or if its memory cannot be read.
   std::optional<CopyCosts> costs = {};
-  bool block_is_free = true;  // false: the partner may still read it
+  bool blocks_are_free = true;  // false: the other rank may still read them
 };
 
-/// The leader's side.  `block`, in its mapping, has costs_chunk_bytes; nullptr: there was no room,
-/// and the partner is informed.  `process` and `readable`: memory of that process to be read, as
-/// large as the block.
-CopyOutcome measure_copies_as_leader(const CopyProbe& probe, std::byte* block, std::int32_t process,
+/// The leader's side.  `process` and `readable`: memory of that process to be read, as large as a
+/// block.
+CopyOutcome measure_copies_as_leader(const CopyProbe& probe, std::int32_t process,
                                      std::uint64_t readable);
 
-/// The partner's side.  `block_at(address)`: where the leader's block lies in this process.
-void measure_copies_as_partner(const CopyProbe& probe,
-                               const std::function<const std::byte*(std::uint64_t)>& block_at);
+/// The partner's side.
+CopyOutcome measure_copies_as_partner(const CopyProbe& probe);
 
 }  // namespace tutti::shm

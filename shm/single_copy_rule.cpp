@@ -40,12 +40,13 @@ double one_after_the_other(double bytes, double first, double second) noexcept {
 }
 
 /// By which factor copies through the mappings slow each other down when both ranks copy at the
-/// same time.  It grows from 1 for small payloads, which stay in the first caches, to 2 for a chunk
-/// and more.  Measured (docs/performance.md, "Reading in place"): on two CPUs that are threads of
-/// one core, exchanging 64 KiB to 1 MiB by copying takes 1.4 to 2.1 times as long as by reading; on
-/// two cores it takes 0.9 to 1.1 times as long.
-double at_once(double bytes) noexcept {
-  return std::min(2.0, 1 + bytes / chunk);
+/// same time: as measured for a chunk and more, and less for small payloads, which stay in the
+/// first caches.  Near 1 on two cores, 2 to 3 on two threads of one core (docs/performance.md,
+/// "Reading in place").
+double at_once(double bytes, const CopyCosts& costs) noexcept {
+  const double of_chunk =
+      (costs.exchange_chunk - 2 * costs.word) / (costs.put_chunk + costs.get_chunk);
+  return 1 + std::max(0.0, of_chunk - 1) * std::min(1.0, bytes / chunk);
 }
 
 constexpr std::size_t bytes_min = 1u << 10;  // less is not worth a system call anywhere
@@ -114,7 +115,7 @@ double copying_ns(ReadFor what, std::size_t payload_bytes, const CopyCosts& cost
     case ReadFor::scatter:
       return costs.word + one_after_the_other(bytes, put_all + own(bytes, costs), get_all);
     case ReadFor::exchange:
-      return costs.word + at_once(bytes) * (put_all + get_all) + own(bytes, costs);
+      return costs.word + at_once(bytes, costs) * (put_all + get_all) + own(bytes, costs);
     case ReadFor::allreduce:  // It is never read, so nobody asks.
       break;
   }
@@ -179,11 +180,11 @@ std::string text_of(const CopyCosts& costs) {
   std::snprintf(
       text, sizeof text,
       "process_vm_readv %.0f ns before the first byte, %.0f a page of 4K, %.3f a byte (4K "
-      "%.0f, 64K %.0f ns); window: 4K in %.0f and out %.0f, 64K in %.0f and out %.0f ns; a "
-      "word %.0f ns; 64K in own memory %.0f ns",
+      "%.0f, 64K %.0f ns); window: 4K in %.0f and out %.0f, 64K in %.0f and out %.0f ns, "
+      "both ranks at once %.0f ns; a word %.0f ns; 64K in own memory %.0f ns",
       costs.read_call, costs.read_per_page(), costs.read_per_byte(), costs.read_page,
       costs.read_chunk, costs.put_page, costs.get_page, costs.put_chunk, costs.get_chunk,
-      costs.word, costs.own_chunk);
+      costs.exchange_chunk, costs.word, costs.own_chunk);
   return text;
 }
 

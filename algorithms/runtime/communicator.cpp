@@ -91,28 +91,34 @@ void require_ports_of_one_kind(std::span<const Introduction> all) {
     throw Error(ErrorCode::mismatch, "these ranks cannot talk to each other: " + reason);
 }
 
-/// One side of what two ranks of a node measure together.  `kept`: a block of the arena that a
+/// One side of what two ranks of a node measure together.  `kept`: memory of the arena that a
 /// partner which is late may still read.
 std::optional<shm::CopyCosts> measure_copies(Context::Implementation& context,
                                              const runtime::NeighbourWindow& theirs,
                                              std::uint64_t communicator, bool leads,
                                              std::byte*& kept) try {
   verbs::Arena& arena = context.fabric.arena();
-  const shm::CopyProbe probe{.id = communicator & ~std::uint64_t{0xffff},
-                             .mine = shm::board_of(arena.mapping()->data()),
-                             .theirs = shm::board_of(theirs.mapping->data())};
-  if (!leads) {
-    shm::measure_copies_as_partner(probe, [&](std::uint64_t address) -> const std::byte* {
-      return theirs.at(address, shm::costs_chunk_bytes);
-    });
-    return std::nullopt;
+  std::size_t bytes = 0;
+  if (theirs.mapping->size() >= shm::costs_chunk_bytes) {
+    bytes = shm::costs_chunk_bytes;
+    if (context.staging_ring && !context.oversubscribed)  // operations would use the ring, too
+      bytes = std::max(bytes, runtime::staging_bytes(context.settings.arena_bytes));
+    kept = arena.allocate(bytes);
+    if (kept == nullptr) kept = arena.allocate(bytes = shm::costs_chunk_bytes);
+    if (kept == nullptr) bytes = 0;
   }
-  const bool is_readable = theirs.mapping->size() >= shm::costs_chunk_bytes;
-  std::byte* const block = is_readable ? arena.allocate(shm::costs_chunk_bytes) : nullptr;
-  kept = block;
+  const shm::CopyProbe probe{
+      .id = communicator & ~std::uint64_t{0xffff},
+      .mine = shm::board_of(arena.mapping()->data()),
+      .theirs = shm::board_of(theirs.mapping->data()),
+      .blocks = std::span(kept, bytes),
+      .their_block_at = [&](std::uint64_t address) -> const std::byte* {
+                               return theirs.at(address, shm::costs_chunk_bytes);
+                             }};
   const shm::CopyOutcome outcome =
-      shm::measure_copies_as_leader(probe, block, theirs.card.process, theirs.card.address);
-  if (block != nullptr && outcome.block_is_free) arena.release(std::exchange(kept, nullptr));
+      leads ? shm::measure_copies_as_leader(probe, theirs.card.process, theirs.card.address)
+            : shm::measure_copies_as_partner(probe);
+  if (kept != nullptr && outcome.blocks_are_free) arena.release(std::exchange(kept, nullptr));
   return outcome.costs;
 } catch (const std::bad_alloc&) {
   // Nothing is measured.  An exception would leave the other ranks in the exchange that follows.

@@ -18,6 +18,13 @@
 
 namespace tutti::runtime {
 
+/// What copies into either place have cost their sender, in ticks per byte; 0: unknown.
+struct PutCosts {
+  double plain = 0;      // into the block
+  double streaming = 0;  // into the block, with what streaming costs the reader
+  double ring = 0;
+};
+
 /// Whether to use the ring, by what copies into either place have cost.
 class StagingChoice {
  public:
@@ -25,12 +32,14 @@ class StagingChoice {
   explicit StagingChoice(std::size_t areas = 0) noexcept
       : trial_of_ring_(static_cast<unsigned>(areas) + settling_chunks) {}
 
-  /// For the next chunk, given the costs so far; 0: unknown.  Now and then it is the dearer place,
+  /// For the next chunk, given the costs so far.  Now and then it is the dearer place,
   /// so that a change is noticed.  It is tried long enough that the caches are as they would be if
   /// it had always been used: the ring for a whole round.
-  bool next(double in_block, double in_ring) noexcept {
+  bool next(const PutCosts& costs) noexcept {
+    const double in_block = std::min(costs.plain, costs.streaming), in_ring = costs.ring;
     const bool is_known = in_block > 0 && in_ring > 0;
-    const bool best = is_known && in_ring < gain * in_block;
+    const bool best = is_known && in_ring < plain_gain * costs.plain &&
+                      in_ring < streaming_loss * costs.streaming;
     if (left_ == 0 || (!is_trial_ && is_known && best != in_ring_)) {  // done, or dearer by now
       if (is_trial_) {
         in_ring_ = best;
@@ -50,7 +59,12 @@ class StagingChoice {
   }
 
  private:
-  static constexpr double gain = 0.8;             // the ring also takes lines of the caches
+  /// The ring also takes lines of the caches.
+  static constexpr double plain_gain = 0.8;
+  /// A sender that runs ahead puts while its reader gets what it has put before, which makes its
+  /// stores into the ring seem up to three times as dear as they are.  Between CPUs that share no
+  /// cache they are dearer than that.  Measured (docs/performance.md, "Reading in place").
+  static constexpr double streaming_loss = 1.3;
   static constexpr unsigned settling_chunks = 8;  // both kinds of stores, and a mean
   static constexpr unsigned trials_between = 32;
   static constexpr double seldom_max = 8;
@@ -87,10 +101,12 @@ struct Staging {
   template <class IsRead>
   void begin_chunk(engine::Execution& execution, const void* user, IsRead&& is_read) noexcept {
     if (ring == nullptr) return;
-    const auto& copies = execution.into_partials;
-    std::byte* const area = choice.next(copies[0].cost(), copies[1].cost())
-                                ? ring->take(bytes, user, execution.sequence, is_read)
-                                : nullptr;
+    const detail::StoreChoice& into_block = execution.into_partials[0].costs();
+    const PutCosts costs{.plain = into_block.cost_of_plain(),
+                         .streaming = into_block.cost_of_streaming(),
+                         .ring = execution.into_partials[1].costs().cost_of_plain()};
+    std::byte* const area =
+        choice.next(costs) ? ring->take(bytes, user, execution.sequence, is_read) : nullptr;
     execution.partials_are_elsewhere = area != nullptr;
     std::byte* const partials = area != nullptr ? area : block[execution.parity()];
     execution.memory.partials[execution.parity()] = partials;

@@ -30,10 +30,10 @@ class StoreChoice {
   Stores next() noexcept;
   /// Records how long a copy has taken.
   void took(Stores kind, std::size_t bytes, std::uint64_t ticks) noexcept;
-  /// Ticks per byte of the preferred kind, with what streaming costs the reader; 0: unknown.
-  double cost() const noexcept;
-  /// Ticks per byte of plain stores; 0: unknown.
+  /// Ticks per byte; 0: unknown.
   double cost_of_plain() const noexcept { return costs_[0]; }
+  /// The same, with what streaming costs the reader.
+  double cost_of_streaming() const noexcept { return gain_min * costs_[1]; }
 
  private:
   /// How many times as fast streaming must be.  It leaves the reader to fetch from memory: an
@@ -78,10 +78,9 @@ class BulkCopy {
   void begin_steps() noexcept;
   void end_steps() noexcept;
 
-  /// What the copies so far have cost (StoreChoice).  Always 0 where nothing is measured.
-  double cost() const noexcept {
-    return asked_ == Stores::automatic ? choice_.cost() : choice_.cost_of_plain();
-  }
+  /// What the copies so far have cost by each kind of stores.  Nothing is known where nothing is
+  /// measured.
+  const StoreChoice& costs() const noexcept { return choice_; }
 
  private:
   [[maybe_unused]] Stores asked_;
@@ -94,11 +93,6 @@ class BulkCopy {
 
 inline Stores StoreChoice::preferred() const noexcept {
   return costs_[0] > gain_min * costs_[1] ? Stores::streaming : Stores::plain;
-}
-
-inline double StoreChoice::cost() const noexcept {
-  const auto [plain, streaming] = costs_;
-  return plain == 0 || streaming == 0 ? 0 : std::min(plain, gain_min * streaming);
 }
 
 inline Stores StoreChoice::next() noexcept {

@@ -23,26 +23,31 @@ constexpr std::uint64_t id = 7u << 16;
 
 /// Two mappings of one process, and the memory of each that may be read.
 struct Pair {
+  explicit Pair(std::size_t block_count = 1) : blocks_bytes(block_count * costs_chunk_bytes) {}
+
+  std::size_t blocks_bytes;
   struct alignas(4096) Page {
     std::byte bytes[costs_page_bytes];
   };
   std::vector<Page> mappings = std::vector<Page>(2);
-  std::vector<std::byte> block = std::vector<std::byte>(costs_chunk_bytes);
+  std::vector<std::byte> blocks[2] = {std::vector<std::byte>(blocks_bytes),
+                                      std::vector<std::byte>(blocks_bytes)};
 
   CopyProbe probe(std::size_t self, std::chrono::nanoseconds patience, std::uint64_t name = id) {
     return {.id = name,
             .mine = board_of(mappings[self].bytes),
             .theirs = board_of(mappings[1 - self].bytes),
+            .blocks = blocks[self],
+            .their_block_at =
+                [](std::uint64_t address) { return reinterpret_cast<const std::byte*>(address); },
             .patience = patience};
   }
   CopyOutcome lead(std::chrono::nanoseconds patience, std::int32_t process = ::getpid()) {
-    return measure_copies_as_leader(probe(0, patience), block.data(), process,
-                                    reinterpret_cast<std::uint64_t>(block.data()));
+    return measure_copies_as_leader(probe(0, patience), process,
+                                    reinterpret_cast<std::uint64_t>(blocks[1].data()));
   }
-  void follow(std::chrono::nanoseconds patience, std::uint64_t name = id) {
-    measure_copies_as_partner(probe(1, patience, name), [](std::uint64_t address) {
-      return reinterpret_cast<const std::byte*>(address);
-    });
+  CopyOutcome follow(std::chrono::nanoseconds patience, std::uint64_t name = id) {
+    return measure_copies_as_partner(probe(1, patience, name));
   }
 };
 
@@ -56,32 +61,38 @@ bool bind_to(std::size_t number) {
   return ::sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
-TEST(CopyCosts, two_ranks_get_figures) {
-  if (detail::allowed_cpus().count() < 2) GTEST_SKIP() << "needs two CPUs";
-  Pair pair;
-  CopyOutcome outcome;
+void expect_figures(std::size_t block_count) {
+  Pair pair(block_count);
+  CopyOutcome outcome, followed;
   std::thread leader([&] {
     EXPECT_TRUE(bind_to(0));
     outcome = pair.lead(20s);
   });
   std::thread partner([&] {
     EXPECT_TRUE(bind_to(1));
-    pair.follow(20s);
+    followed = pair.follow(20s);
   });
   leader.join();
   partner.join();
   ASSERT_TRUE(outcome.costs);
-  EXPECT_TRUE(outcome.block_is_free);
+  EXPECT_TRUE(outcome.blocks_are_free);
+  EXPECT_FALSE(followed.costs);
+  EXPECT_TRUE(followed.blocks_are_free);
   const CopyCosts& costs = *outcome.costs;
   for (const double figure :
        {costs.word, costs.read_call, costs.read_page, costs.read_chunk, costs.put_page,
-        costs.put_chunk, costs.get_page, costs.get_chunk, costs.own_chunk}) {
+        costs.put_chunk, costs.get_page, costs.get_chunk, costs.own_chunk, costs.exchange_chunk}) {
     EXPECT_TRUE(std::isfinite(figure)) << figure;
     EXPECT_GT(figure, 0);
     EXPECT_LT(figure, 20e9);
   }
   EXPECT_LT(costs.put_page, costs.put_chunk);
   EXPECT_LT(costs.get_page, costs.get_chunk);
+}
+
+TEST(CopyCosts, two_ranks_get_figures) {
+  if (detail::allowed_cpus().count() < 2) GTEST_SKIP() << "needs two CPUs";
+  for (const std::size_t block_count : {1, 2, 32}) expect_figures(block_count);
 }
 
 TEST(CopyCosts, on_one_cpu_nothing_counts) {
@@ -110,9 +121,9 @@ TEST(CopyCosts, who_waits_for_nobody_gives_up) {
     if (leads) {
       const CopyOutcome outcome = pair.lead(20ms);
       EXPECT_FALSE(outcome.costs);
-      EXPECT_FALSE(outcome.block_is_free);  // one who comes late may read it
+      EXPECT_FALSE(outcome.blocks_are_free);  // one who comes late may read it
     } else {
-      pair.follow(20ms);
+      EXPECT_FALSE(pair.follow(20ms).blocks_are_free);
     }
     const auto taken = std::chrono::steady_clock::now() - begin;
     EXPECT_GE(taken, 20ms);
@@ -129,14 +140,21 @@ TEST(CopyCosts, another_probe_is_not_taken_for_this_one) {
   EXPECT_FALSE(outcome.costs);
 }
 
-TEST(CopyCosts, without_room_the_partner_hears_so) {
-  Pair pair;
-  const CopyOutcome outcome = measure_copies_as_leader(pair.probe(0, 60s), nullptr, ::getpid(), 0);
-  EXPECT_FALSE(outcome.costs);
-  EXPECT_TRUE(outcome.block_is_free);
-  const auto begin = std::chrono::steady_clock::now();
-  pair.follow(60s);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
+TEST(CopyCosts, without_room_the_other_rank_hears_so) {
+  for (const std::size_t without : {std::size_t{0}, std::size_t{1}}) {
+    Pair pair;
+    CopyProbe probe = pair.probe(without, 60s);
+    probe.blocks = {};
+    const CopyOutcome outcome = without == 0 ? measure_copies_as_leader(probe, ::getpid(), 0)
+                                             : measure_copies_as_partner(probe);
+    EXPECT_FALSE(outcome.costs);
+    EXPECT_TRUE(outcome.blocks_are_free);
+    const auto begin = std::chrono::steady_clock::now();
+    const CopyOutcome other = without == 0 ? pair.follow(60s) : pair.lead(60s);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
+    EXPECT_FALSE(other.costs);
+    EXPECT_TRUE(other.blocks_are_free);
+  }
 }
 
 TEST(CopyCosts, memory_of_the_dead_is_not_read) {
@@ -157,7 +175,7 @@ TEST(CopyCosts, memory_of_the_dead_is_not_read) {
   partner.join();
   leader.join();
   EXPECT_FALSE(outcome.costs);
-  EXPECT_TRUE(outcome.block_is_free);
+  EXPECT_TRUE(outcome.blocks_are_free);
 }
 
 }  // namespace
