@@ -55,6 +55,10 @@ constexpr std::size_t bytes_max = std::size_t{64} << 20;
 /// not exact, and at equal times copying is better, because it makes no system call.
 constexpr double margin = 0.95;
 
+/// Large blocks of a scatter are read where this takes at most so many times as long by the
+/// figures, which are of copies in caches.
+constexpr double again_loss = 1.5;
+
 /// The largest size to read.  Above it chunks are faster, because both sides copy at the same time
 /// and within their second caches.  The cost of one chunk does not show this (docs/performance.md).
 constexpr std::size_t most_to_read(ReadFor what) noexcept {
@@ -153,6 +157,11 @@ ReadRanges reading_by_costs(const CopyCosts& costs) noexcept {
       if (!pays && range.from != SIZE_MAX) break;
     }
   }
+  constexpr std::size_t again = single_copy_scatter_again_bytes;
+  ReadRange& scatter = ranges[static_cast<std::size_t>(ReadFor::scatter)];
+  if (!scatter.holds(again) && reading_ns(ReadFor::scatter, again, costs) <
+                                   again_loss * copying_ns(ReadFor::scatter, again, costs))
+    scatter.again_from = again;
   return ranges;
 }
 
@@ -165,12 +174,13 @@ std::string text_of(const ReadRanges& ranges) {
   std::string text;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     text += (i == 0 ? "" : "; ") + std::string(name_of(static_cast<ReadFor>(i)));
-    if (ranges[i].from > ranges[i].to)
-      text += " never";
-    else if (ranges[i].to == SIZE_MAX)
-      text += " from " + size(ranges[i].from) + " on";
-    else
-      text += " " + size(ranges[i].from) + " to " + size(ranges[i].to);
+    const ReadRange& range = ranges[i];
+    const bool has_range = range.from <= range.to, is_again = range.again_from != SIZE_MAX;
+    if (has_range && range.to == SIZE_MAX) text += " from " + size(range.from) + " on";
+    if (has_range && range.to != SIZE_MAX)
+      text += " " + size(range.from) + " to " + size(range.to) + (is_again ? " and" : "");
+    if (is_again) text += " from " + size(range.again_from) + " on";
+    if (!has_range && !is_again) text += " never";
   }
   return text;
 }
