@@ -30,7 +30,7 @@ constexpr std::size_t bytes_of(Part part) noexcept {
   return part == Part::word ? 0 : part == Part::page ? costs_page_bytes : costs_chunk_bytes;
 }
 
-constexpr std::uint64_t rounds_max = 12;  // of each way
+constexpr std::uint64_t rounds_max = 8;  // of each way
 /// Fewer rounds give no result: the first ones bring pages and code into the caches.
 constexpr std::uint64_t rounds_min = 3;
 constexpr std::uint64_t steps_max = 0xff00;  // counts rounds that count and rounds that do not
