@@ -29,7 +29,7 @@ struct Case {
   Collective collective;
   std::size_t bytes = 0;
   const SingleCopy* way = nullptr;        // of several
-  std::shared_ptr<Buffers> buffers = {};  // of all ways of one size alike
+  std::shared_ptr<Buffers> buffers = {};  // shared by the ways of one size, unless in segments
   std::unique_ptr<Subject> subject = {};
   TuttiSubject* tutti = nullptr;  // the subject, unless it is a probe
   std::unique_ptr<Subject> mpi = {};

@@ -35,8 +35,8 @@ CheckOutcome check_allreduce(TuttiSubject& subject, Buffers& buffers, const Opti
 CheckOutcome check_rooted(Collective collective, TuttiSubject& subject, Buffers& buffers,
                           const Options& options, Exchange& exchange, const CheckPlan& plan);
 
-/// Checks collectives of blocks, and scans: every byte of the target, also those outside of blocks.
-/// Collective.
+/// Checks collectives of blocks, and prefix scans.  It compares every byte of the target, also
+/// those outside of blocks. Collective.
 CheckOutcome check_blocks(Collective collective, std::size_t payload_bytes, TuttiSubject& subject,
                           Buffers& buffers, const Options& options, Exchange& exchange,
                           const CheckPlan& plan);

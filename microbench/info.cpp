@@ -213,13 +213,13 @@ InfoSection nodes(const runtime::ContextSettings& settings) {
 }
 
 /// Forks two ranks of a node, each with a window, which measure what copies between them cost.
-std::optional<shm::CopyCosts> copy_costs() {
+std::optional<shm::CopyCosts> copy_costs(const runtime::ContextSettings& settings) {
   struct Told {
     bool is_measured;
     shm::CopyCosts costs;
   };
-  const std::size_t blocks_bytes = std::max(
-      shm::costs_chunk_bytes, runtime::staging_bytes(runtime::ContextSettings{}.arena_bytes));
+  const std::size_t blocks_bytes =
+      std::max(shm::costs_chunk_bytes, runtime::staging_bytes(settings.arena_bytes));
   const std::size_t window_bytes = shm::costs_page_bytes + blocks_bytes;
   const auto shared = [](std::size_t bytes) {
     return detail::Mapping(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -286,7 +286,8 @@ InfoSection copies(const runtime::ContextSettings& settings,
 
 Info gather_info() {
   const runtime::ContextSettings settings = runtime::context_settings({});
-  const std::optional<shm::CopyCosts> costs = copy_costs();  // forks, before devices have threads
+  const std::optional<shm::CopyCosts> costs =
+      copy_costs(settings);  // forks, before devices have threads
   if (std::getenv("TUTTI_RANK") != nullptr) static_cast<void>(TcpOptions::from_environment());
   const std::vector<verbs::PortDescription> ports = verbs::list_ports();
   const verbs::Surroundings surroundings = verbs::look_around();

@@ -42,7 +42,8 @@ inline constexpr std::size_t trace_size_max = std::size_t{1} << 23;
 /// A schedule may search for its parameters anew with each plan.
 inline constexpr std::chrono::seconds trace_time_max{20};
 
-/// Where `plan` is one of the largest of its ranks: whether all of them stay below trace_size_max.
+/// Whether the plans of all ranks together stay below trace_size_max, if none is larger than
+/// `plan`.
 bool is_traceable(const plan::Plan& plan) noexcept;
 
 class PlanTrace {

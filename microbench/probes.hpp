@@ -54,8 +54,8 @@ std::unique_ptr<Subject> oneway_probe(SharedLines& lines, Rank self);
 std::unique_ptr<Subject> memcpy_probe(std::span<const std::byte> from, std::span<std::byte> into,
                                       Operation& meeting);
 
-/// Makes the probe wimm.  Collective over exactly two ranks.  `device` is as
-/// ContextOptions::device. Throws Error.
+/// Makes the probe wimm: half of a round trip of 8 bytes by writes with immediate.  Collective over
+/// exactly two ranks.  `device` is as ContextOptions::device. Throws Error.
 std::unique_ptr<Subject> wimm_probe(Exchange& exchange, const std::string& device);
 
 /// How probes wait: spins until `ready()`.  It reads the clock and yields only after some 10 us of

@@ -55,7 +55,7 @@ void lower(double& least, double one) noexcept {
   least = std::min(least, one);
 }
 
-enum class Seen : std::uint8_t { step, end, nothing };
+enum class Seen : std::uint8_t { step, end, timeout };
 
 /// Waits until the other rank's step is at least `expected`, until it is done, or until `end`.
 Seen await(const CopyBoard& theirs, std::uint64_t id, std::uint64_t expected,
@@ -66,7 +66,7 @@ Seen await(const CopyBoard& theirs, std::uint64_t id, std::uint64_t expected,
       if (step == over) return Seen::end;
       if (step >= expected && step < over) return Seen::step;
     }
-    if (Clock::now() >= end) return Seen::nothing;
+    if (Clock::now() >= end) return Seen::timeout;
     sched_yield();
   }
 }
@@ -93,7 +93,7 @@ bool read_costs(CopyCosts& costs, std::int32_t process, std::uint64_t readable,
 enum class Way : std::uint8_t { plain, streaming, ring };
 constexpr std::size_t ways = 3;
 
-/// What a chunk costs in one way.
+/// What a chunk costs in one way: the fastest put with its get, and the fastest exchange.
 struct ChunkCosts {
   double put = none;
   double get = none;
@@ -103,7 +103,14 @@ struct ChunkCosts {
 /// Copies into a rank's own blocks.
 class Put {
  public:
-  Put(std::span<std::byte> blocks, CopyBoard& board) : blocks_(blocks), board_(board) {}
+  /// Puts into all blocks once.  Where there is a ring, its lines then are in no cache of the other
+  /// rank's, as they are when an operation comes round.
+  Put(std::span<std::byte> blocks, CopyBoard& board, const std::byte* own)
+      : blocks_(blocks), board_(board) {
+    for (std::size_t i = 0; i < block_count(); ++i)
+      std::memcpy(blocks_.data() + i * costs_chunk_bytes, own, costs_chunk_bytes);
+    store(board_.blocks, std::uint64_t{block_count()});
+  }
 
   /// The caller announces the step afterwards.
   void operator()(const std::byte* own, Part part, Way way) noexcept {
@@ -127,34 +134,30 @@ class Put {
 };
 
 /// The leader's steps.  Each goes to the partner, which answers it.  The rounds of one way come one
-/// after the other: in turns, each would find the lines where another one has left them.
+/// after the other: if the ways took turns, each would find the lines where another one left them.
 class Leader {
  public:
   explicit Leader(const CopyProbe& probe)
       : probe_(probe),
         end_(Clock::now() + probe.patience),
-        last_round_(end_ - probe.patience / 4),
+        last_begin_(end_ - probe.patience / 4),
         own_(costs_chunk_bytes, std::byte{1}),
         into_(costs_chunk_bytes),
-        put_(probe.blocks, *probe.mine) {}
+        put_(probe.blocks, *probe.mine, own_.data()) {}
 
   /// All tries with the partner.  False: too few of them count.
   bool runs() {
     const bool enough = tries(Way::plain) && tries(Way::streaming);
-    if (enough && put_.block_count() > 1) {
-      // The ring's lines are where they will be once it has been used as a whole.
-      ChunkCosts unsettled;
-      store(probe_.mine->way, static_cast<std::uint64_t>(Way::ring));
-      for (std::size_t i = 0; i < put_.block_count() && may_go_on(); ++i) round(unsettled);
-      if (!tries(Way::ring)) costs_of(Way::ring) = {};
-    }
+    const bool have_rings = put_.block_count() > 1 && load(probe_.theirs->blocks) > 1;
+    if (enough && have_rings && !tries(Way::ring)) costs_of(Way::ring) = {};
     say(over);
-    for (const ChunkCosts& chunk : of_way_) {
-      lower(costs_.exchange_chunk, chunk.exchange);
-      if (chunk.put + chunk.get >= costs_.put_chunk + costs_.get_chunk) continue;
-      costs_.put_chunk = chunk.put;
-      costs_.get_chunk = chunk.get;
-    }
+    const ChunkCosts& chunk = *std::min_element(
+        of_way_.begin(), of_way_.end(), [](const ChunkCosts& left, const ChunkCosts& right) {
+          return left.put + left.get < right.put + right.get;
+        });
+    costs_.put_chunk = chunk.put;
+    costs_.get_chunk = chunk.get;
+    costs_.exchange_chunk = chunk.exchange;
     costs_.word = there_and_back_ / 2;
     return enough;
   }
@@ -173,18 +176,20 @@ class Leader {
  private:
   ChunkCosts& costs_of(Way way) noexcept { return of_way_[static_cast<std::size_t>(way)]; }
   bool may_go_on() const noexcept {
-    return is_answered_ && step_ + parts < steps_max && Clock::now() < last_round_;
+    return is_answered_ && step_ + parts < steps_max && Clock::now() < last_begin_;
   }
   void say(std::uint64_t step) noexcept {
     store(probe_.mine->step, probe_.id + step, std::memory_order_release);
   }
-  bool is_answered(std::uint64_t step) noexcept {
+  /// Waits for the partner's answer.  False: it does not answer any more.
+  bool await_answer(std::uint64_t step) noexcept {
     const Seen seen = await(*probe_.theirs, probe_.id, step, end_);
     partner_is_done_ = seen == Seen::end;
     is_answered_ = seen == Seen::step;
-    if (is_answered_ && static_cast<int>(load(probe_.theirs->cpu)) == ::sched_getcpu())
-      is_apart_ = false;
-    return is_answered_;
+    if (!is_answered_) return false;
+    const auto their_cpu = static_cast<int>(load(probe_.theirs->cpu));
+    if (their_cpu == cpu_ || their_cpu == ::sched_getcpu()) is_apart_ = false;
+    return true;
   }
 
   /// False: too few rounds count.
@@ -209,9 +214,11 @@ class Leader {
     lower(there_and_back_, there_and_back);
     lower(costs_.put_page, put_page);
     lower(costs_.get_page, get_page);
-    lower(chunk.put, now.put);
-    lower(chunk.get, now.get);
     lower(chunk.exchange, now.exchange);
+    if (now.put + now.get < chunk.put + chunk.get) {
+      chunk.put = now.put;
+      chunk.get = now.get;
+    }
     return true;
   }
 
@@ -223,7 +230,7 @@ class Leader {
     const Clock::time_point announced = Clock::now();
     say(++step_);
     assert(part_of(step_) == part);
-    if (!is_answered(step_)) return false;
+    if (!await_answer(step_)) return false;
     answered_ns_ = nanoseconds_since(announced);
     get_ns = static_cast<double>(load(probe_.theirs->get_ns));
     return true;
@@ -236,20 +243,19 @@ class Leader {
     const Clock::time_point begin = Clock::now();
     puts(Part::exchange_put);
     say(++step_);
-    if (!is_answered(step_ - 1)) return false;
-    const auto* const block = probe_.their_block_at(load(probe_.theirs->block));
-    if (block == nullptr) return is_answered_ = false;  // no address of the partner's mapping
-    std::memcpy(into_.data(), block, costs_chunk_bytes);
+    if (!await_answer(step_ - 1)) return false;
+    std::memcpy(into_.data(), probe_.their_block_at(load(probe_.theirs->block)), costs_chunk_bytes);
     taken_ns = nanoseconds_since(begin);
-    return is_answered(step_);
+    return await_answer(step_);
   }
 
   void puts(Part part) noexcept {
+    cpu_ = ::sched_getcpu();
     put_(own_.data(), part, static_cast<Way>(load(probe_.mine->way)));
   }
 
   const CopyProbe& probe_;
-  const Clock::time_point end_, last_round_;
+  const Clock::time_point end_, last_begin_;  // of a round
   std::vector<std::byte> own_, into_;
   Put put_;
   CopyCosts costs_{none, none, none, none, none, none, none, none, none, none};
@@ -257,6 +263,7 @@ class Leader {
   double there_and_back_ = none;
   double answered_ns_ = 0;  // from the last hand-over to its answer
   std::uint64_t step_ = 0;  // the last one that the partner was told
+  int cpu_ = -1;            // of this rank as the step began
   bool is_apart_ = true;    // in this round, the ranks run on different CPUs
   bool is_answered_ = true;
   bool partner_is_done_ = false;
@@ -291,22 +298,20 @@ CopyOutcome measure_copies_as_partner(const CopyProbe& probe) {
   }
   const Clock::time_point end = Clock::now() + probe.patience;
   std::vector<std::byte> own(costs_chunk_bytes, std::byte{1});
-  Put put(probe.blocks, *probe.mine);
+  Put put(probe.blocks, *probe.mine, own.data());
   for (std::uint64_t step = 1;; ++step) {
     const Seen seen = await(*probe.theirs, probe.id, step, end);
-    if (seen != Seen::step) return {.blocks_are_free = seen == Seen::end};
-    const Part part = part_of(step);
-    const Clock::time_point begin = Clock::now();
-    if (part == Part::exchange_put) {
-      put(own.data(), part, static_cast<Way>(load(probe.theirs->way)));
-    } else if (bytes_of(part) > 0) {
-      const std::byte* const theirs = probe.their_block_at(load(probe.theirs->block));
-      if (theirs == nullptr) {  // no address of the leader's mapping
-        say(over);
-        return {};
-      }
-      std::memcpy(own.data(), theirs, bytes_of(part));
+    if (seen != Seen::step) {
+      say(over);  // from now on it reads nothing of the leader's
+      return {.blocks_are_free = seen == Seen::end};
     }
+    const Part part = part_of(step);
+    const std::byte* const theirs = probe.their_block_at(load(probe.theirs->block));
+    const Clock::time_point begin = Clock::now();
+    if (part == Part::exchange_put)
+      put(own.data(), part, static_cast<Way>(load(probe.theirs->way)));
+    else
+      std::memcpy(own.data(), theirs, bytes_of(part));
     store(probe.mine->get_ns, static_cast<std::uint64_t>(nanoseconds_since(begin)));
     store(probe.mine->cpu, static_cast<std::uint64_t>(::sched_getcpu()));
     say(step);

@@ -10,8 +10,8 @@
 // and then out of the other one's.  Where two CPUs are threads of one core that takes twice as long
 // and more, which nothing but a try can tell: a virtual machine shows its CPUs as cores.
 //
-// A chunk is put in the three ways in which the engine does it, and the fastest counts, as the
-// engine finds out by itself:
+// A chunk is put in the three ways in which the engine does it.  The fastest of them counts: the
+// engine chooses by what its own copies cost, which mostly leads to the same way.
 //
 //   plain stores            into one and the same block
 //   streaming stores        into one and the same block (tutti/detail/bulk_copy.hpp)
@@ -68,7 +68,8 @@ struct CopyBoard {
   /// another.  Release, after everything else that the owner has written; acquire, before the other
   /// rank reads that.  This covers the block's bytes, too.
   alignas(64) std::uint64_t step;
-  std::uint64_t block;   // its address in the owner's process; 0: there was no room
+  std::uint64_t block;   // where the owner puts in this step, in its process
+  std::uint64_t blocks;  // how many it has
   std::uint64_t cpu;     // the partner's CPU when it answered
   std::uint64_t get_ns;  // the time of the partner's last copy
   std::uint64_t way;     // how chunks of this step are put; the leader's
@@ -87,9 +88,9 @@ struct CopyProbe {
   /// Blocks of costs_chunk_bytes in this rank's mapping, one or a ring of them, one behind the
   /// other; none: there was no room, and the other rank is informed.
   std::span<std::byte> blocks;
-  /// Where a block of the other rank, by its address there, lies in this process.
+  /// Where a block of the other rank, by its address there, lies in this process; never null.
   std::function<const std::byte*(std::uint64_t)> their_block_at;
-  std::chrono::nanoseconds patience = std::chrono::milliseconds(8);  // for the whole probe
+  std::chrono::nanoseconds patience = std::chrono::milliseconds(20);  // for the whole probe
 };
 
 /// The board of a mapping whose first page has nothing else behind the nonce.

@@ -63,7 +63,8 @@ class NodeChannel {
     awaited_[parity][slot] = {.word = word, .messages = 0};
   }
 
-  /// The reader of that put, which is prepared for both parities, may sleep.  `waker` is borrowed.
+  /// From now on wakes the reader of a put, which may sleep.  The put has been prepared for both
+  /// parities.  `waker` is borrowed.
   void wake_by(std::size_t put, const Waker& waker) {
     assert(put < stores_[0].size());
     wakers_.resize(stores_[0].size());

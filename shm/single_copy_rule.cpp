@@ -41,7 +41,7 @@ double one_after_the_other(double bytes, double first, double second) noexcept {
 
 /// By which factor copies through the mappings slow each other down when both ranks copy at the
 /// same time: as measured for a chunk and more, and less for small payloads, which stay in the
-/// first caches.  Near 1 on two cores, 2 to 3 on two threads of one core (docs/performance.md,
+/// first caches.  1.0 to 1.5 on two cores, 1.9 on two threads of one core (docs/performance.md,
 /// "Reading in place").
 double at_once(double bytes, const CopyCosts& costs) noexcept {
   const double of_chunk =
@@ -57,7 +57,7 @@ constexpr double margin = 0.95;
 
 /// Large blocks of a scatter are read where this takes at most so many times as long by the
 /// figures, which are of copies in caches.
-constexpr double again_loss = 1.5;
+constexpr double large_loss = 1.5;
 
 /// The largest size to read.  Above it chunks are faster, because both sides copy at the same time
 /// and within their second caches.  The cost of one chunk does not show this (docs/performance.md).
@@ -157,11 +157,11 @@ ReadRanges reading_by_costs(const CopyCosts& costs) noexcept {
       if (!pays && range.from != SIZE_MAX) break;
     }
   }
-  constexpr std::size_t again = single_copy_scatter_again_bytes;
+  constexpr std::size_t large = single_copy_scatter_also_bytes;
   ReadRange& scatter = ranges[static_cast<std::size_t>(ReadFor::scatter)];
-  if (!scatter.holds(again) && reading_ns(ReadFor::scatter, again, costs) <
-                                   again_loss * copying_ns(ReadFor::scatter, again, costs))
-    scatter.again_from = again;
+  if (!scatter.holds(large) && reading_ns(ReadFor::scatter, large, costs) <
+                                   large_loss * copying_ns(ReadFor::scatter, large, costs))
+    scatter.also_from = large;
   return ranges;
 }
 
@@ -175,12 +175,13 @@ std::string text_of(const ReadRanges& ranges) {
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     text += (i == 0 ? "" : "; ") + std::string(name_of(static_cast<ReadFor>(i)));
     const ReadRange& range = ranges[i];
-    const bool has_range = range.from <= range.to, is_again = range.again_from != SIZE_MAX;
+    const bool has_range = range.from <= range.to, is_also = range.also_from != SIZE_MAX;
     if (has_range && range.to == SIZE_MAX) text += " from " + size(range.from) + " on";
     if (has_range && range.to != SIZE_MAX)
-      text += " " + size(range.from) + " to " + size(range.to) + (is_again ? " and" : "");
-    if (is_again) text += " from " + size(range.again_from) + " on";
-    if (!has_range && !is_again) text += " never";
+      text += " " + size(range.from) + (range.from < range.to ? " to " + size(range.to) : "") +
+              (is_also ? " and" : "");
+    if (is_also) text += " from " + size(range.also_from) + " on";
+    if (!has_range && !is_also) text += " never";
   }
   return text;
 }
@@ -190,7 +191,8 @@ std::string text_of(const CopyCosts& costs) {
   std::snprintf(
       text, sizeof text,
       "process_vm_readv %.0f ns before the first byte, %.0f a page of 4K, %.3f a byte (4K "
-      "%.0f, 64K %.0f ns); window: 4K in %.0f and out %.0f, 64K in %.0f and out %.0f ns, "
+      "%.0f, 64K %.0f ns); through shared memory: 4K in %.0f and out %.0f, 64K in %.0f and out "
+      "%.0f ns, "
       "both ranks at once %.0f ns; a word %.0f ns; 64K in own memory %.0f ns",
       costs.read_call, costs.read_per_page(), costs.read_per_byte(), costs.read_page,
       costs.read_chunk, costs.put_page, costs.get_page, costs.put_chunk, costs.get_chunk,

@@ -29,10 +29,10 @@ const char* name_of(ReadFor what) noexcept;
 struct ReadRange {
   std::size_t from = SIZE_MAX;
   std::size_t to = 0;
-  std::size_t again_from = SIZE_MAX;
+  std::size_t also_from = SIZE_MAX;  // larger ones, too, whatever `to` is
 
   bool holds(std::size_t bytes) const noexcept {
-    return (bytes >= from && bytes <= to) || bytes >= again_from;
+    return (bytes >= from && bytes <= to) || bytes >= also_from;
   }
 };
 using ReadRanges = std::array<ReadRange, read_for_count>;
@@ -41,18 +41,18 @@ using ReadRanges = std::array<ReadRange, read_for_count>;
 /// docs/performance.md).
 inline constexpr std::size_t single_copy_broadcast_bytes_max = 2u << 20;
 inline constexpr std::size_t single_copy_reduce_bytes_max = 512u << 10;
-/// Blocks of a scatter that are in nobody's cache are read: copying takes 1.17 to 1.34 of that time
-/// on each machine that was asked, whatever its chunks cost (measured, docs/performance.md).
-inline constexpr std::size_t single_copy_scatter_again_bytes = 8u << 20;
+/// Blocks of a scatter of this size and more are in no cache.  They are read even where copies of
+/// chunks, which are in caches, are cheaper (measured, docs/performance.md).
+inline constexpr std::size_t single_copy_scatter_also_bytes = 8u << 20;
 /// An allreduce of two ranks: so many times single_copy_bytes at least.
 inline constexpr std::size_t single_copy_allreduce_times = 64;
 
 /// None: nothing is read.
 ReadRanges no_reading() noexcept;
 
-/// The ranges for a size that the user has given: payloads of at least `bytes` are read, those of
-/// allreduces and of blocks from a multiple of that size on.  SIZE_MAX means never; 0 and 1 mean
-/// always, whatever the size.
+/// The ranges for a size that the user has given.  Broadcasts and reduces are read from `bytes` on,
+/// blocks from twice that size on, allreduces from single_copy_allreduce_times that size on, each
+/// up to its limit above.  SIZE_MAX means never; 0 and 1 mean always, whatever the size.
 ReadRanges reading_from(std::size_t bytes) noexcept;
 
 /// By what it costs.  Allreduces are never read.

@@ -91,34 +91,48 @@ void require_ports_of_one_kind(std::span<const Introduction> all) {
     throw Error(ErrorCode::mismatch, "these ranks cannot talk to each other: " + reason);
 }
 
-/// One side of what two ranks of a node measure together.  `kept`: memory of the arena that a
-/// partner which is late may still read.
+/// Memory of the arena for a probe, which a partner that is late may still read after it.
+struct LentMemory {
+  verbs::Arena& arena;
+  std::span<std::byte> bytes = {};
+
+  explicit LentMemory(verbs::Arena& of) : arena(of) {}
+  LentMemory(const LentMemory&) = delete;
+  LentMemory& operator=(const LentMemory&) = delete;
+  ~LentMemory() { release(); }
+
+  /// Empty where there is no room.
+  void take(std::size_t count) {
+    if (std::byte* const memory = arena.allocate(count)) bytes = {memory, count};
+  }
+  void release() {
+    if (!bytes.empty()) arena.release(std::exchange(bytes, {}).data());
+  }
+};
+
+/// One side of what two ranks of a node measure together.
 std::optional<shm::CopyCosts> measure_copies(Context::Implementation& context,
                                              const runtime::NeighbourWindow& theirs,
                                              std::uint64_t communicator, bool leads,
-                                             std::byte*& kept) try {
+                                             LentMemory& lent) try {
   verbs::Arena& arena = context.fabric.arena();
-  std::size_t bytes = 0;
   if (theirs.mapping->size() >= shm::costs_chunk_bytes) {
-    bytes = shm::costs_chunk_bytes;
-    if (context.staging_ring && !context.oversubscribed)  // operations would use the ring, too
-      bytes = std::max(bytes, runtime::staging_bytes(context.settings.arena_bytes));
-    kept = arena.allocate(bytes);
-    if (kept == nullptr) kept = arena.allocate(bytes = shm::costs_chunk_bytes);
-    if (kept == nullptr) bytes = 0;
+    // Operations use the ring where each rank has a CPU, and where there is one.
+    if (context.staging_ring && !context.oversubscribed)
+      lent.take(runtime::staging_bytes(context.settings.arena_bytes));
+    if (lent.bytes.empty()) lent.take(shm::costs_chunk_bytes);
   }
-  const shm::CopyProbe probe{
-      .id = communicator & ~std::uint64_t{0xffff},
-      .mine = shm::board_of(arena.mapping()->data()),
-      .theirs = shm::board_of(theirs.mapping->data()),
-      .blocks = std::span(kept, bytes),
-      .their_block_at = [&](std::uint64_t address) -> const std::byte* {
+  const shm::CopyProbe probe{.id = communicator & ~std::uint64_t{0xffff},
+                             .mine = shm::board_of(arena.mapping()->data()),
+                             .theirs = shm::board_of(theirs.mapping->data()),
+                             .blocks = lent.bytes,
+                             .their_block_at = [&](std::uint64_t address) -> const std::byte* {
                                return theirs.at(address, shm::costs_chunk_bytes);
                              }};
   const shm::CopyOutcome outcome =
       leads ? shm::measure_copies_as_leader(probe, theirs.card.process, theirs.card.address)
             : shm::measure_copies_as_partner(probe);
-  if (kept != nullptr && outcome.blocks_are_free) arena.release(std::exchange(kept, nullptr));
+  if (outcome.blocks_are_free) lent.release();
   return outcome.costs;
 } catch (const std::bad_alloc&) {
   // Nothing is measured.  An exception would leave the other ranks in the exchange that follows.
@@ -196,11 +210,16 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
   std::vector<runtime::NeighbourCard> cards;
   cards.reserve(all.size());
   for (const Introduction& rank : all) cards.push_back(rank.neighbour);
+  const auto hosts = cpus_by_host(all);
+  context.oversubscribed =
+      context.oversubscribed ||
+      runtime::is_oversubscribed(hosts.at(self.neighbour.host.boot), self.cpus);
   const std::uint64_t made_id = id_of(all);
   if (known) {
     neighbours = std::move(*known);
   } else {
-    std::byte* kept = nullptr;
+    // Until every rank has told the others its figures, when none measures any more.
+    LentMemory lent{context.fabric.arena()};
     neighbours = runtime::meet_neighbours(
         exchange.self(), cards, context.settings, context.wakers,
         [&](std::span<const std::byte> mine) {
@@ -209,18 +228,12 @@ void Communicator::Implementation::introduce(std::optional<runtime::Neighbourhoo
           return everybodys;
         },
         [&](const runtime::NeighbourWindow& theirs, bool leads) {
-          return measure_copies(context, theirs, made_id, leads, kept);
+          return measure_copies(context, theirs, made_id, leads, lent);
         });
-    // Every rank has told the others its figures, so none measures any more.
-    if (kept != nullptr) context.fabric.arena().release(kept);
   }
   reads = runtime::reads_of(neighbours, context.settings);
   id = made_id;
   neighbours.domain = runtime::domains_of(neighbours.nodes, cards, context.settings);
-  const auto hosts = cpus_by_host(all);
-  context.oversubscribed =
-      context.oversubscribed ||
-      runtime::is_oversubscribed(hosts.at(self.neighbour.host.boot), self.cpus);
   shares_cpus =
       !context.clock.is_simulated() &&
       std::any_of(hosts.begin(), hosts.end(), [](const auto& host) {
@@ -471,7 +484,9 @@ std::string Communicator::single_copy_remark() const {
   const std::string ranges = shm::text_of(implementation_->reads);
   if (implementation_->context.settings.single_copy_bytes) return ranges + " (as asked)";
   if (neighbours.costs.empty() || !neighbours.costs.front())
-    return "never: its costs could not be measured in time";
+    return "never: the two ranks that measure what it costs did not meet in time (busy CPUs?); "
+           "results "
+           "are the same, large payloads may take longer";
   return ranges + " (measured: " + shm::text_of(*neighbours.costs.front()) + ")";
 }
 

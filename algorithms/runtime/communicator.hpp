@@ -123,9 +123,9 @@ struct Communicator::Implementation {
   /// Tells the other ranks of the incident, then fails.
   void fail_all(Incident incident, const char* what,
                 const Operation::Implementation* met_by) noexcept;
-  /// The next step of a call that all ranks make: an allgather, within the set-up timeout.  Throws
-  /// Error{mismatch} on every rank, and stays usable, if ranks make different calls.  A failure of
-  /// the exchange is the communicator's.
+  /// The next step of a call that all ranks make: an allgather, within the set-up timeout.  If
+  /// ranks make different calls, every rank throws Error{mismatch}, and the communicator stays
+  /// usable.  If the exchange fails, the communicator has failed.
   void gather(runtime::SetUpCall& call, std::span<const std::byte> mine,
               std::span<std::byte> everybodys);
   /// As gather(), except that it returns true if all ranks bring the same, and leaves `everybodys`
@@ -141,7 +141,7 @@ struct Communicator::Implementation {
  private:
   /// Collective: tells the other ranks of this one, and finds their nodes unless they are known.
   void introduce(std::optional<runtime::Neighbourhood> known);
-  /// Does something with the exchange, whose failure is the communicator's.
+  /// Runs a step over the exchange.  If the exchange fails, the communicator has failed.
   template <class Step>
   auto over_exchange(Step&& step);
   runtime::SetUpBlock block_of(runtime::SetUpCall& call, std::span<const std::byte> mine) const;

@@ -65,8 +65,8 @@ struct Context::Implementation {
 
   /// Registers it, once.  Throws Error.
   const ibv_mr& neighbour_arena(std::uint64_t process, const runtime::NeighbourWindow& theirs);
-  /// In a forked child: lets every communicator fail, here alone.  Touches neither the device nor
-  /// memory that is shared.
+  /// In a forked child: marks every communicator as failed, in this process only.  Touches neither
+  /// the device nor memory that is shared.
   void disown_slow() noexcept;
   /// Polls once, then advances every operation in flight.  Returns the number of completions.  Not
   /// in a forked child.

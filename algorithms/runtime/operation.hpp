@@ -111,7 +111,7 @@ struct Operation::Implementation {
   std::string describe() const;
 
  private:
-  /// advance() for other calls than PlanCalls, which are not to pay for them.
+  /// advance() for calls that are not PlanCalls; kept apart so that PlanCalls pay nothing for it.
   Status advance_otherwise_slow(runtime::JoinedFabric& joined) noexcept;
   /// What else such calls do when they have begun.
   void begin_otherwise() noexcept;

@@ -50,7 +50,7 @@ constexpr Setting table[] = {
      "From how many bytes on ranks of a node read each other's buffers.",
      "It holds where all ranks share a node and the kernel permits it (process_vm_readv). "
      "measured: "
-     "the first two ranks of a node measure within 8 ms what reading and copying cost there, and "
+     "the first two ranks of a node measure within 20 ms what reading and copying cost there, and "
      "all ranks take the cheaper way; where the two do not meet in time, nothing is read. A "
      "number: "
      "read are broadcasts of that size to 2M, reduces of two ranks of that size to 512K, "

@@ -40,7 +40,10 @@ class StagingChoice {
     const bool is_known = in_block > 0 && in_ring > 0;
     const bool best = is_known && in_ring < plain_gain * costs.plain &&
                       in_ring < streaming_loss * costs.streaming;
-    if (left_ == 0 || (!is_trial_ && is_known && best != in_ring_)) {  // done, or dearer by now
+    const bool is_dear = !is_trial_ && is_known && best != in_ring_;
+    dear_chunks_ = is_dear ? dear_chunks_ + 1 : 0;
+    if (left_ == 0 || dear_chunks_ > settling_chunks) {  // done, or dearer by now
+      dear_chunks_ = 0;
       if (is_trial_) {
         in_ring_ = best;
         const double dearer = !is_known ? seldom_max
@@ -61,9 +64,10 @@ class StagingChoice {
  private:
   /// The ring also takes lines of the caches.
   static constexpr double plain_gain = 0.8;
-  /// A sender that runs ahead puts while its reader gets what it has put before, which makes its
-  /// stores into the ring seem up to three times as dear as they are.  Between CPUs that share no
-  /// cache they are dearer than that.  Measured (docs/performance.md, "Reading in place").
+  /// A sender that runs ahead puts while its reader gets what it has put before, which slows both
+  /// down.  By what its copies cost, the ring then seems as dear as streaming where a call takes
+  /// half of the time; between CPUs that share no cache it is dearer than that by more than this
+  /// factor (docs/performance.md, "Reading in place").
   static constexpr double streaming_loss = 1.3;
   static constexpr unsigned settling_chunks = 8;  // both kinds of stores, and a mean
   static constexpr unsigned trials_between = 32;
@@ -71,7 +75,8 @@ class StagingChoice {
   unsigned trial_of_ring_;
   unsigned left_ = settling_chunks;  // chunks until the next decision
   bool in_ring_ = false;
-  bool is_trial_ = false;  // the chunks that are left are
+  bool is_trial_ = false;     // the chunks that are left are
+  unsigned dear_chunks_ = 0;  // one after the other, in the place that has become the dearer one
 };
 
 /// What an operation needs for it.

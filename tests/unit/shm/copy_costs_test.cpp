@@ -61,8 +61,9 @@ bool bind_to(std::size_t number) {
   return ::sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
-void expect_figures(std::size_t block_count) {
+void expect_figures(std::size_t block_count, std::size_t partners_block_count) {
   Pair pair(block_count);
+  pair.blocks[1].resize(partners_block_count * costs_chunk_bytes);
   CopyOutcome outcome, followed;
   std::thread leader([&] {
     EXPECT_TRUE(bind_to(0));
@@ -92,7 +93,11 @@ void expect_figures(std::size_t block_count) {
 
 TEST(CopyCosts, two_ranks_get_figures) {
   if (detail::allowed_cpus().count() < 2) GTEST_SKIP() << "needs two CPUs";
-  for (const std::size_t block_count : {1, 2, 32}) expect_figures(block_count);
+  for (const std::size_t block_count : {1, 2, 32}) {
+    expect_figures(block_count, block_count);
+    expect_figures(block_count, 1);
+    expect_figures(1, block_count);
+  }
 }
 
 TEST(CopyCosts, on_one_cpu_nothing_counts) {
@@ -157,7 +162,20 @@ TEST(CopyCosts, without_room_the_other_rank_hears_so) {
   }
 }
 
+/// Protects: a leader does not wait for a partner whose patience has ended, and has its block
+/// again.
+TEST(CopyCosts, a_partner_that_gives_up_says_so) {
+  Pair pair;
+  EXPECT_FALSE(pair.follow(1ms).blocks_are_free);
+  const auto begin = std::chrono::steady_clock::now();
+  const CopyOutcome outcome = pair.lead(60s);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
+  EXPECT_FALSE(outcome.costs);
+  EXPECT_TRUE(outcome.blocks_are_free);
+}
+
 TEST(CopyCosts, memory_of_the_dead_is_not_read) {
+  if (detail::allowed_cpus().count() < 2) GTEST_SKIP() << "needs two CPUs";
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
   ASSERT_GT(child, 0);
@@ -165,11 +183,11 @@ TEST(CopyCosts, memory_of_the_dead_is_not_read) {
   Pair pair;
   CopyOutcome outcome;
   std::thread leader([&] {
-    bind_to(0);
+    EXPECT_TRUE(bind_to(0));
     outcome = pair.lead(20s, child);
   });
   std::thread partner([&] {
-    bind_to(1);
+    EXPECT_TRUE(bind_to(1));
     pair.follow(20s);
   });
   partner.join();
