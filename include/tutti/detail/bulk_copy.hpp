@@ -32,7 +32,7 @@ class StoreChoice {
   void took(Stores kind, std::size_t bytes, std::uint64_t ticks) noexcept;
   /// Ticks per byte; 0: unknown.
   double cost_of_plain() const noexcept { return costs_[0]; }
-  /// The same, with what streaming costs the reader.
+  /// Ticks per byte of streaming stores, with what they cost the reader; 0: unknown.
   double cost_of_streaming() const noexcept { return gain_min * costs_[1]; }
 
  private:

@@ -6,8 +6,8 @@
 namespace tutti::runtime {
 namespace {
 
-// Of two cores that share a cache, with and without a sender that runs ahead; of threads of one
-// core; of cores that share no cache.
+// These are costs on two cores that share a cache, with and without a sender that runs ahead; on
+// threads of one core; on cores that share no cache.
 constexpr PutCosts other_core{.plain = 0.38, .streaming = 0.26, .ring = 0.08},
     ahead_of_reader{.plain = 0.38, .streaming = 0.255, .ring = 0.26},
     same_core{.plain = 0.065, .streaming = 0.25, .ring = 0.085},
