@@ -238,5 +238,68 @@ TEST(Staging, partials_in_flight_stay_while_others_go_round) {
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
+/// Several allreduces in flight, each of which has one target for all ranks: from a source apart,
+/// from one that is the target on rank 0, and with an operator that has to keep the order.
+int wrong_in_a_target_of_the_node(Exchange& exchange, std::size_t count) {
+  Context context(options_of(exchange));
+  Communicator ranks(context, exchange);
+  const std::uint32_t self = index_of(ranks.rank());
+  const Segment node = ranks.allocate(4 * count * sizeof(std::uint64_t), Scope::node);
+  const std::span<std::uint64_t> memory = node.as<std::uint64_t>();
+  const Reduction sum = built_in_reduction(BuiltIn::sum, ElementType::uint64);
+  const test::Job ordered = test::ordered_job();
+  struct Call {
+    Words source;
+    std::span<std::uint64_t> target;
+    bool is_in_place, is_ordered;
+    std::optional<Operation> operation = {};
+    std::uint64_t* from() { return is_in_place ? target.data() : source.data(); }
+  };
+  std::vector<Call> calls;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const bool is_ordered = i >= 2;
+    Call& one = calls.emplace_back(Call{.source = Words(count),
+                                        .target = memory.subspan(i * count, count),
+                                        .is_in_place = i % 2 == 1 && self == 0,
+                                        .is_ordered = is_ordered});
+    one.operation.emplace(allreduce(ranks, {.source = one.from(),
+                                            .target = one.target.data(),
+                                            .element_count = count,
+                                            .reduction = is_ordered ? ordered.reduction : sum}));
+    if (!one.operation->algorithm().ends_with("_shared_target")) return 1000;
+  }
+  Operation entered = barrier(ranks);
+  int wrong = 0;
+  for (std::uint64_t call = 1; call <= 60; ++call) {
+    for (Call& one : calls)
+      for (std::size_t i = 0; i < count; ++i) one.from()[i] = test::input(self, call, i);
+    for (Call& one : calls)
+      if (one.operation->start() != Status::ok) return 2000;
+    for (Call& one : calls)
+      if (one.operation->wait(60s) != Status::ok) return 3000;
+    for (const Call& one : calls)
+      for (std::size_t i = 0; i < count; ++i) {
+        std::uint64_t expected = 0;
+        for (std::uint32_t rank = 0; rank < ranks.rank_count(); ++rank)
+          expected += test::input(rank, call, i);
+        if (one.is_ordered) expected = ordered.expected(ranks.rank_count(), call, i);
+        wrong += one.target[i] != expected ? 1 : 0;
+      }
+    // Rank 0 writes its next contributions where all have read the results.
+    if (!run_once(entered)) return 4000;
+  }
+  return wrong;
+}
+
+TEST(Staging, results_in_a_target_of_the_node_are_right) {
+  for (const std::uint32_t ranks : {2u, 3u})
+    for (const std::size_t count : {std::size_t{4 * 2048}, std::size_t{3 * 8192 + 1}}) {
+      const auto results = (ranks == 2 ? run_local : run_local_threads)(
+          {.rank_count = ranks},
+          [&](Exchange& exchange) { return wrong_in_a_target_of_the_node(exchange, count); });
+      EXPECT_EQ(codes_of(results), std::vector<int>(ranks)) << ranks << " ranks, " << count;
+    }
+}
+
 }  // namespace
 }  // namespace tutti
