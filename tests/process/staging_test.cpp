@@ -2,8 +2,10 @@
 // whichever operations share the ring, whoever is late, and whatever is destroyed meanwhile.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <optional>
 #include <tutti/tutti.hpp>
@@ -238,8 +240,9 @@ TEST(Staging, partials_in_flight_stay_while_others_go_round) {
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
 }
 
-/// Several allreduces in flight, each of which has one target for all ranks: from a source apart,
-/// from one that is the target on rank 0, and with an operator that has to keep the order.
+/// Several allreduces in flight, each of which has one target for all ranks; by an operator of the
+/// library and by a user's that keeps the order, from the same source and from another in each
+/// call.
 int wrong_in_a_target_of_the_node(Exchange& exchange, std::size_t count) {
   Context context(options_of(exchange));
   Communicator ranks(context, exchange);
@@ -249,32 +252,32 @@ int wrong_in_a_target_of_the_node(Exchange& exchange, std::size_t count) {
   const Reduction sum = built_in_reduction(BuiltIn::sum, ElementType::uint64);
   const test::Job ordered = test::ordered_job();
   struct Call {
-    Words source;
+    std::array<Words, 2> sources;
     std::span<std::uint64_t> target;
-    bool is_in_place, is_ordered;
+    bool moves, is_ordered;
     std::optional<Operation> operation = {};
-    std::uint64_t* from() { return is_in_place ? target.data() : source.data(); }
+    Words& source(std::uint64_t call) { return sources[moves ? call % 2 : 0]; }
   };
   std::vector<Call> calls;
   for (std::size_t i = 0; i < 4; ++i) {
     const bool is_ordered = i >= 2;
-    Call& one = calls.emplace_back(Call{.source = Words(count),
+    Call& one = calls.emplace_back(Call{.sources = {Words(count), Words(count)},
                                         .target = memory.subspan(i * count, count),
-                                        .is_in_place = i % 2 == 1 && self == 0,
+                                        .moves = i % 2 == 1,
                                         .is_ordered = is_ordered});
-    one.operation.emplace(allreduce(ranks, {.source = one.from(),
+    one.operation.emplace(allreduce(ranks, {.source = one.source(0).data(),
                                             .target = one.target.data(),
                                             .element_count = count,
                                             .reduction = is_ordered ? ordered.reduction : sum}));
     if (!one.operation->algorithm().ends_with("_shared_target")) return 1000;
   }
-  Operation entered = barrier(ranks);
   int wrong = 0;
   for (std::uint64_t call = 1; call <= 60; ++call) {
     for (Call& one : calls)
-      for (std::size_t i = 0; i < count; ++i) one.from()[i] = test::input(self, call, i);
+      for (std::size_t i = 0; i < count; ++i) one.source(call)[i] = test::input(self, call, i);
     for (Call& one : calls)
-      if (one.operation->start() != Status::ok) return 2000;
+      if (one.operation->start(one.source(call).data(), one.target.data()) != Status::ok)
+        return 2000;
     for (Call& one : calls)
       if (one.operation->wait(60s) != Status::ok) return 3000;
     for (const Call& one : calls)
@@ -285,10 +288,42 @@ int wrong_in_a_target_of_the_node(Exchange& exchange, std::size_t count) {
         if (one.is_ordered) expected = ordered.expected(ranks.rank_count(), call, i);
         wrong += one.target[i] != expected ? 1 : 0;
       }
-    // Rank 0 writes its next contributions where all have read the results.
-    if (!run_once(entered)) return 4000;
   }
   return wrong;
+}
+
+/// Sums of doubles that are rounded, in a target of the node and beside it in a target each.
+int other_bits_in_a_target_of_the_node(Exchange& exchange) {
+  constexpr std::size_t count = 3 * 8192 + 1;
+  Context context(options_of(exchange));
+  Communicator ranks(context, exchange);
+  const std::uint32_t self = index_of(ranks.rank());
+  const Segment node = ranks.allocate(count * sizeof(double), Scope::node);
+  std::vector<double> source(count), own(count);
+  Operation shared =
+      allreduce(ranks, {.source = source.data(),
+                        .target = node.as<double>().data(),
+                        .element_count = count,
+                        .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64)});
+  Operation apart =
+      allreduce(ranks, {.source = source.data(),
+                        .target = own.data(),
+                        .element_count = count,
+                        .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64)});
+  int wrong = 0;
+  for (std::uint64_t call = 1; call <= 30; ++call) {
+    for (std::size_t i = 0; i < count; ++i)
+      source[i] = 1.0 / static_cast<double>(1 + test::input(self, call, i) % 1000003);
+    if (shared.start() != Status::ok || apart.start() != Status::ok) return 1000;
+    if (shared.wait(60s) != Status::ok || apart.wait(60s) != Status::ok) return 2000;
+    if (std::memcmp(own.data(), node.as<double>().data(), count * sizeof(double)) != 0) ++wrong;
+  }
+  return wrong;
+}
+
+TEST(Staging, results_in_a_target_of_the_node_have_the_same_bits) {
+  const auto results = run_local({.rank_count = 2}, other_bits_in_a_target_of_the_node);
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
 }
 
 TEST(Staging, results_in_a_target_of_the_node_are_right) {
