@@ -151,28 +151,32 @@ bool bring_an_arrival_forward(Execution& execution, F& fabric, C& channel) noexc
   return false;
 }
 
-/// The next step copies the source, and the two steps after it await a message and combine it with
-/// the copy.  If the message is there already, combines it with the source itself, by a function
-/// that has a place of its own for the result, and returns true: the last of the three steps is the
-/// next one then.  If it is not there, the copy is made while it is on its way.
+/// The next step copies the source, and a later one combines a message with the copy: right after
+/// it, if the message has been taken, or else behind the step that awaits it.  If the message is
+/// there, combines it with the source itself, by a function that has a place of its own for the
+/// result, and returns true: the step that combines is the next one then.  If it is not there, the
+/// copy is made while it is on its way.
 template <class F, class C>
 bool combine_without_copy(Execution& execution, F& fabric, C& channel) noexcept {
   const std::size_t here = execution.next;
-  const plan::Step& copy = execution.steps[here];
-  if (fabric.combine_apart() == nullptr || copy.from.place != plan::Place::source ||
-      !joins_one_message(execution.steps, here + 1))
-    return false;
-  const plan::Step& combine = execution.steps[here + 2];
+  const std::span<const plan::Step> steps = execution.steps;
+  const plan::Step& copy = steps[here];
+  if (fabric.combine_apart() == nullptr || copy.from.place != plan::Place::source) return false;
+  const bool awaits = joins_one_message(steps, here + 1);
+  const std::size_t there = here + (awaits ? 2 : 1);
+  if (there >= steps.size()) return false;
+  const plan::Step& combine = steps[there];
   if (combine.action != plan::Action::combine || combine.by_reference ||
-      combine.into != copy.into || combine.part != copy.part)
+      combine.from.place != plan::Place::slot || combine.into != copy.into ||
+      combine.part != copy.part)
     return false;
   const Part& part = execution.part_of(copy);
   const std::byte* const source = execution.address(copy.from, part);
   std::byte* const result = execution.address(copy.into, part);
   if (source == result || part.source.bytes < streamed_bytes_min) return false;
-  if (!fabric.take(channel, execution.parity(), execution.steps[here + 1].slot)) return false;
+  if (awaits && !fabric.take(channel, execution.parity(), steps[here + 1].slot)) return false;
   fabric.combine_apart()(execution.address(combine.from, part), source, result, part.element_count);
-  execution.next += 2;
+  execution.next = there;
   return true;
 }
 

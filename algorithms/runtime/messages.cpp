@@ -204,16 +204,16 @@ void stage_partials(Operation::Implementation& operation) {
   if (operation.stale() || operation.ring() || context.clock.is_simulated()) return;
   // Several ranks share a cache then, and what copies cost is mostly who has the CPU.
   if (context.oversubscribed) return;
-  if (plan.zero_copy || plan.shares_target || plan::is_by_reference(plan) ||
-      !plan.answers.empty() || plan.payloads != 1)
+  if (plan.zero_copy || plan::is_by_reference(plan) || !plan.answers.empty() || plan.payloads != 1)
     return;
-  // The puts of a device, and those that copy, know where their partials are.
+  // The puts of a device, and those that copy, know where their partials are.  Those into a target
+  // that the node shares have no partial.
   auto staging = std::make_unique<Staging>();
   bool sends = false;
   for (const plan::Step& step : plan.steps) {
     if (step.action != plan::Action::put) continue;
     if (!operation.communicator.is_neighbour(step.peer)) return;
-    const bool has_payload = step.payloads > 0;
+    const bool has_payload = step.payloads > 0 && !(plan.shares_target && step.into_target);
     if (has_payload && travel_of(operation, step) != shm::Travel::stays) return;
     staging->offsets.push_back(has_payload ? execution.offset_of(step.from) : 0);
     sends = sends || has_payload;

@@ -150,6 +150,41 @@ TEST(Lanes, leave_their_result_in_a_target_of_the_node) {
   EXPECT_NE(violation.find("which may not have entered"), std::string::npos) << violation;
 }
 
+/// Two ranks alone combine in the target of their node, each in its part; not so where the own
+/// contribution comes last, as it would be overwritten if source and target were the same memory.
+TEST(Lanes, of_two_ranks_combine_in_a_target_of_the_node) {
+  const auto copies_partial_into_target = [](const Plan& plan) {
+    return std::any_of(plan.steps.begin(), plan.steps.end(), [](const Step& step) {
+      return step.action == Action::copy && step.from.place == Place::partial &&
+             step.into.place == Place::target;
+    });
+  };
+  for (const ScheduleAcross& across : schedules_across)
+    for (const std::uint32_t lanes : {1U, 2U}) {
+      const auto plans = plans_of(shape_of(in_blocks({2}), lanes), across, Target::of_node);
+      for (const Plan& plan : plans) {
+        const bool is_last = across.order == Order::rank_order && index_of(plan.self) == 0;
+        EXPECT_EQ(copies_partial_into_target(plan), is_last) << across.name;
+      }
+      // Three have not all entered when the first contribution is there.
+      EXPECT_TRUE(copies_partial_into_target(
+          plans_of(shape_of(in_blocks({3}), lanes), across, Target::of_node)[0]))
+          << across.name;
+    }
+  // The other rank may still read the last result until its contribution is there.
+  std::vector<Plan> plans =
+      plans_of(shape_of(in_blocks({2}), 2), schedules_across[0], Target::of_node);
+  for (Plan& plan : plans) {
+    const auto awaits = std::find_if(plan.steps.begin(), plan.steps.end(),
+                                     [](const Step& step) { return step.action == Action::await; });
+    ASSERT_LT(awaits + 1, plan.steps.end());
+    std::swap(awaits[0], awaits[1]);
+  }
+  const auto race = test::HappensBefore(plans, 5, 2, test::HappensBefore::Buffers::apart).race();
+  ASSERT_TRUE(race.has_value());
+  EXPECT_NE(race->find("may read the last result there"), std::string::npos) << *race;
+}
+
 /// What makes an answer right is the business of the verifier, which all shapes go through.
 TEST(Lanes, are_answered_where_the_contribution_was_sent_from_by_two_ranks_alone) {
   for (const ScheduleAcross& across : schedules_across) {

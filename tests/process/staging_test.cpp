@@ -2,8 +2,10 @@
 // whichever operations share the ring, whoever is late, and whatever is destroyed meanwhile.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <optional>
 #include <tutti/tutti.hpp>
@@ -236,6 +238,102 @@ int wrong_while_in_flight(Exchange& exchange) {
 TEST(Staging, partials_in_flight_stay_while_others_go_round) {
   const auto results = run_local_threads({.rank_count = 4}, wrong_while_in_flight);
   EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+/// Several allreduces in flight, each of which has one target for all ranks; by an operator of the
+/// library and by a user's that keeps the order, from the same source and from another in each
+/// call.
+int wrong_in_a_target_of_the_node(Exchange& exchange, std::size_t count) {
+  Context context(options_of(exchange));
+  Communicator ranks(context, exchange);
+  const std::uint32_t self = index_of(ranks.rank());
+  const Segment node = ranks.allocate(4 * count * sizeof(std::uint64_t), Scope::node);
+  const std::span<std::uint64_t> memory = node.as<std::uint64_t>();
+  const Reduction sum = built_in_reduction(BuiltIn::sum, ElementType::uint64);
+  const test::Job ordered = test::ordered_job();
+  struct Call {
+    std::array<Words, 2> sources;
+    std::span<std::uint64_t> target;
+    bool moves, is_ordered;
+    std::optional<Operation> operation = {};
+    Words& source(std::uint64_t call) { return sources[moves ? call % 2 : 0]; }
+  };
+  std::vector<Call> calls;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const bool is_ordered = i >= 2;
+    Call& one = calls.emplace_back(Call{.sources = {Words(count), Words(count)},
+                                        .target = memory.subspan(i * count, count),
+                                        .moves = i % 2 == 1,
+                                        .is_ordered = is_ordered});
+    one.operation.emplace(allreduce(ranks, {.source = one.source(0).data(),
+                                            .target = one.target.data(),
+                                            .element_count = count,
+                                            .reduction = is_ordered ? ordered.reduction : sum}));
+    if (!one.operation->algorithm().ends_with("_shared_target")) return 1000;
+  }
+  int wrong = 0;
+  for (std::uint64_t call = 1; call <= 60; ++call) {
+    for (Call& one : calls)
+      for (std::size_t i = 0; i < count; ++i) one.source(call)[i] = test::input(self, call, i);
+    for (Call& one : calls)
+      if (one.operation->start(one.source(call).data(), one.target.data()) != Status::ok)
+        return 2000;
+    for (Call& one : calls)
+      if (one.operation->wait(60s) != Status::ok) return 3000;
+    for (const Call& one : calls)
+      for (std::size_t i = 0; i < count; ++i) {
+        std::uint64_t expected = 0;
+        for (std::uint32_t rank = 0; rank < ranks.rank_count(); ++rank)
+          expected += test::input(rank, call, i);
+        if (one.is_ordered) expected = ordered.expected(ranks.rank_count(), call, i);
+        wrong += one.target[i] != expected ? 1 : 0;
+      }
+  }
+  return wrong;
+}
+
+/// Sums of doubles that are rounded, in a target of the node and beside it in a target each.
+int other_bits_in_a_target_of_the_node(Exchange& exchange) {
+  constexpr std::size_t count = 3 * 8192 + 1;
+  Context context(options_of(exchange));
+  Communicator ranks(context, exchange);
+  const std::uint32_t self = index_of(ranks.rank());
+  const Segment node = ranks.allocate(count * sizeof(double), Scope::node);
+  std::vector<double> source(count), own(count);
+  Operation shared =
+      allreduce(ranks, {.source = source.data(),
+                        .target = node.as<double>().data(),
+                        .element_count = count,
+                        .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64)});
+  Operation apart =
+      allreduce(ranks, {.source = source.data(),
+                        .target = own.data(),
+                        .element_count = count,
+                        .reduction = built_in_reduction(BuiltIn::sum, ElementType::float64)});
+  int wrong = 0;
+  for (std::uint64_t call = 1; call <= 30; ++call) {
+    for (std::size_t i = 0; i < count; ++i)
+      source[i] = 1.0 / static_cast<double>(1 + test::input(self, call, i) % 1000003);
+    if (shared.start() != Status::ok || apart.start() != Status::ok) return 1000;
+    if (shared.wait(60s) != Status::ok || apart.wait(60s) != Status::ok) return 2000;
+    if (std::memcmp(own.data(), node.as<double>().data(), count * sizeof(double)) != 0) ++wrong;
+  }
+  return wrong;
+}
+
+TEST(Staging, results_in_a_target_of_the_node_have_the_same_bits) {
+  const auto results = run_local({.rank_count = 2}, other_bits_in_a_target_of_the_node);
+  EXPECT_EQ(codes_of(results), std::vector<int>(2));
+}
+
+TEST(Staging, results_in_a_target_of_the_node_are_right) {
+  for (const std::uint32_t ranks : {2u, 3u})
+    for (const std::size_t count : {std::size_t{4 * 2048}, std::size_t{3 * 8192 + 1}}) {
+      const auto results = (ranks == 2 ? run_local : run_local_threads)(
+          {.rank_count = ranks},
+          [&](Exchange& exchange) { return wrong_in_a_target_of_the_node(exchange, count); });
+      EXPECT_EQ(codes_of(results), std::vector<int>(ranks)) << ranks << " ranks, " << count;
+    }
 }
 
 }  // namespace

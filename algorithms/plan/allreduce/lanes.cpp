@@ -175,6 +175,10 @@ class Builder {
     steps_.set_round(0);
     steps_.begin_part(part_of(seat_, piece));
     Register& combined = combined_[piece];
+    if (combines_in_target()) {
+      combined = target_register;
+      return combine_two_in_target();
+    }
     combined = member_count_ == 1 ? source_register : new_partial();
     if (member_count_ == 1) return;
     if (root != no_rank) {
@@ -188,6 +192,22 @@ class Builder {
       // In the order of arrival: the rank before this one has sent to it first.
       for (std::uint16_t i = member_count_; --i > 0;) join(seat_ahead(i), piece, combined, false);
     }
+  }
+
+  /// Whether the target of the node takes the place of the register that is combined in.  Among
+  /// three ranks it would be written before the last one has entered, which may still read it; and
+  /// where the source comes last, a source that is the target would be overwritten before.
+  bool combines_in_target() const {
+    return shares_target_ && shares_.node_count() == 1 && member_count_ == 2 && has_payload() &&
+           (order_ == Order::commutative || seat_ == 1);
+  }
+
+  /// The other rank has entered when its contribution is there.  Only then the target is written.
+  void combine_two_in_target() {
+    const std::uint16_t other = seat_ahead(1), slot = slot_of_part(other, seat_, 0);
+    steps_.await(members_[other], slot, 1);
+    steps_.copy(source_register, target_register);
+    steps_.combine(slot_register(slot), target_register);
   }
 
   /// Joins the contribution of a rank of the node to the left of `combined`.

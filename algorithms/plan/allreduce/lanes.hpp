@@ -90,7 +90,8 @@ bool is_lane_shape(const LaneShape& shape);
 /// "leader/recursive_multiplying"; that schedule if each rank is a node of its own.  Needs
 /// is_lane_shape(shape), and with Order::rank_order nodes_are_runs(). With several lanes, `across`
 /// has registers of one payload.
-/// With Target::of_node the ranks of a node have one target, which nobody copies to another.
+/// With Target::of_node the ranks of a node have one target, which nobody copies to another.  Two
+/// ranks of one node then combine in it, where the order permits, and have a partial less.
 Plan lanes_allreduce(Rank self, const LaneShape& shape, Order order, const PlanAcross& across,
                      Target target = Target::of_rank);
 
