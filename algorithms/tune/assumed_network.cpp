@@ -8,8 +8,7 @@ namespace tutti::tune {
 
 plan::LogGP share_of_port(const plan::LogGP& network, std::uint32_t ranks) {
   plan::LogGP share = network;
-  share.gap *= ranks;
-  share.per_byte.time *= ranks;
+  share.ranks_at_port *= ranks;
   return share;
 }
 
