@@ -42,7 +42,7 @@ struct LogGP {
   Picoseconds port_time(std::uint64_t bytes) const {
     return ranks_at_port * std::max(gap, per_byte.of(bytes));
   }
-  /// Of the message of the last of these ranks, behind those of the others.
+  /// What the message of the last of these ranks takes, which leaves behind those of the others.
   Picoseconds travel_time(std::uint64_t bytes) const {
     return send_overhead + latency + (ranks_at_port - 1) * std::max(gap, per_byte.of(bytes)) +
            per_byte.of(bytes);
