@@ -232,15 +232,25 @@ Picoseconds cost_of_zero_copy_ring(const Query& query, const Variant& variant) {
          query.network.between.work_per_byte.of(price_bytes(query) / 2);
 }
 
-/// In runs of messages of a part each, there and back.
+/// In runs of messages of a part each, there and back.  A part is passed on as soon as it is there,
+/// so that a run begins when the first message of the run before has come, or when the port has
+/// sent all of these; the last run alone is awaited to its end.
 Picoseconds cost_of_runs(const Query& query, const std::vector<std::uint32_t>& runs) {
   const plan::LogGP network = network_of(query);
+  plan::LogGP first_at_port = network;
+  first_at_port.ranks_at_port = 1;
   const std::uint64_t parts = std::accumulate(runs.begin(), runs.end(), std::uint64_t{1});
   const std::uint64_t part = (price_bytes(query) + parts - 1) / parts;
+  const auto until_next = [&](std::uint32_t messages, bool combines) {
+    const Picoseconds each =
+        round_cost(network, 2, 1, part, combines) - round_cost(network, 1, 1, part, combines);
+    return std::max(messages * each, round_cost(first_at_port, 1, 1, part, combines));
+  };
   Picoseconds cost = 0;
   for (const std::uint32_t messages : runs)
-    cost += round_cost(network, messages, 1, part) + round_cost(network, messages, 1, part, false);
-  return cost;
+    cost += until_next(messages, true) + until_next(messages, false);
+  if (runs.empty()) return cost;
+  return cost - until_next(runs.front(), false) + round_cost(network, runs.front(), 1, part, false);
 }
 
 std::vector<std::uint32_t> circulant_runs(const Query& query) {

@@ -1,15 +1,16 @@
 #include "tune/assumed_network.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 #include "plan/cost/cost_model.hpp"
 
 namespace tutti::tune {
 
 plan::LogGP share_of_port(const plan::LogGP& network, std::uint32_t ranks) {
+  assert(ranks > 0);
   plan::LogGP share = network;
-  share.gap *= ranks;
-  share.per_byte.time *= ranks;
+  share.ranks_at_port *= ranks;
   return share;
 }
 

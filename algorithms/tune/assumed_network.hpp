@@ -30,7 +30,8 @@ inline constexpr plan::Network assumed_network{
 /// A message to a rank of the same node: about what a broadcast of 8 bytes takes there (a guess).
 inline constexpr plan::Picoseconds hop_in_memory = 300'000;
 
-/// The share of a port that each of so many ranks of a node has if all send alike.
+/// The share of a port that each of so many ranks of a node has if all send alike.  A round ends
+/// with the last message of the last rank, which leaves behind one of each of the others.
 plan::LogGP share_of_port(const plan::LogGP& network, std::uint32_t ranks);
 
 /// A round of `messages` of so many values of `value_bytes` each.

@@ -216,7 +216,11 @@ Picoseconds cost_of_whole_blocks(const Query& query, const Variant& variant) {
   const Topology& topology = query.topology;
   const std::uint32_t ranks = topology.largest_node();
   const std::uint64_t bytes = priced_bytes(query.request.bytes());
-  const plan::LogGP share = share_of_port(query.network.between, ranks);
+  // Stores are counted in full, although a rank does some of them while the port sends for others:
+  // so the first message of a round does not wait for those of the others here.
+  plan::LogGP share = query.network.between;
+  share.gap *= ranks;
+  share.per_byte.time *= ranks;
   const plan::NodeMemory& memory = query.network.inside;
   const auto stored = Picoseconds{ranks - 1} * topology.node_count();
   Picoseconds cost = 0;

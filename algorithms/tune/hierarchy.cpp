@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 #include <set>
 #include <tutti/detail/names.hpp>
 
@@ -287,7 +288,6 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   const plan::Plan plan = in_stages ? plan::Plan{} : variant.across->plan(Rank{0});
   const auto sub_blocks = static_cast<Picoseconds>(variant.sub_blocks);
   const Picoseconds pieces = plan.parts * sub_blocks;
-  const auto rounds = static_cast<Picoseconds>(plan.per_round.size());
   const Picoseconds lanes = in_stages ? 1 : variant.lane_count;
   const auto ranks = static_cast<Picoseconds>(hierarchy == Hierarchy::groups ? variant.group_size
                                               : hierarchy == Hierarchy::domains
@@ -307,16 +307,26 @@ plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) 
   if (pieces == 1) return across + in + out + hops;
   // Network and memory work at the same time: not while a round waits for its messages; and not for
   // the first piece, before which the next one is given, and for the last, whose results are heard
-  // after those of the one before.
-  const plan::LogGP& network = query.network.between;
-  const Picoseconds waits = rounds * (network.travel_time(0) + network.receive_overhead);
-  const Picoseconds port = std::max<Picoseconds>(across - waits, 0);
-  // A fold by owners needs every piece before its first round is through.
-  if (variant.across->row().algorithm == Algorithm::chunked_fold)
-    return waits + in + port / 2 + std::max(port / 2, out) + std::min(port / 2, out) / pieces +
-           hops;
+  // after those of the one before.  Messages of other nodes take time of the rank, too.
+  const plan::LogGP network = share_of_port(query.network.between, variant.lane_count);
+  const std::uint64_t piece_bytes = lane_bytes / plan.parts;
+  const Picoseconds messages =  // in either direction
+      std::accumulate(plan.per_round.begin(), plan.per_round.end(), Picoseconds{0}) / 2;
+  const Picoseconds combined = network.receive_overhead + network.work_time(piece_bytes);
+  const Picoseconds taken_in = messages * combined, heard = messages * network.receive_overhead;
+  const Picoseconds there = std::max(messages * network.port_time(piece_bytes), taken_in);
+  const Picoseconds back = std::max(messages * network.port_time(piece_bytes), heard);
+  const Picoseconds waits = std::max<Picoseconds>(across - there - back, 0);
+  // The owner of a piece sends its result to all nodes at once, so that the port sends those of one
+  // lane after those of another; and no rank of a node hears the first one of the last lane before.
+  if (variant.across->row().algorithm == Algorithm::chunked_fold) {
+    const Picoseconds before_last_lane = std::max(back * (lanes - 1) / lanes, heard);
+    return waits + hops + std::max(in + taken_in, there + in / pieces) +
+           std::max(back + out / pieces, before_last_lane + out);
+  }
   return waits + hops +
-         std::max(port + 3 * (in + out) / (2 * pieces), in + out + port / (4 * sub_blocks));
+         std::max(there + back + 3 * (in + out) / (2 * pieces),
+                  in + out + taken_in + heard + (there + back) / (4 * sub_blocks));
 }
 
 plan::Plan hierarchical_plan(const Query& query, const Variant& variant, Rank self,

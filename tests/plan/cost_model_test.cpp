@@ -79,6 +79,30 @@ TEST(RoundTime, is_the_formula) {
   }
 }
 
+// Two nodes, each of whose ranks exchanges a message with one of the other node.  By the events of
+// the ranks, whose node has one port, the last rank is done when the round is by the formula.
+TEST(RoundTime, of_ranks_at_one_port_is_that_of_the_last_one) {
+  for (std::uint32_t ranks_per_node = 1; ranks_per_node <= 9; ++ranks_per_node)
+    for (const std::uint64_t bytes : {8u, 256u, 4096u, 100'000u}) {
+      std::vector<Plan> plans;
+      std::vector<Node> node_of;
+      for (std::uint32_t rank = 0; rank < 2 * ranks_per_node; ++rank) {
+        const std::uint32_t node = rank / ranks_per_node;
+        plans.push_back(two_partial_allreduce(Rank{node}, 2, {1}, Order::commutative));
+        for (Step& step : plans.back().steps)
+          if (step.peer != no_rank)
+            step.peer = Rank{index_of(step.peer) * ranks_per_node + rank % ranks_per_node};
+        node_of.push_back(Node{node});
+      }
+      LogGP network = fdr();
+      const Picoseconds taken = makespan(plans, {.between = network, .inside = {.latency = 1}},
+                                         node_of, {.payload_bytes = bytes});
+      network.ranks_at_port = ranks_per_node;
+      EXPECT_EQ(round_time(1, bytes, network, Combining::while_arriving), taken)
+          << ranks_per_node << " ranks, " << bytes << " bytes";
+    }
+}
+
 TEST(DisseminationTime, is_the_sum_over_the_rounds_that_are_executed) {
   for (std::uint32_t ranks = 1; ranks <= 200; ++ranks)
     for (std::uint32_t n = 1; n <= 8; ++n)

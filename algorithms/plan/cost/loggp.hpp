@@ -36,10 +36,16 @@ struct LogGP {
   Rate per_byte = {};                // G
   Picoseconds work = 0;              // gamma: of combining, for each value ...
   Rate work_per_byte = {};           // ... and for its bytes
+  std::int64_t ranks_at_port = 1;    // ranks of a node that send alike, one message each in turn
 
-  Picoseconds port_time(std::uint64_t bytes) const { return std::max(gap, per_byte.of(bytes)); }
+  /// What one message of each of these ranks takes of their port.
+  Picoseconds port_time(std::uint64_t bytes) const {
+    return ranks_at_port * std::max(gap, per_byte.of(bytes));
+  }
+  /// What the message of the last of these ranks takes, which leaves behind those of the others.
   Picoseconds travel_time(std::uint64_t bytes) const {
-    return send_overhead + latency + per_byte.of(bytes);
+    return send_overhead + latency + (ranks_at_port - 1) * std::max(gap, per_byte.of(bytes)) +
+           per_byte.of(bytes);
   }
   Picoseconds work_time(std::uint64_t bytes) const { return work + work_per_byte.of(bytes); }
 };

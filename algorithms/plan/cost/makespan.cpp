@@ -161,6 +161,7 @@ class Relaxation {
         completion_(plans.size(), unknown),
         is_waiting_(plans.size(), true) {
     assert(network.send_overhead + network.latency > 0);
+    assert(network.ranks_at_port == 1);  // each rank has ports of its own
     assert(call.starts.empty() || call.starts.size() == plans.size());
     assert(call.element_bytes > 0 && call.payload_bytes % call.element_bytes == 0);
     for (std::uint32_t rank = 0; rank < plans.size(); ++rank) {

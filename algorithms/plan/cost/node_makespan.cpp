@@ -62,6 +62,7 @@ class Events {
       : network_(network), call_(call) {
     assert(network.between.send_overhead + network.between.latency > 0);
     assert(network.inside.send_overhead + network.inside.latency > 0);
+    assert(network.between.ranks_at_port == 1);  // the events tell who sends when
     assert(node_of.empty() || node_of.size() == plans.size());
     assert(call.starts.empty() || call.starts.size() == plans.size());
     assert(call.element_bytes > 0 && call.payload_bytes % call.element_bytes == 0);

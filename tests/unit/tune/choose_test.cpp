@@ -170,7 +170,7 @@ TEST(Selection, combines_inside_nodes_first_where_that_keeps_the_promise) {
   asked.agreement = Agreement::relaxed;
   EXPECT_EQ(taken(asked), "lanes/two_partial_dissemination");
   asked.element_count = 1 << 16;
-  EXPECT_EQ(taken(asked), "lanes/canonical_halving") << "the part of a lane is worth cutting again";
+  EXPECT_EQ(taken(asked), "lanes/circulant") << "the part of a lane is worth cutting again";
   asked.across = Across::flat;
   EXPECT_EQ(taken(asked), "chunked_fold");
   asked.across = Across::leader;
