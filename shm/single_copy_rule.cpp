@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <utility>
 
 namespace tutti::shm {
 namespace {
@@ -81,8 +82,10 @@ const char* name_of(ReadFor what) noexcept {
       return "gather";
     case ReadFor::scatter:
       return "scatter";
-    case ReadFor::exchange:
-      return "allgather, alltoall";
+    case ReadFor::allgather:
+      return "allgather";
+    case ReadFor::alltoall:
+      return "alltoall";
   }
   return "?";
 }
@@ -95,7 +98,8 @@ double reading_ns(ReadFor what, std::size_t payload_bytes, const CopyCosts& cost
       return 2 * costs.word + read(bytes, costs);
     case ReadFor::reduce:
     case ReadFor::gather:
-    case ReadFor::exchange:
+    case ReadFor::allgather:
+    case ReadFor::alltoall:
       return 2 * costs.word + read(bytes, costs) + own(bytes, costs);
     case ReadFor::allreduce:
       break;
@@ -118,7 +122,8 @@ double copying_ns(ReadFor what, std::size_t payload_bytes, const CopyCosts& cost
       return costs.word + one_after_the_other(bytes, put_all, own(bytes, costs) + get_all);
     case ReadFor::scatter:
       return costs.word + one_after_the_other(bytes, put_all + own(bytes, costs), get_all);
-    case ReadFor::exchange:
+    case ReadFor::allgather:
+    case ReadFor::alltoall:
       return costs.word + at_once(bytes, costs) * (put_all + get_all) + own(bytes, costs);
     case ReadFor::allreduce:  // It is never read, so nobody asks.
       break;
@@ -157,11 +162,16 @@ ReadRanges reading_by_costs(const CopyCosts& costs) noexcept {
       if (!pays && range.from != SIZE_MAX) break;
     }
   }
-  constexpr std::size_t large = single_copy_scatter_also_bytes;
-  ReadRange& scatter = ranges[static_cast<std::size_t>(ReadFor::scatter)];
-  if (!scatter.holds(large) && reading_ns(ReadFor::scatter, large, costs) <
-                                   large_loss * copying_ns(ReadFor::scatter, large, costs))
-    scatter.also_from = large;
+  for (const auto& [what, large] : {std::pair{ReadFor::alltoall, single_copy_alltoall_also_bytes},
+                                    std::pair{ReadFor::scatter, single_copy_scatter_also_bytes}}) {
+    ReadRange& range = ranges[static_cast<std::size_t>(what)];
+    const double loss = reading_ns(what, large, costs) / copying_ns(what, large, costs);
+    if (!(loss < large_loss)) continue;
+    if (range.to < large)
+      range.also_from = large;
+    else
+      range = {.from = std::min(range.from, large), .to = SIZE_MAX};
+  }
   return ranges;
 }
 

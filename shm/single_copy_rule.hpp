@@ -20,9 +20,10 @@ enum class ReadFor : std::uint8_t {
   allreduce,
   gather,
   scatter,
-  exchange,  // allgather and alltoall
+  allgather,
+  alltoall,
 };
-inline constexpr std::size_t read_for_count = 6;
+inline constexpr std::size_t read_for_count = 7;
 const char* name_of(ReadFor what) noexcept;
 
 /// The sizes of payloads that are read; of several blocks, the longest counts.
@@ -41,8 +42,9 @@ using ReadRanges = std::array<ReadRange, read_for_count>;
 /// docs/performance.md).
 inline constexpr std::size_t single_copy_broadcast_bytes_max = 2u << 20;
 inline constexpr std::size_t single_copy_reduce_bytes_max = 512u << 10;
-/// Blocks of a scatter of this size and more are in no cache.  They are read even where copies of
-/// chunks, which are in caches, are cheaper (measured, docs/performance.md).
+/// Blocks of these sizes and more do not stay in caches.  They are read even where copies of
+/// chunks, which are in caches, are a little cheaper (measured, docs/performance.md).
+inline constexpr std::size_t single_copy_alltoall_also_bytes = 1u << 20;
 inline constexpr std::size_t single_copy_scatter_also_bytes = 8u << 20;
 /// An allreduce of two ranks: so many times single_copy_bytes at least.
 inline constexpr std::size_t single_copy_allreduce_times = 64;

@@ -2,6 +2,7 @@
 #include <tutti/block_collectives.hpp>
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -19,6 +20,15 @@ namespace tutti {
 namespace {
 
 using engine::Part, engine::Range;
+
+/// What ranks of a node may read its blocks for.
+shm::ReadFor read_for(tune::Collective collective) {
+  if (collective == tune::Collective::gather) return shm::ReadFor::gather;
+  if (collective == tune::Collective::scatter) return shm::ReadFor::scatter;
+  if (collective == tune::Collective::alltoall) return shm::ReadFor::alltoall;
+  assert(collective == tune::Collective::allgather);
+  return shm::ReadFor::allgather;
+}
 
 constexpr std::size_t bytes_max = std::numeric_limits<std::size_t>::max() / 4;
 
@@ -192,10 +202,8 @@ class Making {
   };
 
   Making(Communicator& communicator, const char* collective, tune::Collective chooses_as,
-         const void* source, void* target, std::size_t bytes, Rank root = no_rank,
-         shm::ReadFor what = shm::ReadFor::exchange)
+         const void* source, void* target, std::size_t bytes, Rank root = no_rank)
       : communicator_(communicator),
-        what_(what),
         request_{.collective = collective,
                  .asked = {.collective = chooses_as,
                            .element_count = bytes,
@@ -252,8 +260,8 @@ class Making {
       asked.has_equal_blocks = request_.row.empty();
       asked.shares_target = shares_target;
       asked.reads_in_place =
-          !(swapped && in_place) &&
-          communicator_.implementation().takes_single_copy(what_, blocks.longest_bytes);
+          !(swapped && in_place) && communicator_.implementation().takes_single_copy(
+                                        read_for(request_.asked.collective), blocks.longest_bytes);
       return {std::move(asked), {std::move(blocks.of_rank), blocks.longest_bytes}};
     };
     return runtime::make_operation(communicator_, request_);
@@ -288,7 +296,6 @@ class Making {
   }
 
   Communicator& communicator_;
-  shm::ReadFor what_;
   runtime::OperationRequest request_;
   bool tells_target_ = false;  // at the end of the row
 };
@@ -386,7 +393,7 @@ Operation alltoallv(Communicator& communicator, const AlltoallvArguments& argume
 
 Operation gather(Communicator& communicator, const GatherArguments& arguments) {
   Making make(communicator, "gather", tune::Collective::gather, arguments.source, arguments.target,
-              arguments.bytes, arguments.root, shm::ReadFor::gather);
+              arguments.bytes, arguments.root);
   return make(false, [&](std::span<const std::uint64_t>) -> Making::LaidOut {
     const std::vector<Range> target = equal_ranges(make.name(), arguments.bytes, make.count());
     return {make.is_root() ? gathered(target, make.self())
@@ -397,7 +404,7 @@ Operation gather(Communicator& communicator, const GatherArguments& arguments) {
 
 Operation gatherv(Communicator& communicator, const GathervArguments& arguments) {
   Making make(communicator, "gatherv", tune::Collective::gather, arguments.source, arguments.target,
-              0, arguments.root, shm::ReadFor::gather);
+              0, arguments.root);
   make.row() = {arguments.bytes};
   return make(false, [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
     const std::vector<std::size_t> all(rows.begin(), rows.end());
@@ -414,7 +421,7 @@ Operation gatherv(Communicator& communicator, const GathervArguments& arguments)
 
 Operation scatter(Communicator& communicator, const ScatterArguments& arguments) {
   Making make(communicator, "scatter", tune::Collective::scatter, arguments.source,
-              arguments.target, arguments.bytes, arguments.root, shm::ReadFor::scatter);
+              arguments.target, arguments.bytes, arguments.root);
   return make(false, [&](std::span<const std::uint64_t>) -> Making::LaidOut {
     const std::vector<Range> source = equal_ranges(make.name(), arguments.bytes, make.count());
     return {make.is_root()
@@ -426,7 +433,7 @@ Operation scatter(Communicator& communicator, const ScatterArguments& arguments)
 
 Operation scatterv(Communicator& communicator, const ScattervArguments& arguments) {
   Making make(communicator, "scatterv", tune::Collective::scatter, arguments.source,
-              arguments.target, 0, arguments.root, shm::ReadFor::scatter);
+              arguments.target, 0, arguments.root);
   make.row() = {arguments.bytes};
   return make(false, [&](std::span<const std::uint64_t> rows) -> Making::LaidOut {
     const std::vector<std::size_t> all(rows.begin(), rows.end());
