@@ -93,7 +93,7 @@ void expect_figures(std::size_t block_count, std::size_t partners_block_count) {
 
 TEST(CopyCosts, two_ranks_get_figures) {
   if (detail::allowed_cpus().count() < 2) GTEST_SKIP() << "needs two CPUs";
-  for (const std::size_t block_count : {1, 2, 32}) {
+  for (const std::size_t block_count : {std::size_t{1}, std::size_t{2}, std::size_t{32}}) {
     expect_figures(block_count, block_count);
     expect_figures(block_count, 1);
     expect_figures(1, block_count);
