@@ -36,7 +36,7 @@ CheckOutcome check_rooted(Collective collective, TuttiSubject& subject, Buffers&
                           const Options& options, Exchange& exchange, const CheckPlan& plan);
 
 /// Checks collectives of blocks, and prefix scans.  It compares every byte of the target, also
-/// those outside of blocks. Collective.
+/// those outside of blocks.  Collective.
 CheckOutcome check_blocks(Collective collective, std::size_t payload_bytes, TuttiSubject& subject,
                           Buffers& buffers, const Options& options, Exchange& exchange,
                           const CheckPlan& plan);

@@ -233,6 +233,10 @@ std::optional<shm::CopyCosts> copy_costs(const runtime::ContextSettings& setting
     const std::size_t self = index_of(exchange.self());
     if (const std::vector<unsigned> cpus = allowed_cpus().list(); cpus.size() >= 2)
       static_cast<void>(bind_to(cpus[self]));
+    // A fork does not take along which pages of shared memory are mapped.
+    const auto* const theirs = static_cast<const volatile std::byte*>(windows[1 - self].data());
+    for (std::size_t at = 0; at < window_bytes; at += shm::costs_page_bytes)
+      static_cast<void>(theirs[at]);
     const auto process = static_cast<std::int32_t>(::getpid());
     std::int32_t processes[2] = {};
     exchange.allgather(std::as_bytes(std::span(&process, 1)),

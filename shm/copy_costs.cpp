@@ -30,7 +30,7 @@ constexpr std::size_t bytes_of(Part part) noexcept {
   return part == Part::word ? 0 : part == Part::page ? costs_page_bytes : costs_chunk_bytes;
 }
 
-constexpr std::uint64_t rounds_max = 8;  // of each way
+constexpr std::uint64_t rounds_max = 12;  // of each way
 /// Fewer rounds give no result: the first ones bring pages and code into the caches.
 constexpr std::uint64_t rounds_min = 3;
 constexpr std::uint64_t steps_max = 0xff00;  // counts rounds that count and rounds that do not
@@ -93,7 +93,7 @@ bool read_costs(CopyCosts& costs, std::int32_t process, std::uint64_t readable,
 enum class Way : std::uint8_t { plain, streaming, ring };
 constexpr std::size_t ways = 3;
 
-/// What a chunk costs in one way: the fastest put with its get, and the fastest exchange.
+/// What a chunk costs in one way.
 struct ChunkCosts {
   double put = none;
   double get = none;
@@ -194,7 +194,8 @@ class Leader {
 
   /// False: too few rounds count.
   bool tries(Way way) {
-    store(probe_.mine->way, static_cast<std::uint64_t>(way));
+    way_ = way;
+    store(probe_.mine->way, static_cast<std::uint64_t>(way));  // for the partner
     std::uint64_t counted = 0;
     while (counted < rounds_max && may_go_on())
       if (round(costs_of(way))) ++counted;
@@ -214,11 +215,9 @@ class Leader {
     lower(there_and_back_, there_and_back);
     lower(costs_.put_page, put_page);
     lower(costs_.get_page, get_page);
+    lower(chunk.put, now.put);
+    lower(chunk.get, now.get);
     lower(chunk.exchange, now.exchange);
-    if (now.put + now.get < chunk.put + chunk.get) {
-      chunk.put = now.put;
-      chunk.get = now.get;
-    }
     return true;
   }
 
@@ -251,7 +250,7 @@ class Leader {
 
   void puts(Part part) noexcept {
     cpu_ = ::sched_getcpu();
-    put_(own_.data(), part, static_cast<Way>(load(probe_.mine->way)));
+    put_(own_.data(), part, way_);
   }
 
   const CopyProbe& probe_;
@@ -260,6 +259,7 @@ class Leader {
   Put put_;
   CopyCosts costs_{none, none, none, none, none, none, none, none, none, none};
   std::array<ChunkCosts, ways> of_way_;
+  Way way_ = Way::plain;
   double there_and_back_ = none;
   double answered_ns_ = 0;  // from the last hand-over to its answer
   std::uint64_t step_ = 0;  // the last one that the partner was told

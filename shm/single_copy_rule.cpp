@@ -56,8 +56,9 @@ constexpr std::size_t bytes_max = std::size_t{64} << 20;
 /// not exact, and at equal times copying is better, because it makes no system call.
 constexpr double margin = 0.95;
 
-/// Large blocks of a scatter are read where this takes at most so many times as long by the
-/// figures, which are of copies in caches.
+/// The figures are of copies in caches.  By them, reading large blocks of an alltoall or a scatter
+/// may take so many times as long as copying, and is faster all the same.  Where it takes longer,
+/// reads are slow on this machine.
 constexpr double large_loss = 1.5;
 
 /// The largest size to read.  Above it chunks are faster, because both sides copy at the same time
@@ -202,8 +203,7 @@ std::string text_of(const CopyCosts& costs) {
       text, sizeof text,
       "process_vm_readv %.0f ns before the first byte, %.0f a page of 4K, %.3f a byte (4K "
       "%.0f, 64K %.0f ns); through shared memory: 4K in %.0f and out %.0f, 64K in %.0f and out "
-      "%.0f ns, "
-      "both ranks at once %.0f ns; a word %.0f ns; 64K in own memory %.0f ns",
+      "%.0f ns, both ranks at once %.0f ns; a word %.0f ns; 64K in own memory %.0f ns",
       costs.read_call, costs.read_per_page(), costs.read_per_byte(), costs.read_page,
       costs.read_chunk, costs.put_page, costs.get_page, costs.put_chunk, costs.get_chunk,
       costs.exchange_chunk, costs.word, costs.own_chunk);

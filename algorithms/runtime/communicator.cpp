@@ -485,8 +485,7 @@ std::string Communicator::single_copy_remark() const {
   if (implementation_->context.settings.single_copy_bytes) return ranges + " (as asked)";
   if (neighbours.costs.empty() || !neighbours.costs.front())
     return "never: the two ranks that measure what it costs did not meet in time (busy CPUs?); "
-           "results "
-           "are the same, large payloads may take longer";
+           "results are the same, large payloads may take longer";
   return ranges + " (measured: " + shm::text_of(*neighbours.costs.front()) + ")";
 }
 
