@@ -12,8 +12,8 @@ case "${1:-}" in
 usage: scripts/test.sh [--quick | --all | --aarch64]
 
 On Debian 12: installs what is missing (with sudo unless root), builds the presets "release" and
-"asan" and runs the tests, those of plans and of whole jobs with "release" alone; about 20 minutes
-on 2 cores.
+"asan" and runs the tests, those of plans and of whole jobs with "release" alone, and jobs in the
+usual way to wait and to be notified alone; about 20 minutes on 2 cores.
   --quick what takes seconds of "release" alone: plans, units, simulations, rules about sources
   --all   also: scripts/demo.sh and --quick one after the other in a fresh clone, jobs with
           sanitizers, programs and tests of others on the software device (perftest, UCX, rdma-core),
@@ -114,6 +114,8 @@ demo_then_tests() {
 
 # What computes, and what is one process that hardly sleeps or depends on time.
 computing='plan|unit|simulation|compile_fail'
+# Other ways to wait, to be notified and to reach the ring: CI has them all.
+other_ways='^process_.*_(flags|block)$|ring_(mapped|bounced|republished)'
 # With each build what it can find: the sanitizers everything but what takes minutes, the optimised
 # code all but most tests of the software device's verbs.
 sanitized='long|soak|kernel|mpi|tidy|compile_fail|plan'
@@ -125,11 +127,13 @@ case $mode in
     run aarch64 -j "$(nproc)"
     ;;
   usual)
-    run asan:memory_test_programs --beside 'unit|simulation' -L 'conformance|device' \
-      -E 'unprivileged|latency'
-    run release --beside "$computing" --but bootstrap_tcp_exchange \
-      -LE "long|soak|kernel|conformance|tools|$computing" -E self_contained
-    run_verbs_optimised -E 'namespaces_notification|unprivileged'  # take half a minute; --all runs them
+    # Prices over a grid, and what prints: for --all.
+    run asan:memory_test_programs --beside 'unit|simulation' --but '^bench_|choices_test|makespan_test' \
+      -L 'conformance|device' -E 'unprivileged|latency'
+    run release --beside "$computing|virtual" --but bootstrap_tcp_exchange \
+      -LE "long|soak|kernel|conformance|tools|virtual|$computing" -E "self_contained|$other_ways"
+    # What these leave out takes a minute.
+    run_verbs_optimised -E 'conformance_notification|namespaces_notification|unprivileged'
     ;;
   all)
     stage "format"
@@ -149,10 +153,10 @@ case $mode in
     alive clang-tidy tidy || failed+=("clang-tidy")
     # What computes is left to the fresh clone, which has what is committed; streams of 10,000 calls are
     # the first of those of 200,000.
-    computed_here=()
-    [ -z "$(git status --porcelain)" ] ||
-      computed_here=(--beside "$computing" --but bootstrap_tcp_exchange)
-    run release "${computed_here[@]}" -LE "soak|conformance|$computing" -E '^process_soak_[0-9]'
+    beside=virtual
+    [ -z "$(git status --porcelain)" ] || beside+="|$computing"
+    run release --beside "$beside" --but bootstrap_tcp_exchange \
+      -LE "soak|conformance|virtual|$computing" -E '^process_soak_[0-9]'
     run_verbs_optimised
     stage "demo.sh, then test.sh --quick, in a fresh clone"
     demo_then_tests || failed+=("demo.sh, then test.sh --quick, in a fresh clone (build/fresh)")

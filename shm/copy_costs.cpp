@@ -90,8 +90,12 @@ bool read_costs(CopyCosts& costs, std::int32_t process, std::uint64_t readable,
   return true;
 }
 
-enum class Way : std::uint8_t { plain, streaming, ring };
-constexpr std::size_t ways = 3;
+/// How chunks are put.  `laps`: into all blocks, which counts for nothing.  It brings the lines of a
+/// ring to where they are when an operation comes round.
+enum class Way : std::uint8_t { plain, streaming, ring, laps };
+constexpr std::size_t ways = 3;  // that count
+/// In its first two laps a put takes up to three times as long as later (measured).
+constexpr unsigned laps_of_ring = 2;
 
 /// What a chunk costs in one way.
 struct ChunkCosts {
@@ -103,12 +107,7 @@ struct ChunkCosts {
 /// Copies into a rank's own blocks.
 class Put {
  public:
-  /// Puts into all blocks once.  Where there is a ring, its lines then are in no cache of the other
-  /// rank's, as they are when an operation comes round.
-  Put(std::span<std::byte> blocks, CopyBoard& board, const std::byte* own)
-      : blocks_(blocks), board_(board) {
-    for (std::size_t i = 0; i < block_count(); ++i)
-      std::memcpy(blocks_.data() + i * costs_chunk_bytes, own, costs_chunk_bytes);
+  Put(std::span<std::byte> blocks, CopyBoard& board) : blocks_(blocks), board_(board) {
     store(board_.blocks, std::uint64_t{block_count()});
   }
 
@@ -116,11 +115,14 @@ class Put {
   void operator()(const std::byte* own, Part part, Way way) noexcept {
     const std::size_t bytes = bytes_of(part);
     if (way == Way::ring && bytes == costs_chunk_bytes) at_ += costs_chunk_bytes;
-    if (at_ + costs_chunk_bytes > blocks_.size()) at_ = 0;
+    if (at_ + costs_chunk_bytes > blocks_.size() || way == Way::laps) at_ = 0;
     std::byte* const block = blocks_.data() + at_;
     store(board_.block, reinterpret_cast<std::uint64_t>(block));
     if (way == Way::streaming && bytes == costs_chunk_bytes)
       streaming_(block, own, bytes);
+    else if (way == Way::laps && part == Part::exchange_put)
+      for (std::size_t i = 0; i < block_count(); ++i)
+        std::memcpy(block + i * costs_chunk_bytes, own, bytes);
     else if (bytes > 0)
       std::memcpy(block, own, bytes);
   }
@@ -133,6 +135,15 @@ class Put {
   detail::BulkCopy streaming_{detail::Stores::streaming};
 };
 
+/// Copies what the other rank has put.
+void get(const CopyProbe& probe, Part part, Way way, std::vector<std::byte>& into) {
+  const std::uint64_t first = load(probe.theirs->block);
+  const bool gets_all = way == Way::laps && part == Part::exchange_get;
+  const std::uint64_t count = gets_all ? load(probe.theirs->blocks) : 1;
+  for (std::uint64_t i = 0; i < count; ++i)
+    std::memcpy(into.data(), probe.their_block_at(first + i * costs_chunk_bytes), bytes_of(part));
+}
+
 /// The leader's steps.  Each goes to the partner, which answers it.  The rounds of one way come one
 /// after the other: if the ways took turns, each would find the lines where another one left them.
 class Leader {
@@ -143,13 +154,13 @@ class Leader {
         last_begin_(end_ - probe.patience / 4),
         own_(costs_chunk_bytes, std::byte{1}),
         into_(costs_chunk_bytes),
-        put_(probe.blocks, *probe.mine, own_.data()) {}
+        put_(probe.blocks, *probe.mine) {}
 
   /// All tries with the partner.  False: too few of them count.
   bool runs() {
     const bool enough = tries(Way::plain) && tries(Way::streaming);
     const bool have_rings = put_.block_count() > 1 && load(probe_.theirs->blocks) > 1;
-    if (enough && have_rings && !tries(Way::ring)) costs_of(Way::ring) = {};
+    if (enough && have_rings && !(goes_round() && tries(Way::ring))) costs_of(Way::ring) = {};
     say(over);
     const ChunkCosts& chunk = *std::min_element(
         of_way_.begin(), of_way_.end(), [](const ChunkCosts& left, const ChunkCosts& right) {
@@ -192,10 +203,22 @@ class Leader {
     return true;
   }
 
-  /// False: too few rounds count.
-  bool tries(Way way) {
+  void take(Way way) noexcept {
     way_ = way;
     store(probe_.mine->way, static_cast<std::uint64_t>(way));  // for the partner
+  }
+
+  /// False: there was no time for it.
+  bool goes_round() {
+    take(Way::laps);
+    ChunkCosts none_that_count;
+    for (unsigned lap = 0; lap < laps_of_ring && may_go_on(); ++lap) round(none_that_count);
+    return may_go_on();
+  }
+
+  /// False: too few rounds count.
+  bool tries(Way way) {
+    take(way);
     std::uint64_t counted = 0;
     while (counted < rounds_max && may_go_on())
       if (round(costs_of(way))) ++counted;
@@ -243,7 +266,7 @@ class Leader {
     puts(Part::exchange_put);
     say(++step_);
     if (!await_answer(step_ - 1)) return false;
-    std::memcpy(into_.data(), probe_.their_block_at(load(probe_.theirs->block)), costs_chunk_bytes);
+    get(probe_, Part::exchange_get, way_, into_);
     taken_ns = nanoseconds_since(begin);
     return await_answer(step_);
   }
@@ -298,7 +321,7 @@ CopyOutcome measure_copies_as_partner(const CopyProbe& probe) {
   }
   const Clock::time_point end = Clock::now() + probe.patience;
   std::vector<std::byte> own(costs_chunk_bytes, std::byte{1});
-  Put put(probe.blocks, *probe.mine, own.data());
+  Put put(probe.blocks, *probe.mine);
   for (std::uint64_t step = 1;; ++step) {
     const Seen seen = await(*probe.theirs, probe.id, step, end);
     if (seen != Seen::step) {
@@ -306,12 +329,12 @@ CopyOutcome measure_copies_as_partner(const CopyProbe& probe) {
       return {.blocks_are_free = seen == Seen::end};
     }
     const Part part = part_of(step);
-    const std::byte* const theirs = probe.their_block_at(load(probe.theirs->block));
+    const auto way = static_cast<Way>(load(probe.theirs->way));
     const Clock::time_point begin = Clock::now();
     if (part == Part::exchange_put)
-      put(own.data(), part, static_cast<Way>(load(probe.theirs->way)));
+      put(own.data(), part, way);
     else
-      std::memcpy(own.data(), theirs, bytes_of(part));
+      get(probe, part, way, own);
     store(probe.mine->get_ns, static_cast<std::uint64_t>(nanoseconds_since(begin)));
     store(probe.mine->cpu, static_cast<std::uint64_t>(::sched_getcpu()));
     say(step);

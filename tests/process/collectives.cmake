@@ -195,6 +195,8 @@ target_include_directories(process_virtual_time PRIVATE ${PROJECT_SOURCE_DIR}/te
 tutti_test(process_node_time LABEL process TIMEOUT 300 ARGUMENTS --gtest_filter=NodeTime.*
   SOURCES node_time_test.cpp
   LINK tutti tutti_runtime tutti_tune tutti_plan tutti_engine tutti_verbs tutti_shm tutti_bootstrap)
+# Their clock is virtual, so that they may run beside others.
+set_tests_properties(process_virtual_time process_node_time PROPERTIES LABELS "process;virtual")
 add_test(NAME long_node_time COMMAND process_node_time --gtest_filter=LongNodeTime.*)
 set_tests_properties(long_node_time PROPERTIES LABELS long TIMEOUT 600
   FAIL_REGULAR_EXPRESSION ${none_ran})
