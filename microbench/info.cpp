@@ -273,7 +273,7 @@ InfoSection copies(const runtime::ContextSettings& settings,
   InfoSection section{.title = "Copies inside a node", .lines = {}};
   section.lines.emplace_back(
       "measured now", costs ? shm::text_of(*costs)
-                            : "nothing: two processes on two CPUs did not meet within 8 ms, or "
+                            : "nothing: two processes on two CPUs did not meet within 20 ms, or "
                               "process_vm_readv is refused; then nothing is read in place");
   std::string what = "nothing";
   if (settings.single_copy_bytes)

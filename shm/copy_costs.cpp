@@ -90,11 +90,12 @@ bool read_costs(CopyCosts& costs, std::int32_t process, std::uint64_t readable,
   return true;
 }
 
-/// How chunks are put.  `laps`: into all blocks, which counts for nothing.  It brings the lines of a
-/// ring to where they are when an operation comes round.
+/// How chunks are put.  `laps` puts into all blocks at once and counts for nothing: it brings the
+/// lines of a ring to where they are when an operation comes round.
 enum class Way : std::uint8_t { plain, streaming, ring, laps };
-constexpr std::size_t ways = 3;  // that count
-/// In its first two laps a put takes up to three times as long as later (measured).
+constexpr std::size_t ways_that_count = 3;
+/// Until both ranks have gone round so often, a put takes up to three times as long as later
+/// (docs/performance.md, "Reading in place").
 constexpr unsigned laps_of_ring = 2;
 
 /// What a chunk costs in one way.
@@ -281,7 +282,7 @@ class Leader {
   std::vector<std::byte> own_, into_;
   Put put_;
   CopyCosts costs_{none, none, none, none, none, none, none, none, none, none};
-  std::array<ChunkCosts, ways> of_way_;
+  std::array<ChunkCosts, ways_that_count> of_way_;
   Way way_ = Way::plain;
   double there_and_back_ = none;
   double answered_ns_ = 0;  // from the last hand-over to its answer

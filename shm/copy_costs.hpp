@@ -15,7 +15,8 @@
 //
 //   plain stores            into one and the same block
 //   streaming stores        into one and the same block (tutti/detail/bulk_copy.hpp)
-//   plain stores            into one block after the other of a ring (staging_ring.hpp)
+//   plain stores            into one block after the other of a ring (staging_ring.hpp), after both
+//                           ranks have gone round twice
 //
 // Each rank writes only to its own mapping: its blocks and one line of its board.  So a rank that
 // comes late, or not at all, costs the other its patience and does no other harm.  All figures are

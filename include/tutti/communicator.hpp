@@ -74,7 +74,7 @@ struct ContextOptions {
   ///  * allreduce of two ranks, by an operator that commutes: from 64 times this size on;
   ///  * blocks (block_collectives.hpp): from twice this size on.
   /// 0 and 1 mean always, SIZE_MAX means never.  By default, when a communicator is made, the first
-  /// two ranks of a node measure within 8 ms which way is faster
+  /// two ranks of a node measure within 20 ms which way is faster
   /// (Communicator::single_copy_remark()).
   std::optional<std::size_t> single_copy_bytes = {};
   /// Whether zero-copy operations (segment.hpp) may register buffers that lie in no segment.  Must

@@ -10,6 +10,8 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdint>
+#include <map>
 #include <thread>
 #include <tutti/detail/cpu_set.hpp>
 #include <vector>
@@ -98,6 +100,39 @@ TEST(CopyCosts, two_ranks_get_figures) {
     expect_figures(block_count, 1);
     expect_figures(1, block_count);
   }
+}
+
+TEST(CopyCosts, a_ring_is_gone_round_twice_by_both_ranks) {
+  if (detail::allowed_cpus().count() < 2) GTEST_SKIP() << "needs two CPUs";
+  constexpr std::size_t block_count = 32;
+  Pair pair(block_count);
+  std::map<std::uint64_t, unsigned> gets[2];  // of each block, by either rank
+  const auto counted = [&](std::size_t self) {
+    CopyProbe probe = pair.probe(self, 20s);
+    probe.their_block_at = [&gets, self](std::uint64_t address) {
+      ++gets[self][address];
+      return reinterpret_cast<const std::byte*>(address);
+    };
+    return probe;
+  };
+  std::thread leader([&] {
+    EXPECT_TRUE(bind_to(0));
+    const auto outcome = measure_copies_as_leader(
+        counted(0), ::getpid(), reinterpret_cast<std::uint64_t>(pair.blocks[1].data()));
+    EXPECT_TRUE(outcome.costs);
+  });
+  std::thread partner([&] {
+    EXPECT_TRUE(bind_to(1));
+    measure_copies_as_partner(counted(1));
+  });
+  leader.join();
+  partner.join();
+  for (std::size_t self = 0; self < 2; ++self)
+    for (std::size_t block = 0; block < block_count; ++block) {
+      const std::byte* const theirs = pair.blocks[1 - self].data() + block * costs_chunk_bytes;
+      EXPECT_GE(gets[self][reinterpret_cast<std::uint64_t>(theirs)], 2u)
+          << "rank " << self << ", block " << block;
+    }
 }
 
 TEST(CopyCosts, on_one_cpu_nothing_counts) {
