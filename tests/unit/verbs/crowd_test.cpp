@@ -67,8 +67,9 @@ TEST(Crowd, looks_at_all_that_share_a_mark) {
   EXPECT_EQ(all.looked_at(), (Gathering::Seats{5, groups + 5, 2 * groups + 5}));
   mark(*all.entry, Crowd::group_of(10));
   EXPECT_EQ(all.looked_at(), (Gathering::Seats{10, groups + 10}));
+  // In turn: the one behind the last comes first.
   all.crowd.mark_seat(groups - 1);
-  EXPECT_EQ(all.looked_at(), (Gathering::Seats{groups - 1, 2 * groups - 1}));
+  EXPECT_EQ(all.looked_at(), (Gathering::Seats{2 * groups - 1, groups - 1}));
 }
 
 TEST(Crowd, asks_for_another_poll_while_somebody_is_expected) {
