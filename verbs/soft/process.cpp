@@ -152,6 +152,7 @@ void Process::help() {
       const std::lock_guard guard(mutex);
       Events events;
       if (kick_all_.exchange(false, std::memory_order_acquire)) connections.kick(0);
+      connections.heed(watched_);
       bool again = connections.serve(backings, events);
       for (detail::Descriptor& source : events.datagram_sources) datagrams.adopt(std::move(source));
       // Transport says how the target's memory is reached, which does not concern datagrams; but
@@ -167,7 +168,8 @@ void Process::help() {
       reap();
       if (!timing_ || !timing_->is_virtual()) {
         wait_ns = progress_pending_ns();
-        if (timing_) wait_ns = soon_ns;  // on behalf of programs that do not poll
+        // On behalf of programs that do not poll.
+        if (timing_ && timing_->is_active()) wait_ns = soon_ns;
       }
       if ((again || !buried_.empty()) && (wait_ns == never || wait_ns > soon_ns)) wait_ns = soon_ns;
       if (datagrams_again == DatagramSockets::Again::at_once) wait_ns = 0;
@@ -249,7 +251,7 @@ void Process::add_pending(QueuePair& pair) {
   count_pending();
   // In an emulated network there is nothing to do before the request is due, and polls deliver it
   // then.
-  if (!timing_) wake_helper();
+  if (!timing_ || !timing_->is_active()) wake_helper();
 }
 
 void Process::note_due(Picoseconds due) noexcept {
