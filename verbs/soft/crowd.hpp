@@ -45,7 +45,7 @@ class Crowd {
   bool is_open() const { return entry_ != nullptr; }
   /// `watch` then shows polls without the lock that something is marked.
   void open(CrowdEntry& entry, std::size_t offset, Watch& watch) noexcept;
-  /// Of the entry in the segment; 0 before open().
+  /// Where the entry lies in the segment; 0 before open().
   std::size_t offset() const { return offset_; }
 
   /// Makes room for one more member.  Throws std::bad_alloc.

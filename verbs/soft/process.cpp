@@ -294,7 +294,7 @@ void Process::poll_datagrams_slow() {
         [this](std::span<const std::byte> datagram) { deliver_datagram(*this, datagram); });
 }
 
-/// Those that are due then; never_ps: all.
+/// Copies those that are due then; never_ps: all.
 void Process::copy_pending(Picoseconds due) {
   const std::lock_guard guard(pending_lock_);
   assert(pending_.size() <= pending_now_.capacity());
