@@ -95,8 +95,9 @@ int take_remotes(CompletionQueue& queue, QueuePair& pair, int count, ibv_wc* com
   return polled;
 }
 
-/// Looks at those members of the crowd alone that are marked, in turn.
-int take_from_crowd(CompletionQueue& queue, int count, ibv_wc* completions) {
+/// Looks at those members of the crowd alone that are marked, in turn.  Not inlined: polls without
+/// a crowd would save registers for it.
+[[gnu::noinline]] int take_from_crowd(CompletionQueue& queue, int count, ibv_wc* completions) {
   assert(count > 0);
   Crowd& crowd = queue.crowd;
   crowd.collect();
@@ -230,6 +231,7 @@ bool CompletionQueue::reserve_receiver(Process& process) {
   if (offset == 0) return false;
   const std::lock_guard guard(lock);
   crowd.open(*process.view().at<CrowdEntry>(offset), offset, watches.take());
+  crowds = 1;
   return true;
 }
 
@@ -354,7 +356,7 @@ int poll(CompletionQueue& queue, int count, ibv_wc* completions) noexcept {
   // that was polled is not the first next time, however many completions it has.
   int polled = 0;
   const std::size_t receivers = queue.receivers.size();
-  const std::size_t own = receivers + (queue.crowd.is_open() ? 1 : 0);
+  const std::size_t own = receivers + queue.crowds;
   for (std::size_t tries = 0; tries <= own && polled < count; ++tries) {
     const std::size_t source = queue.next_source > own ? 0 : queue.next_source;
     queue.next_source = source + 1;

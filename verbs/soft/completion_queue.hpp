@@ -87,9 +87,9 @@ struct CompletionQueue : CompletionQueueHandle {
 
   SpinLock lock;  // guards everything below, and the consumer's side of the receivers' rings
   std::vector<QueuePair*> receivers;  // those that are watched
-  Crowd crowd;                        // the others
-  Watches watches;                    // one for each receiver, and one for the crowd
+  Watches watches;                    // one for each of them, and one for the crowd
   std::size_t next_source = 0;        // the source polled first, so that each gets its turn
+  std::size_t crowds = 0;             // 1: the crowd is open
   // How many completions can be outstanding at once, and how many the queue holds (`cqe` is the
   // caller's).  Changed with the lock held; relaxed: without it they only say whether to take it.
   std::atomic<std::uint64_t> load{0};
@@ -111,6 +111,8 @@ struct CompletionQueue : CompletionQueueHandle {
   // Changed in the same way as `load`.
   std::atomic<std::uint64_t> local_head{0};
   std::atomic<std::uint64_t> local_tail{0};
+
+  Crowd crowd;  // the receivers that are not watched; guarded by the lock
 
   ExtendedPoll extended_poll;
 };

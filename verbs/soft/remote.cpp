@@ -148,8 +148,9 @@ bool has_room(Target& target, std::uint64_t produced) {
 }
 
 /// Tells an owner that cannot look at each ring, or does not poll, of a completion that was stored.
-/// First the mark: an owner that is called because of the other word polls, and must find it.
-void give_word(Target& target, bool is_urgent) {
+/// First the mark: an owner that is called because of the other word polls, and must find it.  Not
+/// inlined: most requests would save registers for it.
+[[gnu::noinline]] void give_word(Target& target, bool is_urgent) {
   if (target.crowd) mark(*target.crowd, target.crowd_group);
   if (target.arming && claim_arming(*target.arming, is_urgent, Arming::claimed) && target.call == 0)
     target.call = target.entry->arming_offset;
