@@ -39,12 +39,12 @@ void fail_queue(CompletionQueue& queue) {
 std::uint64_t outstanding_count(const CompletionQueue& queue) {
   std::uint64_t outstanding = queue.local_tail.load(std::memory_order_relaxed) -
                               queue.local_head.load(std::memory_order_relaxed);
-  for (const QueuePair* const pair : queue.receivers) {
+  queue.for_each_receiver([&](const QueuePair& pair) {
     // Relaxed: a completion just being written counts at the next poll.  It may even have been
     // polled already, because it is counted after it is stored.
-    const std::uint64_t produced = pair->entry.produced.load(std::memory_order_relaxed);
-    if (produced > pair->ring_head) outstanding += produced - pair->ring_head;
-  }
+    const std::uint64_t produced = pair.entry.produced.load(std::memory_order_relaxed);
+    if (produced > pair.ring_head) outstanding += produced - pair.ring_head;
+  });
   return outstanding;
 }
 
@@ -79,6 +79,8 @@ bool take_remote(CompletionQueue& queue, QueuePair& pair, ibv_wc& completion) {
                           std::memory_order_release);
   } else {
     queue.attention.store(true, std::memory_order_release);
+    // In virtual time the requests behind the failed one end now, not when they are due.
+    if (pair.timing) pair.process.look_at_all();
   }
   ++pair.ring_head;
   pair.watch_ring();
@@ -90,6 +92,24 @@ bool take_remote(CompletionQueue& queue, QueuePair& pair, ibv_wc& completion) {
 int take_remotes(CompletionQueue& queue, QueuePair& pair, int count, ibv_wc* completions) {
   int polled = 0;
   while (polled < count && is_ready(pair)) polled += take_remote(queue, pair, completions[polled]);
+  return polled;
+}
+
+/// Looks at those members of the crowd alone that are marked, in turn.  Not inlined: polls without
+/// a crowd would save registers for it.
+[[gnu::noinline]] int take_from_crowd(CompletionQueue& queue, int count, ibv_wc* completions) {
+  assert(count > 0);
+  Crowd& crowd = queue.crowd;
+  crowd.collect();
+  int polled = 0;
+  for (std::size_t left = crowd.expected_count(); left > 0 && polled < count; --left) {
+    const std::uint32_t seat = crowd.next();
+    polled += take_remotes(queue, *crowd.members()[seat], count - polled, completions + polled);
+    // With room for more, the ring was found empty.  Whoever stores a completion after that look
+    // marks it after the marks were collected.
+    if (polled < count) crowd.settle(seat);
+  }
+  crowd.keep_expected();
   return polled;
 }
 
@@ -150,7 +170,7 @@ void flush_receivers(CompletionQueue& queue) {
   // could take effect after the loop has looked, and overwrite the request.
   queue.attention.exchange(false, std::memory_order_seq_cst);
   bool finished = true;
-  for (QueuePair* const pair : queue.receivers) finished &= flush_receives(queue, *pair);
+  queue.for_each_receiver([&](QueuePair& pair) { finished &= flush_receives(queue, pair); });
   if (!finished) queue.attention.store(true, std::memory_order_relaxed);
 }
 
@@ -196,11 +216,49 @@ void CompletionQueue::forget(const QueuePair& pair) noexcept {
   local_tail.store(kept, std::memory_order_relaxed);
 }
 
-void CompletionQueue::reserve_receiver() {
+bool CompletionQueue::reserve_receiver(Process& process) {
+  // The number of receivers changes with the mutex held.
+  const bool is_watched = receivers.size() < watched_max;
+  {
+    const std::lock_guard guard(lock);
+    if (receivers.size() == receivers.capacity()) receivers.reserve(2 * receivers.size() + 1);
+    assert(receivers.size() < receivers.capacity());
+    watches.reserve();
+    if (!is_watched) crowd.reserve();
+  }
+  if (is_watched || crowd.is_open()) return true;
+  const std::size_t offset = process.crowd_entries.take(process.segment);
+  if (offset == 0) return false;
   const std::lock_guard guard(lock);
-  if (receivers.size() == receivers.capacity()) receivers.reserve(2 * receivers.size() + 1);
-  assert(receivers.size() < receivers.capacity());
-  watches.reserve();
+  crowd.open(*process.view().at<CrowdEntry>(offset), offset, watches.take());
+  crowds = 1;
+  return true;
+}
+
+void CompletionQueue::add_receiver(QueuePair& pair) noexcept {
+  assert(lock.is_held());
+  const bool is_watched = receivers.size() < watched_max;
+  if (is_watched) {
+    assert(receivers.size() < receivers.capacity());
+    receivers.push_back(&pair);
+    pair.watch = &watches.take();
+  } else {
+    pair.crowd_seat = crowd.add(pair);
+    pair.watch = &pair.unwatched;
+  }
+  // Plain: no initiator looks before the status says RTR.
+  pair.entry.crowd_offset = is_watched ? 0 : crowd.offset();
+  pair.entry.crowd_group = is_watched ? 0 : Crowd::group_of(pair.crowd_seat);
+  pair.watch_ring();
+}
+
+void CompletionQueue::remove_receiver(QueuePair& pair) noexcept {
+  assert(lock.is_held());
+  if (pair.crowd_seat == QueuePair::no_seat)
+    std::erase(receivers, &pair);
+  else
+    crowd.remove(pair.crowd_seat);
+  pair.watch->sequence.store(nullptr, std::memory_order_release);
 }
 
 bool CompletionQueue::has_news() const noexcept {
@@ -214,16 +272,16 @@ Unpolled CompletionQueue::unpolled_of(std::uint32_t process_id) const noexcept {
   assert(lock.is_held());
   assert(process_id < process_ids_max);
   Unpolled found;
-  for (const QueuePair* const pair : receivers) {
-    if (process_id_of(pair->status().destination()) != process_id) continue;
-    for (std::uint64_t position = pair->ring_head;; ++position) {
-      const Completion& entry = pair->ring[position & pair->ring_mask];
+  for_each_receiver([&](const QueuePair& pair) {
+    if (process_id_of(pair.status().destination()) != process_id) return;
+    for (std::uint64_t position = pair.ring_head;; ++position) {
+      const Completion& entry = pair.ring[position & pair.ring_mask];
       if (entry.sequence.load(std::memory_order_acquire) != position + 1) break;
       if (entry.is_event != 0) break;  // see flush_for_event()
       found.any = true;
       found.urgent |= entry.is_urgent != 0;
     }
-  }
+  });
   return found;
 }
 
@@ -246,11 +304,12 @@ bool CompletionQueue::flush_for_event(bool look) noexcept {
   if (!look && !attention.load(std::memory_order_relaxed)) return true;
   const std::lock_guard guard(lock);
   ibv_wc nothing;
-  for (QueuePair* const pair : receivers)
-    if (is_ready(*pair) && head_of(*pair).is_event != 0) (void)take_remote(*this, *pair, nothing);
+  for_each_receiver([&](QueuePair& pair) {
+    if (is_ready(pair) && head_of(pair).is_event != 0) (void)take_remote(*this, pair, nothing);
+  });
   if (attention.load(std::memory_order_acquire)) flush_receivers(*this);
   bool finished = true;
-  for (QueuePair* const pair : receivers) finished &= announce_flush_of(*pair);
+  for_each_receiver([&](QueuePair& pair) { finished &= announce_flush_of(pair); });
   return finished;
 }
 
@@ -293,15 +352,20 @@ int poll(CompletionQueue& queue, int count, ibv_wc* completions) noexcept {
     fail_queue(queue);
     return -1;
   }
-  // The sources take turns, and the queue's own ring is the last of them: a source that was polled
-  // is not the first next time, however many completions it has.
+  // The sources take turns, and the queue's own ring is the last of them, after the crowd: a source
+  // that was polled is not the first next time, however many completions it has.
   int polled = 0;
   const std::size_t receivers = queue.receivers.size();
-  for (std::size_t tries = 0; tries <= receivers && polled < count; ++tries) {
-    const std::size_t source = queue.next_source > receivers ? 0 : queue.next_source;
+  const std::size_t own = receivers + queue.crowds;
+  for (std::size_t tries = 0; tries <= own && polled < count; ++tries) {
+    const std::size_t source = queue.next_source > own ? 0 : queue.next_source;
     queue.next_source = source + 1;
-    if (source != receivers) {
+    if (source < receivers) {
       polled += take_remotes(queue, *queue.receivers[source], count - polled, completions + polled);
+      continue;
+    }
+    if (source != own) {
+      polled += take_from_crowd(queue, count - polled, completions + polled);
       continue;
     }
     if (queue.attention.load(std::memory_order_acquire)) [[unlikely]] {

@@ -2,7 +2,9 @@
 // private, and it also polls the rings of the queue pairs that receive into it.  Into each of those
 // one connected initiator writes.  An empty poll takes no lock and looks at one word of each ring,
 // by way of its Watch: a locked instruction would wait until the caller's own last request has left
-// its store buffer, which is the very time in which the answer travels.  The exception is a queue
+// its store buffer, which is the very time in which the answer travels.  Of many receivers only the
+// first few are watched; the others are a Crowd, for all of which a poll looks at one word.
+// An exception is a queue
 // smaller than what its queue pairs may have outstanding: each poll takes the lock and counts, so
 // that an overrun is found.
 #pragma once
@@ -10,11 +12,13 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "verbs/soft/crowd.hpp"
 #include "verbs/soft/event_queue.hpp"
 #include "verbs/soft/extended_poll.hpp"
 #include "verbs/soft/handle_room.hpp"
@@ -45,8 +49,24 @@ struct Unpolled {
 struct CompletionQueue : CompletionQueueHandle {
   explicit CompletionQueue(std::uint32_t entries);
 
-  /// Makes room for one more receiver.  Takes the lock.
-  void reserve_receiver();
+  /// The number of receivers whose rings a poll looks at one by one.
+  static constexpr std::size_t watched_max = 32;
+
+  /// Makes room for one more receiver; false when the segment has no memory.  Takes the lock;
+  /// Process::mutex is held.
+  bool reserve_receiver(Process& process);
+  /// Adds a receiver, for which reserve_receiver() has made room, or takes it away.  The lock is
+  /// held.
+  void add_receiver(QueuePair& pair) noexcept;
+  void remove_receiver(QueuePair& pair) noexcept;
+  /// Calls it with each receiver.  The lock is held.
+  template <class Function>
+  void for_each_receiver(Function&& function) const {
+    assert(lock.is_held());
+    for (QueuePair* const pair : receivers) function(*pair);
+    for (QueuePair* const pair : crowd.members())
+      if (pair != nullptr) function(*pair);
+  }
 
   /// Adds a local completion.  The lock is held.
   void push(const LocalCompletion& added) noexcept;
@@ -66,9 +86,10 @@ struct CompletionQueue : CompletionQueueHandle {
   bool flush_for_event(bool look) noexcept;
 
   SpinLock lock;  // guards everything below, and the consumer's side of the receivers' rings
-  std::vector<QueuePair*> receivers;
-  Watches watches;              // one for each receiver
-  std::size_t next_source = 0;  // the source polled first, so that each gets its turn
+  std::vector<QueuePair*> receivers;  // those that are watched
+  Watches watches;                    // one for each of them, and one for the crowd
+  std::size_t next_source = 0;        // the source polled first, so that each gets its turn
+  std::size_t crowds = 0;             // 1: the crowd is open
   // How many completions can be outstanding at once, and how many the queue holds (`cqe` is the
   // caller's).  Changed with the lock held; relaxed: without it they only say whether to take it.
   std::atomic<std::uint64_t> load{0};
@@ -90,6 +111,8 @@ struct CompletionQueue : CompletionQueueHandle {
   // Changed in the same way as `load`.
   std::atomic<std::uint64_t> local_head{0};
   std::atomic<std::uint64_t> local_tail{0};
+
+  Crowd crowd;  // the receivers that are not watched; guarded by the lock
 
   ExtendedPoll extended_poll;
 };

@@ -116,6 +116,16 @@ void Connections::collect(std::vector<pollfd>& descriptors) const {
                            .revents = 0});
 }
 
+void Connections::heed(std::span<const pollfd> descriptors) {
+  is_quiet_.clear();
+  for (const pollfd& one : descriptors) {
+    const auto number = static_cast<std::size_t>(one.fd);
+    if (one.fd < 0 || one.revents != 0) continue;
+    if (number >= is_quiet_.size()) is_quiet_.resize(number + 1);
+    is_quiet_[number] = 1;
+  }
+}
+
 bool Connections::serve(const Backings& backings, Events& events) {
   int error = 0;
   for (unsigned count = 0; error == 0 && count < turn_max; ++count) {
@@ -147,8 +157,10 @@ bool Connections::serve(const Backings& backings, Events& events) {
     if (!peer->is_self() && peer->state() != PeerState::dead) {
       if (!peer->connected()) again |= !peer->connect(message(MessageKind::hello));
       pollfd gone{.fd = peer->liveness(), .events = POLLIN, .revents = 0};
-      if (peer->liveness() >= 0 && ::poll(&gone, 1, 0) > 0) peer->die();
-      while (peer->connected() && peer->state() != PeerState::dead) {
+      if (peer->liveness() >= 0 && may_have_news(peer->liveness()) && ::poll(&gone, 1, 0) > 0)
+        peer->die();
+      while (may_have_news(peer->connection()) && peer->connected() &&
+             peer->state() != PeerState::dead) {
         const std::uint32_t number = peer->receive();
         if (number == 0) break;
         events.gone_backings.push_back({peer, number});
@@ -167,7 +179,9 @@ bool Connections::serve(const Backings& backings, Events& events) {
 }
 
 void Connections::serve_client(Client& client, const Backings& backings, Events& events) {
-  for (unsigned count = 0; client.alive && client.answers.empty() && count < turn_max; ++count) {
+  const bool reads = may_have_news(client.connection.get());
+  for (unsigned count = 0; reads && client.alive && client.answers.empty() && count < turn_max;
+       ++count) {
     Message request{};
     detail::Descriptor attached;
     const Reception reception = receive_message(client.connection.get(), request, attached);

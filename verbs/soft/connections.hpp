@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -63,6 +64,9 @@ class Connections {
   void announce_gone(std::uint32_t backing) noexcept;
 
   void collect(std::vector<pollfd>& descriptors) const;
+  /// What the system has said about these: the next serve() leaves those alone where nothing has
+  /// come.  With hundreds of connections a system call for each would take longer than all else.
+  void heed(std::span<const pollfd> descriptors);
   /// True when something has to be tried again soon.
   bool serve(const Backings& backings, Events& events);
 
@@ -94,6 +98,14 @@ class Connections {
       true;  // false: no descriptor is left, and the listener would keep the thread busy
   std::map<std::uint32_t, std::shared_ptr<Peer>> peers_;
   std::list<Client> clients_;
+
+  /// False where heed() has heard that there is nothing.  The number may be another's meanwhile; it
+  /// is heard of the next time then.
+  bool may_have_news(int descriptor) const {
+    const auto number = static_cast<std::size_t>(descriptor);
+    return descriptor < 0 || number >= is_quiet_.size() || is_quiet_[number] == 0;
+  }
+  std::vector<char> is_quiet_;  // by descriptor
 };
 
 }  // namespace tutti::verbs::soft

@@ -167,15 +167,17 @@ ibv_cq* create_cq(ibv_context* context, int entries, void* cq_context, ibv_comp_
       vector != 0 || (channel && channel->context != context))
     return refuse(EINVAL);
   const std::lock_guard guard(process.mutex);
-  if (process.completion_queues_count == completion_queues_max) return refuse(ENOMEM);
+  std::vector<CompletionQueue*>& queues = process.completion_queues;
+  if (queues.size() == completion_queues_max) return refuse(ENOMEM);
   auto made = std::make_unique<CompletionQueue>(static_cast<std::uint32_t>(entries));
+  if (queues.size() == queues.capacity()) queues.reserve(2 * queues.size() + 1);
   if (channel && !process.notifiers.add(*made, process.segment)) return refuse(ENOMEM);
   CompletionQueue* const queue = made.release();
   if (channel) ++channel->refcnt;
   queue->channel = channel;
   queue->context = context;
   queue->cq_context = cq_context;
-  ++process.completion_queues_count;
+  queues.push_back(queue);
   add_object(context);
   return queue;
 }
@@ -193,9 +195,9 @@ int destroy_cq(ibv_cq* handle) {
   context_of(queue->context).events.retire(queue->asynchronous_events);
   guard.lock();
   assert(!queue->channel || queue->channel->refcnt > 0);
-  assert(process.completion_queues_count > 0);
   if (queue->channel) --queue->channel->refcnt;
-  --process.completion_queues_count;
+  if (queue->crowd.is_open()) process.crowd_entries.give_back(queue->crowd.offset());
+  std::erase(process.completion_queues, queue);
   remove_object(queue->context);
   delete queue;
   return 0;

@@ -14,6 +14,7 @@
 //   ReceiveSlot[]   owner                        read by initiators
 //   Completion[]    connected initiator          read by the owner's poll
 //   ArmingEntry     owner and initiators         one for each completion queue with a channel
+//   CrowdEntry      owner and initiators         one for each completion queue with many receivers
 //   BounceArea    0 connected initiator          only where it cannot reach the owner's memory
 //                 1 owner's helper thread
 //   DatagramRing  0 owner                        read by the sender when the ring looks full
@@ -34,7 +35,7 @@ namespace tutti::verbs::soft {
 
 inline constexpr std::size_t line_bytes = 64;
 inline constexpr std::uint64_t segment_magic = 0x7475747469736f66;  // "tuttisof"
-inline constexpr std::uint32_t layout_version = 5;
+inline constexpr std::uint32_t layout_version = 6;
 inline constexpr std::size_t segment_bytes = std::size_t{1} << 30;  // sparse: committed on demand
 
 inline constexpr std::uint32_t regions_max = 4096;
@@ -178,6 +179,9 @@ struct alignas(line_bytes) QueuePairEntry {
 
   // The number of completions polled so far (release); the initiator must not overwrite later ones.
   alignas(line_bytes) std::atomic<std::uint64_t> consumed;
+  // Constant like those of the first line; read once for each status word, so they lie here.
+  std::uint64_t crowd_offset;  // the CrowdEntry of the receive completion queue to mark; 0: none
+  std::uint32_t crowd_group;   // what to mark there
 
   // 1: an initiator waits for a receive or for the state RTR and wants a message.  Losing the
   // request is harmless, because the waiting side also looks by itself: relaxed.
@@ -329,6 +333,31 @@ static_assert(std::atomic<Arming>::is_always_lock_free);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+
+/// Which receivers of a completion queue may have a new completion, where there are so many that a
+/// poll cannot look at each; see Crowd.  All in one line, so that a poll in vain costs one load.
+///
+/// An initiator stores the completion, sets the bit of the receiver's group, and sets `any`.  A
+/// poll that finds `any` set takes it, takes the bits, and then looks at the rings of those groups.
+/// Both words change by exchanges only, so each taker acquires what every setter since the last
+/// taker has released.  If the initiator sets `any` before it is taken, the poll sees the bit, and
+/// then the completion.  If it sets it later, the next poll finds it.  Were a bit set by a plain
+/// store, two initiators of a word would overwrite each other's; were `any`, only the last one's
+/// bit would be sure to be seen; were it not stored when it is set already, it might be taken in
+/// between.
+///
+/// If an initiator is killed before it has marked its completion, the owner's helper thread marks
+/// all of its receivers when the connection ends.  If it is stopped there, its own completion is
+/// late, and nobody else's: no initiator relies on a mark of another.
+struct alignas(line_bytes) CrowdEntry {
+  static constexpr std::uint32_t words_count = 7;
+  static constexpr std::uint32_t groups_count = words_count * 64;
+
+  std::atomic<std::uint64_t> any;  // 1: there may be bits
+  std::atomic<std::uint64_t> groups[words_count];
+};
+static_assert(sizeof(CrowdEntry) == line_bytes);
+static_assert(std::is_standard_layout_v<CrowdEntry>);
 
 /// Carries data between an initiator and private memory of the owner that the system does not let
 /// the initiator access.  The initiator asks for one copy at a time; the owner's helper thread

@@ -152,6 +152,7 @@ void Process::help() {
       const std::lock_guard guard(mutex);
       Events events;
       if (kick_all_.exchange(false, std::memory_order_acquire)) connections.kick(0);
+      connections.heed(watched_);
       bool again = connections.serve(backings, events);
       for (detail::Descriptor& source : events.datagram_sources) datagrams.adopt(std::move(source));
       // Transport says how the target's memory is reached, which does not concern datagrams; but
@@ -167,7 +168,8 @@ void Process::help() {
       reap();
       if (!timing_ || !timing_->is_virtual()) {
         wait_ns = progress_pending_ns();
-        if (timing_) wait_ns = soon_ns;  // on behalf of programs that do not poll
+        // On behalf of programs that do not poll.
+        if (timing_ && timing_->is_active()) wait_ns = soon_ns;
       }
       if ((again || !buried_.empty()) && (wait_ns == never || wait_ns > soon_ns)) wait_ns = soon_ns;
       if (datagrams_again == DatagramSockets::Again::at_once) wait_ns = 0;
@@ -245,11 +247,11 @@ void Process::add_pending(QueuePair& pair) {
   pair.listed = true;
   const std::lock_guard guard(pending_lock_);
   assert(pending_.size() < pending_.capacity());
-  pending_.push_back(&pair);
+  pending_.push_back({.pair = &pair, .due = 0});
   count_pending();
   // In an emulated network there is nothing to do before the request is due, and polls deliver it
   // then.
-  if (!timing_) wake_helper();
+  if (!timing_ || !timing_->is_active()) wake_helper();
 }
 
 void Process::note_due(Picoseconds due) noexcept {
@@ -265,7 +267,7 @@ void Process::remove_pending(QueuePair& pair) {
   assert(pair.send_lock.is_held());
   pair.listed = false;
   const std::lock_guard guard(pending_lock_);
-  std::erase(pending_, &pair);
+  std::erase_if(pending_, [&](const Pending& one) { return one.pair == &pair; });
   count_pending();
 }
 
@@ -292,10 +294,13 @@ void Process::poll_datagrams_slow() {
         [this](std::span<const std::byte> datagram) { deliver_datagram(*this, datagram); });
 }
 
-void Process::copy_pending() {
+/// Copies those that are due then; never_ps: all.
+void Process::copy_pending(Picoseconds due) {
   const std::lock_guard guard(pending_lock_);
   assert(pending_.size() <= pending_now_.capacity());
-  pending_now_.assign(pending_.begin(), pending_.end());  // within what is reserved
+  pending_now_.clear();
+  for (const Pending& one : pending_)
+    if (one.due <= due) pending_now_.push_back(one.pair);  // within what is reserved
 }
 
 /// Tries all pending requests.  Returns after how many nanoseconds it is worth trying again, or -1
@@ -343,28 +348,61 @@ void Process::pass_ports(Picoseconds now) {
   }
 }
 
+/// The send lock is held.  `hint` is where to look in the list first: behind the one before.
+void Process::set_due(const QueuePair& pair, Picoseconds due, std::size_t& hint) noexcept {
+  assert(pair.send_lock.is_held());
+  const std::lock_guard guard(pending_lock_);
+  const std::size_t count = pending_.size();
+  for (std::size_t tries = 0; tries < count; ++tries, ++hint) {
+    if (hint >= count) hint = 0;
+    if (pending_[hint].pair != &pair) continue;
+    pending_[hint].due = due;
+    return;
+  }
+}
+
+void Process::look_at(const QueuePair& pair) noexcept {
+  std::size_t hint = 0;
+  if (pair.listed) set_due(pair, 0, hint);
+}
+
+void Process::look_at_all() noexcept {
+  const std::lock_guard guard(pending_lock_);
+  for (Pending& one : pending_) one.due = 0;
+}
+
 void Process::deliver_due() {
   assert(timing_);
   const std::lock_guard guard(mutex);
-  copy_pending();
   const Picoseconds now = timing_->now();
+  copy_pending(now);
   pass_ports(now);
+  std::size_t hint = 0;
   for (QueuePair* const pair : pending_now_) {
     const std::lock_guard send_guard(pair->send_lock);
     progress(*pair, now / picoseconds_per_ns);
-    if (pair->pending.empty()) remove_pending(*pair);
+    if (pair->pending.empty())
+      remove_pending(*pair);
+    else
+      set_due(*pair, soft::next_due(*pair), hint);
   }
 }
 
 Picoseconds Process::next_due() {
   assert(timing_);
   const std::lock_guard guard(mutex);
-  copy_pending();
-  Picoseconds next = never_ps;
+  // First those that were posted since, or may have failed.
+  copy_pending(0);
+  std::size_t hint = 0;
   for (QueuePair* const pair : pending_now_) {
     const std::lock_guard send_guard(pair->send_lock);
-    next = std::min(next, soft::next_due(*pair));
+    const bool is_flushed_next =
+        pair->executed < pair->pending.size() && pair->status().state() == IBV_QPS_ERR;
+    set_due(*pair, is_flushed_next ? 0 : soft::next_due(*pair), hint);
   }
+  const std::lock_guard pending_guard(pending_lock_);
+  Picoseconds next = never_ps;
+  for (const Pending& one : pending_) next = std::min(next, one.due);
   return next;
 }
 
@@ -377,18 +415,18 @@ void Process::forget_times() {
     const std::lock_guard send_guard(pair->send_lock);
     pair->last_due_ps = 0;
   }
+  look_at_all();
 }
 
 std::uint32_t Process::completion_queues_in_use() {
   const std::lock_guard guard(mutex);
-  return completion_queues_count;
+  return static_cast<std::uint32_t>(completion_queues.size());
 }
 
 bool Process::has_completions() {
   const std::lock_guard guard(mutex);
-  return std::any_of(queue_pairs.begin(), queue_pairs.end(), [](const QueuePair* pair) {
-    return pair->send_queue().has_news() || pair->receive_queue().has_news();
-  });
+  return std::any_of(completion_queues.begin(), completion_queues.end(),
+                     [](const CompletionQueue* queue) { return queue->has_news(); });
 }
 
 void Process::kick_slow(std::uint32_t process_id) {
@@ -481,6 +519,11 @@ bool Process::wait_for_initiators_slow(std::unique_lock<std::mutex>& held, std::
 }
 
 void Process::recover_from(const Events::Death& death) {
+  // It may have stored a completion without marking it.
+  for (const QueuePair* const pair : queue_pairs)
+    if (pair->crowd_seat != QueuePair::no_seat &&
+        process_id_of(pair->status().destination()) == death.id)
+      pair->receive_queue().crowd.mark_seat(pair->crowd_seat);
   for (std::uint32_t index = 0; index < queue_pair_slots.ever_taken_count(); ++index) {
     std::atomic<std::uint64_t>& engaged = view_.queue_pair(index).engaged;
     std::uint64_t token = engaged.load(std::memory_order_relaxed);

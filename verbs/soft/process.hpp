@@ -24,6 +24,7 @@
 #include "verbs/soft/backing.hpp"
 #include "verbs/soft/bounce_answer.hpp"
 #include "verbs/soft/connections.hpp"
+#include "verbs/soft/crowd.hpp"
 #include "verbs/soft/datagram_sockets.hpp"
 #include "verbs/soft/device.hpp"
 #include "verbs/soft/notification.hpp"
@@ -34,6 +35,7 @@
 
 namespace tutti::verbs::soft {
 
+struct CompletionQueue;
 struct Context;
 struct QueuePair;
 struct SharedReceiveQueue;
@@ -113,6 +115,8 @@ class Process {
   DatagramSockets datagrams;
   std::vector<Context*> contexts;
   std::vector<QueuePair*> queue_pairs;
+  std::vector<CompletionQueue*> completion_queues;
+  CrowdEntries crowd_entries;
   std::vector<SharedReceiveQueue*> shared_receive_queues;
   std::vector<CompletionChannel*> channels;
   Notifiers notifiers;
@@ -122,7 +126,6 @@ class Process {
   std::vector<std::uint32_t> region_generations;
   std::uint32_t domains_count = 0;
   std::uint32_t last_domain = 0;
-  std::uint32_t completion_queues_count = 0;
   std::uint32_t address_handles_count = 0;
 
   /// Makes room for one more queue pair on every list that may get one, so that no stored request,
@@ -157,8 +160,14 @@ class Process {
     return next != never_ps && (next == 0 || next <= timing_->now());
   }
 
-  // These serve an emulated network in virtual time, where the helper thread leaves requests alone:
+  // These serve an emulated network in virtual time, where the helper thread leaves requests alone.
+  // A rank may have requests to hundreds of others on their way, so only those are looked at that
+  // are due.
 
+  /// The queue pair has got a request, or its requests other times.  Its send lock is held.
+  void look_at(const QueuePair& pair) noexcept;
+  /// Some queue pair may have failed.
+  void look_at_all() noexcept;
   /// Tries the requests that are due.
   void deliver_due();
   /// Frees the ports, with nothing on its way: virtual time begins anew.
@@ -208,7 +217,8 @@ class Process {
   Process(const Settings& settings, std::uint64_t nonce);
   int start();
   void help();
-  void copy_pending();
+  void copy_pending(Picoseconds due = never_ps);
+  void set_due(const QueuePair& pair, Picoseconds due, std::size_t& hint) noexcept;
   void pass_ports(Picoseconds now);
   std::int64_t progress_pending_ns();
   bool raise_events(const Events& events);
@@ -233,12 +243,19 @@ class Process {
   unsigned contexts_count_ = 0;
 
   SpinLock pending_lock_;
-  std::vector<QueuePair*> pending_;
+  struct Pending {
+    QueuePair* pair;
+    // In virtual time: there is nothing to do before; 0: it has to be looked at.  Changed with the
+    // send lock held as well, so that no later change of the requests is forgotten; but for 0,
+    // which is right at any time.
+    Picoseconds due;
+  };
+  std::vector<Pending> pending_;
   std::size_t bounces_count_ = 0;
   // Pending queue pairs and bounces together.  Relaxed: a poll that misses a new one finds it next
   // time, and the helper thread is woken anyway.
   std::atomic<std::uint32_t> pending_count_{0};
-  std::vector<QueuePair*> pending_now_;  // scratch of progress_pending_ns, guarded by the mutex
+  std::vector<QueuePair*> pending_now_;  // scratch of those who try them, guarded by the mutex
   // When the first pending request is due, or earlier; 0: now.  A thread that tries them all first
   // sets never_ps (acquire), then copies the list, and afterwards notes what is left.  Times noted
   // before (release) are on that list, times noted later stay.  A poll between the two leaves

@@ -366,7 +366,8 @@ ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr* attributes) {
     return refuse(error);
   const std::lock_guard guard(process.mutex);
   process.reserve_queue_pair();
-  static_cast<CompletionQueue*>(attributes->recv_cq)->reserve_receiver();
+  if (!static_cast<CompletionQueue*>(attributes->recv_cq)->reserve_receiver(process))
+    return refuse(ENOMEM);
   const std::int64_t index = make_entry(process, *domain, *attributes);
   if (index < 0) return nullptr;
   assert(index < queue_pairs_max);
@@ -398,10 +399,7 @@ ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr* attributes) {
   if (pair->srq) ++static_cast<SharedReceiveQueue*>(pair->srq)->users;
   change_load(*pair, true);
   const std::lock_guard queue_guard(pair->receive_queue().lock);
-  assert(pair->receive_queue().receivers.size() < pair->receive_queue().receivers.capacity());
-  pair->receive_queue().receivers.push_back(pair);
-  pair->watch = &pair->receive_queue().watches.take();
-  pair->watch_ring();
+  pair->receive_queue().add_receiver(*pair);
   return pair;
 }
 
@@ -482,8 +480,7 @@ int destroy_queue_pair(ibv_qp* handle) {
     forget_requests(pair);
     change_load(pair, false);
     const std::lock_guard queue_guard(pair.receive_queue().lock);
-    std::erase(pair.receive_queue().receivers, &pair);
-    pair.watch->sequence.store(nullptr, std::memory_order_release);
+    pair.receive_queue().remove_receiver(pair);
   }
   assert(pair.send_queue().users > 0);
   assert(pair.receive_queue().users > 0);

@@ -81,12 +81,16 @@ struct Target {
   std::uint64_t ring_mask = 0;
   std::uint64_t consumed = 0;  // entries of the ring that were polled when seen last
   SharedReceiveEntry* shared_receives = nullptr;  // NULL: private receive queue
-  ArmingEntry* arming = nullptr;                  // NULL: there is no completion channel
+  bool wants_word = false;                        // for a completion: `arming` or `crowd` is there
   std::uint64_t call = 0;                         // to be made after the engagement; see Peer::call
   std::array<CachedBacking, 4> backings;
   Access access = Access::unknown;
   int refusal = 0;  // the errno value with which access is forbidden
   LoggedWays logged;
+  // Behind what every request needs.
+  ArmingEntry* arming = nullptr;  // NULL: there is no completion channel
+  CrowdEntry* crowd = nullptr;    // NULL: its owner watches the ring
+  std::uint32_t crowd_group = 0;
 };
 
 /// The state SQD.
@@ -153,9 +157,13 @@ struct QueuePair : QueuePairHandle {
   std::uint64_t ring_head = 0;
   std::uint64_t completed = 0;  // receives that came from the ring, or were flushed
   std::uint64_t announced = 0;  // receives whose flush has raised an event before it can happen
-  Watch* watch = nullptr;       // one of that queue's
+  Watch* watch = nullptr;       // one of that queue's, or `unwatched`
 
   WorkRequestBuilder builder;
+
+  static constexpr std::uint32_t no_seat = 0xffffffff;
+  std::uint32_t crowd_seat = no_seat;  // its seat in that queue's crowd
+  Watch unwatched;                     // of such a member: nobody looks
 
   /// Makes polls without the lock look where the next completion will appear.
   void watch_ring() noexcept {

@@ -12,6 +12,7 @@
 #include "verbs/soft/atomic.hpp"
 #include "verbs/soft/bounce.hpp"
 #include "verbs/soft/context.hpp"
+#include "verbs/soft/crowd.hpp"
 #include "verbs/soft/limits.hpp"
 #include "verbs/soft/memory.hpp"
 #include "verbs/soft/notification.hpp"
@@ -127,6 +128,10 @@ bool learn(QueuePair& pair, std::uint64_t status_word) {
                                : nullptr;
   target.arming =
       entry.arming_offset == 0 ? nullptr : target.segment.at<ArmingEntry>(entry.arming_offset);
+  target.crowd =
+      entry.crowd_offset == 0 ? nullptr : target.segment.at<CrowdEntry>(entry.crowd_offset);
+  target.crowd_group = entry.crowd_group % CrowdEntry::groups_count;
+  target.wants_word = target.arming || target.crowd;
   if (Status{status_word}.state() == IBV_QPS_RTR) leave_news(target, news_established);
   if (pair.peer->is_self() && pair.process.settings().logs_transports)
     log_way_slow(pair, Way::self, nullptr, "both belong to this process");
@@ -140,6 +145,15 @@ bool has_room(Target& target, std::uint64_t produced) {
   // Acquire: the owner has read what may be overwritten now.
   target.consumed = target.entry->consumed.load(std::memory_order_acquire);
   return produced - target.consumed < target.ring_mask;
+}
+
+/// Tells an owner that cannot look at each ring, or does not poll, of a completion that was stored.
+/// First the mark: an owner that is called because of the other word polls, and must find it.  Not
+/// inlined: most requests would save registers for it.
+[[gnu::noinline]] void give_word(Target& target, bool is_urgent) {
+  if (target.crowd) mark(*target.crowd, target.crowd_group);
+  if (target.arming && claim_arming(*target.arming, is_urgent, Arming::claimed) && target.call == 0)
+    target.call = target.entry->arming_offset;
 }
 
 void complete_receive(QueuePair& pair, const Request& request, const Receive& receive,
@@ -164,9 +178,8 @@ void complete_receive(QueuePair& pair, const Request& request, const Receive& re
   slot.sequence.store(position + 1, std::memory_order_release);
   // Relaxed: the owner only counts with it, and the next initiator comes after a disengagement.
   target.entry->produced.store(position + 1, std::memory_order_relaxed);
-  if (target.arming) [[unlikely]]
-    if (claim_arming(*target.arming, is_urgent, Arming::claimed) && target.call == 0)
-      target.call = target.entry->arming_offset;
+  if (target.wants_word) [[unlikely]]
+    give_word(target, is_urgent);
 }
 
 /// The asynchronous event that the responder gets.
@@ -197,6 +210,7 @@ void store_event(const Target& target) {
   slot.is_event = 1;
   // Release, as above.  It is no completion: `produced` stays, and nothing follows it in the ring.
   slot.sequence.store(position + 1, std::memory_order_release);
+  if (target.crowd) mark(*target.crowd, target.crowd_group);
 }
 
 /// The pieces of the target's memory that a request touches: at the target's addresses and, where

@@ -185,6 +185,7 @@ void store_timed(QueuePair& pair, const Request& request) {
   store_pending(pair, request);
   depart(pair, pair.pending.back());
   pair.process.add_pending(pair);
+  pair.process.look_at(pair);
   pair.process.note_due(pair.pending.back().due_ps);
 }
 
@@ -407,6 +408,7 @@ void hold(QueuePair& pair, const Request& request) {
   assert(pair.send_lock.is_held());
   store_pending(pair, request);
   pair.process.add_pending(pair);  // so that an error of the queue pair flushes it
+  pair.process.look_at(pair);
   pair.process.note_due(0);
 }
 
@@ -415,6 +417,7 @@ void release_held(QueuePair& pair) noexcept {
   if (!pair.timing || !pair.timing->is_active() || pair.qp_type == IBV_QPT_UD) return;
   for (PendingRequest& pending : pair.pending)
     if (pending.request.position >= pair.draining.held_from) depart(pair, pending);
+  pair.process.look_at(pair);
   pair.process.note_due(0);
 }
 

@@ -8,6 +8,7 @@ target_sources(tutti_verbs PRIVATE
   soft/bounce_answer.cpp
   soft/completion_queue.cpp
   soft/connections.cpp
+  soft/crowd.cpp
   soft/datagram.cpp
   soft/datagram_ring.cpp
   soft/datagram_sockets.cpp
@@ -51,6 +52,7 @@ tutti_layer(tutti_verbs verbs ${CMAKE_CURRENT_SOURCE_DIR}
   soft/completion_queue.hpp
   soft/connections.hpp
   soft/context.hpp
+  soft/crowd.hpp
   soft/datagram.hpp
   soft/datagram_ring.hpp
   soft/datagram_sockets.hpp

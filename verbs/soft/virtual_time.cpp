@@ -35,7 +35,6 @@ void futex_wake(std::atomic<std::uint32_t>& word) {
 struct alignas(64) VirtualTime::Seat {
   std::atomic<std::uint32_t> turns;  // how often this rank was given the turn
   Picoseconds clock;
-  Picoseconds wake;  // when it wants the turn; never_ps: it has left
   bool listening;
   bool woken;
   std::uint32_t node;
@@ -57,7 +56,7 @@ VirtualTime::VirtualTime(std::uint32_t rank_count, std::span<const std::uint32_t
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
   assert(rank_count > 0);
   assert(node_of.empty() || node_of.size() == rank_count);
-  const std::size_t bytes = sizeof(Table) + rank_count * sizeof(Seat);
+  const std::size_t bytes = sizeof(Table) + rank_count * (sizeof(Seat) + sizeof(Picoseconds));
   mapping_ = detail::Mapping(
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), bytes);
   if (!mapping_)
@@ -75,6 +74,11 @@ VirtualTime::Table& VirtualTime::table() const noexcept {
 VirtualTime::Seat& VirtualTime::seat(std::uint32_t rank) const noexcept {
   assert(rank < rank_count_);
   return reinterpret_cast<Seat*>(mapping_.data() + sizeof(Table))[rank];
+}
+Picoseconds& VirtualTime::wake(std::uint32_t rank) const noexcept {
+  assert(rank < rank_count_);
+  return reinterpret_cast<Picoseconds*>(mapping_.data() + sizeof(Table) +
+                                        rank_count_ * sizeof(Seat))[rank];
 }
 
 void VirtualTime::join(std::uint32_t rank) noexcept {
@@ -104,7 +108,7 @@ void VirtualTime::enter(std::mutex& guard) noexcept {
   if (table().entered.fetch_add(1, std::memory_order_acq_rel) + 1 == rank_count_) {
     table().entered.store(0, std::memory_order_relaxed);
     for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
-      seat(rank).clock = seat(rank).wake = 0;
+      seat(rank).clock = wake(rank) = 0;
       seat(rank).listening = seat(rank).woken = false;
       seat(rank).ports.transmit.store(0, std::memory_order_relaxed);
       seat(rank).ports.receive.store(0, std::memory_order_relaxed);
@@ -122,7 +126,7 @@ void VirtualTime::leave(std::mutex& guard) noexcept {
     const std::lock_guard held(guard);
     entered_.store(false, std::memory_order_relaxed);
   }
-  own().wake = never_ps;
+  wake(rank_) = never_ps;
   own().listening = false;
   hand_over();
 }
@@ -130,13 +134,13 @@ void VirtualTime::leave(std::mutex& guard) noexcept {
 bool VirtualTime::sleep(Picoseconds until, bool listening) noexcept {
   assert(until >= 0);
   Seat& self = own();
-  self.wake = std::max(until, self.clock);
+  wake(rank_) = std::max(until, self.clock);
   self.listening = listening;
   self.woken = false;
   const std::uint32_t before = self.turns.load(std::memory_order_relaxed);
   hand_over();
   await_turn(before);
-  self.clock = self.wake;
+  self.clock = wake(rank_);
   self.listening = false;
   return self.woken;
 }
@@ -144,8 +148,8 @@ bool VirtualTime::sleep(Picoseconds until, bool listening) noexcept {
 void VirtualTime::arrive_at(std::uint32_t rank) noexcept {
   if (rank >= rank_count_) return;  // the process is outside of the job
   Seat& target = seat(rank);
-  if (!target.listening || target.wake <= now()) return;
-  target.wake = now();
+  if (!target.listening || wake(rank) <= now()) return;
+  wake(rank) = now();
   target.woken = true;
 }
 
@@ -160,10 +164,10 @@ VirtualTime::Ports& VirtualTime::ports_of(std::uint32_t rank) const noexcept {
 
 /// Gives the turn to the earliest rank, which may be this one; to nobody when all have left.
 void VirtualTime::hand_over() noexcept {
-  std::uint32_t next = 0;
-  for (std::uint32_t rank = 1; rank < rank_count_; ++rank)
-    if (seat(rank).wake < seat(next).wake) next = rank;
-  if (seat(next).wake == never_ps) return;
+  const std::span<const Picoseconds> wakes(&wake(0), rank_count_);
+  const auto next =
+      static_cast<std::uint32_t>(std::min_element(wakes.begin(), wakes.end()) - wakes.begin());
+  if (wakes[next] == never_ps) return;
   table().hand_overs.fetch_add(1, std::memory_order_relaxed);
   seat(next).turns.fetch_add(1, std::memory_order_release);
   if (next != rank_) futex_wake(seat(next).turns);

@@ -71,6 +71,9 @@ class VirtualTime {
   Table& table() const noexcept;
   Seat& seat(std::uint32_t rank) const noexcept;
   Seat& own() const noexcept { return seat(rank_); }
+  /// When the rank wants the turn; never_ps: it has left.  These lie side by side, because whoever
+  /// hands over the turn looks at all of them.
+  Picoseconds& wake(std::uint32_t rank) const noexcept;
   void hand_over() noexcept;
   void await_turn(std::uint32_t before) noexcept;
 
