@@ -25,7 +25,7 @@
 
 namespace tutti {
 
-struct Operation::Implementation {
+struct TUTTI_HIDDEN Operation::Implementation {
   Implementation(Communicator::Implementation& owner, plan::Plan&& made, const char* collective);
   ~Implementation();
   Implementation(const Implementation&) = delete;
