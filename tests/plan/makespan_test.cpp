@@ -136,7 +136,8 @@ TEST(Makespan, of_one_message_each_way_is_the_formula) {
   }
 }
 
-// A line of 64 bytes has room for 56; what is found in memory is paid for one by one.
+// A line of 64 bytes has room for 56, and without payload its number is written alone; what is
+// found in memory is paid for one by one.
 TEST(Makespan, of_lines_is_the_formula) {
   Random random(3);
   for (int count = 0; count < 1000; ++count) {
@@ -146,9 +147,12 @@ TEST(Makespan, of_lines_is_the_formula) {
     };
     for (const std::uint64_t bytes : {0u, 8u, 56u, 57u, 64u, 1000u}) {
       const Call call{.payload_bytes = bytes, .lines = true};
-      EXPECT_EQ(makespan(plans_of(schedules[0], 2, {1}), n, call),
-                told(bytes <= 56 ? 64 : bytes) + n.work + n.work_per_byte.of(bytes));
-      EXPECT_EQ(makespan(plans_of(schedules[2], 2, {1}), n, call), told(64));
+      EXPECT_EQ(makespan(plans_of(schedules[0], 2, {1}), n, call), told(bytes == 0    ? 8
+                                                                        : bytes <= 56 ? 64
+                                                                                      : bytes) +
+                                                                       n.work +
+                                                                       n.work_per_byte.of(bytes));
+      EXPECT_EQ(makespan(plans_of(schedules[2], 2, {1}), n, call), told(8));
     }
   }
   // Of two messages that rank 1 awaits, the first is found late and the second is there then.

@@ -229,8 +229,9 @@ void expect_lines(Call call) {
 
 TEST(VirtualTime, lines_that_are_polled_in_memory_take_what_their_plans_take) {
   for (const std::size_t elements : {0u, 1u, 7u}) {
-    const std::int64_t formula =
-        fdr.send_overhead + fdr.latency + std::llround(64 * fdr.per_byte) + fdr.receive_overhead;
+    const std::int64_t formula = fdr.send_overhead + fdr.latency +
+                                 std::llround((elements == 0 ? 8 : 64) * fdr.per_byte) +
+                                 fdr.receive_overhead;
     EXPECT_EQ(makespans({.elements = elements, .notify = Notify::flag}),
               std::vector<std::int64_t>(3, formula))
         << elements;

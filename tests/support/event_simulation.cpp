@@ -225,7 +225,8 @@ class Simulation {
                     .bytes = step.payloads * bytes_of_part(rank, step),
                     .is_inside = is_inside,
                     .is_line = !is_inside && is_line(rank, step)};
-    if (message.is_line) message.bytes = line_bytes;
+    // The number of a message without payload is written alone.
+    if (message.is_line) message.bytes = message.bytes == 0 ? 8 : line_bytes;
     if (is_inside) {
       const std::size_t moved = step.by_reference ? 8 : step.into_target ? 0 : message.bytes;
       const Time taken = network_.inside.send_overhead + of(network_.inside.per_byte, moved);

@@ -71,8 +71,8 @@ Picoseconds makespan(std::span<const Plan> plans, const LogGP& network, const Ca
 //   copy or combine by reference   clock += what reading the part takes
 //
 // with the parameters of NodeMemory.  Between nodes, messages may go as lines, which their receiver
-// polls in memory (TUTTI_NOTIFY=flag).  A line has 64 bytes on the network, and room for 56 of
-// payload; longer messages go as ever:
+// polls in memory (TUTTI_NOTIFY=flag).  A line has room for 56 bytes of payload, and 64 bytes on
+// the network, or 8 if it has no payload; longer messages go as ever:
 //
 //   await     until the line is delivered, then clock += o_r of the network; await_credit as well
 //

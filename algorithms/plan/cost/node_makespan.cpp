@@ -238,7 +238,8 @@ class Events {
   Picoseconds send(std::uint32_t rank, const Step& step) {
     const RankState& state = ranks_[rank];
     const bool is_line = goes_as_line(*state.plan, call_, step);
-    const std::uint64_t bytes = is_line ? line_bytes : message_bytes(*state.plan, call_, step);
+    const std::uint64_t bytes =
+        is_line ? bytes_of_line(*state.plan, call_, step) : message_bytes(*state.plan, call_, step);
     Picoseconds& free = ports_[state.node].transmit_free;
     const Picoseconds leaves = std::max(state.clock, free);
     free = leaves + network_.between.port_time(bytes);

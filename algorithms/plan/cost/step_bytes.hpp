@@ -27,6 +27,11 @@ inline bool goes_as_line(const Plan& plan, const Call& call, const Step& step) {
          plan.payloads * part_bytes(plan, call, 0) <= line_payload_bytes;
 }
 
+/// Its bytes on the network: without payload the number alone is written.
+inline std::uint64_t bytes_of_line(const Plan& plan, const Call& call, const Step& put) {
+  return message_bytes(plan, call, put) == 0 ? line_bytes - line_payload_bytes : line_bytes;
+}
+
 /// Inside a node a reference is an address, and where the node has one target, a put into it moves
 /// nothing.
 inline std::uint64_t message_bytes_in_node(const Plan& plan, const Call& call, const Step& put) {
