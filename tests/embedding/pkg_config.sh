@@ -31,8 +31,20 @@ run() {
   # shellcheck disable=SC2086 # words
   {
     "$c" -std=c11 $cflags "$source/tests/embedding/c_only/main.c" -o "$scratch/c_program" $libs
-    "$cxx" -std=c++20 $cflags "$source/tests/embedding/plugin.cpp" -x c++ - -o "$scratch/cxx_program" \
-      $libs <<<'extern "C" int plugin_run(); int main() { return plugin_run(); }'
+    # Hidden in both, the type of an exception is the same.
+    "$cxx" -std=c++20 -fvisibility=hidden $cflags "$source/tests/embedding/plugin.cpp" -x c++ - \
+      -o "$scratch/cxx_program" $libs <<'CXX'
+#include <tutti/tutti.hpp>
+extern "C" int plugin_run();
+int main() {
+  try {
+    tutti::Context context({.device = "no_such_device"});
+  } catch (const tutti::Error&) {
+    return plugin_run();
+  }
+  return 1;
+}
+CXX
     "$cxx" -std=c++20 -fPIC -shared -fvisibility=hidden -fvisibility-inlines-hidden $cflags \
       "$source/tests/embedding/plugin.cpp" -o "$scratch/plugin.so" $libs
   }
