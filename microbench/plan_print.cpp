@@ -121,7 +121,8 @@ void print_plan(const PlanRequest& request, std::ostream& out) {
                        "apart; use --rank R, or --format json",
                        drawn_ranks_max));
   std::optional<PlanTrace> trace;
-  if (is_traceable(first)) trace = PlanTrace::of(request.topology.rank_count, plan_of_rank);
+  if (is_traceable(first))
+    trace = PlanTrace::of(request.topology.rank_count, plan_of_rank, request.topology.node_of);
   if (!trace && request.format == PlanFormat::table && request.rank) {
     out << table_of(request, plan_of_rank(*request.rank), nullptr);
     return;

@@ -6,6 +6,7 @@
 #include "plan/allreduce/chunked_fold.hpp"
 #include "plan/blocks/blocks.hpp"
 #include "runtime/settings.hpp"
+#include "tune/hierarchy.hpp"
 
 namespace tutti::bench {
 
@@ -70,6 +71,9 @@ tune::CollectiveRequest understand_request(Collective collective, const PlanWord
 void understand_nodes(const PlanWords& words, PlanRequest& request) {
   const std::uint32_t rank_count = request.topology.rank_count;
   if (!words.ranks_per_node) {
+    if (words.in_node_memory)
+      throw Error(ErrorCode::invalid_argument,
+                  "--node-memory: expected --ranks-per-node beside it; add it");
     if (words.placement)
       refuse("--placement", *words.placement, "--ranks-per-node beside it; add it");
     if (words.ranks_per_domain)
@@ -109,12 +113,27 @@ void refuse_what_does_nothing(Collective collective, const PlanWords& words) {
                 "collectives that have a payload");
   refuse_unless(is_staged, "--across", words.across, "allreduce and barrier");
   refuse_unless(is_staged, "--ranks-per-domain", words.ranks_per_domain, "allreduce and barrier");
+  const bool may_share = collective == Collective::allreduce ||
+                         collective == Collective::broadcast || collective == Collective::allgather;
+  if (words.in_node_memory && !may_share)
+    refuse("--node-memory", name_of(collective), "allreduce, broadcast or allgather");
   refuse_unless(has_tree, "--tree", words.tree, "broadcast and reduce");
   refuse_unless(is_staged || has_tree || collective == Collective::allgather, "--per-round",
                 words.per_round, "allreduce, barrier, broadcast, reduce and allgather");
   refuse_unless(
       is_staged || collective == Collective::reduce || collective == Collective::reduce_scatter,
       "--agreement", words.agreement, "allreduce, barrier, reduce and reduce_scatter");
+}
+
+/// As the library finds it out by where the targets lie: a node of one rank shares nothing.
+void understand_target(const PlanWords& words, PlanRequest& request) {
+  request.asked.shares_target = words.in_node_memory && request.topology.has_shared_nodes();
+  if (!request.asked.shares_target) return;
+  const std::string why = tune::why_not_shared_target({request.asked, request.topology});
+  if (!why.empty())
+    throw Error(ErrorCode::unsupported, std::string(name_of(request.asked.collective)) +
+                                            ": --node-memory gives a node one target, but " + why +
+                                            "; leave it out");
 }
 
 /// Throws if there are too many ranks for slots of their own.
@@ -181,6 +200,9 @@ void declare_plan_options(CommandLine& line, PlanWords& words) {
   line.add("--tree", words.tree,
            "of broadcast and reduce, over the nodes or in the only one: " + names_of(every_tree));
   line.add("--placement", words.placement, "of ranks on nodes: block (default), cyclic or random");
+  line.add_flag("--node-memory", words.in_node_memory,
+                "of allreduce, broadcast and allgather: the result lies once in the memory of each "
+                "node (tutti::Scope::node), which the choice depends on; needs --ranks-per-node");
   line.add("--rank", words.rank, "a rank, or all; default 0, for json all");
   line.add("--format", words.format, "table (default), dot (Graphviz) or json");
   line.add_flag("--explain", words.explain,
@@ -198,6 +220,7 @@ PlanRequest understand(const PlanWords& words) {
   const Collective collective = parse_name(every_collective, "--collective", words.collective);
   refuse_what_does_nothing(collective, words);
   request.asked = understand_request(collective, words);
+  understand_target(words, request);
   require_possible(request);
   if (words.root) {
     if (!is_rooted(collective))

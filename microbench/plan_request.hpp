@@ -35,7 +35,7 @@ struct PlanWords {
   std::optional<std::string> rank = {}, format = {}, ranks_per_node = {}, placement = {};
   std::optional<std::string> ranks_per_domain = {}, across = {}, root = {}, tree = {};
   std::optional<std::string> op = {}, bytes = {};
-  bool explain = false;
+  bool explain = false, in_node_memory = false;
   std::string collective = "allreduce", dtype = "uint64";
 };
 

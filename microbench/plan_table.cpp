@@ -72,8 +72,9 @@ std::vector<std::size_t> part_bytes(const PlanRequest& request, const plan::Plan
 std::size_t bytes_sent(const PlanRequest& request, const plan::Plan& plan) {
   const std::vector<std::size_t> parts = part_bytes(request, plan);
   std::size_t bytes = 0;
-  for (const plan::Step& step : plan.steps)
-    if (step.action == plan::Action::put) bytes += step.payloads * parts[step.part];
+  for (const plan::Step& step : plan.steps)  // What lies in the node's target moves no more.
+    if (step.action == plan::Action::put && !(plan.shares_target && step.into_target))
+      bytes += step.payloads * parts[step.part];
   return bytes;
 }
 
@@ -88,7 +89,8 @@ std::string scratch_text(const PlanRequest& request, const plan::Plan& plan) {
                      counted(plan.payloads, plan.parts > 1 ? "part" : "payload"),
                      2 * registers * plan.payloads * part_bytes(request, plan, chunks)[0]) +
          (plan.line_slot_count > 0
-              ? fmt::format("; {} for credits", counted(plan.line_slot_count, "line"))
+              ? fmt::format("; {} for {}", counted(plan.line_slot_count, "line"),
+                            plan.shares_target ? "notifications" : "credits")
               : "") +
          (chunks > 1 ? fmt::format(", for {} chunks of the payload", chunks) : "");
 }
@@ -136,6 +138,7 @@ std::string header(const PlanRequest& request, const plan::Plan& plan) {
   line("bytes sent", std::to_string(bytes_sent(request, plan)));
   line("scratch", scratch_text(request, plan));
   line("flow control", flow_text(plan));
+  if (plan.shares_target) line("target", "one of all ranks of a node");
   return text;
 }
 
@@ -155,7 +158,7 @@ std::vector<Cell> cells(const plan::Plan& plan, const PlanTrace* trace, plan::Ac
     if (trace != nullptr)
       cell.ranks = text_of(trace->brought(receiver, step.slot), plan.rank_count);
     const bool is_credit = step.payloads == 0 && plan.payloads > 0;
-    if (is_credit) cell.ranks = "has read";
+    if (is_credit) cell.ranks = step.into_target ? "has entered" : "has read";
     if (plan.parts > 1 && !is_credit)
       cell.ranks += fmt::format("{}part {}", trace ? " of " : "", step.part);
     cells.push_back(cell);

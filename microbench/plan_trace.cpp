@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <map>
 #include <stdexcept>
 #include <string>
 
@@ -88,7 +89,8 @@ bool is_traceable(const plan::Plan& plan) noexcept {
 
 class PlanTrace::Run {
  public:
-  explicit Run(PlanTrace& trace) : trace_(trace), ranks_(trace.plans_.size()) {
+  Run(PlanTrace& trace, std::span<const Node> node_of)
+      : trace_(trace), ranks_(trace.plans_.size()) {
     const auto rank_count = static_cast<std::uint32_t>(ranks_.size());
     for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
       const plan::Plan& plan = trace.plans_[rank];
@@ -97,6 +99,12 @@ class PlanTrace::Run {
       trace.ranks_[rank].messages.resize(plan.slot_count);
       trace.ranks_[rank].rounds.resize(plan.slot_count);
       trace.ranks_[rank].targets.resize(plan.parts);
+      trace.ranks_[rank].owner = rank;
+    }
+    if (trace.plans_.front().shares_target) {
+      std::map<Node, std::uint32_t> first_of;
+      for (std::uint32_t rank = 0; rank < node_of.size(); ++rank)
+        trace.ranks_[rank].owner = first_of.try_emplace(node_of[rank], rank).first->second;
     }
     // The last entry is taken first, so rank 0 comes last into the list.
     for (std::uint32_t rank = rank_count; rank > 0;) runnable_.push_back(--rank);
@@ -233,7 +241,7 @@ class PlanTrace::Run {
       case Place::source:
         return state.own;
       case Place::target:
-        return trace_.ranks_[rank].targets[part];
+        return trace_.ranks_[trace_.ranks_[rank].owner].targets[part];
       case Place::partial:
       case Place::slot:
         break;
@@ -248,7 +256,8 @@ class PlanTrace::Run {
 };
 
 std::optional<PlanTrace> PlanTrace::of(std::uint32_t rank_count,
-                                       const std::function<plan::Plan(Rank)>& plan_of) {
+                                       const std::function<plan::Plan(Rank)>& plan_of,
+                                       std::span<const Node> node_of) {
   const auto until = std::chrono::steady_clock::now() + trace_time_max;
   PlanTrace trace;
   std::size_t size = 0;
@@ -258,7 +267,7 @@ std::optional<PlanTrace> PlanTrace::of(std::uint32_t rank_count,
     if (size > trace_size_max || std::chrono::steady_clock::now() > until) return {};
   }
   trace.ranks_.resize(rank_count);
-  if (!Run(trace).finish()) return {};
+  if (!Run(trace, node_of).finish()) return {};
   return trace;
 }
 
@@ -272,7 +281,7 @@ Cover PlanTrace::brought(Rank receiver, std::uint16_t slot) const {
 }
 
 Cover PlanTrace::result(Rank rank, std::uint16_t part) const {
-  return cover(ranks_[index_of(rank)].targets[part]);
+  return cover(ranks_[ranks_[index_of(rank)].owner].targets[part]);
 }
 
 }  // namespace tutti::bench

@@ -50,9 +50,11 @@ class PlanTrace {
  public:
   /// Traces the plans of all ranks.  Returns nothing if they need more than trace_size_max, or if
   /// making them takes longer than trace_time_max.  Throws std::logic_error if a rank waits for
-  /// ever: then they are no plans.
+  /// ever: then they are no plans.  `node_of` says which ranks share a target, in plans that do;
+  /// empty: none.
   static std::optional<PlanTrace> of(std::uint32_t rank_count,
-                                     const std::function<plan::Plan(Rank)>& plan_of);
+                                     const std::function<plan::Plan(Rank)>& plan_of,
+                                     std::span<const Node> node_of = {});
 
   const plan::Plan& plan(Rank rank) const { return plans_[index_of(rank)]; }
 
@@ -80,6 +82,7 @@ class PlanTrace {
     std::vector<std::optional<Value>> messages;  // by slot
     std::vector<std::uint32_t> rounds;           // of these
     std::vector<Value> targets;                  // by part
+    std::uint32_t owner = 0;                     // the rank whose `targets` are this rank's
   };
 
   Cover cover(Value value) const;

@@ -53,7 +53,8 @@ Json json_of(const Row& row) {
                         {{"name", row.mpi->name},
                          {"median_ns", tenths(row.mpi->median_ns)},
                          {"p99_ns", tenths(row.mpi->p99_ns)},
-                         {"ratio", thousandths(row.mpi->ratio)}}}};
+                         // All digits: a reader rounds it once, as the table does.
+                         {"ratio", row.mpi->ratio}}}};
   json["oversubscribed"] = row.oversubscribed;
   json["bootstrap"] = row.bootstrap;
   json["transport"] = or_null(row.transport);

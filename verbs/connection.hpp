@@ -66,9 +66,13 @@ struct Connection {
     return users == 0 && pair && connected && !failed && !left && !took_leave && !is_in_doubt;
   }
 
-  /// Whether no channel uses it, and yet it cannot be closed: it has failed, or its peer may still
-  /// send on it, for a channel that has ended before all had arrived.
-  bool is_stuck() const noexcept { return users == 0 && pair && !left && (failed || is_in_doubt); }
+  /// Whether it has failed and no channel uses it: nothing can come or go, so that it may be closed
+  /// without a word.  Kept, it tells a set-up with that peer that they have lost each other.
+  bool is_lost() const noexcept { return users == 0 && pair && !left && failed; }
+
+  /// Whether no channel uses it, and yet it cannot be closed: its peer may still send on it, for a
+  /// channel that has ended before all had arrived.
+  bool is_stuck() const noexcept { return users == 0 && pair && !left && !failed && is_in_doubt; }
 
   /// Whether the peer has closed or left its end, and nothing can come any more that a channel
   /// waits for.

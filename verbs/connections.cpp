@@ -78,7 +78,7 @@ std::vector<std::uint32_t> Connections::idle_beside(
     std::span<const std::uint64_t> processes) const {
   std::vector<std::uint32_t> idle;
   for (const Connection& connection : connections_)
-    if (connection.is_idle() &&
+    if ((connection.is_idle() || connection.is_lost()) &&
         std::find(processes.begin(), processes.end(), connection.process) == processes.end())
       idle.push_back(connection.index);
   return idle;
@@ -109,8 +109,7 @@ std::vector<std::uint32_t> Connections::in_the_way_of(
         "this rank has " + std::to_string(open_) + " connections, of which " +
             std::to_string(idle.size()) + " can be closed" +
             (stuck > 0 ? " and " + std::to_string(stuck) +
-                             " are lost (they or operations over them have failed: make another "
-                             "context)"
+                             " are lost (operations over them have failed: make another context)"
                        : "") +
             ", and needs " + std::to_string(added) + " more, and a context on " + port_.name() +
             " has at most " + std::to_string(count_max()) +
@@ -123,8 +122,10 @@ std::vector<std::uint32_t> Connections::in_the_way_of(
             std::to_string(port_.limits.max_qp) + " queue pairs, " + completion_queues_.limits() +
             ", of which a connection takes " + std::to_string(completion_queues_.entries_each()));
   }
+  // Those that have failed go first, as they serve nobody.
   std::sort(idle.begin(), idle.end(), [&](std::uint32_t one, std::uint32_t other) {
-    return (*this)[one].used_at < (*this)[other].used_at;
+    const Connection &left = (*this)[one], &right = (*this)[other];
+    return left.failed != right.failed ? left.failed : left.used_at < right.used_at;
   });
   idle.resize(surplus);
   return idle;

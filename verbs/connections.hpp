@@ -6,8 +6,9 @@
 // connections as the owner allows, and as the device has queue pairs and completion queue entries
 // for (completion_queues.hpp).
 //
-// Connections that no live channel uses are closed when others need their place, the least recently
-// used first (VerbsFabric::make_room_for()).  Each end decides that alone:
+// Connections that no live channel uses are closed when others need their place: those that have
+// failed, at once, then the least recently used (VerbsFabric::make_room_for()).  Each end decides
+// that alone:
 //
 //   this end                                      the peer
 //   idle: its channels have ended in good order
@@ -80,8 +81,9 @@ class Connections {
   /// Whether connections to all of these processes can exist beside those that are in use, once
   /// those that peers have closed or left are closed here.
   bool can_have_room_for(std::span<const std::uint64_t> processes) const;
-  /// The idle connections that have to go before connections to all of these processes can exist,
-  /// least recently used first; mostly none.  `processes` has none twice.  Throws Error, with the
+  /// The connections that have to go before connections to all of these processes can exist, of
+  /// those that are idle or lost: first what has failed, then the least recently used; mostly none.
+  ///  `processes` has none twice.  Throws Error, with the
   /// numbers, if those that are in use leave too little room.  After close_those_of_peers().
   std::vector<std::uint32_t> in_the_way_of(std::span<const std::uint64_t> processes) const;
   /// How many messages, of all live channels, can be on their way along a connection at once.

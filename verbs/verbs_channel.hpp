@@ -73,6 +73,9 @@ class VerbsChannel {
   /// the peer may send any.
   void await_lines(std::uint32_t parity, std::uint32_t slot, std::byte* line,
                    const Connection& connection);
+  bool awaits_lines(std::uint32_t parity, std::uint32_t slot) const noexcept {
+    return arrivals_[place_of(parity, slot)].connection != no_connection;
+  }
   /// Messages are told to the ranks of this node by these words, one for each slot, instead of
   /// being taken here.  Must be called before anything can arrive.
   void republish(const detail::RepublishedWords& words);

@@ -23,7 +23,7 @@
 
 namespace tutti {
 
-struct Communicator::Implementation {
+struct TUTTI_HIDDEN Communicator::Implementation {
   /// Collective: introduces the ranks, and finds their nodes.
   Implementation(Context::Implementation& owner, Exchange& given);
   /// Makes one of some ranks of another communicator, whose nodes are known.

@@ -50,10 +50,6 @@ Context::Implementation::Implementation(const ContextOptions& given)
   if (settings.wait == WaitPolicy::block && !clock.is_simulated())
     sleeper.emplace(fabric.arena().mapping());
   if (!clock.is_simulated()) return;
-  if (settings.notify == Notify::flag)
-    throw Error(ErrorCode::unsupported,
-                "TUTTI_NOTIFY=flag (or notify in code): words in memory are polled, and in virtual "
-                "time only messages let time pass; use immediate");
   if (settings.ranks_per_node.empty()) settings.ranks_per_node = {1};
   // What a probe finds depends on the machine, which virtual time does not.
   if (!settings.single_copy_bytes) settings.single_copy_bytes = SIZE_MAX;

@@ -27,7 +27,7 @@ namespace runtime {
 class Liveness;
 }
 
-struct Context::Implementation {
+struct TUTTI_HIDDEN Context::Implementation {
   explicit Implementation(const ContextOptions& given);
   ~Implementation();
   Implementation(const Implementation&) = delete;

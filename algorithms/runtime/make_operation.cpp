@@ -417,7 +417,8 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
   make_room(*operation);
   // In simulated time polling the network is what lets time pass.
   const bool is_simulated = communicator.context.clock.is_simulated();
-  operation->is_timed = is_simulated && communicator.members_of_node() > 1;
+  operation->is_timed = is_simulated && (communicator.members_of_node() > 1 ||
+                                         communicator.context.settings.notify == Notify::flag);
   operation->uses_network = is_simulated || !partners_of(*operation).empty();
   if (operation->uses_network) ++communicator.context.live_network_operations;
   if (asked.algorithm == Algorithm::shared_ring)

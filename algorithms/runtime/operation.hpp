@@ -25,7 +25,7 @@
 
 namespace tutti {
 
-struct Operation::Implementation {
+struct TUTTI_HIDDEN Operation::Implementation {
   Implementation(Communicator::Implementation& owner, plan::Plan&& made, const char* collective);
   ~Implementation();
   Implementation(const Implementation&) = delete;
@@ -39,7 +39,7 @@ struct Operation::Implementation {
   std::uint32_t channel_id = 0;
   Operation::Coverage coverage;
   bool uses_network = false;                       // has a partner on another node
-  bool is_timed = false;                           // in simulated time, with partners on the node
+  bool is_timed = false;                           // in simulated time, and memory is polled
   bool uses_lines = false;                         // and sends it, or awaits, messages of one line
   bool wakes_readers = false;                      // ranks of this node to which it sends may sleep
   std::array<std::vector<bool>, 2> credits_taken;  // by parity of the call, then by slot

@@ -14,7 +14,7 @@
 
 namespace tutti {
 
-struct Segment::Implementation {
+struct TUTTI_HIDDEN Segment::Implementation {
   /// Memory of this rank.  Throws Error{limit_exceeded}.
   Implementation(Context::Implementation& owner, std::size_t wanted);
   /// Memory of another rank of the node, which lies at `memory_there` in its process.

@@ -1,5 +1,6 @@
 // Both fabrics where time is simulated: what goes through shared memory takes the time that the
-// clock charges for it, and is seen by its receiver no earlier.
+// clock charges for it, and is seen by its receiver no earlier.  Lines come when the device says
+// so, and are charged for when they are taken.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,10 @@ struct TimedFabric {
   }
   bool take(JoinedChannel& channel, std::uint32_t parity, std::uint32_t slot) noexcept {
     if (!joined.take(channel, parity, slot)) return false;
-    if (channel.node.holds_slot(parity, slot)) clock.charge_message();
+    if (channel.node.holds_slot(parity, slot))
+      clock.charge_message();
+    else if (channel.network.awaits_lines(parity, slot))
+      clock.charge_line();  // of others, polling has charged for the completion
     return true;
   }
   bool sent(const JoinedChannel& channel) const noexcept { return joined.sent(channel); }

@@ -266,7 +266,9 @@ Variant across_leaders(const Query& query, std::span<const Node> domain_of,
           .across = std::make_shared<const Choice>(choose(inner, leaders, query.network))};
 }
 
-/// In groups of several sizes, where there are several of a node.
+/// In groups of several sizes, where there are several of a node.  Their leaders may meet in groups
+/// again.  Each level leaves a quarter of the ranks of a node at most, and needs eight: six levels
+/// for as many ranks of a node as there are slots for (plan::slots_max / 2).
 std::vector<Variant> across_groups(const Query& query) {
   std::vector<Variant> variants;
   for (std::uint32_t size = group_size_min;

@@ -136,6 +136,31 @@ TEST(Makespan, of_one_message_each_way_is_the_formula) {
   }
 }
 
+// A line of 64 bytes has room for 56, and without payload its number is written alone; what is
+// found in memory is paid for one by one.
+TEST(Makespan, of_lines_is_the_formula) {
+  Random random(3);
+  for (int count = 0; count < 1000; ++count) {
+    const LogGP n = arbitrary_network(random);
+    const auto told = [&](std::uint64_t bytes) {
+      return n.send_overhead + n.latency + n.per_byte.of(bytes) + n.receive_overhead;
+    };
+    for (const std::uint64_t bytes : {0u, 8u, 56u, 57u, 64u, 1000u}) {
+      const Call call{.payload_bytes = bytes, .lines = true};
+      EXPECT_EQ(makespan(plans_of(schedules[0], 2, {1}), n, call), told(bytes == 0    ? 8
+                                                                        : bytes <= 56 ? 64
+                                                                                      : bytes) +
+                                                                       n.work +
+                                                                       n.work_per_byte.of(bytes));
+      EXPECT_EQ(makespan(plans_of(schedules[2], 2, {1}), n, call), told(8));
+    }
+  }
+  // Of two messages that rank 1 awaits, the first is found late and the second is there then.
+  const LogGP network{.latency = 100, .receive_overhead = 1'000, .gap = 10};
+  EXPECT_EQ(makespan(plans_of(schedules[2], 3, {2}), network, {.lines = true}), 100 + 2 * 1'000);
+  EXPECT_EQ(makespan(plans_of(schedules[2], 3, {2}), network, {}), 100 + 2 * 1'000);
+}
+
 TEST(CompletionTimes, are_those_of_an_event_simulation) {
   Random random(2);
   int skewed = 0, behind_ports = 0;

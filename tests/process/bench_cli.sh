@@ -153,6 +153,13 @@ virtual_time() {
   # Chunks that are republished cost what those of a plan do: 6 hops of o + L + o_r.
   expect 0 '"algorithm":"shared_ring",.*"median_ns":5407\..*"correct":true' "$bench" allreduce \
     --local 4 --virtual-time --algorithm shared_ring --bytes 8 --iterations 2 --check --format json
+  # o + L + 64 G + o_r
+  expect 0 '"notify":"flag".*"median_ns":909.412,.*"correct":true' "$bench" allreduce --local 2 \
+    --virtual-time --notify flag --bytes 8 --check --format json
+  expect 0 '"collective":"exscan",.*"notify":"flag".*"correct":true' "$bench" all --local 6 \
+    --ranks-per-node 2 --virtual-time --notify flag --bytes 8 --iterations 2 --check --format json
+  expect 0 'shared_ring.*"correct":true' "$bench" allreduce --local 4 --virtual-time --notify flag \
+    --algorithm shared_ring --bytes 8 --iterations 2 --check --format json
   expect 0 'fabric +roce100, emulated in virtual time' "$bench" all --local 3 --virtual-time \
     --fabric roce100
   expect 0 '"virtual":false,"fabric":"qdr".*"correct":true' "$bench" allreduce --local 2 --bytes 8 \
@@ -204,8 +211,6 @@ refusals() {
   refuse '--virtual-time="floor".*leave it out' "$bench" floor --local 2 --virtual-time
   refuse 'fabric "fddr".*qdr, fdr' "$bench" barrier --local 2 --fabric fddr
   refuse '--notify="word": expected one of immediate, flag' "$bench" allreduce --local 2 --notify word
-  refuse 'TUTTI_NOTIFY=flag.*virtual time.*use immediate' \
-    "$bench" allreduce --local 2 --virtual-time --notify flag
   refuse 'TUTTI_NOTIFY=flag.*soft0:1 does not promise.*TUTTI_SOFT_TRANSPORT=cma.*use immediate' \
     env TUTTI_SOFT_TRANSPORT=cma "$bench" barrier --local 2 --notify flag
   refuse '--across="x": expected one of automatic, flat, leader, lanes' "$bench" barrier --local 2 --across x

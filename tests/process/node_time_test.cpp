@@ -95,6 +95,7 @@ struct Case {
   Algorithm algorithm = Algorithm::automatic;
   std::optional<std::size_t> chunk_bytes = {};
   std::optional<std::size_t> arena_bytes = {};
+  Notify notify = Notify::immediate;
 
   std::string text() const {
     std::string shape;
@@ -102,7 +103,7 @@ struct Case {
     return std::string(tune::name_of(collective)) + " of " + std::to_string(rank_count) +
            " ranks, nodes of" + shape + ", " + std::to_string(elements) + " elements, across " +
            std::to_string(static_cast<int>(across)) + ", single copy from " +
-           std::to_string(single_copy_bytes);
+           std::to_string(single_copy_bytes) + (notify == Notify::flag ? ", lines" : "");
   }
 };
 
@@ -167,6 +168,7 @@ ContextOptions options_of(const Case& one) {
           .arena_bytes = one.arena_bytes,
           .chunk_bytes = one.chunk_bytes,
           .single_copy_bytes = one.single_copy_bytes,
+          .notify = one.notify,
           .ranks_per_node = one.ranks_per_node,
           .placement = one.placement};
 }
@@ -262,7 +264,8 @@ std::vector<std::int64_t> expected(const Case& one, const plan::Network& network
       {.payload_bytes = bytes,
        .element_bytes = 8,
        .starts = {},
-       .order = any_order ? plan::CombineOrder::as_seen : plan::CombineOrder::as_planned});
+       .order = any_order ? plan::CombineOrder::as_seen : plan::CombineOrder::as_planned,
+       .lines = one.notify == Notify::flag});
 }
 
 void expect_equal(const std::vector<Case>& cases) {
@@ -285,6 +288,21 @@ TEST(NodeTime, of_barriers_and_allreduces) {
   cases.push_back({allreduce, 6, {6}, 700});
   cases.push_back({barrier, 12, {4}});
   cases.push_back({barrier, 8, {8}});
+  expect_equal(cases);
+}
+
+TEST(NodeTime, of_lines_that_are_polled_in_memory) {
+  std::vector<Case> cases;
+  for (const std::size_t elements : {1u, 8u, 40u}) {  // in lanes, a part of 8 fits a line
+    cases.push_back({allreduce, 8, {4}, elements, Across::leader});
+    cases.push_back({allreduce, 12, {3}, elements, Across::lanes});
+    cases.push_back({allreduce, 10, {3, 1, 2, 4}, elements, Across::leader});
+    for (const auto collective : {broadcast, reduce, allgather, alltoall})
+      if (collective != reduce || elements == 1) cases.push_back({collective, 10, {2}, elements});
+  }
+  cases.push_back({barrier, 12, {4}});
+  cases.push_back({barrier, 5, {1}});
+  for (Case& one : cases) one.notify = Notify::flag;
   expect_equal(cases);
 }
 

@@ -78,6 +78,10 @@ json() {
     check exactly "12 13 40" --across $name --dtype double --algorithm recursive_multiplying \
       --ranks-per-node 3,2,5 --placement cyclic
   done
+  # One target a node: who reads it there is told what it holds.
+  check exactly "2 3 8 12 13 40" --dtype int64 --ranks-per-node 4 --node-memory
+  check exactly "2 8 12 40" --dtype int64 --ranks-per-node 4 --node-memory --bytes 64K
+  check exactly "2 12 13 40" --op user --dtype int32 --ranks-per-node 3,2 --node-memory
   check exactly "4 8 12 13 40" --dtype int64 --ranks-per-node 8 --ranks-per-domain 3,2
   check at_least "12 13 40" --collective barrier --ranks-per-node 6 --ranks-per-domain 2
   expect 0 '^domains/leader/dissemination, 12 ranks' --ranks 12 --collective barrier \
@@ -105,6 +109,17 @@ texts() {
   expect 0 'sends 1, receives 1$' --ranks 7 --rank 1 --ranks-per-node 3,2 --collective barrier
   expect 0 '^lanes/two_partial_dissemination, 8 ranks' --ranks 8 --ranks-per-node 4 --bytes 16K
   expect 0 '^lanes/canonical_halving, 8 ranks' --ranks 8 --ranks-per-node 4 --bytes 64K
+  expect 0 '^leader/.*_shared_target, 8 ranks' --ranks 8 --ranks-per-node 4 --node-memory
+  expect 0 '^lanes/.*_shared_target, 8 ranks' --ranks 8 --ranks-per-node 4 --node-memory --bytes 64K
+  expect 0 '^ +target +one of all ranks of a node$' --ranks 8 --ranks-per-node 4 --node-memory
+  expect 0 'bytes sent +8$' --ranks 8 --ranks-per-node 4 --node-memory --rank 1
+  expect 0 'bytes sent +0$' --ranks 4 --ranks-per-node 4 --collective broadcast --node-memory
+  expect 0 '^node_allgather.*_shared_target, 8 ranks' --ranks 8 --ranks-per-node 4 --node-memory \
+    --collective allgather
+  expect 0 '  has entered' --ranks 8 --ranks-per-node 4 --node-memory --collective allgather
+  expect 0 'not groups: the ranks of a node have one target' --ranks 16 --ranks-per-node 8 \
+    --node-memory --explain
+  expect 0 '^recursive_multiplying, 4 ranks' --ranks 4 --ranks-per-node 1 --node-memory --dtype double
   expect 0 '^two_partial_dissemination, 13 ranks, rank 2$' --ranks 13 --rank 2 --op user \
     --dtype int32
   expect 0 '^  rounds +2, with 3,3 messages$' --ranks 13 --op max
@@ -266,6 +281,13 @@ refusals() {
   refuse '--collective="gossip": expected one of allreduce, barrier, broadcast' --ranks 5 \
     --collective gossip
   refuse '--placement="cyclic": expected --ranks-per-node' --ranks 5 --placement cyclic
+  refuse '--node-memory: expected --ranks-per-node beside it; add it' --ranks 5 --node-memory
+  refuse '--node-memory="reduce": expected allreduce, broadcast or allgather' --ranks 4 \
+    --ranks-per-node 2 --collective reduce --node-memory
+  refuse '--node-memory gives a node one target, but .*reproducible.*leave it out' --ranks 4 \
+    --ranks-per-node 2 --dtype double --agreement reproducible --node-memory
+  refuse '--node-memory gives a node one target, but across flat' --ranks 4 --ranks-per-node 2 \
+    --across flat --node-memory
   refuse '--ranks-per-domain="2": expected --ranks-per-node' --ranks 5 --ranks-per-domain 2
   refuse '--ranks-per-domain="2,0": expected ranks of each domain' --ranks 5 --ranks-per-node 5 \
     --ranks-per-domain 2,0

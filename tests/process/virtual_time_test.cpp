@@ -68,6 +68,7 @@ struct Call {
   std::function<plan::Plan(Rank)> plan_of = {};
   bool any_order = false;
   std::vector<plan::Picoseconds> starts = {};  // of the ranks
+  Notify notify = Notify::immediate;
 };
 
 std::int64_t largest(Exchange& exchange, std::int64_t own) {
@@ -105,7 +106,7 @@ Operation make(const Call& call, Communicator& communicator, std::vector<std::ui
 
 int run_rank(const Call& call, Exchange& exchange, std::int64_t* makespans) {
   call.before_rank();
-  Context context({.device = "soft0"});
+  Context context({.device = "soft0", .notify = call.notify});
   Communicator communicator(context, exchange);
   std::vector<std::uint64_t> source(call.elements, 1), target(call.elements);
   Operation operation = make(call, communicator, source, target);
@@ -194,6 +195,51 @@ TEST(VirtualTime, allreduces_of_many_shapes_are_their_plans) {
         if (!plan::covers(ranks, per_round)) continue;
         expect_equal({.rank_count = ranks, .per_round = per_round, .elements = elements}, fdr);
       }
+}
+
+/// The same by the engine, by the events of the plan, and by the cost model.
+void expect_lines(Call call) {
+  call.notify = Notify::flag;
+  std::vector<plan::Plan> plans;
+  for (std::uint32_t rank = 0; rank < call.rank_count; ++rank)
+    plans.push_back(call.elements == 0
+                        ? plan::dissemination_barrier(Rank{rank}, call.rank_count, call.per_round)
+                        : plan::two_partial_allreduce(Rank{rank}, call.rank_count, call.per_round,
+                                                      plan::Order::commutative));
+  const std::vector<std::int64_t> ends = test::completion_times(
+      plans, fdr,
+      {.payload_bytes = call.elements * 8, .element_bytes = 8, .any_order = true, .lines = true});
+  const std::int64_t simulated = *std::max_element(ends.begin(), ends.end());
+  const plan::LogGP network{.latency = 700'000,
+                            .send_overhead = 150'000,
+                            .receive_overhead = 50'000,
+                            .gap = 100'000,
+                            .per_byte = {.time = 10'000, .bytes = 68}};
+  const std::string text =
+      std::to_string(call.rank_count) + " ranks, " + std::to_string(call.elements) + " elements";
+  EXPECT_EQ(plan::makespan(plans, network,
+                           {.payload_bytes = call.elements * 8,
+                            .element_bytes = 8,
+                            .order = plan::CombineOrder::as_seen,
+                            .lines = true}),
+            simulated)
+      << text;
+  for (const std::int64_t makespan : makespans(call)) EXPECT_EQ(makespan, simulated) << text;
+}
+
+TEST(VirtualTime, lines_that_are_polled_in_memory_take_what_their_plans_take) {
+  for (const std::size_t elements : {0u, 1u, 7u}) {
+    const std::int64_t formula = fdr.send_overhead + fdr.latency +
+                                 std::llround((elements == 0 ? 8 : 64) * fdr.per_byte) +
+                                 fdr.receive_overhead;
+    EXPECT_EQ(makespans({.elements = elements, .notify = Notify::flag}),
+              std::vector<std::int64_t>(3, formula))
+        << elements;
+  }
+  for (const std::uint32_t ranks : {3u, 8u, 13u})
+    for (const PerRound& per_round : {PerRound{1, 1, 1, 1}, {4, 4}})
+      for (const std::size_t elements : {0u, 1u, 7u, 8u})  // of which the last does not fit
+        expect_lines({.rank_count = ranks, .per_round = per_round, .elements = elements});
 }
 
 TEST(VirtualTime, combining_is_charged) {

@@ -12,6 +12,7 @@ using plan::Action;
 using plan::Step;
 using Time = std::int64_t;
 
+constexpr std::size_t line_bytes = 64;
 constexpr Time never = std::numeric_limits<Time>::max();
 
 /// A message that its sender has posted.
@@ -22,6 +23,7 @@ struct Message {
   std::uint16_t slot;
   std::size_t bytes;
   bool is_inside;
+  bool is_line;
   bool has_passed_port = false;
 };
 
@@ -124,7 +126,7 @@ class Simulation {
         continue;
       }
       RankState& receiver = ranks_[next->to];
-      if (next->is_inside)
+      if (next->is_inside || next->is_line)
         receiver.there[next->slot] = true;
       else
         receiver.unseen.push_back(next->slot);
@@ -192,7 +194,9 @@ class Simulation {
         return put(rank, step, is_inside);
       case Action::await:
       case Action::await_credit:
-        return is_inside ? network_.inside.receive_overhead : 0;
+        return is_inside             ? network_.inside.receive_overhead
+               : is_line(rank, step) ? network_.receive_overhead
+                                     : 0;
       case Action::copy:
         return reading;
       case Action::combine:
@@ -204,13 +208,25 @@ class Simulation {
     return 0;
   }
 
+  /// One line of memory ends in a number of 8 bytes, and slots for credits are lines.
+  bool is_line(const RankState& rank, const Step& step) const {
+    const plan::Plan& plan = *rank.plan;
+    const bool is_credit = step.slot + plan.line_slot_count >= plan.slot_count;
+    const std::size_t largest = plan.payloads * bytes_of_part(rank, Step{});
+    return call_.lines && !plan.zero_copy && !step.into_target &&
+           (is_credit || largest + 8 <= line_bytes);
+  }
+
   Time put(RankState& rank, const Step& step, bool is_inside) {
     Message message{.due = rank.clock,
                     .number = ++messages_,
                     .to = index_of(step.peer),
                     .slot = step.slot,
                     .bytes = step.payloads * bytes_of_part(rank, step),
-                    .is_inside = is_inside};
+                    .is_inside = is_inside,
+                    .is_line = !is_inside && is_line(rank, step)};
+    // The number of a message without payload is written alone.
+    if (message.is_line) message.bytes = message.bytes == 0 ? 8 : line_bytes;
     if (is_inside) {
       const std::size_t moved = step.by_reference ? 8 : step.into_target ? 0 : message.bytes;
       const Time taken = network_.inside.send_overhead + of(network_.inside.per_byte, moved);

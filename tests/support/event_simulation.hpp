@@ -39,6 +39,7 @@ struct SimulatedCall {
   std::size_t element_bytes = 1;
   std::vector<std::int64_t> starts = {};  // of the ranks; empty: all start at 0
   bool any_order = false;                 // messages of a run are taken as they are seen
+  bool lines = false;  // between nodes, what fits goes as lines that are polled in memory
 };
 
 /// When each rank has finished.

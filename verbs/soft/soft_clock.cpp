@@ -40,6 +40,11 @@ class SoftClock final : public detail::Clock {
     if (Process* const process = Process::of_this_process())
       process->timing()->charge_message(*process);
   }
+  void charge_line() noexcept override {
+    if (!is_virtual()) return;
+    if (Process* const process = Process::of_this_process())
+      process->timing()->charge_receives(*process, 1);
+  }
   void charge_reading(std::size_t bytes) noexcept override {
     if (!is_virtual()) return;
     if (Process* const process = Process::of_this_process())

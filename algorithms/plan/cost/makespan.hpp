@@ -47,6 +47,7 @@ struct Call {
   std::uint32_t element_bytes = 1;           // parts are runs of elements
   std::span<const Picoseconds> starts = {};  // of the ranks; empty: all start at 0
   CombineOrder order = CombineOrder::as_planned;
+  bool lines = false;  // what fits goes to other nodes as a line
 };
 
 /// When each rank has finished.  Needs the matching plans of ranks 0 .. P-1, starts of all or none,
@@ -69,7 +70,13 @@ Picoseconds makespan(std::span<const Plan> plans, const LogGP& network, const Ca
 //   await_credit   clock += o_r
 //   copy or combine by reference   clock += what reading the part takes
 //
-// with the parameters of NodeMemory.  What happens at one instant is ordered by rank, here too: the
+// with the parameters of NodeMemory.  Between nodes, messages may go as lines, which their receiver
+// polls in memory (TUTTI_NOTIFY=flag).  A line has room for 56 bytes of payload, and 64 bytes on
+// the network, or 8 if it has no payload; longer messages go as ever:
+//
+//   await     until the line is delivered, then clock += o_r of the network; await_credit as well
+//
+// What happens at one instant is ordered by rank, here too: the
 // rank's own turn, then its messages in the order of its puts.
 
 /// When each rank has finished.  As above, and o + L > 0 also inside a node.  Plans that work on

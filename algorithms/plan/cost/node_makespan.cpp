@@ -29,6 +29,7 @@ struct Event {
   std::uint32_t to = 0;
   std::uint16_t slot = 0;
   std::uint64_t bytes = 0;
+  bool is_line = false;
 
   static constexpr std::uint64_t of_turn = UINT64_MAX;
 
@@ -126,7 +127,10 @@ class Events {
         return;
       }
       case EventKind::delivered:
-        receiver.unseen.push_back(event.slot);
+        if (event.is_line)
+          receiver.slots[event.slot] = SlotState::arrived;
+        else
+          receiver.unseen.push_back(event.slot);
         wake(event.to, event.at);
         return;
       case EventKind::visible:
@@ -194,9 +198,9 @@ class Events {
         return is_inside ? store(rank, step) : send(rank, step);
       case Action::await:
         state.slots[step.slot] = SlotState::taken;
-        return is_inside ? network_.inside.receive_overhead : 0;
+        return is_inside ? network_.inside.receive_overhead : time_of_line(state, step);
       case Action::await_credit:  // came two calls ago
-        return is_inside ? network_.inside.receive_overhead : 0;
+        return is_inside ? network_.inside.receive_overhead : time_of_line(state, step);
       case Action::await_sent:
         return 0;
       case Action::copy:
@@ -211,6 +215,11 @@ class Events {
 
   std::uint64_t bytes_of(const RankState& state, const Step& step) const {
     return part_bytes(*state.plan, call_, step.part);
+  }
+
+  /// What it takes to find a message in memory; others are paid for by the poll that sees them.
+  Picoseconds time_of_line(const RankState& state, const Step& await) const {
+    return goes_as_line(*state.plan, call_, await) ? network_.between.receive_overhead : 0;
   }
 
   Picoseconds store(std::uint32_t rank, const Step& step) {
@@ -228,7 +237,9 @@ class Events {
 
   Picoseconds send(std::uint32_t rank, const Step& step) {
     const RankState& state = ranks_[rank];
-    const std::uint64_t bytes = message_bytes(*state.plan, call_, step);
+    const bool is_line = goes_as_line(*state.plan, call_, step);
+    const std::uint64_t bytes =
+        is_line ? bytes_of_line(*state.plan, call_, step) : message_bytes(*state.plan, call_, step);
     Picoseconds& free = ports_[state.node].transmit_free;
     const Picoseconds leaves = std::max(state.clock, free);
     free = leaves + network_.between.port_time(bytes);
@@ -238,7 +249,8 @@ class Events {
                   .kind = EventKind::at_port,
                   .to = index_of(step.peer),
                   .slot = step.slot,
-                  .bytes = bytes});
+                  .bytes = bytes,
+                  .is_line = is_line});
     return 0;
   }
 

@@ -17,6 +17,21 @@ inline std::uint64_t message_bytes(const Plan& plan, const Call& call, const Ste
   return put.payloads * part_bytes(plan, call, put.part);
 }
 
+/// A line, and the room for payload in it; the rest is its number.
+inline constexpr std::uint64_t line_bytes = 64, line_payload_bytes = 56;
+
+/// Whether a message to another node goes as a line, by the room in the slot of its receiver.
+inline bool goes_as_line(const Plan& plan, const Call& call, const Step& step) {
+  if (!call.lines || plan.zero_copy || step.into_target) return false;
+  return step.slot >= plan.slot_count - plan.line_slot_count ||
+         plan.payloads * part_bytes(plan, call, 0) <= line_payload_bytes;
+}
+
+/// Its bytes on the network: without payload the number alone is written.
+inline std::uint64_t bytes_of_line(const Plan& plan, const Call& call, const Step& put) {
+  return message_bytes(plan, call, put) == 0 ? line_bytes - line_payload_bytes : line_bytes;
+}
+
 /// Inside a node a reference is an address, and where the node has one target, a put into it moves
 /// nothing.
 inline std::uint64_t message_bytes_in_node(const Plan& plan, const Call& call, const Step& put) {

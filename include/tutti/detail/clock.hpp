@@ -28,6 +28,8 @@ class Clock {
                         std::size_t /*bytes*/) noexcept {}
   /// A message from a rank of this node was taken.
   virtual void charge_message() noexcept {}
+  /// A message from another node was found in memory, where it is polled.
+  virtual void charge_line() noexcept {}
   /// A payload of so many bytes was read in the memory of a rank of this node.
   virtual void charge_reading(std::size_t /*bytes*/) noexcept {}
   /// So many bytes were copied out of memory that the ranks of this node have mapped.

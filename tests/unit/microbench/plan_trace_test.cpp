@@ -203,6 +203,28 @@ TEST(PlanTrace, parts_are_told_apart) {
       << json;
 }
 
+TEST(PlanTrace, ranks_of_a_node_read_what_one_of_them_has_written_into_their_target) {
+  for (const std::size_t elements : {std::size_t{1}, std::size_t{8192}}) {
+    const std::vector<Node> node_of(6, Node{0});
+    std::vector<Node> apart = node_of;
+    for (std::size_t rank = 3; rank < 6; ++rank) apart[rank] = Node{1};
+    for (const std::vector<Node>& nodes : {node_of, apart}) {
+      const tune::CollectiveRequest request{
+          .element_count = elements,
+          .reduction = built_in_reduction(BuiltIn::sum, ElementType::int64),
+          .shares_target = true};
+      const tune::Choice choice = tune::choose(request, {.rank_count = 6, .node_of = nodes});
+      const auto trace = PlanTrace::of(
+          6, [&](Rank self) { return choice.plan(self); }, nodes);
+      ASSERT_TRUE(trace);
+      ASSERT_TRUE(trace->plan(Rank{0}).shares_target);
+      for (std::uint32_t rank = 0; rank < 6; ++rank)
+        for (std::uint16_t part = 0; part < trace->plan(Rank{0}).parts; ++part)
+          EXPECT_EQ(trace->result(Rank{rank}, part), (Cover{{0, 6}})) << rank;
+    }
+  }
+}
+
 TEST(PlanTrace, a_plan_that_waits_for_ever_is_none) {
   const auto deaf = [](Rank self) {
     Plan plan = taking_out(self);
@@ -245,6 +267,13 @@ TEST(PlanRequest, agreement_is_what_the_named_schedule_gives) {
   EXPECT_EQ(understood({.algorithm = "two_partial_dissemination", .agreement = "identical"})
                 .asked.agreement,
             Agreement::identical);
+}
+
+TEST(PlanRequest, a_target_of_the_node_needs_ranks_that_share_one) {
+  EXPECT_FALSE(understood({.ranks_per_node = "5"}).asked.shares_target);
+  EXPECT_TRUE(understood({.ranks_per_node = "5", .in_node_memory = true}).asked.shares_target);
+  EXPECT_FALSE(understood({.ranks_per_node = "1", .in_node_memory = true}).asked.shares_target);
+  EXPECT_THROW(understood({.in_node_memory = true}), Error);
 }
 
 TEST(PlanPrint, a_drawing_has_an_edge_for_each_message) {

@@ -41,6 +41,17 @@ TEST(Summary, counts_and_names_the_best_and_the_worst) {
   expect_part(text, "is right");
 }
 
+TEST(Summary, a_ratio_has_the_digits_that_the_table_of_its_run_has) {
+  // Rounded to thousandths before, these would end in another digit.
+  Report report;
+  report.rows = {a_row("barrier", 0, 0.3746), a_row("reduce", 8, 1.1246)};
+  const std::string table = as_table(report), text = summary(report.rows);
+  for (const char* ratio : {"0.37", "1.12"}) {
+    expect_part(table, ratio);
+    expect_part(text, (std::string(ratio) + " of its time").c_str());
+  }
+}
+
 TEST(Summary, a_mark_stands_where_its_ratio_is) {
   const std::string text = summary({a_row("allreduce", 8, 0.5), a_row("allreduce", 64, 0.5),
                                     a_row("allreduce", 512, 1.25), a_row("reduce", 8, 3)});

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -12,6 +13,7 @@
 #include "plan/core/copies.hpp"
 #include "plan/cost/makespan.hpp"
 #include "row_plans.hpp"
+#include "support/process_memory.hpp"
 #include "tune/choose.hpp"
 #include "tune/chunks.hpp"
 #include "tune/hierarchy.hpp"
@@ -234,6 +236,38 @@ TEST(NodeChoices, large_payloads_leave_a_node_as_often_as_in_a_ring) {
         EXPECT_LE(sent, 1.05 * least) << plan.algorithm << ", rank " << rank << " of " << node_count
                                       << " nodes of " << ranks_per_node;
       }
+    }
+}
+
+/// How many leaders of leaders there are: of groups, then of the nodes, then across.
+std::size_t levels_of(const Choice& choice) {
+  const auto& across = choice.variant().across;
+  return across == nullptr ? 0 : 1 + levels_of(*across);
+}
+
+// Each level of groups leaves at most a quarter of the ranks of a node, and none is made of fewer
+// than 8.  Of each level several sizes of groups are tried, each with all levels above it.
+TEST(NodeChoices, of_nodes_of_thousands_of_ranks_take_bounded_time_and_memory) {
+  constexpr std::size_t levels_max = 6;  // 4^6 = 4096
+  constexpr auto time_max = std::chrono::seconds(10);
+  constexpr std::size_t heap_max = 64 << 20;
+  for (const std::uint32_t node_count : {1u, 2u, 5u})
+    for (const auto collective : {Collective::barrier, Collective::allreduce}) {
+      const Topology topology = nodes_of(node_count, 4096);
+      const CollectiveRequest request = request_of(collective, 8, topology.rank_count);
+      const std::size_t before = tutti::test::ProcessMemory::now().heap;
+      const auto begin = std::chrono::steady_clock::now();
+      const Choice choice = choose(request, topology, networks[0].network);
+      const plan::Plan plan = choice.plan(Rank{topology.rank_count - 1});
+      const auto taken = std::chrono::steady_clock::now() - begin;
+      const std::size_t heap = tutti::test::ProcessMemory::now().heap;
+      std::printf("%s of %u nodes of 4096: %s, %zu levels, %.3f s, %zu KiB\n", name_of(collective),
+                  node_count, plan.algorithm.c_str(), levels_of(choice),
+                  std::chrono::duration<double>(taken).count(),
+                  (heap > before ? heap - before : 0) >> 10);
+      EXPECT_LE(levels_of(choice), levels_max + 1);
+      EXPECT_LE(taken, time_max);
+      EXPECT_LE(heap, before + heap_max);
     }
 }
 

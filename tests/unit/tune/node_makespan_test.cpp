@@ -119,11 +119,14 @@ std::vector<Node> nodes_of_one(std::uint32_t rank_count) {
 TEST(NodeMakespan, is_that_of_a_simulation_by_turns) {
   Random random(20);
   std::set<std::string> schedules;
-  int checked = 0, shared = 0;
+  int checked = 0, shared = 0, other_by_lines = 0;
   const int samples = plan::test::samples(500);
   while (checked < samples) {
-    const Sample sample = arbitrary_sample(random);
+    Sample sample = arbitrary_sample(random);
     if (sample.plans.empty()) continue;
+    const bool lines = random.below(3) == 0;
+    if (lines && sample.bytes > 0)  // up to nine elements a part, of which seven fit a line
+      sample.bytes = 8 * random.below(9u * sample.plans[0].parts + 1);
     const plan::Network network = arbitrary_machine(random);
     std::vector<plan::Picoseconds> starts;
     const std::uint32_t longest = random.below(2) == 0 ? 1 : 2'000'000;
@@ -133,21 +136,29 @@ TEST(NodeMakespan, is_that_of_a_simulation_by_turns) {
                           .element_bytes = 8,
                           .starts = starts,
                           .order = random.below(4) == 0 ? plan::CombineOrder::as_seen
-                                                        : plan::CombineOrder::as_planned};
+                                                        : plan::CombineOrder::as_planned,
+                          .lines = lines};
     const auto times = plan::completion_times(sample.plans, network, sample.topology.node_of, call);
     ASSERT_EQ(times, tutti::test::completion_times(
                          sample.plans, for_simulation(network, sample.topology.node_of),
                          {.payload_bytes = call.payload_bytes,
                           .element_bytes = call.element_bytes,
                           .starts = starts,
-                          .any_order = call.order == plan::CombineOrder::as_seen}))
-        << sample.name;
+                          .any_order = call.order == plan::CombineOrder::as_seen,
+                          .lines = lines}))
+        << sample.name << (lines ? ", lines" : "");
+    plan::Call without_lines = call;
+    without_lines.lines = false;
+    other_by_lines +=
+        lines && times != plan::completion_times(sample.plans, network, sample.topology.node_of,
+                                                 without_lines);
     ++checked;
     shared += sample.topology.has_shared_nodes() && sample.topology.node_count() > 1;
     schedules.insert(sample.plans[0].algorithm);
   }
   EXPECT_GT(shared, samples / 2);
   EXPECT_GT(schedules.size(), samples == 500 ? 35u : 20u);
+  EXPECT_GT(other_by_lines, samples / 10);
 }
 
 TEST(NodeMakespan, of_nodes_of_one_rank_is_that_of_the_recurrence) {

@@ -232,19 +232,50 @@ TEST(Disconnect, a_channel_that_ended_in_doubt_keeps_its_connection) {
   EXPECT_TRUE(a.has(b));
 }
 
-TEST(Disconnect, a_refusal_tells_of_connections_that_have_failed) {
-  End a(1), b(2), c(3);
-  Operation live(a, c);
+/// Of a to b: its last operation has ended, and it fails.
+Connection& failed_connection(End& a, End& b) {
   EXPECT_TRUE(run(a, b, 1, 1).right);
   Connection& lost = a.to(b);
   a.connections().fail(lost, {.process = b.key, .what = "fails by this test"});
-  ASSERT_TRUE(a.connections().has_news());
+  return lost;
+}
+
+TEST(Disconnect, what_has_failed_and_nobody_uses_goes_first) {
+  End a(1), b(2), c(3), d(4);
+  EXPECT_TRUE(run(a, c, 1, 1).right);
+  ASSERT_TRUE(failed_connection(a, b).failed);
+  EXPECT_TRUE(a.has(b)) << "a set-up with b is told of it as long as nobody needs its place";
+  EXPECT_TRUE(run(a, d, 3, 40).right);
+  EXPECT_EQ(a.connections().count(), 2u);
+  EXPECT_TRUE(a.has(c) && a.has(d)) << "used less recently than what had failed";
+  EXPECT_FALSE(a.has(b));
+  ASSERT_TRUE(a.connections().has_news()) << "closing it does not hide that it had failed";
+  EXPECT_EQ(a.connections().next_failure().process, b.key);
+  // b knows nothing of it, and is told by the next offer, like of any other that was closed.
+  EXPECT_EQ(run(a, b, 3, 50).superseded, 1);
+  expect_no_news({&a, &b, &c, &d});
+}
+
+TEST(Disconnect, what_has_failed_keeps_its_place_while_a_channel_uses_it) {
+  End a(1), b(2), c(3);
+  Operation live(a, c);
+  Operation over_lost(a, b);
+  a.connections().fail(a.to(b), {.process = b.key, .what = "fails by this test"});
   (void)a.connections().next_failure();
-  expect_words(a.refusal({4}), {"has 2 connections", "0 can be closed and 1 are lost", "1 more",
-                                "make another context)", "; destroy operations"});
-  live.end_sender();
-  EXPECT_EQ(a.refusal({4}), "");
-  expect_words(a.refusal({4, 5}), {"0 can be closed and 1 are lost", "2 more"});
+  expect_words(a.refusal({4}),
+               {"has 2 connections", "0 can be closed, and needs 1 more", "; destroy operations"});
+  over_lost.sender_ended = true;
+  a.fabric.detach(over_lost.sends, false);
+  EXPECT_EQ(a.refusal({4}), "") << "failed, it is not in doubt any more";
+  EXPECT_FALSE(a.has(b));
+  EXPECT_TRUE(a.has(c));
+  // Many in a row: the places of all of them are used again.
+  for (int round = 0; round < 5; ++round) {
+    (void)failed_connection(a, b);
+    (void)a.connections().next_failure();
+    EXPECT_EQ(a.refusal({4}), "");
+    EXPECT_EQ(a.connections().count(), 1u);
+  }
 }
 
 TEST(Disconnect, messages_that_were_sent_before_are_received_after) {
