@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "networks.hpp"
+#include "one_of_all.hpp"
 #include "plan/allreduce/dissemination.hpp"
 #include "plan/allreduce/recursive_multiplying.hpp"
 #include "plan/allreduce/two_partial.hpp"
@@ -21,6 +22,7 @@ namespace tutti::plan {
 namespace {
 
 using test::arbitrary_network;
+using test::circulant_makespan;
 using test::fdr;
 using test::Random;
 
