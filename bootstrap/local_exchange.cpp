@@ -365,13 +365,7 @@ std::vector<LocalResult> run_local_threads(const LocalOptions& options,
   check_options(options, body);
   Board board(options.rank_count);
   std::vector<LocalResult> results(options.rank_count);
-  std::vector<std::thread> threads;
-  struct JoinAll {
-    std::vector<std::thread>& threads;
-    ~JoinAll() {
-      for (auto& thread : threads) thread.join();
-    }
-  } join_all{threads};
+  std::vector<std::jthread> threads;
   threads.reserve(options.rank_count);
   for (std::uint32_t rank = 0; rank < options.rank_count; ++rank) {
     try {
@@ -386,8 +380,7 @@ std::vector<LocalResult> run_local_threads(const LocalOptions& options,
     }
   }
   if (options.on_started) options.on_started({});
-  for (auto& thread : threads) thread.join();
-  threads.clear();
+  threads.clear();  // once all have ended
   return results;
 }
 

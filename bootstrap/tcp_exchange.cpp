@@ -235,15 +235,11 @@ void TcpExchange::throw_refusal(const TcpOptions& options) const {
 
 void TcpExchange::allgather(std::span<const std::byte> mine, std::span<std::byte> all,
                             Timeout timeout) {
-  detail::check(all.size() == mine.size() * rank_count_, "allgather has room for every rank",
-                all.size(), mine.size() * rank_count_);
   (void)exchange("allgather", FrameType::contribution, mine, all, timeout);
 }
 
 bool TcpExchange::allgather_unless_equal(std::span<const std::byte> mine, std::span<std::byte> all,
                                          Timeout timeout) {
-  detail::check(all.size() == mine.size() * rank_count_, "allgather has room for every rank",
-                all.size(), mine.size() * rank_count_);
   return exchange("allgather_unless_equal", FrameType::comparison, mine, all, timeout);
 }
 
@@ -261,6 +257,8 @@ void TcpExchange::check_usable(const char* name) const {
 
 bool TcpExchange::exchange(const char* name, FrameType type, std::span<const std::byte> mine,
                            std::span<std::byte> all, Timeout timeout) {
+  detail::check(all.size() == mine.size() * rank_count_, "allgather has room for every rank",
+                all.size(), mine.size() * rank_count_);
   check_usable(name);
   const Call call{name, timeout, Deadline::after(timeout, now())};
   const std::size_t chunk_bytes_max = wire::chunk_bytes_max(rank_count_);

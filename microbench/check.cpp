@@ -60,11 +60,6 @@ Finding finding(std::uint64_t call, const std::string& text) {
   return found;
 }
 
-Reference reference_of(const Options& options, const CheckPlan& plan, std::uint32_t rank_count) {
-  return Reference(
-      {.type = options.dtype, .op = options.op, .rank_count = rank_count, .seed = plan.seed});
-}
-
 /// A call that is prepared: where it reads, and where its result will be.
 struct Prepared {
   const std::byte* source;
@@ -158,115 +153,72 @@ std::optional<Finding> first_early_leave(std::span<const Visit> visits, std::siz
 
 }  // namespace
 
-CheckOutcome check_allreduce(TuttiSubject& subject, Buffers& buffers, const Options& options,
-                             Exchange& exchange, const CheckPlan& plan) {
-  const std::uint32_t self = index_of(exchange.self());
-  const Reference reference = reference_of(options, plan, exchange.rank_count());
-  const auto source = buffers.source_bytes();
-  const auto target = buffers.target_bytes();
-  const auto prepare = [&](std::uint64_t call) -> Prepared {
-    const bool in_place = call % 4 == 3;
-    std::fill(target.begin(), target.end(), untouched);
-    reference.contribution(self, call, in_place ? target : source);
-    return in_place ? Prepared{target.data(), target, " in place"}
-                    : Prepared{source.data(), target};
-  };
-  Finding found = first_mismatch(
-      fmt::format("allreduce of {} bytes", source.size()), subject, exchange.self(), reference,
-      plan, prepare,
-      [&](std::uint64_t call, auto expected) { reference.expected(call, expected); });
-  constexpr std::size_t rounding_calls_max = 1000;
-  if (options.agreement == Agreement::identical && reference.can_round()) {
-    const Finding bits = check_identical(subject, buffers, exchange, reference,
-                                         std::min(plan.calls, rounding_calls_max));
-    if (found.call == UINT64_MAX) found = bits;
-  }
-  reference.contribution(self, 0, source);
-  return earliest(exchange, found);
-}
-
-CheckOutcome check_rooted(Collective collective, TuttiSubject& subject, Buffers& buffers,
-                          const Options& options, Exchange& exchange, const CheckPlan& plan) {
-  const bool broadcasts = collective == Collective::broadcast;
-  const std::uint32_t self = index_of(exchange.self());
-  const std::uint32_t root = index_of(options.root);
-  const Reference reference = reference_of(options, plan, exchange.rank_count());
-  const auto source = buffers.source_bytes();
-  const auto result = broadcasts ? source : buffers.target_bytes();
-  const auto prepare = [&](std::uint64_t call) -> Prepared {
-    std::fill(result.begin(), result.end(), untouched);
-    if (!broadcasts || self == root) reference.contribution(self, call, source);
-    return {source.data(), result};
-  };
-  const auto expect = [&](std::uint64_t call, std::span<std::byte> expected) {
-    if (broadcasts)
-      reference.contribution(root, call, expected);
-    else if (self == root)
-      reference.expected(call, expected);
-  };
-  const Finding found = first_mismatch(
-      fmt::format("{} of {} bytes, root {}", name_of(collective), source.size(), root), subject,
-      exchange.self(), reference, plan, prepare, expect);
-  reference.contribution(self, 0, source);
-  return earliest(exchange, found);
-}
-
-CheckOutcome check_blocks(Collective collective, std::size_t payload_bytes, TuttiSubject& subject,
-                          Buffers& buffers, const Options& options, Exchange& exchange,
-                          const CheckPlan& plan) {
+CheckOutcome check_payload(Collective collective, std::size_t payload_bytes, TuttiSubject& subject,
+                           Buffers& buffers, const Options& options, Exchange& exchange,
+                           const CheckPlan& plan) {
   const std::uint32_t self = index_of(exchange.self());
   const std::uint32_t rank_count = exchange.rank_count();
+  const std::uint32_t root = index_of(options.root);
   const std::vector<std::size_t> sizes =
       block_sizes(collective, options, payload_bytes, rank_count);
-  const std::uint32_t root = index_of(options.root);
-  const Reference reference = reference_of(options, plan, rank_count);
+  const Reference reference(
+      {.type = options.dtype, .op = options.op, .rank_count = rank_count, .seed = plan.seed});
   const auto source = buffers.source_bytes();
   const auto target = buffers.target_bytes();
+  const bool broadcasts = collective == Collective::broadcast;
   const bool swaps = has_blocks_in_source(collective) && has_blocks_in_target(collective);
   const auto block_of = [&](std::span<std::byte> buffer, std::uint32_t rank) {
     const std::size_t before = std::accumulate(sizes.begin(), sizes.begin() + rank, std::size_t{0});
     return buffer.subspan(before, sizes[rank]);
   };
-  const auto give = [&](std::uint64_t call) {
-    if (!has_blocks_in_source(collective)) return reference.contribution(self, call, source);
+  const auto give = [&](std::uint64_t call, std::span<std::byte> into) {
+    if (!has_blocks_in_source(collective)) return reference.contribution(self, call, into);
     for (std::uint32_t to = 0; to < rank_count; ++to)
-      reference.contribution(swaps ? self * rank_count + to : to, call, block_of(source, to));
+      reference.contribution(swaps ? self * rank_count + to : to, call, block_of(into, to));
+  };
+  const auto prepare = [&](std::uint64_t call) -> Prepared {
+    const bool in_place = collective == Collective::allreduce && call % 4 == 3;
+    const auto from = in_place ? target : source, result = broadcasts ? source : target;
+    std::fill(result.begin(), result.end(), untouched);
+    if (!broadcasts || self == root) give(call, from);
+    return {from.data(), result, in_place ? " in place" : ""};
+  };
+  const auto expect_share = [&](std::uint64_t call, std::span<std::byte> expected) {
+    const std::size_t bytes = element_bytes(options.dtype);
+    const std::vector<std::size_t> counts =
+        reduce_scatter_counts(source.size() / bytes, rank_count);
+    const auto before = std::accumulate(counts.begin(), counts.begin() + self, std::size_t{0});
+    std::vector<std::byte> whole(source.size());
+    reference.expected(call, whole);
+    std::copy_n(whole.begin() + static_cast<std::ptrdiff_t>(before * bytes), counts[self] * bytes,
+                expected.begin());
   };
   const auto expect = [&](std::uint64_t call, std::span<std::byte> expected) {
+    if (broadcasts) return reference.contribution(root, call, expected);
     if (collective == Collective::scatter || collective == Collective::scatterv)
       return reference.contribution(self, call, expected);
+    if (is_rooted(collective) && self != root) return;  // no result belongs here
+    if (collective == Collective::reduce_scatter) return expect_share(call, expected);
     if (collective == Collective::scan) return reference.expected_of(self + 1, call, expected);
-    if (collective == Collective::exscan) {
-      if (self > 0) reference.expected_of(self, call, expected);
-      return;
-    }
-    if (collective == Collective::reduce_scatter) {
-      const std::size_t bytes = element_bytes(options.dtype);
-      const std::vector<std::size_t> counts =
-          reduce_scatter_counts(source.size() / bytes, rank_count);
-      std::size_t before = 0;
-      for (std::uint32_t rank = 0; rank < self; ++rank) before += counts[rank] * bytes;
-      std::vector<std::byte> whole(source.size());
-      reference.expected(call, whole);
-      std::copy_n(whole.begin() + static_cast<std::ptrdiff_t>(before), counts[self] * bytes,
-                  expected.begin());
-      return;
-    }
-    if ((collective == Collective::gather || collective == Collective::gatherv) && self != root)
-      return;
+    if (collective == Collective::exscan && self == 0) return;
+    if (collective == Collective::exscan) return reference.expected_of(self, call, expected);
+    if (is_reduction(collective)) return reference.expected(call, expected);
     for (std::uint32_t from = 0; from < rank_count; ++from)
       reference.contribution(swaps ? from * rank_count + self : from, call,
                              block_of(expected, from));
   };
-  const auto prepare = [&](std::uint64_t call) -> Prepared {
-    give(call);
-    std::fill(target.begin(), target.end(), untouched);
-    return {source.data(), target};
-  };
-  const Finding found =
-      first_mismatch(fmt::format("{} of {} bytes", name_of(collective), source.size()), subject,
-                     exchange.self(), reference, plan, prepare, expect);
-  give(0);
+  Finding found =
+      first_mismatch(fmt::format("{} of {} bytes{}", name_of(collective), source.size(),
+                                 is_rooted(collective) ? fmt::format(", root {}", root) : ""),
+                     subject, exchange.self(), reference, plan, prepare, expect);
+  constexpr std::size_t rounding_calls_max = 1000;
+  if (collective == Collective::allreduce && options.agreement == Agreement::identical &&
+      reference.can_round()) {
+    const Finding bits = check_identical(subject, buffers, exchange, reference,
+                                         std::min(plan.calls, rounding_calls_max));
+    if (found.call == UINT64_MAX) found = bits;
+  }
+  give(0, source);
   return earliest(exchange, found);
 }
 

@@ -24,22 +24,14 @@ struct CheckPlan {
   std::uint64_t seed = 1;
 };
 
-/// Checks an allreduce.  Collective.  Every fourth call is in place.  With Agreement::identical, as
-/// many further calls, at most 1000, have floating-point inputs that round, and their bits are
-/// compared across the ranks.  Throws RunFailed, Error.
-CheckOutcome check_allreduce(TuttiSubject& subject, Buffers& buffers, const Options& options,
-                             Exchange& exchange, const CheckPlan& plan);
-
-/// Checks what the root of a broadcast (of the source) sent, or the root of a reduce received, and
-/// that no other rank's target was touched.  Collective.
-CheckOutcome check_rooted(Collective collective, TuttiSubject& subject, Buffers& buffers,
-                          const Options& options, Exchange& exchange, const CheckPlan& plan);
-
-/// Checks collectives of blocks, and prefix scans.  It compares every byte of the target, also
-/// those outside of blocks.  Collective.
-CheckOutcome check_blocks(Collective collective, std::size_t payload_bytes, TuttiSubject& subject,
-                          Buffers& buffers, const Options& options, Exchange& exchange,
-                          const CheckPlan& plan);
+/// Checks a collective that has a payload.  Collective.  Compares every byte of the target (of a
+/// broadcast, the source) with what the call has to write, also on ranks and outside of blocks
+/// where nothing may be touched.  Every fourth call of an allreduce is in place.  With
+/// Agreement::identical, as many further calls of it, at most 1000, have floating-point inputs that
+/// round, and their bits are compared across the ranks.  Throws RunFailed, Error.
+CheckOutcome check_payload(Collective collective, std::size_t payload_bytes, TuttiSubject& subject,
+                           Buffers& buffers, const Options& options, Exchange& exchange,
+                           const CheckPlan& plan);
 
 /// Compares the times at which the ranks entered and left each barrier, by the clock of the machine
 /// that they share: no rank may leave before the last has entered.  Collective.

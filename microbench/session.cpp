@@ -188,12 +188,8 @@ CheckOutcome check(Case& one, const Options& options, Exchange& exchange,
                        .seed = options.seed};
   if (one.collective == Collective::barrier)
     return check_barrier(*one.tutti, exchange, placement, plan);
-  if (one.collective == Collective::broadcast || one.collective == Collective::reduce)
-    return check_rooted(one.collective, *one.tutti, *one.buffers, options, exchange, plan);
-  if (one.collective != Collective::allreduce)
-    return check_blocks(one.collective, one.bytes, *one.tutti, *one.buffers, options, exchange,
-                        plan);
-  return check_allreduce(*one.tutti, *one.buffers, options, exchange, plan);
+  return check_payload(one.collective, one.bytes, *one.tutti, *one.buffers, options, exchange,
+                       plan);
 }
 
 void write(const std::string& text, std::FILE* file) {

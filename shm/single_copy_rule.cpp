@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <tutti/detail/enumerators.hpp>
 #include <utility>
 
 namespace tutti::shm {
@@ -72,23 +73,8 @@ constexpr std::size_t most_to_read(ReadFor what) noexcept {
 }  // namespace
 
 const char* name_of(ReadFor what) noexcept {
-  switch (what) {
-    case ReadFor::broadcast:
-      return "broadcast";
-    case ReadFor::reduce:
-      return "reduce";
-    case ReadFor::allreduce:
-      return "allreduce";
-    case ReadFor::gather:
-      return "gather";
-    case ReadFor::scatter:
-      return "scatter";
-    case ReadFor::allgather:
-      return "allgather";
-    case ReadFor::alltoall:
-      return "alltoall";
-  }
-  return "?";
+  return detail::name_in<ReadFor::alltoall>(
+      {"broadcast", "reduce", "allreduce", "gather", "scatter", "allgather", "alltoall"}, what);
 }
 
 double reading_ns(ReadFor what, std::size_t payload_bytes, const CopyCosts& costs) noexcept {

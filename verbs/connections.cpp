@@ -9,8 +9,6 @@
 #include <tutti/detail/check.hpp>
 #include <utility>
 
-#include "verbs/port_card.hpp"
-
 namespace tutti::verbs {
 namespace {
 
@@ -212,14 +210,6 @@ Endpoint Connections::endpoint(std::uint32_t index) const {
 }
 
 void Connections::connect(std::span<const NewPartner> partners, const ConnectPatience& patience) {
-  for (const NewPartner& partner : partners) {
-    const Endpoint local = endpoint(partner.connection);
-    if (const std::string reason = incompatibility(card_of(local), card_of(partner.remote));
-        !reason.empty())
-      throw Error(ErrorCode::mismatch, "cannot connect to " + partner.name + ": " + reason +
-                                           "; here " + text_of(local) + "; there " +
-                                           text_of(partner.remote));
-  }
   if (manager_) {
     connect_by_cm(partners, patience);
   } else {

@@ -100,8 +100,8 @@ class Connections {
   /// it must be there.  A set-up finds the same one until it replaces it (supersede()).
   Connection& last_to(std::uint64_t process) noexcept;
   Endpoint endpoint(std::uint32_t index) const;
-  /// Connects all partners, or throws Error; if any two ends cannot talk to each other, no queue
-  /// pair is touched.  By address it waits for the partners, which do the same.
+  /// Connects all partners, whose ports are of one kind (port_card.hpp), or throws Error.  By
+  /// address it waits for the partners, which do the same.
   void connect(std::span<const NewPartner> partners, const ConnectPatience& patience = {});
   /// Closes the connections from serial number `first` on, which no live channel may use: the
   /// set-up that made them has failed, here or elsewhere, and the other ends may be gone.

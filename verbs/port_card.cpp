@@ -8,8 +8,6 @@
 #include <cstring>
 #include <vector>
 
-#include "verbs/queue_pair.hpp"
-
 namespace tutti::verbs {
 namespace {
 
@@ -25,10 +23,6 @@ bool has_roce_address(const PortCard& card) {
 
 /// The subnet that subnet managers use unless somebody has chosen another one.
 constexpr std::uint64_t default_subnet = 0xfe80'0000'0000'0000;
-
-std::uint64_t subnet_of(const ibv_gid& gid) {
-  return be64toh(gid.global.subnet_prefix);
-}
 
 std::string infiniband_of(std::uint64_t subnet) {
   if (subnet == default_subnet || subnet == 0) return "InfiniBand";
@@ -112,22 +106,10 @@ PortCard card_of(const Port& port) {
                 .is_ipv4 = is_ipv4_mapped(port.gid.gid),
                 .path_mtu = static_cast<std::uint8_t>(port.description.attributes.active_mtu),
                 .reserved = {},
-                .subnet = subnet_of(port.gid.gid)};
+                .subnet = be64toh(port.gid.gid.global.subnet_prefix)};
   assert(port.name().size() < sizeof card.name);
   std::strncpy(card.name, port.name().c_str(), sizeof card.name - 1);
   return card;
-}
-
-PortCard card_of(const Endpoint& endpoint) {
-  const ibv_gid gid = gid_of(endpoint);
-  return {.name = {},
-          .is_software = endpoint.is_software,
-          .link_layer = endpoint.link_layer,
-          .gid_type = endpoint.gid_type,
-          .is_ipv4 = is_ipv4_mapped(gid),
-          .path_mtu = endpoint.path_mtu,
-          .reserved = {},
-          .subnet = subnet_of(gid)};
 }
 
 std::string kind_of(const PortCard& card) {
@@ -138,16 +120,6 @@ std::string kind_of(const PortCard& card) {
   // Packets of version 1 have no IP addresses.
   if (card.gid_type != static_cast<std::uint8_t>(GidType::roce_v2)) return type;
   return type + (card.is_ipv4 != 0 ? " with an IPv4 address" : " with an IPv6 address");
-}
-
-std::string incompatibility(const PortCard& local, const PortCard& remote) {
-  const PortCard both[] = {local, remote};
-  const std::string here = kind_of(local), there = kind_of(remote);
-  if (incompatibility(both).empty()) return {};
-  return "here is " + here + ", there " + there + "; " +
-         (local.gid_type == remote.gid_type && has_roce_address(local) && has_roce_address(remote)
-              ? what_to_do_about_addresses
-              : what_to_do);
 }
 
 std::string incompatibility(std::span<const PortCard> all) {

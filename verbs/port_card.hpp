@@ -11,15 +11,10 @@ namespace tutti::verbs {
 
 /// What the other ranks need to know about a port before any queue pair is made.
 PortCard card_of(const Port& port);
-/// The card of the port behind one end of a queue pair, without its name.
-PortCard card_of(const Endpoint& endpoint);
 
 /// The property that two ports must have in common, in words: "InfiniBand", "RoCE v2 with an IPv4
 /// address", "software device".  The path MTU is no part of it, because the smaller one is used.
 std::string kind_of(const PortCard& card);
-
-/// Why two ports cannot communicate with each other; empty if they can.
-std::string incompatibility(const PortCard& local, const PortCard& remote);
 
 /// Why the ports of all ranks, in rank order, cannot communicate: which rank has which port, and
 /// what to do about it; empty if they can.  Names of ports may differ.

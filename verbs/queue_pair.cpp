@@ -117,14 +117,11 @@ QueuePair::QueuePair(const Port& port, ibv_pd* domain, ibv_cq* completions,
       .queue_pair_number = pair_->qp_num,
       .packet_sequence = random_packet_sequence(),
       .lid = port.description.attributes.lid,
-      .link_layer = static_cast<std::uint8_t>(port.description.link),
       .gid_type = static_cast<std::uint8_t>(port.gid.type),
       .path_mtu = static_cast<std::uint8_t>(port.description.attributes.active_mtu),
       .reads_max = static_cast<std::uint8_t>(std::clamp(port.limits.max_qp_rd_atom, 0, 16)),
-      .is_software = port.description.is_software(),
       .reserved = 0,
       .service_port = 0,
-      .reserved_too = 0,
       .gid = {}};
   std::memcpy(endpoint_.gid, port.gid.gid.raw, sizeof endpoint_.gid);
   assert(endpoint_.queue_pair_number <= 0xffffffu);

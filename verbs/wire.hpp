@@ -18,17 +18,14 @@ struct Endpoint {
   std::uint32_t queue_pair_number;
   std::uint32_t packet_sequence;  // of the first packet that this end sends, 24 bits
   std::uint16_t lid;
-  std::uint8_t link_layer;  // verbs::LinkLayer
-  std::uint8_t gid_type;    // verbs::GidType
-  std::uint8_t path_mtu;    // ibv_mtu: the active MTU of this end's port
-  std::uint8_t reads_max;   // RDMA reads this end can serve at once
-  std::uint8_t is_software;
+  std::uint8_t gid_type;   // verbs::GidType
+  std::uint8_t path_mtu;   // ibv_mtu: the active MTU of this end's port
+  std::uint8_t reads_max;  // RDMA reads this end can serve at once
   std::uint8_t reserved;
   std::uint16_t service_port;  // where this end listens, if it is connected by address; else 0
-  std::uint16_t reserved_too;
   std::uint8_t gid[16];
 };
-static_assert(sizeof(Endpoint) == 36 && std::is_trivially_copyable_v<Endpoint>);
+static_assert(sizeof(Endpoint) == 32 && std::is_trivially_copyable_v<Endpoint>);
 
 /// A port, as the ranks describe it to each other before any queue pair is made.
 struct PortCard {

@@ -285,116 +285,60 @@ Reduction make() {
 #if defined(__x86_64__)
 template <BuiltIn which, class T>
 runtime::CombineApart apart_from(CombineFunction combine) {
-  if constexpr (defined_for(which, element_type_of<T>())) {
+  if constexpr (defined_for(which, element_type_of<T>()) && !Narrow<T>) {
     if (combine == combine_by_avx512<which, T>) return combine_apart_by_avx512<which, T>;
     if (combine == combine_by_avx2<which, T>) return combine_apart_by_avx2<which, T>;
   }
-  return nullptr;  // the operator has been changed
-}
-
-template <class T>
-runtime::CombineApart apart_for(const Reduction& reduction) {
-  switch (reduction.built_in) {
-    case BuiltIn::none:
-      break;
-    case BuiltIn::sum:
-      return apart_from<BuiltIn::sum, T>(reduction.combine);
-    case BuiltIn::product:
-      return apart_from<BuiltIn::product, T>(reduction.combine);
-    case BuiltIn::min:
-      return apart_from<BuiltIn::min, T>(reduction.combine);
-    case BuiltIn::max:
-      return apart_from<BuiltIn::max, T>(reduction.combine);
-    case BuiltIn::bit_and:
-      return apart_from<BuiltIn::bit_and, T>(reduction.combine);
-    case BuiltIn::bit_or:
-      return apart_from<BuiltIn::bit_or, T>(reduction.combine);
-    case BuiltIn::bit_xor:
-      return apart_from<BuiltIn::bit_xor, T>(reduction.combine);
-    case BuiltIn::logical_and:
-      return apart_from<BuiltIn::logical_and, T>(reduction.combine);
-    case BuiltIn::logical_or:
-      return apart_from<BuiltIn::logical_or, T>(reduction.combine);
-  }
-  return nullptr;
+  return nullptr;  // the operator has been changed, or has no such form
 }
 #endif
 
-template <class T>
-Reduction make_for(BuiltIn which) {
-  switch (which) {
-    case BuiltIn::none:
-      break;
-    case BuiltIn::sum:
-      return make<BuiltIn::sum, T>();
-    case BuiltIn::product:
-      return make<BuiltIn::product, T>();
-    case BuiltIn::min:
-      return make<BuiltIn::min, T>();
-    case BuiltIn::max:
-      return make<BuiltIn::max, T>();
-    case BuiltIn::bit_and:
-      return make<BuiltIn::bit_and, T>();
-    case BuiltIn::bit_or:
-      return make<BuiltIn::bit_or, T>();
-    case BuiltIn::bit_xor:
-      return make<BuiltIn::bit_xor, T>();
-    case BuiltIn::logical_and:
-      return make<BuiltIn::logical_and, T>();
-    case BuiltIn::logical_or:
-      return make<BuiltIn::logical_or, T>();
-  }
-  throw Error(ErrorCode::invalid_argument, "BuiltIn::none is not an operator");
+/// Calls f<which>() for the one of these operators that is asked for.
+template <BuiltIn... which, class F>
+void for_operator(BuiltIn asked, F&& f) {
+  static_assert(sizeof...(which) + 1 == detail::enumerators<BuiltIn::logical_or>.size());
+  (void)((asked == which && (f.template operator()<which>(), true)) || ...);
+}
+
+/// Calls f<T>() for the one of these types that is asked for.
+template <class... T, class F>
+void for_type(ElementType asked, F&& f) {
+  static_assert(sizeof...(T) + 1 == detail::enumerators<ElementType::bfloat16>.size());
+  (void)((asked == element_type_of<T>() && (f.template operator()<T>(), true)) || ...);
+}
+
+/// What f<which, T>() returns for a built-in reduction; an empty Result for any other.
+template <class Result, class F>
+Result of_built_in(BuiltIn asked, ElementType type, F&& f) {
+  Result result{};
+  for_type<std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, float, double, Half, BFloat16>(
+      type, [&]<class T>() {
+        for_operator<BuiltIn::sum, BuiltIn::product, BuiltIn::min, BuiltIn::max, BuiltIn::bit_and,
+                     BuiltIn::bit_or, BuiltIn::bit_xor, BuiltIn::logical_and, BuiltIn::logical_or>(
+            asked, [&]<BuiltIn which>() { result = f.template operator()<which, T>(); });
+      });
+  return result;
 }
 
 }  // namespace
 
 runtime::CombineApart runtime::combine_apart([[maybe_unused]] const Reduction& reduction) noexcept {
 #if defined(__x86_64__)
-  switch (reduction.element_type) {
-    case ElementType::int32:
-      return apart_for<std::int32_t>(reduction);
-    case ElementType::uint32:
-      return apart_for<std::uint32_t>(reduction);
-    case ElementType::int64:
-      return apart_for<std::int64_t>(reduction);
-    case ElementType::uint64:
-      return apart_for<std::uint64_t>(reduction);
-    case ElementType::float32:
-      return apart_for<float>(reduction);
-    case ElementType::float64:
-      return apart_for<double>(reduction);
-    case ElementType::other:
-    case ElementType::float16:
-    case ElementType::bfloat16:
-      break;
-  }
-#endif
+  return of_built_in<CombineApart>(
+      reduction.built_in, reduction.element_type,
+      [&]<BuiltIn which, class T>() { return apart_from<which, T>(reduction.combine); });
+#else
   return nullptr;
+#endif
 }
 
 Reduction built_in_reduction(BuiltIn which, ElementType type) {
-  switch (type) {
-    case ElementType::other:
-      break;
-    case ElementType::int32:
-      return make_for<std::int32_t>(which);
-    case ElementType::uint32:
-      return make_for<std::uint32_t>(which);
-    case ElementType::int64:
-      return make_for<std::int64_t>(which);
-    case ElementType::uint64:
-      return make_for<std::uint64_t>(which);
-    case ElementType::float32:
-      return make_for<float>(which);
-    case ElementType::float64:
-      return make_for<double>(which);
-    case ElementType::float16:
-      return make_for<Half>(which);
-    case ElementType::bfloat16:
-      return make_for<BFloat16>(which);
-  }
-  throw Error(ErrorCode::invalid_argument, "ElementType::other has no built-in operators");
+  if (which == BuiltIn::none)
+    throw Error(ErrorCode::invalid_argument, "BuiltIn::none is not an operator");
+  if (type == ElementType::other)
+    throw Error(ErrorCode::invalid_argument, "ElementType::other has no built-in operators");
+  return of_built_in<Reduction>(which, type,
+                                []<BuiltIn each, class T>() { return make<each, T>(); });
 }
 
 }  // namespace tutti

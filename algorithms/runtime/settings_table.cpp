@@ -38,8 +38,7 @@ constexpr Setting table[] = {
      "The product of all entries plus one has to cover the ranks. Schedules that cannot follow a "
      "vector ignore it. Trees of broadcast and reduce, and allgather(v), follow it across the "
      "nodes, which it has to cover. For barrier and allreduce it is a vector of all ranks, so they "
-     "are flat unless the call says otherwise. The rule is in "
-     "algorithms/plan/core/per_round.hpp."},
+     "are flat unless the call says otherwise. The rule is in algorithms/plan/core/per_round.hpp."},
     {messages, "TUTTI_CHUNK_BYTES", "bytes, e.g. 64K", "64K in a node, 128K across",
      "How large the chunks are in which larger payloads are sent.",
      "The default is 64K where ranks share nodes, 128K where each rank is a node of its own, and "
@@ -49,17 +48,13 @@ constexpr Setting table[] = {
     {messages, "TUTTI_SINGLE_COPY_BYTES", "bytes, measured or never", "measured",
      "From how many bytes on ranks of a node read each other's buffers.",
      "It holds where all ranks share a node and the kernel permits it (process_vm_readv). "
-     "measured: "
-     "the first two ranks of a node measure within 20 ms what reading and copying cost there, and "
-     "all ranks take the cheaper way; where the two do not meet in time, nothing is read. A "
-     "number: "
-     "read are broadcasts of that size to 2M, reduces of two ranks of that size to 512K, "
-     "allreduces "
-     "of two ranks (by a built-in operator that commutes, or relaxed) of 64 times that size and "
-     "more, and blocks of twice that size and more; 0 and 1: always. Operation::algorithm() is "
-     "then "
-     "single_copy. Choose never also for buffers that other processes cannot read, for example "
-     "those of a device. All ranks must agree."},
+     "measured: the first two ranks of a node measure within 20 ms what reading and copying cost "
+     "there, and all ranks take the cheaper way; where the two do not meet in time, nothing is "
+     "read. A number: read are broadcasts of that size to 2M, reduces of two ranks of that size to "
+     "512K, allreduces of two ranks (by a built-in operator that commutes, or relaxed) of 64 times "
+     "that size and more, and blocks of twice that size and more; 0 and 1: always. "
+     "Operation::algorithm() is then single_copy. Choose never also for buffers that other "
+     "processes cannot read, for example those of a device. All ranks must agree."},
     {messages, "TUTTI_NOTIFY", "immediate|flag", "immediate",
      "How messages to other nodes say that they are there.",
      "immediate: with a completion. flag: messages of up to 56 bytes are one line of memory that "
@@ -92,8 +87,7 @@ constexpr Setting table[] = {
     {nodes, "TUTTI_DOMAINS_ABOVE", "ranks, or never", "16",
      "Above which size the domains of a node (last-level caches, NUMA nodes) meet first.",
      "It concerns barriers and small allreduces of nodes with more ranks than this, if each rank "
-     "is "
-     "bound to a domain. The default is a first guess, not a measurement."},
+     "is bound to a domain. The default is a first guess, not a measurement."},
     {nodes, "TUTTI_RANKS_PER_DOMAIN", "e.g. 2 or 3,1,2", "what is found",
      "How the ranks of each node are grouped into imposed domains.", ""},
 
@@ -123,8 +117,8 @@ constexpr Setting table[] = {
      "Whether it prints on stderr which transport it takes, and why.", ""},
     {software_device, "TUTTI_SOFT_FABRIC", "qdr|fdr|edr|hdr|ndr|roce100|roce25|roce10|FILE", "none",
      "Which network it emulates.",
-     "With one, every rank is a node of its own unless a shape is imposed. "
-     "verbs/soft/EMULATION.md has the presets' parameters and the format of a file."},
+     "With one, every rank is a node of its own unless a shape is imposed. verbs/soft/EMULATION.md "
+     "has the presets' parameters and the format of a file."},
     {software_device, "TUTTI_SOFT_PLACE", "0 ..", "0", "The place of this process in that network.",
      ""},
     {software_device, "TUTTI_SOFT_DEVICES", "soft0:1,soft1:2", "soft0:1",

@@ -1,35 +1,14 @@
 #include "tune/request.hpp"
 
+#include <tutti/detail/enumerators.hpp>
+
 namespace tutti::tune {
 
 const char* name_of(Collective collective) noexcept {
-  switch (collective) {
-    case Collective::barrier:
-      return "barrier";
-    case Collective::allreduce:
-      return "allreduce";
-    case Collective::allreduce_ssp:
-      return "allreduce_ssp";
-    case Collective::broadcast:
-      return "broadcast";
-    case Collective::reduce:
-      return "reduce";
-    case Collective::reduce_scatter:
-      return "reduce_scatter";
-    case Collective::allgather:
-      return "allgather";
-    case Collective::alltoall:
-      return "alltoall";
-    case Collective::gather:
-      return "gather";
-    case Collective::scatter:
-      return "scatter";
-    case Collective::scan:
-      return "scan";
-    case Collective::exscan:
-      return "exscan";
-  }
-  return "?";
+  return detail::name_in<Collective::exscan>(
+      {"barrier", "allreduce", "allreduce_ssp", "broadcast", "reduce", "reduce_scatter",
+       "allgather", "alltoall", "gather", "scatter", "scan", "exscan"},
+      collective);
 }
 
 bool order_shows_in_bits(const Reduction& reduction) noexcept {

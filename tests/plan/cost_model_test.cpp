@@ -1,5 +1,5 @@
-// Promise: the vectors and cores that are called best cost least of all, by the formula of the cost
-// model, and are those of the table that the choice of n was made by.
+// Promise: the vectors that are called best cost least of all, by the formula of the cost model,
+// and are those of the table that the choice of n was made by.
 #include "plan/cost/cost_model.hpp"
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "networks.hpp"
+#include "one_of_all.hpp"
 #include "plan/allreduce/dissemination.hpp"
-#include "plan/allreduce/recursive_multiplying.hpp"
 #include "plan/allreduce/two_partial.hpp"
 #include "plan/cost/makespan.hpp"
 #include "sizes.hpp"
@@ -21,6 +21,7 @@ namespace tutti::plan {
 namespace {
 
 using test::arbitrary_network;
+using test::circulant_makespan;
 using test::fdr;
 using test::Random;
 
@@ -116,18 +117,6 @@ TEST(DisseminationTime, is_the_sum_over_the_rounds_that_are_executed) {
       }
 }
 
-TEST(RecursiveMultiplyingTime, has_two_rounds_more_where_there_is_a_fold) {
-  for (std::uint32_t ranks = 1; ranks <= 60; ++ranks)
-    test::for_each_core(ranks, 7, [&](const PerRound& core) {
-      const PerRound rounds = recursive_multiplying_rounds(ranks, core);
-      Picoseconds sum = 0;
-      for (const std::uint32_t messages : rounds)
-        sum += round_formula(messages, 64, fdr(), Combining::after_all);
-      if (rounds.size() > core.size()) sum -= rounds.back() * gamma(64, fdr());
-      ASSERT_EQ(recursive_multiplying_time(ranks, core, 64, fdr()), sum) << ranks;
-    });
-}
-
 /// The ports of a round are free when it begins.
 bool has_free_ports(std::uint64_t bytes, const LogGP& network) {
   return network.travel_time(bytes) + network.receive_overhead >= network.port_time(bytes);
@@ -163,25 +152,6 @@ TEST(DisseminationTime, while_arriving_is_the_recurrence) {
               dissemination_time(ranks, vector, 0, network, Combining::while_arriving));
   }
   EXPECT_GT(exact, test::samples(500));
-}
-
-TEST(RecursiveMultiplyingTime, is_the_recurrence_without_a_fold) {
-  Random random(3);
-  test::for_each_core(128, 7, [&](const PerRound& core) {
-    std::uint32_t ranks = 1;
-    for (const std::uint32_t entry : core) ranks *= entry + 1;
-    LogGP network = fdr(100'000 + random.below(100'000));
-    network.work = random.below(20'000);
-    std::vector<Plan> plans;
-    for (std::uint32_t rank = 0; rank < ranks; ++rank)
-      plans.push_back(recursive_multiplying_allreduce(Rank{rank}, ranks, core));
-    for (const std::uint64_t bytes : {8u, 2040u}) {
-      const Picoseconds formula = recursive_multiplying_time(ranks, core, bytes, network);
-      const Picoseconds events = makespan(plans, network, {.payload_bytes = bytes});
-      ASSERT_LE(events, formula) << testing::PrintToString(core);
-      ASSERT_GE(events, formula - formula / 50) << testing::PrintToString(core);
-    }
-  });
 }
 
 void expect_best(std::uint32_t ranks, std::uint64_t bytes, const LogGP& network,
@@ -230,53 +200,11 @@ TEST(BestPerRound, prefers_fewer_rounds_then_fewer_messages_where_time_is_equal)
   EXPECT_EQ(best(4, free, 7), PerRound{3});
 }
 
-void expect_best_core(std::uint32_t ranks, std::uint64_t bytes, const LogGP& network,
-                      std::uint32_t largest) {
-  Picoseconds least = INT64_MAX;
-  test::for_each_core(ranks, largest, [&](const PerRound& core) {
-    const PerRound rounds = recursive_multiplying_rounds(ranks, core);
-    if (rounds.size() > core.size() && rounds.front() > largest) return;  // the fold's messages
-    least = std::min(least, recursive_multiplying_time(ranks, core, bytes, network));
-  });
-  const PerRound best = best_core(ranks, bytes, network, largest);
-  ASSERT_TRUE(is_core(ranks, best));
-  ASSERT_EQ(recursive_multiplying_time(ranks, best, bytes, network), least)
-      << ranks << " ranks, " << bytes << " bytes, " << testing::PrintToString(best);
-  for (const std::uint32_t messages : recursive_multiplying_rounds(ranks, best))
-    ASSERT_LE(messages, largest);
-  ASSERT_TRUE(std::is_sorted(best.rbegin(), best.rend()));
-}
-
-TEST(BestCore, costs_what_the_best_of_all_cores_does) {
-  for (std::uint32_t ranks = 1; ranks <= test::every_rank_count_up_to; ++ranks)
-    for (const Picoseconds gap : {0, 100'000, 1'000'000})
-      for (const std::uint64_t bytes : {8u, 2040u}) expect_best_core(ranks, bytes, fdr(gap), 7);
-}
-
-TEST(BestCore, costs_what_the_best_does_on_arbitrary_networks) {
-  Random random(3);
-  for (int sample = 0; sample < test::samples(1000); ++sample) {
-    const LogGP network = arbitrary_network(random);
-    expect_best_core(random.between(1, 300), random.below(3000), network, random.between(1, 9));
-  }
-}
-
-TEST(BestCore, is_the_best_vector_where_that_factors) {
-  for (const std::uint32_t ranks : {8u, 16u, 24u, 32u, 48u, 64u, 96u}) {
-    const PerRound vector = best_per_round(ranks, 8, fdr(), 31, Combining::after_all);
-    EXPECT_EQ(best_core(ranks, 8, fdr(), 31), vector) << ranks;
-  }
-}
-
-TEST(Best, is_found_for_many_ranks) {
+TEST(BestPerRound, is_found_for_many_ranks) {
   for (const std::uint32_t ranks : {1'000'000u, 1'000'003u, UINT32_MAX})
     for (const std::uint32_t largest : {1u, 7u, 63u}) {
       const PerRound vector = best_per_round(ranks, 8, fdr(), largest, Combining::after_all);
       EXPECT_TRUE(is_executable(ranks, vector));
-      const PerRound core = best_core(ranks, 8, fdr(), largest);
-      EXPECT_TRUE(is_core(ranks, core));
-      EXPECT_GE(recursive_multiplying_time(ranks, core, 8, fdr()),
-                dissemination_time(ranks, vector, 8, fdr(), Combining::after_all));
     }
   // Messages that cost nothing leave the most to choose from.
   const PerRound vector = best_per_round(UINT32_MAX, 8, {.latency = 1}, 255, Combining::after_all);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "networks.hpp"
+#include "one_of_all.hpp"
 #include "plan/allreduce/dissemination.hpp"
 #include "plan/allreduce/recursive_multiplying.hpp"
 #include "plan/allreduce/two_partial.hpp"
@@ -235,8 +236,7 @@ TEST(Makespan, of_circulant_plans_is_that_of_one_rank) {
     const Call call = sample.call(false);
     for (const Plan& plan : sample.plans) {
       if (!sample.schedule->is_circulant) continue;
-      ASSERT_TRUE(is_circulant(plan)) << sample.describe();
-      ASSERT_EQ(circulant_makespan(plan, sample.network, call),
+      ASSERT_EQ(test::circulant_makespan(plan, sample.network, call),
                 makespan(sample.plans, sample.network, call))
           << sample.describe();
       ++compared;
@@ -244,15 +244,6 @@ TEST(Makespan, of_circulant_plans_is_that_of_one_rank) {
     }
   }
   EXPECT_GT(compared, test::samples(2000));
-}
-
-TEST(IsCirculant, tells_schedules_whose_ranks_differ) {
-  for (std::uint32_t ranks = 3; ranks <= 40; ++ranks) {
-    for (const Plan& plan : plans_of(schedules[1], ranks, uniform(ranks, 3)))
-      EXPECT_FALSE(is_circulant(plan)) << ranks;
-    const PerRound core = per_round_for_recursive_multiplying(ranks, 8);
-    EXPECT_FALSE(is_circulant(recursive_multiplying_allreduce(Rank{1}, ranks, core))) << ranks;
-  }
 }
 
 TEST(Makespan, grows_with_every_parameter) {

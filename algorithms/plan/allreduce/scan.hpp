@@ -29,9 +29,10 @@ enum class Prefix : std::uint8_t {
 /// calls ahead of the rank that it sends to.
 Plan doubling_scan(Rank self, std::uint32_t rank_count, Prefix prefix);
 
-/// For N nodes of up to L ranks: ceil(log2 L) + ceil(log2 N) rounds of at most one message, and one
-/// in which the last rank of a node sends to the others.  Needs nodes_are_runs(node_of).  The
-/// association of operands depends on the nodes.  One-way as doubling_scan().
+/// For N nodes of up to L ranks: ceil(log2 L) + ceil(log2 N) rounds of at most one message, and for
+/// several nodes one in which the last rank of a node sends to the others.  Needs
+/// nodes_are_runs(node_of).  The association of operands depends on the nodes.  One-way as
+/// doubling_scan().
 Plan node_scan(Rank self, std::span<const Node> node_of, Prefix prefix);
 
 }  // namespace tutti::plan

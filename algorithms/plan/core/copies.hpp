@@ -19,9 +19,4 @@ Plan in_copies(const Plan& plan, std::uint32_t count);
 /// (one payload, no room for lines), and parts x `count` that can be numbered.
 Plan in_sub_blocks(const Plan& plan, std::uint32_t count);
 
-/// The plan of a call whose payload goes in `count` chunks, as the engine runs it: one copy of the
-/// plan after the other, and a credit of two chunks before is one of this call.  For the cost of
-/// long calls (cost/makespan.hpp); it is no plan to be run.
-Plan in_chunks(const Plan& plan, std::uint32_t count);
-
 }  // namespace tutti::plan

@@ -14,19 +14,12 @@
 // a round begins: while_arriving is exact for plain dissemination and the barrier, and for
 // two-partial dissemination but for one gamma in each round that keeps both partials.  after_all
 // overestimates it, on an FDR-like network by 5 % at 8 bytes and by a fifth at 2 KiB, where the
-// vectors that it likes best are up to a quarter slower than the best.  It is right for recursive
-// multiplying, where some rank awaits the last arrival first; but a fold that only few ranks wait
-// for hides work of the others, so that a core chosen by it may be a fifth slower than the best.
+// vectors that it likes best are up to a quarter slower than the best.
 //
-// Two-partial and plain dissemination.  Rounds are chosen from the last to the first: a round of r
-// messages leaves ceil(m / (r+1)) of m ranks to the rounds before it, so that
+// The best vector of two-partial and plain dissemination is chosen from its last round to its first
+// one.  A round of r messages leaves ceil(m / (r+1)) of m ranks to the rounds before it, so that
 //   C(1) = 0     C(m) = min over r of T(r) + C(ceil(m / (r+1)))
 // and only the least r of each quotient counts.
-//
-// Recursive multiplying.  The product P' of (entry + 1) may not exceed P; what is left over, groups
-// of ceil(P / P'), costs a round T(f) before the core and the same without combining after it,
-// f = ceil(P / P') - 1.  Found by A* over products, where C(ceil(P / product)) never overestimates
-// what is to come: a core and its fold cover P.
 #pragma once
 
 #include <cstdint>
@@ -50,20 +43,10 @@ Picoseconds dissemination_time(std::uint32_t rank_count, const PerRound& per_rou
                                std::uint64_t payload_bytes, const LogGP& network,
                                Combining combining);
 
-/// Sum over the rounds of recursive multiplying, combining after all.  Needs is_core(rank_count,
-/// core).
-Picoseconds recursive_multiplying_time(std::uint32_t rank_count, const PerRound& core,
-                                       std::uint64_t payload_bytes, const LogGP& network);
-
 /// The covering vector of entries 1 .. `largest_entry` (1 .. entry_max) of least
 /// dissemination_time(), of those the one of fewest rounds, then fewest messages; larger entries
 /// first.  Empty for one rank.  Always executable.  Needs at least one rank.
 PerRound best_per_round(std::uint32_t rank_count, std::uint64_t payload_bytes, const LogGP& network,
                         std::uint32_t largest_entry, Combining combining);
-
-/// The core of entries 1 .. `largest_entry`, which also bounds the messages of the fold, of least
-/// recursive_multiplying_time(); larger entries first.  Needs at least one rank.
-PerRound best_core(std::uint32_t rank_count, std::uint64_t payload_bytes, const LogGP& network,
-                   std::uint32_t largest_entry);
 
 }  // namespace tutti::plan

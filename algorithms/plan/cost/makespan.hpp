@@ -20,8 +20,8 @@
 // sender first.  The engine takes at most 16 completions a poll, which matters to nobody who has
 // fewer messages waiting.  Credits are not modelled: it is one call, begun with all of them.
 //
-// The times of messages depend on each other only through o + L > 0, so the recurrence is solved by
-// relaxation: ranks run with the times that are known, and again when one that they use changes.
+// The times of messages depend on each other only through o + L > 0, so the events are followed in
+// the order of time.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,8 @@ struct Call {
   bool lines = false;  // what fits goes to other nodes as a line
 };
 
-/// When each rank has finished.  Needs the matching plans of ranks 0 .. P-1, starts of all or none,
-/// o + L > 0, and whole elements.
+/// When each rank has finished, where each is a node of its own.  Needs the matching plans of ranks
+/// 0 .. P-1, starts of all or none, o + L > 0, and whole elements.
 std::vector<Picoseconds> completion_times(std::span<const Plan> plans, const LogGP& network,
                                           const Call& call);
 
@@ -87,16 +87,5 @@ std::vector<Picoseconds> completion_times(std::span<const Plan> plans, const Net
 /// When the last rank has finished.
 Picoseconds makespan(std::span<const Plan> plans, const Network& network, NodesOfRanks node_of,
                      const Call& call);
-
-/// Whether the plan is one of a circulant schedule, as far as one rank's plan can tell: what it
-/// puts into a slot some ranks ahead, it awaits in that slot from as many ranks behind.
-bool is_circulant(const Plan& plan);
-
-/// makespan() from the plan of one rank, where all ranks are alike: with equal starts they do the
-/// same things at the same time, so that a rank's messages arrive when those of its peers do. Needs
-/// is_circulant(plan) and the same steps on registers, both on all ranks, and no starts.  That
-/// holds for dissemination and two-partial dissemination, for example, but not for schedules along
-/// the canonical tree, whose ranks fold at different times.
-Picoseconds circulant_makespan(const Plan& plan, const LogGP& network, const Call& call);
 
 }  // namespace tutti::plan

@@ -1,5 +1,5 @@
-// completion_times() where nodes have several ranks; see makespan.hpp.  Ranks that share a port
-// depend on each other at every instant, so this follows the events in the order of time.
+// See makespan.hpp.  Ranks that share a port depend on each other at every instant, so this follows
+// the events in the order of time.
 #include <algorithm>
 #include <cassert>
 #include <limits>
@@ -11,6 +11,21 @@
 
 namespace tutti::plan {
 namespace {
+
+/// One past the last step of a run of pairs, an await and a copy or combine of what it awaited, all
+/// into the same register.
+std::size_t end_of_run(const std::vector<Step>& steps, std::size_t begin) {
+  const auto is_pair = [&](std::size_t at) {
+    if (at + 1 >= steps.size() || steps[at].action != Action::await) return false;
+    const Step& taken = steps[at + 1];
+    const bool takes = taken.action == Action::combine || taken.action == Action::copy;
+    return takes && taken.from == Register{.place = Place::slot, .index = steps[at].slot} &&
+           taken.into == steps[begin + 1].into && taken.part == steps[begin].part;
+  };
+  std::size_t end = begin;
+  while (is_pair(end)) end += 2;
+  return end;
+}
 
 enum class EventKind : std::uint8_t {
   turn,       // the rank goes on
@@ -60,9 +75,9 @@ class Events {
  public:
   Events(std::span<const Plan> plans, const Network& network, NodesOfRanks node_of,
          const Call& call)
-      : network_(network), call_(call) {
+      : network_(network), node_of_(node_of), call_(call) {
     assert(network.between.send_overhead + network.between.latency > 0);
-    assert(network.inside.send_overhead + network.inside.latency > 0);
+    assert(node_of.empty() || network.inside.send_overhead + network.inside.latency > 0);
     assert(network.between.ranks_at_port == 1);  // the events tell who sends when
     assert(node_of.empty() || node_of.size() == plans.size());
     assert(call.starts.empty() || call.starts.size() == plans.size());
@@ -185,14 +200,14 @@ class Events {
     return false;
   }
 
-  bool is_neighbour(const RankState& state, Rank peer) const {
-    return ranks_[index_of(peer)].node == state.node;
+  bool is_neighbour(std::uint32_t rank, Rank peer) const {
+    return !node_of_.empty() && peer != no_rank && node_of_[rank] == node_of_[index_of(peer)];
   }
 
   /// Runs a step that has not to wait; returns what it takes of the rank's time.
   Picoseconds run(std::uint32_t rank, const Step& step) {
     RankState& state = ranks_[rank];
-    const bool is_inside = step.peer != no_rank && is_neighbour(state, step.peer);
+    const bool is_inside = is_neighbour(rank, step.peer);
     switch (step.action) {
       case Action::put:
         return is_inside ? store(rank, step) : send(rank, step);
@@ -255,6 +270,7 @@ class Events {
   }
 
   Network network_;
+  NodesOfRanks node_of_;
   Call call_;
   std::vector<RankState> ranks_;
   std::vector<Port> ports_;  // of each node
@@ -273,6 +289,15 @@ Picoseconds makespan(std::span<const Plan> plans, const Network& network, NodesO
                      const Call& call) {
   const std::vector<Picoseconds> times = completion_times(plans, network, node_of, call);
   return *std::max_element(times.begin(), times.end());
+}
+
+std::vector<Picoseconds> completion_times(std::span<const Plan> plans, const LogGP& network,
+                                          const Call& call) {
+  return completion_times(plans, {.between = network}, {}, call);
+}
+
+Picoseconds makespan(std::span<const Plan> plans, const LogGP& network, const Call& call) {
+  return makespan(plans, {.between = network}, {}, call);
 }
 
 }  // namespace tutti::plan

@@ -39,8 +39,4 @@ inline std::uint64_t message_bytes_in_node(const Plan& plan, const Call& call, c
   return put.into_target ? 0 : message_bytes(plan, call, put);
 }
 
-/// One past the last step of a run of pairs, an await and a copy or combine of what it awaited, all
-/// into the same register.
-std::size_t end_of_run(const std::vector<Step>& steps, std::size_t begin);
-
 }  // namespace tutti::plan

@@ -110,12 +110,6 @@ Sample arbitrary_sample(Random& random) {
   return sample;
 }
 
-std::vector<Node> nodes_of_one(std::uint32_t rank_count) {
-  std::vector<Node> nodes;
-  for (std::uint32_t rank = 0; rank < rank_count; ++rank) nodes.push_back(Node{rank});
-  return nodes;
-}
-
 TEST(NodeMakespan, is_that_of_a_simulation_by_turns) {
   Random random(20);
   std::set<std::string> schedules;
@@ -159,27 +153,6 @@ TEST(NodeMakespan, is_that_of_a_simulation_by_turns) {
   EXPECT_GT(shared, samples / 2);
   EXPECT_GT(schedules.size(), samples == 500 ? 35u : 20u);
   EXPECT_GT(other_by_lines, samples / 10);
-}
-
-TEST(NodeMakespan, of_nodes_of_one_rank_is_that_of_the_recurrence) {
-  Random random(21);
-  int checked = 0;
-  while (checked < plan::test::samples(300)) {
-    const Sample sample = arbitrary_sample(random);
-    const bool has_references =
-        std::any_of(sample.plans.begin(), sample.plans.end(), plan::is_by_reference);
-    if (sample.plans.empty() || sample.topology.has_shared_nodes() || has_references) continue;
-    const plan::Network network = arbitrary_machine(random);
-    const auto rank_count = static_cast<std::uint32_t>(sample.plans.size());
-    for (const auto order : {plan::CombineOrder::as_planned, plan::CombineOrder::as_seen}) {
-      const plan::Call call{
-          .payload_bytes = sample.bytes, .element_bytes = 8, .starts = {}, .order = order};
-      ASSERT_EQ(plan::completion_times(sample.plans, network, nodes_of_one(rank_count), call),
-                plan::completion_times(sample.plans, network.between, call))
-          << sample.name;
-    }
-    ++checked;
-  }
 }
 
 /// A machine in which each part of the time shows by itself.

@@ -129,46 +129,6 @@ TEST(PortsOfRanks, many_ranks_and_names_stay_one_readable_line) {
   EXPECT_LT(text.size(), 500u);
 }
 
-Endpoint end_of(LinkLayer link, GidType type) {
-  return {.queue_pair_number = 1,
-          .packet_sequence = 2,
-          .lid = 3,
-          .link_layer = static_cast<std::uint8_t>(link),
-          .gid_type = static_cast<std::uint8_t>(type),
-          .path_mtu = IBV_MTU_1024,
-          .reads_max = 1,
-          .is_software = 0,
-          .reserved = 0,
-          .service_port = 0,
-          .reserved_too = 0,
-          .gid = {}};
-}
-
-std::string refusal(const Endpoint& here, const Endpoint& there) {
-  return incompatibility(card_of(here), card_of(there));
-}
-
-TEST(Endpoints, ends_of_a_queue_pair_are_judged_by_the_same_rule) {
-  const Endpoint here = end_of(LinkLayer::ethernet, GidType::roce_v2);
-  EXPECT_EQ(refusal(here, here), "");
-  EXPECT_TRUE(says(refusal(here, end_of(LinkLayer::infiniband, GidType::infiniband)),
-                   "here is RoCE v2 with an IPv6 address, there InfiniBand; set TUTTI_DEVICE"));
-  EXPECT_TRUE(says(refusal(here, end_of(LinkLayer::ethernet, GidType::roce_v1)), "there RoCE v1"));
-  Endpoint there = here;
-  there.gid[10] = there.gid[11] = 0xff;
-  there.gid[12] = 10;
-  EXPECT_TRUE(says(refusal(here, there), "there RoCE v2 with an IPv4 address; give the ports"));
-  there = here;
-  there.is_software = 1;
-  EXPECT_TRUE(says(refusal(here, there), "there software device"));
-  there = here;
-  there.path_mtu = 9;
-  EXPECT_TRUE(says(refusal(here, there), "there path MTU code 9"));
-  EXPECT_TRUE(says(refusal(there, there), "path MTU code 9"));
-  there.path_mtu = IBV_MTU_4096;
-  EXPECT_EQ(refusal(here, there), "");
-}
-
 TEST(PortsOfRanks, card_of_an_opened_port_says_what_it_is) {
   const PortCard made = card_of(open_port("soft0:1"));
   EXPECT_STREQ(made.name, "soft0:1");

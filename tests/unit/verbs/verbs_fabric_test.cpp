@@ -270,26 +270,6 @@ TEST(VerbsFabric, a_second_message_for_a_slot_fails_its_connection) {
   settle(a, b);
 }
 
-TEST(VerbsFabric, none_is_connected_if_one_cannot_be) {
-  End a(1), b(2), c(3);
-  const std::uint32_t good = a.fabric.connections().to(2), bad = a.fabric.connections().to(3);
-  std::vector<NewPartner> partners = {
-      {good, b.fabric.connections().endpoint(b.fabric.connections().to(1)), "rank 2"},
-      {bad, c.fabric.connections().endpoint(c.fabric.connections().to(1)), "rank 3"}};
-  partners[1].remote.path_mtu += 8;
-  try {
-    a.fabric.connections().connect(partners);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::mismatch);
-    EXPECT_NE(std::string(error.what()).find("rank 3"), std::string::npos) << error.what();
-  }
-  EXPECT_FALSE(a.fabric.connections()[good].connected);
-  partners[1].remote.path_mtu -= 8;
-  a.fabric.connections().connect(partners);  // both are still in INIT
-  EXPECT_TRUE(a.fabric.connections()[good].connected && a.fabric.connections()[bad].connected);
-}
-
 TEST(VerbsFabric, the_software_device_is_not_connected_by_address) {
   VerbsFabricOptions options = on_software_device;
   options.connections.by_cm = true;
