@@ -33,6 +33,12 @@ std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes, std::size
                             : shares_nodes     ? chunk_bytes_in_node
                                                : chunk_bytes_across;
   const std::size_t slots = std::size_t{plan.slot_count} - plan.line_slot_count;
+  if (plan.partials_max > 0) {
+    // Registers are known then, not guessed, which mostly is too many: two operations still fit an
+    // arena of the default size.  Messages carry several parts.
+    const std::size_t all = 2 * std::size_t{plan.payloads} * (slots + plan.partials_max);
+    return std::clamp(plan_registers_bytes / 8 * 7 / all, std::min(part_bytes_min, bytes), bytes);
+  }
   return std::min(bytes, within_registers(bytes, slots, plan.parts, plan.payloads));
 }
 

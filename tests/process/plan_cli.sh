@@ -104,7 +104,7 @@ texts() {
   expect 0 '^leader/two_partial_dissemination, 7 ranks, rank 1$' --ranks 7 --rank 1 --ranks-per-node 3,2
   expect 0 'sends 1, receives 1$' --ranks 7 --rank 1 --ranks-per-node 3,2 --collective barrier
   expect 0 '^lanes/two_partial_dissemination, 8 ranks' --ranks 8 --ranks-per-node 4 --bytes 16K
-  expect 0 '^lanes/canonical_halving, 8 ranks' --ranks 8 --ranks-per-node 4 --bytes 64K
+  expect 0 '^lanes/turns, 8 ranks' --ranks 8 --ranks-per-node 4 --bytes 64K
   expect 0 '^two_partial_dissemination, 13 ranks, rank 2$' --ranks 13 --rank 2 --op user \
     --dtype int32
   expect 0 '^  rounds +2, with 3,3 messages$' --ranks 13 --op max

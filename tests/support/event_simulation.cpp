@@ -108,6 +108,14 @@ class Simulation {
     return elements * call_.element_bytes;
   }
 
+  /// Payloads before the last one of a message are as long as the longest part.
+  std::size_t bytes_of_message(const RankState& rank, const Step& step) const {
+    const std::size_t all = call_.payload_bytes / call_.element_bytes;
+    const std::size_t longest =
+        (all + rank.plan->parts - 1) / rank.plan->parts * call_.element_bytes;
+    return step.payloads == 0 ? 0 : step.payloads * longest - (longest - bytes_of_part(rank, step));
+  }
+
   void deliver(RankState& rank, Time now) {
     for (;;) {
       const auto next = std::min_element(
@@ -209,7 +217,7 @@ class Simulation {
                     .number = ++messages_,
                     .to = index_of(step.peer),
                     .slot = step.slot,
-                    .bytes = step.payloads * bytes_of_part(rank, step),
+                    .bytes = bytes_of_message(rank, step),
                     .is_inside = is_inside};
     if (is_inside) {
       const std::size_t moved = step.by_reference ? 8 : step.into_target ? 0 : message.bytes;
