@@ -120,6 +120,17 @@ TEST(LaneTurns, have_as_many_messages_on_their_way_as_they_say) {
       }
 }
 
+TEST(LaneTurns, say_how_many_partials_they_have) {
+  const NodeOf node_of = even_nodes(4, 2);
+  std::vector<Plan> plans = plans_of(shape_of(node_of, {3}, 2));
+  plans[3].partials_max = 7;
+  EXPECT_NE(first_violation(plans, Promise::same_result).value_or("none").find("laid out"),
+            std::string::npos);
+  for (Plan& plan : plans) plan.partials_max = 5;
+  EXPECT_NE(first_violation(plans, Promise::same_result).value_or("none").find("more partials"),
+            std::string::npos);
+}
+
 TEST(LaneTurns, send_between_nodes_and_inside_what_no_schedule_goes_below) {
   const NodeOf node_of = even_nodes(6, 4);
   const LaneTurns shape = shape_of(node_of, {1, 2}, 5);
