@@ -115,6 +115,7 @@ std::string described(const Row& row, const Variant& variant) {
     text = std::to_string(variant.lane_count) + " " + text;
   if (variant.group_size > 0) text += " of " + std::to_string(variant.group_size);
   if (!variant.per_round.empty()) text += " with " + text_of(variant.per_round) + " a round";
+  if (variant.turns > 0) text += " in " + std::to_string(variant.turns) + " turns";
   if (variant.sub_blocks > 1) text += " in " + std::to_string(variant.sub_blocks) + " sub-blocks";
   return text;
 }

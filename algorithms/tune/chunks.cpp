@@ -33,6 +33,12 @@ std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes, std::size
                             : shares_nodes     ? chunk_bytes_in_node
                                                : chunk_bytes_across;
   const std::size_t slots = std::size_t{plan.slot_count} - plan.line_slot_count;
+  if (plan.partials_max > 0) {
+    // Registers are counted then.  Below they are guessed, mostly too high, so that two operations
+    // fit an arena of the default size: an eighth less keeps that.
+    const std::size_t all = 2 * std::size_t{plan.payloads} * (slots + plan.partials_max);
+    return std::clamp(plan_registers_bytes / 8 * 7 / all, std::min(part_bytes_min, bytes), bytes);
+  }
   return std::min(bytes, within_registers(bytes, slots, plan.parts, plan.payloads));
 }
 

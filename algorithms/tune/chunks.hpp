@@ -22,6 +22,9 @@ inline constexpr std::size_t chunk_bytes_of_pipeline = 8u << 10;
 /// arena.
 inline constexpr std::size_t plan_registers_bytes = 8u << 20;
 
+/// What a part has at least, where messages carry several parts: a line.
+inline constexpr std::size_t part_bytes_min = 64;
+
 /// A payload that is read in place takes no room; it is cut so that time limits are looked at
 /// between its chunks.
 inline constexpr std::size_t by_reference_bytes = 16u << 20;

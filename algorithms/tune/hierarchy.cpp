@@ -7,6 +7,7 @@
 #include <tutti/detail/names.hpp>
 
 #include "plan/allreduce/canonical_halving.hpp"
+#include "plan/allreduce/lane_turns.hpp"
 #include "plan/allreduce/lanes.hpp"
 #include "plan/core/copies.hpp"
 #include "plan/core/nodes.hpp"
@@ -243,6 +244,91 @@ void add_across(const Query& query, Hierarchy hierarchy, std::uint32_t lane_coun
   }
 }
 
+/// Whether lanes may go in turns.  Where ranks share CPUs, more messages cost more than the model
+/// knows.
+bool may_go_in_turns(const Query& query) {
+  const CollectiveRequest& request = query.request;
+  return request.collective == Collective::allreduce && !request.is_asked_for() &&
+         !request.is_undivided && !request.shares_target && !query.topology.shares_cpus &&
+         request.reduction.properties.commutative && !is_reproducible_in_bits(request) &&
+         request.bytes() >= cut_again_from_bytes && query.topology.node_count() > 1;
+}
+
+plan::LaneTurns turns_of(const Query& query, const Variant& variant) {
+  return {.rank_count = query.topology.rank_count,
+          .node_of = query.topology.node_of,
+          .per_round = variant.per_round,
+          .turns = variant.turns};
+}
+
+/// Rounds of at most so many messages whose product with one more each is the number of nodes, the
+/// longest first; a prime number of nodes that is larger has one round.
+plan::PerRound rounds_across(std::uint32_t node_count, std::uint32_t messages_max) {
+  plan::PerRound rounds;
+  while (node_count > 1) {
+    std::uint32_t extent = std::min(node_count, messages_max + 1);
+    while (node_count % extent != 0) --extent;
+    if (extent == 1) extent = node_count;
+    rounds.push_back(extent - 1);
+    node_count /= extent;
+  }
+  return rounds;
+}
+
+/// The price of lanes in turns follows the events of a rank, and is what they take. Those of other
+/// lanes leave out some of what a rank waits for: 1 MiB of 32 nodes of 8 ranks (FDR) takes 1.11 of
+/// the price of lanes/circulant.  Without this discount these would be chosen there.
+constexpr std::uint64_t turns_discount = 12;
+
+/// By the price of a part of the payload that goes through the plan at a time.
+plan::Picoseconds cost_of_turns(const Query& query, const Variant& variant) {
+  const plan::LaneTurns shape = turns_of(query, variant);
+  const plan::LaneTurnsExtent extent = plan::lane_turns_extent(shape);
+  plan::Plan sizes;
+  sizes.parts = static_cast<std::uint16_t>(extent.parts);
+  sizes.payloads = static_cast<std::uint16_t>(extent.payloads);
+  sizes.slot_count = static_cast<std::uint16_t>(extent.slots);
+  sizes.partials_max = static_cast<std::uint16_t>(extent.partials);
+  const std::size_t bytes = query.request.bytes();
+  const std::size_t chunks = chunk_count(bytes, 1, extent.parts, chunk_bytes_for(sizes, true));
+  const std::uint64_t at_a_time = std::max<std::uint64_t>(bytes / chunks, 1);
+  const std::uint64_t priced = priced_bytes(bytes);
+  const plan::Picoseconds time =
+      plan::lane_turns_time(shape, query.network, std::min(priced, at_a_time));
+  const std::uint64_t whole =
+      priced <= at_a_time ? static_cast<std::uint64_t>(time)
+                          : static_cast<std::uint64_t>(time) / 1000 * priced / at_a_time * 1000;
+  return static_cast<plan::Picoseconds>(whole - whole / turns_discount);
+}
+
+/// Lanes that go in turns, with the number of turns and the rounds of the least price.
+void add_in_turns(const Query& query, std::vector<Variant>& variants) {
+  if (!may_go_in_turns(query)) return;
+  const std::uint32_t node_count = query.topology.node_count();
+  std::set<plan::PerRound> seen;
+  std::optional<Variant> best;
+  plan::Picoseconds least = 0;
+  for (const std::uint32_t messages_max : {1u, 3u, 7u, 31u}) {
+    Variant variant{.per_round = rounds_across(node_count, messages_max),
+                    .lane_count = query.topology.largest_node()};
+    const std::uint64_t partners =
+        std::accumulate(variant.per_round.begin(), variant.per_round.end(), std::uint64_t{0});
+    if (!seen.insert(variant.per_round).second || partners > query.request.partners_max) continue;
+    for (const std::uint32_t turns : {4u, 6u, 8u, 12u, 16u, 24u, 32u}) {
+      variant.turns = turns;
+      const std::uint64_t parts = std::uint64_t{turns} * query.topology.rank_count;
+      if (query.request.element_count < parts || query.request.bytes() < parts * part_bytes_min ||
+          !plan::is_lane_turns(turns_of(query, variant)))
+        continue;
+      const plan::Picoseconds cost = cost_of_turns(query, variant);
+      if (best && cost >= least) continue;
+      least = cost;
+      best = variant;
+    }
+  }
+  if (best) variants.push_back(std::move(*best));
+}
+
 /// By leaders, or in lanes: where nobody asks for them, in few or many.
 std::vector<Variant> across_nodes(const Query& query, Hierarchy hierarchy) {
   const std::uint32_t lanes_max = lanes_max_of(query, hierarchy);
@@ -251,6 +337,7 @@ std::vector<Variant> across_nodes(const Query& query, Hierarchy hierarchy) {
     for (std::uint32_t lane_count = 2; lane_count < lanes_max; lane_count *= 2)
       add_across(query, hierarchy, lane_count, variants);
   add_across(query, hierarchy, lanes_max, variants);
+  if (hierarchy == Hierarchy::lanes) add_in_turns(query, variants);
   return variants;
 }
 
@@ -282,6 +369,7 @@ std::vector<Variant> across_groups(const Query& query) {
 template <Hierarchy hierarchy>
 plan::Picoseconds cost_of_hierarchy(const Query& query, const Variant& variant) {
   using plan::Picoseconds;
+  if (variant.turns > 0) return cost_of_turns(query, variant);
   const Topology& topology = query.topology;
   const plan::NodeMemory& memory = query.network.inside;
   const bool in_stages = hierarchy == Hierarchy::domains || hierarchy == Hierarchy::groups;
@@ -335,6 +423,7 @@ plan::Plan hierarchical_plan(const Query& query, const Variant& variant, Rank se
                              Hierarchy hierarchy) {
   const CollectiveRequest& request = query.request;
   const Topology& topology = query.topology;
+  if (variant.turns > 0) return plan::lane_turns_allreduce(self, turns_of(query, variant));
   const std::vector<Node> groups = hierarchy == Hierarchy::groups
                                        ? groups_of(topology, variant.group_size)
                                        : std::vector<Node>();

@@ -329,6 +329,15 @@ TEST(NodeTime, of_lanes_that_cut_their_part_again) {
   expect_equal({{allreduce, 16, {2}, 8'000}, {allreduce, 12, {4}, 16'000}});
 }
 
+/// Parts of one length, and of two.
+TEST(NodeTime, of_lanes_in_turns) {
+  const std::vector<Case> cases = {
+      {allreduce, 8, {4}, 65'536}, {allreduce, 16, {4}, 8'192}, {allreduce, 12, {3}, 10'001}};
+  for (const Case& one : cases)
+    EXPECT_EQ(choice_of(one).plan(Rank{0}).algorithm, "lanes/turns") << one.text();
+  expect_equal(cases);
+}
+
 /// In lanes, and in chunks that follow each other: when the last rank ends.
 TEST(NodeTime, of_long_broadcasts_and_reduces) {
   std::vector<Case> cases;

@@ -108,7 +108,7 @@ texts() {
   expect 0 '^leader/two_partial_dissemination, 7 ranks, rank 1$' --ranks 7 --rank 1 --ranks-per-node 3,2
   expect 0 'sends 1, receives 1$' --ranks 7 --rank 1 --ranks-per-node 3,2 --collective barrier
   expect 0 '^lanes/two_partial_dissemination, 8 ranks' --ranks 8 --ranks-per-node 4 --bytes 16K
-  expect 0 '^lanes/canonical_halving, 8 ranks' --ranks 8 --ranks-per-node 4 --bytes 64K
+  expect 0 '^lanes/turns, 8 ranks' --ranks 8 --ranks-per-node 4 --bytes 64K
   expect 0 '^leader/.*_shared_target, 8 ranks' --ranks 8 --ranks-per-node 4 --node-memory
   expect 0 '^lanes/.*_shared_target, 8 ranks' --ranks 8 --ranks-per-node 4 --node-memory --bytes 64K
   expect 0 '^ +target +one of all ranks of a node$' --ranks 8 --ranks-per-node 4 --node-memory

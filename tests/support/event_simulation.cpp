@@ -110,6 +110,14 @@ class Simulation {
     return elements * call_.element_bytes;
   }
 
+  /// Payloads before the last one of a message are as long as the longest part.
+  std::size_t bytes_of_message(const RankState& rank, const Step& step) const {
+    const std::size_t all = call_.payload_bytes / call_.element_bytes;
+    const std::size_t longest =
+        (all + rank.plan->parts - 1) / rank.plan->parts * call_.element_bytes;
+    return step.payloads == 0 ? 0 : step.payloads * longest - (longest - bytes_of_part(rank, step));
+  }
+
   void deliver(RankState& rank, Time now) {
     for (;;) {
       const auto next = std::min_element(
@@ -222,7 +230,7 @@ class Simulation {
                     .number = ++messages_,
                     .to = index_of(step.peer),
                     .slot = step.slot,
-                    .bytes = step.payloads * bytes_of_part(rank, step),
+                    .bytes = bytes_of_message(rank, step),
                     .is_inside = is_inside,
                     .is_line = !is_inside && is_line(rank, step)};
     // The number of a message without payload is written alone.

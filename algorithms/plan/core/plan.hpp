@@ -146,6 +146,7 @@ struct Plan {
   std::uint32_t takes_out = 0;     // contributions, the own one and those before it, that the last
                                    // round brings a second time and that are taken out again
   std::uint16_t partial_count = 0;
+  std::uint16_t partials_max = 0;  // the most partials of any rank; 0: it is not said
   std::uint16_t slot_count = 0;
   std::uint16_t line_slot_count = 0;  // the last ones of slot_count: room for a notification, a
                                       // credit or a reference, but for no payload

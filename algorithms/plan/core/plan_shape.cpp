@@ -27,8 +27,10 @@ class ShapeCheck {
         plan.parts != first.parts || plan.owners != first.owners ||
         plan.line_slot_count != first.line_slot_count || plan.swaps_blocks != first.swaps_blocks ||
         plan.zero_copy != first.zero_copy || plan.shares_target != first.shares_target ||
-        plan.is_pipeline != first.is_pipeline)
+        plan.is_pipeline != first.is_pipeline || plan.partials_max != first.partials_max)
       return name_of(plan.self) + ": slots are not laid out as on rank 0";
+    if (plan.partials_max > 0 && plan.partial_count > plan.partials_max)
+      return name_of(plan.self) + ": more partials than any rank has";
     if (!plan.owners.empty() && plan.owners.size() != plan.parts)
       return name_of(plan.self) + ": " + std::to_string(plan.owners.size()) + " owners of " +
              std::to_string(plan.parts) + " parts";

@@ -13,8 +13,11 @@ inline std::uint64_t part_bytes(const Plan& plan, const Call& call, std::uint16_
   return (elements / plan.parts + (part < elements % plan.parts ? 1 : 0)) * call.element_bytes;
 }
 
+/// Of several payloads all but the last one are as long as the longest part, the first one.
 inline std::uint64_t message_bytes(const Plan& plan, const Call& call, const Step& put) {
-  return put.payloads * part_bytes(plan, call, put.part);
+  if (put.payloads == 0) return 0;
+  return (put.payloads - std::uint64_t{1}) * part_bytes(plan, call, 0) +
+         part_bytes(plan, call, put.part);
 }
 
 /// A line, and the room for payload in it; the rest is its number.

@@ -170,7 +170,7 @@ TEST(Selection, combines_inside_nodes_first_where_that_keeps_the_promise) {
   asked.agreement = Agreement::relaxed;
   EXPECT_EQ(taken(asked), "lanes/two_partial_dissemination");
   asked.element_count = 1 << 16;
-  EXPECT_EQ(taken(asked), "lanes/circulant") << "the part of a lane is worth cutting again";
+  EXPECT_EQ(taken(asked), "lanes/turns") << "the part of a lane is worth cutting again";
   asked.across = Across::flat;
   EXPECT_EQ(taken(asked), "chunked_fold");
   asked.across = Across::leader;
@@ -301,7 +301,7 @@ TEST(Selection, domains_meet_first_in_barriers_and_small_allreduces) {
   asked.node_of = two;
   EXPECT_EQ(taken(asked, 8), "domains/leader/recursive_multiplying");
   asked.element_count = 1 << 16;
-  EXPECT_EQ(taken(asked, 8), "lanes/canonical_halving") << "large";
+  EXPECT_EQ(taken(asked, 8), "lanes/turns") << "large";
   asked.element_count = 1;
   asked.agreement = Agreement::reproducible;
   EXPECT_EQ(taken(asked, 8).find('/'), std::string::npos) << "bits depend on no shape";
@@ -681,8 +681,10 @@ TEST(Selection, the_explanation_names_variants_and_says_asked_for_only_of_what_t
   EXPECT_EQ(text.find("which is asked for"), std::string::npos) << text;
   EXPECT_EQ(text.find("prices are those of"), std::string::npos) << text;
   for (const char* const part :
-       {"\n  next: leader", "\n  next: chunked_fold, ", "\n  across: chosen: "})
+       {"\n  next: leader", "\n  next: chunked_fold, ", " with 1 a round in 4 turns, "})
     EXPECT_NE(text.find(part), std::string::npos) << part << text;
+  asked.element_count = 2048;
+  EXPECT_NE(text_for(2, 4).find("\n  across: chosen: "), std::string::npos) << text_for(2, 4);
   asked.element_count = 1 << 20;
   EXPECT_NE(text_for(16, 4).find("; prices are those of 4194304 bytes"), std::string::npos);
   asked.element_count = 8192;

@@ -198,7 +198,16 @@ void expect_near_the_bound(Collective collective) {
           EXPECT_GE(over_bound, 1);
           EXPECT_LE(over_rule, 1.02);
           const bool is_small = bytes < 1 << 20;
-          EXPECT_TRUE(is_small || over_bound <= 3) << over_bound;
+          // One allreduce misses its aim: its registers do not fit one chunk, so that it has few
+          // turns, or goes by lanes/circulant.
+          const bool is_missed = rank_count == 256 && node_count == 32 && bytes == 1 << 20 &&
+                                 name == std::string("fdr");
+          const double over_bound_max = collective != Collective::allreduce ? 3
+                                        : is_missed                         ? 1.14
+                                                                            : 1.1;
+          EXPECT_TRUE(is_small || over_bound <= over_bound_max)
+              << over_bound << ": " << name << ", " << node_count << " nodes of " << ranks_per_node
+              << ", " << bytes << " bytes, " << choice.explanation();
           std::printf("%-7s  %5u  %12u  %7zu  %-24s %8.1f  %8s  %.2f\n", name, node_count,
                       ranks_per_node, bytes, choice.plan(Rank{0}).algorithm.c_str(),
                       static_cast<double>(taken) / 1e6,

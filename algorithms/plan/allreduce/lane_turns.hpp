@@ -1,0 +1,88 @@
+// Multi-lane allreduce in turns, for large payloads of nodes of equally many ranks: the memory of
+// the nodes and the network work at the same time, with few messages.
+//
+// Idea.  A rank is a number with digits: the first one is its place in its node, the others are
+// those of its node's number.  The payload goes in turns.  In a turn, ranks that differ in the
+// first digit alone cut what the turn has into as many ranges as they are, and each gives the
+// others theirs and adds up its own; then, within that range, those that differ in the second digit
+// alone, and so on: a reduce-scatter, in which every message is one range of the payload.  In the
+// end each rank has the result of an equal part, and the results go back by the same messages, in
+// the opposite order of digits.
+//
+//   nodes {0 1} {2 3}, a turn of four parts a, b, c, d
+//
+//            rank 0          1          2          3
+//   in       c d ->  <- a b      c d ->  <- a b         0 has a b of its node, 1 has c d
+//   across   b ---------------> 2                       0 has a of all ranks, 2 has b
+//   back     a ---------------> 2    <- b               0 and 2 have a b, 1 and 3 have c d
+//   out      a b ->  <- c d      a b ->  <- c d
+//
+// With D digits a turn has 2 D + 1 stages: the first one gives, the last one hears results, each of
+// the others takes the messages of a digit and sends those of the next one.  Stage s of turn k
+// takes its turn after stage s + 1 of turn k - 1: what a stage waits for was sent while the rank
+// was at 2 D other stages, of other turns.  The first messages to other nodes go out before the
+// rank gives its part of the turn after, whose stores take long: so the port has something to send
+// meanwhile.
+//
+//   turn 0   0 1 2 3 4          the stages of two digits, over time: one column is run before the
+//   turn 1     0 1 2 3 4        next, in the order 1 0 2 3 4
+//   turn 2       0 1 2 3 4
+//
+// Cost, for N nodes of L ranks, K turns, n_i messages in the i-th round across (N is the product of
+// n_i + 1), payload B: per rank 2 K (L - 1) messages in memory, of 2 (L - 1) / L B together, and
+// 2 K (n_1 + n_2 + ..) across, of 2 (N - 1) / N B / L: no schedule sends less.  Slots: as many as
+// messages.  Partials: K (L + 1).  Each has room for a range of the first digit, of B / (K L).
+//
+// Two parities suffice, because every part has the contributions of all ranks to this call.
+// Results are equal on all ranks, bit by bit, because one rank computes each part.  For operators
+// that commute.
+//
+// Literature: reduce-scatter and allgather along the dimensions of a torus as in E. Chan,
+// M. Heimlich, A. Purkayastha, R. van de Geijn, "Collective communication: theory, practice, and
+// experience", 2007; lanes as in J. L. Traff, S. Hunold, "Decomposing collectives for exploiting
+// multi-lane communication", CLUSTER 2020; stages of several parts at a time as in V. Tipparaju,
+// J. Nieplocha, D. Panda, "Fast collective operations using shared and remote memory access
+// protocols on clusters", IPDPS 2003.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <tutti/types.hpp>
+
+#include "plan/core/per_round.hpp"
+#include "plan/core/plan.hpp"
+#include "plan/cost/network.hpp"
+
+namespace tutti::plan {
+
+struct LaneTurns {
+  std::uint32_t rank_count = 1;
+  std::span<const Node> node_of = {};  // of each rank
+  PerRound per_round = {};             // messages of each round across the nodes
+  std::uint32_t turns = 1;
+};
+
+/// What a plan takes, the same on all ranks.
+struct LaneTurnsExtent {
+  std::uint64_t parts = 0;  // of the payload, one of each rank in each turn
+  std::uint64_t payloads = 0;
+  std::uint64_t slots = 0;
+  std::uint64_t partials = 0;
+};
+
+/// Needs several nodes of several ranks each, as many on each, and rounds that cover the nodes with
+/// none left over; and numbers for parts and slots.
+bool is_lane_turns(const LaneTurns& shape);
+
+/// Needs is_lane_turns(shape), as the following do.
+LaneTurnsExtent lane_turns_extent(const LaneTurns& shape);
+
+/// Allreduce of `self`, named "lanes/turns".
+Plan lane_turns_allreduce(Rank self, const LaneTurns& shape);
+
+/// About what it takes: the events of one rank, as if all sent alike, each of those of a node one
+/// message in turn.
+Picoseconds lane_turns_time(const LaneTurns& shape, const Network& network,
+                            std::uint64_t payload_bytes);
+
+}  // namespace tutti::plan
