@@ -101,7 +101,9 @@ void print_plan(const PlanRequest& request, std::ostream& out) {
   if (request.explain) {
     if (request.format != PlanFormat::table)
       refuse("--format", name_of(request.format), "table, or no --explain");
-    out << tune::choose(request.asked, request.topology).explanation() << '\n';
+    tune::CollectiveRequest asked = request.asked;
+    asked.ring_room = ring_room_of(request);
+    out << tune::choose(asked, request.topology).explanation() << '\n';
     return;
   }
   // A plan that cannot be made or drawn is refused before anything large is tried.

@@ -235,6 +235,13 @@ PlanRequest understand(const PlanWords& words) {
   return request;
 }
 
+tune::RingRoom ring_room_of(const PlanRequest& request) {
+  if (!tune::depends_on_ring_room(request.asked, request.topology)) return tune::RingRoom::not_told;
+  const std::uint64_t bytes = tune::shared_ring_arena_bytes(request.asked, request.topology);
+  return 2 * bytes <= runtime::context_settings({}).arena_bytes ? tune::RingRoom::there
+                                                                : tune::RingRoom::missing;
+}
+
 tune::Choice choice_of(const PlanRequest& request) {
   tune::Choice choice = tune::choose(request.asked, request.topology);
   if (choice.row().is_flow)

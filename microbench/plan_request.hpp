@@ -52,7 +52,11 @@ struct PlanRequest {
 /// Throws Error in one line that names the value, what was expected and what to do.
 PlanRequest understand(const PlanWords& words);
 
-/// What the library chooses, with its refusals; its plans can be printed.
+/// What ranks with nothing else in their arenas tell each other, if the choice depends on it.
+tune::RingRoom ring_room_of(const PlanRequest& request);
+
+/// What the library chooses, with its refusals; its plans can be printed.  Not a flow of chunks,
+/// which has none.
 tune::Choice choice_of(const PlanRequest& request);
 
 }  // namespace tutti::bench

@@ -53,12 +53,17 @@ void Connection::reserve_receive() {
   // receives but one is not yet posted again.
   const std::uint32_t receives_max = pair->receives_max();
   const std::uint32_t available = receives_max - receive_batch(receives_max);
-  if (receives_reserved + 2 > available)
+  if (receives_left() < 2)
     throw Error(ErrorCode::limit_exceeded,
                 "too many live operations: a queue pair holds " + std::to_string(receives_max) +
                     " receives, of which " + std::to_string(available) + " can be promised and " +
                     std::to_string(receives_reserved) + " are; destroy some operations");
   receives_reserved += 2;
+}
+
+std::uint32_t Connection::receives_left() const noexcept {
+  const std::uint32_t available = pair->receives_max() - receive_batch(pair->receives_max());
+  return available - std::min(receives_reserved, available);
 }
 
 void Connection::require_lines() const {

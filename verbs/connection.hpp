@@ -103,6 +103,8 @@ struct Connection {
   /// Reserves a receive for one message per call that the peer will send, in each parity.  Throws
   /// Error.
   void reserve_receive();
+  /// How many more messages could be promised a receive.
+  std::uint32_t receives_left() const noexcept;
 
   /// Throws Error if the queue pair cannot send a line.
   void require_lines() const;

@@ -99,6 +99,9 @@ class Connections {
   /// The connection that to() has returned last for that process, whatever the peer has done since;
   /// it must be there.  A set-up finds the same one until it replaces it (supersede()).
   Connection& last_to(std::uint64_t process) noexcept;
+  const Connection& last_to(std::uint64_t process) const noexcept {
+    return const_cast<Connections*>(this)->last_to(process);
+  }
   Endpoint endpoint(std::uint32_t index) const;
   /// Connects all partners, whose ports are of one kind (port_card.hpp), or throws Error.  By
   /// address it waits for the partners, which do the same.

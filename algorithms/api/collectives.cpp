@@ -10,7 +10,9 @@
 #include "runtime/communicator.hpp"
 #include "runtime/make_operation.hpp"
 #include "runtime/segment.hpp"
+#include "runtime/shared_ring.hpp"
 #include "shm/single_copy_rule.hpp"
+#include "tune/choose.hpp"
 #include "tune/hierarchy.hpp"
 #include "tune/request.hpp"
 
@@ -112,6 +114,21 @@ tune::CollectiveRequest with_whereabouts(tune::CollectiveRequest asked,
   return asked;
 }
 
+/// Takes what ranks say about their room for a shared ring out of their rows, where it is last.
+tune::RingRoom split_off_room(std::vector<std::uint64_t>& rows,
+                              const Communicator::Implementation& ranks) {
+  const std::size_t rank_count = ranks.exchange.rank_count(), width = rows.size() / rank_count;
+  std::vector<std::uint64_t> others;
+  bool all_have = true;
+  for (std::size_t rank = 0; rank < rank_count; ++rank) {
+    const auto row = std::span<const std::uint64_t>(rows).subspan(rank * width, width);
+    others.insert(others.end(), row.begin(), row.end() - 1);
+    all_have = all_have && row.back() != 0;
+  }
+  rows = std::move(others);
+  return all_have ? tune::RingRoom::there : tune::RingRoom::missing;
+}
+
 }  // namespace
 
 void detail::refuse(Communicator& communicator, const char* collective, const char* why) {
@@ -137,7 +154,7 @@ Operation barrier(Communicator& communicator, const BarrierArguments& arguments)
 Operation allreduce(Communicator& communicator, const AllreduceArguments& arguments) {
   const Communicator::Implementation& ranks = communicator.implementation();
   const Context::Implementation& context = ranks.context;
-  const bool is_ring = arguments.algorithm == Algorithm::shared_ring;
+  const bool is_ring = arguments.algorithm == Algorithm::shared_ring;  // asked for
   const bool republishes = context.shared_notifications == SharedNotifications::republished;
   tune::CollectiveRequest asked{
       .element_count = arguments.element_count,
@@ -150,8 +167,13 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
       .partners_max = ranks.partners_max,
       .reads_in_place = ranks.takes_single_copy(
           shm::ReadFor::allreduce, arguments.element_count * arguments.reduction.element_bytes)};
+  const bool tells_room = tune::depends_on_ring_room(asked, ranks.topology());
   const auto complete = [&](std::span<const std::uint64_t> rows) -> runtime::Completed {
-    const tune::CollectiveRequest completed = with_whereabouts(asked, ranks, rows);
+    std::vector<std::uint64_t> own_rows(rows.begin(), rows.end());
+    const tune::RingRoom room =
+        tells_room ? split_off_room(own_rows, ranks) : tune::RingRoom::not_told;
+    tune::CollectiveRequest completed = with_whereabouts(asked, ranks, own_rows);
+    completed.ring_room = room;
     check_arguments("allreduce", arguments, context.settings.check);
     if (completed.shares_target && arguments.source == arguments.target)
       throw Error(ErrorCode::invalid_argument,
@@ -164,11 +186,14 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
                   "there, or automatic");
     return {completed};
   };
+  std::vector<std::uint64_t> row = whereabouts(ranks, asked, arguments);
+  if (tells_room) row.push_back(runtime::has_room_for_ring(ranks, asked) ? 1 : 0);
   return runtime::make_operation(communicator, {.collective = "allreduce",
                                                 .asked = asked,
                                                 .source = arguments.source,
                                                 .target = arguments.target,
-                                                .row = whereabouts(ranks, asked, arguments),
+                                                .row = std::move(row),
+                                                .has_equal_rows = true,
                                                 .complete = complete});
 }
 

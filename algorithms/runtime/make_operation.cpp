@@ -26,6 +26,7 @@
 #include <string>
 #include <tutti/detail/check.hpp>
 #include <tutti/detail/hash.hpp>
+#include <tutti/detail/names.hpp>
 #include <type_traits>
 
 #include "runtime/card.hpp"
@@ -377,7 +378,15 @@ std::vector<std::uint64_t> rows_of(Communicator::Implementation& communicator, S
   if (request.row.empty()) return {};
   std::optional<Error> error;
   agree_on_card(communicator, call, card, error, {});
-  return gather<std::uint64_t>(communicator, call, request.row);
+  const std::size_t width = request.row.size(), ranks = communicator.exchange.rank_count();
+  if (!request.has_equal_rows) return gather<std::uint64_t>(communicator, call, request.row);
+  std::vector<std::uint64_t> all(width * ranks);
+  if (communicator.gather_unless_equal(call, std::as_bytes(std::span(request.row)),
+                                       std::as_writable_bytes(std::span(all))))
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      std::copy(request.row.begin(), request.row.end(),
+                all.begin() + static_cast<std::ptrdiff_t>(rank * width));
+  return all;
 }
 
 /// The barrier after which every rank has connected, or all throw the reason.  Returns whether any
@@ -421,7 +430,7 @@ std::unique_ptr<Operation::Implementation> lay_out(Communicator::Implementation&
                                          communicator.context.settings.notify == Notify::flag);
   operation->uses_network = is_simulated || !partners_of(*operation).empty();
   if (operation->uses_network) ++communicator.context.live_network_operations;
-  if (asked.algorithm == Algorithm::shared_ring)
+  if (operation->plan.algorithm == name_of(Algorithm::shared_ring))
     operation->calls.emplace<SharedRingOperation>(*operation, request);
   else
     lay_out_memory(*operation, request, completed);

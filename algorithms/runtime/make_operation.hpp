@@ -37,6 +37,7 @@ struct OperationRequest {
   std::vector<Rank> members = {};          // who takes part, if not all do: the plan is theirs
   /// Sizes that this rank sends to all others first; as many numbers on every rank.
   std::vector<std::uint64_t> row = {};
+  bool has_equal_rows = false;  // of a few numbers, which mostly are the same on all ranks
   /// Checks the arguments of this rank, and completes what is asked by the rows of all ranks.  May
   /// throw Error, which every rank then hears.  Changes nothing.
   std::function<Completed(std::span<const std::uint64_t> rows)> complete = {};

@@ -7,6 +7,7 @@
 #include "runtime/make_operation.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/operation_memory.hpp"
+#include "tune/choose.hpp"
 
 namespace tutti::runtime {
 namespace {
@@ -24,9 +25,9 @@ std::string text_of(const plan::RingChunk& chunk) {
 
 plan::RingLapLimits limits_of(const Context::Implementation& context, const plan::NodeRing& ring,
                               std::uint32_t largest_node, std::uint64_t payload_bytes,
-                              bool republishes) {
+                              plan::RingAsked by, bool republishes) {
   plan::RingLapLimits limits =
-      plan::shared_ring_limits(ring.nodes, ring.sub_blocks, largest_node, payload_bytes);
+      plan::shared_ring_limits(ring.nodes, ring.sub_blocks, largest_node, payload_bytes, by);
   if (const std::size_t asked = context.settings.chunk_bytes; asked > 0) {
     limits.chunk_bytes = std::min<std::uint64_t>(asked, UINT32_MAX);  // no message is longer
     limits.window_bytes =
@@ -38,7 +39,51 @@ plan::RingLapLimits limits_of(const Context::Implementation& context, const plan
   return limits;
 }
 
+/// A ring that nobody asks for leaves as much of the arena to others as it takes.
+bool leaves_as_much(Context::Implementation& context, std::uint64_t bytes) {
+  return bytes <= context.fabric.arena().largest_gap() / 2;
+}
+
+/// How many messages may wait along a connection at once, an even number: no more than a quarter of
+/// what it promises, so that other operations have room there, too.  16 chunks of 8 KiB take 19 us
+/// to send (FDR), and an answer 2 us: 1 MiB of 16 nodes takes 292.8 us of virtual time, with 48
+/// chunks 290.9 us, and with 8 chunks 296.8 us.
+std::uint32_t waiting_max_of(const Communicator::Implementation& communicator) {
+  constexpr std::uint32_t enough = 16;
+  return std::clamp(communicator.receives_max / 8 * 2, 2u, enough);
+}
+
+plan::RingAsked asked_of(const tune::CollectiveRequest& asked) {
+  return asked.algorithm == Algorithm::shared_ring ? plan::RingAsked::by_name
+                                                   : plan::RingAsked::unasked;
+}
+
+bool gets_on_while_it_waits(const Context::Implementation& context) {
+  if (context.settings.wait == WaitPolicy::block) return false;
+  if (context.shared_notifications == SharedNotifications::republished) return true;
+  return !context.clock.is_simulated() && context.fabric.port().driver().places_writes_in_order;
+}
+
 }  // namespace
+
+bool has_room_for_ring(const Communicator::Implementation& communicator,
+                       const tune::CollectiveRequest& asked) {
+  Context::Implementation& context = communicator.context;
+  if (context.settings.chunk_bytes > 0 || !gets_on_while_it_waits(context)) return false;
+  const tune::Topology topology = communicator.topology();
+  if (!leaves_as_much(context, tune::shared_ring_arena_bytes(asked, topology))) return false;
+  if (context.shared_notifications != SharedNotifications::republished) return true;
+  // Connections that are not made yet have room.
+  const plan::Plan plan = plan::shared_ring_plan(communicator.exchange.self(), topology.rank_count,
+                                                 topology.node_of, 1);
+  const verbs::Connections& connections = context.fabric.connections();
+  return std::all_of(plan.steps.begin(), plan.steps.end(), [&](const plan::Step& step) {
+    const std::uint64_t process = communicator.process_of[index_of(step.peer)];
+    return step.action != plan::Action::await || communicator.is_neighbour(step.peer) ||
+           !connections.has(process) ||
+           connections.last_to(process).receives_left() >= 2 * waiting_max_of(communicator);
+  });
+}
 
 SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
                                          const OperationRequest& request)
@@ -66,7 +111,7 @@ SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
   layout_.laps = plan::shared_ring_laps(
       layout_.ring.parts(), layout_.element_count, element_bytes,
       limits_of(communicator.context, layout_.ring, static_cast<std::uint32_t>(largest_node),
-                layout_.element_count * element_bytes, republishes_));
+                layout_.element_count * element_bytes, asked_of(request.asked), republishes_));
   layout_.ahead.assign(members_.size(), layout_.laps.in_flight);
   is_timed_ = communicator.context.clock.is_simulated() && members_.size() > 1;
   engine::Execution& execution = operation.execution;
@@ -88,8 +133,10 @@ SharedRingOperation::SharedRingOperation(Operation::Implementation& operation,
   limit_what_waits();
   // Room for the contributions to a whole payload, so that nobody has to wait for this rank after
   // start(); or else for the laps in flight.
-  if (layout_.laps.count > layout_.laps.in_flight && members_.size() > 1) {
-    ahead_ = layout_.laps.count;
+  ahead_ = layout_.laps.count;
+  const bool is_asked_for = asked_of(request.asked) == plan::RingAsked::by_name;
+  if (layout_.laps.count > layout_.laps.in_flight && members_.size() > 1 &&
+      (is_asked_for || leaves_as_much(communicator.context, own_bytes(member)))) {
     operation.block = allocate_block(communicator.context, own_bytes(member));
   }
   if (operation.block == nullptr) {
@@ -122,9 +169,7 @@ void SharedRingOperation::limit_what_waits() noexcept {
   if (!republishes_) return;
   notified_max_ = layout_.laps.in_flight *
                   plan::shared_ring_waiting_max(layout_.ring.nodes, layout_.ring.sub_blocks);
-  // A quarter of what a connection promises, an even number, so that other operations have room
-  // there, too.  48 chunks of 8 KiB take 60 us to send (FDR), and an answer 2 us.
-  const std::uint32_t quarter = std::max(operation_.communicator.receives_max / 8 * 2, 2u);
+  const std::uint32_t quarter = waiting_max_of(operation_.communicator);
   acknowledges_ = notified_max_ > quarter;
   if (acknowledges_) notified_max_ = quarter;
 }

@@ -10,9 +10,9 @@
 // Where words are republished (SharedNotifications), chunks are notified to the rank that the
 // connection leads to.  Any chunk may come by any connection, as any rank of the node before may
 // have found it.  So each has a receive for each chunk that can wait at this node at once
-// (plan::shared_ring_waiting_max, for each lap in flight).  Where these are more than a quarter of
-// what a connection promises, it has that quarter, and the rank that the chunks come to
-// acknowledges them: whenever it has polled a further quarter of so many, it writes how many it has
+// (plan::shared_ring_waiting_max, for each lap in flight).  Where these are more than 16, or than a
+// quarter of what a connection promises, it has no more than that, and the rank that the chunks
+// come to acknowledges them: whenever it has polled a quarter of so many, it writes how many it has
 // polled into a word of their sender, which sends no more ahead.  A sender that may not send leaves
 // chunks to the other ranks of its node.  What is acknowledged follows from what was sent, so a
 // sender knows when no further acknowledgement will be written into its memory.
@@ -32,6 +32,7 @@
 
 #include "engine/shared_ring.hpp"
 #include "runtime/card.hpp"
+#include "tune/request.hpp"
 #include "verbs/verbs_fabric.hpp"
 
 namespace tutti::runtime {
@@ -47,6 +48,13 @@ struct RingDoor {
   std::uint32_t acknowledged_key = 0;
   std::uint64_t acknowledged = 0;
 };
+
+/// Whether this rank has room for a shared ring that nobody asks for by name, and gets on in it
+/// while it waits: twice the memory that it needs, so that as much is left for others; receives;
+/// and neither a sleep that ends only when a message comes, nor chunks of a size that was asked
+/// for.
+bool has_room_for_ring(const Communicator::Implementation& communicator,
+                       const tune::CollectiveRequest& asked);
 
 class SharedRingOperation {
  public:

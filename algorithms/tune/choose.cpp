@@ -194,6 +194,20 @@ Choice choose(const CollectiveRequest& request, const Topology& topology,
   return choice;
 }
 
+bool depends_on_ring_room(const CollectiveRequest& request, const Topology& topology) {
+  // Most calls need no second choice to be made for them.
+  if (request.algorithm != Algorithm::automatic || request.ring_room != RingRoom::not_told ||
+      request.bytes() < in_parts_from_bytes || topology.shares_cpus || topology.is_one_node())
+    return false;
+  CollectiveRequest with_room = request;
+  with_room.ring_room = RingRoom::there;
+  try {
+    return choose(with_room, topology).row().is_flow;
+  } catch (const Error&) {
+    return false;  // the choice itself will say why, once all ranks are there to hear it
+  }
+}
+
 plan::Picoseconds Choice::cost() const {
   return row_->cost == nullptr ? 0 : row_->cost(query(), variant_);
 }

@@ -52,6 +52,13 @@ class Choice {
 Choice choose(const CollectiveRequest& request, const Topology& topology,
               const plan::Network& network = assumed_network);
 
+/// What a shared ring would take of the arena of the first rank of the largest node.
+std::uint64_t shared_ring_arena_bytes(const CollectiveRequest& request, const Topology& topology);
+
+/// Whether a flow of chunks would be chosen for a request if all ranks had room for it, so that
+/// they have to tell.  All ranks get the same result.  False also for what choose() refuses.
+bool depends_on_ring_room(const CollectiveRequest& request, const Topology& topology);
+
 /// `self`'s plan of what is chosen.
 inline plan::Plan plan_for(const CollectiveRequest& request, const Topology& topology, Rank self,
                            const plan::Network& network = assumed_network) {

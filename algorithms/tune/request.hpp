@@ -32,6 +32,13 @@ enum class Collective : std::uint8_t {
 };
 const char* name_of(Collective collective) noexcept;
 
+/// What the ranks have told each other about a shared ring that nobody asks for by name.
+enum class RingRoom : std::uint8_t {
+  not_told,  // nobody was asked
+  missing,   // some rank has no room for it, or would not get on in it while it waits
+  there,     // all have room
+};
+
 struct CollectiveRequest {
   Collective collective = Collective::allreduce;
   /// Elements of `reduction.element_bytes` each: of one contribution, of the longest block, or of
@@ -57,6 +64,7 @@ struct CollectiveRequest {
                                             // whose messages are notified
   bool shares_target = false;               // the ranks of each node have one target
   bool zero_copy = false;                   // the buffers of all ranks are registered
+  RingRoom ring_room = RingRoom::not_told;
   bool reads_in_place = false;  // ranks read payloads of this size where they are: measured to be
                                 // the faster way when the ranks met
 

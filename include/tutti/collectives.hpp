@@ -118,6 +118,9 @@ struct AllreduceArguments {       // raw form
 /// computes or is stopped only if its arena has no room for a whole payload, and not before the
 /// laps in flight are done.
 ///
+/// Algorithm::automatic takes it, too, where it costs least and all ranks have room for it; then 1
+/// MiB is in flight, and each arena has as much room left as the ring takes.
+///
 /// Slots and send buffers come from the arena of the context: Error{limit_exceeded} when it is
 /// full.
 TUTTI_EXPORT Operation allreduce(Communicator& communicator, const AllreduceArguments& arguments);

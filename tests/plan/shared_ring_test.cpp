@@ -147,7 +147,29 @@ TEST(SharedRing, has_as_many_sub_blocks_as_the_largest_node_has_ranks) {
   const NodeOf node_of = test::in_blocks({2, 3, 1});
   EXPECT_EQ(shared_ring_sub_blocks(6, node_of, 8), 3u);
   EXPECT_EQ(shared_ring_sub_blocks(6, node_of, 1u << 20), 4u);
+  EXPECT_EQ(shared_ring_sub_blocks(6, node_of, (1u << 20) - 1), 3u);
   EXPECT_EQ(shared_ring_sub_blocks(6, {}, 8), 1u);
+}
+
+TEST(SharedRing, has_chunks_of_8_kib_where_each_node_is_a_rank) {
+  EXPECT_EQ(shared_ring_sub_blocks(2, {}, 256u << 10), 1u);
+  EXPECT_EQ(shared_ring_sub_blocks(4, {}, 32u << 10), 1u);
+  EXPECT_EQ(shared_ring_sub_blocks(4, {}, 64u << 10), 2u);
+  EXPECT_EQ(shared_ring_sub_blocks(4, {}, 256u << 10), 4u);
+  EXPECT_EQ(shared_ring_sub_blocks(32, {}, 256u << 10), 1u);
+  EXPECT_EQ(shared_ring_sub_blocks(32, {}, 512u << 10), 2u);
+  EXPECT_EQ(shared_ring_sub_blocks(32, {}, 1u << 20), 4u);
+}
+
+/// 8 MiB of 16 ranks on 4 nodes: laps of 1 MiB, two of which are in flight.
+TEST(SharedRing, takes_as_much_of_an_arena_as_the_documentation_says) {
+  constexpr std::uint64_t elements = 1u << 20, element_bytes = 8;
+  const RingLaps laps = shared_ring_laps(16, elements, element_bytes,
+                                         shared_ring_limits(4, 4, 4, elements * element_bytes));
+  EXPECT_EQ(laps.in_flight, 2u);
+  const std::uint64_t lines = 2 * 2 * 2 * 16 + 3 * 4;
+  EXPECT_EQ(shared_ring_arena_bytes(laps, 4, 4, 4, elements, element_bytes),
+            (7u << 20) + 64 * lines);
 }
 
 TEST(SharedRing, has_fewer_where_not_all_chunks_can_be_numbered) {

@@ -96,6 +96,8 @@ struct Case {
   std::optional<std::size_t> chunk_bytes = {};
   std::optional<std::size_t> arena_bytes = {};
   Notify notify = Notify::immediate;
+  const char* taken = nullptr;  // the schedule that the library has to choose
+  std::optional<WaitPolicy> wait = {};
 
   std::string text() const {
     std::string shape;
@@ -169,6 +171,7 @@ ContextOptions options_of(const Case& one) {
           .chunk_bytes = one.chunk_bytes,
           .single_copy_bytes = one.single_copy_bytes,
           .notify = one.notify,
+          .wait = one.wait,
           .ranks_per_node = one.ranks_per_node,
           .placement = one.placement};
 }
@@ -186,6 +189,10 @@ int run_rank(const Case& one, Exchange& exchange, std::int64_t* ends) {
   const bool is_broadcast = one.collective == tune::Collective::broadcast;
   if (is_broadcast && self == Rank{0}) target.assign(target.size(), one.rank_count);
   Operation operation = operation_of(one, communicator, source, target);
+  if (one.taken != nullptr && operation.algorithm() != one.taken) {
+    std::fprintf(stderr, "%s was taken\n", operation.algorithm().c_str());
+    return 5;
+  }
   const auto complete = [&] {
     return operation.start() == Status::ok && operation.wait(120s) == Status::ok;
   };
@@ -326,7 +333,10 @@ TEST(NodeTime, of_payloads_that_stay_with_their_senders) {
 }
 
 TEST(NodeTime, of_lanes_that_cut_their_part_again) {
-  expect_equal({{allreduce, 16, {2}, 8'000}, {allreduce, 12, {4}, 16'000}});
+  std::vector<Case> cases = {{allreduce, 16, {2}, 8'000}, {allreduce, 12, {4}, 16'000}};
+  // Where chunks are asked for, no shared ring is taken, which has no plan.
+  for (Case& one : cases) one.chunk_bytes = std::size_t{16} << 20;
+  expect_equal(cases);
 }
 
 /// Parts of one length, and of two.
@@ -397,6 +407,65 @@ TEST(NodeTime, of_the_shared_ring_is_near_its_bound) {
     EXPECT_GE(us, bound) << one.nodes << " nodes of " << one.per_node;
     EXPECT_LE(us, 1.05 * bound) << one.nodes << " nodes of " << one.per_node << ", " << one.bytes;
   }
+}
+
+struct RingShape {
+  std::uint32_t nodes, per_node;
+  std::size_t bytes;
+  std::string text() const {
+    return std::to_string(nodes) + " nodes of " + std::to_string(per_node) + ", " +
+           std::to_string(bytes) + " bytes";
+  }
+};
+Case allreduce_of(const RingShape& shape) {
+  return {.collective = allreduce,
+          .rank_count = shape.nodes * shape.per_node,
+          .ranks_per_node = {shape.per_node},
+          .elements = shape.bytes / 8};
+}
+
+/// What the registry takes a shared ring to cost is what it costs.
+TEST(NodeTime, of_the_shared_ring_is_its_price) {
+  const MachineFile file;
+  for (const RingShape& shape : {RingShape{4, 1, 1u << 20},
+                                 {8, 1, 256u << 10},
+                                 {16, 1, 256u << 10},
+                                 {32, 1, 256u << 10},
+                                 {4, 4, 256u << 10},
+                                 {8, 2, 512u << 10},
+                                 {16, 2, 256u << 10}}) {
+    Case one = allreduce_of(shape);
+    one.algorithm = Algorithm::shared_ring;
+    const auto ends = measured(one);
+    tune::CollectiveRequest request = request_of(one);
+    request.algorithm = Algorithm::shared_ring;
+    const auto price = static_cast<double>(tune::choose(request, topology_of(one), machine).cost());
+    const auto time = static_cast<double>(*std::max_element(ends.begin(), ends.end()));
+    EXPECT_NEAR(price / time, 1, shape.per_node == 1 ? 0.02 : 0.08)
+        << shape.text() << ": " << price / 1e6 << " and " << time / 1e6 << " us";
+  }
+}
+
+/// And where it is taken because of its price, it is faster than what is taken where some rank has
+/// no room for it.
+TEST(NodeTime, of_the_shared_ring_is_the_least_where_it_is_taken) {
+  const MachineFile file;
+  const auto time_of = [](const Case& one) {
+    const auto ends = measured(one);
+    return *std::max_element(ends.begin(), ends.end());
+  };
+  for (const RingShape& shape : {RingShape{4, 1, 1u << 20}, {8, 1, 256u << 10}}) {
+    Case taken = allreduce_of(shape);
+    taken.taken = "shared_ring";
+    Case otherwise = allreduce_of(shape);  // ranks that may sleep do not take it
+    otherwise.wait = WaitPolicy::block;
+    otherwise.taken = "chunked_fold";
+    EXPECT_LT(time_of(taken), time_of(otherwise)) << shape.text();
+  }
+  Case narrow = allreduce_of({4, 1, 1u << 20});  // the ring needs 3.7 MB
+  narrow.arena_bytes = 4u << 20;
+  narrow.taken = "chunked_fold";
+  (void)time_of(narrow);
 }
 
 /// Two ranks of one node, a payload of one element: what is stored, seen, claimed and copied, one

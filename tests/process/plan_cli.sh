@@ -145,6 +145,12 @@ texts() {
   expect 0 'connections +21$' --ranks 64 --collective alltoall
   expect 0 'chosen: bruck_alltoall with 7 a round, .* us on' --ranks 64 --collective alltoall --explain
   expect 0 'chosen: shared_ring, which is asked for' --ranks 4 --algorithm shared_ring --explain
+  # By price, where the arena has room; a plan is printed of the best schedule that has one.
+  expect 0 'chosen: shared_ring, .* us on' --ranks 8 --bytes 1M --dtype double --explain
+  expect 0 'next: chunked_fold, .* us' --ranks 8 --bytes 1M --dtype double --explain
+  expect 0 '^chunked_fold, 8 ranks' --ranks 8 --bytes 1M --dtype double
+  TUTTI_ARENA_BYTES=4M expect 0 'not shared_ring: it takes .* bytes of the arena .* some rank has not' \
+    --ranks 8 --bytes 1M --dtype double --explain
   refuse '--format="json": expected table' --ranks 4 --explain --format json
   # Of many ranks only an alltoall of long blocks connects all: every other collective few more than their logarithm.
   local collective bytes connections how

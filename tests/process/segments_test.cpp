@@ -71,7 +71,9 @@ struct Shape {
 bool is_as_expected(const Operation& operation, const Shape& shape) {
   const bool is_ring = shape.algorithm == Algorithm::ring ||
                        (shape.algorithm == Algorithm::automatic && shape.rank_count == 2);
-  if (shape.without != UINT32_MAX) return operation.algorithm() == "chunked_fold";
+  // Or, where each rank has a CPU of its own, by price.
+  if (shape.without != UINT32_MAX)
+    return operation.algorithm() == "chunked_fold" || operation.algorithm() == "shared_ring";
   return operation.algorithm() == (is_ring ? "ring_zero_copy" : "chunked_fold_zero_copy");
 }
 

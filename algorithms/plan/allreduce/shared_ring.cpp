@@ -10,20 +10,30 @@ namespace tutti::plan {
 std::uint32_t shared_ring_sub_blocks(std::uint32_t rank_count, std::span<const Node> node_of,
                                      std::uint64_t payload_bytes) {
   // By LogGP the ring is bound by bandwidth once C blocks take longer than one hop with its
-  // combining: 2 to 4 sub-blocks for 1 MiB over up to 32 nodes.
-  constexpr std::uint64_t large_payload_bytes = 1u << 20;
+  // combining: 2 to 4 sub-blocks for 1 MiB over up to 32 nodes.  Of smaller payloads, nodes of one
+  // rank have so many that chunks have 8 KiB, which take 1.2 us of a port (FDR); in nodes of
+  // several ranks, laps are shorter instead.  Between two nodes, where the ring is taken by name
+  // only, further chunks have not been measured.
+  constexpr std::uint64_t large_payload_bytes = 1u << 20, chunk_bytes = 8u << 10;
   constexpr std::uint32_t of_large_payload = 4;
   const auto ranks = static_cast<std::uint32_t>(largest_node_of(node_of));
-  const std::uint32_t wanted =
-      payload_bytes < large_payload_bytes ? ranks : std::max(ranks, of_large_payload);
   const std::uint32_t node_count = node_count_of(node_of, rank_count);
-  return std::clamp<std::uint32_t>(shared_ring_ids_max / 2 / node_count, 1, wanted);
+  std::uint64_t wanted = ranks;
+  if (payload_bytes >= large_payload_bytes)
+    wanted = std::max(ranks, of_large_payload);
+  else if (ranks == 1 && node_count > 2)
+    wanted =
+        std::clamp<std::uint64_t>(payload_bytes / node_count / chunk_bytes, 1, of_large_payload);
+  return static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(shared_ring_ids_max / 2 / node_count, 1, wanted));
 }
 
 RingLapLimits shared_ring_limits(std::uint32_t nodes, std::uint32_t sub_blocks,
-                                 std::uint32_t largest_node, std::uint64_t payload_bytes) noexcept {
+                                 std::uint32_t largest_node, std::uint64_t payload_bytes,
+                                 RingAsked asked) noexcept {
   assert(nodes > 0 && sub_blocks > 0 && largest_node > 0);
   RingLapLimits limits;
+  if (asked == RingAsked::unasked) limits.window_bytes /= 2;
   if (largest_node == 1) return limits;
   constexpr std::uint64_t shortest = 8u << 10;
   const std::uint64_t blocks_of_payload = std::min(std::uint64_t{8} * nodes, std::uint64_t{32});
@@ -54,6 +64,33 @@ RingLaps shared_ring_laps(std::uint32_t parts, std::uint64_t element_count,
   laps.in_flight = static_cast<std::uint32_t>(
       std::min<std::uint64_t>({in_window, limits.in_flight_max, laps.count}));
   return laps;
+}
+
+namespace {
+
+constexpr std::uint64_t line_bytes = 64;
+
+std::uint64_t quotient_up(std::uint64_t number, std::uint64_t divisor) noexcept {
+  return number / divisor + (number % divisor != 0 ? 1 : 0);
+}
+std::uint64_t whole_lines(std::uint64_t bytes) noexcept {
+  return quotient_up(bytes, line_bytes) * line_bytes;
+}
+
+}  // namespace
+
+std::uint64_t shared_ring_arena_bytes(const RingLaps& laps, std::uint32_t nodes,
+                                      std::uint32_t sub_blocks, std::uint32_t members,
+                                      std::uint64_t element_count,
+                                      std::uint64_t element_bytes) noexcept {
+  const std::uint64_t parts = std::uint64_t{nodes} * sub_blocks;
+  const std::uint64_t elements = quotient_up(element_count, laps.count);
+  const std::uint64_t lap = whole_lines(elements * element_bytes);
+  const std::uint64_t block =
+      whole_lines(quotient_up(elements, parts) * sub_blocks * element_bytes);
+  const std::uint64_t words_of_chunks = 2 * 2 * parts, words_of_rank = 3;
+  return (laps.in_flight * words_of_chunks + members * words_of_rank) * line_bytes +
+         laps.in_flight * (3 * lap + 2 * block);
 }
 
 bool is_shared_ring(std::uint32_t nodes, std::uint32_t sub_blocks) noexcept {

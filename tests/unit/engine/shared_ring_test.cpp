@@ -44,5 +44,26 @@ TEST(SharedRing, one_of_those_that_find_a_chunk_has_it) {
     EXPECT_EQ(test::run_threads<std::memory_order_release>({shape, 256, 1}, 4000), 0u);
 }
 
+/// Who chooses a ring counts what it takes of an arena by the shape alone.
+TEST(SharedRing, takes_as_much_of_an_arena_as_is_counted_for_it) {
+  for (const std::uint32_t nodes : {1u, 2u, 5u, 32u})
+    for (const std::uint32_t members : {1u, 3u, 8u})
+      for (const std::uint32_t sub_blocks : {1u, 4u, 9u})
+        for (const std::size_t elements : {std::size_t{0}, std::size_t{1}, std::size_t{100'003}})
+          for (const plan::RingLaps& laps : {plan::RingLaps{}, plan::RingLaps{7, 2}})
+            for (const std::size_t element_bytes : {1u, 8u, 24u}) {
+              const engine::SharedRingLayout layout{
+                  .ring = {.nodes = nodes, .sub_blocks = sub_blocks},
+                  .laps = laps,
+                  .members = members,
+                  .ahead = std::vector<std::uint32_t>(members, laps.in_flight),
+                  .element_count = elements,
+                  .element_bytes = element_bytes};
+              EXPECT_EQ(plan::shared_ring_arena_bytes(laps, nodes, sub_blocks, members, elements,
+                                                      element_bytes),
+                        layout.bytes_of(0, laps.in_flight));
+            }
+}
+
 }  // namespace
 }  // namespace tutti

@@ -573,6 +573,88 @@ TEST(Selection, the_shared_ring_is_a_flow_and_refuses_what_it_cannot_do) {
   EXPECT_EQ(partners(8192).parts, 8192 * 2);
 }
 
+/// An allreduce of 1 MiB, of as many nodes of one rank each.
+Asked of_a_ring() {
+  Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+  asked.element_count = (1u << 20) / 8;
+  asked.ring_room = RingRoom::there;
+  return asked;
+}
+
+TEST(SharedRingUnasked, is_taken_where_it_costs_least_and_all_have_room) {
+  for (const std::uint32_t ranks : {3u, 8u, 16u, 32u}) {
+    const Choice choice = choose(of_a_ring(), {.rank_count = ranks});
+    EXPECT_STREQ(choice.row().name, "shared_ring") << ranks;
+    Asked told_nothing = of_a_ring();
+    told_nothing.ring_room = RingRoom::not_told;
+    const Choice otherwise = choose(told_nothing, {.rank_count = ranks});
+    EXPECT_FALSE(otherwise.row().is_flow) << ranks;
+    EXPECT_LT(choice.cost(), otherwise.cost()) << ranks;
+    EXPECT_TRUE(depends_on_ring_room(told_nothing, {.rank_count = ranks})) << ranks;
+  }
+}
+
+/// What the explanation says why it is not taken; empty: it is.
+std::string why_no_ring(const Asked& asked, const Topology& topology) {
+  const Choice choice = choose(asked, topology);
+  if (choice.row().is_flow) return "";
+  const std::string text = choice.explanation(), begin = "\n  not shared_ring: ";
+  const std::size_t at = text.find(begin);
+  if (at == std::string::npos) return "it costs more";
+  return text.substr(at + begin.size(), text.find('\n', at + 1) - at - begin.size());
+}
+
+TEST(SharedRingUnasked, says_why_it_is_not_taken) {
+  const Topology eight{.rank_count = 8};
+  const auto expect = [](const std::string& said, const char* words) {
+    EXPECT_NE(said.find(words), std::string::npos) << said << "\n does not say: " << words;
+  };
+  EXPECT_EQ(why_no_ring(of_a_ring(), eight), "");
+  Asked other = of_a_ring();
+  other.ring_room = RingRoom::missing;
+  expect(why_no_ring(other, eight),
+         "bytes of the arena of the first rank of a node, and some rank");
+  other.ring_room = RingRoom::not_told;
+  expect(why_no_ring(other, eight), "no rank has told");
+  other = of_a_ring();
+  other.agreement = Agreement::reproducible;
+  expect(why_no_ring(other, eight), "promises no more than identical");
+  other = of_a_ring();
+  other.reduction = request(BuiltIn::none, ElementType::float64, Agreement::identical).reduction;
+  expect(why_no_ring(other, eight), "does not keep rank order");
+  other = of_a_ring();
+  other.element_count = 1000;
+  expect(why_no_ring(other, eight), "the payload is small");
+  other = of_a_ring();
+  other.zero_copy = true;
+  expect(why_no_ring(other, eight), "the buffers are registered");
+  other = of_a_ring();
+  other.per_round = {1, 1, 1};
+  expect(why_no_ring(other, eight), "messages per round are asked for");
+  expect(why_no_ring(of_a_ring(), {.rank_count = 2}), "no more than two nodes");
+  expect(why_no_ring(of_a_ring(), {.rank_count = 8, .shares_cpus = true}), "ranks share CPUs");
+  other = of_a_ring();
+  other.across = Across::flat;
+  expect(why_no_ring(other, eight), "it is asked how nodes enter");
+}
+
+TEST(SharedRingUnasked, nobody_has_to_tell_of_room_where_nothing_depends_on_it) {
+  Asked asked = of_a_ring();
+  asked.ring_room = RingRoom::not_told;
+  EXPECT_TRUE(depends_on_ring_room(asked, {.rank_count = 8}));
+  EXPECT_FALSE(depends_on_ring_room(asked, {.rank_count = 8, .shares_cpus = true}));
+  EXPECT_FALSE(depends_on_ring_room(asked, {.rank_count = 1}));
+  EXPECT_FALSE(depends_on_ring_room(of_a_ring(), {.rank_count = 8}));  // they have told
+  asked.algorithm = Algorithm::shared_ring;
+  EXPECT_FALSE(depends_on_ring_room(asked, {.rank_count = 8}));
+  asked.algorithm = Algorithm::automatic;
+  asked.per_round = {1};  // does not cover 8 ranks, which the choice itself refuses
+  EXPECT_FALSE(depends_on_ring_room(asked, {.rank_count = 8}));
+  asked.per_round = {};
+  asked.element_count = 8;
+  EXPECT_FALSE(depends_on_ring_room(asked, {.rank_count = 8}));
+}
+
 /// Node after node.
 std::vector<Node> nodes_of(const std::vector<std::uint32_t>& sizes) {
   std::vector<Node> nodes;

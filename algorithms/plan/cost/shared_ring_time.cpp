@@ -1,0 +1,54 @@
+// See shared_ring_time.hpp.
+#include "plan/cost/shared_ring_time.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+namespace tutti::plan {
+namespace {
+
+/// Both at the same time: the longer one, and some of a shorter one that is nearly as long.
+Picoseconds beside(Picoseconds left, Picoseconds right) {
+  const Picoseconds longer = std::max(left, right), shorter = std::min(left, right);
+  if (shorter == 0) return longer;
+  const Picoseconds share = shorter / std::max<Picoseconds>(longer / 1000, 1);  // in thousandths
+  return longer + shorter / 1000 * std::max<Picoseconds>(share - 750, 0) * 3 / 5;
+}
+
+}  // namespace
+
+Picoseconds shared_ring_time(const RingShape& shape, const RingLaps& laps,
+                             std::uint64_t payload_bytes, const Network& network) {
+  assert(shape.nodes > 0 && shape.members > 0 && shape.sub_blocks > 0);
+  assert(laps.count > 0 && laps.in_flight > 0);
+  const LogGP& between = network.between;
+  const NodeMemory& inside = network.inside;
+  const std::uint64_t chunks = std::uint64_t{laps.count} * shape.nodes * shape.sub_blocks;
+  const std::uint64_t bytes = (payload_bytes + chunks - 1) / chunks;
+  const Picoseconds members = shape.members, hops = shape.nodes - 1, lap_count = laps.count;
+  const Picoseconds joined = members * between.work_time(bytes);
+  const Picoseconds result = inside.receive_overhead + inside.read_per_byte.of(bytes);
+
+  const Picoseconds block = shape.sub_blocks * std::max(between.gap, between.per_byte.of(bytes));
+  const Picoseconds last =
+      hops == 0 ? 0 : between.send_overhead + between.latency + between.receive_overhead;
+  const Picoseconds back = last + between.per_byte.of(bytes) + (members > 1 ? result / 2 : 0);
+  const Picoseconds there = back + joined;
+  const Picoseconds along =
+      lap_count == 1
+          ? hops * (std::max(block, there) + std::max(block, back)) + (block > back ? last : 0)
+          : std::max(lap_count * 2 * hops * block + last,
+                     lap_count * hops * (there + back) / laps.in_flight);
+  if (members == 1) return along;
+
+  // A rank claims and combines one of M chunks, which comes again and goes on later.  A node begins
+  // the chunks of one of N blocks with a copy.
+  const Picoseconds combined = joined - between.work_time(bytes) / shape.nodes;
+  const Picoseconds of_chunk =
+      inside.per_byte.of(bytes) + result +
+      (combined + 2 * inside.receive_overhead + 2 * between.receive_overhead) / members;
+  const Picoseconds before = inside.store_time(bytes) + inside.latency + joined;
+  return before + beside(along, static_cast<Picoseconds>(chunks) * of_chunk) + result;
+}
+
+}  // namespace tutti::plan
