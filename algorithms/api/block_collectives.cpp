@@ -219,6 +219,16 @@ class Making {
   const char* name() const { return request_.collective; }
   std::vector<std::uint64_t>& row() { return request_.row; }
 
+  /// To be called after what else adds to the row, but for may_share_target().  Blocks may be
+  /// written where they belong in the targets, which have a block of each rank.
+  void may_be_zero_copy() {
+    tells_registration_ = runtime::may_be_zero_copy(communicator_.implementation(), request_.asked);
+    if (tells_registration_)
+      request_.row.push_back(runtime::registration_of(communicator_.implementation().context,
+                                                      request_.target,
+                                                      count() * request_.asked.element_count));
+  }
+
   /// To be called last of what adds to the row.  The ranks of a node may have one target, whose
   /// blocks lie in it as `target` says.
   void may_share_target(const BlockLayout& target) {
@@ -248,6 +258,7 @@ class Making {
       if (root != no_rank) require_root(name(), root, count());
       std::vector<std::uint64_t> own_rows(rows.begin(), rows.end());
       const bool shares_target = tells_target_ && split_off_targets(own_rows);
+      const bool is_zero_copy = tells_registration_ && split_off_registrations(own_rows);
       LaidOut blocks = lay_out(own_rows);
       const bool in_place =
           is_in_place({name(), request_.source, request_.target}, blocks.of_rank, settings().check);
@@ -259,6 +270,7 @@ class Making {
       asked.block_bytes = std::move(blocks.differing);
       asked.has_equal_blocks = request_.row.empty();
       asked.shares_target = shares_target;
+      asked.zero_copy = is_zero_copy && !shares_target;
       asked.reads_in_place =
           !(swapped && in_place) && communicator_.implementation().takes_single_copy(
                                         read_for(request_.asked.collective), blocks.longest_bytes);
@@ -295,9 +307,24 @@ class Making {
     return true;
   }
 
+  /// Takes what may_be_zero_copy() has added, which is the last that is left, out of the rows of
+  /// all ranks.  Returns whether all targets are registered.
+  bool split_off_registrations(std::vector<std::uint64_t>& rows) const {
+    const std::size_t width = rows.size() / count();
+    std::vector<std::uint64_t> own_rows, registrations;
+    for (std::size_t rank = 0; rank < count(); ++rank) {
+      const auto row = std::span<const std::uint64_t>(rows).subspan(rank * width, width);
+      own_rows.insert(own_rows.end(), row.begin(), row.end() - 1);
+      registrations.push_back(row.back());
+    }
+    rows = std::move(own_rows);
+    return runtime::allow_zero_copy(communicator_.implementation(), registrations);
+  }
+
   Communicator& communicator_;
   runtime::OperationRequest request_;
-  bool tells_target_ = false;  // at the end of the row
+  bool tells_registration_ = false;  // in the row, before what tells of the target
+  bool tells_target_ = false;        // at the end of the row
 };
 
 }  // namespace
@@ -335,6 +362,7 @@ BlockLayout detail::block_layout(Communicator& communicator, const char* collect
 Operation allgather(Communicator& communicator, const AllgatherArguments& arguments) {
   Making make(communicator, "allgather", tune::Collective::allgather, arguments.source,
               arguments.target, arguments.bytes);
+  make.may_be_zero_copy();
   make.may_share_target({std::vector(make.count(), arguments.bytes)});
   return make(false, [&](std::span<const std::uint64_t>) -> Making::LaidOut {
     return {gathered(equal_ranges(make.name(), arguments.bytes, make.count()), make.self()),

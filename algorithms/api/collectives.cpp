@@ -69,19 +69,12 @@ std::size_t share_of(double fraction, std::size_t whole) {
   return std::min(part, whole);
 }
 
-/// Whether all ranks may have registered buffers, and a plan that makes use of that.
-bool may_be_zero_copy(const Communicator::Implementation& ranks,
-                      const tune::CollectiveRequest& asked) {
-  return (ranks.has_segments || ranks.context.settings.register_buffers) &&
-         tune::may_be_zero_copy({asked, ranks.topology()});
-}
-
 /// What this rank says about its buffers, if the choice of the plan may depend on that: whether
 /// they are registered, and where in the memory of its node the target is.
 std::vector<std::uint64_t> whereabouts(const Communicator::Implementation& ranks,
                                        const tune::CollectiveRequest& asked,
                                        const AllreduceArguments& arguments) {
-  if (!may_be_zero_copy(ranks, asked) && !ranks.has_node_segments) return {};
+  if (!runtime::may_be_zero_copy(ranks, asked) && !ranks.has_node_segments) return {};
   const Context::Implementation& context = ranks.context;
   const std::size_t bytes = asked.bytes();
   const auto is_registered = [&](const void* buffer) {
@@ -104,7 +97,7 @@ tune::CollectiveRequest with_whereabouts(tune::CollectiveRequest asked,
     all_registered = all_registered && rows[i] != 0;
     place_of_rank.push_back(rows[i + 1]);
   }
-  asked.zero_copy = may_be_zero_copy(ranks, asked) && all_registered;
+  asked.zero_copy = runtime::may_be_zero_copy(ranks, asked) && all_registered;
   asked.shares_target = runtime::is_one_buffer_a_node({"allreduce", "targets", asked.bytes()},
                                                       topology.node_of, place_of_rank);
   if (!asked.shares_target) return asked;
@@ -231,7 +224,8 @@ Operation broadcast(Communicator& communicator, const BroadcastArguments& argume
       .tree = arguments.tree,
       .per_round_by_default = ranks.context.settings.per_round,
       .reads_in_place = ranks.takes_single_copy(shm::ReadFor::broadcast, elements * element_bytes)};
-  const auto complete = [&](std::span<const std::uint64_t> places) -> runtime::Completed {
+  const bool may_be_zero_copy = runtime::may_be_zero_copy(ranks, asked);
+  const auto complete = [&](std::span<const std::uint64_t> rows) -> runtime::Completed {
     check_root("broadcast", arguments.root, communicator.rank_count());
     check_fraction("broadcast", "data_fraction", arguments.data_fraction);
     if (arguments.element_bytes == 0 || arguments.bytes % element_bytes != 0 ||
@@ -247,22 +241,29 @@ Operation broadcast(Communicator& communicator, const BroadcastArguments& argume
         arguments.buffer == nullptr)
       throw Error(ErrorCode::invalid_argument, "broadcast: buffer is null");
     tune::CollectiveRequest completed = asked;
-    completed.shares_target =
-        !places.empty() &&
-        runtime::is_one_buffer_a_node({"broadcast", "buffers", asked.bytes()},
-                                      communicator.implementation().topology().node_of, places);
+    if (rows.empty()) return {std::move(completed)};
+    std::vector<std::uint64_t> registrations, places;
+    for (std::size_t i = 0; i < rows.size(); i += 2) {
+      registrations.push_back(rows[i]);
+      places.push_back(rows[i + 1]);
+    }
+    completed.shares_target = runtime::is_one_buffer_a_node({"broadcast", "buffers", asked.bytes()},
+                                                            ranks.topology().node_of, places);
+    completed.zero_copy = may_be_zero_copy && !completed.shares_target &&
+                          runtime::allow_zero_copy(ranks, registrations);
     return {std::move(completed)};
   };
-  std::vector<std::uint64_t> place;
-  if (ranks.has_node_segments)
-    place = {asked.bytes() > 0
-                 ? runtime::place_in_node(ranks.context, arguments.buffer, asked.bytes())
-                 : 0};
+  std::vector<std::uint64_t> row;
+  if (may_be_zero_copy || ranks.has_node_segments)
+    row = {runtime::registration_of(ranks.context, arguments.buffer, asked.bytes()),
+           asked.bytes() > 0
+               ? runtime::place_in_node(ranks.context, arguments.buffer, asked.bytes())
+               : 0};
   return runtime::make_operation(communicator, {.collective = "broadcast",
                                                 .asked = asked,
                                                 .source = arguments.buffer,
                                                 .target = arguments.buffer,
-                                                .row = std::move(place),
+                                                .row = std::move(row),
                                                 .complete = complete});
 }
 

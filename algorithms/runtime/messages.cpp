@@ -129,38 +129,43 @@ void prepare_write(Operation::Implementation& operation, const plan::Step& step,
   }
 }
 
-/// Prepares the messages of each chunk, where buffers may stand in for registers.
+/// Prepares the messages of each chunk to a rank of another node, where buffers may stand in for
+/// registers.
 void prepare_zero_copy(Operation::Implementation& operation, const plan::Step& step,
                        std::size_t put, const Places& theirs) {
   const engine::Execution& execution = operation.execution;
   const engine::RegisterMemory& memory = execution.memory;
   const verbs::Connection& connection = operation.communicator.connection_to(step.peer);
   verbs::VerbsChannel& channel = operation.channel.network;
+  const bool is_written = step.into_target && step.payloads > 0;
   for (std::size_t chunk = 0; chunk < execution.chunk_count; ++chunk) {
     const engine::Part& part = execution.parts[chunk * operation.plan.parts + step.part];
     const std::size_t chunk_put = chunk * execution.puts_per_chunk + put;
     for (std::uint32_t parity = 0; parity < 2; ++parity) {
       const std::byte* local = memory.partials[parity] + execution.offset_of(step.from);
       std::uint32_t key = operation.communicator.context.fabric.arena().local_key();
-      if (step.from.place == plan::Place::source) {
+      if (step.payloads == 0) {
+        // A notification alone.
+      } else if (step.from.place == plan::Place::source) {
         local = memory.source + part.source.offset;
         key = operation.source.local_key;
       } else if (step.from.place == plan::Place::target) {
         local = memory.target + part.target.offset;
         key = operation.target.local_key;
       }
+      const engine::Range& sent =
+          step.from.place == plan::Place::target ? part.target : part.source;
       channel.prepare(
           connection, parity, chunk_put,
           {.local = local,
-           .bytes = static_cast<std::uint32_t>(step.payloads * part.source.bytes),
+           .bytes = static_cast<std::uint32_t>(step.payloads * sent.bytes),
            .local_key = key,
-           .remote_address = step.into_target
-                                 ? theirs.target + part.target.offset
-                                 : theirs.slots[parity] + memory.offset_of_slot(step.slot),
-           .remote_key = step.into_target ? theirs.target_key : theirs.remote_key,
+           .remote_address = is_written ? theirs.target + part.target.offset
+                                        : theirs.slots[parity] + memory.offset_of_slot(step.slot),
+           .remote_key = is_written ? theirs.target_key : theirs.remote_key,
            .notification = {.operation = theirs.channel, .parity = parity, .slot = step.slot}});
     }
-    if (step.from.place == plan::Place::target) channel.await_sent(chunk_put);
+    if (plan::is_awaited_sent(operation.plan, step)) channel.await_sent(chunk_put);
   }
 }
 
@@ -279,9 +284,13 @@ void prepare_messages(Operation::Implementation& operation, std::span<const Plac
     if (step.action == plan::Action::put) {
       const Places& theirs = places[index_of(step.peer)];
       const bool near = communicator.is_neighbour(step.peer);
-      (operation.plan.zero_copy ? prepare_zero_copy
-       : near                   ? prepare_store
-                                : prepare_write)(operation, step, put++, theirs);
+      // A store has one counter of its messages, whatever the chunk.
+      detail::check(!operation.plan.zero_copy || !near || operation.execution.chunk_count == 1,
+                    "a zero-copy plan with messages inside nodes has one chunk",
+                    operation.execution.chunk_count);
+      (near                       ? prepare_store
+       : operation.plan.zero_copy ? prepare_zero_copy
+                                  : prepare_write)(operation, step, put++, theirs);
     } else if (is_arrival(step) && communicator.is_neighbour(step.peer)) {
       for (std::uint32_t parity = 0; parity < 2; ++parity)
         operation.channel.node.await(

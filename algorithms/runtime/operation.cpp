@@ -120,15 +120,16 @@ void Operation::Implementation::give_back_buffers(bool may_be_written) noexcept 
 
 void Operation::Implementation::move_source(const void* to, const void* wanted_target) noexcept {
   const auto number = [](const void* address) { return reinterpret_cast<std::uintptr_t>(address); };
-  detail::check(wanted_target == execution.memory.target,
+  detail::check(wanted_target == execution.memory.target || !plan::exposes_target(plan),
                 "a target that peers write (zero-copy) is that of the making of its operation",
                 number(wanted_target), number(execution.memory.target));
-  if (to == execution.memory.source) return;
+  if (to == execution.memory.source || !plan::exposes_source(plan)) return;
   const auto* const begin = static_cast<const std::byte*>(to);
   std::uint32_t key = begin == target.memory ? target.local_key : source.local_key;
   Segment::Implementation* segment = nullptr;
   if (begin != target.memory && begin != source.memory) {
-    detail::check(begin + source.bytes <= target.memory || target.memory + target.bytes <= begin,
+    detail::check(target.memory == nullptr || begin + source.bytes <= target.memory ||
+                      target.memory + target.bytes <= begin,
                   "source and target do not overlap; they may be equal", number(to),
                   number(target.memory));
     segment = runtime::registered_segment_with(communicator.context, to, source.bytes);
@@ -145,7 +146,7 @@ void Operation::Implementation::move_source(const void* to, const void* wanted_t
   std::size_t put = 0;
   for (const plan::Step& step : plan.steps) {
     if (step.action != plan::Action::put) continue;
-    if (step.from.place == plan::Place::source)
+    if (plan::sends_from(step, plan::Place::source))
       for (std::size_t chunk = 0; chunk < execution.chunk_count; ++chunk)
         channel.network.move_local(chunk * execution.puts_per_chunk + put, by, key);
     ++put;

@@ -134,15 +134,27 @@ void register_buffer(Operation::Implementation& operation,
   buffer.remote_key = buffer.region->rkey;
 }
 
-/// Where buffers stand in for registers, each chunk has puts of its own.
+/// Bytes of source or target up to the end of the last part.
+std::size_t end_of(const std::vector<engine::Part>& parts, engine::Range engine::Part::*which) {
+  std::size_t end = 0;
+  for (const engine::Part& part : parts)
+    if ((part.*which).bytes > 0) end = std::max(end, (part.*which).offset + (part.*which).bytes);
+  return end;
+}
+
+/// Where buffers stand in for registers, each chunk has puts of its own.  What only its user and
+/// ranks of the node touch need not be registered.
 void use_buffers(Operation::Implementation& operation, const OperationRequest& request) {
   engine::Execution& execution = operation.execution;
   execution.puts_per_chunk = put_count(operation.plan);
   operation.channel.make_room(execution.puts_per_chunk * execution.chunk_count);
-  const std::size_t bytes = request.asked.bytes();
-  register_buffer(operation, operation.source, "the source", request.source, bytes, 0);
-  register_buffer(operation, operation.target, "the target", request.target, bytes,
-                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  if (plan::exposes_source(operation.plan))
+    register_buffer(operation, operation.source, "the source", request.source,
+                    end_of(execution.parts, &engine::Part::source), 0);
+  if (plan::exposes_target(operation.plan))
+    register_buffer(operation, operation.target, "the target", request.target,
+                    end_of(execution.parts, &engine::Part::target),
+                    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 }
 
 }  // namespace
@@ -195,7 +207,7 @@ void lay_out_memory(Operation::Implementation& operation, const OperationRequest
   }
   const std::size_t message_bytes_max =
       std::min<std::size_t>(fabric.port().description.attributes.max_msg_sz, UINT32_MAX / 2);
-  if (!plan::is_by_reference(plan) &&
+  if ((plan.zero_copy || !plan::is_by_reference(plan)) &&
       memory.payload_bytes > message_bytes_max / std::max<std::size_t>(plan.payloads, 1))
     throw Error(ErrorCode::limit_exceeded,
                 std::to_string(memory.payload_bytes) + " bytes in messages of " +

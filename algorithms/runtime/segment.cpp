@@ -9,6 +9,7 @@
 #include "runtime/card.hpp"
 #include "runtime/operation.hpp"
 #include "runtime/operation_memory.hpp"
+#include "tune/hierarchy.hpp"
 
 namespace tutti {
 
@@ -70,6 +71,30 @@ std::uint64_t place_in_node(const Context::Implementation& context, const void* 
   // Processes that were forked may have their arenas at one address; its upper bits are free.
   return (segment->owning_process * 0x9e3779b97f4a7c15u >> 48 << 48 ^ segment->at_owner) +
          static_cast<std::uint64_t>(static_cast<const std::byte*>(buffer) - segment->memory);
+}
+
+bool may_be_zero_copy(const Communicator::Implementation& ranks,
+                      const tune::CollectiveRequest& asked) {
+  return (ranks.has_segments || ranks.context.settings.register_buffers) &&
+         tune::may_be_zero_copy({asked, ranks.topology()});
+}
+
+std::uint64_t registration_of(const Context::Implementation& context, const void* buffer,
+                              std::size_t bytes) noexcept {
+  const bool is_mapped = registered_segment_with(context, buffer, bytes) != nullptr;
+  const Registration how = is_mapped                           ? Registration::in_segment
+                           : context.settings.register_buffers ? Registration::when_made
+                                                               : Registration::none;
+  return static_cast<std::uint64_t>(how);
+}
+
+bool allow_zero_copy(const Communicator::Implementation& ranks,
+                     std::span<const std::uint64_t> registrations) {
+  const bool reads_all = !ranks.topology().has_shared_nodes() || ranks.neighbours.reads_peers;
+  const auto least =
+      static_cast<std::uint64_t>(reads_all ? Registration::when_made : Registration::in_segment);
+  return std::all_of(registrations.begin(), registrations.end(),
+                     [&](std::uint64_t one) { return one >= least; });
 }
 
 bool is_one_buffer_a_node(const BuffersOfRanks& what, std::span<const Node> node_of,

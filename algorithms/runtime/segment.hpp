@@ -35,6 +35,10 @@ struct TUTTI_HIDDEN Segment::Implementation {
   bool may_be_written = false;                    // by a peer, after a failure: stays out of use
 };
 
+namespace tune {
+struct CollectiveRequest;
+}
+
 namespace runtime {
 
 /// The segment in which all these bytes are; null: there is none.
@@ -44,6 +48,24 @@ Segment::Implementation* segment_with(const Context::Implementation& context, co
 /// Finds the segment of this rank itself, which is registered.
 Segment::Implementation* registered_segment_with(const Context::Implementation& context,
                                                  const void* buffer, std::size_t bytes) noexcept;
+
+/// Whether all ranks may have registered buffers, and there is a plan that makes use of that.  All
+/// ranks that ask for the same get the same result.
+bool may_be_zero_copy(const Communicator::Implementation& ranks,
+                      const tune::CollectiveRequest& asked);
+
+/// What a rank says of a buffer that peers may read, and may write.
+enum class Registration : std::uint8_t {
+  none,
+  when_made,   // with the operation: for the network
+  in_segment,  // and mapped by the ranks of the node
+};
+std::uint64_t registration_of(const Context::Implementation& context, const void* buffer,
+                              std::size_t bytes) noexcept;
+
+/// Whether the buffers of all ranks are registered, and those of a node can be read by its ranks.
+bool allow_zero_copy(const Communicator::Implementation& ranks,
+                     std::span<const std::uint64_t> registrations);
 
 /// Where the buffer lies in the memory of its node: a number that is the same for the same memory
 /// only.  0: elsewhere.

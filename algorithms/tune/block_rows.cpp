@@ -13,6 +13,7 @@
 #include "plan/blocks/node_blocks.hpp"
 #include "plan/blocks/piecewise_allgather.hpp"
 #include "plan/blocks/tree_blocks.hpp"
+#include "plan/blocks/zero_copy_allgather.hpp"
 #include "plan/core/nodes.hpp"
 #include "tune/asked_per_round.hpp"
 #include "tune/assumed_network.hpp"
@@ -35,6 +36,8 @@ constexpr std::size_t together_bytes_max = 1024;
 constexpr std::size_t together_registers_bytes = 1u << 20;
 
 // allgather, allgatherv
+
+constexpr const char* blocks_stay = "blocks stay in their users' buffers";
 
 constexpr const char* one_target_a_node =
     "it copies blocks to each rank, and the ranks of a node have one target";
@@ -135,6 +138,7 @@ Pieces pieces_of(const Query& query) {
 
 std::string why_not_in_pieces(const Query& query) {
   const CollectiveRequest& request = query.request;
+  if (request.zero_copy) return blocks_stay;
   if (request.shares_target) return one_target_a_node;
   if (request.block_bytes.empty()) return "blocks are of one length";
   const auto [shortest, longest] =
@@ -252,6 +256,7 @@ std::string why_not_by_leaders(const Query& query) {
   const CollectiveRequest& request = query.request;
   const std::size_t bytes = std::max<std::size_t>(request.bytes(), 1);
   if (request.shares_target) return one_target_a_node;
+  if (request.zero_copy) return blocks_stay;
   if (transport_of(query) != plan::Transport::copied) return "blocks are read where they are";
   if (topology.is_one_node() || !topology.has_shared_nodes()) return "ranks do not share nodes";
   if (topology.shares_cpus) return "ranks share CPUs, and wait for each other's turns";
@@ -531,7 +536,8 @@ constexpr Row table[] = {
      .also = "single_copy",
      .why_not_unasked =
          [](const Query& query) {
-           return std::string(goes_directly(query)          ? ""
+           return std::string(query.request.zero_copy       ? blocks_stay
+                              : goes_directly(query)        ? ""
                               : query.request.shares_target ? one_target_a_node
                                                             : "it would take more messages");
          },
@@ -545,7 +551,9 @@ constexpr Row table[] = {
      .also = "node_allgather",
      .why_not_unasked =
          [](const Query& query) {
-           return std::string(goes_directly(query) ? "all others are as near" : "");
+           return std::string(query.request.zero_copy ? blocks_stay
+                              : goes_directly(query)  ? "all others are as near"
+                                                      : "");
          },
      .variants =
          [](const Query& query) {
@@ -560,6 +568,22 @@ constexpr Row table[] = {
                topology.has_shared_nodes() ? std::span<const Node>(topology.node_of)
                                            : std::span<const Node>(),
                query.request.shares_target ? plan::Target::of_node : plan::Target::of_rank);
+         }},
+    {.collective = allgather,
+     .name = "zero_copy_allgather",
+     .also = "node_allgather_zero_copy direct_allgather_zero_copy",
+     .why_not =
+         [](const Query& query) {
+           return std::string(!query.request.zero_copy       ? "buffers are not registered"
+                              : query.topology.is_one_node() ? "all ranks share one node"
+                                                             : "");
+         },
+     .build =
+         [](const Query& query, const Variant&, Rank self) {
+           const std::uint32_t rank_count = query.topology.rank_count;
+           return plan::zero_copy_allgather(
+               self, rank_count, query.topology.node_of,
+               zero_copy_pieces_of_block(query.request.bytes(), rank_count));
          }},
     {.collective = allgather,
      .name = "ring_allgather",

@@ -12,6 +12,26 @@ std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
   return std::clamp<std::size_t>(count, 1, std::max<std::size_t>(element_count / part_count, 1));
 }
 
+std::uint16_t zero_copy_pieces(std::size_t bytes, std::uint32_t node_count) noexcept {
+  constexpr std::size_t bytes_min = 16u << 10;
+  const std::size_t hops = std::max(node_count, 2u) - 1;
+  const std::size_t wanted = std::min({16 * hops, zero_copy_pieces_max, bytes / bytes_min});
+  // However few, none is longer than a message may be.
+  const std::size_t least = (bytes + zero_copy_part_bytes_max - 1) / zero_copy_part_bytes_max;
+  return static_cast<std::uint16_t>(std::max({wanted, least, std::size_t{1}}));
+}
+
+std::uint16_t zero_copy_pieces_of_block(std::size_t bytes, std::uint32_t rank_count) noexcept {
+  constexpr std::size_t bytes_min = 32u << 10;
+  return static_cast<std::uint16_t>(
+      std::clamp<std::size_t>(bytes / bytes_min, 1, zero_copy_pieces_of_block_max(rank_count)));
+}
+
+std::size_t zero_copy_pieces_of_block_max(std::uint32_t rank_count) noexcept {
+  constexpr std::size_t pieces = 8, parts = 2048;
+  return std::clamp<std::size_t>(parts / rank_count, 1, pieces);
+}
+
 std::size_t within_registers(std::size_t chunk_bytes, std::size_t slots, std::size_t parts,
                              std::size_t payloads) noexcept {
   // Partials are about as many as slots and parts; how many, may differ by rank.
@@ -23,6 +43,7 @@ std::size_t within_registers(std::size_t chunk_bytes, std::size_t slots, std::si
 std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes, std::size_t asked) noexcept {
   // Where the ranks of a single node have one target, no payload goes through a register.
   if (plan.shares_target && plan.slot_count == plan.line_slot_count) return by_reference_bytes;
+  if (plan::has_no_registers(plan)) return zero_copy_part_bytes_max;
   const std::size_t registers = 2 * (2 * std::size_t{plan.slot_count} + plan.parts);
   const bool has_few_registers = registers <= 256;
   if (asked != 0 && !plan.is_pipeline && has_few_registers) return asked;

@@ -15,6 +15,9 @@ inline constexpr std::size_t chunk_bytes_in_node = 64u << 10;
 inline constexpr std::size_t chunk_bytes_across = 128u << 10;
 /// Where most of it stays in the users' buffers.
 inline constexpr std::size_t chunk_bytes_zero_copy = 1u << 20;
+/// A part of a plan without any register is sent whole, and no longer than the shortest message
+/// limit of a device that is known (soft-RoCE); larger payloads go by other plans.
+inline constexpr std::size_t zero_copy_part_bytes_max = 8u << 20;
 /// Chunk of a pipeline: its transfer takes about as long as one message's latency.
 inline constexpr std::size_t chunk_bytes_of_pipeline = 8u << 10;
 
@@ -34,6 +37,18 @@ inline constexpr std::size_t by_reference_bytes = 16u << 20;
 /// part.
 std::size_t chunk_count(std::size_t element_count, std::size_t element_bytes,
                         std::size_t part_count, std::size_t chunk_bytes) noexcept;
+
+/// Into how many pieces a zero-copy broadcast over so many nodes cuts its payload: so many that the
+/// hops between nodes take a sixteenth of the time or less, unless pieces would be short or very
+/// many.
+std::uint16_t zero_copy_pieces(std::size_t bytes, std::uint32_t node_count) noexcept;
+inline constexpr std::size_t zero_copy_pieces_max = 128;
+
+/// Into how many pieces a zero-copy allgather cuts each block: a few, so that the ranks of a node
+/// read while the network works.
+std::uint16_t zero_copy_pieces_of_block(std::size_t bytes, std::uint32_t rank_count) noexcept;
+/// Into how many at most.
+std::size_t zero_copy_pieces_of_block_max(std::uint32_t rank_count) noexcept;
 
 /// `chunk_bytes`, or less where a plan of so many slots, parts, and payloads in each would take
 /// more of the arena than it should.

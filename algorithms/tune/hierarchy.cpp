@@ -533,8 +533,39 @@ std::string why_not_shared_target(const Query& query) {
   return why.empty() ? why : "an allreduce node by node " + why;
 }
 
+namespace {
+
+/// Smaller ones wait longer for entries and acknowledgements than copies take (measured,
+/// docs/performance.md).
+constexpr std::size_t zero_copy_broadcast_bytes_min = 256u << 10;
+constexpr std::size_t zero_copy_block_bytes_min = 64u << 10;
+/// A zero-copy allgather goes directly to all nodes; among more it would connect many ranks.
+constexpr std::uint32_t zero_copy_nodes_max = 9;
+constexpr std::uint32_t zero_copy_ranks_max = 1024;  // it has lines for the pieces of all
+
+/// Zero-copy broadcasts and allgathers have no chunks: a piece has to be a message.
+bool is_zero_copy_broadcast(const Query& query) {
+  const std::size_t bytes = query.request.bytes();
+  return bytes >= zero_copy_broadcast_bytes_min &&
+         bytes <= zero_copy_pieces_max * zero_copy_part_bytes_max;
+}
+bool is_zero_copy_allgather(const Query& query) {
+  const std::size_t bytes = query.request.bytes();
+  const std::uint32_t rank_count = query.topology.rank_count;
+  return query.topology.node_count() <= zero_copy_nodes_max && rank_count <= zero_copy_ranks_max &&
+         bytes >= zero_copy_block_bytes_min &&
+         bytes <= zero_copy_pieces_of_block_max(rank_count) * zero_copy_part_bytes_max;
+}
+
+}  // namespace
+
 bool may_be_zero_copy(const Query& query) {
   const CollectiveRequest& request = query.request;
+  const bool is_broadcast = request.collective == Collective::broadcast;
+  if (is_broadcast || request.collective == Collective::allgather)
+    return !query.topology.is_one_node() && request.per_round_by_default.empty() &&
+           (is_broadcast ? is_zero_copy_broadcast(query) : is_zero_copy_allgather(query));
+  if (request.collective != Collective::allreduce) return false;
   const std::uint32_t rank_count = query.topology.rank_count;
   const bool is_flat = request.across == Across::automatic || request.across == Across::flat;
   const bool is_in_parts = request.algorithm == Algorithm::automatic ||

@@ -6,6 +6,7 @@
 #include "plan/core/nodes.hpp"
 #include "plan/rooted/rooted.hpp"
 #include "plan/rooted/single_copy.hpp"
+#include "plan/rooted/zero_copy_broadcast.hpp"
 #include "tune/asked_per_round.hpp"
 #include "tune/assumed_network.hpp"
 #include "tune/chunks.hpp"
@@ -49,13 +50,14 @@ std::span<const Node> nodes_of(const Query& query) {
 
 /// Whether what the ranks of a node do is priced, too: not where nobody takes nodes into account,
 /// or the caller says how it is done, or every further message costs turns of the scheduler, or
-/// the ranks of a node have one target.
+/// the ranks of a node have one target, or read each other's.
 bool is_priced_on_nodes(const Query& query) {
   const CollectiveRequest& request = query.request;
   const Topology& topology = query.topology;
   return !nodes_of(query).empty() && topology.has_shared_nodes() && !topology.is_one_node() &&
-         !topology.shares_cpus && !request.shares_target && request.tree == Tree::automatic &&
-         request.per_round_by_default.empty() && has_all_participants(query);
+         !topology.shares_cpus && !request.shares_target && !request.zero_copy &&
+         request.tree == Tree::automatic && request.per_round_by_default.empty() &&
+         has_all_participants(query);
 }
 
 /// Messages that a rank of the assumed network sends while one is on its way.  The root of a
@@ -176,6 +178,9 @@ plan::Plan tree_plan(const Query& query, const Variant& variant, Rank self) {
       .node_of = nodes_of(query),
       .fans = variant.fans,
       .target = request.shares_target ? plan::Target::of_node : plan::Target::of_rank};
+  if (is_broadcast(query) && request.zero_copy)
+    return plan::zero_copy_broadcast(
+        self, shape, zero_copy_pieces(request.bytes(), query.topology.node_count()));
   if (is_broadcast(query)) return plan::tree_broadcast(self, shape);
   const plan::Order order = is_ordered(query) ? plan::Order::rank_order : plan::Order::commutative;
   return has_all_participants(query)
@@ -188,7 +193,9 @@ constexpr Row tree_row(Collective collective, const char* name) {
   return {
       .collective = collective,
       .name = name,
-      .also = "knomial_tree binomial_tree flat_tree",
+      .also =
+          "knomial_tree binomial_tree flat_tree knomial_tree_zero_copy binomial_tree_zero_copy "
+          "flat_tree_zero_copy fibonacci_tree_zero_copy",
       .tree = tree,
       .why_not_unasked = [](const Query& query) { return why_not_tree(query, tree); },
       .variants =
@@ -200,6 +207,7 @@ constexpr Row tree_row(Collective collective, const char* name) {
 constexpr Row chain_row(Collective collective) {
   return {.collective = collective,
           .name = "pipelined_chain",
+          .also = "pipelined_chain_zero_copy",
           .why_not_unasked = why_not_chain,
           .variants =
               [](const Query& query) {
@@ -212,6 +220,7 @@ constexpr Row chain_row(Collective collective) {
 }
 
 std::string why_not_lanes(const Query& query) {
+  if (query.request.zero_copy) return "payloads stay in their users' buffers";
   if (!is_priced_on_nodes(query))
     return "there are not several nodes of several ranks, or a tree is asked for, or ranks share "
            "CPUs or a target";

@@ -65,6 +65,7 @@ struct ContextOptions {
   /// cuts the payload into parts works on a chunk of each part at a time.  By default, and for 0,
   /// it is 64 KiB where ranks share nodes, 128 KiB where each rank is a node of its own, and 1 MiB
   /// for zero copy; it is less where a plan has so many slots that they would not fit into 8 MiB.
+  /// Zero-copy broadcasts and allgathers have pieces of their own instead.
   std::optional<std::size_t> chunk_bytes = {};
   /// From how many bytes on ranks of one node read each other's buffers (process_vm_readv) instead
   /// of sending, if all ranks share the node and the kernel permits it.  Must be equal on all

@@ -31,9 +31,9 @@ class TUTTI_EXPORT Operation {
   /// until test() or wait() returns ok.  Aborts the program if the operation is in flight.
   Status start() noexcept;
   /// Starts a call on other buffers of the same sizes, which later calls of start() also use.  A
-  /// zero-copy operation (segment.hpp) must keep its target, and its source must lie in a segment
-  /// or be one of the two buffers with which the operation was made; a target that a node shares
-  /// must stay, too.  Aborts the program otherwise.
+  /// zero-copy operation (segment.hpp) must keep its target, but for the root of a broadcast, and a
+  /// source that is sent from must lie in a segment or be one of the two buffers with which the
+  /// operation was made; a target that a node shares must stay, too.  Aborts the program otherwise.
   Status start(const void* source, void* target) noexcept;
 
   /// Makes one step of progress; `in_progress` until finished.  `ok` if nothing is in flight.

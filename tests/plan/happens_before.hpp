@@ -107,7 +107,8 @@ class HappensBefore {
       for (auto& [key, sent] : sent_) {
         if (key.first == self)
           for (Sent& one : sent)
-            if (one.place == Place::target) one.arrived = Moment{self, rank.clock[self]};
+            if (one.place == Place::target || plan.flow_control == FlowControl::acknowledged)
+              one.arrived = Moment{self, rank.clock[self]};
       }
     else if (step.action == Action::put)
       put(self, step, copy);

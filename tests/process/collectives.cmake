@@ -1,6 +1,6 @@
 # Collectives between forked ranks over the software device.
 foreach(name bits collectives connections devices failures flags isolation misuse nodes rooted
-    schedules segments single_copy blocks split shared_ring shared_ring_stops staging stale wait)
+    schedules segments single_copy blocks split shared_ring shared_ring_stops staging stale wait zero_copy)
   tutti_test(process_${name} LABEL process TIMEOUT 300 SERIAL
     SOURCES ${name}_test.cpp LINK tutti)
   target_include_directories(process_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)

@@ -27,15 +27,17 @@
 // Zero copy.  Where the buffers of all ranks are registered memory, a put may send from source or
 // target, and a put `into target` lands in the same part of the peer's target: its slot gets the
 // notification alone.  The value that is put there must hold the peer's contribution, which proves
-// that the peer has entered the call.  What is sent from the target may still be on its way when
-// everything has arrived, so the plan awaits that it has left.
+// that the peer has entered the call; or the peer has told by an entry (below) that it has.  What
+// is sent from the target may still be on its way when everything has arrived, so the plan awaits
+// that it has left.  So does an acknowledged plan for what it sends from the source.
 //
 // Shared target.  Where the ranks of a node share one target, a put from target into target moves
 // nothing: it tells the others that this rank has written there.  So does a put from source into
 // target, of a rank whose source is that target, where its user has written the payload.  Others of
 // the node may still read the result of the call before, until they enter: whoever writes the
 // target has heard from all that it tells, from their contributions or by an entry.  An entry is a
-// put into target of no payload, which says that its sender has entered.
+// put into target of no payload, which says that its sender has entered, and that its target may be
+// written.
 //
 // Answers.  A message may be received in a partial instead of a slot: a partial that its receiver
 // has sent to the answering rank, and to no other, and does not use any more.  The answering rank
@@ -72,8 +74,9 @@ enum class Action : std::uint8_t {
   await_credit,  // wait until notification `slot` of two calls before has arrived from `peer`,
                  // which then no longer reads what it was sent in that call; the first two calls
                  // do not wait
-  await_sent,    // wait until what was put from the target to `peer` has left; where a payload goes
-                 // in chunks, only the last one waits
+  await_sent,    // wait until what was put from the target to `peer` has left, and what was put
+                 // from the source if the plan is acknowledged; where a payload goes in chunks,
+                 // only the last one waits
   copy,          // into = from, `payloads` side by side
   combine,       // into = from o into: `from` holds lower ranks and is the left operand
   take_out,      // into = into without from, by the operator's inverse
@@ -165,6 +168,40 @@ inline const Answer* answer_in(const Plan& plan, std::uint16_t slot) noexcept {
 inline bool is_by_reference(const Plan& plan) noexcept {
   return std::any_of(plan.steps.begin(), plan.steps.end(),
                      [](const Step& step) { return step.by_reference; });
+}
+
+/// Whether a put sends from its user's buffer, instead of telling of it.
+inline bool sends_from(const Step& step, Place place) noexcept {
+  return step.action == Action::put && step.payloads > 0 && !step.by_reference &&
+         step.from.place == place;
+}
+
+/// Whether the plan has to await that this put has left: nothing that comes later proves it.
+inline bool is_awaited_sent(const Plan& plan, const Step& step) noexcept {
+  return sends_from(step, Place::target) ||
+         (plan.flow_control == FlowControl::acknowledged && sends_from(step, Place::source));
+}
+
+/// Whether all payloads stay in the users' buffers, or go from one to another: no register has room
+/// for one.
+inline bool has_no_registers(const Plan& plan) noexcept {
+  return plan.zero_copy && plan.slot_count == plan.line_slot_count && plan.slot_count > 0;
+}
+
+/// Whether peers write the target of a zero-copy plan, or the network or they read there.
+inline bool exposes_target(const Plan& plan) noexcept {
+  return std::any_of(plan.steps.begin(), plan.steps.end(), [](const Step& step) {
+    const bool is_written = step.action == Action::await && step.into_target && step.payloads > 0;
+    const bool is_read =
+        step.action == Action::put && step.payloads > 0 && step.from.place == Place::target;
+    return is_written || is_read;
+  });
+}
+
+/// Whether the network reads the source of a zero-copy plan.
+inline bool exposes_source(const Plan& plan) noexcept {
+  return std::any_of(plan.steps.begin(), plan.steps.end(),
+                     [](const Step& step) { return sends_from(step, Place::source); });
 }
 
 /// Whether the source has to be the target that the ranks of a node share.

@@ -42,14 +42,16 @@ class ShapeCheck {
     rounds_.assign(plan.parts, 0);
     round_ = 0;
     ++plan_mark_;
-    bool awaits_sent = true;
+    const Step* on_its_way = nullptr;
     for (std::size_t step = 0; step < plan.steps.size(); ++step) {
       if (Violation violation = step_violation(plan, plan.steps[step]))
         return at(plan, step, *violation);
-      if (plan.steps[step].action == Action::await_sent) awaits_sent = true;
-      if (plan.zero_copy && is_sent_from_target(plan.steps[step])) awaits_sent = false;
+      if (plan.steps[step].action == Action::await_sent) on_its_way = nullptr;
+      if (plan.zero_copy && is_awaited_sent(plan, plan.steps[step])) on_its_way = &plan.steps[step];
     }
-    if (!awaits_sent) return name_of(plan.self) + ": ends while its target may be on its way";
+    if (on_its_way != nullptr)
+      return name_of(plan.self) + ": ends while its " + name_of(on_its_way->from) +
+             " may be on its way";
     if (!counts_are_right(plan, first))
       return name_of(plan.self) + ": messages of a round are not as many as per_round says";
     return {};
@@ -131,10 +133,6 @@ class ShapeCheck {
   static bool is_told_in_target(const Plan& plan, const Step& step) {
     return plan.shares_target && step.into_target && is_lent(step);
   }
-  static bool is_sent_from_target(const Step& step) {
-    return step.action == Action::put && step.payloads > 0 && !step.by_reference &&
-           step.from.place == Place::target;
-  }
   static bool is_lent(const Step& step) {
     return step.payloads == 1 &&
            (step.from.place == Place::source || step.from.place == Place::target);
@@ -164,8 +162,8 @@ class ShapeCheck {
                               std::vector<std::uint32_t>& counts,
                               std::vector<std::uint64_t>& marks) const {
     if (Violation violation = address_violation(plan, step)) return violation;
-    if (step.into_target && (!(plan.zero_copy || plan.shares_target) || step.by_reference ||
-                             step.payloads > 1 || (is_entry(step) && !plan.shares_target)))
+    if (step.into_target &&
+        (!(plan.zero_copy || plan.shares_target) || step.by_reference || step.payloads > 1))
       return "lands in a target in another way than as one payload of a zero-copy plan";
     const bool is_payload = step.payloads > 0 && !step.by_reference && !step.into_target;
     if (is_payload && step.slot + plan.line_slot_count >= plan.slot_count)

@@ -86,16 +86,17 @@ class StepWriter {
     plan_.steps.back().into_target = true;
   }
 
-  /// Tells the peer, which shares the target, that this rank has entered.
+  /// Tells the peer, which shares the target or will write it, that this rank has entered.
   void put_entry(Rank peer, std::uint16_t slot) {
-    assert(plan_.shares_target);
+    assert(plan_.shares_target || plan_.zero_copy);
     put(peer, slot, 0);
     plan_.steps.back().into_target = true;
   }
 
-  /// Waits until the peer, which shares the target, has entered.
+  /// Waits until the peer, which shares the target or whose target this rank will write, has
+  /// entered.
   void await_entry(Rank peer, std::uint16_t slot) {
-    assert(plan_.shares_target);
+    assert(plan_.shares_target || plan_.zero_copy);
     await(peer, slot, 0);
     plan_.steps.back().into_target = true;
   }

@@ -21,7 +21,8 @@ struct Arrival {
   bool into_target = false;
   Rank writer = no_rank;
   Value heard;                     // what the writer had heard when it put
-  std::vector<bool> entered = {};  // where targets are shared: who had entered then, as it knew
+  std::vector<bool> entered = {};  // where targets are shared, or written by peers: who had entered
+                                   // then, as it knew
   Rank creditor = no_rank;         // the rank whose credit it takes, awaited in a later call
 };
 
@@ -50,7 +51,7 @@ class Run {
       values += std::size_t{plan.slot_count} * plan.payloads;
       ranks_[i].was_put.resize(std::size_t{plan.partial_count} * plan.payloads);
       ranks_[i].arrivals.resize(plan.slot_count);
-      if (plan.shares_target) {
+      if (plan.shares_target || plan.zero_copy) {
         ranks_[i].entered.resize(plans.size());
         ranks_[i].entered[i] = true;
       }
@@ -80,7 +81,7 @@ class Run {
     std::vector<Value> sources;  // by part
     std::vector<Value> targets;
     Value heard;                // ranks that have certainly entered; kept for the barrier only
-    std::vector<bool> entered;  // the same; kept where targets are shared only
+    std::vector<bool> entered;  // the same; kept where targets are shared or written only
     std::vector<bool> target_written;
     std::vector<bool> is_sent;  // by part: source or target was put from where it is
     std::vector<bool>
@@ -171,8 +172,9 @@ class Run {
   /// A put of `rank` into the target of `peer`.
   Violation write_target(std::uint32_t rank, std::uint32_t peer, std::uint16_t part, Value value) {
     State& other = ranks_[peer];
-    const std::vector<bool>& entered = ranks_[rank].entered;  // empty: targets are not shared
-    if (promise_ != Promise::barrier && !(entered.empty() ? holds(value, peer) : entered[peer]))
+    const bool has_entered =
+        ranks_[rank].entered[peer] || (!plans_[rank].shares_target && holds(value, peer));
+    if (promise_ != Promise::barrier && !has_entered)
       return "writes the target of " + name_of(Rank{peer}) + ", which may not have entered";
     if (other.target_written[part])
       return "writes the target of " + name_of(Rank{peer}) + ", which was written";

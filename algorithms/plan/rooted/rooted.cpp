@@ -15,17 +15,9 @@ namespace {
 /// Pieces that pass through two ranks while a credit is on its way back (a first guess).
 constexpr std::uint16_t pieces_of_chain = 4;
 
-std::string name_of(const TreePlace& place) {
-  if (place.rule == Branching::Rule::fibonacci) return "fibonacci_tree";
-  const PerRound& fans = place.fans;
-  const auto is_one = [](std::uint32_t fan) { return fan == 1; };
-  if (std::all_of(fans.begin(), fans.end(), is_one)) return "binomial_tree";
-  return fans.size() == 1 ? "flat_tree" : "knomial_tree";
-}
-
 /// `rounds` holds the most messages that a rank sends or receives in each.
 Plan empty_plan(Rank self, const RootedShape& shape, const TreePlace& place, PerRound rounds) {
-  Plan plan{.self = self, .rank_count = shape.rank_count, .algorithm = name_of(place)};
+  Plan plan{.self = self, .rank_count = shape.rank_count, .algorithm = tree_name(place)};
   plan.per_round = std::move(rounds);
   plan.all_alike = false;
   if (shape.fans.is_chain && shape.rank_count > 1) {

@@ -138,6 +138,14 @@ std::uint32_t position_of(Rank rank, std::span<const Rank> members) {
 
 }  // namespace
 
+std::string tree_name(const TreePlace& place) {
+  if (place.rule == Branching::Rule::fibonacci) return "fibonacci_tree";
+  const PerRound& fans = place.fans;
+  const auto is_one = [](std::uint32_t fan) { return fan == 1; };
+  if (std::all_of(fans.begin(), fans.end(), is_one)) return "binomial_tree";
+  return fans.size() == 1 ? "flat_tree" : "knomial_tree";
+}
+
 TreePlace nested_tree(Rank self, Rank root, std::uint32_t rank_count, std::span<const Node> node_of,
                       const TreeFans& fans) {
   assert(index_of(self) < rank_count && index_of(root) < rank_count);

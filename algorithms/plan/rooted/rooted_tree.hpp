@@ -29,6 +29,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <tutti/types.hpp>
 #include <vector>
 
@@ -62,6 +63,9 @@ struct TreePlace {
   PerRound fans = {};         // of the whole tree, by level, at most; a chain counts as one
   Branching::Rule rule = {};  // of the tree over the nodes, if they are several
 };
+
+/// The literature name of the tree.
+std::string tree_name(const TreePlace& place);
 
 /// `node_of` holds the node of each rank; empty: each rank is one of its own.
 TreePlace nested_tree(Rank self, Rank root, std::uint32_t rank_count, std::span<const Node> node_of,

@@ -14,6 +14,7 @@
 #include "asked.hpp"
 #include "runtime/settings.hpp"
 #include "tune/chunks.hpp"
+#include "tune/hierarchy.hpp"
 
 namespace tutti::tune {
 namespace {
@@ -501,6 +502,57 @@ TEST(Selection, chunks_stay_in_the_cache_unless_the_users_buffers_hold_them) {
   EXPECT_EQ(chunk_bytes_for(chain, false, 1000), 1000u);
   EXPECT_EQ(chunk_bytes_for(chain, false, 64u << 10), 64u << 10);
   EXPECT_LT(chunk_bytes_for(chain, false, 1u << 30), 4u << 20);  // the arena's share
+}
+
+TEST(Selection, registered_buffers_are_written_by_peers_where_that_is_worth_it) {
+  const auto may_be = [](Collective collective, const std::vector<Node>& nodes, std::size_t bytes,
+                         const plan::PerRound& per_round = {}) {
+    return may_be_zero_copy(
+        {{.collective = collective,
+          .element_count = bytes,
+          .reduction = {.element_bytes = 1},
+          .per_round_by_default = per_round},
+         {.rank_count = static_cast<std::uint32_t>(nodes.size()), .node_of = nodes}});
+  };
+  for (const auto& [collective, least] : {std::pair{Collective::broadcast, 256u << 10},
+                                          std::pair{Collective::allgather, 64u << 10}}) {
+    for (const std::uint32_t ranks_per_node : {1u, 2u}) {
+      EXPECT_TRUE(may_be(collective, nodes_of(2, ranks_per_node), least));
+      EXPECT_FALSE(may_be(collective, nodes_of(2, ranks_per_node), least - 1));
+      EXPECT_FALSE(may_be(collective, nodes_of(2, ranks_per_node), std::size_t{1} << 40));
+      EXPECT_FALSE(may_be(collective, nodes_of(2, ranks_per_node), least, {2, 2}));
+    }
+    EXPECT_FALSE(may_be(collective, nodes_of(1, 4), 1u << 20)) << "one node";
+  }
+  EXPECT_TRUE(may_be(Collective::allgather, nodes_of(9, 2), 1u << 20));
+  EXPECT_FALSE(may_be(Collective::allgather, nodes_of(10, 2), 1u << 20));
+  EXPECT_TRUE(may_be(Collective::broadcast, nodes_of(10, 2), 1u << 20));
+  EXPECT_FALSE(may_be(Collective::reduce, nodes_of(2, 2), 1u << 20));
+}
+
+TEST(Selection, zero_copy_plans_have_no_registers_and_one_chunk) {
+  for (const Collective collective : {Collective::broadcast, Collective::allgather})
+    for (const std::uint32_t node_count : {2u, 4u, 9u})
+      for (const std::uint32_t ranks_per_node : {1u, 3u, 20u})
+        for (const std::size_t bytes : {64u << 10, 1u << 20, 64u << 20}) {
+          const std::vector<Node> nodes = nodes_of(node_count, ranks_per_node);
+          const CollectiveRequest asked{.collective = collective,
+                                        .element_count = bytes,
+                                        .reduction = {.element_bytes = 1},
+                                        .root = Rank{0},
+                                        .zero_copy = true};
+          const plan::Plan plan = plan_for(
+              asked, {.rank_count = static_cast<std::uint32_t>(nodes.size()), .node_of = nodes},
+              Rank{0});
+          EXPECT_TRUE(plan.algorithm.ends_with("_zero_copy")) << plan.algorithm;
+          EXPECT_TRUE(has_no_registers(plan));
+          const std::size_t part = chunk_bytes_for(plan, ranks_per_node > 1);
+          EXPECT_EQ(chunk_bytes_for(plan, ranks_per_node > 1, 4096), part) << "asked for chunks";
+          const bool is_broadcast = collective == Collective::broadcast;
+          const std::size_t pieces = is_broadcast ? plan.parts : plan.parts / nodes.size();
+          EXPECT_EQ(chunk_count(bytes, 1, pieces, part), 1u);
+          EXPECT_LE(plan.incoming_max, 12u);
+        }
 }
 
 TEST(Selection, a_root_is_not_connected_with_many_ranks_of_other_nodes) {

@@ -1,0 +1,198 @@
+// Promise: zero-copy broadcasts and allgathers are right for every shape of nodes, every placement
+// and root; nobody writes a buffer, or ends a call, while a peer or the network may use it; no
+// payload needs a register; no more messages are on their way than the plan says.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "happens_before.hpp"
+#include "on_their_way.hpp"
+#include "plan/blocks/zero_copy_allgather.hpp"
+#include "plan/core/nodes.hpp"
+#include "plan/core/verify.hpp"
+#include "plan/rooted/zero_copy_broadcast.hpp"
+#include "sizes.hpp"
+#include "support/node_shapes.hpp"
+
+namespace tutti::plan {
+namespace {
+
+using test::HappensBefore;
+using tutti::test::compositions, tutti::test::in_blocks, tutti::test::NodeOf, tutti::test::placed;
+
+constexpr std::uint32_t calls = 4;
+
+TreeFans flat_binomial(std::uint32_t ranks) {
+  return {.in_node = {ranks}};
+}
+TreeFans chain(std::uint32_t ranks) {
+  return {.in_node = {ranks}, .is_chain = true};
+}
+TreeFans fibonacci(std::uint32_t) {
+  return {.across_by = {Branching::Rule::fibonacci, 3}};
+}
+constexpr auto every_fans = {flat_binomial, chain, fibonacci};
+
+std::vector<Plan> broadcasts(const NodeOf& node_of, Rank root, const TreeFans& fans,
+                             std::uint16_t pieces) {
+  const auto count = static_cast<std::uint32_t>(node_of.size());
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < count; ++rank)
+    plans.push_back(zero_copy_broadcast(
+        Rank{rank}, {.root = root, .rank_count = count, .node_of = node_of, .fans = fans}, pieces));
+  return plans;
+}
+
+std::vector<Plan> allgathers(const NodeOf& node_of, std::uint16_t pieces) {
+  const auto count = static_cast<std::uint32_t>(node_of.size());
+  std::vector<Plan> plans;
+  for (std::uint32_t rank = 0; rank < count; ++rank)
+    plans.push_back(zero_copy_allgather(Rank{rank}, count, node_of, pieces));
+  return plans;
+}
+
+void expect_no_payload_in_registers(const std::vector<Plan>& plans) {
+  for (const Plan& plan : plans) {
+    EXPECT_TRUE(has_no_registers(plan));
+    EXPECT_EQ(plan.partial_count, 0u);
+  }
+}
+
+/// All shapes of two nodes and more, and others whose ranks are dealt out.
+template <class F>
+void for_every_shape(std::uint32_t ranks_max, F&& f) {
+  std::mt19937 random(7);
+  for (std::uint32_t ranks = 2; ranks <= ranks_max; ++ranks)
+    for (const std::vector<std::uint32_t>& sizes : compositions(ranks)) {
+      if (sizes.size() < 2) continue;
+      f(in_blocks(sizes));
+      const NodeOf dealt =
+          placed(ranks, static_cast<std::uint32_t>(sizes.size()), sizes[0] % 2 == 0, random);
+      if (node_count_of(dealt, ranks) > 1) f(dealt);
+    }
+}
+
+TEST(ZeroCopy, broadcasts_are_right_for_every_shape_and_root) {
+  for_every_shape(test::samples_divisor == 1 ? 8 : 5, [](const NodeOf& node_of) {
+    for (const auto fans : every_fans)
+      for (std::uint32_t root = 0; root < node_of.size(); ++root) {
+        const std::vector<Plan> plans =
+            broadcasts(node_of, Rank{root}, fans(static_cast<std::uint32_t>(node_of.size())), 3);
+        ASSERT_EQ(first_violation(plans, Promise::broadcast, Rank{root}), std::nullopt)
+            << node_of.size() << " ranks, root " << root;
+        expect_no_payload_in_registers(plans);
+      }
+  });
+}
+
+TEST(ZeroCopy, broadcasts_of_many_pieces_go_in_windows) {
+  for (const std::uint16_t pieces : {std::uint16_t{12}, std::uint16_t{13}, std::uint16_t{50}})
+    for (const NodeOf& node_of : {in_blocks({1, 1, 1}), in_blocks({2, 3, 1})})
+      for (const auto fans : every_fans) {
+        const std::vector<Plan> plans = broadcasts(node_of, Rank{1}, fans(6), pieces);
+        EXPECT_EQ(first_violation(plans, Promise::broadcast, Rank{1}), std::nullopt);
+        EXPECT_EQ(HappensBefore(plans, calls, 2).race(), std::nullopt);
+      }
+}
+
+TEST(ZeroCopy, broadcasts_write_nothing_that_is_in_use) {
+  for_every_shape(6, [](const NodeOf& node_of) {
+    for (const auto fans : every_fans)
+      for (std::uint32_t root = 0; root < node_of.size(); ++root)
+        ASSERT_EQ(HappensBefore(broadcasts(node_of, Rank{root},
+                                           fans(static_cast<std::uint32_t>(node_of.size())), 2),
+                                calls, 2)
+                      .race(),
+                  std::nullopt)
+            << node_of.size() << " ranks, root " << root;
+  });
+}
+
+TEST(ZeroCopy, allgathers_are_right_for_every_shape) {
+  for_every_shape(test::samples_divisor == 1 ? 9 : 5, [](const NodeOf& node_of) {
+    for (const std::uint16_t pieces : {std::uint16_t{1}, std::uint16_t{3}}) {
+      const std::vector<Plan> plans = allgathers(node_of, pieces);
+      ASSERT_EQ(first_violation(plans, Promise::gather), std::nullopt)
+          << node_of.size() << " ranks, " << pieces << " pieces";
+      expect_no_payload_in_registers(plans);
+    }
+  });
+}
+
+TEST(ZeroCopy, allgathers_write_nothing_that_is_in_use) {
+  for_every_shape(6, [](const NodeOf& node_of) {
+    for (const auto buffers : {HappensBefore::Buffers::same, HappensBefore::Buffers::apart})
+      ASSERT_EQ(HappensBefore(allgathers(node_of, 2), calls, 2, buffers).race(), std::nullopt)
+          << node_of.size() << " ranks";
+  });
+}
+
+// Rank 0, whose messages are counted, is alone on its node: others of a node take no receives.
+TEST(ZeroCopy, no_more_messages_are_on_their_way_than_the_plans_say) {
+  for (const std::uint16_t pieces : {std::uint16_t{1}, std::uint16_t{5}, std::uint16_t{40}})
+    for (const NodeOf& node_of :
+         {in_blocks({1, 1}), in_blocks({1, 2}), in_blocks({1, 3, 2}), in_blocks({1, 1, 1, 1})}) {
+      EXPECT_LE(test::most_on_their_way(allgathers(node_of, pieces), calls), pieces + 2u);
+      const auto last = static_cast<std::uint32_t>(node_of.size() - 1);
+      EXPECT_LE(
+          test::most_on_their_way(broadcasts(node_of, Rank{last}, chain(last), pieces), calls),
+          std::clamp<std::uint16_t>(pieces, 2, 12));
+    }
+}
+
+// ---- Plans that leave out what they must not ----------------------------------------------------
+
+template <class IsLeftOut>
+std::vector<Plan> without(std::vector<Plan> plans, IsLeftOut&& is_left_out) {
+  for (Plan& plan : plans) std::erase_if(plan.steps, is_left_out);
+  return plans;
+}
+
+bool is_entry(const Step& step) {
+  return step.into_target && step.payloads == 0;
+}
+bool is_acknowledgement(const Step& step) {
+  return (step.action == Action::put || step.action == Action::await) && step.payloads == 0 &&
+         !step.into_target;
+}
+bool awaits_sent(const Step& step) {
+  return step.action == Action::await_sent;
+}
+
+TEST(ZeroCopy, without_entries_a_target_could_be_written_too_early) {
+  const NodeOf node_of = in_blocks({2, 2});
+  const std::vector<Plan> sent = without(broadcasts(node_of, Rank{0}, chain(4), 2), is_entry);
+  EXPECT_NE(first_violation(sent, Promise::broadcast, Rank{0}), std::nullopt);
+  EXPECT_NE(HappensBefore(sent, calls, 2).race(), std::nullopt);
+  const std::vector<Plan> gathered = without(allgathers(node_of, 2), is_entry);
+  const std::string violation = first_violation(gathered, Promise::gather).value_or("");
+  EXPECT_NE(violation.find("which may not have entered"), std::string::npos) << violation;
+  EXPECT_NE(HappensBefore(gathered, calls, 2).race(), std::nullopt);
+}
+
+TEST(ZeroCopy, without_acknowledgements_a_call_would_end_while_its_buffer_is_read) {
+  const NodeOf node_of = in_blocks({2, 2});
+  EXPECT_NE(HappensBefore(without(broadcasts(node_of, Rank{0}, chain(4), 2), is_acknowledgement),
+                          calls, 2)
+                .race(),
+            std::nullopt);
+  EXPECT_NE(HappensBefore(without(allgathers(node_of, 2), is_acknowledgement), calls, 2).race(),
+            std::nullopt);
+}
+
+TEST(ZeroCopy, what_is_sent_is_awaited_at_its_end) {
+  const NodeOf node_of = in_blocks({1, 2});
+  const std::vector<Plan> sent = without(broadcasts(node_of, Rank{0}, chain(3), 1), awaits_sent);
+  EXPECT_EQ(first_violation(sent, Promise::broadcast, Rank{0}),
+            "rank 0: ends while its source may be on its way");
+  EXPECT_NE(HappensBefore(sent, calls, 2).race(), std::nullopt);
+  const std::vector<Plan> gathered = without(allgathers(node_of, 1), awaits_sent);
+  EXPECT_NE(first_violation(gathered, Promise::gather), std::nullopt);
+  EXPECT_NE(HappensBefore(gathered, calls, 2).race(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace tutti::plan

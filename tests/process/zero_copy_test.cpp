@@ -1,0 +1,377 @@
+// Promise: broadcasts and allgathers between nodes, of one rank or of several, leave from users'
+// registered buffers and land in them, if those of all ranks are: they give what others give, for
+// every shape of nodes, placement and root, in place and not, wherever the buffers lie in their
+// segments; payloads take no room in the arena; where one rank's buffer is not registered, the call
+// is an ordinary one; ranks that die, leave or time out do no harm.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <thread>
+#include <tutti/tutti.hpp>
+#include <vector>
+
+#include "support/device.hpp"
+#include "support/jobs.hpp"
+
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+using test::codes_of;
+
+/// The thread sanitizer does not see how messages order what two processes do.
+#if defined(__SANITIZE_THREAD__)
+constexpr auto launch = run_local_threads;
+#else
+constexpr auto launch = run_local;
+#endif
+
+/// Nodes of these sizes, and the last size for all further ones.
+struct Nodes {
+  std::uint32_t rank_count;
+  std::vector<std::uint32_t> ranks_per_node;
+  Placement placement = Placement::block;
+
+  std::string text() const {
+    std::string text = std::to_string(rank_count) + " ranks, nodes of";
+    for (const std::uint32_t size : ranks_per_node) text += " " + std::to_string(size);
+    return text + (placement == Placement::block ? "" : ", cyclic");
+  }
+};
+
+std::vector<Nodes> every_shape() {
+  return test::all_or_few<Nodes>({{2, {1}},
+                                  {3, {1}},
+                                  {3, {2, 1}},
+                                  {3, {1, 2}},
+                                  {4, {2}},
+                                  {4, {2}, Placement::cyclic},
+                                  {4, {3, 1}},
+                                  {5, {2, 3}},
+                                  {5, {1, 2}},
+                                  {6, {3}, Placement::cyclic}},
+                                 {{2, {1}}, {4, {2}}});
+}
+
+ContextOptions options_for(const Exchange& exchange, const Nodes& nodes,
+                           std::size_t arena_bytes = 8u << 20) {
+  ContextOptions options = test::on_test_device(exchange);
+  if (test::device_is_soft()) options.arena_bytes = arena_bytes;
+  options.ranks_per_node = nodes.ranks_per_node;
+  options.placement = nodes.placement;
+  return options;
+}
+
+std::uint64_t contribution(std::uint32_t rank, std::uint64_t call, std::size_t i) {
+  return (rank + 1) * 1'000'003 + call * 7919 + i;
+}
+void contribute(std::span<std::uint64_t> into, std::uint32_t rank, std::uint64_t call) {
+  for (std::size_t i = 0; i < into.size(); ++i) into[i] = contribution(rank, call, i);
+}
+bool is_of(std::span<const std::uint64_t> result, std::uint32_t rank, std::uint64_t call) {
+  for (std::size_t i = 0; i < result.size(); ++i)
+    if (result[i] != contribution(rank, call, i)) return false;
+  return true;
+}
+
+bool is_zero_copy(const Operation& operation) {
+  return operation.algorithm().ends_with("_zero_copy");
+}
+
+void pause(std::mt19937& random) {
+  if (random() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 400));
+}
+
+constexpr std::uint64_t calls = 8;
+constexpr std::uint64_t untouched = 0x7e57;
+
+/// Every rank has its buffer elsewhere in its segment.  What was sent is written over at once; the
+/// root sends from another buffer now and then.
+int call_broadcasts(Exchange& exchange, const Nodes& nodes, Rank root, std::size_t elements) {
+  Context context(options_for(exchange, nodes));
+  Communicator ranks(context, exchange);
+  const std::uint32_t self = index_of(ranks.rank());
+  const Segment segment = ranks.allocate((2 * elements + 64) * sizeof(std::uint64_t));
+  const std::span<std::uint64_t> all = segment.as<std::uint64_t>();
+  std::fill(all.begin(), all.end(), untouched);
+  const std::span<std::uint64_t> buffer = all.subspan(1 + 3 * self, elements);
+  const std::span<std::uint64_t> other = all.subspan(elements + 30, elements);
+  Operation operation = broadcast(ranks, buffer, root);
+  if (!is_zero_copy(operation)) return 1;
+  std::mt19937 random(self);
+  for (std::uint64_t call = 0; call < calls; ++call) {
+    const bool is_root = ranks.rank() == root;
+    const std::span<std::uint64_t> given = is_root && call % 3 == 2 ? other : buffer;
+    if (is_root) contribute(given, self, call);
+    pause(random);
+    if (operation.start(given.data(), is_root ? given.data() : buffer.data()) != Status::ok)
+      return 2;
+    if (operation.wait(20s) != Status::ok) return 3;
+    if (!is_of(given, index_of(root), call)) return 4;
+    if (all[3 * self] != untouched || all[1 + 3 * self + elements] != untouched) return 5;
+    std::fill(given.begin(), given.end(), call);
+  }
+  return 0;
+}
+
+TEST(ZeroCopy, broadcasts_give_what_others_give) {
+  for (const Nodes& nodes : every_shape())
+    for (const std::uint32_t root : {0u, nodes.rank_count - 1})
+      for (const std::size_t elements : test::all_or_few<std::size_t>({32768, 100'003}, {32768})) {
+        const auto results = launch({.rank_count = nodes.rank_count}, [&](Exchange& exchange) {
+          return call_broadcasts(exchange, nodes, Rank{root}, elements);
+        });
+        EXPECT_EQ(codes_of(results), std::vector<int>(nodes.rank_count))
+            << nodes.text() << ", root " << root << ", " << elements << " elements";
+      }
+}
+
+/// As above; sources are ordinary memory, another one in each call, or in place.
+int call_allgathers(Exchange& exchange, const Nodes& nodes, bool in_place, std::size_t elements) {
+  Context context(options_for(exchange, nodes));
+  Communicator ranks(context, exchange);
+  const std::uint32_t self = index_of(ranks.rank()), count = ranks.rank_count();
+  const Segment segment = ranks.allocate((count * elements + 64) * sizeof(std::uint64_t));
+  const std::span<std::uint64_t> all = segment.as<std::uint64_t>();
+  std::fill(all.begin(), all.end(), untouched);
+  const std::span<std::uint64_t> target = all.subspan(1 + 3 * self, count * elements);
+  const std::span<std::uint64_t> own = target.subspan(self * elements, elements);
+  std::vector<std::uint64_t> apart[2];
+  for (std::vector<std::uint64_t>& one : apart) one.resize(elements);
+  Operation operation = allgather(ranks, {.source = in_place ? own.data() : apart[0].data(),
+                                          .target = target.data(),
+                                          .bytes = own.size_bytes()});
+  if (!is_zero_copy(operation)) return 1;
+  std::mt19937 random(self);
+  for (std::uint64_t call = 0; call < calls; ++call) {
+    const std::span<std::uint64_t> given = in_place ? own : std::span(apart[call % 2]);
+    contribute(given, self, call);
+    pause(random);
+    if (operation.start(given.data(), target.data()) != Status::ok) return 2;
+    if (operation.wait(20s) != Status::ok) return 3;
+    for (std::uint32_t rank = 0; rank < count; ++rank)
+      if (!is_of(target.subspan(rank * elements, elements), rank, call)) return 4;
+    if (all[3 * self] != untouched || all[1 + 3 * self + count * elements] != untouched) return 5;
+    std::fill(target.begin(), target.end(), call);
+  }
+  return 0;
+}
+
+TEST(ZeroCopy, allgathers_give_what_others_give) {
+  for (const Nodes& nodes : every_shape())
+    for (const bool in_place : {false, true})
+      for (const std::size_t elements : test::all_or_few<std::size_t>({8192, 40'003}, {8192})) {
+        const auto results = launch({.rank_count = nodes.rank_count}, [&](Exchange& exchange) {
+          return call_allgathers(exchange, nodes, in_place, elements);
+        });
+        EXPECT_EQ(codes_of(results), std::vector<int>(nodes.rank_count))
+            << nodes.text() << ", " << elements << " elements" << (in_place ? ", in place" : "");
+      }
+}
+
+// ---- When it is taken ---------------------------------------------------------------------------
+
+constexpr std::size_t elements_of_most = 40'000;
+
+/// Makes both operations, with the buffers of rank `without` in no segment, and calls them once.
+int call_both(Exchange& exchange, const Nodes& nodes, bool registered, std::uint32_t without,
+              bool is_expected) {
+  ContextOptions options = options_for(exchange, nodes);
+  options.register_buffers = registered;
+  Context context(options);
+  Communicator ranks(context, exchange);
+  const std::uint32_t self = index_of(ranks.rank()), count = ranks.rank_count();
+  const std::size_t elements = elements_of_most;
+  const Segment segment = ranks.allocate((count + 1) * elements * sizeof(std::uint64_t));
+  std::vector<std::uint64_t> outside((count + 1) * elements);
+  const std::span<std::uint64_t> all =
+      without == self ? std::span(outside) : segment.as<std::uint64_t>();
+  const std::span<std::uint64_t> buffer = all.first(elements), target = all.subspan(elements);
+  std::vector<std::uint64_t> source(elements);
+  Operation give = broadcast(ranks, buffer, Rank{1});
+  Operation gather = allgather(ranks, {.source = source.data(),
+                                       .target = target.data(),
+                                       .bytes = elements * sizeof(std::uint64_t)});
+  if (is_zero_copy(give) != is_expected || is_zero_copy(gather) != is_expected) return 1;
+  contribute(source, self, 1);
+  if (self == 1) contribute(buffer, self, 2);
+  if (give.start() != Status::ok || give.wait(20s) != Status::ok) return 2;
+  if (gather.start() != Status::ok || gather.wait(20s) != Status::ok) return 3;
+  for (std::uint32_t rank = 0; rank < count; ++rank)
+    if (!is_of(target.subspan(rank * elements, elements), rank, 1)) return 4;
+  return is_of(buffer, 1, 2) ? 0 : 5;
+}
+
+TEST(ZeroCopy, one_rank_without_makes_it_an_ordinary_call) {
+  for (const std::uint32_t without : {0u, 3u}) {
+    const auto results = launch({.rank_count = 4}, [&](Exchange& exchange) {
+      return call_both(exchange, {4, {2}}, false, without, false);
+    });
+    EXPECT_EQ(codes_of(results), std::vector<int>(4)) << without;
+  }
+}
+
+TEST(ZeroCopy, registered_buffers_serve_between_nodes_of_one_rank) {
+  const auto results = launch({.rank_count = 3}, [&](Exchange& exchange) {
+    return call_both(exchange, {3, {1}}, true, 2, true);
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(3));
+}
+
+/// Where the ranks of a node may read each other's memory, which is not known here.
+TEST(ZeroCopy, registered_buffers_give_the_same_where_ranks_share_nodes) {
+  const auto results = launch({.rank_count = 4}, [&](Exchange& exchange) {
+    const int code = call_both(exchange, {4, {2}}, true, 2, true);
+    return code == 1 ? call_both(exchange, {4, {2}}, true, 2, false) : code;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+// The segments leave so little of the arena that a plan with registers would be refused.
+TEST(ZeroCopy, payloads_take_no_room_in_the_arena) {
+  if (!test::device_is_soft()) GTEST_SKIP() << "arenas of other devices are larger";
+  const auto results = launch({.rank_count = 4}, [](Exchange& exchange) {
+    Context context(options_for(exchange, {4, {2}}, 1u << 20));
+    Communicator ranks(context, exchange);
+    constexpr std::size_t bytes = 224u << 10;
+    const Segment segment = ranks.allocate(4 * bytes);
+    std::vector<std::byte> source(bytes), outside(4 * bytes);
+    Operation give = broadcast(ranks, {.buffer = segment.data(), .bytes = 4 * bytes});
+    Operation gather =
+        allgather(ranks, {.source = source.data(), .target = segment.data(), .bytes = bytes});
+    if (!is_zero_copy(give) || !is_zero_copy(gather)) return 1;
+    for (Operation* const one : {&give, &gather})
+      if (one->start() != Status::ok || one->wait(20s) != Status::ok) return 2;
+    try {
+      (void)allgather(ranks, {.source = source.data(), .target = outside.data(), .bytes = bytes});
+    } catch (const Error& error) {
+      return error.code() == ErrorCode::limit_exceeded ? 0 : 3;
+    }
+    return 4;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+// ---- Ranks that are late, leave or die ----------------------------------------------------------
+
+TEST(ZeroCopy, a_call_that_has_timed_out_goes_on) {
+  const test::SharedCount timed_out;
+  const auto results = launch({.rank_count = 4}, [&](Exchange& exchange) {
+    Context context(options_for(exchange, {4, {2}}));
+    Communicator ranks(context, exchange);
+    const Segment segment = ranks.allocate(elements_of_most * sizeof(std::uint64_t));
+    const std::span<std::uint64_t> buffer = segment.as<std::uint64_t>();
+    const std::uint32_t self = index_of(ranks.rank());
+    if (self == 0) contribute(buffer, 0, 3);
+    Operation operation = broadcast(ranks, buffer, Rank{0});
+    if (self == 2 && !timed_out.comes_to(1)) return 6;
+    if (operation.start() != Status::ok) return 1;
+    if (self == 0 && operation.wait(20ms) != Status::timed_out) return 2;
+    if (self == 0 && operation.describe().find("ranks 2") == std::string::npos) return 3;
+    if (self == 0) timed_out.add();
+    if (operation.wait(20s) != Status::ok) return 4;
+    return is_of(buffer, 0, 3) ? 0 : 5;
+  });
+  EXPECT_EQ(codes_of(results), std::vector<int>(4));
+}
+
+#if !defined(__SANITIZE_THREAD__)  // ranks that end the program
+
+int outlive(Exchange& exchange, bool gathers) {
+  Context context(options_for(exchange, {4, {2}}));
+  Communicator ranks(context, exchange);
+  constexpr std::size_t bytes = 100'000;
+  const Segment segment = ranks.allocate(4 * bytes);
+  std::vector<std::byte> source(bytes);
+  Operation operation =
+      gathers
+          ? allgather(ranks, {.source = source.data(), .target = segment.data(), .bytes = bytes})
+          : broadcast(ranks, {.buffer = segment.data(), .bytes = 4 * bytes, .root = Rank{3}});
+  if (!is_zero_copy(operation)) return 1;
+  std::mt19937 random(static_cast<unsigned>(::getpid()));
+  const int last = 3 + static_cast<int>(random() % 20);
+  for (int call = 0; call < 100'000; ++call) {
+    const Status started = operation.start();
+    if (index_of(ranks.rank()) == 1 && call == last) {
+      for (auto i = random() % 30; i > 0; --i) (void)operation.test();
+      ::kill(::getpid(), SIGKILL);
+    }
+    const Status status = started == Status::ok ? operation.wait(20s) : started;
+    if (status == Status::ok) continue;
+    return status == Status::peer_failed && ranks.failure().peer == Rank{1} ? 0 : 2;
+  }
+  return 3;
+}
+
+TEST(ZeroCopy, others_hear_of_a_rank_that_dies) {
+  for (std::uint32_t run = 0; run < test::times(3); ++run)
+    for (const bool gathers : {false, true}) {
+      const auto results = run_local(
+          {.rank_count = 4}, [&](Exchange& exchange) { return outlive(exchange, gathers); });
+      EXPECT_EQ(codes_of(results), (std::vector<int>{0, 1000 + SIGKILL, 0, 0})) << gathers;
+    }
+}
+
+// The others have all they need of a rank that has left after the last call.
+TEST(ZeroCopy, one_may_leave_after_the_last_call) {
+  for (std::uint32_t run = 0; run < test::times(3); ++run)
+    for (const bool gathers : {false, true}) {
+      const auto results = run_local({.rank_count = 4}, [&](Exchange& exchange) {
+        Context context(options_for(exchange, {4, {2}}));
+        Communicator ranks(context, exchange);
+        constexpr std::size_t bytes = 100'000;
+        const Segment segment = ranks.allocate(4 * bytes);
+        std::vector<std::byte> source(bytes);
+        Operation operation =
+            gathers ? allgather(ranks,
+                                {.source = source.data(), .target = segment.data(), .bytes = bytes})
+                    : broadcast(ranks, {.buffer = segment.data(), .bytes = 4 * bytes});
+        for (int call = 0; call < 3; ++call)
+          if (operation.start() != Status::ok || operation.wait(20s) != Status::ok) return 1;
+        return 0;
+      });
+      EXPECT_EQ(codes_of(results), std::vector<int>(4)) << gathers;
+    }
+}
+
+enum class Misuse { other_target, source_outside, early_end };
+
+int misuse(Exchange& exchange, Misuse which) {
+  Context context(options_for(exchange, {2, {1}}));
+  Communicator ranks(context, exchange);
+  constexpr std::size_t bytes = 300'000;
+  std::vector<std::byte> outside(bytes);
+  std::optional<Segment> segment(ranks.allocate(2 * bytes));
+  std::byte* const buffer = segment->data();
+  // Rank 0 is the root only where it may not send from elsewhere.
+  const Rank root{which == Misuse::source_outside ? 0u : 1u};
+  Operation operation = broadcast(ranks, {.buffer = buffer, .bytes = bytes, .root = root});
+  if (!is_zero_copy(operation)) return 1;
+  if (ranks.rank() == Rank{1}) return 0;
+  if (which == Misuse::other_target)
+    (void)operation.start(buffer, buffer + bytes);
+  else if (which == Misuse::source_outside)
+    (void)operation.start(outside.data(), buffer);
+  else
+    segment.reset();
+  return 0;
+}
+
+TEST(ZeroCopy, misuse_ends_the_program) {
+  for (const Misuse which : {Misuse::other_target, Misuse::source_outside, Misuse::early_end}) {
+    const auto results =
+        run_local({.rank_count = 2}, [&](Exchange& exchange) { return misuse(exchange, which); });
+    EXPECT_EQ(codes_of(results), (std::vector<int>{1000 + SIGABRT, 0})) << static_cast<int>(which);
+  }
+}
+
+#endif
+
+}  // namespace
+}  // namespace tutti
