@@ -538,6 +538,7 @@ namespace {
 /// Smaller ones wait longer for entries and acknowledgements than copies take (measured,
 /// docs/performance.md).
 constexpr std::size_t zero_copy_broadcast_bytes_min = 256u << 10;
+constexpr std::size_t zero_copy_broadcast_bytes_min_by_turns = 1u << 20;  // ranks share CPUs
 constexpr std::size_t zero_copy_block_bytes_min = 64u << 10;
 /// A zero-copy allgather goes directly to all nodes; among more it would connect many ranks.
 constexpr std::uint32_t zero_copy_nodes_max = 9;
@@ -546,7 +547,9 @@ constexpr std::uint32_t zero_copy_ranks_max = 1024;  // it has lines for the pie
 /// Zero-copy broadcasts and allgathers have no chunks: a piece has to be a message.
 bool is_zero_copy_broadcast(const Query& query) {
   const std::size_t bytes = query.request.bytes();
-  return bytes >= zero_copy_broadcast_bytes_min &&
+  const bool by_turns = query.topology.has_shared_nodes() && query.topology.shares_cpus;
+  return bytes >=
+             (by_turns ? zero_copy_broadcast_bytes_min_by_turns : zero_copy_broadcast_bytes_min) &&
          bytes <= zero_copy_pieces_max * zero_copy_part_bytes_max;
 }
 bool is_zero_copy_allgather(const Query& query) {

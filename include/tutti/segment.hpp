@@ -29,12 +29,13 @@ enum class Scope : std::uint8_t {
 /// allocated it, or on one that was split from it later.
 ///
 /// So does a broadcast of 256 KiB and more, and an allgather of blocks of 64 KiB and more, over
-/// several nodes of one rank or more (of an allgather, up to 9 nodes).  The payload is written from
-/// the buffer of one rank into that of another, and the ranks of a node read it there.  All buffers
-/// of a broadcast, or all targets of an allgather, have to be in segments; where they are
-/// registered otherwise and ranks share nodes, the ranks of a node have to be permitted to read
-/// each other's memory.  The source of an allgather may lie anywhere.  The root of such a broadcast
-/// waits until its children have entered the call, and until what it sends has been read.
+/// several nodes of one rank or more (of an allgather, up to 9 nodes; a broadcast from 1 MiB on
+/// where ranks of a node share CPUs).  The payload is written from the buffer of one rank into that
+/// of another, and the ranks of a node read it there.  All buffers of a broadcast, or all targets
+/// of an allgather, have to be in segments; where they are registered otherwise and ranks share
+/// nodes, the ranks of a node have to be permitted to read each other's memory.  The source of an
+/// allgather may lie anywhere.  The root of such a broadcast waits until its children have entered
+/// the call, and until what it sends has been read.
 ///
 /// Single copy.  Where ranks of a node read each other's buffers (Operation::algorithm() is
 /// "single_copy"), buffers in segments of their ranks are read by memory accesses, without a system

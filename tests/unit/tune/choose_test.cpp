@@ -528,6 +528,13 @@ TEST(Selection, registered_buffers_are_written_by_peers_where_that_is_worth_it) 
   EXPECT_FALSE(may_be(Collective::allgather, nodes_of(10, 2), 1u << 20));
   EXPECT_TRUE(may_be(Collective::broadcast, nodes_of(10, 2), 1u << 20));
   EXPECT_FALSE(may_be(Collective::reduce, nodes_of(2, 2), 1u << 20));
+  for (const std::size_t bytes : {(1u << 20) - 1, 1u << 20}) {
+    const CollectiveRequest asked{.collective = Collective::broadcast,
+                                  .element_count = bytes,
+                                  .reduction = {.element_bytes = 1}};
+    const Topology by_turns{.rank_count = 4, .node_of = nodes_of(2, 2), .shares_cpus = true};
+    EXPECT_EQ(may_be_zero_copy({asked, by_turns}), bytes == 1u << 20);
+  }
 }
 
 TEST(Selection, zero_copy_plans_have_no_registers_and_one_chunk) {
