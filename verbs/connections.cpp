@@ -120,7 +120,7 @@ std::vector<std::uint32_t> Connections::in_the_way_of(
             std::to_string(port_.limits.max_qp) + " queue pairs, " + completion_queues_.limits() +
             ", of which a connection takes " + std::to_string(completion_queues_.entries_each()));
   }
-  // Those that have failed go first, as they serve nobody.
+  // What has failed goes first, as it serves nobody.
   std::sort(idle.begin(), idle.end(), [&](std::uint32_t one, std::uint32_t other) {
     const Connection &left = (*this)[one], &right = (*this)[other];
     return left.failed != right.failed ? left.failed : left.used_at < right.used_at;

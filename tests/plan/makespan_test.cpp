@@ -156,7 +156,7 @@ TEST(Makespan, of_lines_is_the_formula) {
       EXPECT_EQ(makespan(plans_of(schedules[2], 2, {1}), n, call), told(8));
     }
   }
-  // Of two messages that rank 1 awaits, the first is found late and the second is there then.
+  // Each rank awaits two messages, the second of which is there when the first is taken.
   const LogGP network{.latency = 100, .receive_overhead = 1'000, .gap = 10};
   EXPECT_EQ(makespan(plans_of(schedules[2], 3, {2}), network, {.lines = true}), 100 + 2 * 1'000);
   EXPECT_EQ(makespan(plans_of(schedules[2], 3, {2}), network, {}), 100 + 2 * 1'000);

@@ -117,8 +117,8 @@ texts() {
   expect 0 '^node_allgather.*_shared_target, 8 ranks' --ranks 8 --ranks-per-node 4 --node-memory \
     --collective allgather
   expect 0 '  has entered' --ranks 8 --ranks-per-node 4 --node-memory --collective allgather
-  expect 0 'not groups: the ranks of a node have one target' --ranks 16 --ranks-per-node 8 \
-    --node-memory --explain
+  expect 0 '^chosen: leader, the only one considered' --ranks 16 --ranks-per-node 8 --node-memory \
+    --explain
   expect 0 '^recursive_multiplying, 4 ranks' --ranks 4 --ranks-per-node 1 --node-memory --dtype double
   expect 0 '^two_partial_dissemination, 13 ranks, rank 2$' --ranks 13 --rank 2 --op user \
     --dtype int32

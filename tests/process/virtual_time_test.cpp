@@ -197,7 +197,7 @@ TEST(VirtualTime, allreduces_of_many_shapes_are_their_plans) {
       }
 }
 
-/// The same by the engine, by the events of the plan, and by the cost model.
+/// The engine, the events of the plan and the cost model give the same time.
 void expect_lines(Call call) {
   call.notify = Notify::flag;
   std::vector<plan::Plan> plans;

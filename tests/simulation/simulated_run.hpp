@@ -63,9 +63,8 @@ inline void set_up(SimulatedRank& r, plan::Plan& plan, const SimulatedCall& call
 
 /// The targets of all ranks; `plans` may be changed in the order of arrivals.  A rank that has
 /// finished writes over its buffers, which are its user's again.
-template <class SomeFabric = SimulatedFabric>
-std::vector<Bytes> simulate(std::vector<plan::Plan>& plans, const SimulatedCall& call,
-                            std::vector<Bytes> sources) {
+inline std::vector<Bytes> simulate(std::vector<plan::Plan>& plans, const SimulatedCall& call,
+                                   std::vector<Bytes> sources) {
   const auto rank_count = static_cast<std::uint32_t>(plans.size());
   std::vector<Bytes> targets = call.targets.empty() ? sources : call.targets;
   std::vector<Bytes> results(rank_count);
@@ -78,7 +77,7 @@ std::vector<Bytes> simulate(std::vector<plan::Plan>& plans, const SimulatedCall&
     execution.memory.source = call.in_place ? execution.memory.target : sources[rank].data();
     execution.begin();
   }
-  SomeFabric fabric(ranks, 2, call.seed);
+  SimulatedFabric fabric(ranks, 2, call.seed);
   std::mt19937_64 random(call.seed);
   for (std::uint32_t unfinished = rank_count; unfinished > 0;) {
     if (!fabric.idle() && random() % 2 == 0) {

@@ -232,7 +232,7 @@ TEST(Disconnect, a_channel_that_ended_in_doubt_keeps_its_connection) {
   EXPECT_TRUE(a.has(b));
 }
 
-/// Of a to b: its last operation has ended, and it fails.
+/// Makes a connection of a to b fail whose last operation has ended.
 Connection& failed_connection(End& a, End& b) {
   EXPECT_TRUE(run(a, b, 1, 1).right);
   Connection& lost = a.to(b);
