@@ -68,7 +68,7 @@ run() {
 # is not there under sanitizers, and what is about time or privileges.
 run_verbs_optimised() {
   test_with release \
-    -R "^conformance_(ranks|process|adverse|atomic|lines|notification|latency|unprivileged|namespaces_(semantics|atomic|notification))" \
+    -R "^conformance_(ranks|process|adverse|atomic|crowd|lines|notification|latency|unprivileged|namespaces_(semantics|atomic|notification))" \
     "$@"
 }
 format() {

@@ -180,7 +180,10 @@ Operation allreduce(Communicator& communicator, const AllreduceArguments& argume
     return {completed};
   };
   std::vector<std::uint64_t> row = whereabouts(ranks, asked, arguments);
-  if (tells_room) row.push_back(runtime::has_room_for_ring(ranks, asked) ? 1 : 0);
+  if (tells_room) {
+    communicator.implementation().reap();  // what is destroyed takes no room
+    row.push_back(runtime::has_room_for_ring(ranks, asked) ? 1 : 0);
+  }
   return runtime::make_operation(communicator, {.collective = "allreduce",
                                                 .asked = asked,
                                                 .source = arguments.source,

@@ -213,7 +213,10 @@ void lay_out_memory(Operation::Implementation& operation, const OperationRequest
                 std::to_string(memory.payload_bytes) + " bytes in messages of " +
                     std::to_string(plan.payloads) + " payloads (" + plan.algorithm +
                     ") exceed the device's " + std::to_string(message_bytes_max) +
-                    " bytes a message; lower TUTTI_CHUNK_BYTES");
+                    " bytes a message; " +
+                    (plan::has_no_registers(plan)
+                         ? "use buffers outside of segments, and TUTTI_REGISTER_BUFFERS=0"
+                         : "lower TUTTI_CHUNK_BYTES"));
   memory.register_bytes = register_bytes_for(plan.payloads * memory.payload_bytes);
   memory.data_slot_count = plan.slot_count - plan.line_slot_count;
   const std::size_t slots_bytes = memory.offset_of_slot(plan.slot_count);

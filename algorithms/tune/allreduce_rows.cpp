@@ -333,6 +333,8 @@ std::string why_not_shared_ring_unasked(const Query& query) {
   const CollectiveRequest& request = query.request;
   if (std::string why = why_not_divided(query); !why.empty()) return why;
   if (query.topology.node_count() <= 2) return "there are no more than two nodes";
+  if (query.topology.largest_node() > 1)
+    return "a node has several ranks, each of which would copy its contribution and all results";
   if (request.across != Across::automatic || request.shares_target)
     return "it is asked how nodes enter, or the ranks of a node have one target";
   if (request.zero_copy) return "the buffers are registered, and it would copy payloads";
@@ -346,7 +348,8 @@ std::string why_not_shared_ring_unasked(const Query& query) {
       return needs() + ", and no rank has told whether it has them";
     case RingRoom::missing:
       return needs() +
-             ", and some rank has not twice as much, has no receives left, waits by sleeping "
+             ", and some rank has not twice as much, has used a quarter of its receives, waits by "
+             "sleeping "
              "(TUTTI_WAIT=block), or is given chunks (TUTTI_CHUNK_BYTES)";
     case RingRoom::there:
       break;

@@ -261,8 +261,8 @@ plan::LaneTurns turns_of(const Query& query, const Variant& variant) {
           .turns = variant.turns};
 }
 
-/// Rounds of at most so many messages whose product with one more each is the number of nodes, the
-/// longest first; a prime number of nodes that is larger has one round.
+/// Rounds across: factors of the number of nodes, each at most messages_max + 1, the largest first,
+/// less one each.  Where no such factor is left, the rest is one round.
 plan::PerRound rounds_across(std::uint32_t node_count, std::uint32_t messages_max) {
   plan::PerRound rounds;
   while (node_count > 1) {
@@ -275,22 +275,39 @@ plan::PerRound rounds_across(std::uint32_t node_count, std::uint32_t messages_ma
   return rounds;
 }
 
-/// The price of lanes in turns follows the events of a rank, and is what they take. Those of other
-/// lanes leave out some of what a rank waits for: 1 MiB of 32 nodes of 8 ranks (FDR) takes 1.11 of
-/// the price of lanes/circulant.  Without this discount these would be chosen there.
+/// The price of lanes in turns is what they take.  Prices of other lanes are up to a tenth too low:
+/// lanes/circulant takes 1.11 of its price for 1 MiB of 32 nodes of 8 ranks (FDR).  A twelfth less
+/// makes them comparable.
 constexpr std::uint64_t turns_discount = 12;
 
-/// By the price of a part of the payload that goes through the plan at a time.
-plan::Picoseconds cost_of_turns(const Query& query, const Variant& variant) {
-  const plan::LaneTurns shape = turns_of(query, variant);
+/// A plan without steps, of which the numbers of parts, payloads and registers are set.
+plan::Plan sizes_of_turns(const plan::LaneTurns& shape) {
   const plan::LaneTurnsExtent extent = plan::lane_turns_extent(shape);
   plan::Plan sizes;
   sizes.parts = static_cast<std::uint16_t>(extent.parts);
   sizes.payloads = static_cast<std::uint16_t>(extent.payloads);
   sizes.slot_count = static_cast<std::uint16_t>(extent.slots);
   sizes.partials_max = static_cast<std::uint16_t>(extent.partials);
+  return sizes;
+}
+
+/// Whether the registers keep to their budget.  With thousands of ranks they do not, because a part
+/// has at least part_bytes_min bytes.
+bool has_room_for_turns(const plan::LaneTurns& shape) {
+  constexpr std::size_t line = 64;
+  const plan::Plan sizes = sizes_of_turns(shape);
+  const std::size_t payload = sizes.payloads * chunk_bytes_for(sizes, true);
+  const std::size_t lines = payload / line + 2;  // with a sequence number, and rounded up
+  return 2 * (std::size_t{sizes.slot_count} + sizes.partials_max) * lines * line <=
+         plan_registers_bytes;
+}
+
+/// By the price of a part of the payload that goes through the plan at a time.
+plan::Picoseconds cost_of_turns(const Query& query, const Variant& variant) {
+  const plan::LaneTurns shape = turns_of(query, variant);
+  const plan::Plan sizes = sizes_of_turns(shape);
   const std::size_t bytes = query.request.bytes();
-  const std::size_t chunks = chunk_count(bytes, 1, extent.parts, chunk_bytes_for(sizes, true));
+  const std::size_t chunks = chunk_count(bytes, 1, sizes.parts, chunk_bytes_for(sizes, true));
   const std::uint64_t at_a_time = std::max<std::uint64_t>(bytes / chunks, 1);
   const std::uint64_t priced = priced_bytes(bytes);
   const plan::Picoseconds time =
@@ -318,7 +335,8 @@ void add_in_turns(const Query& query, std::vector<Variant>& variants) {
       variant.turns = turns;
       const std::uint64_t parts = std::uint64_t{turns} * query.topology.rank_count;
       if (query.request.element_count < parts || query.request.bytes() < parts * part_bytes_min ||
-          !plan::is_lane_turns(turns_of(query, variant)))
+          !plan::is_lane_turns(turns_of(query, variant)) ||
+          !has_room_for_turns(turns_of(query, variant)))
         continue;
       const plan::Picoseconds cost = cost_of_turns(query, variant);
       if (best && cost >= least) continue;
@@ -354,8 +372,8 @@ Variant across_leaders(const Query& query, std::span<const Node> domain_of,
 }
 
 /// In groups of several sizes, where there are several of a node.  Their leaders may meet in groups
-/// again.  Each level leaves a quarter of the ranks of a node at most, and needs eight: six levels
-/// for as many ranks of a node as there are slots for (plan::slots_max / 2).
+/// again.  A level needs eight ranks of a node and leaves at most a quarter of them, so that there
+/// are at most six with plan::slots_max / 2 ranks a node.
 std::vector<Variant> across_groups(const Query& query) {
   std::vector<Variant> variants;
   for (std::uint32_t size = group_size_min;
@@ -544,20 +562,28 @@ constexpr std::size_t zero_copy_block_bytes_min = 64u << 10;
 constexpr std::uint32_t zero_copy_nodes_max = 9;
 constexpr std::uint32_t zero_copy_ranks_max = 1024;  // it has lines for the pieces of all
 
-/// Zero-copy broadcasts and allgathers have no chunks: a piece has to be a message.
+/// Zero-copy broadcasts and allgathers have no chunks: a piece has to be a message.  Pieces are of
+/// whole elements.
+bool are_pieces_messages(const CollectiveRequest& request, std::size_t pieces) {
+  const std::size_t elements = (request.element_count + pieces - 1) / pieces;
+  return elements <=
+         zero_copy_part_bytes_max / std::max<std::size_t>(request.reduction.element_bytes, 1);
+}
 bool is_zero_copy_broadcast(const Query& query) {
   const std::size_t bytes = query.request.bytes();
   const bool by_turns = query.topology.has_shared_nodes() && query.topology.shares_cpus;
   return bytes >=
              (by_turns ? zero_copy_broadcast_bytes_min_by_turns : zero_copy_broadcast_bytes_min) &&
-         bytes <= zero_copy_pieces_max * zero_copy_part_bytes_max;
+         bytes <= zero_copy_pieces_max * zero_copy_part_bytes_max &&
+         are_pieces_messages(query.request, zero_copy_pieces(bytes, query.topology.node_count()));
 }
 bool is_zero_copy_allgather(const Query& query) {
   const std::size_t bytes = query.request.bytes();
   const std::uint32_t rank_count = query.topology.rank_count;
   return query.topology.node_count() <= zero_copy_nodes_max && rank_count <= zero_copy_ranks_max &&
          bytes >= zero_copy_block_bytes_min &&
-         bytes <= zero_copy_pieces_of_block_max(rank_count) * zero_copy_part_bytes_max;
+         bytes <= zero_copy_pieces_of_block_max(rank_count) * zero_copy_part_bytes_max &&
+         are_pieces_messages(query.request, zero_copy_pieces_of_block(bytes, rank_count));
 }
 
 }  // namespace

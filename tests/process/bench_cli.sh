@@ -136,6 +136,8 @@ virtual_time() {
     expect 0 '"algorithm":"lanes/.*"correct":true' "$bench" $collective --local 16 \
       --ranks-per-node 4 --root 5 --virtual-time --bytes 64K --iterations 3 --check --format json
   done
+  expect 0 '"bytes":2097152,.*"algorithm":"lanes/turns".*"correct":true' "$bench" allreduce --local 12 \
+    --ranks-per-node 3 --virtual-time --bytes 80008,2M --iterations 2 --check --format json
   # 31 blocks of 32 KiB, o + L + o_r, and one answer between windows; on 9 connections.
   expect 0 '"collective":"allgatherv",.*"median_ns":150383.*"correct":true' "$bench" allgatherv \
     --local 32 --virtual-time --bytes 32K --iterations 1 --check --format json

@@ -333,9 +333,14 @@ TEST(NodeTime, of_payloads_that_stay_with_their_senders) {
 }
 
 TEST(NodeTime, of_lanes_that_cut_their_part_again) {
-  std::vector<Case> cases = {{allreduce, 16, {2}, 8'000}, {allreduce, 12, {4}, 16'000}};
-  // Where chunks are asked for, no shared ring is taken, which has no plan.
-  for (Case& one : cases) one.chunk_bytes = std::size_t{16} << 20;
+  // Nodes of unequal size have no lanes in turns.
+  const std::vector<Case> cases = {{allreduce, 12, {4, 2}, 16'000},
+                                   {allreduce, 28, {4, 3}, 16'000}};
+  for (const Case& one : cases) {
+    const std::string taken = choice_of(one).plan(Rank{0}).algorithm;
+    EXPECT_EQ(taken.rfind("lanes/", 0), 0u) << one.text() << ": " << taken;
+    EXPECT_NE(taken, "lanes/turns") << one.text();
+  }
   expect_equal(cases);
 }
 

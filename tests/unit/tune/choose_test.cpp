@@ -7,8 +7,10 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <tutti/detail/names.hpp>
 #include <tutti/status.hpp>
+#include <utility>
 #include <vector>
 
 #include "asked.hpp"
@@ -534,6 +536,46 @@ TEST(Selection, registered_buffers_are_written_by_peers_where_that_is_worth_it) 
                                   .reduction = {.element_bytes = 1}};
     const Topology by_turns{.rank_count = 4, .node_of = nodes_of(2, 2), .shares_cpus = true};
     EXPECT_EQ(may_be_zero_copy({asked, by_turns}), bytes == 1u << 20);
+  }
+}
+
+/// A piece is one message of whole elements.
+TEST(Selection, zero_copy_is_not_taken_where_a_piece_would_be_longer_than_a_message) {
+  const auto may_be = [](Collective collective, std::size_t count, std::size_t element_bytes) {
+    return may_be_zero_copy(
+        {{.collective = collective,
+          .element_count = count,
+          .reduction = {.element_bytes = static_cast<std::uint32_t>(element_bytes)}},
+         {.rank_count = 4, .node_of = nodes_of(2, 2)}});
+  };
+  EXPECT_TRUE(may_be(Collective::broadcast, 5'592'400, 24));
+  EXPECT_FALSE(may_be(Collective::broadcast, 5'592'405, 24));
+  EXPECT_FALSE(may_be(Collective::broadcast, 44'739'242, 3));
+  EXPECT_FALSE(may_be(Collective::broadcast, 42, 3u << 20));
+  EXPECT_FALSE(may_be(Collective::broadcast, 1, 9u << 20));
+  EXPECT_TRUE(may_be(Collective::allgather, 16, 3u << 20));
+  EXPECT_FALSE(may_be(Collective::allgather, 20, 3u << 20));
+}
+
+TEST(Selection, registers_of_lanes_in_turns_keep_to_their_budget) {
+  for (const auto& [node_count, ranks_per_node, bytes] :
+       {std::tuple{128u, 16u, 4u << 20}, std::tuple{64u, 32u, 8u << 20},
+        std::tuple{32u, 128u, 8u << 20}, std::tuple{16u, 8u, 1u << 20}}) {
+    const std::vector<Node> nodes = nodes_of(node_count, ranks_per_node);
+    Asked asked = request(BuiltIn::sum, ElementType::float64, Agreement::identical);
+    asked.element_count = bytes / sizeof(double);
+    asked.node_of = nodes;
+    const plan::Plan plan =
+        allreduce_plan(Rank{0}, static_cast<std::uint32_t>(nodes.size()), asked);
+    const std::size_t chunk = chunk_bytes_for(plan, true);
+    const std::size_t lines = plan.payloads * chunk / 64 + 2;
+    const std::size_t registers = std::size_t{plan.slot_count} + plan.partials_max;
+    if (plan.algorithm == "lanes/turns") {
+      EXPECT_LE(2 * registers * lines * 64, plan_registers_bytes) << nodes.size();
+    }
+    if (nodes.size() == 128) {
+      EXPECT_EQ(plan.algorithm, "lanes/turns");
+    }
   }
 }
 
