@@ -83,8 +83,8 @@ class Connections {
   bool can_have_room_for(std::span<const std::uint64_t> processes) const;
   /// The connections that have to go before connections to all of these processes can exist, of
   /// those that are idle or lost: first what has failed, then the least recently used; mostly none.
-  ///  `processes` has none twice.  Throws Error, with the
-  /// numbers, if those that are in use leave too little room.  After close_those_of_peers().
+  /// `processes` has none twice.  Throws Error, with the numbers, if those that are in use leave
+  /// too little room.  After close_those_of_peers().
   std::vector<std::uint32_t> in_the_way_of(std::span<const std::uint64_t> processes) const;
   /// How many messages, of all live channels, can be on their way along a connection at once.
   std::uint32_t receives_promised_max() const noexcept;

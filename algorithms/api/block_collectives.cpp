@@ -307,8 +307,8 @@ class Making {
     return true;
   }
 
-  /// Takes what may_be_zero_copy() has added, which is the last that is left, out of the rows of
-  /// all ranks.  Returns whether all targets are registered.
+  /// Removes the last number of each row, which may_be_zero_copy() added.  To be called after
+  /// split_off_targets().  Returns whether the targets of all ranks allow zero copy.
   bool split_off_registrations(std::vector<std::uint64_t>& rows) const {
     const std::size_t width = rows.size() / count();
     std::vector<std::uint64_t> own_rows, registrations;

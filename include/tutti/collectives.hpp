@@ -227,6 +227,11 @@ struct BroadcastArguments {
 /// can be two calls ahead of each rank to which it sends, and waits for that rank before the third
 /// call, so no queue grows.  The memory of a destroyed operation is used again when its receivers
 /// have read everything; the destructor of the communicator waits for them, at most 8 s.
+///
+/// The exception is zero copy (segment.hpp), by which broadcasts of 256 KiB and more over several
+/// nodes go where the buffers of all ranks lie in segments or are registered.  The root cannot be
+/// ahead there: it ends its call only when every rank to which it sends has entered its own, and
+/// those of its node have read everything.
 TUTTI_EXPORT Operation broadcast(Communicator& communicator, const BroadcastArguments& arguments);
 
 /// Typed form.

@@ -34,8 +34,13 @@ enum class Scope : std::uint8_t {
 /// of another, and the ranks of a node read it there.  All buffers of a broadcast, or all targets
 /// of an allgather, have to be in segments; where they are registered otherwise and ranks share
 /// nodes, the ranks of a node have to be permitted to read each other's memory.  The source of an
-/// allgather may lie anywhere.  The root of such a broadcast waits until its children have entered
-/// the call, and until what it sends has been read.
+/// allgather may lie anywhere.  The root of such a broadcast waits until the ranks to which it
+/// sends have entered the call, and until those of its node have read everything.
+///
+/// The upper limits are 1 GiB for a broadcast; for an allgather 1024 ranks, and blocks of 64 MiB
+/// with up to 256 ranks, 32 MiB with 512, 16 MiB with 1024 (8 MiB floor(2048 / P) with P ranks).
+/// Larger ones go in chunks through the arena.  So do all broadcasts and allgathers of a context
+/// that is given messages per round (ContextOptions::per_round, TUTTI_PER_ROUND).
 ///
 /// Single copy.  Where ranks of a node read each other's buffers (Operation::algorithm() is
 /// "single_copy"), buffers in segments of their ranks are read by memory accesses, without a system

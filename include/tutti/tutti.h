@@ -348,7 +348,10 @@ typedef struct tutti_operation tutti_operation;
  * TUTTI_OK.  Aborts the program if the operation is in flight. */
 TUTTI_EXPORT tutti_status tutti_start(tutti_operation* operation);
 /* Starts a call on other buffers of the same sizes, which later calls of tutti_start() also use.
- * They are not checked. */
+ * The sizes are not checked.  An operation that works without copies (what tutti_algorithm() gives
+ * ends in "_zero_copy") must keep its target, but for the root of a broadcast, and a source that is
+ * sent from must lie in a segment or be one of the two buffers with which the operation was made; a
+ * target that a node shares must stay, too.  Aborts the program otherwise. */
 TUTTI_EXPORT tutti_status tutti_start_on(tutti_operation* operation, const void* source,
                                          void* target);
 /* Makes one step of progress; TUTTI_IN_PROGRESS until finished.  TUTTI_OK if nothing is in flight.

@@ -3,10 +3,9 @@
 // one connected initiator writes.  An empty poll takes no lock and looks at one word of each ring,
 // by way of its Watch: a locked instruction would wait until the caller's own last request has left
 // its store buffer, which is the very time in which the answer travels.  Of many receivers only the
-// first few are watched; the others are a Crowd, for all of which a poll looks at one word.
-// An exception is a queue
-// smaller than what its queue pairs may have outstanding: each poll takes the lock and counts, so
-// that an overrun is found.
+// first few are watched; the others are a Crowd, for all of which a poll looks at one word.  An
+// exception is a queue smaller than what its queue pairs may have outstanding: each poll takes the
+// lock and counts, so that an overrun is found.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -43,9 +43,9 @@ void for_each_stage(const LaneTurns& shape, F&& visit) {
   }
 }
 
-/// How many messages of one rank of another node can be on their way to this one.  Two ranks that
-/// differ in one digit send each other one message for each that they take, and both run these
-/// stages: so neither gets far ahead.  Three calls are looked at, in which the most is reached.
+/// The most messages of one peer on another node that can be on their way to this rank.  The peer
+/// runs the same stages and waits for the messages of this rank, so its lead is bounded.  The bound
+/// is reached within three calls.
 std::uint32_t on_their_way_max(const LaneTurns& shape, std::uint32_t digit) {
   const std::uint32_t digits = digits_of(shape);
   struct Event {

@@ -13,19 +13,19 @@
 //
 //            rank 0          1          2          3
 //   in       c d ->  <- a b      c d ->  <- a b         0 has a b of its node, 1 has c d
-//   across   b ---------------> 2                       0 has a of all ranks, 2 has b
+//   across   b ---------------> 2    <- a               0 has a of all ranks, 2 has b
 //   back     a ---------------> 2    <- b               0 and 2 have a b, 1 and 3 have c d
 //   out      a b ->  <- c d      a b ->  <- c d
 //
 // With D digits a turn has 2 D + 1 stages: the first one gives, the last one hears results, each of
-// the others takes the messages of a digit and sends those of the next one.  Stage s of turn k
-// takes its turn after stage s + 1 of turn k - 1: what a stage waits for was sent while the rank
-// was at 2 D other stages, of other turns.  The first messages to other nodes go out before the
-// rank gives its part of the turn after, whose stores take long: so the port has something to send
-// meanwhile.
+// the others takes the messages of a digit and sends those of the next one.  At step t a rank runs
+// stage s of turn t - s, for all s, in the order 1, 0, 2, 3 and so on.  What a stage awaits was
+// sent one step before, so the stages of other turns lie between.  Stage 1 is first because it
+// sends the first messages to other nodes: the port sends them while the rank gives its part of the
+// next turn in stage 0, whose stores take long.
 //
-//   turn 0   0 1 2 3 4          the stages of two digits, over time: one column is run before the
-//   turn 1     0 1 2 3 4        next, in the order 1 0 2 3 4
+//   turn 0   0 1 2 3 4          the stages of two digits, over time: each column is a step
+//   turn 1     0 1 2 3 4
 //   turn 2       0 1 2 3 4
 //
 // Cost, for N nodes of L ranks, K turns, n_i messages in the i-th round across (N is the product of

@@ -188,7 +188,8 @@ inline bool has_no_registers(const Plan& plan) noexcept {
   return plan.zero_copy && plan.slot_count == plan.line_slot_count && plan.slot_count > 0;
 }
 
-/// Whether peers write the target of a zero-copy plan, or the network or they read there.
+/// Whether anyone but its owner uses the target: peers write or read it, or the network sends from
+/// it.
 inline bool exposes_target(const Plan& plan) noexcept {
   return std::any_of(plan.steps.begin(), plan.steps.end(), [](const Step& step) {
     const bool is_written = step.action == Action::await && step.into_target && step.payloads > 0;

@@ -76,8 +76,8 @@ Picoseconds makespan(std::span<const Plan> plans, const LogGP& network, const Ca
 //
 //   await     until the line is delivered, then clock += o_r of the network; await_credit as well
 //
-// What happens at one instant is ordered by rank, here too: the
-// rank's own turn, then its messages in the order of its puts.
+// What happens at one instant is ordered by rank, here too: the rank's own turn, then its messages
+// in the order of its puts.
 
 /// When each rank has finished.  As above, and o + L > 0 also inside a node.  Plans that work on
 /// buffers of several chunks or wait until what they sent has left are not modelled.

@@ -13,7 +13,7 @@ inline std::uint64_t part_bytes(const Plan& plan, const Call& call, std::uint16_
   return (elements / plan.parts + (part < elements % plan.parts ? 1 : 0)) * call.element_bytes;
 }
 
-/// Of several payloads all but the last one are as long as the longest part, the first one.
+/// All of several payloads but the last one are as long as the longest part, the first one.
 inline std::uint64_t message_bytes(const Plan& plan, const Call& call, const Step& put) {
   if (put.payloads == 0) return 0;
   return (put.payloads - std::uint64_t{1}) * part_bytes(plan, call, 0) +
