@@ -55,7 +55,8 @@ std::size_t chunk_bytes_for(const plan::Plan& plan, bool shares_nodes, std::size
                                                : chunk_bytes_across;
   const std::size_t slots = std::size_t{plan.slot_count} - plan.line_slot_count;
   if (plan.partials_max > 0) {
-    // Here the number of registers is known.  An eighth of the budget is left for rounding to lines.
+    // Here the number of registers is known.  An eighth of the budget is left for rounding to
+    // lines.
     const std::size_t all = 2 * std::size_t{plan.payloads} * (slots + plan.partials_max);
     return std::clamp(plan_registers_bytes / 8 * 7 / all, std::min(part_bytes_min, bytes), bytes);
   }
