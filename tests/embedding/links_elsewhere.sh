@@ -34,11 +34,13 @@ link() {
 link "$source/tests/embedding/c_only" c_only
 ./c_only
 
-link "$source/tests/embedding" plugin_open plugin_hidden
+plugins=(plugin_open plugin_hidden)
+[ ! -e "$archives/libtutti_mpi.a" ] || plugins=(plugin_mpi "${plugins[@]}")
+link "$source/tests/embedding" "${plugins[@]}"
 nm --defined-only --extern-only lib/libtutti.a lib/libtutti_*.a |
   awk 'NF == 3 && $2 ~ /^[TDBR]$/ { print $3 }' | sort -u >"$scratch/defined"
 [ -s "$scratch/defined" ] || { echo "nothing is defined by the archives in $archives"; exit 1; }
-for plugin in plugin_open plugin_hidden; do
+for plugin in "${plugins[@]}"; do
   nm --dynamic --defined-only "lib$plugin.so" | awk 'NF == 3 { print $3 }' |
     sort -u >"$scratch/exported"
   grep -qx plugin_run "$scratch/exported" ||
