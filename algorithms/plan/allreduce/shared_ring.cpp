@@ -88,7 +88,7 @@ std::uint64_t shared_ring_arena_bytes(const RingLaps& laps, std::uint32_t nodes,
   const std::uint64_t lap = whole_lines(elements * element_bytes);
   const std::uint64_t block =
       whole_lines(quotient_up(elements, parts) * sub_blocks * element_bytes);
-  const std::uint64_t words_of_chunks = 2 * 2 * parts, words_of_rank = 3;
+  const std::uint64_t words_of_chunks = 4 * parts, words_of_rank = 3;
   return (laps.in_flight * words_of_chunks + members * words_of_rank) * line_bytes +
          laps.in_flight * (3 * lap + 2 * block);
 }
