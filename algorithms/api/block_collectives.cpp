@@ -287,15 +287,8 @@ class Making {
   /// Takes what may_share_target() has added out of the rows of all ranks.  Returns whether the
   /// ranks of each node have one target.
   bool split_off_targets(std::vector<std::uint64_t>& rows) const {
-    const std::size_t width = request_.row.size();
-    std::vector<std::uint64_t> own_rows, places, layouts;
-    for (std::size_t rank = 0; rank < count(); ++rank) {
-      const auto row = std::span<const std::uint64_t>(rows).subspan(rank * width, width);
-      own_rows.insert(own_rows.end(), row.begin(), row.end() - 2);
-      places.push_back(row[width - 2]);
-      layouts.push_back(row[width - 1]);
-    }
-    rows = std::move(own_rows);
+    const std::vector<std::uint64_t> layouts = runtime::split_off_last(rows, count());
+    const std::vector<std::uint64_t> places = runtime::split_off_last(rows, count());
     const std::vector<Node> node_of = communicator_.implementation().topology().node_of;
     if (!runtime::is_one_buffer_a_node({name(), "targets"}, node_of, places)) return false;
     for (std::size_t rank = 0; rank < count(); ++rank)
@@ -310,15 +303,8 @@ class Making {
   /// Removes the last number of each row, which may_be_zero_copy() added.  To be called after
   /// split_off_targets().  Returns whether the targets of all ranks allow zero copy.
   bool split_off_registrations(std::vector<std::uint64_t>& rows) const {
-    const std::size_t width = rows.size() / count();
-    std::vector<std::uint64_t> own_rows, registrations;
-    for (std::size_t rank = 0; rank < count(); ++rank) {
-      const auto row = std::span<const std::uint64_t>(rows).subspan(rank * width, width);
-      own_rows.insert(own_rows.end(), row.begin(), row.end() - 1);
-      registrations.push_back(row.back());
-    }
-    rows = std::move(own_rows);
-    return runtime::allow_zero_copy(communicator_.implementation(), registrations);
+    return runtime::allow_zero_copy(communicator_.implementation(),
+                                    runtime::split_off_last(rows, count()));
   }
 
   Communicator& communicator_;

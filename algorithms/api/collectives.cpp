@@ -110,16 +110,11 @@ tune::CollectiveRequest with_whereabouts(tune::CollectiveRequest asked,
 /// Takes what ranks say about their room for a shared ring out of their rows, where it is last.
 tune::RingRoom split_off_room(std::vector<std::uint64_t>& rows,
                               const Communicator::Implementation& ranks) {
-  const std::size_t rank_count = ranks.exchange.rank_count(), width = rows.size() / rank_count;
-  std::vector<std::uint64_t> others;
-  bool all_have = true;
-  for (std::size_t rank = 0; rank < rank_count; ++rank) {
-    const auto row = std::span<const std::uint64_t>(rows).subspan(rank * width, width);
-    others.insert(others.end(), row.begin(), row.end() - 1);
-    all_have = all_have && row.back() != 0;
-  }
-  rows = std::move(others);
-  return all_have ? tune::RingRoom::there : tune::RingRoom::missing;
+  const std::vector<std::uint64_t> has_room =
+      runtime::split_off_last(rows, ranks.exchange.rank_count());
+  return std::find(has_room.begin(), has_room.end(), std::uint64_t{0}) == has_room.end()
+             ? tune::RingRoom::there
+             : tune::RingRoom::missing;
 }
 
 }  // namespace

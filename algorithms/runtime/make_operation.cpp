@@ -535,6 +535,20 @@ std::unique_ptr<Operation::Implementation> set_up(Communicator::Implementation& 
 
 }  // namespace
 
+std::vector<std::uint64_t> split_off_last(std::vector<std::uint64_t>& rows,
+                                          std::size_t rank_count) {
+  assert(rank_count > 0 && rows.size() >= rank_count && rows.size() % rank_count == 0);
+  const std::size_t width = rows.size() / rank_count;
+  std::vector<std::uint64_t> others, last;
+  for (std::size_t rank = 0; rank < rank_count; ++rank) {
+    const auto row = std::span<const std::uint64_t>(rows).subspan(rank * width, width);
+    others.insert(others.end(), row.begin(), row.end() - 1);
+    last.push_back(row.back());
+  }
+  rows = std::move(others);
+  return last;
+}
+
 Operation make_operation(Communicator& handle, const OperationRequest& request) {
   Communicator::Implementation& communicator = handle.implementation();
   communicator.require_usable();

@@ -45,6 +45,10 @@ struct OperationRequest {
   std::function<plan::Plan(const tune::CollectiveRequest& asked)> plan_of = {};
 };
 
+/// Takes the last number out of each rank's row, and returns these numbers.  `rows` are as many as
+/// ranks, all of one length.
+std::vector<std::uint64_t> split_off_last(std::vector<std::uint64_t>& rows, std::size_t rank_count);
+
 /// Collective: agrees with the other ranks that this step succeeded everywhere and that they ask
 /// for the same, then connects.
 Operation make_operation(Communicator& communicator, const OperationRequest& request);

@@ -197,7 +197,8 @@ Choice choose(const CollectiveRequest& request, const Topology& topology,
 bool depends_on_ring_room(const CollectiveRequest& request, const Topology& topology) {
   // Most calls need no second choice to be made for them.
   if (request.algorithm != Algorithm::automatic || request.ring_room != RingRoom::not_told ||
-      request.bytes() < in_parts_from_bytes || topology.shares_cpus || topology.is_one_node())
+      request.bytes() < in_parts_from_bytes || topology.shares_cpus || topology.node_count() <= 2 ||
+      topology.largest_node() > 1)
     return false;
   CollectiveRequest with_room = request;
   with_room.ring_room = RingRoom::there;

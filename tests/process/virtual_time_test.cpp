@@ -148,14 +148,18 @@ std::vector<std::int64_t> makespans(const Call& call) {
   return {results, results + count};
 }
 
-std::int64_t expected(const Call& call, const test::Network& network) {
+std::vector<plan::Plan> plans_of(const Call& call) {
   std::vector<plan::Plan> plans;
   for (std::uint32_t rank = 0; rank < call.rank_count; ++rank)
     plans.push_back(call.elements == 0
                         ? plan::dissemination_barrier(Rank{rank}, call.rank_count, call.per_round)
                         : plan::two_partial_allreduce(Rank{rank}, call.rank_count, call.per_round,
                                                       plan::Order::commutative));
-  return test::makespan(plans, call.elements * 8, network);
+  return plans;
+}
+
+std::int64_t expected(const Call& call, const test::Network& network) {
+  return test::makespan(plans_of(call), call.elements * 8, network);
 }
 
 void expect_equal(const Call& call, const test::Network& network) {
@@ -200,12 +204,7 @@ TEST(VirtualTime, allreduces_of_many_shapes_are_their_plans) {
 /// The engine, the events of the plan and the cost model give the same time.
 void expect_lines(Call call) {
   call.notify = Notify::flag;
-  std::vector<plan::Plan> plans;
-  for (std::uint32_t rank = 0; rank < call.rank_count; ++rank)
-    plans.push_back(call.elements == 0
-                        ? plan::dissemination_barrier(Rank{rank}, call.rank_count, call.per_round)
-                        : plan::two_partial_allreduce(Rank{rank}, call.rank_count, call.per_round,
-                                                      plan::Order::commutative));
+  const std::vector<plan::Plan> plans = plans_of(call);
   const std::vector<std::int64_t> ends = test::completion_times(
       plans, fdr,
       {.payload_bytes = call.elements * 8, .element_bytes = 8, .any_order = true, .lines = true});

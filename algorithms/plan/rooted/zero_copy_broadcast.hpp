@@ -14,7 +14,7 @@
 // then the parent may end its call.  So each pair of peers that send to each other stays in step,
 // and two copies of the lines are enough.  The payload goes in pieces, each of which is passed on
 // as soon as it is there, so that the network and the memory of the nodes work at the same time.
-// Of many pieces between two nodes a few windows are on their way (core/windows.hpp).
+// No more than a few windows of pieces are on their way between two nodes (core/windows.hpp).
 //
 // Rounds: one of entries, one for each piece, one of acknowledgements.  Messages: P - 1 of each
 // piece, of which those inside nodes are references, P - 1 without payload, and answers to windows.
