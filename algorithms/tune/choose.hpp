@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/core/plan.hpp"
+#include "tune/knowledge.hpp"
 #include "tune/registry.hpp"
 
 namespace tutti::tune {
@@ -20,6 +21,10 @@ class Choice {
   plan::Picoseconds cost() const;
 
   plan::Plan plan(Rank self) const;
+
+  /// Tells it apart from every other choice for the same request: "two_partial_dissemination with
+  /// 3,2 a round", "8 lanes in 2 sub-blocks, circulant across".  As CollectiveRequest::only.
+  std::string name() const;
 
   /// What was chosen; the next two rows and the best of each other hierarchy with their prices; why
   /// the others are out: a line each.
@@ -51,6 +56,17 @@ class Choice {
 /// that cannot do what is asked, with those that can.
 Choice choose(const CollectiveRequest& request, const Topology& topology,
               const plan::Network& network = assumed_network);
+
+/// Of rules, findings and prices, in this order, unless the request says how it is done.
+Choice choose(const CollectiveRequest& request, const Topology& topology,
+              const Knowledge& knowledge);
+
+/// What may be worth a race: what choose() takes first, then the cheapest of other families by
+/// price, the neighbours of the best vector (one message more or less in the last round), and the
+/// best uniform vector of 1 to 7 messages (the paper's).  At most `count`, without duplicates;
+/// each can be asked for by its name().
+std::vector<Choice> candidates(const CollectiveRequest& request, const Topology& topology,
+                               const Knowledge& knowledge, std::size_t count);
 
 /// What a shared ring would take of the arena of the first rank of the largest node.
 std::uint64_t shared_ring_arena_bytes(const CollectiveRequest& request, const Topology& topology);

@@ -59,6 +59,8 @@ struct CollectiveRequest {
   plan::PerRound per_round = {};             // messages per round; empty: see the next
   plan::PerRound per_round_by_default = {};  // empty: a rule
 
+  std::string only = {};  // the choice that is called so, and no other (Choice::name()); by tuners
+
   // The ranks and their contexts have these.
   std::uint32_t partners_max = UINT32_MAX;  // connections that a context can hold
                                             // whose messages are notified

@@ -1,0 +1,35 @@
+// What choices are made from: the machine, and what a tuning file adds to it.  It is the same on
+// every rank of a communicator.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tune/corrections.hpp"
+#include "tune/machine.hpp"
+#include "tune/tuning.hpp"
+
+namespace tutti::tune {
+
+/// Whether tuning may change bits of results (TUTTI_TUNING_BITS).
+enum class TuningBits : std::uint8_t {
+  free,  // within what the agreement promises
+  keep,  // results have the bits that they would have untuned
+};
+
+struct Knowledge {
+  Machine machine = machine_preset("fdr");  // by which schedules are priced
+  std::vector<Rule> rules = {};
+  std::vector<Finding> findings = {};
+  Corrections corrections = {};  // of the findings
+  TuningBits bits = TuningBits::free;
+  Machine untuned = machine_preset("fdr");  // by which they would be priced without a file
+};
+
+/// What is known without a file.
+Knowledge untuned(const Machine& machine);
+/// What a file adds.
+Knowledge tuned(const Machine& machine, Tuning tuning, TuningBits bits);
+
+}  // namespace tutti::tune
