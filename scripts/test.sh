@@ -12,8 +12,8 @@ case "${1:-}" in
 usage: scripts/test.sh [--quick | --all | --aarch64]
 
 On Debian 12: installs what is missing (with sudo unless root), builds the presets "release" and
-"asan" and runs the tests, those of plans and of whole jobs with "release" alone, and jobs in the
-usual way to wait and to be notified alone; about 20 minutes on 2 cores.
+"asan" and runs the tests, what computes and whole jobs with "release" alone, and jobs in the usual
+way to wait and to be notified alone; about 20 minutes on 2 cores.
   --quick what takes seconds of "release" alone: plans, units, simulations, rules about sources
   --all   also: scripts/demo.sh and --quick one after the other in a fresh clone, jobs with
           sanitizers, programs and tests of others on the software device (perftest, UCX, rdma-core),
@@ -127,8 +127,8 @@ case $mode in
     run aarch64 -j "$(nproc)"
     ;;
   usual)
-    # Prices over a grid, and what prints: for --all.
-    run asan:memory_test_programs --beside 'unit|simulation' --but '^bench_|choices_test|makespan_test' \
+    # What computes, and what prints, has its sanitizers with --all.
+    run asan:memory_test_programs --beside unit --but '^(bench|tune)_' \
       -L 'conformance|device' -E 'unprivileged|latency'
     run release --beside "$computing|virtual" --but bootstrap_tcp_exchange \
       -LE "long|soak|kernel|conformance|tools|virtual|$computing" -E "self_contained|$other_ways"
