@@ -172,6 +172,13 @@ void measure(std::span<Contestant> contestants, const Schedule& schedule, const 
   }
 }
 
+double sample_batch(Subject& subject, std::size_t calls, const Timer& timer, Exchange& exchange) {
+  const Alarm alarm;
+  std::vector<double> samples;
+  Run(timer, exchange).sample(subject, calls, calls, samples);
+  return largest(gather(exchange, median(samples)));
+}
+
 Samples measure_virtual(Subject& subject, std::size_t calls, Exchange& exchange) {
   Samples samples;
   subject.synchronise();
