@@ -1,7 +1,7 @@
 // From times that probes took to the parameters of a machine.
 //
 // Each probe takes a time that is a line in the number of messages or bytes (loggp.hpp), so that
-// slopes and intercepts are the parameters.
+// slopes and intercepts are the parameters.  The probes themselves are microbench/network_probes.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,27 @@
 
 namespace tutti::tune {
 
-/// With b the bytes of a message, k messages, p = max(g, b G):
+/// What the time of a sample is.  b: bytes of a message, k: messages, p = max(g, b G); o, L and so
+/// on are those between nodes, or inside a node where the name says so.  On a network that keeps to
+/// LogGP these formulas are exact, to the rounding of single messages.
 enum class Probe : std::uint8_t {
   one_way,         // half a round trip of one message: o + L + b G + o_r
-  stream,          // k messages of b bytes, each over a queue pair of its own, to a rank that
-                   // answers the last one with a message of 8 bytes: (k - 1) max(p, o_r) is in it
+  stream,          // from the first of k messages, each over a queue pair of its own, to the answer
+                   // of 8 bytes to the last one.  The receiver's program looks at the last one
+                   // alone, so that a port that is faster than a program shows:
+                   // (o + L + b G + o_r) + (k - 1) p + (o + L + 8 G + o_r)
   waiting,         // what a program takes to see k messages of which all have come: k o_r
   combine,         // what combining b bytes takes, without messages: gamma
-  shared_port,     // stream, by all ranks of a node at once: k is what all of them send
-  incast,          // until one rank has a message of b bytes from each of k others, sent at once
-  inside_one_way,  // half a round trip of one message in a node's memory:
-                   // o + b G + L + o_r of the inside
+  shared_port,     // stream, by all ranks of a node from one instant on, each to a rank of its own
+                   // of another node; k is what all of them send, and the last answer counts:
+                   // (o + L + b G + o_r) + (k - 1) p + (o + L + 8 G + o_r)
+  incast,          // from a rank's asking k others, by 8 bytes each, until its program has seen the
+                   // answers, of b bytes, b >= 8, of all:
+                   // (o + L + 8 G + o_r) + (o + L + b G + o_r) + (k - 1) max(p, o_r)
+  inside_one_way,  // half a round trip of one message in a node's memory: o + b G + L + o_r
   inside_store,    // what storing k messages of b bytes takes their sender: k (o + b G)
   inside_take,     // what a program takes to see k messages that are visible: k o_r
-  inside_read,     // what reading b bytes in another rank's memory takes
+  inside_read,     // what reading b bytes in another rank's memory takes, by its process
 };
 const char* name_of(Probe probe) noexcept;
 
