@@ -11,10 +11,10 @@
 
 #include "microbench/launch.hpp"
 #include "microbench/options.hpp"
+#include "microbench/placement.hpp"
 #include "microbench/session.hpp"
 #include "microbench/summary.hpp"
 #include "microbench/wake.hpp"
-#include "runtime/neighbourhood.hpp"
 #include "runtime/settings.hpp"
 #include "verbs/soft/virtual_time.hpp"
 
@@ -34,22 +34,13 @@ int run_rank(const Options& options, const Launch& launch) {
   });
 }
 
-/// The node of each rank: ranks of a node share its ports.
-std::vector<std::uint32_t> nodes_in_virtual_time(const Options& options) {
-  ContextOptions context;
-  if (!options.ranks_per_node.empty()) context.ranks_per_node = options.ranks_per_node;
-  context.placement = options.placement;
-  std::vector<std::uint32_t> node_of;
-  for (const Node node :
-       runtime::imposed_nodes(*options.local, runtime::context_settings(context)).node)
-    node_of.push_back(index_of(node));
-  return node_of;
-}
-
 int run_forked(const Options& options) {
   const detail::Mapping memory = probe_memory_for_children();
   std::optional<verbs::soft::VirtualTime> virtual_time;
-  if (options.virtual_time) virtual_time.emplace(*options.local, nodes_in_virtual_time(options));
+  if (options.virtual_time)
+    virtual_time.emplace(
+        *options.local,
+        nodes_in_virtual_time(*options.local, options.ranks_per_node, options.placement));
   const std::vector<LocalResult> results =
       run_local({.rank_count = *options.local}, [&](Exchange& exchange) {
         if (virtual_time) virtual_time->join(index_of(exchange.self()));

@@ -105,7 +105,7 @@ struct Options {
   Rank root{0};
   std::vector<std::uint32_t> per_round;       // empty: the library's rule
   std::vector<std::uint32_t> ranks_per_node;  // empty: found, or imposed by the environment
-  std::optional<Placement> placement;
+  std::optional<tutti::Placement> placement;
   std::optional<std::size_t> iterations;
   std::size_t warmup = 200;
   bool against_mpi = false;

@@ -1,5 +1,5 @@
-// What tutti-tune races schedules for: a cell is a collective, a size, and what is promised of bits.
-// Cells that matter to more programs come first, so that a short budget is spent on these.
+// What tutti-tune races schedules for: a cell is a collective, a size, and what is promised of
+// bits. Cells that matter to more programs come first, so that a short budget is spent on these.
 #pragma once
 
 #include <cstddef>

@@ -27,7 +27,7 @@ constexpr auto lock_patience = std::chrono::seconds(2);
               fmt::format("{}: {}; {}", name, std::strerror(error), advice), error);
 }
 
-constexpr const char* writable = "give a file that can be written";
+constexpr const char* writable = "give a file that can be written (--out)";
 
 std::string folder_of(const std::string& file) {
   const std::size_t slash = file.rfind('/');

@@ -16,9 +16,9 @@ namespace {
 
 /// Those with blocks of different sizes choose as these do.
 constexpr Collective every_tuned[] = {
-    Collective::allreduce, Collective::barrier, Collective::broadcast, Collective::reduce,
+    Collective::allreduce, Collective::barrier,  Collective::broadcast,      Collective::reduce,
     Collective::allgather, Collective::alltoall, Collective::reduce_scatter, Collective::gather,
-    Collective::scatter, Collective::scan, Collective::exscan};
+    Collective::scatter,   Collective::scan,     Collective::exscan};
 
 constexpr double budget_seconds_min = 1, budget_seconds_max = 7 * 24 * 3600;
 
@@ -254,8 +254,7 @@ void understand_file(const Words& words, TuneOptions& options) {
 void understand(const Words& words, TuneOptions& options) {
   options.mode = mode_of(words);
   refuse_what_does_nothing(words, options);
-  if (words.local)
-    options.local = parse_number<std::uint32_t>("--local", *words.local, 1, 1024);
+  if (words.local) options.local = parse_number<std::uint32_t>("--local", *words.local, 1, 1024);
   if (options.mode == TuneMode::explain) {
     understand_explained(words, options);
   } else {
@@ -298,7 +297,8 @@ TuneOptions parse_tune_options(std::span<const char* const> arguments) {
   Words words;
   CommandLine line(
       "tutti-tune",
-      "Measures the network and the collectives of these ranks, and writes a tuning file, by which\n"
+      "Measures the network and the collectives of these ranks, and writes a tuning file, by "
+      "which\n"
       "every later run chooses.  Run as: mpirun -n N tutti-tune ..., or tutti-tune --local N ...,\n"
       "or as N processes with TUTTI_RANK.  A run that was interrupted goes on where it was.");
   declare(line, words, options);

@@ -22,7 +22,7 @@ struct TuneOptions {
   // How ranks are started, as of tutti-bench.
   std::optional<std::uint32_t> local;
   std::vector<std::uint32_t> ranks_per_node;  // empty: found, or imposed by the environment
-  std::optional<Placement> placement;
+  std::optional<tutti::Placement> placement;
   bool bind = true;
   bool virtual_time = false;
   std::string fabric;  // preset or file; empty: the device as it is

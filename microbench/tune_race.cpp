@@ -40,8 +40,8 @@ class Sampled {
     for (const std::size_t calls : {std::size_t{2}, std::size_t{8}}) {
       const double each = sample_batch(*subject_, calls, track.timer, track.exchange);
       const double wanted = batch_ns / std::max(each, 1.0);
-      calls_ = static_cast<std::size_t>(
-          std::clamp(wanted, 1.0, static_cast<double>(batch_calls_max)));
+      calls_ =
+          static_cast<std::size_t>(std::clamp(wanted, 1.0, static_cast<double>(batch_calls_max)));
     }
   }
 
@@ -118,7 +118,8 @@ tune::CollectiveRequest request_of(const Cell& cell, const RaceTrack& track) {
     request.element_count = cell.bytes / request.reduction.element_bytes;
   }
   if (cell.collective == Collective::allreduce) request.partners_max = ranks.partners_max;
-  if (cell.collective == Collective::reduce) request.participant_count = track.exchange.rank_count();
+  if (cell.collective == Collective::reduce)
+    request.participant_count = track.exchange.rank_count();
   if (const auto what = read_for(cell.collective))
     request.reads_in_place = ranks.takes_single_copy(*what, cell.bytes);
   if (tune::depends_on_ring_room(request, ranks.topology())) {

@@ -1,0 +1,386 @@
+#include "microbench/tune_session.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <deque>
+#include <map>
+
+#include "microbench/progress.hpp"
+#include "microbench/results.hpp"
+#include "microbench/together.hpp"
+#include "microbench/tune_cells.hpp"
+#include "microbench/tune_journal.hpp"
+#include "microbench/tune_race.hpp"
+#include "microbench/tune_summary.hpp"
+#include "runtime/communicator.hpp"
+#include "verbs/soft/fabric_model.hpp"
+
+namespace tutti::bench {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* program = "tutti-tune";
+/// Of the budget, for the parameters of the network; and no more than that.
+constexpr double probes_share = 0.2;
+constexpr Seconds probes_most{10};
+/// Of the budget, for ending.
+constexpr double ending_share = 0.02;
+
+/// What rank 0 knows of the time that is left, on all ranks.
+class Budget {
+ public:
+  Budget(Seconds total, Exchange& exchange) : exchange_(exchange), total_(total) {}
+
+  Seconds spent() const { return Clock::now() - begin_; }
+  Seconds left() const { return total_ * (1 - ending_share) - spent(); }
+  /// Collective.
+  bool has(Seconds wanted) const {
+    return gather(exchange_, static_cast<char>(left() > wanted)).front() != 0;
+  }
+
+ private:
+  Exchange& exchange_;
+  Clock::time_point begin_ = Clock::now();
+  Seconds total_;
+};
+
+void make_folder_of(const std::string& file) {
+  for (std::size_t slash = 1; (slash = file.find('/', slash)) != std::string::npos; ++slash)
+    ::mkdir(file.substr(0, slash).c_str(), 0777);  // what is wrong shows when the file is opened
+}
+
+ContextOptions context_options(const TuneOptions& options) {
+  ContextOptions context;
+  if (!options.ranks_per_node.empty()) context.ranks_per_node = options.ranks_per_node;
+  context.placement = options.placement;
+  return context;
+}
+
+std::unique_ptr<Context> make_context(const TuneOptions& options, Exchange& exchange) {
+  std::unique_ptr<Context> context;
+  together(exchange, [&] { context = std::make_unique<Context>(context_options(options)); });
+  if (!options.fabric.empty() && !context->device_name().starts_with("soft"))
+    throw Error(ErrorCode::unsupported,
+                fmt::format("--fabric=\"{}\": {} is a real device; set TUTTI_DEVICE=soft0",
+                            options.fabric, context->device_name()));
+  return context;
+}
+
+void require_ranks(const Exchange& exchange) {
+  if (exchange.rank_count() > 1) return;
+  throw Error(ErrorCode::invalid_argument,
+              "1 rank: expected 2 or more, between which messages travel; start tutti-tune --local "
+              "2, or mpirun -n N tutti-tune");
+}
+
+class TuneRun {
+ public:
+  TuneRun(const TuneOptions& options, const Launch& launch)
+      : options_(options),
+        exchange_(launch.exchange),
+        budget_(options.budget, launch.exchange),
+        placement_(place_ranks(launch.exchange, options.bind)),
+        context_(make_context(options, launch.exchange)),
+        communicator_(*context_, launch.exchange),
+        meeting_(barrier(communicator_)),
+        made_on_(fingerprint_of(*context_)),
+        untuned_(tune::untuned(machine_untuned(*context_))),
+        progress_(is_first() ? stderr : nullptr, program) {}
+
+  int operator()() {
+    begin();
+    if (!is_resumed_) measure_network();
+    share_begin();
+    race_cells();
+    finish();
+    return 0;
+  }
+
+ private:
+  bool is_first() const { return exchange_.self() == Rank{0}; }
+
+  /// What has to be alike for two starts to be one run.
+  AskedFor asked_for() const {
+    std::vector<const char*> collectives;
+    for (const Collective one : options_.collectives) collectives.push_back(name_of(one));
+    const tune::Topology topology = communicator_.implementation().topology();
+    return {{"collectives", fmt::format("{}", fmt::join(collectives, ","))},
+            {"bytes", fmt::format("{}", fmt::join(options_.bytes, ","))},
+            {"seed", fmt::format("{}", options_.seed)},
+            {"ranks", fmt::format("{}", topology.rank_count)},
+            {"nodes", fmt::format("{}", topology.node_count())},
+            {"device", context_->device_name()},
+            {"fabric", options_.fabric},
+            {"virtual-time", options_.virtual_time ? "yes" : "no"},
+            {"network-only", options_.network_only ? "yes" : "no"}};
+  }
+
+  /// Opens the files, and finds out what is there already.
+  void begin() {
+    together(exchange_, [&] {
+      if (!is_first()) return;
+      if (options_.is_default_file) make_folder_of(options_.file);
+      journal_.emplace(options_.file);
+      const std::optional<std::string> text = text_of_file(options_.file);
+      if (text) begin_with(*text);
+      if (journal_->is_begun() && !options_.fresh) {
+        journal_->require_same(asked_for());
+        std::vector<tune::Rule> rules = std::move(tuning_.rules);  // may have changed meanwhile
+        tuning_ = journal_->tuning();
+        if (text) tuning_.rules = std::move(rules);
+        found_ = journal_->findings();
+        is_resumed_ = true;
+        progress_.say(fmt::format("goes on with {}.journal: {} findings are there", options_.file,
+                                  found_.size()));
+      }
+    });
+    is_resumed_ = gather(exchange_, static_cast<char>(is_resumed_)).front() != 0;
+  }
+
+  void begin_with(const std::string& text) {
+    tuning_ = tune::parse_tuning(text, options_.file);
+    if (tuning_.made_on != tune::Fingerprint{}) {  // else a file of rules alone
+      const tune::Applicability found = tune::applicability(tuning_.made_on, made_on_);
+      if (found.applies == tune::Applies::no && !options_.fresh)
+        throw Error(
+            ErrorCode::invalid_argument,
+            fmt::format("{}: {}; give another file (--out), or --fresh, which replaces what "
+                        "was measured",
+                        options_.file, found.why));
+      if (found.applies == tune::Applies::stale && !options_.fresh)
+        progress_.say(
+            fmt::format("{}: {}; its findings are measured anew", options_.file, found.why));
+      // What was found by another version of the registry means something else.
+      if (tuning_.made_on.registry != made_on_.registry) tuning_.findings.clear();
+    }
+    if (options_.fresh) tuning_.findings.clear();
+  }
+
+  /// Of the budget, a fraction; in virtual time probes are exact at once.
+  void measure_network() {
+    progress_.show(0, 1, budget_.left().count(), "probes of the network");
+    const Seconds most = std::min(options_.budget * probes_share, probes_most);
+    const std::vector<tune::Sample> samples = probe(most);
+    tune::Fit fit = tune::fit(samples, untuned_.machine, options_.seed);
+    together(exchange_, [&] {
+      if (!is_first()) return;
+      for (const std::string& remark : fit.remarks) progress_.say(remark);
+      tuning_.made_on = made_on_;
+      tuning_.machine = std::move(fit.machine);
+      journal_->begin(asked_for(), tuning_);
+    });
+  }
+
+  /// Whatever rank 0 has of the file and of the journal, on all ranks.
+  void share_begin() {
+    tuning_ = tune::parse_tuning(share(exchange_, is_first() ? tune::text_of(tuning_) : ""),
+                                 options_.file);
+    tune::Tuning found;
+    found.findings = found_;
+    found_ = tune::parse_tuning(share(exchange_, is_first() ? tune::text_of(found) : ""),
+                                options_.file + ".journal")
+                 .findings;
+  }
+
+  /// Cells that have no finding yet, in the order of their importance; then those whose finding is
+  /// noisy; then the others.
+  std::vector<Cell> cells_in_order() const {
+    std::vector<Cell> cells =
+        cells_of(options_.collectives, options_.bytes, exchange_.rank_count());
+    if (!placement_.one_machine)
+      std::erase_if(cells, [](const Cell& cell) { return is_timed_from_root(cell.collective); });
+    std::stable_sort(cells.begin(), cells.end(), [&](const Cell& left, const Cell& right) {
+      return knowledge_of(left) < knowledge_of(right);
+    });
+    return cells;
+  }
+  int knowledge_of(const Cell& cell) const {
+    for (const tune::Finding& finding : tuning_.findings)
+      if (is_about(finding, cell)) return finding.is_noisy ? 1 : 2;
+    return 0;
+  }
+  bool is_about(const tune::Finding& finding, const Cell& cell) const {
+    const tune::Topology topology = communicator_.implementation().topology();
+    return finding.collective == tuned_as(cell.collective) && finding.bytes == cell.bytes &&
+           finding.agreement == cell.agreement && finding.nodes == topology.node_count() &&
+           finding.ranks_per_node == topology.largest_node();
+  }
+  bool is_found(const Cell& cell) const {
+    return std::any_of(found_.begin(), found_.end(),
+                       [&](const tune::Finding& one) { return is_about(one, cell); });
+  }
+
+  void race_cells() {
+    if (options_.network_only) return;
+    if (placement_.oversubscribed && !options_.virtual_time) {
+      remarks_.push_back(
+          "Ranks share CPUs, so that no race says which schedule is faster: the model of the "
+          "network "
+          "decides alone, and there are no findings.  Start at most as many ranks as CPUs.");
+      return;
+    }
+    tune::Knowledge machine = tune::untuned(tuning_.machine);
+    const std::vector<Cell> cells = cells_in_order();
+    RaceTrack track{.communicator = communicator_,
+                    .exchange = exchange_,
+                    .timer = timer_,
+                    .meeting = meeting_,
+                    .machine = machine,
+                    .untuned = untuned_,
+                    .is_virtual = options_.virtual_time,
+                    .has_faults = options_.virtual_time && has_faults()};
+    Seconds longest{0};
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const std::size_t left = cells.size() - i;
+      progress_.show(i, cells.size(), budget_.left().count(), text_of(cells[i]));
+      if (is_found(cells[i])) {
+        note_untuned(cells[i], track);
+        continue;
+      }
+      if (!budget_.has(1.5 * longest)) {
+        remarks_.push_back(
+            fmt::format("The budget of {:g} s was too short for {} of {} cells; run tutti-tune "
+                        "again, or with a "
+                        "longer --budget: what was found is kept.",
+                        options_.budget.count(), left, cells.size()));
+        break;
+      }
+      track.seed = seed_of(cells[i]);
+      const Seconds before = budget_.spent();
+      const Seconds share = budget_.left() / static_cast<double>(left);
+      const Seconds until = before + share;
+      race(cells[i], track,
+           [&] { return options_.virtual_time ? true : budget_.has(budget_left_at(until)); });
+      longest = std::max(longest, budget_.spent() - before);
+    }
+    progress_.end();
+  }
+  /// What is left of the budget when so much is spent.
+  Seconds budget_left_at(Seconds spent) const { return budget_.left() + budget_.spent() - spent; }
+
+  void race(const Cell& cell, const RaceTrack& track, const std::function<bool()>& may_go_on) {
+    std::optional<tune::Finding> finding;
+    try {
+      const tune::CollectiveRequest request = request_of(cell, track);
+      const Racers racers = racers_of(request, track);
+      untuned_of_[text_of(cell)] = racers.untuned;
+      finding = alike(cell, racers);
+      if (!finding) finding = race_cell(cell, request, racers, track, may_go_on);
+    } catch (const Error& error) {
+      // All ranks alike: an operation that cannot be made here.
+      if (communicator_.failure().status != Status::ok) throw;
+      remarks_.push_back(fmt::format("{}: {}", text_of(cell), error.what()));
+      return;
+    }
+    together(exchange_, [&] {
+      if (is_first()) journal_->append(*finding);
+    });
+    found_.push_back(std::move(*finding));
+  }
+
+  /// Of a cell that was raced before this run was interrupted.
+  void note_untuned(const Cell& cell, const RaceTrack& track) {
+    untuned_of_[text_of(cell)] =
+        tune::choose(request_of(cell, track), communicator_.implementation().topology(), untuned_)
+            .name();
+  }
+
+  bool has_faults() const {
+    const verbs::soft::FabricModel::Faults faults =
+        verbs::soft::read_fabric_model(options_.fabric).faults;
+    return faults.delay_probability > 0 || faults.drop_probability > 0 ||
+           faults.not_ready_probability > 0 || !faults.link_down.empty();
+  }
+
+  /// A finding about the same call with another agreement, where that has the same candidates.
+  std::optional<tune::Finding> alike(const Cell& cell, const Racers& racers) const {
+    for (const tune::Finding& one : found_) {
+      Cell other = cell;
+      other.agreement = one.agreement;
+      if (!is_about(one, other) || one.others.size() + 1 != racers.choices.size()) continue;
+      const auto has_raced = [&](const tune::Choice& choice) {
+        const std::string name = choice.name();
+        return one.winner.choice == name ||
+               std::any_of(one.others.begin(), one.others.end(),
+                           [&](const tune::Timing& rival) { return rival.choice == name; });
+      };
+      if (!std::all_of(racers.choices.begin(), racers.choices.end(), has_raced)) continue;
+      tune::Finding same = one;
+      same.agreement = cell.agreement;
+      return same;
+    }
+    return {};
+  }
+
+  std::uint64_t seed_of(const Cell& cell) const {
+    std::uint64_t seed = options_.seed;
+    for (const char letter : text_of(cell))  // FNV-1a
+      seed = (seed ^ static_cast<unsigned char>(letter)) * 0x100000001b3u;
+    return seed;
+  }
+
+  void finish() {
+    together(exchange_, [&] {
+      if (!is_first()) return;
+      tune::Tuning result = tuning_;
+      for (const tune::Finding& finding : found_) take_in(result.findings, finding);
+      journal_->finish(result);
+      progress_.end();
+      std::fputs(tune_summary({.options = options_,
+                               .tuning = result,
+                               .found = found_,
+                               .untuned_of = untuned_of_,
+                               .remarks = remarks_,
+                               .device = context_->device_name(),
+                               .rank_count = exchange_.rank_count(),
+                               .node_count = communicator_.node_count(),
+                               .seconds = budget_.spent().count()})
+                     .c_str(),
+                 stdout);
+      std::fflush(stdout);
+    });
+  }
+
+  const TuneOptions& options_;
+  Exchange& exchange_;
+  Budget budget_;
+  Placement placement_;
+  Timer timer_;  // calibrated on the CPU that will be used
+  std::unique_ptr<Context> context_;
+  Communicator communicator_;
+  Operation meeting_;
+  tune::Fingerprint made_on_;
+  tune::Knowledge untuned_;
+  Progress progress_;
+  std::optional<TuneJournal> journal_;             // of rank 0
+  tune::Tuning tuning_;                            // as this run began
+  std::vector<tune::Finding> found_;               // since then
+  std::map<std::string, std::string> untuned_of_;  // the choice without a file, by cell
+  std::vector<std::string> remarks_;
+  bool is_resumed_ = false;
+};
+
+}  // namespace
+
+void take_in(std::vector<tune::Finding>& findings, tune::Finding finding) {
+  for (tune::Finding& one : findings) {
+    if (!one.is_about_same(finding)) continue;
+    if (one.is_noisy || !finding.is_noisy) one = std::move(finding);
+    return;
+  }
+  findings.push_back(std::move(finding));
+}
+
+int run_tune_session(const TuneOptions& options, const Launch& launch) {
+  require_ranks(launch.exchange);
+  return TuneRun(options, launch)();
+}
+
+}  // namespace tutti::bench
