@@ -9,6 +9,7 @@
 #include <span>
 #include <tutti/bootstrap.hpp>
 
+#include "microbench/curves.hpp"
 #include "microbench/launch.hpp"
 #include "microbench/options.hpp"
 #include "microbench/placement.hpp"
@@ -73,6 +74,10 @@ int run_under_mpi(const Options& options) {
 int run_program(std::span<const char* const> arguments) {
   if (arguments.size() > 1 && std::string_view(arguments[1]) == "summary") {
     std::fputs(run_summary(arguments.subspan(1)).c_str(), stdout);
+    return 0;
+  }
+  if (arguments.size() > 1 && std::string_view(arguments[1]) == "curves") {
+    std::fputs(run_curves(arguments.subspan(1)).c_str(), stdout);
     return 0;
   }
   if (arguments.size() > 1 && std::string_view(arguments[1]) == "wake")

@@ -53,7 +53,7 @@ struct Row {
   std::optional<std::string> transport;
 
   // For people only: not in the contract of the machine-readable forms.
-  std::optional<std::string> single_copy;  // which way of several
+  std::optional<std::string> way;  // which of several
   double deviation_ns = 0;                 // median absolute deviation of the batches
   double slowest_median_ns = 0;            // largest median of all ranks, each by its own clock
 };

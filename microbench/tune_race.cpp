@@ -11,6 +11,8 @@
 #include "microbench/together.hpp"
 #include "microbench/tutti_side.hpp"
 #include "runtime/communicator.hpp"
+#include "runtime/first_call.hpp"
+#include "runtime/shared_ring.hpp"
 #include "tune/race.hpp"
 
 namespace tutti::bench {
@@ -61,11 +63,25 @@ class Sampled {
   std::optional<plan::Picoseconds> known_ = {};
 };
 
+/// As long as it lives, operations go by one choice.
+class Only {
+ public:
+  Only(Communicator& communicator, const std::string& choice) : communicator_(communicator) {
+    runtime::choose_only(communicator_, choice);
+  }
+  Only(const Only&) = delete;
+  Only& operator=(const Only&) = delete;
+  ~Only() { runtime::choose_only(communicator_, {}); }
+
+ private:
+  Communicator& communicator_;
+};
+
 /// Makes the operation of a cell by one choice.
 std::unique_ptr<TuttiSubject> subject_of(const Cell& cell, const std::string& choice,
                                          Buffers& buffers, const RaceTrack& track) {
   const Options options = options_of(cell);
-  const runtime::Only only(track.communicator, choice);
+  const Only only(track.communicator, choice);
   Operation operation =
       cell.collective == Collective::barrier
           ? make_barrier(track.communicator, options)

@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 
+#include "microbench/network_probes.hpp"
 #include "microbench/progress.hpp"
 #include "microbench/results.hpp"
 #include "microbench/together.hpp"
@@ -18,6 +19,7 @@
 #include "microbench/tune_race.hpp"
 #include "microbench/tune_summary.hpp"
 #include "runtime/communicator.hpp"
+#include "runtime/tuning_table.hpp"
 #include "verbs/soft/fabric_model.hpp"
 
 namespace tutti::bench {
@@ -60,6 +62,7 @@ ContextOptions context_options(const TuneOptions& options) {
   ContextOptions context;
   if (!options.ranks_per_node.empty()) context.ranks_per_node = options.ranks_per_node;
   context.placement = options.placement;
+  context.tuning = TuningMode::off;  // of whatever file there is, nothing may enter
   return context;
 }
 
@@ -90,8 +93,9 @@ class TuneRun {
         context_(make_context(options, launch.exchange)),
         communicator_(*context_, launch.exchange),
         meeting_(barrier(communicator_)),
-        made_on_(fingerprint_of(*context_)),
-        untuned_(tune::untuned(machine_untuned(*context_))),
+        made_on_(runtime::fingerprint_of(context_->implementation().fabric.port(),
+                                         context_->implementation().settings)),
+        untuned_(communicator_.implementation().tuning->knowledge),
         progress_(is_first() ? stderr : nullptr, program) {}
 
   int operator()() {
@@ -167,7 +171,10 @@ class TuneRun {
   void measure_network() {
     progress_.show(0, 1, budget_.left().count(), "probes of the network");
     const Seconds most = std::min(options_.budget * probes_share, probes_most);
-    const std::vector<tune::Sample> samples = probe(most);
+    const std::vector<tune::Sample> samples =
+        probe_network(exchange_, communicator_.implementation().neighbours.nodes.node,
+                      {.device = context_->implementation().settings.device,
+                       .budget = std::chrono::duration_cast<Timeout>(most)});
     tune::Fit fit = tune::fit(samples, untuned_.machine, options_.seed);
     together(exchange_, [&] {
       if (!is_first()) return;
