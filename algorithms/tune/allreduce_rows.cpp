@@ -18,10 +18,11 @@
 #include "plan/cost/shared_ring_time.hpp"
 #include "plan/rooted/single_copy.hpp"
 #include "tune/asked_per_round.hpp"
-#include "tune/assumed_network.hpp"
 #include "tune/choose.hpp"
 #include "tune/hierarchy.hpp"
+#include "tune/prices.hpp"
 #include "tune/rows.hpp"
+#include "tune/vectors.hpp"
 
 namespace tutti::tune {
 namespace {
@@ -46,22 +47,58 @@ const plan::PerRound& vector_for(PerRoundIs takes, const CollectiveRequest& requ
   return vector;
 }
 
-plan::PerRound covering_vector(const Query& query) {
-  return covering(vector_for(PerRoundIs::covering, query.request), query.topology.rank_count,
-                  query.request.bytes());
+/// Messages of a round are of so many values each.
+Picoseconds price_of_dissemination(const Query& query, const plan::LogGP& network,
+                                   const plan::Round& round) {
+  const std::uint64_t values = query.request.reduction.properties.commutative ? 1 : 2;
+  return round_cost(network, round.messages, values, price_bytes(query));
 }
+
+Picoseconds price_along_the_tree(const Query& query, const plan::LogGP& network,
+                                 const plan::Round& round) {
+  // Blocks of a message in the mean, as counted for all P to 128.
+  const auto blocks = 1u + static_cast<std::uint32_t>(std::bit_width(round.length)) / 2;
+  return round_cost(network, round.messages, std::min(round.length, blocks), price_bytes(query));
+}
+
+using PriceOfRound = Picoseconds (*)(const Query&, const plan::LogGP&, const plan::Round&);
+
+template <PriceOfRound price>
+Picoseconds cost_of_rounds(const Query& query, const Variant& variant) {
+  const plan::LogGP network = network_of(query);
+  Picoseconds cost = 0;
+  for (const plan::Round& round :
+       plan::two_partial_rounds(query.topology.rank_count, variant.per_round))
+    cost += price(query, network, round);
+  return cost;
+}
+
+/// What is asked for, else the cheapest.
+template <PriceOfRound price>
 std::vector<Variant> covering_variants(const Query& query) {
-  return {{.per_round = covering_vector(query)}};
+  const std::uint32_t rank_count = query.topology.rank_count;
+  if (const auto vector = vector_in(query.request.only)) return covering_named(*vector, rank_count);
+  const plan::PerRound& asked = vector_for(PerRoundIs::covering, query.request);
+  if (!asked.empty()) return {{.per_round = covering(asked, rank_count)}};
+  const plan::LogGP network = network_of(query);
+  return {{.per_round = cheapest_vector(
+               rank_count, query.request.partners_max,
+               [&](const plan::Round& round) { return price(query, network, round); })}};
 }
 
 plan::PerRound core_vector(const Query& query) {
-  return core(vector_for(PerRoundIs::core, query.request), query.topology.rank_count,
-              query.request.bytes());
+  const std::uint32_t rank_count = query.topology.rank_count;
+  const plan::CorePrices prices = core_prices(network_of(query), price_bytes(query));
+  const plan::PerRound& asked = vector_for(PerRoundIs::core, query.request);
+  if (!asked.empty()) return core(asked, rank_count, prices);
+  return plan::cheapest_core(rank_count, prices,
+                             messages_max_of(rank_count, query.request.partners_max));
 }
-
-/// Whether rounds of recursive multiplying serve so many ranks without folding some of them.
-bool is_product(std::uint32_t rank_count, const plan::PerRound& core) {
-  return plan::recursive_multiplying_rounds(rank_count, core).size() == core.size();
+std::vector<Variant> core_variants(const Query& query) {
+  const std::uint32_t rank_count = query.topology.rank_count;
+  const auto named = vector_in(query.request.only);
+  if (named && !plan::is_core(rank_count, *named)) return {};
+  return {{.per_round = named ? *named : core_vector(query)}};
 }
 
 bool needs_one_expression(const CollectiveRequest& request) {
@@ -91,24 +128,10 @@ std::string why_not_recursive_multiplying(const Query& query) {
   return "ranks may associate operands differently, which takes no more rounds";
 }
 
-/// Where ranks would have to be folded, the canonical tree may take fewer rounds.
 std::string why_not_along_the_tree(const Query& query) {
   if (is_reproducible_in_bits(query.request)) return "";
   if (query.request.one_value_only) return "its messages carry several values";
-  if (!needs_one_expression(query.request)) return "nobody asks for the bits of one expression";
-  return is_product(query.topology.rank_count, core_vector(query))
-             ? "the number of ranks is a product of small factors"
-             : "";
-}
-
-Picoseconds cost_of_dissemination(const Query& query, const Variant& variant) {
-  const std::uint64_t values = query.request.reduction.properties.commutative ? 1 : 2;
-  const plan::LogGP network = network_of(query);
-  Picoseconds cost = 0;
-  for (const plan::Round& round :
-       plan::two_partial_rounds(query.topology.rank_count, variant.per_round))
-    cost += round_cost(network, round.messages, values, price_bytes(query));
-  return cost;
+  return needs_one_expression(query.request) ? "" : "nobody asks for the bits of one expression";
 }
 
 Picoseconds cost_of_recursive_multiplying(const Query& query, const Variant& variant) {
@@ -123,29 +146,47 @@ Picoseconds cost_of_recursive_multiplying(const Query& query, const Variant& var
   return cost;
 }
 
-Picoseconds cost_of_canonical_dissemination(const Query& query, const Variant& variant) {
-  const plan::LogGP network = network_of(query);
-  Picoseconds cost = 0;
-  for (const plan::Round& round :
-       plan::two_partial_rounds(query.topology.rank_count, variant.per_round)) {
-    // Blocks of a message in the mean, as counted for all P to 128.
-    const auto blocks = 1u + static_cast<std::uint32_t>(std::bit_width(round.length)) / 2;
-    cost += round_cost(network, round.messages, std::min(round.length, blocks), price_bytes(query));
-  }
-  return cost;
-}
-
 // One n for all rounds.
 
+/// The cheapest n of those that serve.
+template <class Serves>
+std::vector<Variant> uniform_variants(const Query& query, Serves&& serves) {
+  const std::uint32_t rank_count = query.topology.rank_count;
+  if (const auto vector = vector_in(query.request.only)) {
+    if (vector->size() != 1 || !serves(vector->front())) return {};
+    return {{.per_round = *vector}};
+  }
+  const plan::LogGP network = network_of(query);
+  std::uint32_t best = 1;
+  Picoseconds least = INT64_MAX;
+  for (std::uint32_t n = 1; n <= std::min(messages_of_round_max, std::max(rank_count, 2u) - 1);
+       ++n) {
+    if (!serves(n)) continue;
+    Picoseconds cost = 0;
+    for (const plan::Round& round :
+         plan::two_partial_rounds(rank_count, plan::uniform(rank_count, n)))
+      cost += price_of_dissemination(query, network, round);
+    if (cost >= least) continue;
+    least = cost;
+    best = n;
+  }
+  return {{.per_round = {best}}};
+}
 std::vector<Variant> nway_variants(const Query& query, Algorithm algorithm) {
-  return {{.per_round = {nway_n(vector_for(PerRoundIs::uniform, query.request),
-                                query.topology.rank_count, query.request.bytes(), algorithm)}}};
+  const std::uint32_t rank_count = query.topology.rank_count;
+  const plan::PerRound& asked = vector_for(PerRoundIs::uniform, query.request);
+  if (!asked.empty()) return {{.per_round = {nway_n(asked, rank_count, algorithm)}}};
+  return uniform_variants(query,
+                          [&](std::uint32_t n) { return plan::is_adaptable(rank_count, n); });
 }
 std::vector<Variant> decomposition_variants(const Query& query, Algorithm algorithm,
                                             plan::Digits digits) {
-  return {{.per_round = {decomposition_n(vector_for(PerRoundIs::uniform, query.request),
-                                         query.topology.rank_count, query.request.bytes(),
-                                         algorithm, digits)}}};
+  const std::uint32_t rank_count = query.topology.rank_count;
+  const plan::PerRound& asked = vector_for(PerRoundIs::uniform, query.request);
+  if (!asked.empty())
+    return {{.per_round = {decomposition_n(asked, rank_count, algorithm, digits)}}};
+  return uniform_variants(
+      query, [&](std::uint32_t n) { return plan::is_decomposable(rank_count, n, digits); });
 }
 Plan nway_plan(const Query& query, const Variant& variant, Rank self, plan::TakeOut take_out) {
   return plan::nway_allreduce(self, query.topology.rank_count, variant.per_round[0], take_out,
@@ -176,7 +217,10 @@ std::string why_not_divided(const Query& query) {
   if (is_reproducible_in_bits(request))
     return request.per_round.empty() ? "" : "messages per round are asked for";
   if (request.gives_per_round()) return "messages per round are asked for";
-  return request.bytes() < in_parts_from_bytes ? "the payload is small" : "";
+  if (query.topology.shares_cpus)
+    return request.bytes() < in_parts_from_bytes ? "the payload is small" : "";
+  return request.element_count < query.topology.rank_count ? "there are fewer elements than ranks"
+                                                           : "";
 }
 
 /// Whether all ranks may be connected with each other unasked.
@@ -332,6 +376,7 @@ plan::RingLaps ring_laps(const CollectiveRequest& request, const plan::RingShape
 std::string why_not_shared_ring_unasked(const Query& query) {
   const CollectiveRequest& request = query.request;
   if (std::string why = why_not_divided(query); !why.empty()) return why;
+  if (request.bytes() < shared_ring_from_bytes) return "the payload is small";
   if (query.topology.node_count() <= 2) return "there are no more than two nodes";
   if (query.topology.largest_node() > 1)
     return "a node has several ranks, each of which would copy its contribution and all results";
@@ -382,8 +427,8 @@ constexpr Row table[] = {
      .algorithm = Algorithm::dissemination,
      .keeps_rank_order = false,
      .needs_idempotent = true,
-     .variants = covering_variants,
-     .cost = cost_of_dissemination,
+     .variants = covering_variants<price_of_dissemination>,
+     .cost = cost_of_rounds<price_of_dissemination>,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
            return plan::dissemination_allreduce(self, query.topology.rank_count, variant.per_round);
@@ -393,8 +438,8 @@ constexpr Row table[] = {
      .association = Association::any,
      .algorithm = Algorithm::two_partial,
      .why_not_unasked = why_not_two_partial,
-     .variants = covering_variants,
-     .cost = cost_of_dissemination,
+     .variants = covering_variants<price_of_dissemination>,
+     .cost = cost_of_rounds<price_of_dissemination>,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
            return plan::two_partial_allreduce(self, query.topology.rank_count, variant.per_round,
@@ -406,8 +451,7 @@ constexpr Row table[] = {
      .algorithm = Algorithm::recursive_multiplying,
      .takes = PerRoundIs::core,
      .why_not_unasked = why_not_recursive_multiplying,
-     .variants =
-         [](const Query& query) { return std::vector<Variant>{{.per_round = core_vector(query)}}; },
+     .variants = core_variants,
      .cost = cost_of_recursive_multiplying,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
@@ -467,8 +511,8 @@ constexpr Row table[] = {
      .name = "canonical_dissemination",
      .algorithm = Algorithm::canonical_dissemination,
      .why_not_unasked = why_not_along_the_tree,
-     .variants = covering_variants,
-     .cost = cost_of_canonical_dissemination,
+     .variants = covering_variants<price_along_the_tree>,
+     .cost = cost_of_rounds<price_along_the_tree>,
      .build =
          [](const Query& query, const Variant& variant, Rank self) {
            return plan::canonical_dissemination_allreduce(self, query.topology.rank_count,
@@ -561,7 +605,7 @@ std::span<const Row> allreduce_rows() {
 }
 
 std::uint64_t shared_ring_arena_bytes(const CollectiveRequest& request, const Topology& topology) {
-  const plan::RingShape shape = ring_shape({request, topology});
+  const plan::RingShape shape = ring_shape({request, topology, {}});
   const std::size_t element_bytes = std::max<std::size_t>(request.reduction.element_bytes, 1);
   return plan::shared_ring_arena_bytes(
       ring_laps(request, shape, request.element_count, element_bytes), shape.nodes,

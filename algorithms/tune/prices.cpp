@@ -1,4 +1,4 @@
-#include "tune/assumed_network.hpp"
+#include "tune/prices.hpp"
 
 #include <algorithm>
 #include <cassert>
@@ -20,6 +20,10 @@ plan::Picoseconds round_cost(const plan::LogGP& given, std::uint32_t messages, s
   network.work *= combines ? static_cast<plan::Picoseconds>(values) : 0;
   if (!combines) network.work_per_byte = {};
   return plan::round_time(messages, values * value_bytes, network, plan::Combining::while_arriving);
+}
+
+plan::Picoseconds hop_in_node(const plan::NodeMemory& memory, std::uint64_t bytes) {
+  return memory.store_time(bytes) + memory.latency + memory.receive_overhead;
 }
 
 std::uint64_t priced_bytes(std::size_t payload_bytes) {
